@@ -1,0 +1,3 @@
+"""placeholder until the command line lands."""
+def main() -> None:
+    """Run."""
