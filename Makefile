@@ -1,0 +1,33 @@
+# Two commands matter to a newcomer: `make demo` and `make test`. Each does all of its own set-up.
+.DEFAULT_GOAL := help
+.PHONY: help setup demo demo-down check test test-full lint pins clean
+
+help: ## Show what can be made
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+setup: ## Make the virtual environment (.venv) with the railyard command in it
+	@tools/setup
+
+demo: ## Provision, measure and judge the built-in two-node lab (root or sudo; about 5 minutes the first time)
+	@tools/demo
+
+demo-down: ## Take the lab of the demo down
+	@.venv/bin/railyard lab down
+
+check: ## Everything that needs no node: lint, types, unit and golden tests on the oldest and newest ansible-core
+	@tools/test check
+
+test: ## Everything that CI runs (root or sudo; starts lab nodes and removes them)
+	@tools/test all
+
+test-full: ## make test and the longer runs, before an issue is called resolved
+	@tools/test full
+
+lint: ## ruff, mypy, yamllint, ansible-lint, shellcheck
+	@tools/test lint types
+
+pins: ## Resolve requirements/requirements.in again for each Python and write the pins
+	@tools/pins
+
+clean: ## Remove what the tools made here (not the lab: `make demo-down`)
+	rm -rf .venv .venv-oldest .mypy_cache .ruff_cache .pytest_cache .hypothesis .cache
