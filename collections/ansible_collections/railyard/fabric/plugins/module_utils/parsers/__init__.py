@@ -1,0 +1,68 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Parsers of the tools' outputs: text in, the object of `railyard parse` out. They read and never decide."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers import iperf3, ping, sockperf
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import NotThisTool
+
+__all__ = ["TOOLS", "NotSupportedYet", "NotThisTool", "parse"]
+
+_PARSERS: dict[str, Callable[[str], dict[str, Any]]] = {
+    "iperf3": iperf3.parse,
+    "ping": ping.parse,
+    "sockperf": sockperf.parse,
+}
+
+# Every name that `railyard parse` knows, in the order of its documentation.
+TOOLS = (
+    "perftest",
+    "iperf3",
+    "sockperf",
+    "ping",
+    "fio",
+    "nccl-tests",
+    "ibstat",
+    "ibstatus",
+    "ibv_devinfo",
+    "rdma-link",
+    "show_gids",
+    "mlnx_qos",
+    "ethtool",
+    "nvidia-smi-topo",
+    "nvidia-smi-query",
+    "nvidia-smi-nvlink",
+    "dcgmi",
+    "nccl-log",
+)
+
+
+class NotSupportedYet(NotThisTool):
+    """The tool is named in the documentation and its parser is still to come."""
+
+
+def parse(tool: str, text: str) -> dict[str, Any]:
+    """Parse a tool's output.
+
+    Args:
+        tool: One of `TOOLS`.
+        text: What the tool printed.
+
+    Returns:
+        `{"schema", "tool", "valid", "error", "warnings", "outputs"}`; `valid` only for a whole, good run.
+
+    Raises:
+        NotThisTool: The text is not this tool's, or there is no such tool.
+        NotSupportedYet: The tool is known, its parser is not written yet.
+    """
+    parser = _PARSERS.get(tool)
+    if parser is not None:
+        return parser(text)
+    if tool in TOOLS:
+        raise NotSupportedYet(f"the output of {tool} is not supported yet", "tool name")
+    raise NotThisTool(f"there is no tool {tool[:40]!r}; one of: {', '.join(TOOLS)}", "tool name")

@@ -1,0 +1,139 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What all parsers share: the shape of a result, and ways to read numbers that never raise."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+SCHEMA = 1
+
+# Longer digit strings are no measurement; int() refuses them above 4300 digits with an exception of its own.
+_LONGEST_NUMBER = 40
+
+_ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
+_LINE_END = re.compile(r"\r\n|\r|\n")
+_NUMBER = re.compile(r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]{1,3})?\Z")
+
+# What a shell, systemd or timeout prints when it ended the tool: the numbers before it are not a whole run.
+_ENDED = re.compile(
+    r"^(?:.{0,200}: line [0-9]+: +[0-9]+ +)?"
+    r"(?:Killed|Terminated|Aborted|Segmentation fault|Hangup|Interrupt)\b"
+    r"|\^C|core dumped"
+)
+
+
+class NotThisTool(Exception):  # noqa: N818 - the name is the contract's and says what happened
+    """The text is not output of the tool it was said to come from.
+
+    Attributes:
+        message: What was expected and what is there instead.
+        position: Where, in words a person can use ("line 1").
+    """
+
+    def __init__(self, message: str, position: str = "line 1") -> None:
+        """Keep the message and the position apart, so that a caller can print either."""
+        super().__init__(f"{position}: {message}")
+        self.message = message
+        self.position = position
+
+
+def result(
+    tool: str,
+    outputs: list[dict[str, Any]],
+    error: dict[str, str] | None = None,
+    warnings: list[str] | None = None,
+    valid: bool = True,
+) -> dict[str, Any]:
+    """Build the common object of every parser.
+
+    Args:
+        tool: Name as the user gives it to `railyard parse`.
+        outputs: One element per run found in the text.
+        error: `{"class", "message"}` or None; an error always makes the result invalid.
+        warnings: Sentences for the reader.
+        valid: Whether each run is whole.
+
+    Returns:
+        `{"schema", "tool", "valid", "error", "warnings", "outputs"}`.
+    """
+    return {
+        "schema": SCHEMA,
+        "tool": tool,
+        "valid": bool(valid and outputs and error is None),
+        "error": error,
+        "warnings": list(dict.fromkeys(warnings or [])),
+        "outputs": outputs,
+    }
+
+
+def error(kind: str, message: str) -> dict[str, str]:
+    """Return an error object; the message is cut to a length that a terminal can show."""
+    return {"class": kind, "message": message.strip()[:400]}
+
+
+def strip_ansi(text: str) -> str:
+    """Remove terminal escapes, which some tools write into pipes too."""
+    return _ANSI.sub("", text)
+
+
+def split_lines(text: str) -> list[str]:
+    """Split at line ends only; str.splitlines would also split at form feeds and Unicode separators."""
+    return _LINE_END.split(text)
+
+
+def to_float(text: object) -> float | None:
+    """Read a finite decimal number; anything else (nan, inf, words, absurd lengths) is None."""
+    if isinstance(text, bool):
+        return None
+    if isinstance(text, (int, float)):
+        try:
+            value = float(text)
+        except OverflowError:
+            return None
+        return value if math.isfinite(value) else None
+    if not isinstance(text, str):
+        return None
+    text = text.strip()
+    if len(text) > _LONGEST_NUMBER or not _NUMBER.match(text):
+        return None
+    value = float(text)
+    return value if math.isfinite(value) else None
+
+
+def to_int(text: object) -> int | None:
+    """Read a whole number (`1.57e+06` included); anything else is None."""
+    if isinstance(text, int) and not isinstance(text, bool):
+        return text if abs(text) < 10**_LONGEST_NUMBER else None
+    if (
+        isinstance(text, str)
+        and len(text.strip()) <= _LONGEST_NUMBER
+        and re.match(r"\s*[-+]?[0-9]+\s*\Z", text)
+    ):
+        return int(text)
+    value = to_float(text)
+    return int(value) if value is not None and value == int(value) else None
+
+
+def scaled(value: float | None, factor: float, digits: int = 9) -> float | None:
+    """Multiply by a unit's factor and drop the noise that binary fractions add; None stays None."""
+    if value is None:
+        return None
+    product = value * factor
+    return round(product, digits) if math.isfinite(product) else None
+
+
+def ended_by_signal(line: str) -> bool:
+    """Tell whether a line says that the tool was killed or interrupted from outside."""
+    return bool(_ENDED.search(line[:400]))
+
+
+def first_text(lines: list[str]) -> str:
+    """Quote the first line that is not blank, for messages."""
+    for line in lines:
+        if line.strip():
+            return ascii(line.strip()[:60])
+    return "nothing"

@@ -1,0 +1,186 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""ping: iputils, busybox and BSD/macOS."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import (
+    NotThisTool,
+    ended_by_signal,
+    error,
+    first_text,
+    result,
+    scaled,
+    split_lines,
+    strip_ansi,
+    to_float,
+    to_int,
+)
+
+_HEADER = re.compile(r"^PING6?[ (]")
+_STATISTICS = re.compile(r"^-{2,4} ?.* ping6? statistics -{2,4}\s*$|^----.*PING Statistics----\s*$")
+_COUNTS = re.compile(
+    r"^([0-9]+) packets transmitted, ([0-9]+)(?: packets)? received\b(.*)$",
+)
+_DUPLICATES = re.compile(r"\+?([0-9]+) duplicates\b")
+_ERRORS = re.compile(r"\+([0-9]+) errors\b")
+_LOSS = re.compile(r"([0-9.]+)% packet loss\b")
+_RTT = re.compile(
+    r"^(?:rtt|round-trip)(?: \(ms\))? +min/avg/max(/mdev|/stddev|/std-dev)? = "
+    r"([0-9.]+)/([0-9.]+)/([0-9.]+)(?:/([0-9.]+|nan))?( ms\b|$)"
+)
+_REPLY = re.compile(r"(?:^|\] )([0-9]+) bytes from .*\b(?:icmp_)?seq=[0-9]+")
+_TROUBLE = (
+    ("message_too_long", re.compile(r"message too long|Frag(?:mentation)? needed|Packet too big", re.I)),
+    ("name_resolution", re.compile(r"Name or service not known|bad address|unknown host|cannot resolve|"
+                                   r"name resolution|No address associated", re.I)),
+    ("unreachable", re.compile(r"Unreachable|No route to host|Network is down|Host is down", re.I)),
+    ("time_exceeded", re.compile(r"Time to live exceeded|Hop limit exceeded", re.I)),
+    ("permission", re.compile(r"Operation not permitted|Permission denied|lacking privilege", re.I)),
+    ("no_device", re.compile(r"SO_BINDTODEVICE|unknown iface|No such device|invalid interface", re.I)),
+    ("bind", re.compile(r"Cannot assign requested address|bind: |can't bind", re.I)),
+    ("usage", re.compile(r"^Usage: ping|invalid option|invalid argument|unrecognized option", re.I)),
+)  # fmt: skip
+_OWN_MESSAGE = re.compile(r"^ping6?: |^connect: |^Usage: ping|^BusyBox v.*multi-call binary")
+_KEYS = (
+    "transmitted",
+    "received",
+    "duplicates",
+    "loss_percent",
+    "rtt_min_us",
+    "rtt_average_us",
+    "rtt_max_us",
+    "rtt_mdev_us",
+)
+
+
+class _Run:
+    """One run of ping while it is read."""
+
+    def __init__(self) -> None:
+        self.output: dict[str, Any] = dict.fromkeys(_KEYS)
+        self.has_header = False
+        self.has_rtt = False
+        self.replies = 0
+        self.timed_replies = 0
+        self.errors: int | None = None
+        self.trouble: dict[str, str] | None = None
+        self.interrupted = False
+
+    def read_counts(self, match: re.Match[str]) -> None:
+        rest = match.group(3)
+        self.output["transmitted"] = to_int(match.group(1))
+        self.output["received"] = to_int(match.group(2))
+        duplicates = _DUPLICATES.search(rest)
+        self.output["duplicates"] = to_int(duplicates.group(1)) if duplicates else None
+        errors = _ERRORS.search(rest)
+        self.errors = to_int(errors.group(1)) if errors else None
+        loss = _LOSS.search(rest)
+        self.output["loss_percent"] = to_float(loss.group(1)) if loss else None
+
+    def read_rtt(self, match: re.Match[str]) -> None:
+        names = ("rtt_min_us", "rtt_average_us", "rtt_max_us", "rtt_mdev_us")
+        for place, name in enumerate(names):
+            self.output[name] = scaled(to_float(match.group(2 + place)), 1000, 6)
+        self.has_rtt = True
+
+    def verdict(self) -> tuple[dict[str, str] | None, list[str]]:
+        """Return (error, warnings) of this run; no error means that it is whole."""
+        out = self.output
+        if self.interrupted:
+            return error("interrupted", "the run was interrupted before its end"), []
+        if out["transmitted"] is None or out["received"] is None or out["loss_percent"] is None:
+            return self.trouble or error("truncated", "the statistics line is missing or cut short"), []
+        if out["transmitted"] == 0:
+            return self.trouble or error("no_probe_sent", "no probe was sent"), []
+        if out["received"] > out["transmitted"]:
+            return error("inconsistent", "more replies than probes"), []
+        stated, counted = out["loss_percent"], 100.0 * (1 - out["received"] / out["transmitted"])
+        if abs(stated - counted) > 1.0:
+            return error("inconsistent", f"{stated:g} % loss is stated, the counts say {counted:.1f} %"), []
+        if out["received"] == 0:
+            return self.trouble or error("no_reply", f"none of {out['transmitted']} probes was answered"), []
+        return self._check_rtt()
+
+    def _check_rtt(self) -> tuple[dict[str, str] | None, list[str]]:
+        out = self.output
+        if not self.has_rtt:
+            if self.replies and not self.timed_replies:
+                return None, ["no round-trip times: the payload is too small to hold a time stamp"]
+            return error("truncated", "the round-trip line is missing or cut short"), []
+        times = [out["rtt_min_us"], out["rtt_average_us"], out["rtt_max_us"]]
+        if None in times or not times[0] <= times[1] <= times[2]:
+            return error("inconsistent", "round-trip times are not in the order min, average, max"), []
+        warnings = []
+        if self.errors:
+            warnings.append(f"{self.errors} error replies")
+        if out["duplicates"]:
+            warnings.append(f"{out['duplicates']} duplicate replies: another host may own the address")
+        return None, warnings
+
+
+def _read_line(line: str, run: _Run) -> bool:
+    """Read one line into the run; True when the line is ping's."""
+    reply = _REPLY.search(line)
+    if reply:
+        run.replies += 1
+        run.timed_replies += "time" in line
+        return True
+    counts = _COUNTS.match(line)
+    if counts:
+        run.read_counts(counts)
+        return True
+    rtt = _RTT.match(line)
+    if rtt and (rtt.group(6).strip() == "ms" or "(ms)" in line):
+        run.read_rtt(rtt)
+        return True
+    run.interrupted = run.interrupted or ended_by_signal(line)
+    for kind, pattern in _TROUBLE:
+        if run.trouble is None and pattern.search(line[:400]):
+            run.trouble = error(kind, line)
+    return bool(_STATISTICS.match(line) or _OWN_MESSAGE.match(line))
+
+
+def parse(text: str) -> dict[str, Any]:
+    """Parse the output of ping.
+
+    Args:
+        text: What ping printed, one run or several, standard error included or not.
+
+    Returns:
+        The common object; each output holds counts, loss in percent and round-trip times in microseconds.
+
+    Raises:
+        NotThisTool: No line of the text is ping's.
+    """
+    lines = split_lines(strip_ansi(text))
+    runs: list[_Run] = []
+    run = _Run()
+    recognised = False
+    for line in lines:
+        if _HEADER.match(line):
+            # What was printed before the first header (warnings, patterns) belongs to that first run.
+            if run.has_header or run.output["transmitted"] is not None:
+                runs.append(run)
+                run = _Run()
+            run.has_header = recognised = True
+        elif _COUNTS.match(line) and run.output["transmitted"] is not None:
+            runs.append(run)
+            run = _Run()
+            _read_line(line, run)
+        elif _read_line(line, run):
+            recognised = True
+    runs.append(run)
+    if not recognised:
+        raise NotThisTool(f"no line of ping's output; the text begins with {first_text(lines)}")
+    problem, warnings = None, []
+    for one in runs:
+        found, said = one.verdict()
+        problem = problem or found
+        warnings += said
+    with_data = [one.output for one in runs if one.has_header or one.output["transmitted"] is not None]
+    return result("ping", with_data, problem, warnings)

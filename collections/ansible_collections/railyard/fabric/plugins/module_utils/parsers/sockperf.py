@@ -1,0 +1,227 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""sockperf: ping-pong, under-load and throughput, 2.x to 3.10; it exits 0 on failure, so the text decides."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import (
+    NotThisTool,
+    ended_by_signal,
+    error,
+    first_text,
+    result,
+    scaled,
+    split_lines,
+    strip_ansi,
+    to_float,
+    to_int,
+)
+
+_VERSION = re.compile(r"== version #?(\d[^\s=-]*)", re.A)
+_SERVER = re.compile(r"\[SERVER\] listen on")
+_MODE_WORD = re.compile(r"\bsockperf\s+(?:client\s+)?(pp|ping-pong|ul|under-load|tp|throughput)\b")
+_END = re.compile(r"Test end \(interrupted by ([^)]{1,40})\)")
+_VALID = re.compile(r"\[Valid Duration\].*SentMessages=([0-9]+); ReceivedMessages=([0-9]+)")
+_AVERAGE = re.compile(r"====> avg-(lat|latency|rtt) ?= ?([0-9.]+) \(std-dev ?= ?([0-9.]+)[,)]")
+_DROPPED = re.compile(r"# dropped messages = ([0-9]+); # duplicated messages = ([0-9]+); "
+                      r"# out-of-order messages = ([0-9]+)")  # fmt: skip
+_SUMMARY = re.compile(r"Summary: (Latency|Round trip) is ([0-9.]+) usec")
+_OBSERVATIONS = re.compile(r"Total ([0-9]+) observations; each percentile")
+_EXTREME = re.compile(r"---> <(MIN|MAX)> observation = +([0-9.]+)\s*$")
+_PERCENTILE = re.compile(r"---> percentile ([0-9.]+) = +([0-9.]+)\s*$")
+_RATE = re.compile(r"Summary: Message Rate is ([0-9.]+) \[msg/sec\]")
+_BANDWIDTH = re.compile(r"Summary: BandWidth is ([0-9.]+) ([MG])Bps \(([0-9.]+) [MG]bps\)")
+_TROUBLE = (
+    ("no_reply", re.compile(r"No messages were received from the server")),
+    ("connection_refused", re.compile(r"Connection refused")),
+    ("name_resolution", re.compile(r"Invalid address|Can`t resolve|Name or service not known")),
+    ("address_in_use", re.compile(r"Address already in use")),
+    ("bind", re.compile(r"Cannot assign requested address|Can`t bind")),
+    ("no_route", re.compile(r"No route to host|Network is unreachable")),
+    ("usage", re.compile(r"^Usage: sockperf|Invalid (?:option|value)|unrecognized option")),
+    ("tool_error", re.compile(r"ERROR:")),
+)
+_LATENCY_KEYS = (
+    "metric",
+    "average_us",
+    "stdev_us",
+    "min_us",
+    "max_us",
+    "p50_us",
+    "p99_us",
+    "p999_us",
+    "observations",
+    "dropped",
+)
+_RATE_KEYS = ("message_rate", "bandwidth_gbps")
+_PERCENTILE_KEYS = {50.0: "p50_us", 99.0: "p99_us", 99.9: "p999_us"}
+_MODES = {"pp": "ping-pong", "ul": "under-load", "tp": "throughput"}
+# The number in parentheses is bytes / 2^20 (or 2^30) x 8: a binary prefix printed as if it were decimal.
+_GBPS_PER_UNIT = {"M": 2**20 / 1e9, "G": 2**30 / 1e9}
+# under-load asks for a reply to every 100th message; ping-pong loses a few at most.
+_UNDER_LOAD_REPLY_SHARE = 0.5
+
+
+class _Run:
+    """One run of sockperf while it is read."""
+
+    def __init__(self, mode: str | None) -> None:
+        self.version: str | None = None
+        self.mode = mode
+        self.is_server = False
+        self.latency: dict[str, Any] = dict.fromkeys(_LATENCY_KEYS)
+        self.rate: dict[str, Any] = dict.fromkeys(_RATE_KEYS)
+        self.ends: list[str] = []
+        self.trouble: dict[str, str] | None = None
+        self.killed = False
+        self.average_seen = 0
+        self.summary: float | None = None
+        self.late_signal = False
+        self.warnings: list[str] = []
+
+    def read(self, line: str) -> None:
+        version = _VERSION.search(line)
+        if version:
+            self.version = version.group(1)
+        self.is_server = self.is_server or bool(_SERVER.search(line))
+        self.killed = self.killed or ended_by_signal(line)
+        self._read_course(line)
+        self._read_latency(line)
+        self._read_rate(line)
+        for kind, pattern in _TROUBLE:
+            if self.trouble is None and pattern.search(line[:400]):
+                self.trouble = error(kind, re.sub(r"^sockperf: (?:ERROR: )?", "", line))
+
+    def _read_course(self, line: str) -> None:
+        end = _END.search(line)
+        if end:
+            if self.ends and "signal" in end.group(1):
+                self.late_signal = True
+            self.ends.append(end.group(1))
+        sent = _VALID.search(line)
+        if sent and self.mode is None:
+            asked, answered = to_int(sent.group(1)), to_int(sent.group(2))
+            if asked and answered is not None:
+                loaded = answered < asked * _UNDER_LOAD_REPLY_SHARE
+                self.mode = _MODES["ul"] if loaded else _MODES["pp"]
+
+    def _read_latency(self, line: str) -> None:
+        average = _AVERAGE.search(line)
+        if average:
+            self.average_seen += 1
+        if self.average_seen > 1:
+            return
+        out = self.latency
+        if average:
+            out["metric"] = "round_trip" if average.group(1) == "rtt" else "one_way"
+            out["average_us"], out["stdev_us"] = to_float(average.group(2)), to_float(average.group(3))
+        summary = _SUMMARY.search(line)
+        if summary:
+            out["metric"] = "round_trip" if summary.group(1) == "Round trip" else "one_way"
+            self.summary = to_float(summary.group(2))
+        dropped = _DROPPED.search(line)
+        if dropped:
+            out["dropped"] = to_int(dropped.group(1))
+            for place, what in enumerate(("dropped", "duplicated", "out-of-order")):
+                if to_int(dropped.group(1 + place)):
+                    self.warnings.append(f"{dropped.group(1 + place)[:20]} {what} messages")
+        total = _OBSERVATIONS.search(line)
+        if total:
+            out["observations"] = to_int(total.group(1))
+        extreme = _EXTREME.search(line)
+        if extreme:
+            out[extreme.group(1).lower() + "_us"] = to_float(extreme.group(2))
+        percentile = _PERCENTILE.search(line)
+        if percentile:
+            key = _PERCENTILE_KEYS.get(to_float(percentile.group(1)) or 0.0)
+            if key:
+                out[key] = to_float(percentile.group(2))
+
+    def _read_rate(self, line: str) -> None:
+        rate = _RATE.search(line)
+        if rate:
+            self.rate["message_rate"] = to_float(rate.group(1))
+        bandwidth = _BANDWIDTH.search(line)
+        if bandwidth:
+            factor = _GBPS_PER_UNIT[bandwidth.group(2)]
+            self.rate["bandwidth_gbps"] = scaled(to_float(bandwidth.group(3)), factor, 9)
+        if rate or bandwidth:
+            self.mode = _MODES["tp"]
+
+    def output(self) -> dict[str, Any]:
+        """Return the numbers; a trailing second signal is how under-load ends on its own."""
+        if self.mode == _MODES["pp"] and self.late_signal:
+            self.mode = _MODES["ul"]
+        head = {"version": self.version, "mode": self.mode}
+        return {**head, **(self.rate if self.mode == _MODES["tp"] else self.latency)}
+
+    def problem(self) -> dict[str, str] | None:
+        """Return the reason why this run is not whole."""
+        if self.killed or (self.ends and "signal" in self.ends[0]):
+            return error("interrupted", "the run was interrupted before its end")
+        if self.trouble:
+            return self.trouble
+        if self.mode == _MODES["tp"]:
+            if None in self.rate.values():
+                return error("truncated", "the summary of rate and bandwidth is missing or cut short")
+            return None if self.rate["message_rate"] else error("no_data", "no message was sent")
+        out = self.latency
+        if self.average_seen > 1:
+            return error("several_servers", "statistics of several servers in one run are not supported")
+        needed = ("average_us", "min_us", "max_us", "p50_us", "p99_us", "p999_us", "observations")
+        if not self.ends or any(out[key] is None for key in needed):
+            return error("truncated", "the statistics are missing or cut short")
+        if not out["observations"] or not out["average_us"]:
+            return error("no_data", "no round trip was observed")
+        order = [out[key] for key in ("min_us", "p50_us", "p99_us", "p999_us", "max_us")]
+        if order != sorted(order) or not order[0] <= out["average_us"] <= order[-1]:
+            return error("inconsistent", "the percentiles are not in order")
+        if self.summary is not None and abs(self.summary - out["average_us"]) > 0.01:
+            return error("inconsistent", "the summary and the average differ")
+        return None
+
+
+def parse(text: str) -> dict[str, Any]:
+    """Parse the output of a sockperf client.
+
+    Args:
+        text: What sockperf printed, standard error and terminal colours included.
+
+    Returns:
+        The common object; each output says whether its latencies are one way (half the round trip) or not.
+
+    Raises:
+        NotThisTool: No line of the text is sockperf's.
+    """
+    lines = split_lines(strip_ansi(text))
+    runs: list[_Run] = []
+    run = _Run(None)
+    recognised = False
+    for line in lines:
+        word = _MODE_WORD.search(line[:400])
+        mode = _MODES.get(word.group(1), word.group(1)) if word and not line.startswith(" ") else None
+        if _VERSION.search(line) and (run.version or run.is_server or run.ends or run.trouble):
+            runs.append(run)
+            run = _Run(None)
+        if mode and "Usage" not in line:
+            run.mode = mode
+        recognised = recognised or line.startswith(("sockperf: ", "sockperf[")) or bool(_AVERAGE.search(line))
+        run.read(line)
+    runs.append(run)
+    if not recognised:
+        raise NotThisTool(f"no line of sockperf's output; the text begins with {first_text(lines)}")
+    clients = [one for one in runs if not one.is_server]
+    problem, warnings = None, []
+    for one in runs:
+        warnings += one.warnings
+        if one.is_server:
+            warnings.append("a server prints no result")
+            problem = problem or one.trouble
+        else:
+            one.output()
+            problem = problem or one.problem()
+    return result("sockperf", [one.output() for one in runs], problem, warnings, bool(clients))
