@@ -6,6 +6,7 @@ finds it here, in this one place.
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -21,5 +22,6 @@ def repo_root() -> Path:
 
 
 def reports_dir() -> Path:
-    """Return the folder that holds `<cluster>/<run>` folders unless the user names another."""
-    return _ROOT / "reports"
+    """Return the folder that holds `<cluster>/<run>` folders: `RAILYARD_REPORTS_DIR`, else `reports/` in the checkout."""
+    named = os.environ.get("RAILYARD_REPORTS_DIR")
+    return Path(named).expanduser().resolve() if named else _ROOT / "reports"
