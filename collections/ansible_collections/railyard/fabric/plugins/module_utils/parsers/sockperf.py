@@ -31,8 +31,9 @@ _DROPPED = re.compile(r"# dropped messages = ([0-9]+); # duplicated messages = (
                       r"# out-of-order messages = ([0-9]+)")  # fmt: skip
 _SUMMARY = re.compile(r"Summary: (Latency|Round trip) is ([0-9.]+) usec")
 _OBSERVATIONS = re.compile(r"Total ([0-9]+) observations; each percentile")
-_EXTREME = re.compile(r"---> <(MIN|MAX)> observation = +([0-9.]+)\s*$")
-_PERCENTILE = re.compile(r"---> percentile ([0-9.]+) = +([0-9.]+)\s*$")
+# Always three decimals: fewer mean that the line was cut.
+_EXTREME = re.compile(r"---> <(MIN|MAX)> observation = +([0-9]+\.[0-9]{3,})\s*$")
+_PERCENTILE = re.compile(r"---> percentile ([0-9.]+) = +([0-9]+\.[0-9]{3,})\s*$")
 _RATE = re.compile(r"Summary: Message Rate is ([0-9.]+) \[msg/sec\]")
 _BANDWIDTH = re.compile(r"Summary: BandWidth is ([0-9.]+) ([MG])Bps \(([0-9.]+) [MG]bps\)")
 _TROUBLE = (

@@ -1,0 +1,21 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Attributes that every module and action of the collection states in its documentation."""
+
+from __future__ import annotations
+
+
+class ModuleDocFragment:
+    """Use as `extends_documentation_fragment: [railyard.fabric.attributes]`, then state `support` for each."""
+
+    DOCUMENTATION = r"""
+options: {}
+attributes:
+  check_mode:
+    description: Can run in C(check_mode) and tell what it would change without changing it.
+  diff_mode:
+    description: Tells in diff mode what is (or in check mode would be) different.
+  idempotent:
+    description: A second run with the same arguments and nothing changed in between reports no change.
+"""
