@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from railyard import paths  # noqa: F401 - makes the collection importable
+
 from ansible_collections.railyard.fabric.plugins.module_utils import parsers  # isort: skip
 
 UNDERSTOOD = 0
@@ -43,8 +44,8 @@ def run(tool: str, file: str) -> int:
         file: Path, or `-` for standard input.
 
     Returns:
-        0 when the text is this tool's (its faithfully reported failure included), 2 otherwise, with a message on
-        standard error and nothing on standard output.
+        0 when the text is this tool's (its faithfully reported failure included), 2 otherwise, with a message
+        on standard error and nothing on standard output.
     """
     name = "standard input" if file == "-" else file
     try:

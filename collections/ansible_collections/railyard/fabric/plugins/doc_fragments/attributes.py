@@ -7,7 +7,7 @@ from __future__ import annotations
 
 
 class ModuleDocFragment:
-    """Use as `extends_documentation_fragment: [railyard.fabric.attributes]`, then state `support` for each."""
+    """For `extends_documentation_fragment: [railyard.fabric.attributes]`; the module states `support`."""
 
     DOCUMENTATION = r"""
 options: {}

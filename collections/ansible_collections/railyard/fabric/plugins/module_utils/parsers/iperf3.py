@@ -235,7 +235,7 @@ def parse(text: str) -> dict[str, Any]:
     for run in runs:
         output = run.output()
         whole, wrong = run.problem(output)
-        valid, problem = valid and whole, wrong or problem
+        valid, problem = valid and whole, problem or wrong
         warnings += run.warnings
         outputs.append(output)
     if found.cut is not None:

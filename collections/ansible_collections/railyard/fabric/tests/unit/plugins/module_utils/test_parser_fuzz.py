@@ -1,0 +1,81 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Whatever the text, a parser returns the common object or raises NotThisTool, and nothing else."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from ansible_collections.railyard.fabric.plugins.module_utils import parsers
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import to_float, to_int
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+FIXTURES = Path(__file__).parent / "fixtures"
+SAMPLES = {
+    tool: sorted(path.read_text() for path in (FIXTURES / tool).iterdir())
+    for tool in parsers.TOOLS
+    if (FIXTURES / tool).is_dir()
+}
+WRITTEN = [tool for tool in parsers.TOOLS if tool in SAMPLES]
+# Derandomised: the same examples each time, so that a red run can be repeated.
+QUICK = settings(
+    max_examples=60, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
+)
+NUMBERS = ["nan", "-nan", "inf", "1e999", "9" * 5000, "-1", "0", "٣", "", "null", "{", "[", "\x00", "\ud800"]
+
+
+def check(tool: str, text: str) -> None:
+    try:
+        found = parsers.parse(tool, text)
+    except parsers.NotThisTool:
+        return
+    assert sorted(found) == ["error", "outputs", "schema", "tool", "valid", "warnings"]
+    assert (found["schema"], found["tool"]) == (1, tool)
+    assert found["valid"] is False or (found["error"] is None and found["outputs"])
+    json.dumps(found, allow_nan=False)
+
+
+@pytest.mark.parametrize("tool", WRITTEN)
+@QUICK
+@given(text=st.text(max_size=300))
+def test_any_text(tool, text):
+    check(tool, text)
+
+
+@pytest.mark.parametrize("tool", WRITTEN)
+@QUICK
+@given(data=st.data())
+def test_spoilt_captures(tool, data):
+    text = data.draw(st.sampled_from(SAMPLES[tool]))
+    start = data.draw(st.integers(0, len(text)))
+    end = data.draw(st.integers(start, min(len(text), start + 60)))
+    middle = data.draw(st.sampled_from(NUMBERS) | st.text(max_size=20))
+    tail = data.draw(st.sampled_from(["", text[: len(text) // 2], "Killed\n", "\n}"]))
+    check(tool, text[:start] + middle + text[end:] + tail)
+
+
+@pytest.mark.parametrize("tool", WRITTEN)
+@QUICK
+@given(data=st.data())
+def test_other_tools_captures(tool, data):
+    other = data.draw(st.sampled_from(WRITTEN))
+    check(tool, data.draw(st.sampled_from(SAMPLES[other])))
+
+
+@pytest.mark.parametrize("tool", WRITTEN)
+def test_long_text_takes_no_long_time(tool):
+    """Nested quantifiers in a pattern would take minutes here."""
+    for piece in ("a" * 200000, "1/" * 100000, " = " * 70000, "\n" * 200000, "{" * 50000, "---> " * 40000):
+        check(tool, SAMPLES[tool][0] + piece)
+
+
+@given(st.text(max_size=30) | st.floats() | st.integers() | st.booleans() | st.none())
+@settings(derandomize=True, database=None)
+def test_numbers_never_raise(value):
+    for read in (to_float, to_int):
+        number = read(value)
+        assert number is None or abs(number) < float("inf")

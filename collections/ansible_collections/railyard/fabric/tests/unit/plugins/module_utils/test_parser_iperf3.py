@@ -1,0 +1,211 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The iperf3 parser on our own captures and on the known traps of other versions."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.railyard.fabric.plugins.module_utils import parsers
+
+FIXTURES = Path(__file__).parent / "fixtures" / "iperf3"
+
+
+def read(name: str) -> str:
+    return (FIXTURES / name).read_text()
+
+
+def parse(name: str) -> dict[str, Any]:
+    return parsers.parse("iperf3", read(name))
+
+
+def edited(name: str, **end: Any) -> str:
+    """Return a capture whose `end` section holds other values (None removes a key)."""
+    data = json.loads(read(name))
+    for key, value in end.items():
+        data["end"].pop(key, None)
+        if value is not None:
+            data["end"][key] = value
+    return json.dumps(data)
+
+
+def test_client_of_two_streams():
+    found = parse("tcp_2_streams_client.json")
+    (output,) = found["outputs"]
+    assert found["valid"] is True
+    assert (output["version"], output["protocol"], output["streams"]) == ("3.12", "TCP", 2)
+    assert output["duration_s"] == 2
+    (row,) = output["directions"]
+    assert row["direction"] == "forward"
+    assert row["sent_gbps"] == pytest.approx(18.827888812864864)
+    assert row["received_gbps"] == pytest.approx(18.827923119031326)
+    assert row["retransmits"] == 10
+    assert row["lost_packets"] is None
+    assert output["cpu_host_percent"] == pytest.approx(96.5920766431392)
+    assert output["cpu_remote_percent"] == pytest.approx(41.435652836386154)
+
+
+def test_a_server_states_only_its_own_half():
+    found = parse("tcp_2_streams_server.json")
+    (output,) = found["outputs"]
+    assert found["valid"] is True
+    assert output["directions"][0]["sent_gbps"] is None
+    assert output["directions"][0]["retransmits"] is None
+    assert output["directions"][0]["received_gbps"] == pytest.approx(18.827923119031326)
+    assert output["cpu_remote_percent"] is None
+
+
+def test_reverse_is_server_to_client():
+    (row,) = parse("reverse_client.json")["outputs"][0]["directions"]
+    assert row["direction"] == "reverse"
+    assert row["received_gbps"] == pytest.approx(21.402355334456608)
+
+
+def test_a_sending_server_has_no_result_and_no_error():
+    found = parse("reverse_server.json")
+    assert found["valid"] is False
+    assert found["error"] is None
+    assert "does not learn" in found["warnings"][0]
+    assert found["outputs"][0]["directions"][0]["received_gbps"] is None
+
+
+def test_both_directions():
+    forward, reverse = parse("bidir_client.json")["outputs"][0]["directions"]
+    assert (forward["direction"], reverse["direction"]) == ("forward", "reverse")
+    assert forward["received_gbps"] == pytest.approx(2.741173363986323)
+    assert reverse["received_gbps"] == pytest.approx(19.78394869776699)
+
+
+def test_repeated_keys_of_3_9_keep_both_directions():
+    repeated = read("bidir_client.json").replace("_bidir_reverse", "")
+    assert json.loads(repeated)["end"]["sum_received"]["bytes"] == 2620391424  # what a naive reader sees
+    assert parsers.parse("iperf3", repeated)["outputs"] == parse("bidir_client.json")["outputs"]
+
+
+def test_udp_counts_losses():
+    (row,) = parse("udp_client.json")["outputs"][0]["directions"]
+    assert (row["packets"], row["lost_packets"], row["lost_percent"]) == (191, 0, 0.0)
+    assert row["received_gbps"] == pytest.approx(0.05005598888300159)
+    assert row["jitter_ms"] == pytest.approx(0.01206973299530744)
+    assert row["retransmits"] is None
+
+
+def test_udp_of_3_9_has_the_senders_rate_only():
+    found = parsers.parse("iperf3", edited("udp_client.json", sum_sent=None, sum_received=None))
+    (row,) = found["outputs"][0]["directions"]
+    assert found["valid"] is True
+    assert row["sent_gbps"] == pytest.approx(0.050061994700794876)
+    assert row["received_gbps"] is None
+    assert row["packets"] == 191
+
+
+def test_lower_case_nan_is_unknown_and_no_crash():
+    text = read("udp_client.json").replace('"lost_percent":\t0', '"lost_percent":\t-nan')
+    assert "-nan" in text
+    assert parsers.parse("iperf3", text)["outputs"][0]["directions"][0]["lost_percent"] is None
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("refused.json", "connection_refused"),
+        ("interrupted_client.json", "interrupted"),
+        ("peer_lost.json", "peer_lost"),
+    ],
+)
+def test_failures_that_exit_0(name, kind):
+    found = parse(name)
+    assert found["valid"] is False
+    assert found["error"]["class"] == kind
+
+
+def test_zero_received_of_a_lost_server_is_unknown():
+    (row,) = parse("interrupted_client.json")["outputs"][0]["directions"]
+    assert row["sent_gbps"] == pytest.approx(20.3609555221583)
+    assert row["received_gbps"] is None
+
+
+def test_3_9_fails_without_an_error_key():
+    data = json.loads(read("peer_lost.json"))
+    del data["error"]
+    found = parsers.parse("iperf3", json.dumps(data))
+    assert found["valid"] is False
+    assert found["error"]["class"] == "incomplete"
+    said = parsers.parse(
+        "iperf3", json.dumps(data) + "\niperf3: error - control socket has closed unexpectedly\n"
+    )
+    assert said["error"]["class"] == "peer_lost"
+
+
+def test_half_the_time_is_no_result():
+    data = json.loads(read("tcp_2_streams_client.json"))
+    data["start"]["test_start"]["duration"] = 4
+    assert parsers.parse("iperf3", json.dumps(data))["error"]["class"] == "interrupted"
+    data["start"]["test_start"]["bytes"] = 10**9
+    assert parsers.parse("iperf3", json.dumps(data))["valid"] is True
+
+
+def test_nothing_received_is_no_result():
+    sums = {"start": 0, "end": 2, "seconds": 2, "bytes": 0, "bits_per_second": 0}
+    assert parsers.parse("iperf3", edited("tcp_2_streams_client.json", sum_received=sums))["valid"] is False
+
+
+def test_cut_at_any_byte_is_never_valid():
+    whole = read("udp_client.json").rstrip()
+    first = whole.index('"start"') + len('"start":')
+    for length in range(first, len(whole), 7):
+        assert parsers.parse("iperf3", whole[:length])["valid"] is False
+
+
+def test_several_objects_and_noise_around():
+    noisy = (
+        "warning: something\n" + read("tcp_2_streams_client.json") + "\x1b[0mrest\n" + read("udp_client.json")
+    )
+    found = parsers.parse("iperf3", noisy)
+    assert found["valid"] is True
+    assert [one["protocol"] for one in found["outputs"]] == ["TCP", "UDP"]
+    assert found["warnings"]
+    assert (
+        parsers.parse("iperf3", read("udp_client.json") + "Terminated\n")["error"]["class"] == "interrupted"
+    )
+    spoilt = parsers.parse("iperf3", read("udp_client.json") + read("udp_client.json")[:900])
+    assert spoilt["valid"] is False
+    assert len(spoilt["outputs"]) == 2
+
+
+def test_json_stream_reads_as_the_same_run():
+    data = json.loads(read("tcp_2_streams_client.json"))
+    events = [{"event": "start", "data": data["start"]}]
+    events += [{"event": "interval", "data": one} for one in data["intervals"]]
+    unfinished = "".join(json.dumps(one) + "\n" for one in events)
+    whole = unfinished + json.dumps({"event": "end", "data": data["end"]}) + "\n"
+    assert parsers.parse("iperf3", whole)["outputs"] == parse("tcp_2_streams_client.json")["outputs"]
+    assert parsers.parse("iperf3", whole)["valid"] is True
+    assert parsers.parse("iperf3", unfinished)["valid"] is False
+    failed = unfinished + json.dumps({"event": "error", "data": "the server is busy"}) + "\n"
+    assert parsers.parse("iperf3", failed)["error"]["class"] == "busy"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"start": ' + '{"a": ' * 100000,
+        '{"start": {"version": "iperf 3.12"}, "x": ' + "9" * 5000 + "}",
+        read("udp_client.json").replace('"bits_per_second":\t50', '"bits_per_second":\t1e999, "x":\t50'),
+        '{"start": {"version": "iperf 3.12", "test_start": 7}, "end": {"sum_sent": [1], "sum_received": ""}}',
+    ],
+)
+def test_absurd_json_is_invalid_and_no_crash(text):
+    assert parsers.parse("iperf3", text)["valid"] is False
+
+
+@pytest.mark.parametrize(
+    "text", ["", "hello", "{}", "[1]", '{"fio version": "fio-3.33", "jobs": []}', "{" * 9000]
+)
+def test_other_text_is_refused(text):
+    with pytest.raises(parsers.NotThisTool):
+        parsers.parse("iperf3", text)

@@ -1,0 +1,154 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The ping parser on our own captures, and on each way in which one can be cut, interrupted or noisy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.railyard.fabric.plugins.module_utils import parsers
+
+FIXTURES = Path(__file__).parent / "fixtures" / "ping"
+
+
+def read(name: str) -> str:
+    return (FIXTURES / name).read_text()
+
+
+def parse(name: str) -> dict[str, Any]:
+    return parsers.parse("ping", read(name))
+
+
+def test_whole_run_gives_every_number_in_microseconds():
+    found = parse("ok.txt")
+    assert found["valid"] is True
+    assert found["error"] is None
+    assert found["outputs"] == [
+        {
+            "transmitted": 10,
+            "received": 10,
+            "duplicates": None,
+            "loss_percent": 0.0,
+            "rtt_min_us": 32.0,
+            "rtt_average_us": 106.0,
+            "rtt_max_us": 614.0,
+            "rtt_mdev_us": 169.0,
+        }
+    ]
+
+
+def test_partial_loss_is_a_whole_result():
+    found = parse("loss.txt")
+    assert found["valid"] is True
+    assert found["outputs"][0]["loss_percent"] == 50.0
+    assert found["warnings"] == ["1 error replies"]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("too_long.txt", "no_reply"),
+        ("unreachable.txt", "no_reply"),
+        ("no_route.txt", "unreachable"),
+        ("nodev.txt", "no_device"),
+        ("killed.txt", "truncated"),
+    ],
+)
+def test_a_run_without_an_answer_is_not_valid(name, kind):
+    found = parse(name)
+    assert found["valid"] is False
+    assert found["error"]["class"] == kind
+    assert all(one["rtt_average_us"] is None for one in found["outputs"])
+
+
+def test_standard_error_names_the_reason():
+    found = parsers.parse("ping", "ping: local error: message too long, mtu=1500\n" + read("too_long.txt"))
+    assert found["error"]["class"] == "message_too_long"
+    assert found["outputs"][0]["received"] == 0
+
+
+def test_busybox_states_no_deviation():
+    found = parse("busybox.txt")
+    assert found["valid"] is True
+    assert found["outputs"][0]["rtt_average_us"] == 100.0
+    assert found["outputs"][0]["rtt_mdev_us"] is None
+
+
+def test_macos_stddev_and_fractional_loss():
+    found = parse("macos.txt")
+    assert found["valid"] is True
+    assert found["outputs"][0]["loss_percent"] == 33.3
+    assert found["outputs"][0]["rtt_mdev_us"] == 12.0
+
+
+def test_small_payload_has_no_times_and_says_so():
+    found = parse("untimed.txt")
+    assert found["valid"] is True
+    assert found["outputs"][0]["rtt_min_us"] is None
+    assert "time stamp" in found["warnings"][0]
+
+
+def test_cut_at_any_byte_is_never_valid():
+    whole = read("ok.txt").rstrip("\n")
+    for length in range(len("PING "), len(whole)):
+        found = parsers.parse("ping", whole[:length])
+        assert found["valid"] is False, whole[:length][-40:]
+
+
+def test_duplicates_are_counted_and_warned_of():
+    found = parsers.parse("ping", read("ok.txt").replace("received, ", "received, +3 duplicates, "))
+    assert found["outputs"][0]["duplicates"] == 3
+    assert "another host" in found["warnings"][0]
+
+
+def test_interrupt_shown_by_the_terminal_is_not_valid():
+    found = parsers.parse("ping", read("ok.txt").replace("\n\n---", "\n^C\n---"))
+    assert found["valid"] is False
+    assert found["error"]["class"] == "interrupted"
+
+
+def test_two_runs_in_one_file_are_two_outputs_and_one_bad_run_spoils_the_file():
+    both = parsers.parse("ping", read("ok.txt") + read("jumbo.txt"))
+    assert both["valid"] is True
+    assert [one["received"] for one in both["outputs"]] == [10, 5]
+    spoilt = parsers.parse("ping", read("ok.txt") + read("killed.txt"))
+    assert spoilt["valid"] is False
+    assert len(spoilt["outputs"]) == 2
+
+
+def test_colours_line_ends_and_trailing_noise_do_not_matter():
+    noisy = "\x1b[1m" + read("ok.txt").replace("\n", "\r\n") + "\x1b[0m\x00\ufffdsome junk\n"
+    assert parsers.parse("ping", noisy)["outputs"] == parse("ok.txt")["outputs"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("10 received", "11 received"),
+        ("0% packet loss", "40% packet loss"),
+        ("0.032/0.106/0.614", "0.614/0.106/0.032"),
+        ("10 packets transmitted", "9" * 5000 + " packets transmitted"),
+    ],
+)
+def test_numbers_that_contradict_each_other_are_not_valid(old, new):
+    assert old in read("ok.txt")
+    assert parsers.parse("ping", read("ok.txt").replace(old, new))["valid"] is False
+
+
+@pytest.mark.parametrize(
+    "text", ["", "\n\n", "root:x:0:0:root\n", '{"start": {}}', "\x00\x01\x02", "pinging\n"]
+)
+def test_other_text_is_refused_with_a_position(text):
+    with pytest.raises(parsers.NotThisTool) as caught:
+        parsers.parse("ping", text)
+    assert caught.value.position == "line 1"
+    assert caught.value.message
+
+
+def test_unknown_and_unwritten_tools_say_so():
+    with pytest.raises(parsers.NotThisTool, match="there is no tool"):
+        parsers.parse("netperf", "")
+    assert len(parsers.TOOLS) == 18

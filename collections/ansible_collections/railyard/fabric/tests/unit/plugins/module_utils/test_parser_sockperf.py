@@ -1,0 +1,130 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The sockperf parser: the exit status says nothing, so that the text has to be whole."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.railyard.fabric.plugins.module_utils import parsers
+
+FIXTURES = Path(__file__).parent / "fixtures" / "sockperf"
+
+
+def read(name: str) -> str:
+    return (FIXTURES / name).read_text()
+
+
+def parse(name: str) -> dict[str, Any]:
+    return parsers.parse("sockperf", read(name))
+
+
+def test_ping_pong_over_tcp():
+    found = parse("pp_tcp.txt")
+    assert found["valid"] is True
+    assert found["outputs"] == [
+        {
+            "version": "3.7",
+            "mode": "ping-pong",
+            "metric": "one_way",
+            "average_us": 43.577,
+            "stdev_us": 14.134,
+            "min_us": 10.68,
+            "max_us": 694.558,
+            "p50_us": 42.763,
+            "p99_us": 66.494,
+            "p999_us": 116.769,
+            "observations": 6312,
+            "dropped": 0,
+        }
+    ]
+
+
+def test_full_round_trip_is_said():
+    (output,) = parse("pp_rtt.txt")["outputs"]
+    assert output["metric"] == "round_trip"
+    assert output["average_us"] == 82.397
+
+
+def test_under_load_ends_with_a_second_signal_and_is_whole():
+    found = parse("ul.txt")
+    assert found["valid"] is True
+    assert found["outputs"][0]["mode"] == "under-load"
+
+
+def test_throughput_bandwidth_is_binary_megabytes():
+    found = parse("tp.txt")
+    (output,) = found["outputs"]
+    assert found["valid"] is True
+    assert output["mode"] == "throughput"
+    assert output["message_rate"] == 222531
+    # 222531 messages of 1400 bytes a second, computed apart from what sockperf says
+    assert output["bandwidth_gbps"] == pytest.approx(222531 * 1400 * 8 / 1e9, rel=1e-4)
+
+
+def test_names_of_older_and_newer_versions():
+    old = read("pp_tcp.txt").replace("avg-latency=", "avg-lat= ").replace("#3.7-no.git", "#2.8-0.git")
+    assert parsers.parse("sockperf", old)["outputs"][0]["average_us"] == 43.577
+    assert parsers.parse("sockperf", old)["outputs"][0]["version"] == "2.8"
+    new = read("pp_tcp.txt").replace("(std-dev=14.134)", "(std-dev=14.134, mean-ad=3.014, cv=0.324)")
+    assert parsers.parse("sockperf", new)["outputs"][0]["stdev_us"] == 14.134
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [("refused.txt", "connection_refused"), ("noreply.txt", "no_reply")]
+)
+def test_failures_that_exit_0(name, kind):
+    found = parse(name)
+    assert found["valid"] is False
+    assert found["error"]["class"] == kind
+    assert found["outputs"][0]["average_us"] is None
+
+
+def test_interrupted_before_the_timer_is_not_valid():
+    found = parsers.parse("sockperf", read("pp_tcp.txt").replace("by timer", "by signal 2"))
+    assert found["valid"] is False
+    assert found["error"]["class"] == "interrupted"
+    assert found["outputs"][0]["average_us"] == 43.577
+
+
+def test_cut_at_any_byte_is_never_valid():
+    for name in ("pp_tcp.txt", "tp.txt"):
+        whole = read(name).rstrip()
+        for length in range(len("sockperf: "), len(whole)):
+            assert parsers.parse("sockperf", whole[:length])["valid"] is False, (name, length)
+
+
+def test_two_runs_and_a_server_in_one_file():
+    both = parsers.parse("sockperf", read("pp_tcp.txt") + read("pp_rtt.txt"))
+    assert both["valid"] is True
+    assert [one["metric"] for one in both["outputs"]] == ["one_way", "round_trip"]
+    server = "sockperf: == version #3.7-no.git ==\nsockperf: [SERVER] listen on:\n"
+    alone = parsers.parse("sockperf", server)
+    assert (alone["valid"], alone["error"]) == (False, None)
+    assert alone["warnings"] == ["a server prints no result"]
+    assert parsers.parse("sockperf", server + read("pp_tcp.txt"))["valid"] is True
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("Summary: Latency is 43.577", "Summary: Latency is 4.577"),
+        ("percentile 50.000 =   42.763", "percentile 50.000 = 9999.000"),
+        ("Total 6312 observations", "Total 0 observations"),
+        ("Total 6312 observations", "Total " + "9" * 6000 + " observations"),
+    ],
+)
+def test_numbers_that_contradict_each_other_are_not_valid(old, new):
+    assert old in read("pp_tcp.txt")
+    assert parsers.parse("sockperf", read("pp_tcp.txt").replace(old, new))["valid"] is False
+
+
+@pytest.mark.parametrize(
+    "text", ["", "hello\n", '{"start": {}}', "PING 10.0.0.1 (10.0.0.1) 56(84) bytes of data.\n"]
+)
+def test_other_text_is_refused(text):
+    with pytest.raises(parsers.NotThisTool):
+        parsers.parse("sockperf", text)
