@@ -1,0 +1,41 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The filter through which roles see a node's rails."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ansible.errors import AnsibleFilterError
+from ansible_collections.railyard.fabric.plugins.module_utils import rails
+
+
+def node_rails(
+    fabric: Mapping[str, Any],
+    name: str,
+    node_index: int | None = None,
+    scalable_unit: int | str | None = None,
+    rail_overrides: Mapping[str, Any] | None = None,
+) -> list[dict[str, Any]]:
+    """Return the rails of node `name` as `rails.plan_node` plans them; see node_rails.yml.
+
+    Raises:
+        AnsibleFilterError: the fabric gives this node no plan; the message names variable, rail and fix.
+    """
+    if not isinstance(fabric, Mapping):
+        raise AnsibleFilterError("node_rails: fabric is not a dictionary. Fix: see group_vars/all/fabric.yml")
+    try:
+        return rails.plan_node(fabric, name, node_index, scalable_unit, rail_overrides)
+    except (rails.PlanError, ValueError) as error:
+        raise AnsibleFilterError(f"node_rails: host {name}: {error}") from error
+
+
+class FilterModule:
+    """What Ansible asks for the filters of this file."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        """Return the filters by name."""
+        return {"node_rails": node_rails}
