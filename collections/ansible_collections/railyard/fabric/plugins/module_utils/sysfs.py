@@ -1,0 +1,116 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Read small kernel files below a root, so that a test can build the tree it needs.
+
+Nothing here raises for what a kernel file does: an unreadable one is None and, unless its absence is
+ordinary, a line in `warnings`.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+
+# What kernel files answer when a value does not exist now: no such attribute, link down (`speed`, `carrier`),
+# empty slot of the GID table, or a device that has no such operation.
+_ORDINARY = frozenset(
+    (errno.ENOENT, errno.EINVAL, errno.ENOTDIR, errno.ENODATA, errno.EOPNOTSUPP, errno.ENOTTY, errno.ENODEV)
+)
+_LARGEST_BYTES = 65536
+_INTEGER = re.compile(r"[-+]?(?:0x[0-9a-f]{1,32}|[0-9]{1,39})\Z", re.I)
+_PCI_ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]\Z")
+
+
+class Reader:
+    """Reads text, numbers, names and links; remembers what it could not read.
+
+    Attributes:
+        sys_root: Where sysfs is mounted.
+        proc_root: Where procfs is mounted.
+        etc_root: Where `os-release` lies.
+        warnings: One sentence per file that exists and could not be read.
+    """
+
+    def __init__(self, sys_root: str = "/sys", proc_root: str = "/proc", etc_root: str = "/etc") -> None:
+        """Remember the roots; nothing is read yet."""
+        self.sys_root = sys_root
+        self.proc_root = proc_root
+        self.etc_root = etc_root
+        self.warnings: list[str] = []
+
+    def sys(self, *parts: str) -> str:
+        """Return a path in sysfs."""
+        return os.path.join(self.sys_root, *parts)
+
+    def proc(self, *parts: str) -> str:
+        """Return a path in procfs."""
+        return os.path.join(self.proc_root, *parts)
+
+    def _failed(self, path: str, problem: OSError) -> None:
+        if problem.errno not in _ORDINARY:
+            self.warnings.append(f"{path}: {problem.strerror or problem}")
+
+    def text(self, path: str) -> str | None:
+        """Return a file's text without surrounding blanks; None when it cannot be read or is empty."""
+        try:
+            # Unbuffered: a kernel attribute is one read, and closing it must not raise a second time.
+            with open(path, "rb", buffering=0) as handle:
+                data = handle.read(_LARGEST_BYTES)
+        except OSError as problem:
+            self._failed(path, problem)
+            return None
+        return (data or b"").decode("utf-8", errors="replace").strip("\x00 \t\r\n") or None
+
+    def number(self, path: str) -> int | None:
+        """Return a decimal or 0x number; None when there is none (`warnings` says so for other text)."""
+        text = self.text(path)
+        if text is None:
+            return None
+        if not _INTEGER.match(text):
+            self.warnings.append(f"{path}: {text[:40]!a} is not a number")
+            return None
+        return int(text, 16) if "x" in text.lower() else int(text)
+
+    def names(self, path: str) -> list[str]:
+        """Return the sorted names in a folder; an empty list when there is no such folder."""
+        try:
+            return sorted(os.listdir(path), key=natural)
+        except OSError as problem:
+            self._failed(path, problem)
+            return []
+
+    def link_name(self, path: str) -> str | None:
+        """Return the last part of where a symbolic link points to."""
+        try:
+            return os.path.basename(os.readlink(path)) or None
+        except OSError as problem:
+            self._failed(path, problem)
+            return None
+
+
+def natural(name: str) -> list[tuple[int, int, str]]:
+    """Sort key by which `mlx5_2` comes before `mlx5_10`."""
+    return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in re.split(r"([0-9]+)", name)]
+
+
+def real_device(reader: Reader, netdev_or_hca_folder: str) -> str | None:
+    """Return the real path of the bus device behind a class folder, or None for a software one."""
+    link = os.path.join(netdev_or_hca_folder, "device")
+    return os.path.realpath(link) if os.path.exists(link) else None
+
+
+def pci_folder(device: str | None) -> str | None:
+    """Return the folder of the PCI device that a device is or hangs below (virtio hangs below one)."""
+    while device and device != os.path.dirname(device):
+        if _PCI_ADDRESS.match(os.path.basename(device)):
+            return device
+        device = os.path.dirname(device)
+    return None
+
+
+def numa_node(reader: Reader, folder: str | None) -> int | None:
+    """Return the NUMA node of a PCI device; the kernel's -1 means that the firmware does not say."""
+    node = reader.number(os.path.join(folder, "numa_node")) if folder else None
+    return node if node is not None and node >= 0 else None

@@ -1,0 +1,346 @@
+#!/usr/bin/python
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Thin: how a node is read is decided in module_utils/{sysfs_netdev,sysfs_rdma,host_facts}.py."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: rail_info
+short_description: Read all rails of a node in one call
+version_added: "0.1.0"
+description:
+  - Reads netdevs, RDMA ports, addresses and what else bears on measuring the rails of a node, in one call.
+  - Reads sysfs, procfs and C(ip -j addr); asks the benchmark tools for their versions.
+  - Loads and changes nothing.
+  - A file that cannot be read gives null and a line in C(rail_info.warnings), never a failure.
+author:
+  - Railyard contributors (@railyard)
+extends_documentation_fragment:
+  - railyard.fabric.attributes
+options:
+  netdevs:
+    description:
+      - Names of the netdevs to read. One that does not exist gives a warning and no entry.
+      - Omitted, all are read but the loopback and the host's ends of containers (veth below a bridge).
+    type: list
+    elements: str
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: N/A
+    details: The module changes nothing, so that there is no difference to show.
+  idempotent:
+    support: full
+"""
+
+EXAMPLES = r"""
+- name: Read all rails and the frontend
+  railyard.fabric.rail_info:
+  register: node
+
+- name: Read two rails
+  railyard.fabric.rail_info:
+    netdevs: [ens6, ens6d1]
+  register: node
+"""
+
+RETURN = r"""
+rail_info:
+  description: The node's facts. A value that the node does not tell is null.
+  returned: always
+  type: dict
+  contains:
+    schema:
+      description: Version of this structure.
+      type: int
+      sample: 1
+    boot_id:
+      description: Random identity of this boot.
+      type: str
+      sample: 8a1f3f0e-5a39-4b0c-9e0c-5d5d1b2f8a11
+    collected:
+      description: When the facts were read, UTC.
+      type: str
+      sample: "2026-11-21T10:15:00.000Z"
+    kernel:
+      description: Kernel release.
+      type: str
+      sample: 6.1.0-28-amd64
+    python:
+      description: Version of the Python that ran the module.
+      type: str
+      sample: 3.11.2
+    os:
+      description: Distribution, from os-release.
+      type: dict
+      contains:
+        id:
+          description: Its short name.
+          type: str
+          sample: debian
+        version:
+          description: Its version; null for a rolling distribution.
+          type: str
+          sample: "12"
+    netdevs:
+      description: One entry per netdev.
+      type: list
+      elements: dict
+      contains:
+        netdev:
+          description: Name.
+          type: str
+          sample: ens6
+        kind:
+          description:
+            - C(physical), C(veth), C(bond), C(bridge), C(vlan) or C(ipoib).
+            - C(virtual) is any other link that the kernel makes.
+          type: str
+          sample: physical
+        master:
+          description: Bond or bridge that the netdev belongs to.
+          type: str
+          sample: bond0
+        carrier:
+          description: Whether there is a link; null while the netdev is administratively down.
+          type: bool
+          sample: true
+        operstate:
+          description: The kernel's operational state.
+          type: str
+          sample: up
+        admin_up:
+          description: Whether the netdev is set up.
+          type: bool
+          sample: true
+        speed_mbps:
+          description: What the driver says; of C(driver_class) C(software) or C(virtual) it means nothing.
+          type: int
+          sample: 40000
+        mtu_bytes:
+          description: MTU.
+          type: int
+          sample: 9000
+        mac:
+          description: Present hardware address, 20 bytes long for IPoIB.
+          type: str
+          sample: "02:00:00:00:00:01"
+        permanent_mac:
+          description: Hardware address that the device was made with.
+          type: str
+          sample: "02:00:00:00:00:01"
+        addresses:
+          description: IPv4 addresses with prefix length.
+          type: list
+          elements: str
+          sample: [10.0.1.1/24]
+        addresses6:
+          description: IPv6 addresses with prefix length.
+          type: list
+          elements: str
+          sample: [fe80::1/64]
+        driver:
+          description: Kernel driver, for a software link its kind.
+          type: str
+          sample: mlx4_core
+        driver_class:
+          description:
+            - C(hardware) for a bus device, C(virtual) for a hypervisor's (virtio, vmxnet3, hv_netvsc).
+            - C(software) for a link that the kernel makes.
+            - A bond or VLAN is what its weakest member is.
+          type: str
+          sample: hardware
+        pci:
+          description: PCI address.
+          type: str
+          sample: "0000:06:00.0"
+        numa_node:
+          description: NUMA node; null where the firmware does not say.
+          type: int
+          sample: 0
+        hca:
+          description: RDMA device and port of the netdev.
+          type: str
+          sample: mlx4_0:1
+        counters:
+          description: Bytes, packets, errors and drops, received and sent, by the kernel's names.
+          type: dict
+          sample: {rx_bytes: 0, tx_bytes: 0}
+    hcas:
+      description: One entry per RDMA port; empty without RDMA.
+      type: list
+      elements: dict
+      contains:
+        hca:
+          description: Device and port.
+          type: str
+          sample: mlx4_0:1
+        device:
+          description: Device.
+          type: str
+          sample: mlx4_0
+        port:
+          description: Port number.
+          type: int
+          sample: 1
+        link_layer:
+          description: C(Ethernet) or C(InfiniBand).
+          type: str
+          sample: Ethernet
+        state:
+          description: Logical state.
+          type: str
+          sample: ACTIVE
+        physical_state:
+          description: Physical state.
+          type: str
+          sample: LinkUp
+        rate_gbps:
+          description: Rate; of a port that is down it means nothing.
+          type: float
+          sample: 40.0
+        lid:
+          description: Local identifier, 0 on Ethernet.
+          type: int
+          sample: 0
+        sm_lid:
+          description: Local identifier of the subnet manager.
+          type: int
+          sample: 0
+        netdev:
+          description: Netdev of the port.
+          type: str
+          sample: ens6
+        firmware:
+          description: Firmware version.
+          type: str
+          sample: 2.42.5000
+        node_guid:
+          description: GUID of the device.
+          type: str
+          sample: "0002:c903:0000:0001"
+        board_id:
+          description: Board identity.
+          type: str
+          sample: MT_1090120019
+        gids:
+          description: The entries of the GID table that are in use.
+          type: list
+          elements: dict
+          contains:
+            index:
+              description: Index, as C(-x) of perftest wants it.
+              type: int
+              sample: 1
+            gid:
+              description: The GID.
+              type: str
+              sample: "0000:0000:0000:0000:0000:ffff:0a00:0101"
+            type:
+              description: C(IB), C(RoCE v1) or C(RoCE v2).
+              type: str
+              sample: RoCE v2
+            netdev:
+              description: Netdev of the entry.
+              type: str
+              sample: ens6
+            address:
+              description: IP address that a RoCE GID stands for.
+              type: str
+              sample: 10.0.1.1
+        counters:
+          description: The port's counters by their kernel names; C(port_xmit_data) counts 4-byte words.
+          type: dict
+          sample: {port_xmit_data: 0}
+        hw_counters:
+          description: The driver's counters by their kernel names.
+          type: dict
+          sample: {out_of_sequence: 0}
+    cpu:
+      description: CPU frequency governors.
+      type: dict
+      contains:
+        governors:
+          description: Number of CPUs by governor.
+          type: dict
+          sample: {performance: 8}
+        governor_available:
+          description: Whether the kernel offers governors at all.
+          type: bool
+          sample: true
+    memlock_bytes:
+      description: Limit of locked memory of the session that ran the module, -1 for unlimited.
+      type: int
+      sample: -1
+    tools:
+      description: Version of each benchmark tool; null for one that is absent.
+      type: dict
+      sample: {iperf3: "3.12", sockperf: "3.7", ping: "20221126", perftest: null}
+    warnings:
+      description: What could not be read, one sentence each.
+      type: list
+      elements: str
+      sample: []
+"""
+
+import datetime
+import platform
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.railyard.fabric.plugins.module_utils import host_facts, sysfs_netdev, sysfs_rdma
+from ansible_collections.railyard.fabric.plugins.module_utils.sysfs import Reader
+
+
+def _runner(module: AnsibleModule) -> Any:
+    """Return a function that runs a tool and gives what it printed, None when there is no such tool."""
+
+    def run(argv: list[str]) -> str | None:
+        path = module.get_bin_path(argv[0])
+        if path is None:
+            return None
+        _rc, out, err = module.run_command([path, *argv[1:]], errors="surrogate_then_replace")
+        return f"{out}\n{err}"
+
+    return run
+
+
+def collect(reader: Reader, run: Any, netdevs: list[str] | None) -> dict[str, Any]:
+    """Return the facts row without the node's name.
+
+    Args:
+        reader: Where the kernel's files are.
+        run: Runs an argv and returns what it printed; None when there is no such tool.
+        netdevs: Names to read; None for all that matter.
+
+    Returns:
+        The structure that RETURN describes.
+    """
+    rows = sysfs_netdev.read_netdevs(reader, run(["ip", "-d", "-j", "addr"]), netdevs)
+    hcas = sysfs_rdma.read_hcas(reader)
+    sysfs_rdma.attach(rows, hcas)
+    now = datetime.datetime.now(datetime.UTC)
+    return {
+        **host_facts.read_host(reader),
+        "collected": now.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        "python": platform.python_version(),
+        "netdevs": rows,
+        "hcas": hcas,
+        "tools": host_facts.tool_versions(run),
+        "warnings": reader.warnings,
+    }
+
+
+def main() -> None:
+    """Run the module."""
+    module = AnsibleModule(
+        argument_spec={"netdevs": {"type": "list", "elements": "str"}}, supports_check_mode=True
+    )
+    module.exit_json(changed=False, rail_info=collect(Reader(), _runner(module), module.params["netdevs"]))
+
+
+if __name__ == "__main__":
+    main()
