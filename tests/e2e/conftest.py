@@ -1,7 +1,7 @@
-"""One lab for the whole end-to-end session, with rails shaped to a declared rate so that verdicts have an authority.
+"""One lab for the whole end-to-end session, its rails shaped so that verdicts have an authority.
 
-Needs root and takes minutes. The lab has a name, a management subnet and an inventory of its own, so that it can run
-beside the demo's and molecule's.
+Needs root and takes minutes. The lab has a name, a management subnet and an inventory of its own, so it can
+run beside the demo's and molecule's.
 """
 
 from __future__ import annotations
@@ -68,7 +68,9 @@ class Cluster:
         return {**os.environ, "RAILYARD_REPORTS_DIR": str(self.reports), "COLUMNS": "140"}
 
     def validate(self, *ansible_args: str) -> tuple[int, Run, str]:
-        done = self.railyard("validate", "-i", str(self.inventory), *(("--", *ansible_args) if ansible_args else ()))
+        done = self.railyard(
+            "validate", "-i", str(self.inventory), *(("--", *ansible_args) if ansible_args else ())
+        )
         return done.returncode, self.newest(), done.stdout
 
     def lab(self, *argv: str) -> subprocess.CompletedProcess[str]:
@@ -81,7 +83,7 @@ class Cluster:
         return Run(folders[-1])
 
     def start(self, *argv: str) -> subprocess.Popen[str]:
-        """Start railyard in a process group of its own, as a terminal does, so that Ctrl-C can be sent to it."""
+        """Start railyard in a process group of its own, as a terminal does, so that it can be sent Ctrl-C."""
         return subprocess.Popen(
             [str(BIN / "railyard"), *argv],
             cwd=ROOT,
@@ -97,11 +99,16 @@ class Cluster:
         state = ROOT / ".lab" / self.name / "ssh"
         hosts = yaml.safe_load((self.inventory / "hosts.yml").read_text(encoding="utf-8"))
         address = hosts["gpu_nodes"]["hosts"][node]["ansible_host"]
-        done = run(
-            "ssh", "-i", state / "id_ed25519", "-o", f"UserKnownHostsFile={state / 'known_hosts'}",
-            "-o", "StrictHostKeyChecking=yes", "-o", "ConnectTimeout=10", "-o", "ControlPath=none", "-o", "BatchMode=yes",
-            f"railyard@{address}", *command, timeout=60,
-        )  # fmt: skip
+        options = {
+            "UserKnownHostsFile": state / "known_hosts",
+            "StrictHostKeyChecking": "yes",
+            "ConnectTimeout": 10,
+            "ControlPath": "none",
+            "BatchMode": "yes",
+        }
+        flags = [word for key, value in options.items() for word in ("-o", f"{key}={value}")]
+        target = f"railyard@{address}"
+        done = run("ssh", "-i", state / "id_ed25519", *flags, target, *command, timeout=60)
         assert not check or done.returncode == 0, f"{node}: {command}: {done.stdout}"
         return done.stdout
 
@@ -127,7 +134,11 @@ class Run:
 
     def lines(self, name: str) -> list[dict]:
         path = self.path / name
-        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+        return (
+            [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+            if path.exists()
+            else []
+        )
 
     @property
     def verdicts(self) -> list[dict]:
@@ -138,7 +149,7 @@ class Run:
 
 
 def write_inventory(cluster: Cluster, subnet: str) -> None:
-    """An inventory for the test's lab: the built-in one with another subnet, another name and shaped rails."""
+    """Write the inventory of the test's lab: the built-in one with another subnet, name, and shaped rails."""
     built_in = ROOT / "inventories" / "lab"
     shutil.copytree(built_in, cluster.inventory)
     everywhere = [path for path in cluster.inventory.rglob("*") if path.suffix in (".yml", ".yaml")]

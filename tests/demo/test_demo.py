@@ -1,0 +1,95 @@
+"""`make demo` as a newcomer types it: from nothing, then again, then down, with the host as it was before."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+RAILYARD = Path(sys.executable).parent / "railyard"
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="the lab needs root")
+
+
+def run(*argv: str, timeout: float = 700) -> subprocess.CompletedProcess[str]:
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "stdin": subprocess.DEVNULL}
+    return subprocess.run(argv, cwd=ROOT, text=True, timeout=timeout, check=False, **pipes)
+
+
+def host_settings() -> dict:
+    done = subprocess.run(
+        [RAILYARD, "lab", "host-settings"], cwd=ROOT, text=True, capture_output=True, check=True
+    )
+    return json.loads(done.stdout)
+
+
+def newest_run() -> Path:
+    return sorted(path for path in (ROOT / "reports" / "lab").iterdir() if path.is_dir())[-1]
+
+
+@pytest.fixture(scope="module")
+def demos():
+    """Two demos, one after the other, and the host's settings before the first and after the lab is down."""
+    run(str(RAILYARD), "lab", "down")
+    before = host_settings()
+    outcomes = []
+    try:
+        for _ in range(2):
+            began = time.monotonic()
+            done = run("make", "demo")
+            outcomes.append((done.returncode, done.stdout, time.monotonic() - began))
+            print(done.stdout)
+    finally:
+        down = run(str(RAILYARD), "lab", "down")
+    assert down.returncode == 0, down.stdout
+    return before, outcomes, host_settings()
+
+
+def test_both_demos_end_with_0(demos) -> None:
+    _, outcomes, _ = demos
+    assert [status for status, _, _ in outcomes] == [0, 0]
+
+
+def test_the_second_demo_is_quicker(demos) -> None:
+    _, ((_, _, first_s), (_, _, second_s)), _ = demos
+    assert second_s < first_s
+
+
+def test_every_rail_is_measured_and_proven_in_both_directions(demos) -> None:
+    assert demos
+    rows = [
+        json.loads(line) for line in (newest_run() / "results.jsonl").read_text(encoding="utf-8").splitlines()
+    ]
+    nodes = ("gpuserver1", "gpuserver2")
+    for check, (node, peer), rail in itertools.product(
+        ("tcp_bandwidth", "tcp_latency", "path_mtu", "ping_rtt"), (nodes, nodes[::-1]), ("rail0", "rail1")
+    ):
+        mine = [r for r in rows if (r["check"], r["node"], r["peer"], r["rail"]) == (check, node, peer, rail)]
+        assert sorted((r["end"], r["status"], r["proof"]) for r in mine) == [
+            ("client", "measured", "proven"),
+            ("server", "measured", "proven"),
+        ], (check, node, rail)
+
+
+def test_the_output_tells_a_stranger_what_he_needs(demos) -> None:
+    _, ((_, output, _), _), _ = demos
+    assert "TCP only, RDMA not asked" in output
+    assert "index.html" in output
+    assert "make demo-down" in output
+
+
+def test_the_host_is_as_it_was(demos) -> None:
+    before, _, after = demos
+    changed = {
+        key: (before.get(key), after.get(key))
+        for key in {*before, *after}
+        if before.get(key) != after.get(key)
+    }
+    assert changed == {}

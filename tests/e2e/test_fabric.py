@@ -1,0 +1,286 @@
+"""The main job, end to end, over SSH on real systemd nodes: bare, proven, broken in each way, named, healed.
+
+The tests build on one another in the order in which they stand: a lab is dear.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+import signal
+import time
+
+import pytest
+from conftest import RATE_GBPS, Cluster, interrupt
+
+NODES = ("gpuserver1", "gpuserver2")
+RAILS = ("rail0", "rail1")
+
+
+def test_bare_nodes_become_a_proven_cluster(cluster: Cluster) -> None:
+    done = cluster.railyard("site", "-i", str(cluster.inventory), timeout=420)
+    assert done.returncode == 0, done.stdout
+    run = cluster.newest()
+    verdicts = run.verdicts
+    assert run.not_good() == []
+    # 2 nodes x 2 rails x 2 directions: each line measured at both ends and proven at both.
+    rows = run.lines("results.jsonl")
+    for check, (node, peer), rail in itertools.product(
+        (
+            "path_mtu",
+            "path_mtu_one_way",
+            "ping_rtt",
+            "tcp_bandwidth",
+            "tcp_latency",
+            "tcp_bandwidth_concurrent",
+        ),
+        (NODES, NODES[::-1]),
+        RAILS,
+    ):
+        mine = [
+            row for row in rows
+            if (row["check"], row["node"], row["peer"], row["rail"]) == (check, node, peer, rail)
+        ]  # fmt: skip
+        assert sorted(row["end"] for row in mine) == ["client", "server"], (check, node, rail)
+        assert {(row["status"], row["proof"]) for row in mine} == {("measured", "proven")}, (
+            check,
+            node,
+            rail,
+        )
+    # The rails are shaped to a declared rate, so bandwidth has an authority: pass, between two bounds.
+    bandwidth = [verdict for verdict in verdicts if verdict["check"] == "tcp_bandwidth"]
+    assert len(bandwidth) == 4
+    for verdict in bandwidth:
+        assert verdict["outcome"] == "pass", verdict
+        floor, ceiling = verdict["floor"]["bandwidth_gbps"], verdict["ceiling"]["bandwidth_gbps"]
+        assert 0.5 * RATE_GBPS <= floor < verdict["observed"]["bandwidth_gbps"] <= ceiling <= 1.05 * RATE_GBPS
+        assert verdict["basis"]
+    for name in ("index.html", "report.md", "junit.xml", "manifest.json", "plan.json"):
+        assert (run.path / name).stat().st_size > 0, name
+    assert sorted(path.name for path in (run.path / "raw").iterdir()) == [f"{node}.tar.gz" for node in NODES]
+    assert not (run.path / ".secret").exists()
+    assert all(cluster.processes(node) == [] for node in NODES)
+
+
+def test_the_nodes_are_as_planned(cluster: Cluster) -> None:
+    for index, node in enumerate(NODES, start=1):
+        for netdev, address in (("ens6", f"10.0.1.{index}/24"), ("ens6d1", f"10.0.0.{index}/24")):
+            text = cluster.ssh(node, "ip", "-o", "addr", "show", "dev", netdev)
+            assert address in text
+            assert " mtu 9000 " in cluster.ssh(node, "ip", "-o", "link", "show", "dev", netdev)
+    assert cluster.railyard("verify", "-i", str(cluster.inventory)).returncode == 0
+
+
+def test_a_second_provision_changes_nothing_in_few_round_trips(cluster: Cluster) -> None:
+    before = {node: cluster.exec_requests(node) for node in NODES}
+    done = cluster.railyard("provision", "-i", str(cluster.inventory))
+    assert done.returncode == 0, done.stdout
+    recap = [line for line in done.stdout.splitlines() if "changed=" in line]
+    assert len(recap) >= len(NODES), done.stdout
+    assert all("changed=0" in line for line in recap), recap
+    for node in NODES:
+        requests = cluster.exec_requests(node) - before[node] - 1  # one was the count before
+        assert 0 < requests <= 35, (node, requests)
+
+
+def test_judge_and_report_rebuild_the_folder_byte_for_byte(cluster: Cluster) -> None:
+    run = cluster.newest()
+    made = ("verdicts.jsonl", "report.md", "index.html", "junit.xml")
+    before = {name: (run.path / name).read_bytes() for name in made}
+    for name in made:
+        (run.path / name).unlink()
+    assert cluster.railyard("judge", str(run.path)).returncode == 0
+    assert cluster.railyard("report", str(run.path)).returncode == 0
+    assert {name: (run.path / name).read_bytes() for name in made} == before
+
+
+@pytest.mark.parametrize(
+    ("kind", "target", "expected_status", "word"),
+    [
+        ("link_down", "gpuserver2/rail1", 1, "link"),
+        ("wrong_mtu", "gpuserver1/rail0", 1, "mtu"),
+        ("duplicate_address", "gpuserver2/rail0", 1, "address"),
+        ("slow_rail", "gpuserver1/rail1", 1, "tcp_bandwidth"),
+        ("node_gone", "gpuserver2", 3, "unreachable"),
+        ("node_hung", "gpuserver1", 3, "unreachable"),
+    ],
+)
+def test_each_fault_is_named_with_node_and_rail(
+    cluster: Cluster, kind: str, target: str, expected_status: int, word: str
+) -> None:
+    node, _, rail = target.partition("/")
+    cluster.lab("fault", kind, target)
+    try:
+        status, run, output = cluster.validate()
+    finally:
+        cluster.lab("heal", "--all")
+    assert status == expected_status, output
+    bad = run.not_good()
+    assert bad
+    blamed = [v for v in bad if node in (v["node"], v["peer"]) and (not rail or v["rail"] in (rail, None))]
+    assert any(word in f"{v['check']} {v['cause']}".lower() for v in blamed), bad
+    assert all(v["cause"] and v["next"] for v in bad), [v for v in bad if not (v["cause"] and v["next"])]
+    assert node in output
+    assert not rail or rail in output
+    if rail:
+        # A fault on one rail says nothing of the other: its own tests are still measured and good.
+        other = RAILS[1 - RAILS.index(rail)]
+        good = [v for v in run.verdicts if v["rail"] == other and v["check"] == "tcp_bandwidth"]
+        assert [v["outcome"] for v in good] == ["pass"] * 2, good
+
+
+def test_healed_it_is_proven_again(cluster: Cluster) -> None:
+    status, run, output = cluster.validate()
+    assert status == 0, output
+    assert run.not_good() == []
+
+
+def test_a_missing_tool_is_named_and_nothing_of_it_passes(cluster: Cluster) -> None:
+    cluster.ssh("gpuserver2", "sudo", "mv", "/usr/bin/iperf3", "/usr/bin/iperf3.away")
+    try:
+        status, run, output = cluster.validate()
+    finally:
+        cluster.ssh("gpuserver2", "sudo", "mv", "/usr/bin/iperf3.away", "/usr/bin/iperf3")
+    assert status == 3, output
+    outcomes = {v["outcome"] for v in run.verdicts if v["check"].startswith(("tcp_bandwidth", "aggregate"))}
+    assert outcomes == {"unmeasured"}
+    assert "iperf3" in output
+    assert "gpuserver2" in output
+    assert {v["outcome"] for v in run.verdicts if v["check"] == "tcp_latency"} <= {"pass", "recorded"}
+
+
+def test_garbage_from_a_tool_is_unmeasured(cluster: Cluster) -> None:
+    cluster.ssh("gpuserver1", "sudo", "mv", "/usr/bin/iperf3", "/usr/bin/iperf3.away")
+    try:
+        script = "#!/bin/sh\\necho 9999 Gbit/s, never better\\n"
+        cluster.ssh(
+            "gpuserver1", f"printf '{script}' | sudo tee /usr/bin/iperf3; sudo chmod 755 /usr/bin/iperf3"
+        )
+        status, run, output = cluster.validate()
+    finally:
+        cluster.ssh("gpuserver1", "sudo", "mv", "/usr/bin/iperf3.away", "/usr/bin/iperf3")
+    assert status in (1, 3), output
+    outcomes = {v["outcome"] for v in run.verdicts if v["check"] == "tcp_bandwidth"}
+    assert outcomes <= {"unmeasured", "fail"}, run.not_good()
+
+
+def test_drift_is_seen_by_verify_and_mended_by_provision(cluster: Cluster) -> None:
+    cluster.ssh("gpuserver1", "sudo", "ip", "link", "set", "ens6", "mtu", "1500")
+    try:
+        assert cluster.railyard("verify", "-i", str(cluster.inventory)).returncode == 1
+    finally:
+        done = cluster.railyard("provision", "-i", str(cluster.inventory))
+    assert done.returncode == 0, done.stdout
+    assert cluster.railyard("verify", "-i", str(cluster.inventory)).returncode == 0
+
+
+def test_verify_of_nothing_is_not_a_pass(cluster: Cluster) -> None:
+    done = cluster.railyard("verify", "-i", str(cluster.inventory), "--", "-k", "no_such_test")
+    assert done.returncode == 3, done.stdout
+
+
+def test_bad_input_touches_no_node(cluster: Cluster, tmp_path) -> None:
+    broken = tmp_path / "broken"
+    shutil.copytree(cluster.inventory, broken)
+    fabric = broken / "group_vars" / "all" / "fabric.yml"
+    fabric.write_text(
+        fabric.read_text(encoding="utf-8").replace("10.0.0.0/24", "10.0.1.0/24"), encoding="utf-8"
+    )
+    before = cluster.exec_requests("gpuserver1")
+    done = cluster.railyard("site", "-i", str(broken))
+    assert done.returncode == 2, done.stdout
+    assert "fabric.yml" in done.stdout
+    assert "rail1" in done.stdout
+    assert cluster.exec_requests("gpuserver1") == before + 1
+
+
+def test_a_run_folder_that_cannot_be_written_is_bad_input(cluster: Cluster) -> None:
+    reports = cluster.reports
+    cluster.reports = reports.parent / "not-a-folder"
+    cluster.reports.write_text("a file where the folder should be", encoding="utf-8")
+    before = cluster.exec_requests("gpuserver1")
+    try:
+        done = cluster.railyard("validate", "-i", str(cluster.inventory))
+    finally:
+        cluster.reports = reports
+    assert done.returncode == 2, done.stdout
+    assert "not-a-folder" in done.stdout
+    assert cluster.exec_requests("gpuserver1") == before + 1
+
+
+def wait_for_rows(cluster: Cluster, node: str, at_least: int, seconds: float = 90) -> None:
+    """Wait until a run on the node has appended so many rows."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        text = cluster.ssh(
+            node, "sudo sh -c 'cat /var/lib/railyard/runs/*/results.jsonl 2>/dev/null | wc -l'"
+        )
+        if text.strip().isdigit() and int(text) >= at_least:
+            return
+        time.sleep(1)
+    raise AssertionError(f"no {at_least} rows on {node} within {seconds} s")
+
+
+def gone(cluster: Cluster, node: str, seconds: float) -> bool:
+    """True when nothing of a run is left on the node within so many seconds."""
+    until = time.monotonic() + seconds
+    while cluster.processes(node):
+        if time.monotonic() > until:
+            return False
+        time.sleep(1)
+    return True
+
+
+def drop_old_runs(cluster: Cluster) -> None:
+    for node in NODES:
+        cluster.ssh(node, "sudo sh -c 'rm -rf /var/lib/railyard/runs/*'")
+
+
+def test_a_second_run_at_the_same_time_is_refused(cluster: Cluster) -> None:
+    first = cluster.start("validate", "-i", str(cluster.inventory))
+    try:
+        time.sleep(5)
+        second = cluster.railyard("validate", "-i", str(cluster.inventory))
+    finally:
+        out, _ = first.communicate(timeout=240)
+    assert second.returncode == 2, second.stdout
+    assert str(first.pid) in second.stdout
+    assert first.returncode == 0, out
+
+
+def test_ctrl_c_leaves_nothing_running_and_keeps_what_was_measured(cluster: Cluster) -> None:
+    drop_old_runs(cluster)
+    process = cluster.start("validate", "-i", str(cluster.inventory))
+    wait_for_rows(cluster, "gpuserver1", 3)
+    status, output = interrupt(process, signal.SIGINT, 120)
+    assert status == 3, output
+    assert "Traceback" not in output
+    assert all(gone(cluster, node, 15) for node in NODES)
+    run = cluster.newest()
+    assert len(run.lines("results.jsonl")) >= 3
+    assert run.not_good()
+    assert {v["outcome"] for v in run.verdicts} & {"pass", "recorded"}
+
+
+def test_kill_9_of_the_controller_ends_the_nodes_work_and_loses_nothing(cluster: Cluster) -> None:
+    drop_old_runs(cluster)
+    process = cluster.start("validate", "-i", str(cluster.inventory))
+    wait_for_rows(cluster, "gpuserver1", 3)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate(timeout=30)
+    run = cluster.newest()
+    # The lease of the test's policy is 25 s; after it nothing of the run may be alive.
+    assert all(gone(cluster, node, 60) for node in NODES)
+    done = cluster.railyard("judge", str(run.path))
+    assert done.returncode == 3, done.stdout
+    rows = sum(
+        len(
+            cluster.ssh(node, "sudo", "sh", "-c", "'cat /var/lib/railyard/runs/*/results.jsonl'").splitlines()
+        )
+        for node in NODES
+    )
+    assert rows >= 3
+    # And the next run is not held up by the dead one.
+    status, _, output = cluster.validate()
+    assert status == 0, output
