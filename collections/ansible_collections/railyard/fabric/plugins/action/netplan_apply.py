@@ -1,0 +1,143 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Apply a node's rails, and prove over a connection made afterwards that the node can still be reached.
+
+The proof must come from here: a connection that was open before the change lives on through a change that
+locks everybody else out, and only the controller can open a new one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from ansible.errors import AnsibleConnectionFailure
+from ansible.plugins.action import ActionBase
+from ansible.utils.display import Display
+
+MODULE = "railyard.fabric.netplan_stage"
+# ssh takes the first value of an option, so these win over whatever multiplexing the user has set.
+FRESH_SSH_ARGS = "-o ControlMaster=no -o ControlPath=none -o ConnectTimeout=5"
+# The undo has its own patience (netplan_transaction) after the deadline; then the node gets time to answer.
+GRACE_S = 40
+PAUSE_S = 1.0
+
+display = Display()
+
+
+def fresh_ssh_args(user_args: str | None) -> str:
+    """Return ssh arguments that open a connection of its own, the user's other ones (a jump host) kept."""
+    return f"{FRESH_SSH_ARGS} {user_args or ''}".strip()
+
+
+def failure_text(node: str, answer: dict[str, Any], unreachable: str | None) -> str:
+    """Say what became of a change that did not stay.
+
+    Args:
+        node: the node's name.
+        answer: the module's last answer, `{}` when there was none.
+        unreachable: ssh's last complaint while the change waited for its proof, or None.
+    """
+    why = list(answer.get("proof_problems") or [])
+    if unreachable:
+        why.append(f"no fresh SSH connection could be made after the change: {unreachable}")
+    reason = answer.get("reason")
+    if not why and reason:
+        why.append(str(reason))
+    head = f"{node}: the rails' network change did not prove itself"
+    body = "".join(f"\n  {line}" for line in why)
+    if answer.get("outcome") != "rolled_back":
+        tail = (
+            "the node has not answered since; its timer undoes the change without us. "
+            "On its console: journalctl -u 'railyard-rail-network-*'"
+        )
+    elif answer.get("equal"):
+        tail = "the node has undone it: files and running network are as before"
+    else:
+        left = "; ".join(answer.get("differences") or [])
+        tail = f"the node has undone it, but this could not be brought back: {left}"
+    return f"{head}:{body}\n  {tail}."
+
+
+class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core ships no types
+    """Run netplan_stage twice: over the connection we have, and over one made after the change."""
+
+    TRANSFERS_FILES = False
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Stage, wait for the proof over fresh connections, and report what stayed."""
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        _validated, args = self.validate_argument_spec(
+            argument_spec={
+                "rails": {"type": "list", "elements": "dict", "required": True},
+                "path": {"type": "path", "default": "/etc/netplan/60-railyard-rails.yaml"},
+                "rollback_after_s": {"type": "int", "default": 120},
+            }
+        )
+        node = (task_vars or {}).get("inventory_hostname", "node")
+        staged = self._ask({"state": "staged", "node": node, **args}, task_vars)
+        for finding in staged.get("findings", []):
+            display.warning(finding)
+        result.update(staged)
+        if result.get("failed") or "token" not in staged:
+            return result
+        question = {"state": "confirmed", "node": node, "token": staged["token"]}
+        answer, unreachable = self._await(question, args["rollback_after_s"] + GRACE_S, task_vars)
+        for finding in answer.get("findings", []):
+            display.warning(finding)
+        result["outcome"] = answer.get("outcome", "unknown")
+        if result["outcome"] != "confirmed":
+            result.update(failed=True, changed=False, msg=failure_text(node, answer, unreachable))
+            # The old master connection may have died with the change; whatever comes next starts anew.
+            with contextlib.suppress(Exception):
+                self._connection.reset()
+        return result
+
+    def _ask(self, args: dict[str, Any], task_vars: dict[str, Any] | None) -> dict[str, Any]:
+        answer: dict[str, Any] = self._execute_module(
+            module_name=MODULE, module_args=args, task_vars=task_vars
+        )
+        return answer
+
+    def _await(
+        self, question: dict[str, Any], patience_s: float, task_vars: dict[str, Any] | None
+    ) -> tuple[dict[str, Any], str | None]:
+        """Ask until the change is confirmed or undone; returns the last answer and ssh's last complaint."""
+        end = time.monotonic() + patience_s
+        problems: list[str] = []
+        unreachable: str | None = None
+        answer: dict[str, Any] = {}
+        while time.monotonic() < end:
+            try:
+                with self._fresh_connection():
+                    answer = self._ask(question, task_vars)
+            except AnsibleConnectionFailure as error:
+                unreachable = str(error).strip().splitlines()[-1]
+                answer = {}
+            problems = problems or list(answer.get("proof_problems") or [])
+            # Anything else is final, or a failure of the module itself, which the timer outlives.
+            if answer and (answer.get("outcome") not in ("rolling_back", "pending")):
+                break
+            time.sleep(PAUSE_S)
+        if answer.get("failed"):
+            problems.append(str(answer.get("msg")))
+        return {**answer, "proof_problems": problems}, unreachable
+
+    @contextlib.contextmanager
+    def _fresh_connection(self) -> Iterator[None]:
+        """Make commands inside open an SSH connection of their own, whatever multiplexing is in use."""
+        connection = self._connection
+        if connection.transport != "ssh":
+            display.vv(f"connection {connection.transport} is not multiplexed; used as it is")
+            yield
+            return
+        user_args = connection.get_option("ssh_args")
+        connection.set_option("ssh_args", fresh_ssh_args(user_args))
+        try:
+            yield
+        finally:
+            connection.set_option("ssh_args", user_args)

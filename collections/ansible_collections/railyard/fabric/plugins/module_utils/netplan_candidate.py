@@ -1,0 +1,127 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A candidate netplan file, tried in a root folder of its own before anything on the node is written."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ansible_collections.railyard.fabric.plugins.module_utils import netplan_claims
+
+Run = Callable[[list[str]], tuple[int, str, str]]
+
+_FOLDERS = ("lib/netplan", "etc/netplan", "run/netplan")
+_GENERATED = ("run/systemd/network", "run/NetworkManager/system-connections")
+
+
+class CandidateError(ValueError):
+    """netplan refuses the files; the message is netplan's, with the node's own paths."""
+
+
+def netplan_files(root: str = "/") -> dict[str, str]:
+    """Return `{path on the node: path under root}` of all netplan files of the node."""
+    found = {}
+    for folder in _FOLDERS:
+        base = os.path.join(root, folder)
+        for name in sorted(os.listdir(base)) if os.path.isdir(base) else []:
+            if name.endswith(".yaml"):
+                found["/" + folder + "/" + name] = os.path.join(base, name)
+    return found
+
+
+def _fill(files: Mapping[str, str], candidate: tuple[str, str] | None, target: str) -> None:
+    for path, source in files.items():
+        place = target + path
+        os.makedirs(os.path.dirname(place), exist_ok=True)
+        shutil.copyfile(source, place)
+        os.chmod(place, 0o600)
+    if candidate is not None:
+        place = target + candidate[0]
+        os.makedirs(os.path.dirname(place), exist_ok=True)
+        with open(
+            os.open(place, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8"
+        ) as handle:
+            handle.write(candidate[1])
+
+
+def generate(
+    run: Run, netplan: str, files: Mapping[str, str], candidate: tuple[str, str] | None, work: str
+) -> tuple[dict[str, str], str]:
+    """Let netplan generate from files in a folder of their own.
+
+    Args:
+        run: runs an argv list, returns exit status, standard output, standard error.
+        netplan: path of the netplan command.
+        files: `{path on the node: where to read it}` of the files that take part.
+        candidate: `(path on the node, text)` of one more file, or None.
+        work: an empty folder for this trial.
+
+    Returns:
+        `({path on the node: text} of what was generated, netplan's standard error)`.
+
+    Raises:
+        CandidateError: netplan refuses; the text says what and where.
+    """
+    _fill(files, candidate, work)
+    status, out, err = run([netplan, "generate", "--root-dir", work])
+    said = (err + out).replace(work, "")
+    if status != 0:
+        raise CandidateError(said.strip() or f"netplan generate ended with {status}")
+    texts = {}
+    for folder in _GENERATED:
+        base = os.path.join(work, folder)
+        for name in sorted(os.listdir(base)) if os.path.isdir(base) else []:
+            # .link files speak of names and hardware, they configure no address
+            if not name.endswith(".link"):
+                with open(os.path.join(base, name), encoding="utf-8") as handle:
+                    texts[f"/{folder}/{name}"] = handle.read()
+    return texts, said
+
+
+def claims_by_netplan(
+    run: Run, netplan: str, files: Mapping[str, str], netdevs: Mapping[str, Mapping[str, str]], work: str
+) -> list[tuple[str, str, str]]:
+    """Return `(netdev, file, reason)` for each other netplan file that configures a rail's netdev.
+
+    The files are tried together, since one may need another; only when a claim shows up is each tried alone,
+    to name it. A file that is not whole alone is named when it mentions the netdev; where none explains the
+    claim, all are named.
+    """
+    if not files:
+        return []
+    together, _said = generate(run, netplan, files, None, os.path.join(work, "others"))
+    claims = netplan_claims.claims(netdevs, together, {})
+    if not claims:
+        return []
+    found: list[tuple[str, str, str]] = []
+    for index, (path, source) in enumerate(files.items()):
+        with open(source, encoding="utf-8", errors="replace") as handle:
+            text = handle.read()
+        try:
+            alone, _said = generate(run, netplan, {path: source}, None, os.path.join(work, f"alone{index}"))
+            own = netplan_claims.claims(netdevs, alone, {})
+        except CandidateError:
+            own = [claim for claim in claims if claim[0] in text]
+        found += [(netdev, path, reason) for netdev, _generated, reason in own]
+    return found or [(netdev, " + ".join(files), reason) for netdev, _generated, reason in claims]
+
+
+def netdev_facts(netdevs: list[str], sys_root: str = "/sys") -> dict[str, dict[str, Any]]:
+    """Return `{netdev: {"mac", "driver"}}` from sysfs, for matching against other people's files."""
+    facts = {}
+    for netdev in netdevs:
+        base = os.path.join(sys_root, "class/net", netdev)
+        try:
+            with open(os.path.join(base, "address"), encoding="ascii") as handle:
+                mac = handle.read().strip()
+        except OSError:
+            mac = ""
+        driver = os.path.join(base, "device/driver")
+        name = os.path.basename(os.path.realpath(driver)) if os.path.exists(driver) else ""
+        facts[netdev] = {"mac": mac, "driver": name}
+    return facts

@@ -1,0 +1,153 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What a node's rails ask of its network, found out without changing anything; and the proof afterwards."""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ansible_collections.railyard.fabric.plugins.module_utils import (
+    netplan_candidate,
+    netplan_claims,
+    netplan_render,
+    netplan_resolve,
+    netplan_snapshot,
+    netplan_state,
+    netplan_transaction,
+)
+
+# Where others may configure a netdev outside netplan.
+_NETWORKD_FOLDERS = (
+    "/etc/systemd/network",
+    "/run/systemd/network",
+    "/etc/NetworkManager/system-connections",
+)
+# A link that was down needs this long to find its partner before "no carrier" is believed.
+CARRIER_PATIENCE_S = 8.0
+PROOF_PATIENCE_S = 30.0
+
+
+def examine(
+    rails: Sequence[Mapping[str, Any]], path: str, netplan: str, work: str
+) -> tuple[list[str], dict[str, Any]]:
+    """Compare rails with the node; reads only (its trial lives in `work`).
+
+    Args:
+        rails: rail dicts of the plan.
+        path: the netplan file that belongs to Railyard.
+        netplan: path of the netplan command.
+        work: an empty folder for trials.
+
+    Returns:
+        `(problems, findings)`; with problems nothing may be written. Findings: `rails` (resolved), `netdevs`,
+        `before`/`after` (the file's text; `""` means absent), `mode_wrong`, `drift`, `warnings`, `snapshot`.
+    """
+    resolved, problems = _resolve(rails)
+    if problems:
+        return problems, {}
+    netdevs = [rail["netdev"] for rail in resolved]
+    taken = netplan_transaction.snapshot(netdevs)
+    problems += netplan_state.guards(resolved, taken, netplan_resolve.masters(netdevs))
+    try:
+        after = netplan_render.render(resolved)
+    except netplan_render.RenderError as error:
+        return [*problems, str(error)], {}
+    claim_problems, warnings = _try_files(resolved, path, after, netplan, work)
+    problems += claim_problems
+    before, mode_wrong = _read_own(path)
+    findings = {
+        "rails": resolved,
+        "netdevs": netdevs,
+        "before": before,
+        "after": after,
+        "mode_wrong": mode_wrong,
+        "drift": netplan_state.drift(resolved, taken),
+        "warnings": warnings + netplan_state.without_carrier(resolved, taken),
+        "snapshot": taken,
+    }
+    return problems, findings
+
+
+def _resolve(rails: Sequence[Mapping[str, Any]]) -> tuple[list[dict[str, Any]], list[str]]:
+    resolved, problems = [], []
+    for rail in rails:
+        if not netplan_render.has_stanza(rail):
+            continue
+        try:
+            resolved.append({**rail, "netdev": netplan_resolve.netdev_of(rail)})
+        except netplan_resolve.ResolveError as error:
+            problems.append(str(error))
+    return resolved, problems
+
+
+def _read_own(path: str) -> tuple[str, bool]:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as handle:
+            text = handle.read()
+        status = os.stat(path)
+    except FileNotFoundError:
+        return "", False
+    return text, stat.S_IMODE(status.st_mode) != 0o600 or status.st_uid != 0
+
+
+def _try_files(
+    rails: Sequence[Mapping[str, Any]], path: str, text: str, netplan: str, work: str
+) -> tuple[list[str], list[str]]:
+    netdevs = [rail["netdev"] for rail in rails]
+    rail_of = {rail["netdev"]: rail["name"] for rail in rails}
+    facts = netplan_candidate.netdev_facts(netdevs)
+    files = {place: source for place, source in netplan_candidate.netplan_files().items() if place != path}
+    run = netplan_transaction.run
+    try:
+        claims = netplan_candidate.claims_by_netplan(run, netplan, files, facts, work)
+    except netplan_candidate.CandidateError as error:
+        return [f"netplan refuses the files that are on the node already, mend them first: {error}"], []
+    claims += netplan_claims.claims(
+        facts, netplan_claims.read_networkd(_NETWORKD_FOLDERS), netplan_claims.read_ifupdown()
+    )
+    problems = [
+        f"{rail_of[netdev]}: {file} also configures its netdev {netdev} (by {reason}); "
+        f"take {netdev} out of that file, so that only {path} speaks of it"
+        for netdev, file, reason in claims
+    ]
+    candidate = (path, text) if text else None
+    try:
+        _texts, said = netplan_candidate.generate(
+            run, netplan, files, candidate, os.path.join(work, "candidate")
+        )
+    except netplan_candidate.CandidateError as error:
+        return [*problems, f"netplan refuses the candidate for {path}: {error}"], []
+    return problems, netplan_state.unexpected_lines(said)
+
+
+def prove(record: Mapping[str, Any], applied: Mapping[str, Any] | None) -> tuple[list[str], list[str]]:
+    """Look once at an applied change; returns `(problems, rails without carrier)`."""
+    if applied is None:
+        return ["netplan apply has not finished"], []
+    now = netplan_transaction.snapshot(record["netdevs"])
+    problems = [netplan_state.sentence(row) for row in netplan_state.drift(record["rails"], now)]
+    problems += netplan_snapshot.lost_management(record["snapshot"], now, record["netdevs"])
+    return problems, netplan_state.without_carrier(record["rails"], now)
+
+
+def await_proof(
+    record: Mapping[str, Any], read_applied: Any, patience_s: float = PROOF_PATIENCE_S
+) -> tuple[list[str], list[str]]:
+    """Look until the change is proven or patience or the deadline runs out; returns as `prove` does."""
+    started = time.monotonic()
+    # Leaves the undo its time: a proof in the last second would only race with it.
+    end = min(started + patience_s, record["expires_monotonic_s"] - 1.0)
+    carrier_end = min(started + CARRIER_PATIENCE_S, started + (end - started) / 2)
+    while True:
+        problems, away = prove(record, read_applied())
+        if not problems and (not away or time.monotonic() >= carrier_end):
+            return [], away
+        if time.monotonic() >= end:
+            return problems, away
+        time.sleep(0.2)

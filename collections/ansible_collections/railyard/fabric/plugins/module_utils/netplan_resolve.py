@@ -1,0 +1,119 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Which netdev is a rail, looked up on the node where the inventory names it by MAC, bus address or HCA."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+
+class ResolveError(ValueError):
+    """A rail's netdev cannot be told; the message names rail, what was sought and the fix."""
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as handle:
+            return handle.read().strip()
+    except OSError:
+        return ""
+
+
+def _netdevs(sys_root: str) -> list[str]:
+    try:
+        return sorted(os.listdir(os.path.join(sys_root, "class/net")))
+    except OSError:
+        return []
+
+
+def _pci(sys_root: str, netdev: str) -> str:
+    device = os.path.join(sys_root, "class/net", netdev, "device")
+    return os.path.basename(os.path.realpath(device)) if os.path.exists(device) else ""
+
+
+def _by_mac(sys_root: str, mac: str) -> list[str]:
+    found = []
+    for netdev in _netdevs(sys_root):
+        base = os.path.join(sys_root, "class/net", netdev)
+        # A VLAN, bond or bridge carries the MAC of the netdev below it; the rail is the one below.
+        stacked = any(entry.startswith("lower_") for entry in os.listdir(base))
+        if not stacked and _read(os.path.join(base, "address")).lower() == mac.lower():
+            found.append(netdev)
+    return found
+
+
+def _by_pci(sys_root: str, pci: str) -> list[str]:
+    full = pci.lower() if pci.count(":") == 2 else "0000:" + pci.lower()
+    return [netdev for netdev in _netdevs(sys_root) if _pci(sys_root, netdev).lower() == full]
+
+
+def _by_hca(sys_root: str, hca: str) -> list[str]:
+    device, _colon, port = hca.partition(":")
+    port = port or "1"
+    base = os.path.join(sys_root, "class/infiniband", device)
+    named = _read(os.path.join(base, "ports", port, "gid_attrs/ndevs/0"))
+    if named:
+        return [named]
+    # InfiniBand ports have no ndev; their IPoIB netdev shares the PCI device and is told apart by its port.
+    try:
+        siblings = sorted(os.listdir(os.path.join(base, "device/net")))
+    except OSError:
+        return []
+    ports = {netdev: _read(os.path.join(sys_root, "class/net", netdev, "dev_port")) for netdev in siblings}
+    return [netdev for netdev, dev_port in ports.items() if dev_port == str(int(port) - 1)]
+
+
+def netdev_of(rail: Mapping[str, Any], sys_root: str = "/sys") -> str:
+    """Return the netdev of one rail.
+
+    Args:
+        rail: rail dict; a given `netdev` must exist and agree with a given `mac`, else `mac`, `pci` and `hca`
+            are tried in this order.
+        sys_root: where sysfs is, for tests.
+
+    Raises:
+        ResolveError: no netdev or more than one answers, or two settings of the rail contradict each other.
+    """
+    name, netdev, mac = rail["name"], rail.get("netdev"), rail.get("mac")
+    if netdev:
+        if netdev not in _netdevs(sys_root):
+            raise ResolveError(
+                f"{name}: netdev {netdev} does not exist on the node (there are: "
+                f"{', '.join(_netdevs(sys_root)) or 'none'}); correct `fabric.rails` or `rail_overrides`, "
+                "or load its driver first"
+            )
+        actual = _read(os.path.join(sys_root, "class/net", netdev, "address"))
+        if mac and actual.lower() != str(mac).lower():
+            raise ResolveError(
+                f"{name}: netdev {netdev} has MAC {actual}, the inventory says {mac}; correct one of the two"
+            )
+        return str(netdev)
+    for key, find in (("mac", _by_mac), ("pci", _by_pci), ("hca", _by_hca)):
+        wanted = rail.get(key)
+        if not wanted:
+            continue
+        found = find(sys_root, str(wanted))
+        if len(found) == 1:
+            return found[0]
+        if not found:
+            raise ResolveError(f"{name}: no netdev on the node has {key} {wanted}; correct the inventory")
+        if key == "pci" and rail.get("hca"):
+            continue  # two ports of one card share the bus address; the HCA's port tells them apart
+        raise ResolveError(
+            f"{name}: {key} {wanted} belongs to several netdevs ({', '.join(found)}); name the rail by netdev"
+        )
+    raise ResolveError(f"{name}: neither netdev, mac, pci nor hca is set; set one in `fabric.rails`")
+
+
+def masters(netdevs: Sequence[str], sys_root: str = "/sys") -> dict[str, str]:
+    """Return `{netdev: master}` for those that are ports of a bond, bridge or other device."""
+    found = {}
+    for netdev in netdevs:
+        link = os.path.join(sys_root, "class/net", netdev, "master")
+        if os.path.exists(link):
+            found[netdev] = os.path.basename(os.path.realpath(link))
+    return found

@@ -1,0 +1,79 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Documentation of the action plugin netplan_apply, which runs on the controller."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: netplan_apply
+short_description: Apply a node's rails with netplan, proven over a new connection or undone
+description:
+  - Brings the netplan file of a node's rails and the running network to the plan, in one change that must
+    prove itself. It runs M(railyard.fabric.netplan_stage) on the node, then opens an SSH connection that
+    shares nothing with earlier ones; over it, the node confirms that its rails are as planned and that nothing
+    else was lost.
+  - When that connection cannot be made, or the proof fails, the node restores files and running network.
+  - When there is nothing to do, this costs one round trip.
+version_added: 0.1.0
+author:
+  - Railyard contributors (@railyard)
+options:
+  rails:
+    description: The node's rails, as the filter P(railyard.fabric.node_rails#filter) returns them.
+    type: list
+    elements: dict
+    required: true
+  path:
+    description: The netplan file that belongs to Railyard, and to nobody else.
+    type: path
+    default: /etc/netplan/60-railyard-rails.yaml
+  rollback_after_s:
+    description: Seconds after which a change that was not confirmed is undone.
+    type: int
+    default: 120
+attributes:
+  action:
+    description: Runs on the controller.
+    support: full
+  check_mode:
+    support: full
+    description: Says what would change, and changes nothing.
+  diff_mode:
+    support: full
+    description: Shows the file before and after, and what of the running network differs.
+"""
+
+EXAMPLES = r"""
+- name: Apply the rails
+  railyard.fabric.netplan_apply:
+    rails: "{{ rail_network_rails }}"
+    path: /etc/netplan/60-railyard-rails.yaml
+    rollback_after_s: 120
+"""
+
+RETURN = r"""
+outcome:
+  description: What became of the change.
+  returned: always
+  type: str
+  sample: C(unchanged), C(confirmed), C(rolled_back) or C(unknown)
+netdevs:
+  description: The netdev of each rail, as resolved on the node.
+  returned: success
+  type: dict
+  sample: {rail0: ens6, rail1: ens6d1}
+drift:
+  description: What of the running network was not as planned.
+  returned: success
+  type: list
+  elements: dict
+  sample: [{rail: rail0, netdev: ens6, what: mtu, is: "1500", planned: "9000"}]
+findings:
+  description: What a person should know and what is no failure, such as a rail without carrier.
+  returned: always
+  type: list
+  elements: str
+  sample: ["gpuserver1, rail1 (ens6d1): no carrier; its address is set when the link comes up"]
+"""

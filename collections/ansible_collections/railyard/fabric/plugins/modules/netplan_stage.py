@@ -1,0 +1,311 @@
+#!/usr/bin/python
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Stage, apply and confirm the netplan file of a node's rails."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: netplan_stage
+short_description: Stage, apply and confirm the netplan file of a node's rails
+description:
+  - The node's half of M(railyard.fabric.netplan_apply), which is what roles call.
+  - With O(state=staged), compares the rails with the netplan file and with the running network. When both
+    agree, nothing happens. Otherwise, the candidate is tried with C(netplan generate --root-dir); then what
+    an undo needs is kept under C(/var/lib/railyard/rail_network), a timer is armed that undoes the change,
+    and the candidate is applied in a systemd unit of its own.
+  - With O(state=confirmed), waits until the rails are as planned and nothing else of the node's network was
+    lost, and disarms the timer; when the proof fails, the change is undone at once.
+  - Refuses, writing nothing, when a rail's netdev is missing, is a port of a bond or bridge, carries a
+    default route, or is configured by somebody else's file.
+version_added: 0.1.0
+author:
+  - Railyard contributors (@railyard)
+options:
+  state:
+    description: Which half of the change to do.
+    type: str
+    choices: [staged, confirmed]
+    default: staged
+  node:
+    description: Name of the node in the inventory, for messages.
+    type: str
+    required: true
+  rails:
+    description:
+      - The node's rails, as the filter P(railyard.fabric.node_rails#filter) returns them.
+      - Rails without an address are left alone.
+    type: list
+    elements: dict
+    default: []
+  path:
+    description: The netplan file that belongs to Railyard, and to nobody else.
+    type: path
+    default: /etc/netplan/60-railyard-rails.yaml
+  rollback_after_s:
+    description: Seconds after which a change that was not confirmed is undone.
+    type: int
+    default: 120
+  token:
+    description: The token that O(state=staged) returned; required with O(state=confirmed).
+    type: str
+attributes:
+  check_mode:
+    support: full
+    description: Says what would change, and changes nothing.
+  diff_mode:
+    support: full
+    description: Shows the file before and after, and what of the running network differs.
+"""
+
+EXAMPLES = r"""
+- name: Stage the rails' netplan file (roles call railyard.fabric.netplan_apply, which also confirms)
+  railyard.fabric.netplan_stage:
+    node: "{{ inventory_hostname }}"
+    rails: "{{ rail_network_rails }}"
+    rollback_after_s: 120
+  register: staged
+
+- name: Confirm the change over a connection that was made after it
+  railyard.fabric.netplan_stage:
+    state: confirmed
+    node: "{{ inventory_hostname }}"
+    token: "{{ staged.token }}"
+  when: staged is changed
+"""
+
+RETURN = r"""
+token:
+  description: Names the change; confirm with it.
+  returned: when a change was staged
+  type: str
+  sample: 3f2a9c0d5b7e4f11
+outcome:
+  description: How far the change has come.
+  returned: always
+  type: str
+  sample: C(unchanged), C(pending), C(confirmed), C(rolling_back), C(rolled_back) or C(unknown)
+netdevs:
+  description: The netdev of each rail, as resolved on the node.
+  returned: with O(state=staged)
+  type: dict
+  sample: {rail0: ens6, rail1: ens6d1}
+drift:
+  description: What of the running network was not as planned.
+  returned: with O(state=staged)
+  type: list
+  elements: dict
+  sample: [{rail: rail0, netdev: ens6, what: mtu, is: "1500", planned: "9000"}]
+proof_problems:
+  description: Why the change is not proven.
+  returned: with O(state=confirmed), when the proof fails
+  type: list
+  elements: str
+  sample: ["rail0 (ens6): mtu is 1500, planned 9000"]
+differences:
+  description: What the undo could not bring back.
+  returned: when the change was undone
+  type: list
+  elements: str
+  sample: []
+reason:
+  description: Why the change was undone.
+  returned: when the change was undone
+  type: str
+  sample: not confirmed
+equal:
+  description: Whether the running network is again as it was before the change.
+  returned: when the change was undone
+  type: bool
+  sample: true
+findings:
+  description: What a person should know and what is no failure, such as a rail without carrier.
+  returned: always
+  type: list
+  elements: str
+  sample: ["rail1 (ens6d1): no carrier; its address is set when the link comes up"]
+"""
+
+import json
+import os
+import secrets
+import shutil
+import sys
+import tempfile
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.railyard.fabric.plugins.module_utils import (
+    netplan_change,
+    netplan_snapshot,
+    netplan_state,
+    netplan_transaction,
+)
+
+
+def _diff(path: str, findings: dict[str, Any]) -> list[dict[str, str]]:
+    diff = [
+        {
+            "before_header": path,
+            "after_header": path,
+            "before": findings["before"],
+            "after": findings["after"],
+        }
+    ]
+    rows = findings["drift"]
+    if rows:
+        header = "running network"
+        texts = {
+            side: "".join(f"{row['rail']} ({row['netdev']}): {row['what']} {row[side]}\n" for row in rows)
+            for side in ("is", "planned")
+        }
+        diff.append(
+            {
+                "before_header": header,
+                "after_header": header,
+                "before": texts["is"],
+                "after": texts["planned"],
+            }
+        )
+    return diff
+
+
+def _source(python_module: Any) -> str:
+    # Ansible ships module_utils inside a zip file, so the source is asked of the loader, not of the disk.
+    return str(python_module.__loader__.get_source(python_module.__name__))
+
+
+def _start(module: AnsibleModule, record: dict[str, Any]) -> None:
+    folder, token = netplan_transaction.STATE_DIR, record["token"]
+    sources = {
+        name: _source(python_module)
+        for name, python_module in (
+            ("netplan_snapshot", netplan_snapshot),
+            ("netplan_transaction", netplan_transaction),
+        )
+    }
+    with netplan_transaction.locked(folder):
+        netplan_transaction.begin(folder, record, sources)
+    program = [sys.executable, os.path.join(folder, "program.pyz")]
+    run_unit = ["systemd-run", "--quiet", "--collect"]
+    timer = [f"--on-active={record['rollback_after_s']}s", "--timer-property=AccuracySec=100ms"]
+    expire = netplan_transaction.unit("expire", token)
+    # The timer is armed before anything is applied: from here on, the node mends itself.
+    module.run_command([*run_unit, f"--unit={expire}", *timer, *program, "expire", token], check_rc=True)
+    apply = netplan_transaction.unit("apply", token)
+    module.run_command([*run_unit, f"--unit={apply}", *program, "apply", token], check_rc=True)
+
+
+def _finish_old(module: AnsibleModule) -> None:
+    """Undo what an earlier, dead controller left unconfirmed; refuse while its timer still runs."""
+    folder = netplan_transaction.STATE_DIR
+    record = netplan_transaction.in_flight(folder)
+    if record is None:
+        return
+    node, token = module.params["node"], record["token"]
+    if not netplan_transaction.is_stale(record):
+        module.fail_json(
+            msg=f"{node}: a network change of {record['created']} is neither confirmed nor undone yet; "
+            f"it undoes itself {record['rollback_after_s']} s after it began: wait, then run again"
+        )
+    program = [sys.executable, os.path.join(folder, "program.pyz"), "expire", token]
+    unit = f"--unit={netplan_transaction.unit('late', token)}"
+    module.warn(f"{node}: undoing the network change of {record['created']}, which nobody confirmed")
+    module.run_command(["systemd-run", "--quiet", "--collect", "--wait", unit, *program], check_rc=True)
+
+
+def stage(module: AnsibleModule) -> dict[str, Any]:
+    """Examine the node and, unless all is well or this is check mode, start the change."""
+    node, path = module.params["node"], module.params["path"]
+    netplan = module.get_bin_path("netplan")
+    if netplan is None:
+        module.fail_json(
+            msg=f"{node}: netplan is not installed; install netplan.io and let systemd-networkd run, "
+            "or set rail_network_install: true"
+        )
+    if not module.check_mode:
+        _finish_old(module)
+    work = tempfile.mkdtemp(prefix="railyard-netplan-")
+    try:
+        problems, found = netplan_change.examine(module.params["rails"], path, netplan, work)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    if problems:
+        lines = "\n".join(f"{node}, {problem}" for problem in problems)
+        module.fail_json(msg=f"Nothing was written.\n{lines}", problems=problems)
+    changed = found["before"] != found["after"] or found["mode_wrong"] or bool(found["drift"])
+    result: dict[str, Any] = {
+        "changed": changed,
+        "outcome": "unchanged",
+        "netdevs": {rail["name"]: rail["netdev"] for rail in found["rails"]},
+        "drift": found["drift"],
+        "findings": [f"{node}, {warning}" for warning in found["warnings"]],
+    }
+    if changed:
+        result["diff"] = _diff(path, found)
+    if not changed or module.check_mode:
+        return result
+    token = secrets.token_hex(8)
+    record = {
+        "token": token,
+        "path": path,
+        "candidate": found["after"] or None,
+        "rails": found["rails"],
+        "netdevs": found["netdevs"],
+        "snapshot": found["snapshot"],
+        "rollback_after_s": module.params["rollback_after_s"],
+    }
+    _start(module, record)
+    return {**result, "token": token, "outcome": "pending"}
+
+
+def confirm(module: AnsibleModule) -> dict[str, Any]:
+    """Prove and confirm the change, or undo it; the same question again gets the same answer."""
+    folder, token = netplan_transaction.STATE_DIR, module.params["token"]
+    state = netplan_transaction.outcome(folder, token)
+    if state["outcome"] != "pending":
+        return {"changed": False, "findings": [], **state}
+    record = netplan_transaction.in_flight(folder) or {}
+
+    def applied() -> dict[str, Any] | None:
+        try:
+            with open(os.path.join(folder, "applied.json"), encoding="utf-8") as handle:
+                return dict(json.load(handle))
+        except (OSError, ValueError):
+            return None
+
+    problems, away = netplan_change.await_proof(record, applied)
+    if not problems and netplan_transaction.confirm(folder, token):
+        said = netplan_state.unexpected_lines((applied() or {}).get("stderr", ""))
+        findings = [f"{module.params['node']}, {line}" for line in away + said]
+        return {"changed": True, "outcome": "confirmed", "findings": findings}
+    expire = netplan_transaction.unit("expire", token)
+    module.run_command(["systemctl", "start", "--no-block", f"{expire}.service"])
+    return {"changed": False, "outcome": "rolling_back", "proof_problems": problems, "findings": []}
+
+
+def main() -> None:
+    """Run the module."""
+    module = AnsibleModule(
+        argument_spec={
+            "state": {"type": "str", "choices": ["staged", "confirmed"], "default": "staged"},
+            "node": {"type": "str", "required": True},
+            "rails": {"type": "list", "elements": "dict", "default": []},
+            "path": {"type": "path", "default": "/etc/netplan/60-railyard-rails.yaml"},
+            "rollback_after_s": {"type": "int", "default": 120},
+            "token": {"type": "str", "no_log": False},
+        },
+        required_if=[("state", "confirmed", ("token",))],
+        supports_check_mode=True,
+    )
+    try:
+        result = stage(module) if module.params["state"] == "staged" else confirm(module)
+    except (netplan_transaction.BusyError, RuntimeError, OSError) as error:
+        module.fail_json(msg=f"{module.params['node']}: {error}")
+    module.exit_json(**result)
+
+
+if __name__ == "__main__":
+    main()

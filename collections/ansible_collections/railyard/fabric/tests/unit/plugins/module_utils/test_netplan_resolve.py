@@ -1,0 +1,88 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import pytest
+from ansible_collections.railyard.fabric.plugins.module_utils import netplan_resolve
+
+RAIL = {"name": "rail0", "netdev": None, "mac": None, "pci": None, "hca": None}
+
+
+@pytest.fixture
+def sys_root(tmp_path):
+    """One card with two ports on one bus address, a management netdev, and a VLAN that repeats a MAC."""
+    card = tmp_path / "devices/0000:81:00.0"
+    other = tmp_path / "devices/0000:05:00.0"
+    hca = card / "infiniband/mlx4_0"
+    net = tmp_path / "class/net"
+    for folder in (card, other, net, tmp_path / "class/infiniband", hca):
+        folder.mkdir(parents=True, exist_ok=True)
+    netdevs = {
+        "ens6": (card, "02:00:00:00:00:06", "0"),
+        "ens6d1": (card, "02:00:00:00:00:07", "1"),
+        "enp5s0": (other, "02:00:00:00:00:05", "0"),
+    }
+    for name, (device, mac, port) in netdevs.items():
+        (net / name).mkdir()
+        (net / name / "address").write_text(mac + "\n")
+        (net / name / "dev_port").write_text(port + "\n")
+        (net / name / "device").symlink_to(device)
+        (device / "net" / name).mkdir(parents=True)
+    (net / "ens6.7").mkdir()
+    (net / "ens6.7" / "address").write_text("02:00:00:00:00:06\n")
+    (net / "ens6.7" / "lower_ens6").symlink_to(net / "ens6")
+    (hca / "device").symlink_to(card)
+    (tmp_path / "class/infiniband/mlx4_0").symlink_to(hca)
+    return tmp_path
+
+
+def resolve(sys_root, **known):
+    return netplan_resolve.netdev_of({**RAIL, **known}, str(sys_root))
+
+
+@pytest.mark.parametrize(
+    ("known", "netdev"),
+    [
+        ({"netdev": "ens6d1"}, "ens6d1"),
+        ({"netdev": "ens6", "mac": "02:00:00:00:00:06"}, "ens6"),
+        ({"mac": "02:00:00:00:00:06"}, "ens6"),
+        ({"mac": "02:00:00:00:00:07".upper()}, "ens6d1"),
+        ({"pci": "0000:05:00.0"}, "enp5s0"),
+        ({"pci": "05:00.0"}, "enp5s0"),
+        ({"hca": "mlx4_0:2"}, "ens6d1"),
+        ({"pci": "0000:81:00.0", "hca": "mlx4_0:1"}, "ens6"),
+    ],
+)
+def test_netdev_is_found(sys_root, known, netdev):
+    assert resolve(sys_root, **known) == netdev
+
+
+def test_gid_table_is_asked_before_ports_are_counted(sys_root):
+    ndevs = sys_root / "class/infiniband/mlx4_0/ports/1/gid_attrs/ndevs"
+    ndevs.mkdir(parents=True)
+    (ndevs / "0").write_text("ens6d1\n")
+    assert resolve(sys_root, hca="mlx4_0:1") == "ens6d1"
+
+
+@pytest.mark.parametrize(
+    ("known", "words"),
+    [
+        ({"netdev": "ens7"}, "rail0: netdev ens7 does not exist .*ens6, ens6.7, ens6d1"),
+        ({"netdev": "ens6", "mac": "02:00:00:00:00:99"}, "rail0: netdev ens6 has MAC 02:00:00:00:00:06"),
+        ({"mac": "02:00:00:00:00:99"}, "rail0: no netdev on the node has mac"),
+        ({"pci": "0000:81:00.0"}, "rail0: pci 0000:81:00.0 belongs to several netdevs .ens6, ens6d1"),
+        ({"hca": "mlx5_9:1"}, "rail0: no netdev on the node has hca mlx5_9:1"),
+        ({}, "rail0: neither netdev, mac, pci nor hca"),
+    ],
+)
+def test_failure_names_rail_and_what_was_sought(sys_root, known, words):
+    with pytest.raises(netplan_resolve.ResolveError, match=words):
+        resolve(sys_root, **known)
+
+
+def test_master_is_named(sys_root):
+    (sys_root / "class/net/bond0").mkdir()
+    (sys_root / "class/net/ens6/master").symlink_to(sys_root / "class/net/bond0")
+    assert netplan_resolve.masters(["ens6", "ens6d1"], str(sys_root)) == {"ens6": "bond0"}
