@@ -1,0 +1,87 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The module rail_info: one row, the shape that docs/schema promises, nothing changed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+from ansible_collections.railyard.fabric.plugins.modules import rail_info
+from ansible_collections.railyard.fabric.tests.unit.plugins.module_utils.sysfs_tree import (
+    Tree,
+    dual_port_mlx4,
+)
+
+SCHEMA = Path(__file__).resolve().parents[8] / "docs" / "schema" / "facts.schema.json"
+
+
+def collect(tree: Tree, netdevs: list[str] | None = None) -> dict[str, Any]:
+    said = {"ip": tree.ip_json(), "iperf3": "iperf 3.12 (cJSON 1.7.15)\n"}
+    return rail_info.collect(tree.reader(), lambda argv: said.get(argv[0]), netdevs)
+
+
+def validate(row: dict[str, Any]) -> None:
+    if not SCHEMA.is_file():
+        pytest.skip("docs/schema is not part of the collection; this runs in the checkout")
+    jsonschema.validate({**row, "node": "gpuserver1"}, json.loads(SCHEMA.read_text()))
+
+
+def test_row_of_a_whole_node_follows_the_schema(tmp_path):
+    row = collect(dual_port_mlx4(tmp_path))
+    validate(row)
+    assert [one["netdev"] for one in row["netdevs"]] == ["enp5s0", "ens6", "ens6d1"]
+    assert [one["hca"] for one in row["netdevs"]] == [None, "mlx4_0:1", "mlx4_0:2"]
+    assert row["tools"] == {"iperf3": "3.12", "sockperf": None, "ping": None, "perftest": None}
+    assert row["warnings"] == []
+
+
+def test_row_of_an_empty_node_follows_the_schema_too(tmp_path):
+    row = collect(Tree(tmp_path))
+    validate(row)
+    assert (row["netdevs"], row["hcas"]) == ([], [])
+
+
+def test_schema_refuses_what_it_should(tmp_path):
+    row = collect(dual_port_mlx4(tmp_path))
+    row["netdevs"][0]["driver_class"] = "imaginary"
+    with pytest.raises(jsonschema.ValidationError, match="imaginary"):
+        validate(row)
+
+
+def test_only_the_asked_netdevs(tmp_path):
+    row = collect(dual_port_mlx4(tmp_path), ["ens6d1", "ens9"])
+    assert [one["netdev"] for one in row["netdevs"]] == ["ens6d1"]
+    assert row["warnings"] == ["netdev ens9: there is none on this node"]
+
+
+def documented(contains: dict[str, Any]) -> dict[str, Any]:
+    """Return the key tree of a RETURN block."""
+    return {
+        key: documented(value["contains"]) if "contains" in value else None for key, value in contains.items()
+    }
+
+
+def test_every_returned_key_is_documented(tmp_path):
+    row = collect(dual_port_mlx4(tmp_path))
+    keys = documented(yaml.safe_load(rail_info.RETURN)["rail_info"]["contains"])
+    assert set(keys) == set(row)
+    assert set(keys["netdevs"]) == set(row["netdevs"][0])
+    assert set(keys["hcas"]) == set(row["hcas"][0])
+    assert set(keys["hcas"]["gids"]) == set(row["hcas"][0]["gids"][0])
+
+
+def test_reading_changes_no_file(tmp_path):
+    tree = dual_port_mlx4(tmp_path)
+
+    def state() -> dict[str, Any]:
+        return {str(path): path.stat().st_mtime_ns for path in tmp_path.rglob("*") if path.is_file()}
+
+    before = state()
+    collect(tree)
+    assert state() == before
