@@ -1,0 +1,202 @@
+#!/usr/bin/python
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Thin: what to read, write and record is decided in module_utils/kernel_settings.py."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: kernel_settings
+short_description: Hold CPU governor and sysctls of the running kernel, remembering what they were
+version_added: "0.1.0"
+description:
+  - Sets the CPU frequency governor on all CPUs, and sysctls, in the running kernel, or puts them back.
+  - Changes the running kernel only. To survive a reboot is the business of files that a role writes.
+  - A node without cpufreq, and a sysctl that the kernel or the network namespace lacks, are said, not failed.
+author:
+  - Railyard contributors (@railyard)
+options:
+  state:
+    description:
+      - V(present) records what is not recorded yet and sets the values.
+      - V(restored) writes the recorded values and removes the record.
+    type: str
+    choices: [present, restored]
+    default: present
+  governor:
+    description: The governor for every CPU. Omitted, the governors are left alone.
+    type: str
+  sysctl:
+    description: Sysctl keys and values. A key of an interface with a dot in its name is written with slashes.
+    type: dict
+    default: {}
+  originals:
+    description: The file that holds the values from before the first change.
+    type: path
+    required: true
+  rivals:
+    description:
+      - Systemd units that set the governor too. If O(governor) is given and one of them is active, nothing is
+        changed and the module fails, since two managers of one setting undo each other.
+    type: list
+    elements: str
+    default: []
+attributes:
+  check_mode:
+    description: Says what would change without changing it.
+    support: full
+  diff_mode:
+    description: Shows the values before and after.
+    support: full
+"""
+
+EXAMPLES = r"""
+- name: Run all CPUs at full clock
+  railyard.fabric.kernel_settings:
+    governor: performance
+    sysctl:
+      net.core.rmem_max: "268435456"
+    originals: /var/lib/railyard/node_tuning/originals.json
+    rivals: [tuned.service]
+
+- name: Put everything back
+  railyard.fabric.kernel_settings:
+    state: restored
+    originals: /var/lib/railyard/node_tuning/originals.json
+"""
+
+RETURN = r"""
+governors:
+  description: Governor of each CPU before the change; empty where there is no cpufreq.
+  returned: success
+  type: dict
+  sample: {"cpu0": "powersave"}
+cpufreq_driver:
+  description: Name of the cpufreq driver.
+  returned: success
+  type: str
+  sample: intel_pstate
+absent_sysctl:
+  description: Keys asked for that this node does not have.
+  returned: success
+  type: list
+  elements: str
+  sample: ["net.core.rmem_max"]
+memlock_unlimited_possible:
+  description: >-
+    Whether root may raise the hard limit on locked memory here. In a container without CAP_SYS_RESOURCE it
+    may not, and a PAM limit above the bound would then refuse every login.
+  returned: success
+  type: bool
+  sample: true
+"""
+
+import resource
+import typing as t
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.railyard.fabric.plugins.module_utils import kernel_settings
+
+ROOT = "/"
+
+
+def active_units(module: AnsibleModule, units: list[str]) -> list[str]:
+    """Return those of `units` that systemd calls active; none where there is no systemd."""
+    systemctl = module.get_bin_path("systemctl") if units else None
+    if systemctl is None:
+        return []
+    states = module.run_command([systemctl, "is-active", *units])[1].split()
+    return [unit for unit, state in zip(units, states) if state == "active"]  # noqa: B905 - strict= is Python 3.10's
+
+
+def memlock_unlimited_possible() -> bool:
+    """Try it on this process, whose end undoes it: the capability alone does not tell (user namespaces)."""
+    try:
+        resource.setrlimit(resource.RLIMIT_MEMLOCK, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+def make_diff(
+    writes: list[kernel_settings.Write], before: t.Any, after: t.Any, path: str
+) -> list[dict[str, t.Any]]:
+    """Return the diff of kernel values and of the record."""
+    diff = []
+    if writes:
+        diff.append(
+            {
+                "before_header": "running kernel",
+                "after_header": "running kernel",
+                "before": "".join(f"/{write.path} = {write.before}\n" for write in writes),
+                "after": "".join(f"/{write.path} = {write.after}\n" for write in writes),
+            }
+        )
+    if before != after:
+        diff.append(
+            {"before_header": path, "after_header": path, "before": before or "", "after": after or ""}
+        )
+    return diff
+
+
+def hold(module: AnsibleModule) -> dict[str, t.Any]:
+    """Do what the parameters ask; return the result."""
+    wanted: dict[str, t.Any] = module.params
+    path = wanted["originals"]
+    recorded = kernel_settings.load_originals(path)
+    after: dict[str, t.Any] | None
+    absent: list[str] = []
+    if wanted["state"] == "present":
+        rivals = active_units(module, wanted["rivals"]) if wanted["governor"] else []
+        if rivals:
+            raise kernel_settings.KernelSettingsError(
+                f"{', '.join(rivals)} is active and sets the CPU governor too: stop and disable it, or leave "
+                "the governor to it"
+            )
+        sysctl = {key: str(value) for key, value in wanted["sysctl"].items()}
+        state = kernel_settings.read_state(ROOT, sysctl)
+        writes, absent = kernel_settings.plan_present(state, wanted["governor"], sysctl)
+        after = kernel_settings.merge_originals(recorded, state, wanted["governor"])
+    else:
+        state = kernel_settings.read_state(ROOT, (recorded or {}).get("sysctl", {}))
+        writes = kernel_settings.plan_restored(state, recorded or {})
+        after = None
+    if not module.check_mode:
+        # The record comes first: a run cut off between the two must not take its own values for originals.
+        if after is not None and after != recorded:
+            kernel_settings.store_originals(path, after)
+        kernel_settings.apply(ROOT, writes)
+        if after is None and recorded is not None:
+            kernel_settings.remove_originals(path)
+    return {
+        "changed": bool(writes) or after != recorded,
+        "diff": make_diff(writes, recorded, after, path),
+        "governors": state["governors"],
+        "cpufreq_driver": state["cpufreq_driver"],
+        "absent_sysctl": absent,
+        "memlock_unlimited_possible": memlock_unlimited_possible(),
+    }
+
+
+def main() -> None:
+    """Run the module."""
+    module = AnsibleModule(
+        argument_spec={
+            "state": {"type": "str", "choices": ["present", "restored"], "default": "present"},
+            "governor": {"type": "str"},
+            "sysctl": {"type": "dict", "default": {}},
+            "originals": {"type": "path", "required": True},
+            "rivals": {"type": "list", "elements": "str", "default": []},
+        },
+        supports_check_mode=True,
+    )
+    try:
+        result = hold(module)
+    except (kernel_settings.KernelSettingsError, OSError) as error:
+        module.fail_json(msg=str(error))
+    module.exit_json(**result)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,78 @@
+"""The NCCL profile of the notes' cluster, against the file written by hand from the notes.
+
+Rendered offline: the role's defaults and its template by Jinja with the settings of Ansible's template action, the
+rails by the one address rule.
+"""
+
+import jinja2
+import jinja2.nativetypes
+import pytest
+import yaml
+from ansible_collections.railyard.fabric.plugins.module_utils import rails
+from railyard import paths
+
+ROLE = paths.repo_root() / "roles" / "nccl_profile"
+INVENTORIES = paths.repo_root() / "inventories"
+# What NCCL's documentation lists; a name that is none of these would be read by nobody.
+KNOWN_NAMES = {"NCCL_NET", "NCCL_IB_HCA", "NCCL_SOCKET_IFNAME"}
+
+
+def render(fabric, host, **overrides):
+    """Return the profile of `host` as text."""
+    defaults = yaml.safe_load((ROLE / "defaults" / "main.yml").read_text())
+    defaults["nccl_profile_rails"] = rails.plan_node(fabric, host)
+    native = jinja2.nativetypes.NativeEnvironment()
+    variables = {}
+    for name, value in {**defaults, **overrides}.items():
+        is_template = isinstance(value, str) and "{{" in value
+        variables[name] = (
+            native.from_string(value).render(fabric=fabric, **variables) if is_template else value
+        )
+    environment = jinja2.Environment(
+        trim_blocks=True, keep_trailing_newline=True, undefined=jinja2.StrictUndefined
+    )
+    return environment.from_string((ROLE / "templates/etc/nccl.conf.j2").read_text()).render(variables)
+
+
+def settings(text):
+    return dict(line.split("=", 1) for line in text.splitlines() if not line.startswith("#"))
+
+
+@pytest.fixture
+def v100_fabric():
+    return yaml.safe_load((INVENTORIES / "v100-pair/group_vars/all/fabric.yml").read_text())["fabric"]
+
+
+@pytest.mark.parametrize("host", ["gpuserver1", "gpuserver2"])
+def test_v100_pair_is_what_the_notes_say(v100_fabric, host):
+    assert render(v100_fabric, host) == (INVENTORIES / "v100-pair/expected/nccl.conf").read_text()
+
+
+def test_order_of_the_hcas_is_that_of_the_rails(v100_fabric):
+    v100_fabric["rails"].reverse()
+    assert settings(render(v100_fabric, "gpuserver1"))["NCCL_IB_HCA"] == "=mlx4_0:2,mlx4_0:1"
+
+
+def test_one_unknown_hca_leaves_the_whole_list_out(v100_fabric):
+    del v100_fabric["rails"][1]["hca"]
+    v100_fabric["rails"][1].setdefault("netdev", "ens6d1")
+    assert "NCCL_IB_HCA" not in settings(render(v100_fabric, "gpuserver1"))
+
+
+def test_tcp_asks_for_sockets_and_names_no_hca(v100_fabric):
+    v100_fabric["transport"] = "tcp"
+    assert settings(render(v100_fabric, "gpuserver1")) == {
+        "NCCL_NET": "Socket",
+        "NCCL_SOCKET_IFNAME": "=enp5s0",
+    }
+
+
+def test_extra_settings_come_last_and_sorted(v100_fabric):
+    text = render(v100_fabric, "gpuserver1", nccl_profile_settings={"NCCL_IB_TC": 106, "NCCL_CROSS_NIC": "0"})
+    assert text.splitlines()[-2:] == ["NCCL_CROSS_NIC=0", "NCCL_IB_TC=106"]
+
+
+def test_every_line_is_one_that_nccl_reads(v100_fabric):
+    lines = render(v100_fabric, "gpuserver1").splitlines()
+    assert all(line.startswith("#") or not line.count("#") for line in lines), "NCCL has no inline comments"
+    assert {line.partition("=")[0] for line in lines if not line.startswith("#")} <= KNOWN_NAMES
