@@ -1,0 +1,55 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Fix what is asked of the nodes before anything is measured. Options: modules/fabric_ask.py."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+from ansible_collections.railyard.fabric.plugins.plugin_utils import actions, ask, run_folder
+
+
+class ActionModule(ActionBase):  # type: ignore[misc]
+    """Write asked.jsonl and the work order's common part from plan, facts and policy."""
+
+    _requires_connection = False
+    _supports_check_mode = True
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Return `asked` (a number), `absent` (nodes that did not answer) and `patience_s`."""
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        _spec, args = self.validate_argument_spec(
+            {
+                "folder": {"type": "path", "required": True},
+                "rails": {"type": "list", "elements": "str"},
+            }
+        )
+        folder = actions.open_folder(args["folder"])
+        fabrics = {node.name: node.fabric for node in actions.play_inventory(self).selected_nodes()}
+        try:
+            plan = folder.plan()
+            facts, _torn = folder.rows(run_folder.FACTS)
+            order = ask.work_order(
+                folder.name,
+                plan,
+                actions.plain(fabrics),
+                folder.manifest()["policy"],
+                [str(row.get("node")) for row in facts],
+                args["rails"] or None,
+            )
+            lines = ask.asked_lines(plan, order)
+            folder.write(run_folder.ASKED, "".join(run_folder.line(line) + "\n" for line in lines))
+            folder.write(run_folder.WORK_ORDER, run_folder.pretty(order))
+            folder.update_manifest(asked=ask.fingerprint(lines))
+        except (run_folder.RunFolderError, ask.AskError, ValueError) as error:
+            raise AnsibleActionFail(str(error)) from error
+        return {
+            **result,
+            "changed": False,
+            "asked": len(lines),
+            "absent": order["absent"],
+            "patience_s": ask.patience_s(order),
+        }

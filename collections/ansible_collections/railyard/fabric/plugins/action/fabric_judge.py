@@ -1,0 +1,63 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Judge a run on the controller. Options are documented in modules/fabric_judge.py."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+from ansible.utils.display import Display
+from ansible_collections.railyard.fabric.plugins.plugin_utils import (
+    actions,
+    policy,
+    rejudge,
+    run_folder,
+    summary,
+    verdict,
+)
+
+display = Display()
+
+
+class ActionModule(ActionBase):  # type: ignore[misc]
+    """End the run, decide its verdicts, and fail unless all that was asked is proven and nothing failed."""
+
+    _requires_connection = False
+    _supports_check_mode = True
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Return `lines`, `exit_status`, `headline` and `counts`."""
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        _spec, args = self.validate_argument_spec(
+            {
+                "folder": {"type": "path", "required": True},
+                "reason": {"type": "str", "choices": list(run_folder.REASONS), "default": "completed"},
+            }
+        )
+        folder = actions.open_folder(args["folder"])
+        try:
+            folder.finish(args["reason"])
+            judged = rejudge.judge_folder(folder.path)
+            rejudge.write(folder.path, judged)
+            said = summary.of(folder.plan(), judged)
+        except (run_folder.RunFolderError, verdict.JudgeError, policy.PolicyError) as error:
+            raise AnsibleActionFail(str(error)) from error
+        finally:
+            folder.forget_secret()
+        lines = summary.lines(said, str(Path(args["folder"])))
+        for line in lines:
+            display.display(line)
+        return {
+            **result,
+            "changed": False,
+            "failed": said["exit_status"] != 0,
+            "msg": said["headline"],
+            "headline": said["headline"],
+            "lines": lines,
+            "counts": said["counts"],
+            "exit_status": said["exit_status"],
+        }

@@ -1,0 +1,67 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Open a run folder: the first step of validate.yml. Options are documented in modules/fabric_open.py."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+from ansible_collections.railyard.fabric.plugins.plugin_utils import actions, plan, policy, run_folder
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import Inventory
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run_folder import RunFolder
+
+
+class ActionModule(ActionBase):  # type: ignore[misc]
+    """Make the folder of a new run, or find that of an earlier one."""
+
+    _requires_connection = False
+    _supports_check_mode = True
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Return `run` and `folder`; in check mode nothing: a run that measures nothing leaves no folder."""
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        _spec, args = self.validate_argument_spec(
+            {
+                "reports_dir": {"type": "path", "required": True},
+                "run": {"type": "str"},
+                "existing": {"type": "bool", "default": False},
+            }
+        )
+        inventory = actions.play_inventory(self)
+        if args["existing"]:
+            folder = _existing(args["reports_dir"], inventory.cluster, args["run"])
+            return {**result, "changed": False, "run": folder.name, "folder": str(folder.path)}
+        if self._task.check_mode:
+            return {**result, "skipped": True, "msg": "check mode: nothing is measured"}
+        try:
+            folder = _new(args["reports_dir"], args["run"] or None, inventory)
+        except (run_folder.RunFolderError, policy.PolicyError) as error:
+            raise AnsibleActionFail(str(error)) from error
+        return {**result, "changed": False, "run": folder.name, "folder": str(folder.path)}
+
+
+def _new(reports_dir: str, run: str | None, inventory: Inventory) -> RunFolder:
+    rules = policy.merge(inventory.policy)
+    whole = actions.plain(plan.build_plan(inventory))
+    whole["nodes"] = {name: node for name, node in whole["nodes"].items() if name in inventory.selected}
+    limited = len(inventory.selected) < len(inventory.nodes)
+    manifest = {
+        "inventory": [Path(source).name for source in inventory.sources],
+        "versions": actions.versions(),
+        "policy": rules,
+        "argv": actions.command_line(),
+        "limit": sorted(inventory.selected) if limited else None,
+    }
+    folder = run_folder.create(reports_dir, inventory.cluster, run, manifest)
+    folder.write(run_folder.PLAN, run_folder.pretty(whole))
+    return folder
+
+
+def _existing(reports_dir: str, cluster: str, run: str | None) -> RunFolder:
+    if not run:
+        raise AnsibleActionFail("say which run: -e railyard_run=20261121T101500Z-3f2a (a folder of reports/)")
+    return actions.open_folder(str(Path(reports_dir) / cluster / run))

@@ -1,0 +1,101 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Actions of a run: what they share. The work itself is in the pure modules beside this one."""
+
+from __future__ import annotations
+
+import platform
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ansible import __version__ as ansible_core_version
+from ansible.errors import AnsibleActionFail
+from ansible_collections.railyard.fabric.plugins.plugin_utils import inventory
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import Inventory
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run_folder import RunFolder
+
+_COLLECTION = Path(__file__).resolve().parents[2]
+_EXTRA = ("-e", "--extra-vars")
+
+
+def play_inventory(action: Any) -> Inventory:
+    """Return the inventory of the running play, read raw: what `railyard plan` reads."""
+    manager = action._task.get_variable_manager()._inventory
+    return inventory.from_play(manager, action._loader)
+
+
+def open_folder(path: str) -> RunFolder:
+    """Return a run folder that exists.
+
+    Raises:
+        AnsibleActionFail: there is none.
+    """
+    folder = RunFolder(path)
+    if not (folder.path / "manifest.json").is_file():
+        raise AnsibleActionFail(f"{path} is no run folder: it has no manifest.json; check railyard_run")
+    return folder
+
+
+def versions() -> dict[str, str | None]:
+    """Return what took part in a run on the controller."""
+    return {
+        "railyard": _own_version(),
+        "ansible_core": ansible_core_version,
+        "python": platform.python_version(),
+    }
+
+
+def safe_argv(argv: Sequence[str]) -> list[str]:
+    """Return a command line without the values of extra variables, which may be secrets.
+
+    Railyard's own variables stay; a file of variables (`@FILE`) is a name and stays as well.
+    """
+    safe: list[str] = []
+    hide_next = False
+    for word in argv:
+        if hide_next:
+            safe.append(_hidden(word))
+            hide_next = False
+        elif word in _EXTRA:
+            safe.append(word)
+            hide_next = True
+        elif word.startswith("--extra-vars="):
+            safe.append("--extra-vars=" + _hidden(word.split("=", 1)[1]))
+        elif word.startswith("-e") and len(word) > 2 and not word.startswith("--"):
+            safe.append("-e" + _hidden(word[2:]))
+        else:
+            safe.append(word)
+    return safe
+
+
+def command_line() -> list[str]:
+    """Return the command that runs this play, safe to keep."""
+    return safe_argv([Path(sys.argv[0]).name, *sys.argv[1:]])
+
+
+def plain(value: Any) -> Any:
+    """Return a value without Ansible's tags, ready for JSON."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(inner) for key, inner in value.items()}
+    return [plain(inner) for inner in value] if isinstance(value, (list, tuple)) else inventory.plain(value)
+
+
+def _hidden(word: str) -> str:
+    if word.startswith(("@", "railyard_")) and " " not in word:
+        return word
+    names = re.findall(r"(?:^|\s)([A-Za-z_][A-Za-z0-9_]*)=", word)
+    return " ".join(f"{name}=(not kept)" for name in names) or "(not kept)"
+
+
+def _own_version() -> str | None:
+    try:
+        found = re.search(
+            r"^version:\s*(\S+)", (_COLLECTION / "galaxy.yml").read_text(encoding="utf-8"), re.M
+        )
+    except OSError:
+        return None
+    return found.group(1) if found else None

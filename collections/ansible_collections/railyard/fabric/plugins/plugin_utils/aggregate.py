@@ -1,0 +1,125 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What all rails carried together: bytes that arrived while every rail was being measured. Pure.
+
+Adding up numbers of separate runs gives sums that the node's PCIe slot may never carry. Here the receiver's
+own byte counters, sampled on one clock, are cut to the window that is common to all rails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+from ansible_collections.railyard.fabric.plugins.plugin_utils import result_rows
+from ansible_collections.railyard.fabric.plugins.plugin_utils.policy import is_number
+
+#: Least share of the longest window that all rails must have in common.
+LEAST_OVERLAP = 0.90
+#: The counters see headers and acknowledgements that iperf3 does not, up to the proof's own factor.
+MOST_OVERHEAD = 1.15
+LEAST_OVERHEAD = 0.90
+#: A gap in the samples longer than this share of the window leaves too much to guess.
+MOST_GAP = 0.25
+
+
+class NotAdded(ValueError):  # noqa: N818 - it says what happened; nothing is in error
+    """The parts cannot be added up.
+
+    Attributes:
+        cause: id in the cause table.
+    """
+
+    def __init__(self, cause: str, detail: str) -> None:
+        super().__init__(detail)
+        self.cause = cause
+
+
+def add_up(servers: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Add up the receivers' rows of tests that ran at once.
+
+    Args:
+        servers: the server rows, one for each rail, all written by one host, each measured and proven.
+
+    Returns:
+        `bandwidth_gbps` (frames, as the netdevs count bytes), `overlap_percent`, `window_s` (its length).
+
+    Raises:
+        NotAdded: the windows differ too much, or the samples do not cover them or contradict iperf3.
+    """
+    if not servers:
+        raise NotAdded("part_unmeasured", "it has no parts")
+    windows = [_absolute_window(row) for row in servers]
+    longest = max(last - first for first, last in windows)
+    covered = [_sampled(row) for row in servers]
+    begin = max(first for first, _last in windows + covered)
+    end = min(last for _first, last in windows + covered)
+    overlap = (end - begin) / longest
+    if overlap < LEAST_OVERLAP:
+        raise NotAdded(
+            "windows_apart", f"only {max(overlap, 0) * 100:.0f} % of the time is common to all rails"
+        )
+    total = 0.0
+    for row in servers:
+        rate = (_bytes_at(row, end) - _bytes_at(row, begin)) * 8 / 1e9 / (end - begin)
+        said = float(row["metrics"]["bandwidth_gbps"])
+        if not said * LEAST_OVERHEAD <= rate <= said * MOST_OVERHEAD:
+            raise NotAdded(
+                "ends_disagree",
+                f"{row['rail']}: iperf3 says {said:g} Gbit/s, the netdev's counter {rate:.4g}",
+            )
+        total += rate
+    return {
+        "bandwidth_gbps": round(total, 4),
+        "overlap_percent": round(overlap * 100, 1),
+        "window_s": round(end - begin, 3),
+    }
+
+
+def _absolute_window(row: Mapping[str, Any]) -> tuple[float, float]:
+    window, started = result_rows.window_s(row), result_rows.moment(row.get("started"))
+    if window is None or started is None:
+        raise NotAdded("row_garbled", f"{row.get('rail')}: no window")
+    return started + window[0], started + window[1]
+
+
+def _sampled(row: Mapping[str, Any]) -> tuple[float, float]:
+    times, _values = _samples(row)
+    started = result_rows.moment(row.get("started")) or 0.0
+    return started + times[0], started + times[-1]
+
+
+def _bytes_at(row: Mapping[str, Any], when: float) -> float:
+    """Return the receiver's byte counter at a moment, between two samples by a straight line."""
+    times, values = _samples(row)
+    # Back from the epoch's seconds, which a float holds to a microsecond: never outside by that rounding
+    # alone.
+    at = min(max(when - (result_rows.moment(row.get("started")) or 0.0), times[0]), times[-1])
+    window = result_rows.window_s(row) or (0.0, 0.0)
+    gap = MOST_GAP * (window[1] - window[0])
+    for index in range(1, len(times)):
+        if times[index - 1] <= at <= times[index]:
+            if times[index] - times[index - 1] > gap:
+                break
+            share = (at - times[index - 1]) / (times[index] - times[index - 1])
+            return values[index - 1] + share * (values[index] - values[index - 1])
+    raise NotAdded("row_garbled", f"{row.get('rail')}: the counter samples do not cover the window")
+
+
+def _samples(row: Mapping[str, Any]) -> tuple[list[float], list[float]]:
+    samples = row["metrics"].get("samples")
+    rail = row.get("rail")
+    if not isinstance(samples, Mapping):
+        raise NotAdded("row_garbled", f"{rail}: no counter samples")
+    times, values = samples.get("t_s"), samples.get("rx_bytes")
+    if not isinstance(times, list) or not isinstance(values, list) or not 2 <= len(times) == len(values):
+        raise NotAdded("row_garbled", f"{rail}: the counter samples are garbled")
+    if not all(is_number(value) for value in (*times, *values)):
+        raise NotAdded("row_garbled", f"{rail}: a counter sample is no number")
+    if any(later <= earlier for earlier, later in pairwise(times)) or any(
+        later < earlier for earlier, later in pairwise(values)
+    ):
+        raise NotAdded("row_garbled", f"{rail}: the counter samples run backwards")
+    return [float(value) for value in times], [float(value) for value in values]

@@ -1,0 +1,192 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The cause table: why a check did not pass, in a sentence, and what to do next.
+
+Verdicts take their `cause` and `next` from here, and docs/troubleshooting.md is generated from it
+(tools/railyard/causes_doc.py), so that what the report says can be looked up word for word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Cause:
+    """One way not to pass.
+
+    Attributes:
+        name: the id that verdicts carry as `cause_class`.
+        sentence: what is wrong; verdicts put what was seen behind it.
+        next: what to do, as a sentence in the imperative.
+    """
+
+    name: str
+    sentence: str
+    next: str
+
+
+_LOOK_AT_RAW = (
+    "Read the tool's own output in the run folder's raw/ archive of that node, correct it, and "
+    "validate again."
+)
+
+_TABLE = (
+    # What a node's facts say
+    Cause("node_unreachable", "the node is unreachable, so nothing of it is known",
+          "Look at the node's power and console, try `ssh` to its ansible_host, then validate again."),
+    Cause("facts_garbled", "the node's facts are incomplete or contradict each other",
+          "Run railyard.fabric.rail_info on the node by hand and compare; then validate again."),
+    Cause("netdev_missing", "the rail's netdev is not on the node",
+          "Compare `ip -br link` with the inventory; a port may be missing, renamed or bound to "
+          "another driver."),
+    Cause("netdev_ambiguous", "the inventory's selector fits more than one netdev",
+          "Name the rail by netdev or MAC in rail_overrides."),
+    Cause("netdev_differs", "the netdev is not the one that the inventory describes",
+          "Compare MAC, PCI address and HCA with the inventory; a card may have been moved or renamed."),
+    Cause("netdev_shared", "two rails are bound to one netdev",
+          "Give each rail its own netdev, MAC or PCI address in the inventory."),
+    Cause("netdev_enslaved", "the rail's netdev is a member of another device",
+          "Take it out of that device, or name another netdev: a rail is a port of its own."),
+    Cause("lag_member", "the rail's netdev is a member of a LAG, and a LAG is not a rail",
+          "Take the port out of the bond: RDMA and rail-wise NCCL need each port with its own address."),
+    Cause("hca_missing", "the HCA port that the inventory names is not on the node",
+          "Look at /sys/class/infiniband and `lspci`; the driver may not be loaded or the name may differ."),
+    Cause("link_down", "the link is down",
+          "Look at cable, transceiver and switch port, then `ip link set NETDEV up`; provisioning "
+          "brings it up too."),
+    Cause("link_unknown", "the node does not say whether the link is up",
+          "Bring the netdev up, look at the driver's messages in `dmesg`, and validate again."),
+    Cause("link_speed", "the link's speed is not the declared one",
+          "Look at cable, transceiver and the switch port's speed; or correct rate_gbps, if the "
+          "inventory is wrong."),
+    Cause("mtu_differs", "the MTU is not the declared one",
+          "Run `railyard provision`; if it comes back, find who sets it: `networkctl status NETDEV`, "
+          "other netplan files."),
+    Cause("mtu_too_large", "the link cannot carry the declared MTU",
+          "Lower `mtu` in the inventory on all nodes, or use a card that carries it."),
+    Cause("address_missing", "the rail has no address",
+          "Run `railyard provision`, then look at `ip addr` and `networkctl status NETDEV`."),
+    Cause("address_wrong", "the rail has another address than the plan's",
+          "Run `railyard provision`, or set the address in rail_overrides if this one is meant."),
+    Cause("address_extra", "the rail has an address that is not in the plan",
+          "Remove it: a second address lets tests and NCCL take a path that nobody planned."),
+    Cause("address_duplicate", "the address is claimed by another machine too",
+          "Find the other machine (`arping -D -I NETDEV ADDRESS`, the switch's MAC table) and take "
+          "the address from it."),
+    # What a test's rows say
+    Cause("no_row", "neither end wrote a result",
+          "Collect again (`playbooks/collect.yml -e railyard_run=RUN`) while the nodes still hold it, "
+          "or validate again."),
+    Cause("one_ended", "only one end wrote a result, and one end's word proves nothing",
+          "Collect again, or look at the silent node; then validate again."),
+    Cause("duplicate_row", "an end wrote more than one result for the test, so none can be trusted",
+          "Validate again into a new run folder."),
+    Cause("row_garbled", "a result row is incomplete, impossible or not that of the asked test",
+          "Validate again; if it comes back, the runner on that node is of another version or its disk "
+          "is damaged."),
+    Cause("ends_disagree", "the two ends report different numbers",
+          "Look at both raw outputs: the ends may have talked to others, or another load ran on the rail."),
+    Cause("unproven", "the counters do not show that this traffic ran over this rail",
+          "Look for other traffic on the rails and for a route that takes another one: `ip route get "
+          "PEER from ADDRESS`."),
+    Cause("lost_packets", "packets were lost",
+          "Look at error counters (`ip -s link`, `ethtool -S`), cable, and duplicate addresses on the rail."),
+    Cause("path_mtu_small", "a packet of the declared MTU does not pass in this direction",
+          "Check the MTU of the peer's netdev and of every switch port between; the mtu checks name "
+          "the node."),
+    Cause("below_floor", "the number is below its floor",
+          "Compare with the other rails and the other direction; then look at link speed, errors, CPU "
+          "and shaping."),
+    Cause("above_ceiling", "the number is above what is possible here, so it was not measured on this link",
+          "Look at the counters: the traffic took another path, or the declared rate is wrong."),
+    Cause("too_slow", "the number is above the ceiling that the site lays down",
+          "Compare with the other rails and the other direction; then look at CPU governor, C-states "
+          "and other load."),
+    Cause("part_unmeasured", "a part of the sum is not measured and proven",
+          "Mend that part first; its own verdict says how."),
+    Cause("windows_apart", "the rails did not run at the same time for long enough to be added up",
+          "Validate again on quieter nodes, or measure longer (fabric_policy.iperf3_duration_s)."),
+    Cause("no_bound_agreed", "the inventory gives the two ends nothing common to be held against",
+          "Give both nodes the same `mtu` for this rail in the inventory."),
+    # What the runner reports as error class
+    Cause("rendezvous_timeout", "the ends did not meet over the rail in time",
+          "See the link, address and mtu checks of both nodes first; then firewalls on the rail."),
+    Cause("stranger", "somebody else answered at the peer's address",
+          "Find the duplicate: `arping -D -I NETDEV ADDRESS`, and compare MAC addresses with the plan."),
+    Cause("address_in_use", "the rail's address is in use by another host",
+          "Find the duplicate: `arping -D -I NETDEV ADDRESS`, and take the address from the host that "
+          "is not in the plan."),
+    Cause("tool_missing", "the tool is not installed on the node",
+          "Run `railyard provision` (role benchmark_tools), or install the package on that node."),
+    Cause("port_taken", "the test's TCP port is taken on the node",
+          "Find who listens (`ss -ltnp`), or move fabric_policy.base_port."),
+    Cause("tool_failed", "the tool ended with an error", _LOOK_AT_RAW),
+    Cause("tool_garbage", "the tool's output could not be understood", _LOOK_AT_RAW),
+    Cause("deadline", "the tool ran past its deadline and was stopped", _LOOK_AT_RAW),
+    Cause("peer_failed", "the other end could not run its part",
+          "See the other end's error; its node has the cause."),
+    Cause("busy", "the node is busy with something else, and load on it was not allowed",
+          "Wait until the job has ended, or set fabric_policy.allow_busy: true if the disturbance is "
+          "acceptable."),
+    Cause("lease", "another controller is measuring this node",
+          "Wait for the other run to end; a lease that nobody renews ends by itself."),
+    Cause("no_netdev", "the rail's netdev was not there when the test began",
+          "See the rail's link check; the device may have vanished since inspection: look at `dmesg`."),
+    Cause("no_address", "the rail had no address when the test began",
+          "See the rail's address check; run `railyard provision`."),
+    Cause("interrupted", "the run was interrupted before this test was done", "Validate again."),
+    Cause("internal", "the runner itself failed",
+          "This is a defect of Railyard: please report it with the run folder's raw/ archive."),
+)  # fmt: skip
+
+CAUSES: dict[str, Cause] = {cause.name: cause for cause in _TABLE}
+
+#: The error classes that a result row may carry; the runner's, each with its line in the table.
+ERROR_CLASSES = (
+    "rendezvous_timeout",
+    "stranger",
+    "address_in_use",
+    "tool_missing",
+    "port_taken",
+    "tool_failed",
+    "tool_garbage",
+    "deadline",
+    "peer_failed",
+    "busy",
+    "lease",
+    "no_netdev",
+    "no_address",
+    "interrupted",
+    "internal",
+)
+
+
+def explain(name: str, detail: str = "", fix: str | None = None) -> dict[str, Any]:
+    """Return a verdict's `cause_class`, `cause` and `next`.
+
+    Args:
+        name: an id of the table; an id that it lacks is the runner's defect and named as such.
+        detail: what was seen.
+        fix: a more exact next step, where the row brought one.
+    """
+    cause = CAUSES.get(name)
+    if cause is None:
+        cause, detail = (
+            CAUSES["row_garbled"],
+            f"unknown error class {name!r}" + (f", {detail}" if detail else ""),
+        )
+    text = cause.sentence + (f": {detail}" if detail else "")
+    return {"cause_class": cause.name, "cause": text, "next": fix or cause.next}
+
+
+def explain_error(error: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the same for a row's `error`."""
+    host = error.get("host")
+    message = str(error.get("message") or "")
+    detail = f"{host}: {message}" if host else message
+    fix = error.get("fix")
+    return explain(str(error.get("class")), detail, fix if isinstance(fix, str) and fix else None)

@@ -1,0 +1,273 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a node's facts row answers by itself: link, address and MTU of each rail. Pure."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ansible_collections.railyard.fabric.plugins.plugin_utils import bind, causes
+from ansible_collections.railyard.fabric.plugins.plugin_utils.bind import Bound
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import (
+    FAIL,
+    NOT_APPLICABLE,
+    PASS,
+    UNMEASURED,
+)
+from ansible_collections.railyard.fabric.plugins.plugin_utils.policy import is_number
+
+
+@dataclass
+class Answer:
+    """A verdict's own part: everything but the asked line it answers.
+
+    Attributes:
+        outcome: one of OUTCOMES.
+        observed: what was seen, metric -> value.
+        floor: metric -> least value (for a state, the state itself).
+        ceiling: metric -> greatest value (for a state, the state itself).
+        basis: what the bounds rest on.
+        cause: `cause_class`, `cause` and `next`, empty when there is nothing to explain.
+        proof: `proven` when the evidence is whole, else `unproven` or None.
+    """
+
+    outcome: str
+    observed: dict[str, Any] = field(default_factory=dict)
+    floor: dict[str, Any] = field(default_factory=dict)
+    ceiling: dict[str, Any] = field(default_factory=dict)
+    basis: str = ""
+    cause: dict[str, Any] = field(default_factory=dict)
+    proof: str | None = None
+
+
+@dataclass
+class Fleet:
+    """All nodes' facts of a run, bound to the plan once.
+
+    Attributes:
+        bound: node -> rail -> Bound, for the nodes whose facts can be trusted.
+        broken: node -> what is wrong with its facts.
+        iperf3: node -> version, None where unknown.
+        owners: bare rail address -> nodes that have it on any netdev.
+    """
+
+    bound: dict[str, dict[str, Bound]] = field(default_factory=dict)
+    broken: dict[str, str] = field(default_factory=dict)
+    iperf3: dict[str, str | None] = field(default_factory=dict)
+    owners: dict[str, list[str]] = field(default_factory=dict)
+
+    def why_unknown(self, node: str) -> dict[str, Any] | None:
+        """Return the cause why nothing is known of a node, or None when something is."""
+        if node in self.bound:
+            return None
+        if node in self.broken:
+            return causes.explain("facts_garbled", f"{node}: {self.broken[node]}")
+        return causes.explain("node_unreachable", node)
+
+
+def gather(plan: Mapping[str, Any], facts: Iterable[Mapping[str, Any]], run: str) -> Fleet:
+    """Sort the facts rows by node and bind them to the plan.
+
+    Rows of another run or of no planned node are left aside; two different rows of one node are no facts at
+    all.
+    """
+    fleet = Fleet()
+    rows: dict[str, list[Mapping[str, Any]]] = {}
+    for row in facts:
+        if row.get("run", run) == run and row.get("node") in plan["nodes"]:
+            rows.setdefault(str(row["node"]), []).append(row)
+    for node, mine in rows.items():
+        problem = _problem(mine)
+        if problem:
+            fleet.broken[node] = problem
+            continue
+        row = mine[0]
+        fleet.bound[node] = bind.bind(plan["nodes"][node]["rails"], row)
+        tools = row.get("tools")
+        version = tools.get("iperf3") if isinstance(tools, Mapping) else None
+        fleet.iperf3[node] = version if isinstance(version, str) else None
+        for address in _all_addresses(row):
+            fleet.owners.setdefault(address, []).append(node)
+    return fleet
+
+
+def judge(asked: Mapping[str, Any], rail: Mapping[str, Any], fleet: Fleet) -> Answer:
+    """Answer a facts check.
+
+    Args:
+        asked: the asked line; its check is link, address or mtu.
+        rail: the plan's rail.
+        fleet: all facts.
+    """
+    node, check = str(asked["node"]), str(asked["check"])
+    if check == "address" and not _planned(rail):
+        return Answer(NOT_APPLICABLE, basis="the inventory declares no subnet for this rail")
+    if check == "mtu" and rail.get("mtu") is None:
+        return Answer(NOT_APPLICABLE, basis="the inventory declares no MTU")
+    unknown = fleet.why_unknown(node)
+    if unknown:
+        return Answer(UNMEASURED, cause=unknown)
+    bound = fleet.bound[node][str(rail["name"])]
+    if bound.netdev is None:
+        finding = bound.findings[0]
+        return Answer(FAIL, basis="the inventory asks for this rail", cause=_explain(node, rail, finding))
+    if check == "link":
+        return _link(node, rail, bound)
+    if check == "mtu":
+        return _mtu(node, rail, bound.netdev)
+    return _address(node, rail, bound.netdev, fleet)
+
+
+def _link(node: str, rail: Mapping[str, Any], bound: Bound) -> Answer:
+    device = bound.netdev or {}
+    name = device["netdev"]
+    observed = {key: device.get(key) for key in ("admin_up", "carrier", "operstate")}
+    wanted: dict[str, Any] = {"admin_up": True, "carrier": True}
+    basis = "an asked rail is up"
+    rate = rail.get("rate_gbps")
+    hardware = device.get("driver_class") == "hardware"
+    speed = device.get("speed_mbps")
+    if hardware and is_number(rate):
+        wanted["speed_mbps"] = float(rate or 0) * 1000
+        observed["speed_mbps"] = speed
+        basis += f", at its declared {rate:g} Gbit/s"
+    answer = Answer(PASS, observed, dict(wanted), dict(wanted), basis, proof="proven")
+    down = device.get("admin_up") is False or device.get("carrier") is False
+    if down or str(device.get("operstate")) in ("down", "lowerlayerdown", "notpresent"):
+        return _fail(answer, "link_down", f"{node} {rail['name']} ({name})")
+    if bound.hca is not None and bound.hca.get("state") not in (None, "ACTIVE"):
+        detail = f"{node} {rail['name']} (HCA port {rail['hca']} is {bound.hca['state']})"
+        return _fail(answer, "link_down", detail)
+    if bound.findings:
+        answer.cause = _explain(node, rail, bound.findings[0])
+        answer.outcome, answer.proof = FAIL, None
+        return answer
+    if device.get("admin_up") is not True or device.get("carrier") is not True:
+        return _unknown(answer, "link_unknown", f"{node} {rail['name']} ({name})")
+    if device.get("driver_class") not in ("hardware", "virtual", "software"):
+        return _unknown(
+            answer, "facts_garbled", f"{node} {name}: driver_class {device.get('driver_class')!r}"
+        )
+    if "speed_mbps" in wanted:
+        if not is_number(speed) or float(speed or 0) <= 0:
+            return _unknown(answer, "link_unknown", f"{node} {rail['name']} ({name}): it states no speed")
+        if speed != wanted["speed_mbps"]:
+            seen = f"runs at {float(speed or 0) / 1000:g} Gbit/s, declared {rate:g}"
+            return _fail(answer, "link_speed", f"{node} {rail['name']} ({name}) {seen}")
+    return answer
+
+
+def _mtu(node: str, rail: Mapping[str, Any], device: Mapping[str, Any]) -> Answer:
+    wanted = {"mtu_bytes": rail["mtu"]}
+    seen = device.get("mtu_bytes")
+    answer = Answer(
+        PASS, {"mtu_bytes": seen}, dict(wanted), dict(wanted), "the inventory's MTU, exactly", proof="proven"
+    )
+    if not isinstance(seen, int) or isinstance(seen, bool) or seen <= 0:
+        return _unknown(answer, "facts_garbled", f"{node} {device['netdev']}: mtu_bytes {seen!r}")
+    if seen != rail["mtu"]:
+        detail = f"{node} {rail['name']} ({device['netdev']}) has {seen}, the plan's is {rail['mtu']}"
+        return _fail(answer, "mtu_differs", detail)
+    return answer
+
+
+def _address(node: str, rail: Mapping[str, Any], device: Mapping[str, Any], fleet: Fleet) -> Answer:
+    planned = _planned(rail)
+    where = f"{node} {rail['name']} ({device['netdev']})"
+    try:
+        seen = _interfaces(device.get("addresses")) + [
+            one for one in _interfaces(device.get("addresses6")) if not one.ip.is_link_local
+        ]
+    except ValueError as error:
+        answer = Answer(PASS, {"addresses": None}, basis="the plan's address, and no other")
+        return _unknown(answer, "facts_garbled", f"{node} {device['netdev']}: {error}")
+    texts = sorted(str(one) for one in seen)
+    wanted = {"addresses": sorted(str(one) for one in planned)}
+    answer = Answer(
+        PASS,
+        {"addresses": texts},
+        dict(wanted),
+        dict(wanted),
+        "the plan's address, and no other",
+        proof="proven",
+    )
+    missing = [one for one in planned if one not in seen]
+    extra = [one for one in seen if one not in planned]
+    others = sorted(
+        {other for one in planned for other in fleet.owners.get(str(one.ip), []) if other != node}
+    )
+    if others:
+        detail = f"{where}: {', '.join(str(one.ip) for one in planned)} is also on {', '.join(others)}"
+        return _fail(answer, "address_duplicate", detail)
+    if missing and extra:
+        return _fail(answer, "address_wrong", f"{where} has {', '.join(texts)}, the plan's is {missing[0]}")
+    if missing:
+        return _fail(answer, "address_missing", f"{where} has no {missing[0]}")
+    if extra:
+        return _fail(answer, "address_extra", f"{where} also has {', '.join(str(one) for one in extra)}")
+    if len(texts) != len(planned):
+        return _unknown(answer, "facts_garbled", f"{where} names an address twice")
+    return answer
+
+
+def _fail(answer: Answer, cause: str, detail: str) -> Answer:
+    answer.outcome, answer.cause, answer.proof = FAIL, causes.explain(cause, detail), None
+    return answer
+
+
+def _unknown(answer: Answer, cause: str, detail: str) -> Answer:
+    answer.outcome, answer.cause, answer.proof = UNMEASURED, causes.explain(cause, detail), None
+    return answer
+
+
+def _explain(node: str, rail: Mapping[str, Any], finding: bind.Finding) -> dict[str, Any]:
+    return causes.explain(finding.cause, f"{node} {rail['name']}: {finding.detail}")
+
+
+_Interface = ipaddress.IPv4Interface | ipaddress.IPv6Interface
+
+
+def _planned(rail: Mapping[str, Any]) -> list[_Interface]:
+    return [ipaddress.ip_interface(rail[key]) for key in ("address", "address6") if rail.get(key)]
+
+
+def _interfaces(values: object) -> list[_Interface]:
+    """Return a facts row's addresses.
+
+    Raises:
+        ValueError: they are no list of addresses with prefix length.
+    """
+    if not isinstance(values, list) or not all(isinstance(value, str) and "/" in value for value in values):
+        raise ValueError(f"addresses are {values!r}")
+    return [ipaddress.ip_interface(value) for value in values]
+
+
+def _all_addresses(row: Mapping[str, Any]) -> set[str]:
+    found: set[str] = set()
+    for device in row["netdevs"]:
+        for key in ("addresses", "addresses6"):
+            try:
+                found |= {str(one.ip) for one in _interfaces(device.get(key)) if not one.ip.is_link_local}
+            except ValueError:
+                continue  # the address check of that netdev says so
+    return found
+
+
+def _problem(rows: Sequence[Mapping[str, Any]]) -> str | None:
+    if len({json.dumps(row, sort_keys=True) for row in rows}) > 1:
+        return "two rows of facts that differ"
+    row = rows[0]
+    if row.get("schema") != 1 or isinstance(row.get("schema"), bool):
+        return f"schema is {row.get('schema')!r}, not 1"
+    devices = row.get("netdevs")
+    if not isinstance(devices, list) or not all(isinstance(device, Mapping) for device in devices):
+        return "netdevs is no list"
+    if not all(isinstance(device.get("netdev"), str) for device in devices):
+        return "a netdev has no name"
+    names = [device["netdev"] for device in devices]
+    return "a netdev stands in it twice" if len(set(names)) < len(names) else None

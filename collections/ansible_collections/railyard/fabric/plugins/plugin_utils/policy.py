@@ -1,0 +1,154 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""`fabric_policy`: how long and how hard to measure, and the bounds a site lays down itself."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import CHECKS
+
+DEFAULT: dict[str, Any] = {
+    "iperf3_duration_s": 4,
+    "iperf3_streams": 4,
+    "iperf3_omit_s": 1,
+    "sockperf_duration_s": 2,
+    "sockperf_message_bytes": 64,
+    "ping_count": 10,
+    "ping_interval_s": 0.02,
+    "path_mtu_probes": 5,
+    "rendezvous_timeout_s": 8,
+    "first_rendezvous_timeout_s": 45,
+    "idle_bytes_per_s": 200000,
+    "allow_busy": False,
+    "busy_bytes_per_s": 5000000,
+    "lease_s": 90,
+    "base_port": 18600,
+    "floors": {},
+}
+
+# key -> (whole numbers only, least, most). The limits keep a typing error from becoming an endless or empty
+# test.
+_NUMBERS: dict[str, tuple[bool, float, float]] = {
+    "iperf3_duration_s": (True, 1, 86400),
+    "iperf3_streams": (True, 1, 128),  # iperf3's own limit
+    "iperf3_omit_s": (True, 0, 600),
+    "sockperf_duration_s": (True, 1, 86400),
+    "sockperf_message_bytes": (True, 14, 65507),  # sockperf's header; the largest UDP payload
+    "ping_count": (True, 1, 100000),
+    "ping_interval_s": (False, 0.002, 60),
+    "path_mtu_probes": (True, 1, 1000),
+    "rendezvous_timeout_s": (False, 1, 3600),
+    "first_rendezvous_timeout_s": (False, 1, 3600),
+    "idle_bytes_per_s": (True, 0, 10**12),
+    "busy_bytes_per_s": (True, 0, 10**12),
+    "lease_s": (False, 10, 86400),
+    "base_port": (True, 1024, 60000),
+}
+
+
+class PolicyError(ValueError):
+    """`fabric_policy` cannot be used; `problems` holds one sentence for each fault, each naming its key."""
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__("; ".join(problems))
+        self.problems = problems
+
+
+def is_number(value: object) -> bool:
+    """Tell whether a value is a finite number; True and False are not numbers here."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def merge(user: object) -> dict[str, Any]:
+    """Lay the user's policy over the default one.
+
+    Args:
+        user: the inventory's `fabric_policy`, or None.
+
+    Returns:
+        A new, complete policy.
+
+    Raises:
+        PolicyError: with every unknown key, wrong type and number out of range at once.
+    """
+    merged: dict[str, Any] = {**DEFAULT, "floors": {}}
+    if user is None:
+        return merged
+    if not isinstance(user, Mapping):
+        raise PolicyError([f"fabric_policy must be a mapping, not {_kind(user)}"])
+    problems: list[str] = []
+    for key, value in user.items():
+        if not isinstance(key, str) or key not in DEFAULT:
+            problems.append(f"fabric_policy.{key} is not known; known keys: {', '.join(sorted(DEFAULT))}")
+        elif key == "floors":
+            merged["floors"] = _floors(value, problems)
+        elif key == "allow_busy":
+            if not isinstance(value, bool):
+                problems.append(f"fabric_policy.allow_busy must be true or false, not {value!r}")
+            merged[key] = value
+        else:
+            problem = _number_problem(key, value)
+            if problem:
+                problems.append(problem)
+            merged[key] = value
+    if problems:
+        raise PolicyError(problems)
+    return merged
+
+
+def _number_problem(key: str, value: object) -> str | None:
+    whole, least, most = _NUMBERS[key]
+    if not isinstance(value, (int, float)) or not is_number(value):
+        return f"fabric_policy.{key} must be a number, not {value!r}"
+    if whole and int(value) != value:
+        return f"fabric_policy.{key} must be a whole number, not {value!r}"
+    if not least <= value <= most:
+        return f"fabric_policy.{key} must be within {least:g} and {most:g}, not {value!r}"
+    return None
+
+
+def _floors(value: object, problems: list[str]) -> dict[str, dict[str, list[float | None]]]:
+    """Check `floors`: {check: {metric: [floor, ceiling or null]}}; problems are appended to the list."""
+    good: dict[str, dict[str, list[float | None]]] = {}
+    if not isinstance(value, Mapping):
+        problems.append(f"fabric_policy.floors must be a mapping of checks, not {_kind(value)}")
+        return good
+    boundable = sorted(name for name, check in CHECKS.items() if check.bounded)
+    for check, metrics in value.items():
+        where = f"fabric_policy.floors.{check}"
+        if check not in boundable:
+            problems.append(f"{where} is no check that can be bounded; these can: {', '.join(boundable)}")
+            continue
+        if not isinstance(metrics, Mapping) or not metrics:
+            problems.append(f"{where} must map metrics to [floor, ceiling], not {_kind(metrics)}")
+            continue
+        for metric, bounds in metrics.items():
+            problem = _bounds_problem(str(check), metric, bounds)
+            if problem:
+                problems.append(f"{where}.{metric} {problem}")
+            else:
+                good.setdefault(str(check), {})[str(metric)] = list(bounds)
+    return good
+
+
+def _bounds_problem(check: str, metric: object, bounds: object) -> str | None:
+    if metric not in CHECKS[check].bounded:
+        return f"is no metric of {check} that can be bounded; these can: {', '.join(CHECKS[check].bounded)}"
+    if not isinstance(bounds, (list, tuple)) or len(bounds) != 2:
+        return f"must be [floor, ceiling or null], not {bounds!r}"
+    floor, ceiling = bounds
+    if not is_number(floor) or floor < 0:
+        return f"must begin with a floor that is a number of at least 0, not {floor!r}"
+    if ceiling is not None and (not is_number(ceiling) or ceiling <= 0 or ceiling < floor):
+        return f"must end with a ceiling above the floor, or null, not {ceiling!r}"
+    return None
+
+
+def _kind(value: object) -> str:
+    return {"NoneType": "null", "str": "text", "list": "a list", "bool": "true/false"}.get(
+        type(value).__name__, type(value).__name__
+    )

@@ -1,0 +1,236 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Is a result row one that a verdict may rest on? Pure, and closed: what is not understood is not trusted.
+
+The runner proves each end with `proof.py` on the node. What is checked here again is what can be checked
+from the row alone: that it is the asked test's, that its numbers can be numbers, and that its counters
+moved at least as much as it claims.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from itertools import pairwise
+from typing import Any
+
+from ansible_collections.railyard.fabric.plugins.plugin_utils.bind import Bound
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import BANDWIDTH, CHECKS
+from ansible_collections.railyard.fabric.plugins.plugin_utils.policy import is_number
+
+ENDS = ("client", "server")
+#: Two ends of one transfer may differ by what was under way when each of them stopped its clock.
+ENDS_TOLERANCE = 0.05
+_SAME_AS_ASKED = ("check", "tool", "node", "peer", "rail", "direction")
+_COUNTERS = ("tx_bytes", "rx_bytes", "tx_packets", "rx_packets")
+
+
+# The ends that time something; the others answer and have no window of their own.
+_TIMED = frozenset(
+    [(check, end) for check in BANDWIDTH for end in ENDS]
+    + [("tcp_latency", "client"), ("ping_rtt", "client")]
+)
+
+
+def identity_problem(row: Mapping[str, Any], asked: Mapping[str, Any], run: str, end: Bound) -> str | None:
+    """Tell in what a row is not the asked test's row of this end, or None.
+
+    Args:
+        row: the row; its `end` is already known to be client or server.
+        asked: the asked line.
+        run: the run id.
+        end: the rail of the host that should have written the row.
+    """
+    host = asked["node"] if row.get("end") == "client" else asked["peer"]
+    if row.get("schema") != 1 or isinstance(row.get("schema"), bool):
+        return f"schema is {row.get('schema')!r}, not 1"
+    if row.get("run") != run:
+        return f"it belongs to run {row.get('run')!r}"
+    for key in _SAME_AS_ASKED:
+        if row.get(key) != asked.get(key):
+            return f"{key} is {row.get(key)!r}, asked was {asked.get(key)!r}"
+    if row.get("host") != host:
+        return f"it was written by {row.get('host')!r}, not by {host}"
+    if end.netdev is None or row.get("netdev") != end.netdev.get("netdev"):
+        bound = end.netdev.get("netdev") if end.netdev else None
+        return f"it was measured on netdev {row.get('netdev')!r}, the rail is bound to {bound!r}"
+    address = bare(end.rail.get("address") or end.rail.get("address6"))
+    if row.get("address") != address:
+        return f"it was measured at address {row.get('address')!r}, the plan's is {address!r}"
+    return None
+
+
+def condition_problem(row: Mapping[str, Any], end: Bound) -> str | None:
+    """Tell when a number was taken at another MTU than the plan's, or None; the path MTU checks ask it."""
+    if row.get("check") in ("path_mtu", "path_mtu_one_way"):
+        return None
+    seen, planned = row.get("mtu_bytes"), end.rail.get("mtu")
+    if isinstance(seen, int) and not isinstance(seen, bool) and planned in (None, seen):
+        return None
+    return f"{row.get('host')}: measured at MTU {seen!r}, the plan's is {planned!r}"
+
+
+def content_problem(row: Mapping[str, Any], policy: Mapping[str, Any]) -> str | None:
+    """Tell what is impossible or missing in a row that says `measured`, or None."""
+    window = window_s(row)
+    if moment(row.get("started")) is None:
+        return f"started is {row.get('started')!r}, no time"
+    if window is None and (row.get("window_s") is not None or (row["check"], row["end"]) in _TIMED):
+        return f"window_s is {row.get('window_s')!r}, no interval"
+    if row.get("error") is not None:
+        return "it says measured and brings an error"
+    check = CHECKS[str(row["check"])]
+    metrics = row.get("metrics")
+    if not isinstance(metrics, Mapping):
+        return f"metrics is {metrics!r}"
+    for metric, kind in (check.client if row["end"] == "client" else check.server).items():
+        if metric not in metrics:
+            return f"{metric} is missing"
+        if not _is_kind(metrics[metric], kind):
+            return f"{metric} is {metrics[metric]!r}"
+    return _impossible(row, metrics, policy) or (_too_short(check.name, window, policy) if window else None)
+
+
+def counter_problem(
+    row: Mapping[str, Any], client: Mapping[str, Any], policy: Mapping[str, Any]
+) -> str | None:
+    """Tell what in a row's counters contradicts the claim of the client's row, or None.
+
+    Only the lower bound is drawn here again: the upper one needs what the runner knew of the idle traffic.
+    """
+    deltas = counter_deltas(row.get("counters"))
+    if deltas is None:
+        return "its counters are missing, garbled or went backwards"
+    metrics = client["metrics"]
+    check = str(row["check"])
+    out, back = ("tx", "rx") if row["end"] == "client" else ("rx", "tx")
+    if check in BANDWIDTH:
+        payload = float(metrics["bandwidth_gbps"]) * 1e9 / 8 * float(policy["iperf3_duration_s"])
+        wanted = {f"{out}_bytes": payload * (1 - ENDS_TOLERANCE), f"{back}_packets": 1}
+    elif check == "tcp_latency":
+        wanted = {f"{out}_packets": metrics["observations"], f"{back}_packets": metrics["observations"]}
+    elif check == "ping_rtt":
+        answered = int(policy["ping_count"]) * (100 - float(metrics["loss_percent"])) / 100
+        wanted = {f"{out}_packets": answered, f"{back}_packets": answered}
+    else:  # path_mtu and its one-way kind: at least one whole packet went this way
+        wanted = {f"{out}_bytes": metrics["path_mtu_bytes"], f"{out}_packets": metrics.get("received", 1)}
+    for counter, least in wanted.items():
+        if deltas[counter] < least:
+            return f"its {counter} rose by {deltas[counter]}, the claim needs {least:.0f}"
+    return None
+
+
+def disagreement(client: Mapping[str, Any], server: Mapping[str, Any]) -> str | None:
+    """Tell in what the two ends' numbers contradict each other, or None."""
+    mine, theirs = client["metrics"], server["metrics"]
+    # Whatever both ends state must be the same thing; required metrics were checked before.
+    for metric in ("bandwidth_gbps", "path_mtu_bytes", "sent", "received"):
+        if metric not in mine or metric not in theirs:
+            continue
+        one, other = mine[metric], theirs[metric]
+        if not (is_number(one) and is_number(other)):
+            return f"{metric}: client {one!r}, server {other!r}"
+        slack = ENDS_TOLERANCE if metric == "bandwidth_gbps" else 0.0
+        if abs(one - other) > slack * max(one, other):
+            return f"{metric}: client {one:g}, server {other:g}"
+    if "sent_gbps" in mine and mine["bandwidth_gbps"] > mine["sent_gbps"] * (1 + ENDS_TOLERANCE):
+        return f"{mine['bandwidth_gbps']:g} Gbit/s arrived, {mine['sent_gbps']:g} were sent"
+    return None
+
+
+def counter_deltas(counters: object) -> dict[str, int] | None:
+    """Return what each counter rose by, or None when one is missing, garbled or went backwards."""
+    if not isinstance(counters, Mapping):
+        return None
+    deltas = {}
+    for name in _COUNTERS:
+        pair = counters.get(name)
+        if not isinstance(pair, list) or len(pair) != 2 or not all(_is_whole(value) for value in pair):
+            return None
+        if pair[1] < pair[0] or pair[0] < 0:
+            return None
+        deltas[name] = int(pair[1] - pair[0])
+    return deltas
+
+
+def window_s(row: Mapping[str, Any]) -> tuple[float, float] | None:
+    """Return a row's window, seconds after `started`, or None when it is no interval."""
+    window = row.get("window_s")
+    if not isinstance(window, list) or len(window) != 2 or not all(is_number(edge) for edge in window):
+        return None
+    begin, end = float(window[0]), float(window[1])
+    return (begin, end) if 0 <= begin < end else None
+
+
+def moment(value: object) -> float | None:
+    """Return a row's UTC time as seconds since the epoch, or None."""
+    if not isinstance(value, str) or not value.endswith("Z"):
+        return None
+    try:
+        return datetime.fromisoformat(value).timestamp()
+    except ValueError:
+        return None
+
+
+def bare(cidr: object) -> str | None:
+    """Return an address without its prefix length."""
+    return cidr.split("/")[0] if isinstance(cidr, str) else None
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_kind(value: object, kind: str) -> bool:
+    if not isinstance(value, (int, float)) or not is_number(value):
+        return False
+    if kind.endswith("count") and int(value) != value:
+        return False
+    if kind.startswith("positive"):
+        return value > 0
+    return 0 <= value <= 100 if kind == "share" else value >= 0
+
+
+# Numbers of one distribution, in the order that they must have.
+_ORDERS = {
+    "ping_rtt": (("rtt_min_us", "rtt_average_us", "rtt_max_us"),),
+    "tcp_latency": (
+        ("latency_min_us", "latency_p50_us", "latency_p99_us", "latency_p999_us", "latency_max_us"),
+        ("latency_min_us", "latency_average_us", "latency_max_us"),
+    ),
+}
+
+
+def _impossible(row: Mapping[str, Any], metrics: Mapping[str, Any], policy: Mapping[str, Any]) -> str | None:
+    check = str(row["check"])
+    if row["end"] != "client":
+        return None
+    for order in _ORDERS.get(check, ()):
+        for lower, upper in pairwise(order):
+            if metrics[lower] > metrics[upper]:
+                return f"{lower} {metrics[lower]:g} is above {upper} {metrics[upper]:g}"
+    if check == "tcp_latency":
+        if row.get("latency_is") != "one_way":
+            return f"latency_is is {row.get('latency_is')!r}: only one-way latencies are compared"
+        if row.get("message_bytes") != policy["sockperf_message_bytes"]:
+            return (
+                f"message_bytes is {row.get('message_bytes')!r}, asked was {policy['sockperf_message_bytes']}"
+            )
+    if check == "path_mtu_one_way":
+        if metrics["sent"] != policy["path_mtu_probes"]:
+            return f"{metrics['sent']} probes were sent, asked was {policy['path_mtu_probes']}"
+        if metrics["received"] > metrics["sent"]:
+            return f"{metrics['received']} probes arrived, {metrics['sent']} were sent"
+    return None
+
+
+def _too_short(check: str, window: tuple[float, float], policy: Mapping[str, Any]) -> str | None:
+    """A test that lasted less than half of what was asked is not the asked test."""
+    asked_s = {
+        "tcp_bandwidth": policy["iperf3_duration_s"],
+        "tcp_bandwidth_concurrent": policy["iperf3_duration_s"],
+        "tcp_latency": policy["sockperf_duration_s"],
+    }.get(check, 0)
+    lasted_s = window[1] - window[0]
+    return f"it lasted {lasted_s:g} s, asked was {asked_s} s" if lasted_s < asked_s / 2 else None

@@ -1,0 +1,305 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A run is a folder of files: `reports/<cluster>/<run>/`. Who reads or writes one goes through here.
+
+JSON Lines are appended by many processes (one per Ansible fork), so each append takes a lock and reaches
+the disk before it is acknowledged; whole files are replaced atomically. A kill -9 can therefore tear at
+most the last line, and a torn line is dropped and said.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import secrets
+import tempfile
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+MANIFEST, PLAN, FACTS, ASKED = "manifest.json", "plan.json", "facts.jsonl", "asked.jsonl"
+RESULTS, VERDICTS, WORK_ORDER, SECRET = "results.jsonl", "verdicts.jsonl", "work_order.json", ".secret"
+SCHEMA = 1
+REASONS = ("completed", "interrupted")
+
+_RUN_ID = re.compile(r"[0-9]{8}T[0-9]{6}Z-[0-9a-f]{4}")
+
+
+class RunFolderError(Exception):
+    """The folder cannot be made, read or written; the message names the path and the way out."""
+
+
+def new_run_id(now: datetime | None = None) -> str:
+    """Return a fresh run id such as `20261121T101500Z-3f2a`."""
+    return (now or datetime.now(UTC)).strftime("%Y%m%dT%H%M%SZ-") + secrets.token_hex(2)
+
+
+def timestamp(now: datetime | None = None) -> str:
+    """Return a time as the rows write it: UTC, milliseconds, `Z`."""
+    moment = now or datetime.now(UTC)
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"
+
+
+def line(row: Mapping[str, Any]) -> str:
+    """Return a row as its one line of JSON, without the newline; the same row is always the same bytes.
+
+    Raises:
+        ValueError: the row holds NaN or infinity, which JSON has no word for.
+    """
+    return json.dumps(row, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def pretty(document: Mapping[str, Any]) -> str:
+    """Return a document as indented JSON, ending in a newline; the same document is always the same bytes."""
+    return json.dumps(document, sort_keys=True, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def parse_lines(data: bytes) -> tuple[list[dict[str, Any]], bool]:
+    """Read JSON Lines; return the rows that are whole, and whether anything had to be dropped.
+
+    A line that is not a JSON object is dropped, wherever it stands: after a torn line more may have been
+    appended.
+    """
+    rows: list[dict[str, Any]] = []
+    torn = bool(data) and not data.endswith(b"\n")
+    for raw in data.split(b"\n"):
+        if not raw.strip():
+            continue
+        try:
+            row = json.loads(raw.decode("utf-8"))
+        except (ValueError, RecursionError):
+            torn = True
+            continue
+        if isinstance(row, dict):
+            rows.append(row)
+        else:
+            torn = True
+    return rows, torn
+
+
+class RunFolder:
+    """One run's folder.
+
+    Attributes:
+        path: where it is.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+
+    @property
+    def name(self) -> str:
+        """The run id."""
+        return self.path.name
+
+    def append(self, name: str, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Append rows to a JSON Lines file: all of them or, on a full disk, none.
+
+        Raises:
+            RunFolderError: the file cannot be written.
+        """
+        lines = [line(row) for row in rows]
+        if not lines:
+            return
+        data = ("\n".join(lines) + "\n").encode("utf-8")
+        target = self.path / name
+        try:
+            handle = os.open(target, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX)
+                size = os.fstat(handle).st_size
+                if size and os.pread(handle, 1, size - 1) != b"\n":
+                    data = b"\n" + data  # a torn line stays a line of its own and cannot spoil this one
+                try:
+                    _write_all(handle, data)
+                    os.fsync(handle)
+                except OSError:
+                    with suppress(OSError):
+                        os.ftruncate(handle, size)
+                    raise
+            finally:
+                os.close(handle)
+        except OSError as error:
+            raise _unwritable(target, error) from error
+
+    def append_new(self, name: str, rows: Iterable[Mapping[str, Any]]) -> int:
+        """Append the rows that the file does not hold yet, byte for byte; return how many were new.
+
+        Collecting twice must not make every row a duplicate.
+        """
+        known = {line(row) for row in self.rows(name)[0]}
+        fresh: list[Mapping[str, Any]] = []
+        for row in rows:
+            text = line(row)
+            if text not in known:
+                known.add(text)
+                fresh.append(row)
+        self.append(name, fresh)
+        return len(fresh)
+
+    def rows(self, name: str) -> tuple[list[dict[str, Any]], bool]:
+        """Return a JSON Lines file's whole rows and whether a torn line was dropped; no file means no rows.
+
+        Raises:
+            RunFolderError: the file is there and cannot be read.
+        """
+        try:
+            data = (self.path / name).read_bytes()
+        except FileNotFoundError:
+            return [], False
+        except OSError as error:
+            raise RunFolderError(f"{self.path / name} cannot be read: {error.strerror}") from error
+        return parse_lines(data)
+
+    def write(self, name: str, text: str, mode: int = 0o644) -> None:
+        """Replace a file atomically: a reader sees the old text or the new one, never a part.
+
+        Raises:
+            RunFolderError: the file cannot be written.
+        """
+        target = self.path / name
+        temporary = None
+        try:
+            handle, temporary = tempfile.mkstemp(dir=self.path, prefix=f".{name}.")
+            with os.fdopen(handle, "wb") as stream:
+                os.fchmod(stream.fileno(), mode)
+                stream.write(text.encode("utf-8"))
+                stream.flush()
+                os.fsync(stream.fileno())
+            os.replace(temporary, target)
+        except OSError as error:
+            if temporary:
+                with suppress(OSError):
+                    os.unlink(temporary)
+            raise _unwritable(target, error) from error
+
+    def document(self, name: str) -> dict[str, Any]:
+        """Return a JSON document of the folder.
+
+        Raises:
+            RunFolderError: it is missing, unreadable or no JSON object.
+        """
+        target = self.path / name
+        try:
+            value = json.loads(target.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise RunFolderError(f"{target} is missing: this is not a run folder of Railyard") from None
+        except OSError as error:
+            raise RunFolderError(f"{target} cannot be read: {error.strerror}") from error
+        except ValueError as error:
+            raise RunFolderError(f"{target} is not JSON: {error}") from error
+        if not isinstance(value, dict):
+            raise RunFolderError(f"{target} must hold a JSON object")
+        return value
+
+    def manifest(self) -> dict[str, Any]:
+        """Return manifest.json."""
+        return self.document(MANIFEST)
+
+    def plan(self) -> dict[str, Any]:
+        """Return plan.json."""
+        return self.document(PLAN)
+
+    def update_manifest(self, **changes: Any) -> dict[str, Any]:
+        """Set keys of the manifest and return it whole."""
+        manifest = {**self.manifest(), **changes}
+        self.write(MANIFEST, pretty(manifest))
+        return manifest
+
+    def finish(self, reason: str) -> None:
+        """Write the end record, once: an interrupted run that is collected later stays interrupted."""
+        if reason not in REASONS:
+            raise ValueError(f"reason must be one of {REASONS}, not {reason!r}")
+        if self.manifest().get("end") is None:
+            self.update_manifest(end={"at": timestamp(), "reason": reason})
+
+    def secret(self) -> str:
+        """Return the run's secret, making it at the first call; readable by the owner alone."""
+        target = self.path / SECRET
+        try:
+            return target.read_text(encoding="ascii").strip()
+        except FileNotFoundError:
+            self.write(SECRET, secrets.token_hex(16) + "\n", mode=0o600)
+            return target.read_text(encoding="ascii").strip()
+        except OSError as error:
+            raise RunFolderError(f"{target} cannot be read: {error.strerror}") from error
+
+    def forget_secret(self) -> None:
+        """Remove the run's secret; a finished folder may be passed on."""
+        with suppress(FileNotFoundError):
+            (self.path / SECRET).unlink()
+
+
+def create(
+    reports_dir: str | os.PathLike[str], cluster: str, run: str | None, manifest: Mapping[str, Any]
+) -> RunFolder:
+    """Make a run folder with its manifest; it must not exist yet.
+
+    Args:
+        reports_dir: the folder of all clusters' runs.
+        cluster: the cluster's name, one path component.
+        run: the run id, or None for a new one.
+        manifest: what the manifest says besides `schema`, `run`, `cluster`, `start` and `end`.
+
+    Raises:
+        RunFolderError: the id is malformed or taken, or the folder cannot be written.
+    """
+    if not cluster or cluster in (".", "..") or "/" in cluster:
+        raise RunFolderError(
+            f"cluster name {cluster!r} cannot be a folder's name; rename the inventory folder"
+        )
+    if run is not None and not _RUN_ID.fullmatch(run):
+        raise RunFolderError(
+            f"run id {run!r} is not of the form 20261121T101500Z-3f2a; leave railyard_run out"
+        )
+    parent = Path(reports_dir) / cluster
+    try:
+        parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _unwritable(parent, error) from error
+    folder = _make_exclusive(parent, run)
+    try:
+        (folder.path / "raw").mkdir()
+    except OSError as error:
+        raise _unwritable(folder.path, error) from error
+    fixed = {
+        "schema": SCHEMA,
+        "run": folder.name,
+        "cluster": cluster,
+        "start": {"at": timestamp()},
+        "end": None,
+    }
+    folder.write(MANIFEST, pretty({**manifest, **fixed}))
+    folder.secret()
+    return folder
+
+
+def _make_exclusive(parent: Path, run: str | None) -> RunFolder:
+    for _attempt in range(1 if run else 16):
+        path = parent / (run or new_run_id())
+        try:
+            path.mkdir()
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise _unwritable(path, error) from error
+        return RunFolder(path)
+    raise RunFolderError(f"{path} exists already: a run's folder is never written by a second run")
+
+
+def _write_all(handle: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(handle, view) :]
+
+
+def _unwritable(path: Path, error: OSError) -> RunFolderError:
+    return RunFolderError(
+        f"{path} cannot be written: {error.strerror or error}; "
+        "free the disk or correct its rights, or name another place with railyard_reports_dir"
+    )

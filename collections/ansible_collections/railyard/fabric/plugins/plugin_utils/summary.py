@@ -1,0 +1,164 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A run's answer in one sentence, and folded by rail and pair; terminal and report both take it from here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.railyard.fabric.plugins.plugin_utils import rejudge, run_folder
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import (
+    CHECKS,
+    FAIL,
+    NOT_APPLICABLE,
+    OUTCOMES,
+    UNMEASURED,
+    WORST_FIRST,
+)
+from ansible_collections.railyard.fabric.plugins.plugin_utils.rejudge import Judged
+
+#: How many places a sentence names before it says "and N more".
+NAMED = 3
+
+
+def summarise(path: str | Path) -> dict[str, Any]:
+    """Summarise a run folder; its verdicts are judged anew, so an edited verdicts.jsonl changes nothing.
+
+    Returns:
+        `headline` (one sentence), `exit_status`, `counts` (outcome -> number), `rails` (`node rail
+        outcome`), `pairs` (`node peer rail direction outcome`, rail null for the aggregate), `problems`
+        (verdicts that fail or are unmeasured), `notes` (torn files, rows of strangers, why the run is
+        incomplete).
+
+    Raises:
+        RunFolderError, JudgeError, PolicyError: as rejudge.judge_folder.
+    """
+    folder = run_folder.RunFolder(path)
+    return of(folder.plan(), rejudge.judge_folder(path))
+
+
+def of(plan: Mapping[str, Any], judged: Judged) -> dict[str, Any]:
+    """Summarise verdicts; see `summarise`."""
+    verdicts = judged.verdicts
+    counts = {outcome: sum(one["outcome"] == outcome for one in verdicts) for outcome in OUTCOMES}
+    notes = [f"{name}: a torn line was dropped" for name in judged.torn]
+    notes += [f"not asked: {stranger}" for stranger in judged.strangers]
+    notes += [judged.incomplete] if judged.incomplete else []
+    return {
+        "headline": headline(plan, verdicts, counts, judged),
+        "exit_status": judged.exit_status,
+        "counts": counts,
+        "rails": _rails(plan, verdicts),
+        "pairs": _pairs(verdicts),
+        "problems": [one for one in verdicts if one["outcome"] in (FAIL, UNMEASURED)],
+        "notes": notes,
+    }
+
+
+def lines(summary: Mapping[str, Any], folder: str) -> list[str]:
+    """Return what a terminal shows: a verdict for each rail, problems with their next step, the sentence."""
+    text = [f"{one['node']} {one['rail']}: {one['outcome']}" for one in summary["rails"]]
+    for one in summary["problems"]:
+        text.append(f"{one['outcome']}: {place(one)} {CHECKS[one['check']].title}: {one['cause']}")
+        text.append(f"  next: {one['next']}")
+    text += [f"note: {note}" for note in summary["notes"]]
+    return [*text, summary["headline"], f"run folder: {folder}"]
+
+
+def headline(
+    plan: Mapping[str, Any], verdicts: Sequence[Mapping[str, Any]], counts: Mapping[str, int], judged: Judged
+) -> str:
+    """Return the answer in one sentence."""
+    nodes = len(plan["nodes"])
+    rails = len({rail["name"] for node in plan["nodes"].values() for rail in node["rails"]})
+    what = f"{_asked_of(plan, verdicts)}: {_count(nodes, 'node')}, {_count(rails, 'rail')}: "
+    asked = len(verdicts) - counts[NOT_APPLICABLE]
+    bad = []
+    for outcome, word in ((FAIL, "failed"), (UNMEASURED, "unmeasured")):
+        if counts[outcome]:
+            where = _named([one for one in verdicts if one["outcome"] == outcome])
+            bad.append(f"{counts[outcome]} of {asked} asked checks {word} ({where})")
+    if bad:
+        said = ", ".join(bad)
+    else:
+        settled = f"{counts['pass']} pass, {counts['recorded']} recorded"
+        said = f"all {asked} asked checks measured and proven ({settled})"
+    if judged.torn or judged.incomplete:
+        reasons = [f"{', '.join(judged.torn)} lost a line"] if judged.torn else []
+        reasons += [judged.incomplete] if judged.incomplete else []
+        said += f"; incomplete: {' and '.join(reasons)}"
+    return what + said + "."
+
+
+def place(verdict: Mapping[str, Any]) -> str:
+    """Return where a verdict belongs: node, peer and rail."""
+    if verdict["peer"] is None:
+        return f"{verdict['node']} {verdict['rail']}"
+    return f"{verdict['node']} -> {verdict['peer']} {verdict['rail'] or 'all rails'}"
+
+
+def _asked_of(plan: Mapping[str, Any], verdicts: Iterable[Mapping[str, Any]]) -> str:
+    transport = plan.get("transport")
+    rdma = any(str(one["check"]).startswith("rdma") for one in verdicts)
+    if transport == "tcp":
+        return "TCP only, RDMA not asked"
+    if rdma:
+        return {"roce": "RDMA over Ethernet", "infiniband": "RDMA over InfiniBand"}.get(
+            str(transport), "RDMA and TCP"
+        )
+    return f"TCP only, RDMA not measured though the inventory declares {transport}"
+
+
+def _named(verdicts: Sequence[Mapping[str, Any]]) -> str:
+    places: dict[str, list[str]] = {}
+    for one in verdicts:
+        titles = places.setdefault(place(one), [])
+        title = CHECKS[one["check"]].title
+        if title not in titles:
+            titles.append(title)
+    # Local checks first: a link that is down explains the tests that did not run over it.
+    ordered = sorted(places, key=lambda name: "->" in name)
+    said = [f"{name}: {', '.join(places[name])}" for name in ordered[:NAMED]]
+    more = len(ordered) - len(said)
+    return "; ".join(said) + (f"; and {more} more" if more > 0 else "")
+
+
+def _rails(plan: Mapping[str, Any], verdicts: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Fold to one outcome for each node and rail: a test counts for both of its ends."""
+    outcomes: dict[tuple[str, str], list[str]] = {
+        (name, rail["name"]): [] for name, node in plan["nodes"].items() for rail in node["rails"]
+    }
+    for one in verdicts:
+        for node in (one["node"], one["peer"]):
+            if node is not None and one["rail"] is not None:
+                outcomes[(node, one["rail"])].append(one["outcome"])
+    return [
+        {"node": node, "rail": rail, "outcome": worst(found)}
+        for (node, rail), found in outcomes.items()
+        if found
+    ]
+
+
+def _pairs(verdicts: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    outcomes: dict[tuple[Any, ...], list[str]] = {}
+    for one in verdicts:
+        if one["peer"] is not None:
+            key = (one["node"], one["peer"], one["rail"], one["direction"])
+            outcomes.setdefault(key, []).append(one["outcome"])
+    return [
+        {"node": node, "peer": peer, "rail": rail, "direction": direction, "outcome": worst(found)}
+        for (node, peer, rail, direction), found in outcomes.items()
+    ]
+
+
+def worst(outcomes: Iterable[str]) -> str:
+    """Return the outcome that a group is shown as; a group without any is unmeasured."""
+    found = set(outcomes)
+    return next((outcome for outcome in WORST_FIRST if outcome in found), UNMEASURED)
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}{'' if number == 1 else 's'}"

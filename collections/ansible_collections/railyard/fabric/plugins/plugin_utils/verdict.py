@@ -1,0 +1,354 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Where a verdict is decided: an outer join of what was asked with what was measured. Pure.
+
+A number that was not measured is never a pass: each asked line begins as `unmeasured`, and only two trusted
+rows of one test, written by the two nodes that the line names and proven by the counters at both ends, lead
+out of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ansible_collections.railyard.fabric.plugins.plugin_utils import (
+    aggregate,
+    ask,
+    causes,
+    expectations,
+    fact_rows,
+    policy,
+    result_rows,
+    weighing,
+)
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import (
+    CHECKS,
+    FAIL,
+    PASS,
+    PROBES,
+    RECORDED,
+    UNMEASURED,
+)
+from ansible_collections.railyard.fabric.plugins.plugin_utils.expectations import Bounds
+from ansible_collections.railyard.fabric.plugins.plugin_utils.fact_rows import Answer, Fleet
+
+Rows = dict[str, list[Mapping[str, Any]]]
+Pair = tuple[Mapping[str, Any], Mapping[str, Any]]
+
+
+class JudgeError(ValueError):
+    """There is nothing to judge, or the plan and the asked lines contradict each other."""
+
+
+def judge(
+    manifest: Mapping[str, Any],
+    plan: Mapping[str, Any],
+    asked: Sequence[Mapping[str, Any]],
+    facts: Iterable[Mapping[str, Any]],
+    results: Iterable[Mapping[str, Any]],
+) -> list[dict[str, Any]]:
+    """Judge a run.
+
+    Args:
+        manifest: manifest.json.
+        plan: plan.json.
+        asked: the asked lines.
+        facts: the facts rows.
+        results: the result rows.
+
+    Returns:
+        One verdict for each asked line, in their order.
+
+    Raises:
+        JudgeError: nothing was asked, or a line asks of a node or rail that the plan does not have.
+        PolicyError: the manifest's policy is not one.
+    """
+    if not asked:
+        raise JudgeError("asked.jsonl is empty: a run that asked nothing proves nothing")
+    _check_asked(plan, asked)
+    run = str(manifest["run"])
+    court = _Court(run, plan, policy.merge(manifest.get("policy")), fact_rows.gather(plan, facts, run))
+    rows = _by_id(results)
+    court.tests = {str(line["id"]): line for line in asked}
+    court.claims = court.contested(rows)
+    return [_verdict(line, court.answer(line, rows), rows) for line in asked]
+
+
+def exit_status(
+    verdicts: Sequence[Mapping[str, Any]],
+    manifest: Mapping[str, Any],
+    asked: Sequence[Mapping[str, Any]] | None = None,
+    torn: bool = False,
+) -> int:
+    """Return what the verdicts mean: 1 something failed, 3 not all is known, 0 all known and none failed.
+
+    Args:
+        verdicts: all verdicts of the run.
+        manifest: its manifest; without an end record, or interrupted, the run is incomplete.
+        asked: the asked lines, compared with what the manifest says was asked.
+        torn: a line of the run folder was lost.
+    """
+    outcomes = {verdict["outcome"] for verdict in verdicts}
+    if FAIL in outcomes:
+        return 1
+    if torn or not verdicts or incomplete(manifest, asked) or not outcomes <= set(_SETTLED):
+        return 3
+    return 0
+
+
+def incomplete(manifest: Mapping[str, Any], asked: Sequence[Mapping[str, Any]] | None = None) -> str | None:
+    """Tell why a run is incomplete, or None."""
+    end = manifest.get("end")
+    if not isinstance(end, Mapping) or not end.get("at"):
+        return "the run has no end record"
+    if end.get("reason") != "completed":
+        return f"the run was {end.get('reason')}"
+    written = manifest.get("asked")
+    if asked is not None and written is not None and written != ask.fingerprint(asked):
+        return "asked.jsonl is not what this run asked"
+    return None
+
+
+def strangers(
+    manifest: Mapping[str, Any], asked: Sequence[Mapping[str, Any]], results: Iterable[Mapping[str, Any]]
+) -> list[str]:
+    """Name the result rows that answer nothing that was asked, one sentence each."""
+    ids = {str(line["id"]) for line in asked}
+    said = []
+    for row in results:
+        if row.get("run") != manifest.get("run"):
+            said.append(f"a row of run {row.get('run')!r} by {row.get('host')!r} (test {row.get('id')!r})")
+        elif row.get("id") not in ids:
+            said.append(f"a row of test {row.get('id')!r} by {row.get('host')!r}, which was not asked")
+    return said
+
+
+_SETTLED = (PASS, RECORDED, "not_applicable")
+
+
+class _Court:
+    """What all verdicts of a run share."""
+
+    def __init__(self, run: str, plan: Mapping[str, Any], rules: dict[str, Any], fleet: Fleet) -> None:
+        self.run = run
+        self.policy = rules
+        self.fleet = fleet
+        self.tests: dict[str, Mapping[str, Any]] = {}
+        self.claims: dict[tuple[str, str], str] = {}
+        self._rails = {
+            name: {rail["name"]: rail for rail in node["rails"]} for name, node in plan["nodes"].items()
+        }
+
+    def answer(self, asked: Mapping[str, Any], rows: Rows) -> Answer:
+        check = CHECKS[str(asked["check"])]
+        if check.from_facts:
+            answer = fact_rows.judge(asked, self._rails[asked["node"]][asked["rail"]], self.fleet)
+            seen = self.claims.get((str(asked["node"]), str(asked["rail"])))
+            if check.name == "address" and answer.outcome == PASS and seen is not None:
+                answer.outcome, answer.proof = FAIL, None
+                answer.cause = causes.explain("address_duplicate", f"{asked['node']} {asked['rail']}: {seen}")
+            return answer
+        unknown = self.fleet.why_unknown(asked["node"]) or self.fleet.why_unknown(asked["peer"])
+        if unknown:
+            return Answer(UNMEASURED, cause=unknown)
+        if check.name == "aggregate_bandwidth":
+            return self._aggregate(asked, rows)
+        pair = self._trusted(asked, rows)
+        if isinstance(pair, Answer):
+            return pair
+        return weighing.weigh(weighing.observed(*pair), weighing.judged(*pair), self._bounds(asked))
+
+    def _trusted(self, asked: Mapping[str, Any], rows: Rows) -> Pair | Answer:
+        """Return the two rows of a test when a verdict may rest on them, else the verdict that follows."""
+        mine = rows.get(str(asked["id"]), [])
+        by_end: dict[str, list[Mapping[str, Any]]] = {"client": [], "server": []}
+        for row in mine:
+            end = row.get("end")
+            if not isinstance(end, str) or end not in by_end:
+                return _unmeasured("row_garbled", f"end is {end!r}")
+            by_end[end].append(row)
+        if any(len(found) > 1 for found in by_end.values()):
+            return _unmeasured("duplicate_row", str(asked["id"]))
+        refused = [
+            answer
+            for row in mine
+            if (answer := self._refused(row, asked, asked["node" if row["end"] == "client" else "peer"]))
+        ]
+        if refused:
+            return min(refused, key=_telling)
+        if not mine:
+            return _unmeasured("no_row", f"{asked['node']} and {asked['peer']}")
+        if len(mine) == 1:
+            silent = asked["peer"] if by_end["client"] else asked["node"]
+            return _unmeasured("one_ended", f"{silent} is silent")
+        client, server = by_end["client"][0], by_end["server"][0]
+        return self._doubt(client, server) or (client, server)
+
+    def _refused(self, row: Mapping[str, Any], asked: Mapping[str, Any], host: str) -> Answer | None:
+        """Return the verdict of a row that says itself that it measured nothing, or cannot be this test's."""
+        error = row.get("error")
+        status = row.get("status")
+        if status == "measured":
+            bound = self.fleet.bound[host][str(asked["rail"])]
+            problem = result_rows.identity_problem(row, asked, self.run, bound)
+            problem = problem or result_rows.content_problem(row, self.policy)
+            if problem:
+                return _unmeasured("row_garbled", f"{host}: {problem}")
+            other_mtu = result_rows.condition_problem(row, bound)
+            return _unmeasured("mtu_differs", other_mtu) if other_mtu else None
+        if status not in ("failed", "unmeasured") or not isinstance(error, Mapping):
+            return _unmeasured("row_garbled", f"{host}: status is {status!r}, error {error!r}")
+        answer = Answer(UNMEASURED, cause=causes.explain_error(error))
+        # A probe that was sent and never came back is an answer about the path, not a missing one.
+        ran = status == "failed" and error.get("class") == "tool_failed" and asked["check"] in PROBES
+        if ran and self._answers(row, asked):
+            answer.outcome = FAIL
+            answer.basis = "the probe has to arrive"
+        return answer
+
+    def _answers(self, row: Mapping[str, Any], asked: Mapping[str, Any]) -> bool:
+        """Tell whether a row without a measurement is this run's and this test's."""
+        keys = ("check", "node", "peer", "rail")
+        return row.get("run") == self.run and all(row.get(key) == asked[key] for key in keys)
+
+    def contested(self, rows: Rows) -> dict[tuple[str, str], str]:
+        """Return (node, rail) -> what was seen, for rail addresses that somebody else was heard to claim.
+
+        The node's own facts cannot show it: a stranger is found by who asks on the rail.
+        """
+        found: dict[tuple[str, str], str] = {}
+        for identity, asked in self.tests.items():
+            for row in rows.get(identity, []):
+                error = row.get("error")
+                if not isinstance(error, Mapping) or error.get("class") not in ("address_in_use", "stranger"):
+                    continue
+                owner = error.get("host")
+                if owner in (asked["node"], asked["peer"]) and self._answers(row, asked):
+                    found.setdefault((str(owner), str(asked["rail"])), str(error.get("message") or ""))
+        return found
+
+    def _doubt(self, client: Mapping[str, Any], server: Mapping[str, Any]) -> Answer | None:
+        """Return the verdict when the two rows contradict each other, their counters or their proof."""
+        for end, row in (("client", client), ("server", server)):
+            lost = weighing.lost(row) if end == "client" else None
+            if lost:
+                return Answer(FAIL, weighing.observed(client, server), basis="loss must be 0", cause=lost)
+        apart = result_rows.disagreement(client, server)
+        if apart:
+            return _unmeasured("ends_disagree", apart)
+        for row in (client, server):
+            if row.get("proof") != "proven":
+                return _unmeasured(
+                    "unproven", f"{row['host']} ({row['end']}) says {row.get('proof')!r}", "unproven"
+                )
+            problem = result_rows.counter_problem(row, client, self.policy)
+            if problem:
+                return _unmeasured("unproven", f"{row['host']} ({row['end']}): {problem}", "unproven")
+        return None
+
+    def _bounds(self, asked: Mapping[str, Any]) -> Bounds:
+        node, peer, rail = str(asked["node"]), str(asked["peer"]), str(asked["rail"])
+        return expectations.for_test(
+            str(asked["check"]),
+            self.fleet.bound[node][rail],
+            self.fleet.bound[peer][rail],
+            self.policy,
+            (self.fleet.iperf3.get(node), self.fleet.iperf3.get(peer)),
+            asked.get("group") is not None and self._shared_slot(node, peer),
+        )
+
+    def _shared_slot(self, node: str, peer: str) -> bool:
+        return any(expectations.slots_shared(list(self.fleet.bound[end].values())) for end in (node, peer))
+
+    def _aggregate(self, asked: Mapping[str, Any], rows: Rows) -> Answer:
+        servers, able = [], []
+        node, peer = str(asked["node"]), str(asked["peer"])
+        for part_id in asked["parts"]:
+            part = self.tests.get(part_id)
+            if part is None:
+                return _unmeasured("part_unmeasured", f"{part_id} was not asked")
+            pair = self._trusted(part, rows)
+            if isinstance(pair, Answer):
+                return _unmeasured("part_unmeasured", f"{part['rail']}: {pair.cause.get('cause')}")
+            servers.append(pair[1])
+            ends = self.fleet.bound[node][str(part["rail"])], self.fleet.bound[peer][str(part["rail"])]
+            able.append(expectations.capability(*ends))
+        try:
+            observed = aggregate.add_up(servers)
+        except aggregate.NotAdded as problem:
+            return _unmeasured(problem.cause, str(problem))
+        versions = (self.fleet.iperf3.get(node), self.fleet.iperf3.get(peer))
+        bounds = expectations.for_aggregate(able, self.policy, versions, self._shared_slot(node, peer))
+        return weighing.weigh(observed, [observed], bounds)
+
+
+def _telling(answer: Answer) -> tuple[bool, bool]:
+    """Order what two ends say of a test without a result: a finding first, an end that only echoes last."""
+    return answer.outcome != FAIL, answer.cause.get("cause_class") in ("peer_failed", "rendezvous_timeout")
+
+
+def _unmeasured(cause: str, detail: str, proof: str | None = None) -> Answer:
+    return Answer(UNMEASURED, cause=causes.explain(cause, detail), proof=proof)
+
+
+def _verdict(asked: Mapping[str, Any], answer: Answer, rows: Rows) -> dict[str, Any]:
+    parts = asked.get("parts") or [asked["id"]]
+    cause = {"cause_class": None, "cause": None, "next": None, **answer.cause}
+    if answer.outcome not in (FAIL, UNMEASURED):
+        cause = dict.fromkeys(cause)
+    return {
+        "schema": 1,
+        "id": asked["id"],
+        "check": asked["check"],
+        "tool": asked["tool"],
+        "node": asked["node"],
+        "peer": asked["peer"],
+        "rail": asked["rail"],
+        "direction": asked["direction"],
+        "outcome": answer.outcome,
+        "observed": _finite(answer.observed) or None,
+        "floor": answer.floor or None,
+        "ceiling": answer.ceiling or None,
+        "basis": answer.basis or None,
+        "proof": answer.proof,
+        **cause,
+        "rows": [part for part in parts if part in rows],
+    }
+
+
+def _finite(value: Any) -> Any:
+    """Return a value with NaN and infinity, for which JSON has no word, as null: garbage must not stop us."""
+    if isinstance(value, Mapping):
+        return {key: _finite(inner) for key, inner in value.items()}
+    return None if isinstance(value, float) and not policy.is_number(value) else value
+
+
+def _by_id(results: Iterable[Mapping[str, Any]]) -> Rows:
+    rows: Rows = {}
+    for row in results:
+        rows.setdefault(str(row.get("id")), []).append(row)
+    return rows
+
+
+def _check_asked(plan: Mapping[str, Any], asked: Sequence[Mapping[str, Any]]) -> None:
+    rails = {name: {rail["name"] for rail in node["rails"]} for name, node in plan["nodes"].items()}
+    seen: set[str] = set()
+    for line in asked:
+        identity = str(line.get("id"))
+        if identity in seen:
+            raise JudgeError(f"asked.jsonl: {identity} is asked twice")
+        seen.add(identity)
+        if line.get("check") not in CHECKS:
+            raise JudgeError(
+                f"asked.jsonl: {identity}: check {line.get('check')!r} is not known to this version"
+            )
+        ends = [line.get("node")] + ([] if CHECKS[str(line["check"])].from_facts else [line.get("peer")])
+        for node in ends:
+            if node not in rails:
+                raise JudgeError(f"asked.jsonl: {identity}: node {node!r} is not in plan.json")
+            if line["check"] != "aggregate_bandwidth" and line.get("rail") not in rails[node]:
+                raise JudgeError(
+                    f"asked.jsonl: {identity}: {node} has no rail {line.get('rail')!r} in plan.json"
+                )

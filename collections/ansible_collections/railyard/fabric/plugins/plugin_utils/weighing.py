@@ -1,0 +1,72 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Hold trusted numbers against their bounds. Pure; whether the numbers can be trusted was decided before."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ansible_collections.railyard.fabric.plugins.plugin_utils import causes, policy
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import CHECKS, FAIL, PASS, RECORDED
+from ansible_collections.railyard.fabric.plugins.plugin_utils.expectations import Bounds
+from ansible_collections.railyard.fabric.plugins.plugin_utils.fact_rows import Answer
+
+
+def weigh(observed: dict[str, Any], judged: Sequence[Mapping[str, Any]], bounds: Bounds) -> Answer:
+    """Hold trusted numbers against their bounds.
+
+    Args:
+        observed: what the verdict shows.
+        judged: each end's metrics; every one of them has to keep the bounds.
+        bounds: floor and ceiling; a pass needs both for the same metrics.
+    """
+    answer = Answer(
+        RECORDED, observed, dict(bounds.floor), dict(bounds.ceiling), bounds.basis, proof="proven"
+    )
+    for metrics in judged:
+        for metric, most in bounds.ceiling.items():
+            if metrics[metric] > most:
+                cause = "too_slow" if metric.endswith("_us") else "above_ceiling"
+                answer.outcome = FAIL
+                answer.cause = causes.explain(cause, f"{metric} {metrics[metric]:g}, ceiling {most:g}")
+                return answer
+        for metric, least in bounds.floor.items():
+            if metrics[metric] < least:
+                answer.outcome = FAIL
+                answer.cause = causes.explain(
+                    "path_mtu_small" if metric == "path_mtu_bytes" else "below_floor",
+                    f"{metric} {metrics[metric]:g}, floor {least:g}",
+                )
+                return answer
+    if bounds.floor and set(bounds.floor) == set(bounds.ceiling):
+        answer.outcome = PASS
+    return answer
+
+
+def observed(client: Mapping[str, Any], server: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a verdict shows: the client's numbers, the receiver's bandwidth, both ends' CPU."""
+    shown = {key: value for key, value in client["metrics"].items() if policy.is_number(value)}
+    theirs = server["metrics"]
+    if policy.is_number(theirs.get("bandwidth_gbps")) and "bandwidth_gbps" in shown:
+        shown["bandwidth_gbps"] = theirs["bandwidth_gbps"]
+    for key in ("cpu_percent", "node_cpu_percent"):
+        if policy.is_number(theirs.get(key)):
+            shown[f"peer_{key}"] = theirs[key]
+    return shown
+
+
+def judged(client: Mapping[str, Any], server: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the metrics that have to keep the bounds: the client's, the server's where it measures too."""
+    return [client["metrics"]] + ([server["metrics"]] if CHECKS[str(client["check"])].server else [])
+
+
+def lost(client: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the cause when probes were lost; no counter has to prove that something did not arrive."""
+    metrics = client["metrics"]
+    if metrics.get("loss_percent", 0) > 0:
+        return causes.explain("lost_packets", f"{metrics['loss_percent']:g} %")
+    if client["check"] == "path_mtu_one_way" and metrics["received"] < metrics["sent"]:
+        return causes.explain("path_mtu_small", f"{metrics['received']} of {metrics['sent']} probes arrived")
+    return None
