@@ -1,4 +1,4 @@
-"""The netplan of the notes' cluster, written by hand from the notes, against what is rendered from its inventory."""
+"""The notes' netplan, written by hand, against what is rendered from the inventory."""
 
 from __future__ import annotations
 

@@ -200,6 +200,10 @@ def _write_program(path: str, sources: Mapping[str, str]) -> None:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         archive.writestr("__main__.py", _MAIN)
+        # Python finds packages without __init__.py in folders, but not inside a zip file.
+        folders = _PACKAGE.split("/")
+        for depth in range(len(folders)):
+            archive.writestr("/".join([*folders[: depth + 1], "__init__.py"]), "")
         for name, source in sources.items():
             archive.writestr(f"{_PACKAGE}/{name}.py", source)
     with open(path + ".new", "wb") as handle:

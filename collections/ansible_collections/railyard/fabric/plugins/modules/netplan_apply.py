@@ -12,8 +12,8 @@ short_description: Apply a node's rails with netplan, proven over a new connecti
 description:
   - Brings the netplan file of a node's rails and the running network to the plan, in one change that must
     prove itself. It runs M(railyard.fabric.netplan_stage) on the node, then opens an SSH connection that
-    shares nothing with earlier ones; over it, the node confirms that its rails are as planned and that nothing
-    else was lost.
+    shares nothing with earlier ones; over it, the node confirms that its rails are as planned and
+    that nothing else was lost.
   - When that connection cannot be made, or the proof fails, the node restores files and running network.
   - When there is nothing to do, this costs one round trip.
 version_added: 0.1.0

@@ -1,0 +1,115 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import pytest
+from ansible.errors import AnsibleConnectionFailure
+from ansible_collections.railyard.fabric.plugins.action import netplan_apply
+
+QUESTION = {"state": "confirmed", "node": "gpuserver1", "token": "t"}
+
+
+class Connection:
+    transport = "ssh"
+
+    def __init__(self):
+        self.options = {"ssh_args": "-o ControlMaster=auto -o ControlPersist=120s -J jump"}
+
+    def get_option(self, name):
+        return self.options[name]
+
+    def set_option(self, name, value):
+        self.options[name] = value
+
+
+class Action(netplan_apply.ActionModule):
+    """The action with a scripted node: each answer is a dict, or ssh's complaint."""
+
+    def __init__(self, answers):
+        self._connection = Connection()
+        self.answers = list(answers)
+        self.ssh_args = []
+
+    def _ask(self, _args, _task_vars):
+        self.ssh_args.append(self._connection.get_option("ssh_args"))
+        answer = self.answers.pop(0)
+        if isinstance(answer, str):
+            raise AnsibleConnectionFailure(answer)
+        return answer
+
+
+@pytest.fixture(autouse=True)
+def no_pause(monkeypatch):
+    monkeypatch.setattr(netplan_apply.time, "sleep", lambda _s: None)
+
+
+def test_every_question_goes_over_a_connection_of_its_own():
+    action = Action([{"outcome": "confirmed"}])
+    before = action._connection.get_option("ssh_args")
+    answer, unreachable = action._await(QUESTION, 5, {})
+    assert (answer["outcome"], unreachable) == ("confirmed", None)
+    # ssh takes the first value of an option
+    assert action.ssh_args[0].index("ControlMaster=no") < action.ssh_args[0].index("ControlMaster=auto")
+    assert "ControlPath=none" in action.ssh_args[0]
+    assert "-J jump" in action.ssh_args[0]
+    assert action._connection.get_option("ssh_args") == before
+
+
+def test_connection_that_comes_back_in_time_is_enough():
+    answer, _unreachable = Action(["timed out", "timed out", {"outcome": "confirmed"}])._await(
+        QUESTION, 5, {}
+    )
+    assert answer["outcome"] == "confirmed"
+
+
+def test_failed_proof_is_followed_until_the_node_has_undone_it():
+    answers = [
+        {"outcome": "rolling_back", "proof_problems": ["rail0 (ens6): mtu is 1500, planned 9000"]},
+        "closed",
+        {"outcome": "rolling_back"},
+        {"outcome": "rolled_back", "equal": True, "reason": "not confirmed"},
+    ]
+    answer, _unreachable = Action(answers)._await(QUESTION, 5, {})
+    assert answer["outcome"] == "rolled_back"
+    assert answer["proof_problems"] == ["rail0 (ens6): mtu is 1500, planned 9000"]
+
+
+def test_node_that_never_answers_is_given_up_after_the_deadline(monkeypatch):
+    now = iter(range(1000))
+    monkeypatch.setattr(netplan_apply.time, "monotonic", lambda: next(now))
+    answer, unreachable = Action(["no route to host"] * 1000)._await(QUESTION, 60, {})
+    assert answer["proof_problems"] == []
+    assert unreachable == "no route to host"
+
+
+def test_module_failure_is_not_asked_again():
+    answer, _unreachable = Action([{"failed": True, "msg": "no such file"}])._await(QUESTION, 5, {})
+    assert answer["proof_problems"] == ["no such file"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "unreachable", "words"),
+    [
+        (
+            {"outcome": "rolled_back", "equal": True, "proof_problems": ["rail0 (ens6): mtu is 1500"]},
+            None,
+            ["gpuserver1", "rail0 (ens6): mtu is 1500", "files and running network are as before"],
+        ),
+        (
+            {"outcome": "rolled_back", "equal": False, "differences": ["rule X is gone"], "reason": "late"},
+            None,
+            ["late", "could not be brought back: rule X is gone"],
+        ),
+        (
+            {"outcome": "rolled_back", "equal": True, "reason": "not confirmed"},
+            "timed out",
+            ["no fresh SSH connection could be made after the change: timed out", "as before"],
+        ),
+        ({}, "timed out", ["has not answered since", "journalctl"]),
+    ],
+)
+def test_failure_says_why_and_what_became_of_it(answer, unreachable, words):
+    text = netplan_apply.failure_text("gpuserver1", answer, unreachable)
+    assert [word for word in words if word not in text] == []

@@ -1,0 +1,131 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+from ansible_collections.railyard.fabric.plugins.module_utils import netplan_state
+
+RAILS = [
+    {"name": "rail0", "netdev": "ens6", "address": "10.0.1.1/24", "address6": "fd00:1::1/64", "mtu": 9000},
+    {"name": "rail1", "netdev": "ens6d1", "address": "10.0.0.1/24", "address6": None, "mtu": 9000},
+]
+
+
+def rows(*cidrs):
+    return [{"cidr": cidr, "scope": "link" if cidr.startswith("fe80") else "global"} for cidr in cidrs]
+
+
+@pytest.fixture
+def good():
+    link = {"mtu_bytes": 9000, "admin_up": True, "carrier": True, "master": None}
+    return {
+        "links": {"ens6": dict(link), "ens6d1": dict(link), "enp5s0": {**link, "mtu_bytes": 1500}},
+        "addresses": {
+            "ens6": rows("10.0.1.1/24", "fd00:1::1/64", "fe80::1/64"),
+            "ens6d1": rows("10.0.0.1/24", "fe80::2/64"),
+            "enp5s0": rows("192.168.1.73/24"),
+        },
+        "routes": [{"dst": "default", "dev": "enp5s0"}],
+        "rules": [],
+        "sysctls": {},
+    }
+
+
+def said(snapshot):
+    return [netplan_state.sentence(row) for row in netplan_state.drift(RAILS, snapshot)]
+
+
+def test_as_planned_is_no_drift(good):
+    assert said(good) == []
+    assert netplan_state.without_carrier(RAILS, good) == []
+    assert netplan_state.guards(RAILS, good, {}) == []
+
+
+def test_mtu(good):
+    good["links"]["ens6d1"]["mtu_bytes"] = 1500
+    assert said(good) == ["rail1 (ens6d1): mtu is 1500, planned 9000"]
+
+
+def test_link_down(good):
+    good["links"]["ens6"].update(admin_up=False, carrier=False)
+    assert said(good) == ["rail0 (ens6): link is down, planned up"]
+
+
+def test_missing_and_foreign_address(good):
+    good["addresses"]["ens6d1"] = rows("10.0.0.9/24")
+    assert said(good) == [
+        "rail1 (ens6d1): address is absent, planned 10.0.0.1/24",
+        "rail1 (ens6d1): address is 10.0.0.9/24, planned absent",
+    ]
+
+
+def test_wrong_prefix_length_is_another_address(good):
+    good["addresses"]["ens6d1"] = rows("10.0.0.1/16")
+    assert len(said(good)) == 2
+
+
+def test_same_ipv6_address_in_another_form(good):
+    rails = [{**RAILS[0], "address6": "fd00:1:0:0::1/64"}]
+    assert netplan_state.drift(rails, good) == []
+
+
+def test_no_carrier_is_a_finding_and_its_missing_address_no_drift(good):
+    good["links"]["ens6d1"]["carrier"] = False
+    good["addresses"]["ens6d1"] = []
+    assert said(good) == []
+    assert netplan_state.without_carrier(RAILS, good) == [
+        "rail1 (ens6d1): no carrier; its address is set when the link comes up"
+    ]
+
+
+def test_no_carrier_does_not_excuse_the_mtu(good):
+    good["links"]["ens6d1"].update(carrier=False, mtu_bytes=1500)
+    assert said(good) == ["rail1 (ens6d1): mtu is 1500, planned 9000"]
+
+
+def test_netdev_that_went_away(good):
+    del good["links"]["ens6"]
+    assert said(good) == ["rail0 (ens6): netdev is absent, planned present"]
+
+
+def test_rail_without_address_is_not_looked_at(good):
+    bare = {"name": "rail2", "netdev": "ib0", "address": None, "address6": None, "mtu": 4092}
+    assert netplan_state.drift([bare], good) == []
+    assert netplan_state.without_carrier([bare], good) == []
+
+
+def test_port_of_a_bond_is_refused(good):
+    assert (
+        "rail1: netdev ens6d1 is a port of bond0" in netplan_state.guards(RAILS, good, {"ens6d1": "bond0"})[0]
+    )
+
+
+def test_netdev_with_a_default_route_is_refused(good):
+    rails = [{**RAILS[0], "netdev": "enp5s0"}]
+    assert "rail0: netdev enp5s0 carries a default route" in netplan_state.guards(rails, good, {})[0]
+    good["routes"] = [{"dst": "default", "nexthops": [{"dev": "ens6"}, {"dev": "ens6d1"}]}]
+    assert len(netplan_state.guards(RAILS, good, {})) == 2
+
+
+def test_two_rails_on_one_netdev_are_refused(good):
+    rails = [RAILS[0], {**copy.deepcopy(RAILS[1]), "netdev": "ens6"}]
+    assert "rail1: netdev ens6 is also the netdev of rail0" in netplan_state.guards(rails, good, {})[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("", []),
+        ("WARNING:root:Cannot call Open vSwitch: ovsdb-server.service is not running.\n", []),
+        (
+            "\n** (generate:1): WARNING **: permissions are too open\n",
+            ["** (generate:1): WARNING **: permissions are too open"],
+        ),
+    ],
+)
+def test_only_known_noise_is_left_out(text, left):
+    assert netplan_state.unexpected_lines(text) == left

@@ -1,0 +1,260 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from ansible_collections.railyard.fabric.plugins.module_utils import netplan_snapshot, netplan_transaction
+
+OLD = "network: {version: 2}\n"
+NEW = "network:\n  version: 2\n"
+STATE = {
+    "links": {"ens6": {"mtu_bytes": 1500, "admin_up": False, "carrier": False, "master": None}},
+    "addresses": {"ens6": []},
+    "routes": [],
+    "rules": [],
+    "sysctls": {},
+}
+
+
+class Node:
+    """A node whose network is a value, and whose commands are remembered."""
+
+    def __init__(self):
+        self.state = copy.deepcopy(STATE)
+        self.commands = []
+        self.apply_status = 0
+
+    def run(self, argv):
+        self.commands.append(list(argv))
+        if argv[:2] == ["netplan", "apply"]:
+            self.state["links"]["ens6"]["mtu_bytes"] = 9000
+            return self.apply_status, "", "bang" if self.apply_status else ""
+        if argv[:4] == ["ip", "link", "set", "dev"] and argv[5] == "mtu":
+            self.state["links"][argv[4]]["mtu_bytes"] = int(argv[6])
+        return 0, "", ""
+
+    def snapshot(self, _netdevs):
+        return copy.deepcopy(self.state)
+
+
+@pytest.fixture
+def node(monkeypatch):
+    made = Node()
+    monkeypatch.setattr(netplan_transaction, "run", made.run)
+    monkeypatch.setattr(netplan_transaction, "snapshot", made.snapshot)
+    monkeypatch.setattr(netplan_transaction, "generated_files", dict)
+    monkeypatch.setattr(netplan_transaction.time, "sleep", lambda _s: None)
+    return made
+
+
+@pytest.fixture
+def change(tmp_path, node):
+    folder, path = tmp_path / "state", tmp_path / "etc/netplan/60-railyard-rails.yaml"
+    path.parent.mkdir(parents=True)
+    record = {
+        "token": "0123456789abcdef",
+        "path": str(path),
+        "candidate": NEW,
+        "rails": [],
+        "netdevs": ["ens6"],
+        "snapshot": node.snapshot([]),
+        "rollback_after_s": 20,
+    }
+
+    def begin(before=OLD, **more):
+        if before is not None:
+            path.write_text(before)
+            path.chmod(0o640)
+        with netplan_transaction.locked(str(folder)):
+            netplan_transaction.begin(str(folder), {**record, **more}, {})
+        return str(folder), record["token"], path
+
+    return begin
+
+
+def test_staging_touches_no_file_of_netplan(change):
+    _folder, _token, path = change()
+    assert path.read_text() == OLD
+
+
+def test_apply_writes_the_candidate_for_root_alone(change):
+    folder, token, path = change()
+    assert netplan_transaction.apply(folder, token) == 0
+    assert (path.read_text(), path.stat().st_mode & 0o777) == (NEW, 0o600)
+    assert netplan_transaction.outcome(folder, token)["outcome"] == "pending"
+
+
+def test_confirmed_change_stays_and_its_timer_goes(change, node):
+    folder, token, path = change()
+    netplan_transaction.apply(folder, token)
+    assert netplan_transaction.confirm(folder, token)
+    assert netplan_transaction.outcome(folder, token)["outcome"] == "confirmed"
+    assert ["systemctl", "stop", "railyard-rail-network-expire-0123456789ab.timer"] in node.commands
+    netplan_transaction.expire(folder, token)  # the timer fires a moment later all the same
+    assert path.read_text() == NEW
+    assert netplan_transaction.in_flight(folder) is None
+
+
+def test_expired_change_is_undone_files_and_running_network(change, node):
+    folder, token, path = change()
+    netplan_transaction.apply(folder, token)
+    assert node.state != STATE
+    assert netplan_transaction.expire(folder, token) == 0
+    assert (path.read_text(), path.stat().st_mode & 0o777) == (OLD, 0o640)
+    assert node.state == STATE
+    result = netplan_transaction.outcome(folder, token)
+    assert (result["outcome"], result["equal"], result["differences"]) == ("rolled_back", True, [])
+    assert not netplan_transaction.confirm(folder, token)
+    assert netplan_transaction.in_flight(folder) is None
+
+
+def test_file_that_was_not_there_is_gone_again(change):
+    folder, token, path = change(before=None)
+    netplan_transaction.apply(folder, token)
+    assert path.exists()
+    netplan_transaction.expire(folder, token)
+    assert not path.exists()
+
+
+def test_removed_file_comes_back(change):
+    folder, token, path = change(candidate=None)
+    netplan_transaction.apply(folder, token)
+    assert not path.exists()
+    netplan_transaction.expire(folder, token)
+    assert path.read_text() == OLD
+
+
+def test_netplan_that_fails_is_undone_at_once_with_its_words(change, node):
+    folder, token, path = change()
+    node.apply_status = 78
+    netplan_transaction.apply(folder, token)
+    result = netplan_transaction.outcome(folder, token)
+    assert result["outcome"] == "rolled_back"
+    assert "78: bang" in result["reason"]
+    assert path.read_text() == OLD
+
+
+def test_what_cannot_be_brought_back_is_said(change, node, monkeypatch):
+    folder, token, _path = change()
+    monkeypatch.setattr(netplan_transaction, "_ROLLBACK_PATIENCE_S", 0.05)
+    monkeypatch.setattr(netplan_snapshot, "replay", lambda *_arguments: [])
+    assert netplan_transaction.expire(folder, token) == 1
+    result = netplan_transaction.outcome(folder, token)
+    assert (result["equal"], result["differences"]) == (False, ["ens6: mtu_bytes 1500 is 9000"])
+
+
+def test_interrupted_undo_is_finished_by_the_next(change):
+    folder, token, path = change()
+    netplan_transaction.apply(folder, token)
+    os.rename(os.path.join(folder, "pending.json"), os.path.join(folder, "rolling_back.json"))
+    assert netplan_transaction.outcome(folder, token)["outcome"] == "rolling_back"
+    netplan_transaction.expire(folder, token)
+    assert path.read_text() == OLD
+
+
+def test_late_apply_of_an_undone_change_does_nothing(change):
+    folder, token, path = change()
+    netplan_transaction.expire(folder, token)
+    assert netplan_transaction.apply(folder, token) == 1
+    assert path.read_text() == OLD
+
+
+def test_another_token_changes_nothing(change):
+    folder, _token, path = change()
+    assert not netplan_transaction.confirm(folder, "another")
+    assert netplan_transaction.expire(folder, "another") == 0
+    assert netplan_transaction.apply(folder, "another") == 1
+    assert netplan_transaction.outcome(folder, "another")["outcome"] == "unknown"
+    assert path.read_text() == OLD
+    assert netplan_transaction.in_flight(folder) is not None
+
+
+@pytest.mark.parametrize("_round", range(10))
+def test_confirm_and_expire_never_both_win(change, _round):
+    folder, token, path = change()
+    netplan_transaction.apply(folder, token)
+    won = {}
+    start = threading.Barrier(2)
+
+    def confirm():
+        start.wait()
+        won["confirm"] = netplan_transaction.confirm(folder, token)
+
+    def expire():
+        start.wait()
+        netplan_transaction.expire(folder, token)
+
+    threads = [threading.Thread(target=confirm), threading.Thread(target=expire)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    result = netplan_transaction.outcome(folder, token)["outcome"]
+    assert (won["confirm"], path.read_text(), result) in [
+        (True, NEW, "confirmed"),
+        (False, OLD, "rolled_back"),
+    ]
+
+
+def test_lock_held_by_another_is_named(tmp_path):
+    with (
+        netplan_transaction.locked(str(tmp_path)),
+        pytest.raises(netplan_transaction.BusyError),
+        netplan_transaction.locked(str(tmp_path), 0.05),
+    ):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("record", "stale"),
+    [
+        ({"boot_id": "this", "expires_monotonic_s": time.monotonic() + 20}, False),
+        ({"boot_id": "this", "expires_monotonic_s": time.monotonic() - 1}, False),
+        ({"boot_id": "this", "expires_monotonic_s": time.monotonic() - 100}, True),
+        ({"boot_id": "the one before", "expires_monotonic_s": time.monotonic() + 20}, True),
+    ],
+)
+def test_change_that_nobody_will_finish(monkeypatch, record, stale):
+    monkeypatch.setattr(netplan_transaction, "boot_id", lambda: "this")
+    assert netplan_transaction.is_stale(record) is stale
+
+
+def test_swept_in_edits_of_others_are_taken_out_again(tmp_path, node, monkeypatch):
+    ours, theirs = tmp_path / "10-netplan-ens6.network", tmp_path / "10-netplan-enp5s0.network"
+    ours.write_text("new")
+    theirs.write_text("edited")
+    monkeypatch.setattr(
+        netplan_transaction, "generated_files", lambda: {str(ours): "new", str(theirs): "edited"}
+    )
+    netplan_transaction._restore_generated({str(theirs): "loaded"})
+    assert not ours.exists()
+    assert theirs.read_text() == "loaded"
+    assert ["networkctl", "reload"] in node.commands
+
+
+def test_program_runs_alone_with_the_standard_library(tmp_path):
+    utils = Path(netplan_transaction.__file__).parent
+    sources = {
+        name: (utils / f"{name}.py").read_text() for name in ("netplan_snapshot", "netplan_transaction")
+    }
+    netplan_transaction._write_program(str(tmp_path / "program.pyz"), sources)
+    done = subprocess.run(
+        [sys.executable, "-I", str(tmp_path / "program.pyz"), "status", "nothing"],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd="/",
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {"token": "nothing", "outcome": "unknown"}

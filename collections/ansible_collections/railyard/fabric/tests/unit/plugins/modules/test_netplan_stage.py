@@ -1,0 +1,169 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import pytest
+from ansible_collections.railyard.fabric.plugins.module_utils import netplan_change, netplan_transaction
+from ansible_collections.railyard.fabric.plugins.modules import netplan_stage
+
+RAILS = [{"name": "rail0", "netdev": "ens6", "address": "10.0.1.1/24", "mtu": 9000}]
+DRIFT = {"rail": "rail0", "netdev": "ens6", "what": "mtu", "is": "1500", "planned": "9000"}
+PATH = "/etc/netplan/60-railyard-rails.yaml"
+
+
+class FailedError(Exception):
+    pass
+
+
+class DummyModule:
+    def __init__(self, check_mode=False, **params):
+        self.params = {
+            "state": "staged",
+            "node": "gpuserver1",
+            "rails": RAILS,
+            "path": PATH,
+            "rollback_after_s": 20,
+            **params,
+        }
+        self.check_mode = check_mode
+        self.commands = []
+        self.netplan = "/usr/sbin/netplan"
+
+    def get_bin_path(self, _name):
+        return self.netplan
+
+    def run_command(self, argv, check_rc=False):
+        self.commands.append(argv)
+        return 0, "", ""
+
+    def warn(self, _text):
+        pass
+
+    def fail_json(self, msg, **_more):
+        raise FailedError(msg)
+
+
+@pytest.fixture
+def found(monkeypatch, tmp_path):
+    monkeypatch.setattr(netplan_transaction, "STATE_DIR", str(tmp_path))
+    monkeypatch.setattr(netplan_transaction, "generated_files", dict)
+    findings = {
+        "rails": RAILS,
+        "netdevs": ["ens6"],
+        "before": "same\n",
+        "after": "same\n",
+        "mode_wrong": False,
+        "drift": [],
+        "warnings": [],
+        "snapshot": {},
+    }
+    problems = []
+    monkeypatch.setattr(netplan_change, "examine", lambda *_arguments: (problems, findings))
+    findings["problems"] = problems
+    findings["folder"] = tmp_path
+    return findings
+
+
+def test_nothing_to_do_does_nothing(found):
+    module = DummyModule()
+    result = netplan_stage.stage(module)
+    assert (result["changed"], result["outcome"], module.commands) == (False, "unchanged", [])
+    assert "token" not in result
+    assert list(found["folder"].iterdir()) == []
+
+
+CHANGES = [{"after": "new\n"}, {"mode_wrong": True}, {"drift": [DRIFT]}, {"after": ""}]
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=["content", "mode", "running", "removal"])
+def test_check_mode_says_what_a_real_run_would_do_and_does_nothing(found, change):
+    found.update(change)
+    module = DummyModule(check_mode=True)
+    result = netplan_stage.stage(module)
+    assert result["changed"] is True
+    assert (module.commands, list(found["folder"].iterdir())) == ([], [])
+    assert result["diff"][0]["after"] == found["after"]
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=["content", "mode", "running", "removal"])
+def test_timer_is_armed_before_anything_is_applied(found, change):
+    found.update(change)
+    module = DummyModule()
+    result = netplan_stage.stage(module)
+    assert (result["changed"], result["outcome"]) == (True, "pending")
+    timer, apply = module.commands
+    assert "--on-active=20s" in timer
+    assert timer[-2:] == ["expire", result["token"]]
+    assert apply[-2:] == ["apply", result["token"]]
+    assert (found["folder"] / "program.pyz").exists()
+    assert netplan_transaction.outcome(str(found["folder"]), result["token"])["outcome"] == "pending"
+
+
+def test_running_drift_is_in_the_diff(found):
+    found["drift"].append(DRIFT)
+    _file, running = netplan_stage.stage(DummyModule(check_mode=True))["diff"]
+    assert (running["before"], running["after"]) == ("rail0 (ens6): mtu 1500\n", "rail0 (ens6): mtu 9000\n")
+
+
+def test_every_problem_is_named_with_the_node_and_nothing_is_written(found):
+    found["problems"].extend(["rail0: netdev ens6 does not exist", "rail1: another"])
+    module = DummyModule()
+    with pytest.raises(FailedError) as caught:
+        netplan_stage.stage(module)
+    assert "Nothing was written.\ngpuserver1, rail0: netdev ens6" in str(caught.value)
+    assert "gpuserver1, rail1: another" in str(caught.value)
+    assert (module.commands, list(found["folder"].iterdir())) == ([], [])
+
+
+def test_missing_netplan_says_how_to_get_it(found):
+    module = DummyModule()
+    module.netplan = None
+    with pytest.raises(FailedError, match=r"gpuserver1: netplan is not installed.*rail_network_install"):
+        netplan_stage.stage(module)
+
+
+def test_second_change_waits_for_the_first(found):
+    found["after"] = "new\n"
+    netplan_stage.stage(DummyModule())
+    with pytest.raises(FailedError, match="neither confirmed nor undone"):
+        netplan_stage.stage(DummyModule())
+
+
+def test_change_that_a_reset_left_is_undone_first(found, monkeypatch):
+    found["after"] = "new\n"
+    token = netplan_stage.stage(DummyModule())["token"]
+    monkeypatch.setattr(netplan_transaction, "is_stale", lambda _record: True)
+    module = DummyModule()
+    netplan_stage.stage(module)
+    assert "--wait" in module.commands[0]
+    assert module.commands[0][-2:] == ["expire", token]
+
+
+def proven(monkeypatch, problems, away=()):
+    monkeypatch.setattr(netplan_change, "await_proof", lambda *_arguments: (list(problems), list(away)))
+    monkeypatch.setattr(netplan_transaction, "run", lambda _argv: (0, "", ""))
+
+
+def test_proven_change_is_confirmed(found, monkeypatch):
+    found["after"] = "new\n"
+    token = netplan_stage.stage(DummyModule())["token"]
+    proven(monkeypatch, [], ["rail0 (ens6): no carrier"])
+    result = netplan_stage.confirm(DummyModule(state="confirmed", token=token))
+    assert (result["outcome"], result["changed"]) == ("confirmed", True)
+    assert result["findings"] == ["gpuserver1, rail0 (ens6): no carrier"]
+    again = netplan_stage.confirm(DummyModule(state="confirmed", token=token))
+    assert again["outcome"] == "confirmed"
+
+
+def test_unproven_change_is_undone_at_once(found, monkeypatch):
+    found["after"] = "new\n"
+    token = netplan_stage.stage(DummyModule())["token"]
+    proven(monkeypatch, ["rail0 (ens6): mtu is 1500, planned 9000"])
+    module = DummyModule(state="confirmed", token=token)
+    result = netplan_stage.confirm(module)
+    assert result["outcome"] == "rolling_back"
+    assert result["proof_problems"] == ["rail0 (ens6): mtu is 1500, planned 9000"]
+    assert module.commands[0][:3] == ["systemctl", "start", "--no-block"]
+    assert "-expire-" in module.commands[0][3]
