@@ -1,0 +1,90 @@
+"""How this host reaches its Debian mirror: the nodes must reach it the same way."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from railyard.lab.process import run
+
+# What decides how apt talks to a mirror; everything else in the host's configuration is the host's own business.
+_TRANSPORT = re.compile(r"(?i)^acquire::(http|https|ftp|retries|check-valid-until|check-date|forceipv4)\b")
+# Programs and files of this host, which do not exist in the image.
+_HOST_ONLY = re.compile(r"(?i)(proxy-auto-detect|proxyautodetect|sslcert|sslkey|cainfo|capath|issuercert)")
+_LOCAL_CERTIFICATES = Path("/usr/local/share/ca-certificates")
+_FALLBACK = "http://deb.debian.org/debian"
+_SECURITY_FALLBACK = "http://deb.debian.org/debian-security"
+
+
+@dataclass(frozen=True)
+class AptSettings:
+    """What an image needs to reach the mirror that this host uses.
+
+    Attributes:
+        sources: one-line sources (`deb URI SUITE main`).
+        options: lines of apt.conf.
+        certificates: file name → bytes of the certificates that this host's owner added.
+    """
+
+    sources: tuple[str, ...]
+    options: tuple[str, ...]
+    certificates: tuple[tuple[str, bytes], ...]
+
+
+def read(suite: str) -> AptSettings:
+    """Ask the host's apt for its mirror, proxies and certificates, as far as they serve `suite`."""
+    targets = run(
+        [
+            "apt-get",
+            "indextargets",
+            "--format",
+            "$(REPO_URI)|$(RELEASE)|$(COMPONENT)",
+            "Created-By: Packages",
+        ],
+        check=False,
+    ).stdout
+    dump = run(["apt-config", "dump"], check=False).stdout
+    certificates = [
+        (str(path.relative_to(_LOCAL_CERTIFICATES)).replace("/", "-"), path.read_bytes())
+        for path in sorted(_LOCAL_CERTIFICATES.rglob("*.crt"))
+    ]
+    return AptSettings(sources(targets, suite), options(dump, dict(os.environ)), tuple(certificates))
+
+
+def sources(index_targets: str, suite: str) -> tuple[str, ...]:
+    """Pick the lines of `apt-get indextargets` that serve `suite`.
+
+    A host of another release lends its mirror's address; a host that is no Debian at all gets Debian's own.
+    """
+    found: dict[str, str] = {}
+    debian_uri = None
+    for line in index_targets.splitlines():
+        uri, _, rest = line.strip().partition("|")
+        release, _, component = rest.partition("|")
+        if component != "main" or not uri:
+            continue
+        if release == suite or release.startswith(f"{suite}-"):
+            found.setdefault(release, uri.rstrip("/"))
+        if uri.rstrip("/").endswith("/debian"):
+            debian_uri = uri.rstrip("/")
+    if suite not in found:
+        base = debian_uri or _FALLBACK
+        security = f"{base}-security" if debian_uri else _SECURITY_FALLBACK
+        found = {suite: base, f"{suite}-updates": base, f"{suite}-security": security}
+    return tuple(f"deb {uri} {release} main" for release, uri in sorted(found.items()))
+
+
+def options(config_dump: str, environment: dict[str, str]) -> tuple[str, ...]:
+    """Pick the lines of `apt-config dump` about transport; proxies of the environment become apt's."""
+    lines = [
+        line.strip()
+        for line in config_dump.splitlines()
+        if _TRANSPORT.match(line.strip()) and not _HOST_ONLY.search(line) and '""' not in line
+    ]
+    for scheme in ("http", "https"):
+        proxy = environment.get(f"{scheme}_proxy") or environment.get(f"{scheme.upper()}_PROXY")
+        if proxy and not any(line.lower().startswith(f"acquire::{scheme}::proxy ") for line in lines):
+            lines.append(f'Acquire::{scheme}::Proxy "{proxy}";')
+    return tuple(lines)

@@ -1,0 +1,139 @@
+"""`railyard lab`: up, down, status, fault, heal, host-settings."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from railyard.errors import BAD_INPUT, UserError
+from railyard.lab import faults, host, host_settings, image, lifecycle, status, topology
+from railyard.lab.process import LabError
+from railyard.lab.wiring import open_lab
+
+app = typer.Typer(
+    name="lab",
+    help="The built-in lab: nodes with systemd and SSH, on rails of their own.",
+    no_args_is_help=True,
+    add_completion=False,
+)
+TopologyOption = Annotated[
+    Path | None, typer.Option("--topology", help="Topology file; default: the built-in lab's.")
+]
+NameOption = Annotated[str | None, typer.Option("--name", help="The lab's name; default: the topology's.")]
+_INTERRUPTED = 130
+_started = time.monotonic()
+
+
+def _say(message: str) -> None:
+    # stderr: what goes to stdout (`status --json`) is for programs.
+    print(f"lab {time.monotonic() - _started:6.1f} s  {message}", file=sys.stderr, flush=True)
+
+
+@app.callback()
+def _as_root() -> None:
+    """Start again through sudo: namespaces and links are root's."""
+    arguments = sys.argv[1:]
+    if arguments[:1] == ["lab"]:
+        arguments = arguments[1:]
+    if "--help" not in arguments:
+        host.become_root(arguments)
+
+
+@app.command()
+def up(topology_file: TopologyOption = None, name: NameOption = None) -> None:
+    """Bring the lab up, or mend the one that is there."""
+    wanted = topology.load(topology_file or topology.default_file(), name)
+    lab = lifecycle.up(wanted, _say)
+    if wanted.source == topology.default_file():
+        options = ""
+    else:
+        options = f" --topology {shlex.quote(str(topology_file))}"
+    options += f" --name {name}" if name else ""
+    first = wanted.nodes[0]
+    print(f"look around: {shlex.join(lab.keys.ssh_argv(first))}   take it down: railyard lab down{options}")
+
+
+@app.command()
+def down(
+    topology_file: TopologyOption = None,
+    name: NameOption = None,
+    force: Annotated[bool, typer.Option(help="Also when another checkout brought it up.")] = False,
+    images: Annotated[bool, typer.Option("--images", help="Remove the cached node images as well.")] = False,
+) -> None:
+    """Take the lab down; works on half a lab and on none."""
+    if name is None:
+        name = topology.load(topology_file or topology.default_file()).name
+    elif not topology.LAB_NAME.fullmatch(name):
+        raise LabError(f"{name!r} is no lab's name", f"it matches {topology.LAB_NAME.pattern}", BAD_INPUT)
+    lifecycle.down(name, _say, force=force)
+    if images:
+        _say(f"removed: {', '.join(image.remove_all(host.probe())) or 'no image was there'}")
+
+
+@app.command(name="status")
+def show_status(
+    topology_file: TopologyOption = None,
+    name: NameOption = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+) -> None:
+    """Show nodes, rails, shaped rates and faults."""
+    found = status.collect(open_lab(name, topology_file))
+    print(json.dumps(found, indent=2) if as_json else status.text(found))
+
+
+@app.command()
+def fault(
+    kind: Annotated[str, typer.Argument(help=f"One of: {', '.join(faults.KINDS)}.")],
+    target: Annotated[str, typer.Argument(help="NODE/RAIL; for node_gone and node_hung: NODE.")],
+    topology_file: TopologyOption = None,
+    name: NameOption = None,
+    rate_gbps: Annotated[
+        float, typer.Option(min=0.001, help="What slow_rail leaves.")
+    ] = faults.SLOW_RATE_GBPS,
+) -> None:
+    """Make a fault."""
+    made = faults.apply(open_lab(name, topology_file), kind, target, rate_gbps)
+    _say(f"{made.kind} {made.target}; undo it with: railyard lab heal {made.kind} {made.target}")
+
+
+@app.command()
+def heal(
+    kind: Annotated[str | None, typer.Argument(help="As given to fault.")] = None,
+    target: Annotated[str | None, typer.Argument(help="As given to fault.")] = None,
+    topology_file: TopologyOption = None,
+    name: NameOption = None,
+    everything: Annotated[bool, typer.Option("--all", help="Undo every fault.")] = False,
+) -> None:
+    """Undo one fault, or all."""
+    if everything == bool(kind) or bool(kind) != bool(target):
+        raise LabError("heal what?", "give KIND and TARGET, or --all", BAD_INPUT)
+    healed = faults.heal(open_lab(name, topology_file), kind, target)
+    _say(f"healed: {', '.join(f'{each.kind} {each.target}' for each in healed) or 'there was no fault'}")
+
+
+@app.command(name="host-settings")
+def show_host_settings() -> None:
+    """Print this host's settings as JSON, to compare before and after a lab."""
+    print(json.dumps(host_settings.snapshot(), indent=1, sort_keys=True))
+
+
+def main() -> None:
+    """Run `python -m railyard.lab.cli`, with messages in place of tracebacks."""
+    try:
+        app()
+    except UserError as error:
+        print(f"lab: {error}", file=sys.stderr)
+        sys.exit(error.exit_status)
+    except KeyboardInterrupt:
+        print("lab: interrupted", file=sys.stderr)
+        sys.exit(_INTERRUPTED)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,263 @@
+"""Faults that a real cluster has, made where a real one makes them, and their undoing.
+
+Each is recorded with what `heal` needs to restore exactly what was before.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from threading import Event
+from typing import Any
+
+from railyard.errors import BAD_INPUT
+from railyard.lab import naming, network, state
+from railyard.lab.nodes import NodeState
+from railyard.lab.process import LabError, run
+from railyard.lab.topology import Node
+from railyard.lab.wiring import Lab, await_ready, plug_in, shape_rail
+
+SLOW_RATE_GBPS = 0.1
+_WRONG_MTU_BYTES = 1500
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a fault is; `rail_position` is -1 for a fault of the whole node, `pid` 0 for a node that is off."""
+
+    node: Node
+    rail_position: int
+    pid: int
+
+
+@dataclass(frozen=True)
+class _Kind:
+    on_rail: bool
+    make: Callable[[Lab, Place, float], dict[str, Any]]
+    undo: Callable[[Lab, Place, Mapping[str, Any]], None]
+
+
+def apply(lab: Lab, kind: str, target: str, rate_gbps: float = SLOW_RATE_GBPS) -> state.Fault:
+    """Make one fault and record it.
+
+    Args:
+        lab: a lab that is up.
+        kind: one of `KINDS`.
+        target: `NODE/RAIL`, or `NODE` for node_gone and node_hung.
+        rate_gbps: what slow_rail leaves of the rail.
+
+    Raises:
+        LabError: bad target, a node that is off, or a fault that cannot be told from what is there already.
+    """
+    with state.locked(lab.name):
+        record = _record(lab)
+        how, place = _place(lab, kind, target, lab.kind.states())
+        if any((fault.kind, fault.target) == (kind, target) for fault in record.faults):
+            raise LabError(
+                f"{kind} {target} is there already", f"railyard lab heal {kind} {target}", BAD_INPUT
+            )
+        if not place.pid:
+            raise LabError(f"{place.node.name} does not run", "railyard lab heal --all", BAD_INPUT)
+        undo = how.make(lab, place, rate_gbps)
+        fault = state.Fault(kind, target, datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), undo)
+        record.faults.append(fault)
+        state.save(record)
+        return fault
+
+
+def heal(lab: Lab, kind: str | None = None, target: str | None = None) -> list[state.Fault]:
+    """Undo one recorded fault, or all of them (the latest first); return those undone.
+
+    Raises:
+        LabError: the one that was asked for is not recorded.
+    """
+    with state.locked(lab.name):
+        record = _record(lab)
+        wanted = [
+            fault
+            for fault in reversed(record.faults)
+            if kind is None or (fault.kind, fault.target) == (kind, target)
+        ]
+        if kind is not None and not wanted:
+            _place(lab, kind, target or "", {})  # a misspelt target is the likelier mistake
+            there = ", ".join(f"{fault.kind} {fault.target}" for fault in record.faults) or "none"
+            raise LabError(f"lab {lab.name} has no fault {kind} {target}", f"there are: {there}", BAD_INPUT)
+        for fault in wanted:
+            undo_in_place(lab, fault, lab.kind.states())
+            record.faults.remove(fault)
+            state.save(record)
+        return wanted
+
+
+def undo_in_place(lab: Lab, fault: state.Fault, states: Mapping[str, NodeState]) -> None:
+    """Undo a recorded fault without looking at the record; a fault of a topology that has changed is void."""
+    try:
+        how, place = _place(lab, fault.kind, fault.target, states)
+    except LabError:
+        return
+    how.undo(lab, place, fault.undo)
+
+
+def _record(lab: Lab) -> state.State:
+    record = state.load(lab.name)
+    if record is None or record.torn:
+        raise LabError(f"lab {lab.name} is not up, or its state is torn", "railyard lab up", BAD_INPUT)
+    return record
+
+
+def _place(lab: Lab, kind: str, target: str, states: Mapping[str, NodeState]) -> tuple[_Kind, Place]:
+    how = KINDS.get(kind)
+    if how is None:
+        raise LabError(f"there is no fault called {kind}", f"kinds: {', '.join(KINDS)}", BAD_INPUT)
+    node_name, slash, rail_name = target.partition("/")
+    if bool(slash) != how.on_rail:
+        form = "NODE/RAIL" if how.on_rail else "NODE"
+        raise LabError(f"{kind}: the target {target!r} has the wrong form", f"give {form}", BAD_INPUT)
+    node = lab.topology.node(node_name)
+    position = lab.topology.rail_position(rail_name) if how.on_rail else -1
+    found = states.get(node_name)
+    return how, Place(node, position, found.pid if found else 0)
+
+
+def _netdev(lab: Lab, place: Place) -> str:
+    return lab.topology.rails[place.rail_position].netdev
+
+
+def _leg(place: Place) -> str:
+    return naming.leg(place.node.position, place.rail_position)
+
+
+def _link_down(lab: Lab, place: Place, _rate_gbps: float) -> dict[str, Any]:
+    lab.network.batch([f"link set {_leg(place)} down"])
+    return {}
+
+
+def _link_up(lab: Lab, place: Place, _undo: Mapping[str, Any]) -> None:
+    if _leg(place) in lab.network.links():
+        lab.network.batch([f"link set {_leg(place)} up"])
+
+
+def _wrong_mtu(lab: Lab, place: Place, _rate_gbps: float) -> dict[str, Any]:
+    ip, netdev = lab.kind.in_network(place.pid, "ip"), _netdev(lab, place)
+    before = network.links_of(ip)[netdev]["mtu"]
+    if before == _WRONG_MTU_BYTES:
+        raise LabError(
+            f"{place.node.name}: {netdev} has an MTU of {before} already, so the fault would be none",
+            "provision the node first (railyard site -i inventories/lab)",
+            BAD_INPUT,
+        )
+    run([*ip, "link", "set", netdev, "mtu", str(_WRONG_MTU_BYTES)])
+    return {"mtu_bytes": before}
+
+
+def _right_mtu(lab: Lab, place: Place, undo: Mapping[str, Any]) -> None:
+    if place.pid:
+        ip = lab.kind.in_network(place.pid, "ip")
+        run([*ip, "link", "set", _netdev(lab, place), "mtu", str(undo["mtu_bytes"])])
+
+
+def _duplicate_address(lab: Lab, place: Place, _rate_gbps: float) -> dict[str, Any]:
+    ip, netdev = lab.kind.in_network(place.pid, "ip"), _netdev(lab, place)
+    shown = json.loads(run([*ip, "-j", "-4", "address", "show", "dev", netdev]).stdout or "[]")
+    addresses = [address for link in shown if link for address in link.get("addr_info", [])]
+    if not addresses:
+        raise LabError(
+            f"{place.node.name}: {netdev} has no IPv4 address that a stranger could take",
+            "provision the node first (railyard site -i inventories/lab)",
+            BAD_INPUT,
+        )
+    address = addresses[0]["local"]
+    name = naming.stranger_namespace(lab.name, place.rail_position, place.node.position)
+    leg = naming.stranger_leg(place.node.position, place.rail_position)
+    mac = naming.mac(lab.name, "stranger", leg)
+    mtu_bytes = lab.topology.mtu_bytes
+    network.remove_namespace(name)
+    try:
+        run(["ip", "netns", "add", name])
+        lab.network.batch(
+            [
+                f"link add {leg} mtu {mtu_bytes} type veth peer name rail address {mac} mtu {mtu_bytes} netns {name}",
+                f"link set {leg} master {naming.rail_bridge(place.rail_position)} up",
+            ]
+        )
+        run(["ip", "-n", name, "link", "set", "lo", "up"])
+        run(["ip", "-n", name, "link", "set", "rail", "up"])
+        run(["ip", "-n", name, "address", "add", f"{address}/{addresses[0]['prefixlen']}", "dev", "rail"])
+        subprocess.Popen(
+            [
+                "ip",
+                "netns",
+                "exec",
+                name,
+                sys.executable,
+                "-m",
+                "railyard.lab.stranger",
+                "rail",
+                address,
+                mac,
+            ],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+    except BaseException:
+        network.remove_namespace(name)
+        raise
+    return {"address": address}
+
+
+def _no_stranger(lab: Lab, place: Place, undo: Mapping[str, Any]) -> None:
+    network.remove_namespace(naming.stranger_namespace(lab.name, place.rail_position, place.node.position))
+    # The others still send to the stranger's MAC, for a minute or so; before the fault they did not.
+    for name, found in lab.kind.states().items():
+        if found.pid and name != place.node.name:
+            ip = lab.kind.in_network(found.pid, "ip")
+            run([*ip, "neighbour", "delete", undo["address"], "dev", _netdev(lab, place)], check=False)
+
+
+def _slow_rail(lab: Lab, place: Place, rate_gbps: float) -> dict[str, Any]:
+    shape_rail(lab, place.node, place.pid, place.rail_position, rate_gbps)
+    return {"rate_gbps": rate_gbps}
+
+
+def _declared_rate(lab: Lab, place: Place, _undo: Mapping[str, Any]) -> None:
+    if place.pid:
+        rate_gbps = lab.topology.rails[place.rail_position].rate_gbps
+        shape_rail(lab, place.node, place.pid, place.rail_position, rate_gbps)
+
+
+def _node_gone(lab: Lab, place: Place, _rate_gbps: float) -> dict[str, Any]:
+    lab.kind.kill(place.node.name)
+    return {}
+
+
+def _node_back(lab: Lab, place: Place, _undo: Mapping[str, Any]) -> None:
+    if not place.pid:
+        pid = lab.kind.start(place.node.name)
+        plug_in(lab, place.node, pid)
+        await_ready(lab, place.node, Event())
+
+
+def _node_hung(lab: Lab, place: Place, _rate_gbps: float) -> dict[str, Any]:
+    lab.kind.freeze(place.node.name)
+    return {}
+
+
+def _node_awake(lab: Lab, place: Place, _undo: Mapping[str, Any]) -> None:
+    if place.pid:
+        lab.kind.thaw(place.node.name)
+
+
+KINDS: dict[str, _Kind] = {
+    "link_down": _Kind(True, _link_down, _link_up),
+    "wrong_mtu": _Kind(True, _wrong_mtu, _right_mtu),
+    "duplicate_address": _Kind(True, _duplicate_address, _no_stranger),
+    "slow_rail": _Kind(True, _slow_rail, _declared_rate),
+    "node_gone": _Kind(False, _node_gone, _node_back),
+    "node_hung": _Kind(False, _node_hung, _node_awake),
+}

@@ -1,0 +1,126 @@
+"""What this machine is and allows, found by probing; nothing here changes it."""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from railyard.lab.process import LabError
+
+# Program → Debian/Ubuntu package that has it.
+NEEDED = {
+    "podman": "podman",
+    "crun": "crun",
+    "mmdebstrap": "mmdebstrap",
+    "slirp4netns": "slirp4netns",
+    "ip": "iproute2",
+    "tc": "iproute2",
+    "iptables": "iptables",
+    "ssh": "openssh-client",
+    "ssh-keygen": "openssh-client",
+    "nsenter": "util-linux",
+    "unshare": "util-linux",
+}
+_NOFILE_WANTED = 1_048_576
+_NPROC_WANTED = 8192
+# Mounts a fresh cgroup2 where the host's is a mixture that podman refuses; the host's own mounts stay as they are,
+# since the shell runs in a mount namespace of its own. "$@" is podman and its arguments.
+_FRESH_CGROUP2 = (
+    "unshare",
+    "--mount",
+    "--propagation",
+    "private",
+    "sh",
+    "-c",
+    'umount -R /sys/fs/cgroup && mount -t cgroup2 cgroup2 /sys/fs/cgroup && exec "$@"',
+    "sh",
+)
+
+
+@dataclass(frozen=True)
+class Host:
+    """What was found.
+
+    Attributes:
+        hybrid_cgroups: /sys/fs/cgroup is not a plain cgroup2 mount.
+        systemd: systemd runs this host, so podman may ask it for scopes.
+        nofile, nproc, memlock_bytes: limits a node may have; -1 is unlimited.
+    """
+
+    hybrid_cgroups: bool
+    systemd: bool
+    nofile: int
+    nproc: int
+    memlock_bytes: int
+
+    def podman(self, *arguments: str) -> list[str]:
+        """Return the argv that runs podman here, in a private mount namespace where the host asks for one."""
+        argv = ["podman"]
+        if not self.systemd:
+            argv.append("--cgroup-manager=cgroupfs")
+        argv.extend(arguments)
+        return [*_FRESH_CGROUP2, *argv] if self.hybrid_cgroups else argv
+
+
+def probe() -> Host:
+    """Look at this machine; `limits` follow the hard limits of the caller, which a container cannot raise."""
+    return Host(
+        hybrid_cgroups=not Path("/sys/fs/cgroup/cgroup.controllers").exists(),
+        systemd=Path("/run/systemd/system").is_dir(),
+        nofile=_bounded(resource.RLIMIT_NOFILE, _NOFILE_WANTED),
+        nproc=_bounded(resource.RLIMIT_NPROC, _NPROC_WANTED),
+        memlock_bytes=_bounded(resource.RLIMIT_MEMLOCK, None),
+    )
+
+
+def _bounded(kind: int, wanted: int | None) -> int:
+    hard = resource.getrlimit(kind)[1]
+    if hard == resource.RLIM_INFINITY:
+        return -1 if wanted is None else wanted
+    return hard if wanted is None else min(hard, wanted)
+
+
+def require_tools() -> None:
+    """Raise LabError with the one command that installs what is missing."""
+    search = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
+    missing = sorted({package for tool, package in NEEDED.items() if shutil.which(tool, path=search) is None})
+    if missing:
+        raise LabError(
+            f"programs are missing that the lab needs (packages {', '.join(missing)})",
+            f"sudo apt-get update && sudo apt-get install --no-install-recommends {' '.join(missing)}",
+        )
+
+
+def become_root(arguments: Sequence[str]) -> None:
+    """Start this lab command again through sudo unless we are root already; does not return then.
+
+    Args:
+        arguments: what follows `railyard lab` on the command line.
+    """
+    # sbin holds ip, tc and iptables, and is not on every user's PATH.
+    os.environ["PATH"] = os.environ.get("PATH", "/usr/bin:/bin") + ":/usr/sbin:/sbin"
+    if os.geteuid() == 0:
+        return
+    again = [sys.executable, "-m", "railyard.lab.cli", *arguments]
+    if shutil.which("sudo") is None:
+        raise LabError(
+            "the lab makes namespaces and links, which only root may", f"as root: {' '.join(again)}"
+        )
+    ask = [] if sys.stdin.isatty() else ["--non-interactive"]
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execvp("sudo", ["sudo", *ask, "--", *again])
+
+
+def give_to_caller(*paths: Path) -> None:
+    """Let the person who called sudo own these files: ansible-playbook, run without sudo, reads the key."""
+    uid, gid = os.environ.get("SUDO_UID"), os.environ.get("SUDO_GID")
+    if os.geteuid() != 0 or not uid or not gid:
+        return
+    for path in paths:
+        os.chown(path, int(uid), int(gid), follow_symlinks=False)

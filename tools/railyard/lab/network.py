@@ -1,0 +1,313 @@
+"""The lab's network namespace: a bridge per rail, a management bridge, this host's link into it, the way out.
+
+Everything that forwards, translates or shapes is in there. On the host there is one link, `ry-<lab>`, while the lab
+is up, and nothing else.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from railyard.lab import naming
+from railyard.lab.nodes import Link
+from railyard.lab.process import LabError, run
+from railyard.lab.topology import WAY_OUT, Node, Topology
+
+_TAP = "tap0"
+_CONTROLLER_LEG = "ctl-mgmt"
+_MANAGEMENT_MTU_BYTES = 1500
+_SYSCTLS = (
+    "net.ipv4.ip_forward=1",
+    # The bridges are switches: they have nothing to say on the rails themselves.
+    "net.ipv6.conf.all.disable_ipv6=1",
+    "net.ipv6.conf.default.disable_ipv6=1",
+)
+
+
+class LabNetwork:
+    """The namespace of one lab. Each `ensure_*` looks first and mends what is missing."""
+
+    def __init__(self, topology: Topology):
+        self.topology = topology
+        self.name = naming.namespace(topology.name)
+
+    def ensure(self, log_dir: Path) -> None:
+        """Make namespace, bridges, controller link and way out, or what is missing of them."""
+        self._check_overlap()
+        _ensure_namespace(self.name)
+        self._ensure_bridges()
+        self._ensure_controller_link()
+        self._ensure_way_out(log_dir)
+
+    def in_namespace(self, *command: str) -> list[str]:
+        """Return the argv that runs `command` in the lab's namespace."""
+        return ["ip", "netns", "exec", self.name, *command]
+
+    def links(self) -> dict[str, dict[str, Any]]:
+        """Return the links of the lab's namespace by name, as `ip -j link` describes them."""
+        return links_of(["ip", "-n", self.name])
+
+    def batch(self, lines: Iterable[str]) -> None:
+        """Run `ip` commands in the lab's namespace; the first that fails ends it."""
+        text = "".join(f"{line}\n" for line in lines)
+        if text:
+            run(["ip", "-n", self.name, "-batch", "-"], stdin=text.encode())
+
+    def node_links(self, node: Node) -> list[Link]:
+        """Return the cables of a node: management first, then the rails in order."""
+        lab = self.topology.name
+        management = self.topology.management.netdev
+        wanted: list[tuple[str, int | None, str, int]] = [
+            (naming.MANAGEMENT_BRIDGE, None, management, _MANAGEMENT_MTU_BYTES)
+        ]
+        wanted.extend(
+            (naming.rail_bridge(i), i, rail.netdev, self.topology.mtu_bytes)
+            for i, rail in enumerate(self.topology.rails)
+        )
+        return [
+            Link(
+                bridge,
+                naming.leg(node.position, rail),
+                naming.mac(lab, node, f"{netdev}/lab"),
+                netdev,
+                naming.mac(lab, node, netdev),
+                mtu_bytes,
+            )
+            for bridge, rail, netdev, mtu_bytes in wanted
+        ]
+
+    def _check_overlap(self) -> None:
+        """Refuse a management network that this host reaches some other way."""
+        own = naming.controller_link(self.topology.name)
+        routes = json.loads(run(["ip", "-j", "-4", "route", "show", "table", "all"]).stdout or "[]")
+        for route in routes:
+            if route.get("dev") == own or route.get("dst") in (None, "default"):
+                continue
+            try:
+                taken = ipaddress.IPv4Network(route["dst"], strict=False)
+            except ValueError:
+                continue
+            if taken.overlaps(self.topology.management.subnet):
+                raise LabError(
+                    f"lab {self.topology.name}: this host has a route to {taken} by {route.get('dev')}, which"
+                    f" overlaps the lab's management network {self.topology.management.subnet}",
+                    f"give management another subnet in {self.topology.source}, or take the other lab down"
+                    + (
+                        " (two labs need two topology files)"
+                        if str(route.get("dev")).startswith("ry-")
+                        else ""
+                    ),
+                )
+
+    def _ensure_bridges(self) -> None:
+        links = self.links()
+        management = self.topology.management
+        wanted = {naming.MANAGEMENT_BRIDGE: _MANAGEMENT_MTU_BYTES}
+        wanted.update(
+            {naming.rail_bridge(i): self.topology.mtu_bytes for i in range(len(self.topology.rails))}
+        )
+        lines = ["link set lo up"]
+        for bridge, mtu_bytes in wanted.items():
+            if bridge not in links:
+                lines.append(
+                    f"link add {bridge} address {naming.mac(self.topology.name, 'lab', bridge)}"
+                    " type bridge stp_state 0 forward_delay 0 mcast_snooping 0"
+                )
+            lines.append(f"link set {bridge} mtu {mtu_bytes} up")
+        prefix = management.subnet.prefixlen
+        lines.append(f"address replace {management.gateway}/{prefix} dev {naming.MANAGEMENT_BRIDGE}")
+        self.batch(lines)
+        run(self.in_namespace("sysctl", "-q", "-w", *_SYSCTLS))
+
+    def _ensure_controller_link(self) -> None:
+        lab, management = self.topology.name, self.topology.management
+        own = naming.controller_link(lab)
+        both = own in links_of(["ip"]) and _CONTROLLER_LEG in self.links()
+        if not both:
+            remove_link(["ip"], own)
+            run(
+                ["ip", "link", "add", own, "address", naming.mac(lab, "controller", "host"), "type", "veth"]
+                + ["peer", "name", _CONTROLLER_LEG, "address", naming.mac(lab, "controller", "lab")]
+                + ["netns", self.name]
+            )
+        self.batch([f"link set {_CONTROLLER_LEG} master {naming.MANAGEMENT_BRIDGE} up"])
+        run(["ip", "link", "set", own, "addrgenmode", "none", "up"])
+        run(
+            ["ip", "address", "replace", f"{management.controller}/{management.subnet.prefixlen}", "dev", own]
+        )
+
+    def _ensure_way_out(self, log_dir: Path) -> None:
+        """Start user-mode NAT for the namespace, and let the management network use it."""
+        if not (_slirp_pids(self.name) and _TAP in self.links()):
+            stop_way_out(self.name)
+            remove_link(["ip", "-n", self.name], _TAP)
+            log = log_dir / "slirp4netns.log"
+            with log.open("wb") as output:
+                subprocess.Popen(
+                    ["slirp4netns", "--configure", "--disable-host-loopback", f"--cidr={WAY_OUT}"]
+                    + ["--netns-type=path", namespace_path(self.name), _TAP],
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    start_new_session=True,
+                )
+            self._await_tap(log)
+        rule = ["POSTROUTING", "-s", str(self.topology.management.subnet), "-o", _TAP, "-j", "MASQUERADE"]
+        problems = []
+        # Kernels differ in which of the two they have.
+        for program in ("iptables-legacy", "iptables"):
+            call = self.in_namespace(program, "-w", "-t", "nat")
+            if run([*call, "-C", *rule], check=False).returncode == 0:
+                return
+            added = run([*call, "-A", *rule], check=False)
+            if added.returncode == 0:
+                return
+            problems.append(f"{program}: {added.stderr.strip()}")
+        raise LabError(
+            f"lab {self.topology.name}: the kernel does not let the lab's namespace translate addresses, so nodes"
+            f" could not install packages ({'; '.join(problems)})",
+            "use a kernel with iptables or nftables NAT",
+        )
+
+    def _await_tap(self, log: Path) -> None:
+        deadline = time.monotonic() + 10
+        while time.monotonic() < deadline:
+            if _slirp_pids(self.name) and self.links().get(_TAP, {}).get("operstate") in ("UP", "UNKNOWN"):
+                return
+            time.sleep(0.05)
+        said = log.read_text(errors="replace").strip()
+        raise LabError(
+            f"lab {self.topology.name}: slirp4netns does not come up: {said}",
+            "see whether /dev/net/tun exists",
+        )
+
+
+def namespace_path(name: str) -> str:
+    """Return the file that stands for a network namespace."""
+    return f"/run/netns/{name}"
+
+
+def _ensure_namespace(name: str) -> None:
+    path = Path(namespace_path(name))
+    if path.exists() and run(["ip", "-n", name, "link", "show", "lo"], check=False).returncode != 0:
+        # A plain file: `ip netns add` was killed before it bound the namespace to it.
+        run(["ip", "netns", "delete", name], check=False)
+        path.unlink(missing_ok=True)
+    if not path.exists():
+        run(["ip", "netns", "add", name])
+
+
+def links_of(ip_argv: list[str]) -> dict[str, dict[str, Any]]:
+    """Return the links that `ip_argv` (`ip` with options, or through nsenter) sees, by name."""
+    listing = json.loads(run([*ip_argv, "-j", "-d", "link", "show"]).stdout or "[]")
+    return {link["ifname"]: link for link in listing if link}
+
+
+def remove_link(ip_argv: list[str], name: str) -> None:
+    """Remove a link if there is one."""
+    if name in links_of(ip_argv):
+        run([*ip_argv, "link", "delete", name], check=False)
+
+
+def tbf_arguments(rate_gbps: float) -> list[str]:
+    """Return the arguments of `tc qdisc` that shape a link to `rate_gbps`.
+
+    The bucket holds 4 ms at that rate, the longest that a kernel tick lasts, and never less than one offloaded
+    64 KiB segment, which would not get through at all.
+    """
+    bits_per_s = round(rate_gbps * 1e9)
+    burst_bytes = max(round(bits_per_s / 8 * 0.004), 131072)
+    return ["tbf", "rate", f"{bits_per_s}bit", "burst", str(burst_bytes), "latency", "50ms"]
+
+
+def shape(tc_argv: list[str], link: str, rate_gbps: float | None) -> None:
+    """Shape what leaves by `link`, or take the shaping away; a link that is right already is left alone."""
+    qdiscs = json.loads(run([*tc_argv, "-j", "qdisc", "show", "dev", link]).stdout or "[]")
+    shaped = any(qdisc.get("kind") == "tbf" for qdisc in qdiscs)
+    if rate_gbps is not None:
+        run([*tc_argv, "qdisc", "replace", "dev", link, "root", *tbf_arguments(rate_gbps)])
+    elif shaped:
+        run([*tc_argv, "qdisc", "delete", "dev", link, "root"])
+
+
+def shaped_rate_gbps(tc_argv: list[str], link: str) -> float | None:
+    """Return the rate that `link` is shaped to, or None."""
+    answer = run([*tc_argv, "-j", "qdisc", "show", "dev", link], check=False).stdout
+    for qdisc in json.loads(answer or "[]"):
+        if qdisc.get("kind") == "tbf":
+            return float(qdisc["options"]["rate"]) * 8 / 1e9
+    return None
+
+
+def _slirp_pids(namespace: str) -> list[int]:
+    """Return the slirp4netns processes of a namespace, found by what they were called with."""
+    wanted = namespace_path(namespace).encode()
+    pids = []
+    for entry in os.scandir("/proc"):
+        if not entry.name.isdigit():
+            continue
+        try:
+            argv = Path(entry.path, "cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if os.path.basename(argv[0]) == b"slirp4netns" and wanted in argv:
+            pids.append(int(entry.name))
+    return pids
+
+
+def way_out_runs(namespace: str) -> bool:
+    """Return whether a namespace's NAT process lives."""
+    return bool(_slirp_pids(namespace))
+
+
+def stop_way_out(namespace: str) -> None:
+    """End the slirp4netns of a namespace."""
+    for pid in _slirp_pids(namespace):
+        _end(pid)
+
+
+def _end(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGTERM)
+        for _ in range(100):
+            time.sleep(0.02)
+            os.kill(pid, 0)
+            if Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] == "Z":
+                return  # our own child: it is dead, and goes when we do
+        os.kill(pid, signal.SIGKILL)
+    except (ProcessLookupError, FileNotFoundError):
+        return
+
+
+def remove_namespace(name: str) -> None:
+    """End what runs in a network namespace and remove it, whole or half made."""
+    if not Path(namespace_path(name)).exists():
+        return
+    for pid in run(["ip", "netns", "pids", name], check=False).stdout.split():
+        _end(int(pid))
+    run(["ip", "netns", "delete", name], check=False)
+    Path(namespace_path(name)).unlink(missing_ok=True)
+
+
+def stranger_namespaces(lab: str) -> list[str]:
+    """Return the namespaces of a lab's strangers, whatever the state file says."""
+    folder = Path("/run/netns")
+    pattern = f"{naming.namespace(lab)}-stranger-*"
+    return sorted(path.name for path in folder.glob(pattern)) if folder.is_dir() else []
+
+
+def remove_all(lab: str) -> None:
+    """Remove everything of a lab's network by name alone."""
+    for name in stranger_namespaces(lab):
+        remove_namespace(name)
+    stop_way_out(naming.namespace(lab))
+    remove_link(["ip"], naming.controller_link(lab))
+    remove_namespace(naming.namespace(lab))

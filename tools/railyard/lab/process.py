@@ -1,0 +1,71 @@
+"""Other programs, called with argv lists; a failure says what was called and what it answered."""
+
+from __future__ import annotations
+
+import ctypes
+import signal
+import subprocess
+from collections.abc import Sequence
+
+from railyard.errors import UserError
+
+_PR_SET_PDEATHSIG = 1
+
+
+class LabError(UserError):
+    """The lab could not do what was asked; the message says of which lab, node or rail, and what helps.
+
+    Its exit status is 1 unless the input was bad (2): a lab that fails has nothing to do with verdicts, but a
+    caller must see that it failed.
+    """
+
+    def __init__(self, message: str, fix: str = "", exit_status: int = 1):
+        super().__init__(message, fix, exit_status)
+
+
+class CommandError(LabError):
+    """A program that the lab called ended with a status other than 0."""
+
+    def __init__(self, argv: Sequence[str], status: int, output: str):
+        tail = "\n    ".join(output.strip().splitlines()[-12:]) or "(it said nothing)"
+        super().__init__(f"{' '.join(argv)}: exit status {status}\n    {tail}")
+        self.status = status
+        self.output = output
+
+
+def run(
+    argv: Sequence[str], *, stdin: bytes | None = None, check: bool = True, timeout_s: float = 120
+) -> subprocess.CompletedProcess[str]:
+    """Run `argv` to its end in a session of its own, so that Ctrl-C reaches only us and cleaning up stays ours.
+
+    Raises:
+        CommandError: it failed and `check` is set.
+        LabError: it is not installed, or took longer than `timeout_s` seconds.
+    """
+    try:
+        done = subprocess.run(
+            list(argv),
+            input=stdin,
+            capture_output=True,
+            timeout=timeout_s,
+            start_new_session=True,
+            check=False,
+        )
+    except FileNotFoundError:
+        raise LabError(f"the program {argv[0]} is missing", "run `tools/setup --lab`") from None
+    except subprocess.TimeoutExpired:
+        raise LabError(f"{' '.join(argv)}: no end after {timeout_s:g} s") from None
+    text = subprocess.CompletedProcess(
+        done.args, done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")
+    )
+    if check and text.returncode != 0:
+        raise CommandError(argv, text.returncode, text.stderr + text.stdout)
+    return text
+
+
+def die_with_parent() -> None:
+    """Ask the kernel to end this child when its parent is killed; for `preexec_fn`.
+
+    A bootstrap that outlives its `lab up` (kill -9) would go on for half a minute and leave its folder behind.
+    """
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)

@@ -1,0 +1,107 @@
+"""What a lab has to remember: its topology and its faults. All else is looked up where it really is."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from railyard.errors import BAD_INPUT
+from railyard.lab import naming
+from railyard.lab.process import LabError
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One injected fault; `undo` holds what `heal` needs to restore exactly what was before."""
+
+    kind: str
+    target: str
+    since: str
+    undo: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class State:
+    """The content of `.lab/<name>/state.json`."""
+
+    name: str
+    topology: str
+    faults: list[Fault] = field(default_factory=list)
+    torn: bool = False
+
+
+def file_of(lab: str) -> Path:
+    """Return the state file of a lab."""
+    return naming.lab_dir(lab) / "state.json"
+
+
+def load(lab: str) -> State | None:
+    """Return the state of a lab, or None when it has none.
+
+    A file that cannot be read (torn by a crash, edited by hand) gives a state without faults and `torn` set: the
+    lab is still there, and `up` finds it by looking.
+    """
+    try:
+        data = json.loads(file_of(lab).read_text(encoding="utf-8"))
+        faults = [Fault(**fault) for fault in data["faults"]]
+        if data["schema"] != SCHEMA:
+            raise ValueError(f"schema {data['schema']}")
+        return State(str(data["name"]), str(data["topology"]), faults)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError):
+        return State(lab, "", torn=True)
+
+
+def save(state: State) -> None:
+    """Write the state so that a crash leaves the old file or the new one."""
+    target = file_of(state.name)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    data = {
+        "schema": SCHEMA,
+        "name": state.name,
+        "topology": state.topology,
+        "faults": [asdict(fault) for fault in state.faults],
+    }
+    temporary = target.with_suffix(".new")
+    with temporary.open("w", encoding="utf-8") as file:
+        json.dump(data, file, indent=2, sort_keys=True)
+        file.write("\n")
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, target)
+
+
+@contextmanager
+def locked(lab: str) -> Iterator[None]:
+    """Hold a lab alone; the kernel lets go when this process ends, however it ends.
+
+    Raises:
+        LabError: somebody else holds it.
+    """
+    folder = naming.lab_root() / ".locks"
+    folder.mkdir(parents=True, exist_ok=True)
+    handle = os.open(folder / f"{lab}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.pread(handle, 64, 0).decode(errors="replace").strip() or "unknown"
+            raise LabError(
+                f"another `railyard lab` command works on lab {lab} (process {holder})",
+                "wait for it to end, or stop it with Ctrl-C where it runs",
+                BAD_INPUT,
+            ) from None
+        os.ftruncate(handle, 0)
+        os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
+        yield
+    finally:
+        os.close(handle)

@@ -1,0 +1,95 @@
+"""What a lab looks like at this moment, read from where it really is."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from railyard.lab import naming, network, state
+from railyard.lab.nodes import NodeState
+from railyard.lab.topology import Node
+from railyard.lab.wiring import Lab
+
+
+def collect(lab: Lab) -> dict[str, Any]:
+    """Return the lab's state as JSON can hold it.
+
+    Returns:
+        `{"schema", "name", "up", "topology", "namespace", "management", "way_out", "nodes": {NAME: {"kind",
+        "condition", "address", "pid", "ssh", "rails": [...]}}, "faults": [...]}`; a rail of a node that is off has
+        null where nothing can be known.
+    """
+    states = lab.kind.states()
+    record = state.load(lab.name)
+    there = Path(network.namespace_path(lab.network.name)).exists()
+    nodes = {node.name: _node(lab, node, states.get(node.name)) for node in lab.topology.nodes}
+    management = lab.topology.management
+    return {
+        "schema": 1,
+        "name": lab.name,
+        "up": there and all(node["condition"] == "running" for node in nodes.values()),
+        "topology": str(lab.topology.source),
+        "namespace": lab.network.name if there else None,
+        "management": {
+            "netdev": management.netdev,
+            "subnet": str(management.subnet),
+            "controller": str(management.controller),
+            "controller_link": naming.controller_link(lab.name),
+        },
+        "way_out": there and network.way_out_runs(lab.network.name),
+        "nodes": nodes,
+        "faults": [asdict(fault) for fault in record.faults] if record else [],
+        "state_torn": bool(record and record.torn),
+    }
+
+
+def text(found: dict[str, Any]) -> str:
+    """Return what `collect` found as lines for a person."""
+    lines = [f"lab {found['name']}: {'up' if found['up'] else 'not up, or not whole'}"]
+    for name, node in found["nodes"].items():
+        lines.append(f"  {name}  {node['condition']}  {node['address']}  {shlex.join(node['ssh'])}")
+        for rail in node["rails"]:
+            if rail["mtu_bytes"] is None:
+                continue
+            rate = "unshaped" if rail["rate_gbps"] is None else f"{rail['rate_gbps']:g} Gbit/s"
+            carrier = "carrier" if rail["carrier"] else "no carrier"
+            lines.append(
+                f"    {rail['name']}  {rail['netdev']}  {rail['mac']}  MTU {rail['mtu_bytes']}  {carrier}  {rate}"
+            )
+    lines.extend(
+        f"  fault: {fault['kind']} {fault['target']}, since {fault['since']}" for fault in found["faults"]
+    )
+    if found["namespace"] and not found["way_out"]:
+        lines.append("  the way out to package mirrors is dead; `railyard lab up` mends it")
+    return "\n".join(lines)
+
+
+def _node(lab: Lab, node: Node, found: NodeState | None) -> dict[str, Any]:
+    pid = found.pid if found else 0
+    inner = network.links_of(lab.kind.in_network(pid, "ip")) if pid else {}
+    rails = []
+    for rail in lab.topology.rails:
+        link = inner.get(rail.netdev)
+        rails.append(
+            {
+                "name": rail.name,
+                "netdev": rail.netdev,
+                "mac": link["address"] if link else None,
+                "admin_up": "UP" in link["flags"] if link else None,
+                "carrier": ("LOWER_UP" in link["flags"]) if link else None,
+                "mtu_bytes": link["mtu"] if link else None,
+                "rate_gbps": network.shaped_rate_gbps(lab.kind.in_network(pid, "tc"), rail.netdev)
+                if link
+                else None,
+            }
+        )
+    return {
+        "kind": node.kind,
+        "condition": found.condition if found else "absent",
+        "address": str(node.address),
+        "pid": pid,
+        "ssh": lab.keys.ssh_argv(node),
+        "rails": rails,
+    }

@@ -1,0 +1,267 @@
+"""The topology file: which nodes, which rails, which image; read, checked, and nothing else."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from railyard.errors import BAD_INPUT
+from railyard.lab.process import LabError
+
+# It becomes part of link and namespace names, which have to stay apart from those of a lab whose name is longer:
+# hence no dash, and at most 12 characters (`ry-` and the name must fit the kernel's 15).
+LAB_NAME = re.compile(r"[a-z][a-z0-9]{0,11}")
+_NODE_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+_NETDEV = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,14}")
+_RAIL_NAME = re.compile(r"[a-z][a-z0-9_-]{0,30}")
+_SUITE = re.compile(r"[a-z]+")
+_PACKAGE = re.compile(r"[a-z0-9][a-z0-9+.-]+")
+KINDS = ("container",)
+# Where the lab's own way out lives; a management network must not overlap it (198.18.0.0/15 is set aside for
+# benchmarks by RFC 2544, so no real network does either).
+WAY_OUT = ipaddress.IPv4Network("198.19.255.0/24")
+
+
+@dataclass(frozen=True)
+class Management:
+    """The network that the controller and SSH use; addresses without prefix length."""
+
+    netdev: str
+    subnet: ipaddress.IPv4Network
+    controller: ipaddress.IPv4Address
+    gateway: ipaddress.IPv4Address
+
+
+@dataclass(frozen=True)
+class Rail:
+    """One rail: a bridge in the lab's namespace; `rate_gbps` None leaves it unshaped."""
+
+    name: str
+    netdev: str
+    rate_gbps: float | None = None
+
+
+@dataclass(frozen=True)
+class Node:
+    """One node; `position` is its place in the file and names its links in the lab's namespace."""
+
+    name: str
+    kind: str
+    address: ipaddress.IPv4Address
+    position: int
+
+
+@dataclass(frozen=True)
+class Image:
+    """What the nodes' root file system is made of, before any role has touched it."""
+
+    suite: str
+    packages: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Topology:
+    """A lab as it should be."""
+
+    name: str
+    management: Management
+    nodes: tuple[Node, ...]
+    rails: tuple[Rail, ...]
+    image: Image
+    mtu_bytes: int = 9000
+    source: Path = field(default=Path(), compare=False)
+
+    def node(self, name: str) -> Node:
+        """Return the node called `name`, or raise LabError that names those there are."""
+        for node in self.nodes:
+            if node.name == name:
+                return node
+        names = ", ".join(node.name for node in self.nodes)
+        raise LabError(f"lab {self.name} has no node {name}", f"its nodes: {names}", BAD_INPUT)
+
+    def rail_position(self, name: str) -> int:
+        """Return the place of the rail called `name`, or raise LabError that names those there are."""
+        for position, rail in enumerate(self.rails):
+            if rail.name == name:
+                return position
+        names = ", ".join(rail.name for rail in self.rails)
+        raise LabError(f"lab {self.name} has no rail {name}", f"its rails: {names}", BAD_INPUT)
+
+
+def default_file() -> Path:
+    """Return the topology of the built-in lab.
+
+    It stands here and not in the inventory: Ansible would take each YAML file of an inventory folder for hosts.
+    """
+    return Path(__file__).with_name("topology.yml")
+
+
+def load(file: Path, name: str | None = None) -> Topology:
+    """Read and check a topology file; `name` takes the place of the name in it.
+
+    Raises:
+        LabError: with exit status 2 and every problem at once.
+    """
+    try:
+        raw = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise LabError(
+            f"{file}: {error.strerror}", "name a topology file with --topology", BAD_INPUT
+        ) from error
+    except yaml.YAMLError as error:
+        raise LabError(f"{file}: not YAML: {error}", "correct the file", BAD_INPUT) from error
+    return parse(raw, file, name)
+
+
+def parse(raw: object, file: Path, name: str | None = None) -> Topology:
+    """Check what a topology file holds (`raw`, as YAML gives it) and return it typed; see `load`."""
+    checks = _Checks(file)
+    top = checks.mapping(raw, "the file", {"name", "management", "nodes", "rails", "image"}, {"mtu"})
+    lab_name = checks.text(name if name is not None else top.get("name"), "name", LAB_NAME)
+    management = _management(checks, top.get("management"))
+    nodes = _nodes(checks, top.get("nodes"), management)
+    rails = _rails(checks, top.get("rails"), management)
+    image = _image(checks, top.get("image"))
+    mtu_bytes = checks.integer(top.get("mtu", 9000), "mtu", 1280, 65535)
+    checks.raise_problems()
+    return Topology(lab_name, management, nodes, rails, image, mtu_bytes, file.resolve())
+
+
+class _Checks:
+    """Collects problems, so that all come at once; each reader returns something usable to go on with."""
+
+    def __init__(self, file: Path):
+        self.file = file
+        self.problems: list[str] = []
+
+    def add(self, message: str) -> None:
+        self.problems.append(f"{self.file}: {message}")
+
+    def raise_problems(self) -> None:
+        if self.problems:
+            raise LabError("\n".join(self.problems), "correct the topology file", BAD_INPUT)
+
+    def mapping(self, value: object, where: str, needed: set[str], allowed: set[str]) -> Mapping[str, Any]:
+        if not isinstance(value, dict):
+            self.add(f"{where}: a mapping with {', '.join(sorted(needed))} is needed, not {value!r}")
+            return {}
+        for key in sorted(needed - value.keys()):
+            self.add(f"{where}: {key} is missing")
+        for key in sorted(str(key) for key in value.keys() - needed - allowed):
+            self.add(f"{where}: unknown key {key}; known: {', '.join(sorted(needed | allowed))}")
+        return value
+
+    def text(self, value: object, where: str, pattern: re.Pattern[str]) -> str:
+        if isinstance(value, str) and pattern.fullmatch(value):
+            return value
+        if value is not None:  # an absent key has been reported by `mapping`
+            self.add(f"{where}: {value!r} does not match {pattern.pattern}")
+        return "invalid"
+
+    def integer(self, value: object, where: str, low: int, high: int) -> int:
+        if isinstance(value, int) and not isinstance(value, bool) and low <= value <= high:
+            return value
+        self.add(f"{where}: {value!r} is not a whole number from {low} to {high}")
+        return low
+
+    def address(self, value: object, where: str, subnet: ipaddress.IPv4Network) -> ipaddress.IPv4Address:
+        try:
+            address = ipaddress.IPv4Address(str(value))
+        except ValueError:
+            if value is not None:
+                self.add(f"{where}: {value!r} is not an IPv4 address")
+            return subnet.network_address
+        if not subnet.network_address < address < subnet.broadcast_address:
+            self.add(f"{where}: {address} is not a host address of {subnet}")
+        return address
+
+    def unique(self, pairs: list[tuple[str, object]], what: str) -> None:
+        seen: dict[object, str] = {}
+        for where, value in pairs:
+            if value in seen:
+                self.add(f"{where}: {what} {value} is taken by {seen[value]} already")
+            seen.setdefault(value, where)
+
+
+def _management(checks: _Checks, raw: object) -> Management:
+    data = checks.mapping(raw, "management", {"netdev", "subnet", "controller", "gateway"}, set())
+    subnet = ipaddress.IPv4Network("198.18.0.0/24")
+    try:
+        subnet = ipaddress.IPv4Network(str(data.get("subnet", subnet)))
+        if not 16 <= subnet.prefixlen <= 29:
+            checks.add(f"management.subnet: {subnet} must have a prefix length from 16 to 29")
+            subnet = ipaddress.IPv4Network("198.18.0.0/24")
+    except ValueError as error:
+        checks.add(f"management.subnet: {error}")
+    if subnet.overlaps(WAY_OUT):
+        checks.add(f"management.subnet: {subnet} overlaps {WAY_OUT}, which the lab's way out uses")
+    controller = checks.address(data.get("controller"), "management.controller", subnet)
+    gateway = checks.address(data.get("gateway"), "management.gateway", subnet)
+    return Management(
+        checks.text(data.get("netdev"), "management.netdev", _NETDEV), subnet, controller, gateway
+    )
+
+
+def _nodes(checks: _Checks, raw: object, management: Management) -> tuple[Node, ...]:
+    if not isinstance(raw, dict) or not raw:
+        checks.add("nodes: at least one node is needed")
+        return ()
+    nodes = []
+    for position, (name, value) in enumerate(raw.items()):
+        where = f"nodes.{name}"
+        checks.text(name, where, _NODE_NAME)
+        data = checks.mapping(value, where, {"address"}, {"kind"})
+        kind = data.get("kind", "container")
+        if kind not in KINDS:
+            checks.add(f"{where}.kind: {kind!r} is not known; known: {', '.join(KINDS)}")
+        address = checks.address(data.get("address"), f"{where}.address", management.subnet)
+        nodes.append(Node(str(name), str(kind), address, position))
+    taken = [
+        ("management.controller", management.controller),
+        ("management.gateway", management.gateway),
+    ]
+    checks.unique([*taken, *((f"nodes.{node.name}", node.address) for node in nodes)], "address")
+    return tuple(nodes)
+
+
+def _rails(checks: _Checks, raw: object, management: Management) -> tuple[Rail, ...]:
+    if not isinstance(raw, list) or not raw:
+        checks.add("rails: at least one rail is needed")
+        return ()
+    rails = []
+    for position, value in enumerate(raw):
+        where = f"rails[{position}]"
+        data = checks.mapping(value, where, {"name", "netdev"}, {"rate_gbps"})
+        rate = data.get("rate_gbps")
+        if rate is not None and (
+            isinstance(rate, bool) or not isinstance(rate, (int, float)) or not 0.001 <= rate <= 1000
+        ):
+            checks.add(f"{where}.rate_gbps: {rate!r} is not a number from 0.001 to 1000")
+            rate = None
+        rails.append(
+            Rail(
+                checks.text(data.get("name"), f"{where}.name", _RAIL_NAME),
+                checks.text(data.get("netdev"), f"{where}.netdev", _NETDEV),
+                None if rate is None else float(rate),
+            )
+        )
+    checks.unique([(f"rails[{i}]", rail.name) for i, rail in enumerate(rails)], "name")
+    netdevs = [("management", management.netdev)]
+    checks.unique([*netdevs, *((f"rails[{i}]", rail.netdev) for i, rail in enumerate(rails))], "netdev")
+    return tuple(rails)
+
+
+def _image(checks: _Checks, raw: object) -> Image:
+    data = checks.mapping(raw, "image", {"suite", "packages"}, set())
+    packages = data.get("packages")
+    if not isinstance(packages, list):
+        checks.add("image.packages: a list of Debian package names is needed")
+        packages = []
+    names = [checks.text(name, f"image.packages[{i}]", _PACKAGE) for i, name in enumerate(packages)]
+    return Image(checks.text(data.get("suite"), "image.suite", _SUITE), tuple(sorted(set(names))))
