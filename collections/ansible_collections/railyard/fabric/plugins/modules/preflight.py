@@ -1,0 +1,73 @@
+#!/usr/bin/python
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Documentation of the action plugin of the same name."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: preflight
+short_description: Refuse a wrong inventory before any node is touched
+version_added: 0.1.0
+description:
+  - Checks C(fabric) and the host variables of all hosts in group C(gpu_nodes), as C(railyard plan) does.
+  - All problems are told at once, each with file (or variable), host, rail and what to write instead.
+  - Runs on the controller and opens no connection. Use it with C(run_once).
+  - The hosts outside the limit are checked as well, since an address must be free among all of them.
+author:
+  - Railyard contributors (@railyard)
+extends_documentation_fragment:
+  - railyard.fabric.attributes
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: none
+  idempotent:
+    support: full
+notes:
+  - C(fabric), C(node_index), C(scalable_unit) and C(rail_overrides) must come from the inventory. Given as
+    extra variables, or changed by the play, they are refused, since the plan would not see them.
+"""
+
+EXAMPLES = r"""
+- name: Look before touching anything
+  railyard.fabric.preflight:
+  run_once: true
+"""
+
+RETURN = r"""
+nodes:
+  description: How many hosts of C(gpu_nodes) are within the limit.
+  returned: always
+  type: int
+  sample: 2
+problems:
+  description: What is wrong, empty when the inventory is sound.
+  returned: always
+  type: list
+  elements: dict
+  contains:
+    file:
+      description: File and line, or the variable where no file could be told.
+      type: str
+      sample: inventories/lab/group_vars/all/fabric.yml:7
+    host:
+      description: The host, or several folded into one name, or null.
+      type: str
+      sample: gpu[001-004]
+    rail:
+      description: The rail, or null.
+      type: str
+      sample: rail0
+    message:
+      description: What is wrong, the variable first.
+      type: str
+      sample: "fabric.rails[0].subnet: the rail has no subnet"
+    fix:
+      description: What to write instead.
+      type: str
+      sample: "add `subnet: 10.0.1.0/24`"
+"""

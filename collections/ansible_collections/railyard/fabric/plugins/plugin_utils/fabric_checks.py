@@ -1,0 +1,293 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Checks across the rails of a fabric and across all nodes: everything once, none of it quadratic.
+
+A value that the schema refuses is left out before planning, so that one bad key neither hides other errors
+nor causes a second message about itself.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ansible_collections.railyard.fabric.plugins.module_utils import rails
+from ansible_collections.railyard.fabric.plugins.plugin_utils import fabric_schema
+from ansible_collections.railyard.fabric.plugins.plugin_utils.fabric_networks import Networks
+from ansible_collections.railyard.fabric.plugins.plugin_utils.fabric_schema import Finding
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory_model import Node
+
+BACK_TO_BACK_NODES_MAX = 2
+_SELECTORS = ("netdev", "hca", "mac", "pci")
+# A refused value takes with it what means nothing without it.
+_DEPENDENTS = {
+    "subnet": ("gateway",),
+    "subnets": ("subnet", "gateway"),
+    "subnet6": ("gateway6", "gateway"),
+    "subnets6": ("subnet6", "gateway6", "gateway"),
+    "supernet": ("rail_prefix", "gateway"),
+    "rail_prefix": ("supernet", "gateway"),
+}
+
+Located = tuple[Finding, tuple[str, ...]]
+
+
+@dataclass
+class _Fabric:
+    """One distinct fabric: what of it can be planned with, and where it comes from."""
+
+    sound: dict[str, Any]
+    specs: list[dict[str, Any]]
+    groups: tuple[str, ...]
+    nodes: int = 0
+
+
+@dataclass
+class _Seen:
+    """What all nodes together have taken so far: address, index or MAC → who has it."""
+
+    addresses: dict[tuple[int, str], tuple[str, str]] = field(default_factory=dict)
+    gateways: dict[tuple[int, str], tuple[str, str, tuple[str, ...]]] = field(default_factory=dict)
+    indexes: dict[tuple[int, str, int], str] = field(default_factory=dict)
+    macs: dict[str, tuple[str, str]] = field(default_factory=dict)
+
+
+def check(nodes: Sequence[Node]) -> Iterator[Located]:
+    """Yield all that is wrong with nodes' fabrics and variables, with the groups that lead to the file."""
+    fabrics: dict[int, _Fabric] = {}
+    networks = Networks()
+    for node in nodes:
+        if node.fabric is None:
+            fix = "define it in group_vars/all/fabric.yml (inventories/v100-pair shows one)"
+            yield Finding("fabric", "it is not defined", fix, node.name), node.groups
+            continue
+        if id(node.fabric) not in fabrics:
+            findings = list(fabric_schema.check_fabric(node.fabric))
+            sound = _without_refused(node.fabric, findings)
+            fabric = _Fabric(sound, _specs(sound), node.groups)
+            fabrics[id(node.fabric)] = fabric
+            networks.add(sound, fabric.specs, node.groups)
+            findings += _check_interfaces(fabric.specs, fabric, set())
+            yield from ((finding, node.groups) for finding in findings)
+        fabrics[id(node.fabric)].nodes += 1
+    yield from _check_sharing(list(fabrics.values()))
+    yield from networks.overlaps()
+    seen = _Seen()
+    for node in nodes:
+        if node.fabric is not None:
+            for finding in _check_node(node, fabrics[id(node.fabric)], networks, seen):
+                yield replace(finding, host=node.name), node.groups
+    yield from _check_gateways(seen)
+
+
+def _steps(variable: str) -> list[str]:
+    return re.findall(r"[^.\[\]]+", variable)
+
+
+def _without_refused(fabric: Any, findings: Sequence[Finding]) -> dict[str, Any]:
+    """Copy a fabric without the values that findings are about; an item that is no mapping becomes empty."""
+    if not isinstance(fabric, Mapping):
+        return {}
+    refused = [_steps(finding.variable)[1:] for finding in findings]
+    top = _with_dependents({steps[0] for steps in refused if len(steps) == 1})
+    top |= {
+        steps[0] for steps in refused if len(steps) > 1 and not isinstance(fabric[steps[0]], (Mapping, list))
+    }
+    sound = {key: value for key, value in fabric.items() if key not in top}
+    for key in ("rails", "networks"):
+        if key in sound and isinstance(sound[key], list):
+            sound[key] = [
+                _item_without(
+                    item, {steps[2] for steps in refused if steps[:2] == [key, str(index)] and steps[2:]}
+                )
+                for index, item in enumerate(sound[key])
+            ]
+    if "frontend" in sound:
+        gone = {steps[1] for steps in refused if steps[0] == "frontend" and steps[1:]}
+        sound["frontend"] = _item_without(sound["frontend"], gone)
+    return sound
+
+
+def _item_without(item: Any, refused: set[str]) -> dict[str, Any]:
+    if not isinstance(item, Mapping):
+        return {}
+    gone = _with_dependents(refused)
+    return {key: value for key, value in item.items() if key not in gone}
+
+
+def _with_dependents(keys: set[str]) -> set[str]:
+    return keys.union(*(_DEPENDENTS.get(key, ()) for key in keys))
+
+
+def _specs(sound: Mapping[str, Any]) -> list[dict[str, Any]]:
+    try:
+        return rails.rail_specs(sound)
+    except rails.PlanError:
+        return []  # the schema has said that the supernet is too small
+
+
+def _check_interfaces(
+    specs: Sequence[Mapping[str, Any]], fabric: _Fabric, overridden: set[str]
+) -> Iterator[Finding]:
+    """Check that rails have interfaces of their own; with overrides, look only at what these change."""
+    others = [
+        (item.get("netdev"), f"network {item.get('name')}") for item in fabric.sound.get("networks") or []
+    ]
+    others.append(((fabric.sound.get("frontend") or {}).get("netdev"), "the frontend"))
+    taken = {netdev: owner for netdev, owner in others if netdev is not None}
+    for key in _SELECTORS:
+        owners: dict[str, str] = {}
+        for spec in specs:
+            value, name = spec[key], str(spec["name"])
+            if value is None:
+                continue
+            variable = f"{spec.get('variable', 'fabric')}.{key}"
+            if variable == f"fabric.{key}":
+                variable = f"rail_overrides.{name}.{key}" if name in overridden else f"fabric.{key}_pattern"
+            relevant = not overridden or name in overridden or owners.get(value) in overridden
+            if value in owners and relevant:
+                message = f"{key} {value} is also that of rail {owners[value]}"
+                yield Finding(variable, message, "give each rail an interface of its own", None, name)
+            if key == "netdev" and value in taken and relevant:
+                message = f"netdev {value} is that of {taken[value]}"
+                yield Finding(
+                    variable, message, "a rail's interface carries nothing else: change one", None, name
+                )
+            owners.setdefault(value, name)
+
+
+def _check_sharing(fabrics: Sequence[_Fabric]) -> Iterator[Located]:
+    """Check what depends on how many nodes there are."""
+    joined = [fabric for fabric in fabrics if fabric.sound.get("cabling") == "back_to_back"]
+    nodes = sum(fabric.nodes for fabric in joined)
+    if nodes > BACK_TO_BACK_NODES_MAX:
+        message = f"back_to_back joins at most {BACK_TO_BACK_NODES_MAX} nodes, and there are {nodes}"
+        yield Finding("fabric.cabling", message, "write switched, or remove nodes"), joined[0].groups
+    for fabric in fabrics:
+        address = (fabric.sound.get("frontend") or {}).get("address")
+        if address is not None and fabric.nodes > 1:
+            message = f"{address} would be the address of {fabric.nodes} nodes"
+            yield (
+                Finding("fabric.frontend.address", message, "use dhcp4: true, or a fabric per node"),
+                fabric.groups,
+            )
+
+
+def _check_node(node: Node, fabric: _Fabric, networks: Networks, seen: _Seen) -> Iterator[Finding]:
+    """Check one node's variables and plan its rails, noting what it takes."""
+    findings = list(
+        fabric_schema.check_host_variables(node.node_index, node.scalable_unit, node.rail_overrides)
+    )
+    yield from findings
+    yield from _check_ansible_host(node, networks)
+    overrides = _sound_overrides(node.rail_overrides, findings)
+    specs = [spec for spec in fabric.specs if spec["name"] is not None]
+    names = {spec["name"] for spec in specs}
+    for stranger in sorted(set(overrides) - names):
+        fix = f"correct the name; rails: {', '.join(sorted(names))}"
+        yield Finding(f"rail_overrides.{stranger}", "the fabric has no such rail", fix, None, stranger)
+    if any(_steps(finding.variable)[0] in ("node_index", "scalable_unit") for finding in findings):
+        return  # every address would be a guess
+    number = rails.node_number(node.name, node.node_index)
+    offset = fabric.sound.get("host_offset") or 0
+    planned, said = [], set()
+    for spec in specs:
+        try:
+            planned.append(
+                rails.plan_rail(spec, number, offset, node.scalable_unit, overrides.get(spec["name"]))
+            )
+        except rails.PlanError as error:
+            if (error.variable, error.problem, error.rail) not in said:
+                yield Finding(error.variable, error.problem, error.fix, None, error.rail)
+            said.add((error.variable, error.problem, error.rail))
+    if overrides:
+        yield from _check_interfaces(planned, fabric, set(overrides))
+    yield from _check_taken(node, number, planned, overrides, fabric, seen)
+
+
+def _sound_overrides(overrides: Any, findings: Sequence[Finding]) -> dict[str, dict[str, Any]]:
+    if not isinstance(overrides, Mapping):
+        return {}
+    refused = [_steps(finding.variable) for finding in findings]
+    return {
+        str(rail): _item_without(
+            override, {steps[2] for steps in refused if steps[1:2] == [str(rail)] and steps[2:]}
+        )
+        for rail, override in overrides.items()
+    }
+
+
+def _check_ansible_host(node: Node, networks: Networks) -> Iterator[Finding]:
+    try:
+        address = ipaddress.ip_address(node.ansible_host or "")
+    except ValueError:
+        return  # a name: who it is, only a resolver knows
+    claim = networks.rail_with(address)
+    if claim is not None:
+        message = (
+            f"{address} is inside {claim.network} of {claim.owner}: Ansible would cut its own connection"
+        )
+        fix = "reach the nodes over the frontend; a rail carries the fabric's traffic alone"
+        yield Finding("ansible_host", message, fix, None, claim.rail)
+
+
+def _check_taken(
+    node: Node,
+    number: int | None,
+    planned: Sequence[Mapping[str, Any]],
+    overrides: Mapping[str, Mapping[str, Any]],
+    fabric: _Fabric,
+    seen: _Seen,
+) -> Iterator[Finding]:
+    """Check that nobody else has this node's index, addresses and MACs."""
+    twin = None
+    computed = any(
+        rail[key] is not None and overrides.get(rail["name"], {}).get(key) is None
+        for rail in planned
+        for key in ("address", "address6")
+    )
+    if computed and number is not None:
+        twin = seen.indexes.setdefault((id(fabric), str(node.scalable_unit), number), node.name)
+        if twin != node.name:
+            fix = "give each node a node_index of its own (without one, the number that ends its name)"
+            yield Finding("node_index", f"index {number} is also that of {twin}", fix)
+    for rail in planned:
+        name = rail["name"]
+        for family, version in (("", 4), ("6", 6)):
+            address = rail["address" + family]
+            if rail["gateway" + family] is not None:
+                gateway = (version, rail["gateway" + family])
+                seen.gateways.setdefault(gateway, (name, "fabric.gateway", node.groups))
+            if address is None:
+                continue
+            override = overrides.get(name, {}).get("address" + family) is not None
+            bare = address.split("/", 1)[0]
+            other, other_rail = seen.addresses.setdefault((version, bare), (node.name, name))
+            if (other, other_rail) != (node.name, name) and (other != twin or override or other == node.name):
+                variable = f"rail_overrides.{name}.address{family}" if override else "node_index"
+                message = f"address {bare} is already that of {other} on rail {other_rail}"
+                yield Finding(
+                    variable, message, "change the node_index or the override of one of them", None, name
+                )
+        if rail["mac"] is not None:
+            other, other_rail = seen.macs.setdefault(rail["mac"], (node.name, name))
+            if other != node.name:
+                variable = f"rail_overrides.{name}.mac"
+                message = f"MAC {rail['mac']} is already that of {other} on rail {other_rail}"
+                fix = "a MAC belongs to one interface: set it in the rail_overrides of its own node"
+                yield Finding(variable, message, fix, None, name)
+
+
+def _check_gateways(seen: _Seen) -> Iterator[Located]:
+    """Check that no gateway is the address of a node (of its own node, the address rule has said it)."""
+    for (version, gateway), (rail, variable, groups) in seen.gateways.items():
+        owner = seen.addresses.get((version, gateway))
+        if owner is not None:
+            message = f"gateway {gateway} of rail {rail} is the address of {owner[0]} on rail {owner[1]}"
+            fix = "move the nodes (host_offset, node_index) or the gateway"
+            yield Finding(variable, message, fix, owner[0], rail), groups

@@ -1,0 +1,198 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Read what an inventory says of the fabric, as raw variables, and say what is wrong with it.
+
+Ansible's own inventory classes read the files, so that `railyard plan` and a playbook see the same thing;
+nothing is templated. The work is linear in nodes: the variables of a combination of groups are merged once,
+and nodes with the same fabric share one object.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ansible.errors import AnsibleError
+from ansible_collections.railyard.fabric.plugins.plugin_utils import (
+    clear_text,
+    fabric_checks,
+    inventory_files,
+    inventory_source,
+)
+from ansible_collections.railyard.fabric.plugins.plugin_utils.fabric_schema import Finding
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory_model import Inventory, Node, Problem
+from ansible_collections.railyard.fabric.plugins.plugin_utils.value_checks import Vaulted, literal
+
+__all__ = ["GROUP", "Inventory", "Node", "Problem", "cluster_name", "fold", "from_play", "load", "validate"]
+
+GROUP = "gpu_nodes"
+VARIABLES = ("fabric", "fabric_policy", "node_index", "scalable_unit", "rail_overrides", "ansible_host")
+
+
+def load(sources: Sequence[str], limit: str | None = None) -> Inventory:
+    """Read an inventory as `ansible-playbook -i SOURCE [-i SOURCE] [--limit LIMIT]` would, without a vault.
+
+    A file that is encrypted as a whole counts as empty, an encrypted value is left alone.
+
+    Returns:
+        The inventory; what could not be read is in its `problems`, which `validate` returns first.
+    """
+    sources = [os.path.abspath(source) if os.path.exists(source) else source for source in sources]
+    inventory = Inventory(cluster_name(sources), list(sources))
+    opened = inventory_source.open_sources(sources, limit)
+    failures = opened.failures
+    if not failures:
+        try:
+            _read(inventory, opened.reader)
+        except AnsibleError as error:
+            failures = inventory_source.why_unreadable(sources, error)
+    inventory.problems = [Problem(file, None, None, message, fix) for file, message, fix in failures]
+    return inventory
+
+
+def from_play(manager: Any, loader: Any) -> Inventory:
+    """Read the inventory of a running play from its own inventory manager, its limit included."""
+    sources = [str(source) for source in manager._sources]
+    inventory = Inventory(cluster_name(sources), sources)
+    _read(inventory, inventory_source.Reader(manager, loader, sources))
+    return inventory
+
+
+def cluster_name(sources: Sequence[str]) -> str:
+    """Return the name of the folder that holds the (first) inventory."""
+    if not sources or not os.path.exists(sources[0]):
+        return "unnamed"
+    path = os.path.abspath(sources[0])
+    return os.path.basename(path if os.path.isdir(path) else os.path.dirname(path)) or "unnamed"
+
+
+def validate(inventory: Inventory) -> list[Problem]:
+    """Return everything that is wrong with an inventory, each problem once, the fabric's own first.
+
+    Equal problems of several nodes are one problem, with the nodes' names folded.
+    """
+    if inventory.problems:
+        return inventory.problems
+    groups_of = {node.name: node.groups for node in inventory.nodes}
+    found = [*inventory.findings, *fabric_checks.check(inventory.nodes), *_check_policy(inventory)]
+    folded: dict[tuple[str, str, str, str | None], list[tuple[str | None, tuple[str, ...]]]] = {}
+    for finding, groups in found:
+        key = (finding.variable, finding.message, finding.fix, finding.rail)
+        folded.setdefault(key, []).append((finding.host, groups))
+    problems = []
+    for (variable, message, fix, rail), places in folded.items():
+        host, groups = places[0]
+        file = inventory_files.find(inventory.sources, variable, host, groups_of.get(host or "", groups))
+        hosts = fold([name for name, _groups in places if name is not None])
+        problems.append(Problem(file or variable, hosts, rail, f"{variable}: {message}", fix))
+    return problems
+
+
+def fold(names: list[str]) -> str | None:
+    """Fold host names to one text (`gpu[001-004]`), or None if there is none."""
+    names = list(dict.fromkeys(names))
+    if len(names) <= 1:
+        return names[0] if names else None
+    try:
+        from ClusterShell.NodeSet import NodeSet, NodeSetException
+    except ImportError:
+        return ",".join(names)
+    try:
+        return str(NodeSet.fromlist(names))
+    except NodeSetException:
+        return ",".join(names)
+
+
+def _read(inventory: Inventory, reader: inventory_source.Reader) -> None:
+    """Fill an inventory from what Ansible has parsed."""
+    hosts = reader.hosts(GROUP)
+    if not hosts:
+        fix = f"put the nodes into a group {GROUP} in the inventory's hosts.yml"
+        missing = "has no host" if reader.has_group(GROUP) else "does not exist"
+        inventory.findings.append((Finding(GROUP, f"group {GROUP} {missing}: there is no node", fix), ()))
+    shared = _Shared()
+    for host in hosts:
+        groups, variables = reader.variables(host, VARIABLES)
+        address = variables.get("ansible_host")
+        inventory.policy = inventory.policy or shared.plain(variables.get("fabric_policy"))
+        inventory.nodes.append(
+            Node(
+                name=str(host.name),
+                fabric=shared.plain(variables.get("fabric")),
+                node_index=plain(variables.get("node_index")),
+                scalable_unit=plain(variables.get("scalable_unit")),
+                rail_overrides=plain(variables.get("rail_overrides")),
+                ansible_host=_literal_host(host.name if address is None else plain(address)),
+                groups=groups,
+            )
+        )
+    inventory.selected = frozenset(reader.selected(GROUP))
+    if hosts and not inventory.selected:
+        fix = f"name hosts of group {GROUP} in --limit"
+        inventory.findings.append((Finding("--limit", f"it leaves no host of group {GROUP}", fix), ()))
+    for host_name, own_groups, own in reader.everything():
+        for path in clear_text.passwords(own):
+            if inventory_files.find_plain_text(inventory.sources, path, host_name, own_groups):
+                finding = Finding(
+                    path, "a password stands readable in the inventory", clear_text.FIX, host_name
+                )
+                inventory.findings.append((finding, own_groups))
+
+
+def _literal_host(address: Any) -> str | None:
+    """Return where Ansible connects to, or None where only Ansible can tell (an expression)."""
+    return None if not isinstance(address, str) or any(literal(address)) else address
+
+
+class _Shared:
+    """Makes equal values one object, so that thousands of nodes with one fabric hold it once."""
+
+    def __init__(self) -> None:
+        self._by_identity: dict[int, tuple[Any, Any]] = {}
+        self._by_text: dict[str, Any] = {}
+
+    def plain(self, raw: Any) -> Any:
+        """Return the plain form of a raw value, the same object for equal values."""
+        if raw is None:
+            return None
+        known = self._by_identity.get(id(raw))
+        if known is None:
+            value = plain(raw)
+            value = self._by_text.setdefault(json.dumps(value, default=repr), value)
+            # The raw value is kept, or else its identity could be given to another.
+            known = self._by_identity[id(raw)] = (raw, value)
+        return known[1]
+
+
+def plain(value: Any) -> Any:
+    """Return a value without Ansible's tags; what is encrypted becomes `Vaulted` and is not opened."""
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        return "".join((value,))
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        return float(value)
+    if isinstance(value, Mapping):
+        return {plain(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    # Ansible's type for `!vault` is not public; it is the one value here that YAML itself does not know.
+    return value if type(value).__module__ in ("datetime", "builtins") else Vaulted()
+
+
+def _check_policy(inventory: Inventory) -> list[tuple[Finding, tuple[str, ...]]]:
+    from ansible_collections.railyard.fabric.plugins.plugin_utils import policy
+
+    groups = inventory.nodes[0].groups if inventory.nodes else ()
+    try:
+        policy.merge(inventory.policy)
+    except policy.PolicyError as error:
+        fix = "correct fabric_policy, or remove the key to get the default"
+        return [(Finding("fabric_policy", problem, fix), groups) for problem in error.problems]
+    return []

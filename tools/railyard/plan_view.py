@@ -1,0 +1,151 @@
+"""`railyard plan`: show what the inventory says each node's rails should be, or what is wrong with it."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from railyard import paths
+
+# Ansible reads its configuration when it is imported; without ours it would take other files for inventories.
+os.environ.setdefault("ANSIBLE_CONFIG", str(paths.repo_root() / "ansible.cfg"))
+
+from ansible_collections.railyard.fabric.plugins.plugin_utils import inventory as fabric_inventory
+from ansible_collections.railyard.fabric.plugins.plugin_utils import plan as fabric_plan
+
+EXIT_GOOD = 0
+EXIT_BAD_INPUT = 2
+# Above this, a row for each rail of each node helps nobody.
+_ROWS_MAX = 512
+
+
+def run(inventory: list[str], as_json: bool, limit: str | None = None) -> int:
+    """Print the plan of an inventory.
+
+    Args:
+        inventory: inventory sources, as given to `-i`.
+        as_json: print the plan as JSON (docs/schema/plan.schema.json) in place of a table.
+        limit: host pattern, as given to `--limit`.
+
+    Returns:
+        0, or 2 when the inventory has problems, which are then on standard error, all of them.
+    """
+    plan, problems = plan_or_problems(inventory, limit)
+    if plan is None:
+        print_problems(problems)
+        return EXIT_BAD_INPUT
+    if as_json:
+        json.dump(plan, sys.stdout, indent=2, ensure_ascii=False)
+        sys.stdout.write("\n")
+    else:
+        _print_table(plan)
+    return EXIT_GOOD
+
+
+def plan_or_problems(
+    inventory: list[str], limit: str | None = None
+) -> tuple[dict[str, Any] | None, list[fabric_inventory.Problem]]:
+    """Load, validate and plan: (plan, []) for a good inventory, else (None, its problems). Touches no node."""
+    loaded = fabric_inventory.load(inventory, limit)
+    problems = fabric_inventory.validate(loaded)
+    return (None, problems) if problems else (fabric_plan.build_plan(loaded), [])
+
+
+def print_problems(problems: Sequence[fabric_inventory.Problem]) -> None:
+    """Print every problem, one a line, to standard error."""
+    count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
+    lines = [f"{count} in the inventory; no node was touched:"]
+    lines += [f"  {number}. {problem.text()}" for number, problem in enumerate(problems, start=1)]
+    sys.stderr.write("\n".join(lines) + "\n")
+
+
+def _print_table(plan: dict[str, Any]) -> None:
+    # The width of a pipe is unknown: there, no cell may be cut.
+    console = Console(width=None if sys.stdout.isatty() else 200)
+    nodes: dict[str, Any] = plan["nodes"]
+    console.print(f"[bold]{plan['cluster']}[/]: {_head(plan)}", highlight=False)
+    rows = sum(len(node["rails"]) for node in nodes.values())
+    console.print(_rail_table(nodes) if rows > _ROWS_MAX else _node_table(nodes))
+    if rows > _ROWS_MAX:
+        console.print("First and last node of each rail; all of them: --json", highlight=False)
+
+
+def _head(plan: dict[str, Any]) -> str:
+    nodes: dict[str, Any] = plan["nodes"]
+    rails = {len(node["rails"]) for node in nodes.values()}
+    each = f"{rails.pop()} rails each" if len(rails) == 1 else "a differing number of rails"
+    return (
+        f"{len(nodes)} nodes, {each}, transport {plan['transport']}, {plan['node_class']}, {plan['cabling']}"
+    )
+
+
+_COLUMNS = (
+    "netdev",
+    "mac",
+    "pci",
+    "hca",
+    "address",
+    "address6",
+    "gateway",
+    "gateway6",
+    "mtu",
+    "vlan",
+    "rate_gbps",
+)
+_TITLES = {"mtu": "MTU (bytes)", "rate_gbps": "Gbit/s"}
+
+
+def _node_table(nodes: dict[str, Any]) -> Table:
+    every_rail = [rail for node in nodes.values() for rail in node["rails"]]
+    columns = _used(every_rail)
+    table = _table(["node", "index", "rail"], columns)
+    for name, node in nodes.items():
+        for position, rail in enumerate(node["rails"]):
+            first = position == 0
+            head = [name if first else "", _text(node["node_index"]) if first else "", rail["name"]]
+            last = position == len(node["rails"]) - 1
+            table.add_row(*head, *(_text(rail[column]) for column in columns), end_section=last)
+    return table
+
+
+def _rail_table(nodes: dict[str, Any]) -> Table:
+    """Make a table of the first and last node of each rail."""
+    ends: dict[str, list[tuple[str, dict[str, Any]]]] = {}
+    for name, node in nodes.items():
+        for rail in node["rails"]:
+            pair = ends.setdefault(rail["name"], [(name, rail), (name, rail)])
+            pair[1] = (name, rail)
+    columns = _used(rail for pair in ends.values() for _name, rail in pair)
+    table = _table(["rail", "node"], columns)
+    for rail_name, pair in ends.items():
+        for position, (name, rail) in enumerate(pair):
+            cells = (_text(rail[column]) for column in columns)
+            table.add_row(rail_name if position == 0 else "", name, *cells, end_section=position == 1)
+    return table
+
+
+def _used(rails: Iterable[dict[str, Any]]) -> list[str]:
+    """Return the columns in which any rail has something to say."""
+    known = {column for rail in rails for column in _COLUMNS if rail[column] is not None}
+    return [column for column in _COLUMNS if column in known]
+
+
+def _table(head: list[str], columns: list[str]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD)
+    for title in head:
+        table.add_column(title, no_wrap=True)
+    for column in columns:
+        justify: Any = "right" if column in _TITLES else "left"
+        table.add_column(_TITLES.get(column, column), justify=justify, no_wrap=True)
+    return table
+
+
+def _text(value: Any) -> str:
+    return "-" if value is None else str(value)
