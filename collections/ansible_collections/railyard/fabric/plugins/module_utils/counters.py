@@ -1,0 +1,108 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The kernel's own count of what crossed a netdev, read before, during and after a test."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+KEYS = ("tx_bytes", "rx_bytes", "tx_packets", "rx_packets")
+SAMPLE_PERIOD_S = 0.2
+SYS = "/sys/class/net"
+
+if TYPE_CHECKING:
+    # Python 3.9, which nodes may have, cannot evaluate `X | Y`.
+    Snapshot = dict[str, int | None]
+
+
+def read(netdev: str, root: str = SYS) -> Snapshot:
+    """Return the netdev's counters; one that is absent or unreadable is None."""
+    return {key: _number(f"{root}/{netdev}/statistics/{key}") for key in KEYS}
+
+
+def read_all(netdevs: Mapping[str, str], root: str = SYS) -> dict[str, Snapshot]:
+    """Return the counters of several rails, by rail name."""
+    return {rail: read(netdev, root) for rail, netdev in netdevs.items()}
+
+
+def spans(before: Snapshot, after: Snapshot, keys: Iterable[str] = KEYS) -> dict[str, list[int | None]]:
+    """Return `{counter: [before, after]}`, the form that result rows carry."""
+    return {key: [before.get(key), after.get(key)] for key in keys}
+
+
+def rate_bytes_per_s(netdev: str, over_s: float, root: str = SYS) -> float:
+    """Return the traffic on the netdev, the busier direction, measured over so many seconds."""
+    before = read(netdev, root)
+    start = time.monotonic()
+    time.sleep(over_s)
+    after = read(netdev, root)
+    elapsed = time.monotonic() - start
+    deltas = [(after[key] or 0) - (before[key] or 0) for key in ("tx_bytes", "rx_bytes")]
+    return max(deltas) / elapsed
+
+
+class Sampler:
+    """Samples one netdev's byte counters from its own thread until it is stopped."""
+
+    def __init__(self, netdev: str, started: float) -> None:
+        self._netdev = netdev
+        self._started = started
+        self._over = threading.Event()
+        self._rows: list[list[float]] = []
+        self._thread = threading.Thread(target=self._run, daemon=True, name="sampler-" + netdev)
+        self._thread.start()
+
+    def stop(self) -> dict[str, list[float]]:
+        """End it and return `{"t_s": [...], "tx_bytes": [...], "rx_bytes": [...]}`, t relative to `started`."""
+        self._over.set()
+        self._thread.join(timeout=2 * SAMPLE_PERIOD_S)
+        rows = list(self._rows)
+        return {
+            "t_s": [round(row[0], 4) for row in rows],
+            "tx_bytes": [row[1] for row in rows],
+            "rx_bytes": [row[2] for row in rows],
+        }
+
+    def _run(self) -> None:
+        tick = time.monotonic()
+        while True:
+            seen = read(self._netdev)
+            at = time.monotonic() - self._started
+            if seen["tx_bytes"] is not None and seen["rx_bytes"] is not None:
+                self._rows.append([at, seen["tx_bytes"], seen["rx_bytes"]])
+            # Against a fixed grid, so that a late sample does not delay those after it.
+            tick += SAMPLE_PERIOD_S
+            if self._over.wait(max(0.0, tick - time.monotonic())):
+                return
+
+
+def processor_ticks(text: str) -> dict[str, int]:
+    """Return `{"busy", "total"}` from the first line of /proc/stat; waiting for a disk is not work."""
+    words = text.split("\n", 1)[0].split()
+    ticks = [int(word) for word in words[1:9]]
+    idle = sum(ticks[3:5])
+    return {"busy": sum(ticks) - idle, "total": sum(ticks)}
+
+
+def read_processor_ticks() -> dict[str, int]:
+    """Return the node's processor time so far, in ticks."""
+    with open("/proc/stat", encoding="ascii") as handle:
+        return processor_ticks(handle.read())
+
+
+def node_cpu_percent(before: Mapping[str, int], after: Mapping[str, int]) -> float | None:
+    """Return how busy the whole node was, 100 meaning every processor; None for no time at all."""
+    total = after["total"] - before["total"]
+    return round(100.0 * (after["busy"] - before["busy"]) / total, 1) if total > 0 else None
+
+
+def _number(path: str) -> int | None:
+    try:
+        with open(path, encoding="ascii") as handle:
+            return int(handle.read())
+    except (OSError, ValueError):
+        return None

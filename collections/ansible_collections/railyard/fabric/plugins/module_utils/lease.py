@@ -1,0 +1,119 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Who may use this node: one run of one controller at a time, for as long as the controller shows life."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from ansible_collections.railyard.fabric.plugins.module_utils.obstacle import Obstacle
+
+FOLDER = "/run/railyard"
+
+
+def text_time(seconds: float) -> str:
+    """Return a Unix time as `2026-11-21T10:15:00Z`."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+
+
+class Lease:
+    """The node's lease file; expiry is by the node's own clock."""
+
+    def __init__(self, folder: str = FOLDER) -> None:
+        self._folder = folder
+        self.path = os.path.join(folder, "lease.json")
+
+    def read(self) -> dict[str, Any] | None:
+        """Return `{"run", "controller", "since_s", "until_s"}` (Unix seconds), None when nobody holds it."""
+        try:
+            with open(self.path, encoding="utf-8") as handle:
+                held = json.load(handle)
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError):
+            return None  # a torn file is nobody's lease
+        return held if isinstance(held, dict) and {"run", "until_s"} <= set(held) else None
+
+    def holder(self, now_s: float | None = None) -> dict[str, Any] | None:
+        """Return the lease if it has not expired."""
+        held = self.read()
+        now = time.time() if now_s is None else now_s
+        return held if held and float(held["until_s"]) > now else None
+
+    def take(self, run: str, controller: str, lease_s: float, host: str) -> dict[str, Any]:
+        """Take the lease or renew one's own; an expired one is taken over.
+
+        Raises:
+            Obstacle: `lease`: another run holds it; says who, since when and until when.
+        """
+        with self._locked():
+            now = time.time()
+            held = self.holder(now)
+            if held and held["run"] != run:
+                raise Obstacle(
+                    "lease",
+                    "{} is measuring for run {} of {} since {}; its lease ends at {}".format(
+                        host,
+                        held["run"],
+                        held.get("controller", "another controller"),
+                        text_time(float(held.get("since_s", 0))),
+                        text_time(float(held["until_s"])),
+                    ),
+                    host,
+                    "wait for that run, or stop it: the lease ends by itself when its controller is gone",
+                )
+            since = held["since_s"] if held else now
+            lease = {"run": run, "controller": controller, "since_s": since, "until_s": now + lease_s}
+            self._write(lease)
+            return lease
+
+    def renew(self, run: str, lease_s: float) -> bool:
+        """Prolong the run's own lease; False when it is another's or gone."""
+        with self._locked():
+            held = self.read()
+            if not held or held["run"] != run:
+                return False
+            self._write({**held, "until_s": time.time() + lease_s})
+            return True
+
+    def release(self, run: str) -> bool:
+        """Give the run's lease back; another's is left alone."""
+        with self._locked():
+            held = self.read()
+            if not held or held["run"] != run:
+                return False
+            os.unlink(self.path)
+            return True
+
+    def lost_by(self, run: str) -> str | None:
+        """Return why a run may not go on, None while its lease holds."""
+        held = self.read()
+        if held is None:
+            return "the lease is gone"
+        if held["run"] != run:
+            return "run {} has taken the lease over".format(held["run"])
+        if float(held["until_s"]) <= time.time():
+            return "the lease ended at {}: the controller has shown no life".format(
+                text_time(float(held["until_s"]))
+            )
+        return None
+
+    def _write(self, lease: dict[str, Any]) -> None:
+        draft = self.path + ".new"
+        with open(draft, "w", encoding="utf-8") as handle:
+            json.dump(lease, handle, sort_keys=True)
+        os.replace(draft, self.path)
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        os.makedirs(self._folder, mode=0o755, exist_ok=True)
+        with open(os.path.join(self._folder, "lease.lock"), "w", encoding="utf-8") as handle:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            yield

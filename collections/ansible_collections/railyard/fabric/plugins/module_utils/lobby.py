@@ -1,0 +1,203 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The lobby: one listener per rail where partners call, wait for their turn, and ask whether we live.
+
+A node meets one partner at a time, but its partners of later rounds may be ahead of it. Their calls are answered
+at once and kept waiting, so that a busy node is never taken for a dead one, and a dead one costs its partners
+`rendezvous_timeout_s` once and not once per rail.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from ansible_collections.railyard.fabric.plugins.module_utils import rendezvous
+from ansible_collections.railyard.fabric.plugins.module_utils.obstacle import Obstacle
+from ansible_collections.railyard.fabric.plugins.module_utils.rail_socket import (
+    Place,
+    bind_to_rail,
+    family_of,
+    listen,
+    tune,
+)
+
+_TICK_S = 1.0
+_ANSWER_S = 3.0
+_DIAL_S = 1.5
+_PAUSE_S = 0.2
+
+
+class Call(NamedTuple):
+    """A partner that has proven itself and waits to be welcomed."""
+
+    channel: rendezvous.Channel
+    purpose: dict[str, Any]
+
+
+class Lobby:
+    """Listens on all own rails for the whole run and hands proven callers to the session that wants them."""
+
+    def __init__(self, order: Mapping[str, Any], places: Mapping[str, Place], stop: threading.Event) -> None:
+        self._run = str(order["run"])
+        self._secret = str(order["secret"])
+        self._node = str(order["node"])
+        self._roster = {str(entry["name"]) for entry in order["roster"]}
+        self._stop = stop
+        self._lock = threading.Condition()
+        self._waiting: dict[tuple[str, str], Call] = {}
+        self._strangers: dict[str, list[tuple[str, str]]] = {}
+        self._listeners: dict[str, socket.socket] = {}
+        self.round = -1
+        self.obstacles: dict[str, Obstacle] = {}
+        for rail, place in places.items():
+            self._open(rail, place, int(order["policy"]["base_port"]))
+
+    def _open(self, rail: str, place: Place, base_port: int) -> None:
+        # Every rail has an address of its own, so one port number serves all rails.
+        try:
+            self._listeners[rail] = listen(place, base_port)
+        except Obstacle as obstacle:
+            self.obstacles[rail] = obstacle
+            return
+        threading.Thread(target=self._serve, args=(rail,), daemon=True, name="lobby-" + rail).start()
+
+    def start(self) -> None:
+        """Begin to tell waiting partners that we live."""
+        threading.Thread(target=self._tick, daemon=True, name="lobby-tick").start()
+
+    def close(self) -> None:
+        """Close the listeners and whoever still waits."""
+        for listener in self._listeners.values():
+            listener.close()
+        with self._lock:
+            for call in self._waiting.values():
+                call.channel.close()
+            self._waiting.clear()
+
+    def enter_round(self, number: int) -> None:
+        """Say which round this node is in; partners of earlier rounds are told that we have gone on."""
+        with self._lock:
+            self.round = number
+            for key, call in list(self._waiting.items()):
+                if int(call.purpose.get("round", 0)) < number:
+                    self._dismiss(call)
+                    del self._waiting[key]
+
+    def strangers(self, rail: str) -> list[tuple[str, str]]:
+        """Return `(address, why)` of everybody who called on the rail without being of this run."""
+        with self._lock:
+            return list(self._strangers.get(rail, ()))
+
+    def take(self, peer: str, rail: str, timeout_s: float) -> Call | None:
+        """Wait for a partner's call on a rail; None when it did not come in time."""
+        deadline = time.monotonic() + timeout_s
+        with self._lock:
+            while (peer, rail) not in self._waiting:
+                left = deadline - time.monotonic()
+                if left <= 0 or self._stop.is_set():
+                    return None
+                self._lock.wait(min(left, 0.25))
+            return self._waiting.pop((peer, rail))
+
+    def _serve(self, rail: str) -> None:
+        listener = self._listeners[rail]
+        while not self._stop.is_set():
+            try:
+                sock, _address = listener.accept()
+            except OSError:
+                if listener.fileno() < 0:
+                    return
+                time.sleep(_PAUSE_S)
+                continue
+            threading.Thread(target=self._greet, args=(rail, sock), daemon=True, name="greet-" + rail).start()
+
+    def _greet(self, rail: str, sock: socket.socket) -> None:
+        try:
+            channel = rendezvous.Channel(sock, self._stop)
+        except OSError:
+            sock.close()
+            return
+        try:
+            call = rendezvous.answer(channel, self._run, self._secret, self._node, rail, _ANSWER_S)
+            if call["from"] not in self._roster:
+                raise rendezvous.Stranger("says it is {!r}, which is not in this run".format(call["from"]))
+            self._admit(rail, channel, str(call["from"]), call.get("purpose") or {})
+        except rendezvous.Stranger as error:
+            with self._lock:
+                seen = self._strangers.setdefault(rail, [])
+                if len(seen) < 100:  # a port scanner must not fill the memory
+                    seen.append((channel.remote, str(error)))
+            channel.close()
+        except (rendezvous.Broken, rendezvous.Stopped):
+            channel.close()
+
+    def _admit(self, rail: str, channel: rendezvous.Channel, peer: str, purpose: dict[str, Any]) -> None:
+        call = Call(channel, purpose)
+        if purpose.get("kind") == "ask":
+            channel.send({"t": "present", "round": self.round})
+            channel.close()
+            return
+        with self._lock:
+            if int(purpose.get("round", 0)) < self.round:
+                self._dismiss(call)
+                return
+            former = self._waiting.pop((peer, rail), None)
+            if former:
+                former.channel.close()
+            self._waiting[(peer, rail)] = call
+            self._lock.notify_all()
+
+    def _dismiss(self, call: Call) -> None:
+        with contextlib.suppress(rendezvous.Broken):
+            call.channel.send({"t": "gone", "round": self.round})
+        call.channel.close()
+
+    def _tick(self) -> None:
+        while not self._stop.wait(_TICK_S):
+            with self._lock:
+                for key, call in list(self._waiting.items()):
+                    try:
+                        call.channel.send({"t": "wait", "round": self.round})
+                    except rendezvous.Broken:
+                        call.channel.close()
+                        del self._waiting[key]
+
+
+def dial(
+    place: Place,
+    address: str,
+    port: int,
+    terms: rendezvous.Terms,
+    purpose: Mapping[str, Any],
+    stop: threading.Event,
+) -> rendezvous.Channel:
+    """Call a partner's lobby over the rail once.
+
+    Raises:
+        OSError: nobody could be reached.
+        rendezvous.Stranger: somebody else answered.
+        rendezvous.Broken: the answer did not come.
+    """
+    sock = socket.socket(family_of(address), socket.SOCK_STREAM)
+    try:
+        bind_to_rail(sock, place.netdev)
+        tune(sock)
+        sock.bind((place.address, 0))
+        sock.settimeout(_DIAL_S)
+        sock.connect((address, port))
+        channel = rendezvous.Channel(sock, stop)
+    except OSError:
+        sock.close()
+        raise
+    try:
+        rendezvous.dial(channel, terms, purpose, _ANSWER_S)
+    except (rendezvous.Broken, rendezvous.Stranger, rendezvous.Stopped):
+        channel.close()
+        raise
+    return channel

@@ -1,0 +1,46 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What stands in a test's way, said so that a person can remove it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+# `failed` means that the test was run and did not give a result; everything else kept it from being run.
+FAILED_CLASSES = frozenset({"tool_failed", "tool_garbage", "deadline", "peer_failed", "internal"})
+
+
+class Obstacle(Exception):
+    """A reason why a test has no result: a class from the contract, a sentence, the host, and the fix."""
+
+    def __init__(self, error_class: str, message: str, host: str, fix: str) -> None:
+        super().__init__(f"{message} ({host}): {fix}")
+        self.error_class = error_class
+        self.message = message
+        self.host = host
+        self.fix = fix
+
+    @property
+    def status(self) -> str:
+        """Return the row status that this obstacle means: `failed` or `unmeasured`."""
+        return "failed" if self.error_class in FAILED_CLASSES else "unmeasured"
+
+    def as_error(self) -> dict[str, str]:
+        """Return the row's `error` object."""
+        return {"class": self.error_class, "message": self.message, "host": self.host, "fix": self.fix}
+
+    @classmethod
+    def from_error(cls, error: dict[str, Any]) -> Obstacle:
+        """Rebuild the obstacle that the other end sent as an `error` object."""
+        return cls(
+            str(error.get("class", "internal")),
+            str(error.get("message", "")),
+            str(error.get("host", "")),
+            str(error.get("fix", "")),
+        )
+
+
+def error_of(obstacle: Obstacle | None) -> dict[str, str] | None:
+    """Return the `error` object of an obstacle, or None where there is none."""
+    return obstacle.as_error() if obstacle else None

@@ -1,0 +1,245 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How two runners make sure of each other over the rail under test, and speak afterwards.
+
+The dialler sends its names and a nonce, the answerer proves the run's secret over both nonces, the dialler does the
+same. From the two nonces comes a key; every later line carries an HMAC over its direction, number and text, so
+that a line from somebody else, from another run, or sent twice ends the conversation. One JSON object a line.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import hmac
+import json
+import secrets
+import select
+import socket
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+PROTOCOL = 1
+_LONGEST_LINE_BYTES = 4 << 20
+_SLICE_S = 0.25
+
+
+class Broken(Exception):
+    """The conversation is over: the partner closed it, fell silent or the line is damaged."""
+
+
+class Stranger(Exception):
+    """Who answers (or calls) does not know the run's secret or does not speak the protocol."""
+
+
+class Stopped(Exception):
+    """The runner was told to stop while it waited."""
+
+
+class Terms(NamedTuple):
+    """What both sides must agree on before a word is exchanged."""
+
+    run: str
+    secret: str
+    dialler: str
+    answerer: str
+    rail: str
+
+
+class Channel:
+    """A conversation with a partner that has proven the run's secret."""
+
+    def __init__(self, sock: socket.socket, stop: threading.Event) -> None:
+        self._sock = sock
+        self._stop = stop
+        self._pending = b""
+        self._key: bytes | None = None
+        self._sent = 0
+        self._received = 0
+        self._side = "dial"
+        self.remote = str(sock.getpeername()[0])
+
+    def send(self, message: Mapping[str, Any]) -> None:
+        """Send one message.
+
+        Raises:
+            Broken: the partner is gone.
+        """
+        text = json.dumps(message, separators=(",", ":"), sort_keys=True).encode()
+        line = text
+        if self._key is not None:
+            line = self._seal(self._side, self._sent, text) + b" " + text
+            self._sent += 1
+        try:
+            self._sock.settimeout(10.0)
+            self._sock.sendall(line + b"\n")
+        except OSError as error:
+            raise Broken(f"could not send to {self.remote}: {error}") from error
+
+    def receive(self, timeout_s: float) -> dict[str, Any]:
+        """Wait for one message.
+
+        Raises:
+            Broken: nothing came in time, the partner is gone, or the line is damaged or not the partner's.
+            Stopped: the runner was told to stop.
+        """
+        line = self._line(time.monotonic() + timeout_s, timeout_s)
+        if self._key is not None:
+            seal, _, line = line.partition(b" ")
+            other = "answer" if self._side == "dial" else "dial"
+            if not hmac.compare_digest(seal, self._seal(other, self._received, line)):
+                raise Broken(f"a line from {self.remote} does not carry the run's seal")
+            self._received += 1
+        try:
+            message = json.loads(line)
+        except ValueError as error:
+            raise Broken(f"a line from {self.remote} is not JSON: {line[:80]!r}") from error
+        if not isinstance(message, dict):
+            raise Broken(f"a line from {self.remote} is no object: {line[:80]!r}")
+        return message
+
+    def expect(self, kind: str, timeout_s: float) -> dict[str, Any]:
+        """Wait for a message whose `t` is `kind`.
+
+        Raises:
+            Broken: as `receive`, and when another kind comes.
+        """
+        message = self.receive(timeout_s)
+        if message.get("t") != kind:
+            raise Broken("{} sent {!r} where {!r} was due".format(self.remote, message.get("t"), kind))
+        return message
+
+    def close(self) -> None:
+        """End the conversation; the partner notices at once."""
+        with contextlib.suppress(OSError):
+            self._sock.shutdown(socket.SHUT_RDWR)
+        self._sock.close()
+
+    def seal_with(self, key: bytes, side: str) -> None:
+        """Carry a seal on every line from here on; `side` is `dial` or `answer`."""
+        self._key = key
+        self._side = side
+
+    def _seal(self, side: str, number: int, text: bytes) -> bytes:
+        assert self._key is not None  # noqa: S101 - callers ask first; this tells mypy
+        prefix = f"{side}:{number}:".encode()
+        return hmac.new(self._key, prefix + text, hashlib.sha256).hexdigest().encode()
+
+    def _line(self, deadline: float, timeout_s: float) -> bytes:
+        while b"\n" not in self._pending:
+            if self._stop.is_set():
+                raise Stopped()
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise Broken(f"{self.remote} said nothing for {timeout_s:.0f} s")
+            try:
+                if not select.select([self._sock], [], [], min(left, _SLICE_S))[0]:
+                    continue
+                piece = self._sock.recv(1 << 16)
+            except (OSError, ValueError) as error:
+                raise Broken(f"the connection to {self.remote} broke: {error}") from error
+            if not piece:
+                raise Broken(f"{self.remote} closed the connection")
+            self._pending += piece
+            if len(self._pending) > _LONGEST_LINE_BYTES:
+                raise Broken(f"{self.remote} sent a line without end")
+        line, _, self._pending = self._pending.partition(b"\n")
+        return line
+
+
+def dial(channel: Channel, terms: Terms, purpose: Mapping[str, Any], timeout_s: float) -> None:
+    """Prove the secret to the answerer and have it prove itself; the channel is sealed afterwards.
+
+    Args:
+        channel: a fresh connection.
+        terms: the names that both must agree on.
+        purpose: what the call is for; the answerer reads it, and it is covered by the proof.
+        timeout_s: how long each answer may take.
+
+    Raises:
+        Stranger: the answer is not from the named node of this run.
+        Broken: no answer came.
+    """
+    ours = secrets.token_hex(16)
+    channel.send(
+        {
+            "railyard": PROTOCOL,
+            "run": terms.run,
+            "from": terms.dialler,
+            "to": terms.answerer,
+            "rail": terms.rail,
+            "nonce": ours,
+            "purpose": dict(purpose),
+        }
+    )
+    try:
+        answer = channel.receive(timeout_s)
+    except Broken as error:
+        # Silence may be a dead host; words that are not ours are a stranger's.
+        if "not JSON" in str(error) or "no object" in str(error):
+            raise Stranger(f"answers with something else than Railyard: {error}") from error
+        raise
+    if answer.get("railyard") != PROTOCOL:
+        raise Stranger(
+            "speaks Railyard protocol {!r}, not {}".format(answer.get("railyard"), PROTOCOL)
+            if "railyard" in answer
+            else "does not speak Railyard's protocol"
+        )
+    theirs = str(answer.get("nonce", ""))
+    if answer.get("from") != terms.answerer or answer.get("run") != terms.run:
+        raise Stranger("says it is {!r} in run {!r}".format(answer.get("from"), answer.get("run")))
+    if not hmac.compare_digest(str(answer.get("proof", "")), _proof(terms, "answer", ours, theirs, purpose)):
+        raise Stranger(f"does not know the secret of run {terms.run}")
+    channel.send({"proof": _proof(terms, "dial", ours, theirs, purpose)})
+    channel.seal_with(_session_key(terms, ours, theirs), "dial")
+
+
+def answer(
+    channel: Channel, run: str, secret: str, own_name: str, rail: str, timeout_s: float
+) -> dict[str, Any]:
+    """Answer a call: prove the secret, have the caller prove it; return the caller's first message.
+
+    Raises:
+        Stranger: the caller is not of this run or does not speak the protocol.
+        Broken: the caller went away.
+    """
+    try:
+        call = channel.receive(timeout_s)
+    except Broken as error:
+        raise Stranger(f"calls without a word of Railyard's protocol: {error}") from error
+    if call.get("railyard") != PROTOCOL:
+        raise Stranger(f"does not speak Railyard's protocol {PROTOCOL}")
+    terms = Terms(run, secret, str(call.get("from")), own_name, rail)
+    ours = secrets.token_hex(16)
+    theirs = str(call.get("nonce", ""))
+    purpose = call.get("purpose") or {}
+    proof = _proof(terms, "answer", theirs, ours, purpose)
+    channel.send({"railyard": PROTOCOL, "run": run, "from": own_name, "nonce": ours, "proof": proof})
+    if call.get("run") != run or call.get("to") != own_name or call.get("rail") != rail:
+        raise Stranger(
+            "calls for {!r} on {!r} in run {!r}".format(call.get("to"), call.get("rail"), call.get("run"))
+        )
+    try:
+        reply = channel.receive(timeout_s)
+    except Broken as error:
+        raise Stranger(f"did not prove the run's secret: {error}") from error
+    if not hmac.compare_digest(str(reply.get("proof", "")), _proof(terms, "dial", theirs, ours, purpose)):
+        raise Stranger(f"does not know the secret of run {run}")
+    channel.seal_with(_session_key(terms, theirs, ours), "answer")
+    return call
+
+
+def _proof(terms: Terms, side: str, dial_nonce: str, answer_nonce: str, purpose: Mapping[str, Any]) -> str:
+    said = json.dumps(
+        [side, terms.run, terms.dialler, terms.answerer, terms.rail, dial_nonce, answer_nonce, dict(purpose)],
+        sort_keys=True,
+    )
+    return hmac.new(terms.secret.encode(), said.encode(), hashlib.sha256).hexdigest()
+
+
+def _session_key(terms: Terms, dial_nonce: str, answer_nonce: str) -> bytes:
+    said = f"key:{dial_nonce}:{answer_nonce}"
+    return hmac.new(terms.secret.encode(), said.encode(), hashlib.sha256).digest()

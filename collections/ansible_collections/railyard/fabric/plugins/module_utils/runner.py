@@ -1,0 +1,144 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The node-side program: work order in, result rows out. Started as `python runner.pyz WORK_ORDER [...]`."""
+
+from __future__ import annotations
+
+import argparse
+import faulthandler
+import itertools
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ansible_collections.railyard.fabric.plugins.module_utils import schedule, tools, units, work_order
+from ansible_collections.railyard.fabric.plugins.module_utils.lease import Lease
+from ansible_collections.railyard.fabric.plugins.module_utils.lobby import Lobby
+from ansible_collections.railyard.fabric.plugins.module_utils.obstacle import Obstacle
+from ansible_collections.railyard.fabric.plugins.module_utils.rendezvous import Stopped
+from ansible_collections.railyard.fabric.plugins.module_utils.runner_bench import Bench
+from ansible_collections.railyard.fabric.plugins.module_utils.runner_pair import PairRun
+from ansible_collections.railyard.fabric.plugins.module_utils.runner_record import Record
+
+_OVERHEAD_S = 6.0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one node's share of a run; exit status 0 when every test has a row, 1 when it was stopped, 2 bad order."""
+    parser = argparse.ArgumentParser(prog="runner.pyz", description="Railyard's node-side runner")
+    parser.add_argument("order", help="this node's work order (JSON, mode 0600: it holds the run's secret)")
+    parser.add_argument("--folder", required=True, help="the run's folder on this node")
+    parser.add_argument("--launcher", required=True, choices=sorted(units.LAUNCHERS))
+    parser.add_argument("--lease", help="folder of the node's lease; without it no lease is watched")
+    options = parser.parse_args(arguments)
+    faulthandler.register(signal.SIGUSR1)
+    try:
+        order = work_order.load(options.order)
+        launcher = units.launcher(options.launcher, str(order["run"]), str(order["node"]))
+    except (work_order.WorkOrderError, Obstacle) as error:
+        sys.stderr.write(f"runner: {error}\n")
+        return 2
+    return Runner(order, options.folder, launcher, options.lease).run()
+
+
+class Runner:
+    """Walks through the node's meetings and sees to it that every test of its share gets its row."""
+
+    def __init__(
+        self, order: Mapping[str, Any], folder: str, launcher: units.Launcher, lease_folder: str | None
+    ) -> None:
+        self._order = order
+        share = schedule.asked_tests(order, str(order["node"]))
+        record = Record(folder, order, sum(1 for _test in share))
+        self._stop = threading.Event()
+        self._bench = Bench(order, record, launcher, self._stop)
+        self._lease = Lease(lease_folder) if lease_folder else None
+
+    def run(self) -> int:
+        """Run to the end or to the word to stop."""
+        bench = self._bench
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda number, _frame: bench.halt(f"it was stopped by signal {number}"))
+        threading.Thread(target=self._guard, daemon=True, name="guard").start()
+        house = Lobby(self._order, bench.places, self._stop)
+        house.start()
+        try:
+            self._meet_all(house)
+        except Stopped:
+            pass
+        except Exception:
+            # Written down here, and the rows that are missing are written below.
+            traceback.print_exc()
+            bench.halt(f"the runner failed: {sys.exc_info()[1]}")
+        finally:
+            house.close()
+        stopped = self._stop.is_set()
+        if stopped:
+            self._write_the_rest()
+        bench.record.finish(bench.stop_reason if stopped else "completed")
+        self._stop.set()
+        return 1 if stopped else 0
+
+    def _meet_all(self, house: Lobby) -> None:
+        meetings = schedule.meetings(self._order, self._bench.node)
+        names = schedule.RailNames(self._order)
+        width = schedule.tests_per_pair(names.most())
+        for meeting in meetings:
+            if self._stop.is_set():
+                raise Stopped()
+            house.enter_round(meeting.round)
+            rails = names.common(meeting.node, meeting.peer)
+            tests = list(schedule.pair_tests(meeting, rails, width))
+            sys.stderr.write(f"runner: round {meeting.round}: {meeting.node} and {meeting.peer}\n")
+            PairRun(self._bench, house, meeting, tests).run()
+        # Partners that lag behind are told that this node has gone on, not left to guess.
+        house.enter_round(1 << 30)
+
+    def _write_the_rest(self) -> None:
+        obstacle = self._bench.interrupted()
+        record = self._bench.record
+        rest = (
+            record.obstacle_row(
+                test, self._bench.rails.get(test["rail"], {}), self._bench.version_of(test), obstacle
+            )
+            for test in schedule.asked_tests(self._order, self._bench.node)
+            if not record.has(test["id"])
+        )
+        while True:
+            chunk = list(itertools.islice(rest, 500))
+            if not chunk:
+                return
+            record.add(chunk)
+
+    def _guard(self) -> None:
+        """Stop the run when its lease is lost or its time is up."""
+        deadline = time.monotonic() + worst_case_s(self._order)
+        while not self._stop.wait(1.0):
+            lost = self._lease.lost_by(str(self._order["run"])) if self._lease else None
+            if lost:
+                self._bench.halt(lost)
+            elif time.monotonic() > deadline:
+                self._bench.halt("the run's deadline has passed")
+
+
+def worst_case_s(order: Mapping[str, Any]) -> float:
+    """Return the seconds after which a run on this node is certainly over, every wait and deadline counted."""
+    policy = order["policy"]
+    limits: dict[str, float] = {check: tool().limit_s(policy) for check, tool in tools.TOOL_OF_CHECK.items()}
+    total = float(policy["first_rendezvous_timeout_s"]) + 30.0
+    groups, pairs = set(), set()
+    for test in schedule.asked_tests(order, str(order["node"])):
+        pairs.add(test["round"])
+        if test["group"] is None or test["group"] not in groups:
+            groups.add(test["group"])
+            total += limits[str(test["check"])] + _OVERHEAD_S
+    return total + len(pairs) * (2 * float(policy["rendezvous_timeout_s"]) + 10.0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,238 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One meeting of two nodes: every test that the schedule gives the pair, each ending in a row whatever happens."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ansible_collections.railyard.fabric.plugins.module_utils import busy, rendezvous, work_order
+from ansible_collections.railyard.fabric.plugins.module_utils.lobby import Lobby
+from ansible_collections.railyard.fabric.plugins.module_utils.obstacle import Obstacle
+from ansible_collections.railyard.fabric.plugins.module_utils.runner_bench import Bench, Gate
+from ansible_collections.railyard.fabric.plugins.module_utils.runner_meeting import (
+    Patience,
+    Session,
+    meet,
+    open_session,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils.runner_record import end_of
+from ansible_collections.railyard.fabric.plugins.module_utils.runner_test import (
+    BEGIN_WAIT_S,
+    Row,
+    Step,
+    client_end,
+    own_obstacle,
+    server_end,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils.schedule import Meeting
+
+Test = Mapping[str, Any]
+
+
+class PairRun:
+    """This node's side of one meeting."""
+
+    def __init__(self, bench: Bench, house: Lobby, meeting: Meeting, tests: Sequence[Test]) -> None:
+        self._bench = bench
+        self._house = house
+        self._meeting = meeting
+        self._tests = tests
+        self._peer = meeting.peer if meeting.node == bench.node else meeting.node
+        self._sessions: dict[str, Session] = {}
+        self._no_session: dict[str, Obstacle] = {}
+
+    def run(self) -> None:
+        """Run all tests; raises `Stopped` only, and then the tests that are left have no row yet."""
+        if self._peer in set(self._bench.order["absent"]):
+            self._refuse_all(_absent(self._peer))
+            return
+        self._open()
+        try:
+            for tests in _batches(self._tests):
+                self._bench.record.begin(list(tests))
+                if len(tests) == 1:
+                    self._guarded(tests[0], Gate(1), ())
+                else:
+                    self._together(tests)
+        finally:
+            for session in self._sessions.values():
+                session.drop()
+
+    def _refuse_all(self, obstacle: Obstacle) -> None:
+        for test in self._tests:
+            self._bench.refuse(test, obstacle)
+
+    def _open(self) -> None:
+        """Meet on all rails at once and look whether rails and node are free meanwhile."""
+        wait = Patience(self._bench)
+        peer_rails = work_order.rails_of(self._bench.order, self._peer)
+        rails = list(dict.fromkeys(str(test["rail"]) for test in self._tests))
+        busy_rails: dict[str, Obstacle | None] = {}
+        jobs: list[Callable[[], None]] = []
+        for rail in rails:
+            obstacle = self._bench.obstacles.get(rail) or self._house.obstacles.get(rail)
+            if obstacle is None and not peer_rails[rail]["ip"]:
+                obstacle = Obstacle("no_address", f"{rail} has no address in the plan", self._peer, "plan it")
+            if obstacle is not None:
+                self._no_session[rail] = obstacle
+                continue
+            jobs.append(lambda rail=rail: self._meet_on(rail, peer_rails[rail], wait))  # type: ignore[misc]
+            jobs.append(lambda rail=rail: busy_rails.update(self._busy(rail)))  # type: ignore[misc]
+        _all_at_once(jobs)
+        _mind_stop(self._bench)
+        node_busy = busy.node_is_busy(self._bench.node, self._bench.policy)
+        for rail, session in self._sessions.items():
+            session.busy = node_busy or busy_rails.get(rail)
+
+    def _meet_on(self, rail: str, peer_rail: Mapping[str, Any], wait: Patience) -> None:
+        try:
+            self._sessions[rail] = open_session(
+                self._bench, self._house, self._meeting, rail, peer_rail, wait
+            )
+        except rendezvous.Stopped:
+            pass
+        except Exception as error:
+            self._no_session[rail] = _internal(self._bench.node, error)
+
+    def _busy(self, rail: str) -> dict[str, Obstacle | None]:
+        return {rail: busy.rail_is_busy(self._bench.places[rail], self._bench.policy)}
+
+    def _together(self, tests: Sequence[Test]) -> None:
+        """Run a group: one thread per rail, one common start."""
+        gate = Gate(len(tests))
+        rails = tuple(str(test["rail"]) for test in tests)
+        _all_at_once([lambda test=test: self._in_group(test, gate, rails) for test in tests])  # type: ignore[misc]
+        _mind_stop(self._bench)
+
+    def _in_group(self, test: Test, gate: Gate, rails: tuple[str, ...]) -> None:
+        with contextlib.suppress(rendezvous.Stopped):
+            self._guarded(test, gate, rails)
+
+    def _guarded(self, test: Test, gate: Gate, rails: tuple[str, ...]) -> None:
+        """Run one test; whatever goes wrong becomes its row."""
+        rail = str(test["rail"])
+        session = self._sessions.get(rail)
+        try:
+            if session is None:
+                raise self._no_session.get(rail) or _internal(self._bench.node, RuntimeError("no session"))
+            row = self._one(session, test, gate, rails)
+            self._bench.record.add([row])
+        except Obstacle as obstacle:
+            gate.leave()
+            self._bench.refuse(test, obstacle)
+        except rendezvous.Broken as error:
+            if session is not None:
+                session.drop()
+            self._bench.refuse(test, _lost(self._peer, str(error)))
+        except rendezvous.Stopped:
+            raise
+        except Exception as error:
+            # A fault of ours must cost one test, not the run; the row says that it is ours.
+            if session is not None:
+                session.drop()
+            self._bench.refuse(test, _internal(self._bench.node, error))
+
+    def _one(self, session: Session, test: Test, gate: Gate, rails: tuple[str, ...]) -> Row:
+        mine = own_obstacle(self._bench, session, test)
+        channel = self._channel(session, mine)
+        theirs = self._begin(session, channel, test, mine)
+        if theirs is None:
+            raise _lost(self._peer, "it went on to a later test after the connection broke")
+        if mine or theirs.get("error"):
+            raise mine or Obstacle.from_error(theirs["error"])
+        step = Step(self._bench, session, channel, test, rails)
+        play_end = client_end if end_of(test, self._bench.node) == "client" else server_end
+        try:
+            return play_end(step, gate)
+        finally:
+            if step.sampler is not None:
+                step.sampler.stop()
+
+    def _channel(self, session: Session, mine: Obstacle | None) -> rendezvous.Channel:
+        """Return the session's channel; after a break one new attempt is made for the next test."""
+        if session.channel is not None:
+            return session.channel
+        if mine is not None:
+            raise mine
+        if session.reconnects_left > 0:
+            session.reconnects_left -= 1
+            try:
+                meet(self._bench, self._house, self._meeting, session, Patience(self._bench))
+            except Obstacle as obstacle:
+                session.obstacle = obstacle
+                raise
+        if session.channel is None:
+            session.obstacle = _lost(self._peer, "the connection broke again and again")
+            raise session.obstacle
+        return session.channel
+
+    def _begin(
+        self, session: Session, channel: rendezvous.Channel, test: Test, mine: Obstacle | None
+    ) -> dict[str, Any] | None:
+        """Tell each other which test is next and what stands in its way; None when the partner is past it."""
+        number = int(str(test["id"])[1:])
+        channel.send({"t": "begin", "number": number, "error": mine.as_error() if mine else None})
+        theirs = session.pending_begin or channel.expect("begin", BEGIN_WAIT_S)
+        session.pending_begin = None
+        while int(theirs["number"]) < number:
+            theirs = channel.expect("begin", BEGIN_WAIT_S)
+        if int(theirs["number"]) > number:
+            session.pending_begin = theirs
+            return None
+        return theirs
+
+
+def _batches(tests: Sequence[Test]) -> list[list[Test]]:
+    """Return the tests in runs of one group each; a test without a group is alone."""
+    batches: list[list[Test]] = []
+    for test in tests:
+        if test["group"] and batches and batches[-1][0]["group"] == test["group"]:
+            batches[-1].append(test)
+        else:
+            batches.append([test])
+    return batches
+
+
+def _all_at_once(jobs: list[Callable[[], Any]]) -> None:
+    threads = [threading.Thread(target=job, daemon=True) for job in jobs]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def _mind_stop(bench: Bench) -> None:
+    if bench.stop.is_set():
+        raise rendezvous.Stopped()
+
+
+def _absent(peer: str) -> Obstacle:
+    return Obstacle(
+        "peer_absent",
+        f"{peer} could not be reached when the run was made",
+        peer,
+        f"bring {peer} back (ansible -m ping {peer}), then validate again",
+    )
+
+
+def _lost(peer: str, why: str) -> Obstacle:
+    return Obstacle(
+        "peer_failed",
+        f"the rendezvous with {peer} broke in mid-test: {why}",
+        peer,
+        f"see {peer}'s own row and its runner.log in the raw archive",
+    )
+
+
+def _internal(host: str, error: Exception) -> Obstacle:
+    return Obstacle(
+        "internal",
+        f"the runner failed: {type(error).__name__}: {error}",
+        host,
+        "this is a fault of Railyard: please report it with runner.log from the raw archive",
+    )

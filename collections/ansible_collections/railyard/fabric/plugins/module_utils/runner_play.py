@@ -1,0 +1,171 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a tool may do while it plays one end of one test: run, serve, ask; each with a deadline."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.railyard.fabric.plugins.module_utils import rail_socket, units
+from ansible_collections.railyard.fabric.plugins.module_utils.obstacle import Obstacle
+from ansible_collections.railyard.fabric.plugins.module_utils.rendezvous import Channel, Stopped
+from ansible_collections.railyard.fabric.plugins.module_utils.runner_bench import Bench, Moment
+from ansible_collections.railyard.fabric.plugins.module_utils.runner_meeting import Session
+from ansible_collections.railyard.fabric.plugins.module_utils.runner_record import end_of
+from ansible_collections.railyard.fabric.plugins.module_utils.tool_base import Finished, Play
+
+_LISTENING_WITHIN_S = 6.0
+_POLL_S = 0.02
+_ANSWER_S = 8.0
+
+
+class RailPlay(Play):
+    """One end of one test on one rail."""
+
+    def __init__(
+        self, bench: Bench, session: Session, channel: Channel, test: Mapping[str, Any], port: int
+    ) -> None:
+        self.bench = bench
+        self.channel = channel
+        self.test = test
+        self.own = session.place
+        self.peer_address = session.peer_address
+        self.peer_host = session.peer
+        self.port = port
+        self.mtu_bytes = int(bench.rails[session.place.rail]["mtu"])
+        self.policy = bench.policy
+        self.moment = Moment("", time.monotonic())
+        self.argvs: list[list[str]] = []
+        self.exit_status: int | None = None
+        self._end = end_of(test, bench.node)
+        self._raw = bench.record.raw_path(test)
+        self._server: units.Launched | None = None
+        self._begun = 0.0
+
+    def run(self, argv: list[str], limit_s: float, connection: bool = False) -> Finished:
+        """Run a command to its end; its words are kept in the raw file.
+
+        Raises:
+            Obstacle: `deadline` when it did not end in time.
+        """
+        offset = _size(self._raw)
+        begun = time.monotonic()
+        launched = self._launch(argv, limit_s)
+        connected: float | None = None
+        try:
+            while connection and connected is None and launched.poll() is None:
+                if rail_socket.is_connected(self.peer_address, self.port):
+                    connected = time.monotonic()
+                elif time.monotonic() - begun > limit_s or self.bench.stop.is_set():
+                    break
+                else:
+                    time.sleep(_POLL_S)
+            status = launched.wait(limit_s - (time.monotonic() - begun), self.bench.stop)
+            ended = time.monotonic()
+        finally:
+            launched.end()
+        self.exit_status = status
+        if status is None:
+            raise self._too_long(argv[0], limit_s)
+        zero = self.moment.monotonic
+        return Finished(
+            status,
+            _text(self._raw, offset),
+            begun - zero,
+            None if connected is None else connected - zero,
+            ended - zero,
+        )
+
+    def serve(self, argv: list[str], limit_s: float) -> None:
+        """Start a server; ready is when the kernel shows its socket, nothing is connected to find out.
+
+        Raises:
+            Obstacle: `port_taken`, or why it did not start.
+        """
+        if rail_socket.is_listening(self.own.address, self.port):
+            raise rail_socket.port_taken(self.own, self.port)
+        self._begun = time.monotonic()
+        self._server = self._launch(argv, limit_s)
+        deadline = self._begun + _LISTENING_WITHIN_S
+        while not rail_socket.is_listening(self.own.address, self.port):
+            if self.bench.stop.is_set():
+                raise Stopped()
+            if self._server.poll() is not None:
+                said = _text(self._raw, 0).strip()
+                if "in use" in said.lower():
+                    raise rail_socket.port_taken(self.own, self.port)
+                raise self._server_failed(argv[0], said or "it ended without a word")
+            if time.monotonic() > deadline:
+                raise self._server_failed(argv[0], f"it did not listen within {_LISTENING_WITHIN_S:.0f} s")
+            time.sleep(_POLL_S)
+
+    def served(self, patience_s: float) -> Finished:
+        """Give the server so long to end by itself, then end it."""
+        assert self._server is not None  # noqa: S101 - serve() went before; this tells mypy
+        self.exit_status = self._server.wait(patience_s, self.bench.stop)
+        self.release()
+        zero = self.moment.monotonic
+        text = _text(self._raw, 0)
+        return Finished(self.exit_status or 0, text, self._begun - zero, None, time.monotonic() - zero)
+
+    def release(self) -> None:
+        """End the server if it still runs; called on every way out of a test."""
+        if self._server is not None:
+            self._server.end()
+            self._server = None
+
+    def ask(self, question: Mapping[str, Any]) -> dict[str, Any]:
+        """Ask the server side over the rendezvous."""
+        self.channel.send({**question, "t": "ask"})
+        return self.channel.expect("told", _ANSWER_S)
+
+    def note(self, text: str) -> None:
+        """Add to the raw file."""
+        with open(self._raw, "a", encoding="utf-8") as handle:
+            handle.write(text)
+
+    def _launch(self, argv: list[str], limit_s: float) -> units.Launched:
+        unit = units.tool_unit(str(self.bench.order["run"]), str(self.test["id"]), self._end, len(self.argvs))
+        self.argvs.append(argv)
+        try:
+            return self.bench.launcher.start(unit, argv, limit_s + 2, self._raw)
+        except OSError as error:
+            raise Obstacle(
+                "tool_failed",
+                f"{argv[0]} could not be started on {self.own.host}: {error}",
+                self.own.host,
+                "run it by hand there",
+            ) from error
+
+    def _too_long(self, name: str, limit_s: float) -> Obstacle:
+        return Obstacle(
+            "deadline",
+            f"{name} on {self.own.host} had not ended after {limit_s:.0f} s and was stopped",
+            self.own.host,
+            "its output so far is in the raw archive; a stalled transfer often means packets too large for the path",
+        )
+
+    def _server_failed(self, name: str, said: str) -> Obstacle:
+        return Obstacle(
+            "tool_failed",
+            f"the {name} server on {self.own.host} failed: {said[:400]}",
+            self.own.host,
+            "run it by hand there: {}".format(" ".join(self.argvs[-1])),
+        )
+
+
+def _size(path: str) -> int:
+    try:
+        return os.path.getsize(path)
+    except OSError:
+        return 0
+
+
+def _text(path: str, offset: int) -> str:
+    with open(path, "rb") as handle:
+        handle.seek(offset)
+        return handle.read().decode("utf-8", "replace")

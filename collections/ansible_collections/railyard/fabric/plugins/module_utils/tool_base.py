@@ -1,0 +1,174 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What every measuring tool has in common; a new tool is one module like `tool_iperf3` and one line in `tools()`.
+
+A tool has two sides. The server side says by itself when it is ready (its socket in the kernel's table), never by
+a pause or a probing connection. The client side then runs and both read their own output.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from ansible_collections.railyard.fabric.plugins.module_utils.obstacle import Obstacle
+from ansible_collections.railyard.fabric.plugins.module_utils.proof import Claim
+from ansible_collections.railyard.fabric.plugins.module_utils.rail_socket import Place
+
+
+class Finished(NamedTuple):
+    """A tool that has ended: its output, and when things happened in seconds after the test's start."""
+
+    exit_status: int
+    text: str
+    begun_s: float
+    connected_s: float | None
+    ended_s: float
+
+
+class Reading(NamedTuple):
+    """What one end's output says."""
+
+    metrics: dict[str, Any]
+    claim: Claim | None = None
+    window_s: list[float] | None = None
+    message_bytes: int | None = None
+    extra: dict[str, Any] | None = None
+
+
+class Play:
+    """What a tool may use while it plays one end of one test; the runner implements it."""
+
+    test: Mapping[str, Any]
+    own: Place
+    peer_address: str
+    peer_host: str
+    port: int
+    mtu_bytes: int
+    policy: Mapping[str, Any]
+
+    def run(self, argv: list[str], limit_s: float, connection: bool = False) -> Finished:
+        """Run a command to its end; `connection` asks when it was connected to the peer's port."""
+        raise NotImplementedError
+
+    def serve(self, argv: list[str], limit_s: float) -> None:
+        """Start a server and return when it listens on `port` (TCP)."""
+        raise NotImplementedError
+
+    def served(self, patience_s: float) -> Finished:
+        """Give the server so long to end by itself, then end it; return its output."""
+        raise NotImplementedError
+
+    def ask(self, question: Mapping[str, Any]) -> dict[str, Any]:
+        """Ask the server side of this test something over the rendezvous."""
+        raise NotImplementedError
+
+    def note(self, text: str) -> None:
+        """Add to the raw output that is kept."""
+        raise NotImplementedError
+
+
+class Tool:
+    """One measuring tool; instances carry no state between tests except the server side's own."""
+
+    name = ""
+    package: str | None = None
+
+    def limit_s(self, policy: Mapping[str, Any]) -> float:
+        """Return the seconds after which the client side is stopped."""
+        raise NotImplementedError
+
+    def client(self, play: Play) -> Reading:
+        """Play the client to its end.
+
+        Raises:
+            Obstacle: it failed, with the reason.
+        """
+        raise NotImplementedError
+
+    def open(self, play: Play) -> None:
+        """Make the server side ready; nothing to do for a tool that the kernel answers."""
+
+    def answer(self, play: Play, question: Mapping[str, Any]) -> dict[str, Any]:
+        """Answer what the client side asks in mid-test."""
+        return {}
+
+    def close(self, play: Play) -> Reading:
+        """End the server side and read its output."""
+        return Reading({})
+
+    def claim(self, client: Claim | None, server: Claim | None) -> Claim | None:
+        """Return what both ends together claim; the client's word, unless a tool knows better."""
+        return client
+
+
+# How each tool says its version, and on what words.
+_VERSION = {
+    "iperf3": (["iperf3", "--version"], re.compile(r"iperf (\d+\.\d+(?:\.\d+)?)")),
+    "sockperf": (["sockperf", "--version"], re.compile(r"version (\d+\.\d+)")),
+    "ping": (["ping", "-V"], re.compile(r"(?:iputils[ -]s?)(\S+)")),
+}
+
+
+def version_of(name: str) -> str | None:
+    """Return the installed version of a tool, `unknown` when it does not say, None when it is not installed."""
+    if name not in _VERSION:
+        return None
+    argv, pattern = _VERSION[name]
+    if shutil.which(argv[0]) is None:
+        return None
+    try:
+        done = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=5, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return "unknown"
+    found = pattern.search(done.stdout.decode("utf-8", "replace"))
+    return found.group(1) if found else "unknown"
+
+
+def missing(tool: Tool, host: str) -> Obstacle:
+    """Say that a tool is not installed on a host, and how it comes there."""
+    return Obstacle(
+        "tool_missing",
+        f"{tool.name} is not installed on {host} (Debian package {tool.package})",
+        host,
+        f"run the role benchmark_tools (ansible-playbook site.yml), or apt-get install {tool.package}",
+    )
+
+
+def parsed(play: Play, tool: str, text: str, parse: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
+    """Return the first complete output of a tool as `parsers.parse` describes it.
+
+    Raises:
+        Obstacle: `tool_garbage` when it is not the tool's output, `tool_failed` when the tool reports a failure
+            or its result is not complete.
+    """
+    try:
+        result = parse(text)
+    except Exception as error:
+        first = text.strip().splitlines()[:1] or ["nothing"]
+        raise Obstacle(
+            "tool_garbage",
+            f"{tool} printed something that is not its output: {error} (it begins {first[0][:80]!r})",
+            play.own.host,
+            f"run it by hand on {play.own.host}; look for a wrapper of that name (command -v {tool})",
+        ) from error
+    if result.get("valid") and result.get("outputs"):
+        output: dict[str, Any] = result["outputs"][0]
+        return output
+    error_object = result.get("error") or {}
+    said = error_object.get("message") or "; ".join(result.get("warnings") or []) or "no complete result"
+    raise failed(play, tool, str(said))
+
+
+def failed(play: Play, tool: str, said: str) -> Obstacle:
+    """Say that a tool reported a failure."""
+    return Obstacle(
+        "tool_failed",
+        f"{tool} on {play.own.host} failed: {said.strip()[:400]}",
+        play.own.host,
+        f"its whole output is in the raw archive; try {tool} by hand between {play.own.address} and {play.peer_address}",
+    )

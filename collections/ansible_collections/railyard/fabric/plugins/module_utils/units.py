@@ -1,0 +1,185 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How a tool is started so that it cannot outlive its test: a transient systemd unit, or a process group.
+
+The order names the launcher; none is chosen silently. `direct` is for machines without systemd.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Sequence
+
+from ansible_collections.railyard.fabric.plugins.module_utils.obstacle import Obstacle
+from ansible_collections.railyard.fabric.plugins.module_utils.rendezvous import Stopped
+
+_POLL_S = 0.02
+_STOP_S = 2
+
+
+def tool_unit(run: str, test_id: str, end: str, number: int = 0) -> str:
+    """Return the name of a tool's unit; `stop` finds all of a run by `railyard-RUN-*`."""
+    which = f"-{number}" if number else ""
+    return f"railyard-{run}-{test_id}-{end}{which}"
+
+
+def runner_unit(run: str) -> str:
+    """Return the name of the runner's own unit."""
+    return f"railyard-runner-{run}"
+
+
+class Launched:
+    """A started tool; its output goes to a file."""
+
+    def __init__(self, process: subprocess.Popen[bytes], unit: str) -> None:
+        self._process = process
+        self.unit = unit
+
+    def poll(self) -> int | None:
+        """Return the exit status, or None while it runs."""
+        return self._process.poll()
+
+    def wait(self, limit_s: float, stop: threading.Event) -> int | None:
+        """Return the exit status, or None when it still runs after `limit_s`.
+
+        Raises:
+            Stopped: the runner was told to stop.
+        """
+        deadline = time.monotonic() + limit_s
+        while self.poll() is None:
+            if stop.is_set():
+                raise Stopped()
+            if time.monotonic() > deadline:
+                return None
+            time.sleep(_POLL_S)
+        return self.poll()
+
+    def end(self) -> None:
+        """Stop the tool and everything that it started; returns when it is gone."""
+        raise NotImplementedError
+
+
+class Launcher:
+    """Starts tools; `own_unit` is the runner's unit, whose end must be theirs."""
+
+    def __init__(self, own_unit: str) -> None:
+        self.own_unit = own_unit
+
+    def start(self, unit: str, argv: Sequence[str], limit_s: float, output: str) -> Launched:
+        """Start a tool with its standard output and error in the file `output`."""
+        raise NotImplementedError
+
+
+class SystemdLaunched(Launched):
+    """A transient unit, with the `systemd-run` that waits for it."""
+
+    def end(self) -> None:
+        """Stop the unit: systemd ends its whole control group."""
+        if self.poll() is None:
+            subprocess.run(
+                ["systemctl", "stop", self.unit + ".service"],
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                timeout=20,
+                check=False,
+            )
+        _finish(self._process)
+
+
+class SystemdLauncher(Launcher):
+    """Runs each tool in a transient unit of its own."""
+
+    def argv(self, unit: str, argv: Sequence[str], limit_s: float) -> list[str]:
+        """Return the full command line."""
+        command = ["systemd-run", "--collect", "--pipe", "--wait", "--quiet", "--unit", unit]
+        for name, value in self._properties(limit_s).items():
+            command += ["-p", f"{name}={value}"]
+        # `--` keeps a tool's own options from being read as systemd-run's.
+        return [*command, "--", *argv]
+
+    def start(self, unit: str, argv: Sequence[str], limit_s: float, output: str) -> Launched:
+        """Start the unit."""
+        return SystemdLaunched(_popen(self.argv(unit, argv, limit_s), output), unit)
+
+    def _properties(self, limit_s: float) -> dict[str, str]:
+        return {
+            "RuntimeMaxSec": f"{limit_s:.0f}",
+            "TimeoutStopSec": str(_STOP_S),
+            "KillMode": "control-group",
+            "LimitMEMLOCK": "infinity",
+            # When the runner dies, by whatever hand, systemd stops its tools.
+            "BindsTo": self.own_unit + ".service",
+            "After": self.own_unit + ".service",
+        }
+
+
+class DirectLaunched(Launched):
+    """A process group of its own."""
+
+    def end(self) -> None:
+        """End the group: ask, and after a moment do not ask."""
+        for number, patience_s in ((signal.SIGTERM, 1.0), (signal.SIGKILL, 2.0)):
+            try:
+                os.killpg(self._process.pid, number)
+            except (ProcessLookupError, PermissionError):
+                break
+            deadline = time.monotonic() + patience_s
+            while self.poll() is None and time.monotonic() < deadline:
+                time.sleep(_POLL_S)
+        _finish(self._process)
+
+
+class DirectLauncher(Launcher):
+    """Runs each tool as a child; the kernel kills the child when the runner dies (setpriv --pdeathsig)."""
+
+    def start(self, unit: str, argv: Sequence[str], limit_s: float, output: str) -> Launched:
+        """Start the process group; `limit_s` is kept by whoever waits."""
+        guard = ["setpriv", "--pdeathsig", "KILL"] if shutil.which("setpriv") else []
+        return DirectLaunched(_popen([*guard, *argv], output), unit)
+
+
+LAUNCHERS: dict[str, type[Launcher]] = {"systemd": SystemdLauncher, "direct": DirectLauncher}
+
+
+def launcher(kind: str, run: str, host: str) -> Launcher:
+    """Return the named launcher.
+
+    Raises:
+        Obstacle: the name is unknown, or this machine cannot do it.
+    """
+    if kind not in LAUNCHERS:
+        raise Obstacle("internal", f"launcher {kind!r} is unknown", host, "use systemd or direct")
+    if kind == "systemd" and not os.path.isdir("/run/systemd/system"):
+        raise Obstacle(
+            "internal",
+            "systemd does not run here",
+            host,
+            "set launcher: direct for a machine without systemd",
+        )
+    return LAUNCHERS[kind](runner_unit(run))
+
+
+def _popen(argv: Sequence[str], output: str) -> subprocess.Popen[bytes]:
+    with open(output, "ab") as handle:
+        return subprocess.Popen(
+            list(argv),
+            stdin=subprocess.DEVNULL,
+            stdout=handle,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            env={**os.environ, "LC_ALL": "C"},
+        )
+
+
+def _finish(process: subprocess.Popen[bytes]) -> None:
+    try:
+        process.wait(timeout=5)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
