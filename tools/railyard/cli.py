@@ -1,3 +1,216 @@
-"""placeholder until the command line lands."""
+"""The `railyard` command: words and options only. What a verb does is in the module that it names.
+
+Imports stand inside the verbs: `railyard --help` must not wait for Ansible or matplotlib to load.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from railyard import paths
+from railyard.errors import BAD_INPUT, UserError
+
+INTERRUPTED = 3
+
+_EXIT_STATUSES = (
+    "Exit status: 0 all that was asked is proven and nothing failed; 1 something failed; 2 bad input, no "
+    "node was touched; 3 something asked is unmeasured, a node did not answer, or the run is incomplete."
+)
+
+
+# Typer's own copy of click, or click itself, whichever this version of typer raises from.
+_click_errors: Any = sys.modules[typer.BadParameter.__module__]
+
+
+class _Verbs(TyperGroup):
+    """The verbs, and `lab`, whose own command line is loaded only when it is called."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the command to run; the list in `--help` does not come through here."""
+        name, command, rest = super().resolve_command(ctx, args)
+        if name == "lab":
+            from railyard.lab.cli import app as lab
+
+            command = typer.main.get_command(lab)
+        return name, command, rest
+
+
+app = typer.Typer(
+    cls=_Verbs,
+    name="railyard",
+    help="Takes GPU/RDMA nodes from racked to proven: provisions rails, measures and judges the fabric.",
+    epilog=_EXIT_STATUSES,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Inventories = Annotated[
+    list[str],
+    typer.Option(
+        "-i", "--inventory", metavar="INV", help="Inventory folder or file; may be given several times."
+    ),
+]
+ReportsDir = Annotated[
+    Path | None,
+    typer.Option(
+        "--reports-dir", help="Folder for run folders. Default: $RAILYARD_REPORTS_DIR, else reports/."
+    ),
+]
+AnsibleArgs = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="-- ANSIBLE ARGS", help="What stands after -- goes to ansible-playbook.", show_default=False
+    ),
+]
+RunArgument = Annotated[
+    str,
+    typer.Argument(metavar="RUN", help="A run folder, CLUSTER/RUN, a run id, or CLUSTER (its latest run)."),
+]
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    version: Annotated[bool, typer.Option("--version", help="Print the version and end.")] = False,
+) -> None:
+    if version:
+        from importlib import metadata
+
+        typer.echo(f"railyard {metadata.version('railyard')}")
+        raise typer.Exit
+
+
+@app.command()
+def plan(
+    inventory: Inventories,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Show every rail and address that an inventory means. Touches no node."""
+    from railyard import plan_view
+
+    _end(plan_view.run(inventory, as_json))
+
+
+@app.command(epilog=_EXIT_STATUSES)
+def site(inventory: Inventories, args: AnsibleArgs = None, reports_dir: ReportsDir = None) -> None:
+    """Provision the nodes, then measure, judge and report."""
+    _operate("site", inventory, args, reports_dir)
+
+
+@app.command(epilog=_EXIT_STATUSES)
+def provision(inventory: Inventories, args: AnsibleArgs = None, reports_dir: ReportsDir = None) -> None:
+    """Provision the nodes; measure nothing."""
+    _operate("provision", inventory, args, reports_dir)
+
+
+@app.command(epilog=_EXIT_STATUSES)
+def validate(inventory: Inventories, args: AnsibleArgs = None, reports_dir: ReportsDir = None) -> None:
+    """Measure, judge and report; change nothing on the nodes."""
+    _operate("validate", inventory, args, reports_dir)
+
+
+@app.command(epilog=_EXIT_STATUSES)
+def verify(
+    inventory: Inventories,
+    args: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="-- PYTEST ARGS", help="What stands after -- goes to pytest.", show_default=False
+        ),
+    ] = None,
+) -> None:
+    """Read the end state of the nodes with a second, independent program: testinfra."""
+    from railyard import verify as verifying
+
+    _end(verifying.verify(inventory, args or []))
+
+
+@app.command()
+def parse(
+    tool: Annotated[str, typer.Argument(metavar="TOOL", help="ping, iperf3, sockperf, ...")],
+    file: Annotated[str, typer.Argument(metavar="FILE", help="The tool's output; - reads standard input.")],
+) -> None:
+    """Print what a tool's output says as one JSON object."""
+    from railyard import parse as parsing
+
+    _end(parsing.run(tool, file))
+
+
+@app.command(epilog=_EXIT_STATUSES)
+def report(run: RunArgument, reports_dir: ReportsDir = None) -> None:
+    """Write index.html, report.md and junit.xml of a run again, from its folder alone."""
+    from railyard import rebuild
+
+    _end(rebuild.report(run, reports_dir or paths.reports_dir()))
+
+
+@app.command(epilog=_EXIT_STATUSES)
+def judge(run: RunArgument, reports_dir: ReportsDir = None) -> None:
+    """Decide the verdicts of a run again, from its folder alone."""
+    from railyard import rebuild
+
+    _end(rebuild.judge(run, reports_dir or paths.reports_dir()))
+
+
+@app.command(name="lab", add_help_option=False)
+def _lab() -> None:
+    """Bring up, break, heal and take down the built-in lab cluster."""
+
+
 def main() -> None:
-    """Run."""
+    """Run the command and end the process with its exit status; what a user can put right is no traceback."""
+    # Read by Ansible's own code when it is loaded into this process.
+    os.environ["ANSIBLE_CONFIG"] = str(paths.repo_root() / "ansible.cfg")
+    try:
+        status = app(standalone_mode=False)
+    except Exception as error:
+        status = _status_of(error)
+    except KeyboardInterrupt:
+        print("railyard: interrupted", file=sys.stderr)
+        status = INTERRUPTED
+    sys.exit(_flushed(status if isinstance(status, int) else 0))
+
+
+def _status_of(error: Exception) -> int:
+    """Say what went wrong and return the exit status; what is no user's fault is raised again."""
+    if isinstance(error, UserError):
+        print(f"railyard: {error}", file=sys.stderr)
+        return error.exit_status
+    if isinstance(error, _click_errors.ClickException):
+        error.show()
+        return BAD_INPUT
+    if isinstance(error, (_click_errors.Abort, BrokenPipeError)):
+        return INTERRUPTED
+    if type(error).__name__ in ("RunFolderError", "PolicyError"):
+        print(f"railyard: {error}", file=sys.stderr)
+        return BAD_INPUT
+    if type(error).__name__ == "JudgeError":
+        print(f"railyard: this run cannot be judged: {error}", file=sys.stderr)
+        return INTERRUPTED
+    raise error
+
+
+def _flushed(status: int) -> int:
+    """Write out what is left; a reader that went away (`| head`) is no error of ours, and no news."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return status
+
+
+def _operate(verb: str, inventory: list[str], args: list[str] | None, reports_dir: Path | None) -> None:
+    from railyard.operate import operate
+
+    _end(operate(verb, inventory, args or [], reports_dir or paths.reports_dir()))
+
+
+def _end(status: Any) -> None:
+    raise typer.Exit(int(status or 0))

@@ -1,0 +1,152 @@
+"""Starts `ansible-playbook` through ansible-runner, and stops it. The only place that does."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from railyard import paths
+from railyard.progress import Line, Progress
+
+# How long Ansible gets to end its workers after Ctrl-C before it is killed.
+_STOP_GRACE_S = 15.0
+_ABORT_GRACE_S = 2.0
+# ansible-runner looks at `cancel_callback` this often.
+_CANCEL_POLL_S = 0.5
+
+
+@dataclass
+class Outcome:
+    """How `ansible-playbook` ended.
+
+    Attributes:
+        return_code: Ansible's own; 254 when it had to be killed.
+        interrupted: whether the user stopped it.
+        progress: the last state: stats, failures, what was said.
+    """
+
+    return_code: int
+    interrupted: bool
+    progress: Progress
+
+
+class AnsibleRun:
+    """One call of `ansible-playbook`, as plain `ansible-playbook` in the same folder would run it.
+
+    Args:
+        playbooks: absolute paths, run in this order by one process.
+        inventories: what stood behind `-i`.
+        argv: further arguments for `ansible-playbook`.
+        passwords: regular expression of a prompt → answer; kept in memory.
+        stops_asked: how often the user has asked to stop: once means gently, twice means now.
+        show: takes the lines that each event is worth.
+    """
+
+    def __init__(
+        self,
+        playbooks: Sequence[Path],
+        inventories: Sequence[str],
+        argv: Sequence[str],
+        *,
+        stops_asked: Callable[[], int] = lambda: 0,
+        passwords: Mapping[str, str] | None = None,
+        progress: Progress | None = None,
+        show: Callable[[list[Line]], None] = lambda lines: None,
+    ):
+        self.playbooks = list(playbooks)
+        self.inventories = [_absolute(source) for source in inventories]
+        self.argv = list(argv)
+        self.stops_asked = stops_asked
+        self.passwords = dict(passwords or {})
+        self.progress = progress or Progress()
+        self.show = show
+        self._signalled_at: float | None = None
+        self._aborted_at: float | None = None
+
+    def run(self) -> Outcome:
+        """Run to the end and return how it ended; raises nothing for what Ansible itself says."""
+        import ansible_runner
+
+        with tempfile.TemporaryDirectory(prefix="railyard-") as private:
+            settings = Path(private, "env", "settings")
+            settings.parent.mkdir()
+            # A file, since ansible-runner drops the `settings` argument when there is no such file.
+            settings.write_text(json.dumps({"pexpect_timeout": _CANCEL_POLL_S}))
+            runner = ansible_runner.run(
+                private_data_dir=private,
+                # The folder that the user stands in, so that relative paths after `--` mean what they say.
+                project_dir=os.getcwd(),
+                playbook=str(self.playbooks[0]),
+                # ansible-runner splits this like a shell; further playbooks are further arguments.
+                cmdline=shlex.join([*self.argv, *(str(path) for path in self.playbooks[1:])]),
+                inventory=self.inventories,
+                envvars=ansible_environment(),
+                passwords=self.passwords,
+                # Else the passwords are written to the private folder.
+                suppress_env_files=True,
+                fact_cache_type="none",
+                quiet=True,
+                event_handler=self._on_event,
+                cancel_callback=self._on_poll,
+            )
+        return Outcome(int(runner.rc or 0), self.stops_asked() > 0, self.progress)
+
+    def _on_event(self, event: dict[str, Any]) -> bool:
+        # Truthy keeps the event on disk, which ansible-runner's own `stats` needs; the others, a file each,
+        # would be gigabytes on a large cluster, and what we want of them we have taken here.
+        self.show(self.progress.feed(event))
+        return event.get("event") == "playbook_on_stats"
+
+    def _on_poll(self) -> bool:
+        """Stop Ansible the way that its own Ctrl-C does; True makes ansible-runner kill it."""
+        if self.stops_asked() < 1:
+            return False
+        now = time.monotonic()
+        if self.progress.pid is None:
+            # It has not said a word yet, so it has touched nothing.
+            return True
+        if self._signalled_at is None:
+            self._signalled_at = now
+            self.show([Line("warning", "stopping; once more to stop without cleaning up")])
+            self._signal(signal.SIGINT)
+        if self.stops_asked() > 1 and self._aborted_at is None:
+            # SIGTERM first: Ansible's workers are sessions of their own, killing its group misses them.
+            self._aborted_at = now
+            self._signal(signal.SIGTERM)
+        if self._aborted_at is not None and now - self._aborted_at > _ABORT_GRACE_S:
+            return True
+        return now - self._signalled_at > _STOP_GRACE_S
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self.progress.pid is not None:
+            try:
+                os.kill(self.progress.pid, number)
+            except ProcessLookupError:
+                # It ended by itself in the meantime, which is what we wanted.
+                return
+
+
+def ansible_environment() -> dict[str, str]:
+    """Return the variables that make Ansible use this checkout and this interpreter's own Ansible."""
+    search = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
+    return {
+        "ANSIBLE_CONFIG": str(paths.repo_root() / "ansible.cfg"),
+        # ansible-runner turns host key checking off unless the environment says something.
+        "ANSIBLE_HOST_KEY_CHECKING": os.environ.get("ANSIBLE_HOST_KEY_CHECKING", "True"),
+        "ANSIBLE_NOCOLOR": "1",
+        "PATH": search,
+    }
+
+
+def _absolute(source: str) -> str:
+    """Make an inventory path absolute; a host list (`a,b,`) stays as it is."""
+    return source if "," in source else str(Path(source).absolute())

@@ -1,0 +1,250 @@
+"""`railyard site`, `provision` and `validate`: check the inventory, run the playbooks, judge, report.
+
+What is done to the nodes is done by playbooks, the same that plain `ansible-playbook` runs. This adds what
+belongs to a command: everything wrong with the input at once and before any node is touched, one run at a time,
+a clean stop, and an exit status that can be relied on.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from railyard import ansible_args, paths, terminal
+from railyard.ansible import AnsibleRun, Outcome, ansible_environment
+from railyard.ansible_args import AnsibleArguments
+from railyard.display import Display
+from railyard.errors import BAD_INPUT, UserError
+from railyard.lock import cluster_lock
+from railyard.progress import Progress
+from railyard.signals import Interrupts
+
+if TYPE_CHECKING:
+    from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import Inventory
+
+OK, FAILED, INCOMPLETE = 0, 1, 3
+
+
+def operate(verb: str, sources: Sequence[str], argv: Sequence[str], reports_dir: Path) -> int:
+    """Run `site`, `provision` or `validate` on an inventory.
+
+    Args:
+        verb: one of the three.
+        sources: what stood behind `-i`.
+        argv: what stood after `--`.
+        reports_dir: the folder of `<cluster>/<run>` folders.
+
+    Returns:
+        The exit status: 0, 1 or 3.
+
+    Raises:
+        UserError: bad input; no node was touched.
+    """
+    arguments = ansible_args.parse(argv)
+    inventory = checked_inventory(sources, arguments.limit)
+    playbooks = _playbooks(verb)
+    if arguments.only_lists:
+        return _list_only(playbooks, sources, arguments)
+    passwords = ansible_args.ask_passwords(arguments)
+    from ansible_collections.railyard.fabric.plugins.plugin_utils import run_folder
+
+    run = run_folder.new_run_id()
+    out = terminal.console()
+    with cluster_lock(reports_dir, inventory.cluster, run) as folder, Interrupts() as interrupts:
+        variables = [f"railyard_run={run}", f"railyard_reports_dir={reports_dir.absolute()}"]
+        ours = [word for variable in variables for word in ("-e", variable)]
+        progress = Progress(verbosity=arguments.verbosity)
+        with Display(progress, out) as display:
+            outcome = AnsibleRun(
+                playbooks,
+                sources,
+                [*arguments.argv, *ours],
+                stops_asked=lambda: interrupts.count,
+                passwords=passwords,
+                progress=progress,
+                show=display.show,
+            ).run()
+        if progress.stats:
+            terminal.recap(progress.stats, out)
+        if outcome.interrupted and (folder / run).is_dir():
+            _stop(sources, [*arguments.stop_argv, *ours], passwords, interrupts, out)
+        return conclude(verb, outcome, folder / run, arguments, out)
+
+
+def checked_inventory(sources: Sequence[str], limit: str | None) -> Inventory:
+    """Read and check an inventory.
+
+    Raises:
+        UserError: with everything that is wrong with it, or when the limit leaves no node.
+    """
+    from ansible_collections.railyard.fabric.plugins.plugin_utils import inventory as inventories
+
+    for source in sources:
+        if "," not in source and not Path(source).exists():
+            raise UserError(f"inventory {source} does not exist", "name a folder, such as inventories/lab")
+    inventory = inventories.load(list(sources), limit)
+    problems = inventories.validate(inventory)
+    if problems:
+        listed = "\n".join(f"  {problem.text()}" for problem in problems)
+        count = f"{len(problems)} problems" if len(problems) > 1 else "a problem"
+        raise UserError(f"the inventory has {count}; no node was touched:\n{listed}")
+    if not inventory.selected_nodes():
+        raise UserError(
+            f"--limit {limit} leaves no node of the inventory" if limit else "the inventory has no nodes",
+            "nodes are the hosts of group gpu_nodes; see `railyard plan`",
+        )
+    return inventory
+
+
+def conclude(verb: str, outcome: Outcome, run_dir: Path, arguments: AnsibleArguments, out: Console) -> int:
+    """Judge what there is, write the report, say it, and return the exit status.
+
+    The run folder decides. Ansible's own account counts for what the folder cannot know: a failure while
+    provisioning, and a node that did not answer then.
+    """
+    statuses = [_provisioning_status(outcome, out)]
+    if run_dir.is_dir():
+        statuses.append(judged(run_dir, out, finished=not outcome.interrupted))
+    elif outcome.interrupted:
+        out.print("Interrupted before anything was measured.", style="yellow")
+    elif verb != "provision" and BAD_INPUT not in statuses and not (arguments.check and verb == "site"):
+        out.print("Nothing was measured: there is no run folder.", style="yellow")
+        statuses.append(INCOMPLETE)
+    elif arguments.check:
+        out.print("Check mode: nothing was changed, nothing was measured.")
+    if outcome.interrupted:
+        statuses.append(INCOMPLETE)
+    return next((status for status in (BAD_INPUT, FAILED, INCOMPLETE) if status in statuses), OK)
+
+
+def judged(run_dir: Path, out: Console, *, finished: bool = True) -> int:
+    """Judge a run folder that nobody judged yet, write its report and print its end.
+
+    Args:
+        run_dir: the run folder.
+        out: where to print.
+        finished: False when the user stopped it; then it is judged with what came, as an interrupted run.
+
+    Returns:
+        The exit status that the folder means.
+    """
+    from railyard.report import model, write_report
+
+    from ansible_collections.railyard.fabric.plugins.plugin_utils import (  # isort: skip
+        policy,
+        rejudge,
+        run_folder,
+        verdict,
+    )
+
+    folder = run_folder.RunFolder(run_dir)
+    try:
+        folder.forget_secret()
+        if not finished:
+            folder.finish("interrupted")
+        if not finished or not (run_dir / run_folder.VERDICTS).exists():
+            rejudge.rejudge(run_dir)
+        report = model.read(run_dir)
+        terminal.summary(report, out)
+        write_report(run_dir, report)
+    except (run_folder.RunFolderError, verdict.JudgeError, policy.PolicyError) as error:
+        # Cut off before it knew what to ask, or the disk is full: whatever it is, it is not proven.
+        out.print(f"The run cannot be judged: {error}", style="red", markup=False)
+        return INCOMPLETE
+    terminal.report_place(run_dir, out)
+    return report.exit_status
+
+
+def _provisioning_status(outcome: Outcome, out: Console) -> int:
+    progress = outcome.progress
+    if not progress.started and outcome.return_code and not outcome.interrupted:
+        # Ansible refused to begin (a bad argument, a playbook that does not parse): no node was touched.
+        out.print("Ansible did not start; no node was touched.", style="red")
+        return BAD_INPUT
+    failed, unreachable = progress.failed_hosts(), progress.unreachable_hosts()
+    for failure in [each for each in progress.failures if each.host in failed and each.kind == "failed"][:12]:
+        out.print(f"✗ {failure.host} failed in task: {failure.task}", style="red", markup=False)
+    if unreachable:
+        from railyard.report.grouping import fold_names
+
+        out.print(f"! did not answer: {fold_names(unreachable)}", style="magenta", markup=False)
+    if failed:
+        return FAILED
+    if unreachable or progress.failed_while_measuring():
+        return INCOMPLETE
+    if progress.stats is None and outcome.return_code and not outcome.interrupted:
+        out.print(f"Ansible ended with {outcome.return_code} and without a summary.", style="red")
+        return FAILED
+    return OK
+
+
+def _stop(
+    sources: Sequence[str],
+    argv: Sequence[str],
+    passwords: dict[str, str],
+    interrupts: Interrupts,
+    out: Console,
+) -> None:
+    """Stop what runs on the nodes and fetch what was measured, unless the user has no patience for that."""
+    if interrupts.count > 1:
+        out.print(
+            "Not cleaned up, as you asked. What runs on the nodes ends by itself when its lease is over.",
+            style="yellow",
+        )
+        return
+    playbook = paths.repo_root() / "playbooks" / "stop.yml"
+    out.print("Stopping what runs on the nodes and fetching what was measured.", style="yellow")
+    progress = Progress()
+    with Display(progress, out) as display:
+        AnsibleRun(
+            [playbook],
+            sources,
+            argv,
+            # The first Ctrl-C is why we are here; the next one stops this as well.
+            stops_asked=lambda: interrupts.count - 1,
+            passwords=passwords,
+            progress=progress,
+            show=display.show,
+        ).run()
+
+
+def _playbooks(verb: str) -> list[Path]:
+    root = paths.repo_root()
+    chosen = {
+        "site": [root / "site.yml"],
+        "validate": [root / "playbooks" / "validate.yml"],
+    }
+    playbooks = chosen[verb] if verb in chosen else _all_but_validate(root / "site.yml")
+    for playbook in playbooks:
+        if not playbook.is_file():
+            raise UserError(
+                f"playbook {playbook} is missing", "the checkout is not complete; git status tells"
+            )
+    return playbooks
+
+
+def _all_but_validate(site: Path) -> list[Path]:
+    """The playbooks that site.yml imports, in its order (which stands there alone), less the measuring."""
+    import yaml
+
+    if not site.is_file():
+        return [site]
+    entries = yaml.safe_load(site.read_text(encoding="utf-8")) or []
+    imports = [
+        entry.get("ansible.builtin.import_playbook") or entry.get("import_playbook") for entry in entries
+    ]
+    return [site.parent / name for name in imports if name and Path(name).name != "validate.yml"]
+
+
+def _list_only(playbooks: Sequence[Path], sources: Sequence[str], arguments: AnsibleArguments) -> int:
+    """`--list-hosts`, `--list-tasks`, `--syntax-check`: Ansible's own words, nothing of ours."""
+    import os
+
+    inventory = [word for source in sources for word in ("-i", source)]
+    argv = ["ansible-playbook", *inventory, *arguments.argv, *(str(path) for path in playbooks)]
+    done = subprocess.run(argv, env={**os.environ, **ansible_environment()}, check=False)
+    return OK if done.returncode == 0 else BAD_INPUT

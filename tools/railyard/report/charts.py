@@ -1,0 +1,235 @@
+"""Bars of bandwidth and latency as inline SVG. Deterministic: the same report gives the same bytes."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from railyard.report import wording
+from railyard.report.model import Measurement, badness
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+# Beyond this many bars of one check: the worst, and how all of them are spread.
+_BARS_SHOWN = 16
+_WORST_SHOWN = 8
+_BINS = 24
+
+# Stand-ins that become CSS variables afterwards, so that one drawing serves light, dark and paper.
+_COLOURS = {
+    "#010203": "var(--ink)",
+    "#010204": "var(--faint)",
+    "#010205": "var(--line)",
+    "#010206": "var(--pass)",
+    "#010207": "var(--fail)",
+    "#010208": "var(--unmeasured)",
+    "#010209": "var(--recorded)",
+    "#01020a": "var(--not-applicable)",
+    "#01020b": "var(--paper)",
+}
+_COLOUR = {
+    re.sub(r"var\(--(.*)\)", r"\1", css).replace("-", "_"): stand_in for stand_in, css in _COLOURS.items()
+}
+_HATCH = {"fail": "////", "unmeasured": "....", "recorded": "", "pass": "", "not_applicable": ""}
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A drawing, what it is called, and what it says in words for who cannot see it."""
+
+    title: str
+    caption: str
+    svg: str
+
+
+def draw(measurements: Sequence[Measurement]) -> list[Chart]:
+    """Draw what was measured: bandwidth and latency, each where there is something of it."""
+    charts = []
+    bandwidth = _of_unit(measurements, "_gbps")
+    if bandwidth:
+        caption = (
+            "Received rate. A tick marks the floor below which it would fail, where an authority gives one."
+        )
+        charts.append(Chart("Bandwidth", caption, _bars(bandwidth, "Gbit/s", "bandwidth")))
+    latency = _of_unit(measurements, "_us")
+    if latency:
+        caption = (
+            "Average; shorter is better. The thin line reaches to the 99th percentile (sockperf) or the "
+            "slowest reply (ping)."
+        )
+        charts.append(Chart("Latency", caption, _bars(latency, "µs", "latency")))
+    return charts
+
+
+def _of_unit(measurements: Sequence[Measurement], suffix: str) -> dict[str, list[Measurement]]:
+    """Measurements of checks whose main number ends in the suffix, by check; unmeasured ones as well."""
+    checks: dict[str, list[Measurement]] = {}
+    of_unit = {
+        measurement.check for measurement in measurements if (measurement.metric or "").endswith(suffix)
+    }
+    for check in sorted(of_unit, key=wording.check_order):
+        checks[check] = [
+            measurement
+            for measurement in measurements
+            if measurement.check == check and measurement.outcome != "not_applicable"
+        ]
+    return checks
+
+
+def _bars(checks: dict[str, list[Measurement]], unit: str, name: str) -> str:
+    import matplotlib as mpl
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+    from matplotlib.figure import Figure
+
+    panels: list[tuple[str, list[Measurement], list[Measurement]]] = []
+    for check, of_check in checks.items():
+        many = len(of_check) > _BARS_SHOWN
+        shown = sorted(of_check, key=badness)[:_WORST_SHOWN] if many else of_check
+        panels.append((check, shown, of_check if many else []))
+    heights = [0.62 + 0.27 * len(shown) + (1.5 if spread else 0) for _check, shown, spread in panels]
+    settings = {
+        # Text stays text: it can be searched and scaled. No mathematics: a `$` in a name is a `$`.
+        "svg.fonttype": "none",
+        "svg.hashsalt": f"railyard-{name}",
+        "text.parse_math": False,
+        "font.size": 10.0,
+        "hatch.linewidth": 0.7,
+    }
+    with mpl.rc_context({**mpl.rcParamsDefault, **settings}):
+        figure = Figure(figsize=(9.2, sum(heights) + 0.3))
+        FigureCanvasSVG(figure)
+        rows = [height for _panel, height in zip(panels, heights, strict=True)]
+        grid = figure.add_gridspec(len(panels), 1, height_ratios=rows, left=0.27, right=0.93, hspace=0.55)
+        grid.update(top=1 - 0.36 / (sum(heights) + 0.3), bottom=0.36 / (sum(heights) + 0.3))
+        most = max(
+            (_reach(item) for of_check in checks.values() for item in of_check if item.value is not None),
+            default=1.0,
+        )
+        for row, (check, shown, spread) in enumerate(panels):
+            title = wording.heading(check)
+            if spread:
+                title += f": the {len(shown)} worst of {len(spread)}, and how all are spread"
+                inner = grid[row].subgridspec(2, 1, height_ratios=[0.27 * len(shown) + 0.2, 1.2], hspace=0.45)
+                _panel(figure.add_subplot(inner[0]), title, shown, unit, most)
+                _spread(figure.add_subplot(inner[1]), spread, unit, most)
+            else:
+                _panel(figure.add_subplot(grid[row]), title, shown, unit, most)
+        out = io.BytesIO()
+        figure.savefig(
+            out,
+            format="svg",
+            transparent=True,
+            metadata={"Date": None, "Creator": None, "Format": None, "Type": None},
+        )
+    return _inline(out.getvalue().decode("utf-8"), name)
+
+
+def _panel(axes: Axes, title: str, shown: Sequence[Measurement], unit: str, most: float) -> None:
+    _bare(axes, title, most)
+    positions = range(len(shown))
+    for position, item in zip(positions, shown, strict=True):
+        outcome = wording.outcome(item.outcome)
+        colour = _COLOUR[outcome.name]
+        value = item.value or 0.0
+        axes.barh(
+            position, value, height=0.62, color=colour, edgecolor=_COLOUR["paper"], hatch=_HATCH[outcome.name]
+        )
+        tail = _tail(item)
+        if tail is not None and tail > value:
+            axes.plot([value, tail], [position, position], color=colour, linewidth=1.2, solid_capstyle="butt")
+            axes.plot([tail, tail], [position - 0.16, position + 0.16], color=colour, linewidth=1.2)
+        floor: Any = item.floor.get(item.metric or "")
+        if wording.is_number(floor):
+            axes.plot([floor, floor], [position - 0.42, position + 0.42], color=_COLOUR["ink"], linewidth=1.6)
+        if item.value is None:
+            text = f"{outcome.symbol} {outcome.word}"
+        else:
+            text = f"{outcome.symbol} {wording.number(item.value)} {unit}"
+            if outcome.name in ("fail", "unmeasured"):
+                text += f" ({outcome.word})"
+        axes.annotate(
+            text,
+            (max(value, tail or 0.0, float(floor) if wording.is_number(floor) else 0.0), position),
+            xytext=(6, 0),
+            textcoords="offset points",
+            va="center",
+            color=_COLOUR["ink"],
+            annotation_clip=False,
+        )
+    axes.set_yticks(list(positions), [_label(item) for item in shown], color=_COLOUR["ink"])
+    axes.set_ylim(len(shown) - 0.4, -0.6)
+
+
+def _spread(axes: Axes, spread: Sequence[Measurement], unit: str, most: float) -> None:
+    _bare(axes, "", most)
+    by_outcome = {
+        name: [item.value for item in spread if item.outcome == name and item.value is not None]
+        for name in wording.OUTCOMES
+    }
+    present = {name: values for name, values in by_outcome.items() if values}
+    if present:
+        axes.hist(
+            list(present.values()),
+            bins=_BINS,
+            range=(0.0, most),
+            stacked=True,
+            color=[_COLOUR[name] for name in present],
+        )
+    axes.set_ylabel("lines", color=_COLOUR["faint"], fontsize=9)
+    axes.tick_params(axis="y", colors=_COLOUR["faint"], labelsize=8)
+    axes.set_xlabel(unit, color=_COLOUR["faint"], fontsize=9)
+
+
+def _bare(axes: Axes, title: str, most: float) -> None:
+    axes.set_facecolor("none")
+    axes.set_xlim(0, most * 1.22)
+    axes.set_title(title, loc="left", fontsize=10.5, fontweight="bold", color=_COLOUR["ink"], pad=7)
+    axes.grid(axis="x", color=_COLOUR["line"], linewidth=0.8)
+    axes.set_axisbelow(True)
+    for spine in axes.spines.values():
+        spine.set_visible(False)
+    axes.tick_params(axis="x", length=0, colors=_COLOUR["faint"], labelsize=8)
+    axes.tick_params(axis="y", length=0)
+
+
+def _label(item: Measurement) -> str:
+    where = f"{item.node} → {item.peer}" if item.peer else item.node
+    return f"{where}  {item.rail or 'all rails'}"
+
+
+def _tail(item: Measurement) -> float | None:
+    """Where the thin line ends: the 99th percentile, or the slowest ping."""
+    for metric in ("latency_p99_us", "rtt_max_us"):
+        value: Any = item.observed.get(metric)
+        if wording.is_number(value):
+            return float(value)
+    return None
+
+
+def _reach(item: Measurement) -> float:
+    floor: Any = item.floor.get(item.metric or "")
+    return (
+        max(item.value or 0.0, _tail(item) or 0.0, float(floor) if wording.is_number(floor) else 0.0) or 1.0
+    )
+
+
+def _inline(svg: str, name: str) -> str:
+    """Make matplotlib's document a part of a page: no prolog, ids of its own, the page's colours and font."""
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.S)
+    svg = re.sub(r'(<svg\b[^>]*?) width="[^"]*"', r"\1", svg, count=1)
+    svg = re.sub(r'(<svg\b[^>]*?) height="[^"]*"', r"\1", svg, count=1)
+    svg = re.sub(r'\b(id="|href="#|url\(#)', rf"\1{name}-", svg)
+    svg = re.sub(r"font: (?:(bold) )?([0-9.]+px) [^;\"]*", _font, svg)
+    for stand_in, css in _COLOURS.items():
+        svg = svg.replace(stand_in, css)
+    return svg.replace("<svg ", '<svg class="chart" aria-hidden="true" focusable="false" ', 1).strip()
+
+
+def _font(match: re.Match[str]) -> str:
+    weight = "font-weight: 600; " if match[1] else ""
+    return f"{weight}font-size: {match[2]}"

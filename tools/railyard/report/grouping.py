@@ -1,0 +1,88 @@
+"""Fold many problems into few: what has one cause is told once, with the places where it was seen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from railyard.report import wording
+
+# So many places are told one by one; more are folded.
+_PLACES_SHOWN = 6
+
+Place = tuple[str, str, str]
+"""Node, peer, rail; empty where it has none."""
+
+
+@dataclass
+class Problem:
+    """Verdicts with one outcome, one cause and one next step."""
+
+    outcome: str
+    cause: str
+    next: str
+    checks: list[str] = field(default_factory=list)
+    places: dict[Place, None] = field(default_factory=dict)
+    count: int = 0
+
+    @property
+    def places_text(self) -> str:
+        """Where it was seen: each place, or what they have in common."""
+        if len(self.places) <= _PLACES_SHOWN:
+            return "; ".join(place_text(*place) for place in self.places)
+        rails = ", ".join(sorted({rail for _node, _peer, rail in self.places if rail})) or "all rails"
+        ends = [{node, peer} - {""} for node, peer, _rail in self.places]
+        everywhere = set.intersection(*ends)
+        nodes = set.union(*ends)
+        if len(everywhere) == 1 and len(nodes) > 1:
+            [common] = everywhere
+            return f"{common} with {fold_names(sorted(nodes - everywhere))}, {rails}"
+        return f"{fold_names(sorted(nodes))}, {rails} ({len(self.places)} places)"
+
+    @property
+    def checks_text(self) -> str:
+        """Which checks found it."""
+        return ", ".join(wording.check_title(name) for name in self.checks)
+
+
+def place(verdict: Mapping[str, Any]) -> Place:
+    """Return where a verdict is about."""
+    node, peer, rail = (str(verdict.get(key) or "") for key in ("node", "peer", "rail"))
+    return node, peer, rail
+
+
+def place_text(node: str, peer: str, rail: str) -> str:
+    """Return a place for people, such as `gpuserver1 → gpuserver2, rail0`."""
+    where = f"{node} → {peer}" if peer else node or "the run"
+    return f"{where}, {rail}" if rail else where
+
+
+def group(verdicts: Iterable[Mapping[str, Any]]) -> list[Problem]:
+    """Group verdicts by outcome, cause and next step; failures first, then the most frequent."""
+    problems: dict[tuple[str, str, str], Problem] = {}
+    for verdict in verdicts:
+        cause = str(verdict.get("cause") or "no cause is known")
+        key = (str(verdict.get("outcome")), cause, str(verdict.get("next") or ""))
+        problem = problems.setdefault(key, Problem(*key))
+        problem.count += 1
+        check, where = str(verdict.get("check")), place(verdict)
+        if check not in problem.checks:
+            problem.checks.append(check)
+        problem.places[where] = None
+    return sorted(problems.values(), key=lambda problem: (_severity(problem.outcome), -problem.count))
+
+
+def fold_names(names: Sequence[str]) -> str:
+    """Fold node names, such as `gpu[001-512]`; names that ClusterShell cannot read are listed as they are."""
+    from ClusterShell.NodeSet import NodeSet, NodeSetException
+
+    try:
+        return str(NodeSet.fromlist(list(names)))
+    except NodeSetException:
+        return ", ".join(names)
+
+
+def _severity(outcome: str) -> int:
+    order = ("fail", "unmeasured")
+    return order.index(outcome) if outcome in order else len(order)

@@ -1,0 +1,68 @@
+"""The report as JUnit XML, which CI systems read: a suite per check, a case per question."""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree as Xml
+
+from railyard.report import wording
+from railyard.report.grouping import Place
+from railyard.report.model import CheckTable, Measurement, Report
+
+
+def render(report: Report) -> str:
+    """Return the document: fail is a failure, unmeasured an error, recorded and not asked are skipped.
+
+    `recorded` is skipped rather than passed: nothing says that the number is good.
+    """
+    root = Xml.Element("testsuites", name=f"railyard {report.cluster} {report.run}")
+    causes = {
+        (check, where): problem.cause + (f"\nNext: {problem.next}" if problem.next else "")
+        for problem in report.problems
+        for check in problem.checks
+        for where in problem.places
+    }
+    for table in report.tables:
+        cases = [item for item in report.measurements if item.check == table.check]
+        root.append(_suite(report, table, cases, causes))
+    for name in ("tests", "failures", "errors", "skipped"):
+        root.set(name, str(sum(int(suite.get(name, "0")) for suite in root)))
+    Xml.indent(root)
+    return '<?xml version="1.0" encoding="utf-8"?>\n' + Xml.tostring(root, encoding="unicode") + "\n"
+
+
+def _suite(
+    report: Report, table: CheckTable, cases: list[Measurement], causes: dict[tuple[str, Place], str]
+) -> Xml.Element:
+    counts = table.counts
+    suite = Xml.Element(
+        "testsuite",
+        name=table.check,
+        tests=str(len(cases)),
+        failures=str(counts.get("fail", 0)),
+        errors=str(counts.get("unmeasured", 0)),
+        skipped=str(counts.get("recorded", 0) + counts.get("not_applicable", 0)),
+        timestamp=report.started,
+    )
+    for item in cases:
+        case = Xml.SubElement(
+            suite, "testcase", classname=f"{report.cluster}.{item.check}", name=f"{item.where} [{item.id}]"
+        )
+        cause = causes.get((item.check, (item.node, item.peer, item.rail)), "")
+        told = "; ".join(
+            part
+            for part in (
+                item.observed_text and f"seen: {item.observed_text}",
+                item.bounds_text and f"expected: {item.bounds_text}",
+                item.basis and f"authority: {item.basis}",
+            )
+            if part
+        )
+        if item.outcome in ("fail", "unmeasured"):
+            kind = "failure" if item.outcome == "fail" else "error"
+            found = Xml.SubElement(case, kind, message=cause or told, type=item.outcome)
+            found.text = "\n".join(part for part in (cause, told) if part)
+        elif item.outcome in ("recorded", "not_applicable"):
+            Xml.SubElement(case, "skipped", message=f"{wording.outcome(item.outcome).word}: {item.basis}")
+        if told and item.outcome in ("pass", "recorded"):
+            Xml.SubElement(case, "system-out").text = told
+    return suite

@@ -1,0 +1,300 @@
+"""What the report says, as plain data from the run folder alone; the same for page, Markdown and JUnit."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from railyard.report import wording
+from railyard.report.grouping import Problem, fold_names, group, place_text
+from railyard.text import clean_all
+
+from railyard import paths  # noqa: F401  # isort: skip - makes the collection importable
+from ansible_collections.railyard.fabric.plugins.plugin_utils import rejudge, run_folder, summary  # isort: skip
+
+# Beyond this many nodes, rows of the picture that look the same are folded into one.
+_NODES_SHOWN = 16
+# Beyond this many lines, a table shows the worst and says how many it left out.
+ROWS_SHOWN = 60
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One verdict, with what its rows say about the two ends."""
+
+    check: str
+    node: str
+    peer: str
+    rail: str
+    direction: str
+    outcome: str
+    observed: dict[str, Any]
+    floor: dict[str, Any]
+    ceiling: dict[str, Any]
+    basis: str
+    tool: str
+    cpu: str
+    id: str
+
+    @property
+    def where(self) -> str:
+        """The place that it is about."""
+        return place_text(self.node, self.peer, self.rail)
+
+    @property
+    def metric(self) -> str | None:
+        """The key of the number that stands for it."""
+        return wording.main_metric(self.observed)
+
+    @property
+    def value(self) -> float | None:
+        """The number that stands for it; None where there is none."""
+        return float(self.observed[self.metric]) if self.metric else None
+
+    @property
+    def observed_text(self) -> str:
+        """What was seen."""
+        return wording.observed_text(self.observed)
+
+    @property
+    def bounds_text(self) -> str:
+        """What was expected."""
+        return wording.bounds_text(self.floor, self.ceiling)
+
+
+@dataclass(frozen=True)
+class RailRow:
+    """A line of the picture: nodes whose rails came out alike."""
+
+    nodes: tuple[str, ...]
+    outcomes: tuple[str, ...]
+
+    @property
+    def label(self) -> str:
+        """The nodes, folded."""
+        return fold_names(self.nodes)
+
+
+@dataclass(frozen=True)
+class CheckTable:
+    """The verdicts of one check, the ones worth looking at first when there are many."""
+
+    check: str
+    title: str
+    counts: dict[str, int]
+    shown: tuple[Measurement, ...]
+    left_out: int
+
+
+@dataclass(frozen=True)
+class Report:
+    """All that the report says."""
+
+    run: str
+    cluster: str
+    headline: str
+    exit_status: int
+    counts: dict[str, int]
+    started: str
+    ended: str
+    interrupted: bool
+    rails: tuple[str, ...]
+    rows: tuple[RailRow, ...]
+    node_count: int
+    problems: tuple[Problem, ...]
+    measurements: tuple[Measurement, ...]
+    tables: tuple[CheckTable, ...]
+    environment: tuple[tuple[str, str], ...]
+    policy: tuple[tuple[str, str], ...]
+    nodes: tuple[dict[str, str], ...]
+    notes: tuple[str, ...]
+    plan: dict[str, Any]
+
+    @property
+    def verdict(self) -> str:
+        """The one outcome of the run: that which the exit status stands for."""
+        return {0: "pass", 1: "fail"}.get(self.exit_status, "unmeasured")
+
+
+def read(run_dir: str | os.PathLike[str]) -> Report:
+    """Read a run folder.
+
+    Raises:
+        RunFolderError, JudgeError, PolicyError: it is none, cannot be read, or holds nothing to judge.
+    """
+    folder = run_folder.RunFolder(Path(run_dir))
+    manifest, plan = clean_all(folder.manifest()), clean_all(folder.plan())
+    judged = rejudge.judge_folder(Path(run_dir))
+    total = clean_all(summary.of(folder.plan(), judged))
+    facts = clean_all(folder.rows(run_folder.FACTS)[0])
+    measurements = _measurements(clean_all(judged.verdicts))
+    end = manifest.get("end") or {}
+    rails, rows = _rails(plan, total)
+    return Report(
+        run=str(manifest.get("run", folder.name)),
+        cluster=str(manifest.get("cluster", "")),
+        headline=str(total["headline"]),
+        exit_status=int(total["exit_status"]),
+        counts={name: int(total["counts"].get(name, 0)) for name in wording.OUTCOMES},
+        started=str((manifest.get("start") or {}).get("at", "unknown")),
+        ended=str(end.get("at", "")),
+        interrupted=end.get("reason") != "completed",
+        rails=rails,
+        rows=rows,
+        node_count=len(plan.get("nodes") or {}),
+        problems=tuple(group(total["problems"])),
+        measurements=measurements,
+        tables=_tables(measurements),
+        environment=_environment(manifest, plan),
+        policy=_pairs(manifest.get("policy") or {}),
+        nodes=_nodes(plan, facts),
+        notes=tuple(str(note) for note in total.get("notes") or ()),
+        plan=plan,
+    )
+
+
+def _measurements(verdicts: list[dict[str, Any]]) -> tuple[Measurement, ...]:
+    return tuple(
+        Measurement(
+            check=str(verdict.get("check")),
+            node=str(verdict.get("node") or ""),
+            peer=str(verdict.get("peer") or ""),
+            rail=str(verdict.get("rail") or ""),
+            direction=str(verdict.get("direction") or ""),
+            outcome=wording.outcome(verdict.get("outcome")).name,
+            observed={
+                key: value for key, value in (verdict.get("observed") or {}).items() if not _is_cpu(key)
+            },
+            floor=dict(verdict.get("floor") or {}),
+            ceiling=dict(verdict.get("ceiling") or {}),
+            basis=str(verdict.get("basis") or ""),
+            tool=str(verdict.get("tool") or ""),
+            cpu=_cpu(verdict.get("observed") or {}),
+            id=str(verdict.get("id") or ""),
+        )
+        for verdict in verdicts
+    )
+
+
+def _is_cpu(metric: str) -> bool:
+    return metric.endswith("cpu_percent")
+
+
+def _cpu(observed: Mapping[str, Any]) -> str:
+    """The CPU that a test cost at both ends: of the tool, and of the whole node where it was counted."""
+    parts = []
+    for end, prefix in (("client", ""), ("server", "peer_")):
+        tool, node = observed.get(f"{prefix}cpu_percent"), observed.get(f"{prefix}node_cpu_percent")
+        told = [f"{wording.number(tool)} %"] if wording.is_number(tool) else []
+        told += [f"node {wording.number(node)} %"] if wording.is_number(node) else []
+        if told:
+            parts.append(f"{end} {', '.join(told)}")
+    return "; ".join(parts)
+
+
+def _rails(plan: Mapping[str, Any], total: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[RailRow, ...]]:
+    """Nodes by rails with an outcome each; many nodes are folded where they look the same."""
+    seen = {(str(cell["node"]), str(cell["rail"])): str(cell["outcome"]) for cell in total["rails"]}
+    nodes = list(plan.get("nodes") or {})
+    rails: list[str] = []
+    for node in (plan.get("nodes") or {}).values():
+        rails += [str(rail["name"]) for rail in node["rails"] if rail["name"] not in rails]
+    rails += sorted({rail for _node, rail in seen} - set(rails))
+    outcomes = {name: tuple(seen.get((name, rail), "not_applicable") for rail in rails) for name in nodes}
+    if len(nodes) <= _NODES_SHOWN:
+        return tuple(rails), tuple(RailRow((name,), outcomes[name]) for name in nodes)
+    alike: dict[tuple[str, ...], list[str]] = defaultdict(list)
+    for name in nodes:
+        alike[outcomes[name]].append(name)
+    order = list(wording.WORST_FIRST)
+    ranked = sorted(
+        alike, key=lambda states: sorted(order.index(wording.outcome(state).name) for state in states)
+    )
+    return tuple(rails), tuple(RailRow(tuple(alike[states]), states) for states in ranked)
+
+
+def _tables(measurements: tuple[Measurement, ...]) -> tuple[CheckTable, ...]:
+    by_check: dict[str, list[Measurement]] = defaultdict(list)
+    for measurement in measurements:
+        by_check[measurement.check].append(measurement)
+    tables = []
+    for check in sorted(by_check, key=wording.check_order):
+        of_check = by_check[check]
+        shown = of_check if len(of_check) <= ROWS_SHOWN else sorted(of_check, key=badness)[:ROWS_SHOWN]
+        tables.append(
+            CheckTable(
+                check=check,
+                title=wording.heading(check),
+                counts={
+                    name: sum(measurement.outcome == name for measurement in of_check)
+                    for name in wording.OUTCOMES
+                },
+                shown=tuple(shown),
+                left_out=len(of_check) - len(shown),
+            )
+        )
+    return tuple(tables)
+
+
+def badness(measurement: Measurement) -> tuple[int, float, str]:
+    """Sort key, worst first: by outcome, then the lowest bandwidth or the highest latency."""
+    rank = list(wording.WORST_FIRST).index(measurement.outcome)
+    value = measurement.value if measurement.value is not None else 0.0
+    lower_is_better = (measurement.metric or "").endswith(("_us", "_percent"))
+    return rank, -value if lower_is_better else value, measurement.id
+
+
+def _environment(manifest: Mapping[str, Any], plan: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    rows = [
+        ("inventory", wording.quantity_text(manifest.get("inventory"))),
+        ("command", " ".join(str(word) for word in manifest.get("argv") or []) or "unknown"),
+        ("transport", wording.quantity_text(plan.get("transport"))),
+        ("kind of nodes", wording.quantity_text(plan.get("node_class"))),
+        ("cabling", wording.quantity_text(plan.get("cabling"))),
+    ]
+    if manifest.get("limit"):
+        rows.append(("limited to", fold_names([str(name) for name in manifest["limit"]])))
+    rows += [(f"version of {name}", text) for name, text in _pairs(manifest.get("versions") or {})]
+    return tuple(rows)
+
+
+def _pairs(values: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    return tuple(
+        (
+            str(key),
+            wording.number(value) if wording.is_number(value) else wording.quantity_text(value),
+        )
+        for key, value in sorted(values.items())
+    )
+
+
+def _nodes(plan: Mapping[str, Any], facts: list[dict[str, Any]]) -> tuple[dict[str, str], ...]:
+    """What each node is; nodes that are the same are one line."""
+    by_node = {str(row.get("node")): row for row in facts}
+    alike: dict[tuple[tuple[str, str], ...], list[str]] = defaultdict(list)
+    for name in plan.get("nodes") or {}:
+        alike[tuple(_described(by_node.get(name)).items())].append(name)
+    return tuple({"nodes": fold_names(names), **dict(described)} for described, names in alike.items())
+
+
+def _described(row: Mapping[str, Any] | None) -> dict[str, str]:
+    if row is None:
+        return {"system": "did not answer", "tools": "", "devices": ""}
+    system = row.get("os") or {}
+    words = [
+        f"{system.get('id', '')} {system.get('version', '')}".strip(),
+        f"kernel {row.get('kernel') or 'unknown'}",
+        f"Python {row.get('python') or 'unknown'}",
+    ]
+    tools = [
+        f"{name} {version or 'not installed'}" for name, version in sorted((row.get("tools") or {}).items())
+    ]
+    devices = [
+        f"{device.get('netdev')} ({device.get('driver') or 'no driver'}, MTU {device.get('mtu_bytes')})"
+        for device in row.get("netdevs") or []
+    ]
+    return {"system": ", ".join(words), "tools": ", ".join(tools), "devices": ", ".join(devices)}

@@ -1,0 +1,100 @@
+"""The page and its Markdown twin, from templates. Everything that came from outside is escaped here."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from railyard.report import charts, picture, wording
+from railyard.report.model import Report
+
+_PROBLEMS_SHOWN = 40
+# Tables that are open at first sight; the others are one click away.
+_OPEN_WHEN_AT_MOST = 12
+
+_EXIT_MEANING = {
+    0: "all that was asked is measured and proven, and nothing failed.",
+    1: "something failed.",
+    2: "bad input.",
+    3: "something asked is unmeasured, a node did not answer, or the run is incomplete.",
+}
+
+
+def html(report: Report) -> str:
+    """Return the page: one file, no script, nothing loaded from anywhere."""
+    environment = _environment(autoescape=True)
+    style = environment.get_template("style.css").render()
+    return (
+        environment.get_template("report.html.j2")
+        .render(
+            report=report,
+            words=wording,
+            css=lambda name: str(name).replace("_", "-"),
+            verdict=_verdict,
+            style=Markup(style),  # noqa: S704 - our own file, and it is no template
+            picture=Markup(picture.draw(report)),  # noqa: S704 - escapes every name itself
+            charts=charts.draw(report.measurements),
+            open_tables={
+                table.check for table in report.tables if _worth_opening(table.check, len(table.shown))
+            },
+            problems_shown=_PROBLEMS_SHOWN,
+            exit_meaning=exit_meaning(report.exit_status),
+        )
+        .rstrip()
+        + "\n"
+    )
+
+
+def markdown(report: Report) -> str:
+    """Return the same in Markdown, for a terminal, a ticket or a pull request."""
+    text = (
+        _environment(autoescape=False)
+        .get_template("report.md.j2")
+        .render(
+            report=report,
+            words=wording,
+            problems_shown=_PROBLEMS_SHOWN,
+            exit_meaning=exit_meaning(report.exit_status),
+        )
+    )
+    return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
+
+
+def exit_meaning(status: int) -> str:
+    """Return what an exit status of railyard says."""
+    return _EXIT_MEANING.get(status, "unknown.")
+
+
+def markdown_text(text: object) -> str:
+    """Return text that Markdown shows as it is, on one line, inside a table cell as well."""
+    one_line = " ".join(str(text).split())
+    escaped = re.sub(r"([\\`*\[\]|#~])", r"\\\1", one_line)
+    return escaped.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+@cache
+def _environment(*, autoescape: bool) -> Environment:
+    environment = Environment(
+        loader=PackageLoader("railyard.report"),
+        autoescape=autoescape,  # noqa: S701 - off for Markdown only, whose own escape is the `md` filter
+        undefined=StrictUndefined,
+        keep_trailing_newline=True,
+    )
+    environment.filters["md"] = markdown_text
+    environment.filters["code"] = lambda text: " ".join(str(text).replace("`", "'").split())
+    return environment
+
+
+def _verdict(name: str) -> Markup:
+    shown = wording.outcome(name)
+    return Markup('<span class="v {css}"><b aria-hidden="true">{symbol}</b>{word}</span>').format(
+        css=shown.name.replace("_", "-"), symbol=shown.symbol, word=shown.word
+    )
+
+
+def _worth_opening(check: str, count: int) -> bool:
+    """The numbers that people came for are open, unless there are many."""
+    return count <= _OPEN_WHEN_AT_MOST and check.endswith(("_bandwidth", "_latency"))

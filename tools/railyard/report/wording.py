@@ -1,0 +1,179 @@
+"""How the report calls things: outcomes, checks, units, numbers; on page, in Markdown and on the terminal."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from railyard import paths  # noqa: F401 - makes the collection importable
+
+from ansible_collections.railyard.fabric.plugins.plugin_utils import checks  # isort: skip
+
+
+#: Worst first: what several verdicts are shown as.
+WORST_FIRST = checks.WORST_FIRST
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How an outcome is shown. Never by colour alone: the symbol and the word say it too."""
+
+    name: str
+    word: str
+    symbol: str
+    meaning: str
+
+
+OUTCOMES = {
+    outcome.name: outcome
+    for outcome in (
+        Outcome(
+            "pass",
+            "pass",
+            "✓",
+            "measured at both ends, proven by counters, within bounds that have an authority",
+        ),
+        Outcome("fail", "fail", "✗", "measured, and not what it should be"),
+        Outcome("unmeasured", "unmeasured", "?", "asked, but not measured or not proven"),
+        Outcome("recorded", "recorded", "○", "measured and proven, but no authority gives a bound: no pass"),
+        Outcome(
+            "not_applicable",
+            "not asked",
+            "\N{EN DASH}",
+            "the inventory or the site policy says that it is not asked",
+        ),
+    )
+}
+_UNKNOWN = Outcome("unmeasured", "unknown", "?", "an outcome that this version does not know")
+
+# The number that stands for a check, the first of these that it has.
+_MAIN_METRICS = ("bandwidth_gbps", "latency_average_us", "rtt_average_us", "path_mtu_bytes", "mtu_bytes")
+_UNITS = (
+    ("_bytes_per_s", "B/s"),
+    ("_gbps", "Gbit/s"),
+    ("_mbps", "Mbit/s"),
+    ("_GBps", "GB/s"),
+    ("_percent", "%"),
+    ("_bytes", "bytes"),
+    ("_us", "µs"),
+    ("_ms", "ms"),
+    ("_s", "s"),
+)
+
+
+def outcome(name: object) -> Outcome:
+    """Return how to show an outcome; one of a newer schema is shown as unknown, never as good."""
+    return OUTCOMES.get(str(name), _UNKNOWN)
+
+
+def worst(names: Iterable[str]) -> str:
+    """Return the outcome that stands for several; of none, `unmeasured`."""
+    present = set(names)
+    return next((name for name in WORST_FIRST if name in present), "unmeasured")
+
+
+def check_title(name: str) -> str:
+    """Return what a person calls a check."""
+    check = checks.CHECKS.get(name)
+    return check.title if check else name.replace("_", " ")
+
+
+def heading(name: str) -> str:
+    """Return a check's title as a heading."""
+    title = check_title(name)
+    return title[:1].upper() + title[1:]
+
+
+def check_order(name: str) -> tuple[int, str]:
+    """Sort key: checks in the order in which they are asked, unknown ones after."""
+    known = list(checks.CHECKS)
+    return (known.index(name), name) if name in known else (len(known), name)
+
+
+def main_metric(observed: Mapping[str, Any]) -> str | None:
+    """Return the key of the number that stands for a check, or None where it has none."""
+    numbers = [name for name in sorted(observed) if is_number(observed[name])]
+    return next((name for name in _MAIN_METRICS if name in numbers), numbers[0] if numbers else None)
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value is a number to draw (JSON's true is none)."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def unit(metric: str) -> str:
+    """Return the unit that ends a metric's name, or nothing."""
+    return next((text for suffix, text in _UNITS if metric.endswith(suffix)), "")
+
+
+def metric_name(metric: str) -> str:
+    """Return a metric's name without its unit, for people."""
+    suffix = next((suffix for suffix, _text in _UNITS if metric.endswith(suffix)), "")
+    name = metric[: len(metric) - len(suffix)] if suffix else metric
+    return re.sub(r"\bp999\b", "p99.9", name.replace("_", " "))
+
+
+def number(value: Any) -> str:
+    """Return a number with three significant digits, whole numbers whole; other values as text."""
+    if not is_number(value):
+        return quantity_text(value)
+    if isinstance(value, int) or float(value).is_integer():
+        return f"{int(value)}"
+    magnitude = abs(float(value))
+    decimals = 0 if magnitude >= 100 else 1 if magnitude >= 10 else 2 if magnitude >= 1 else 3
+    return f"{float(value):.{decimals}f}"
+
+
+def quantity(metric: str, value: Any) -> str:
+    """Return a value with its unit, such as `18.4 Gbit/s`."""
+    text, of = number(value), unit(metric)
+    return f"{text} {of}" if of and is_number(value) else text
+
+
+def quantity_text(value: Any) -> str:
+    """Return a value that is no number, for people."""
+    if value is None:
+        return "unknown"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, (list, tuple)):
+        return (
+            ", ".join(quantity_text(item) if not is_number(item) else number(item) for item in value)
+            or "none"
+        )
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {quantity_text(item)}" for key, item in sorted(value.items()))
+    return str(value)
+
+
+def bounds_text(floor: Mapping[str, Any] | None, ceiling: Mapping[str, Any] | None) -> str:
+    """Return what was expected, such as `0.90 to 1.02 Gbit/s`; nothing where no bound was laid."""
+    floor, ceiling = floor or {}, ceiling or {}
+    parts = []
+    for metric in sorted({*floor, *ceiling}):
+        low, high = floor.get(metric), ceiling.get(metric)
+        name = f"{metric_name(metric)} " if len({*floor, *ceiling}) > 1 else ""
+        if low is not None and high is not None and low == high:
+            parts.append(f"{name}{quantity(metric, low)}")
+        elif low is not None and high is not None and is_number(low):
+            parts.append(f"{name}{number(low)} to {quantity(metric, high)}")
+        elif low is not None:
+            parts.append(
+                f"{name}at least {quantity(metric, low)}" if is_number(low) else f"{name}{number(low)}"
+            )
+        elif high is not None:
+            parts.append(f"{name}at most {quantity(metric, high)}")
+    return "; ".join(parts)
+
+
+def observed_text(observed: Mapping[str, Any] | None) -> str:
+    """Return what was seen, the main number first."""
+    if not observed:
+        return ""
+    main = main_metric(observed)
+    others = [key for key in sorted(observed) if key != main]
+    parts = [quantity(main, observed[main])] if main else []
+    parts += [f"{metric_name(key)} {quantity(key, observed[key])}" for key in others]
+    return ", ".join(parts)

@@ -1,0 +1,108 @@
+"""The end of a run on the terminal: a verdict per rail, what is wrong and what to do, the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from railyard.report import model, wording
+from railyard.report.pages import exit_meaning
+
+_STYLES = {
+    "pass": "green",
+    "fail": "bold red",
+    "unmeasured": "bold yellow",
+    "recorded": "cyan",
+    "not_applicable": "dim",
+}
+_PROBLEMS_SHOWN = 12
+
+
+def console(*, error: bool = False) -> Console:
+    """Return a console that never breaks our lines into pieces and never guesses at numbers to colour."""
+    return Console(stderr=error, highlight=False, soft_wrap=True)
+
+
+def summary(report: model.Report, out: Console) -> None:
+    """Print the end of a run."""
+    out.print()
+    out.print(_rails(report))
+    for problem in report.problems[:_PROBLEMS_SHOWN]:
+        shown = wording.outcome(problem.outcome)
+        out.print()
+        out.print(
+            Text.assemble(
+                (f"{shown.symbol} {shown.word}", _STYLES[shown.name]),
+                (f"  {problem.places_text}", "bold"),
+                (f"  ({problem.checks_text})", "dim"),
+            )
+        )
+        out.print(Text(_indented(problem.cause)))
+        if problem.next:
+            out.print(Text(_indented(f"next: {problem.next}"), style="cyan"))
+    left_out = len(report.problems) - _PROBLEMS_SHOWN
+    if left_out > 0:
+        out.print(f"\n… and {left_out} more causes; the report has them all.")
+    for note in report.notes:
+        out.print(Text(f"\n{note}", style="yellow"))
+    out.print()
+    shown = wording.outcome(report.verdict)
+    out.print(Text(f"{shown.symbol} {report.headline}", style=_STYLES[shown.name]))
+    counts = ", ".join(
+        f"{report.counts[name]} {each.word}" for name, each in wording.OUTCOMES.items() if report.counts[name]
+    )
+    out.print(
+        Text(f"{counts}. Exit status {report.exit_status}: {exit_meaning(report.exit_status)}", style="dim")
+    )
+
+
+def report_place(run_dir: Path, out: Console) -> None:
+    """Say where the report is: on a line of its own, so that a terminal makes a link of it."""
+    out.print(Text(f"Report: {run_dir / 'index.html'}"))
+
+
+def recap(stats: dict[str, dict[str, int]], out: Console, hosts_shown: int = 12) -> None:
+    """Print Ansible's counts per host; of many hosts only those that something happened to."""
+    hosts = sorted({host for counts in stats.values() for host in counts})
+    lines = {host: _counts(stats, host) for host in hosts}
+    shown = [
+        host
+        for host in hosts
+        if len(hosts) <= hosts_shown or stats["failures"].get(host) or stats["dark"].get(host)
+    ][: 4 * hosts_shown]
+    width = max((len(host) for host in shown), default=0)
+    for host in shown:
+        out.print(Text(f"{host:<{width}}  {lines[host]}"))
+    if len(shown) < len(hosts):
+        changed = sum(1 for host in hosts if stats["changed"].get(host))
+        out.print(Text(f"{len(hosts) - len(shown)} hosts more; changed on {changed} of {len(hosts)} hosts"))
+
+
+def _counts(stats: dict[str, dict[str, int]], host: str) -> str:
+    names = (("ok", "ok"), ("changed", "changed"), ("dark", "unreachable"), ("failures", "failed"))
+    return " ".join(f"{word}={stats[kind].get(host, 0)}" for kind, word in names)
+
+
+def _rails(report: model.Report) -> Table:
+    """A row per node, or per group of nodes that came out alike; a column per rail."""
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("node", no_wrap=True)
+    for rail in report.rails:
+        table.add_column(Text(rail), no_wrap=True)
+    for row in report.rows:
+        label = row.label + (f" ({len(row.nodes)} nodes)" if len(row.nodes) > 1 else "")
+        table.add_row(Text(label), *_cells(row.outcomes))
+    return table
+
+
+def _cells(outcomes: Sequence[str]) -> list[Text]:
+    shown = [wording.outcome(name) for name in outcomes]
+    return [Text(f"{each.symbol} {each.word}", style=_STYLES[each.name]) for each in shown]
+
+
+def _indented(text: str) -> str:
+    return "\n".join("    " + line for line in text.splitlines())
