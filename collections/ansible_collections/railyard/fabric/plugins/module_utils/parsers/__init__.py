@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers import iperf3, ping, sockperf
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers import iperf3, perftest, ping, sockperf
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import NotThisTool
 
 __all__ = ["TOOLS", "NotSupportedYet", "NotThisTool", "parse"]
 
 _PARSERS: dict[str, Callable[[str], dict[str, Any]]] = {
     "iperf3": iperf3.parse,
+    "perftest": perftest.parse,
     "ping": ping.parse,
     "sockperf": sockperf.parse,
 }

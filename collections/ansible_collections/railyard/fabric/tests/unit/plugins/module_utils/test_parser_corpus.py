@@ -161,6 +161,152 @@ CASES: list[tuple[str, str, bool, str | None, dict[str, Any]]] = [
 ]
 
 
+MIB = 2**20 * 8 / 1e9  # Gbit/s per MiB/s
+
+
+def bandwidth(
+    test: str, role: str | None, device: str | None, last: tuple[int, int, float, float], **more: Any
+) -> dict[str, Any]:
+    """Expect a bandwidth run whose last row is (bytes, iterations, average, message rate)."""
+    size, iterations, average, rate = last
+    return {
+        "test": test,
+        "kind": "bandwidth",
+        "role": role,
+        "device": device,
+        "rows.-1.message_bytes": size,
+        "rows.-1.iterations": iterations,
+        "rows.-1.bandwidth_average_gbps": average,
+        "rows.-1.message_rate_mpps": rate,
+        **more,
+    }
+
+
+ROCE = {"link_layer": "Ethernet", "mtu_bytes": 4096, "gid_index": 3, "rdma_cm": True, "bidirectional": False}
+CASES += [
+    (
+        "perftest/01-write-roce-cm-8qp-all-client.txt",
+        "perftest",
+        True,
+        None,
+        bandwidth("ib_write_bw", "client", "mlx5_2", (8388608, 40000, 230.91, 0.003441), qps=8, **ROCE)
+        | {
+            "rows.0.message_bytes": 2,
+            "rows.0.bandwidth_average_gbps": 0.055073,
+            "rows.22.bandwidth_peak_gbps": 230.91,
+        },
+    ),
+    (
+        "perftest/02-write-roce-cm-8qp-all-server.txt",
+        "perftest",
+        True,
+        None,
+        bandwidth("ib_write_bw", "server", "mlx5_2", (8388608, 40000, 230.91, 0.003441), qps=8, **ROCE),
+    ),
+    (
+        "perftest/03-read-cuda-dmabuf-all-client.txt",
+        "perftest",
+        True,
+        None,
+        bandwidth("ib_read_bw", "client", "mlx5_2", (8388608, 1000, 197.82, 0.002948), qps=1, **ROCE)
+        | {
+            "gpu": "NVIDIA H100 80GB HBM3",
+            "rows.15.message_bytes": 65536,
+            "rows.15.bandwidth_average_gbps": 186.18,
+        },
+    ),
+    (
+        "perftest/04-read-lat-cuda-all-client.txt",
+        "perftest",
+        True,
+        None,
+        {
+            "test": "ib_read_lat",
+            "role": "client",
+            "device": "mlx5_2",
+            "latency_is": "round_trip",
+            "gid_index": 3,
+        }
+        | {
+            "rows.0.min_us": 6.19,
+            "rows.0.max_us": 16.00,
+            "rows.0.typical_us": 6.22,
+            "rows.0.average_us": 6.26,
+        }
+        | {"rows.0.stdev_us": 0.37, "rows.0.p99_us": 6.67, "rows.0.p999_us": 16.00}
+        | {"rows.22.average_us": 349.17, "rows.22.p99_us": 363.03},
+    ),
+    (
+        "perftest/05-read-lat-server-no-rows.txt",
+        "perftest",
+        False,
+        None,
+        {
+            "test": "ib_read_lat",
+            "role": "server",
+            "rows": [],
+            "device": "mlx5_2",
+            "gid_index": 3,
+            "rdma_cm": True,
+        },
+    ),
+    ("perftest/06-err-rdma-cm-rejected.txt", "perftest", False, "rdma_cm", {}),
+    (
+        "perftest/07-write-roce-cm-8qp-dynamic-cqe.txt",
+        "perftest",
+        True,
+        None,
+        bandwidth("ib_write_bw", "client", "mlx5_2", (8388608, 40000, 229.53, 0.003420), qps=8)
+        | {"rows.13.message_bytes": 16384, "rows.13.bandwidth_average_gbps": 159.13},
+    ),
+    (
+        "perftest/08-loopback-8M-client-and-server-interleaved.txt",
+        "perftest",
+        True,
+        None,
+        bandwidth("ib_write_bw", "client", "ib0", (8388608, 20000, 24056.72 * MIB, 0.003007))
+        | {
+            "link_layer": "InfiniBand",
+            "mtu_bytes": 4096,
+            "reported_unit": "MiB/s",
+            "rows.0.bandwidth_peak_gbps": 201.802,
+        },
+    ),
+    (
+        "perftest/09-loopback-all-sizes-interleaved.txt",
+        "perftest",
+        True,
+        None,
+        bandwidth("ib_write_bw", "client", "ib0", (8388608, 2000, 194.957, 0.002905))
+        | {
+            "rows.0.bandwidth_average_gbps": 5.30 * MIB,
+            "rows.0.message_rate_mpps": 2.778732,
+            "gid_index": None,
+        },
+    ),
+    (
+        "perftest/28-send-bw-dpu-tail-concatenated.txt",
+        "perftest",
+        False,
+        "truncated",
+        {
+            "test": None,
+            "rows.0.message_bytes": 1,
+            "rows.0.bandwidth_peak_gbps": None,
+            "reported_unit": "MiB/s",
+        }
+        | {"rows.0.bandwidth_average_gbps": 3.16 * MIB, "rows.0.message_rate_mpps": 3.312819},
+    ),
+    ("perftest/40-err-no-rdma-device.txt", "perftest", False, "no_device", {}),
+]
+OUTPUTS_AND_ROWS = {
+    "perftest/01-write-roce-cm-8qp-all-client.txt": [23],
+    "perftest/08-loopback-8M-client-and-server-interleaved.txt": [1, 1],
+    "perftest/09-loopback-all-sizes-interleaved.txt": [23, 1],
+    "perftest/28-send-bw-dpu-tail-concatenated.txt": [16, 15],
+}
+
+
 def read(file: str) -> str:
     return (CORPUS / file).read_bytes().decode("utf-8", errors="replace")
 
@@ -186,8 +332,14 @@ def test_capture_reads_as_the_index_says(file, tool, valid, kind, expected):
             assert seen == value, path
 
 
+@pytest.mark.parametrize(("file", "rows"), OUTPUTS_AND_ROWS.items())
+def test_number_of_runs_and_rows(file, rows):
+    found = parsers.parse(file.split("/")[0], read(file))
+    assert [len(output["rows"]) for output in found["outputs"]] == rows
+
+
 def test_no_parser_takes_another_tools_capture_for_a_valid_result():
-    tools = {"ping": "ping", "iperf3": "iperf3", "sockperf": "sockperf"}
+    tools = {"ping": "ping", "iperf3": "iperf3", "sockperf": "sockperf", "perftest": "perftest"}
     for path in sorted(CORPUS.glob("*/*")):
         for folder, tool in tools.items():
             if path.parent.name == folder:

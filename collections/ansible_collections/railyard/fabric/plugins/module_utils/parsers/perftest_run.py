@@ -1,0 +1,137 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What perftest's text and JSON have in common: names, units, an output's keys, and when a run is whole."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import (
+    error,
+    scaled,
+    to_float,
+    to_int,
+)
+
+# "MB/sec" of older and "MiB/sec" of newer versions are the same number: 2^20 bytes.
+GBPS_PER_UNIT = {"MiB/s": 2**20 * 8 / 1e9, "Gbit/s": 1.0}
+LINK_LAYERS = {"IB": "InfiniBand", "Ethernet": "Ethernet"}
+OUTPUT_KEYS = (
+    "test",
+    "kind",
+    "role",
+    "bidirectional",
+    "connection",
+    "device",
+    "link_layer",
+    "mtu_bytes",
+    "gid_index",
+    "qps",
+    "rdma_cm",
+    "gpu",
+    "reported_unit",
+    "latency_is",
+)
+LATENCY_KEYS = (
+    "min_us",
+    "max_us",
+    "typical_us",
+    "average_us",
+    "stdev_us",
+    "p99_us",
+    "p999_us",
+    "transactions_per_s",
+)
+# The passive side of these learns nothing and prints no row; that is its nature and no failure.
+_ONE_SIDED = ("read", "atomic")
+_TITLE = re.compile(
+    r"(Send imm|Send|RDMA Write imm|RDMA Write|RDMA Read|Atomic)(?: CMP AND SWAP| FETCH AND ADD)?"
+    r"( Bidirectional)?(?: Post List)? (BW|Latency)(?: forwarding)?(?: Multicast)? Test\Z"
+)
+
+
+def read_title(text: str) -> dict[str, Any] | None:
+    """Read `RDMA_Write Bidirectional BW Test` (text) or the same joined by underscores (JSON)."""
+    match = _TITLE.match(" ".join(text.replace("_", " ").split()))
+    if match is None:
+        return None
+    verb = match.group(1).replace("RDMA ", "").split()[0].lower()
+    bandwidth = match.group(3) == "BW"
+    return {
+        "test": f"ib_{verb}_{'bw' if bandwidth else 'lat'}",
+        "kind": "bandwidth" if bandwidth else "latency",
+        "bidirectional": match.group(2) is not None,
+        # perftest halves the round trip of what answers itself (write, send) and nothing else.
+        "latency_is": None if bandwidth else "round_trip" if verb in _ONE_SIDED else "one_way",
+    }
+
+
+def apply_parameters(output: dict[str, Any], values: dict[str, str]) -> None:
+    """Write the header's parameters into an output.
+
+    Args:
+        output: The output; keys whose parameter is absent are left alone.
+        values: Parameter texts by lower-case key with blanks, as `number of qps`.
+    """
+    output["device"] = values.get("device")
+    output["connection"] = values.get("connection type")
+    output["qps"] = to_int(values.get("number of qps"))
+    output["link_layer"] = LINK_LAYERS.get(values.get("link type", ""))
+    output["mtu_bytes"] = to_int(values.get("mtu", "").replace("[B]", ""))
+    output["gid_index"] = to_int(values.get("gid index"))
+    state = values.get("rdma cm qps")
+    output["rdma_cm"] = {"ON": True, "OFF": False}.get(state or "")
+    if output["connection"] == "RawEth" and output["test"]:
+        output["test"] = output["test"].replace("ib_send", "raw_ethernet")
+
+
+def bandwidth_row(
+    unit: str | None, size: object, iterations: object, peak: object, average: object, rate: object
+) -> dict[str, Any]:
+    """Return one bandwidth row in Gbit/s; a peak of 0.00 was not measured."""
+    factor = GBPS_PER_UNIT.get(unit or "")
+    top = to_float(peak) or None
+    return {
+        "message_bytes": to_int(size),
+        "iterations": to_int(iterations),
+        "bandwidth_peak_gbps": scaled(top, factor) if factor else None,
+        "bandwidth_average_gbps": scaled(to_float(average), factor) if factor else None,
+        "message_rate_mpps": to_float(rate),
+    }
+
+
+def is_one_sided(test: str | None) -> bool:
+    """Tell whether the passive side of a test prints no row."""
+    return str(test).startswith(tuple(f"ib_{verb}_" for verb in _ONE_SIDED))
+
+
+def problem(output: dict[str, Any], closed: bool) -> tuple[dict[str, str] | None, str | None]:
+    """Judge one run.
+
+    Args:
+        output: The finished output.
+        closed: Whether the text has the end of this run.
+
+    Returns:
+        (error, warning); neither for a whole run, a warning alone for a side that prints no rows by nature.
+    """
+    rows = output["rows"]
+    if not rows:
+        silent = output["role"] == "server" and is_one_sided(output["test"])
+        if silent and closed and not output["bidirectional"]:
+            return None, "the server of a one-sided test prints no result: read the client's output"
+        return error("truncated", "there is no result row"), None
+    if not closed:
+        return error("truncated", "the end of the result table is missing"), None
+    if output["kind"] == "bandwidth":
+        if output["reported_unit"] is None:
+            return error("unknown_unit", "nothing in the output tells the unit of the bandwidth"), None
+        if any(row["bandwidth_average_gbps"] is None or row["message_bytes"] is None for row in rows):
+            return error("garbled", "a result row has no bandwidth or message size"), None
+        if not any(row["bandwidth_average_gbps"] or row["message_rate_mpps"] for row in rows):
+            return error("no_data", "all rows say 0"), None
+    elif any(not row["average_us"] and not row["typical_us"] for row in rows):
+        return error("garbled", "a result row has no latency"), None
+    return None, None

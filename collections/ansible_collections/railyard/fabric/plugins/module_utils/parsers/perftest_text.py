@@ -1,0 +1,203 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""perftest's text: header of `key : value` pairs, column line, rows, closing line; also two sides mixed."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers import perftest_run
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import (
+    split_lines,
+    to_float,
+    to_int,
+)
+
+_LINE = re.compile(r"^-{60,}\s*$")
+_BANNER = re.compile(r"\* Waiting for client to connect")
+_PAIR = re.compile(r"(?:^|\t| {2,})\s*([A-Za-z][\w.*/ -]{0,30}?)\s*: +([^\t]*?)(?=\t|\s{2,}\S|\s*$)")
+_GPU_NAME = re.compile(r"device name = \[([^\]]{1,80})\]")
+_GPU_NUMBER = re.compile(r"Picking device No\. ([0-9]{1,4})")
+_COLUMN = re.compile(
+    r"#bytes|#sl|#iterations|BW peak\[[^\]]*\]|BW average\[[^\]]*\]|MsgRate\[Mpps\]"
+    r"|t_(?:min|max|typical|avg|stdev)\[\w+\]|99(?:\.9)?% percentile\[\w+\]|tps average"
+)
+_ROW = re.compile(r"^\s*[0-9]+\s+[0-9]+(?:\s+[0-9][0-9.eE+-]*){1,16}\s*$")
+_UNITS = {"MB/sec": "MiB/s", "MiB/sec": "MiB/s", "Gb/sec": "Gbit/s", "usec": "us"}
+_LATENCY = {
+    "t_min": "min_us",
+    "t_max": "max_us",
+    "t_typical": "typical_us",
+    "t_avg": "average_us",
+    "t_stdev": "stdev_us",
+    "99% percentile": "p99_us",
+    "99.9% percentile": "p999_us",
+    "tps average": "transactions_per_s",
+}
+
+
+class _Run:
+    """One side of one test while it is read."""
+
+    def __init__(self, title: dict[str, Any] | None) -> None:
+        self.title = title or {}
+        self.values: dict[str, str] = {}
+        self.columns: list[str] | None = None
+        self.rows: list[list[str]] = []
+        self.closed = False
+        self.server = False
+        self.gpu: str | None = None
+
+    def sizes(self) -> set[str]:
+        return {row[0] for row in self.rows}
+
+    def output(self, whole_file_has_banner: bool) -> dict[str, Any]:
+        output: dict[str, Any] = dict.fromkeys(perftest_run.OUTPUT_KEYS)
+        output.update(self.title)
+        perftest_run.apply_parameters(output, self.values)
+        output["gpu"] = self.gpu
+        if self.server:
+            output["role"] = "server"
+        elif "tx depth" in self.values:
+            output["role"] = "client"
+        elif self.values and whole_file_has_banner:
+            output["role"] = "server"
+        names = [re.sub(r"\[.*", "", column) for column in self.columns or []]
+        units = [column.partition("[")[2].rstrip("]") for column in self.columns or []]
+        measured = [unit for unit in units if unit and unit != "Mpps"]
+        output["reported_unit"] = _UNITS.get(measured[0]) if measured else None
+        if output["kind"] is None and names:
+            output["kind"] = "bandwidth" if "BW average" in names else "latency"
+        output["rows"] = [self._row(output, dict(zip(names, row))) for row in self.rows]  # noqa: B905 - 3.9
+        return output
+
+    @staticmethod
+    def _row(output: dict[str, Any], cells: dict[str, str]) -> dict[str, Any]:
+        size, iterations = cells.get("#bytes"), cells.get("#iterations")
+        if output["kind"] == "bandwidth":
+            peak, average, rate = cells.get("BW peak"), cells.get("BW average"), cells.get("MsgRate")
+            return perftest_run.bandwidth_row(output["reported_unit"], size, iterations, peak, average, rate)
+        row: dict[str, Any] = {"message_bytes": to_int(size), "iterations": to_int(iterations)}
+        row.update(dict.fromkeys(perftest_run.LATENCY_KEYS))
+        # With -C the columns are CPU cycles, which are no time without the clock rate.
+        if output["reported_unit"] == "us":
+            row.update({name: to_float(cells[key]) for key, name in _LATENCY.items() if key in cells})
+        return {**row, "latency_is": output["latency_is"]}
+
+
+class _Reader:
+    """Distributes lines to runs; two sides that print into one file may be mixed line by line."""
+
+    def __init__(self) -> None:
+        self.runs: list[_Run] = []
+        self.open: list[_Run] = []
+        self.banner = False
+        self.any_banner = False
+        self.after_row = False
+        self.gpu: str | None = None
+
+    def begin(self, title: dict[str, Any] | None) -> _Run:
+        run = _Run(title)
+        # A title before the previous run has its columns: the other side has begun to print, too.
+        mixed = bool(self.open) and self.open[-1].columns is None and title is not None
+        # A closed header without columns is the whole output of a READ or ATOMIC server.
+        if mixed and self.open[-1].closed and perftest_run.is_one_sided(self.open[-1].title.get("test")):
+            mixed = False
+        self.open = [*self.open, run] if mixed else [run]
+        # In a mixture the banner cannot be told to belong to either; the TX depth tells the client.
+        run.server = self.banner and not mixed
+        if mixed:
+            self.open[0].server = False
+        self.banner = False
+        run.gpu, self.gpu = self.gpu, None
+        self.runs.append(run)
+        return run
+
+    def read(self, line: str, next_line: str) -> None:
+        if _BANNER.search(line):
+            self.banner = self.any_banner = True
+        elif _LINE.match(line):
+            # The line above a title opens that table; one behind a row closes the row's.
+            if perftest_run.read_title(next_line) is None:
+                self._close()
+            return
+        elif not line.strip():
+            return
+        elif perftest_run.read_title(line.strip()) is not None:
+            self.begin(perftest_run.read_title(line.strip()))
+        elif "#bytes" in line and "#iterations" in line:
+            self._columns(line)
+        elif _ROW.match(line) and any(run.columns for run in self.open):
+            self._row(line.split())
+            return
+        else:
+            self._header(line)
+        self.after_row = False
+
+    def _close(self) -> None:
+        for run in self.runs:
+            if run.rows and not run.closed and self.after_row:
+                run.closed = True
+                return
+        if self.open and not self.after_row and "remote address" in self.open[-1].values:
+            # A side without rows ends after the addresses.
+            self.open[-1].closed = self.open[-1].columns is None
+
+    def _columns(self, line: str) -> None:
+        run = next((one for one in self.open if one.columns is None), None)
+        if run is None:
+            # A further table under the same header, as --report-both prints, or a header that was cut away.
+            last = self.open[-1] if self.open else None
+            run = self.begin(dict(last.title) if last else None)
+            self.open = [run]
+            if last:
+                run.values, run.server, run.gpu = dict(last.values), last.server, last.gpu
+        run.columns = _COLUMN.findall(line)
+        run.closed = False
+
+    def _row(self, cells: list[str]) -> None:
+        ready = [run for run in self.open if run.columns]
+        fresh = [run for run in ready if cells[0] not in run.sizes()]
+        # A size that is there already is the other side's, or, of a run alone, its next report.
+        (fresh or ready)[0].rows.append(cells)
+        self.after_row = True
+
+    def _header(self, line: str) -> None:
+        name = _GPU_NAME.search(line) or _GPU_NUMBER.search(line)
+        if name:
+            found = name.group(1) if "name" in line else f"CUDA device {name.group(1)}"
+            self.gpu = found
+        if not self.open:
+            return
+        if line.strip().startswith("remote address:"):
+            self.open[-1].values.setdefault("remote address", "")
+            return
+        for match in _PAIR.finditer(line[:400]):
+            key = match.group(1).strip().replace("_", " ").lower()
+            run = next((one for one in self.open if key not in one.values), None)
+            if run is not None and run.columns is None:
+                run.values[key] = match.group(2).strip()
+
+
+def read(text: str) -> list[tuple[dict[str, Any], bool]]:
+    """Read all runs in the text.
+
+    Args:
+        text: What perftest printed, without terminal escapes.
+
+    Returns:
+        (output, whether its end is in the text) per run and side; of mixed sides, the client first.
+    """
+    lines = split_lines(text)
+    reader = _Reader()
+    following = [*lines[1:], ""]
+    upcoming = ""
+    ahead = []
+    for line in reversed(following):
+        upcoming = line.strip() or upcoming
+        ahead.append(upcoming)
+    for line, next_line in zip(lines, reversed(ahead)):  # noqa: B905 - 3.9
+        reader.read(line, next_line)
+    return [(run.output(reader.any_banner), run.closed) for run in reader.runs]

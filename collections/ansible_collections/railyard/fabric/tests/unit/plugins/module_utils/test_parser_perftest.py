@@ -1,0 +1,209 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The perftest parser: units, roles, what is not measured, both JSON forms, and ends that are missing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.railyard.fabric.plugins.module_utils import parsers
+
+FIXTURES = Path(__file__).parent / "fixtures" / "perftest"
+# 2000 MiB/s = 2000 x 2^20 x 8 bit/s
+GBPS_OF_2000_MIB = 16.777216
+
+
+def read(name: str) -> str:
+    return (FIXTURES / name).read_text()
+
+
+def parse(name: str) -> dict[str, Any]:
+    return parsers.parse("perftest", read(name))
+
+
+def test_header_and_binary_megabytes():
+    found = parse("write_bw_mib_client.txt")
+    (output,) = found["outputs"]
+    assert found["valid"] is True
+    assert {key: value for key, value in output.items() if key != "rows"} == {
+        "test": "ib_write_bw",
+        "kind": "bandwidth",
+        "role": "client",
+        "bidirectional": False,
+        "connection": "RC",
+        "device": "rxe0",
+        "link_layer": "Ethernet",
+        "mtu_bytes": 4096,
+        "gid_index": 1,
+        "qps": 1,
+        "rdma_cm": False,
+        "gpu": None,
+        "reported_unit": "MiB/s",
+        "latency_is": None,
+    }
+    (row,) = output["rows"]
+    assert (row["message_bytes"], row["iterations"], row["message_rate_mpps"]) == (65536, 5000, 0.032)
+    assert row["bandwidth_average_gbps"] == pytest.approx(GBPS_OF_2000_MIB)
+
+
+def test_older_spelling_of_the_unit_is_the_same_number():
+    older = read("write_bw_mib_client.txt").replace("MiB/sec", "MB/sec")
+    assert parsers.parse("perftest", older)["outputs"] == parse("write_bw_mib_client.txt")["outputs"]
+
+
+def test_decimal_gigabits_and_several_rows():
+    rows = parse("write_bw_gbps_client.txt")["outputs"][0]["rows"]
+    assert [(row["message_bytes"], row["bandwidth_average_gbps"]) for row in rows] == [
+        (32768, 99.0),
+        (65536, 100.0),
+    ]
+
+
+def test_unmeasured_peak_is_null():
+    found = parse("send_bw_server.txt")
+    assert found["valid"] is True
+    assert found["outputs"][0]["role"] == "server"
+    assert found["outputs"][0]["rows"][0]["bandwidth_peak_gbps"] is None
+
+
+def test_read_server_is_silent_by_nature():
+    found = parse("read_bw_server.txt")
+    assert (found["valid"], found["error"]) == (False, None)
+    assert found["warnings"]
+    assert found["outputs"][0]["rows"] == []
+
+
+def test_read_server_beside_its_client_is_valid():
+    client = read("write_bw_gbps_client.txt").replace("RDMA_Write", "RDMA_Read")
+    found = parsers.parse("perftest", read("read_bw_server.txt") + client)
+    assert found["valid"] is True
+    assert [one["role"] for one in found["outputs"]] == ["server", "client"]
+
+
+def test_bidirectional_is_said():
+    assert parse("write_bw_bidirectional.txt")["outputs"][0]["bidirectional"] is True
+
+
+def test_latency_and_what_it_is():
+    (output,) = parse("write_lat_client.txt")["outputs"]
+    assert (output["kind"], output["latency_is"], output["reported_unit"]) == ("latency", "one_way", "us")
+    assert output["rows"] == [
+        {
+            "message_bytes": 2,
+            "iterations": 1000,
+            "min_us": 4.1,
+            "max_us": 9.0,
+            "typical_us": 4.3,
+            "average_us": 4.35,
+            "stdev_us": 0.2,
+            "p99_us": 5.1,
+            "p999_us": 8.9,
+            "transactions_per_s": None,
+            "latency_is": "one_way",
+        }
+    ]
+    reading = parsers.parse("perftest", read("write_lat_client.txt").replace("RDMA_Write", "RDMA_Read"))
+    assert reading["outputs"][0]["latency_is"] == "round_trip"
+
+
+def test_latency_in_duration_mode():
+    (row,) = parse("write_lat_duration.txt")["outputs"][0]["rows"]
+    assert (row["average_us"], row["transactions_per_s"], row["min_us"]) == (4.35, 229885.06, None)
+
+
+def test_cycles_are_no_time():
+    found = parsers.parse("perftest", read("write_lat_client.txt").replace("[usec]", "[cycles]"))
+    assert found["valid"] is False
+    assert found["outputs"][0]["rows"][0]["average_us"] is None
+
+
+@pytest.mark.parametrize("name", ["write_bw_new.json", "write_bw_old.json"])
+def test_both_json_forms_say_what_the_text_says(name):
+    found = parse(name)
+    assert found["valid"] is True
+    assert found["outputs"] == parse("write_bw_mib_client.txt")["outputs"]
+
+
+def test_json_latency():
+    (output,) = parse("write_lat_old.json")["outputs"]
+    assert output["rows"] == parse("write_lat_client.txt")["outputs"][0]["rows"]
+
+
+def test_json_unit_is_inferred_or_null():
+    gigabits = read("write_bw_new.json").replace("2000.00", "16.78").replace("2100.00", "17.00")
+    (output,) = parsers.parse("perftest", gigabits)["outputs"]
+    assert output["reported_unit"] == "Gbit/s"
+    assert output["rows"][0]["bandwidth_average_gbps"] == 16.78
+    neither = parsers.parse("perftest", read("write_bw_new.json").replace("2000.00", "500.00"))
+    assert neither["valid"] is False
+    assert neither["outputs"][0]["reported_unit"] is None
+    assert neither["outputs"][0]["rows"][0]["bandwidth_average_gbps"] is None
+
+
+def test_failed_completion_names_its_status():
+    found = parse("peer_lost.txt")
+    assert found["valid"] is False
+    assert found["error"]["class"] == "retry_exceeded"
+    assert "syndrom 0x81" in found["error"]["message"]
+
+
+def test_limit_not_reached_is_an_error():
+    found = parsers.parse(
+        "perftest", read("write_bw_mib_client.txt") + " Error: BW result is below bw limit\n"
+    )
+    assert found["error"]["class"] == "below_limit"
+
+
+def test_cpu_frequency_is_a_warning():
+    text = read("write_bw_mib_client.txt").replace(
+        " #bytes", "Conflicting CPU frequency values detected: 800.0 != 3600.0\n #bytes"
+    )
+    found = parsers.parse("perftest", text)
+    assert found["valid"] is True
+    assert "Conflicting" in found["warnings"][0]
+
+
+@pytest.mark.parametrize("name", ["write_bw_gbps_client.txt", "write_lat_client.txt", "write_bw_old.json"])
+def test_cut_at_any_byte_is_never_valid(name):
+    whole = read(name).rstrip().rstrip("-")
+    for length in range(whole.index("Test"), len(whole)):
+        try:
+            found = parsers.parse("perftest", whole[:length])
+        except parsers.NotThisTool:
+            continue
+        assert found["valid"] is False, length
+
+
+def test_second_runs_header_does_not_end_the_first():
+    cut = read("write_bw_gbps_client.txt").rstrip("\n-") + "\n"
+    found = parsers.parse("perftest", cut + read("write_bw_mib_client.txt"))
+    assert found["valid"] is False
+    assert len(found["outputs"]) == 2
+
+
+def test_two_sides_mixed_line_by_line():
+    """Each line of the server's header, table and end behind the client's."""
+    client = read("write_bw_gbps_client.txt").splitlines()
+    server = [line for line in client if "TX depth" not in line and not line.startswith(" 32768")]
+    mixed = ["* Waiting for client to connect... *"]
+    for line in client:
+        mixed.append(line)
+        if line in server:
+            mixed.append(line)
+    found = parsers.parse("perftest", "\n".join(mixed) + "\n")
+    assert found["valid"] is True
+    assert [(one["role"], len(one["rows"])) for one in found["outputs"]] == [("client", 2), ("server", 1)]
+
+
+def test_waiting_server_is_a_truncated_run():
+    found = parsers.parse("perftest", "* Waiting for client to connect... *\n")
+    assert (found["valid"], found["error"]["class"]) == (False, "truncated")
+
+
+@pytest.mark.parametrize("text", ["", "196.20\n", "#bytes\n", '{"start": {}}', "Connection refused\n"])
+def test_other_text_is_refused(text):
+    with pytest.raises(parsers.NotThisTool):
+        parsers.parse("perftest", text)
