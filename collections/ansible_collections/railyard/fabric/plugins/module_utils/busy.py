@@ -25,7 +25,8 @@ def rail_is_busy(place: Place, policy: Mapping[str, object]) -> Obstacle | None:
         return None
     return _busy(
         place.host,
-        f"{place.rail} of {place.host} carries {rate / 1e6:.1f} MB/s of other traffic, more than {bound / 1e6:.1f}",
+        f"{place.rail} of {place.host} carries {rate / 1e6:.1f} MB/s of other traffic, "
+        f"more than {bound / 1e6:.1f}",
     )
 
 

@@ -57,7 +57,7 @@ class Sampler:
         self._thread.start()
 
     def stop(self) -> dict[str, list[float]]:
-        """End it and return `{"t_s": [...], "tx_bytes": [...], "rx_bytes": [...]}`, t relative to `started`."""
+        """End it and return the lists `t_s` (after `started`), `tx_bytes` and `rx_bytes`."""
         self._over.set()
         self._thread.join(timeout=2 * SAMPLE_PERIOD_S)
         rows = list(self._rows)

@@ -3,8 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Who answers for an address on a rail? Two machines with one address break every test in their own way.
 
-Asks by ARP, as RFC 5227 does, for the own address (from 0.0.0.0) and for the partner's, straight on the netdev,
-since the kernel never tells of a second answer. IPv4 only: IPv6 has its own duplicate detection in the kernel.
+Asks by ARP, as RFC 5227 does, for the own address (from 0.0.0.0) and for the partner's, straight on the
+netdev, since the kernel never tells of a second answer. IPv4 only: IPv6 has its own duplicate detection
+in the kernel.
 """
 
 from __future__ import annotations
@@ -88,7 +89,8 @@ def probe(place: Place, peer_address: str) -> Claimants | None:
             while time.monotonic() - begun < _LISTEN_S:
                 if due and time.monotonic() - begun >= due[0]:
                     due.pop(0)
-                    # RFC 5227: a probe for the own address carries no sender address, so that no cache is spoilt.
+                    # RFC 5227: a probe for the own address carries no sender address, so that no cache is
+                    # spoilt.
                     sock.send(request(own_mac, "0.0.0.0", place.address))  # noqa: S104 - an ARP field, nothing is bound
                     sock.send(request(own_mac, place.address, peer_address))
                 if select.select([sock], [], [], 0.05)[0]:

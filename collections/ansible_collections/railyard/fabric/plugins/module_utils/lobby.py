@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The lobby: one listener per rail where partners call, wait for their turn, and ask whether we live.
 
-A node meets one partner at a time, but its partners of later rounds may be ahead of it. Their calls are answered
-at once and kept waiting, so that a busy node is never taken for a dead one, and a dead one costs its partners
-`rendezvous_timeout_s` once and not once per rail.
+A node meets one partner at a time, but its partners of later rounds may be ahead of it. Their calls are
+answered at once and kept waiting, so that a busy node is never taken for a dead one, and a dead one costs
+its partners `rendezvous_timeout_s` once and not once per rail.
 """
 
 from __future__ import annotations

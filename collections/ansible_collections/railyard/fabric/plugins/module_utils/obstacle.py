@@ -11,7 +11,7 @@ from typing import Any
 FAILED_CLASSES = frozenset({"tool_failed", "tool_garbage", "deadline", "peer_failed", "internal"})
 
 
-class Obstacle(Exception):
+class Obstacle(Exception):  # noqa: N818 - a busy node or a stranger is no error of the runner's
     """A reason why a test has no result: a class from the contract, a sentence, the host, and the fix."""
 
     def __init__(self, error_class: str, message: str, host: str, fix: str) -> None:

@@ -3,9 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """How two runners make sure of each other over the rail under test, and speak afterwards.
 
-The dialler sends its names and a nonce, the answerer proves the run's secret over both nonces, the dialler does the
-same. From the two nonces comes a key; every later line carries an HMAC over its direction, number and text, so
-that a line from somebody else, from another run, or sent twice ends the conversation. One JSON object a line.
+The dialler sends its names and a nonce, the answerer proves the run's secret over both nonces, the
+dialler does the same. From the two nonces comes a key; every later line carries an HMAC over its
+direction, number and text, so that a line from somebody else, from another run, or sent twice ends the
+conversation. One JSON object a line.
 """
 
 from __future__ import annotations
@@ -27,15 +28,15 @@ _LONGEST_LINE_BYTES = 4 << 20
 _SLICE_S = 0.25
 
 
-class Broken(Exception):
+class Broken(Exception):  # noqa: N818 - named for what has happened
     """The conversation is over: the partner closed it, fell silent or the line is damaged."""
 
 
-class Stranger(Exception):
+class Stranger(Exception):  # noqa: N818 - named for who answers
     """Who answers (or calls) does not know the run's secret or does not speak the protocol."""
 
 
-class Stopped(Exception):
+class Stopped(Exception):  # noqa: N818 - no error: it was asked for
     """The runner was told to stop while it waited."""
 
 

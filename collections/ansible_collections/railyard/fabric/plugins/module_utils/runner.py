@@ -29,7 +29,7 @@ _OVERHEAD_S = 6.0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one node's share of a run; exit status 0 when every test has a row, 1 when it was stopped, 2 bad order."""
+    """Run one node's share of a run; exit status 0 when it is whole, 1 when stopped, 2 for a bad order."""
     parser = argparse.ArgumentParser(prog="runner.pyz", description="Railyard's node-side runner")
     parser.add_argument("order", help="this node's work order (JSON, mode 0600: it holds the run's secret)")
     parser.add_argument("--folder", required=True, help="the run's folder on this node")
@@ -127,7 +127,7 @@ class Runner:
 
 
 def worst_case_s(order: Mapping[str, Any]) -> float:
-    """Return the seconds after which a run on this node is certainly over, every wait and deadline counted."""
+    """Return the seconds after which a run on this node is certainly over: all waits and deadlines."""
     policy = order["policy"]
     limits: dict[str, float] = {check: tool().limit_s(policy) for check, tool in tools.TOOL_OF_CHECK.items()}
     total = float(policy["first_rendezvous_timeout_s"]) + 30.0

@@ -30,9 +30,9 @@ _HELLO_S = 10.0
 class Patience:
     """How long a partner is waited for on the rails of one meeting.
 
-    At the run's start nodes begin at different times, so the first wait is long; once the partner has been met on
-    one rail it is there, and the other rails get the short wait. A partner that says it is still busy with an
-    earlier round is waited for.
+    At the run's start nodes begin at different times, so the first wait is long; once the partner has
+    been met on one rail it is there, and the other rails get the short wait. A partner that says it is
+    still busy with an earlier round is waited for.
     """
 
     def __init__(self, bench: Bench) -> None:
@@ -97,7 +97,7 @@ def open_session(
     peer_rail: Mapping[str, Any],
     wait: Patience,
 ) -> Session:
-    """Look for strangers on the rail, meet the partner and exchange who we are; never raises but `Stopped`."""
+    """Look for strangers, meet the partner and exchange who we are; never raises but `Stopped`."""
     place = bench.places[rail]
     peer = meeting.peer if meeting.node == bench.node else meeting.node
     session = Session(place, peer, str(peer_rail["ip"]))
@@ -255,7 +255,8 @@ def _stranger(call: Call, why: str) -> Obstacle:
         "stranger",
         f"{session.peer_address} on {session.place.rail} is not {session.peer} of this run: it {why}",
         session.peer,
-        f"find out which machine has {session.peer_address} (ip neigh show dev {session.place.netdev} on {session.place.host})",
+        f"find out which machine has {session.peer_address} "
+        f"(ip neigh show dev {session.place.netdev} on {session.place.host})",
     )
 
 
@@ -274,7 +275,9 @@ def _not_met(call: Call, last: str) -> Obstacle:
     session = call.session
     return Obstacle(
         "rendezvous_timeout",
-        f"{session.peer} was not met at {session.peer_address} on {session.place.rail}: {last} (own {session.place.netdev} is {link_state(session.place.netdev)})",
+        f"{session.peer} was not met at {session.peer_address} on {session.place.rail}: {last} "
+        f"(own {session.place.netdev} is {link_state(session.place.netdev)})",
         session.peer,
-        f"look at the link and the address on both: ip -s link show; ip addr show; ping -I {session.place.netdev} {session.peer_address}",
+        "look at the link and the address on both: ip -s link show; ip addr show; "
+        f"ping -I {session.place.netdev} {session.peer_address}",
     )

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One meeting of two nodes: every test that the schedule gives the pair, each ending in a row whatever happens."""
+"""One meeting of two nodes: every test that the schedule gives the pair ends in a row, whatever happens."""
 
 from __future__ import annotations
 

@@ -146,13 +146,14 @@ class RailPlay(Play):
             "deadline",
             f"{name} on {self.own.host} had not ended after {limit_s:.0f} s and was stopped",
             self.own.host,
-            "its output so far is in the raw archive; a stalled transfer often means packets too large for the path",
+            "its output so far is in the raw archive; a transfer that stalls often has packets too large",
         )
 
     def _server_failed(self, name: str, said: str) -> Obstacle:
         return Obstacle(
             "tool_failed",
-            f"the {name} server on {self.own.host} failed: {said[:400]}",
+            # A tool that refuses its arguments prints its whole usage; the reason stands first.
+            f"the {name} server on {self.own.host} failed: {said.splitlines()[0][:300]}",
             self.own.host,
             "run it by hand there: {}".format(" ".join(self.argvs[-1])),
         )

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the runner leaves behind: result rows, raw outputs and a status, each safe at the moment it is written."""
+"""What the runner leaves behind: result rows, raw outputs and a status, each safe once it is written."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def end_of(test: Mapping[str, Any], host: str) -> str:
 
 
 class Record:
-    """The run's folder on this node; rows are appended, each whole and on disk before the next test begins."""
+    """The run's folder on this node; each row is whole and on disk before the next test begins."""
 
     def __init__(self, folder: str, order: Mapping[str, Any], total_tests: int) -> None:
         self.folder = folder

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """One test at one end: both ends walk through the same steps, and each writes a row that knows the other's.
 
-begin (both: what stands in the way?) → ready (server) → go (client) → done (client) → result (server) → row (both)
+begin (both: what stands in the way?), ready (server), go (client), done (client), result (server), row (both)
 """
 
 from __future__ import annotations
@@ -256,7 +256,8 @@ def _server_end(step: Step, gate: Gate) -> Row:
     watch.finish_processor()
     channel.send({"t": "result", "error": error_of(obstacle), "claim": proof.as_record(reading.claim)})
     if done.get("error"):
-        # The client saw it first; what the server says of itself is the consequence more often than the cause.
+        # The client saw it first; what the server says of itself is the consequence more often than the
+        # cause.
         obstacle = Obstacle.from_error(done["error"])
     claim = step.tool.claim(proof.from_record(done.get("claim")), reading.claim)
     if done.get("window_s"):

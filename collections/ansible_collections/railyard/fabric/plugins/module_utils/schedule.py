@@ -3,9 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Which tests a run asks, in which order: one pure function for the controller and for every node.
 
-Nodes meet in rounds (the circle method): in each round every node has at most one partner, and after all rounds
-every pair has met once. Each node can name its partner of any round, and the ids of the tests with it, without
-looking at the other pairs: a thousand nodes cost each of them a thousand steps, not half a million.
+Nodes meet in rounds (the circle method): in each round every node has at most one partner, and after all
+rounds every pair has met once. Each node can name its partner of any round, and the ids of the tests with
+it, without looking at the other pairs: a thousand nodes cost each of them a thousand steps, not half a
+million.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils import rails as ra
 
 SCHEMA = 1
 
-# What is asked of a pair on each rail alone, for each direction, in this order: the cheap checks that explain a
-# failure of the dear ones come first.
+# What is asked of a pair on each rail alone, for each direction, in this order: the cheap checks that
+# explain a failure of the dear ones come first.
 RAIL_CHECKS = (
     ("path_mtu", "ping"),
     ("path_mtu_one_way", "udp_probe"),
@@ -52,9 +53,10 @@ def asked_tests(order: Mapping[str, Any], node: str | None = None) -> Iterator[d
         node: a roster name; its share is found in time linear in the number of nodes.
 
     Yields:
-        asked lines of the run folder (`schema id check tool node peer rail direction round`) with `group`: the
-        tests of one group run at once, None means alone. The client is `node` and sends to `peer`.
-        A pair with a single rail in common is asked no concurrent test: it would repeat the single one.
+        asked lines of the run folder (`schema id check tool node peer rail direction round`) with
+        `group`: the tests of one group run at once, None means alone. The client is `node` and sends to
+        `peer`. A pair with a single rail in common is asked no concurrent test: it would repeat the
+        single one.
 
     Raises:
         ScheduleError: the pattern is unknown or a name stands twice in the roster.
@@ -196,8 +198,9 @@ def _seeded(names: list[str], seed: int) -> list[str]:
 class _Circle:
     """The circle method in closed form: one seat is fixed, the others turn.
 
-    Seats 0 … m-2 turn, seat m-1 is fixed (an odd number of players leaves it empty: its partner has a pause).
-    In round r the turning seats x and y meet where x + y = r (mod m-1); the seat with 2x = r meets the fixed one.
+    Seats 0 … m-2 turn, seat m-1 is fixed (an odd number of players leaves it empty: its partner has a
+    pause). In round r the turning seats x and y meet where x + y = r (mod m-1); the seat with 2x = r
+    meets the fixed one.
     """
 
     def __init__(self, players: int) -> None:

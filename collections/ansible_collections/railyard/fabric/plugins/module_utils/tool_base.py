@@ -1,10 +1,10 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What every measuring tool has in common; a new tool is one module like `tool_iperf3` and one line in `tools()`.
+"""What every measuring tool has in common; a new tool is a module like `tool_iperf3` and a line in `tools`.
 
-A tool has two sides. The server side says by itself when it is ready (its socket in the kernel's table), never by
-a pause or a probing connection. The client side then runs and both read their own output.
+A tool has two sides. The server side says by itself when it is ready (its socket in the kernel's table),
+never by a pause or a probing connection. The client side then runs and both read their own output.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ _VERSION = {
 
 
 def version_of(name: str) -> str | None:
-    """Return the installed version of a tool, `unknown` when it does not say, None when it is not installed."""
+    """Return a tool's installed version, `unknown` when it does not say, None when it is not installed."""
     if name not in _VERSION:
         return None
     argv, pattern = _VERSION[name]
@@ -143,7 +143,8 @@ def parsed(play: Play, tool: str, text: str, parse: Callable[[str], dict[str, An
     """Return the first complete output of a tool as `parsers.parse` describes it.
 
     Raises:
-        Obstacle: `tool_garbage` when it is not the tool's output, `tool_failed` when the tool reports a failure
+        Obstacle: `tool_garbage` when it is not the tool's output, `tool_failed` when the tool reports a
+        failure
             or its result is not complete.
     """
     try:
@@ -170,5 +171,6 @@ def failed(play: Play, tool: str, said: str) -> Obstacle:
         "tool_failed",
         f"{tool} on {play.own.host} failed: {said.strip()[:400]}",
         play.own.host,
-        f"its whole output is in the raw archive; try {tool} by hand between {play.own.address} and {play.peer_address}",
+        "its whole output is in the raw archive; "
+        f"try {tool} by hand between {play.own.address} and {play.peer_address}",
     )

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One-way path MTU: datagrams that may not be broken up, counted by the receiver and reported by the rendezvous.
+"""One-way path MTU: datagrams that may not be broken up, counted by the receiver.
 
 ping cannot tell which way is small, since its replies come back as large as they went. Here only the way from
 client to server is tried.

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which tool answers which check. A new tool: one module beside this one, one line here, its checks in `schedule`."""
+"""Which tool answers which check. A new tool: a module beside this one, a line here, its checks in `schedule`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ TOOL_OF_CHECK: dict[str, Callable[[], Tool]] = {
     "tcp_latency": Sockperf,
     "tcp_bandwidth_concurrent": Iperf3,
 }
-# Each check has its own port beside those of other checks, so that a server that is slow to go is in nobody's way.
+# Each check has its own port beside those of other checks, so that a server that is slow to go is in
+# nobody's way.
 SLOT_OF_CHECK: dict[str, int] = {check: slot for slot, check in enumerate(sorted(TOOL_OF_CHECK))}
 # Room for the checks to come.
 SLOTS = 32
@@ -30,6 +31,6 @@ _FIRST = 16
 
 
 def tool_port(base_port: int, round_number: int, rail_index: int, rails: int, check: str) -> int:
-    """Return the server's TCP or UDP port: its own per rail and check, and not that of a neighbouring round."""
+    """Return the server's port: its own per rail and check, and not that of a neighbouring round."""
     row = (round_number % _ROUNDS_APART) * max(rails, 1) + rail_index
     return base_port + _FIRST + row * SLOTS + SLOT_OF_CHECK[check]

@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The work order: all that a node needs to find its share of a run, in one JSON file.
 
-The controller writes the part that all nodes share; each node's copy adds its own name, the netdevs that its rails
-were bound to, and the secret of the run. Addresses are not in it: every node computes them from the fabric by the
-same function as the plan.
+The controller writes the part that all nodes share; each node's copy adds its own name, the netdevs that
+its rails were bound to, and the secret of the run. Addresses are not in it: every node computes them from
+the fabric by the same function as the plan.
 """
 
 from __future__ import annotations
@@ -66,13 +66,11 @@ def check(order: Any, own: bool = True) -> list[str]:
     missing = [key for key in POLICY_KEYS if key not in order["policy"]]
     problems.extend(f"policy.{key} is missing" for key in missing)
     names = [entry.get("name") for entry in order["roster"]]
-    for entry in order["roster"]:
-        if not 0 <= int(entry.get("fabric", 0)) < len(order["fabrics"]):
-            problems.append(
-                "roster entry {!r} names fabric {}, which is not there".format(
-                    entry.get("name"), entry.get("fabric")
-                )
-            )
+    problems.extend(
+        f"roster entry {entry.get('name')!r} names fabric {entry.get('fabric')}, which is not there"
+        for entry in order["roster"]
+        if not 0 <= int(entry.get("fabric", 0)) < len(order["fabrics"])
+    )
     if own and order["node"] not in names:
         problems.append("node {!r} is not in the roster".format(order["node"]))
     if own and len(str(order["secret"])) < 32:

@@ -1,0 +1,108 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Lay a run's work order and the runner ready on a node. Options: modules/fabric_stage.py."""
+
+from __future__ import annotations
+
+import functools
+import getpass
+import platform
+from pathlib import Path
+from typing import Any
+
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+from ansible_collections.railyard.fabric.plugins.module_utils import work_order
+from ansible_collections.railyard.fabric.plugins.plugin_utils import actions, bind, run_folder, runner_zipapp
+
+_MODULE = "railyard.fabric.fabric_run"
+
+
+class ActionModule(ActionBase):  # type: ignore[misc]
+    """Upload the runner where it is missing, and the node's own work order."""
+
+    _supports_check_mode = True
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Return `program_sha256`, `program_path`, `uploaded`, `controller` and `lease_s`."""
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        _spec, args = self.validate_argument_spec(
+            {
+                "folder": {"type": "path", "required": True},
+                "launcher": {"type": "str", "choices": ["systemd", "direct"], "default": "systemd"},
+            }
+        )
+        folder = actions.open_folder(args["folder"])
+        node = str((task_vars or {})["inventory_hostname"])
+        order = node_order(folder, node)
+        program = _program()
+        arguments = {
+            "state": "staged",
+            "run": folder.name,
+            "node": node,
+            "controller": controller_name(),
+            "lease_s": int(order["policy"]["lease_s"]),
+            "launcher": args["launcher"],
+            "work_order": work_order.dump(order),
+            "program_sha256": program.sha256,
+        }
+        reply = self._execute_module(module_name=_MODULE, module_args=arguments, task_vars=task_vars)
+        uploaded = False
+        if reply.get("program_needed") and not reply.get("failed"):
+            arguments["program_source"] = self._upload(program)
+            reply = self._execute_module(module_name=_MODULE, module_args=arguments, task_vars=task_vars)
+            uploaded = True
+        # What was invoked holds the work order, censored or not: it is nobody's business.
+        reply.pop("invocation", None)
+        reply.pop("program_needed", None)
+        return {
+            **result,
+            **reply,
+            "changed": bool(reply.get("changed")) or uploaded,
+            "uploaded": uploaded,
+            "program_sha256": program.sha256,
+            "controller": arguments["controller"],
+            "lease_s": arguments["lease_s"],
+        }
+
+    def _upload(self, program: runner_zipapp.Program) -> str:
+        """Upload the runner into the connection's temporary folder, which goes by itself; return its path."""
+        folder = self._connection._shell.tmpdir or self._make_tmp_path()
+        remote = self._connection._shell.join_path(folder, "runner.pyz")
+        self._transfer_data(remote, program.data)
+        self._fixup_perms2((folder, remote))
+        return str(remote)
+
+
+def node_order(folder: run_folder.RunFolder, node: str) -> dict[str, Any]:
+    """Return a node's own work order from the run folder.
+
+    Raises:
+        AnsibleActionFail: the folder lacks something, or the order is not whole.
+    """
+    try:
+        common = folder.document(run_folder.WORK_ORDER)
+        rails = folder.plan()["nodes"][node]["rails"]
+        rows, _torn = folder.rows(run_folder.FACTS)
+        facts = next((row for row in rows if row.get("node") == node), None)
+        netdevs = bind.netdevs(rails, facts) if facts else {}
+        order = work_order.for_node(common, node, folder.secret(), netdevs)
+    except (run_folder.RunFolderError, KeyError, ValueError) as error:
+        raise AnsibleActionFail(
+            f"{node}: the run folder {folder.path} gives no work order: {error}"
+        ) from error
+    problems = work_order.check(order)
+    if problems:
+        raise AnsibleActionFail(f"{node}: work order: {'; '.join(problems)}")
+    return order
+
+
+def controller_name() -> str:
+    """Return who runs this, for others who find a node leased."""
+    return f"{getpass.getuser()}@{platform.node()}"
+
+
+@functools.lru_cache(maxsize=1)
+def _program() -> runner_zipapp.Program:
+    return runner_zipapp.build(Path(__file__).resolve().parents[1] / "module_utils")
