@@ -109,7 +109,7 @@ def _bytes_at(row: Mapping[str, Any], when: float) -> float:
 
 
 def _samples(row: Mapping[str, Any]) -> tuple[list[float], list[float]]:
-    samples = row["metrics"].get("samples")
+    samples = row.get("samples")
     rail = row.get("rail")
     if not isinstance(samples, Mapping):
         raise NotAdded("row_garbled", f"{rail}: no counter samples")

@@ -1,0 +1,273 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A healthy run of two nodes and two rails, made by hand to the contract; tests break it in every way."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from ansible_collections.railyard.fabric.plugins.plugin_utils import ask, policy, verdict
+
+RUN = "20261121T101500Z-3f2a"
+NODES = ("gpuserver1", "gpuserver2")
+NETDEVS = {"rail0": "ens6", "rail1": "ens6d1"}
+SUBNETS = {"rail0": "10.0.1", "rail1": "10.0.0"}
+
+
+def fabric(rate_gbps: float | None = 1.0) -> dict[str, Any]:
+    return {
+        "transport": "tcp",
+        "node_class": "container",
+        "mtu": 9000,
+        "cabling": "back_to_back",
+        "rails": [
+            {"name": rail, "netdev": NETDEVS[rail], "subnet": f"{SUBNETS[rail]}.0/24", "rate_gbps": rate_gbps}
+            for rail in NETDEVS
+        ],
+        "frontend": {"netdev": "enp5s0"},
+    }
+
+
+#: 0.95 Gbit/s of payload, and 1 % of headers.
+FRAME_BYTES_PER_S = 0.95 * 1.01e9 / 8
+
+
+class FakeRun:
+    """All that the judge reads, in memory, free to be mutated."""
+
+    def __init__(self, rate_gbps: float | None = 1.0, driver_class: str = "software", **rules: Any) -> None:
+        self.rate_gbps = rate_gbps
+        self.driver_class = driver_class
+        self.policy = policy.merge(rules)
+        self.manifest: dict[str, Any] = {
+            "schema": 1,
+            "run": RUN,
+            "cluster": "lab",
+            "inventory": ["hosts.yml"],
+            "versions": {"railyard": "0.1.0"},
+            "policy": self.policy,
+            "argv": ["ansible-playbook", "playbooks/validate.yml"],
+            "limit": None,
+            "start": {"at": "2026-11-21T10:15:00.000Z"},
+            "end": {"at": "2026-11-21T10:16:10.000Z", "reason": "completed"},
+        }
+        self.plan: dict[str, Any] = {
+            "schema": 1,
+            "cluster": "lab",
+            "transport": "tcp",
+            "node_class": "container",
+            "cabling": "back_to_back",
+            "nodes": {node: self._node(index) for index, node in enumerate(NODES, start=1)},
+        }
+        self.facts = [self._facts(index) for index in (1, 2)]
+        order = ask.work_order(
+            RUN, self.plan, {node: fabric(rate_gbps) for node in NODES}, self.policy, reached=NODES
+        )
+        self.order = order
+        self.asked = ask.asked_lines(self.plan, order)
+        self.manifest["asked"] = ask.fingerprint(self.asked)
+        self.results = [
+            self._row(line, end)
+            for line in self.asked
+            if line["id"].startswith("m")
+            for end in ("client", "server")
+        ]
+
+    def judge(self) -> list[dict[str, Any]]:
+        return verdict.judge(self.manifest, self.plan, self.asked, self.facts, self.results)
+
+    def status(self) -> int:
+        return verdict.exit_status(self.judge(), self.manifest, self.asked)
+
+    def copy(self) -> FakeRun:
+        return copy.deepcopy(self)
+
+    def ids(self, check: str, **fields: Any) -> list[str]:
+        return [
+            line["id"]
+            for line in self.asked
+            if line["check"] == check and all(line[key] == value for key, value in fields.items())
+        ]
+
+    def rows(self, identity: str, end: str | None = None) -> list[dict[str, Any]]:
+        return [row for row in self.results if row["id"] == identity and end in (None, row["end"])]
+
+    def verdict(self, identity: str) -> dict[str, Any]:
+        return next(one for one in self.judge() if one["id"] == identity)
+
+    def _node(self, index: int) -> dict[str, Any]:
+        return {
+            "node_index": index,
+            "scalable_unit": None,
+            "ansible_host": f"198.18.0.{index}",
+            "transport": "tcp",
+            "node_class": "container",
+            "frontend": {"netdev": "enp5s0", "manage": False},
+            "rail_overrides": {},
+            "rails": [
+                {
+                    "name": rail,
+                    "netdev": NETDEVS[rail],
+                    "mac": None,
+                    "pci": None,
+                    "hca": None,
+                    "address": f"{SUBNETS[rail]}.{index}/24",
+                    "address6": None,
+                    "subnet": f"{SUBNETS[rail]}.0/24",
+                    "subnet6": None,
+                    "mtu": 9000,
+                    "gateway": None,
+                    "gateway6": None,
+                    "vlan": None,
+                    "rate_gbps": self.rate_gbps,
+                    "leaf": None,
+                }
+                for rail in NETDEVS
+            ],
+        }
+
+    def _facts(self, index: int) -> dict[str, Any]:
+        def netdev(name: str, address: str, mac: str) -> dict[str, Any]:
+            return {
+                "netdev": name,
+                "kind": "veth",
+                "master": None,
+                "carrier": True,
+                "operstate": "up",
+                "admin_up": True,
+                "speed_mbps": 10000 if self.driver_class == "software" else 1000,
+                "mtu_bytes": 9000,
+                "mac": mac,
+                "permanent_mac": None,
+                "addresses": [address],
+                "addresses6": [f"fe80::{index}/64"],
+                "driver": "veth",
+                "driver_class": self.driver_class,
+                "pci": None,
+                "numa_node": None,
+                "hca": None,
+                "counters": {},
+            }
+
+        return {
+            "schema": 1,
+            "node": NODES[index - 1],
+            "run": RUN,
+            "boot_id": f"boot-{index}",
+            "collected": "2026-11-21T10:15:02.000Z",
+            "kernel": "6.1.0",
+            "python": "3.11.2",
+            "os": {"id": "debian", "version": "12"},
+            "netdevs": [
+                netdev("ens6", f"10.0.1.{index}/24", f"02:00:00:00:00:0{index}"),
+                netdev("ens6d1", f"10.0.0.{index}/24", f"02:00:00:00:01:0{index}"),
+                netdev("enp5s0", f"198.18.0.{index}/24", f"02:00:00:00:02:0{index}"),
+            ],
+            "hcas": [],
+            "cpu": {"governors": {}, "governor_available": False},
+            "memlock_bytes": -1,
+            "tools": {"iperf3": "3.12", "sockperf": "3.7"},
+        }
+
+    def _row(self, line: dict[str, Any], end: str) -> dict[str, Any]:
+        host = line["node"] if end == "client" else line["peer"]
+        metrics, counters, window = self._measured(line["check"], end)
+        rail = line["rail"]
+        return {
+            "schema": 1,
+            "run": RUN,
+            "id": line["id"],
+            "end": end,
+            "host": host,
+            "check": line["check"],
+            "tool": line["tool"],
+            "tool_version": "3.12",
+            "node": line["node"],
+            "peer": line["peer"],
+            "rail": rail,
+            "netdev": NETDEVS[rail],
+            "hca": None,
+            "address": f"{SUBNETS[rail]}.{NODES.index(host) + 1}",
+            "gid_index": None,
+            "gid_type": None,
+            "started": "2026-11-21T10:15:20.000Z",
+            "window_s": window,
+            "message_bytes": {"tcp_latency": 64}.get(line["check"], 131072),
+            "qps": None,
+            "direction": "uni",
+            "round": line["round"],
+            "group": line["group"],
+            "mtu_bytes": 9000,
+            "active_mtu_bytes": None,
+            "status": "measured",
+            "metrics": metrics,
+            "counters": counters,
+            "other_rails": {},
+            "proof": "proven",
+            "raw": {"file": f"raw/{host}.tar.gz", "name": f"{line['id']}.{end}.txt"},
+            "error": None,
+            "other_end": None,
+            **({"latency_is": "one_way"} if line["check"] == "tcp_latency" else {}),
+            **({"samples": _samples(end)} if line["group"] else {}),
+        }
+
+    def _measured(self, check: str, end: str) -> tuple[dict[str, Any], dict[str, Any], list[float]]:
+        if check in ("tcp_bandwidth", "tcp_bandwidth_concurrent"):
+            # 0.95 Gbit/s of payload for 4 s, after 1 s that iperf3 leaves out.
+            second = FRAME_BYTES_PER_S
+            metrics: dict[str, Any] = {
+                "bandwidth_gbps": 0.95,
+                "sent_gbps": 0.951,
+                "retransmits": 3,
+                "cpu_percent": 20.0,
+                "node_cpu_percent": 31.0,
+            }
+            return metrics, _counters(end, int(5.2 * second), 80000, 40000), [1.1, 5.1]
+        if check == "tcp_latency":
+            metrics = {
+                "latency_average_us": 21.0,
+                "latency_p50_us": 20.5,
+                "latency_p99_us": 30.0,
+                "latency_p999_us": 55.0,
+                "latency_min_us": 15.0,
+                "latency_max_us": 110.0,
+                "observations": 40000,
+            }
+            return (metrics if end == "client" else {}), _counters(end, 5200000, 41000, 41000), [0.1, 2.1]
+        if check == "ping_rtt":
+            metrics = {
+                "rtt_average_us": 80.0,
+                "rtt_min_us": 60.0,
+                "rtt_max_us": 120.0,
+                "rtt_mdev_us": 11.0,
+                "loss_percent": 0.0,
+            }
+            return (metrics if end == "client" else {}), _counters(end, 1200, 12, 12), [0.0, 0.3]
+        metrics = {"path_mtu_bytes": 9000}
+        echoed = 45500
+        if check == "path_mtu_one_way":
+            metrics |= {"sent": 5, "received": 5}
+            echoed = 400
+        return (metrics if end == "client" else {}), _counters(end, 46000, 7, 6, echoed), [0.0, 0.2]
+
+
+def _samples(end: str) -> dict[str, list[Any]]:
+    times = [round(0.2 * step, 1) for step in range(29)]
+    moved = [int(1000 + min(time, 5.2) * FRAME_BYTES_PER_S) for time in times]
+    idle = [7 for _time in times]
+    sending = end == "client"
+    return {"t_s": times, "tx_bytes": moved if sending else idle, "rx_bytes": idle if sending else moved}
+
+
+def _counters(
+    end: str, sent_bytes: int, sent_packets: int, back_packets: int, back_bytes: int | None = None
+) -> dict[str, list[int]]:
+    out, back = ("tx", "rx") if end == "client" else ("rx", "tx")
+    return {
+        f"{out}_bytes": [1000, 1000 + sent_bytes],
+        f"{back}_bytes": [500, 500 + (back_bytes or back_packets * 66)],
+        f"{out}_packets": [10, 10 + sent_packets],
+        f"{back}_packets": [5, 5 + back_packets],
+    }

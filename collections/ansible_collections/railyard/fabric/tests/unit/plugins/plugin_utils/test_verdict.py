@@ -1,0 +1,499 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A healthy run, then broken in every way: nothing that was not measured may pass."""
+
+from __future__ import annotations
+
+import copy
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.railyard.fabric.plugins.plugin_utils import ask, verdict
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+sys.path.insert(0, str(Path(__file__).parent))
+from fake_run import NODES, FakeRun
+
+GOOD = ("pass", "recorded")
+HEALTHY = FakeRun()
+CHECKS_BETWEEN = (
+    "path_mtu",
+    "path_mtu_one_way",
+    "ping_rtt",
+    "tcp_bandwidth",
+    "tcp_latency",
+    "tcp_bandwidth_concurrent",
+)
+
+
+def test_a_healthy_run_is_proven() -> None:
+    verdicts = HEALTHY.judge()
+    outcomes = {one["check"]: one["outcome"] for one in verdicts}
+    assert outcomes == {
+        "link": "pass",
+        "address": "pass",
+        "mtu": "pass",
+        "path_mtu": "pass",
+        "path_mtu_one_way": "pass",
+        "ping_rtt": "recorded",
+        "tcp_bandwidth": "pass",
+        "tcp_latency": "recorded",
+        "tcp_bandwidth_concurrent": "pass",
+        "aggregate_bandwidth": "pass",
+    }
+    assert [one["id"] for one in verdicts] == [line["id"] for line in HEALTHY.asked]
+    # 2 nodes x 2 rails x 3 facts; 2 directions x 2 rails x 5 alone, x 1 at once; 2 aggregates
+    assert len(verdicts) == 12 + 20 + 4 + 2
+    assert HEALTHY.status() == 0
+
+
+def test_every_pass_has_floor_ceiling_basis_and_proof() -> None:
+    for one in HEALTHY.judge():
+        if one["outcome"] == "pass":
+            assert one["floor"], one
+            assert one["ceiling"], one
+            assert one["proof"] == "proven", one
+        assert one["basis"], one
+        assert (one["cause"], one["next"], one["cause_class"]) == (None, None, None)
+
+
+# Fields of a result row that a TCP verdict does not rest on, each with the reason.
+IRRELEVANT = {
+    "tool_version": "any two versions of iperf3, sockperf and ping measure TCP together",
+    "hca": "no RDMA test is asked",
+    "gid_index": "no RDMA test is asked",
+    "gid_type": "no RDMA test is asked",
+    "active_mtu_bytes": "no RDMA test is asked",
+    "qps": "no RDMA test is asked",
+    "round": "when, not what",
+    "group": "the asked line says what ran at once, and the windows prove it",
+    "other_end": "what the other end said; its own row says it again",
+    "other_rails": "weighed by the end's own proof, which has the idle rates",
+    "raw": "where to read on; the numbers are in the row",
+    "metrics.retransmits": "shown, never judged",
+    "metrics.cpu_percent": "shown, never judged",
+    "metrics.node_cpu_percent": "shown, never judged",
+}
+# Relevant for some checks only: (field, check, end) that may change without changing the verdict.
+IRRELEVANT_HERE: dict[str, Callable[[str, str], bool]] = {
+    "message_bytes": lambda check, end: (check, end) != ("tcp_latency", "client"),
+    "latency_is": lambda check, end: end == "server",
+    "mtu_bytes": lambda check, end: check in ("path_mtu", "path_mtu_one_way"),
+    "metrics.sent_gbps": lambda check, end: end == "server",
+    # Only the aggregate rests on the receiver's samples.
+    "samples": lambda check, end: True,
+    "samples.t_s": lambda check, end: True,
+    "samples.tx_bytes": lambda check, end: True,
+    "samples.rx_bytes": lambda check, end: True,
+}
+GARBAGE: list[Any] = [
+    None, "", "x", "9000", True, False, -1, 0, float("nan"), float("inf"), float("-inf"), [], {},
+    [None, None],
+    ["1", "2"], [5, 1], [0, 0], [-3, 2], 1e300, {"a": 1},
+]  # fmt: skip
+
+
+def paths(row: dict[str, Any], prefix: str = "") -> list[str]:
+    found = []
+    for key, value in row.items():
+        found.append(prefix + key)
+        if isinstance(value, dict) and key != "raw":
+            found += paths(value, f"{prefix}{key}.")
+    return found
+
+
+def mutate(row: dict[str, Any], path: str, value: Any, remove: bool = False) -> None:
+    *parents, last = path.split(".")
+    for key in parents:
+        row = row[key]
+    if remove:
+        del row[last]
+    else:
+        row[last] = value
+
+
+def is_relevant(path: str, check: str, end: str) -> bool:
+    if path.split(".")[0] in IRRELEVANT or path in IRRELEVANT:
+        return False
+    return not (path in IRRELEVANT_HERE and IRRELEVANT_HERE[path](check, end))
+
+
+@pytest.mark.parametrize("end", ["client", "server"])
+@pytest.mark.parametrize("check", CHECKS_BETWEEN)
+def test_no_field_of_a_row_can_be_spoilt_unnoticed(check: str, end: str) -> None:
+    identity = HEALTHY.ids(check)[0]
+    original = HEALTHY.rows(identity, end)[0]
+    for path in paths(original):
+        if not is_relevant(path, check, end):
+            continue
+        for value, remove in [(None, True), *((garbage, False) for garbage in GARBAGE)]:
+            run = FakeRunView(HEALTHY, identity, end)
+            mutate(run.row, path, value, remove)
+            if _still_true(path, value, remove, run.row, original):
+                continue
+            one = run.verdict(identity)
+            assert one["outcome"] not in GOOD, (path, "removed" if remove else value, one["outcome"])
+            assert one["cause"], (path, value)
+            assert one["next"]
+            json.dumps(one, allow_nan=False)
+
+
+# Ends that time nothing may leave their window out; one that is there must be an interval.
+UNTIMED = {(check, end) for check in ("path_mtu", "path_mtu_one_way") for end in ("client", "server")}
+UNTIMED |= {("ping_rtt", "server"), ("tcp_latency", "server")}
+
+
+def _still_true(path: str, value: Any, remove: bool, row: dict[str, Any], original: dict[str, Any]) -> bool:
+    """Tell whether the changed row says something that may be true, and is judged by its bounds instead."""
+    if json.dumps(row, sort_keys=True) == json.dumps(original, sort_keys=True):
+        return True
+    if path in ("window_s", "error") and value is None:
+        return path == "error" or (original["check"], original["end"]) in UNTIMED
+    if path == "metrics" and isinstance(value, dict) and not original["metrics"]:
+        return True  # this end states no number that is asked of it
+    before: Any = original
+    for key in path.split("."):
+        before = before[key]
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    another_number = is_number and isinstance(before, (int, float)) and 0 <= value < 1e9
+    return not remove and another_number and not isinstance(before, bool) and path.startswith("metrics.")
+
+
+class FakeRunView:
+    """A run of which one row may be changed, without copying the others."""
+
+    def __init__(self, run: FakeRun, identity: str, end: str) -> None:
+        self._run = copy.copy(run)
+        self._run.results = list(run.results)
+        place = next(
+            index for index, row in enumerate(run.results) if row["id"] == identity and row["end"] == end
+        )
+        self.row = copy.deepcopy(run.results[place])
+        self._run.results[place] = self.row
+
+    def verdict(self, identity: str) -> dict[str, Any]:
+        return self._run.verdict(identity)
+
+
+@pytest.mark.parametrize("identity", HEALTHY.ids("aggregate_bandwidth"))
+@pytest.mark.parametrize("path", ["samples", "samples.t_s", "samples.rx_bytes"])
+@pytest.mark.parametrize(
+    "value", [None, [], "x", [1, 2], [0.1] * 29, [float("nan")] * 29, list(range(29, 0, -1))]
+)
+def test_the_aggregate_rests_on_the_receivers_samples(identity: str, path: str, value: Any) -> None:
+    part = next(line for line in HEALTHY.asked if line["id"] == identity)["parts"][1]
+    run = FakeRunView(HEALTHY, part, "server")
+    mutate(run.row, path, value)
+    one = run.verdict(identity)
+    assert one["outcome"] == "unmeasured"
+    assert one["cause"]
+
+
+@pytest.mark.parametrize("check", CHECKS_BETWEEN)
+def test_rows_missing_doubled_or_one_ended_are_unmeasured(check: str) -> None:
+    identity = HEALTHY.ids(check)[0]
+    for kept, cause in ((0, "no_row"), (1, "one_ended"), (3, "duplicate_row")):
+        run = HEALTHY.copy()
+        mine = run.rows(identity)
+        run.results = [row for row in run.results if row["id"] != identity] + (mine + mine)[:kept]
+        one = run.verdict(identity)
+        assert (one["outcome"], one["cause_class"]) == ("unmeasured", cause)
+        assert run.status() == 3
+
+
+def test_two_rows_of_one_end_are_no_pair() -> None:
+    run = HEALTHY.copy()
+    identity = run.ids("tcp_bandwidth")[0]
+    client = run.rows(identity, "client")[0]
+    run.results = [row for row in run.results if row["id"] != identity] + [client, copy.deepcopy(client)]
+    assert run.verdict(identity)["outcome"] == "unmeasured"
+
+
+@pytest.mark.parametrize("rail", ["rail0", "rail1"])
+@pytest.mark.parametrize(
+    ("bandwidth", "outcome", "cause"),
+    # floor 0.80 x 1 Gbit/s; ceiling (9000 - 52) / (9000 + 14) x 1.02 = 1.01253 on a link without a wire
+    [
+        (0.80, "pass", None),
+        (0.7999, "fail", "below_floor"),
+        (1.0125, "pass", None),
+        (1.0126, "fail", "above_ceiling"),
+        (38.2, "fail", "above_ceiling"),
+    ],
+)
+def test_bounds_are_kept_to_the_digit(rail: str, bandwidth: float, outcome: str, cause: str | None) -> None:
+    run = HEALTHY.copy()
+    identity = run.ids("tcp_bandwidth", rail=rail)[0]
+    for row in run.rows(identity):
+        row["metrics"] |= {"bandwidth_gbps": bandwidth, "sent_gbps": bandwidth}
+        for counter in ("tx_bytes", "rx_bytes"):
+            row["counters"][counter] = [0, int(bandwidth * 5.3e9 / 8)]
+    one = run.verdict(identity)
+    assert (one["outcome"], one["cause_class"]) == (outcome, cause)
+    assert one["observed"]["bandwidth_gbps"] == bandwidth
+    assert run.status() == (0 if outcome == "pass" else 1)
+
+
+def test_either_end_below_the_floor_fails() -> None:
+    for end in ("client", "server"):
+        run = HEALTHY.copy()
+        identity = run.ids("tcp_bandwidth")[0]
+        for row in run.rows(identity):
+            row["metrics"]["bandwidth_gbps"] = 0.79 if row["end"] == end else 0.81
+        assert run.verdict(identity)["outcome"] == "fail"
+
+
+def test_ends_that_differ_by_more_than_five_percent_are_unmeasured() -> None:
+    for server, outcome in ((0.95 * 0.951, "pass"), (0.95 * 0.949, "unmeasured"), (0.95 / 0.951, "pass")):
+        run = HEALTHY.copy()
+        identity = run.ids("tcp_bandwidth")[0]
+        run.rows(identity, "server")[0]["metrics"]["bandwidth_gbps"] = server
+        run.rows(identity, "client")[0]["metrics"]["sent_gbps"] = 1.0
+        assert run.verdict(identity)["outcome"] == outcome, server
+
+
+@pytest.mark.parametrize("proof", ["unproven", None, "yes", True])
+@pytest.mark.parametrize("end", ["client", "server"])
+def test_unproven_is_unmeasured_and_says_so(end: str, proof: object) -> None:
+    for check in CHECKS_BETWEEN:
+        run = FakeRunView(HEALTHY, HEALTHY.ids(check)[0], end)
+        run.row["proof"] = proof
+        one = run.verdict(run.row["id"])
+        assert (one["outcome"], one["cause_class"], one["proof"]) == ("unmeasured", "unproven", "unproven")
+
+
+def test_counters_that_moved_less_than_the_claim_contradict_the_word_proven() -> None:
+    # 0.95 Gbit/s for 4 s are 475 MB of payload
+    for moved, outcome in ((475_000_000, "pass"), (440_000_000, "unmeasured"), (0, "unmeasured")):
+        run = FakeRunView(HEALTHY, HEALTHY.ids("tcp_bandwidth")[0], "server")
+        run.row["counters"]["rx_bytes"] = [0, moved]
+        assert run.verdict(run.row["id"])["outcome"] == outcome
+
+
+@pytest.mark.parametrize("lost", [10.0, 0.1, 100.0])
+def test_loss_fails(lost: float) -> None:
+    run = FakeRunView(HEALTHY, HEALTHY.ids("ping_rtt")[0], "client")
+    run.row["metrics"]["loss_percent"] = lost
+    one = run.verdict(run.row["id"])
+    assert (one["outcome"], one["cause_class"]) == ("fail", "lost_packets")
+
+
+@pytest.mark.parametrize(("metric", "value"), [("path_mtu_bytes", 1500), ("path_mtu_bytes", 8999)])
+@pytest.mark.parametrize("check", ["path_mtu", "path_mtu_one_way"])
+def test_a_smaller_path_fails(check: str, metric: str, value: int) -> None:
+    run = FakeRunView(HEALTHY, HEALTHY.ids(check)[0], "client")
+    run.row["metrics"][metric] = value
+    one = run.verdict(run.row["id"])
+    assert (one["outcome"], one["cause_class"]) == ("fail", "path_mtu_small")
+
+
+def test_a_path_larger_than_declared_fails_too() -> None:
+    run = FakeRunView(HEALTHY, HEALTHY.ids("path_mtu")[0], "client")
+    run.row["metrics"]["path_mtu_bytes"] = 9001
+    assert run.verdict(run.row["id"])["outcome"] == "fail"
+
+
+def test_a_lost_one_way_probe_fails() -> None:
+    run = FakeRunView(HEALTHY, HEALTHY.ids("path_mtu_one_way")[0], "client")
+    run.row["metrics"]["received"] = 4
+    assert run.verdict(run.row["id"])["outcome"] == "fail"
+
+
+def error_row(row: dict[str, Any], name: str, status: str, host: str = "gpuserver2") -> None:
+    row.update(
+        status=status,
+        metrics={},
+        counters=None,
+        proof=None,
+        error={"class": name, "message": "what was seen", "host": host, "fix": "do this"},
+    )
+
+
+@pytest.mark.parametrize("status", ["failed", "unmeasured"])
+@pytest.mark.parametrize("check", CHECKS_BETWEEN)
+def test_an_error_brings_its_cause_and_fix(check: str, status: str) -> None:
+    run = FakeRunView(HEALTHY, HEALTHY.ids(check)[0], "client")
+    error_row(run.row, "tool_failed", status)
+    one = run.verdict(run.row["id"])
+    probe = check in ("path_mtu", "path_mtu_one_way", "ping_rtt")
+    assert one["outcome"] == ("fail" if probe and status == "failed" else "unmeasured")
+    assert (one["cause_class"], one["next"]) == ("tool_failed", "do this")
+    assert "gpuserver2: what was seen" in one["cause"]
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_the_end_that_knows_the_reason_is_heard_whatever_the_order(turned: bool) -> None:
+    run = HEALTHY.copy()
+    identity = run.ids("tcp_bandwidth")[0]
+    client, server = run.rows(identity)
+    error_row(client, "peer_failed", "failed")
+    error_row(server, "tool_missing", "unmeasured")
+    if turned:
+        run.results.reverse()
+    assert run.verdict(identity)["cause_class"] == "tool_missing"
+    assert run.status() == 3
+
+
+@pytest.mark.parametrize("name", ["address_in_use", "stranger"])
+def test_an_address_claimed_by_a_stranger_fails_where_it_belongs(name: str) -> None:
+    run = HEALTHY.copy()
+    identity = run.ids("ping_rtt", node="gpuserver1", rail="rail0")[0]
+    error_row(run.rows(identity, "client")[0], name, "unmeasured", host="gpuserver2")
+    failed = [one for one in run.judge() if one["outcome"] == "fail"]
+    assert [(one["node"], one["rail"], one["check"]) for one in failed] == [
+        ("gpuserver2", "rail0", "address")
+    ]
+    assert failed[0]["cause_class"] == "address_duplicate"
+    assert run.verdict(identity)["outcome"] == "unmeasured"
+    assert run.status() == 1
+
+
+def test_rows_of_strangers_are_named_and_pass_nothing() -> None:
+    run = HEALTHY.copy()
+    other_run = {**run.results[0], "run": "20200101T000000Z-0000", "id": "m99998"}
+    not_asked = {**run.results[0], "id": "m99999"}
+    run.results += [other_run, not_asked]
+    assert len(verdict.strangers(run.manifest, run.asked, run.results)) == 2
+    assert len(run.judge()) == len(run.asked)
+    # A row of another run under an asked id makes the test doubtful: it is not known which one is meant.
+    run.results.append({**run.rows(run.ids("tcp_bandwidth")[0], "client")[0], "run": "20200101T000000Z-0000"})
+    assert run.verdict(run.ids("tcp_bandwidth")[0])["outcome"] == "unmeasured"
+
+
+def test_a_node_without_facts_is_unreachable_in_all_its_checks() -> None:
+    run = HEALTHY.copy()
+    run.facts = run.facts[:1]
+    for one in run.judge():
+        touched = NODES[1] in (one["node"], one["peer"])
+        assert one["outcome"] == ("unmeasured" if touched else "pass"), one
+        assert one["cause_class"] == ("node_unreachable" if touched else None)
+        assert not touched or (NODES[1] in one["cause"] and "unreachable" in one["cause"])
+    assert run.status() == 3
+
+
+def test_an_address_of_the_plan_that_no_subnet_declares_is_not_applicable() -> None:
+    run = HEALTHY.copy()
+    for node in run.plan["nodes"].values():
+        node["rails"][0]["address"] = None
+    ones = [run.verdict(identity) for identity in run.ids("address", rail="rail0")]
+    assert [one["outcome"] for one in ones] == ["not_applicable"] * 2
+    # The facts being gone as well does not make anything else not applicable.
+    run.facts = []
+    assert {one["outcome"] for one in run.judge()} == {"not_applicable", "unmeasured"}
+
+
+def test_exit_status_follows_the_contract() -> None:
+    run = HEALTHY.copy()
+    verdicts = run.judge()
+    assert verdict.exit_status(verdicts, run.manifest, run.asked) == 0
+    assert verdict.exit_status(verdicts, run.manifest, run.asked, torn=True) == 3
+    assert verdict.exit_status([], run.manifest) == 3
+    for end in (None, {}, {"at": "x", "reason": "interrupted"}, {"at": "x"}, {"reason": "completed"}):
+        assert verdict.exit_status(verdicts, {**run.manifest, "end": end}) == 3
+    assert verdict.exit_status(verdicts[:-1], run.manifest, run.asked[:-1]) == 3  # an asked line was lost
+    one_bad = [*verdicts[:-1], {**verdicts[-1], "outcome": "unmeasured"}]
+    assert verdict.exit_status(one_bad, run.manifest) == 3
+    both = [*one_bad[1:], {**verdicts[0], "outcome": "fail"}]
+    assert verdict.exit_status(both, {**run.manifest, "end": None}, torn=True) == 1
+    assert verdict.exit_status([{**verdicts[0], "outcome": "great"}], run.manifest) == 3
+
+
+def test_nothing_asked_is_an_error() -> None:
+    run = HEALTHY.copy()
+    run.asked = []
+    with pytest.raises(verdict.JudgeError, match="empty"):
+        run.judge()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"node": "ghost"},
+        {"peer": "ghost"},
+        {"peer": None},
+        {"rail": "rail9"},
+        {"check": "magic"},
+        {"id": "f00000"},
+    ],
+)
+def test_an_asked_line_beside_the_plan_is_an_error(change: dict[str, Any]) -> None:
+    run = HEALTHY.copy()
+    line = next(line for line in run.asked if line["check"] == "tcp_bandwidth")
+    line.update(change)
+    with pytest.raises(verdict.JudgeError):
+        run.judge()
+
+
+def test_same_input_same_bytes_in_whatever_order_the_rows_came() -> None:
+    run = HEALTHY.copy()
+    run.results.reverse()
+    run.facts.reverse()
+    assert json.dumps(run.judge()) == json.dumps(HEALTHY.judge())
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(data=st.data())
+def test_garbage_anywhere_never_stops_the_judge_and_never_passes(data: st.DataObject) -> None:
+    index = data.draw(st.integers(0, len(HEALTHY.results) - 1))
+    original = HEALTHY.results[index]
+    relevant = [path for path in paths(original) if is_relevant(path, original["check"], original["end"])]
+    path = data.draw(st.sampled_from([path for path in relevant if path != "id"]))
+    value = data.draw(json_values)
+    run = FakeRunView(HEALTHY, original["id"], original["end"])
+    mutate(run.row, path, value)
+    before: Any = original
+    for key in path.split("."):
+        before = before[key]
+    one = run.verdict(original["id"])
+    json.dumps(one, allow_nan=False)
+    # A number may be changed into another that is as good; anything that is not a number may not.
+    number = isinstance(value, (int, float)) and isinstance(before, (int, float))
+    if not number and not _still_true(path, value, False, run.row, original):
+        assert one["outcome"] not in GOOD or _equal_numbers(value, before), (path, value)
+
+
+def _equal_numbers(one: Any, other: Any) -> bool:
+    return isinstance(one, list) and isinstance(other, list) and path_is_pair(one) and path_is_pair(other)
+
+
+def path_is_pair(value: list[Any]) -> bool:
+    return len(value) == 2 and all(isinstance(edge, (int, float)) for edge in value)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(row=st.dictionaries(st.sampled_from(sorted(HEALTHY.results[0])), json_values), facts=json_values)
+def test_rows_and_facts_of_pure_noise_never_stop_the_judge(row: dict[str, Any], facts: Any) -> None:
+    run = copy.copy(HEALTHY)
+    identity = HEALTHY.ids("tcp_bandwidth")[0]
+    run.results = [*(other for other in HEALTHY.results if other["id"] != identity), {**row, "id": identity}]
+    noisy = {**HEALTHY.facts[1], "netdevs": facts}
+    run.facts = [HEALTHY.facts[0], noisy]
+    assert {one["outcome"] for one in run.judge() if one["id"] == identity} == {"unmeasured"}
+
+
+@pytest.mark.parametrize("key", ["parts"])
+def test_an_aggregate_with_a_part_that_was_not_asked_is_unmeasured(key: str) -> None:
+    run = HEALTHY.copy()
+    identity = run.ids("aggregate_bandwidth")[0]
+    next(line for line in run.asked if line["id"] == identity)[key] = ["m77777"]
+    assert run.verdict(identity)["outcome"] == "unmeasured"
+
+
+def test_the_asked_fingerprint_sees_a_changed_line() -> None:
+    changed = copy.deepcopy(HEALTHY.asked)
+    changed[0]["check"] = "mtu"
+    assert ask.fingerprint(changed) != ask.fingerprint(HEALTHY.asked)
+    assert ask.fingerprint(HEALTHY.asked)["count"] == 38
