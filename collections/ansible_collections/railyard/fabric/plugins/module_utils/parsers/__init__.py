@@ -8,15 +8,28 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers import iperf3, perftest, ping, sockperf
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers import (
+    ibstat,
+    ibstatus,
+    ibv_devinfo,
+    iperf3,
+    perftest,
+    ping,
+    rdma_link,
+    sockperf,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import NotThisTool
 
 __all__ = ["TOOLS", "NotSupportedYet", "NotThisTool", "parse"]
 
 _PARSERS: dict[str, Callable[[str], dict[str, Any]]] = {
+    "ibstat": ibstat.parse,
+    "ibstatus": ibstatus.parse,
+    "ibv_devinfo": ibv_devinfo.parse,
     "iperf3": iperf3.parse,
     "perftest": perftest.parse,
     "ping": ping.parse,
+    "rdma-link": rdma_link.parse,
     "sockperf": sockperf.parse,
 }
 

@@ -299,6 +299,76 @@ CASES += [
     ),
     ("perftest/40-err-no-rdma-device.txt", "perftest", False, "no_device", {}),
 ]
+# (file, tool, valid, error class, number of devices, {device: (CA type, state, physical state, rate, layer)})
+Ports = dict[str, tuple[str | None, str, str, float, str]]
+ACTIVE_400: Any = ("MT4129", "Active", "LinkUp", 400.0)
+HCA_CASES: list[tuple[str, str, bool, str | None, int, Ports]] = [
+    (
+        "ibstat/01-a100-9ca-mixed-layers.txt",
+        "ibstat",
+        True,
+        None,
+        9,
+        {"mlx5_0": ("MT4126", "Active", "LinkUp", 200.0, "Ethernet")}
+        | {f"mlx5_{n}": ("MT4126", "Active", "LinkUp", 200.0, "InfiniBand") for n in range(1, 9)},
+    ),
+    (
+        "ibstat/02-h100-12ca-roce.txt",
+        "ibstat",
+        True,
+        None,
+        12,
+        {f"mlx5_{n}": (*ACTIVE_400, "Ethernet") for n in (0, 3, 4, 5, 6, 9, 10, 11)}
+        | {f"mlx5_{n}": ("MT4125", "Active", "LinkUp", 100.0, "Ethernet") for n in (1, 2, 7, 8)},
+    ),
+    (
+        "ibstat/03-h100-8ib-plus-bluefield-bond.txt",
+        "ibstat",
+        True,
+        None,
+        9,
+        {f"mlx5_{n}": (*ACTIVE_400, "InfiniBand") for n in (0, 1, 4, 5, 6, 7, 8, 9)}
+        | {"mlx5_bond_0": ("MT41692", "Active", "LinkUp", 200.0, "Ethernet")},
+    ),
+    (
+        "ibstat/04-h100-some-disabled.txt",
+        "ibstat",
+        True,
+        None,
+        12,
+        {f"mlx5_{n}": ("MT4125", "Down", "Disabled", 40.0, "Ethernet") for n in (2, 7, 8)},
+    ),
+    (
+        "ibstat/06-h100-polling-and-disabled.txt",
+        "ibstat",
+        True,
+        None,
+        12,
+        {
+            "mlx5_11": ("MT4129", "Down", "Polling", 40.0, "Ethernet"),
+            "mlx5_5": ("MT4129", "Down", "Disabled", 40.0, "Ethernet"),
+        },
+    ),
+    (
+        "ibstat/07-a100-ibpanic-partial-exit255.txt",
+        "ibstat",
+        False,
+        "tool_error",
+        8,
+        {f"mlx5_{n}": ("MT4124", "Active", "LinkUp", 200.0, "InfiniBand") for n in range(8)},
+    ),
+    (
+        "ibstat/08-ibstatus-a100-8ib.txt",
+        "ibstatus",
+        True,
+        None,
+        9,  # the index says 8: it leaves out mlx5_8, which is Ethernet
+        {
+            "mlx5_0": (None, "ACTIVE", "LinkUp", 200.0, "InfiniBand"),
+            "mlx5_8": (None, "ACTIVE", "LinkUp", 40.0, "Ethernet"),
+        },
+    ),
+]
 OUTPUTS_AND_ROWS = {
     "perftest/01-write-roce-cm-8qp-all-client.txt": [23],
     "perftest/08-loopback-8M-client-and-server-interleaved.txt": [1, 1],
@@ -330,6 +400,23 @@ def test_capture_reads_as_the_index_says(file, tool, valid, kind, expected):
             assert seen == pytest.approx(value, rel=1e-3 if value > 1 else 1e-5), path
         else:
             assert seen == value, path
+
+
+@pytest.mark.parametrize(("file", "tool", "valid", "kind", "count", "ports"), HCA_CASES)
+def test_hca_state_reads_as_the_index_says(file, tool, valid, kind, count, ports):
+    found = parsers.parse(tool, read(file))
+    assert (found["valid"], (found["error"] or {}).get("class")) == (valid, kind)
+    devices = {one["name"]: one for one in found["outputs"][0]["devices"]}
+    assert len(devices) == count
+    for name, expected in ports.items():
+        (port,) = devices[name]["ports"]
+        keys = ("state", "physical_state", "rate_gbps", "link_layer")
+        assert (devices[name]["ca_type"], *(port[key] for key in keys)) == expected, name
+
+
+def test_ibstatus_lid_is_hexadecimal():
+    (output,) = parsers.parse("ibstatus", read("ibstat/08-ibstatus-a100-8ib.txt"))["outputs"]
+    assert output["devices"][0]["ports"][0]["lid"] == 0x33BF
 
 
 @pytest.mark.parametrize(("file", "rows"), OUTPUTS_AND_ROWS.items())

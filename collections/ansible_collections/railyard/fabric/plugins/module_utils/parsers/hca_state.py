@@ -1,0 +1,67 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What ibstat, ibstatus and ibv_devinfo have in common: devices with ports, and their messages."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import error
+
+DEVICE_KEYS = ("name", "ca_type", "firmware", "board_id", "vendor_part_id", "transport")
+PORT_KEYS = (
+    "port",
+    "state",
+    "physical_state",
+    "rate_gbps",
+    "lid",
+    "sm_lid",
+    "link_layer",
+    "active_mtu_bytes",
+    "max_mtu_bytes",
+)
+LINK_LAYERS = ("InfiniBand", "Ethernet", "Unspecified", "IB", "Unknown")
+_TROUBLE = (
+    ("no_device", re.compile(r"No IB devices found|no ca names|can't get list of ca names|"
+                             r"No matching IB device|IB device .{0,40} wasn't found", re.I)),
+    ("no_rdma", re.compile(r"Failed to (?:get|open) (?:IB devices list|NETLINK_RDMA socket)|"
+                           r"Function not implemented", re.I)),
+    ("tool_error", re.compile(r"^ibpanic:|stat of IB device|^ibwarn:|^Fatal error|No such device|"
+                              r"Failed to (?:open|query|get)", re.I)),
+    ("not_installed", re.compile(r"command not found|No such file or directory", re.I)),
+)  # fmt: skip
+
+
+def device(name: str) -> dict[str, Any]:
+    """Return a device about which nothing but its name is known yet."""
+    return {**dict.fromkeys(DEVICE_KEYS), "name": name, "ports": []}
+
+
+def port(number: int | None) -> dict[str, Any]:
+    """Return a port about which nothing but its number is known yet."""
+    return {**dict.fromkeys(PORT_KEYS), "port": number}
+
+
+def message(line: str) -> dict[str, str] | None:
+    """Return the error that a line of one of these tools stands for."""
+    for kind, pattern in _TROUBLE:
+        if pattern.search(line[:400]):
+            return error(kind, line)
+    return None
+
+
+def cut_short(devices: list[dict[str, Any]], needed: tuple[str, ...]) -> dict[str, str] | None:
+    """Return an error when a port lacks what the tool always prints; a capture that was cut ends in one."""
+    for one in devices:
+        if not one["ports"]:
+            return error("truncated", f"{one['name']} has no port")
+        for each in one["ports"]:
+            missing = [key for key in needed if each[key] is None]
+            # The last line of a port: half a word is the mark of a cut.
+            if each["link_layer"] not in LINK_LAYERS and "link_layer" not in missing:
+                missing.append("whole link layer")
+            if missing:
+                return error("truncated", f"{one['name']} port {each['port']} has no {', '.join(missing)}")
+    return None

@@ -1,0 +1,121 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""ibv_devinfo (rdma-core), with or without -v."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers import hca_state
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import (
+    NotThisTool,
+    error,
+    first_text,
+    result,
+    scaled,
+    split_lines,
+    strip_ansi,
+    to_float,
+    to_int,
+)
+
+_PAIR = re.compile(r"^\s*([a-z][a-z_]{1,40}):\s*(.*?)\s*$")
+_NUMBERED = re.compile(r"^(.*?)\s*\(-?[0-9]+\)\Z")
+_DEVICE_FIELDS = {
+    "fw_ver": "firmware",
+    "board_id": "board_id",
+    "vendor_part_id": "vendor_part_id",
+    "transport": "transport",
+}
+_PORT_FIELDS = {
+    "state": "state",
+    "phys_state": "physical_state",
+    "link_layer": "link_layer",
+    "max_mtu": "max_mtu_bytes",
+    "active_mtu": "active_mtu_bytes",
+    "port_lid": "lid",
+    "sm_lid": "sm_lid",
+}
+_NUMBERS = ("max_mtu_bytes", "active_mtu_bytes", "lid", "sm_lid")
+_WIDTH = re.compile(r"([0-9]+)X?\b")
+_SPEED = re.compile(r"([0-9.]+) Gbps")
+# Lanes times what -v prints per lane; some of those figures are rounded down.
+_LANE_GBPS = {
+    "2.5": 2.5,
+    "5.0": 5.0,
+    "10.0": 10.0,
+    "14.0": 14.0625,
+    "25.0": 25.0,
+    "50.0": 50.0,
+    "100.0": 100.0,
+}
+
+
+def _plain(value: str) -> str | None:
+    """Drop the number behind a word: `PORT_ACTIVE (4)`."""
+    match = _NUMBERED.match(value)
+    return (match.group(1) if match else value) or None
+
+
+def _read_pair(device: dict[str, Any], key: str, value: str) -> None:
+    if key == "port":
+        device["ports"].append(hca_state.port(to_int(value)))
+    elif key == "phys_port_cnt":
+        device["_ports"] = to_int(value)
+    elif not device["ports"]:
+        if key in _DEVICE_FIELDS:
+            device[_DEVICE_FIELDS[key]] = _plain(value)
+    elif key in _PORT_FIELDS:
+        name = _PORT_FIELDS[key]
+        device["ports"][-1][name] = to_int(_plain(value)) if name in _NUMBERS else _plain(value)
+    elif key in ("active_width", "active_speed"):
+        device["ports"][-1]["_" + key] = value
+
+
+def _rate(port: dict[str, Any]) -> float | None:
+    """Return lanes x speed, which only -v prints."""
+    width = _WIDTH.match(port.pop("_active_width", ""))
+    speed = _SPEED.match(port.pop("_active_speed", ""))
+    if not width or not speed:
+        return None
+    lanes = to_float(width.group(1))
+    return scaled(lanes, _LANE_GBPS.get(speed.group(1), to_float(speed.group(1)) or 0.0), 3)
+
+
+def parse(text: str) -> dict[str, Any]:
+    """Parse the output of ibv_devinfo.
+
+    Args:
+        text: What ibv_devinfo printed, `-v` or not.
+
+    Returns:
+        The common object with one output, `devices`; a port's rate only from `-v`.
+
+    Raises:
+        NotThisTool: There is neither a device nor a message of ibv_devinfo.
+    """
+    lines = split_lines(strip_ansi(text))
+    devices: list[dict[str, Any]] = []
+    problem: dict[str, str] | None = None
+    for line in lines:
+        pair = _PAIR.match(line)
+        if pair and pair.group(1) == "hca_id":
+            devices.append(hca_state.device(pair.group(2)))
+        elif devices and pair:
+            _read_pair(devices[-1], pair.group(1), pair.group(2))
+        elif line.strip():
+            problem = problem or hca_state.message(line)
+    if not devices and problem is None:
+        raise NotThisTool(f"no device of ibv_devinfo (hca_id:); the text begins with {first_text(lines)}")
+    for device in devices:
+        stated = device.pop("_ports", None)
+        for port in device["ports"]:
+            port["rate_gbps"] = _rate(port)
+        if problem is None and stated is not None and stated != len(device["ports"]):
+            problem = error(
+                "truncated", f"{device['name']} has {stated} ports, the text {len(device['ports'])}"
+            )
+    problem = problem or hca_state.cut_short(devices, ("state", "link_layer"))
+    return result("ibv_devinfo", [{"devices": devices}] if devices else [], problem)

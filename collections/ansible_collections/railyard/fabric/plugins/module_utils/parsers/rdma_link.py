@@ -1,0 +1,94 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""rdma link (iproute2): text of both ages, and `rdma -j link`."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers import hca_state
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import (
+    NotThisTool,
+    error,
+    first_text,
+    result,
+    split_lines,
+    strip_ansi,
+    to_int,
+)
+
+# `link mlx5_0/1 state ACTIVE ...`, up to iproute2 4.20 `5/1: mlx5_5/1: state ACTIVE ...`
+_LINE = re.compile(r"^(?:link |[0-9]+/[0-9]+: )([^/\s:]{1,80})/([0-9]{1,3}|-)(?::)? (.*)$")
+_WORDS = ("state", "physical_state", "netdev", "lid", "sm_lid")
+
+
+def _link(device: str, port: object, words: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "device": device,
+        "port": to_int(port),
+        "state": words.get("state"),
+        "physical_state": words.get("physical_state"),
+        "netdev": words.get("netdev"),
+        "lid": to_int(words.get("lid")),
+        "sm_lid": to_int(words.get("sm_lid")),
+    }
+
+
+def _read_json(text: str) -> list[dict[str, Any]] | None:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(found, list) or not all(isinstance(one, dict) and "ifname" in one for one in found):
+        return None
+    links = []
+    for one in found:
+        words = {key: value for key, value in one.items() if isinstance(value, (str, int))}
+        links.append(_link(str(one["ifname"]), one.get("port"), words))
+    return links
+
+
+def _read_text(lines: list[str]) -> tuple[list[dict[str, Any]], dict[str, str] | None]:
+    links = []
+    problem = None
+    for line in lines:
+        match = _LINE.match(line)
+        if match:
+            tokens = match.group(3).split()
+            words = {key: tokens[at + 1] for at, key in enumerate(tokens[:-1]) if key in _WORDS}
+            links.append(_link(match.group(1), match.group(2), words))
+        elif line.strip():
+            problem = problem or hca_state.message(line)
+    return links, problem
+
+
+def parse(text: str) -> dict[str, Any]:
+    """Parse the output of `rdma link` or `rdma -j link`.
+
+    Args:
+        text: What rdma printed.
+
+    Returns:
+        The common object with one output, `links`. An InfiniBand link has no netdev.
+
+    Raises:
+        NotThisTool: There is neither a link nor a message of rdma.
+    """
+    text = strip_ansi(text)
+    lines = split_lines(text)
+    links, problem = _read_text(lines)
+    if not links and text.lstrip().startswith("["):
+        found = _read_json(text)
+        if found is None and '"ifname"' in text:
+            problem = error("truncated", "the JSON ends in the middle")
+        links = found or []
+        if found == []:
+            problem = error("no_device", "there is no RDMA link")
+    if not links and problem is None:
+        raise NotThisTool(f"no link of rdma; the text begins with {first_text(lines)}")
+    if problem is None and any(link["state"] is None or link["physical_state"] is None for link in links):
+        problem = error("truncated", "a link has no state")
+    return result("rdma-link", [{"links": links}] if links else [], problem)

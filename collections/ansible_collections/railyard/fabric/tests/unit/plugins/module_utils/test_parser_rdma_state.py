@@ -1,0 +1,168 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The parsers of ibstat, ibstatus, ibv_devinfo and rdma link."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.railyard.fabric.plugins.module_utils import parsers
+
+FIXTURES = Path(__file__).parent / "fixtures"
+FILES = {
+    "ibstat": "dual_port.txt",
+    "ibstatus": "two.txt",
+    "ibv_devinfo": "verbose.txt",
+    "rdma-link": "text.txt",
+}
+
+
+def read(tool: str, name: str | None = None) -> str:
+    return (FIXTURES / tool / (name or FILES[tool])).read_text()
+
+
+def devices(tool: str) -> list[dict[str, Any]]:
+    found = parsers.parse(tool, read(tool))
+    assert found["valid"] is True, found["error"]
+    (output,) = found["outputs"]
+    return output["devices"]
+
+
+def test_ibstat_of_two_ports_and_blank_fields():
+    card, soft = devices("ibstat")
+    assert (card["name"], card["ca_type"], card["firmware"]) == ("mlx4_0", "MT4099", "2.42.5000")
+    assert [(port["port"], port["state"], port["physical_state"]) for port in card["ports"]] == [
+        (1, "Active", "LinkUp"),
+        (2, "Down", "Disabled"),
+    ]
+    assert (card["ports"][0]["rate_gbps"], card["ports"][0]["lid"], card["ports"][0]["link_layer"]) == (
+        40.0,
+        0,
+        "Ethernet",
+    )
+    assert (soft["ca_type"], soft["firmware"], soft["ports"][0]["rate_gbps"]) == (None, None, 2.5)
+
+
+def test_ibstat_warns_of_a_rate_that_means_nothing_and_of_a_missing_subnet_manager():
+    text = read("ibstat")
+    assert parsers.parse("ibstat", text)["warnings"] == [
+        "mlx4_0 port 2: the rate of a port that is down means nothing"
+    ]
+    alone = parsers.parse("ibstat", text.replace("Physical state: Disabled", "Physical state: LinkUp"))
+    assert "no subnet manager" in alone["warnings"][0]
+
+
+def test_ibstatus_has_hexadecimal_lids():
+    first, second = devices("ibstatus")
+    assert first["ports"] == [
+        {
+            "port": 1,
+            "state": "ACTIVE",
+            "physical_state": "LinkUp",
+            "rate_gbps": 100.0,
+            "lid": 27,
+            "sm_lid": 1,
+            "link_layer": "InfiniBand",
+            "active_mtu_bytes": None,
+            "max_mtu_bytes": None,
+        }
+    ]
+    assert (second["ports"][0]["state"], second["ports"][0]["lid"]) == ("INIT", 65535)
+
+
+def test_ibv_devinfo_keeps_the_words_and_reckons_the_rate():
+    (device,) = devices("ibv_devinfo")
+    (port,) = device.pop("ports")
+    assert device == {
+        "name": "mlx5_0",
+        "ca_type": None,
+        "firmware": "28.39.1002",
+        "board_id": "MT_0000000838",
+        "vendor_part_id": "4129",
+        "transport": "InfiniBand",
+    }
+    assert (port["state"], port["physical_state"], port["link_layer"]) == (
+        "PORT_ACTIVE",
+        "LINK_UP",
+        "Ethernet",
+    )
+    assert (port["active_mtu_bytes"], port["max_mtu_bytes"], port["lid"]) == (1024, 4096, 0)
+    assert port["rate_gbps"] == 400.0
+
+
+def test_ibv_devinfo_without_v_states_no_rate():
+    brief = "\n".join(line for line in read("ibv_devinfo").splitlines() if "active_width" not in line)
+    (output,) = parsers.parse("ibv_devinfo", brief)["outputs"]
+    assert output["devices"][0]["ports"][0]["rate_gbps"] is None
+
+
+def test_rdma_link_of_both_ages_and_json():
+    (output,) = parsers.parse("rdma-link", read("rdma-link"))["outputs"]
+    infiniband, soft, old = output["links"]
+    assert (infiniband["device"], infiniband["lid"], infiniband["sm_lid"], infiniband["netdev"]) == (
+        "mlx5_0",
+        27,
+        1,
+        None,
+    )
+    assert (soft["state"], soft["physical_state"], soft["netdev"], soft["lid"]) == (
+        "ACTIVE",
+        "LINK_UP",
+        "ens6",
+        None,
+    )
+    assert (old["device"], old["port"], old["state"], old["netdev"]) == ("mlx5_5", 1, "DOWN", "ens7")
+    (as_json,) = parsers.parse("rdma-link", read("rdma-link", "json.txt"))["outputs"]
+    assert as_json["links"] == [infiniband, soft]
+
+
+@pytest.mark.parametrize("tool", ["ibstat", "ibstatus", "ibv_devinfo"])
+def test_cut_inside_the_last_device_is_not_valid(tool):
+    whole = read(tool)
+    lines = whole.rstrip().splitlines()
+    start = whole.rindex(
+        next(
+            line for line in reversed(lines) if "port" in line.lower() and line.rstrip().endswith((":", "1"))
+        )
+    )
+    end = whole.rindex("link_layer") if tool != "ibstat" else whole.rindex("Link layer")
+    for length in range(start, end + len("Link layer: Ethe")):
+        found = parsers.parse(tool, whole[:length])
+        assert found["valid"] is False, whole[start:length]
+
+
+@pytest.mark.parametrize(
+    ("tool", "text", "kind"),
+    [
+        (
+            "ibstat",
+            "ibpanic: [1400444] main: stat of IB device 'mlx5_8' failed: No such file or directory\n",
+            "tool_error",
+        ),
+        ("ibv_devinfo", "No IB devices found\n", "no_device"),
+        ("ibv_devinfo", "Failed to get IB devices list: Function not implemented\n", "no_rdma"),
+        ("rdma-link", "Failed to open NETLINK_RDMA socket\n", "no_rdma"),
+        ("rdma-link", "[]\n", "no_device"),
+    ],
+)
+def test_the_tools_own_failures_are_understood(tool, text, kind):
+    found = parsers.parse(tool, text)
+    assert (found["valid"], found["error"]["class"], found["outputs"]) == (False, kind, [])
+
+
+def test_a_panic_behind_good_devices_spoils_the_whole():
+    found = parsers.parse("ibstat", read("ibstat") + "ibpanic: [1] main: stat of IB device 'mlx5_8' failed\n")
+    assert found["valid"] is False
+    assert len(found["outputs"][0]["devices"]) == 2
+
+
+@pytest.mark.parametrize("tool", list(FILES))
+@pytest.mark.parametrize(
+    "text", ["", "hello\n", '{"start": {}}', "PING 10.0.0.1 (10.0.0.1) 56(84) bytes of data.\n"]
+)
+def test_other_text_is_refused(tool, text):
+    with pytest.raises(parsers.NotThisTool):
+        parsers.parse(tool, text)
