@@ -1,0 +1,1 @@
+"""The built-in lab: nodes, rails and faults on one machine."""

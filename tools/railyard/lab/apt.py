@@ -9,7 +9,8 @@ from pathlib import Path
 
 from railyard.lab.process import run
 
-# What decides how apt talks to a mirror; everything else in the host's configuration is the host's own business.
+# What decides how apt talks to a mirror; everything else in the host's configuration is the host's own
+# business.
 _TRANSPORT = re.compile(r"(?i)^acquire::(http|https|ftp|retries|check-valid-until|check-date|forceipv4)\b")
 # Programs and files of this host, which do not exist in the image.
 _HOST_ONLY = re.compile(r"(?i)(proxy-auto-detect|proxyautodetect|sslcert|sslkey|cainfo|capath|issuercert)")

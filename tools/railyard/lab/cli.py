@@ -35,6 +35,11 @@ def _say(message: str) -> None:
     print(f"lab {time.monotonic() - _started:6.1f} s  {message}", file=sys.stderr, flush=True)
 
 
+def _which(name: str) -> str:
+    """Return the option that names a lab, where it is not the one that is meant without."""
+    return "" if name == topology.load(topology.default_file()).name else f" --name {name}"
+
+
 @app.callback()
 def _as_root() -> None:
     """Start again through sudo: namespaces and links are root's."""
@@ -50,13 +55,10 @@ def up(topology_file: TopologyOption = None, name: NameOption = None) -> None:
     """Bring the lab up, or mend the one that is there."""
     wanted = topology.load(topology_file or topology.default_file(), name)
     lab = lifecycle.up(wanted, _say)
-    if wanted.source == topology.default_file():
-        options = ""
-    else:
-        options = f" --topology {shlex.quote(str(topology_file))}"
-    options += f" --name {name}" if name else ""
     first = wanted.nodes[0]
-    print(f"look around: {shlex.join(lab.keys.ssh_argv(first))}   take it down: railyard lab down{options}")
+    print(
+        f"look around: {shlex.join(lab.keys.ssh_argv(first))}   take it down: railyard lab down{_which(wanted.name)}"
+    )
 
 
 @app.command()
@@ -98,8 +100,10 @@ def fault(
     ] = faults.SLOW_RATE_GBPS,
 ) -> None:
     """Make a fault."""
-    made = faults.apply(open_lab(name, topology_file), kind, target, rate_gbps)
-    _say(f"{made.kind} {made.target}; undo it with: railyard lab heal {made.kind} {made.target}")
+    lab = open_lab(name, topology_file)
+    made = faults.apply(lab, kind, target, rate_gbps)
+    again = f"railyard lab heal {made.kind} {made.target}{_which(lab.name)}"
+    _say(f"{made.kind} {made.target} is made; undo it with: {again}")
 
 
 @app.command()

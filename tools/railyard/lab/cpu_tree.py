@@ -1,7 +1,8 @@
 """A node's own /sys/devices/system/cpu: this host's values, copied, and CPU frequency files of its own.
 
-Containers share the host's governor. A tree of plain files in its place lets the governor role do its work for real
-on the node's side and keeps the host's governor out of reach; it works on hosts that have no cpufreq at all.
+Containers share the host's governor. A tree of plain files in its place lets the governor role do its work
+for real on the node's side and keeps the host's governor out of reach; it works on hosts that have no cpufreq
+at all.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _POLICY = {
 
 
 def build(target: Path, source: Path = HOST_TREE) -> None:
-    """Fill `target` as after a boot; the folder itself stays the same one, since a stopped node refers to it."""
+    """Fill `target` as after a boot; the folder itself stays, since a stopped node refers to it."""
     target.mkdir(parents=True, exist_ok=True)
     for entry in target.iterdir():
         if entry.is_dir() and not entry.is_symlink():

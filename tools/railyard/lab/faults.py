@@ -6,6 +6,7 @@ Each is recorded with what `heal` needs to restore exactly what was before.
 from __future__ import annotations
 
 import json
+import select
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -23,11 +24,12 @@ from railyard.lab.wiring import Lab, await_ready, plug_in, shape_rail
 
 SLOW_RATE_GBPS = 0.1
 _WRONG_MTU_BYTES = 1500
+_STRANGER_DEADLINE_S = 15.0
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a fault is; `rail_position` is -1 for a fault of the whole node, `pid` 0 for a node that is off."""
+    """Where a fault is; `rail_position` is -1 for the whole node, `pid` 0 for a node that is off."""
 
     node: Node
     rail_position: int
@@ -180,35 +182,38 @@ def _duplicate_address(lab: Lab, place: Place, _rate_gbps: float) -> dict[str, A
         run(["ip", "netns", "add", name])
         lab.network.batch(
             [
-                f"link add {leg} mtu {mtu_bytes} type veth peer name rail address {mac} mtu {mtu_bytes} netns {name}",
+                f"link add {leg} mtu {mtu_bytes} type veth"
+                f" peer name rail address {mac} mtu {mtu_bytes} netns {name}",
                 f"link set {leg} master {naming.rail_bridge(place.rail_position)} up",
             ]
         )
         run(["ip", "-n", name, "link", "set", "lo", "up"])
         run(["ip", "-n", name, "link", "set", "rail", "up"])
         run(["ip", "-n", name, "address", "add", f"{address}/{addresses[0]['prefixlen']}", "dev", "rail"])
-        subprocess.Popen(
-            [
-                "ip",
-                "netns",
-                "exec",
-                name,
-                sys.executable,
-                "-m",
-                "railyard.lab.stranger",
-                "rail",
-                address,
-                mac,
-            ],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
+        _start_stranger(name, address, mac)
     except BaseException:
         network.remove_namespace(name)
         raise
     return {"address": address}
+
+
+def _start_stranger(namespace: str, address: str, mac: str) -> None:
+    """Start the program that answers, and wait until it has said for the first time whose the address is."""
+    program = [sys.executable, "-m", "railyard.lab.stranger", "rail", address, mac]
+    process = subprocess.Popen(
+        ["ip", "netns", "exec", namespace, *program],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    if process.stdout is None:
+        raise LabError("a pipe was asked for and not given")
+    with process.stdout as said:
+        ready, _, _ = select.select([said], [], [], _STRANGER_DEADLINE_S)
+        if not ready or not said.readline():
+            process.kill()
+            raise LabError(f"duplicate_address: {' '.join(program)} did not start in namespace {namespace}")
 
 
 def _no_stranger(lab: Lab, place: Place, undo: Mapping[str, Any]) -> None:

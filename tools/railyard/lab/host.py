@@ -26,10 +26,11 @@ NEEDED = {
     "nsenter": "util-linux",
     "unshare": "util-linux",
 }
+_KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 _NOFILE_WANTED = 1_048_576
 _NPROC_WANTED = 8192
-# Mounts a fresh cgroup2 where the host's is a mixture that podman refuses; the host's own mounts stay as they are,
-# since the shell runs in a mount namespace of its own. "$@" is podman and its arguments.
+# Mounts a fresh cgroup2 where the host's is a mixture that podman refuses; the host's own mounts stay as they
+# are, since the shell runs in a mount namespace of its own. "$@" is podman and its arguments.
 _FRESH_CGROUP2 = (
     "unshare",
     "--mount",
@@ -89,6 +90,8 @@ def require_tools() -> None:
     """Raise LabError with the one command that installs what is missing."""
     search = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
     missing = sorted({package for tool, package in NEEDED.items() if shutil.which(tool, path=search) is None})
+    if not _KEYRING.exists():  # Ubuntu has it as a package
+        missing.append("debian-archive-keyring")
     if missing:
         raise LabError(
             f"programs are missing that the lab needs (packages {', '.join(missing)})",
@@ -114,7 +117,7 @@ def become_root(arguments: Sequence[str]) -> None:
     ask = [] if sys.stdin.isatty() else ["--non-interactive"]
     sys.stdout.flush()
     sys.stderr.flush()
-    os.execvp("sudo", ["sudo", *ask, "--", *again])
+    os.execvp("sudo", ["sudo", *ask, "--", *again])  # noqa: S606 - a shell is what we do not want
 
 
 def give_to_caller(*paths: Path) -> None:

@@ -1,4 +1,4 @@
-"""The nodes' root file system: made once by mmdebstrap, kept as a podman image named by what it is made of."""
+"""The nodes' root file system: made once by mmdebstrap, kept as a podman image named by its recipe."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from railyard.lab.process import LabError, die_with_parent, run
 from railyard.lab.topology import Image
 
 _REPOSITORY = "localhost/railyard-lab-node"
-# Units that would reach out of a privileged container: the host's consoles, binary formats, debug file systems.
+# Units that would reach out of a privileged container: the host's consoles, binary formats, debug file
+# systems.
 _MASKED_UNITS = (
     "console-getty.service",
     "dev-hugepages.mount",
@@ -46,8 +47,8 @@ KbdInteractiveAuthentication no
 PermitRootLogin no
 UseDNS no
 """
-# Coldplugging "all devices" from here would make the host's udev handle all of its hardware again: kernel events of
-# anything but network devices go to every namespace.
+# Coldplugging "all devices" from here would make the host's udev handle all of its hardware again: kernel
+# events of anything but network devices go to every namespace.
 _UDEV_TRIGGER = """\
 [Service]
 ExecStart=
@@ -133,6 +134,7 @@ def ensure(host: Host, image: Image, settings: AptSettings, say: Callable[[str],
         run(
             host.podman("import", "--change", f"LABEL {naming.LABEL_RECIPE}={name}", str(tar), name),
             timeout_s=600,
+            environment={"TMPDIR": str(workshop)},  # what a killed import leaves goes with the workshop
         )
         say(f"image ready after {time.monotonic() - started:.0f} s")
     return name
@@ -145,6 +147,21 @@ def remove_all(host: Host) -> list[str]:
     if names:
         run(host.podman("rmi", "--force", *names))
     return names
+
+
+def clean_up() -> None:
+    """Remove what a killed build left, unless somebody builds at this moment."""
+    root = naming.lab_root()
+    if not (root / ".image").exists():
+        return
+    handle = os.open(root / ".image.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        shutil.rmtree(root / ".image", ignore_errors=True)
+    except BlockingIOError:
+        pass
+    finally:
+        os.close(handle)
 
 
 def _exists(host: Host, name: str) -> bool:

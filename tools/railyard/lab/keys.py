@@ -1,4 +1,4 @@
-"""SSH keys of a lab: one pair for the controller, one host key per node, made here and never asked of a network."""
+"""SSH keys of a lab: one pair for the controller, one host key per node, made here and trusted."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Keys:
         return self.folder / "hosts" / node
 
     def ssh_argv(self, node: Node, *command: str) -> list[str]:
-        """Return the ssh call that reaches a node; nothing of the user's own ssh configuration plays a part."""
+        """Return the ssh call that reaches a node; the user's own ssh configuration plays no part."""
         return [
             "ssh",
             "-F",

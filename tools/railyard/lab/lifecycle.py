@@ -1,11 +1,12 @@
 """Bringing a lab up, mending what is left of one, and taking it down.
 
-`up` and `down` look at what is really there and go on from it; so a second `up`, or a `down` after a kill -9, needs
-no record of how far the first one came.
+`up` and `down` look at what is really there and go on from it; so a second `up`, or a `down` after a kill -9,
+needs no record of how far the first one came.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import time
@@ -25,6 +26,7 @@ from railyard.lab.wiring import Lab, await_ready, plug_in
 from railyard.paths import repo_root
 
 Say = Callable[[str], None]
+_ORPHAN_DEADLINE_S = 30.0
 
 
 def up(topology: Topology, say: Say) -> Lab:
@@ -38,6 +40,7 @@ def up(topology: Topology, say: Say) -> Lab:
     host.require_tools()
     with state.locked(topology.name):
         lab = Lab.of(topology)
+        _await_orphans(topology.name)
         before = _refuse_foreign(lab.kind.states(), topology.name)
         with _interruptible() as interrupted:
             try:
@@ -57,6 +60,7 @@ def down(name: str, say: Say, *, force: bool = False) -> bool:
     """
     with state.locked(name):
         kind = ContainerKind(name, host.probe())
+        _await_orphans(name)
         states = kind.states()
         if not force:
             _refuse_foreign(states, name)
@@ -69,6 +73,7 @@ def down(name: str, say: Say, *, force: bool = False) -> bool:
             kind.remove(sorted(states))
             network.remove_all(name)
             shutil.rmtree(folder, ignore_errors=True)
+            image.clean_up()
         say(f"lab {name} is down" if found else f"lab {name} was not up; nothing to do")
         return found
 
@@ -87,9 +92,11 @@ def _build(lab: Lab, before: dict[str, NodeState], interrupted: Event, say: Say)
     before = _drop_outdated(lab, before, name, say)
     lab.network.ensure(folder)
     say(
-        f"network ready: {', '.join(rail.name for rail in topology.rails)}, management {topology.management.subnet}"
+        f"network ready: {', '.join(rail.name for rail in topology.rails)};"
+        f" management {topology.management.subnet}"
     )
     _heal_leftovers(lab, record, before, say)
+    before = lab.kind.states()  # healing may have started a node
     state.save(state.State(topology.name, str(topology.source)))
     with ThreadPoolExecutor(max_workers=min(8, len(topology.nodes))) as pool:
         jobs = {
@@ -170,6 +177,26 @@ def _refuse_foreign(states: dict[str, NodeState], lab: str) -> dict[str, NodeSta
                 f"take it down there (`railyard lab down --name {lab}`), or here with `down --force`",
             )
     return states
+
+
+def _await_orphans(lab: str) -> None:
+    """Let podman calls of a killed command come to their end; they would undo what we do next."""
+    deadline = time.monotonic() + _ORPHAN_DEADLINE_S
+    while time.monotonic() < deadline and any(
+        _is_podman_call(entry.path, lab) for entry in os.scandir("/proc")
+    ):
+        time.sleep(0.1)
+
+
+def _is_podman_call(process: str, lab: str) -> bool:
+    try:
+        argv = Path(process, "cmdline").read_bytes().decode(errors="replace").split("\0")
+    except OSError:
+        return False
+    marks = naming.container(lab, "")
+    return os.path.basename(argv[0]) in ("podman", "unshare", "sh") and any(
+        argument.removeprefix("--name=").startswith(marks) for argument in argv
+    )
 
 
 def _undo(lab: Lab, before: dict[str, NodeState]) -> None:

@@ -1,7 +1,7 @@
 """What the lab's things are called on this host.
 
-Every name holds the lab's name (which has no dash), so that `down` finds all of a lab without any record of it and
-never takes another lab's things.
+Every name holds the lab's name (which has no dash), so that `down` finds all of a lab without any record of
+it and never takes another lab's things.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def stranger_leg(node_position: int, rail_position: int) -> str:
 
 
 def mac(lab: str, node: Node | str, link: str) -> str:
-    """Return a locally administered unicast MAC that is the same each time for the same lab, node and link."""
+    """Return a locally administered unicast MAC that is always the same for a lab, node and link."""
     name = node if isinstance(node, str) else node.name
     digest = hashlib.sha256(f"{lab}/{name}/{link}".encode()).digest()
     return ":".join(f"{byte:02x}" for byte in (0x02, *digest[:5]))

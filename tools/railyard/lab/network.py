@@ -1,7 +1,7 @@
 """The lab's network namespace: a bridge per rail, a management bridge, this host's link into it, the way out.
 
-Everything that forwards, translates or shapes is in there. On the host there is one link, `ry-<lab>`, while the lab
-is up, and nothing else.
+Everything that forwards, translates or shapes is in there. On the host there is one link, `ry-<lab>`, while
+the lab is up, and nothing else.
 """
 
 from __future__ import annotations
@@ -133,11 +133,16 @@ class LabNetwork:
         both = own in links_of(["ip"]) and _CONTROLLER_LEG in self.links()
         if not both:
             remove_link(["ip"], own)
-            run(
-                ["ip", "link", "add", own, "address", naming.mac(lab, "controller", "host"), "type", "veth"]
-                + ["peer", "name", _CONTROLLER_LEG, "address", naming.mac(lab, "controller", "lab")]
-                + ["netns", self.name]
-            )
+            far_end = [
+                "name",
+                _CONTROLLER_LEG,
+                "address",
+                naming.mac(lab, "controller", "lab"),
+                "netns",
+                self.name,
+            ]
+            mac = naming.mac(lab, "controller", "host")
+            run(["ip", "link", "add", own, "address", mac, "type", "veth", "peer", *far_end])
         self.batch([f"link set {_CONTROLLER_LEG} master {naming.MANAGEMENT_BRIDGE} up"])
         run(["ip", "link", "set", own, "addrgenmode", "none", "up"])
         run(
@@ -151,9 +156,9 @@ class LabNetwork:
             remove_link(["ip", "-n", self.name], _TAP)
             log = log_dir / "slirp4netns.log"
             with log.open("wb") as output:
+                options = ["--configure", "--disable-host-loopback", f"--cidr={WAY_OUT}", "--netns-type=path"]
                 subprocess.Popen(
-                    ["slirp4netns", "--configure", "--disable-host-loopback", f"--cidr={WAY_OUT}"]
-                    + ["--netns-type=path", namespace_path(self.name), _TAP],
+                    ["slirp4netns", *options, namespace_path(self.name), _TAP],
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=output,
@@ -172,8 +177,8 @@ class LabNetwork:
                 return
             problems.append(f"{program}: {added.stderr.strip()}")
         raise LabError(
-            f"lab {self.topology.name}: the kernel does not let the lab's namespace translate addresses, so nodes"
-            f" could not install packages ({'; '.join(problems)})",
+            f"lab {self.topology.name}: the kernel does not let the lab's namespace translate addresses, so"
+            f" nodes could not install packages ({'; '.join(problems)})",
             "use a kernel with iptables or nftables NAT",
         )
 
@@ -220,8 +225,8 @@ def remove_link(ip_argv: list[str], name: str) -> None:
 def tbf_arguments(rate_gbps: float) -> list[str]:
     """Return the arguments of `tc qdisc` that shape a link to `rate_gbps`.
 
-    The bucket holds 4 ms at that rate, the longest that a kernel tick lasts, and never less than one offloaded
-    64 KiB segment, which would not get through at all.
+    The bucket holds 4 ms at that rate, the longest that a kernel tick lasts, and never less than one
+    offloaded 64 KiB segment, which would not get through at all.
     """
     bits_per_s = round(rate_gbps * 1e9)
     burst_bytes = max(round(bits_per_s / 8 * 0.004), 131072)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import signal
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from railyard.errors import UserError
 
@@ -34,9 +35,21 @@ class CommandError(LabError):
 
 
 def run(
-    argv: Sequence[str], *, stdin: bytes | None = None, check: bool = True, timeout_s: float = 120
+    argv: Sequence[str],
+    *,
+    stdin: bytes = b"",
+    check: bool = True,
+    timeout_s: float = 120,
+    environment: Mapping[str, str] | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """Run `argv` to its end in a session of its own, so that Ctrl-C reaches only us and cleaning up stays ours.
+    """Run `argv` to its end in a session of its own: Ctrl-C reaches only us, and cleaning up stays ours.
+
+    Args:
+        argv: program and arguments.
+        stdin: bytes it reads; never this process's own input.
+        check: raise when it ends with a status other than 0.
+        timeout_s: seconds it may take.
+        environment: variables that it gets beside ours.
 
     Raises:
         CommandError: it failed and `check` is set.
@@ -50,6 +63,7 @@ def run(
             timeout=timeout_s,
             start_new_session=True,
             check=False,
+            env=None if environment is None else {**os.environ, **environment},
         )
     except FileNotFoundError:
         raise LabError(f"the program {argv[0]} is missing", "run `tools/setup --lab`") from None
@@ -66,6 +80,7 @@ def run(
 def die_with_parent() -> None:
     """Ask the kernel to end this child when its parent is killed; for `preexec_fn`.
 
-    A bootstrap that outlives its `lab up` (kill -9) would go on for half a minute and leave its folder behind.
+    A bootstrap that outlives its `lab up` (kill -9) would go on for half a minute and leave its folder
+    behind.
     """
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)

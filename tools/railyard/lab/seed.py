@@ -1,4 +1,4 @@
-"""What makes one node out of the image: its addresses, keys and names, as a tar that is laid over its root."""
+"""What makes one node out of the image: its addresses, keys and names, a tar laid over its root."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import tarfile
 from railyard.lab.keys import Keys
 from railyard.lab.topology import WAY_OUT, Node, Topology
 
-# slirp4netns answers DNS at the third address of its network and passes questions to this host's own resolver.
+# slirp4netns answers DNS at the third address of its network and passes questions to this host's own
+# resolver.
 RESOLVER = WAY_OUT.network_address + 3
 _USER_ID = 1000
 

@@ -46,8 +46,8 @@ def file_of(lab: str) -> Path:
 def load(lab: str) -> State | None:
     """Return the state of a lab, or None when it has none.
 
-    A file that cannot be read (torn by a crash, edited by hand) gives a state without faults and `torn` set: the
-    lab is still there, and `up` finds it by looking.
+    A file that cannot be read (torn by a crash, edited by hand) gives a state without faults and `torn` set:
+    the lab is still there, and `up` finds it by looking.
     """
     try:
         data = json.loads(file_of(lab).read_text(encoding="utf-8"))

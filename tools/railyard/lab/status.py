@@ -17,9 +17,9 @@ def collect(lab: Lab) -> dict[str, Any]:
     """Return the lab's state as JSON can hold it.
 
     Returns:
-        `{"schema", "name", "up", "topology", "namespace", "management", "way_out", "nodes": {NAME: {"kind",
-        "condition", "address", "pid", "ssh", "rails": [...]}}, "faults": [...]}`; a rail of a node that is off has
-        null where nothing can be known.
+        `{"schema", "name", "up", "topology", "namespace", "management", "way_out", "nodes", "faults"}`;
+        `nodes` is `{NAME: {"kind", "condition", "address", "pid", "ssh", "rails": [...]}}`, and a rail of a
+        node that is off has null where nothing can be known.
     """
     states = lab.kind.states()
     record = state.load(lab.name)
@@ -49,18 +49,21 @@ def text(found: dict[str, Any]) -> str:
     """Return what `collect` found as lines for a person."""
     lines = [f"lab {found['name']}: {'up' if found['up'] else 'not up, or not whole'}"]
     for name, node in found["nodes"].items():
-        lines.append(f"  {name}  {node['condition']}  {node['address']}  {shlex.join(node['ssh'])}")
+        lines.append(f"  {name}  {node['condition']}  {node['address']}")
         for rail in node["rails"]:
             if rail["mtu_bytes"] is None:
                 continue
             rate = "unshaped" if rail["rate_gbps"] is None else f"{rail['rate_gbps']:g} Gbit/s"
             carrier = "carrier" if rail["carrier"] else "no carrier"
             lines.append(
-                f"    {rail['name']}  {rail['netdev']}  {rail['mac']}  MTU {rail['mtu_bytes']}  {carrier}  {rate}"
+                f"    {rail['name']}  {rail['netdev']}  {rail['mac']}"
+                f"  MTU {rail['mtu_bytes']}  {carrier}  {rate}"
             )
     lines.extend(
         f"  fault: {fault['kind']} {fault['target']}, since {fault['since']}" for fault in found["faults"]
     )
+    first = next(iter(found["nodes"].values()))
+    lines.append(f"  look around: {shlex.join(first['ssh'])}")
     if found["namespace"] and not found["way_out"]:
         lines.append("  the way out to package mirrors is dead; `railyard lab up` mends it")
     return "\n".join(lines)

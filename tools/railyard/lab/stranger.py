@@ -1,7 +1,7 @@
 """The machine that should not be there: it has a node's rail address and is ready to talk on any TCP port.
 
-Started in a namespace of its own by the fault `duplicate_address`. It says several times a second that the address
-is its own, so that it wins on the peers, as a machine does that was plugged in last.
+Started in a namespace of its own by the fault `duplicate_address`. It says several times a second that the
+address is its own, so that it wins on the peers, as a machine does that was plugged in last.
 """
 
 from __future__ import annotations
@@ -40,9 +40,13 @@ async def _main(netdev: str, address: str, mac: str) -> None:
     with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0) as raw:
         raw.bind((netdev, _ETHERTYPE_ARP))
         async with await asyncio.start_server(_swallow, "0.0.0.0", _PORT):  # noqa: S104 - a namespace of its own
+            announced = False
             while True:
                 with contextlib.suppress(OSError):
                     raw.send(frame)
+                if not announced:  # whoever started us waits for this line
+                    announced = True
+                    print("ready", flush=True)
                 await asyncio.sleep(_ANNOUNCE_EVERY_S)
 
 

@@ -14,8 +14,8 @@ import yaml
 from railyard.errors import BAD_INPUT
 from railyard.lab.process import LabError
 
-# It becomes part of link and namespace names, which have to stay apart from those of a lab whose name is longer:
-# hence no dash, and at most 12 characters (`ry-` and the name must fit the kernel's 15).
+# It becomes part of link and namespace names, which have to stay apart from those of a lab whose name is
+# longer: hence no dash, and at most 12 characters (`ry-` and the name must fit the kernel's 15).
 LAB_NAME = re.compile(r"[a-z][a-z0-9]{0,11}")
 _NODE_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _NETDEV = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,14}")
@@ -97,7 +97,8 @@ class Topology:
 def default_file() -> Path:
     """Return the topology of the built-in lab.
 
-    It stands here and not in the inventory: Ansible would take each YAML file of an inventory folder for hosts.
+    It stands here and not in the inventory: Ansible would take each YAML file of an inventory folder for
+    hosts.
     """
     return Path(__file__).with_name("topology.yml")
 

@@ -65,7 +65,7 @@ def open_lab(name: str | None = None, file: Path | None = None) -> Lab:
 
 
 def plug_in(lab: Lab, node: Node, pid: int) -> list[str]:
-    """Make the cables of a running node that are missing, bring up those that are down; return the netdevs made."""
+    """Plug in the cables of a running node that are missing or down; return the netdevs made."""
     outer = lab.network.links()
     inner = network.links_of(lab.kind.in_network(pid, "ip"))
     made: list[Link] = []

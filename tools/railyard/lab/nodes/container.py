@@ -57,7 +57,10 @@ class ContainerKind:
 
     def reseed(self, name: str, seed: bytes) -> None:
         """Copy a tar over the container's root; works on a running one as well."""
-        run(self.host.podman("cp", "--archive=false", "-", f"{naming.container(self.lab, name)}:/"), stdin=seed)
+        run(
+            self.host.podman("cp", "--archive=false", "-", f"{naming.container(self.lab, name)}:/"),
+            stdin=seed,
+        )
 
     def start(self, name: str) -> int:
         """Start the container; its CPU files and boot id are those of a new boot."""

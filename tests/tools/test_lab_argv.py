@@ -1,0 +1,252 @@
+from __future__ import annotations
+
+import io
+import struct
+import tarfile
+from pathlib import Path
+
+import pytest
+import yaml
+from railyard.lab import apt, cpu_tree, image, keys, naming, network, seed, stranger, topology
+from railyard.lab.host import Host
+from railyard.lab.nodes import Link
+from railyard.lab.nodes.container import ContainerKind, create_arguments
+
+HYBRID = Host(hybrid_cgroups=True, systemd=False, nofile=20000, nproc=8192, memlock_bytes=8388608)
+PLAIN = Host(hybrid_cgroups=False, systemd=True, nofile=1048576, nproc=8192, memlock_bytes=-1)
+SETTINGS = apt.AptSettings(
+    ("deb http://mirror.example/debian bookworm main",),
+    ('Acquire::http::Proxy "http://proxy.example:3142";',),
+    (),
+)
+
+
+@pytest.fixture
+def lab() -> topology.Topology:
+    return topology.load(topology.default_file())
+
+
+def test_podman_is_called_plainly_where_the_host_allows_it() -> None:
+    assert PLAIN.podman("ps") == ["podman", "ps"]
+
+
+def test_podman_gets_a_mount_namespace_on_hybrid_cgroups() -> None:
+    argv = HYBRID.podman("ps", "--all")
+    assert argv[:4] == ["unshare", "--mount", "--propagation", "private"]
+    # What varies is passed as arguments of the shell, never written into its script.
+    assert argv[-4:] == ["podman", "--cgroup-manager=cgroupfs", "ps", "--all"]
+    script = argv[argv.index("-c") + 1]
+    assert script.endswith('exec "$@"')
+    assert "ps" not in script.split()
+
+
+def test_a_container_cannot_write_what_is_the_hosts(lab: topology.Topology) -> None:
+    arguments = create_arguments("lab", lab.nodes[0], "image", Path("/state"), HYBRID)
+    volumes = [
+        argument.removeprefix("--volume=") for argument in arguments if argument.startswith("--volume=")
+    ]
+    for tree in ("/proc/sys/vm", "/proc/sys/kernel", "/proc/sys/fs", "/sys/kernel/mm"):
+        if Path(tree).is_dir():
+            assert f"{tree}:{tree}:ro" in volumes
+    assert not [volume for volume in volumes if "/proc/sys/net" in volume]
+    assert "/state/cpu:/sys/devices/system/cpu" in volumes
+    assert "--network=none" in arguments
+    assert "--ulimit=nofile=20000:20000" in arguments
+    assert arguments[-2:] == ["image", image.ENTRY_POINT]
+
+
+def test_a_cable_starts_down_and_bare_in_the_node() -> None:
+    link = Link("rail0", "n0-rail0", "02:00:00:00:00:01", "ens6", "02:00:00:00:00:02", 9000)
+    commands = ContainerKind("lab", PLAIN).link_commands(4711, link)
+    assert commands == [
+        "link add n0-rail0 address 02:00:00:00:00:01 mtu 9000 type veth"
+        " peer name ens6 address 02:00:00:00:00:02 netns 4711",
+        "link set n0-rail0 master rail0 up",
+    ]
+
+
+def test_each_node_has_management_and_all_rails_with_macs_of_its_own(lab: topology.Topology) -> None:
+    links = [link for node in lab.nodes for link in network.LabNetwork(lab).node_links(node)]
+    assert [link.netdev for link in links] == ["enp5s0", "ens6", "ens6d1"] * 2
+    assert [link.bridge for link in links] == ["mgmt", "rail0", "rail1"] * 2
+    assert [link.mtu_bytes for link in links] == [1500, 9000, 9000] * 2
+    macs = [mac for link in links for mac in (link.mac, link.outer_mac)]
+    assert len(set(macs)) == 12
+    # Locally administered (bit 1) and unicast (bit 0 clear).
+    assert {int(mac[:2], 16) & 3 for mac in macs} == {2}
+    assert all(len(link.outer) <= 15 for link in links)
+
+
+def test_names_of_one_lab_are_never_a_prefix_match_of_another() -> None:
+    assert not naming.container("labx", "gpuserver1").startswith(naming.container("lab", ""))
+    assert len(naming.controller_link("a" * 12)) == 15
+
+
+@pytest.mark.parametrize(
+    ("rate_gbps", "rate", "burst_bytes"),
+    [
+        (10.0, "10000000000bit", 5_000_000),  # 10e9 bit/s / 8 * 4 ms
+        (0.1, "100000000bit", 131_072),  # 4 ms would be 50,000: less than one 64 KiB segment
+        (2.5, "2500000000bit", 1_250_000),
+    ],
+)
+def test_shaping(rate_gbps: float, rate: str, burst_bytes: int) -> None:
+    expected = ["tbf", "rate", rate, "burst", str(burst_bytes), "latency", "50ms"]
+    assert network.tbf_arguments(rate_gbps) == expected
+
+
+def test_the_bootstrap_uses_the_hosts_mirror_and_proxy(lab: topology.Topology) -> None:
+    argv = image.bootstrap_argv(lab.image, SETTINGS, Path("/t/node.tar"), Path("/t/a folder"))
+    assert argv[0] == "mmdebstrap"
+    assert argv[-3:] == ["bookworm", "/t/node.tar", "deb http://mirror.example/debian bookworm main"]
+    assert '--aptopt=Acquire::http::Proxy "http://proxy.example:3142";' in argv
+    assert "--customize-hook=cp -a '/t/a folder'/. \"$1\"/" in argv
+    include = next(argument for argument in argv if argument.startswith("--include="))
+    assert "netplan.io" in include.removeprefix("--include=").split(",")
+
+
+def test_the_images_name_follows_what_it_is_made_of(lab: topology.Topology) -> None:
+    first = image.tag(lab.image, SETTINGS)
+    assert first == image.tag(lab.image, SETTINGS)
+    others = [
+        image.tag(topology.Image("trixie", lab.image.packages), SETTINGS),
+        image.tag(topology.Image("bookworm", (*lab.image.packages, "nano")), SETTINGS),
+        image.tag(lab.image, apt.AptSettings(SETTINGS.sources, (), ())),
+        image.tag(lab.image, apt.AptSettings((), SETTINGS.options, ())),
+        image.tag(lab.image, apt.AptSettings(SETTINGS.sources, SETTINGS.options, (("a.crt", b"new"),))),
+    ]
+    assert len({first, *others}) == 6
+
+
+TARGETS = """\
+http://deb.example/debian-security/|bookworm-security|main
+http://deb.example/debian/|bookworm-updates|main
+http://deb.example/debian/|bookworm|main
+http://deb.example/debian/|bookworm|contrib
+https://elsewhere.example/node_20.x/|nodistro|main
+"""
+
+
+def test_sources_are_those_of_the_host() -> None:
+    assert apt.sources(TARGETS, "bookworm") == (
+        "deb http://deb.example/debian bookworm main",
+        "deb http://deb.example/debian-security bookworm-security main",
+        "deb http://deb.example/debian bookworm-updates main",
+    )
+
+
+def test_a_host_of_another_release_lends_its_mirror() -> None:
+    assert apt.sources(TARGETS, "trixie") == (
+        "deb http://deb.example/debian trixie main",
+        "deb http://deb.example/debian-security trixie-security main",
+        "deb http://deb.example/debian trixie-updates main",
+    )
+
+
+def test_a_host_that_is_no_debian_gets_debians_own() -> None:
+    lines = apt.sources("http://archive.ubuntu.example/ubuntu/|noble|main\n", "bookworm")
+    assert lines[0] == "deb http://deb.debian.org/debian bookworm main"
+    assert len(lines) == 3
+
+
+DUMP = """\
+APT::Architecture "amd64";
+Acquire::http::Proxy "http://proxy.example:3142";
+Acquire::http::Proxy::internal.example "DIRECT";
+Acquire::http::Proxy-Auto-Detect "/usr/local/bin/find-proxy";
+Acquire::https::CaInfo "/etc/ssl/own.pem";
+Acquire::Check-Valid-Until "false";
+Acquire::Languages "none";
+DPkg::Post-Invoke:: "rm -f /var/cache";
+"""
+
+
+def test_options_are_those_about_transport_that_make_sense_elsewhere() -> None:
+    assert apt.options(DUMP, {}) == (
+        'Acquire::http::Proxy "http://proxy.example:3142";',
+        'Acquire::http::Proxy::internal.example "DIRECT";',
+        'Acquire::Check-Valid-Until "false";',
+    )
+
+
+def test_a_proxy_of_the_environment_serves_where_apt_has_none() -> None:
+    environment = {"http_proxy": "http://ignored.example:1", "https_proxy": "http://proxy.example:2"}
+    assert apt.options('Acquire::http::Proxy "http://set.example:3";\n', environment) == (
+        'Acquire::http::Proxy "http://set.example:3";',
+        'Acquire::https::Proxy "http://proxy.example:2";',
+    )
+
+
+def test_the_seed_names_management_and_nothing_of_the_rails(lab: topology.Topology) -> None:
+    data = yaml.safe_load(seed.management_netplan(lab, lab.nodes[1]))
+    assert data["network"]["renderer"] == "networkd"
+    assert data["network"]["ethernets"] == {
+        "enp5s0": {
+            "dhcp4": False,
+            "dhcp6": False,
+            "addresses": ["198.18.0.2/24"],
+            "routes": [{"to": "default", "via": "198.18.0.253"}],
+        }
+    }
+
+
+def test_the_seed_keeps_secrets_secret(lab: topology.Topology, tmp_path: Path) -> None:
+    made = keys.Keys(tmp_path)
+    (tmp_path / "hosts").mkdir()
+    for name in ("id_ed25519.pub", "hosts/gpuserver1", "hosts/gpuserver1.pub"):
+        (tmp_path / name).write_text(f"text of {name}\n")
+    content = seed.files(lab, lab.nodes[0], made)
+    with tarfile.open(fileobj=io.BytesIO(seed.archive(content))) as tar:
+        entries = {entry.name: entry for entry in tar}
+        key = tar.extractfile("etc/ssh/ssh_host_ed25519_key")
+        assert key is not None
+        assert key.read() == b"text of hosts/gpuserver1\n"
+    assert entries["etc/ssh/ssh_host_ed25519_key"].mode == 0o600
+    assert entries["etc/netplan/01-management.yaml"].mode == 0o600
+    assert entries["home/railyard/.ssh"].mode == 0o700
+    assert (entries["home/railyard/.ssh/authorized_keys"].uid, entries["etc/hosts"].uid) == (1000, 0)
+    assert not [name for name in entries if "id_ed25519" in name]
+    assert seed.archive(content) == seed.archive(dict(reversed(content.items())))
+
+
+def test_ssh_trusts_no_key_that_the_lab_did_not_make(lab: topology.Topology) -> None:
+    argv = keys.Keys(Path("/k")).ssh_argv(lab.nodes[0], "true")
+    assert argv[-2:] == ["railyard@198.18.0.1", "true"]
+    assert "StrictHostKeyChecking=yes" in argv
+    assert "UserKnownHostsFile=/k/known_hosts" in argv
+    assert argv[1:3] == ["-F", "none"]
+
+
+def test_a_strangers_announcement_is_a_gratuitous_arp() -> None:
+    frame = stranger.announcement("10.0.1.2", "02:00:00:00:00:09")
+    mac, address = bytes.fromhex("020000000009"), bytes([10, 0, 1, 2])
+    # RFC 826 by hand: broadcast, from us, ARP; Ethernet, IPv4, 6, 4, request; sender, target.
+    assert frame[:14] == b"\xff" * 6 + mac + b"\x08\x06"
+    assert struct.unpack("!HHBBH", frame[14:22]) == (1, 0x0800, 6, 4, 1)
+    assert frame[22:] == mac + address + bytes(6) + address
+
+
+def test_a_nodes_cpu_tree_is_its_own(tmp_path: Path) -> None:
+    host, node = tmp_path / "host", tmp_path / "node"
+    for cpu in ("cpu0", "cpu1"):
+        (host / cpu / "topology").mkdir(parents=True)
+        (host / cpu / "topology" / "core_id").write_text("7\n")
+    (host / "cpufreq").mkdir()
+    (host / "cpufreq" / "boost").write_text("1\n")
+    (host / "online").write_text("0-1\n")
+    (host / "cpu0" / "subsystem").symlink_to("../../../../bus/cpu")
+    cpu_tree.build(node, host)
+    assert (node / "online").read_text() == "0-1\n"
+    assert (node / "cpu1" / "topology" / "core_id").read_text() == "7\n"
+    assert (node / "cpu0" / "subsystem").readlink() == Path("../../../../bus/cpu")
+    assert not (node / "cpufreq" / "boost").exists()
+    governor = node / "cpu1" / "cpufreq" / "scaling_governor"
+    assert governor.read_text() == "powersave\n"
+    governor.write_text("performance\n")
+    assert (node / "cpufreq" / "policy1" / "scaling_governor").read_text() == "performance\n"
+    assert (node / "cpu0" / "cpufreq" / "scaling_governor").read_text() == "powersave\n"
+    # A boot forgets what was set, in the same folder: a stopped node's mount refers to it.
+    inode = node.stat().st_ino
+    cpu_tree.build(node, host)
+    assert governor.read_text() == "powersave\n"
+    assert node.stat().st_ino == inode

@@ -1,0 +1,156 @@
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+
+import pytest
+import yaml
+from railyard import paths
+from railyard.lab import topology
+from railyard.lab.process import LabError
+
+GOOD = {
+    "name": "lab",
+    "management": {
+        "netdev": "enp5s0",
+        "subnet": "198.18.0.0/24",
+        "controller": "198.18.0.254",
+        "gateway": "198.18.0.253",
+    },
+    "nodes": {
+        "gpuserver1": {"address": "198.18.0.1"},
+        "gpuserver2": {"kind": "container", "address": "198.18.0.2"},
+    },
+    "rails": [{"name": "rail0", "netdev": "ens6"}, {"name": "rail1", "netdev": "ens6d1", "rate_gbps": 2}],
+    "image": {"suite": "bookworm", "packages": ["udev", "systemd", "udev"]},
+}
+FILE = Path("topology.yml")
+
+
+def changed(*path_and_value: object) -> dict[str, object]:
+    """Return GOOD with the value at a path replaced."""
+    data = copy.deepcopy(GOOD)
+    *path, last, value = path_and_value
+    place: object = data
+    for key in path:
+        place = place[key]
+    place[last] = value
+    return data
+
+
+def test_a_good_file_is_read_whole() -> None:
+    found = topology.parse(GOOD, FILE)
+    assert found.name == "lab"
+    assert [(node.name, str(node.address), node.kind, node.position) for node in found.nodes] == [
+        ("gpuserver1", "198.18.0.1", "container", 0),
+        ("gpuserver2", "198.18.0.2", "container", 1),
+    ]
+    assert [(rail.name, rail.netdev, rail.rate_gbps) for rail in found.rails] == [
+        ("rail0", "ens6", None),
+        ("rail1", "ens6d1", 2.0),
+    ]
+    assert found.mtu_bytes == 9000
+    # The order and doubles of a package list mean nothing, and must not make another image.
+    assert found.image.packages == ("systemd", "udev")
+
+
+def test_name_on_the_command_line_wins() -> None:
+    assert topology.parse(GOOD, FILE, "other").name == "other"
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (changed("name", "two-labs"), "name: 'two-labs' does not match"),
+        (changed("name", "averylonglabname"), "name: 'averylonglabname' does not match"),
+        (changed("nodes", "gpuserver2", "address", "198.18.0.1"), "198.18.0.1 is taken by nodes.gpuserver1"),
+        (
+            changed("nodes", "gpuserver2", "address", "198.18.0.254"),
+            "198.18.0.254 is taken by management.controller",
+        ),
+        (changed("nodes", "gpuserver2", "address", "198.18.9.2"), "198.18.9.2 is not a host address of"),
+        (changed("nodes", "gpuserver2", "address", "198.18.0.255"), "198.18.0.255 is not a host address of"),
+        (changed("nodes", "gpuserver2", "kind", "toaster"), "nodes.gpuserver2.kind: 'toaster' is not known"),
+        (changed("nodes", {}), "at least one node"),
+        (changed("rails", []), "at least one rail"),
+        (changed("rails", 1, "netdev", "ens6"), "netdev ens6 is taken by rails[0]"),
+        (changed("rails", 1, "netdev", "enp5s0"), "netdev enp5s0 is taken by management"),
+        (changed("rails", 1, "name", "rail0"), "name rail0 is taken by rails[0]"),
+        (changed("rails", 1, "netdev", "ens6; reboot"), "rails[1].netdev: 'ens6; reboot' does not match"),
+        (changed("rails", 1, "netdev", "a-name-of-16-chr"), "rails[1].netdev"),
+        (changed("rails", 1, "rate_gbps", "fast"), "rails[1].rate_gbps: 'fast' is not a number"),
+        (changed("rails", 1, "rate_gbps", True), "rails[1].rate_gbps: True is not a number"),
+        (changed("rails", 1, "colour", "red"), "rails[1]: unknown key colour"),
+        (changed("mtu", 100), "mtu: 100 is not a whole number"),
+        (changed("management", "subnet", "198.19.255.0/24"), "overlaps 198.19.255.0/24"),
+        (changed("management", "subnet", "198.18.0.1/24"), "management.subnet"),
+        (changed("image", "packages", ["--hook=x"]), "image.packages[0]"),
+        (changed("image", "suite", "../x"), "image.suite"),
+        ([], "the file: a mapping"),
+        (None, "the file: a mapping"),
+    ],
+)
+def test_bad_input_is_named(data: object, message: str) -> None:
+    with pytest.raises(LabError) as caught:
+        topology.parse(data, FILE)
+    assert message in str(caught.value)
+    assert str(FILE) in str(caught.value)
+    assert caught.value.exit_status == 2
+
+
+def test_all_problems_come_at_once() -> None:
+    data = changed("mtu", 1)
+    data["rails"] = []
+    del data["image"]
+    with pytest.raises(LabError) as caught:
+        topology.parse(data, FILE)
+    for part in ("mtu", "at least one rail", "image is missing"):
+        assert part in str(caught.value)
+
+
+def test_unreadable_files_are_bad_input(tmp_path: Path) -> None:
+    broken = tmp_path / "broken.yml"
+    broken.write_text("name: [", encoding="utf-8")
+    for file in (tmp_path / "absent.yml", broken):
+        with pytest.raises(LabError) as caught:
+            topology.load(file)
+        assert str(file) in str(caught.value)
+        assert caught.value.exit_status == 2
+
+
+def test_unknown_nodes_and_rails_are_bad_input() -> None:
+    found = topology.parse(GOOD, FILE)
+    with pytest.raises(LabError, match="gpuserver1, gpuserver2"):
+        found.node("gpuserver9")
+    with pytest.raises(LabError, match="rail0, rail1"):
+        found.rail_position("rail9")
+
+
+def test_the_shipped_labs_can_stand_side_by_side() -> None:
+    lab = topology.load(topology.default_file())
+    molecule = topology.load(paths.repo_root() / "molecule" / "topology.yml")
+    assert lab.name != molecule.name
+    assert not lab.management.subnet.overlaps(molecule.management.subnet)
+    # One image serves both.
+    assert lab.image == molecule.image
+
+
+def test_the_lab_inventory_agrees_with_the_topology() -> None:
+    folder = paths.repo_root() / "inventories" / "lab"
+    lab = topology.load(topology.default_file())
+    hosts = yaml.safe_load((folder / "hosts.yml").read_text())["gpu_nodes"]["hosts"]
+    assert {name: host["ansible_host"] for name, host in hosts.items()} == {
+        node.name: str(node.address) for node in lab.nodes
+    }
+    fabric = yaml.safe_load((folder / "group_vars" / "all" / "fabric.yml").read_text())["fabric"]
+    assert [(rail["name"], rail["netdev"]) for rail in fabric["rails"]] == [
+        (rail.name, rail.netdev) for rail in lab.rails
+    ]
+    assert fabric["frontend"]["netdev"] == lab.management.netdev
+    assert fabric["mtu"] == lab.mtu_bytes
+
+
+def test_what_roles_install_is_not_in_the_image() -> None:
+    packages = topology.load(topology.default_file()).image.packages
+    for prefix in ("iperf3", "sockperf", "perftest", "rdma-core", "ibverbs", "linux-cpupower"):
+        assert not [name for name in packages if name.startswith(prefix)]
