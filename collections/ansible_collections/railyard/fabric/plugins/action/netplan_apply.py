@@ -45,9 +45,11 @@ def failure_text(node: str, answer: dict[str, Any], unreachable: str | None) -> 
     why = list(answer.get("proof_problems") or [])
     if unreachable:
         why.append(f"no fresh SSH connection could be made after the change: {unreachable}")
-    reason = answer.get("reason")
-    if not why and reason:
-        why.append(str(reason))
+    if not why and answer.get("reason") == "not confirmed":
+        # The connection broke no earlier than the undo, which then brought it back: ssh has no complaint.
+        why.append("no confirmation reached the node: after the change, it could not be talked to")
+    elif not why and answer.get("reason"):
+        why.append(str(answer["reason"]))
     head = f"{node}: the rails' network change did not prove itself"
     body = "".join(f"\n  {line}" for line in why)
     if answer.get("outcome") != "rolled_back":
@@ -85,7 +87,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core ships no t
         result.update(staged)
         if result.get("failed") or "token" not in staged:
             return result
-        question = {"state": "confirmed", "node": node, "token": staged["token"]}
+        question = {"node": node, "token": staged["token"]}
         answer, unreachable = self._await(question, args["rollback_after_s"] + GRACE_S, task_vars)
         for finding in answer.get("findings", []):
             display.warning(finding)
@@ -106,7 +108,12 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core ships no t
     def _await(
         self, question: dict[str, Any], patience_s: float, task_vars: dict[str, Any] | None
     ) -> tuple[dict[str, Any], str | None]:
-        """Ask until the change is confirmed or undone; returns the last answer and ssh's last complaint."""
+        """Ask until the change is confirmed or undone; returns the last answer and ssh's last complaint.
+
+        First whether netplan is done, then for the confirmation: a connection that was opened while netplan
+        was at work would prove nothing.
+        """
+        state = "applied"
         end = time.monotonic() + patience_s
         problems: list[str] = []
         unreachable: str | None = None
@@ -114,11 +121,14 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core ships no t
         while time.monotonic() < end:
             try:
                 with self._fresh_connection():
-                    answer = self._ask(question, task_vars)
+                    answer = self._ask({"state": state, **question}, task_vars)
             except AnsibleConnectionFailure as error:
                 unreachable = str(error).strip().splitlines()[-1]
                 answer = {}
             problems = problems or list(answer.get("proof_problems") or [])
+            if answer.get("outcome") == "applied":
+                state = "confirmed"
+                continue
             # Anything else is final, or a failure of the module itself, which the timer outlives.
             if answer and (answer.get("outcome") not in ("rolling_back", "pending")):
                 break

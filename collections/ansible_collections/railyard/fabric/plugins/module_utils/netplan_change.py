@@ -28,6 +28,8 @@ _NETWORKD_FOLDERS = (
     "/run/systemd/network",
     "/etc/NetworkManager/system-connections",
 )
+# networkd goes on working after `netplan apply` returns: what is right must stay right for so long.
+CALM_S = 1.0
 # A link that was down needs this long to find its partner before "no carrier" is believed.
 CARRIER_PATIENCE_S = 8.0
 PROOF_PATIENCE_S = 30.0
@@ -136,6 +138,16 @@ def prove(record: Mapping[str, Any], applied: Mapping[str, Any] | None) -> tuple
     return problems, netplan_state.without_carrier(record["rails"], now)
 
 
+def await_applied(record: Mapping[str, Any], read_applied: Any) -> bool:
+    """Wait until netplan is done; False when it is not before the deadline, or patience runs out."""
+    end = min(time.monotonic() + PROOF_PATIENCE_S, record["expires_monotonic_s"])
+    while read_applied() is None:
+        if time.monotonic() >= end:
+            return False
+        time.sleep(0.1)
+    return True
+
+
 def await_proof(
     record: Mapping[str, Any], read_applied: Any, patience_s: float = PROOF_PATIENCE_S
 ) -> tuple[list[str], list[str]]:
@@ -144,10 +156,16 @@ def await_proof(
     # Leaves the undo its time: a proof in the last second would only race with it.
     end = min(started + patience_s, record["expires_monotonic_s"] - 1.0)
     carrier_end = min(started + CARRIER_PATIENCE_S, started + (end - started) / 2)
+    calm_since: float | None = None
     while True:
         problems, away = prove(record, read_applied())
-        if not problems and (not away or time.monotonic() >= carrier_end):
+        now = time.monotonic()
+        if problems:
+            calm_since = None
+        elif calm_since is None:
+            calm_since = now
+        if calm_since is not None and now - calm_since >= CALM_S and (not away or now >= carrier_end):
             return [], away
-        if time.monotonic() >= end:
-            return problems, away
+        if now >= end:
+            return problems or ["the deadline came before the network had been right for a second"], away
         time.sleep(0.2)

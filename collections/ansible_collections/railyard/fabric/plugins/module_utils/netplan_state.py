@@ -16,6 +16,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils import netplan_ren
 HARMLESS = (
     # Open vSwitch is not installed, and not asked for.
     "Cannot call Open vSwitch: ovsdb-server.service is not running",
+    "Cannot call openvswitch: ovsdb-server.service is not running",
     # The first apply finds networkd not started yet, and starts it.
     "Falling back to a hard restart of systemd-networkd.service",
     "Failed to reload network settings: Unit dbus-org.freedesktop.network1.service not found",
@@ -80,13 +81,18 @@ def sentence(row: Mapping[str, str]) -> str:
 
 
 def without_carrier(rails: Sequence[Mapping[str, Any]], snapshot: Mapping[str, Any]) -> list[str]:
-    """Name the rails whose cable (or peer) is away: a finding, not a fault of the configuration."""
-    return [
-        f"{rail['name']} ({rail['netdev']}): no carrier; its address is set when the link comes up"
-        for rail in rails
-        if netplan_render.has_stanza(rail)
-        and not snapshot["links"].get(rail["netdev"], {"carrier": True})["carrier"]
-    ]
+    """Name the rails that are up and whose cable or peer is away: a finding, not a fault of the files.
+
+    A link that is down has no carrier either, which says nothing about its cable.
+    """
+    found = []
+    for rail in rails:
+        link = snapshot["links"].get(rail["netdev"])
+        if netplan_render.has_stanza(rail) and link and link["admin_up"] and not link["carrier"]:
+            found.append(
+                f"{rail['name']} ({rail['netdev']}): no carrier; its address is set when the link comes up"
+            )
+    return found
 
 
 def guards(

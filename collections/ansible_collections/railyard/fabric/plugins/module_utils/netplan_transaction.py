@@ -38,6 +38,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils import netplan_tra
 sys.exit(netplan_transaction.main(sys.argv[1:]))
 """
 _ROLLBACK_PATIENCE_S = 15.0
+# Undoing takes about 2 s; the timer fires this long before the deadline, so that the node is back by then.
+UNDO_ALLOWANCE_S = 5
 
 
 class BusyError(RuntimeError):
@@ -159,6 +161,11 @@ def is_stale(record: Mapping[str, Any]) -> bool:
     return bool(record["boot_id"] != boot_id() or late)
 
 
+def fires_after_s(record: Mapping[str, Any]) -> int:
+    """Return when the timer fires, so that the node is as before within `rollback_after_s`."""
+    return int(record["rollback_after_s"]) - UNDO_ALLOWANCE_S
+
+
 def begin(folder: str, record: dict[str, Any], sources: Mapping[str, str]) -> None:
     """Keep what an undo needs: old files, the record, and the program that undoes.
 
@@ -185,7 +192,7 @@ def begin(folder: str, record: dict[str, Any], sources: Mapping[str, str]) -> No
         schema=1,
         created=_now(),
         boot_id=boot_id(),
-        expires_monotonic_s=time.monotonic() + record["rollback_after_s"],
+        expires_monotonic_s=time.monotonic() + fires_after_s(record),
         files=files,
         generated=generated_files(),
     )
@@ -223,7 +230,7 @@ def apply(folder: str, token: str) -> int:
     else:
         write_file(record["path"], record["candidate"])
     status, out, err = run(["netplan", "apply"])
-    said = {"token": token, "status": status, "stderr": err + out, "finished": _now()}
+    said = {"token": token, "status": status, "stderr": err + out, "finished_at": _now()}
     write_file(os.path.join(folder, "applied.json"), json.dumps(said))
     print(f"netplan apply ended with {status}", err, flush=True)
     return _undo(folder, token, f"netplan apply ended with {status}: {err.strip()}") if status else 0
@@ -238,7 +245,7 @@ def confirm(folder: str, token: str) -> bool:
                 return False
             os.rename(os.path.join(folder, "pending.json"), os.path.join(folder, "confirmed.json"))
             _sync_folder(folder)
-            last = {"token": token, "outcome": "confirmed", "finished": _now()}
+            last = {"token": token, "outcome": "confirmed", "finished_at": _now()}
             write_file(os.path.join(folder, "last.json"), json.dumps(last))
     except (BusyError, FileNotFoundError):
         return False
@@ -287,7 +294,7 @@ def _undo(folder: str, token: str, reason: str) -> int:
             "differences": left,
             "netplan_status": status,
             "stderr": err,
-            "finished": _now(),
+            "finished_at": _now(),
         }
         write_file(os.path.join(folder, "last.json"), json.dumps(last))
         os.unlink(working)

@@ -30,7 +30,7 @@ options:
     type: path
     default: /etc/netplan/60-railyard-rails.yaml
   rollback_after_s:
-    description: Seconds after which a change that was not confirmed is undone.
+    description: Seconds within which a change that is not confirmed has been undone; at least 10.
     type: int
     default: 120
 attributes:

@@ -16,6 +16,8 @@ description:
     agree, nothing happens. Otherwise, the candidate is tried with C(netplan generate --root-dir); then what
     an undo needs is kept under C(/var/lib/railyard/rail_network), a timer is armed that undoes the change,
     and the candidate is applied in a systemd unit of its own.
+  - With O(state=applied), waits until netplan is done. Only a connection that is opened after that can prove
+    that one can still be opened.
   - With O(state=confirmed), waits until the rails are as planned and nothing else of the node's network was
     lost, and disarms the timer; when the proof fails, the change is undone at once.
   - Refuses, writing nothing, when a rail's netdev is missing, is a port of a bond or bridge, carries a
@@ -25,9 +27,9 @@ author:
   - Railyard contributors (@railyard)
 options:
   state:
-    description: Which half of the change to do.
+    description: Which part of the change to do.
     type: str
-    choices: [staged, confirmed]
+    choices: [staged, applied, confirmed]
     default: staged
   node:
     description: Name of the node in the inventory, for messages.
@@ -45,11 +47,11 @@ options:
     type: path
     default: /etc/netplan/60-railyard-rails.yaml
   rollback_after_s:
-    description: Seconds after which a change that was not confirmed is undone.
+    description: Seconds within which a change that is not confirmed has been undone; at least 10.
     type: int
     default: 120
   token:
-    description: The token that O(state=staged) returned; required with O(state=confirmed).
+    description: The token that O(state=staged) returned; required with the other states.
     type: str
 attributes:
   check_mode:
@@ -86,7 +88,7 @@ outcome:
   description: How far the change has come.
   returned: always
   type: str
-  sample: C(unchanged), C(pending), C(confirmed), C(rolling_back), C(rolled_back) or C(unknown)
+  sample: C(unchanged), C(pending), C(applied), C(confirmed), C(rolling_back), C(rolled_back) or C(unknown)
 netdevs:
   description: The netdev of each rail, as resolved on the node.
   returned: with O(state=staged)
@@ -190,7 +192,10 @@ def _start(module: AnsibleModule, record: dict[str, Any]) -> None:
         netplan_transaction.begin(folder, record, sources)
     program = [sys.executable, os.path.join(folder, "program.pyz")]
     run_unit = ["systemd-run", "--quiet", "--collect"]
-    timer = [f"--on-active={record['rollback_after_s']}s", "--timer-property=AccuracySec=100ms"]
+    timer = [
+        f"--on-active={netplan_transaction.fires_after_s(record)}s",
+        "--timer-property=AccuracySec=100ms",
+    ]
     expire = netplan_transaction.unit("expire", token)
     # The timer is armed before anything is applied: from here on, the node mends itself.
     module.run_command([*run_unit, f"--unit={expire}", *timer, *program, "expire", token], check_rc=True)
@@ -262,7 +267,7 @@ def stage(module: AnsibleModule) -> dict[str, Any]:
 
 
 def confirm(module: AnsibleModule) -> dict[str, Any]:
-    """Prove and confirm the change, or undo it; the same question again gets the same answer."""
+    """Wait for netplan, or prove and confirm the change or undo it; asked again, it answers the same."""
     folder, token = netplan_transaction.STATE_DIR, module.params["token"]
     state = netplan_transaction.outcome(folder, token)
     if state["outcome"] != "pending":
@@ -276,6 +281,9 @@ def confirm(module: AnsibleModule) -> dict[str, Any]:
         except (OSError, ValueError):
             return None
 
+    if module.params["state"] == "applied":
+        done = netplan_change.await_applied(record, applied)
+        return {"changed": False, "outcome": "applied" if done else "pending", "findings": []}
     problems, away = netplan_change.await_proof(record, applied)
     if not problems and netplan_transaction.confirm(folder, token):
         said = netplan_state.unexpected_lines((applied() or {}).get("stderr", ""))
@@ -290,16 +298,18 @@ def main() -> None:
     """Run the module."""
     module = AnsibleModule(
         argument_spec={
-            "state": {"type": "str", "choices": ["staged", "confirmed"], "default": "staged"},
+            "state": {"type": "str", "choices": ["staged", "applied", "confirmed"], "default": "staged"},
             "node": {"type": "str", "required": True},
             "rails": {"type": "list", "elements": "dict", "default": []},
             "path": {"type": "path", "default": "/etc/netplan/60-railyard-rails.yaml"},
             "rollback_after_s": {"type": "int", "default": 120},
             "token": {"type": "str", "no_log": False},
         },
-        required_if=[("state", "confirmed", ("token",))],
+        required_if=[("state", "applied", ("token",)), ("state", "confirmed", ("token",))],
         supports_check_mode=True,
     )
+    if module.params["rollback_after_s"] < 10:
+        module.fail_json(msg="rollback_after_s must be at least 10: undoing takes some seconds itself")
     try:
         result = stage(module) if module.params["state"] == "staged" else confirm(module)
     except (netplan_transaction.BusyError, RuntimeError, OSError) as error:

@@ -8,7 +8,7 @@ import pytest
 from ansible.errors import AnsibleConnectionFailure
 from ansible_collections.railyard.fabric.plugins.action import netplan_apply
 
-QUESTION = {"state": "confirmed", "node": "gpuserver1", "token": "t"}
+QUESTION = {"node": "gpuserver1", "token": "t"}
 
 
 class Connection:
@@ -31,8 +31,10 @@ class Action(netplan_apply.ActionModule):
         self._connection = Connection()
         self.answers = list(answers)
         self.ssh_args = []
+        self.states = []
 
-    def _ask(self, _args, _task_vars):
+    def _ask(self, args, _task_vars):
+        self.states.append(args["state"])
         self.ssh_args.append(self._connection.get_option("ssh_args"))
         answer = self.answers.pop(0)
         if isinstance(answer, str):
@@ -55,6 +57,15 @@ def test_every_question_goes_over_a_connection_of_its_own():
     assert "ControlPath=none" in action.ssh_args[0]
     assert "-J jump" in action.ssh_args[0]
     assert action._connection.get_option("ssh_args") == before
+
+
+def test_confirmation_goes_over_a_connection_opened_after_netplan_was_done():
+    action = Action(
+        [{"outcome": "pending"}, "closed", {"outcome": "applied"}, "closed", {"outcome": "confirmed"}]
+    )
+    answer, _unreachable = action._await(QUESTION, 5, {})
+    assert answer["outcome"] == "confirmed"
+    assert action.states == ["applied", "applied", "applied", "confirmed", "confirmed"]
 
 
 def test_connection_that_comes_back_in_time_is_enough():
@@ -101,6 +112,11 @@ def test_module_failure_is_not_asked_again():
             {"outcome": "rolled_back", "equal": False, "differences": ["rule X is gone"], "reason": "late"},
             None,
             ["late", "could not be brought back: rule X is gone"],
+        ),
+        (
+            {"outcome": "rolled_back", "equal": True, "reason": "not confirmed"},
+            None,
+            ["no confirmation reached the node", "as before"],
         ),
         (
             {"outcome": "rolled_back", "equal": True, "reason": "not confirmed"},

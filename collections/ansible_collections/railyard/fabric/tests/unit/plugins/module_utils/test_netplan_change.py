@@ -4,63 +4,96 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils import netplan_change
 
 RECORD = {"netdevs": ["ens6"], "rails": [], "snapshot": {}}
 
 
-@pytest.fixture
-def looks(monkeypatch):
-    """Script what each look at the node finds; the last one stays."""
-    monkeypatch.setattr(netplan_change.time, "sleep", lambda _s: None)
+class Clock:
+    def __init__(self):
+        self.now_s = 1000.0
 
-    def script(*answers):
+    def monotonic(self):
+        return self.now_s
+
+    def sleep(self, seconds):
+        self.now_s += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    made = Clock()
+    monkeypatch.setattr(netplan_change, "time", made)
+    return made
+
+
+@pytest.fixture
+def prove(monkeypatch, clock):
+    """Script what each look finds (the last one stays); returns the verdict and the seconds it took."""
+
+    def run(*answers, seconds_left=20.0, **more):
         left = list(answers)
         monkeypatch.setattr(
             netplan_change, "prove", lambda _record, _applied: left.pop(0) if len(left) > 1 else left[0]
         )
+        started = clock.now_s
+        record = {**RECORD, "expires_monotonic_s": started + seconds_left}
+        result = netplan_change.await_proof(record, dict, **more)
+        return result, clock.now_s - started
 
-    return script
-
-
-def prove(seconds_left, **more):
-    record = {**RECORD, "expires_monotonic_s": time.monotonic() + seconds_left}
-    started = time.monotonic()
-    result = netplan_change.await_proof(record, dict, **more)
-    return result, time.monotonic() - started
+    return run
 
 
-def test_waits_until_networkd_is_done(looks):
-    looks((["mtu"], []), (["mtu"], []), ([], []))
-    assert prove(20)[0] == ([], [])
+GOOD, BAD, AWAY = ([], []), (["mtu"], []), ([], ["no carrier"])
 
 
-def test_gives_up_before_the_deadline_and_says_what_was_wrong(looks):
-    looks((["mtu"], []))
-    result, took_s = prove(1.4)
-    assert result == (["mtu"], [])
-    assert took_s < 1
+def test_what_is_right_must_stay_right_for_a_second(prove):
+    result, took_s = prove(GOOD)
+    assert result == GOOD
+    assert took_s == pytest.approx(1.0, abs=0.25)
 
 
-def test_gives_up_when_patience_is_over(looks):
-    looks((["mtu"], []))
-    assert prove(100, patience_s=0.1)[1] < 1
+def test_waits_until_networkd_is_done(prove):
+    assert prove(BAD, BAD, GOOD)[0] == GOOD
 
 
-def test_link_that_comes_up_late_is_waited_for(looks):
-    looks(([], ["no carrier"]), ([], ["no carrier"]), ([], []))
-    assert prove(20)[0] == ([], [])
+def test_what_is_right_for_a_moment_only_is_not_proven(prove):
+    assert prove(GOOD, GOOD, BAD)[0] == BAD
 
 
-def test_cable_that_is_away_does_not_undo_the_change(looks):
-    looks(([], ["no carrier"]))
-    result, took_s = prove(1.8)
-    assert result == ([], ["no carrier"])
-    assert 0.3 < took_s < 0.9
+def test_gives_up_before_the_deadline_and_says_what_was_wrong(prove):
+    result, took_s = prove(BAD, seconds_left=15)
+    assert result == BAD
+    assert 13 < took_s < 15
+
+
+def test_gives_up_when_patience_is_over(prove):
+    assert prove(BAD, seconds_left=1000)[1] == pytest.approx(30, abs=0.5)
+
+
+def test_right_too_late_is_not_proven(prove):
+    result, _took_s = prove(GOOD, seconds_left=1.5)
+    assert "deadline" in result[0][0]
+
+
+def test_link_that_comes_up_late_is_waited_for(prove):
+    assert prove(*[AWAY] * 10, GOOD)[0] == GOOD
+
+
+def test_cable_that_is_away_does_not_undo_the_change(prove):
+    result, took_s = prove(AWAY, seconds_left=100)
+    assert result == AWAY
+    assert took_s == pytest.approx(8, abs=0.5)
 
 
 def test_nothing_is_proven_before_netplan_is_done():
     assert netplan_change.prove(RECORD, None) == (["netplan apply has not finished"], [])
+
+
+def test_waits_for_netplan(clock):
+    answers = [None, None, {"status": 0}]
+    record = {**RECORD, "expires_monotonic_s": clock.now_s + 5}
+    assert netplan_change.await_applied(record, lambda: answers.pop(0))
+    assert not netplan_change.await_applied(record, lambda: None)
+    assert clock.now_s == pytest.approx(1005, abs=0.2)

@@ -82,6 +82,11 @@ def test_no_carrier_is_a_finding_and_its_missing_address_no_drift(good):
     ]
 
 
+def test_link_that_is_down_says_nothing_about_its_cable(good):
+    good["links"]["ens6"].update(admin_up=False, carrier=False)
+    assert netplan_state.without_carrier(RAILS, good) == []
+
+
 def test_no_carrier_does_not_excuse_the_mtu(good):
     good["links"]["ens6d1"].update(carrier=False, mtu_bytes=1500)
     assert said(good) == ["rail1 (ens6d1): mtu is 1500, planned 9000"]
@@ -121,6 +126,7 @@ def test_two_rails_on_one_netdev_are_refused(good):
     [
         ("", []),
         ("WARNING:root:Cannot call Open vSwitch: ovsdb-server.service is not running.\n", []),
+        ("Cannot call openvswitch: ovsdb-server.service is not running.\n", []),
         (
             "\n** (generate:1): WARNING **: permissions are too open\n",
             ["** (generate:1): WARNING **: permissions are too open"],

@@ -94,7 +94,7 @@ def test_timer_is_armed_before_anything_is_applied(found, change):
     result = netplan_stage.stage(module)
     assert (result["changed"], result["outcome"]) == (True, "pending")
     timer, apply = module.commands
-    assert "--on-active=20s" in timer
+    assert "--on-active=15s" in timer  # 20 s less what undoing takes
     assert timer[-2:] == ["expire", result["token"]]
     assert apply[-2:] == ["apply", result["token"]]
     assert (found["folder"] / "program.pyz").exists()
@@ -144,6 +144,14 @@ def test_change_that_a_reset_left_is_undone_first(found, monkeypatch):
 def proven(monkeypatch, problems, away=()):
     monkeypatch.setattr(netplan_change, "await_proof", lambda *_arguments: (list(problems), list(away)))
     monkeypatch.setattr(netplan_transaction, "run", lambda _argv: (0, "", ""))
+
+
+def test_applied_waits_for_netplan_and_confirms_nothing(found):
+    found["after"] = "new\n"
+    token = netplan_stage.stage(DummyModule())["token"]
+    (found["folder"] / "applied.json").write_text('{"status": 0}')
+    assert netplan_stage.confirm(DummyModule(state="applied", token=token))["outcome"] == "applied"
+    assert netplan_transaction.outcome(str(found["folder"]), token)["outcome"] == "pending"
 
 
 def test_proven_change_is_confirmed(found, monkeypatch):
