@@ -52,7 +52,7 @@ def run(inventory: list[str], as_json: bool, limit: str | None = None) -> int:
 def plan_or_problems(
     inventory: list[str], limit: str | None = None
 ) -> tuple[dict[str, Any] | None, list[fabric_inventory.Problem]]:
-    """Load, validate and plan: (plan, []) for a good inventory, else (None, its problems). Touches no node."""
+    """Load, validate and plan: (plan, []) for a good inventory, else (None, its problems)."""
     loaded = fabric_inventory.load(inventory, limit)
     problems = fabric_inventory.validate(loaded)
     return (None, problems) if problems else (fabric_plan.build_plan(loaded), [])

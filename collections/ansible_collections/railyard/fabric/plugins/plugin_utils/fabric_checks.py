@@ -55,6 +55,8 @@ class _Seen:
     gateways: dict[tuple[int, str], tuple[str, str, tuple[str, ...]]] = field(default_factory=dict)
     indexes: dict[tuple[int, str, int], str] = field(default_factory=dict)
     macs: dict[str, tuple[str, str]] = field(default_factory=dict)
+    # Rails whose subnets overlap others: it has been said, and the addresses that follow from it need not be.
+    overlapping: frozenset[str | None] = frozenset()
 
 
 def check(nodes: Sequence[Node]) -> Iterator[Located]:
@@ -76,8 +78,9 @@ def check(nodes: Sequence[Node]) -> Iterator[Located]:
             yield from ((finding, node.groups) for finding in findings)
         fabrics[id(node.fabric)].nodes += 1
     yield from _check_sharing(list(fabrics.values()))
-    yield from networks.overlaps()
-    seen = _Seen()
+    overlaps = list(networks.overlaps())
+    yield from overlaps
+    seen = _Seen(overlapping=frozenset(finding.rail for finding, _groups in overlaps))
     for node in nodes:
         if node.fabric is not None:
             for finding in _check_node(node, fabrics[id(node.fabric)], networks, seen):
@@ -256,19 +259,22 @@ def _check_taken(
         if twin != node.name:
             fix = "give each node a node_index of its own (without one, the number that ends its name)"
             yield Finding("node_index", f"index {number} is also that of {twin}", fix)
+    said_in = {spec["name"]: spec["variable"] for spec in fabric.specs}
     for rail in planned:
         name = rail["name"]
         for family, version in (("", 4), ("6", 6)):
             address = rail["address" + family]
             if rail["gateway" + family] is not None:
                 gateway = (version, rail["gateway" + family])
-                seen.gateways.setdefault(gateway, (name, "fabric.gateway", node.groups))
+                seen.gateways.setdefault(gateway, (name, f"{said_in[name]}.gateway", node.groups))
             if address is None:
                 continue
             override = overrides.get(name, {}).get("address" + family) is not None
             bare = address.split("/", 1)[0]
             other, other_rail = seen.addresses.setdefault((version, bare), (node.name, name))
-            if (other, other_rail) != (node.name, name) and (other != twin or override or other == node.name):
+            if (other, other_rail) == (node.name, name) or (other == twin != node.name and not override):
+                continue
+            if name == other_rail or not seen.overlapping & {name, other_rail}:
                 variable = f"rail_overrides.{name}.address{family}" if override else "node_index"
                 message = f"address {bare} is already that of {other} on rail {other_rail}"
                 yield Finding(

@@ -86,7 +86,9 @@ def validate(inventory: Inventory) -> list[Problem]:
     problems = []
     for (variable, message, fix, rail), places in folded.items():
         host, groups = places[0]
-        file = inventory_files.find(inventory.sources, variable, host, groups_of.get(host or "", groups))
+        # A password is worth a search by its bare name, where it stands beside a range of hosts, say.
+        find = inventory_files.find_plain_text if fix == clear_text.FIX else inventory_files.find
+        file = find(inventory.sources, variable, host, groups_of.get(host or "", groups))
         hosts = fold([name for name, _groups in places if name is not None])
         problems.append(Problem(file or variable, hosts, rail, f"{variable}: {message}", fix))
     return problems

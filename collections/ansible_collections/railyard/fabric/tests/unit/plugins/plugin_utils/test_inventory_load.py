@@ -1,0 +1,364 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Reading inventories from files: what Ansible sees, where it stands, what must not be opened or shown."""
+
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+from ansible.parsing.vault import VaultLib, VaultSecret
+from ansible_collections.railyard.fabric.plugins.plugin_utils import inventory, plan
+
+FABRIC = """\
+fabric:
+  transport: tcp
+  mtu: 9000
+  rails:
+    - name: rail0
+      netdev: ens6
+      subnet: 10.0.1.0/24
+"""
+HOSTS = """\
+gpu_nodes:
+  hosts:
+    gpu2:
+      ansible_host: 192.168.1.2
+    gpu1:
+      ansible_host: 192.168.1.1
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """Make an inventory folder `site`, sound until a test writes over it; the current folder is above it."""
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "site", {"hosts.yml": HOSTS, "group_vars/all/fabric.yml": FABRIC})
+    return tmp_path / "site"
+
+
+def write(folder, files):
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(textwrap.dedent(text))
+
+
+def problems_of(folder, limit=None):
+    return inventory.validate(inventory.load([str(folder)], limit))
+
+
+def vault(text):
+    return VaultLib([("default", VaultSecret(b"not the user's"))]).encrypt(text).decode()
+
+
+def inline_vault(text, indent):
+    return "!vault |\n" + textwrap.indent(vault(text), " " * indent)
+
+
+def test_nodes_come_in_inventory_order_with_their_variables(folder):
+    loaded = inventory.load([str(folder)])
+    assert inventory.validate(loaded) == []
+    assert loaded.cluster == "site"
+    assert [(one.name, one.ansible_host) for one in loaded.nodes] == [
+        ("gpu2", "192.168.1.2"),
+        ("gpu1", "192.168.1.1"),
+    ]
+
+
+def test_the_hosts_file_alone_is_the_same_inventory(folder):
+    by_file = inventory.load([str(folder / "hosts.yml")])
+    assert by_file.cluster == "site"
+    assert plan.build_plan(by_file) == plan.build_plan(inventory.load([str(folder)]))
+
+
+def test_a_limit_selects_but_all_nodes_are_checked(folder):
+    write(folder, {"host_vars/gpu2.yml": "node_index: 1\n"})
+    loaded = inventory.load([str(folder)], "gpu1")
+    assert list(plan.build_plan(loaded)["nodes"]) == ["gpu1"]
+    assert [one.host for one in inventory.validate(loaded)] == ["gpu1"]  # gpu2 took the index first
+
+
+def test_a_limit_that_leaves_no_node_is_a_problem(folder):
+    (problem,) = problems_of(folder, "gpu9*")
+    assert problem.file == "--limit"
+
+
+def test_node_types_have_their_own_fabric_and_equal_ones_are_one_object(folder):
+    write(
+        folder,
+        {
+            "hosts.yml": """\
+                gpu_nodes:
+                  children:
+                    old:
+                      hosts:
+                        gpu[1:3]:
+                    new:
+                      hosts:
+                        gpu[4:5]:
+                """,
+            "group_vars/new.yml": FABRIC.replace("ens6", "enp9s0"),
+            "host_vars/gpu5.yml": FABRIC.replace("ens6", "enp9s0"),
+        },
+    )
+    loaded = inventory.load([str(folder)])
+    assert inventory.validate(loaded) == []
+    old, new = loaded.nodes[:3], loaded.nodes[3:]
+    assert {id(one.fabric) for one in old} == {id(old[0].fabric)}
+    assert {id(one.fabric) for one in new} == {id(new[0].fabric)}
+    assert new[0].fabric["rails"][0]["netdev"] == "enp9s0"
+
+
+def test_host_variables_win_over_group_variables(folder):
+    write(
+        folder, {"group_vars/gpu_nodes.yml": "node_index: 7\n", "host_vars/gpu2/index.yml": "node_index: 9\n"}
+    )
+    assert [one.node_index for one in inventory.load([str(folder)]).nodes] == [9, 7]
+
+
+def test_an_ini_inventory_is_read_too(folder):
+    (folder / "hosts.yml").unlink()
+    write(folder, {"hosts.ini": "[gpu_nodes]\ngpu1 ansible_host=192.168.1.1\ngpu2 node_index=-4\n"})
+    (problem,) = problems_of(folder)
+    assert problem.file == "site/hosts.ini:3"
+    assert problem.host == "gpu2"
+
+
+def test_goldens_and_topologies_beside_the_hosts_are_no_inventory(folder):
+    write(
+        folder,
+        {
+            "expected/plan.json": '{"nodes": {"hosts": {"x": {}}}}',
+            "topology.yml": "gpu_nodes: {hosts: {y: {}}}",
+        },
+    )
+    assert [one.name for one in inventory.load([str(folder)]).nodes] == ["gpu2", "gpu1"]
+
+
+def test_what_only_ansible_can_tell_stays_unknown(folder):
+    write(
+        folder,
+        {
+            "group_vars/all/connection.yml": "dns: example.org\n",
+            "host_vars/gpu1.yml": 'ansible_host: "{{ dns }}"\n',
+        },
+    )
+    loaded = inventory.load([str(folder)])
+    assert inventory.validate(loaded) == []
+    assert plan.build_plan(loaded)["nodes"]["gpu1"]["ansible_host"] is None
+
+
+@pytest.mark.parametrize(
+    ("files", "file", "host", "rail"),
+    [
+        pytest.param(
+            {"group_vars/all/fabric.yml": FABRIC.replace("10.0.1.0/24", "10.0.1.9/24")},
+            "site/group_vars/all/fabric.yml:7",
+            None,
+            "rail0",
+            id="in-the-fabric",
+        ),
+        pytest.param(
+            {"group_vars/all/fabric.yml": FABRIC + "  mtux: 1\n"},
+            "site/group_vars/all/fabric.yml:8",
+            None,
+            None,
+            id="unknown-key",
+        ),
+        pytest.param(
+            {"host_vars/gpu1.yml": "---\nnode_index: -1\n"},
+            "site/host_vars/gpu1.yml:2",
+            "gpu1",
+            None,
+            id="host-vars",
+        ),
+        pytest.param(
+            {
+                "host_vars/gpu1/a.yml": "x: 1\n",
+                "host_vars/gpu1/b.yml": "rail_overrides:\n  rail0:\n    mtu: 1500\n",
+            },
+            "site/host_vars/gpu1/b.yml:3",
+            "gpu1",
+            "rail0",
+            id="host-vars-folder",
+        ),
+        pytest.param(
+            {"hosts.yml": HOSTS.replace("192.168.1.1", "10.0.1.9")},
+            "site/hosts.yml:6",
+            "gpu1",
+            "rail0",
+            id="in-hosts",
+        ),
+        pytest.param({"group_vars/all/fabric.yml": "x: 1\n"}, "fabric", "gpu[1-2]", None, id="nowhere"),
+    ],
+)
+def test_a_problem_names_its_file_and_line(folder, files, file, host, rail):
+    write(folder, files)
+    (problem,) = problems_of(folder)
+    assert (problem.file, problem.host, problem.rail) == (file, host, rail)
+
+
+@pytest.mark.parametrize(
+    ("files", "file", "part"),
+    [
+        pytest.param(
+            {"group_vars/all/fabric.yml": "fabric:\n  rails: [\n"},
+            "site/group_vars/all/fabric.yml:3",
+            "no YAML",
+            id="vars",
+        ),
+        pytest.param(
+            {"host_vars/gpu1.yml": "a: b: c\n"}, "site/host_vars/gpu1.yml:1", "no YAML", id="host-vars"
+        ),
+        pytest.param(
+            {"hosts.yml": "gpu_nodes:\n  hosts:\n\tgpu1:\n"}, "site/hosts.yml:3", "no YAML", id="hosts"
+        ),
+        pytest.param({"hosts.yml": "- gpu1\n"}, "site/hosts.yml", "cannot read", id="hosts-no-mapping"),
+        pytest.param({"group_vars/all/fabric.yml": "- fabric\n"}, "site", "", id="vars-no-mapping"),
+    ],
+)
+def test_what_cannot_be_read_names_file_and_line(folder, files, file, part, capsys):
+    write(folder, files)
+    problems = problems_of(folder)
+    assert len(problems) == 1
+    assert problems[0].file.endswith(file)
+    assert part in problems[0].message
+    assert capsys.readouterr().out == ""
+
+
+def test_every_unreadable_file_is_named(folder):
+    write(folder, {"host_vars/gpu1.yml": "a: b: c\n", "host_vars/gpu2.yml": "[\n"})
+    assert [one.file for one in problems_of(folder)] == [
+        "site/host_vars/gpu1.yml:1",
+        "site/host_vars/gpu2.yml:2",
+    ]
+
+
+def test_a_missing_inventory_is_said(tmp_path):
+    (problem,) = problems_of(tmp_path / "nowhere")
+    assert problem.file.endswith("nowhere")
+    assert "no such inventory" in problem.message
+
+
+@pytest.mark.parametrize(
+    ("hosts", "part"),
+    [
+        ("ungrouped: {hosts: {gpu1: {}}}\n", "does not exist"),
+        ("gpu_nodes: {hosts: {}}\nx: {hosts: {a: {}}}\n", "no host"),
+    ],
+)
+def test_without_nodes_there_is_a_problem(folder, hosts, part):
+    write(folder, {"hosts.yml": hosts})
+    (problem,) = problems_of(folder)
+    assert part in problem.message
+    assert "gpu_nodes" in problem.message
+
+
+@pytest.mark.parametrize(
+    ("files", "file", "variable"),
+    [
+        pytest.param(
+            {"group_vars/all/connection.yml": "ansible_password: hunter2\n"},
+            "site/group_vars/all/connection.yml:1",
+            "ansible_password",
+            id="all",
+        ),
+        pytest.param(
+            {"group_vars/gpu_nodes.yml": "x: 1\nansible_become_password: hunter2\n"},
+            "site/group_vars/gpu_nodes.yml:2",
+            "ansible_become_password",
+            id="group",
+        ),
+        pytest.param(
+            {"host_vars/gpu1.yml": "bmc:\n  user: admin\n  password: hunter2\n"},
+            "site/host_vars/gpu1.yml:3",
+            "bmc.password",
+            id="nested",
+        ),
+        pytest.param(
+            {"hosts.yml": HOSTS + "      bmc_password: hunter2\n"},
+            "site/hosts.yml:7",
+            "bmc_password",
+            id="hosts",
+        ),
+        pytest.param(
+            {"hosts.yml": HOSTS + "  vars:\n    ansible_ssh_pass: hunter2\n"},
+            "site/hosts.yml:8",
+            "ansible_ssh_pass",
+            id="group-in-hosts",
+        ),
+        pytest.param(
+            {"more.ini": "[switches]\nleaf[1:4] ansible_become_pass=hunter2\n"},
+            "site/more.ini:2",
+            "ansible_become_pass",
+            id="ini-range",
+        ),
+        pytest.param(
+            {"group_vars/all/x.yml": "snmp:\n  - community: a\n    auth_passphrase: hunter2\n"},
+            "site/group_vars/all/x.yml:3",
+            "snmp[0].auth_passphrase",
+            id="in-a-list",
+        ),
+        pytest.param(
+            {"group_vars/all/x.yml": "bmc_password: 123456\n"},
+            "site/group_vars/all/x.yml:1",
+            "bmc_password",
+            id="digits",
+        ),
+    ],
+)
+def test_a_readable_password_is_named_but_never_shown(folder, files, file, variable):
+    write(folder, files)
+    (problem,) = problems_of(folder)
+    assert problem.file == file
+    assert problem.message.startswith(f"{variable}: ")
+    assert "hunter2" not in problem.text()
+    assert "123456" not in problem.text()
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        pytest.param(
+            {"group_vars/all/c.yml": "ansible_password: \"{{ lookup('env', 'P') }}\"\n"}, id="expression"
+        ),
+        pytest.param({"group_vars/all/c.yml": "ansible_password:\nbmc_password: ''\n"}, id="empty"),
+        pytest.param(
+            {"group_vars/all/c.yml": "password_file: /run/x\nansible_ssh_private_key_file: k\n"},
+            id="file-names",
+        ),
+        pytest.param(
+            {"group_vars/all/c.yml": "ansible_password: " + inline_vault("hunter2", 2)}, id="encrypted-value"
+        ),
+        pytest.param({"group_vars/all/vault.yml": vault("ansible_password: hunter2\n")}, id="encrypted-file"),
+        pytest.param({"group_vars/all/c.yml": "ask_for_password: true\n"}, id="a-switch"),
+    ],
+)
+def test_what_is_no_readable_password_is_left_alone(folder, files):
+    write(folder, files)
+    assert problems_of(folder) == []
+
+
+def test_an_encrypted_value_inside_the_fabric_is_refused_unopened(folder):
+    write(
+        folder,
+        {"group_vars/all/fabric.yml": FABRIC.replace("netdev: ens6", "netdev: " + inline_vault("ens6", 8))},
+    )
+    (problem,) = problems_of(folder)
+    assert (problem.file, problem.rail) == ("site/group_vars/all/fabric.yml:6", "rail0")
+    assert "encrypted" in problem.message
+
+
+def test_a_program_as_inventory_may_know_passwords(folder):
+    script = folder / "dynamic"
+    script.write_text(
+        '#!/bin/sh\necho \'{"gpu_nodes": {"hosts": ["gpu3"]}, '
+        '"_meta": {"hostvars": {"gpu3": {"ansible_password": "hunter2"}}}}\'\n'
+    )
+    script.chmod(0o755)
+    loaded = inventory.load([str(folder)])
+    assert inventory.validate(loaded) == []
+    assert {one.name for one in loaded.nodes} == {"gpu1", "gpu2", "gpu3"}

@@ -1,0 +1,87 @@
+"""`railyard plan`: what a person and a program see, and the exit status."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+import yaml
+from railyard import paths, plan_view
+
+FABRIC = {
+    "transport": "tcp",
+    "mtu": 9000,
+    "rails": [{"name": "rail0", "netdev": "ens6", "subnet": "10.0.0.0/16"}],
+}
+
+
+@pytest.fixture
+def inventory(tmp_path):
+    def make(fabric=FABRIC, nodes=2, **hosts):
+        (tmp_path / "group_vars").mkdir(exist_ok=True)
+        (tmp_path / "group_vars" / "all.yml").write_text(yaml.safe_dump({"fabric": fabric}))
+        names = {f"gpu{number}": hosts.get(f"gpu{number}") for number in range(1, nodes + 1)}
+        (tmp_path / "hosts.yml").write_text(yaml.safe_dump({"gpu_nodes": {"hosts": names}}, sort_keys=False))
+        return [str(tmp_path / "hosts.yml")]
+
+    return make
+
+
+def test_json_is_the_plan_and_nothing_else(inventory, capsys):
+    assert plan_view.run(inventory(), True) == 0
+    said = capsys.readouterr()
+    rails = json.loads(said.out)["nodes"]["gpu2"]["rails"]
+    assert [(rail["name"], rail["address"]) for rail in rails] == [("rail0", "10.0.0.2/16")]
+    assert said.err == ""
+
+
+def test_the_table_has_a_row_for_each_rail(inventory, capsys):
+    assert plan_view.run(inventory(), False) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert any(line.split() == ["gpu2", "2", "rail0", "ens6", "10.0.0.2/16", "9000"] for line in lines)
+
+
+def test_many_nodes_show_the_ends_of_each_rail(inventory, capsys):
+    assert plan_view.run(inventory(nodes=600), False) == 0
+    said = capsys.readouterr().out
+    assert "600 nodes" in said
+    assert "10.0.0.1/16" in said
+    assert "10.0.2.88/16" in said  # node 600 = 2 * 256 + 88
+    assert "10.0.1.44/16" not in said
+    assert len(said.splitlines()) < 20
+
+
+def test_all_problems_go_to_standard_error_and_the_status_is_2(inventory, capsys):
+    bad = {**FABRIC, "transport": "iwarp", "mtu": 20}
+    assert plan_view.run(inventory(bad, gpu1={"node_index": -1}), True) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "3 problems" in said.err
+    for part in ("fabric.transport", "fabric.mtu", "node_index", "host gpu1", "Fix: "):
+        assert part in said.err
+
+
+def test_a_limit_selects(inventory, capsys):
+    assert plan_view.run(inventory(), True, "gpu1") == 0
+    assert list(json.loads(capsys.readouterr().out)["nodes"]) == ["gpu1"]
+
+
+@pytest.mark.parametrize("source", ["/nowhere/inventory", "nowhere"])
+def test_a_missing_inventory_is_status_2(source, capsys):
+    assert plan_view.run([source], False) == 2
+    assert "no such inventory" in capsys.readouterr().err
+
+
+def test_it_does_not_depend_on_the_current_folder(tmp_path):
+    program = "import sys; from railyard import plan_view; sys.exit(plan_view.run([sys.argv[1]], True))"
+    env = {key: value for key, value in os.environ.items() if key != "ANSIBLE_CONFIG"}
+    env["PYTHONPATH"] = str(paths.repo_root() / "tools")
+    source = str(paths.repo_root() / "inventories" / "v100-pair")
+    argv = [sys.executable, "-c", program, source]
+    done = subprocess.run(argv, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["cluster"] == "v100-pair"
+    assert done.stderr == ""

@@ -1,0 +1,90 @@
+"""The preflight playbook by plain ansible-playbook: passes, or fails once with everything; no connection."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from railyard import paths
+
+REPO = paths.repo_root()
+FABRIC = {
+    "transport": "tcp",
+    "mtu": 9000,
+    "rails": [{"name": "rail0", "netdev": "ens6", "subnet": "10.0.0.0/16"}],
+}
+
+
+def run(
+    folder: Path, *argv: str, playbook: str = "playbooks/preflight.yml"
+) -> subprocess.CompletedProcess[str]:
+    program = Path(sys.executable).parent / "ansible-playbook"
+    command = [str(program), "-i", str(folder / "hosts.yml"), playbook, *argv]
+    env = {**os.environ, "ANSIBLE_CONFIG": str(REPO / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1"}
+    return subprocess.run(command, cwd=REPO, env=env, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture
+def inventory(tmp_path):
+    def make(fabric=FABRIC, hosts=None):
+        (tmp_path / "group_vars" / "all").mkdir(parents=True, exist_ok=True)
+        (tmp_path / "group_vars" / "all" / "fabric.yml").write_text(yaml.safe_dump({"fabric": fabric}))
+        names = (
+            {"gpu1": {"ansible_host": "192.0.2.1"}, "gpu2": {"ansible_host": "192.0.2.2"}}
+            if hosts is None
+            else hosts
+        )
+        (tmp_path / "hosts.yml").write_text(yaml.safe_dump({"gpu_nodes": {"hosts": names}}))
+        return tmp_path
+
+    return make
+
+
+def test_a_sound_inventory_passes_without_a_connection(inventory):
+    # 192.0.2.0/24 is for documentation: a connection there would hang or fail.
+    done = run(inventory(), "--check", "--limit", "gpu2")
+    assert done.returncode == 0, done.stdout
+    assert "changed=0" in done.stdout
+
+
+def test_all_problems_come_at_once_and_the_play_ends(inventory):
+    done = run(
+        inventory({**FABRIC, "transport": "iwarp", "mtux": 1}, {"gpu1": {"node_index": -1}, "gpu2": {}})
+    )
+    assert done.returncode != 0
+    for part in ("fabric.transport", "fabric.mtux", "node_index", "fabric.yml:", "3 problem"):
+        assert part in done.stdout + done.stderr
+    assert done.stdout.count("FAILED!") == 1
+
+
+@pytest.mark.parametrize("extra", ['{"fabric": {}}', '{"node_index": 4}'])
+def test_the_plan_is_not_made_of_extra_variables(inventory, extra):
+    done = run(inventory(), "-e", extra)
+    assert done.returncode != 0
+    assert "extra variable" in done.stdout + done.stderr
+
+
+def test_a_fabric_that_the_play_changes_is_refused(inventory, tmp_path):
+    playbook = tmp_path / "play.yml"
+    task = {"name": "Preflight", "railyard.fabric.preflight": None, "run_once": True}
+    play = {
+        "name": "P",
+        "hosts": "gpu_nodes",
+        "gather_facts": False,
+        "vars": {"node_index": 77},
+        "tasks": [task],
+    }
+    playbook.write_text(yaml.safe_dump([play], sort_keys=False))
+    done = run(inventory(), playbook=str(playbook))
+    assert done.returncode != 0
+    assert "another value" in done.stdout + done.stderr
+
+
+def test_no_nodes_is_a_failure(inventory):
+    done = run(inventory(hosts={}))
+    assert done.returncode != 0
+    assert "gpu_nodes" in done.stdout + done.stderr
