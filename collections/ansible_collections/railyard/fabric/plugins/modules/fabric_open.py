@@ -1,0 +1,72 @@
+#!/usr/bin/python
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Documentation of the action plugin fabric_open, which runs on the controller."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: fabric_open
+short_description: Open the folder of a measuring run
+version_added: "0.1.0"
+description:
+  - Makes C(<reports_dir>/<cluster>/<run>/) with the run's manifest and plan, or finds that of an earlier run.
+  - The plan covers the nodes of the play, C(--limit) included.
+  - Refuses a wrong inventory, a folder that exists and one that cannot be written. No node is touched.
+author:
+  - Railyard contributors (@railyard)
+extends_documentation_fragment:
+  - railyard.fabric.attributes
+options:
+  reports_dir:
+    description: Folder of all clusters' runs; it is made when it is not there.
+    type: path
+    required: true
+  run:
+    description: Id of the run, as C(20261121T101500Z-3f2a). Omitted, a new run gets a new one.
+    type: str
+  existing:
+    description: Find the folder of the run O(run) instead of making one.
+    type: bool
+    default: false
+attributes:
+  check_mode:
+    support: partial
+    details: Makes no folder and returns none; there is nothing to measure then.
+  diff_mode:
+    support: N/A
+    details: It changes nothing on a node that could be shown as a difference.
+  idempotent:
+    support: none
+    details: Every run has a folder of its own.
+"""
+
+EXAMPLES = r"""
+- name: Open the run folder
+  railyard.fabric.fabric_open:
+    reports_dir: "{{ playbook_dir }}/../reports"
+  register: opened
+  run_once: true
+
+- name: Find the folder of a run that was cut off
+  railyard.fabric.fabric_open:
+    reports_dir: "{{ playbook_dir }}/../reports"
+    run: 20261121T101500Z-3f2a
+    existing: true
+  register: opened
+  run_once: true
+"""
+
+RETURN = r"""
+run:
+  description: Id of the run.
+  returned: success, but not in check mode
+  type: str
+  sample: 20261121T101500Z-3f2a
+folder:
+  description: The run folder.
+  returned: success, but not in check mode
+  type: str
+  sample: /home/me/railyard/reports/lab/20261121T101500Z-3f2a
+"""
