@@ -1,0 +1,1 @@
+"""Railyard's command line, lab and report: what talks to a person."""

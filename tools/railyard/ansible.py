@@ -43,7 +43,7 @@ class AnsibleRun:
     """One call of `ansible-playbook`, as plain `ansible-playbook` in the same folder would run it.
 
     Args:
-        playbooks: absolute paths, run in this order by one process.
+        playbook: its absolute path.
         inventories: what stood behind `-i`.
         argv: further arguments for `ansible-playbook`.
         passwords: regular expression of a prompt → answer; kept in memory.
@@ -53,7 +53,7 @@ class AnsibleRun:
 
     def __init__(
         self,
-        playbooks: Sequence[Path],
+        playbook: Path,
         inventories: Sequence[str],
         argv: Sequence[str],
         *,
@@ -62,7 +62,7 @@ class AnsibleRun:
         progress: Progress | None = None,
         show: Callable[[list[Line]], None] = lambda lines: None,
     ):
-        self.playbooks = list(playbooks)
+        self.playbook = playbook
         self.inventories = [_absolute(source) for source in inventories]
         self.argv = list(argv)
         self.stops_asked = stops_asked
@@ -85,9 +85,9 @@ class AnsibleRun:
                 private_data_dir=private,
                 # The folder that the user stands in, so that relative paths after `--` mean what they say.
                 project_dir=os.getcwd(),
-                playbook=str(self.playbooks[0]),
-                # ansible-runner splits this like a shell; further playbooks are further arguments.
-                cmdline=shlex.join([*self.argv, *(str(path) for path in self.playbooks[1:])]),
+                playbook=str(self.playbook),
+                # ansible-runner splits this like a shell.
+                cmdline=shlex.join(self.argv),
                 inventory=self.inventories,
                 envvars=ansible_environment(),
                 passwords=self.passwords,

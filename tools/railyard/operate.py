@@ -1,8 +1,8 @@
 """`railyard site`, `provision` and `validate`: check the inventory, run the playbooks, judge, report.
 
 What is done to the nodes is done by playbooks, the same that plain `ansible-playbook` runs. This adds what
-belongs to a command: everything wrong with the input at once and before any node is touched, one run at a time,
-a clean stop, and an exit status that can be relied on.
+belongs to a command: everything wrong with the input at once and before any node is touched, one run at a
+time, a clean stop, and an exit status that can be relied on.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ def operate(verb: str, sources: Sequence[str], argv: Sequence[str], reports_dir:
     """
     arguments = ansible_args.parse(argv)
     inventory = checked_inventory(sources, arguments.limit)
-    playbooks = _playbooks(verb)
+    playbook = _playbook(verb)
     if arguments.only_lists:
-        return _list_only(playbooks, sources, arguments)
+        return _list_only(playbook, sources, arguments)
     passwords = ansible_args.ask_passwords(arguments)
     from ansible_collections.railyard.fabric.plugins.plugin_utils import run_folder
 
@@ -60,7 +60,7 @@ def operate(verb: str, sources: Sequence[str], argv: Sequence[str], reports_dir:
         progress = Progress(verbosity=arguments.verbosity)
         with Display(progress, out) as display:
             outcome = AnsibleRun(
-                playbooks,
+                playbook,
                 sources,
                 [*arguments.argv, *ours],
                 stops_asked=lambda: interrupts.count,
@@ -201,7 +201,7 @@ def _stop(
     progress = Progress()
     with Display(progress, out) as display:
         AnsibleRun(
-            [playbook],
+            playbook,
             sources,
             argv,
             # The first Ctrl-C is why we are here; the next one stops this as well.
@@ -212,39 +212,24 @@ def _stop(
         ).run()
 
 
-def _playbooks(verb: str) -> list[Path]:
+def _playbook(verb: str) -> Path:
     root = paths.repo_root()
     chosen = {
-        "site": [root / "site.yml"],
-        "validate": [root / "playbooks" / "validate.yml"],
+        "site": root / "site.yml",
+        "provision": root / "playbooks" / "provision.yml",
+        "validate": root / "playbooks" / "validate.yml",
     }
-    playbooks = chosen[verb] if verb in chosen else _all_but_validate(root / "site.yml")
-    for playbook in playbooks:
-        if not playbook.is_file():
-            raise UserError(
-                f"playbook {playbook} is missing", "the checkout is not complete; git status tells"
-            )
-    return playbooks
+    playbook = chosen[verb]
+    if not playbook.is_file():
+        raise UserError(f"playbook {playbook} is missing", "the checkout is not complete; git status tells")
+    return playbook
 
 
-def _all_but_validate(site: Path) -> list[Path]:
-    """The playbooks that site.yml imports, in its order (which stands there alone), less the measuring."""
-    import yaml
-
-    if not site.is_file():
-        return [site]
-    entries = yaml.safe_load(site.read_text(encoding="utf-8")) or []
-    imports = [
-        entry.get("ansible.builtin.import_playbook") or entry.get("import_playbook") for entry in entries
-    ]
-    return [site.parent / name for name in imports if name and Path(name).name != "validate.yml"]
-
-
-def _list_only(playbooks: Sequence[Path], sources: Sequence[str], arguments: AnsibleArguments) -> int:
+def _list_only(playbook: Path, sources: Sequence[str], arguments: AnsibleArguments) -> int:
     """`--list-hosts`, `--list-tasks`, `--syntax-check`: Ansible's own words, nothing of ours."""
     import os
 
     inventory = [word for source in sources for word in ("-i", source)]
-    argv = ["ansible-playbook", *inventory, *arguments.argv, *(str(path) for path in playbooks)]
+    argv = ["ansible-playbook", *inventory, *arguments.argv, str(playbook)]
     done = subprocess.run(argv, env={**os.environ, **ansible_environment()}, check=False)
     return OK if done.returncode == 0 else BAD_INPUT

@@ -1,7 +1,7 @@
 """Where Railyard's own files are; importing this module makes the in-tree collection importable.
 
-The collection is not installed as a package: Ansible finds it through `collections_path`, and the command line
-finds it here, in this one place.
+The collection is not installed as a package: Ansible finds it through `collections_path`, and the command
+line finds it here, in this one place.
 """
 
 from __future__ import annotations
@@ -22,6 +22,6 @@ def repo_root() -> Path:
 
 
 def reports_dir() -> Path:
-    """Return the folder that holds `<cluster>/<run>` folders: `RAILYARD_REPORTS_DIR`, else `reports/` in the checkout."""
+    """Return the folder of the run folders: `RAILYARD_REPORTS_DIR`, else `reports/` in the checkout."""
     named = os.environ.get("RAILYARD_REPORTS_DIR")
     return Path(named).expanduser().resolve() if named else _ROOT / "reports"
