@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 import yaml
-from railyard.lab import apt, cpu_tree, image, keys, naming, network, seed, stranger, topology
+from railyard.lab import apt, cpu_tree, host, image, keys, naming, network, seed, stranger, topology
 from railyard.lab.host import Host
 from railyard.lab.nodes import Link
 from railyard.lab.nodes.container import ContainerKind, create_arguments
+from railyard.lab.process import LabError
 
 HYBRID = Host(hybrid_cgroups=True, systemd=False, nofile=20000, nproc=8192, memlock_bytes=8388608)
 PLAIN = Host(hybrid_cgroups=False, systemd=True, nofile=1048576, nproc=8192, memlock_bytes=-1)
@@ -38,6 +39,30 @@ def test_podman_gets_a_mount_namespace_on_hybrid_cgroups() -> None:
     script = argv[argv.index("-c") + 1]
     assert script.endswith('exec "$@"')
     assert "ps" not in script.split()
+
+
+def test_a_user_becomes_root_by_sudo_with_the_same_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[list[str]] = []
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    monkeypatch.setattr("os.execvp", lambda _file, argv: calls.append(argv))
+    monkeypatch.setattr("shutil.which", lambda *_args, **_kwargs: "/usr/bin/sudo")
+    monkeypatch.setenv("PATH", "/usr/bin")
+    host.become_root(["up", "--name", "lab"])
+    assert calls[0][0] == "sudo"
+    assert calls[0][-5:] == ["-m", "railyard.lab.cli", "up", "--name", "lab"]
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    host.become_root(["up"])
+    assert len(calls) == 1
+
+
+def test_missing_programs_come_with_the_one_command_that_installs_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(
+        "shutil.which", lambda tool, path=None: None if tool in ("tc", "podman") else "/bin/x"
+    )
+    with pytest.raises(LabError, match=r"apt-get install --no-install-recommends .*iproute2.*podman"):
+        host.require_tools()
 
 
 def test_a_container_cannot_write_what_is_the_hosts(lab: topology.Topology) -> None:
@@ -227,15 +252,15 @@ def test_a_strangers_announcement_is_a_gratuitous_arp() -> None:
 
 
 def test_a_nodes_cpu_tree_is_its_own(tmp_path: Path) -> None:
-    host, node = tmp_path / "host", tmp_path / "node"
+    machine, node = tmp_path / "host", tmp_path / "node"
     for cpu in ("cpu0", "cpu1"):
-        (host / cpu / "topology").mkdir(parents=True)
-        (host / cpu / "topology" / "core_id").write_text("7\n")
-    (host / "cpufreq").mkdir()
-    (host / "cpufreq" / "boost").write_text("1\n")
-    (host / "online").write_text("0-1\n")
-    (host / "cpu0" / "subsystem").symlink_to("../../../../bus/cpu")
-    cpu_tree.build(node, host)
+        (machine / cpu / "topology").mkdir(parents=True)
+        (machine / cpu / "topology" / "core_id").write_text("7\n")
+    (machine / "cpufreq").mkdir()
+    (machine / "cpufreq" / "boost").write_text("1\n")
+    (machine / "online").write_text("0-1\n")
+    (machine / "cpu0" / "subsystem").symlink_to("../../../../bus/cpu")
+    cpu_tree.build(node, machine)
     assert (node / "online").read_text() == "0-1\n"
     assert (node / "cpu1" / "topology" / "core_id").read_text() == "7\n"
     assert (node / "cpu0" / "subsystem").readlink() == Path("../../../../bus/cpu")
@@ -247,6 +272,6 @@ def test_a_nodes_cpu_tree_is_its_own(tmp_path: Path) -> None:
     assert (node / "cpu0" / "cpufreq" / "scaling_governor").read_text() == "powersave\n"
     # A boot forgets what was set, in the same folder: a stopped node's mount refers to it.
     inode = node.stat().st_ino
-    cpu_tree.build(node, host)
+    cpu_tree.build(node, machine)
     assert governor.read_text() == "powersave\n"
     assert node.stat().st_ino == inode

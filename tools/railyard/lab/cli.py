@@ -44,8 +44,8 @@ def _which(name: str) -> str:
 def _as_root() -> None:
     """Start again through sudo: namespaces and links are root's."""
     arguments = sys.argv[1:]
-    if arguments[:1] == ["lab"]:
-        arguments = arguments[1:]
+    if Path(sys.argv[0]).resolve() != Path(__file__).resolve() and "lab" in arguments:  # `railyard lab ...`
+        arguments = arguments[arguments.index("lab") + 1 :]
     if "--help" not in arguments:
         host.become_root(arguments)
 
@@ -56,9 +56,8 @@ def up(topology_file: TopologyOption = None, name: NameOption = None) -> None:
     wanted = topology.load(topology_file or topology.default_file(), name)
     lab = lifecycle.up(wanted, _say)
     first = wanted.nodes[0]
-    print(
-        f"look around: {shlex.join(lab.keys.ssh_argv(first))}   take it down: railyard lab down{_which(wanted.name)}"
-    )
+    look = shlex.join(lab.keys.ssh_argv(first))
+    print(f"look around: {look}   take it down: railyard lab down{_which(wanted.name)}")
 
 
 @app.command()
