@@ -9,10 +9,12 @@ from collections.abc import Callable
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers import (
+    fio,
     ibstat,
     ibstatus,
     ibv_devinfo,
     iperf3,
+    nccl_tests,
     perftest,
     ping,
     rdma_link,
@@ -23,10 +25,12 @@ from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common imp
 __all__ = ["TOOLS", "NotSupportedYet", "NotThisTool", "parse"]
 
 _PARSERS: dict[str, Callable[[str], dict[str, Any]]] = {
+    "fio": fio.parse,
     "ibstat": ibstat.parse,
     "ibstatus": ibstatus.parse,
     "ibv_devinfo": ibv_devinfo.parse,
     "iperf3": iperf3.parse,
+    "nccl-tests": nccl_tests.parse,
     "perftest": perftest.parse,
     "ping": ping.parse,
     "rdma-link": rdma_link.parse,

@@ -52,6 +52,14 @@ def message(line: str) -> dict[str, str] | None:
     return None
 
 
+def begun(line: str, start: str) -> dict[str, str] | None:
+    """Return an error for the first line of a device that was cut off in the middle."""
+    text = line.rstrip()
+    if text and (text.startswith(start) or start.startswith(text)):
+        return error("truncated", f"the text ends in {text[:60]!r}")
+    return None
+
+
 def cut_short(devices: list[dict[str, Any]], needed: tuple[str, ...]) -> dict[str, str] | None:
     """Return an error when a port lacks what the tool always prints; a capture that was cut ends in one."""
     for one in devices:

@@ -67,8 +67,8 @@ def parse(text: str) -> dict[str, Any]:
             if pair.group(1) == "Number of ports":
                 devices[-1]["_ports"] = to_int(pair.group(2))
         elif line.strip():
-            problem = problem or hca_state.message(line)
-    if not devices and problem is None:
+            problem = problem or hca_state.message(line) or hca_state.begun(line, "CA '")
+    if not devices and (problem is None or problem["class"] == "truncated"):
         raise NotThisTool(f"no device of ibstat (CA 'name'); the text begins with {first_text(lines)}")
     for device in devices:
         stated = device.pop("_ports", None)

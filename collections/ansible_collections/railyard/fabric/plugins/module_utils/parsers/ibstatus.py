@@ -62,8 +62,8 @@ def parse(text: str) -> dict[str, Any]:
         elif port is not None and pair:
             _read_pair(port, pair.group(1), pair.group(2))
         elif line.strip():
-            problem = problem or hca_state.message(line)
-    if not devices and problem is None:
+            problem = problem or hca_state.message(line) or hca_state.begun(line, "Infiniband device")
+    if not devices and (problem is None or problem["class"] == "truncated"):
         raise NotThisTool(f"no port of ibstatus; the text begins with {first_text(lines)}")
     found = list(devices.values())
     problem = problem or hca_state.cut_short(found, ("state", "physical_state", "link_layer"))

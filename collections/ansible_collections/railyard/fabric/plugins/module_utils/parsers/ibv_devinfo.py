@@ -106,8 +106,8 @@ def parse(text: str) -> dict[str, Any]:
         elif devices and pair:
             _read_pair(devices[-1], pair.group(1), pair.group(2))
         elif line.strip():
-            problem = problem or hca_state.message(line)
-    if not devices and problem is None:
+            problem = problem or hca_state.message(line) or hca_state.begun(line, "hca_id:")
+    if not devices and (problem is None or problem["class"] == "truncated"):
         raise NotThisTool(f"no device of ibv_devinfo (hca_id:); the text begins with {first_text(lines)}")
     for device in devices:
         stated = device.pop("_ports", None)

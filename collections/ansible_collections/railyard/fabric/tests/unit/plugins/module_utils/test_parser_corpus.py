@@ -369,6 +369,103 @@ HCA_CASES: list[tuple[str, str, bool, str | None, int, Ports]] = [
         },
     ),
 ]
+
+
+def collective(
+    last: int, out: float, inside: float, average: float, gpus: int = 8, nodes: int = 1
+) -> dict[str, Any]:
+    return {
+        "gpus": gpus,
+        "nodes": nodes,
+        "rows.-1.bytes": last,
+        "rows.-1.out_of_place.busbw_GBps": out,
+        "rows.-1.in_place.busbw_GBps": inside,
+        "rows.-1.in_place.wrong": None,
+        "average_busbw_GBps": average,
+        "out_of_bounds": None,
+    }
+
+
+CASES += [
+    (
+        "nccl_tests/01-allreduce-8xa100-error-column-zero-sizes.txt",
+        "nccl-tests",
+        True,
+        None,
+        collective(8589934592, 235.26, 235.03, 68.4048) | {"rows.0.bytes": 0, "rows.0.redop": "sum"},
+    ),
+    (
+        "nccl_tests/02-alltoall-8xa100-blank-redop.txt",
+        "nccl-tests",
+        True,
+        None,
+        collective(8589934592, 224.31, 226.16, 58.6481)
+        | {"rows.-1.redop": None, "rows.-1.out_of_place.algbw_GBps": 256.36},
+    ),
+    (
+        "nccl_tests/03-broadcast-8xa100-root-column.txt",
+        "nccl-tests",
+        True,
+        None,
+        collective(8589934592, 232.81, 234.70, 64.8653) | {"rows.-1.redop": None},
+    ),
+    (
+        "nccl_tests/04-allreduce-2xk80-wrong-na.txt",
+        "nccl-tests",
+        True,
+        None,
+        collective(1073741824, 0.61, 0.61, 0.565546, gpus=2, nodes=2)
+        | {"rows.-1.out_of_place.time_us": 1752724},
+    ),
+    (
+        "fio/01-randrw-libaio-3.26.json",
+        "fio",
+        True,
+        None,
+        {
+            "name": "fio_randrw_1GB_4k_d1_th1_direct",
+            "rw": "read",
+            "bandwidth_bytes_per_s": 7876980,
+            "iops": 2160.56,
+        },
+    ),
+    (
+        "fio/02-readwrite-3.26-19.json",
+        "fio",
+        True,
+        None,
+        {"name": "disk_fill", "bandwidth_bytes_per_s": 149343283, "iops": 569.70, "errors": 0},
+    ),
+    (
+        "fio/03-windowsaio-3.26.json",
+        "fio",
+        True,
+        None,
+        {"rw": "write", "bandwidth_bytes_per_s": 8876980, "iops": 2167.23},
+    ),
+    (
+        "fio/04-pkb-multi-job.json",
+        "fio",
+        True,
+        None,
+        {"name": "sequential_write", "bandwidth_bytes_per_s": 68118 * 1024, "iops": 133},
+    ),
+    (
+        "fio/05-superbench-disk-log.txt",
+        "fio",
+        True,
+        None,
+        {"name": "rand_read_write", "bandwidth_bytes_per_s": 348743777, "iops": 85138.89},
+    ),
+    (
+        "fio/06-seq-write-1M.json",
+        "fio",
+        True,
+        None,
+        {"rw": "write", "bandwidth_bytes_per_s": 310689185, "iops": 296.296, "block_bytes": 2**20},
+    ),
+    ("fio/12-err-verify-interrupted.txt", "fio", False, "io_error", {}),
+]
 OUTPUTS_AND_ROWS = {
     "perftest/01-write-roce-cm-8qp-all-client.txt": [23],
     "perftest/08-loopback-8M-client-and-server-interleaved.txt": [1, 1],
@@ -426,7 +523,14 @@ def test_number_of_runs_and_rows(file, rows):
 
 
 def test_no_parser_takes_another_tools_capture_for_a_valid_result():
-    tools = {"ping": "ping", "iperf3": "iperf3", "sockperf": "sockperf", "perftest": "perftest"}
+    tools = {
+        "fio": "fio",
+        "nccl_tests": "nccl-tests",
+        "ping": "ping",
+        "iperf3": "iperf3",
+        "sockperf": "sockperf",
+        "perftest": "perftest",
+    }
     for path in sorted(CORPUS.glob("*/*")):
         for folder, tool in tools.items():
             if path.parent.name == folder:

@@ -1,0 +1,161 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""nccl-tests' table; columns differ by age and collective, so that rows are read from the right."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import (
+    NotThisTool,
+    ended_by_signal,
+    error,
+    first_text,
+    result,
+    split_lines,
+    strip_ansi,
+    to_float,
+    to_int,
+)
+
+# `srun -l` writes "0: " before each line, `mpirun --tag-output` "[1,0]<stdout>:".
+_PREFIX = re.compile(r"^(?:\[[0-9]+,[0-9]+\]<std(?:out|err)>: ?|[0-9]{1,5}: )")
+_BANNER = re.compile(r"^# n[Tt]hread[s]? [0-9]+ .*\bminBytes [0-9]+")
+_RANK = re.compile(r"^#\s+Rank\s+([0-9]+) .*? on\s+(\S+) device")
+_NAMES = "all_reduce|all_gather|reduce_scatter|alltoallv?|broadcast|reduce|gather|scatter|sendrecv|hypercube"
+_COLLECTIVE = re.compile(rf"\b({_NAMES})_perf\b|^# Collective test starting: (\w+)_perf")
+_COLUMNS = re.compile(r"^#\s+size\s+count\s.*\bbusbw\b.*\bbusbw\b")
+_BOUNDS = re.compile(r"^# Out of bounds values : ([0-9.e+]+) (OK|FAILED)")
+_AVERAGE = re.compile(r"^# Avg bus bandwidth +: ([0-9.e+-]+|nan|inf)")
+_FAILURE = re.compile(r"Test (?:NCCL|CUDA) failure .*|NCCL failure .*|CUDA failure .*|"
+                      r"Test failure .*|unhandled (?:system|cuda) error.*")  # fmt: skip
+_TYPE = re.compile(r"(?:u?int(?:8|32|64)|half|float(?:16|32|64)?|double|bfloat16|f8e[0-9]m[0-9])\Z")
+_SIDE_CELLS = 4
+_TAIL_CELLS = 2 * _SIDE_CELLS
+
+
+def _side(cells: list[str], old: bool) -> dict[str, Any]:
+    names = ("time_us", "algbw_GBps", "busbw_GBps")
+    side: dict[str, Any] = {name: to_float(cells[at]) for at, name in enumerate(names)}
+    # N/A was not checked; up to 2.11 the column is the largest difference, which is no count.
+    side["wrong"] = None if old else to_int(cells[3])
+    return side
+
+
+def _row(cells: list[str], header: list[str]) -> dict[str, Any] | None:
+    """Read one row, or return None when the line is none."""
+    if len(cells) < 3 + _TAIL_CELLS or to_int(cells[0]) is None or to_int(cells[1]) is None:
+        return None
+    head = cells[2 : len(cells) - _TAIL_CELLS]
+    if not head or not _TYPE.match(head[0]):
+        return None
+    tail = cells[len(cells) - _TAIL_CELLS :]
+    if any(to_float(cell) is None for side in (tail[:3], tail[4:7]) for cell in side):
+        return None
+    old = "error" in header
+    # Behind the type stand redop, root, both or none; a root is a number.
+    words = [cell for cell in head[1:] if to_int(cell) is None]
+    return {
+        "bytes": to_int(cells[0]),
+        "count": to_int(cells[1]),
+        "dtype": head[0],
+        "redop": words[0] if words and words[0] != "none" else None,
+        "out_of_place": _side(tail[:_SIDE_CELLS], old),
+        "in_place": _side(tail[_SIDE_CELLS:], old),
+    }
+
+
+class _Run:
+    """One test while it is read."""
+
+    def __init__(self) -> None:
+        self.collective: str | None = None
+        self.ranks: dict[int, str] = {}
+        self.header: list[str] = []
+        self.rows: list[dict[str, Any]] = []
+        self.bounds: tuple[int | None, bool] | None = None
+        self.average: float | None = None
+        self.has_average = False
+        self.checked = False
+
+    def output(self) -> dict[str, Any]:
+        return {
+            "collective": self.collective,
+            "gpus": len(self.ranks) or None,
+            "nodes": len(set(self.ranks.values())) or None,
+            "rows": self.rows,
+            "average_busbw_GBps": self.average,
+            # Without validation the tool prints "0 OK" all the same, which counts nothing.
+            "out_of_bounds": self.bounds[0] if self.bounds and self.checked else None,
+        }
+
+    def problem(self) -> dict[str, str] | None:
+        if not self.rows:
+            return error("truncated", "there is no result row")
+        if not self.has_average or self.bounds is None:
+            return error("truncated", "the lines behind the table are missing")
+        if not self.bounds[1]:
+            return error("wrong_values", f"{self.bounds[0]} values are out of bounds")
+        wrong = sum((row[side]["wrong"] or 0) for row in self.rows for side in ("out_of_place", "in_place"))
+        return error("wrong_values", f"{wrong} wrong values") if wrong else None
+
+
+def parse(text: str) -> dict[str, Any]:
+    """Parse the output of one or several nccl-tests.
+
+    Args:
+        text: What rank 0 printed, or all ranks under srun -l or mpirun --tag-output.
+
+    Returns:
+        The common object; bandwidths in GB/s (10^9 bytes), `redop` None where the collective has none.
+
+    Raises:
+        NotThisTool: There is neither a banner nor a table of nccl-tests.
+    """
+    runs: list[_Run] = []
+    problem: dict[str, str] | None = None
+    collective: str | None = None
+    lines = [_PREFIX.sub("", line) for line in split_lines(strip_ansi(text))]
+    for line in lines:
+        named = _COLLECTIVE.search(line[:400])
+        if named:
+            collective = named.group(1) or named.group(2)
+        failure = _FAILURE.search(line[:400])
+        if failure:
+            problem = problem or error("tool_error", failure.group(0))
+        if ended_by_signal(line):
+            problem = problem or error("interrupted", line)
+        if _BANNER.match(line) or (_COLUMNS.match(line) and not runs):
+            runs.append(_Run())
+            runs[-1].collective, collective = collective, None
+        if runs:
+            runs[-1].collective = runs[-1].collective or collective
+            _read(runs[-1], line)
+    if not runs:
+        raise NotThisTool(f"no banner or table of nccl-tests; the text begins with {first_text(lines)}")
+    for run in runs:
+        problem = problem or run.problem()
+    unchecked = any(run.rows and not run.checked for run in runs)
+    warnings = ["the values were not checked (-c 0)"] if unchecked else []
+    return result("nccl-tests", [run.output() for run in runs], problem, warnings)
+
+
+def _read(run: _Run, line: str) -> None:
+    rank = _RANK.match(line)
+    if rank:
+        run.ranks[int(rank.group(1)[:9])] = rank.group(2)
+    elif _COLUMNS.match(line):
+        run.header = line.split()
+    bounds, average = _BOUNDS.match(line), _AVERAGE.match(line)
+    if bounds:
+        run.bounds = (to_int(bounds.group(1)), bounds.group(2) == "OK")
+    if average:
+        run.has_average, run.average = True, to_float(average.group(1))
+    if run.header and not line.startswith("#"):
+        cells = line.split()
+        row = _row(cells, run.header)
+        if row:
+            run.rows.append(row)
+            run.checked = run.checked or to_float(cells[-1]) is not None or to_float(cells[-5]) is not None
