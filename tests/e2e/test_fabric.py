@@ -12,7 +12,7 @@ import signal
 import time
 
 import pytest
-from conftest import RATE_GBPS, Cluster, interrupt
+from e2e.support import RATE_GBPS, Cluster, interrupt
 
 NODES = ("gpuserver1", "gpuserver2")
 RAILS = ("rail0", "rail1")
