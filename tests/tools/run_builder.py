@@ -217,6 +217,8 @@ def _ends(line: Row, plan: Row) -> Iterator[Row]:
     for end, host in (("client", line["node"]), ("server", line["peer"])):
         rail = next(rail for rail in plan["nodes"][host]["rails"] if rail["name"] == line["rail"])
         out, back = ("tx", "rx") if end == "client" else ("rx", "tx")
+        metrics = _metrics(line["check"], end, number)
+        samples = metrics.pop("samples", None)
         yield {
             "schema": 1,
             "run": RUN,
@@ -233,7 +235,8 @@ def _ends(line: Row, plan: Row) -> Iterator[Row]:
             "mtu_bytes": 9000,
             "status": "measured",
             "latency_is": "one_way",
-            "metrics": _metrics(line["check"], end, number),
+            "metrics": metrics,
+            **({"samples": samples} if samples else {}),
             "counters": {
                 f"{out}_bytes": [1000, 1000 + tx],
                 f"{back}_bytes": [1000, 1000 + rx],

@@ -167,8 +167,7 @@ def _prompts(options: argparse.Namespace) -> list[tuple[str, str]]:
     if options.ask_vault_pass:
         prompts.append((r"^Vault password:\s*$", "Vault password"))
     vaults = [str(vault).rpartition("@") for vault in options.vault_ids or []]
-    asked = [label or "default" for label, _at, source in vaults if source.startswith("prompt")]
-    prompts += [
-        (rf"^Vault password \({re.escape(label)}\):\s*$", f"Vault password ({label})") for label in asked
+    labels = [label or "default" for label, _at, source in vaults if source.startswith("prompt")]
+    return prompts + [
+        (rf"^Vault password \({re.escape(one)}\):\s*$", f"Vault password ({one})") for one in labels
     ]
-    return prompts

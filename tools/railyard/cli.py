@@ -17,6 +17,7 @@ from railyard import paths
 from railyard.errors import BAD_INPUT, UserError
 
 INTERRUPTED = 3
+_TYPER_INTERRUPTED = 130
 
 _EXIT_STATUSES = (
     "Exit status: 0 all that was asked is proven and nothing failed; 1 something failed; 2 bad input, no "
@@ -173,8 +174,10 @@ def main() -> None:
     except Exception as error:
         status = _status_of(error)
     except KeyboardInterrupt:
-        print("railyard: interrupted", file=sys.stderr)
-        status = INTERRUPTED
+        status = _interrupted()
+    except SystemExit as end:
+        # Typer's own way to end on Ctrl-C; the contract knows no 130.
+        status = _interrupted() if end.code == _TYPER_INTERRUPTED else end.code
     sys.exit(_flushed(status if isinstance(status, int) else 0))
 
 
@@ -195,6 +198,11 @@ def _status_of(error: Exception) -> int:
         print(f"railyard: this run cannot be judged: {error}", file=sys.stderr)
         return INTERRUPTED
     raise error
+
+
+def _interrupted() -> int:
+    print("railyard: interrupted before anything was done", file=sys.stderr)
+    return INTERRUPTED
 
 
 def _flushed(status: int) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -22,9 +24,18 @@ _STYLES = {
 _PROBLEMS_SHOWN = 12
 
 
-def console(*, error: bool = False) -> Console:
+class _PatientConsole(Console):
+    """A console whose reader may go away (`| head`): what a run does and means does not hang on being read."""
+
+    def on_broken_pipe(self) -> None:
+        """Say the rest to nobody, where rich would end the process."""
+        self.quiet = True
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def console() -> Console:
     """Return a console that never breaks our lines into pieces and never guesses at numbers to colour."""
-    return Console(stderr=error, highlight=False, soft_wrap=True)
+    return _PatientConsole(highlight=False, soft_wrap=True)
 
 
 def summary(report: model.Report, out: Console) -> None:

@@ -1,0 +1,256 @@
+"""What a node should be, from the plan; each function returns what is wrong, nothing when all is well.
+
+Pure: a plan and a reading in, sentences out. It shares no code with what configured or measured the node.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator
+from typing import Any
+
+import yaml
+
+Plan = dict[str, Any]
+Reading = dict[str, Any]
+Problems = list[str]
+
+_FILE_MODE = 0o600
+# Units of Railyard that stay; all others of ours belong to a run or a change that is going on.
+_LASTING_UNITS = ("railyard-cpu-governor.service",)
+
+
+def netdev_of(rail: Plan, reading: Reading) -> str | None:
+    """Find a rail's netdev on the node by what the inventory says: netdev, MAC, bus address or HCA port."""
+    if rail.get("netdev"):
+        name = str(rail["netdev"])
+    elif rail.get("mac"):
+        mac = str(rail["mac"]).lower()
+        name = next((one["ifname"] for one in reading["addresses"] or [] if mac in _macs(one)), "")
+    elif rail.get("pci"):
+        wanted = str(rail["pci"]).lower()
+        name = next(
+            (name for name, one in reading["netdevs"].items() if (one["pci"] or "").lower() == wanted), ""
+        )
+    else:
+        name = reading["hcas"].get(str(rail.get("hca")), "")
+    if name and rail.get("vlan"):
+        name = f"{name}.{rail['vlan']}"
+    return name or None
+
+
+def link(rail: Plan, reading: Reading) -> Problems:
+    """The rail's link is up."""
+    device = _device(rail, reading)
+    if device is None:
+        return [_missing(rail)]
+    flags = device.get("flags") or []
+    problems = [f"{device['ifname']} is not {flag}" for flag in ("UP", "LOWER_UP") if flag not in flags]
+    if device.get("operstate") in ("DOWN", "LOWERLAYERDOWN"):
+        problems.append(f"{device['ifname']} has operstate {device['operstate']}")
+    return problems
+
+
+def mtu(rail: Plan, reading: Reading) -> Problems:
+    """The rail has the planned MTU, exactly."""
+    device = _device(rail, reading)
+    if device is None:
+        return [_missing(rail)]
+    if rail.get("mtu") is None or device["mtu"] == rail["mtu"]:
+        return []
+    return [f"{device['ifname']} has MTU {device['mtu']}, planned is {rail['mtu']}"]
+
+
+def addresses(rail: Plan, reading: Reading) -> Problems:
+    """The rail has the planned addresses and no other; link-local ones are the kernel's own."""
+    device = _device(rail, reading)
+    if device is None:
+        return [_missing(rail)]
+    planned = {ipaddress.ip_interface(rail[key]) for key in ("address", "address6") if rail.get(key)}
+    found = {one for one in _addresses(device) if not one.ip.is_link_local}
+    if found == planned:
+        return []
+    return [f"{device['ifname']} has {_listed(found)}, planned is {_listed(planned)}"]
+
+
+def netplan_file(rail: Plan, reading: Reading) -> Problems:
+    """One netplan file names the rail, and it is root's alone."""
+    if not (rail.get("address") or rail.get("address6")):
+        return []
+    netdev = netdev_of(rail, reading)
+    if netdev is None:
+        return [_missing(rail)]
+    problems = []
+    claiming = []
+    for path, file in reading["netplan"].items():
+        try:
+            claims = file and _claims(file["text"] or "", netdev, rail)
+        except yaml.YAMLError as error:
+            problems.append(f"{path} is no YAML: {str(error).splitlines()[0]}")
+            continue
+        if claims:
+            claiming.append(path)
+    if len(claiming) != 1:
+        problems.append(
+            f"{netdev} stands in {', '.join(claiming) or 'no netplan file'}; it must stand in one"
+        )
+    for path in claiming:
+        file = reading["netplan"][path]
+        if (file["mode"], file["owner"]) != (_FILE_MODE, "root"):
+            problems.append(
+                f"{path} has mode {file['mode']:04o} and owner {file['owner']}, not 0600 and root"
+            )
+    return problems
+
+
+def governor(wanted: str, reading: Reading) -> Problems:
+    """Every CPU has the governor; call it only where the node has governors."""
+    found = reading["governors"]
+    return [] if found == [wanted] else [f"the governor is {', '.join(found)}, wanted is {wanted}"]
+
+
+def memlock(node_class: str, reading: Reading) -> Problems:
+    """A login and a service may lock all the memory that the node can give; no limit, but in a container."""
+    problems = []
+    limits = reading["login_memlock"]
+    if len(limits) != 2:
+        problems.append("the limit of a login could not be read (su and ulimit)")
+    elif limits[0] != limits[1]:
+        problems.append(f"a login may lock {limits[0]} KiB, and could have {limits[1]}")
+    elif limits[1] != "unlimited" and node_class != "container":
+        problems.append(f"a login may lock {limits[1]} KiB, not any amount")
+    if reading["service_memlock"] != "DefaultLimitMEMLOCK=infinity":
+        problems.append(
+            f"services start with {reading['service_memlock'] or 'an unknown limit'}, not infinity"
+        )
+    return problems
+
+
+def nccl(node: Plan, reading: Reading) -> Problems:
+    """NCCL's profile names exactly the rails' HCAs and the frontend, and the env file says the same."""
+    expected = {
+        "NCCL_NET": "Socket" if node["transport"] == "tcp" else "IB",
+        "NCCL_IB_HCA": None,
+        "NCCL_SOCKET_IFNAME": None,
+    }
+    hcas = [rail.get("hca") for rail in node["rails"]]
+    if node["transport"] != "tcp" and hcas and None not in hcas:
+        expected["NCCL_IB_HCA"] = "=" + ",".join(str(hca) for hca in hcas)
+    if (node.get("frontend") or {}).get("netdev"):
+        expected["NCCL_SOCKET_IFNAME"] = "=" + str(node["frontend"]["netdev"])
+    problems = []
+    for path, file in reading["nccl"].items():
+        if file is None or file["text"] is None:
+            problems.append(f"{path} is missing")
+            continue
+        found = _settings(file["text"])
+        problems += [
+            f"{path} has {name}={found.get(name)}, wanted is {value}"
+            for name, value in expected.items()
+            if found.get(name) != value
+        ]
+        if file["mode"] & 0o022 or file["owner"] != "root":
+            problems.append(f"{path} can be written by others than root")
+    return problems
+
+
+def tools(node: Plan, reading: Reading) -> Problems:
+    """The benchmark tools are installed, perftest where RDMA is asked."""
+    wanted = ["ping", "iperf3", "sockperf"]
+    if node["transport"] != "tcp":
+        wanted += ["ib_write_bw", "ibv_devinfo"]
+    return [f"{tool} is not installed" for tool in wanted if not reading["tools"].get(tool)]
+
+
+def leftovers(reading: Reading) -> Problems:
+    """No measurement or change goes on: nothing of ours listens, runs, or waits to be confirmed."""
+    problems = [f"still running: {line}" for line in reading["processes"]]
+    problems += [
+        f"still listening: {line.strip()}"
+        for line in reading["listening"]
+        if any(name in line for name in ("iperf3", "sockperf", "runner.pyz", "ib_write"))
+    ]
+    for line in reading["units"]:
+        words = line.split()
+        if (
+            words
+            and words[0] not in _LASTING_UNITS
+            and len(words) > 2
+            and words[2] in ("active", "activating")
+        ):
+            problems.append(f"unit is still there: {words[0]} {words[2]}")
+    if reading["pending"]:
+        problems.append("a network change was neither confirmed nor undone")
+    return problems
+
+
+def management(node: Plan, reading: Reading) -> Problems:
+    """The way in is where it was: on the frontend; no rail carries it or an unplanned default route."""
+    rails = {netdev_of(rail, reading) for rail in node["rails"]}
+    problems = []
+    frontend = (node.get("frontend") or {}).get("netdev")
+    if frontend:
+        device = next((one for one in reading["addresses"] or [] if one["ifname"] == frontend), None)
+        if device is None:
+            problems.append(f"the frontend {frontend} is not there")
+        elif not any(not one.ip.is_link_local for one in _addresses(device)):
+            problems.append(f"the frontend {frontend} has no address")
+    way_in = node.get("ansible_host")
+    holding = [
+        device["ifname"]
+        for device in reading["addresses"] or []
+        if way_in in {str(one.ip) for one in _addresses(device)}
+    ]
+    problems += [
+        f"the management address {way_in} is on the rail {name}" for name in holding if name in rails
+    ]
+    for route in reading["routes"] or []:
+        planned = any(
+            rail.get("gateway") == route.get("gateway") for rail in node["rails"] if rail.get("gateway")
+        )
+        if route.get("dev") in rails and not planned:
+            problems.append(f"the default route leaves by the rail {route['dev']}")
+    return problems
+
+
+def _device(rail: Plan, reading: Reading) -> dict[str, Any] | None:
+    netdev = netdev_of(rail, reading)
+    return next((one for one in reading["addresses"] or [] if one["ifname"] == netdev), None)
+
+
+def _missing(rail: Plan) -> str:
+    said = ", ".join(f"{key} {rail[key]}" for key in ("netdev", "mac", "pci", "hca") if rail.get(key))
+    return f"the node has no netdev for it ({said or 'the inventory names none'})"
+
+
+def _macs(device: dict[str, Any]) -> set[str]:
+    return {str(device.get(key, "")).lower() for key in ("address", "permaddr")}
+
+
+def _addresses(device: dict[str, Any]) -> Iterator[Any]:
+    for one in device.get("addr_info") or []:
+        yield ipaddress.ip_interface(f"{one['local']}/{one['prefixlen']}")
+
+
+def _listed(interfaces: set[Any]) -> str:
+    return ", ".join(sorted(str(one) for one in interfaces)) or "no address"
+
+
+def _claims(text: str, netdev: str, rail: Plan) -> bool:
+    """Whether a netplan file says something of a netdev: by id, by a name that it sets, or by a match."""
+    network = (yaml.safe_load(text) or {}).get("network") or {}
+    for section in network.values():
+        for identity, settings in section.items() if isinstance(section, dict) else ():
+            match = (settings or {}).get("match") or {} if isinstance(settings, dict) else {}
+            mac = str(match.get("macaddress", "")).lower()
+            if netdev in (identity, (settings or {}).get("set-name"), match.get("name")):
+                return True
+            if mac and mac == str(rail.get("mac") or "").lower():
+                return True
+    return False
+
+
+def _settings(text: str) -> dict[str, str]:
+    """Read nccl.conf as NCCL does: the first `=` splits, nothing is trimmed, `#` counts at the start only."""
+    lines = [line for line in text.split("\n") if "=" in line and not line.startswith("#")]
+    return dict(line.split("=", 1) for line in lines)

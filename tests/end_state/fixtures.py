@@ -1,0 +1,138 @@
+"""Which nodes and rails the tests run on, and how they get to see a node. `conftest.py` takes all of it.
+
+A test that has `node` runs once per node of the plan, one that has `rail` once per node and rail. Set by
+environment, since molecule and `railyard verify` both start pytest, each with other options:
+
+RAILYARD_PLAN               plan.json; without it the plan is made from `--ansible-inventory`
+RAILYARD_EXPECT             JSON: node → {"governor", "memlock_unlimited"} where they are not the defaults
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from end_state.reading import NotReadError, read_all
+
+_GOVERNOR = "performance"
+
+
+class Node:
+    """A node of the plan, and what was read of it.
+
+    Attributes:
+        name: its inventory name.
+        plan: its entry in the plan.
+    """
+
+    def __init__(self, name: str, plan: dict[str, Any], session: Session) -> None:
+        self.name = name
+        self.plan = plan
+        self._session = session
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """What was read of the node; a node that did not answer fails the test that asks."""
+        state = self._session.states()[self.name]
+        if isinstance(state, NotReadError):
+            raise UnreachableError(f"{self.name} could not be read: {state}")
+        return state
+
+    @property
+    def node_class(self) -> str:
+        """hardware, virtual or container."""
+        return str(self.plan.get("node_class") or "hardware")
+
+    @property
+    def governor(self) -> str:
+        """The governor that the inventory wants; empty where it wants none."""
+        return str(self._session.expect(self.name).get("governor", _GOVERNOR))
+
+    @property
+    def memlock_unlimited(self) -> bool:
+        """Whether the inventory wants locked memory without a limit."""
+        return bool(self._session.expect(self.name).get("memlock_unlimited", True))
+
+
+class UnreachableError(Exception):
+    """A node could not be read. `railyard verify` tells it from a failed test."""
+
+
+def agree(problems: list[str]) -> None:
+    """Fail with the sentences that say what is wrong; a traceback would add nothing to them."""
+    if problems:
+        pytest.fail("\n".join(problems), pytrace=False)
+
+
+class Session:
+    """One run of pytest: the plan, and each node's state, read once."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._inventory = config.getoption("ansible_inventory", default=None)
+        self._force_ansible = bool(config.getoption("force_ansible", default=False))
+        self._states: dict[str, Any] = {}
+        self.wanted: list[str] = []
+
+    @property
+    def nodes(self) -> dict[str, dict[str, Any]]:
+        """The nodes of the plan, by name."""
+        return dict(_plan(os.environ.get("RAILYARD_PLAN"), self._inventory)["nodes"])
+
+    def states(self) -> dict[str, Any]:
+        """Read all nodes that a collected test asks for, at the first call."""
+        if not self._states:
+            self._states = read_all(self.wanted, self._inventory, force_ansible=self._force_ansible)
+        return self._states
+
+    def expect(self, name: str) -> dict[str, Any]:
+        """What the inventory wants of a node beyond its plan."""
+        return dict(json.loads(os.environ.get("RAILYARD_EXPECT") or "{}").get(name, {}))
+
+
+@cache
+def _plan(path: str | None, inventory: str | None) -> dict[str, Any]:
+    if path:
+        return dict(json.loads(Path(path).read_text(encoding="utf-8")))
+    if inventory is None:
+        raise pytest.UsageError(
+            "the end-state tests need a plan: set RAILYARD_PLAN or give --ansible-inventory"
+        )
+    from ansible_collections.railyard.fabric.plugins.plugin_utils import inventory as inventories
+    from ansible_collections.railyard.fabric.plugins.plugin_utils.plan import build_plan
+
+    return build_plan(inventories.load([inventory]))
+
+
+_SESSION = pytest.StashKey[Session]()
+
+
+def _session(config: pytest.Config) -> Session:
+    if _SESSION not in config.stash:
+        config.stash[_SESSION] = Session(config)
+    return config.stash[_SESSION]
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a test for each node, and for each rail of it where it asks for one."""
+    if "node" not in metafunc.fixturenames:
+        return
+    session = _session(metafunc.config)
+    nodes = [Node(name, plan, session) for name, plan in session.nodes.items()]
+    if "rail" in metafunc.fixturenames:
+        pairs = [(node, rail) for node in nodes for rail in node.plan["rails"]]
+        names = [f"{node.name}-{rail['name']}" for node, rail in pairs]
+        metafunc.parametrize(("node", "rail"), pairs, ids=names)
+    else:
+        metafunc.parametrize("node", nodes, ids=[node.name for node in nodes])
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Note which nodes are asked for, so that `-k gpu007` reads one node and not a thousand."""
+    asked = [item.callspec.params.get("node") for item in session.items if hasattr(item, "callspec")]
+    names = [node.name for node in asked if isinstance(node, Node)]
+    _session(session.config).wanted = list(dict.fromkeys(names))

@@ -1,0 +1,111 @@
+"""Runs on a node: reads all that the end-state tests look at, in one go, and prints it as one line of JSON.
+
+Standard library only, Python 3.9; changes nothing. Needs root: the netplan files of a node are root's alone.
+"""
+
+import glob
+import json
+import os
+import pwd
+import shutil
+import subprocess
+
+NETPLAN = ("/etc/netplan", "/run/netplan", "/lib/netplan", "/usr/lib/netplan")
+TOOLS = ("ping", "iperf3", "sockperf", "netplan", "ib_write_bw", "ibv_devinfo")
+OURS = ("iperf3", "sockperf", "ib_write_bw", "ib_write_lat", "runner.pyz")
+
+
+def output(*argv):
+    """A program's standard output, or None where it is missing, fails or hangs."""
+    try:
+        done = subprocess.run(
+            argv,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            stdin=subprocess.DEVNULL,
+            timeout=10,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.decode("utf-8", "replace") if done.returncode == 0 else None
+
+
+def text(path):
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return None
+
+
+def file_state(path):
+    try:
+        status = os.stat(path)
+        owner = pwd.getpwuid(status.st_uid).pw_name
+    except OSError:
+        return None
+    except KeyError:
+        owner = str(status.st_uid)
+    return {"mode": status.st_mode & 0o7777, "owner": owner, "text": text(path)}
+
+
+def netdevs():
+    """Netdev → what tells which rail it is: PCI address and RDMA device ports."""
+    found = {}
+    for path in glob.glob("/sys/class/net/*"):
+        device = os.path.realpath(path + "/device")
+        at_bus = os.path.exists(path + "/device")
+        found[os.path.basename(path)] = {"pci": os.path.basename(device) if at_bus else None}
+    hcas = {}
+    for path in glob.glob("/sys/class/infiniband/*/ports/*/gid_attrs/ndevs/*"):
+        parts = path.split("/")
+        name = text(path)
+        if name and name.strip():
+            hcas[parts[4] + ":" + parts[6]] = name.strip()
+    return {"netdevs": found, "hcas": hcas}
+
+
+def governors():
+    paths = glob.glob("/sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_governor")
+    return sorted({(text(path) or "unreadable").strip() for path in paths})
+
+
+def processes():
+    """Command lines of what a measurement may have left behind."""
+    left = []
+    for path in glob.glob("/proc/[0-9]*/cmdline"):
+        try:
+            with open(path, "rb") as file:
+                words = file.read().decode("utf-8", "replace").split("\0")
+        except OSError:
+            continue
+        if any(os.path.basename(word) in OURS for word in words[:3]):
+            left.append(" ".join(words).strip())
+    return left
+
+
+def main():
+    login = output("su", "-s", "/bin/sh", "nobody", "-c", "ulimit -S -l; ulimit -H -l")
+    files = sorted(path for folder in NETPLAN for path in glob.glob(folder + "/*.yaml"))
+    state = {
+        "addresses": json.loads(output("ip", "-j", "address", "show") or "null"),
+        "routes": json.loads(output("ip", "-j", "route", "show", "default") or "null"),
+        "netplan": {path: file_state(path) for path in files},
+        "governors": governors(),
+        "login_memlock": (login or "").split(),
+        "service_memlock": (output("systemctl", "show", "--property", "DefaultLimitMEMLOCK") or "").strip(),
+        "nccl": {path: file_state(path) for path in ("/etc/nccl.conf", "/etc/railyard/nccl.env")},
+        "tools": {tool: shutil.which(tool) for tool in TOOLS},
+        "listening": (output("ss", "-H", "-l", "-n", "-t", "-u", "-p") or "").splitlines(),
+        "processes": processes(),
+        "units": (
+            output("systemctl", "list-units", "--all", "--no-legend", "--plain", "railyard-*") or ""
+        ).splitlines(),
+        "pending": os.path.exists("/var/lib/railyard/rail_network/pending.json"),
+    }
+    state.update(netdevs())
+    print("railyard-state " + json.dumps(state))
+
+
+main()

@@ -1,0 +1,284 @@
+"""The one class that starts Ansible, with real playbooks on this machine, and what it makes of events."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from railyard import ansible_args
+from railyard.ansible import AnsibleRun, ansible_environment
+from railyard.errors import UserError
+from railyard.progress import Line, Progress, message_of
+
+INVENTORY = """
+gpu_nodes:
+  hosts:
+    gpu1: {}
+    gpu2: {}
+  vars:
+    ansible_connection: local
+    ansible_python_interpreter: "%s"
+"""
+
+PLAYBOOK = r"""
+- name: First play
+  hosts: gpu_nodes
+  gather_facts: false
+  tasks:
+    - name: Read it from the command line
+      ansible.builtin.assert:
+        that: spoken == 'a "b" $c'
+        quiet: true
+    - name: Change something
+      ansible.builtin.command: "true"
+      changed_when: inventory_hostname == 'gpu1'
+    - name: Fail and be rescued
+      block:
+        - name: Fail for a while
+          ansible.builtin.fail:
+            msg: not for long
+      rescue:
+        - name: Mend it
+          ansible.builtin.debug:
+            msg: mended
+    - name: Fail without harm
+      ansible.builtin.command: "false"
+      changed_when: false
+      ignore_errors: true
+    - name: Fail for good
+      ansible.builtin.fail:
+        msg: "first line\nsecond line"
+      when: inventory_hostname == 'gpu2'
+"""
+
+SLOW = """
+- name: Slow play
+  hosts: gpu_nodes
+  gather_facts: false
+  tasks:
+    - name: Sleep
+      ansible.builtin.command: sleep {seconds}
+"""
+
+
+@pytest.fixture
+def inventory(tmp_path):
+    path = tmp_path / "inventory" / "hosts.yml"
+    path.parent.mkdir()
+    path.write_text(INVENTORY % sys.executable, encoding="utf-8")
+    return str(path)
+
+
+def write(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "playbook.yml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_a_run_is_followed_to_its_end(tmp_path, inventory, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    lines: list[Line] = []
+    run = AnsibleRun(
+        write(tmp_path, PLAYBOOK), [inventory], ["-e", '{"spoken": "a \\"b\\" $c"}'], show=lines.extend
+    )
+    outcome = run.run()
+    progress = outcome.progress
+    assert outcome.return_code == 2
+    assert not outcome.interrupted
+    assert progress.failed_hosts() == ["gpu2"]
+    assert progress.unreachable_hosts() == []
+    assert progress.stats["changed"] == {"gpu1": 1}
+    failed = [line.text for line in lines if line.style == "failed" and "Fail for good" in line.text]
+    # A message of two lines is two lines, not one with \n in it.
+    assert failed == ["gpu2: Fail for good\n  first line\n  second line"]
+    assert [line.text for line in lines if line.style == "play"] == ["First play"]
+    assert "Change something: changed 1, ok 1" in [line.text for line in lines if line.style == "task"]
+    assert sorted(line.text.split("\n")[0] for line in lines if line.style == "ignored") == [
+        "gpu1: Fail without harm",
+        "gpu2: Fail without harm",
+    ]
+
+
+def test_ctrl_c_stops_ansible_and_its_workers(tmp_path, inventory):
+    seconds = f"3{os.getpid() % 1000:03d}.25"
+    seen: list[str] = []
+    lines: list[Line] = []
+
+    def stops_asked() -> int:
+        # Once the nodes are at work, the user presses Ctrl-C, once.
+        seen.extend(sleepers(seconds))
+        return 1 if seen else 0
+
+    run = AnsibleRun(
+        write(tmp_path, SLOW.format(seconds=seconds)),
+        [inventory],
+        [],
+        stops_asked=stops_asked,
+        show=lines.extend,
+    )
+    began = time.monotonic()
+    outcome = run.run()
+    assert outcome.interrupted
+    assert time.monotonic() - began < 25
+    assert "stopping; once more to stop without cleaning up" in [line.text for line in lines]
+    until = time.monotonic() + 3
+    while sleepers(seconds) and time.monotonic() < until:
+        time.sleep(0.1)
+    assert sleepers(seconds) == []
+
+
+def sleepers(seconds: str) -> list[str]:
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = path.read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if words[:2] == [b"sleep", seconds.encode()]:
+            found.append(path.parent.name)
+    return found
+
+
+def test_a_password_that_was_asked_for_reaches_ansible(tmp_path, inventory):
+    text = """
+- name: Who knows it
+  hosts: gpu1
+  gather_facts: false
+  tasks:
+    - name: Look
+      ansible.builtin.assert:
+        that: ansible_become_password is not defined or true
+        quiet: true
+"""
+    arguments = ansible_args.parse(["-K"])
+    [(pattern, question)] = arguments.prompts
+    assert question == "BECOME password"
+    run = AnsibleRun(write(tmp_path, text), [inventory], ["-K"], passwords={pattern: "secret"})
+    began = time.monotonic()
+    assert run.run().return_code == 0
+    assert time.monotonic() - began < 25
+
+
+def test_the_environment_keeps_host_keys_checked(monkeypatch):
+    monkeypatch.delenv("ANSIBLE_HOST_KEY_CHECKING", raising=False)
+    environment = ansible_environment()
+    assert environment["ANSIBLE_HOST_KEY_CHECKING"] == "True"
+    assert environment["ANSIBLE_CONFIG"].endswith("/ansible.cfg")
+    assert environment["PATH"].startswith(str(Path(sys.executable).parent))
+
+
+def event(name: str, **data: object) -> dict[str, object]:
+    return {"event": name, "event_data": data}
+
+
+def status_event(host: str, finished: int, total: int) -> dict[str, object]:
+    result = {
+        "finished_tests": finished,
+        "total_tests": total,
+        "current": {"check": "tcp_bandwidth", "rail": "rail0"},
+    }
+    return event("runner_on_ok", host=host, task_action="railyard.fabric.fabric_run", res=result)
+
+
+def test_progress_of_the_runners_is_that_of_the_slowest():
+    progress = Progress()
+    progress.feed(status_event("gpu1", 4, 10))
+    lines = progress.feed(status_event("gpu2", 2, 10))
+    assert (progress.tests_done, progress.tests_total) == (2, 10)
+    assert [line.text for line in lines] == ["measuring: 2/10 tests, tcp_bandwidth rail0"]
+    assert progress.feed(status_event("gpu2", 2, 10)) == []
+
+
+def test_failures_while_measuring_are_left_to_the_judge():
+    progress = Progress()
+    progress.feed(
+        event("runner_on_failed", host="gpu1", task="Install", task_action="apt", res={"msg": "no"})
+    )
+    progress.feed(event("runner_on_ok", host="gpu1", task_action="railyard.fabric.fabric_open", res={}))
+    progress.feed(
+        event("runner_on_failed", host="gpu2", task="Stage", task_action="fabric_stage", res={"msg": "no"})
+    )
+    lines = progress.feed(
+        event(
+            "runner_on_failed", host="gpu3", task="Judge", task_action="railyard.fabric.fabric_judge", res={}
+        )
+    )
+    progress.feed(event("playbook_on_stats", failures={"gpu1": 1, "gpu2": 1, "gpu3": 1}, dark={}))
+    assert lines == []
+    assert progress.failed_hosts() == ["gpu1"]
+    assert progress.failed_while_measuring() == ["gpu2"]
+
+
+def test_a_node_cannot_write_to_the_terminal():
+    message = message_of({"msg": "red \x1b[31malert\x1b[0m\r\nnext\u202e", "stderr": "x\x07y"})
+    assert message == "red alert\nnext\nstderr:\nxy"
+
+
+def test_a_censored_result_stays_censored():
+    assert message_of({"censored": "hidden", "msg": "secret"}) == "hidden"
+
+
+def test_long_output_is_cut_and_says_so():
+    shown = message_of({"msg": "failed", "stdout": "\n".join(str(number) for number in range(100))})
+    assert "80 lines more above" in shown
+    assert shown.endswith("99")
+
+
+@pytest.mark.parametrize(
+    ("argv", "complaint"),
+    [
+        (["--no-such-option"], "--no-such-option"),
+        (["-i", "other"], "before `--`"),
+        (["-e", "railyard_run=x"], "railyard_run"),
+        (["-e", '{"railyard_reports_dir": "/tmp"}'], "--reports-dir"),
+        (["--limit"], "--limit"),
+        (["playbook.yml"], "playbook.yml"),
+    ],
+)
+def test_arguments_that_ansible_would_refuse_are_refused_before(argv, complaint):
+    with pytest.raises(UserError, match=complaint) as raised:
+        ansible_args.parse(argv)
+    assert raised.value.exit_status == 2
+
+
+def test_arguments_are_understood_as_ansible_does():
+    arguments = ansible_args.parse(["-CDl", "gpu1,gpu2", "-vv", "-bK"])
+    assert (arguments.check, arguments.limit, arguments.verbosity) == (True, "gpu1,gpu2", 2)
+    assert [question for _, question in arguments.prompts] == ["BECOME password"]
+
+
+def test_the_clean_up_reaches_the_same_nodes_and_is_not_kept_from_its_work():
+    argv = [
+        "--check",
+        "--tags",
+        "tools",
+        "--limit",
+        "gpu1",
+        "-e",
+        "a=b c",
+        "-e",
+        "@v.yml",
+        "-u",
+        "me",
+        "-K",
+        "--diff",
+    ]
+    stop = ansible_args.parse(argv).stop_argv
+    again = ansible_args.parse(stop)
+    assert not again.check
+    assert again.limit == "gpu1"
+    assert [question for _, question in again.prompts] == ["BECOME password"]
+    assert not [word for word in stop if word.startswith(("--tags", "--check", "--diff"))]
+    assert "--extra-vars=a=b c" in stop
+    assert "--user=me" in stop
+
+
+def test_nobody_to_ask_is_said(monkeypatch):
+    arguments = ansible_args.parse(["-K"])
+    with open(os.devnull) as nobody:
+        monkeypatch.setattr("sys.stdin", nobody)
+        with pytest.raises(UserError, match="BECOME password"):
+            ansible_args.ask_passwords(arguments)

@@ -1,0 +1,235 @@
+"""The `railyard` command as a user types it: words, exit statuses, what it refuses before any node."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from tools.run_builder import RUN, build_run
+
+RAILYARD = Path(sys.executable).parent / "railyard"
+ROOT = Path(__file__).resolve().parents[2]
+
+FABRIC = """
+fabric:
+  transport: tcp
+  node_class: container
+  mtu: 9000
+  cabling: back_to_back
+  rails:
+    - {name: rail0, netdev: ens6, subnet: 10.0.1.0/24}
+    - {name: rail1, netdev: ens6d1, subnet: 10.0.0.0/24}
+  frontend: {netdev: enp5s0}
+"""
+# Documentation addresses (RFC 5737): nothing answers there, and these tests must never get that far.
+HOSTS = """
+gpu_nodes:
+  hosts:
+    gpuserver1: {ansible_host: 192.0.2.1}
+    gpuserver2: {ansible_host: 192.0.2.2}
+"""
+
+
+@pytest.fixture
+def inventory(tmp_path):
+    folder = tmp_path / "mine"
+    variables = folder / "group_vars" / "all"
+    variables.mkdir(parents=True)
+    (folder / "hosts.yml").write_text(HOSTS, encoding="utf-8")
+    (variables / "fabric.yml").write_text(FABRIC, encoding="utf-8")
+    return folder
+
+
+def railyard(*argv: str | Path, cwd: Path = ROOT, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [RAILYARD, *map(str, argv)],
+        cwd=cwd,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        timeout=60,
+        check=False,
+    )
+
+
+def refused(done: subprocess.CompletedProcess[str], *words: str) -> None:
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    for word in words:
+        assert word in done.stderr, done.stderr
+
+
+def test_help_names_the_verbs_and_loads_nothing_heavy():
+    done = railyard("--help")
+    assert done.returncode == 0
+    for verb in ("plan", "site", "provision", "validate", "verify", "parse", "report", "judge", "lab"):
+        assert f" {verb} " in done.stdout
+    heavy = ["ansible", "ansible_runner", "matplotlib", "pytest", "jinja2", "yaml"]
+    code = f"import sys, railyard.cli; print([name for name in {heavy} if name in sys.modules])"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert loaded.stdout.strip() == "[]"
+
+
+def test_version():
+    assert railyard("--version").stdout.startswith("railyard 0.")
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["no-such-verb"],
+        ["site"],
+        ["site", "-i", "/no/such/inventory"],
+        ["validate", "-i", "/no/such/inventory", "--", "--limit", "x"],
+        ["report", "/no/such/run"],
+        ["judge", "no-such-run"],
+        ["site", "--no-such-option", "-i", "x"],
+    ],
+)
+def test_bad_words_are_bad_input(argv):
+    refused(railyard(*argv))
+
+
+def test_every_problem_of_an_inventory_is_told_at_once(inventory):
+    file = inventory / "group_vars" / "all" / "fabric.yml"
+    file.write_text(file.read_text().replace("10.0.0.0/24", "10.0.1.0/24").replace("ens6d1", "ens6"))
+    for verb in ("site", "provision", "validate"):
+        refused(
+            railyard(verb, "-i", inventory),
+            "fabric.yml",
+            "rail1",
+            "10.0.1.0/24",
+            "ens6",
+            "no node was touched",
+        )
+
+
+def test_arguments_for_ansible_are_checked_before_anything_happens(inventory):
+    refused(railyard("site", "-i", inventory, "--", "--no-such-option"), "--no-such-option")
+    refused(railyard("site", "-i", inventory, "--", "--limit", "gpuserver9"), "gpuserver9")
+    refused(railyard("site", "-i", inventory, "--", "-K"), "standard input is not a terminal")
+
+
+def test_a_reports_folder_that_cannot_be_written_is_bad_input(inventory, tmp_path):
+    file = tmp_path / "a-file"
+    file.write_text("")
+    refused(railyard("validate", "-i", inventory, RAILYARD_REPORTS_DIR=str(file)), "a-file")
+    refused(railyard("validate", "-i", inventory, "--reports-dir", file / "below"), "a-file")
+
+
+def test_a_full_disk_is_bad_input(inventory):
+    # /dev/full answers every write with "no space left"; a folder cannot be made under it either.
+    refused(railyard("validate", "-i", inventory, "--reports-dir", "/dev/full/reports"), "/dev/full")
+
+
+def test_a_second_run_is_told_of_the_first(inventory, tmp_path):
+    folder = tmp_path / "reports" / "mine"
+    folder.mkdir(parents=True)
+    with (folder / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        json.dump({"pid": 4242, "run": RUN, "since": "2026-11-21T10:15:00Z"}, lock)
+        lock.flush()
+        done = railyard("validate", "-i", inventory, "--reports-dir", tmp_path / "reports")
+        refused(done, "4242", RUN, "2026-11-21T10:15:00Z", "cluster mine")
+    assert [path.name for path in folder.iterdir()] == [".lock"]
+
+
+def test_a_lock_that_a_killed_run_left_behind_is_no_lock(tmp_path):
+    from railyard.lock import cluster_lock
+
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / ".lock").write_text('{"pid": 1, "run": "old", "since": "long ago"}')
+    with cluster_lock(tmp_path, "mine", RUN) as folder:
+        assert json.loads((folder / ".lock").read_text())["pid"] == os.getpid()
+
+
+def test_too_little_room_is_refused_before_the_run(tmp_path, monkeypatch):
+    import shutil
+
+    from railyard.errors import UserError
+    from railyard.lock import cluster_lock
+
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr("shutil.disk_usage", lambda path: usage._replace(free=10 * 2**20))
+    with pytest.raises(UserError, match="10 MiB"), cluster_lock(tmp_path, "mine", RUN):
+        pass
+
+
+def slow(row):
+    if (row["check"], row["node"], row["rail"]) == ("tcp_bandwidth", "gpuserver2", "rail1"):
+        row["metrics"].update(bandwidth_gbps=3.1, sent_gbps=3.11)
+    return row
+
+
+def silent(row):
+    return None if row["rail"] == "rail1" and row["end"] == "server" else row
+
+
+@pytest.mark.parametrize(
+    ("change", "status", "words"),
+    [
+        (lambda row: row, 0, ["TCP only, RDMA not asked"]),
+        (slow, 1, ["gpuserver2 → gpuserver1, rail1", "below its floor", "next:"]),
+        (silent, 3, ["rail1", "unmeasured"]),
+    ],
+)
+def test_judge_and_report_rebuild_a_run_from_its_folder(tmp_path, change, status, words):
+    folder = build_run(tmp_path / "reports" / "lab" / RUN, change_result=change)
+    for _ in range(2):
+        judged = railyard("judge", folder)
+        assert judged.returncode == status, judged.stdout + judged.stderr
+        reported = railyard("report", f"lab/{RUN}", "--reports-dir", tmp_path / "reports")
+        assert reported.returncode == status
+        for word in words:
+            assert word in judged.stdout
+            assert word in reported.stdout
+        assert reported.stdout.rstrip().endswith("index.html")
+        made = {
+            name: (folder / name).read_bytes()
+            for name in ("verdicts.jsonl", "index.html", "report.md", "junit.xml")
+        }
+    for name in made:
+        (folder / name).unlink()
+    railyard("judge", RUN, "--reports-dir", tmp_path / "reports")
+    railyard("report", "lab", RAILYARD_REPORTS_DIR=str(tmp_path / "reports"))
+    assert {name: (folder / name).read_bytes() for name in made} == made
+
+
+def test_a_run_that_asked_nothing_is_no_pass(tmp_path):
+    folder = build_run(tmp_path / "lab" / RUN)
+    (folder / "asked.jsonl").write_text("")
+    done = railyard("judge", folder)
+    assert done.returncode == 3, done.stdout
+    assert "Traceback" not in done.stderr
+
+
+def test_a_reader_that_goes_away_is_no_error(tmp_path):
+    folder = build_run(tmp_path / "lab" / RUN)
+    process = subprocess.Popen(
+        [RAILYARD, "judge", folder], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    process.stdout.close()
+    assert process.stderr.read() == ""
+    assert process.wait(30) in (0, 3)
+
+
+def test_ctrl_c_before_the_run_is_no_traceback(inventory, tmp_path):
+    process = subprocess.Popen(
+        [RAILYARD, "validate", "-i", inventory, "--reports-dir", tmp_path],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    time.sleep(0.4)
+    os.killpg(process.pid, 2)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 3, output
+    assert "Traceback" not in output

@@ -1,0 +1,123 @@
+"""What a finished run means: the exit status of site, provision and validate, and what is said at the end."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import pytest
+from railyard import ansible_args, operate
+from railyard.ansible import Outcome
+from railyard.progress import Progress
+from rich.console import Console
+from tools.run_builder import RUN, build_run
+
+
+def ended(return_code=0, *, failures=None, dark=None, interrupted=False, started=True, stats=True):
+    """How Ansible ended, as its events would have told it."""
+    progress = Progress(started=started)
+    for host in failures or {}:
+        data = {"host": host, "task": "Install things", "task_action": "apt", "res": {"msg": "no"}}
+        progress.feed({"event": "runner_on_failed", "event_data": data})
+    if stats:
+        data = {"failures": failures or {}, "dark": dark or {}, "ok": {"gpu1": 1}}
+        progress.feed({"event": "playbook_on_stats", "event_data": data})
+    return Outcome(return_code, interrupted, progress)
+
+
+def slow(row):
+    if row["check"] == "tcp_bandwidth" and row["rail"] == "rail1":
+        row["metrics"].update(bandwidth_gbps=3.1, sent_gbps=3.11)
+    return row
+
+
+def silent(row):
+    return None if row["end"] == "server" else row
+
+
+def same(row):
+    return row
+
+
+GOOD, SLOW, SILENT, NONE = same, slow, silent, None
+
+
+@pytest.mark.parametrize(
+    ("verb", "folder", "outcome", "argv", "status"),
+    [
+        ("site", GOOD, ended(), [], 0),
+        ("validate", GOOD, ended(), [], 0),
+        ("site", SLOW, ended(2), [], 1),
+        ("site", SILENT, ended(2), [], 3),
+        # The folder is good, provisioning was not: gpu2 fell out before anything was measured.
+        ("site", GOOD, ended(2, failures={"gpu2": 1}), [], 1),
+        ("site", GOOD, ended(4, dark={"gpu2": 1}), [], 3),
+        ("site", SLOW, ended(4, dark={"gpu2": 1}), [], 1),
+        ("provision", NONE, ended(), [], 0),
+        ("provision", NONE, ended(2, failures={"gpu2": 1}), [], 1),
+        ("provision", NONE, ended(4, dark={"gpu2": 1}), [], 3),
+        ("provision", NONE, ended(4, failures={"gpu1": 1}, dark={"gpu2": 1}), [], 1),
+        ("provision", NONE, ended(99, interrupted=True, stats=False), [], 3),
+        # Ansible died without a word: no pass.
+        ("provision", NONE, ended(250, stats=False), [], 1),
+        # Nothing was measured, whatever Ansible says of it.
+        ("validate", NONE, ended(), [], 3),
+        ("site", NONE, ended(), [], 3),
+        ("validate", NONE, ended(), ["--check"], 3),
+        ("site", NONE, ended(), ["--check"], 0),
+        # It never began: no node was touched.
+        ("site", NONE, ended(1, started=False, stats=False), [], 2),
+        ("validate", GOOD, ended(99, interrupted=True, stats=False), [], 3),
+        ("validate", SLOW, ended(99, interrupted=True, stats=False), [], 1),
+    ],
+)
+def test_exit_status(tmp_path, verb, folder, outcome, argv, status):
+    run_dir = tmp_path / "lab" / RUN
+    if folder:
+        build_run(run_dir, change_result=folder, end={} if outcome.interrupted else None)
+    out = Console(file=io.StringIO(), width=120)
+    found = operate.conclude(verb, outcome, run_dir, ansible_args.parse(argv), out)
+    assert found == status, out.file.getvalue()
+    if folder:
+        assert (run_dir / "index.html").exists()
+        assert str(run_dir / "index.html") in out.file.getvalue().replace("\n", "")
+
+
+def test_an_interrupted_run_is_judged_with_what_came_and_keeps_no_secret(tmp_path):
+    run_dir = build_run(tmp_path / "lab" / RUN, end={})
+    (run_dir / ".secret").write_text("secret")
+    out = Console(file=io.StringIO(), width=120)
+    assert operate.judged(run_dir, out, finished=False) == 3
+    manifest = json.loads((run_dir / "manifest.json").read_text())
+    assert manifest["end"]["reason"] == "interrupted"
+    assert (run_dir / "verdicts.jsonl").read_text().count('"outcome":"pass"') > 20
+    assert not (run_dir / ".secret").exists()
+    assert "interrupted" in out.file.getvalue()
+
+
+def test_a_run_cut_off_before_it_knew_what_to_ask_is_no_pass_and_no_traceback(tmp_path):
+    run_dir = build_run(tmp_path / "lab" / RUN, end={})
+    for name in ("asked.jsonl", "results.jsonl", "facts.jsonl"):
+        (run_dir / name).unlink()
+    out = Console(file=io.StringIO(), width=120)
+    assert operate.judged(run_dir, out, finished=False) == 3
+    assert "cannot be judged" in out.file.getvalue()
+
+
+def test_the_failing_host_and_task_are_named(tmp_path):
+    out = Console(file=io.StringIO(), width=120)
+    outcome = ended(2, failures={"gpu2": 1})
+    operate.conclude("provision", outcome, tmp_path / "none", ansible_args.parse([]), out)
+    assert "gpu2 failed in task: Install things" in out.file.getvalue()
+
+
+def test_the_recap_says_what_changed(tmp_path):
+    from railyard import terminal
+
+    out = Console(file=io.StringIO(), width=120)
+    stats = {"ok": {"gpu1": 9, "gpu2": 9}, "changed": {"gpu1": 2}, "dark": {}, "failures": {}}
+    terminal.recap(stats, out)
+    assert out.file.getvalue().splitlines() == [
+        "gpu1  ok=9 changed=2 unreachable=0 failed=0",
+        "gpu2  ok=9 changed=0 unreachable=0 failed=0",
+    ]
