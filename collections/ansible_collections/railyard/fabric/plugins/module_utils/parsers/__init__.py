@@ -9,15 +9,18 @@ from collections.abc import Callable
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers import (
+    ethtool,
     fio,
     ibstat,
     ibstatus,
     ibv_devinfo,
     iperf3,
     nccl_tests,
+    nvidia_smi_nvlink,
     perftest,
     ping,
     rdma_link,
+    show_gids,
     sockperf,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import NotThisTool
@@ -25,15 +28,18 @@ from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common imp
 __all__ = ["TOOLS", "NotSupportedYet", "NotThisTool", "parse"]
 
 _PARSERS: dict[str, Callable[[str], dict[str, Any]]] = {
+    "ethtool": ethtool.parse,
     "fio": fio.parse,
     "ibstat": ibstat.parse,
     "ibstatus": ibstatus.parse,
     "ibv_devinfo": ibv_devinfo.parse,
     "iperf3": iperf3.parse,
     "nccl-tests": nccl_tests.parse,
+    "nvidia-smi-nvlink": nvidia_smi_nvlink.parse,
     "perftest": perftest.parse,
     "ping": ping.parse,
     "rdma-link": rdma_link.parse,
+    "show_gids": show_gids.parse,
     "sockperf": sockperf.parse,
 }
 

@@ -516,6 +516,13 @@ def test_ibstatus_lid_is_hexadecimal():
     assert output["devices"][0]["ports"][0]["lid"] == 0x33BF
 
 
+def test_nvlink_of_eight_gpus():
+    found = parsers.parse("nvidia-smi-nvlink", read("nvidia_smi/07-nvlink-status-a100.txt"))
+    assert found["valid"] is True
+    assert [one["gpu"] for one in found["outputs"]] == list(range(8))
+    assert found["outputs"][0]["links"][11] == {"link": 11, "speed_gbytes_per_s": 25.0, "active": True}
+
+
 @pytest.mark.parametrize(("file", "rows"), OUTPUTS_AND_ROWS.items())
 def test_number_of_runs_and_rows(file, rows):
     found = parsers.parse(file.split("/")[0], read(file))

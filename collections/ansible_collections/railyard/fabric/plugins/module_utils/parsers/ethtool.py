@@ -1,0 +1,97 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""ethtool IF and ethtool -i IF, one or both, of one netdev or several."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import (
+    NotThisTool,
+    error,
+    first_text,
+    result,
+    split_lines,
+    strip_ansi,
+    to_int,
+)
+
+_SETTINGS = re.compile(r"^Settings for (\S{1,80}):\s*$")
+_PAIR = re.compile(r"^\s*([A-Za-z][A-Za-z -]{1,40}):\s*(.*?)\s*$")
+_SPEED = re.compile(r"([0-9]{1,9})Mb/s\Z")
+_KEYS = ("driver", "version", "firmware", "bus", "speed_mbps", "link_detected")
+_INFO = {"driver": "driver", "version": "version", "firmware-version": "firmware", "bus-info": "bus"}
+_TROUBLE = (
+    ("no_device", re.compile(r"No such device|No such file or directory|bad command line argument", re.I)),
+    ("not_supported", re.compile(r"Operation not supported|No data available", re.I)),
+    ("permission", re.compile(r"Operation not permitted", re.I)),
+)
+_OWN_MESSAGE = re.compile(r"^(?:netlink error|Cannot get |ethtool: )", re.I)
+
+
+class _Netdev:
+    """One netdev while it is read."""
+
+    def __init__(self) -> None:
+        self.output: dict[str, Any] = dict.fromkeys(_KEYS)
+        self.has_settings = self.has_info = False
+        self.settings_end = self.info_end = False
+
+    def whole(self) -> bool:
+        """Both forms end in lines that ethtool always prints."""
+        return self.settings_end >= self.has_settings and self.info_end >= self.has_info
+
+    def read(self, key: str, value: str) -> None:
+        out = self.output
+        if key in _INFO:
+            self.has_info = True
+            out[_INFO[key]] = value if value and value != "N/A" else None
+        elif key.startswith("supports-"):
+            self.info_end = self.info_end or (key == "supports-priv-flags" and value in ("yes", "no"))
+        elif key == "Speed":
+            speed = _SPEED.match(value)
+            out["speed_mbps"] = to_int(speed.group(1)) if speed else None
+        elif key == "Link detected":
+            word = value.split(" ")[0]
+            out["link_detected"] = {"yes": True, "no": False}.get(word)
+            self.settings_end = out["link_detected"] is not None
+
+
+def parse(text: str) -> dict[str, Any]:
+    """Parse the output of ethtool with no option or with -i.
+
+    Args:
+        text: What ethtool printed, one call or several.
+
+    Returns:
+        The common object; one output per netdev, an unknown speed is None.
+
+    Raises:
+        NotThisTool: There are neither settings, nor driver information, nor a message of ethtool.
+    """
+    lines = split_lines(strip_ansi(text))
+    found: list[_Netdev] = []
+    problem: dict[str, str] | None = None
+    ours = False
+    for line in lines:
+        pair = _PAIR.match(line)
+        starts_info = pair is not None and pair.group(1) == "driver" and not line.startswith((" ", "\t"))
+        starts_settings = bool(_SETTINGS.match(line))
+        if starts_info or starts_settings:
+            last = found[-1] if found else None
+            if last is None or (last.has_info if starts_info else last.has_settings):
+                found.append(_Netdev())
+            found[-1].has_settings |= starts_settings
+        if _OWN_MESSAGE.match(line) or any(pattern.search(line[:200]) for _, pattern in _TROUBLE):
+            ours = ours or bool(_OWN_MESSAGE.match(line))
+            kind = next((kind for kind, pattern in _TROUBLE if pattern.search(line[:200])), "tool_error")
+            problem = problem or error(kind, line)
+        elif found and pair:
+            found[-1].read(pair.group(1), pair.group(2))
+    if not found and not ours:
+        raise NotThisTool(f"no settings or driver of ethtool; the text begins with {first_text(lines)}")
+    if problem is None and not all(one.whole() for one in found):
+        problem = error("truncated", "the lines that end ethtool's output are missing")
+    return result("ethtool", [one.output for one in found], problem)

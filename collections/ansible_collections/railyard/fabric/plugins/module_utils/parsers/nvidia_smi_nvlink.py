@@ -1,0 +1,66 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""nvidia-smi nvlink -s: speed per link and GPU."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import (
+    NotThisTool,
+    error,
+    first_text,
+    result,
+    split_lines,
+    strip_ansi,
+    to_float,
+    to_int,
+)
+
+_GPU = re.compile(r"^GPU ([0-9]{1,3}): (.{1,120}?)(?: \(UUID: ([^)]{1,80})\))?\s*$")
+_LINK = re.compile(r"^\s+Link ([0-9]{1,3}): (?:([0-9.]+) GB/s|<?(inactive|Inactive|N/A)>?)\s*$")
+_TROUBLE = re.compile(r"NVIDIA-SMI has failed|Unable to determine|No devices were found|couldn't communicate|"
+                      r"NVLink is not supported|Unable to retrieve NVLink", re.I)  # fmt: skip
+
+
+def parse(text: str) -> dict[str, Any]:
+    """Parse the output of `nvidia-smi nvlink -s` (`--status`).
+
+    Args:
+        text: What nvidia-smi printed.
+
+    Returns:
+        The common object; one output per GPU: `gpu name uuid links`, a link being
+        `{link, speed_gbytes_per_s, active}`, the speed None where it is inactive.
+
+    Raises:
+        NotThisTool: There is neither a GPU with links nor a message of nvidia-smi.
+    """
+    lines = split_lines(strip_ansi(text))
+    gpus: list[dict[str, Any]] = []
+    problem: dict[str, str] | None = None
+    odd = False
+    for line in lines:
+        gpu, link = _GPU.match(line), _LINK.match(line)
+        if gpu:
+            name, uuid = gpu.group(2), gpu.group(3)
+            gpus.append({"gpu": to_int(gpu.group(1)), "name": name, "uuid": uuid, "links": []})
+        elif link and gpus:
+            speed = to_float(link.group(2))
+            row = {"link": to_int(link.group(1)), "speed_gbytes_per_s": speed, "active": speed is not None}
+            gpus[-1]["links"].append(row)
+        elif _TROUBLE.search(line[:200]):
+            problem = problem or error("tool_error", line)
+        elif line.strip():
+            odd = True
+    if problem is None and not any(gpu["links"] for gpu in gpus):
+        raise NotThisTool(
+            f"no GPU with links of nvidia-smi nvlink -s; the text begins with {first_text(lines)}"
+        )
+    counts = {len(gpu["links"]) for gpu in gpus}
+    if problem is None and (odd or 0 in counts):
+        problem = error("truncated", "a GPU has no links, or a line is cut")
+    warnings = ["the GPUs have different numbers of links"] if len(counts) > 1 else []
+    return result("nvidia-smi-nvlink", gpus, problem, warnings)

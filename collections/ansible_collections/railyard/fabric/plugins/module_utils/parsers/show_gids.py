@@ -1,0 +1,79 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""show_gids (mlnx-tools): cells may be blank, so that each is known by its shape, not by its place."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import (
+    NotThisTool,
+    error,
+    first_text,
+    result,
+    split_lines,
+    strip_ansi,
+    to_int,
+)
+
+_HEADER = re.compile(r"^DEV\s+PORT\s+INDEX\s+GID\b")
+_ROW = re.compile(
+    r"^([A-Za-z]\S{0,79})\s+([0-9]{1,3})\s+([0-9]{1,4})\s+((?:[0-9a-f]{4}:){7}[0-9a-f]{4})\b(.*)$", re.I
+)
+_IPV4 = re.compile(r"[0-9]{1,3}(?:\.[0-9]{1,3}){3}\Z")
+_VERSION = re.compile(r"(?:RoCE)?v([12])\Z", re.I)
+_FOUND = re.compile(r"^n_gids_found=([0-9]{1,6})\s*$")
+
+
+def _row(match: re.Match[str]) -> dict[str, Any]:
+    rest = match.group(5).split()
+    ipv4 = next((cell for cell in rest if _IPV4.match(cell)), None)
+    version = next((found.group(1) for found in map(_VERSION.match, rest) if found), None)
+    others = [cell for cell in rest if not _IPV4.match(cell) and not _VERSION.match(cell)]
+    netdev = others[0] if others else None
+    kind = None
+    if version == "2":
+        kind = "RoCE v2"
+    elif version == "1":
+        # The kernel has one word for both; only Ethernet has a netdev.
+        kind = "RoCE v1" if netdev else "IB"
+    return {
+        "device": match.group(1),
+        "port": to_int(match.group(2)),
+        "index": to_int(match.group(3)),
+        "gid": match.group(4).lower(),
+        "ipv4": ipv4,
+        "type": kind,
+        "netdev": netdev,
+    }
+
+
+def parse(text: str) -> dict[str, Any]:
+    """Parse the output of show_gids.
+
+    Args:
+        text: What show_gids printed.
+
+    Returns:
+        The common object with one output, `gids`.
+
+    Raises:
+        NotThisTool: There is no header, row or count of show_gids.
+    """
+    lines = split_lines(strip_ansi(text))
+    gids = [_row(match) for match in map(_ROW.match, lines) if match]
+    counts = [to_int(match.group(1)) for match in map(_FOUND.match, lines) if match]
+    if not counts and not any(_HEADER.match(line) for line in lines):
+        raise NotThisTool(
+            f"no header of show_gids (DEV PORT INDEX GID); the text begins with {first_text(lines)}"
+        )
+    problem = None
+    if not counts:
+        problem = error("truncated", "the count of GIDs at the end is missing")
+    elif sum(count or 0 for count in counts) != len(gids):
+        problem = error("truncated", f"{counts[-1]} GIDs are stated, {len(gids)} are listed")
+    elif not gids:
+        problem = error("no_device", "there is no GID")
+    return result("show_gids", [{"gids": gids}], problem)

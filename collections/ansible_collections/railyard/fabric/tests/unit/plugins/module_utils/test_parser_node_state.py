@@ -1,0 +1,108 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The parsers of show_gids, ethtool and nvidia-smi nvlink."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.railyard.fabric.plugins.module_utils import parsers
+
+FIXTURES = Path(__file__).parent / "fixtures"
+
+
+def read(tool: str, name: str) -> str:
+    return (FIXTURES / tool / name).read_text()
+
+
+def outputs(tool: str, name: str) -> list[dict[str, Any]]:
+    found = parsers.parse(tool, read(tool, name))
+    assert found["valid"] is True, found["error"]
+    return found["outputs"]
+
+
+def test_show_gids_with_blank_cells():
+    (output,) = outputs("show_gids", "mixed.txt")
+    rows = [(one["index"], one["ipv4"], one["type"], one["netdev"]) for one in output["gids"]]
+    assert rows == [
+        (0, None, "RoCE v1", "ens6"),
+        (2, "10.0.1.1", "RoCE v1", "ens6"),
+        (3, "10.0.1.1", "RoCE v2", "ens6"),
+        (0, None, "IB", None),
+    ]
+    assert output["gids"][1]["device"] == "mlx4_0"
+    assert output["gids"][1]["gid"] == "0000:0000:0000:0000:0000:ffff:0a00:0101"
+
+
+def test_show_gids_count_must_agree():
+    text = read("show_gids", "mixed.txt")
+    for wrong in (text.replace("n_gids_found=4", "n_gids_found=5"), text.replace("n_gids_found=4\n", "")):
+        assert parsers.parse("show_gids", wrong)["error"]["class"] == "truncated"
+    for length in range(text.index("---"), len(text) - 2, 5):
+        assert parsers.parse("show_gids", text[:length])["valid"] is False
+
+
+def test_ethtool_of_both_calls_is_one_netdev():
+    assert outputs("ethtool", "both.txt") == [
+        {
+            "driver": "mlx4_en",
+            "version": "4.0-0",
+            "firmware": "2.42.5000",
+            "bus": "0000:06:00.0",
+            "speed_mbps": 40000,
+            "link_detected": True,
+        }
+    ]
+
+
+def test_ethtool_of_two_netdevs():
+    both = parsers.parse("ethtool", read("ethtool", "both.txt") + read("ethtool", "veth_down.txt"))
+    assert [one["driver"] for one in both["outputs"]] == ["mlx4_en", "veth"]
+
+
+def test_ethtool_without_link_has_what_the_text_has():
+    (output,) = outputs("ethtool", "veth_down.txt")
+    assert (output["driver"], output["link_detected"], output["bus"], output["firmware"]) == (
+        "veth",
+        False,
+        None,
+        None,
+    )
+    unknown = parsers.parse("ethtool", read("ethtool", "both.txt").replace("40000Mb/s", "Unknown!"))
+    assert unknown["outputs"][0]["speed_mbps"] is None
+
+
+def test_ethtool_failures():
+    found = parsers.parse("ethtool", read("ethtool", "no_device.txt"))
+    assert (found["valid"], found["error"]["class"]) == (False, "no_device")
+
+
+def test_ethtool_cut_anywhere_is_not_valid():
+    driver, _, settings = read("ethtool", "both.txt").partition("Settings for")
+    for text, start in ((driver, "driver: m"), ("Settings for" + settings, "Settings for ens6:\n")):
+        for length in range(len(start), len(text.rstrip()) - 2, 3):
+            assert parsers.parse("ethtool", text[:length])["valid"] is False, text[:length]
+
+
+def test_nvlink_speeds_and_inactive_links():
+    first, second = outputs("nvidia-smi-nvlink", "two.txt")
+    assert (first["gpu"], first["name"]) == (0, "Tesla V100-SXM2-16GB")
+    assert first["links"][0] == {"link": 0, "speed_gbytes_per_s": 25.781, "active": True}
+    assert second["links"][1] == {"link": 1, "speed_gbytes_per_s": None, "active": False}
+
+
+def test_nvlink_cut_or_failed():
+    text = read("nvidia-smi-nvlink", "two.txt")
+    assert parsers.parse("nvidia-smi-nvlink", text.rstrip()[:-3])["valid"] is False
+    failed = parsers.parse("nvidia-smi-nvlink", "NVIDIA-SMI has failed because it couldn't communicate\n")
+    assert failed["error"]["class"] == "tool_error"
+
+
+@pytest.mark.parametrize("tool", ["show_gids", "ethtool", "nvidia-smi-nvlink"])
+@pytest.mark.parametrize("text", ["", "hello\n", '{"start": {}}', "GPU 0: only a name\n"])
+def test_other_text_is_refused(tool, text):
+    with pytest.raises(parsers.NotThisTool):
+        parsers.parse(tool, text)
