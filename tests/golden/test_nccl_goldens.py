@@ -1,7 +1,7 @@
 """The NCCL profile of the notes' cluster, against the file written by hand from the notes.
 
-Rendered offline: the role's defaults and its template by Jinja with the settings of Ansible's template action, the
-rails by the one address rule.
+Rendered offline: the role's defaults and its template by Jinja, with the settings of Ansible's template
+action; the rails by the one address rule.
 """
 
 import jinja2

@@ -55,7 +55,7 @@ def read_state(root: str, sysctl_keys: t.Iterable[str]) -> dict[str, t.Any]:
     Returns:
         `governors` ({"cpu0": "powersave"}; empty where there is no cpufreq), `available_governors` (of the
         first CPU, empty when the driver does not list them), `cpufreq_driver` and `intel_pstate` (None when
-        absent), and `sysctl` ({key: value}, None for a key that this kernel or network namespace lacks).
+        absent), `sysctl` ({key: value}, None for a key this kernel or network namespace lacks or only shows).
     """
     governors = {}
     for path in glob.glob(os.path.join(root, _GOVERNOR_GLOB)):
@@ -69,7 +69,7 @@ def read_state(root: str, sysctl_keys: t.Iterable[str]) -> dict[str, t.Any]:
         "available_governors": (_read(os.path.join(first, "scaling_available_governors")) or "").split(),
         "cpufreq_driver": _read(os.path.join(first, "scaling_driver")),
         "intel_pstate": _read(os.path.join(root, "sys/devices/system/cpu/intel_pstate/status")),
-        "sysctl": {key: _read(os.path.join(root, sysctl_path(key))) for key in sysctl_keys},
+        "sysctl": {key: _read_settable(os.path.join(root, sysctl_path(key))) for key in sysctl_keys},
     }
 
 
@@ -84,7 +84,7 @@ def plan_present(
         sysctl: Key to value wanted.
 
     Returns:
-        The writes, and the keys that this node does not have.
+        The writes, and the keys that this node does not have or may not set.
 
     Raises:
         KernelSettingsError: The CPU's driver does not offer the governor.
@@ -207,6 +207,18 @@ def _not_offered(governor: str, state: t.Mapping[str, t.Any]) -> str:
 def _cpu_number(cpu: str) -> int:
     digits = re.sub(r"\D", "", cpu)
     return int(digits) if digits else -1
+
+
+def _read_settable(path: str) -> str | None:
+    """Return the value, None as well when nobody may write it.
+
+    Later kernels show net.core.rmem_max and its like in every network namespace; only the first may set them.
+    """
+    try:
+        may_be_set = bool(os.stat(path).st_mode & 0o222)
+    except OSError:
+        return None
+    return _read(path) if may_be_set else None
 
 
 def _read(path: str) -> str | None:

@@ -13,7 +13,7 @@ version_added: "0.1.0"
 description:
   - Sets the CPU frequency governor on all CPUs, and sysctls, in the running kernel, or puts them back.
   - Changes the running kernel only. To survive a reboot is the business of files that a role writes.
-  - A node without cpufreq, and a sysctl that the kernel or the network namespace lacks, are said, not failed.
+  - A node without cpufreq is said, not failed, as is a sysctl that its network namespace lacks or only shows.
 author:
   - Railyard contributors (@railyard)
 options:
@@ -78,7 +78,7 @@ cpufreq_driver:
   type: str
   sample: intel_pstate
 absent_sysctl:
-  description: Keys asked for that this node does not have.
+  description: Keys asked for that this node does not have, or that nobody may set in its network namespace.
   returned: success
   type: list
   elements: str
@@ -86,7 +86,7 @@ absent_sysctl:
 memlock_unlimited_possible:
   description: >-
     Whether root may raise the hard limit on locked memory here. In a container without CAP_SYS_RESOURCE it
-    may not, and a PAM limit above the bound would then refuse every login.
+    may not; pam_limits then sets neither limit and complains at each login.
   returned: success
   type: bool
   sample: true

@@ -42,6 +42,13 @@ def test_reads_cpus_in_order_and_sysctls_as_they_are(node):
     }
 
 
+def test_a_sysctl_that_is_only_shown_counts_as_absent(node):
+    (node / "proc/sys/net/ipv4/tcp_rmem").chmod(0o444)
+    state = read(node)
+    assert kernel_settings.plan_present(state, None, {RMEM: "1 2 3"}) == ([], [RMEM])
+    assert kernel_settings.merge_originals(None, state, None)["sysctl"] == {}
+
+
 def test_node_without_cpufreq(tmp_path):
     state = read(tmp_path)
     assert (state["governors"], state["available_governors"], state["cpufreq_driver"]) == ({}, [], None)
