@@ -18,6 +18,8 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.policy import is_n
 
 #: Least share of the longest window that all rails must have in common.
 LEAST_OVERLAP = 0.90
+#: Least share of the common window that the counter samples must cover.
+LEAST_COVERED = 0.75
 #: The counters see headers and acknowledgements that iperf3 does not, up to the proof's own factor.
 MOST_OVERHEAD = 1.15
 LEAST_OVERHEAD = 0.90
@@ -53,14 +55,17 @@ def add_up(servers: Sequence[Mapping[str, Any]]) -> dict[str, float]:
         raise NotAdded("part_unmeasured", "it has no parts")
     windows = [_absolute_window(row) for row in servers]
     longest = max(last - first for first, last in windows)
-    covered = [_sampled(row) for row in servers]
-    begin = max(first for first, _last in windows + covered)
-    end = min(last for _first, last in windows + covered)
-    overlap = (end - begin) / longest
+    common = max(first for first, _last in windows), min(last for _first, last in windows)
+    overlap = (common[1] - common[0]) / longest
     if overlap < LEAST_OVERLAP:
         raise NotAdded(
             "windows_apart", f"only {max(overlap, 0) * 100:.0f} % of the time is common to all rails"
         )
+    # The samples stand on a grid of their own: add up over the part of the common window that all cover.
+    covered = [common, *(_sampled(row) for row in servers)]
+    begin, end = max(first for first, _last in covered), min(last for _first, last in covered)
+    if end - begin < LEAST_COVERED * (common[1] - common[0]):
+        raise NotAdded("row_garbled", "the counter samples do not cover the common window")
     total = 0.0
     for row in servers:
         rate = (_bytes_at(row, end) - _bytes_at(row, begin)) * 8 / 1e9 / (end - begin)

@@ -50,7 +50,7 @@ CHECKS: dict[str, Check] = {
         Check("path_mtu", "path MTU", (), {"path_mtu_bytes": "positive_count"}, {}),
         Check(
             "path_mtu_one_way",
-            "path MTU, one way",
+            "one-way path MTU",
             (),
             {"path_mtu_bytes": "positive_count", "sent": "positive_count", "received": "count"},
             {},
@@ -71,7 +71,7 @@ CHECKS: dict[str, Check] = {
         Check("tcp_bandwidth", "TCP bandwidth", ("bandwidth_gbps",), _BANDWIDTH_CLIENT, _BANDWIDTH_SERVER),
         Check(
             "tcp_latency",
-            "TCP latency, one way",
+            "one-way TCP latency",
             ("latency_average_us", "latency_p50_us", "latency_p99_us", "latency_p999_us"),
             {
                 "latency_average_us": "positive",
@@ -86,12 +86,12 @@ CHECKS: dict[str, Check] = {
         ),
         Check(
             "tcp_bandwidth_concurrent",
-            "TCP bandwidth, all rails at once",
+            "TCP bandwidth of all rails at once",
             ("bandwidth_gbps",),
             _BANDWIDTH_CLIENT,
             _BANDWIDTH_SERVER,
         ),
-        Check("aggregate_bandwidth", "bandwidth of all rails together", ("bandwidth_gbps",), {}, {}),
+        Check("aggregate_bandwidth", "aggregate bandwidth", ("bandwidth_gbps",), {}, {}),
     )
 }
 

@@ -60,10 +60,18 @@ def of(plan: Mapping[str, Any], judged: Judged) -> dict[str, Any]:
 
 def lines(summary: Mapping[str, Any], folder: str) -> list[str]:
     """Return what a terminal shows: a verdict for each rail, problems with their next step, the sentence."""
-    text = [f"{one['node']} {one['rail']}: {one['outcome']}" for one in summary["rails"]]
-    for one in summary["problems"]:
-        text.append(f"{one['outcome']}: {place(one)} {CHECKS[one['check']].title}: {one['cause']}")
-        text.append(f"  next: {one['next']}")
+    text = []
+    for one in summary["rails"]:
+        counts = ", ".join(f"{number} {outcome}" for outcome, number in one["counts"].items())
+        text.append(f"{one['node']} {one['rail']}: {one['outcome']} ({counts})")
+    # One cause often keeps many tests from being measured: it is said once, with the first place it bites.
+    folded: dict[tuple[str, str, str], list[Mapping[str, Any]]] = {}
+    for one in sorted(summary["problems"], key=lambda one: one["outcome"] != FAIL):
+        folded.setdefault((one["outcome"], one["cause"], one["next"]), []).append(one)
+    for (outcome, cause, next_step), found in folded.items():
+        more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+        text.append(f"{outcome}: {place(found[0])} {CHECKS[found[0]['check']].title}{more}: {cause}")
+        text.append(f"  next: {next_step}")
     text += [f"note: {note}" for note in summary["notes"]]
     return [*text, summary["headline"], f"run folder: {folder}"]
 
@@ -77,10 +85,17 @@ def headline(
     what = f"{_asked_of(plan, verdicts)}: {_count(nodes, 'node')}, {_count(rails, 'rail')}: "
     asked = len(verdicts) - counts[NOT_APPLICABLE]
     bad = []
-    for outcome, word in ((FAIL, "failed"), (UNMEASURED, "unmeasured")):
-        if counts[outcome]:
-            where = _named([one for one in verdicts if one["outcome"] == outcome])
-            bad.append(f"{counts[outcome]} of {asked} asked checks {word} ({where})")
+    failed = [one for one in verdicts if one["outcome"] == FAIL]
+    unmeasured = [one for one in verdicts if one["outcome"] == UNMEASURED]
+    if failed:
+        bad.append(f"{len(failed)} of {asked} asked checks failed ({_named(failed)})")
+    if unmeasured:
+        silent = _unreachable(unmeasured)
+        # What failed explains most of what could not be measured; without it, say where.
+        why = (
+            f" (unreachable: {', '.join(silent)})" if silent else "" if failed else f" ({_named(unmeasured)})"
+        )
+        bad.append(f"{len(unmeasured)} of {asked} unmeasured{why}")
     if bad:
         said = ", ".join(bad)
     else:
@@ -112,6 +127,14 @@ def _asked_of(plan: Mapping[str, Any], verdicts: Iterable[Mapping[str, Any]]) ->
     return f"TCP only, RDMA not measured though the inventory declares {transport}"
 
 
+def _unreachable(verdicts: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Name the nodes that did not answer: those whose own facts checks say so."""
+    found = [
+        one["node"] for one in verdicts if one["cause_class"] == "node_unreachable" and one["peer"] is None
+    ]
+    return list(dict.fromkeys(found))
+
+
 def _named(verdicts: Sequence[Mapping[str, Any]]) -> str:
     places: dict[str, list[str]] = {}
     for one in verdicts:
@@ -136,7 +159,12 @@ def _rails(plan: Mapping[str, Any], verdicts: Iterable[Mapping[str, Any]]) -> li
             if node is not None and one["rail"] is not None:
                 outcomes[(node, one["rail"])].append(one["outcome"])
     return [
-        {"node": node, "rail": rail, "outcome": worst(found)}
+        {
+            "node": node,
+            "rail": rail,
+            "outcome": worst(found),
+            "counts": {outcome: found.count(outcome) for outcome in WORST_FIRST if outcome in found},
+        }
         for (node, rail), found in outcomes.items()
         if found
     ]

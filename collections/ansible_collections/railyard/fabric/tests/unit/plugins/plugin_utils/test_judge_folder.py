@@ -1,0 +1,224 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""From asked lines to the sentence: ask, judge a folder, summarise, collect."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import sys
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.railyard.fabric.plugins.plugin_utils import (
+    actions,
+    ask,
+    causes,
+    harvest,
+    rejudge,
+    run_folder,
+    summary,
+)
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run_folder import RunFolder
+
+sys.path.insert(0, str(Path(__file__).parent))
+from fake_run import NODES, RUN, FakeRun, fabric
+
+
+def write(run: FakeRun, tmp_path: Path) -> RunFolder:
+    folder = run_folder.create(tmp_path, "lab", RUN, {})
+    folder.write("manifest.json", run_folder.pretty(run.manifest))
+    folder.write("plan.json", run_folder.pretty(run.plan))
+    folder.append("facts.jsonl", run.facts)
+    folder.append("asked.jsonl", run.asked)
+    folder.append("results.jsonl", run.results)
+    return folder
+
+
+def test_judging_again_gives_the_same_bytes(tmp_path: Path) -> None:
+    folder = write(FakeRun(), tmp_path)
+    assert rejudge.rejudge(folder.path) == 0
+    first = (folder.path / "verdicts.jsonl").read_bytes()
+    (folder.path / "verdicts.jsonl").write_text("nonsense")
+    assert rejudge.rejudge(folder.path) == 0
+    assert (folder.path / "verdicts.jsonl").read_bytes() == first
+    assert len(first.splitlines()) == 38
+
+
+@pytest.mark.parametrize("name", ["results.jsonl", "asked.jsonl", "facts.jsonl"])
+def test_a_torn_line_is_no_zero(tmp_path: Path, name: str) -> None:
+    folder = write(FakeRun(), tmp_path)
+    path = folder.path / name
+    path.write_bytes(path.read_bytes()[:-9])
+    said = summary.summarise(folder.path)
+    assert said["exit_status"] == 3
+    assert f"{name}: a torn line was dropped" in said["notes"]
+    assert "lost a line" in said["headline"]
+
+
+@pytest.mark.parametrize("name", ["results.jsonl", "asked.jsonl"])
+def test_a_line_that_went_without_a_trace_is_no_zero(tmp_path: Path, name: str) -> None:
+    folder = write(FakeRun(), tmp_path)
+    path = folder.path / name
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-1]))
+    assert rejudge.rejudge(folder.path) == 3
+
+
+def test_the_sentence_of_a_good_run() -> None:
+    said = of(FakeRun())
+    assert said["headline"] == (
+        "TCP only, RDMA not asked: 2 nodes, 2 rails: "
+        "all 38 asked checks measured and proven (30 pass, 8 recorded)."
+    )
+    assert said["counts"] == {"pass": 30, "fail": 0, "unmeasured": 0, "not_applicable": 0, "recorded": 8}
+    assert said["problems"] == []
+    assert [(one["node"], one["rail"]) for one in said["rails"]] == [
+        (node, rail) for node in NODES for rail in ("rail0", "rail1")
+    ]
+
+
+def of(run: FakeRun) -> dict[str, Any]:
+    judged = rejudge.Judged(run.judge(), run.status())
+    return summary.of(run.plan, judged)
+
+
+def test_the_sentence_names_node_and_rail_of_what_failed() -> None:
+    run = FakeRun()
+    run.facts[1]["netdevs"][1]["carrier"] = False
+    said = of(run)
+    assert said["exit_status"] == 1
+    assert "1 of 38 asked checks failed (gpuserver2 rail1: link state)" in said["headline"]
+    assert (
+        next(one for one in said["rails"] if one["node"] == "gpuserver2" and one["rail"] == "rail1")[
+            "outcome"
+        ]
+        == "fail"
+    )
+    lines = summary.lines(said, "reports/lab/x")
+    assert any(line.startswith("fail: gpuserver2 rail1 link state: the link is down") for line in lines)
+    assert sum(line.startswith("  next: ") for line in lines) == 1
+
+
+def test_a_silent_node_is_named_once() -> None:
+    run = FakeRun()
+    run.facts = run.facts[1:]
+    said = of(run)
+    assert said["headline"].endswith("32 of 38 unmeasured (unreachable: gpuserver1).")
+    lines = summary.lines(said, "reports/lab/x")
+    assert sum("unreachable" in line for line in lines) == 2
+    assert any("and 31 more" in line for line in lines)
+
+
+def test_a_declared_rdma_that_nobody_measured_is_not_kept_silent() -> None:
+    run = FakeRun()
+    run.plan["transport"] = "roce"
+    assert "RDMA not measured though the inventory declares roce" in of(run)["headline"]
+
+
+def test_an_interrupted_run_says_so() -> None:
+    run = FakeRun()
+    judged = rejudge.Judged(run.judge(), 3, incomplete="the run was interrupted")
+    assert summary.of(run.plan, judged)["headline"].endswith("incomplete: the run was interrupted.")
+
+
+def test_ask_covers_every_node_and_rail_and_the_silent_ones_too() -> None:
+    run = FakeRun()
+    whole = {(line["check"], line["node"], line["peer"], line["rail"]) for line in run.asked}
+    order = ask.work_order(
+        RUN, run.plan, {node: fabric() for node in NODES}, run.policy, reached=["gpuserver1"]
+    )
+    assert order["absent"] == ["gpuserver2"]
+    assert len(order["fabrics"]) == 1
+    lines = ask.asked_lines(run.plan, order)
+    assert {(line["check"], line["node"], line["peer"], line["rail"]) for line in lines} == whole
+    facts = [line for line in lines if line["id"].startswith("f")]
+    assert [(line["node"], line["rail"], line["check"]) for line in facts] == [
+        (node, rail, check)
+        for node in NODES
+        for rail in ("rail0", "rail1")
+        for check in ("link", "address", "mtu")
+    ]
+    for line in lines:
+        if line["check"] == "aggregate_bandwidth":
+            parts = [part for part in lines if part["id"] in line["parts"]]
+            assert [part["rail"] for part in parts] == ["rail0", "rail1"]
+            assert {(part["node"], part["peer"], part["check"]) for part in parts} == {
+                (line["node"], line["peer"], "tcp_bandwidth_concurrent")
+            }
+    assert len({line["id"] for line in lines}) == len(lines)
+
+
+def test_ask_refuses_an_empty_question() -> None:
+    plan = {"nodes": {}}
+    with pytest.raises(ask.AskError, match="nothing is asked"):
+        ask.asked_lines(plan, ask.work_order(RUN, plan, {}, FakeRun().policy, reached=[]))
+
+
+def test_ask_is_the_same_for_the_same_input_and_keeps_to_the_rails_named() -> None:
+    run = FakeRun()
+    fabrics = {node: fabric() for node in NODES}
+    order = ask.work_order(RUN, run.plan, fabrics, run.policy, reached=NODES, rails=["rail1"])
+    lines = ask.asked_lines(run.plan, order)
+    assert {line["rail"] for line in lines} == {"rail1"}
+    assert ask.asked_lines(run.plan, order) == lines
+    assert 0 < ask.patience_s(order) < 600
+
+
+def archive(tmp_path: Path, data: bytes, name: str = "results.jsonl") -> Path:
+    path = tmp_path / "gpuserver1.tar.gz"
+    with tarfile.open(path, "w:gz") as packed:
+        member = tarfile.TarInfo(name)
+        member.size = len(data)
+        packed.addfile(member, io.BytesIO(data))
+    return path
+
+
+def test_only_whole_rows_of_this_host_and_run_are_harvested(tmp_path: Path) -> None:
+    rows = [
+        {"run": RUN, "host": "gpuserver1", "id": "m00000"},
+        {"run": RUN, "host": "gpuserver2", "id": "m00001"},
+        {"run": "other", "host": "gpuserver1", "id": "m00002"},
+    ]
+    data = "".join(run_folder.line(row) + "\n" for row in rows).encode() + b'{"run":"'
+    path = archive(tmp_path, data)
+    found = harvest.read(path, RUN, "gpuserver1", hashlib.sha256(path.read_bytes()).hexdigest())
+    assert found.rows == rows[:1]
+    assert len(found.notes) == 2
+
+
+def test_a_damaged_archive_is_refused(tmp_path: Path) -> None:
+    path = archive(tmp_path, b"x" * 5000)
+    with pytest.raises(harvest.ArchiveError, match="SHA-256"):
+        harvest.read(path, RUN, "gpuserver1", "0" * 64)
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(harvest.ArchiveError, match="damaged"):
+        harvest.read(path, RUN, "gpuserver1", None)
+    with pytest.raises(harvest.ArchiveError, match=r"no results\.jsonl"):
+        harvest.read(archive(tmp_path, b"", "other"), RUN, "gpuserver1", None)
+
+
+def test_no_secret_of_the_command_line_is_kept() -> None:
+    safe = actions.safe_argv(
+        ["ansible-playbook", "-i", "inventories/lab", "-e", "ansible_become_password=s3cret", "-e@vault.yml",
+         "-e", "railyard_run=" + RUN, "--extra-vars=x=s3cret y=2", "-ezz=s3cret", "-e", '{"a": "s3cret"}',
+         "--limit", "gpuserver1"]
+    )  # fmt: skip
+    assert "s3cret" not in " ".join(safe)
+    assert "railyard_run=" + RUN in safe
+    assert "-e@vault.yml" in safe
+    assert safe[-2:] == ["--limit", "gpuserver1"]
+
+
+def test_every_error_class_of_the_runner_has_a_cause_and_a_next_step() -> None:
+    assert set(causes.ERROR_CLASSES) <= set(causes.CAUSES)
+    for name, cause in causes.CAUSES.items():
+        assert name == cause.name
+        assert cause.sentence[0].islower() or cause.sentence[0].isupper()
+        assert not cause.sentence.endswith(".")
+        assert cause.next.endswith(".")
+    said = causes.explain("a class of next year", "x")
+    assert said["cause_class"] == "row_garbled"
+    assert "a class of next year" in said["cause"]
