@@ -171,13 +171,12 @@ def main() -> None:
     os.environ["ANSIBLE_CONFIG"] = str(paths.repo_root() / "ansible.cfg")
     try:
         status = app(standalone_mode=False)
+        # Typer's own way to end on Ctrl-C; the contract knows no 130.
+        status = _interrupted() if status == _TYPER_INTERRUPTED else status
     except Exception as error:
         status = _status_of(error)
     except KeyboardInterrupt:
         status = _interrupted()
-    except SystemExit as end:
-        # Typer's own way to end on Ctrl-C; the contract knows no 130.
-        status = _interrupted() if end.code == _TYPER_INTERRUPTED else end.code
     sys.exit(_flushed(status if isinstance(status, int) else 0))
 
 
@@ -189,7 +188,7 @@ def _status_of(error: Exception) -> int:
     if isinstance(error, _click_errors.ClickException):
         error.show()
         return BAD_INPUT
-    if isinstance(error, (_click_errors.Abort, BrokenPipeError)):
+    if isinstance(error, (typer.Abort, BrokenPipeError)):
         return INTERRUPTED
     if type(error).__name__ in ("RunFolderError", "PolicyError"):
         print(f"railyard: {error}", file=sys.stderr)

@@ -25,7 +25,7 @@ _PROBLEMS_SHOWN = 12
 
 
 class _PatientConsole(Console):
-    """A console whose reader may go away (`| head`): what a run does and means does not hang on being read."""
+    """A console whose reader may go away (`| head`): what a run does and means does not hang on that."""
 
     def on_broken_pipe(self) -> None:
         """Say the rest to nobody, where rich would end the process."""

@@ -1,0 +1,230 @@
+"""The end-state checks themselves: each must fail on a node that is not as planned, in words that name it."""
+
+from __future__ import annotations
+
+import copy
+import json
+import shlex
+import socket
+import subprocess
+import sys
+
+import pytest
+from end_state import expect
+from end_state.reading import NotReadError, command, read_all
+
+RAIL = {
+    "name": "rail0",
+    "netdev": "ens6",
+    "mac": None,
+    "pci": None,
+    "hca": "mlx4_0:1",
+    "address": "10.0.1.1/24",
+    "address6": "fd00::1/64",
+    "mtu": 9000,
+    "vlan": None,
+    "gateway": None,
+}
+NODE = {"transport": "roce", "rails": [RAIL], "frontend": {"netdev": "enp5s0"}, "ansible_host": "198.18.0.1"}
+NETPLAN = "network: {version: 2, ethernets: {ens6: {addresses: [10.0.1.1/24], mtu: 9000}}}"
+NCCL = "# profile\nNCCL_NET=IB\nNCCL_IB_HCA==mlx4_0:1\nNCCL_SOCKET_IFNAME==enp5s0\nNCCL_CROSS_NIC=0\n"
+
+
+def device(name: str, *addresses: str, **changes: object) -> dict[str, object]:
+    info = [{"local": one.split("/")[0], "prefixlen": int(one.split("/")[1])} for one in addresses]
+    up = {
+        "flags": ["BROADCAST", "UP", "LOWER_UP"],
+        "operstate": "UP",
+        "mtu": 9000,
+        "address": "02:00:00:00:00:01",
+    }
+    return {"ifname": name, **up, "addr_info": info, **changes}
+
+
+@pytest.fixture
+def reading():
+    return copy.deepcopy(
+        {
+            "addresses": [
+                device("ens6", "10.0.1.1/24", "fd00::1/64", "fe80::1/64"),
+                device("enp5s0", "198.18.0.1/24", mtu=1500, address="02:00:00:00:00:02"),
+            ],
+            "routes": [{"dst": "default", "gateway": "198.18.0.254", "dev": "enp5s0"}],
+            "netplan": {
+                "/etc/netplan/01-network.yaml": {
+                    "mode": 0o600,
+                    "owner": "root",
+                    "text": "network: {ethernets: {enp5s0: {dhcp4: true}}}",
+                },
+                "/etc/netplan/60-railyard-rails.yaml": {"mode": 0o600, "owner": "root", "text": NETPLAN},
+            },
+            "netdevs": {"ens6": {"pci": "0000:03:00.0"}, "enp5s0": {"pci": "0000:05:00.0"}},
+            "hcas": {"mlx4_0:1": "ens6"},
+            "governors": ["performance"],
+            "login_memlock": ["unlimited", "unlimited"],
+            "service_memlock": "DefaultLimitMEMLOCK=infinity",
+            "nccl": {
+                path: {"mode": 0o644, "owner": "root", "text": NCCL} for path in ("/etc/nccl.conf", "/env")
+            },
+            "tools": dict.fromkeys(
+                ("ping", "iperf3", "sockperf", "ib_write_bw", "ibv_devinfo"), "/usr/bin/x"
+            ),
+            "listening": ["tcp LISTEN 0 128 0.0.0.0:22 0.0.0.0:* users:((sshd,pid=1))"],
+            "processes": [],
+            "units": ["railyard-cpu-governor.service loaded active exited Set the governor"],
+            "pending": False,
+        }
+    )
+
+
+def all_problems(reading):
+    per_rail = (expect.link, expect.mtu, expect.addresses, expect.netplan_file)
+    return [
+        *(problem for check in per_rail for problem in check(RAIL, reading)),
+        *expect.governor("performance", reading),
+        *expect.memlock("hardware", reading),
+        *expect.nccl(NODE, reading),
+        *expect.tools(NODE, reading),
+        *expect.leftovers(reading),
+        *expect.management(NODE, reading),
+    ]
+
+
+def test_a_node_as_planned_has_no_problem(reading):
+    assert all_problems(reading) == []
+
+
+def set_in(*path):
+    """Return a change of the reading: the last of `path` is the value."""
+
+    def change(reading):
+        place = reading
+        for key in path[:-2]:
+            place = place[key]
+        place[path[-2]] = path[-1]
+
+    return change
+
+
+RAILS_FILE = "/etc/netplan/60-railyard-rails.yaml"
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (set_in("addresses", 0, "flags", ["BROADCAST", "UP"]), "ens6 is not LOWER_UP"),
+        (set_in("addresses", 0, "operstate", "DOWN"), "operstate DOWN"),
+        (set_in("addresses", 0, "mtu", 1500), "ens6 has MTU 1500, planned is 9000"),
+        (set_in("addresses", 0, "addr_info", []), "ens6 has no address, planned is 10.0.1.1/24, fd00::1/64"),
+        (
+            lambda r: r["addresses"][0]["addr_info"].append({"local": "10.9.9.9", "prefixlen": 24}),
+            "10.9.9.9/24",
+        ),
+        (lambda r: r["addresses"].pop(0), "no netdev for it (netdev ens6"),
+        (set_in("netplan", RAILS_FILE, "mode", 0o644), "mode 0644"),
+        (set_in("netplan", RAILS_FILE, "owner", "games"), "owner games"),
+        (lambda r: r["netplan"].pop(RAILS_FILE), "no netplan file"),
+        (
+            set_in("netplan", "/etc/netplan/01-network.yaml", "text", "network: {ethernets: {ens6: {}}}"),
+            "it must stand in one",
+        ),
+        (
+            set_in(
+                "netplan", "/etc/netplan/01-network.yaml", "text", "network: {bonds: {x: {set-name: ens6}}}"
+            ),
+            "it must stand in one",
+        ),
+        (set_in("netplan", RAILS_FILE, "text", "a: [b"), "is no YAML"),
+        (set_in("governors", ["performance", "powersave"]), "performance, powersave"),
+        (set_in("login_memlock", ["8192", "unlimited"]), "8192 KiB"),
+        (set_in("login_memlock", ["8192", "8192"]), "not any amount"),
+        (set_in("login_memlock", []), "could not be read"),
+        (set_in("service_memlock", "DefaultLimitMEMLOCK=8388608"), "8388608"),
+        (set_in("nccl", "/etc/nccl.conf", None), "/etc/nccl.conf is missing"),
+        # A single = is a prefix to NCCL: mlx4_0:1 would be mlx4_0:10 as well.
+        (set_in("nccl", "/env", "text", NCCL.replace("==mlx", "=mlx")), "NCCL_IB_HCA=mlx4_0:1"),
+        (set_in("nccl", "/env", "text", NCCL.replace("IB_HCA", "IB_HCAS")), "NCCL_IB_HCA=None"),
+        (set_in("nccl", "/env", "mode", 0o666), "written by others"),
+        (set_in("tools", "sockperf", None), "sockperf is not installed"),
+        (set_in("tools", "ib_write_bw", None), "ib_write_bw is not installed"),
+        (set_in("processes", ["iperf3 -s"]), "still running: iperf3 -s"),
+        (set_in("listening", ['tcp LISTEN *:5201 users:(("iperf3",pid=7))']), "still listening"),
+        (set_in("units", ["railyard-runner-x.service loaded active running R"]), "railyard-runner-x.service"),
+        (set_in("pending", True), "neither confirmed nor undone"),
+        (lambda r: r["addresses"].pop(1), "frontend enp5s0 is not there"),
+        (set_in("addresses", 1, "addr_info", []), "enp5s0 has no address"),
+        (
+            set_in("routes", [{"gateway": "10.0.1.254", "dev": "ens6"}]),
+            "default route leaves by the rail ens6",
+        ),
+    ],
+)
+def test_what_is_not_as_planned_is_named(reading, change, words):
+    change(reading)
+    assert words in "\n".join(all_problems(reading))
+
+
+def test_a_container_may_be_held_to_less_memory(reading):
+    reading["login_memlock"] = ["8192", "8192"]
+    assert expect.memlock("container", reading) == []
+
+
+@pytest.mark.parametrize(
+    "rail",
+    [{"mac": "02:00:00:00:00:01"}, {"pci": "0000:03:00.0"}, {"hca": "mlx4_0:1"}, {"netdev": "ens6"}],
+)
+def test_a_rail_is_found_by_each_way_that_an_inventory_has(reading, rail):
+    assert expect.netdev_of(rail, reading) == "ens6"
+    assert expect.netdev_of({**rail, "vlan": 7}, reading) == "ens6.7"
+
+
+def test_the_program_that_reads_a_node_runs_here_and_prints_one_object():
+    done = subprocess.run(shlex.split(command(sys.executable)), capture_output=True, text=True, check=False)
+    if done.returncode and "sudo" in done.stderr:
+        pytest.skip(f"this user may not become root without a password: {done.stderr.strip()}")
+    [line] = [line for line in done.stdout.splitlines() if line.startswith("railyard-state ")]
+    state = json.loads(line.removeprefix("railyard-state "))
+    assert any(one["ifname"] == "lo" for one in state["addresses"])
+    assert {"netplan", "governors", "nccl", "tools", "listening", "units", "pending", "hcas"} <= set(state)
+
+
+def test_a_node_that_does_not_answer_is_told_from_one_that_fails(tmp_path, monkeypatch):
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        port = unused.getsockname()[1]
+    inventory = tmp_path / "hosts.json"
+    host = {"ansible_host": "127.0.0.1", "ansible_port": port, "ansible_connection": "ssh"}
+    inventory.write_text(json.dumps({"gpu_nodes": {"hosts": {"gpu1": host}}}))
+    from railyard.ansible import ansible_environment
+
+    for name, value in ansible_environment().items():
+        monkeypatch.setenv(name, value)
+    state = read_all(["gpu1"], str(inventory), force_ansible=False)["gpu1"]
+    assert isinstance(state, NotReadError)
+    assert "refused" in str(state)
+
+
+def test_connection_templates_are_rendered_and_shell_words_are_only_words(tmp_path):
+    from railyard.verify import resolved
+
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "hosts.yml").write_text(
+        """
+gpu_nodes:
+  hosts:
+    gpu1: {ansible_host: 192.0.2.1}
+  vars:
+    ansible_ssh_private_key_file: "{{ inventory_dir }}/id"
+    ansible_ssh_common_args: -o UserKnownHostsFile={{ inventory_dir }}/known_hosts; touch /tmp/owned
+    node_tuning_governor: ""
+"""
+    )
+    hosts, expected, passwords = resolved([str(folder)])
+    assert hosts["gpu1"]["ansible_ssh_private_key_file"] == f"{folder}/id"
+    assert (
+        "';'" in hosts["gpu1"]["ansible_ssh_common_args"]
+        or "known_hosts;'" in hosts["gpu1"]["ansible_ssh_common_args"]
+    )
+    assert expected == {"gpu1": {"governor": ""}}
+    assert not passwords
