@@ -187,7 +187,12 @@ def lost_management(before: Snapshot, now: Snapshot, netdevs: Sequence[str]) -> 
     found += [f"default route by {row[0]} via {row[1]} is gone" for row in gone]
     found += [f"default route by rail {row[0]} is new" for row in sorted(new - old) if row[0] in netdevs]
     rules = {_text(row) for row in now["rules"]}
-    found += [f"routing rule {_text(row)} is gone" for row in before["rules"] if _text(row) not in rules]
+    lost = [row for row in before["rules"] if _text(row) not in rules]
+    found += [
+        f"routing rule `{' '.join(_rule_argv('add', row)[4:])}` is gone: networkd deletes rules it does "
+        "not know; declare it in netplan, or set ManageForeignRoutingPolicyRules=no in networkd.conf"
+        for row in lost
+    ]
     return found
 
 

@@ -46,6 +46,12 @@ class BusyError(RuntimeError):
     """Another change is being applied or undone on this node."""
 
 
+def _say(text: str) -> None:
+    # Goes to the journal of the unit that this runs in.
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
 def _now() -> str:
     return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
@@ -53,7 +59,8 @@ def _now() -> str:
 def run(argv: Sequence[str]) -> tuple[int, str, str]:
     """Run a command to its end; a missing command is exit status 127, as a shell has it."""
     try:
-        done = subprocess.run(
+        # In a systemd unit there is no AnsibleModule whose run_command could do this.
+        done = subprocess.run(  # pylint: disable=ansible-bad-function
             list(argv), capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
         )
     except OSError as error:
@@ -232,7 +239,7 @@ def apply(folder: str, token: str) -> int:
     status, out, err = run(["netplan", "apply"])
     said = {"token": token, "status": status, "stderr": err + out, "finished_at": _now()}
     write_file(os.path.join(folder, "applied.json"), json.dumps(said))
-    print(f"netplan apply ended with {status}", err, flush=True)
+    _say(f"netplan apply ended with {status} {err.strip()}")
     return _undo(folder, token, f"netplan apply ended with {status}: {err.strip()}") if status else 0
 
 
@@ -299,8 +306,9 @@ def _undo(folder: str, token: str, reason: str) -> int:
         write_file(os.path.join(folder, "last.json"), json.dumps(last))
         os.unlink(working)
         _sync_folder(folder)
-    print(f"rolled back ({reason}); the running network is {'as before' if not left else 'not as before:'}")
-    print("\n".join(left), flush=True)
+    _say(f"rolled back ({reason}); the running network is {'as before' if not left else 'not as before:'}")
+    for difference in left:
+        _say(difference)
     return 0 if not left else 1
 
 
@@ -343,7 +351,7 @@ def _restore_running(record: Mapping[str, Any]) -> list[str]:
         if left:
             for argv in netplan_snapshot.replay(before, now, netdevs):
                 status, _out, err = run(argv)
-                print(" ".join(argv), "->", status, err.strip())
+                _say(f"{' '.join(argv)} -> {status} {err.strip()}")
             _restore_sysctls(before["sysctls"])
         time.sleep(0.5)
     return left
@@ -362,9 +370,9 @@ def main(argv: Sequence[str]) -> int:
     """Run `apply TOKEN`, `expire TOKEN` or `status TOKEN` on this node's state folder."""
     actions = {"apply": apply, "expire": expire}
     if len(argv) != 2 or argv[0] not in {*actions, "status"}:
-        print("usage: program.pyz apply|expire|status TOKEN", file=sys.stderr)
+        _say("usage: program.pyz apply|expire|status TOKEN")
         return 2
     if argv[0] == "status":
-        print(json.dumps(outcome(STATE_DIR, argv[1]), indent=1))
+        _say(json.dumps(outcome(STATE_DIR, argv[1]), indent=1))
         return 0
     return actions[argv[0]](STATE_DIR, argv[1])

@@ -157,6 +157,14 @@ def test_management_that_is_lost_is_named(before, kind):
     assert len(netplan_snapshot.lost_management(before, now, RAILS)) == 1
 
 
+def test_lost_rule_is_named_in_ips_words_with_a_fix(before):
+    now = copy.deepcopy(before)
+    change(now, "rule gone")
+    said = netplan_snapshot.lost_management(before, now, RAILS)[0]
+    assert "`priority 90 from all fwmark 0x2a lookup 100` is gone" in said
+    assert "ManageForeignRoutingPolicyRules=no" in said
+
+
 @pytest.mark.parametrize("kind", ["mtu", "up", "address new", "sysctl"])
 def test_what_happens_on_a_rail_is_no_loss_of_management(before, kind):
     now = copy.deepcopy(before)
