@@ -122,7 +122,8 @@ def test_shaping(rate_gbps: float, rate: str, burst_bytes: int) -> None:
 
 def test_the_bootstrap_uses_the_hosts_mirror_and_proxy(lab: topology.Topology) -> None:
     argv = image.bootstrap_argv(lab.image, SETTINGS, Path("/t/node.tar"), Path("/t/a folder"))
-    assert argv[0] == "mmdebstrap"
+    assert argv[0] == "unshare"
+    assert "mmdebstrap" in argv
     assert argv[-3:] == ["bookworm", "/t/node.tar", "deb http://mirror.example/debian bookworm main"]
     assert '--aptopt=Acquire::http::Proxy "http://proxy.example:3142";' in argv
     assert "--customize-hook=cp -a '/t/a folder'/. \"$1\"/" in argv

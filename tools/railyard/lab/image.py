@@ -68,6 +68,17 @@ _FILES: tuple[tuple[str, int, str], ...] = (
     ("/etc/default/locale", 0o644, "LANG=C.UTF-8\n"),  # sudo and sshd ask for it at each login
     (ENTRY_POINT, 0o755, _ENTRY),
 )
+# mmdebstrap, told to stop, waits for its children. As process 1 of a namespace it takes them with it, and what it
+# mounted below its folder is gone before we remove the folder.
+_OWN_NAMESPACES = (
+    "unshare",
+    "--mount",
+    "--propagation=private",
+    "--pid",
+    "--fork",
+    "--kill-child=SIGKILL",
+    "--mount-proc",
+)
 # Hooks of mmdebstrap: shell, with the new root as $1.
 _SETUP = (
     'chroot "$1" useradd --uid 1000 --create-home --shell /bin/bash railyard',
@@ -105,7 +116,13 @@ def tag(image: Image, settings: AptSettings) -> str:
 
 def bootstrap_argv(image: Image, settings: AptSettings, target: Path, staging: Path) -> list[str]:
     """Return the mmdebstrap call; `staging` holds the files of `_stage` and `target` becomes a tar."""
-    argv = ["mmdebstrap", "--variant=minbase", "--format=tar", f"--include={','.join(image.packages)}"]
+    argv = [
+        *_OWN_NAMESPACES,
+        "mmdebstrap",
+        "--variant=minbase",
+        "--format=tar",
+        f"--include={','.join(image.packages)}",
+    ]
     argv.extend(f"--aptopt={option}" for option in settings.options)
     # mmdebstrap hands a hook to `sh -c`, with the new root as $1; what varies is quoted.
     argv.append(f'--customize-hook=cp -a {shlex.quote(str(staging))}/. "$1"/')
@@ -220,8 +237,9 @@ def _bootstrap(argv: list[str], workshop: Path, say: Callable[[str], None]) -> N
                 if line.startswith("I: ") and line.rstrip().endswith("..."):
                     say(f"  {line[3:].strip()}")
         except BaseException:
-            process.terminate()  # mmdebstrap unmounts and removes its folder on SIGTERM
-            process.wait()
+            process.kill()
+            if process.stderr is not None:
+                process.stderr.read()  # ends when the last of them has gone
             raise
     if process.returncode != 0:
         tail = "\n    ".join(line for line in lines[-15:])

@@ -83,4 +83,4 @@ def die_with_parent() -> None:
     A bootstrap that outlives its `lab up` (kill -9) would go on for half a minute and leave its folder
     behind.
     """
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
