@@ -35,11 +35,13 @@ class Patience:
     still busy with an earlier round is waited for.
     """
 
-    def __init__(self, bench: Bench) -> None:
+    def __init__(self, bench: Bench, again: bool = False) -> None:
         self._lock = threading.Lock()
         self._short_s = float(bench.policy["rendezvous_timeout_s"])
-        first = bench.begun + float(bench.policy["first_rendezvous_timeout_s"])
-        self._deadline = max(first, time.monotonic() + self._short_s)
+        self._deadline = time.monotonic() + self._short_s
+        if not again:
+            first = bench.begun + float(bench.policy["first_rendezvous_timeout_s"])
+            self._deadline = max(first, self._deadline)
 
     def met(self) -> None:
         """Note that the partner has been met on a rail."""

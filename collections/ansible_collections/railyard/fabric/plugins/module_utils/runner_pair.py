@@ -162,7 +162,7 @@ class PairRun:
         if session.reconnects_left > 0:
             session.reconnects_left -= 1
             try:
-                meet(self._bench, self._house, self._meeting, session, Patience(self._bench))
+                meet(self._bench, self._house, self._meeting, session, Patience(self._bench, again=True))
             except Obstacle as obstacle:
                 session.obstacle = obstacle
                 raise

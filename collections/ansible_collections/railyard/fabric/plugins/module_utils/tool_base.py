@@ -144,8 +144,7 @@ def parsed(play: Play, tool: str, text: str, parse: Callable[[str], dict[str, An
 
     Raises:
         Obstacle: `tool_garbage` when it is not the tool's output, `tool_failed` when the tool reports a
-        failure
-            or its result is not complete.
+            failure or its result is not complete.
     """
     try:
         result = parse(text)

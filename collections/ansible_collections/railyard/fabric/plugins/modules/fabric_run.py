@@ -30,11 +30,12 @@ attributes:
 options:
   state:
     description:
-      - V(staged) takes the lease and lays work order and runner ready. - V(started) starts the runner
-      unless it runs or has finished. - V(status) renews the lease and tells how far the run is; it
-      changes nothing else. - V(stopped) ends the runner and its tools; the rows of tests that are left
-      say C(interrupted). - V(collected) ends everything of the run, packs its results, deletes the secret
-      and gives the lease back. - V(absent) does the same without packing, and removes the run's folders.
+      - V(staged) takes the lease and lays work order and runner ready.
+      - V(started) starts the runner unless it runs or has finished.
+      - V(status) renews the lease and tells how far the run is; it changes nothing else.
+      - V(stopped) ends the runner and its tools; the rows of tests that are left say C(interrupted).
+      - V(collected) ends everything of the run, packs the results, deletes the secret, gives the lease back.
+      - V(absent) does the same without packing, and removes the run's folders.
     type: str
     required: true
     choices: [staged, started, status, stopped, collected, absent]
@@ -247,9 +248,8 @@ def main() -> None:
         control = Control(params["run"], params["node"], run_command, params["launcher"])
         result = act(control, params, sys.executable, module.check_mode)
     except Obstacle as obstacle:
-        module.fail_json(
-            msg=f"{obstacle.host}: {obstacle.message}. {obstacle.fix}", error=obstacle.as_error()
-        )
+        where = "" if obstacle.host in obstacle.message else f"{obstacle.host}: "
+        module.fail_json(msg=f"{where}{obstacle.message}. Fix: {obstacle.fix}", error=obstacle.as_error())
     except OSError as error:
         module.fail_json(msg=f"{params['node']}: {error}")
     module.exit_json(**result)

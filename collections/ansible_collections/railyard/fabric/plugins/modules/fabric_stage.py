@@ -12,11 +12,10 @@ short_description: Lay a run's work order and the runner ready on a node
 version_added: "0.1.0"
 description:
   - Takes the node's lease for the run, and writes the node's work order there with mode 0600.
-  - Builds the runner, a zip of standard-library Python, from the collection and uploads it only when the node
-    does not have it yet. The same sources give the same bytes.
-  - Reads the order's common part, the node's facts and the secret from the run folder, so that the secret
-  never
-    stands in a variable.
+  - Builds the runner, a zip of standard-library Python; the same sources give the same bytes.
+  - Uploads it only when the node does not have it yet.
+  - Reads the order's common part, the node's facts and the secret from the run folder.
+  - The secret never stands in a variable.
 author:
   - Railyard contributors (@railyard)
 extends_documentation_fragment:

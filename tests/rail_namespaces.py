@@ -1,4 +1,4 @@
-"""Two nodes and their rails as network namespaces: real interfaces, addresses and counters, nothing on the host.
+"""Two nodes and their rails as network namespaces: real interfaces, addresses and counters.
 
 Every node is a namespace, every rail a bridge in a namespace of its own; all of it goes when the block ends.
 """
@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-COLLECTIONS = Path(__file__).resolve().parents[2] / "collections"
+COLLECTIONS = Path(__file__).resolve().parents[1] / "collections"
 RUNNER = "ansible_collections.railyard.fabric.plugins.module_utils.runner"
 RUN = "20261121T101500Z-3f2a"
 SECRET = "0123456789abcdef" * 4
@@ -113,7 +113,9 @@ def two_nodes(family: int = 4) -> Iterator[Rails]:
         yield rails
     finally:
         for name in rails.names:
-            for pid in subprocess.run(["ip", "netns", "pids", name], capture_output=True, text=True, check=False).stdout.split():
+            for pid in subprocess.run(
+                ["ip", "netns", "pids", name], capture_output=True, text=True, check=False
+            ).stdout.split():
                 subprocess.run(["kill", "-9", pid], capture_output=True, check=False)
             subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False)
 
@@ -172,7 +174,16 @@ class Runner:
         environment = {**os.environ, "PYTHONPATH": str(COLLECTIONS), "PYTHONDONTWRITEBYTECODE": "1"}
         if path is not None:
             environment["PATH"] = path
-        program = [python, "-m", RUNNER, str(order_file), "--folder", str(self.folder), "--launcher", "direct"]
+        program = [
+            python,
+            "-m",
+            RUNNER,
+            str(order_file),
+            "--folder",
+            str(self.folder),
+            "--launcher",
+            "direct",
+        ]
         self.log = open(self.folder / "runner.log", "wb")  # noqa: SIM115 - open as long as the process
         self.process = subprocess.Popen(
             rails.inside(node, *program, *arguments),

@@ -1,0 +1,283 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The rendezvous over real sockets: mutual proof, sealed lines, strangers, silence, the lobby's patience."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from ansible_collections.railyard.fabric.plugins.module_utils import lobby, rail_socket, rendezvous
+from ansible_collections.railyard.fabric.plugins.module_utils.obstacle import Obstacle
+from ansible_collections.railyard.fabric.plugins.module_utils.rendezvous import (
+    Broken,
+    Channel,
+    Stranger,
+    Terms,
+)
+
+RUN, SECRET = "20261121T101500Z-3f2a", "0123456789abcdef" * 4
+TERMS = Terms(RUN, SECRET, "gpu001", "gpu002", "rail0")
+Ends = tuple[socket.socket, socket.socket]
+
+
+@pytest.fixture
+def ends() -> Iterator[Ends]:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        near = socket.create_connection(server.getsockname())
+        far, _address = server.accept()
+        with near, far:
+            yield near, far
+
+
+class Answering:
+    """Answers a call in a thread and keeps what came of it."""
+
+    def __init__(
+        self, sock: socket.socket, secret: str = SECRET, name: str = "gpu002", run: str = RUN
+    ) -> None:
+        self.channel = Channel(sock, threading.Event())
+        self.result: Any = None
+        self._what: Callable[[], Any] = lambda: rendezvous.answer(
+            self.channel, run, secret, name, "rail0", 2.0
+        )
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self.result = self._what()
+        except (Stranger, Broken) as error:
+            self.result = error
+
+    def wait(self) -> Any:
+        self._thread.join(5)
+        return self.result
+
+
+def dial(sock: socket.socket, terms: Terms = TERMS) -> Channel:
+    channel = Channel(sock, threading.Event())
+    rendezvous.dial(channel, terms, {"kind": "session", "round": 0}, 2.0)
+    return channel
+
+
+def test_both_prove_themselves_and_talk(ends: Ends) -> None:
+    far = Answering(ends[1])
+    near = dial(ends[0])
+    call = far.wait()
+    assert call["from"] == "gpu001"
+    assert call["purpose"] == {"kind": "session", "round": 0}
+    near.send({"t": "hello", "n": 1})
+    far.channel.send({"t": "hello", "n": 2})
+    assert far.channel.expect("hello", 2.0)["n"] == 1
+    assert near.expect("hello", 2.0)["n"] == 2
+
+
+def test_another_secret_is_a_stranger_to_both(ends: Ends) -> None:
+    far = Answering(ends[1], secret="f" * 64)
+    with pytest.raises(Stranger, match="does not know the secret"):
+        dial(ends[0])
+    ends[0].close()
+    assert isinstance(far.wait(), Stranger)
+
+
+@pytest.mark.parametrize(("name", "run"), [("gpu003", RUN), ("gpu002", "20261121T111111Z-ffff")])
+def test_another_name_or_run_is_a_stranger(ends: Ends, name: str, run: str) -> None:
+    Answering(ends[1], name=name, run=run)
+    with pytest.raises(Stranger, match="says it is"):
+        dial(ends[0])
+
+
+@pytest.mark.parametrize(
+    "answer", [b"SSH-2.0-OpenSSH_9.2\r\n", b'{"hello": 1}\n', b"[]\n", b'{"railyard": 99}\n']
+)
+def test_who_speaks_something_else_is_a_stranger(ends: Ends, answer: bytes) -> None:
+    ends[1].sendall(answer)
+    with pytest.raises(Stranger):
+        dial(ends[0])
+
+
+def test_a_made_up_proof_does_not_open_a_call(ends: Ends) -> None:
+    # Somebody who knows every name but not the secret.
+    far = Answering(ends[1])
+    ends[0].sendall(
+        json.dumps(
+            {
+                "railyard": 1,
+                "run": RUN,
+                "from": "gpu001",
+                "to": "gpu002",
+                "rail": "rail0",
+                "nonce": "00",
+                "purpose": {},
+            }
+        ).encode()
+        + b"\n"
+        + json.dumps({"proof": "ab" * 32}).encode()
+        + b"\n"
+    )
+    assert isinstance(far.wait(), Stranger)
+
+
+def test_a_line_without_the_seal_ends_the_conversation(ends: Ends) -> None:
+    far = Answering(ends[1])
+    near = dial(ends[0])
+    far.wait()
+    ends[0].sendall(b'{"t":"done"}\n')
+    with pytest.raises(Broken, match="seal"):
+        far.channel.receive(2.0)
+    far.channel.send({"t": "x"})
+    assert near.receive(2.0) == {"t": "x"}
+
+
+def test_a_repeated_line_ends_the_conversation(ends: Ends) -> None:
+    far = Answering(ends[1])
+    near = dial(ends[0])
+    far.wait()
+    near.send({"t": "go"})
+    line = ends[1].recv(4096, socket.MSG_PEEK)
+    ends[0].sendall(line)
+    assert far.channel.receive(2.0) == {"t": "go"}
+    with pytest.raises(Broken, match="seal"):
+        far.channel.receive(2.0)
+
+
+def test_silence_has_an_end(ends: Ends) -> None:
+    far = Answering(ends[1])
+    near = dial(ends[0])
+    far.wait()
+    begun = time.monotonic()
+    with pytest.raises(Broken, match="said nothing"):
+        near.receive(0.3)
+    assert time.monotonic() - begun < 2
+    far.channel.close()
+    with pytest.raises(Broken, match="closed"):
+        near.receive(5.0)
+
+
+def test_the_word_to_stop_ends_a_wait(ends: Ends) -> None:
+    stop = threading.Event()
+    channel = Channel(ends[0], stop)
+    threading.Timer(0.2, stop.set).start()
+    begun = time.monotonic()
+    with pytest.raises(rendezvous.Stopped):
+        channel.receive(30.0)
+    assert time.monotonic() - begun < 2
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+class House:
+    """gpu002's lobby on loopback, and how gpu001 calls it."""
+
+    def __init__(self) -> None:
+        self.port = free_port()
+        order = {
+            "run": RUN,
+            "secret": SECRET,
+            "node": "gpu002",
+            "roster": [{"name": "gpu001"}, {"name": "gpu002"}],
+            "policy": {"base_port": self.port},
+        }
+        self.place = rail_socket.Place("gpu002", "rail0", "lo", "127.0.0.1")
+        self.stop = threading.Event()
+        self.lobby = lobby.Lobby(order, {"rail0": self.place}, self.stop)
+        self.lobby.start()
+
+    def call(self, kind: str = "session", round_number: int = 0, terms: Terms = TERMS) -> Channel:
+        purpose = {"kind": kind, "round": round_number}
+        return lobby.dial(self.place, "127.0.0.1", self.port, terms, purpose, self.stop)
+
+
+@pytest.fixture
+def house() -> Iterator[House]:
+    made = House()
+    yield made
+    made.stop.set()
+    made.lobby.close()
+
+
+def test_the_lobby_keeps_a_caller_waiting_and_hands_it_over(house: House) -> None:
+    house.lobby.enter_round(0)
+    caller = house.call(round_number=3)
+    # Ahead of us: told to wait, again and again, and not taken for dead.
+    assert caller.receive(3.0) == {"t": "wait", "round": 0}
+    assert caller.receive(3.0)["t"] == "wait"
+    house.lobby.enter_round(3)
+    taken = house.lobby.take("gpu001", "rail0", 1.0)
+    assert taken is not None
+    taken.channel.send({"t": "welcome"})
+    words = [caller.receive(3.0)["t"]]
+    while words[-1] == "wait":
+        words.append(caller.receive(3.0)["t"])
+    assert words[-1] == "welcome"
+    assert house.lobby.take("gpu001", "rail0", 0.1) is None
+
+
+def test_the_lobby_says_that_it_lives_and_that_it_has_gone_on(house: House) -> None:
+    house.lobby.enter_round(5)
+    assert house.call("ask").receive(3.0) == {"t": "present", "round": 5}
+    assert house.call(round_number=4).receive(3.0) == {"t": "gone", "round": 5}
+
+
+def test_the_lobby_remembers_strangers(house: House) -> None:
+    with pytest.raises(Stranger):
+        house.call(terms=TERMS._replace(secret="f" * 64))
+    with pytest.raises((Stranger, Broken)):
+        house.call(terms=TERMS._replace(dialler="gpu009")).receive(2.0)
+    deadline = time.monotonic() + 3
+    while len(house.lobby.strangers("rail0")) < 2 and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert [address for address, _why in house.lobby.strangers("rail0")] == ["127.0.0.1"] * 2
+
+
+def test_a_taken_port_and_a_missing_address_are_told_apart(house: House) -> None:
+    with pytest.raises(Obstacle) as taken:
+        rail_socket.listen(house.place, house.port)
+    assert taken.value.error_class == "port_taken"
+    with pytest.raises(Obstacle) as missing:
+        rail_socket.listen(house.place._replace(address="192.0.2.1"), house.port)
+    assert missing.value.error_class == "no_address"
+    with pytest.raises(Obstacle) as gone:
+        rail_socket.listen(house.place._replace(netdev="nope0", address="192.0.2.1"), house.port)
+    assert gone.value.error_class == "no_netdev"
+    assert gone.value.status == "unmeasured"
+
+
+def test_a_listener_is_seen_without_a_connection(house: House) -> None:
+    assert rail_socket.is_listening("127.0.0.1", house.port)
+    assert not rail_socket.is_listening("127.0.0.1", free_port())
+    assert not rail_socket.is_listening("127.0.0.2", house.port)
+    assert not rail_socket.is_connected("127.0.0.1", house.port)
+    with socket.create_connection(("127.0.0.1", house.port)):
+        assert rail_socket.is_connected("127.0.0.1", house.port)
+
+
+def test_the_kernels_table_is_read_by_words_of_32_bits() -> None:
+    head = (
+        "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
+    )
+    rest = "00000000:00000000 00:00000000 00000000     0        0 14363 1 0"
+    four = f"   0: 0200090A:48A8 00000000:0000 0A {rest}\n"
+    row = next(rail_socket.parse_tcp_table(head + four))
+    assert (socket.inet_ntoa(row.local), row.local_port, row.state, row.inode) == (
+        "10.9.0.2",
+        18600,
+        "0A",
+        14363,
+    )
+    six = four.replace("0200090A", "0100FDFD000000000000000001000000").replace(
+        "00000000:0000 0A", "00000000000000000000000000000000:0000 01"
+    )
+    row = next(rail_socket.parse_tcp_table(head + six))
+    assert socket.inet_ntop(socket.AF_INET6, row.local) == "fdfd:1::1"
+    assert row.state == "01"

@@ -1,0 +1,351 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A run on its node: lease, staging, starting, watching and packing, on folders of the test's own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tarfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.railyard.fabric.plugins.module_utils import (
+    runner_control,
+    runner_process,
+    units,
+    work_order,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils.lease import Lease
+from ansible_collections.railyard.fabric.plugins.module_utils.obstacle import Obstacle
+from ansible_collections.railyard.fabric.plugins.module_utils.runner_control import Control
+
+RUN, OTHER = "20261121T101500Z-3f2a", "20261121T111500Z-4444"
+SECRET = "0123456789abcdef" * 2
+POLICY = dict.fromkeys(work_order.POLICY_KEYS, 1)
+
+
+def order(**changes: Any) -> dict[str, Any]:
+    fabric = {
+        "transport": "tcp",
+        "mtu": 9000,
+        "rails": [{"name": "rail0", "netdev": "lo", "subnet": "10.0.1.0/24"}],
+    }
+    entry = {"scalable_unit": None, "rail_overrides": {}, "fabric": 0}
+    whole = {
+        "schema": 1,
+        "run": RUN,
+        "fabrics": [fabric],
+        "roster": [
+            {"name": "gpu001", "node_index": 1, **entry},
+            {"name": "gpu002", "node_index": 2, **entry},
+        ],
+        "absent": [],
+        "pattern": "all_pairs",
+        "seed": 0,
+        "policy": {**POLICY, "allow_busy": False},
+        "rails": None,
+        "node": "gpu001",
+        "secret": SECRET,
+        "netdevs": {"rail0": "lo"},
+    }
+    return {**whole, **changes}
+
+
+class Systemd:
+    """Answers for systemd-run and systemctl, and remembers what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[list[str]] = []
+        self.active: list[str] = []
+
+    def __call__(self, argv: Sequence[str]) -> tuple[int, str, str]:
+        self.asked.append(list(argv))
+        if argv[0] == "systemd-run":
+            self.active.append(argv[argv.index("--unit") + 1] + ".service")
+        if argv[:2] == ["systemctl", "stop"]:
+            self.active.remove(argv[2]) if argv[2] in self.active else None
+        listed = argv[:2] == ["systemctl", "list-units"]
+        return 0, "".join(f"{unit} loaded active running\n" for unit in self.active) if listed else "", ""
+
+
+@pytest.fixture
+def systemd() -> Systemd:
+    return Systemd()
+
+
+@pytest.fixture
+def control(tmp_path: Path, systemd: Systemd) -> Control:
+    return Control(RUN, "gpu001", systemd, "systemd", str(tmp_path / "var"), str(tmp_path / "run"))
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> tuple[str, str]:
+    path = tmp_path / "program.pyz"
+    path.write_bytes(b"a program")
+    # sha256 of the words "a program", by coreutils.
+    digest = subprocess.run(
+        ["sha256sum", str(path)], capture_output=True, text=True, check=True
+    ).stdout.split()[0]
+    return str(path), digest
+
+
+def stage(control: Control, program: tuple[str, str], check: bool = False, **changes: Any) -> dict[str, Any]:
+    text = work_order.dump(order(**changes))
+    return control.stage(text, program[1], program[0], "me@here", 90.0, check)
+
+
+def test_staging_asks_for_the_program_once(control: Control, program: tuple[str, str]) -> None:
+    asked = control.stage(work_order.dump(order()), program[1], None, "me@here", 90.0, False)
+    assert asked["program_needed"] is True
+    assert stage(control, program)["program_needed"] is False
+    again = control.stage(work_order.dump(order()), program[1], None, "me@here", 90.0, False)
+    assert again == {
+        "changed": False,
+        "program_needed": False,
+        "program_path": control.program_path(program[1]),
+    }
+    assert Path(again["program_path"]).read_bytes() == b"a program"
+
+
+def test_the_secret_is_for_root_alone_and_goes_with_the_run(
+    control: Control, program: tuple[str, str]
+) -> None:
+    stage(control, program)
+    assert os.stat(control.order_path).st_mode & 0o777 == 0o600
+    assert os.stat(os.path.dirname(control.order_path)).st_mode & 0o777 == 0o700
+    assert control.collect(False)["changed"] is True
+    assert not os.path.exists(control.order_path)
+    assert SECRET not in "".join(
+        path.read_text(errors="replace")
+        for path in Path(control.folder).rglob("*")
+        if path.suffix != ".gz" and path.is_file()
+    )
+
+
+def test_a_program_that_came_damaged_is_refused(control: Control, program: tuple[str, str]) -> None:
+    with pytest.raises(Obstacle, match="came as"):
+        control.stage(work_order.dump(order()), "0" * 64, program[0], "me@here", 90.0, False)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"run": OTHER}, "it is for run"),
+        ({"secret": "short"}, "secret"),
+        ({"node": "gpu007"}, "not in the roster"),
+        ({"schema": 9}, "schema is 9"),
+    ],
+)
+def test_an_order_that_is_not_whole_is_refused(
+    control: Control, program: tuple[str, str], changes: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(Obstacle, match=said):
+        stage(control, program, **changes)
+
+
+def test_check_mode_touches_nothing(
+    control: Control, program: tuple[str, str], tmp_path: Path, systemd: Systemd
+) -> None:
+    assert stage(control, program, check=True)["changed"] is True
+    assert not (tmp_path / "var").exists()
+    assert not (tmp_path / "run").exists()
+    stage(control, program)
+    assert control.start("python3", program[1], "me@here", 90.0, True)["changed"] is True
+    assert control.collect(True)["changed"] is True
+    assert control.remove(True) is True
+    assert os.path.exists(control.order_path)
+    assert systemd.active == []
+
+
+def test_the_runner_is_a_unit_that_ends_with_all_it_started(
+    control: Control, program: tuple[str, str], systemd: Systemd
+) -> None:
+    stage(control, program)
+    started = control.start("/usr/bin/python3", program[1], "me@here", 90.0, False)
+    assert started["changed"] is True
+    assert started["unit"] == f"railyard-runner-{RUN}"
+    argv = next(asked for asked in systemd.asked if asked[0] == "systemd-run")
+    assert "KillMode=control-group" in argv
+    limit = next(word for word in argv if word.startswith("RuntimeMaxSec="))
+    assert float(limit.split("=")[1]) == pytest.approx(started["deadline_s"] + 60, abs=1)
+    command = argv[argv.index("--") + 1 :]
+    assert command[:2] == ["/usr/bin/python3", control.program_path(program[1])]
+    assert SECRET not in " ".join(argv)
+    # Running already: left alone.
+    assert control.start("/usr/bin/python3", program[1], "me@here", 90.0, False)["changed"] is False
+
+
+def test_stop_ends_the_runner_first_and_then_its_tools(control: Control, systemd: Systemd) -> None:
+    tool = units.tool_unit(RUN, "m00003", "client") + ".service"
+    systemd.active = [tool, units.runner_unit(RUN) + ".service"]
+    assert control.stop(False) is True
+    stops = [asked[2] for asked in systemd.asked if asked[:2] == ["systemctl", "stop"]]
+    assert stops == [units.runner_unit(RUN) + ".service", tool]
+    assert control.stop(False) is False
+
+
+def test_a_runner_that_was_killed_is_done_and_says_why(
+    control: Control, program: tuple[str, str], systemd: Systemd
+) -> None:
+    stage(control, program)
+    control.start("python3", program[1], "me@here", 90.0, False)
+    status = {"done": False, "finished_tests": 3, "total_tests": 10, "current": "m00003", "reason": None}
+    Path(control.folder, "status.json").write_text(json.dumps(status))
+    going = control.status(90.0)
+    assert (going["done"], going["finished_tests"], going["total_tests"]) == (False, 3, 10)
+    systemd.active = []
+    killed = control.status(90.0)
+    assert killed["done"] is True
+    assert "killed" in killed["reason"]
+    Path(control.folder, "status.json").write_text(
+        json.dumps({**status, "done": True, "reason": "completed"})
+    )
+    assert control.status(90.0)["reason"] == "completed"
+
+
+def test_collecting_packs_rows_and_raw_by_the_names_that_rows_use(
+    control: Control, program: tuple[str, str]
+) -> None:
+    stage(control, program)
+    Path(control.folder, "results.jsonl").write_text('{"id":"m00000"}\n{"id":"m00001"}\n')
+    Path(control.folder, "raw", "m00000.client.txt").write_text("words")
+    packed = control.collect(False)
+    assert packed["rows"] == 2
+    with tarfile.open(packed["archive"]) as archive:
+        assert set(archive.getnames()) == {"results.jsonl", "m00000.client.txt"}
+    assert control.lease.holder() is None
+    again = control.collect(False)
+    assert (again["changed"], again["sha256"]) == (False, packed["sha256"])
+    assert control.remove(False) is True
+    assert not os.path.exists(control.folder)
+    assert control.remove(False) is False
+    assert control.collect(False)["archive"] is None
+
+
+def test_runs_that_nobody_fetched_are_named(
+    control: Control, program: tuple[str, str], tmp_path: Path
+) -> None:
+    stage(control, program)
+    (tmp_path / "var" / "runs" / OTHER).mkdir()
+    assert control.leftovers() == [OTHER]
+    (tmp_path / "var" / "runs" / OTHER / "collected").write_text("1")
+    assert control.leftovers() == []
+
+
+def test_a_second_controller_is_told_who_since_when_and_until_when(
+    control: Control, program: tuple[str, str], tmp_path: Path, systemd: Systemd
+) -> None:
+    stage(control, program)
+    second = Control(OTHER, "gpu001", systemd, "systemd", str(tmp_path / "var"), str(tmp_path / "run"))
+    for check in (True, False):
+        with pytest.raises(Obstacle) as refused:
+            stage(second, program, check=check, run=OTHER)
+        assert refused.value.error_class == "lease"
+    assert RUN in refused.value.message
+    assert "me@here" in refused.value.message
+    assert refused.value.message.count("2") > 0
+    assert "its lease ends at" in refused.value.message
+    # It is not the second's to give back.
+    assert second.lease.release(OTHER) is False
+    control.collect(False)
+    assert stage(second, program, run=OTHER)["changed"] is True
+
+
+def test_an_expired_lease_is_taken_over_and_its_run_told(tmp_path: Path) -> None:
+    lease = Lease(str(tmp_path))
+    lease.take(RUN, "first", 0.05, "gpu001")
+    assert lease.lost_by(RUN) is None
+    time.sleep(0.1)
+    assert "shown no life" in str(lease.lost_by(RUN))
+    assert lease.holder() is None
+    lease.take(OTHER, "second", 60, "gpu001")
+    assert OTHER in str(lease.lost_by(RUN))
+    assert lease.renew(RUN, 60) is False
+    assert lease.lost_by(OTHER) is None
+    Path(lease.path).write_text('{"torn')
+    assert lease.lost_by(OTHER) == "the lease is gone"
+    lease.take(RUN, "third", 60, "gpu001")
+
+
+def test_renewing_keeps_since(tmp_path: Path) -> None:
+    lease = Lease(str(tmp_path))
+    first = lease.take(RUN, "first", 10, "gpu001")
+    assert lease.renew(RUN, 50) is True
+    held = lease.read()
+    assert held is not None
+    assert held["since_s"] == first["since_s"]
+    assert held["until_s"] > first["until_s"] + 30
+
+
+def test_a_tool_dies_with_its_runner_by_systemd(tmp_path: Path) -> None:
+    launcher = units.SystemdLauncher(units.runner_unit(RUN))
+    argv = launcher.argv("railyard-x", ["iperf3", "-s"], 13.4)
+    assert argv[-3:] == ["--", "iperf3", "-s"]
+    for wanted in (
+        "KillMode=control-group",
+        "LimitMEMLOCK=infinity",
+        "RuntimeMaxSec=13",
+        f"BindsTo=railyard-runner-{RUN}.service",
+    ):
+        assert wanted in argv
+    for flag in ("--collect", "--pipe", "--wait", "--quiet"):
+        assert flag in argv
+
+
+def test_launchers_are_chosen_by_name_only() -> None:
+    with pytest.raises(Obstacle, match="unknown"):
+        units.launcher("auto", RUN, "gpu001")
+    assert isinstance(units.launcher("direct", RUN, "gpu001"), units.DirectLauncher)
+
+
+def test_the_direct_launcher_ends_the_whole_group(tmp_path: Path) -> None:
+    launched = units.DirectLauncher("x").start(
+        "u", ["sh", "-c", "sleep 61 & sleep 62"], 5, str(tmp_path / "out")
+    )
+    time.sleep(0.2)
+    launched.end()
+    assert launched.poll() is not None
+    group = launched._process.pid
+    stats = [path.read_text().rpartition(")")[2].split() for path in Path("/proc").glob("[0-9]*/stat")]
+    # A zombie that nobody has reaped yet runs no more.
+    assert [fields for fields in stats if int(fields[2]) == group and fields[0] != "Z"] == []
+
+
+def test_a_direct_runner_is_found_by_pid_and_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    process = runner_process.process("direct", RUN, str(folder), lambda _argv: (0, "", ""))
+    assert process.running() is False
+    process.start([sys.executable, "-c", "import time; time.sleep(30)", str(folder)], 60)
+    assert process.running() is True
+    pid = int((folder / "runner.pid").read_text())
+    os.kill(pid, 0)
+    os.waitpid(pid, os.WNOHANG)
+    os.kill(pid, signal.SIGTERM)
+    os.waitpid(pid, 0)
+    assert process.running() is False
+    # A pid that the kernel has given to somebody else is not ours.
+    (folder / "runner.pid").write_text("1")
+    assert process.running() is False
+
+
+def test_an_order_is_read_back_whole_and_a_bad_one_names_its_file(tmp_path: Path) -> None:
+    path = tmp_path / "order.json"
+    path.write_text(work_order.dump(order()))
+    assert work_order.load(str(path)) == order()
+    assert work_order.rails_of(order(), "gpu002")["rail0"]["ip"] == "10.0.1.2"
+    path.write_text("{")
+    with pytest.raises(work_order.WorkOrderError, match=r"order\.json"):
+        work_order.load(str(path))
+    common = {key: value for key, value in order().items() if key not in ("node", "secret", "netdevs")}
+    assert work_order.check(common, own=False) == []
+    assert work_order.check(common) == [f"key '{key}' is missing" for key in ("node", "secret", "netdevs")]
+    assert runner_control.RUN_FOLDER == "/run/railyard"

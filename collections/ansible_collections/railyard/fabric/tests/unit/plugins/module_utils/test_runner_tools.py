@@ -1,0 +1,241 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Tools: command lines, what is read from their words, what they claim, the search for a path's MTU."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from ansible_collections.railyard.fabric.plugins.module_utils import (
+    duplicate_address,
+    path_mtu,
+    tool_base,
+    tool_ping,
+    tools,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils.obstacle import Obstacle
+from ansible_collections.railyard.fabric.plugins.module_utils.proof import Claim
+from ansible_collections.railyard.fabric.plugins.module_utils.rail_socket import Place
+from ansible_collections.railyard.fabric.plugins.module_utils.tool_base import Finished, Play
+from ansible_collections.railyard.fabric.plugins.module_utils.tool_iperf3 import Iperf3, moved_bytes
+from ansible_collections.railyard.fabric.plugins.module_utils.tool_sockperf import Sockperf, sent_messages
+
+POLICY: dict[str, Any] = {
+    "iperf3_duration_s": 4,
+    "iperf3_streams": 4,
+    "iperf3_omit_s": 1,
+    "sockperf_duration_s": 2,
+    "sockperf_message_bytes": 64,
+    "ping_count": 10,
+    "ping_interval_s": 0.02,
+    "path_mtu_probes": 5,
+}
+OWN = Place("gpu001", "rail0", "ens6", "10.0.1.1")
+
+
+class Desk(Play):
+    """A play that answers from a table instead of running anything."""
+
+    def __init__(self, answers: dict[int, int] | None = None, text: str = "", family: int = 4) -> None:
+        self.own = OWN if family == 4 else OWN._replace(address="fd00::1")
+        self.peer_address = "10.0.1.2" if family == 4 else "fd00::2"
+        self.port = 18617
+        self.mtu_bytes = 9000
+        self.policy = POLICY
+        self.answers = answers or {}
+        self.text = text
+        self.ran: list[list[str]] = []
+
+    def run(self, argv: list[str], limit_s: float, connection: bool = False) -> Finished:
+        self.ran.append(argv)
+        return Finished(0, self.text, 0.0, 0.1 if connection else None, 6.0)
+
+
+def test_iperf3_is_bound_to_the_rail_on_both_sides() -> None:
+    play = Desk()
+    assert Iperf3().server_argv(play) == ["iperf3", "-s", "-1", "-J", "-B", "10.0.1.1", "-p", "18617"]
+    client = [
+        "iperf3",
+        "-c",
+        "10.0.1.2",
+        "-B",
+        "10.0.1.1",
+        "-p",
+        "18617",
+        "-J",
+        "-t",
+        "4",
+        "-O",
+        "1",
+        "-P",
+        "4",
+    ]
+    assert Iperf3().client_argv(play) == [*client, "-l", "131072"]
+
+
+def test_sockperf_is_bound_to_the_rail_on_both_sides() -> None:
+    play = Desk()
+    assert Sockperf().server_argv(play) == ["sockperf", "sr", "--tcp", "-i", "10.0.1.1", "-p", "18617"]
+    client = ["sockperf", "pp", "--tcp", "-i", "10.0.1.2", "-p", "18617", "--client_ip", "10.0.1.1"]
+    assert Sockperf().client_argv(play) == [*client, "-m", "64", "-t", "2"]
+
+
+@pytest.mark.parametrize(("family", "flag", "payload"), [(4, "-4", "8972"), (6, "-6", "8952")])
+def test_ping_asks_for_the_whole_mtu_in_one_piece(family: int, flag: str, payload: str) -> None:
+    play = Desk(family=family)
+    argv = tool_ping.ping_argv(play, 5, 9000 - path_mtu.header_bytes(play.peer_address))
+    head = ["ping", flag, "-n", "-I", "ens6", "-M", "do", "-s", payload, "-c", "5", "-i", "0.02", "-W", "1"]
+    assert argv == [*head, play.peer_address]
+    assert "-M" not in tool_ping.ping_argv(play, 10, None)
+
+
+@pytest.mark.parametrize("true_bytes", [576, 577, 1499, 1500, 1501, 4000, 8999])
+def test_the_search_finds_the_largest_size_that_passes(true_bytes: int) -> None:
+    asked = []
+
+    def passes(size: int) -> bool:
+        asked.append(size)
+        return size <= true_bytes
+
+    assert path_mtu.largest_passing(passes, 9000) == true_bytes
+    assert max(asked) < 9000
+    # 13 halvings of 8,424 sizes, and the three that are tried first.
+    assert len(asked) <= 16
+
+
+def test_an_mtu_of_1500_is_found_at_once_and_nothing_passing_is_none() -> None:
+    asked: list[int] = []
+    assert path_mtu.largest_passing(lambda size: asked.append(size) or size <= 1500, 9000) == 1500
+    assert asked == [576, 1500, 1501]
+    assert path_mtu.largest_passing(lambda _size: False, 9000) is None
+
+
+def test_iperf3_claims_the_omitted_start_too() -> None:
+    # Written by hand to the format: one omitted second, two measured ones.
+    text = json.dumps(
+        {
+            "intervals": [
+                {"sum": {"bytes": 100, "omitted": True}},
+                {"sum": {"bytes": 20}},
+                {"sum": {"bytes": 3}},
+            ]
+        }
+    )
+    assert moved_bytes("warning: something\n" + text) == 123.0
+    assert moved_bytes("garbage") is None
+    assert moved_bytes('{"intervals": []}') is None
+    assert moved_bytes('{"error": "refused"}') is None
+
+
+def test_the_receivers_count_is_what_iperf3_claims() -> None:
+    sent, received = Claim("bytes", 110, 110), Claim("bytes", 100, 100)
+    assert Iperf3().claim(sent, received) == received
+    assert Iperf3().claim(sent, None) == sent
+    # For the others the client's word stands.
+    assert Sockperf().claim(sent, received) == sent
+
+
+def test_all_messages_of_sockperf_are_counted() -> None:
+    line = "sockperf: [Total Run] RunTime=2.001 sec; SentMessages=30738; ReceivedMessages=30737\n"
+    assert sent_messages(line) == 30738
+    assert sent_messages("") is None
+
+
+@pytest.mark.parametrize(
+    ("parse", "error_class"),
+    [
+        (lambda _text: (_ for _ in ()).throw(ValueError("no ping")), "tool_garbage"),
+        (
+            lambda _text: {"valid": False, "error": {"class": "x", "message": "refused"}, "outputs": []},
+            "tool_failed",
+        ),
+        (lambda _text: {"valid": False, "error": None, "warnings": ["torn"], "outputs": [{}]}, "tool_failed"),
+        (lambda _text: {"valid": True, "error": None, "outputs": []}, "tool_failed"),
+    ],
+)
+def test_only_a_whole_result_counts(parse: Any, error_class: str) -> None:
+    with pytest.raises(Obstacle) as found:
+        tool_base.parsed(Desk(), "ping", "words", parse)
+    assert found.value.error_class == error_class
+    assert found.value.host == "gpu001"
+    assert found.value.fix
+
+
+def test_ports_of_checks_rails_and_neighbouring_rounds_differ() -> None:
+    ports = [
+        tools.tool_port(18600, round_number, rail, 8, check)
+        for round_number in (6, 7)
+        for rail in range(8)
+        for check in tools.TOOL_OF_CHECK
+    ]
+    assert len(set(ports)) == len(ports)
+    # The rendezvous has the base port, and nothing reaches the kernel's own ephemeral ports.
+    assert min(ports) > 18600
+    assert max(tools.tool_port(18600, r, 15, 16, c) for r in range(8) for c in tools.TOOL_OF_CHECK) < 32768
+
+
+def test_every_check_of_the_schedule_has_a_tool_of_its_name() -> None:
+    from ansible_collections.railyard.fabric.plugins.module_utils import schedule
+
+    for check, tool in (*schedule.RAIL_CHECKS, *schedule.GROUP_CHECKS):
+        assert tools.TOOL_OF_CHECK[check]().name == tool
+
+
+def arp(operation: int, sender_mac: str, sender_ip: str, target_ip: str) -> bytes:
+    """An ARP frame by the layout of RFC 826, byte by byte."""
+    mac = bytes.fromhex(sender_mac.replace(":", ""))
+
+    def four(address: str) -> bytes:
+        return bytes(int(part) for part in address.split("."))
+
+    head = b"\xff" * 6 + mac + b"\x08\x06" + b"\x00\x01\x08\x00\x06\x04" + bytes([0, operation])
+    return head + mac + four(sender_ip) + b"\0" * 6 + four(target_ip)
+
+
+STRANGER, PEER, MINE = "02:00:00:00:00:99", "02:00:00:00:00:02", "02:00:00:00:00:01"
+
+
+def claimants(*frames: bytes) -> duplicate_address.Claimants:
+    heard = duplicate_address.Claimants()
+    for frame in frames:
+        heard.heard(frame, ("10.0.1.1", "10.0.1.2"))
+    return heard
+
+
+def test_an_arp_request_is_as_the_standard_says() -> None:
+    own = bytes.fromhex(MINE.replace(":", ""))
+    assert duplicate_address.request(own, "0.0.0.0", "10.0.1.1") == arp(1, MINE, "0.0.0.0", "10.0.1.1")
+
+
+def test_a_second_claimant_of_the_peers_address_is_named() -> None:
+    heard = claimants(arp(2, PEER, "10.0.1.2", "10.0.1.1"), arp(2, STRANGER, "10.0.1.2", "10.0.1.1"))
+    found = duplicate_address.peer_conflict(OWN, "gpu002", "10.0.1.2", heard, [PEER])
+    assert found is not None
+    assert (found.error_class, found.status) == ("address_in_use", "unmeasured")
+    assert STRANGER in found.message
+    assert PEER not in found.message
+    # The partner was not met: two claimants are one too many, whoever is right.
+    unmet = duplicate_address.peer_conflict(OWN, "gpu002", "10.0.1.2", heard, None)
+    assert unmet is not None
+    assert STRANGER in unmet.message
+    alone = claimants(arp(2, PEER, "10.0.1.2", "10.0.1.1"))
+    assert duplicate_address.peer_conflict(OWN, "gpu002", "10.0.1.2", alone, [PEER]) is None
+    assert duplicate_address.peer_conflict(OWN, "gpu002", "10.0.1.2", alone, None) is None
+
+
+def test_a_claimant_of_the_own_address_is_named_even_when_it_only_announces() -> None:
+    heard = claimants(arp(1, STRANGER, "10.0.1.1", "10.0.1.1"))
+    found = duplicate_address.own_conflict(OWN, heard, [MINE])
+    assert found is not None
+    assert STRANGER in found.message
+    # The node's other netdev answers for it on a shared segment: flux, but no stranger.
+    assert duplicate_address.own_conflict(OWN, heard, [MINE, STRANGER]) is None
+    assert duplicate_address.own_conflict(OWN, None, [MINE]) is None
+
+
+def test_other_frames_say_nothing() -> None:
+    heard = claimants(arp(2, STRANGER, "10.0.1.77", "10.0.1.1"), b"short", b"\0" * 60)
+    assert heard.macs == {}

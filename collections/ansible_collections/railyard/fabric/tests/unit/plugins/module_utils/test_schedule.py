@@ -1,0 +1,138 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The schedule against its definition: every pair once, nobody twice in a round, the same ids everywhere."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import combinations
+from typing import Any
+
+import pytest
+from ansible_collections.railyard.fabric.plugins.module_utils import schedule
+
+CHECKS = ["path_mtu", "path_mtu_one_way", "ping_rtt", "tcp_bandwidth", "tcp_latency"]
+
+
+def order(nodes: int, rails: int = 2, **changes: Any) -> dict[str, Any]:
+    fabric = {
+        "transport": "tcp",
+        "mtu": 9000,
+        "rails": [
+            {"name": f"rail{k}", "netdev": f"eth{k}", "subnet": f"10.{k}.0.0/16"} for k in range(rails)
+        ],
+    }
+    roster = [
+        {
+            "name": f"gpu{number:03d}",
+            "node_index": number,
+            "scalable_unit": None,
+            "rail_overrides": {},
+            "fabric": 0,
+        }
+        for number in range(1, nodes + 1)
+    ]
+    common = {"fabrics": [fabric], "roster": roster, "pattern": "all_pairs", "seed": 0, "rails": None}
+    return {**common, **changes}
+
+
+def test_two_nodes_are_one_round_in_the_order_of_the_contract() -> None:
+    tests = list(schedule.asked_tests(order(2)))
+    assert [test["id"] for test in tests] == [f"m{number:05d}" for number in range(24)]
+    assert {test["round"] for test in tests} == {0}
+    alone, together = tests[:20], tests[20:]
+    expected = [
+        (check, rail, node)
+        for rail in ("rail0", "rail1")
+        for node in ("gpu001", "gpu002")
+        for check in CHECKS
+    ]
+    assert [(test["check"], test["rail"], test["node"]) for test in alone] == expected
+    assert {test["group"] for test in alone} == {None}
+    assert [(test["rail"], test["node"]) for test in together] == [
+        ("rail0", "gpu001"),
+        ("rail1", "gpu001"),
+        ("rail0", "gpu002"),
+        ("rail1", "gpu002"),
+    ]
+    assert together[0]["group"] == together[1]["group"] != together[2]["group"] == together[3]["group"]
+    assert tests[0] == {
+        "schema": 1,
+        "id": "m00000",
+        "check": "path_mtu",
+        "tool": "ping",
+        "node": "gpu001",
+        "peer": "gpu002",
+        "rail": "rail0",
+        "direction": "uni",
+        "round": 0,
+        "group": None,
+    }
+
+
+@pytest.mark.parametrize("nodes", [2, 3, 4, 5, 6, 7, 8, 13, 16])
+@pytest.mark.parametrize("seed", [0, 7])
+def test_all_pairs_meet_once_and_nobody_twice_in_a_round(nodes: int, seed: int) -> None:
+    meetings = list(schedule.meetings(order(nodes, seed=seed)))
+    names = [f"gpu{number:03d}" for number in range(1, nodes + 1)]
+    met = Counter(frozenset((meeting.node, meeting.peer)) for meeting in meetings)
+    assert met == Counter(frozenset(pair) for pair in combinations(names, 2))
+    for number in {meeting.round for meeting in meetings}:
+        busy = [name for m in meetings if m.round == number for name in (m.node, m.peer)]
+        assert len(busy) == len(set(busy))
+    # No fewer rounds can do: an even number needs n-1, an odd one n.
+    assert len({meeting.round for meeting in meetings}) == (nodes - 1 if nodes % 2 == 0 else nodes)
+    assert [meeting.number for meeting in meetings] == list(range(len(meetings)))
+    assert all(meeting.node < meeting.peer for meeting in meetings)
+
+
+@pytest.mark.parametrize("nodes", [1, 2, 5, 8])
+def test_a_nodes_share_is_what_the_whole_says_of_it(nodes: int) -> None:
+    whole = list(schedule.asked_tests(order(nodes, seed=3)))
+    for entry in order(nodes)["roster"]:
+        share = list(schedule.asked_tests(order(nodes, seed=3), entry["name"]))
+        assert share == [test for test in whole if entry["name"] in (test["node"], test["peer"])]
+
+
+def test_a_share_is_found_without_walking_through_all_pairs() -> None:
+    # 4,096 nodes have 8.4 million pairs; a share is 4,095 meetings.
+    share = list(schedule.meetings(order(4096), "gpu2048"))
+    assert len(share) == 4095
+    assert len({meeting.round for meeting in share}) == 4095
+
+
+def test_seeds_change_the_order_and_are_repeatable() -> None:
+    first, again, other = (list(schedule.meetings(order(8, seed=seed))) for seed in (1, 1, 2))
+    assert first == again
+    assert first != other
+
+
+def test_one_rail_is_not_asked_for_a_sum() -> None:
+    assert len(list(schedule.asked_tests(order(2, rails=1)))) == 10
+    assert {test["rail"] for test in schedule.asked_tests(order(2, rails=3, rails_=None))} == {
+        "rail0",
+        "rail1",
+        "rail2",
+    }
+
+
+def test_only_the_rails_that_are_wanted_and_that_both_have() -> None:
+    chosen = order(2, rails=3)
+    chosen["rails"] = ["rail2", "rail0"]
+    assert {test["rail"] for test in schedule.asked_tests(chosen)} == {"rail0", "rail2"}
+    mixed = order(2, rails=3)
+    mixed["fabrics"].append({**mixed["fabrics"][0], "rails": mixed["fabrics"][0]["rails"][1:]})
+    mixed["roster"][1]["fabric"] = 1
+    tests = list(schedule.asked_tests(mixed))
+    assert {test["rail"] for test in tests} == {"rail1", "rail2"}
+    assert len({test["id"] for test in tests}) == len(tests)
+
+
+def test_what_cannot_be_scheduled_is_said() -> None:
+    with pytest.raises(schedule.ScheduleError, match="pattern is 'ring'"):
+        list(schedule.asked_tests(order(2, pattern="ring")))
+    twice = order(2)
+    twice["roster"][1]["name"] = "gpu001"
+    with pytest.raises(schedule.ScheduleError, match="twice"):
+        list(schedule.asked_tests(twice))
