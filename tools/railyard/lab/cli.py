@@ -65,7 +65,9 @@ def down(
     topology_file: TopologyOption = None,
     name: NameOption = None,
     force: Annotated[bool, typer.Option(help="Also when another checkout brought it up.")] = False,
-    images: Annotated[bool, typer.Option("--images", help="Remove the cached node images as well.")] = False,
+    images: Annotated[
+        bool, typer.Option("--images", help="Remove cached node images that are not in use as well.")
+    ] = False,
 ) -> None:
     """Take the lab down; works on half a lab and on none."""
     if name is None:
@@ -74,7 +76,9 @@ def down(
         raise LabError(f"{name!r} is no lab's name", f"it matches {topology.LAB_NAME.pattern}", BAD_INPUT)
     lifecycle.down(name, _say, force=force)
     if images:
-        _say(f"removed: {', '.join(image.remove_all(host.probe())) or 'no image was there'}")
+        _say(
+            f"removed: {', '.join(image.remove_unused(host.probe())) or 'no image, each is in use or was not there'}"
+        )
 
 
 @app.command(name="status")

@@ -68,8 +68,8 @@ _FILES: tuple[tuple[str, int, str], ...] = (
     ("/etc/default/locale", 0o644, "LANG=C.UTF-8\n"),  # sudo and sshd ask for it at each login
     (ENTRY_POINT, 0o755, _ENTRY),
 )
-# mmdebstrap, told to stop, waits for its children. As process 1 of a namespace it takes them with it, and what it
-# mounted below its folder is gone before we remove the folder.
+# mmdebstrap, told to stop, waits for its children. As process 1 of a namespace it takes them with it, and what
+# it mounted below its folder is gone before we remove the folder.
 _OWN_NAMESPACES = (
     "unshare",
     "--mount",
@@ -157,13 +157,11 @@ def ensure(host: Host, image: Image, settings: AptSettings, say: Callable[[str],
     return name
 
 
-def remove_all(host: Host) -> list[str]:
-    """Remove every image that labs have built; return their names."""
+def remove_unused(host: Host) -> list[str]:
+    """Remove the images that labs have built and no node is made of; return the names of those removed."""
     listing = run(host.podman("images", "--format", "{{.Repository}}:{{.Tag}}", "--noheading")).stdout.split()
     names = [name for name in listing if name.startswith(f"{_REPOSITORY}:")]
-    if names:
-        run(host.podman("rmi", "--force", *names))
-    return names
+    return [name for name in names if run(host.podman("rmi", name), check=False).returncode == 0]
 
 
 def clean_up() -> None:
