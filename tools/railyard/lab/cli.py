@@ -76,9 +76,8 @@ def down(
         raise LabError(f"{name!r} is no lab's name", f"it matches {topology.LAB_NAME.pattern}", BAD_INPUT)
     lifecycle.down(name, _say, force=force)
     if images:
-        _say(
-            f"removed: {', '.join(image.remove_unused(host.probe())) or 'no image, each is in use or was not there'}"
-        )
+        removed = image.remove_unused(host.probe())
+        _say(f"images removed: {', '.join(removed) or 'none (none there, or in use)'}")
 
 
 @app.command(name="status")

@@ -68,8 +68,8 @@ _FILES: tuple[tuple[str, int, str], ...] = (
     ("/etc/default/locale", 0o644, "LANG=C.UTF-8\n"),  # sudo and sshd ask for it at each login
     (ENTRY_POINT, 0o755, _ENTRY),
 )
-# mmdebstrap, told to stop, waits for its children. As process 1 of a namespace it takes them with it, and what
-# it mounted below its folder is gone before we remove the folder.
+# mmdebstrap, told to stop, waits for its children. As process 1 of a namespace it takes them with it, and its
+# mounts are gone before we remove the folder that they are in.
 _OWN_NAMESPACES = (
     "unshare",
     "--mount",
