@@ -1,7 +1,8 @@
 """Time and weigh `railyard plan` on generated inventories, one fresh process per size.
 
 Usage: .venv/bin/python benchmarks/plan/measure.py [--nodes 1024 2048 4096] [--rails 8] [--repeat 3]
-Prints a Markdown table and the ratio of each size to the one before.
+Prints a Markdown table and the ratio of each size to the one before; CPU seconds say more than wall seconds
+on a machine that others use.
 """
 
 from __future__ import annotations
@@ -17,13 +18,14 @@ from importlib.metadata import version
 from pathlib import Path
 
 _REPO = Path(__file__).resolve().parents[2]
-# What `railyard plan --json` does, and the resident peak of the process that did it.
+# What `railyard plan --json` does, then CPU seconds and resident peak (KiB) of the process that did it.
 _CHILD = """
 import resource, sys
 sys.path.insert(0, sys.argv[1])
 from railyard import plan_view
 status = plan_view.run([sys.argv[2]], True)
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, file=sys.stderr)
+usage = resource.getrusage(resource.RUSAGE_SELF)
+print(usage.ru_utime + usage.ru_stime, usage.ru_maxrss, file=sys.stderr)
 sys.exit(status)
 """
 
@@ -44,8 +46,8 @@ def write_inventory(folder: Path, nodes: int, rails: int) -> None:
     (folder / "hosts.yml").write_text("\n".join(lines) + "\n")
 
 
-def measure(folder: Path) -> tuple[float, float]:
-    """Return (wall seconds, peak resident MiB) of one plan in a process of its own.
+def measure(folder: Path) -> tuple[float, float, float]:
+    """Return (wall seconds, CPU seconds, peak resident MiB) of one plan in a process of its own.
 
     Raises:
         RuntimeError: the plan failed.
@@ -57,7 +59,8 @@ def measure(folder: Path) -> tuple[float, float]:
     seconds = time.monotonic() - start
     if done.returncode != 0:
         raise RuntimeError(done.stderr[-2000:])
-    return seconds, int(done.stderr.split()[-1]) / 1024
+    cpu_seconds, peak_kib = done.stderr.split()[-2:]
+    return seconds, float(cpu_seconds), int(peak_kib) / 1024
 
 
 def main() -> None:
@@ -70,23 +73,24 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=3, help="the best of so many is shown")
     options = parser.parse_args()
     core = version("ansible-core")
+    machine = f"{os.cpu_count()} CPUs, {platform.machine()}"
+    print(f"Python {platform.python_version()}, ansible-core {core}, {machine}\n")
     print(
-        f"Python {platform.python_version()}, ansible-core {core}, {os.cpu_count()} CPUs, {platform.machine()}\n"
+        "| nodes | rails | wall s | CPU s | ratio | peak MiB | ratio |\n|---:|---:|---:|---:|---:|---:|---:|"
     )
-    print("| nodes | rails | seconds | ratio | peak MiB | ratio |\n|---:|---:|---:|---:|---:|---:|")
     before: tuple[float, float] | None = None
     for nodes in options.nodes:
         with tempfile.TemporaryDirectory() as folder:
             inventory = Path(folder) / f"bench{nodes}"
             write_inventory(inventory, nodes, options.rails)
             runs = [measure(inventory) for _ in range(options.repeat)]
-        seconds, mebibytes = min(run[0] for run in runs), min(run[1] for run in runs)
-        ratios = (
-            ("", "") if before is None else (f"{seconds / before[0]:.2f}", f"{mebibytes / before[1]:.2f}")
-        )
-        row = (nodes, options.rails, f"{seconds:.2f}", ratios[0], f"{mebibytes:.0f}", ratios[1])
+        wall, cpu, mebibytes = (min(run[column] for run in runs) for column in range(3))
+        ratios = ["", ""]
+        if before is not None:
+            ratios = [f"{cpu / before[0]:.2f}", f"{mebibytes / before[1]:.2f}"]
+        row = (nodes, options.rails, f"{wall:.2f}", f"{cpu:.2f}", ratios[0], f"{mebibytes:.0f}", ratios[1])
         print("| " + " | ".join(str(cell) for cell in row) + " |", flush=True)
-        before = (seconds, mebibytes)
+        before = (cpu, mebibytes)
 
 
 if __name__ == "__main__":

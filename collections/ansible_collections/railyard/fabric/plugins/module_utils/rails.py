@@ -43,10 +43,8 @@ class PlanError(ValueError):
     """
 
     def __init__(self, variable: str, rail: str | None, problem: str, fix: str) -> None:
-        self.variable = variable
-        self.rail = rail
-        self.problem = problem
-        self.fix = fix
+        self.variable, self.rail = variable, rail
+        self.problem, self.fix = problem, fix
         where = variable if rail is None else f"{variable} (rail {rail})"
         super().__init__(f"{where}: {problem}. Fix: {fix}")
 
@@ -171,14 +169,11 @@ def _computed_spec(fabric: Mapping[str, Any], index: int) -> dict[str, Any]:
         subnets[network_of(subnet).version] = {None: subnet}
     gateway = _rule(fabric.get("gateway"))
     return {
+        **dict.fromkeys(("mac", "pci", "vlan", "leaf")),
         "name": f"rail{index}",
         "netdev": _pattern(fabric.get("netdev_pattern"), index),
-        "mac": None,
-        "pci": None,
         "hca": _pattern(fabric.get("hca_pattern"), index),
-        "vlan": None,
         "rate_gbps": fabric.get("rate_gbps"),
-        "leaf": None,
         "mtu": fabric.get("mtu"),
         "subnets": subnets[4],
         "subnets6": subnets[6],

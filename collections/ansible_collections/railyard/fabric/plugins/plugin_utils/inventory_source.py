@@ -118,6 +118,9 @@ class _Loader(DataLoader):  # type: ignore[misc]
         """Load a file of data as Ansible does, except an encrypted one."""
         if inventory_files.is_encrypted(file_name):
             return {}
+        if kwargs.get("cache") == "none":
+            # Nobody else has what is not cached: the deep copy of thousands of hosts would protect nothing.
+            kwargs["unsafe"] = True
         return super().load_from_file(file_name, *args, **kwargs)
 
 

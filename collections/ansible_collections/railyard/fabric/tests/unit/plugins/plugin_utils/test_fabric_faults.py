@@ -120,3 +120,16 @@ def test_a_bad_policy_is_a_problem():
     problems = problems_of(pair(SOUND), policy={"ping_cuont": 3})
     assert len(problems) == 1
     assert "ping_cuont" in problems[0].message
+
+
+def test_a_wide_subnet_is_compared_with_all_that_it_holds():
+    more = [
+        {"name": "rail1", "netdev": "ens7", "subnet": "10.0.1.0/24"},
+        {"name": "rail2", "netdev": "ens8", "subnet": "10.0.200.0/24"},
+    ]
+    fabric = changed(SOUND, rails=[{"name": "rail0", "netdev": "ens6", "subnet": "10.0.0.0/16"}, *more])
+    problems = problems_of(pair(fabric))
+    assert [(one.rail, "10.0.0.0/16 of rail rail0" in one.message) for one in problems] == [
+        ("rail1", True),
+        ("rail2", True),
+    ]
