@@ -152,8 +152,7 @@ def _rebuild(parser: argparse.ArgumentParser, options: argparse.Namespace) -> li
         if action.nargs == 0:
             argv.append(flag)
             continue
-        for item in value if isinstance(value, list) else [value]:
-            argv.append(f"{flag}={item}")
+        argv += [f"{flag}={item}" for item in (value if isinstance(value, list) else [value])]
     return argv
 
 
