@@ -22,6 +22,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils import (
     fabric_checks,
     inventory_files,
     inventory_source,
+    policy,
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.fabric_schema import Finding
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory_model import Inventory, Node, Problem
@@ -189,8 +190,6 @@ def plain(value: Any) -> Any:
 
 
 def _check_policy(inventory: Inventory) -> list[tuple[Finding, tuple[str, ...]]]:
-    from ansible_collections.railyard.fabric.plugins.plugin_utils import policy
-
     groups = inventory.nodes[0].groups if inventory.nodes else ()
     try:
         policy.merge(inventory.policy)
