@@ -23,6 +23,9 @@ ENDS = ("client", "server")
 #: Two ends of one transfer may differ by what was under way when each of them stopped its clock.
 ENDS_TOLERANCE = 0.05
 _SAME_AS_ASKED = ("check", "tool", "node", "peer", "rail", "direction")
+#: A server takes over the client's window by its own clock, which may put its beginning a little before the
+#: start.
+_BEFORE_START_S = 0.5
 #: No frame is shorter than its Ethernet header.
 _LEAST_FRAME_BYTES = 14
 #: A time above 1000 s is no latency.
@@ -175,7 +178,7 @@ def window_s(row: Mapping[str, Any]) -> tuple[float, float] | None:
     if not isinstance(window, list) or len(window) != 2 or not all(is_number(edge) for edge in window):
         return None
     begin, end = float(window[0]), float(window[1])
-    return (begin, end) if 0 <= begin < end else None
+    return (begin, end) if -_BEFORE_START_S <= begin < end else None
 
 
 def moment(value: object) -> float | None:

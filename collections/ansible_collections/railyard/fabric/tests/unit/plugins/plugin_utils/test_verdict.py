@@ -276,6 +276,16 @@ def test_counters_that_moved_less_than_the_claim_contradict_the_word_proven() ->
         assert run.verdict(run.row["id"])["outcome"] == outcome
 
 
+@pytest.mark.parametrize(
+    ("window", "outcome"),
+    [([-0.0008, 5.1], "pass"), ([-0.51, 5.1], "unmeasured"), ([1.1, 3.0], "unmeasured")],
+)
+def test_a_window_is_an_interval_of_at_least_half_the_asked_time(window: list[float], outcome: str) -> None:
+    run = FakeRunView(HEALTHY, HEALTHY.ids("tcp_bandwidth")[0], "server")
+    run.row["window_s"] = window
+    assert run.verdict(run.row["id"])["outcome"] == outcome
+
+
 @pytest.mark.parametrize("lost", [10.0, 0.1, 100.0])
 def test_loss_fails(lost: float) -> None:
     run = FakeRunView(HEALTHY, HEALTHY.ids("ping_rtt")[0], "client")
