@@ -17,9 +17,9 @@ from typing import Any
 from railyard import paths
 from railyard.progress import Line, Progress
 
-# How long Ansible gets to end its workers after Ctrl-C before it is killed.
-_STOP_GRACE_S = 15.0
-_ABORT_GRACE_S = 2.0
+# How long Ansible gets to end by itself after an interrupt, and then after SIGTERM, before it is killed.
+_INTERRUPT_GRACE_S = 3.0
+_TERMINATE_GRACE_S = 5.0
 # ansible-runner looks at `cancel_callback` this often.
 _CANCEL_POLL_S = 0.5
 
@@ -70,7 +70,7 @@ class AnsibleRun:
         self.progress = progress or Progress()
         self.show = show
         self._signalled_at: float | None = None
-        self._aborted_at: float | None = None
+        self._terminated_at: float | None = None
 
     def run(self) -> Outcome:
         """Run to the end and return how it ended; raises nothing for what Ansible itself says."""
@@ -118,13 +118,13 @@ class AnsibleRun:
             self._signalled_at = now
             self.show([Line("warning", "stopping; once more to stop without cleaning up")])
             self._signal(signal.SIGINT)
-        if self.stops_asked() > 1 and self._aborted_at is None:
-            # SIGTERM first: Ansible's workers are sessions of their own, killing its group misses them.
-            self._aborted_at = now
+        waited_s = now - self._signalled_at
+        if self._terminated_at is None and (waited_s > _INTERRUPT_GRACE_S or self.stops_asked() > 1):
+            # Ansible's `pause` answers an interrupt with a question. SIGTERM asks none, and unlike a kill it
+            # reaches the workers, which are sessions of their own.
+            self._terminated_at = now
             self._signal(signal.SIGTERM)
-        if self._aborted_at is not None and now - self._aborted_at > _ABORT_GRACE_S:
-            return True
-        return now - self._signalled_at > _STOP_GRACE_S
+        return self._terminated_at is not None and now - self._terminated_at > _TERMINATE_GRACE_S
 
     def _signal(self, number: signal.Signals) -> None:
         if self.progress.pid is not None:

@@ -14,7 +14,11 @@ _JUDGE_ACTIONS = ("railyard.fabric.fabric_judge", "fabric_judge")
 _OPEN_ACTIONS = ("railyard.fabric.fabric_open", "fabric_open")
 _RUNNER_ACTIONS = ("railyard.fabric.fabric_run", "fabric_run")
 # Steps of the waiting loop, many times the same: not worth a line each.
-_QUIET_ACTIONS = ("ansible.builtin.pause", "pause", "ansible.builtin.include_tasks", "include_tasks", "meta")
+_QUIET_ACTIONS = tuple(
+    prefix + name
+    for prefix in ("", "ansible.builtin.")
+    for name in ("pause", "include_tasks", "meta", "validate_argument_spec")
+)
 _OUTPUT_LINES_SHOWN = 20
 
 
@@ -66,6 +70,7 @@ class Progress:
     measuring: bool = False
     messages: list[str] = field(default_factory=list)
     """What Ansible wrote outside of any task: warnings, and why it did not start."""
+    _told: set[str] = field(default_factory=set)
     _measured: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     def feed(self, event: Mapping[str, Any]) -> list[Line]:
@@ -109,6 +114,7 @@ class Progress:
         self, _event: Mapping[str, Any], data: Mapping[str, Any]
     ) -> Iterator[Line]:
         yield from self._end_task()
+        self._told.clear()
         self.play = clean(str(data.get("name") or data.get("play") or "")).strip()
         yield Line("play", self.play)
 
@@ -159,7 +165,8 @@ class Progress:
 
     def _on_verbose(self, event: Mapping[str, Any], _data: Mapping[str, Any]) -> Iterator[Line]:
         text = clean(str(event.get("stdout") or "")).rstrip()
-        if text:
+        # `pause` tells of its keys, which are not ours; the judge's lines come from the run folder, later.
+        if text and self.action not in (*_QUIET_ACTIONS, *_JUDGE_ACTIONS):
             self.messages.append(text)
             yield Line("warning", text)
 
@@ -178,8 +185,11 @@ class Progress:
         """The task before this one is over: say in one line how it went."""
         if self.task and self.hosts and self.action not in (*_QUIET_ACTIONS, *_RUNNER_ACTIONS):
             counts = Counter(self.hosts.values())
-            summary = ", ".join(f"{state} {counts[state]}" for state in sorted(counts))
-            yield Line("task", f"{self.task}: {summary}")
+            text = f"{self.task}: " + ", ".join(f"{state} {counts[state]}" for state in sorted(counts))
+            # A step of a waiting loop comes again and again, a skipped one says nothing.
+            if text not in self._told and set(counts) != {"skipped"}:
+                self._told.add(text)
+                yield Line("task", text)
         self.hosts = {}
         self.task = ""
 

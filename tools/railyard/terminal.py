@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -106,13 +105,18 @@ def _rails(report: model.Report) -> Table:
         table.add_column(Text(rail), no_wrap=True)
     for row in report.rows:
         label = row.label + (f" ({len(row.nodes)} nodes)" if len(row.nodes) > 1 else "")
-        table.add_row(Text(label), *_cells(row.outcomes))
+        table.add_row(Text(label), *_cells(row))
     return table
 
 
-def _cells(outcomes: Sequence[str]) -> list[Text]:
-    shown = [wording.outcome(name) for name in outcomes]
-    return [Text(f"{each.symbol} {each.word}", style=_STYLES[each.name]) for each in shown]
+def _cells(row: model.RailRow) -> list[Text]:
+    shares = row.shares or ("",) * len(row.outcomes)
+    cells = []
+    for name, share in zip(row.outcomes, shares, strict=True):
+        shown = wording.outcome(name)
+        tail = (f" ({share})", "dim") if share else ""
+        cells.append(Text.assemble((f"{shown.symbol} {shown.word}", _STYLES[shown.name]), tail))
+    return cells
 
 
 def _indented(text: str) -> str:

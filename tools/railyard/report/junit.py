@@ -41,7 +41,7 @@ def _suite(
         failures=str(counts.get("fail", 0)),
         errors=str(counts.get("unmeasured", 0)),
         skipped=str(counts.get("recorded", 0) + counts.get("not_applicable", 0)),
-        timestamp=report.started,
+        timestamp=report.started.removesuffix(" UTC").replace(" ", "T"),
     )
     for item in cases:
         case = Xml.SubElement(

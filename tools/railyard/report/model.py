@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -72,6 +73,8 @@ class RailRow:
 
     nodes: tuple[str, ...]
     outcomes: tuple[str, ...]
+    shares: tuple[str, ...] = ()
+    """Of a single node: how many of a rail's checks pass, such as `7 of 15 pass`."""
 
     @property
     def label(self) -> str:
@@ -140,8 +143,8 @@ def read(run_dir: str | os.PathLike[str]) -> Report:
         headline=str(total["headline"]),
         exit_status=int(total["exit_status"]),
         counts={name: int(total["counts"].get(name, 0)) for name in wording.OUTCOMES},
-        started=str((manifest.get("start") or {}).get("at", "unknown")),
-        ended=str(end.get("at", "")),
+        started=_moment((manifest.get("start") or {}).get("at", "unknown")),
+        ended=_moment(end.get("at", "")),
         interrupted=end.get("reason") != "completed",
         rails=rails,
         rows=rows,
@@ -155,6 +158,12 @@ def read(run_dir: str | os.PathLike[str]) -> Report:
         notes=tuple(str(note) for note in total.get("notes") or ()),
         plan=plan,
     )
+
+
+def _moment(timestamp: object) -> str:
+    """`2026-11-21T10:15:03.120Z` → `2026-11-21 10:15:03 UTC`; what is no such timestamp stays as it is."""
+    found = re.fullmatch(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(\.\d+)?Z", str(timestamp))
+    return f"{found[1]} {found[2]} UTC" if found else str(timestamp)
 
 
 def _measurements(verdicts: list[dict[str, Any]]) -> tuple[Measurement, ...]:
@@ -206,7 +215,14 @@ def _rails(plan: Mapping[str, Any], total: Mapping[str, Any]) -> tuple[tuple[str
     rails += sorted({rail for _node, rail in seen} - set(rails))
     outcomes = {name: tuple(seen.get((name, rail), "not_applicable") for rail in rails) for name in nodes}
     if len(nodes) <= _NODES_SHOWN:
-        return tuple(rails), tuple(RailRow((name,), outcomes[name]) for name in nodes)
+        share = {
+            (str(cell["node"]), str(cell["rail"])): _share(cell.get("counts") or {})
+            for cell in total["rails"]
+        }
+        return tuple(rails), tuple(
+            RailRow((name,), outcomes[name], tuple(share.get((name, rail), "") for rail in rails))
+            for name in nodes
+        )
     alike: dict[tuple[str, ...], list[str]] = defaultdict(list)
     for name in nodes:
         alike[outcomes[name]].append(name)
@@ -215,6 +231,11 @@ def _rails(plan: Mapping[str, Any], total: Mapping[str, Any]) -> tuple[tuple[str
         alike, key=lambda states: sorted(order.index(wording.outcome(state).name) for state in states)
     )
     return tuple(rails), tuple(RailRow(tuple(alike[states]), states) for states in ranked)
+
+
+def _share(counts: Mapping[str, int]) -> str:
+    asked = sum(count for outcome, count in counts.items() if outcome != "not_applicable")
+    return f"{counts.get('pass', 0)} of {asked} pass" if asked else ""
 
 
 def _tables(measurements: tuple[Measurement, ...]) -> tuple[CheckTable, ...]:
