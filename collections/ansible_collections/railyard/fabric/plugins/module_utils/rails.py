@@ -16,12 +16,11 @@ import ipaddress
 import re
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any, Union
 
-if TYPE_CHECKING:
-    # Python 3.9, which nodes may have, cannot evaluate `X | Y`.
-    Network = ipaddress.IPv4Network | ipaddress.IPv6Network
-    Unit = int | str | None
+# Python 3.9, which nodes may have, cannot evaluate `X | Y`.
+Network = Union[ipaddress.IPv4Network, ipaddress.IPv6Network]  # noqa: UP007
+Unit = Union[int, str, None]  # noqa: UP007
 
 # fmt: off
 RAIL_KEYS = (

@@ -96,7 +96,7 @@ class Reader:
                 return dict(get_vars_from_inventory_sources(self._loader, self._sources, groups, "task"))
 
             parts = {
-                "all_inventory": lambda: everyone.get_vars(),
+                "all_inventory": everyone.get_vars,
                 "groups_inventory": lambda: get_group_vars(others),
                 "all_plugins_inventory": lambda: files([everyone]),
                 "groups_plugins_inventory": lambda: files(others),

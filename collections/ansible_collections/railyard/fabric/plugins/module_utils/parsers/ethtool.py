@@ -84,7 +84,7 @@ def parse(text: str) -> dict[str, Any]:
             if last is None or (last.has_info if starts_info else last.has_settings):
                 found.append(_Netdev())
             found[-1].has_settings |= starts_settings
-        if _OWN_MESSAGE.match(line) or any(pattern.search(line[:200]) for _, pattern in _TROUBLE):
+        if _OWN_MESSAGE.match(line) or any(pattern.search(line[:200]) for _kind, pattern in _TROUBLE):
             ours = ours or bool(_OWN_MESSAGE.match(line))
             kind = next((kind for kind, pattern in _TROUBLE if pattern.search(line[:200])), "tool_error")
             problem = problem or error(kind, line)

@@ -117,4 +117,4 @@ def parse(text: str) -> dict[str, Any]:
         if silent:
             warnings.append(silent)
         whole += wrong is None and silent is None
-    return result("perftest", [output for output, _ in runs], problem, warnings, whole > 0)
+    return result("perftest", [output for output, _end in runs], problem, warnings, whole > 0)

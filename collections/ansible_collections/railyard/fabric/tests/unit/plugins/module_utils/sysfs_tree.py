@@ -127,7 +127,7 @@ def addresses(*texts: str) -> dict[str, Any]:
     """Return ip's `addr_info` of some addresses."""
     info = []
     for text in texts:
-        local, _, length = text.partition("/")
+        local, _slash, length = text.partition("/")
         info.append({"family": "inet6" if ":" in local else "inet", "local": local, "prefixlen": int(length)})
     return {"addr_info": info}
 

@@ -300,7 +300,7 @@ CASES += [
     ("perftest/40-err-no-rdma-device.txt", "perftest", False, "no_device", {}),
 ]
 # (file, tool, valid, error class, number of devices, {device: (CA type, state, physical state, rate, layer)})
-Ports = dict[str, tuple[str | None, str, str, float, str]]
+Ports = "dict[str, tuple[str | None, str, str, float, str]]"
 ACTIVE_400: Any = ("MT4129", "Active", "LinkUp", 400.0)
 HCA_CASES: list[tuple[str, str, bool, str | None, int, Ports]] = [
     (

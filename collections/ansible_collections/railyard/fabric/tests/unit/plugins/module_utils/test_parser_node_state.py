@@ -81,7 +81,7 @@ def test_ethtool_failures():
 
 
 def test_ethtool_cut_anywhere_is_not_valid():
-    driver, _, settings = read("ethtool", "both.txt").partition("Settings for")
+    driver, _heading, settings = read("ethtool", "both.txt").partition("Settings for")
     for text, start in ((driver, "driver: m"), ("Settings for" + settings, "Settings for ens6:\n")):
         for length in range(len(start), len(text.rstrip()) - 2, 3):
             assert parsers.parse("ethtool", text[:length])["valid"] is False, text[:length]

@@ -147,7 +147,7 @@ def test_all_messages_of_sockperf_are_counted() -> None:
 @pytest.mark.parametrize(
     ("parse", "error_class"),
     [
-        (lambda _text: (_ for _ in ()).throw(ValueError("no ping")), "tool_garbage"),
+        (lambda _text: (never for never in ()).throw(ValueError("no ping")), "tool_garbage"),
         (
             lambda _text: {"valid": False, "error": {"class": "x", "message": "refused"}, "outputs": []},
             "tool_failed",

@@ -64,7 +64,7 @@ def test_a_cluster_is_one_folder(tmp_path: Path, cluster: str) -> None:
 
 
 def test_new_ids_differ_and_are_valid(tmp_path: Path) -> None:
-    one, other = (run_folder.create(tmp_path, "lab", None, {}) for _ in range(2))
+    one, other = (run_folder.create(tmp_path, "lab", None, {}) for _time in range(2))
     assert one.name != other.name
 
 
