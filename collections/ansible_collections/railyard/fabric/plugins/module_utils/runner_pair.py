@@ -13,7 +13,7 @@ from typing import Any
 from ansible_collections.railyard.fabric.plugins.module_utils import busy, rendezvous, work_order
 from ansible_collections.railyard.fabric.plugins.module_utils.lobby import Lobby
 from ansible_collections.railyard.fabric.plugins.module_utils.obstacle import Obstacle
-from ansible_collections.railyard.fabric.plugins.module_utils.runner_bench import Bench, Gate
+from ansible_collections.railyard.fabric.plugins.module_utils.runner_bench import Bench, Gate, link_state
 from ansible_collections.railyard.fabric.plugins.module_utils.runner_meeting import (
     Patience,
     Session,
@@ -128,7 +128,7 @@ class PairRun:
         except rendezvous.Broken as error:
             if session is not None:
                 session.drop()
-            self._bench.refuse(test, _lost(self._peer, str(error)))
+            self._bench.refuse(test, _lost(self._peer, f"{error}{self._link(rail)}"))
         except rendezvous.Stopped:
             raise
         except Exception as error:
@@ -136,6 +136,10 @@ class PairRun:
             if session is not None:
                 session.drop()
             self._bench.refuse(test, _internal(self._bench.node, error))
+
+    def _link(self, rail: str) -> str:
+        place = self._bench.places.get(rail)
+        return f" (own {place.netdev} is {link_state(place.netdev)})" if place else ""
 
     def _one(self, session: Session, test: Test, gate: Gate, rails: tuple[str, ...]) -> Row:
         mine = own_obstacle(self._bench, session, test)
