@@ -126,7 +126,7 @@ def test_the_bootstrap_uses_the_hosts_mirror_and_proxy(lab: topology.Topology) -
     assert "mmdebstrap" in argv
     assert argv[-3:] == ["bookworm", "/t/node.tar", "deb http://mirror.example/debian bookworm main"]
     assert '--aptopt=Acquire::http::Proxy "http://proxy.example:3142";' in argv
-    assert "--customize-hook=cp -a '/t/a folder'/. \"$1\"/" in argv
+    assert "--customize-hook=cp -a --remove-destination '/t/a folder'/. \"$1\"/" in argv
     include = next(argument for argument in argv if argument.startswith("--include="))
     assert "netplan.io" in include.removeprefix("--include=").split(",")
 

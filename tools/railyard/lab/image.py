@@ -125,7 +125,8 @@ def bootstrap_argv(image: Image, settings: AptSettings, target: Path, staging: P
     ]
     argv.extend(f"--aptopt={option}" for option in settings.options)
     # mmdebstrap hands a hook to `sh -c`, with the new root as $1; what varies is quoted.
-    argv.append(f'--customize-hook=cp -a {shlex.quote(str(staging))}/. "$1"/')
+    # Removed first: a file of ours may stand where a suite has a link (Debian 13: /etc/default/locale).
+    argv.append(f'--customize-hook=cp -a --remove-destination {shlex.quote(str(staging))}/. "$1"/')
     argv.extend(f"--customize-hook={hook}" for hook in _SETUP)
     return [*argv, image.suite, str(target), *settings.sources]
 
