@@ -16,6 +16,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils.obstacle import Ob
 
 # A path that drops large packets must not silence the rendezvous that is to report it.
 _SMALL_SEGMENT_BYTES = 1000
+# Beyond every port that `tools.tool_port` gives out for up to 32 rails, and below the ephemeral ones.
+_PORTS_APART = 4096
+_PORTS_TO_TRY = 4
 _LISTEN = "0A"
 _ESTABLISHED = "01"
 
@@ -126,6 +129,19 @@ def is_listening(address: str, port: int) -> bool:
         if row.state == _LISTEN and row.local_port == port and _covers(row.local, address):
             return True
     return False
+
+
+def past_closing(address: str, port: int) -> int:
+    """Return the port, or a higher one when the kernel still holds dead connections of this one.
+
+    A tool that was killed leaves its port in TIME_WAIT for a minute, and sockperf cannot bind it then. A port
+    that somebody listens on is returned as it is: whoever it is has to be named, not gone around.
+    """
+    for candidate in range(port, port + _PORTS_TO_TRY * _PORTS_APART, _PORTS_APART):
+        rows = [row for row in _tcp_rows(address) if row.local_port == candidate]
+        if not rows or any(row.state == _LISTEN for row in rows):
+            return candidate
+    return port
 
 
 def is_connected(address: str, port: int) -> bool:

@@ -12,7 +12,13 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils import counters, proof, tool_base, tools
+from ansible_collections.railyard.fabric.plugins.module_utils import (
+    counters,
+    proof,
+    rail_socket,
+    tool_base,
+    tools,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils.obstacle import Obstacle, error_of
 from ansible_collections.railyard.fabric.plugins.module_utils.rendezvous import Channel
 from ansible_collections.railyard.fabric.plugins.module_utils.runner_bench import Bench, Gate
@@ -236,6 +242,8 @@ def _server_end(step: Step, gate: Gate) -> Row:
     channel, play = step.channel, step.play
     reading = Reading({})
     obstacle: Obstacle | None = None
+    # The client hears of the port with `ready`.
+    play.port = rail_socket.past_closing(play.own.address, play.port)
     try:
         step.tool.open(play)
     except Obstacle as found:
