@@ -111,15 +111,17 @@ def ask_passwords(arguments: AnsibleArguments) -> dict[str, str]:
     return answers
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise UserError(f"after `--`: {message}", "see `ansible-playbook --help`")
-
-
 def _parser() -> argparse.ArgumentParser:
     from ansible.cli.arguments import option_helpers as helpers
 
-    parser = _Parser(prog="railyard ... --", add_help=False, conflict_handler="resolve")
+    # Ansible's own parser class: its options carry words that only this class understands.
+    class Parser(helpers.ArgumentParser):  # type: ignore[misc] # ansible-core ships no types
+        def error(self, message: str) -> NoReturn:
+            raise UserError(f"after `--`: {message}", "see `ansible-playbook --help`")
+
+    parser: argparse.ArgumentParser = Parser(
+        prog="railyard ... --", add_help=False, conflict_handler="resolve"
+    )
     # The same groups, and the five options of its own, as ansible-playbook.
     for add in (
         helpers.add_verbosity_options,

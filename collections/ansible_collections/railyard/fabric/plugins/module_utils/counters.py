@@ -8,15 +8,14 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import Optional
 
 KEYS = ("tx_bytes", "rx_bytes", "tx_packets", "rx_packets")
 SAMPLE_PERIOD_S = 0.2
 SYS = "/sys/class/net"
 
-if TYPE_CHECKING:
-    # Python 3.9, which nodes may have, cannot evaluate `X | Y`.
-    Snapshot = dict[str, int | None]
+# Python 3.9, which nodes may have, cannot evaluate `X | Y`.
+Snapshot = dict[str, Optional[int]]  # noqa: UP045
 
 
 def read(netdev: str, root: str = SYS) -> Snapshot:

@@ -53,7 +53,7 @@ def _say(text: str) -> None:
 
 
 def _now() -> str:
-    return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")  # noqa: UP017 - nodes may have Python 3.9
 
 
 def run(argv: Sequence[str]) -> tuple[int, str, str]:
@@ -164,8 +164,14 @@ def in_flight(folder: str) -> dict[str, Any] | None:
 
 def is_stale(record: Mapping[str, Any]) -> bool:
     """Say whether nobody will finish this change: its boot is over, or its deadline long past."""
-    late = time.monotonic() - record["expires_monotonic_s"] > _ROLLBACK_PATIENCE_S + 30
-    return bool(record["boot_id"] != boot_id() or late)
+    return settled_within_s(record) < 0
+
+
+def settled_within_s(record: Mapping[str, Any]) -> float:
+    """Return within how many seconds a change in flight is confirmed or undone; negative: it is stale."""
+    if record["boot_id"] != boot_id():
+        return -1.0
+    return float(record["expires_monotonic_s"] + _ROLLBACK_PATIENCE_S + 30 - time.monotonic())
 
 
 def fires_after_s(record: Mapping[str, Any]) -> int:

@@ -105,7 +105,8 @@ class RailPlay(Play):
 
     def served(self, patience_s: float) -> Finished:
         """Give the server so long to end by itself, then end it."""
-        assert self._server is not None  # noqa: S101 - serve() went before; this tells mypy
+        if self._server is None:
+            raise RuntimeError("served() before serve()")
         self.exit_status = self._server.wait(patience_s, self.bench.stop)
         self.release()
         zero = self.moment.monotonic

@@ -100,7 +100,8 @@ class DirectProcess(RunnerProcess):
     def start(self, argv: Sequence[str], limit_s: float) -> None:
         """Start it; the runner keeps its own deadline."""
         with open(self.log, "ab") as log:
-            process = subprocess.Popen(
+            # It outlives the module that starts it, which run_command would wait for.
+            process = subprocess.Popen(  # pylint: disable=ansible-bad-function
                 list(argv), stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd="/"
             )
         with open(self._pid_file(), "w", encoding="ascii") as handle:

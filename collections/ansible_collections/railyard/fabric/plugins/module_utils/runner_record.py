@@ -22,7 +22,7 @@ RAW = "raw"
 
 def utc_now() -> str:
     """Return the time as rows carry it: `2026-11-21T10:15:03.120Z`."""
-    now = datetime.datetime.now(datetime.UTC)
+    now = datetime.datetime.now(datetime.timezone.utc)  # noqa: UP017 - nodes may have Python 3.9
     return now.strftime("%Y-%m-%dT%H:%M:%S.") + f"{now.microsecond // 1000:03d}Z"
 
 

@@ -82,7 +82,8 @@ class UdpProbe(Tool):
 
     def answer(self, play: Play, question: Mapping[str, Any]) -> dict[str, Any]:
         """Count the datagrams of the question's token and size that have come."""
-        assert self._server is not None  # noqa: S101 - open() went before; this tells mypy
+        if self._server is None:
+            raise RuntimeError("answer() before open()")
         token = bytes.fromhex(str(question["token"]))
         size, wanted, received = int(question["bytes"]), int(question["sent"]), 0
         deadline = time.monotonic() + 1.0

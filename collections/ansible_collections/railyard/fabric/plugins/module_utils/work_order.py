@@ -126,4 +126,4 @@ def rails_of(order: Mapping[str, Any], name: str) -> dict[str, dict[str, Any]]:
 def address_of(rail: Mapping[str, Any]) -> str | None:
     """Return the bare address that the rail's tests use: IPv4 where there is one, else IPv6, else None."""
     cidr = rail.get("address") or rail.get("address6")
-    return str(cidr).split("/")[0] if cidr else None
+    return str(cidr).split("/", maxsplit=1)[0] if cidr else None

@@ -104,7 +104,7 @@ class Reader:
             merged: dict[str, Any] = {}
             for part in constants.VARIABLE_PRECEDENCE:
                 if part in parts:
-                    more: dict[str, Any] = parts[part]()  # type: ignore[no-untyped-call]
+                    more: dict[str, Any] = parts[part]()
                     merged = combine_vars(merged, more)
             wanted = {name: merged[name] for name in names if name in merged}
             self._chains[key] = (("all", *key), wanted)
