@@ -322,7 +322,7 @@ def collect(reader: Reader, run: Any, netdevs: list[str] | None) -> dict[str, An
     rows = sysfs_netdev.read_netdevs(reader, run(["ip", "-d", "-j", "addr"]), netdevs)
     hcas = sysfs_rdma.read_hcas(reader)
     sysfs_rdma.attach(rows, hcas)
-    now = datetime.datetime.now(datetime.UTC)
+    now = datetime.datetime.now(datetime.timezone.utc)  # noqa: UP017 - nodes may have Python 3.9
     return {
         **host_facts.read_host(reader),
         "collected": now.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
