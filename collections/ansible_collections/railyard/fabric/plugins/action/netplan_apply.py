@@ -25,6 +25,9 @@ FRESH_SSH_ARGS = "-o ControlMaster=no -o ControlPath=none -o ConnectTimeout=5"
 # The undo has its own patience (netplan_transaction) after the deadline; then the node gets time to answer.
 GRACE_S = 40
 PAUSE_S = 1.0
+# Between two looks at a change that another controller left open, and what its promised end may be late by.
+IN_FLIGHT_PAUSE_S = 4.0
+PATIENCE_SLACK_S = 10.0
 
 display = Display()
 
@@ -81,7 +84,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core ships no t
             }
         )
         node = (task_vars or {}).get("inventory_hostname", "node")
-        staged = self._ask({"state": "staged", "node": node, **args}, task_vars)
+        staged = self._stage({"state": "staged", "node": node, **args}, task_vars)
         for finding in staged.get("findings", []):
             display.warning(finding)
         result.update(staged)
@@ -98,6 +101,27 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core ships no t
             with contextlib.suppress(Exception):
                 self._connection.reset()
         return result
+
+    def _stage(self, args: dict[str, Any], task_vars: dict[str, Any] | None) -> dict[str, Any]:
+        """Stage, once a change that another controller left open is confirmed or has undone itself.
+
+        It is waited for, not taken over: whether that controller is dead or at work cannot be seen from here.
+        """
+        end: float | None = None
+        while True:
+            staged = self._ask(args, task_vars)
+            if staged.get("outcome") != "in_flight":
+                return staged
+            if end is None:
+                patience_s = float(staged["settled_within_s"]) + PATIENCE_SLACK_S
+                end = time.monotonic() + patience_s
+                display.warning(
+                    f"{args['node']}: waiting up to {patience_s:.0f} s for an earlier network change, "
+                    "which nobody has confirmed, to be undone"
+                )
+            if time.monotonic() > end:
+                return staged
+            time.sleep(IN_FLIGHT_PAUSE_S)
 
     def _ask(self, args: dict[str, Any], task_vars: dict[str, Any] | None) -> dict[str, Any]:
         answer: dict[str, Any] = self._execute_module(

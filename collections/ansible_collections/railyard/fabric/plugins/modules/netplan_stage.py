@@ -88,7 +88,14 @@ outcome:
   description: How far the change has come.
   returned: always
   type: str
-  sample: C(unchanged), C(pending), C(applied), C(confirmed), C(rolling_back), C(rolled_back) or C(unknown)
+  sample: >-
+    C(unchanged), C(pending), C(applied), C(confirmed), C(rolling_back), C(rolled_back), C(unknown),
+    or C(in_flight): an earlier change is still open
+settled_within_s:
+  description: Within how many seconds the earlier change is confirmed or undone.
+  returned: when RV(outcome=in_flight)
+  type: float
+  sample: 41.5
 netdevs:
   description: The netdev of each rail, as resolved on the node.
   returned: with O(state=staged)
@@ -213,7 +220,9 @@ def _finish_old(module: AnsibleModule) -> None:
     if not netplan_transaction.is_stale(record):
         module.fail_json(
             msg=f"{node}: a network change of {record['created']} is neither confirmed nor undone yet; "
-            f"it undoes itself {record['rollback_after_s']} s after it began: wait, then run again"
+            f"it undoes itself {record['rollback_after_s']} s after it began: wait, then run again",
+            outcome="in_flight",
+            settled_within_s=netplan_transaction.settled_within_s(record),
         )
     program = [sys.executable, os.path.join(folder, "program.pyz"), "expire", token]
     unit = f"--unit={netplan_transaction.unit('late', token)}"

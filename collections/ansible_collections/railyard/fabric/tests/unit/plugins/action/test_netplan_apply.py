@@ -100,6 +100,22 @@ def test_module_failure_is_not_asked_again():
     assert answer["proof_problems"] == ["no such file"]
 
 
+IN_FLIGHT = {"failed": True, "outcome": "in_flight", "settled_within_s": 41.5, "msg": "neither confirmed nor"}
+
+
+def test_change_that_another_controller_left_open_is_waited_for():
+    action = Action([IN_FLIGHT, IN_FLIGHT, {"outcome": "unchanged"}])
+    assert action._stage({"state": "staged", "node": "gpuserver1"}, {}) == {"outcome": "unchanged"}
+
+
+def test_waiting_for_an_open_change_ends(monkeypatch):
+    now = iter(range(0, 10000, 10))
+    monkeypatch.setattr(netplan_apply.time, "monotonic", lambda: next(now))
+    action = Action([IN_FLIGHT] * 1000)
+    assert action._stage({"state": "staged", "node": "gpuserver1"}, {})["failed"]
+    assert len(action.states) < 10
+
+
 @pytest.mark.parametrize(
     ("answer", "unreachable", "words"),
     [
