@@ -106,6 +106,10 @@ class DirectProcess(RunnerProcess):
             )
         with open(self._pid_file(), "w", encoding="ascii") as handle:
             handle.write(str(process.pid))
+        # For a moment after exec the kernel shows no command line, and `running` would not know it for ours.
+        deadline = time.monotonic() + 2.0
+        while self._pid() is None and process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.01)
 
     def running(self) -> bool:
         """Tell whether the process of the pid file is this run's runner."""
