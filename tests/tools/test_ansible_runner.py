@@ -282,3 +282,18 @@ def test_nobody_to_ask_is_said(monkeypatch):
         monkeypatch.setattr("sys.stdin", nobody)
         with pytest.raises(UserError, match="BECOME password"):
             ansible_args.ask_passwords(arguments)
+
+
+def test_what_a_result_warns_of_is_shown_once():
+    progress = Progress()
+    feed = {"event": "runner_on_ok", "event_data": {"task": "t", "task_action": "x"}}
+
+    def shown(host, *warnings):
+        data = {**feed["event_data"], "host": host, "res": {"warnings": list(warnings)}}
+        return progress.feed({**feed, "event_data": data})
+
+    assert shown("gpu1", "gpu1: rail0 has drifted", "old python") == [
+        Line("warning", "gpu1: rail0 has drifted"),
+        Line("warning", "gpu1: old python"),
+    ]
+    assert shown("gpu2", "old python") == []

@@ -135,6 +135,7 @@ class Progress:
         result = _result(data)
         state = "changed" if result.get("changed") else "ok"
         self._settle(_host(data), state)
+        yield from self._warnings(_host(data), result)
         if data.get("task_action") in _OPEN_ACTIONS:
             self.measuring = True
         if data.get("task_action") in _RUNNER_ACTIONS and isinstance(result.get("total_tests"), int):
@@ -193,6 +194,15 @@ class Progress:
         self.hosts = {}
         self.task = ""
 
+    def _warnings(self, host: str, result: Mapping[str, Any]) -> Iterator[Line]:
+        """Say what a result warns of, which Ansible shows with the result and not as an event of its own."""
+        for warning in result.get("warnings") or ():
+            text = clean(str(warning)).strip()
+            # The same on a thousand hosts is said once, with the first of them.
+            if text and text not in self._told:
+                self._told.add(text)
+                yield Line("warning", text if host in text else f"{host}: {text}")
+
     def _measuring(self, host: str, result: Mapping[str, Any]) -> Iterator[Line]:
         self._measured[host] = (int(result.get("finished_tests") or 0), int(result["total_tests"]))
         # Every test has two ends, so shares of hosts overlap: the slowest host tells how far we are.
@@ -217,6 +227,7 @@ class Progress:
         )
         self._settle(failure.host, kind)
         self.failures.append(failure)
+        yield from self._warnings(failure.host, result)
         if not failure.of_judgement:
             yield Line(kind, _where(data) + "\n" + _indent(failure.message))
 

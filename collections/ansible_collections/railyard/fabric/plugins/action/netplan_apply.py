@@ -115,7 +115,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core ships no t
             if end is None:
                 patience_s = float(staged["settled_within_s"]) + PATIENCE_SLACK_S
                 end = time.monotonic() + patience_s
-                display.warning(
+                # Not a warning: Ansible keeps those until the task is over.
+                display.display(
                     f"{args['node']}: waiting up to {patience_s:.0f} s for an earlier network change, "
                     "which nobody has confirmed, to be undone"
                 )
