@@ -88,3 +88,23 @@ def test_no_nodes_is_a_failure(inventory):
     done = run(inventory(hosts={}))
     assert done.returncode != 0
     assert "gpu_nodes" in done.stdout + done.stderr
+
+
+def test_hosts_outside_the_group_are_no_nodes(inventory):
+    folder = inventory()
+    (folder / "hosts.yml").write_text(yaml.safe_dump({"others": {"hosts": {"bastion": {}}}}))
+    done = run(folder)
+    assert done.returncode != 0
+    assert "no host in group gpu_nodes" in done.stdout + done.stderr
+
+
+def test_connection_settings_may_name_the_inventory_folder(inventory):
+    # Localhost, which is in no inventory, has no inventory_dir: a play on it would fail with these.
+    folder = inventory()
+    settings = {
+        "ansible_ssh_private_key_file": "{{ inventory_dir }}/id",
+        "ansible_user": "{{ inventory_file }}",
+    }
+    (folder / "group_vars" / "all" / "connection.yml").write_text(yaml.safe_dump(settings))
+    done = run(folder)
+    assert done.returncode == 0, done.stdout
