@@ -21,7 +21,7 @@ POLICY = {
     "iperf3_duration_s": 2,
     "iperf3_omit_s": 0,
     "sockperf_duration_s": 1,
-    "ping_count": 5,
+    "ping_count": 10,
     "rendezvous_timeout_s": 4,
     "first_rendezvous_timeout_s": 20,
     "lease_s": 25,

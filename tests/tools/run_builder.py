@@ -11,6 +11,8 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.railyard.fabric.plugins.plugin_utils import ask
+
 RUN = "20261121T101500Z-3f2a"
 STARTED = "2026-11-21T10:15:03.000Z"
 POLICY = {"iperf3_duration_s": 4, "sockperf_duration_s": 2, "ping_count": 10, "path_mtu_probes": 5}
@@ -56,10 +58,11 @@ def build_run(
     (folder / "raw").mkdir(parents=True)
     plan = _plan(folder.parent.name, nodes, rails, rate_gbps, transport)
     asked = list(_asked(nodes, [f"rail{number}" for number in range(rails)]))
-    facts = [change_fact(_fact(name, plan["nodes"][name]["rails"])) for name in nodes]
+    facts = [change_fact({**_fact(name, plan["nodes"][name]["rails"]), "run": folder.name}) for name in nodes]
     results = [
         change_result(row) for line in asked if line["id"].startswith("m") for row in _ends(line, plan)
     ]
+    results = _exchanged([row for row in results if row is not None])
     default_end = {"at": "2026-11-21T10:17:00.000Z", "reason": "completed"}
     _json(
         folder / "manifest.json",
@@ -74,6 +77,7 @@ def build_run(
             "limit": None,
             "start": {"at": STARTED},
             "end": default_end if end is None else (end or None),
+            "asked": ask.fingerprint(asked),
             **(manifest or {}),
         },
     )
@@ -82,6 +86,18 @@ def build_run(
         text = "".join(json.dumps(row, sort_keys=True) + "\n" for row in rows if row is not None)
         (folder / f"{name}.jsonl").write_text(text, encoding="utf-8")
     return folder
+
+
+def _exchanged(results: list[Row]) -> list[Row]:
+    """Let the two ends of each test tell each other what they found."""
+    ends = {(row["id"], row["end"]): row for row in results}
+    told = []
+    for row in results:
+        other = ends.get((row["id"], "server" if row["end"] == "client" else "client"))
+        heard = other and {key: other.get(key) for key in ("host", "status", "proof", "metrics", "counters")}
+        said = {**heard, "boot_id": f"boot-of-{heard['host']}"} if heard else None
+        told.append({"other_end": said, **row})
+    return told
 
 
 def _plan(cluster: str, nodes: tuple[str, ...], rails: int, rate_gbps: float | None, transport: str) -> Row:

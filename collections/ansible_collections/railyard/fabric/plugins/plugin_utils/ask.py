@@ -17,6 +17,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils import schedule
 from ansible_collections.railyard.fabric.plugins.plugin_utils import run_folder
 
 FACTS_CHECKS = ("link", "address", "mtu")
+#: How many rails a sentence names before it says "and N more".
+NAMED = 4
 
 
 class AskError(ValueError):
@@ -102,6 +104,27 @@ def fingerprint(lines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     for one in lines:
         digest.update(run_folder.line(one).encode("utf-8") + b"\n")
     return {"count": len(lines), "sha256": digest.hexdigest()}
+
+
+def alone(lines: Sequence[Mapping[str, Any]]) -> str | None:
+    """Tell which rails no test between nodes covers, or None.
+
+    Such a rail's own state is looked at, but nothing is measured over it: a lone node, one that --limit
+    cut off from the others, or a rail that no other node has.
+    """
+    tested: set[tuple[object, object]] = set()
+    looked_at: dict[tuple[object, object], None] = {}
+    for line in lines:
+        if line["peer"] is None:
+            looked_at[line["node"], line["rail"]] = None
+        else:
+            tested |= {(line["node"], line["rail"]), (line["peer"], line["rail"])}
+    left = [place for place in looked_at if place not in tested]
+    if not left:
+        return None
+    named = ", ".join(f"{node} {rail}" for node, rail in left[:NAMED])
+    more = f" and {len(left) - NAMED} more" if len(left) > NAMED else ""
+    return f"nothing is measured over {named}{more}: no second node of this run has that rail"
 
 
 def patience_s(order: Mapping[str, Any]) -> int:

@@ -85,6 +85,8 @@ _TABLE = (
           "Collect again, or look at the silent node; then validate again."),
     Cause("duplicate_row", "an end wrote more than one result for the test, so none can be trusted",
           "Validate again into a new run folder."),
+    Cause("node_rebooted", "the node was started anew between inspection and measurement",
+          "Validate again; what was read of the node before may hold no more."),
     Cause("row_garbled", "a result row is incomplete, impossible or not that of the asked test",
           "Validate again; if it comes back, the runner on that node is of another version or its disk "
           "is damaged."),

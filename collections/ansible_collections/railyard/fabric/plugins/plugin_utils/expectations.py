@@ -11,6 +11,7 @@ bound says its basis.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -240,7 +241,7 @@ def threaded(version: str | None) -> bool:
 
 
 def _with_site_policy(check: str, own: Bounds, policy: Mapping[str, Any]) -> Bounds:
-    """Let the site's bounds replace the default ones, by metric; a null ceiling keeps the physical one."""
+    """Let the site's bounds replace the default ones, by metric; no site can raise the physical ceiling."""
     site = policy.get("floors", {}).get(check)
     if not site:
         return own
@@ -249,7 +250,7 @@ def _with_site_policy(check: str, own: Bounds, policy: Mapping[str, Any]) -> Bou
         if metric in site:
             floor[metric] = float(site[metric][0])
             if site[metric][1] is not None:
-                ceiling[metric] = float(site[metric][1])
+                ceiling[metric] = min(float(site[metric][1]), own.ceiling.get(metric, math.inf))
     return Bounds(floor, ceiling, "site policy" + (f"; else {own.basis}" if own.floor or own.ceiling else ""))
 
 

@@ -53,12 +53,14 @@ class Fleet:
         bound: node -> rail -> Bound, for the nodes whose facts can be trusted.
         broken: node -> what is wrong with its facts.
         iperf3: node -> version, None where unknown.
+        boot_ids: node -> the boot that its facts describe.
         owners: bare rail address -> nodes that have it on any netdev.
     """
 
     bound: dict[str, dict[str, Bound]] = field(default_factory=dict)
     broken: dict[str, str] = field(default_factory=dict)
     iperf3: dict[str, str | None] = field(default_factory=dict)
+    boot_ids: dict[str, object] = field(default_factory=dict)
     owners: dict[str, list[str]] = field(default_factory=dict)
 
     def why_unknown(self, node: str) -> dict[str, Any] | None:
@@ -79,7 +81,7 @@ def gather(plan: Mapping[str, Any], facts: Iterable[Mapping[str, Any]], run: str
     fleet = Fleet()
     rows: dict[str, list[Mapping[str, Any]]] = {}
     for row in facts:
-        if row.get("run", run) == run and row.get("node") in plan["nodes"]:
+        if row.get("run") == run and row.get("node") in plan["nodes"]:
             rows.setdefault(str(row["node"]), []).append(row)
     for node, mine in rows.items():
         problem = _problem(mine)
@@ -88,6 +90,7 @@ def gather(plan: Mapping[str, Any], facts: Iterable[Mapping[str, Any]], run: str
             continue
         row = mine[0]
         fleet.bound[node] = bind.bind(plan["nodes"][node]["rails"], row)
+        fleet.boot_ids[node] = row.get("boot_id")
         tools = row.get("tools")
         version = tools.get("iperf3") if isinstance(tools, Mapping) else None
         fleet.iperf3[node] = version if isinstance(version, str) else None

@@ -38,7 +38,7 @@ _NUMBERS: dict[str, tuple[bool, float, float]] = {
     "iperf3_omit_s": (True, 0, 600),
     "sockperf_duration_s": (True, 1, 86400),
     "sockperf_message_bytes": (True, 14, 65507),  # sockperf's header; the largest UDP payload
-    "ping_count": (True, 1, 100000),
+    "ping_count": (True, 10, 100000),  # the rendezvous' own few packets must not pass for pings
     "ping_interval_s": (False, 0.002, 60),
     "path_mtu_probes": (True, 1, 1000),
     "rendezvous_timeout_s": (False, 1, 3600),
@@ -60,7 +60,12 @@ class PolicyError(ValueError):
 
 def is_number(value: object) -> bool:
     """Tell whether a value is a finite number; True and False are not numbers here."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # a whole number beyond what a float can hold
+        return False
 
 
 def merge(user: object) -> dict[str, Any]:

@@ -31,6 +31,11 @@ _LEAST_FRAME_BYTES = 14
 #: A time above 1000 s is no latency.
 _MOST_US = 1e9
 _COUNTERS = ("tx_bytes", "rx_bytes", "tx_packets", "rx_packets")
+#: What the ends tell each other at the end of a test, as the runner's `swap_rows` does.
+_EXCHANGED = ("host", "status", "proof", "metrics", "counters")
+#: sockperf's ping-pong is a chain of round trips, so they add up to the time that it ran: 0.55 s of 1 s, and
+#: 1.55 s of 2 s, since it leaves out the beginning and the end. More cannot be, far less was not measured.
+_ROUND_TRIPS_SHARE = (0.25, 1.02)
 
 
 # The ends that time something; the others answer and have no window of their own.
@@ -136,6 +141,27 @@ def counter_problem(
     return None
 
 
+def rebooted(row: Mapping[str, Any], boot_id: object) -> bool:
+    """Tell whether the other end was met in another boot than the one that its facts describe."""
+    said = row.get("other_end")
+    return isinstance(said, Mapping) and (said.get("boot_id") or "") != (boot_id or "")
+
+
+def exchange_problem(row: Mapping[str, Any], other: Mapping[str, Any]) -> str | None:
+    """Tell in what the other end's row is not what that end said over the rail, or None.
+
+    Both ends tell each other what they found, on the rail under test and sealed with the run's secret. Two
+    rows that only look like a pair did not have that conversation.
+    """
+    said = row.get("other_end")
+    if not isinstance(said, Mapping):
+        return f"{row['host']} did not hear from {other['host']} over the rail what it found"
+    for key in _EXCHANGED:
+        if said.get(key) != other.get(key):
+            return f"{other['host']} told {row['host']} of another {key} than it wrote down"
+    return None
+
+
 def disagreement(client: Mapping[str, Any], server: Mapping[str, Any]) -> str | None:
     """Tell in what the two ends' numbers contradict each other, or None."""
     mine, theirs = client["metrics"], server["metrics"]
@@ -224,6 +250,10 @@ def _impossible(row: Mapping[str, Any], metrics: Mapping[str, Any], policy: Mapp
     check = str(row["check"])
     if row["end"] != "client":
         return None
+    if "path_mtu_bytes" in metrics:
+        own = row.get("mtu_bytes")
+        if not _is_whole(own) or metrics["path_mtu_bytes"] > own:
+            return f"{metrics['path_mtu_bytes']} bytes passed unbroken, the own netdev's MTU is {own!r}"
     for order in _ORDERS.get(check, ()):
         for lower, upper in pairwise(order):
             if metrics[lower] > metrics[upper]:
@@ -235,12 +265,24 @@ def _impossible(row: Mapping[str, Any], metrics: Mapping[str, Any], policy: Mapp
             return (
                 f"message_bytes is {row.get('message_bytes')!r}, asked was {policy['sockperf_message_bytes']}"
             )
+        return _chain_problem(metrics, policy)
     if check == "path_mtu_one_way":
         if metrics["sent"] != policy["path_mtu_probes"]:
             return f"{metrics['sent']} probes were sent, asked was {policy['path_mtu_probes']}"
         if metrics["received"] > metrics["sent"]:
             return f"{metrics['received']} probes arrived, {metrics['sent']} were sent"
     return None
+
+
+def _chain_problem(metrics: Mapping[str, Any], policy: Mapping[str, Any]) -> str | None:
+    together_s = metrics["observations"] * 2 * metrics["latency_average_us"] / 1e6
+    least, most = (share * policy["sockperf_duration_s"] for share in _ROUND_TRIPS_SHARE)
+    if least <= together_s <= most:
+        return None
+    return (
+        f"{metrics['observations']} round trips of 2 x {metrics['latency_average_us']:g} us take "
+        f"{together_s:.3g} s, asked were {policy['sockperf_duration_s']} s"
+    )
 
 
 def _too_short(check: str, window: tuple[float, float], policy: Mapping[str, Any]) -> str | None:

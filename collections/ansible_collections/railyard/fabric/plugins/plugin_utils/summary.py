@@ -104,6 +104,8 @@ def headline(
     if judged.torn or judged.incomplete:
         reasons = [f"{', '.join(judged.torn)} lost a line"] if judged.torn else []
         reasons += [judged.incomplete] if judged.incomplete else []
+        if not bad:
+            said = f"{asked} checks measured ({settled}), but not all that should be"
         said += f"; incomplete: {' and '.join(reasons)}"
     return what + said + "."
 

@@ -105,10 +105,11 @@ def incomplete(manifest: Mapping[str, Any], asked: Sequence[Mapping[str, Any]] |
         return "the run has no end record"
     if end.get("reason") != "completed":
         return f"the run was {end.get('reason')}"
-    written = manifest.get("asked")
-    if asked is not None and written is not None and written != ask.fingerprint(asked):
+    if asked is None:
+        return None
+    if manifest.get("asked") != ask.fingerprint(asked):
         return "asked.jsonl is not what this run asked"
-    return None
+    return ask.alone(asked)
 
 
 def strangers(
@@ -235,14 +236,20 @@ class _Court:
             lost = weighing.lost(row) if end == "client" else None
             if lost:
                 return Answer(FAIL, weighing.observed(client, server), basis="loss must be 0", cause=lost)
+        for row, other in ((client, server), (server, client)):
+            boot_id = self.fleet.boot_ids.get(str(other["host"]))
+            if result_rows.rebooted(row, boot_id):
+                return _unmeasured("node_rebooted", str(other["host"]))
+            apart = result_rows.exchange_problem(row, other)
+            if apart:
+                return _unmeasured("ends_disagree", apart)
         apart = result_rows.disagreement(client, server)
         if apart:
             return _unmeasured("ends_disagree", apart)
         for row in (client, server):
             if row.get("proof") != "proven":
-                return _unmeasured(
-                    "unproven", f"{row['host']} ({row['end']}) says {row.get('proof')!r}", "unproven"
-                )
+                reason = row.get("proof_reason") or f"it says {row.get('proof')!r}"
+                return _unmeasured("unproven", f"{row['host']} ({row['end']}): {reason}", "unproven")
             problem = result_rows.counter_problem(row, client, self.policy)
             if problem:
                 return _unmeasured("unproven", f"{row['host']} ({row['end']}): {problem}", "unproven")

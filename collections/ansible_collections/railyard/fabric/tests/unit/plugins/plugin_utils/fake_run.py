@@ -76,7 +76,7 @@ class FakeRun:
         ]
 
     def judge(self) -> list[dict[str, Any]]:
-        return verdict.judge(self.manifest, self.plan, self.asked, self.facts, self.results)
+        return verdict.judge(self.manifest, self.plan, self.asked, self.facts, exchanged(self.results))
 
     def status(self) -> int:
         return verdict.exit_status(self.judge(), self.manifest, self.asked)
@@ -208,7 +208,8 @@ class FakeRun:
             "proof": "proven",
             "raw": {"file": f"raw/{host}.tar.gz", "name": f"{line['id']}.{end}.txt"},
             "error": None,
-            "other_end": None,
+            # What the other end told is filled in by `exchanged`, when the test has changed what it wants.
+            "other_end": {"boot_id": f"boot-{2 - NODES.index(host)}"},
             **({"latency_is": "one_way"} if line["check"] == "tcp_latency" else {}),
             **({"samples": _samples(end)} if line["group"] else {}),
         }
@@ -251,6 +252,27 @@ class FakeRun:
             metrics |= {"sent": 5, "received": 5}
             echoed = 400
         return (metrics if end == "client" else {}), _counters(end, 46000, 7, 6, echoed), [0.0, 0.2]
+
+
+def exchanged(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Let the two ends of each test tell each other what they found; a row that says of itself stays."""
+    ends = {(row.get("id"), row.get("end")): row for row in reversed(results) if _hashable(row)}
+    told = []
+    for row in results:
+        said = row.get("other_end")
+        turned = "server" if row.get("end") == "client" else "client"
+        other = ends.get((row["id"], turned)) if _hashable(row) else None
+        if isinstance(said, dict) and "host" not in said and other is not None:
+            heard = {
+                key: other.get(key) for key in ("host", "status", "proof", "metrics", "counters", "error")
+            }
+            row = {**row, "other_end": {**heard, **said}}
+        told.append(row)
+    return told
+
+
+def _hashable(row: dict[str, Any]) -> bool:
+    return isinstance(row.get("id"), str) and isinstance(row.get("end"), str)
 
 
 def _samples(end: str) -> dict[str, list[Any]]:

@@ -25,7 +25,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils import (
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run_folder import RunFolder
 
 sys.path.insert(0, str(Path(__file__).parent))
-from fake_run import NODES, RUN, FakeRun, fabric
+from fake_run import NODES, RUN, FakeRun, exchanged, fabric
 
 
 def write(run: FakeRun, tmp_path: Path) -> RunFolder:
@@ -34,7 +34,7 @@ def write(run: FakeRun, tmp_path: Path) -> RunFolder:
     folder.write("plan.json", run_folder.pretty(run.plan))
     folder.append("facts.jsonl", run.facts)
     folder.append("asked.jsonl", run.asked)
-    folder.append("results.jsonl", run.results)
+    folder.append("results.jsonl", exchanged(run.results))
     return folder
 
 
