@@ -60,6 +60,9 @@ GOOD, SLOW, SILENT, NONE = same, slow, silent, None
         ("provision", NONE, ended(99, interrupted=True, stats=False), [], 3),
         # Ansible died without a word: no pass.
         ("provision", NONE, ended(250, stats=False), [], 1),
+        # Something went wrong that nobody can name: no pass either.
+        ("validate", GOOD, ended(2), [], 3),
+        ("provision", NONE, ended(2), [], 3),
         # Nothing was measured, whatever Ansible says of it.
         ("validate", NONE, ended(), [], 3),
         ("site", NONE, ended(), [], 3),

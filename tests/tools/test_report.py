@@ -211,6 +211,10 @@ def test_a_run_without_an_end_is_told_as_incomplete(tmp_path):
     assert read.exit_status == 3
     assert read.verdict == "unmeasured"
     assert "no end record" in page_of(folder).text
+    # CI reads this file alone: all cases are good, the run is not.
+    root = Xml.parse(folder / "junit.xml").getroot()
+    assert root.get("errors") == "1"
+    assert "no end record" in root.find(".//testsuite[@name='run']/testcase/error").get("message")
 
 
 def test_a_torn_line_is_told(tmp_path):

@@ -118,6 +118,9 @@ def conclude(verb: str, outcome: Outcome, run_dir: Path, arguments: AnsibleArgum
         out.print("Check mode: nothing was changed, nothing was measured.")
     if outcome.interrupted:
         statuses.append(INCOMPLETE)
+    elif outcome.return_code and not any(statuses):
+        out.print(f"Ansible ended with {outcome.return_code} and did not say why.", style="yellow")
+        statuses.append(INCOMPLETE)
     return next((status for status in (BAD_INPUT, FAILED, INCOMPLETE) if status in statuses), OK)
 
 

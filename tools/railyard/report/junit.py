@@ -24,10 +24,20 @@ def render(report: Report) -> str:
     for table in report.tables:
         cases = [item for item in report.measurements if item.check == table.check]
         root.append(_suite(report, table, cases, causes))
+    if report.incomplete:
+        root.append(_run_suite(report))
     for name in ("tests", "failures", "errors", "skipped"):
         root.set(name, str(sum(int(suite.get(name, "0")) for suite in root)))
     Xml.indent(root)
     return '<?xml version="1.0" encoding="utf-8"?>\n' + Xml.tostring(root, encoding="unicode") + "\n"
+
+
+def _run_suite(report: Report) -> Xml.Element:
+    """An error for the run itself: its cases may all be good, and it is not proven all the same."""
+    suite = Xml.Element("testsuite", name="run", tests="1", failures="0", errors="1", skipped="0")
+    case = Xml.SubElement(suite, "testcase", classname=f"{report.cluster}.run", name=report.run)
+    Xml.SubElement(case, "error", message=f"the run is incomplete: {report.incomplete}", type="unmeasured")
+    return suite
 
 
 def _suite(

@@ -105,6 +105,8 @@ class Report:
     started: str
     ended: str
     interrupted: bool
+    incomplete: str
+    """Why no verdict stands for the whole run: its end, its questions or a line are missing; else empty."""
     rails: tuple[str, ...]
     rows: tuple[RailRow, ...]
     node_count: int
@@ -146,6 +148,9 @@ def read(run_dir: str | os.PathLike[str]) -> Report:
         started=_moment((manifest.get("start") or {}).get("at", "unknown")),
         ended=_moment(end.get("at", "")),
         interrupted=end.get("reason") != "completed",
+        incomplete="; ".join(
+            [judged.incomplete or "", *(f"{name} lost a line" for name in judged.torn)]
+        ).strip("; "),
         rails=rails,
         rows=rows,
         node_count=len(plan.get("nodes") or {}),
