@@ -15,8 +15,6 @@ _TRANSPORT = re.compile(r"(?i)^acquire::(http|https|ftp|retries|check-valid-unti
 # Programs and files of this host, which do not exist in the image.
 _HOST_ONLY = re.compile(r"(?i)(proxy-auto-detect|proxyautodetect|sslcert|sslkey|cainfo|capath|issuercert)")
 _LOCAL_CERTIFICATES = Path("/usr/local/share/ca-certificates")
-_FALLBACK = "http://deb.debian.org/debian"
-_SECURITY_FALLBACK = "http://deb.debian.org/debian-security"
 
 
 @dataclass(frozen=True)
@@ -24,7 +22,7 @@ class AptSettings:
     """What an image needs to reach the mirror that this host uses.
 
     Attributes:
-        sources: one-line sources (`deb URI SUITE main`).
+        sources: one-line sources (`deb URI SUITE main`); none means mmdebstrap's own default mirror.
         options: lines of apt.conf.
         certificates: file name → bytes of the certificates that this host's owner added.
     """
@@ -57,7 +55,8 @@ def read(suite: str) -> AptSettings:
 def sources(index_targets: str, suite: str) -> tuple[str, ...]:
     """Pick the lines of `apt-get indextargets` that serve `suite`.
 
-    A host of another release lends its mirror's address; a host that is no Debian at all gets Debian's own.
+    A host of another release lends its mirror's address; one that is no Debian has nothing to lend, and
+    mmdebstrap then takes the mirror that it knows.
     """
     found: dict[str, str] = {}
     debian_uri = None
@@ -71,9 +70,10 @@ def sources(index_targets: str, suite: str) -> tuple[str, ...]:
         if uri.rstrip("/").endswith("/debian"):
             debian_uri = uri.rstrip("/")
     if suite not in found:
-        base = debian_uri or _FALLBACK
-        security = f"{base}-security" if debian_uri else _SECURITY_FALLBACK
-        found = {suite: base, f"{suite}-updates": base, f"{suite}-security": security}
+        base = debian_uri
+        found = (
+            {suite: base, f"{suite}-updates": base, f"{suite}-security": f"{base}-security"} if base else {}
+        )
     return tuple(f"deb {uri} {release} main" for release, uri in sorted(found.items()))
 
 
