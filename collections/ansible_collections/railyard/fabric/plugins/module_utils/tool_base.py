@@ -159,6 +159,15 @@ def parsed(play: Play, tool: str, text: str, parse: Callable[[str], dict[str, An
             play.own.host,
             f"run it by hand on {play.own.host}; look for a wrapper of that name (command -v {tool})",
         ) from error
+    if result.get("valid") and len(result.get("outputs") or []) > 1:
+        raise Obstacle(
+            "tool_garbage",
+            "{} printed {} results where it was run once: which of them was measured?".format(
+                tool, len(result["outputs"])
+            ),
+            play.own.host,
+            f"run it by hand on {play.own.host}; look for a wrapper of that name (command -v {tool})",
+        )
     if result.get("valid") and result.get("outputs"):
         output: dict[str, Any] = result["outputs"][0]
         return output

@@ -74,6 +74,8 @@ class Iperf3(Tool):
 
 def _read(play: Play, done: Finished, cpu: str) -> Reading:
     output = parsed(play, "iperf3", done.text, _parse)
+    if output.get("protocol") != "TCP":
+        raise failed(play, "iperf3", "it ran {!r}, asked was TCP".format(output.get("protocol")))
     ways = [way for way in output.get("directions") or [] if way.get("direction") == "forward"]
     way: dict[str, Any] = ways[0] if ways else {}
     metrics = {

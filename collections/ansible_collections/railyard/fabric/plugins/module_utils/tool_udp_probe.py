@@ -32,6 +32,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils.tool_base import P
 _IP_MTU_DISCOVER, _IP_PMTUDISC_PROBE = 10, 3
 _IPV6_MTU_DISCOVER, _IPV6_PMTUDISC_PROBE = 23, 3
 _SILENCE_S = 0.15
+# So many jumbo datagrams fit a receive buffer of the usual 208 KiB; of 40 sent at once 28 were dropped.
+_AT_ONCE = 5
 _TOKEN = struct.Struct("!16sI")
 
 
@@ -52,13 +54,22 @@ class UdpProbe(Tool):
         probes = int(play.policy["path_mtu_probes"])
         totals = {"sent": 0, "received": 0}
 
-        def passes(size_bytes: int, count: int = 1) -> int:
+        def batch(size_bytes: int, count: int) -> int:
             sent = send(play, sock, size_bytes, count, token)
             heard = play.ask({"token": token.hex(), "bytes": size_bytes, "sent": sent}) if sent else {}
             received = int(heard.get("received", 0))
             totals["sent"] += sent
             totals["received"] += received
             play.note(f"{size_bytes} bytes: sent {sent}, received {received}\n")
+            return received
+
+        def passes(size_bytes: int, count: int = 1) -> int:
+            received = 0
+            for begun in range(0, count, _AT_ONCE):
+                came = batch(size_bytes, min(_AT_ONCE, count - begun))
+                received += came
+                if not came:
+                    break  # what is left would only be waited for
             return received
 
         token = secrets.token_bytes(16)

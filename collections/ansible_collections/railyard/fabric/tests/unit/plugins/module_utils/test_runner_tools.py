@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from typing import Any
 
@@ -14,6 +15,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils import (
     path_mtu,
     tool_base,
     tool_ping,
+    tool_udp_probe,
     tools,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.obstacle import Obstacle
@@ -138,6 +140,64 @@ def test_the_receivers_count_is_what_iperf3_claims() -> None:
     assert Sockperf().claim(sent, received) == sent
 
 
+@pytest.mark.parametrize(("protocol", "said"), [("UDP", "asked was TCP"), ("TCP", None)])
+def test_only_tcp_is_taken_for_tcp(protocol: str, said: str | None) -> None:
+    # By hand to the format of iperf3 3.12: what a wrapper that adds -u would print, but for the losses.
+    sums = {"bytes": 475000000, "bits_per_second": 0.95e9, "seconds": 4.0, "packets": 9, "lost_packets": 0}
+    text = json.dumps(
+        {
+            "start": {
+                "version": "iperf 3.12",
+                "test_start": {"protocol": protocol, "duration": 4, "num_streams": 4, "reverse": 0},
+            },
+            "intervals": [{"sum": {"bytes": 475000000}}],
+            "end": {"sum": sums, "sum_sent": sums, "sum_received": sums},
+        }
+    )
+    if said is None:
+        assert Iperf3().client(Desk(text=text)).metrics["bandwidth_gbps"] == pytest.approx(0.95)
+        return
+    with pytest.raises(Obstacle, match=said):
+        Iperf3().client(Desk(text=text))
+
+
+class Receiver(Desk):
+    """A play whose other end holds so many datagrams until it is asked for them, as a receive buffer does."""
+
+    def __init__(self, holds: int) -> None:
+        super().__init__()
+        self.policy = {**POLICY, "path_mtu_probes": 40}
+        self.holds = holds
+        self.waiting = 0
+
+    def ask(self, question: Any) -> dict[str, Any]:
+        came, self.waiting = min(self.waiting, self.holds), 0
+        return {"received": came}
+
+    def note(self, text: str) -> None:
+        pass
+
+
+@pytest.mark.parametrize(("holds", "received"), [(12, 40), (0, None)])
+def test_many_probes_do_not_overflow_the_receiver(
+    monkeypatch: pytest.MonkeyPatch, holds: int, received: int | None
+) -> None:
+    play = Receiver(holds)
+
+    def send(_play: Any, _sock: Any, _size: int, count: int, _token: bytes) -> int:
+        play.waiting += count
+        return count
+
+    monkeypatch.setattr(tool_udp_probe, "_socket", lambda _play: contextlib.nullcontext())
+    monkeypatch.setattr(tool_udp_probe, "send", send)
+    if received is None:
+        with pytest.raises(Obstacle, match="no datagram"):
+            tool_udp_probe.UdpProbe().client(play)
+        return
+    reading = tool_udp_probe.UdpProbe().client(play)
+    assert reading.metrics == {"path_mtu_bytes": 9000, "sent": 40, "received": received}
+
+
 def test_all_messages_of_sockperf_are_counted() -> None:
     line = "sockperf: [Total Run] RunTime=2.001 sec; SentMessages=30738; ReceivedMessages=30737\n"
     assert sent_messages(line) == 30738
@@ -154,6 +214,8 @@ def test_all_messages_of_sockperf_are_counted() -> None:
         ),
         (lambda _text: {"valid": False, "error": None, "warnings": ["torn"], "outputs": [{}]}, "tool_failed"),
         (lambda _text: {"valid": True, "error": None, "outputs": []}, "tool_failed"),
+        # An old result before the new one: a wrapper that replays.
+        (lambda _text: {"valid": True, "error": None, "outputs": [{}, {}]}, "tool_garbage"),
     ],
 )
 def test_only_a_whole_result_counts(parse: Any, error_class: str) -> None:
