@@ -121,7 +121,11 @@ def _read(inventory: Inventory, reader: inventory_source.Reader) -> None:
     for host in hosts:
         groups, variables = reader.variables(host, VARIABLES)
         address = variables.get("ansible_host")
-        inventory.policy = inventory.policy or shared.plain(variables.get("fabric_policy"))
+        policy_here = shared.plain(variables.get("fabric_policy"))
+        if not inventory.nodes:
+            inventory.policy = policy_here
+        elif policy_here != inventory.policy:
+            inventory.findings.append((_other_policy(str(host.name), inventory.nodes[0].name), groups))
         inventory.nodes.append(
             Node(
                 name=str(host.name),
@@ -149,6 +153,11 @@ def _read(inventory: Inventory, reader: inventory_source.Reader) -> None:
 def _literal_host(address: Any) -> str | None:
     """Return where Ansible connects to, or None where only Ansible can tell (an expression)."""
     return None if not isinstance(address, str) or any(literal(address)) else address
+
+
+def _other_policy(host: str, first: str) -> Finding:
+    message = f"it is not the one of {first}, and a run is measured and judged by one policy"
+    return Finding("fabric_policy", message, "set it once, in group_vars/all", host)
 
 
 class _Shared:

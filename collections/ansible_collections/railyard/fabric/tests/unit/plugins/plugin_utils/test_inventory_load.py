@@ -119,6 +119,22 @@ def test_host_variables_win_over_group_variables(folder):
     assert [one.node_index for one in inventory.load([str(folder)]).nodes] == [9, 7]
 
 
+@pytest.mark.parametrize("host", ["gpu2", "gpu1"])
+def test_one_node_cannot_bring_a_policy_of_its_own(folder, host):
+    # A lower floor on one node would have been everybody's, or nobody's, by the order of the hosts.
+    lower = "fabric_policy: {floors: {tcp_bandwidth: {bandwidth_gbps: [0, null]}}}\n"
+    everybodys = "fabric_policy: {ping_count: 20}\n"
+    write(folder, {"group_vars/all/policy.yml": everybodys, f"host_vars/{host}.yml": lower})
+    problems = problems_of(folder)
+    assert [(one.host, "one policy" in one.message) for one in problems] == [("gpu1", True)]
+
+
+def test_a_policy_of_all_is_the_runs(folder):
+    write(folder, {"group_vars/all/policy.yml": "fabric_policy: {ping_count: 20}\n"})
+    loaded = inventory.load([str(folder)])
+    assert (loaded.policy, inventory.validate(loaded)) == ({"ping_count": 20}, [])
+
+
 def test_an_ini_inventory_is_read_too(folder):
     (folder / "hosts.yml").unlink()
     write(folder, {"hosts.ini": "[gpu_nodes]\ngpu1 ansible_host=192.168.1.1\ngpu2 node_index=-4\n"})
