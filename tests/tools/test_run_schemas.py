@@ -65,3 +65,17 @@ def test_a_fault_without_cause_is_no_verdict() -> None:
     assert wrong("verdict", bad) == []
     assert wrong("verdict", {**bad, "cause": None})
     assert wrong("verdict", {**bad, "next": None})
+
+
+def test_an_obstacle_is_noted_once_as_its_schema_says(tmp_path) -> None:
+    from ansible_collections.railyard.fabric.plugins.plugin_utils import actions, run_folder
+
+    folder = run_folder.RunFolder(tmp_path / "20261121T101500Z-3f2a")
+    folder.path.mkdir()
+    error = {"class": "not_staged", "message": "No space left on device", "host": "gpu1"}
+    actions.note_obstacle(folder, "gpu1", error)
+    actions.note_obstacle(folder, "gpu1", error)
+    rows, torn = folder.rows(run_folder.OBSTACLES)
+    assert not torn
+    assert len(rows) == 1
+    assert wrong("obstacle", rows[0]) == []

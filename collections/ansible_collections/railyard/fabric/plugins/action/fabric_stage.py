@@ -8,15 +8,23 @@ from __future__ import annotations
 import functools
 import getpass
 import platform
+import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
+from ansible.utils.display import Display
 from ansible_collections.railyard.fabric.plugins.module_utils import work_order
 from ansible_collections.railyard.fabric.plugins.plugin_utils import actions, bind, run_folder, runner_zipapp
 
 _MODULE = "railyard.fabric.fabric_run"
+# A run whose controller was killed leaves its lease behind, for 90 s by default; longer ones are refused.
+_LEASE_PATIENCE_S = 95.0
+_LEASE_PAUSE_S = 3.0
+
+display = Display()
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]
@@ -47,12 +55,17 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             "work_order": work_order.dump(order),
             "program_sha256": program.sha256,
         }
-        reply = self._execute_module(module_name=_MODULE, module_args=arguments, task_vars=task_vars)
+        reply = self._stage(arguments, task_vars)
         uploaded = False
         if reply.get("program_needed") and not reply.get("failed"):
             arguments["program_source"] = self._upload(program)
             reply = self._execute_module(module_name=_MODULE, module_args=arguments, task_vars=task_vars)
             uploaded = True
+        if reply.get("failed"):
+            message = str(reply.get("msg")).removeprefix(f"{node}: ")
+            error = reply.get("error") or {"class": "not_staged", "message": message, "host": node}
+            with suppress(run_folder.RunFolderError):  # the failure itself is said all the same
+                actions.note_obstacle(folder, node, error)
         # What was invoked holds the work order, censored or not: it is nobody's business.
         reply.pop("invocation", None)
         reply.pop("program_needed", None)
@@ -65,6 +78,29 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             "controller": arguments["controller"],
             "lease_s": arguments["lease_s"],
         }
+
+    def _stage(self, arguments: dict[str, Any], task_vars: dict[str, Any] | None) -> dict[str, Any]:
+        """Stage; while a run holds the node whose controller shows no life, wait for its lease to end.
+
+        A lease that is renewed meanwhile has a living controller, and is refused at once.
+        """
+        left_s = patience_s = None
+        while True:
+            reply: dict[str, Any] = self._execute_module(
+                module_name=_MODULE, module_args=arguments, task_vars=task_vars
+            )
+            now_left_s = reply.get("lease_left_s") if reply.get("failed") else None
+            renewed = left_s is not None and now_left_s is not None and now_left_s > left_s
+            if now_left_s is None or renewed or (patience_s is not None and patience_s <= 0):
+                return reply
+            if patience_s is None:
+                patience_s = min(float(now_left_s), _LEASE_PATIENCE_S) + _LEASE_PAUSE_S
+                display.display(
+                    f"{arguments['node']}: another run holds it; waiting up to {patience_s:.0f} s for its end"
+                )
+            left_s = now_left_s
+            time.sleep(_LEASE_PAUSE_S)
+            patience_s -= _LEASE_PAUSE_S
 
     def _upload(self, program: runner_zipapp.Program) -> str:
         """Upload the runner into the connection's temporary folder, which goes by itself; return its path."""

@@ -47,6 +47,11 @@ class Lease:
         now = time.time() if now_s is None else now_s
         return held if held and float(held["until_s"]) > now else None
 
+    def left_s(self) -> float:
+        """Return how many seconds the lease still holds if nobody renews it, 0 when nobody holds it."""
+        held = self.holder()
+        return max(0.0, float(held["until_s"]) - time.time()) if held else 0.0
+
     def take(self, run: str, controller: str, lease_s: float, host: str) -> dict[str, Any]:
         """Take the lease or renew one's own; an expired one is taken over.
 

@@ -177,6 +177,11 @@ rows:
   returned: with O(state=collected)
   type: int
   sample: 24
+lease_left_s:
+  description: How long another run's lease on the node still holds if nobody renews it.
+  returned: when the node is leased to another run
+  type: float
+  sample: 21.5
 error:
   description: What stands in the way, in the form that result rows carry.
   returned: on failure
@@ -189,6 +194,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.railyard.fabric.plugins.module_utils.lease import Lease
 from ansible_collections.railyard.fabric.plugins.module_utils.obstacle import Obstacle
 from ansible_collections.railyard.fabric.plugins.module_utils.runner_control import Control
 
@@ -249,7 +255,9 @@ def main() -> None:
         result = act(control, params, sys.executable, module.check_mode)
     except Obstacle as obstacle:
         where = "" if obstacle.host in obstacle.message else f"{obstacle.host}: "
-        module.fail_json(msg=f"{where}{obstacle.message}. Fix: {obstacle.fix}", error=obstacle.as_error())
+        error = obstacle.as_error()
+        left = {"lease_left_s": Lease().left_s()} if error["class"] == "lease" else {}
+        module.fail_json(msg=f"{where}{obstacle.message}. Fix: {obstacle.fix}", error=error, **left)
     except OSError as error:
         module.fail_json(msg=f"{params['node']}: {error}")
     module.exit_json(**result)

@@ -14,7 +14,7 @@ from typing import Any
 
 from ansible import __version__ as ansible_core_version
 from ansible.errors import AnsibleActionFail
-from ansible_collections.railyard.fabric.plugins.plugin_utils import inventory
+from ansible_collections.railyard.fabric.plugins.plugin_utils import inventory, run_folder
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import Inventory
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run_folder import RunFolder
 
@@ -38,6 +38,18 @@ def open_folder(path: str) -> RunFolder:
     if not (folder.path / "manifest.json").is_file():
         raise AnsibleActionFail(f"{path} is no run folder: it has no manifest.json; check railyard_run")
     return folder
+
+
+def note_obstacle(folder: RunFolder, node: str, error: Mapping[str, Any]) -> None:
+    """Keep in the run folder what kept the controller from asking a node, for the judge to say.
+
+    Args:
+        folder: the run folder.
+        node: the node's inventory name.
+        error: `class`, `message`, `host` and `fix` as in a result row; an absent `fix` is the cause table's.
+    """
+    row = {"schema": run_folder.SCHEMA, "run": folder.name, "node": node, "error": dict(error)}
+    folder.append_new(run_folder.OBSTACLES, [row])
 
 
 def versions() -> dict[str, str | None]:

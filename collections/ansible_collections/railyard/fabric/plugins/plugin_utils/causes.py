@@ -38,6 +38,11 @@ _TABLE = (
     # What a node's facts say
     Cause("node_unreachable", "the node is unreachable, so nothing of it is known",
           "Look at the node's power and console, try `ssh` to its ansible_host, then validate again."),
+    Cause("not_inspected", "the node answers, but could not be inspected, so nothing of it is known",
+          "Mend what the message names (Python on the node, sudo without a password, or -K), then "
+          "validate again."),
+    Cause("not_staged", "the measurement could not be laid ready on the node",
+          "Mend what the message names (room in /var/lib/railyard and /run, for one), then validate again."),
     Cause("facts_garbled", "the node's facts are incomplete or contradict each other",
           "Run railyard.fabric.rail_info on the node by hand and compare; then validate again."),
     Cause("netdev_missing", "the rail's netdev is not on the node",

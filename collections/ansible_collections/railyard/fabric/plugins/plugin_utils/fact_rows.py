@@ -55,6 +55,7 @@ class Fleet:
         iperf3: node -> version, None where unknown.
         boot_ids: node -> the boot that its facts describe.
         owners: bare rail address -> nodes that have it on any netdev.
+        obstacles: node -> what kept the controller from asking it.
     """
 
     bound: dict[str, dict[str, Bound]] = field(default_factory=dict)
@@ -62,6 +63,7 @@ class Fleet:
     iperf3: dict[str, str | None] = field(default_factory=dict)
     boot_ids: dict[str, object] = field(default_factory=dict)
     owners: dict[str, list[str]] = field(default_factory=dict)
+    obstacles: dict[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def why_unknown(self, node: str) -> dict[str, Any] | None:
         """Return the cause why nothing is known of a node, or None when something is."""
@@ -69,6 +71,8 @@ class Fleet:
             return None
         if node in self.broken:
             return causes.explain("facts_garbled", f"{node}: {self.broken[node]}")
+        if node in self.obstacles:
+            return causes.explain_error(self.obstacles[node])
         return causes.explain("node_unreachable", node)
 
 

@@ -44,11 +44,13 @@ def judge_folder(path: str | Path) -> Judged:
     manifest = folder.manifest()
     torn = []
     read = {}
-    for name in (run_folder.ASKED, run_folder.FACTS, run_folder.RESULTS):
+    for name in (run_folder.ASKED, run_folder.FACTS, run_folder.OBSTACLES, run_folder.RESULTS):
         read[name], damaged = folder.rows(name)
         torn += [name] if damaged else []
     asked, results = read[run_folder.ASKED], read[run_folder.RESULTS]
-    verdicts = verdict.judge(manifest, folder.plan(), asked, read[run_folder.FACTS], results)
+    verdicts = verdict.judge(
+        manifest, folder.plan(), asked, read[run_folder.FACTS], results, read[run_folder.OBSTACLES]
+    )
     return Judged(
         verdicts,
         verdict.exit_status(verdicts, manifest, asked, bool(torn)),

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 MANIFEST, PLAN, FACTS, ASKED = "manifest.json", "plan.json", "facts.jsonl", "asked.jsonl"
+OBSTACLES = "obstacles.jsonl"
 RESULTS, VERDICTS, WORK_ORDER, SECRET = "results.jsonl", "verdicts.jsonl", "work_order.json", ".secret"
 SCHEMA = 1
 REASONS = ("completed", "interrupted")

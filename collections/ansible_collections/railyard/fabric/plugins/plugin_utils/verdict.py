@@ -48,6 +48,7 @@ def judge(
     asked: Sequence[Mapping[str, Any]],
     facts: Iterable[Mapping[str, Any]],
     results: Iterable[Mapping[str, Any]],
+    obstacles: Iterable[Mapping[str, Any]] = (),
 ) -> list[dict[str, Any]]:
     """Judge a run.
 
@@ -57,6 +58,7 @@ def judge(
         asked: the asked lines.
         facts: the facts rows.
         results: the result rows.
+        obstacles: what kept the controller from inspecting or starting a node; it explains silence, no more.
 
     Returns:
         One verdict for each asked line, in their order.
@@ -70,6 +72,7 @@ def judge(
     _check_asked(plan, asked)
     run = str(manifest["run"])
     court = _Court(run, plan, policy.merge(manifest.get("policy")), fact_rows.gather(plan, facts, run))
+    court.fleet.obstacles = _obstacles(obstacles, run)
     rows = _by_id(results)
     court.tests = {str(line["id"]): line for line in asked}
     court.claims = court.contested(rows)
@@ -126,6 +129,8 @@ def strangers(
     return said
 
 
+# What an end says when it is the other that has something to tell.
+_ECHOES = ("peer_failed", "rendezvous_timeout")
 _SETTLED = (PASS, RECORDED, "not_applicable")
 
 
@@ -178,14 +183,24 @@ class _Court:
             if (answer := self._refused(row, asked, asked["node" if row["end"] == "client" else "peer"]))
         ]
         if refused:
-            return min(refused, key=_telling)
+            told = min(refused, key=_telling)
+            # A node that met nobody says so; why its peer was not there is what helps.
+            absent = asked["peer"] if by_end["client"] else asked["node"]
+            echo = told.cause.get("cause_class") in _ECHOES and len(mine) == 1
+            return (self._held_up(absent) if echo else None) or told
         if not mine:
-            return _unmeasured("no_row", f"{asked['node']} and {asked['peer']}")
+            held = self._held_up(asked["node"]) or self._held_up(asked["peer"])
+            return held or _unmeasured("no_row", f"{asked['node']} and {asked['peer']}")
         if len(mine) == 1:
             silent = asked["peer"] if by_end["client"] else asked["node"]
-            return _unmeasured("one_ended", f"{silent} is silent")
+            return self._held_up(silent) or _unmeasured("one_ended", f"{silent} is silent")
         client, server = by_end["client"][0], by_end["server"][0]
         return self._doubt(client, server) or (client, server)
+
+    def _held_up(self, node: str) -> Answer | None:
+        """Return the verdict of a test to which a node gave no row, when the controller knows why."""
+        error = self.fleet.obstacles.get(str(node))
+        return Answer(UNMEASURED, cause=causes.explain_error(error)) if error else None
 
     def _refused(self, row: Mapping[str, Any], asked: Mapping[str, Any], host: str) -> Answer | None:
         """Return the verdict of a row that says itself that it measured nothing, or cannot be this test's."""
@@ -293,7 +308,17 @@ class _Court:
 
 def _telling(answer: Answer) -> tuple[bool, bool]:
     """Order what two ends say of a test without a result: a finding first, an end that only echoes last."""
-    return answer.outcome != FAIL, answer.cause.get("cause_class") in ("peer_failed", "rendezvous_timeout")
+    return answer.outcome != FAIL, answer.cause.get("cause_class") in _ECHOES
+
+
+def _obstacles(rows: Iterable[Mapping[str, Any]], run: str) -> dict[str, Mapping[str, Any]]:
+    """Return node -> the first error that the controller met there in this run."""
+    found: dict[str, Mapping[str, Any]] = {}
+    for row in rows:
+        error = row.get("error")
+        if row.get("run") == run and isinstance(error, Mapping):
+            found.setdefault(str(row.get("node")), error)
+    return found
 
 
 def _unmeasured(cause: str, detail: str, proof: str | None = None) -> Answer:

@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 sys.path.insert(0, str(Path(__file__).parent))
-from fake_run import NODES, FakeRun
+from fake_run import NODES, FakeRun, exchanged
 
 GOOD = ("pass", "recorded")
 HEALTHY = FakeRun()
@@ -509,3 +509,38 @@ def test_the_asked_fingerprint_sees_a_changed_line() -> None:
     changed[0]["check"] = "mtu"
     assert ask.fingerprint(changed) != ask.fingerprint(HEALTHY.asked)
     assert ask.fingerprint(HEALTHY.asked)["count"] == 38
+
+
+def obstacle(run: str, node: str, kind: str) -> dict[str, Any]:
+    error = {"class": kind, "message": "No space left on device", "host": node}
+    return {"schema": 1, "run": run, "node": node, "error": error}
+
+
+def judged_with(run: FakeRun, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return verdict.judge(run.manifest, run.plan, run.asked, run.facts, exchanged(run.results), rows)
+
+
+def test_a_node_that_could_not_be_staged_says_why() -> None:
+    run = HEALTHY.copy()
+    run.results = []
+    said = judged_with(run, [obstacle(run.manifest["run"], NODES[1], "not_staged")])
+    tests = [one for one in said if one["peer"] is not None and one["rail"] is not None]
+    assert {(one["outcome"], one["cause_class"]) for one in tests} == {("unmeasured", "not_staged")}
+    assert all("No space left on device" in one["cause"] and NODES[1] in one["cause"] for one in tests)
+
+
+def test_a_node_that_could_not_be_inspected_is_not_called_unreachable() -> None:
+    run = HEALTHY.copy()
+    run.facts = run.facts[:1]
+    said = judged_with(run, [obstacle(run.manifest["run"], NODES[1], "not_inspected")])
+    own = [one for one in said if one["node"] == NODES[1] and one["peer"] is None]
+    assert {(one["outcome"], one["cause_class"]) for one in own} == {("unmeasured", "not_inspected")}
+
+
+def test_an_obstacle_changes_no_outcome_and_another_runs_says_nothing() -> None:
+    run = HEALTHY.copy()
+    rows = [obstacle(run.manifest["run"], NODES[1], "not_staged")]
+    assert [one["outcome"] for one in judged_with(run, rows)] == [one["outcome"] for one in run.judge()]
+    run.results = []
+    strange = judged_with(run, [obstacle("20200101T000000Z-0000", NODES[1], "not_staged")])
+    assert "not_staged" not in {one["cause_class"] for one in strange}
