@@ -8,7 +8,7 @@ import json
 import pytest
 from railyard import ansible_args, operate
 from railyard.ansible import Outcome
-from railyard.progress import Progress
+from railyard.progress import Failure, Progress
 from rich.console import Console
 from tools.run_builder import RUN, build_run
 
@@ -105,6 +105,32 @@ def test_a_run_cut_off_before_it_knew_what_to_ask_is_no_pass_and_no_traceback(tm
     out = Console(file=io.StringIO(), width=120)
     assert operate.judged(run_dir, out, finished=False) == 3
     assert "cannot be judged" in out.file.getvalue()
+
+
+def test_input_that_only_the_preflight_sees_is_bad_input(tmp_path):
+    out = Console(file=io.StringIO(), width=120)
+    outcome = ended(2, failures={"gpu1": 1})
+    outcome.progress.failures.append(
+        Failure("gpu1", "Check the inventory", "railyard.fabric.preflight", "1 problem(s)", "failed")
+    )
+    arguments = ansible_args.parse([])
+    assert operate.conclude("site", outcome, tmp_path / "none", arguments, out) == 2
+
+
+@pytest.mark.parametrize(
+    ("argv", "word"),
+    [
+        (["--check"], "Check mode"),
+        (["--tags", "network"], "tags"),
+        (["--skip-tags", "validate"], "tags"),
+        (["--tags", "all"], "no run folder"),
+        ([], "no run folder"),
+    ],
+)
+def test_why_nothing_was_measured_is_said(tmp_path, argv, word):
+    out = Console(file=io.StringIO(), width=120)
+    assert operate.conclude("validate", ended(), tmp_path / "none", ansible_args.parse(argv), out) == 3
+    assert word in out.file.getvalue()
 
 
 def test_the_failing_host_and_task_are_named(tmp_path):

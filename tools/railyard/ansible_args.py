@@ -47,6 +47,7 @@ class AnsibleArguments:
     argv: list[str]
     limit: str | None = None
     check: bool = False
+    selects_tasks: bool = False
     only_lists: bool = False
     verbosity: int = 0
     stop_argv: list[str] = field(default_factory=list)
@@ -79,6 +80,9 @@ def parse(argv: Sequence[str]) -> AnsibleArguments:
         argv=list(argv),
         limit=options.subset,
         check=options.check,
+        selects_tasks=bool(
+            set(options.tags or ["all"]) != {"all"} or options.skip_tags or options.start_at_task
+        ),
         only_lists=options.listhosts or options.listtasks or options.listtags or options.syntax,
         verbosity=options.verbosity,
         stop_argv=_rebuild(parser, options),

@@ -112,7 +112,7 @@ def conclude(verb: str, outcome: Outcome, run_dir: Path, arguments: AnsibleArgum
     elif outcome.interrupted:
         out.print("Interrupted before anything was measured.", style="yellow")
     elif verb != "provision" and BAD_INPUT not in statuses and not (arguments.check and verb == "site"):
-        out.print("Nothing was measured: there is no run folder.", style="yellow")
+        out.print(_why_nothing(arguments), style="yellow")
         statuses.append(INCOMPLETE)
     elif arguments.check:
         out.print("Check mode: nothing was changed, nothing was measured.")
@@ -122,6 +122,17 @@ def conclude(verb: str, outcome: Outcome, run_dir: Path, arguments: AnsibleArgum
         out.print(f"Ansible ended with {outcome.return_code} and did not say why.", style="yellow")
         statuses.append(INCOMPLETE)
     return next((status for status in (BAD_INPUT, FAILED, INCOMPLETE) if status in statuses), OK)
+
+
+def _why_nothing(arguments: AnsibleArguments) -> str:
+    if arguments.check:
+        return "Check mode: nothing was measured, so nothing is proven."
+    if arguments.selects_tasks:
+        return (
+            "Nothing was measured: the chosen tags or the start task leave the measurement out. "
+            "`railyard provision` provisions without it."
+        )
+    return "Nothing was measured: there is no run folder."
 
 
 def judged(run_dir: Path, out: Console, *, finished: bool = True) -> int:
@@ -167,6 +178,9 @@ def _provisioning_status(outcome: Outcome, out: Console) -> int:
     if not progress.started and outcome.return_code and not outcome.interrupted:
         # Ansible refused to begin (a bad argument, a playbook that does not parse): no node was touched.
         out.print("Ansible did not start; no node was touched.", style="red")
+        return BAD_INPUT
+    if any(failure.of_preflight for failure in progress.failures):
+        # What only Ansible sees of the input, such as a fabric given by -e. The play ends before any node.
         return BAD_INPUT
     failed, unreachable = progress.failed_hosts(), progress.unreachable_hosts()
     for failure in [each for each in progress.failures if each.host in failed and each.kind == "failed"][:12]:

@@ -11,6 +11,7 @@ from railyard.text import clean
 
 # Their own failure is how a playbook ends unhappily; what they have to say is said from the run folder.
 _JUDGE_ACTIONS = ("railyard.fabric.fabric_judge", "fabric_judge")
+_PREFLIGHT_ACTIONS = ("railyard.fabric.preflight", "preflight")
 _OPEN_ACTIONS = ("railyard.fabric.fabric_open", "fabric_open")
 _RUNNER_ACTIONS = ("railyard.fabric.fabric_run", "fabric_run")
 # Steps of the waiting loop, many times the same: not worth a line each.
@@ -34,6 +35,11 @@ class Failure:
     """`failed`, `unreachable` or `ignored`."""
     measuring: bool = False
     """Whether the run folder was there already: what comes of it is then a matter of judgement."""
+
+    @property
+    def of_preflight(self) -> bool:
+        """Whether the input was refused before any node was touched."""
+        return self.action in _PREFLIGHT_ACTIONS
 
     @property
     def of_judgement(self) -> bool:
