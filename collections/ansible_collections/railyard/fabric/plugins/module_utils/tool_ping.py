@@ -96,7 +96,9 @@ def _output(play: Play, done: Finished) -> dict[str, Any]:
             return {"received": 0}
         if "message too long" in done.text.lower() or "100% packet loss" in done.text:
             return {"received": 0}
-        raise
+        # Without its statistics ping did not get to probe (no permission, an option that it lacks): that is
+        # no finding about the path.
+        raise Obstacle("tool_garbage", obstacle.message, obstacle.host, obstacle.fix) from obstacle
 
 
 def _parse(text: str) -> dict[str, Any]:

@@ -198,6 +198,26 @@ def test_many_probes_do_not_overflow_the_receiver(
     assert reading.metrics == {"path_mtu_bytes": 9000, "sent": 40, "received": received}
 
 
+@pytest.mark.parametrize(
+    ("text", "error_class"),
+    [
+        ("ping: socket: Operation not permitted\n", "tool_garbage"),
+        ("ping: SO_BINDTODEVICE ens6: Operation not permitted\n", "tool_garbage"),
+        (
+            "PING 10.0.1.2 (10.0.1.2) from 10.0.1.1 ens6: 56(84) bytes of data.\n\n"
+            "--- 10.0.1.2 ping statistics ---\n"
+            "10 packets transmitted, 0 received, 100% packet loss, time 9200ms\n\n",
+            "tool_failed",
+        ),
+    ],
+)
+def test_a_ping_that_could_not_probe_is_no_finding_about_the_path(text: str, error_class: str) -> None:
+    # tool_failed of a probe is a failing verdict, any other class an unmeasured one.
+    with pytest.raises(Obstacle) as found:
+        tool_ping.PingRtt().client(Desk(text=text))
+    assert found.value.error_class == error_class
+
+
 def test_all_messages_of_sockperf_are_counted() -> None:
     line = "sockperf: [Total Run] RunTime=2.001 sec; SentMessages=30738; ReceivedMessages=30737\n"
     assert sent_messages(line) == 30738
