@@ -217,6 +217,13 @@ def test_a_run_without_an_end_is_told_as_incomplete(tmp_path):
     assert "no end record" in root.find(".//testsuite[@name='run']/testcase/error").get("message")
 
 
+@pytest.mark.parametrize("end", ["completed", ["completed"], 1])
+def test_a_damaged_end_record_is_no_end(tmp_path, end):
+    folder = build_run(tmp_path / "lab" / RUN, manifest={"end": end, "start": end})
+    write_report(folder)
+    assert model.read(folder).exit_status == 3
+
+
 def test_a_torn_line_is_told(tmp_path):
     folder = build_run(tmp_path / "lab" / RUN)
     with (folder / "results.jsonl").open("a", encoding="utf-8") as file:

@@ -137,7 +137,7 @@ def read(run_dir: str | os.PathLike[str]) -> Report:
     total = clean_all(summary.of(folder.plan(), judged))
     facts = clean_all(folder.rows(run_folder.FACTS)[0])
     measurements = _measurements(clean_all(judged.verdicts))
-    end = manifest.get("end") or {}
+    start, end = (_record(manifest.get(key)) for key in ("start", "end"))
     rails, rows = _rails(plan, total)
     return Report(
         run=str(manifest.get("run", folder.name)),
@@ -145,7 +145,7 @@ def read(run_dir: str | os.PathLike[str]) -> Report:
         headline=str(total["headline"]),
         exit_status=int(total["exit_status"]),
         counts={name: int(total["counts"].get(name, 0)) for name in wording.OUTCOMES},
-        started=_moment((manifest.get("start") or {}).get("at", "unknown")),
+        started=_moment(start.get("at", "unknown")),
         ended=_moment(end.get("at", "")),
         interrupted=end.get("reason") != "completed",
         incomplete="; ".join(
@@ -163,6 +163,10 @@ def read(run_dir: str | os.PathLike[str]) -> Report:
         notes=tuple(str(note) for note in total.get("notes") or ()),
         plan=plan,
     )
+
+
+def _record(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
 
 
 def _moment(timestamp: object) -> str:

@@ -127,6 +127,14 @@ def alone(lines: Sequence[Mapping[str, Any]]) -> str | None:
     return f"nothing is measured over {named}{more}: no second node of this run has that rail"
 
 
+def rdma_left_out(plan: Mapping[str, Any], lines: Sequence[Mapping[str, Any]]) -> str | None:
+    """Tell that the inventory declares RDMA and nothing asks for it, or None; `tcp` is how not to ask."""
+    declared = {node.get("transport") for node in plan.get("nodes", {}).values()} & {"roce", "infiniband"}
+    if not declared or any(str(line["check"]).startswith("rdma") for line in lines):
+        return None
+    return f"the inventory declares {' and '.join(sorted(declared))}, and this version asks nothing of RDMA"
+
+
 def patience_s(order: Mapping[str, Any]) -> int:
     """Return how long, at most, the nodes may need from the start for all their rounds.
 

@@ -42,6 +42,7 @@ def judge_folder(path: str | Path) -> Judged:
     """
     folder = RunFolder(path)
     manifest = folder.manifest()
+    plan = folder.plan()
     torn = []
     read = {}
     for name in (run_folder.ASKED, run_folder.FACTS, run_folder.OBSTACLES, run_folder.RESULTS):
@@ -49,14 +50,14 @@ def judge_folder(path: str | Path) -> Judged:
         torn += [name] if damaged else []
     asked, results = read[run_folder.ASKED], read[run_folder.RESULTS]
     verdicts = verdict.judge(
-        manifest, folder.plan(), asked, read[run_folder.FACTS], results, read[run_folder.OBSTACLES]
+        manifest, plan, asked, read[run_folder.FACTS], results, read[run_folder.OBSTACLES]
     )
     return Judged(
         verdicts,
-        verdict.exit_status(verdicts, manifest, asked, bool(torn)),
+        verdict.exit_status(verdicts, manifest, asked, bool(torn), plan),
         torn,
         verdict.strangers(manifest, asked, results),
-        verdict.incomplete(manifest, asked),
+        verdict.incomplete(manifest, asked, plan),
     )
 
 

@@ -17,6 +17,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils import (
     aggregate,
     ask,
     causes,
+    documents,
     expectations,
     fact_rows,
     policy,
@@ -67,9 +68,9 @@ def judge(
         JudgeError: nothing was asked, or a line asks of a node or rail that the plan does not have.
         PolicyError: the manifest's policy is not one.
     """
-    if not asked:
-        raise JudgeError("asked.jsonl is empty: a run that asked nothing proves nothing")
-    _check_asked(plan, asked)
+    problem = documents.problem(manifest, plan, asked)
+    if problem:
+        raise JudgeError(problem)
     run = str(manifest["run"])
     court = _Court(run, plan, policy.merge(manifest.get("policy")), fact_rows.gather(plan, facts, run))
     court.fleet.obstacles = _obstacles(obstacles, run)
@@ -84,6 +85,7 @@ def exit_status(
     manifest: Mapping[str, Any],
     asked: Sequence[Mapping[str, Any]] | None = None,
     torn: bool = False,
+    plan: Mapping[str, Any] | None = None,
 ) -> int:
     """Return what the verdicts mean: 1 something failed, 3 not all is known, 0 all known and none failed.
 
@@ -92,16 +94,21 @@ def exit_status(
         manifest: its manifest; without an end record, or interrupted, the run is incomplete.
         asked: the asked lines, compared with what the manifest says was asked.
         torn: a line of the run folder was lost.
+        plan: the plan, whose transport says whether RDMA is asked.
     """
     outcomes = {verdict["outcome"] for verdict in verdicts}
     if FAIL in outcomes:
         return 1
-    if torn or not verdicts or incomplete(manifest, asked) or not outcomes <= set(_SETTLED):
+    if torn or not verdicts or incomplete(manifest, asked, plan) or not outcomes <= set(_SETTLED):
         return 3
     return 0
 
 
-def incomplete(manifest: Mapping[str, Any], asked: Sequence[Mapping[str, Any]] | None = None) -> str | None:
+def incomplete(
+    manifest: Mapping[str, Any],
+    asked: Sequence[Mapping[str, Any]] | None = None,
+    plan: Mapping[str, Any] | None = None,
+) -> str | None:
     """Tell why a run is incomplete, or None."""
     end = manifest.get("end")
     if not isinstance(end, Mapping) or not end.get("at"):
@@ -112,7 +119,7 @@ def incomplete(manifest: Mapping[str, Any], asked: Sequence[Mapping[str, Any]] |
         return None
     if manifest.get("asked") != ask.fingerprint(asked):
         return "asked.jsonl is not what this run asked"
-    return ask.alone(asked)
+    return ask.alone(asked) or ask.rdma_left_out(plan or {}, asked)
 
 
 def strangers(
@@ -362,25 +369,3 @@ def _by_id(results: Iterable[Mapping[str, Any]]) -> Rows:
     for row in results:
         rows.setdefault(str(row.get("id")), []).append(row)
     return rows
-
-
-def _check_asked(plan: Mapping[str, Any], asked: Sequence[Mapping[str, Any]]) -> None:
-    rails = {name: {rail["name"] for rail in node["rails"]} for name, node in plan["nodes"].items()}
-    seen: set[str] = set()
-    for line in asked:
-        identity = str(line.get("id"))
-        if identity in seen:
-            raise JudgeError(f"asked.jsonl: {identity} is asked twice")
-        seen.add(identity)
-        if line.get("check") not in CHECKS:
-            raise JudgeError(
-                f"asked.jsonl: {identity}: check {line.get('check')!r} is not known to this version"
-            )
-        ends = [line.get("node")] + ([] if CHECKS[str(line["check"])].from_facts else [line.get("peer")])
-        for node in ends:
-            if node not in rails:
-                raise JudgeError(f"asked.jsonl: {identity}: node {node!r} is not in plan.json")
-            if line["check"] != "aggregate_bandwidth" and line.get("rail") not in rails[node]:
-                raise JudgeError(
-                    f"asked.jsonl: {identity}: {node} has no rail {line.get('rail')!r} in plan.json"
-                )

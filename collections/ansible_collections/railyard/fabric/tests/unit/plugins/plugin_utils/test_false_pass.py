@@ -69,6 +69,45 @@ def test_a_rail_that_no_other_node_has_measured_nothing() -> None:
     assert "gpuserver1 rail1, gpuserver2 rail1" in str(verdict.incomplete(run.manifest, run.asked))
 
 
+@pytest.mark.parametrize("transport", ["roce", "infiniband"])
+def test_a_declared_rdma_that_nobody_asked_for_is_no_zero(transport: str) -> None:
+    run = HEALTHY.copy()
+    run.plan["transport"] = "mixed"
+    assert verdict.exit_status(run.judge(), run.manifest, run.asked, plan=run.plan) == 0
+    run.plan["nodes"]["gpuserver2"]["transport"] = transport
+    assert verdict.exit_status(run.judge(), run.manifest, run.asked, plan=run.plan) == 3
+    assert transport in str(verdict.incomplete(run.manifest, run.asked, run.plan))
+    asked = [*run.asked, {**run.asked[-1], "check": "rdma_bandwidth"}]
+    assert ask.rdma_left_out(run.plan, asked) is None
+
+
+@pytest.mark.parametrize(
+    ("document", "change"),
+    [
+        ("manifest", {"run": None}),
+        ("plan", {"nodes": None}),
+        ("plan", {"nodes": {"gpuserver1": {}, "gpuserver2": {}}}),
+        ("plan", {"nodes": {"gpuserver1": {"rails": [{}]}}}),
+        ("asked", {"node": ["gpuserver1"]}),
+        ("asked", {"check": None}),
+        ("asked", {"rail": {}}),
+    ],
+)
+def test_a_damaged_question_is_named_and_never_a_verdict(document: str, change: dict[str, Any]) -> None:
+    run = HEALTHY.copy()
+    (run.asked[-3] if document == "asked" else getattr(run, document)).update(change)
+    with pytest.raises(verdict.JudgeError, match=document):
+        run.judge()
+
+
+@pytest.mark.parametrize("parts", [None, "m00000", [["m00000"]]])
+def test_an_aggregate_of_nothing_is_no_question(parts: object) -> None:
+    run = HEALTHY.copy()
+    run.asked[-1]["parts"] = parts
+    with pytest.raises(verdict.JudgeError, match="parts"):
+        run.judge()
+
+
 def test_a_manifest_that_does_not_know_what_was_asked_is_incomplete() -> None:
     run = HEALTHY.copy()
     assert run.status() == 0

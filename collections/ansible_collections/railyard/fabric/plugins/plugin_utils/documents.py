@@ -1,0 +1,71 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Are manifest, plan and asked lines whole and of one mind? Rows may be garbage, the questions may not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import CHECKS
+
+#: What the judge reads of every asked line.
+_ASKED_KEYS = ("id", "check", "tool", "node", "peer", "rail", "direction")
+_AGGREGATE = "aggregate_bandwidth"
+
+
+def problem(
+    manifest: Mapping[str, Any], plan: Mapping[str, Any], asked: Sequence[Mapping[str, Any]]
+) -> str | None:
+    """Tell the first thing that keeps a run from being judged, naming the file, or None."""
+    return next(_problems(manifest, plan, asked), None)
+
+
+def _problems(
+    manifest: Mapping[str, Any], plan: Mapping[str, Any], asked: Sequence[Mapping[str, Any]]
+) -> Iterator[str]:
+    if not isinstance(manifest.get("run"), str):
+        yield "manifest.json does not say of which run it is"
+    nodes = plan.get("nodes")
+    if not isinstance(nodes, Mapping) or not all(_has_rails(node) for node in nodes.values()):
+        yield "plan.json lists no nodes with named rails"
+        return
+    if not asked:
+        yield "asked.jsonl is empty: a run that asked nothing proves nothing"
+    rails = {name: {rail["name"] for rail in node["rails"]} for name, node in nodes.items()}
+    seen: set[str] = set()
+    for line in asked:
+        yield from _line_problems(line, rails, seen)
+        seen.add(str(line.get("id")))
+
+
+def _has_rails(node: object) -> bool:
+    rails = node.get("rails") if isinstance(node, Mapping) else None
+    return isinstance(rails, list) and all(
+        isinstance(rail, Mapping) and isinstance(rail.get("name"), str) for rail in rails
+    )
+
+
+def _line_problems(line: Mapping[str, Any], rails: Mapping[str, set[str]], seen: set[str]) -> Iterator[str]:
+    identity = str(line.get("id"))
+    where = f"asked.jsonl: {identity}"
+    for key in _ASKED_KEYS:
+        if key not in line or not isinstance(line[key], (str, type(None))):
+            yield f"{where}: {key} is {line.get(key)!r}"
+            return
+    if identity in seen:
+        yield f"{where} is asked twice"
+    if line["check"] not in CHECKS:
+        yield f"{where}: check {line['check']!r} is not known to this version"
+        return
+    for node in [line["node"]] if CHECKS[line["check"]].from_facts else [line["node"], line["peer"]]:
+        if node not in rails:
+            yield f"{where}: node {node!r} is not in plan.json"
+        elif line["check"] != _AGGREGATE and line["rail"] not in rails[node]:
+            yield f"{where}: {node} has no rail {line['rail']!r} in plan.json"
+    parts = line.get("parts")
+    if line["check"] == _AGGREGATE and not (
+        isinstance(parts, list) and all(isinstance(part, str) for part in parts)
+    ):
+        yield f"{where}: parts is {parts!r}"
