@@ -241,3 +241,12 @@ def test_ctrl_c_before_the_run_is_no_traceback(inventory, tmp_path):
     os.close(writer)
     assert process.returncode == 3, output
     assert "Traceback" not in output
+
+
+def test_a_locale_without_utf_8_is_taken(tmp_path):
+    build_run(tmp_path / "lab" / RUN)
+    plain = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    done = railyard("judge", "lab", RAILYARD_REPORTS_DIR=str(tmp_path), **plain)
+    assert done.returncode == 0, done.stdout + done.stderr
+    planned = railyard("plan", "-i", ROOT / "inventories" / "lab", **plain)
+    assert planned.returncode == 0, planned.stdout + planned.stderr

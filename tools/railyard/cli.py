@@ -5,6 +5,8 @@ Imports stand inside the verbs: `railyard --help` must not wait for Ansible or m
 
 from __future__ import annotations
 
+import io
+import locale
 import os
 import sys
 from pathlib import Path
@@ -167,6 +169,7 @@ def _lab() -> None:
 
 def main() -> None:
     """Run the command and end the process with its exit status; what a user can put right is no traceback."""
+    _take_any_locale()
     # Read by Ansible's own code when it is loaded into this process.
     os.environ["ANSIBLE_CONFIG"] = str(paths.repo_root() / "ansible.cfg")
     try:
@@ -178,6 +181,15 @@ def main() -> None:
     except KeyboardInterrupt:
         status = _interrupted()
     sys.exit(_flushed(status if isinstance(status, int) else 0))
+
+
+def _take_any_locale() -> None:
+    """Work in a locale without UTF-8, which Ansible refuses; what a terminal cannot show becomes `?`."""
+    if "utf" not in (locale.nl_langinfo(locale.CODESET) or "").lower():
+        os.environ["LC_ALL"] = "C.UTF-8"
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
 
 
 def _status_of(error: Exception) -> int:

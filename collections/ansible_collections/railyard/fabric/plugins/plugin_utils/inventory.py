@@ -91,7 +91,9 @@ def validate(inventory: Inventory) -> list[Problem]:
         find = inventory_files.find_plain_text if fix == clear_text.FIX else inventory_files.find
         file = find(inventory.sources, variable, host, groups_of.get(host or "", groups))
         hosts = fold([name for name, _groups in places if name is not None])
-        problems.append(Problem(file or variable, hosts, rail, f"{variable}: {message}", fix))
+        # A variable that no file holds stands where the file's name would.
+        said = f"{variable}: {message}" if file else message
+        problems.append(Problem(file or variable, hosts, rail, said, fix))
     return problems
 
 
