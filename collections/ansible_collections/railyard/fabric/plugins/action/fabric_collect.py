@@ -39,6 +39,10 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         arguments = {"run": folder.name, "node": node, "launcher": args["launcher"]}
         reply = self._control("collected", arguments, task_vars)
         if reply.get("failed"):
+            message = str(reply.get("msg")).removeprefix(f"{node}: ")
+            error = {"class": "not_collected", "message": message, "host": node}
+            with suppress(run_folder.RunFolderError):  # the failure itself is said all the same
+                actions.note_obstacle(folder, node, error)
             return {**result, **reply}
         if not reply.get("archive"):
             return {

@@ -189,6 +189,7 @@ error:
   sample: {class: lease, message: gpuserver1 is measuring for another run, host: gpuserver1, fix: wait for it}
 """
 
+import errno
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -259,7 +260,10 @@ def main() -> None:
         left = {"lease_left_s": Lease().left_s()} if error["class"] == "lease" else {}
         module.fail_json(msg=f"{where}{obstacle.message}. Fix: {obstacle.fix}", error=error, **left)
     except OSError as error:
-        module.fail_json(msg=f"{params['node']}: {error}")
+        # A full disk names no path.
+        full = error.errno == errno.ENOSPC and not error.filename
+        where = " in /var/lib/railyard or /run/railyard: make room there" if full else ""
+        module.fail_json(msg=f"{params['node']}: {error}{where}")
     module.exit_json(**result)
 
 

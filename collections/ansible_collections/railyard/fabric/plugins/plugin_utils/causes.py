@@ -43,6 +43,9 @@ _TABLE = (
           "validate again."),
     Cause("not_staged", "the measurement could not be laid ready on the node",
           "Mend what the message names (room in /var/lib/railyard and /run, for one), then validate again."),
+    Cause("not_collected", "what the node measured could not be fetched from it",
+          "Mend what the message names, then collect again (`playbooks/collect.yml -e railyard_run=RUN`) "
+          "while the node still holds it, or validate again."),
     Cause("facts_garbled", "the node's facts are incomplete or contradict each other",
           "Run railyard.fabric.rail_info on the node by hand and compare; then validate again."),
     Cause("netdev_missing", "the rail's netdev is not on the node",
