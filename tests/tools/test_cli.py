@@ -250,3 +250,6 @@ def test_a_locale_without_utf_8_is_taken(tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
     planned = railyard("plan", "-i", ROOT / "inventories" / "lab", **plain)
     assert planned.returncode == 0, planned.stdout + planned.stderr
+    # Ansible's command line is pickier than its inventory code.
+    listed = railyard("validate", "-i", ROOT / "inventories" / "lab", "--", "--list-hosts", **plain)
+    assert listed.returncode == 0, listed.stdout + listed.stderr

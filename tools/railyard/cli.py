@@ -187,6 +187,10 @@ def _take_any_locale() -> None:
     """Work in a locale without UTF-8, which Ansible refuses; what a terminal cannot show becomes `?`."""
     if "utf" not in (locale.nl_langinfo(locale.CODESET) or "").lower():
         os.environ["LC_ALL"] = "C.UTF-8"
+    if sys.getfilesystemencoding().lower() != "utf-8":
+        # Settled when Python starts, so once more, now with UTF-8; the terminal keeps its own encoding.
+        os.environ.update(PYTHONUTF8="1", PYTHONIOENCODING=f"{sys.stdout.encoding}:replace")
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - our own words, no shell
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
