@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from ansible.errors import AnsibleActionFail
+from ansible.errors import AnsibleActionFail, AnsibleError
 from ansible.plugins.action import ActionBase
 from ansible_collections.railyard.fabric.plugins.plugin_utils import actions, harvest, run_folder
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run_folder import RunFolder
@@ -37,12 +37,13 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         folder = actions.open_folder(args["folder"])
         node = str((task_vars or {})["inventory_hostname"])
         arguments = {"run": folder.name, "node": node, "launcher": args["launcher"]}
-        reply = self._control("collected", arguments, task_vars)
+        try:
+            reply = self._control("collected", arguments, task_vars)
+        except AnsibleError as error:
+            _note(folder, node, str(error))
+            raise
         if reply.get("failed"):
-            message = str(reply.get("msg")).removeprefix(f"{node}: ")
-            error = {"class": "not_collected", "message": message, "host": node}
-            with suppress(run_folder.RunFolderError):  # the failure itself is said all the same
-                actions.note_obstacle(folder, node, error)
+            _note(folder, node, str(reply.get("msg")))
             return {**result, **reply}
         if not reply.get("archive"):
             return {
@@ -104,3 +105,10 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                 part.unlink()
             self._remove_tmp_path(temporary)
         return target
+
+
+def _note(folder: RunFolder, node: str, message: str) -> None:
+    text = "; ".join(line.strip() for line in message.splitlines() if line.strip())
+    error = {"class": "not_collected", "message": text.removeprefix(f"{node}: "), "host": node}
+    with suppress(run_folder.RunFolderError):  # the failure itself is said all the same
+        actions.note_obstacle(folder, node, error)
