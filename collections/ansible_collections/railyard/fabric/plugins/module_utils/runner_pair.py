@@ -21,7 +21,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.runner_meeting imp
     open_session,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.runner_record import end_of
-from ansible_collections.railyard.fabric.plugins.module_utils.runner_test import (
+from ansible_collections.railyard.fabric.plugins.module_utils.runner_step import (
     BEGIN_WAIT_S,
     Row,
     Step,
