@@ -201,15 +201,23 @@ def test_failures_while_measuring_are_left_to_the_judge():
     progress.feed(
         event("runner_on_failed", host="gpu2", task="Stage", task_action="fabric_stage", res={"msg": "no"})
     )
-    lines = progress.feed(
-        event(
-            "runner_on_failed", host="gpu3", task="Judge", task_action="railyard.fabric.fabric_judge", res={}
-        )
-    )
+    lines = progress.feed(judge_failed({"exit_status": 1, "msg": "2 of 38 asked checks failed"}))
     progress.feed(event("playbook_on_stats", failures={"gpu1": 1, "gpu2": 1, "gpu3": 1}, dark={}))
     assert lines == []
     assert progress.failed_hosts() == ["gpu1"]
     assert progress.failed_while_measuring() == ["gpu2"]
+
+
+def judge_failed(result):
+    action = "railyard.fabric.fabric_judge"
+    return event("runner_on_failed", host="gpu3", task="Judge", task_action=action, res=result)
+
+
+def test_a_judge_that_breaks_down_is_no_judgement():
+    # Without an exit status it came to no verdict: what it says must be seen, and no silence be a pass.
+    lines = Progress().feed(judge_failed({"msg": "No space left on device"}))
+    assert len(lines) == 1
+    assert "No space left on device" in lines[0].text
 
 
 def test_a_node_cannot_write_to_the_terminal():

@@ -35,6 +35,8 @@ class Failure:
     """`failed`, `unreachable` or `ignored`."""
     measuring: bool = False
     """Whether the run folder was there already: what comes of it is then a matter of judgement."""
+    judged: bool = False
+    """Whether the task came to an exit status, rather than break down."""
 
     @property
     def of_preflight(self) -> bool:
@@ -44,7 +46,7 @@ class Failure:
     @property
     def of_judgement(self) -> bool:
         """Whether this is the judgement speaking rather than something that went wrong on the way."""
-        return self.action in _JUDGE_ACTIONS
+        return self.judged and self.action in _JUDGE_ACTIONS
 
 
 @dataclass
@@ -230,6 +232,7 @@ class Progress:
             message=message_of(result),
             kind=kind,
             measuring=self.measuring,
+            judged="exit_status" in result,
         )
         self._settle(failure.host, kind)
         self.failures.append(failure)
