@@ -12,7 +12,7 @@ from ansible.plugins.action import ActionBase
 from ansible_collections.railyard.fabric.plugins.plugin_utils import actions, ask, run_folder
 
 
-class ActionModule(ActionBase):  # type: ignore[misc]
+class ActionModule(ActionBase):
     """Write asked.jsonl and the work order's common part from plan, facts and policy."""
 
     _requires_connection = False

@@ -19,7 +19,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.run_folder import 
 _MODULE = "railyard.fabric.fabric_run"
 
 
-class ActionModule(ActionBase):  # type: ignore[misc]
+class ActionModule(ActionBase):
     """End the run on the node, fetch its archive, append its rows, and clear the node."""
 
     _supports_check_mode = False

@@ -15,7 +15,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils import actions, ru
 _MESSAGE_CHARACTERS = 400
 
 
-class ActionModule(ActionBase):  # type: ignore[misc]
+class ActionModule(ActionBase):
     """Run rail_info on the node and append its facts row."""
 
     _supports_check_mode = True

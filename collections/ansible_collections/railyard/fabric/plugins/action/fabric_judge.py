@@ -23,7 +23,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils import (
 display = Display()
 
 
-class ActionModule(ActionBase):  # type: ignore[misc]
+class ActionModule(ActionBase):
     """End the run, decide its verdicts, and fail unless all that was asked is proven and nothing failed."""
 
     _requires_connection = False

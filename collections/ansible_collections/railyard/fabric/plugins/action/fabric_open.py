@@ -15,7 +15,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import I
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run_folder import RunFolder
 
 
-class ActionModule(ActionBase):  # type: ignore[misc]
+class ActionModule(ActionBase):
     """Make the folder of a new run, or find that of an earlier one."""
 
     _requires_connection = False

@@ -27,7 +27,7 @@ _LEASE_PAUSE_S = 3.0
 display = Display()
 
 
-class ActionModule(ActionBase):  # type: ignore[misc]
+class ActionModule(ActionBase):
     """Upload the runner where it is missing, and the node's own work order."""
 
     _supports_check_mode = True

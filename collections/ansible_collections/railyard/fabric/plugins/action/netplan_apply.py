@@ -68,7 +68,7 @@ def failure_text(node: str, answer: dict[str, Any], unreachable: str | None) -> 
     return f"{head}:{body}\n  {tail}."
 
 
-class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core ships no types
+class ActionModule(ActionBase):
     """Run netplan_stage twice: over the connection we have, and over one made after the change."""
 
     TRANSFERS_FILES = False

@@ -46,7 +46,7 @@ def check_what_the_play_sees(inventory: Inventory, name: str, seen: Mapping[str,
     ]
 
 
-class ActionModule(ActionBase):  # type: ignore[misc]
+class ActionModule(ActionBase):
     """Validate the inventory of the running play, all hosts at once."""
 
     TRANSFERS_FILES = False

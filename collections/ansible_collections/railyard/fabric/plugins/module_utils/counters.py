@@ -15,7 +15,7 @@ SAMPLE_PERIOD_S = 0.2
 SYS = "/sys/class/net"
 
 # Python 3.9, which nodes may have, cannot evaluate `X | Y`.
-Snapshot = dict[str, Optional[int]]  # noqa: UP045
+Snapshot = dict[str, Optional[int]]  # noqa: UP045 - see above
 
 
 def read(netdev: str, root: str = SYS) -> Snapshot:

@@ -19,8 +19,8 @@ from functools import lru_cache
 from typing import Any, Union
 
 # Python 3.9, which nodes may have, cannot evaluate `X | Y`.
-Network = Union[ipaddress.IPv4Network, ipaddress.IPv6Network]  # noqa: UP007
-Unit = Union[int, str, None]  # noqa: UP007
+Network = Union[ipaddress.IPv4Network, ipaddress.IPv6Network]  # noqa: UP007 - see above
+Unit = Union[int, str, None]  # noqa: UP007 - see above
 
 # fmt: off
 RAIL_KEYS = (
