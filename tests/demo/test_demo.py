@@ -62,6 +62,13 @@ def test_the_second_demo_is_quicker(demos) -> None:
     assert second_s < first_s
 
 
+def test_the_second_demo_changes_nothing(demos) -> None:
+    _, (_, (_, output, _)), _ = demos
+    recap = [line for line in output.splitlines() if " changed=" in line]
+    assert len(recap) >= 2, output
+    assert all(" changed=0 " in line for line in recap), recap
+
+
 def test_every_rail_is_measured_and_proven_in_both_directions(demos) -> None:
     assert demos
     rows = [
