@@ -8,7 +8,7 @@ help: ## Show what can be made
 setup: ## Make the virtual environment (.venv) with the railyard command in it
 	@tools/setup
 
-demo: ## Provision, measure and judge the built-in two-node lab (root or sudo; about 5 minutes the first time)
+demo: ## Provision, measure and judge the built-in two-node lab (root or sudo; a few minutes the first time)
 	@tools/demo
 
 demo-down: ## Take the lab of the demo down
