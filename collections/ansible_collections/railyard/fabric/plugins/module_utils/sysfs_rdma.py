@@ -103,6 +103,45 @@ def _counters(reader: Reader, folder: str) -> dict[str, int]:
     return {name: value for name, value in values.items() if value is not None and name != "lifespan"}
 
 
+def read_port(reader: Reader, device: str, port: int | str) -> dict[str, Any] | None:
+    """Return the facts of one RDMA port.
+
+    Args:
+        reader: Where sysfs is.
+        device: RDMA device, such as `mlx4_0`.
+        port: Its port number, from 1.
+
+    Returns:
+        HCA object of the facts row, named `device:port`; None when there is no such device or port now.
+    """
+    hca_folder = reader.sys("class", "infiniband", device)
+    ports = [one for one in reader.names(os.path.join(hca_folder, "ports")) if one.isdecimal()]
+    if str(port) not in ports:
+        return None
+    folder = os.path.join(hca_folder, "ports", str(port))
+    layer = reader.text(os.path.join(folder, "link_layer"))
+    rate = _RATE.match(reader.text(os.path.join(folder, "rate")) or "")
+    gids = _gids(reader, folder, layer == "Ethernet")
+    return {
+        "hca": f"{device}:{port}",
+        "device": device,
+        "port": int(port),
+        "link_layer": layer,
+        "state": _word(reader.text(os.path.join(folder, "state"))),
+        "physical_state": _word(reader.text(os.path.join(folder, "phys_state"))),
+        "rate_gbps": float(rate.group(1)) if rate else None,
+        "lid": reader.number(os.path.join(folder, "lid")),
+        "sm_lid": reader.number(os.path.join(folder, "sm_lid")),
+        "netdev": _netdev(reader, hca_folder, int(port), len(ports), gids),
+        "firmware": reader.text(os.path.join(hca_folder, "fw_ver")),
+        "node_guid": reader.text(os.path.join(hca_folder, "node_guid")),
+        "board_id": reader.text(os.path.join(hca_folder, "board_id")),
+        "gids": gids,
+        "counters": _counters(reader, os.path.join(folder, "counters")),
+        "hw_counters": _counters(reader, os.path.join(folder, "hw_counters")),
+    }
+
+
 def read_hcas(reader: Reader) -> list[dict[str, Any]]:
     """Return the facts of all RDMA ports.
 
@@ -110,37 +149,14 @@ def read_hcas(reader: Reader) -> list[dict[str, Any]]:
         reader: Where sysfs is.
 
     Returns:
-        HCA objects of the facts row, one per port, named `device:port`; empty without RDMA.
+        HCA objects of the facts row, one per port, in natural order of their names; empty without RDMA.
     """
     rows = []
     for device in reader.names(reader.sys("class", "infiniband")):
-        hca_folder = reader.sys("class", "infiniband", device)
-        ports = [one for one in reader.names(os.path.join(hca_folder, "ports")) if one.isdecimal()]
-        for port in ports:
-            folder = os.path.join(hca_folder, "ports", port)
-            layer = reader.text(os.path.join(folder, "link_layer"))
-            rate = _RATE.match(reader.text(os.path.join(folder, "rate")) or "")
-            gids = _gids(reader, folder, layer == "Ethernet")
-            rows.append(
-                {
-                    "hca": f"{device}:{port}",
-                    "device": device,
-                    "port": int(port),
-                    "link_layer": layer,
-                    "state": _word(reader.text(os.path.join(folder, "state"))),
-                    "physical_state": _word(reader.text(os.path.join(folder, "phys_state"))),
-                    "rate_gbps": float(rate.group(1)) if rate else None,
-                    "lid": reader.number(os.path.join(folder, "lid")),
-                    "sm_lid": reader.number(os.path.join(folder, "sm_lid")),
-                    "netdev": _netdev(reader, hca_folder, int(port), len(ports), gids),
-                    "firmware": reader.text(os.path.join(hca_folder, "fw_ver")),
-                    "node_guid": reader.text(os.path.join(hca_folder, "node_guid")),
-                    "board_id": reader.text(os.path.join(hca_folder, "board_id")),
-                    "gids": gids,
-                    "counters": _counters(reader, os.path.join(folder, "counters")),
-                    "hw_counters": _counters(reader, os.path.join(folder, "hw_counters")),
-                }
-            )
+        for port in reader.names(reader.sys("class", "infiniband", device, "ports")):
+            row = read_port(reader, device, port)
+            if row is not None:
+                rows.append(row)
     return rows
 
 

@@ -1,0 +1,63 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which entry of a port's GID table a rail uses: found by its address, never by a remembered index.
+
+The index of an address moves when addresses come and go, and differs between drivers; the address does not.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+ROCE_V1 = "RoCE v1"
+ROCE_V2 = "RoCE v2"
+# RoCE v1 has no IP header: it cannot be routed, and NCCL does not choose it by itself.
+_PREFERENCE = (ROCE_V2, ROCE_V1)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """An entry of the GID table: its index as perftest's `-x` wants it, type and GID."""
+
+    index: int
+    type: str
+    gid: str
+
+
+def _same(one: object, other: str) -> bool:
+    """Say whether two texts are one IP address, however an IPv6 one is written."""
+    try:
+        return ipaddress.ip_address(str(one)) == ipaddress.ip_address(other)
+    except ValueError:
+        return False
+
+
+def choose(gids: Iterable[Mapping[str, Any]], address: str, netdev: str | None = None) -> Choice | None:
+    """Return the GID that a rail uses.
+
+    Args:
+        gids: `gids` of a port as in the facts: index, gid, type, netdev and address of each entry in use.
+        address: The rail's IP address, bare.
+        netdev: The rail's netdev. An entry that names another one (a VLAN's with the same address) is not
+            the rail's; an entry that names none is taken.
+
+    Returns:
+        The RoCE v2 entry of exactly this address with the lowest index; a RoCE v1 entry only when there is
+        no v2 one; None when the address has neither (InfiniBand GIDs stand for no address).
+    """
+    ours = [
+        gid
+        for gid in gids
+        if _same(gid.get("address"), address) and (not netdev or gid.get("netdev") in (None, netdev))
+    ]
+    for kind in _PREFERENCE:
+        found = min(
+            (gid for gid in ours if gid.get("type") == kind), key=lambda gid: gid["index"], default=None
+        )
+        if found is not None:
+            return Choice(found["index"], kind, found["gid"])
+    return None
