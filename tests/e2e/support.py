@@ -144,15 +144,16 @@ class Run:
 
 
 def write_inventory(cluster: Cluster, subnet: str) -> None:
-    """Write the inventory of the test's lab: the built-in one with another subnet, name, and shaped rails."""
+    """Write the inventory of the test's lab: the built-in one on containers, renumbered, rails shaped."""
     built_in = ROOT / "inventories" / "lab"
-    shutil.copytree(built_in, cluster.inventory)
+    # What `lab up` generated for the demo's lab would speak for that lab.
+    shutil.copytree(built_in, cluster.inventory, ignore=shutil.ignore_patterns("generated.yml"))
     everywhere = [path for path in cluster.inventory.rglob("*") if path.suffix in (".yml", ".yaml")]
     for path in everywhere:
         text = path.read_text(encoding="utf-8").replace("198.18.0.", subnet)
         text = text.replace("{{ inventory_dir }}/../../.lab/lab/", f"{ROOT}/.lab/{cluster.name}/")
         path.write_text(text, encoding="utf-8")
-    built_in_topology = ROOT / "tools" / "railyard" / "lab" / "topology.yml"
+    built_in_topology = ROOT / "tools" / "railyard" / "lab" / "topology-container.yml"
     topology = yaml.safe_load(built_in_topology.read_text(encoding="utf-8").replace("198.18.0.", subnet))
     topology["name"] = cluster.name
     for rail in topology["rails"]:
@@ -160,7 +161,10 @@ def write_inventory(cluster: Cluster, subnet: str) -> None:
     cluster.topology.write_text(yaml.safe_dump(topology, sort_keys=False), encoding="utf-8")
     fabric_file = cluster.inventory / "group_vars" / "all" / "fabric.yml"
     variables = yaml.safe_load(fabric_file.read_text(encoding="utf-8"))
+    variables["fabric"] |= {"transport": "tcp", "node_class": "container"}
+    variables.pop("rdma_stack_provider", None)
     for rail in variables["fabric"]["rails"]:
+        rail.pop("hca", None)
         rail["rate_gbps"] = RATE_GBPS
     variables["fabric_policy"] = POLICY
     # Lab containers answer at once: a cut-off node need not wait the two minutes that real ones are given.

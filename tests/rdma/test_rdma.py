@@ -1,0 +1,181 @@
+"""RDMA measured for real, then faked, broken and rebooted; each time the verdict has to be the true one.
+
+The tests build on one another in the order in which they stand: a lab of emulated machines is dear.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import subprocess
+import tarfile
+
+from e2e.support import BIN, ROOT, Cluster
+from e2e.support import run as run_command
+from rdma.conftest import Demo
+from rdma.support import NODES, RAILS, put, rdma_verdicts
+
+MEASURED = (
+    ("rdma_bandwidth", "ib_write_bw"),
+    ("rdma_latency", "ib_write_lat"),
+    ("tcp_bandwidth", "iperf3"),
+    ("tcp_latency", "sockperf"),
+    ("rdma_bandwidth_concurrent", "ib_write_bw"),
+    ("tcp_bandwidth_concurrent", "iperf3"),
+)
+
+# Takes perftest's arguments, moves real bytes over TCP between the same addresses, and prints a fine table.
+FAKE = r"""#!/usr/bin/env python3
+import subprocess, sys, time
+args = sys.argv[1:]
+if "--version" in args or "-V" in args:
+    print("Version: 6.06")
+    sys.exit(1)
+port = args[args.index("-p") + 1]
+seconds = int(args[args.index("-D") + 1]) if "-D" in args else 3
+peer = args[-1] if args[-1].count(".") == 3 else None
+if peer:
+    subprocess.run(["iperf3", "-c", peer, "-p", port, "-t", str(seconds)], stdout=subprocess.DEVNULL)
+else:
+    subprocess.run(["iperf3", "-4", "-s", "-1", "-p", port], stdout=subprocess.DEVNULL)
+size = int(args[args.index("-s") + 1]) if "-s" in args else 65536
+window_s = max(seconds - 2, 1)
+count = int(11.0e9 * window_s / size)
+mib = count * size / window_s / 2**20
+line = "-" * 87
+print(line)
+print("                    RDMA_Write BW Test")
+print(" Dual-port       : OFF\t\tDevice         : rxe0")
+print(" Number of qps   : 1\t\tTransport type : IB")
+print(" Connection type : RC\t\tUsing SRQ      : OFF")
+print(" CQ Moderation   : 1")
+print(" Mtu             : 4096[B]")
+print(" Link type       : Ethernet")
+print(" GID index       : 1")
+print(line)
+print(" #bytes     #iterations    BW peak[MB/sec]    BW average[MB/sec]   MsgRate[Mpps]")
+print(f" {size}      {count}             0.00               {mib:.2f}  \t\t   {count / window_s / 1e6:.6f}")
+print(line)
+"""
+
+
+def test_the_demo_ends_with_0(demo: Demo) -> None:
+    assert demo.status == 0, demo.output[-6000:]
+
+
+def test_every_tool_is_measured_and_proven_at_both_ends(demo: Demo) -> None:
+    rows = demo.cluster.newest().lines("results.jsonl")
+    for (check, tool), (node, peer), rail in itertools.product(MEASURED, (NODES, NODES[::-1]), RAILS):
+        mine = [r for r in rows if (r["check"], r["node"], r["peer"], r["rail"]) == (check, node, peer, rail)]
+        assert sorted((r["end"], r["tool"], r["status"], r["proof"]) for r in mine) == [
+            ("client", tool, "measured", "proven"),
+            ("server", tool, "measured", "proven"),
+        ], (check, node, rail, [r.get("error") or r.get("proof_reason") for r in mine])
+
+
+def test_an_rdma_row_says_how_it_was_measured(demo: Demo) -> None:
+    rows = [row for row in demo.cluster.newest().lines("results.jsonl") if row["check"] == "rdma_bandwidth"]
+    assert rows
+    for row in rows:
+        assert row["hca"] == {"rail0": "rxe0:1", "rail1": "rxe1:1"}[row["rail"]]
+        assert row["gid_type"] == "RoCE v2"
+        assert isinstance(row["gid_index"], int)
+        assert row["active_mtu_bytes"] == 4096
+        assert row["counters"]["hw_sent_pkts"][1] > row["counters"]["hw_sent_pkts"][0]
+        # Soft-RoCE's bytes cross the netdev: more than was claimed and not much more.
+        out = "tx_bytes" if row["end"] == "client" else "rx_bytes"
+        moved = row["counters"][out][1] - row["counters"][out][0]
+        assert moved >= row["metrics"]["bandwidth_gbps"] * 1e9 / 8 * 0.9
+
+
+def test_what_the_tools_said_is_kept(demo: Demo) -> None:
+    run = demo.cluster.newest()
+    for row in run.lines("results.jsonl"):
+        if row["check"] != "rdma_bandwidth":
+            continue
+        with tarfile.open(run.path / row["raw"]["file"]) as archive:
+            member = next(name for name in archive.getnames() if name.endswith(row["raw"]["name"]))
+            text = archive.extractfile(member).read().decode()
+        assert "RDMA_Write BW Test" in text, row["id"]
+        # The number in the row is the one that the tool printed, in Gbit/s.
+        said = re.findall(r"^ *65536 +\d+ +[\d.]+ +([\d.]+)", text, re.MULTILINE)
+        gbps = float(said[-1]) * 2**20 * 8 / 1e9
+        assert abs(gbps - row["metrics"]["bandwidth_gbps"]) <= 0.001 * gbps
+
+
+def test_the_end_compares_tcp_with_rdma(demo: Demo) -> None:
+    assert "TCP against RDMA" in demo.output
+    assert "software RDMA" in demo.output
+
+
+def test_the_nodes_are_as_planned(demo: Demo) -> None:
+    done = demo.cluster.railyard("verify", "-i", str(demo.cluster.inventory), timeout=420)
+    assert done.returncode == 0, done.stdout
+
+
+def test_tcp_posing_as_rdma_is_unproven(small: Cluster) -> None:
+    for node in NODES:
+        put(small, node, "/usr/local/bin/ib_write_bw", FAKE)
+    try:
+        status, run, output = small.validate()
+    finally:
+        for node in NODES:
+            small.ssh(node, "sudo rm -f /usr/local/bin/ib_write_bw")
+    assert status == 3, output
+    faked = [one for one in rdma_verdicts(run) if one["tool"] == "ib_write_bw"]
+    assert faked
+    for verdict in faked:
+        assert verdict["outcome"] == "unmeasured", verdict
+        assert verdict["proof"] == "unproven", verdict
+    # What was not faked is judged as before.
+    assert all(one["outcome"] == "recorded" for one in rdma_verdicts(run) if one["tool"] == "ib_write_lat")
+
+
+def test_a_device_that_has_gone_is_named(small: Cluster) -> None:
+    small.ssh("gpuserver2", "sudo rdma link delete rxe0")
+    status, run, output = small.validate()
+    assert status == 1, output
+    gone = [one for one in run.verdicts if one["check"] == "rdma_port" and one["node"] == "gpuserver2"]
+    assert [one["outcome"] for one in gone] == ["fail"]
+    assert "rxe0" in gone[0]["cause"]
+    for verdict in rdma_verdicts(run):
+        assert verdict["outcome"] == "unmeasured", verdict
+    tcp = [one for one in run.verdicts if one["check"] == "tcp_bandwidth"]
+    assert tcp
+    assert all(one["outcome"] == "recorded" for one in tcp)
+    # The role makes it again.
+    done = small.railyard("provision", "-i", str(small.inventory), timeout=600)
+    assert done.returncode == 0, done.stdout
+    assert "rxe0" in small.ssh("gpuserver2", "rdma link")
+
+
+def test_a_reboot_needs_consent(small: Cluster) -> None:
+    before = {node: small.ssh(node, "cat /proc/sys/kernel/random/boot_id") for node in NODES}
+    done = playbook(small, "reboot.yml")
+    assert done.returncode != 0, done.stdout
+    assert "railyard_allow_reboot" in done.stdout
+    assert before == {node: small.ssh(node, "cat /proc/sys/kernel/random/boot_id") for node in NODES}
+
+
+def test_after_a_reboot_everything_is_as_provisioned(demo: Demo, small: Cluster) -> None:
+    cluster = demo.cluster
+    before = {node: cluster.ssh(node, "cat /proc/sys/kernel/random/boot_id") for node in NODES}
+    done = playbook(cluster, "reboot.yml", "-e", "railyard_allow_reboot=true")
+    assert done.returncode == 0, done.stdout
+    after = {node: cluster.ssh(node, "cat /proc/sys/kernel/random/boot_id") for node in NODES}
+    assert all(before[node] != after[node] for node in NODES)
+    done = cluster.railyard("verify", "-i", str(cluster.inventory), timeout=420)
+    assert done.returncode == 0, done.stdout
+    status, run, output = small.validate()
+    assert status == 0, output
+    assert run.not_good() == []
+
+
+def playbook(cluster: Cluster, name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a playbook as anybody would, with plain ansible-playbook."""
+    return run_command(
+        str(BIN / "ansible-playbook"), "-i", str(cluster.inventory), f"playbooks/{name}", *arguments,
+        timeout=900,
+        env={**os.environ, "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg")},
+    )  # fmt: skip
