@@ -35,7 +35,8 @@ class Bound:
     Attributes:
         rail: the plan's rail.
         netdev: the facts' netdev that carries the rail's address, or None.
-        hca: the facts' HCA port, or None.
+        hca: the facts' HCA port: the one that the inventory names, else the only one whose netdev is the
+            rail's; or None.
         findings: disagreements, most grave first.
     """
 
@@ -77,18 +78,34 @@ def netdevs(rails: Sequence[Mapping[str, Any]], facts: Mapping[str, Any]) -> dic
     }
 
 
+def hcas(rails: Sequence[Mapping[str, Any]], facts: Mapping[str, Any]) -> dict[str, str]:
+    """Return rail name -> HCA port (`mlx5_0:1`) for the rails that have one; what a work order carries."""
+    return {name: str(one.hca["hca"]) for name, one in bind(rails, facts).items() if one.hca is not None}
+
+
+def ports_of(netdev: object, facts_hcas: object) -> list[Mapping[str, Any]]:
+    """Return the HCA ports that belong to a netdev; a software device may lie on a hardware port's netdev."""
+    return [
+        port
+        for port in _rows(facts_hcas)
+        if netdev is not None and port.get("netdev") == netdev and isinstance(port.get("hca"), str)
+    ]
+
+
 def _bind_rail(rail: Mapping[str, Any], facts: Mapping[str, Any]) -> Bound:
     devices = [device for device in _rows(facts.get("netdevs")) if isinstance(device.get("netdev"), str)]
-    hcas = _rows(facts.get("hcas"))
     one = Bound(rail)
     if rail.get("hca") is not None:
-        one.hca = next((port for port in hcas if port.get("hca") == rail["hca"]), None)
+        one.hca = next((port for port in _rows(facts.get("hcas")) if port.get("hca") == rail["hca"]), None)
         if one.hca is None:
             one.findings.append(Finding("hca_missing", f"no HCA port {rail['hca']}"))
     parent = _parent(rail, devices, one)
     if parent is None:
         return one
     one.netdev = parent
+    if rail.get("hca") is None:
+        ports = ports_of(parent["netdev"], facts.get("hcas"))
+        one.hca = ports[0] if len(ports) == 1 else None
     _check_parent(rail, parent, devices, one)
     if rail.get("vlan") is not None:
         name = f"{parent['netdev']}.{rail['vlan']}"

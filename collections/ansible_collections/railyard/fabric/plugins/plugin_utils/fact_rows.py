@@ -147,8 +147,10 @@ def _link(node: str, rail: Mapping[str, Any], bound: Bound) -> Answer:
     down = device.get("admin_up") is False or device.get("carrier") is False
     if down or str(device.get("operstate")) in ("down", "lowerlayerdown", "notpresent"):
         return _fail(answer, "link_down", f"{node} {rail['name']} ({name})")
-    if bound.hca is not None and bound.hca.get("state") not in (None, "ACTIVE"):
-        detail = f"{node} {rail['name']} (HCA port {rail['hca']} is {bound.hca['state']})"
+    # A port that the inventory does not name is no part of the link; rdma_port looks at it on RDMA rails.
+    named = bound.hca if rail.get("hca") is not None else None
+    if named is not None and named.get("state") not in (None, "ACTIVE"):
+        detail = f"{node} {rail['name']} (HCA port {rail['hca']} is {named['state']})"
         return _fail(answer, "link_down", detail)
     if bound.findings:
         answer.cause = _explain(node, rail, bound.findings[0])

@@ -5,11 +5,12 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import CHECKS
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import CHECKS, RDMA_TESTS
 
 DEFAULT: dict[str, Any] = {
     "iperf3_duration_s": 4,
@@ -20,6 +21,15 @@ DEFAULT: dict[str, Any] = {
     "ping_count": 10,
     "ping_interval_s": 0.02,
     "path_mtu_probes": 5,
+    "rdma_tests": ["ib_write_bw", "ib_write_lat"],
+    "bidirectional": True,
+    "rdma_duration_s": 4,
+    "rdma_margin_s": 1,
+    "rdma_latency_s": 2,
+    "rdma_message_bytes": 65536,
+    "rdma_qps": 1,
+    "numa_pinning": True,
+    "numa_unpinned": False,
     "rendezvous_timeout_s": 8,
     "first_rendezvous_timeout_s": 45,
     "idle_bytes_per_s": 200000,
@@ -29,6 +39,8 @@ DEFAULT: dict[str, Any] = {
     "base_port": 18600,
     "floors": {},
 }
+
+_SWITCHES = ("allow_busy", "bidirectional", "numa_pinning", "numa_unpinned")
 
 # key -> (whole numbers only, least, most). The limits keep a typing error from becoming an endless or empty
 # test.
@@ -41,6 +53,11 @@ _NUMBERS: dict[str, tuple[bool, float, float]] = {
     "ping_count": (True, 10, 100000),  # the rendezvous' own few packets must not pass for pings
     "ping_interval_s": (False, 0.002, 60),
     "path_mtu_probes": (True, 1, 1000),
+    "rdma_duration_s": (True, 3, 3600),
+    "rdma_margin_s": (True, 1, 3600),
+    "rdma_latency_s": (False, 0.2, 10),
+    "rdma_message_bytes": (True, 1, 8388608),  # perftest's own largest message
+    "rdma_qps": (True, 1, 64),
     "rendezvous_timeout_s": (False, 1, 3600),
     "first_rendezvous_timeout_s": (False, 1, 3600),
     "idle_bytes_per_s": (True, 0, 10**12),
@@ -80,7 +97,7 @@ def merge(user: object) -> dict[str, Any]:
     Raises:
         PolicyError: with every unknown key, wrong type and number out of range at once.
     """
-    merged: dict[str, Any] = {**DEFAULT, "floors": {}}
+    merged: dict[str, Any] = copy.deepcopy(DEFAULT)
     if user is None:
         return merged
     if not isinstance(user, Mapping):
@@ -91,18 +108,50 @@ def merge(user: object) -> dict[str, Any]:
             problems.append(f"fabric_policy.{key} is not known; known keys: {', '.join(sorted(DEFAULT))}")
         elif key == "floors":
             merged["floors"] = _floors(value, problems)
-        elif key == "allow_busy":
+        elif key == "rdma_tests":
+            found = _rdma_tests_problems(value)
+            problems += found
+            merged[key] = [] if found else [str(tool) for tool in value]
+        elif key in _SWITCHES:
             if not isinstance(value, bool):
-                problems.append(f"fabric_policy.allow_busy must be true or false, not {value!r}")
+                problems.append(f"fabric_policy.{key} must be true or false, not {value!r}")
             merged[key] = value
         else:
             problem = _number_problem(key, value)
             if problem:
                 problems.append(problem)
             merged[key] = value
+    if not problems:
+        problems = _window_problems(merged)
     if problems:
         raise PolicyError(problems)
     return merged
+
+
+def _rdma_tests_problems(value: object) -> list[str]:
+    where = "fabric_policy.rdma_tests"
+    if not isinstance(value, (list, tuple)) or not all(isinstance(tool, str) for tool in value):
+        return [f"{where} must be a list of perftest's programs, not {value!r}"]
+    if not value:
+        return [f"{where} is empty: a cluster of which no RDMA is asked declares it; use transport tcp"]
+    problems = [
+        f"{where} lists {tool!r}; these can be asked: {', '.join(RDMA_TESTS)}"
+        for tool in value
+        if tool not in RDMA_TESTS
+    ]
+    twice = sorted({tool for tool in value if value.count(tool) > 1})
+    return problems + [f"{where} lists {tool} twice" for tool in twice]
+
+
+def _window_problems(merged: Mapping[str, Any]) -> list[str]:
+    """A timed perftest leaves out the margin at both ends of a timed test; what is left must be a test."""
+    left_s = merged["rdma_duration_s"] - 2 * merged["rdma_margin_s"]
+    if left_s >= 1:
+        return []
+    return [
+        f"fabric_policy.rdma_duration_s {merged['rdma_duration_s']} less twice rdma_margin_s "
+        f"{merged['rdma_margin_s']} leaves {left_s} s to measure; at least 1 s must be left"
+    ]
 
 
 def _number_problem(key: str, value: object) -> str | None:
