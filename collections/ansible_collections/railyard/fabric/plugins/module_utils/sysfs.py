@@ -40,6 +40,11 @@ class Reader:
         self.etc_root = etc_root
         self.warnings: list[str] = []
 
+    @property
+    def live(self) -> bool:
+        """Whether this is the running kernel's sysfs: then an ioctl or a library tells of the same links."""
+        return self.sys_root == "/sys"
+
     def sys(self, *parts: str) -> str:
         """Return a path in sysfs."""
         return os.path.join(self.sys_root, *parts)
@@ -55,13 +60,17 @@ class Reader:
     def text(self, path: str) -> str | None:
         """Return a file's text without surrounding blanks; None when it cannot be read or is empty."""
         try:
-            # Unbuffered: a kernel attribute is one read, and closing it must not raise a second time.
-            with open(path, "rb", buffering=0) as handle:
-                data = handle.read(_LARGEST_BYTES)
+            # Without Python's file object: a node has thousands of such files (an rxe port's GID table has
+            # 1024 entries), each of them one read.
+            handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                data = os.read(handle, _LARGEST_BYTES)
+            finally:
+                os.close(handle)
         except OSError as problem:
             self._failed(path, problem)
             return None
-        return (data or b"").decode("utf-8", errors="replace").strip("\x00 \t\r\n") or None
+        return data.decode("utf-8", errors="replace").strip("\x00 \t\r\n") or None
 
     def number(self, path: str) -> int | None:
         """Return a decimal or 0x number; None when there is none (`warnings` says so for other text)."""
@@ -75,8 +84,12 @@ class Reader:
 
     def names(self, path: str) -> list[str]:
         """Return the sorted names in a folder; an empty list when there is no such folder."""
+        return sorted(self.unsorted_names(path), key=natural)
+
+    def unsorted_names(self, path: str) -> list[str]:
+        """Return the names in a folder in any order; an empty list when there is no such folder."""
         try:
-            return sorted(os.listdir(path), key=natural)
+            return os.listdir(path)
         except OSError as problem:
             self._failed(path, problem)
             return []

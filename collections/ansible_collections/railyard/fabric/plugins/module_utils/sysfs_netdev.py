@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from ansible_collections.railyard.fabric.plugins.module_utils import ethtool_ioctl
 from ansible_collections.railyard.fabric.plugins.module_utils.sysfs import (
     Reader,
     numa_node,
@@ -145,6 +146,7 @@ def read_netdev(reader: Reader, name: str, link: Mapping[str, Any]) -> dict[str,
     bus_folder = pci_folder(device)
     link_kind = _link_kind(link)
     driver = reader.link_name(os.path.join(device, "driver")) if device else link_kind
+    driver_class = _driver_class(reader, folder, device, driver)
     flags = reader.number(at("flags"))
     carrier = reader.number(at("carrier"))
     speed = reader.number(at("speed"))
@@ -159,13 +161,17 @@ def read_netdev(reader: Reader, name: str, link: Mapping[str, Any]) -> dict[str,
         "operstate": reader.text(at("operstate")),
         "admin_up": None if flags is None else bool(flags & _IFF_UP),
         "speed_mbps": speed if speed is not None and 0 < speed < 2**31 else None,
+        # What a hypervisor's or the kernel's own link lists as its modes stands for no wire.
+        "speed_max_mbps": (
+            ethtool_ioctl.speed_max_mbps(name) if reader.live and driver_class == "hardware" else None
+        ),
         "mtu_bytes": reader.number(at("mtu")),
         "mac": mac,
         "permanent_mac": _permanent_mac(reader, folder, link, mac),
         "addresses": _addresses(link, "inet"),
         "addresses6": _addresses(link, "inet6"),
         "driver": driver,
-        "driver_class": _driver_class(reader, folder, device, driver),
+        "driver_class": driver_class,
         "pci": os.path.basename(bus_folder) if bus_folder else None,
         "numa_node": numa_node(reader, bus_folder),
         "hca": None,

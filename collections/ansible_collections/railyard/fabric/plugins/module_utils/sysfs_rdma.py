@@ -1,26 +1,24 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the kernel says of each RDMA port (HCA): state, rate, GID table, counters and its netdev."""
+"""What the kernel says of each RDMA port (HCA): state, rate, MTU, GID table, counters and its netdev."""
 
 from __future__ import annotations
 
 import ipaddress
 import os
 import re
+from collections.abc import Iterator
 from typing import Any
 
+from ansible_collections.railyard.fabric.plugins.module_utils import verbs_port
 from ansible_collections.railyard.fabric.plugins.module_utils.sysfs import Reader, real_device
+from ansible_collections.railyard.fabric.plugins.module_utils.sysfs_hca import dpu_mode, numbered, read_device
 
-_RATE = re.compile(r"([0-9]+(?:\.[0-9]+)?) Gb/sec")
-_NUMBERED = re.compile(r"[0-9]+: *")
+# `100 Gb/sec (4X EDR)`
+_RATE = re.compile(r"(?P<gbps>[0-9]+(?:\.[0-9]+)?) Gb/sec(?: \((?P<width>[0-9]+X))?")
 _PHYSICAL_PORT = re.compile(r"p[0-9]+\Z")
 _ROCE_V1 = "IB/RoCE v1"
-
-
-def _word(text: str | None) -> str | None:
-    """Drop the number before a state: `4: ACTIVE`."""
-    return _NUMBERED.sub("", text, count=1) if text else None
 
 
 def _address(gid: str) -> str | None:
@@ -32,13 +30,22 @@ def _address(gid: str) -> str | None:
     return str(address.ipv4_mapped or address)
 
 
+def _table(reader: Reader, folder: str) -> Iterator[tuple[str, str]]:
+    """Yield the entries in use of a table of GIDs or P_Keys, in the order of their indices.
+
+    Most of its entries (rxe: 1024, mlx5: 256) are zero.
+    """
+    indices = [one for one in reader.unsorted_names(folder) if one.isdecimal()]
+    for index in sorted(indices, key=int):
+        entry = reader.text(os.path.join(folder, index))
+        if entry and entry.replace(":", "").replace("0x", "", 1).strip("0"):
+            yield index, entry
+
+
 def _gids(reader: Reader, port_folder: str, ethernet: bool) -> list[dict[str, Any]]:
     rows = []
-    for index in reader.names(os.path.join(port_folder, "gids")):
-        gid = reader.text(os.path.join(port_folder, "gids", index))
-        # Most of the table's 128 or more entries are empty; type and netdev of such an entry answer EINVAL.
-        if not gid or not index.isdecimal() or not gid.replace(":", "").strip("0"):
-            continue
+    for index, gid in _table(reader, os.path.join(port_folder, "gids")):
+        # Type and netdev of an entry that has gone meanwhile answer EINVAL.
         kind = reader.text(os.path.join(port_folder, "gid_attrs", "types", index))
         if kind == _ROCE_V1:
             kind = "RoCE v1" if ethernet else "IB"
@@ -83,7 +90,7 @@ def _netdev_by_bus(reader: Reader, hca_folder: str, port: int, ports: int) -> st
 def _netdev(reader: Reader, hca_folder: str, port: int, ports: int, gids: list[dict[str, Any]]) -> str | None:
     """Return the netdev of a port, from the surest source to the least.
 
-    rxe and siw name their netdev in `parent`; a RoCE port names it beside each GID; InfiniBand names none, so
+    rxe names its netdev in `parent`; a RoCE port names it beside each GID; InfiniBand names none, so
     that the bus device and port number have to tell.
     """
     parent = reader.text(os.path.join(hca_folder, "parent"))
@@ -97,13 +104,67 @@ def _netdev(reader: Reader, hca_folder: str, port: int, ports: int, gids: list[d
     return found
 
 
+def _port_guid(gids: list[dict[str, Any]], layer: str | None) -> str | None:
+    """Return an InfiniBand port's GUID: the lower half of its first GID. A RoCE port has none."""
+    first = next((gid["gid"] for gid in gids if gid["index"] == 0), None)
+    return ":".join(first.split(":")[4:]) if first and layer == "InfiniBand" else None
+
+
 def _counters(reader: Reader, folder: str) -> dict[str, int]:
     values = {name: reader.number(os.path.join(folder, name)) for name in reader.names(folder)}
     # `lifespan` is how long hw_counters are cached, in ms: a setting.
     return {name: value for name, value in values.items() if value is not None and name != "lifespan"}
 
 
-def read_port(reader: Reader, device: str, port: int | str) -> dict[str, Any] | None:
+def _read_port(reader: Reader, device: str, port: int) -> dict[str, Any] | None:
+    """Return a port's facts without its MTU."""
+    hca_folder = reader.sys("class", "infiniband", device)
+    ports = [one for one in reader.names(os.path.join(hca_folder, "ports")) if one.isdecimal()]
+    if str(port) not in ports:
+        return None
+    folder = os.path.join(hca_folder, "ports", str(port))
+    layer = reader.text(os.path.join(folder, "link_layer"))
+    rate = _RATE.match(reader.text(os.path.join(folder, "rate")) or "")
+    gids = _gids(reader, folder, layer == "Ethernet")
+    netdev = _netdev(reader, hca_folder, port, len(ports), gids)
+    row = {
+        "hca": f"{device}:{port}",
+        "device": device,
+        "port": port,
+        "link_layer": layer,
+        "state": numbered(reader.text(os.path.join(folder, "state"))),
+        "physical_state": numbered(reader.text(os.path.join(folder, "phys_state"))),
+        "rate_gbps": float(rate.group("gbps")) if rate else None,
+        "width": rate.group("width") if rate else None,
+        "active_mtu_bytes": None,
+        "max_mtu_bytes": None,
+        "lid": reader.number(os.path.join(folder, "lid")),
+        "sm_lid": reader.number(os.path.join(folder, "sm_lid")),
+        "port_guid": _port_guid(gids, layer),
+        "pkeys": list(dict.fromkeys(key for _index, key in _table(reader, os.path.join(folder, "pkeys")))),
+        "netdev": netdev,
+        **read_device(reader, device),
+        "dpu_mode": dpu_mode(reader, device, netdev),
+        "gids": gids,
+        "counters": _counters(reader, os.path.join(folder, "counters")),
+        "hw_counters": _counters(reader, os.path.join(folder, "hw_counters")),
+    }
+    # What went away between two of these reads is gone, not a port whose last values are unknown.
+    return row if os.path.isdir(folder) else None
+
+
+def _add_mtu(reader: Reader, rows: list[dict[str, Any]]) -> None:
+    """Ask for the MTU of all ports at once; of a tree that is not this kernel's own nobody can be asked."""
+    if not reader.live:
+        return
+    found = verbs_port.query([(row["device"], row["port"]) for row in rows])
+    for row in rows:
+        mtu = found.get((row["device"], row["port"]))
+        if mtu is not None:
+            row["active_mtu_bytes"], row["max_mtu_bytes"] = mtu.active_bytes, mtu.max_bytes
+
+
+def read_port(reader: Reader, device: str, port: int) -> dict[str, Any] | None:
     """Return the facts of one RDMA port.
 
     Args:
@@ -114,32 +175,10 @@ def read_port(reader: Reader, device: str, port: int | str) -> dict[str, Any] | 
     Returns:
         HCA object of the facts row, named `device:port`; None when there is no such device or port now.
     """
-    hca_folder = reader.sys("class", "infiniband", device)
-    ports = [one for one in reader.names(os.path.join(hca_folder, "ports")) if one.isdecimal()]
-    if str(port) not in ports:
-        return None
-    folder = os.path.join(hca_folder, "ports", str(port))
-    layer = reader.text(os.path.join(folder, "link_layer"))
-    rate = _RATE.match(reader.text(os.path.join(folder, "rate")) or "")
-    gids = _gids(reader, folder, layer == "Ethernet")
-    return {
-        "hca": f"{device}:{port}",
-        "device": device,
-        "port": int(port),
-        "link_layer": layer,
-        "state": _word(reader.text(os.path.join(folder, "state"))),
-        "physical_state": _word(reader.text(os.path.join(folder, "phys_state"))),
-        "rate_gbps": float(rate.group(1)) if rate else None,
-        "lid": reader.number(os.path.join(folder, "lid")),
-        "sm_lid": reader.number(os.path.join(folder, "sm_lid")),
-        "netdev": _netdev(reader, hca_folder, int(port), len(ports), gids),
-        "firmware": reader.text(os.path.join(hca_folder, "fw_ver")),
-        "node_guid": reader.text(os.path.join(hca_folder, "node_guid")),
-        "board_id": reader.text(os.path.join(hca_folder, "board_id")),
-        "gids": gids,
-        "counters": _counters(reader, os.path.join(folder, "counters")),
-        "hw_counters": _counters(reader, os.path.join(folder, "hw_counters")),
-    }
+    row = _read_port(reader, device, port)
+    if row is not None:
+        _add_mtu(reader, [row])
+    return row
 
 
 def read_hcas(reader: Reader) -> list[dict[str, Any]]:
@@ -154,16 +193,20 @@ def read_hcas(reader: Reader) -> list[dict[str, Any]]:
     rows = []
     for device in reader.names(reader.sys("class", "infiniband")):
         for port in reader.names(reader.sys("class", "infiniband", device, "ports")):
-            row = read_port(reader, device, port)
+            row = _read_port(reader, device, int(port)) if port.isdecimal() else None
             if row is not None:
                 rows.append(row)
+    _add_mtu(reader, rows)
     return rows
 
 
 def attach(netdevs: list[dict[str, Any]], hcas: list[dict[str, Any]]) -> None:
-    """Write each port's name into its netdev's `hca`; of two ports that claim one, the first has it."""
+    """Write each port's name into its netdev's `hca`.
+
+    Of ports that claim one netdev an adapter's goes before a software one's; of equals the first has it.
+    """
     by_netdev: dict[str, str] = {}
-    for row in hcas:
+    for row in sorted(hcas, key=lambda one: one["driver_class"] != "hardware"):
         if row["netdev"]:
             by_netdev.setdefault(row["netdev"], row["hca"])
     for netdev in netdevs:

@@ -2,7 +2,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Thin: how a node is read is decided in module_utils/{sysfs_netdev,sysfs_rdma,host_facts}.py."""
+"""Thin: how a node is read is decided in module_utils/{sysfs_netdev,sysfs_rdma,sysfs_hca,host_facts}.py."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ version_added: "0.1.0"
 description:
   - Reads netdevs, RDMA ports, addresses and what else bears on measuring the rails of a node, in one call.
   - Reads sysfs, procfs and C(ip -j addr); asks the benchmark tools for their versions.
+  - The MTU of an RDMA port, which sysfs lacks, is asked through libibverbs where it is installed.
   - Loads and changes nothing.
   - A file that cannot be read gives null and a line in C(rail_info.warnings), never a failure.
 author:
@@ -120,6 +121,12 @@ rail_info:
           description: What the driver says; of C(driver_class) C(software) or C(virtual) it means nothing.
           type: int
           sample: 40000
+        speed_max_mbps:
+          description:
+            - The fastest link mode that the port supports, whatever it has trained to.
+            - Null for software and virtual links, and where the driver lists no modes.
+          type: int
+          sample: 56000
         mtu_bytes:
           description: MTU.
           type: int
@@ -202,18 +209,59 @@ rail_info:
           description: Rate; of a port that is down it means nothing.
           type: float
           sample: 40.0
+        width:
+          description: Lanes.
+          type: str
+          sample: 4X
+        active_mtu_bytes:
+          description: MTU of the port now, as libibverbs says; null without that library.
+          type: int
+          sample: 4096
+        max_mtu_bytes:
+          description: Largest MTU that the port is capable of, as libibverbs says; null without that library.
+          type: int
+          sample: 4096
         lid:
           description: Local identifier, 0 on Ethernet.
           type: int
           sample: 0
         sm_lid:
-          description: Local identifier of the subnet manager.
+          description: Local identifier of the subnet manager; 0 on InfiniBand means that none has been seen.
           type: int
           sample: 0
+        port_guid:
+          description: GUID of an InfiniBand port; null on Ethernet.
+          type: str
+          sample: "0002:c903:0000:0002"
+        pkeys:
+          description: The entries of the P_Key table that are in use, each once.
+          type: list
+          elements: str
+          sample: ["0xffff"]
         netdev:
           description: Netdev of the port.
           type: str
           sample: ens6
+        node_type:
+          description: C(CA) for InfiniBand and RoCE, C(RNIC) for iWARP, or another name of the kernel's.
+          type: str
+          sample: CA
+        driver:
+          description: Kernel driver of the device; C(rxe) or C(siw) for software RDMA.
+          type: str
+          sample: mlx5_core
+        driver_class:
+          description: C(hardware) or C(software); a hypervisor's paravirtual device counts as software.
+          type: str
+          sample: hardware
+        pci:
+          description: PCI address; null for software RDMA.
+          type: str
+          sample: "0000:06:00.0"
+        numa_node:
+          description: NUMA node; null for software RDMA and where the firmware does not say.
+          type: int
+          sample: 0
         firmware:
           description: Firmware version.
           type: str
@@ -226,6 +274,17 @@ rail_info:
           description: Board identity.
           type: str
           sample: MT_1090120019
+        hca_type:
+          description: The driver's name for the kind of card.
+          type: str
+          sample: MT4129
+        dpu_mode:
+          description:
+            - C(dpu) for a BlueField whose embedded switch its own Arm system manages, C(nic) for one whose
+              switch the host manages.
+            - Null for any other device, and where the kernel does not tell, as on InfiniBand ports.
+          type: str
+          sample: nic
         gids:
           description: The entries of the GID table that are in use.
           type: list

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from typing import Any
 
 import pytest
@@ -42,6 +43,7 @@ def test_hardware_netdev(tmp_path):
         "operstate": "up",
         "admin_up": True,
         "speed_mbps": 40000,
+        "speed_max_mbps": None,
         "mtu_bytes": 9000,
         "mac": "aa:00:00:00:00:01",
         "permanent_mac": "aa:00:00:00:00:01",
@@ -172,14 +174,14 @@ def test_wanted_netdev_that_is_not_there_is_a_warning(tree):
 def test_unreadable_and_garbled_files_are_null_with_a_warning(tree, monkeypatch):
     base = tree.netdev("ens6", mtu="nine thousand")
     blocked = str(tree.root / base / "address")
-    real_open = open
+    real_open = os.open
 
     def refuse(path: str, *rest: Any, **more: Any) -> Any:
         if path == blocked:
             raise OSError(errno.EIO, "Input/output error", path)
         return real_open(path, *rest, **more)
 
-    monkeypatch.setattr("builtins.open", refuse)
+    monkeypatch.setattr("os.open", refuse)
     reader = tree.reader()
     (row,) = sysfs_netdev.read_netdevs(reader, tree.ip_json())
     assert (row["mac"], row["mtu_bytes"], row["operstate"]) == (None, None, "up")
@@ -195,7 +197,7 @@ def test_what_a_kernel_answers_for_no_value_now_is_no_warning(tree, monkeypatch,
     def refuse(*_rest: Any, **_more: Any) -> Any:
         raise OSError(code, "no value now")
 
-    monkeypatch.setattr("builtins.open", refuse)
+    monkeypatch.setattr("os.open", refuse)
     reader = tree.reader()
     assert reader.number(reader.sys("class", "net", "ens6", "speed")) is None
     assert reader.warnings == []
