@@ -11,7 +11,10 @@ from rich.table import Table
 from rich.text import Text
 
 from railyard.report import model, wording
+from railyard.report.grouping import fold_names
 from railyard.report.pages import exit_meaning
+
+from ansible_collections.railyard.fabric.plugins.plugin_utils import comparison_text  # isort: skip
 
 _STYLES = {
     "pass": "green",
@@ -59,6 +62,12 @@ def summary(report: model.Report, out: Console) -> None:
         out.print(f"\n… and {left_out} more causes; the report has them all.")
     for note in report.notes:
         out.print(Text(f"\n{note}", style="yellow"))
+    table = comparison_text.lines(report.compared, fold_names)
+    if table:
+        out.print()
+    for line in table:
+        # The heading and the sentence, which is not indented, stand out from the numbers.
+        out.print(Text(line, style="" if line.startswith(" ") else "bold"))
     out.print()
     shown = wording.outcome(report.verdict)
     out.print(Text(f"{shown.symbol} {report.headline}", style=_STYLES[shown.name]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -30,10 +31,14 @@ _COLOURS = {
     "#010209": "var(--recorded)",
     "#01020a": "var(--not-applicable)",
     "#01020b": "var(--paper)",
+    "#01020c": "var(--tcp)",
+    "#01020d": "var(--rdma)",
 }
-_COLOUR = {
+COLOUR = {
     re.sub(r"var\(--(.*)\)", r"\1", css).replace("-", "_"): stand_in for stand_in, css in _COLOURS.items()
 }
+#: What matplotlib would write into a drawing that depends on the day.
+METADATA = ("Date", "Creator", "Format", "Type")
 _HATCH = {"fail": "////", "unmeasured": "....", "recorded": "", "pass": "", "not_applicable": ""}
 
 
@@ -58,11 +63,27 @@ def draw(measurements: Sequence[Measurement]) -> list[Chart]:
     latency = _of_unit(measurements, "_us")
     if latency:
         caption = (
-            "Average; shorter is better. The thin line reaches to the 99th percentile (sockperf) or the "
-            "slowest reply (ping)."
+            "Average; shorter is better. The thin line ends at the 99th percentile (sockperf, perftest) or "
+            "the slowest reply (ping). One way and round trip are not to be compared."
         )
         charts.append(Chart("Latency", caption, _bars(latency, "µs", "latency")))
     return charts
+
+
+def settings(name: str) -> AbstractContextManager[None]:
+    """Return matplotlib's defaults, whatever the user's own file says, and what makes the same bytes."""
+    import matplotlib as mpl
+
+    own = {
+        # Text stays text: it can be searched and scaled. No mathematics: a `$` in a name is a `$`.
+        "svg.fonttype": "none",
+        "svg.hashsalt": f"railyard-{name}",
+        "text.parse_math": False,
+        "font.size": 10.0,
+        "hatch.linewidth": 0.7,
+    }
+    context: AbstractContextManager[None] = mpl.rc_context({**mpl.rcParamsDefault, **own})
+    return context
 
 
 def _of_unit(measurements: Sequence[Measurement], suffix: str) -> dict[str, list[Measurement]]:
@@ -81,7 +102,6 @@ def _of_unit(measurements: Sequence[Measurement], suffix: str) -> dict[str, list
 
 
 def _bars(checks: dict[str, list[Measurement]], unit: str, name: str) -> str:
-    import matplotlib as mpl
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
 
@@ -91,15 +111,7 @@ def _bars(checks: dict[str, list[Measurement]], unit: str, name: str) -> str:
         shown = sorted(of_check, key=badness)[:_WORST_SHOWN] if many else of_check
         panels.append((check, shown, of_check if many else []))
     heights = [0.62 + 0.27 * len(shown) + (1.5 if spread else 0) for _check, shown, spread in panels]
-    settings = {
-        # Text stays text: it can be searched and scaled. No mathematics: a `$` in a name is a `$`.
-        "svg.fonttype": "none",
-        "svg.hashsalt": f"railyard-{name}",
-        "text.parse_math": False,
-        "font.size": 10.0,
-        "hatch.linewidth": 0.7,
-    }
-    with mpl.rc_context({**mpl.rcParamsDefault, **settings}):
+    with settings(name):
         figure = Figure(figsize=(9.2, sum(heights) + 0.3))
         FigureCanvasSVG(figure)
         rows = [height for _panel, height in zip(panels, heights, strict=True)]
@@ -119,24 +131,19 @@ def _bars(checks: dict[str, list[Measurement]], unit: str, name: str) -> str:
             else:
                 _panel(figure.add_subplot(grid[row]), title, shown, unit, most)
         out = io.BytesIO()
-        figure.savefig(
-            out,
-            format="svg",
-            transparent=True,
-            metadata={"Date": None, "Creator": None, "Format": None, "Type": None},
-        )
-    return _inline(out.getvalue().decode("utf-8"), name)
+        figure.savefig(out, format="svg", transparent=True, metadata=dict.fromkeys(METADATA))
+    return inline(out.getvalue().decode("utf-8"), name)
 
 
 def _panel(axes: Axes, title: str, shown: Sequence[Measurement], unit: str, most: float) -> None:
-    _bare(axes, title, most)
+    bare(axes, title, most)
     positions = range(len(shown))
     for position, item in zip(positions, shown, strict=True):
         outcome = wording.outcome(item.outcome)
-        colour = _COLOUR[outcome.name]
+        colour = COLOUR[outcome.name]
         value = item.value or 0.0
         axes.barh(
-            position, value, height=0.62, color=colour, edgecolor=_COLOUR["paper"], hatch=_HATCH[outcome.name]
+            position, value, height=0.62, color=colour, edgecolor=COLOUR["paper"], hatch=_HATCH[outcome.name]
         )
         tail = _tail(item)
         if tail is not None and tail > value:
@@ -144,7 +151,7 @@ def _panel(axes: Axes, title: str, shown: Sequence[Measurement], unit: str, most
             axes.plot([tail, tail], [position - 0.16, position + 0.16], color=colour, linewidth=1.2)
         floor: Any = item.floor.get(item.metric or "")
         if wording.is_number(floor):
-            axes.plot([floor, floor], [position - 0.42, position + 0.42], color=_COLOUR["ink"], linewidth=1.6)
+            axes.plot([floor, floor], [position - 0.42, position + 0.42], color=COLOUR["ink"], linewidth=1.6)
         if item.value is None:
             text = f"{outcome.symbol} {outcome.word}"
         else:
@@ -157,15 +164,15 @@ def _panel(axes: Axes, title: str, shown: Sequence[Measurement], unit: str, most
             xytext=(6, 0),
             textcoords="offset points",
             va="center",
-            color=_COLOUR["ink"],
+            color=COLOUR["ink"],
             annotation_clip=False,
         )
-    axes.set_yticks(list(positions), [_label(item) for item in shown], color=_COLOUR["ink"])
+    axes.set_yticks(list(positions), [_label(item) for item in shown], color=COLOUR["ink"])
     axes.set_ylim(len(shown) - 0.4, -0.6)
 
 
 def _spread(axes: Axes, spread: Sequence[Measurement], unit: str, most: float) -> None:
-    _bare(axes, "", most)
+    bare(axes, "", most)
     by_outcome = {
         name: [item.value for item in spread if item.outcome == name and item.value is not None]
         for name in wording.OUTCOMES
@@ -177,22 +184,23 @@ def _spread(axes: Axes, spread: Sequence[Measurement], unit: str, most: float) -
             bins=_BINS,
             range=(0.0, most),
             stacked=True,
-            color=[_COLOUR[name] for name in present],
+            color=[COLOUR[name] for name in present],
         )
-    axes.set_ylabel("lines", color=_COLOUR["faint"], fontsize=9)
-    axes.tick_params(axis="y", colors=_COLOUR["faint"], labelsize=8)
-    axes.set_xlabel(unit, color=_COLOUR["faint"], fontsize=9)
+    axes.set_ylabel("lines", color=COLOUR["faint"], fontsize=9)
+    axes.tick_params(axis="y", colors=COLOUR["faint"], labelsize=8)
+    axes.set_xlabel(unit, color=COLOUR["faint"], fontsize=9)
 
 
-def _bare(axes: Axes, title: str, most: float) -> None:
+def bare(axes: Axes, title: str, most: float) -> None:
+    """Take the box and the ticks away, and leave a title and the lines to read values by."""
     axes.set_facecolor("none")
     axes.set_xlim(0, most * 1.22)
-    axes.set_title(title, loc="left", fontsize=10.5, fontweight="bold", color=_COLOUR["ink"], pad=7)
-    axes.grid(axis="x", color=_COLOUR["line"], linewidth=0.8)
+    axes.set_title(title, loc="left", fontsize=10.5, fontweight="bold", color=COLOUR["ink"], pad=7)
+    axes.grid(axis="x", color=COLOUR["line"], linewidth=0.8)
     axes.set_axisbelow(True)
     for spine in axes.spines.values():
         spine.set_visible(False)
-    axes.tick_params(axis="x", length=0, colors=_COLOUR["faint"], labelsize=8)
+    axes.tick_params(axis="x", length=0, colors=COLOUR["faint"], labelsize=8)
     axes.tick_params(axis="y", length=0)
 
 
@@ -217,7 +225,7 @@ def _reach(item: Measurement) -> float:
     )
 
 
-def _inline(svg: str, name: str) -> str:
+def inline(svg: str, name: str) -> str:
     """Make matplotlib's document a part of a page: no prolog, ids of its own, the page's colours and font."""
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.S)

@@ -10,6 +10,8 @@ from railyard.report import wording
 
 # So many places are told one by one; more are folded.
 _PLACES_SHOWN = 6
+#: The check whose findings are told by the cable.
+LINK_ERRORS = "link_errors"
 
 Place = tuple[str, str, str]
 """Node, peer, rail; empty where it has none."""
@@ -23,14 +25,15 @@ class Problem:
     cause: str
     next: str
     checks: list[str] = field(default_factory=list)
-    places: dict[Place, None] = field(default_factory=dict)
+    places: dict[Place, str] = field(default_factory=dict)
+    """Place → how it is told, where that is not by node, peer and rail: a cable."""
     count: int = 0
 
     @property
     def places_text(self) -> str:
         """Where it was seen: each place, or what they have in common."""
         if len(self.places) <= _PLACES_SHOWN:
-            return "; ".join(place_text(*place) for place in self.places)
+            return "; ".join(told or place_text(*place) for place, told in self.places.items())
         rails = ", ".join(sorted({rail for _node, _peer, rail in self.places if rail})) or "all rails"
         ends = [{node, peer} - {""} for node, peer, _rail in self.places]
         everywhere = set.intersection(*ends)
@@ -58,8 +61,15 @@ def place_text(node: str, peer: str, rail: str) -> str:
     return f"{where}, {rail}" if rail else where
 
 
-def group(verdicts: Iterable[Mapping[str, Any]]) -> list[Problem]:
-    """Group verdicts by outcome, cause and next step; failures first, then the most frequent."""
+def group(
+    verdicts: Iterable[Mapping[str, Any]], cables: Mapping[tuple[str, str], str] | None = None
+) -> list[Problem]:
+    """Group verdicts by outcome, cause and next step; failures first, then the most frequent.
+
+    Args:
+        verdicts: those that tell of a problem.
+        cables: node and rail → how the cable there is told; link errors are a cable's.
+    """
     problems: dict[tuple[str, str, str], Problem] = {}
     for verdict in verdicts:
         cause = str(verdict.get("cause") or "no cause is known")
@@ -69,7 +79,8 @@ def group(verdicts: Iterable[Mapping[str, Any]]) -> list[Problem]:
         check, where = str(verdict.get("check")), place(verdict)
         if check not in problem.checks:
             problem.checks.append(check)
-        problem.places[where] = None
+        cable = (cables or {}).get((where[0], where[2]), "") if check == LINK_ERRORS else ""
+        problem.places[where] = cable or problem.places.get(where, "")
     return sorted(problems.values(), key=lambda problem: (_severity(problem.outcome), -problem.count))
 
 

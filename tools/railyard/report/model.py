@@ -10,12 +10,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from railyard.report import wording
-from railyard.report.grouping import Problem, fold_names, group, place_text
+from railyard.report import rails_used, wording
+from railyard.report.grouping import LINK_ERRORS, Problem, fold_names, group, place_text
+from railyard.report.rails_used import Conditions
 from railyard.text import clean_all
 
 from railyard import paths  # noqa: F401  # isort: skip - makes the collection importable
-from ansible_collections.railyard.fabric.plugins.plugin_utils import rejudge, run_folder, summary  # isort: skip
+from ansible_collections.railyard.fabric.plugins.plugin_utils import (  # isort: skip
+    comparison,
+    policy,
+    rejudge,
+    run_folder,
+    summary,
+)
 
 # Beyond this many nodes, rows of the picture that look the same are folded into one.
 _NODES_SHOWN = 16
@@ -40,11 +47,15 @@ class Measurement:
     tool: str
     cpu: str
     id: str
+    cable: str = ""
+    """The cable that it is about, where a cable is what the finding names."""
+    conditions: tuple[Conditions, ...] = ()
+    """How each end ran it; of RDMA tests."""
 
     @property
     def where(self) -> str:
         """The place that it is about."""
-        return place_text(self.node, self.peer, self.rail)
+        return self.cable or place_text(self.node, self.peer, self.rail)
 
     @property
     def metric(self) -> str | None:
@@ -118,6 +129,8 @@ class Report:
     nodes: tuple[dict[str, str], ...]
     notes: tuple[str, ...]
     plan: dict[str, Any]
+    compared: comparison.Compared
+    """TCP against RDMA; without rows where RDMA was not asked."""
 
     @property
     def verdict(self) -> str:
@@ -136,7 +149,10 @@ def read(run_dir: str | os.PathLike[str]) -> Report:
     judged = rejudge.judge_folder(Path(run_dir))
     total = clean_all(summary.of(folder.plan(), judged))
     facts = clean_all(folder.rows(run_folder.FACTS)[0])
-    measurements = _measurements(clean_all(judged.verdicts))
+    results = clean_all(folder.rows(run_folder.RESULTS)[0])
+    verdicts = clean_all(judged.verdicts)
+    cables = rails_used.cables(plan, facts)
+    measurements = _measurements(verdicts, cables, rails_used.conditions(results))
     start, end = (_record(manifest.get(key)) for key in ("start", "end"))
     rails, rows = _rails(plan, total)
     return Report(
@@ -154,7 +170,7 @@ def read(run_dir: str | os.PathLike[str]) -> Report:
         rails=rails,
         rows=rows,
         node_count=len(plan.get("nodes") or {}),
-        problems=tuple(group(total["problems"])),
+        problems=tuple(group(total["problems"], cables)),
         measurements=measurements,
         tables=_tables(measurements),
         environment=_environment(manifest, plan),
@@ -162,6 +178,7 @@ def read(run_dir: str | os.PathLike[str]) -> Report:
         nodes=_nodes(plan, facts),
         notes=tuple(str(note) for note in total.get("notes") or ()),
         plan=plan,
+        compared=comparison.of(plan, verdicts, facts, policy.merge(manifest.get("policy"))),
     )
 
 
@@ -175,7 +192,11 @@ def _moment(timestamp: object) -> str:
     return f"{found[1]} {found[2]} UTC" if found else str(timestamp)
 
 
-def _measurements(verdicts: list[dict[str, Any]]) -> tuple[Measurement, ...]:
+def _measurements(
+    verdicts: list[dict[str, Any]],
+    cables: Mapping[tuple[str, str], str],
+    conditions: Mapping[str, tuple[Conditions, ...]],
+) -> tuple[Measurement, ...]:
     return tuple(
         Measurement(
             check=str(verdict.get("check")),
@@ -193,6 +214,10 @@ def _measurements(verdicts: list[dict[str, Any]]) -> tuple[Measurement, ...]:
             tool=str(verdict.get("tool") or ""),
             cpu=_cpu(verdict.get("observed") or {}),
             id=str(verdict.get("id") or ""),
+            cable=cables.get((str(verdict.get("node")), str(verdict.get("rail"))), "")
+            if verdict.get("check") == LINK_ERRORS
+            else "",
+            conditions=conditions.get(str(verdict.get("id")), ()),
         )
         for verdict in verdicts
     )

@@ -8,10 +8,14 @@ from functools import cache
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from railyard.report import charts, picture, wording
+from railyard.report import charts, comparison_chart, picture, wording
 from railyard.report.model import Report
 
+from ansible_collections.railyard.fabric.plugins.plugin_utils import comparison_text  # isort: skip
+
 _PROBLEMS_SHOWN = 40
+# So many lines of TCP against RDMA are shown; more are the worst.
+_COMPARED_SHOWN = 400
 # Tables that are open at first sight; the others are one click away.
 _OPEN_WHEN_AT_MOST = 12
 
@@ -37,6 +41,8 @@ def html(report: Report) -> str:
             style=Markup(style),  # noqa: S704 - our own file, and it is no template
             picture=Markup(picture.draw(report)),  # noqa: S704 - escapes every name itself
             charts=charts.draw(report.measurements),
+            compared_chart=comparison_chart.draw(report.compared),
+            **_compared(report),
             open_tables={
                 table.check for table in report.tables if _worth_opening(table.check, len(table.shown))
             },
@@ -56,11 +62,25 @@ def markdown(report: Report) -> str:
         .render(
             report=report,
             words=wording,
+            **_compared(report),
             problems_shown=_PROBLEMS_SHOWN,
             exit_meaning=exit_meaning(report.exit_status),
         )
     )
     return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
+
+
+def _compared(report: Report) -> dict[str, object]:
+    """What both templates need of TCP against RDMA: its rows, how many are left out, how cells are told."""
+    rows = list(report.compared.rows)
+    if len(rows) > _COMPARED_SHOWN:
+        rows = comparison_text.worst_first(rows, "bandwidth")[:_COMPARED_SHOWN]
+    return {
+        "compared_rows": rows,
+        "compared_left_out": len(report.compared.rows) - len(rows),
+        "compared_open": len(rows) <= _OPEN_WHEN_AT_MOST,
+        "cells": comparison_text,
+    }
 
 
 def exit_meaning(status: int) -> str:

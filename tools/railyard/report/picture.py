@@ -12,6 +12,8 @@ from railyard.report.model import Measurement, Report
 _WIDTH = 920
 _LANE = 92
 _CELL, _CELL_GAP = 34, 6
+#: The rates that stand beside a rail, and what they are called where there are two.
+_RATES = {"tcp_bandwidth": "TCP", "rdma_bandwidth": "RDMA", "rdma_send_bandwidth": "RDMA"}
 _NAME_WIDTH = 250
 
 
@@ -64,15 +66,14 @@ def _lane(
     """An arrow for one direction of a rail, with its rate."""
     mine = [item for item in measurements if (item.node, item.peer, item.rail) == (node, peer, rail)]
     state = wording.outcome(wording.worst(item.outcome for item in mine) if mine else "not_applicable")
-    rate = next((item for item in mine if item.check.endswith("_bandwidth") and item.value is not None), None)
+    rates = [item for item in mine if item.check in _RATES and item.value is not None]
     text = f"{state.symbol} {state.word}"
-    if rate:
-        # The rate keeps the verdict of its own; what made the lane worse than that is named beside it.
-        own = wording.outcome(rate.outcome)
-        text = f"{own.symbol} {wording.quantity(rate.metric or '', rate.value)}"
-        text += f" ({own.word})" if own.name in ("fail", "unmeasured") else ""
-        other = next((item for item in mine if item.outcome == state.name), rate)
-        if state.name in ("fail", "unmeasured") and rate.outcome != state.name:
+    if rates:
+        # Each rate keeps the verdict of its own; what made the lane worse than that is named beside it.
+        text = ", ".join(_rate(item, named=len(rates) > 1) for item in rates)
+        worst = {item.outcome for item in rates}
+        other = next((item for item in mine if item.outcome == state.name), rates[0])
+        if state.name in ("fail", "unmeasured") and state.name not in worst:
             text += f", {state.symbol} {wording.check_title(other.check)}"
     forward = 1 if end > start else -1
     tip = f"{end:g},{y:g} {end - 9 * forward:g},{y - 5:g} {end - 9 * forward:g},{y + 5:g}"
@@ -85,6 +86,13 @@ def _lane(
         f'<rect x="{middle - width / 2:g}" y="{y - 10:g}" width="{width:g}" height="20" class="gap"/>'
         + _text(middle, y + 4.5, "rate", "middle", text)
     )
+
+
+def _rate(item: Measurement, *, named: bool) -> str:
+    own = wording.outcome(item.outcome)
+    text = f"{own.symbol} {_RATES[item.check]} " if named else f"{own.symbol} "
+    text += wording.quantity(item.metric or "", item.value)
+    return text + (f" ({own.word})" if own.name in ("fail", "unmeasured") else "")
 
 
 def _port(x: float, y: float, state: str) -> str:

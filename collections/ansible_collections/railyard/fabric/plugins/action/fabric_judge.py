@@ -13,6 +13,8 @@ from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible_collections.railyard.fabric.plugins.plugin_utils import (
     actions,
+    comparison,
+    comparison_text,
     policy,
     rejudge,
     run_folder,
@@ -44,11 +46,17 @@ class ActionModule(ActionBase):
             judged = rejudge.judge_folder(folder.path)
             rejudge.write(folder.path, judged)
             said = summary.of(folder.plan(), judged)
+            compared = comparison.of(
+                folder.plan(),
+                judged.verdicts,
+                folder.rows(run_folder.FACTS)[0],
+                policy.merge(folder.manifest().get("policy")),
+            )
         except (run_folder.RunFolderError, verdict.JudgeError, policy.PolicyError) as error:
             raise AnsibleActionFail(str(error)) from error
         finally:
             folder.forget_secret()
-        lines = summary.lines(said, str(Path(args["folder"])))
+        lines = [*summary.lines(said, str(Path(args["folder"]))), *comparison_text.lines(compared)]
         for line in lines:
             display.display(line)
         return {

@@ -136,14 +136,14 @@ def compare(plan: Mapping[str, Any], verdicts: Sequence[Mapping[str, Any]]) -> l
 
 def rdma_class(plan: Mapping[str, Any], facts: Iterable[Mapping[str, Any]]) -> str | None:
     """Return what does RDMA on the plan's rails: `software`, `hardware`, `mixed`, or None when not known."""
-    by_node = {row.get("node"): row for row in facts}
+    by_node = {str(row.get("node")): row for row in facts}
     found = set()
     for name, node in plan["nodes"].items():
         if name in by_node:
             bound = bind.bind(node["rails"], by_node[name]).values()
-            found |= {one.hca.get("driver_class") for one in bound if one.hca is not None}
+            found |= {str(one.hca.get("driver_class")) for one in bound if one.hca is not None}
     found &= {"software", "hardware"}
-    return ("mixed" if len(found) > 1 else str(found.pop())) if found else None
+    return ("mixed" if len(found) > 1 else found.pop()) if found else None
 
 
 def sentence(rows: Sequence[Row], made_of: str | None = None, node_class: str = "") -> str:

@@ -33,7 +33,7 @@ def lines(compared: Compared, fold: Fold | None = None) -> list[str]:
     if not compared.rows:
         return []
     fold = fold or _few
-    text = ["RDMA against TCP"]
+    text = ["TCP against RDMA"]
     text += _block(
         f"bandwidth, Gbit/s ({compared.bandwidth_of})",
         [row for row in compared.rows if row["asked"]["bandwidth"]],
@@ -73,7 +73,7 @@ def cpu_cell(row: Row, transport: str) -> str:
     ends = [row[key][transport] for key in ("cpu_percent", "peer_cpu_percent")]
     if all(value is None for value in ends):
         return NOT_MEASURED if transport in row["asked"]["bandwidth"] else NOT_ASKED
-    return " / ".join("?" if value is None else three(value) for value in ends)
+    return " / ".join("?" if value is None else f"{value:.1f}" for value in ends)
 
 
 def advantage(row: Row, what: str) -> str:

@@ -36,8 +36,8 @@ def test_two_nodes_are_shown_whole():
         r"gpuserver2 → gpuserver1  all rails +50\.0 .* +57\.0 \(71\.2 %\) +1\.14 times faster", text
     )
     assert re.search(r"gpuserver1 → gpuserver2  rail0 +21\.6 +0\.850 +25\.4 times faster", text)
-    assert re.search(r"gpuserver1 → gpuserver2  rail0 +35\.0 / 41\.0 +4\.10 / 0", text)
-    assert re.search(r"gpuserver1 → gpuserver2  all rails +52\.0 / 60\.0 +5\.00 / 1\.00", text)
+    assert re.search(r"gpuserver1 → gpuserver2  rail0 +35\.0 / 41\.0 +4\.1 / 0\.0", text)
+    assert re.search(r"gpuserver1 → gpuserver2  all rails +52\.0 / 60\.0 +5\.0 / 1\.0", text)
     assert "one way" in text
     assert "14-byte messages" in text
     assert "more are in" not in text
@@ -62,7 +62,7 @@ def test_a_gap_is_told_in_words_and_not_as_a_number():
     text = "\n".join(shown(verdicts))
     assert re.search(r"gpuserver1 → gpuserver2  rail0 +27\.4 \(68\.5 %\) +not measured\n", text)
     assert "times" not in text
-    assert not re.search(r"\s0(\.0+)?\s", text)
+    assert not re.search(r"\s0(\.0+)?[\s%]", text)
 
 
 def test_what_was_not_asked_is_not_called_unmeasured():

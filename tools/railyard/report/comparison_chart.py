@@ -1,0 +1,96 @@
+"""TCP beside RDMA as bars, a pair of them for each rail and direction. Deterministic, as the other charts."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from railyard.report import charts
+
+from ansible_collections.railyard.fabric.plugins.plugin_utils import comparison_text  # isort: skip
+from ansible_collections.railyard.fabric.plugins.plugin_utils.comparison import Compared, Row, three  # isort: skip
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+# Beyond this many rails and directions: those where RDMA does worst.
+_SHOWN = 8
+_PANELS = (("bandwidth", "bandwidth_gbps", "Gbit/s"), ("latency", "latency_us", "µs"))
+_HEADINGS = {"bandwidth": "Bandwidth", "latency": "Latency, median, one way: shorter is better"}
+
+
+def draw(compared: Compared) -> charts.Chart | None:
+    """Draw what was compared; nothing where there is no number at all."""
+    panels = []
+    for what, key, unit in _PANELS:
+        rows = [row for row in compared.rows if "rdma" in row["asked"][what]]
+        if any(value is not None for row in rows for value in row[key].values()):
+            shown = rows if len(rows) <= _SHOWN else comparison_text.worst_first(rows, what)[:_SHOWN]
+            panels.append((what, key, unit, shown, len(rows)))
+    if not panels:
+        return None
+    caption = f"Bandwidth: {compared.bandwidth_of}. Latency: {compared.latency_of}."
+    return charts.Chart("TCP against RDMA", caption, _svg(panels))
+
+
+def _svg(panels: Sequence[tuple[str, str, str, Sequence[Row], int]]) -> str:
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+    from matplotlib.figure import Figure
+
+    heights = [0.75 + 0.56 * len(shown) for _what, _key, _unit, shown, _total in panels]
+    with charts.settings("compared"):
+        figure = Figure(figsize=(9.2, sum(heights) + 0.3))
+        FigureCanvasSVG(figure)
+        margin = 0.36 / (sum(heights) + 0.3)
+        grid = figure.add_gridspec(
+            len(panels),
+            1,
+            height_ratios=heights,
+            left=0.3,
+            right=0.93,
+            hspace=0.3,
+            top=1 - margin,
+            bottom=margin,
+        )
+        for at, (what, key, unit, shown, total) in enumerate(panels):
+            title = _HEADINGS[what]
+            if total > len(shown):
+                title += f"; the {len(shown)} of {total} where RDMA does worst"
+            _panel(figure.add_subplot(grid[at]), title, shown, key, unit)
+        out = io.BytesIO()
+        figure.savefig(out, format="svg", transparent=True, metadata=dict.fromkeys(charts.METADATA))
+    return charts.inline(out.getvalue().decode("utf-8"), "compared")
+
+
+def _panel(axes: Axes, title: str, shown: Sequence[Row], key: str, unit: str) -> None:
+    values = [value for row in shown for value in row[key].values() if value is not None]
+    charts.bare(axes, title, max(values, default=1.0))
+    for position, row in enumerate(shown):
+        for transport, offset in (("tcp", -0.2), ("rdma", 0.2)):
+            value = row[key][transport]
+            axes.barh(
+                position + offset,
+                value or 0.0,
+                height=0.34,
+                color=charts.COLOUR[transport],
+                edgecolor=charts.COLOUR["paper"],
+                hatch="////" if transport == "rdma" else "",
+            )
+            what = "bandwidth" if key == "bandwidth_gbps" else "latency"
+            number = three(value) if value is not None else None
+            axes.annotate(
+                f"{transport.upper()} {number} {unit}"
+                if number
+                else f"{transport.upper()} {comparison_text.cell(row, what, transport)}",
+                (value or 0.0, position + offset),
+                xytext=(6, 0),
+                textcoords="offset points",
+                va="center",
+                fontsize=9,
+                color=charts.COLOUR["ink"],
+                annotation_clip=False,
+            )
+    labels = [comparison_text.place(row, 34) for row in shown]
+    axes.set_yticks(range(len(shown)), labels, color=charts.COLOUR["ink"])
+    axes.set_ylim(len(shown) - 0.4, -0.6)

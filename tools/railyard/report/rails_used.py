@@ -1,0 +1,87 @@
+"""What a test ran over: HCA, GID, MTU and NUMA node of each end, and the cable between them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from railyard.report import wording
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """How one end of an RDMA test was run, in words."""
+
+    end: str
+    hca: str
+    gid: str
+    active_mtu: str
+    qps: str
+    message: str
+    numa: str
+
+
+def conditions(results: Iterable[Mapping[str, Any]]) -> dict[str, tuple[Conditions, ...]]:
+    """Return test id → how each end ran it, the client first; of RDMA tests alone."""
+    found: dict[str, list[Conditions]] = defaultdict(list)
+    for row in sorted(results, key=lambda row: str(row.get("end"))):
+        if str(row.get("check")).startswith("rdma"):
+            found[str(row.get("id"))].append(_of(row))
+    return {identity: tuple(ends) for identity, ends in found.items()}
+
+
+def cables(plan: Mapping[str, Any], facts: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], str]:
+    """Return node and rail → the cable there for people: `gpuserver1 rail0 (ens6) to gpuserver2 (ens6)`."""
+    by_node = {str(row.get("node")): row for row in facts}
+    ends: dict[str, dict[str, tuple[Mapping[str, Any], str]]] = defaultdict(dict)
+    for name, node in (plan.get("nodes") or {}).items():
+        for rail in node["rails"]:
+            ends[str(rail["name"])][str(name)] = rail, _netdev(rail, by_node.get(str(name)) or {})
+    told = {}
+    for rail_name, of_rail in ends.items():
+        direct = plan.get("cabling") == "back_to_back" and len(of_rail) == 2
+        for name, (rail, netdev) in of_rail.items():
+            far = f"leaf {rail['leaf']}" if rail.get("leaf") else "its switch"
+            if direct:
+                [(peer, (_rail, other))] = [item for item in of_rail.items() if item[0] != name]
+                far = f"{peer}{_in_brackets(other)}"
+            told[name, rail_name] = f"cable of {name} {rail_name}{_in_brackets(netdev)} to {far}"
+    return told
+
+
+def _of(row: Mapping[str, Any]) -> Conditions:
+    index, kind = row.get("gid_index"), row.get("gid_type")
+    size = row.get("message_bytes")
+    return Conditions(
+        end=f"{row.get('end')} {row.get('host')}",
+        hca=wording.quantity_text(row.get("hca")),
+        gid="unknown" if index is None else f"{wording.number(index)} ({wording.quantity_text(kind)})",
+        active_mtu=wording.quantity("active_mtu_bytes", row.get("active_mtu_bytes")),
+        qps=wording.number(row.get("qps")),
+        message="unknown" if size is None else wording.quantity("message_bytes", size),
+        numa=_numa(row.get("numa_node"), row.get("pinned")),
+    )
+
+
+def _numa(node: object, pinned: object) -> str:
+    if pinned is True:
+        return f"pinned to node {wording.number(node)}"
+    known = isinstance(node, int) and not isinstance(node, bool) and node >= 0
+    return f"not pinned (HCA at node {node})" if known else "not pinned (HCA at no known node)"
+
+
+def _netdev(rail: Mapping[str, Any], row: Mapping[str, Any]) -> str:
+    """The netdev of a rail: the plan's, else the one that has the rail's address."""
+    if rail.get("netdev"):
+        return str(rail["netdev"])
+    wanted = {rail.get("address"), rail.get("address6")} - {None}
+    for device in row.get("netdevs") or []:
+        if wanted & {*(device.get("addresses") or ()), *(device.get("addresses6") or ())}:
+            return str(device.get("netdev") or "")
+    return ""
+
+
+def _in_brackets(text: str) -> str:
+    return f" ({text})" if text else ""
