@@ -10,6 +10,7 @@ crash or a hang in it, must not become the node's facts.
 from __future__ import annotations
 
 import os
+import resource
 import select
 import signal
 import struct
@@ -109,6 +110,10 @@ def _query_here(ctypes: Any, library: str, ports: Collection[tuple[str, int]]) -
 def _child(ctypes: Any, write_end: int, library: str, ports: Collection[tuple[str, int]]) -> None:
     """Write the lines and end; never return into the parent's code, whatever happens."""
     try:
+        # A crash is quiet too: no trace of a handler that the parent may have set, no core file.
+        for fault in (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGFPE, signal.SIGILL):
+            signal.signal(fault, signal.SIG_DFL)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         quiet = os.open(os.devnull, os.O_RDWR)
         for stream in (0, 1, 2):
             os.dup2(quiet, stream)
