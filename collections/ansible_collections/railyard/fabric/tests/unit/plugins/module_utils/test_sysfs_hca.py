@@ -197,6 +197,15 @@ def test_a_bluefield_port_without_netdev_is_unknown(tree):
     assert read(tree, "mlx5_0")["dpu_mode"] is None
 
 
+def test_what_another_device_tells_of_its_switch_is_not_the_bluefields(tree):
+    bluefield(tree)
+    tree.netdev("enp9s0np0", tree.pci("0000:09:00.0", "mlx5_core"), **SWITCH)
+    port = "sys/class/infiniband/mlx5_0/ports/1"
+    (tree.root / "sys/class/net/ens7f0np0/device").unlink()
+    tree.gid(port, 0, LINK_LOCAL, "RoCE v2", "enp9s0np0")
+    some(read(tree, "mlx5_0"), netdev="enp9s0np0", dpu_mode=None)
+
+
 @pytest.mark.parametrize(("name", "port"), [("mlx5_9", 1), ("mlx5_0", 2), ("..", 1)])
 def test_no_such_port(tree, name, port):
     tree.port("mlx5_0", 1, None)
