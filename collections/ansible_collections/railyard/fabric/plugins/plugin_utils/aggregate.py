@@ -5,6 +5,10 @@
 
 Adding up numbers of separate runs gives sums that the node's PCIe slot may never carry. Here the receiver's
 own byte counters, sampled on one clock, are cut to the window that is common to all rails.
+
+TCP's sum is of frames, as the netdevs count them. RDMA's is of payload: software RDMA sends much again, and
+what was sent again is no bandwidth. So a rail's frames in the common window are taken for payload by the
+share that the tool's claim has of the frames in its own window; the frames are shown beside it.
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
+from ansible_collections.railyard.fabric.plugins.module_utils import proof
 from ansible_collections.railyard.fabric.plugins.plugin_utils import result_rows
 from ansible_collections.railyard.fabric.plugins.plugin_utils.policy import is_number
 
@@ -20,8 +25,10 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.policy import is_n
 LEAST_OVERLAP = 0.90
 #: Least share of the common window that the counter samples must cover.
 LEAST_COVERED = 0.75
-#: The counters see headers and acknowledgements that iperf3 does not, up to the proof's own factor.
+#: The counters see headers and acknowledgements that the tool does not, up to the proof's own factor.
 MOST_OVERHEAD = 1.15
+#: rxe's own packets: a row that counts them is of a driver that sends again what was only late.
+_RESENDS = "hw_rcvd_pkts"
 LEAST_OVERHEAD = 0.90
 #: A gap in the samples longer than this share of the window leaves too much to guess.
 MOST_GAP = 0.25
@@ -39,17 +46,18 @@ class NotAdded(ValueError):  # noqa: N818 - it says what happened; nothing is in
         self.cause = cause
 
 
-def add_up(servers: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+def add_up(servers: Sequence[Mapping[str, Any]], payload: bool = False) -> dict[str, float]:
     """Add up the receivers' rows of tests that ran at once.
 
     Args:
         servers: the server rows, one for each rail, all written by one host, each measured and proven.
+        payload: count payload (RDMA) and not frames (TCP).
 
     Returns:
-        `bandwidth_gbps` (frames, as the netdevs count bytes), `overlap_percent`, `window_s` (its length).
+        `bandwidth_gbps`, `overlap_percent`, `window_s` (its length), with payload also `frames_gbps`.
 
     Raises:
-        NotAdded: the windows differ too much, or the samples do not cover them or contradict iperf3.
+        NotAdded: the windows differ too much, or the samples do not cover them or contradict the tool.
     """
     if not servers:
         raise NotAdded("part_unmeasured", "it has no parts")
@@ -66,21 +74,44 @@ def add_up(servers: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     begin, end = max(first for first, _last in covered), min(last for _first, last in covered)
     if end - begin < LEAST_COVERED * (common[1] - common[0]):
         raise NotAdded("row_garbled", "the counter samples do not cover the common window")
-    total = 0.0
+    total = frames = 0.0
     for row in servers:
-        rate = (_bytes_at(row, end) - _bytes_at(row, begin)) * 8 / 1e9 / (end - begin)
+        rate = _rate_gbps(row, begin, end)
         said = float(row["metrics"]["bandwidth_gbps"])
-        if not said * LEAST_OVERHEAD <= rate <= said * MOST_OVERHEAD:
+        if not said * LEAST_OVERHEAD <= rate <= said * _most_overhead(row):
             raise NotAdded(
                 "ends_disagree",
-                f"{row['rail']}: iperf3 says {said:g} Gbit/s, the netdev's counter {rate:.4g}",
+                f"{row['rail']}: {row['tool']} says {said:g} Gbit/s, the rail's counter {rate:.4g}",
             )
-        total += rate
+        frames += rate
+        total += rate * said / _own_rate_gbps(row) if payload else rate
     return {
         "bandwidth_gbps": round(total, 4),
+        **({"frames_gbps": round(frames, 4)} if payload else {}),
         "overlap_percent": round(overlap * 100, 1),
         "window_s": round(end - begin, 3),
     }
+
+
+def _rate_gbps(row: Mapping[str, Any], begin: float, end: float) -> float:
+    return (_bytes_at(row, end) - _bytes_at(row, begin)) * 8 / 1e9 / (end - begin)
+
+
+def _own_rate_gbps(row: Mapping[str, Any]) -> float:
+    """Return the rate of frames in the part of the test's own window that its samples cover.
+
+    It is at least the claim: where the ends of an interval are cut so that it seems less, payload would be
+    more than was claimed.
+    """
+    window, sampled = _absolute_window(row), _sampled(row)
+    begin, end = max(window[0], sampled[0]), min(window[1], sampled[1])
+    return max(_rate_gbps(row, begin, end), float(row["metrics"]["bandwidth_gbps"]))
+
+
+def _most_overhead(row: Mapping[str, Any]) -> float:
+    counters = row.get("counters")
+    resends = isinstance(counters, Mapping) and _RESENDS in counters
+    return proof.DRIVERS["rxe"].bytes_factor if resends else MOST_OVERHEAD
 
 
 def _absolute_window(row: Mapping[str, Any]) -> tuple[float, float]:

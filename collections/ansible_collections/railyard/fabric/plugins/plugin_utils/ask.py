@@ -15,10 +15,21 @@ from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils import schedule
 from ansible_collections.railyard.fabric.plugins.plugin_utils import run_folder
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import (
+    AGGREGATES,
+    CHECKS,
+    RDMA_TRANSPORTS,
+)
 
 FACTS_CHECKS = ("link", "address", "mtu")
+#: Transport -> what its nodes are asked of each rail as well; InfiniBand's GIDs are no addresses.
+RDMA_FACTS_CHECKS = {"roce": ("rdma_port", "rdma_gid", "rdma_mtu"), "infiniband": ("rdma_port", "rdma_mtu")}
 #: How many rails a sentence names before it says "and N more".
 NAMED = 4
+#: What a tool takes to start and end beside the time that it measures.
+START_S = 2.0
+#: The longest that a latency test may take, whatever its probe promised.
+RDMA_LATENCY_MOST_S = 10.0
 
 
 class AskError(ValueError):
@@ -75,7 +86,7 @@ def work_order(
 
 
 def asked_lines(plan: Mapping[str, Any], order: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return every asked line of a run: facts checks, the schedule's tests, the aggregates.
+    """Return every asked line of a run: facts checks, the schedule's tests, link errors, the aggregates.
 
     Args:
         plan: the plan of the nodes that the run covers.
@@ -90,6 +101,7 @@ def asked_lines(plan: Mapping[str, Any], order: Mapping[str, Any]) -> list[dict[
     lines = list(_facts_lines(plan, order.get("rails")))
     tests = [dict(test) for test in schedule.asked_tests(order)]
     lines += tests
+    lines += _link_error_lines(plan, tests)
     lines += _aggregate_lines(tests)
     if not lines:
         raise AskError(
@@ -128,11 +140,29 @@ def alone(lines: Sequence[Mapping[str, Any]]) -> str | None:
 
 
 def rdma_left_out(plan: Mapping[str, Any], lines: Sequence[Mapping[str, Any]]) -> str | None:
-    """Tell that the inventory declares RDMA and nothing asks for it, or None; `tcp` is how not to ask."""
-    declared = {node.get("transport") for node in plan.get("nodes", {}).values()} & {"roce", "infiniband"}
-    if not declared or any(str(line["check"]).startswith("rdma") for line in lines):
+    """Tell where the inventory declares RDMA and no test covers it, or None; `tcp` is how not to ask.
+
+    Looking at a port is no test of it: only a rail over which RDMA was asked to run is asked of RDMA.
+    """
+    tested: set[tuple[object, object]] = set()
+    for line in lines:
+        check = CHECKS.get(str(line["check"]))
+        if check is not None and check.rdma and check.source == "test":
+            tested |= {(line["node"], line["rail"]), (line["peer"], line["rail"])}
+    transports = {name: node.get("transport") for name, node in plan.get("nodes", {}).items()}
+    left = {
+        (line["node"], line["rail"]): transports[line["node"]]
+        for line in lines
+        if line["peer"] is None
+        and transports.get(line["node"]) in RDMA_TRANSPORTS
+        and (line["node"], line["rail"]) not in tested
+    }
+    if not left:
         return None
-    return f"the inventory declares {' and '.join(sorted(declared))}, and this version asks nothing of RDMA"
+    named = ", ".join(f"{node} {rail}" for node, rail in list(left)[:NAMED])
+    more = f" and {len(left) - NAMED} more" if len(left) > NAMED else ""
+    declared = " and ".join(sorted({str(transport) for transport in left.values()}))
+    return f"the inventory declares {declared}, and no RDMA test covers {named}{more}"
 
 
 def patience_s(order: Mapping[str, Any]) -> int:
@@ -149,13 +179,37 @@ def patience_s(order: Mapping[str, Any]) -> int:
     )
     bandwidth = float(policy["iperf3_duration_s"]) + float(policy["iperf3_omit_s"])
     ping = float(policy["ping_count"]) * float(policy["ping_interval_s"])
-    alone = bandwidth + float(policy["sockperf_duration_s"]) + ping + 5 * 2.0
-    per_pair = 2 * (rails * alone + bandwidth + 4.0)
+    lasts = [
+        bandwidth,
+        float(policy["sockperf_duration_s"]),
+        ping,
+        0.0,
+        0.0,
+    ]  # the path MTU probes last no time
+    at_once = [bandwidth]
+    if policy["bidirectional"]:
+        lasts.append(bandwidth)  # once for a pair; reckoned for each direction, to be on the safe side
+    if any(fabric.get("transport") in RDMA_TRANSPORTS for fabric in order["fabrics"]):
+        rdma = [_rdma_test_s(tool, policy) for tool in policy["rdma_tests"]]
+        extra = [float(policy["rdma_duration_s"])] * (
+            int(policy["bidirectional"]) + int(policy["numa_unpinned"])
+        )
+        lasts += rdma + extra
+        at_once.append(float(policy["rdma_duration_s"]))
+    alone = sum(lasts) + len(lasts) * START_S
+    per_pair = 2 * (rails * alone + sum(at_once) + 2 * len(at_once) * START_S)
     rounds = max(nodes - 1, 0) + nodes % 2
     # Twice, since tools take their time to start on a loaded node; and a partner that is gone costs a
     # rendezvous each.
-    waits = rounds * 2 * (rails * 6) * float(policy["rendezvous_timeout_s"])
+    waits = rounds * 2 * rails * (len(lasts) + len(at_once)) * float(policy["rendezvous_timeout_s"])
     return int(float(policy["first_rendezvous_timeout_s"]) + 2 * rounds * per_pair + waits + 30)
+
+
+def _rdma_test_s(tool: str, policy: Mapping[str, Any]) -> float:
+    """Return how long an RDMA test may run; a latency test has a probe before it, and its own hard bound."""
+    if tool.endswith("_lat"):
+        return START_S + max(float(policy["rdma_latency_s"]), RDMA_LATENCY_MOST_S)
+    return float(policy["rdma_duration_s"])
 
 
 def _facts_lines(plan: Mapping[str, Any], rails: object) -> Iterable[dict[str, Any]]:
@@ -164,31 +218,50 @@ def _facts_lines(plan: Mapping[str, Any], rails: object) -> Iterable[dict[str, A
         for rail in node["rails"]:
             if isinstance(rails, list) and rail["name"] not in rails:
                 continue
-            for check in FACTS_CHECKS:
-                yield {
-                    "schema": 1,
-                    "id": f"f{number:05d}",
-                    "check": check,
-                    "tool": "rail_info",
-                    "node": name,
-                    "peer": None,
-                    "rail": rail["name"],
-                    "direction": "local",
-                    "round": None,
-                }
+            for check in FACTS_CHECKS + RDMA_FACTS_CHECKS.get(str(node.get("transport")), ()):
+                yield _line(f"f{number:05d}", check, "rail_info", name, rail["name"])
                 number += 1
 
 
+def _link_error_lines(
+    plan: Mapping[str, Any], tests: Sequence[Mapping[str, Any]]
+) -> Iterable[dict[str, Any]]:
+    """Ask of each node and rail that a test covers whether its error counters stood still."""
+    covered = {(end, test["rail"]) for test in tests for end in (test["node"], test["peer"])}
+    number = 0
+    for name, node in plan["nodes"].items():
+        for rail in node["rails"]:
+            if (name, rail["name"]) in covered:
+                yield _line(f"e{number:05d}", "link_errors", "counters", name, rail["name"])
+                number += 1
+
+
+def _line(identity: str, check: str, tool: str, node: str, rail: str) -> dict[str, Any]:
+    """Return a line that is asked of one node alone."""
+    return {
+        "schema": 1,
+        "id": identity,
+        "check": check,
+        "tool": tool,
+        "node": node,
+        "peer": None,
+        "rail": rail,
+        "direction": "local",
+        "round": None,
+    }
+
+
 def _aggregate_lines(tests: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    sums = {part: name for name, part in AGGREGATES.items()}
     groups: dict[str, list[Mapping[str, Any]]] = {}
     for test in tests:
-        if test.get("group") is not None and test["check"] == "tcp_bandwidth_concurrent":
+        if test.get("group") is not None and test["check"] in sums:
             groups.setdefault(str(test["group"]), []).append(test)
     return [
         {
             "schema": 1,
             "id": f"a{number:05d}",
-            "check": "aggregate_bandwidth",
+            "check": sums[parts[0]["check"]],
             "tool": parts[0]["tool"],
             "node": parts[0]["node"],
             "peer": parts[0]["peer"],

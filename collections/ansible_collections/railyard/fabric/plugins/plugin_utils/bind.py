@@ -83,20 +83,16 @@ def hcas(rails: Sequence[Mapping[str, Any]], facts: Mapping[str, Any]) -> dict[s
     return {name: str(one.hca["hca"]) for name, one in bind(rails, facts).items() if one.hca is not None}
 
 
-def ports_of(netdev: object, facts_hcas: object) -> list[Mapping[str, Any]]:
-    """Return the HCA ports that belong to a netdev; a software device may lie on a hardware port's netdev."""
-    return [
-        port
-        for port in _rows(facts_hcas)
-        if netdev is not None and port.get("netdev") == netdev and isinstance(port.get("hca"), str)
-    ]
+def ports(facts: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the HCA ports of a node's facts row that have a name."""
+    return [port for port in _rows(facts.get("hcas")) if isinstance(port.get("hca"), str)]
 
 
 def _bind_rail(rail: Mapping[str, Any], facts: Mapping[str, Any]) -> Bound:
     devices = [device for device in _rows(facts.get("netdevs")) if isinstance(device.get("netdev"), str)]
     one = Bound(rail)
     if rail.get("hca") is not None:
-        one.hca = next((port for port in _rows(facts.get("hcas")) if port.get("hca") == rail["hca"]), None)
+        one.hca = next((port for port in ports(facts) if port.get("hca") == rail["hca"]), None)
         if one.hca is None:
             one.findings.append(Finding("hca_missing", f"no HCA port {rail['hca']}"))
     parent = _parent(rail, devices, one)
@@ -104,8 +100,9 @@ def _bind_rail(rail: Mapping[str, Any], facts: Mapping[str, Any]) -> Bound:
         return one
     one.netdev = parent
     if rail.get("hca") is None:
-        ports = ports_of(parent["netdev"], facts.get("hcas"))
-        one.hca = ports[0] if len(ports) == 1 else None
+        # A software device may lie on a hardware port's netdev: which one is meant, the inventory must say.
+        own = [port for port in ports(facts) if port.get("netdev") == parent["netdev"]]
+        one.hca = own[0] if len(own) == 1 else None
     _check_parent(rail, parent, devices, one)
     if rail.get("vlan") is not None:
         name = f"{parent['netdev']}.{rail['vlan']}"

@@ -61,8 +61,40 @@ _TABLE = (
           "Take it out of that device, or name another netdev: a rail is a port of its own."),
     Cause("lag_member", "the rail's netdev is a member of a LAG, and a LAG is not a rail",
           "Take the port out of the bond: RDMA and rail-wise NCCL need each port with its own address."),
-    Cause("hca_missing", "the HCA port that the inventory names is not on the node",
-          "Look at /sys/class/infiniband and `lspci`; the driver may not be loaded or the name may differ."),
+    Cause("hca_missing", "the rail's HCA port is not on the node",
+          "Look at `rdma link`, /sys/class/infiniband and `lspci`: the driver may not be loaded or the name "
+          "may differ; then `railyard provision` (role rdma_stack)."),
+    Cause("module_missing", "this kernel has no module for the RDMA device",
+          "Install the package that brings it for the running kernel: on Debian linux-image-amd64 (its "
+          "cloud flavour has no rdma_rxe), on Ubuntu linux-modules-extra-$(uname -r); start that kernel, "
+          "then `railyard provision`."),
+    Cause("iwarp", "the device speaks iWARP, and neither RoCE nor InfiniBand",
+          "Name a RoCE or InfiniBand port in the inventory, or declare `transport: tcp` for these nodes."),
+    Cause("dpu_mode", "the BlueField card is in DPU mode, so its own Arm cores stand between host and wire",
+          "Set the card to NIC mode (mlxconfig's INTERNAL_CPU_OFFLOAD_ENGINE; NVIDIA's page on BlueField's "
+          "modes of operation has it for each generation) and power the host off and on, or take this port "
+          "out of the inventory."),
+    Cause("link_layer_wrong", "the port's link layer is not that of the declared transport",
+          "Set the port's type (`mlxconfig -d DEVICE set LINK_TYPE_P1=2` is Ethernet, 1 InfiniBand; then "
+          "reboot), or correct `transport` in the inventory."),
+    Cause("sm_missing", "no subnet manager takes care of the InfiniBand port",
+          "Start one: on a managed switch, or opensm on one node (role rdma_stack); `sminfo` shows it."),
+    Cause("no_gid", "the GID table of the port has no RoCE entry for the rail's address",
+          "Look at the address check first; then `rdma link` and the GIDs in "
+          "/sys/class/infiniband/DEVICE/ports/PORT/gids: an entry comes with the address on the netdev."),
+    Cause("gid_v1_only", "the address has a RoCE v1 GID alone, which no router passes on",
+          "Use it inside one subnet and give NCCL NCCL_IB_ROCE_VERSION_NUM=1 or the index; or set the card "
+          "to RoCE v2, where it can."),
+    Cause("gid_wrong", "the test did not use the GID that the rail's address has",
+          "Validate again; if it comes back, look at what adds and removes addresses on that node."),
+    Cause("rdma_mtu_small", "the RDMA MTU is smaller than the inventory's MTU allows",
+          "See the mtu check first: the kernel takes the RDMA MTU from the netdev's, and may need the port "
+          "down and up again; on InfiniBand look at the partition's MTU in the subnet manager."),
+    Cause("rdma_mtu_unknown", "the node does not say which RDMA MTU the port uses",
+          "Run `railyard provision` (role rdma_stack installs libibverbs), then validate again."),
+    Cause("rdma_unknown", "the node does not say enough of the RDMA port",
+          "Run railyard.fabric.rail_info on the node by hand and look at /sys/class/infiniband; then "
+          "validate again."),
     Cause("link_down", "the link is down",
           "Look at cable, transceiver and switch port, then `ip link set NETDEV up`; provisioning "
           "brings it up too."),
@@ -103,6 +135,15 @@ _TABLE = (
     Cause("unproven", "the counters do not show that this traffic ran over this rail",
           "Look for other traffic on the rails and for a route that takes another one: `ip route get "
           "PEER from ADDRESS`."),
+    Cause("version_differs", "the two ends have different versions of the tool",
+          "Install one version on all nodes (role benchmark_tools), then validate again."),
+    Cause("link_errors", "error counters of the link grew",
+          "Look at the cable and transceivers between the two ends that are named, reseat or replace them; "
+          "`ethtool -S NETDEV` and the port's counters in /sys/class/infiniband show whether it goes on."),
+    Cause("no_error_counters", "no test on this rail read the link's error counters",
+          "Mend the tests of this rail first; their own verdicts say how."),
+    Cause("error_counters_reset", "the link's error counters were reset, are full or cannot be read",
+          "Look in `dmesg` for a device that was reset or came back, then validate again."),
     Cause("lost_packets", "packets were lost",
           "Look at error counters (`ip -s link`, `ethtool -S`), cable, and duplicate addresses on the rail."),
     Cause("path_mtu_small", "a packet of the declared MTU does not pass in this direction",
@@ -170,6 +211,10 @@ ERROR_CLASSES = (
     "lease",
     "no_netdev",
     "no_address",
+    "hca_missing",
+    "no_gid",
+    "version_differs",
+    "module_missing",
     "interrupted",
     "internal",
 )

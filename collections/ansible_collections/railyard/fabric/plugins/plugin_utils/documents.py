@@ -12,7 +12,6 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import CHEC
 
 #: What the judge reads of every asked line.
 _ASKED_KEYS = ("id", "check", "tool", "node", "peer", "rail", "direction")
-_AGGREGATE = "aggregate_bandwidth"
 
 
 def problem(
@@ -59,13 +58,16 @@ def _line_problems(line: Mapping[str, Any], rails: Mapping[str, set[str]], seen:
     if line["check"] not in CHECKS:
         yield f"{where}: check {line['check']!r} is not known to this version"
         return
-    for node in [line["node"]] if CHECKS[line["check"]].from_facts else [line["node"], line["peer"]]:
+    check = CHECKS[line["check"]]
+    if check.local and line["peer"] is not None:
+        yield f"{where}: {check.name} is asked of one node, peer is {line['peer']!r}"
+    for node in [line["node"]] if check.local else [line["node"], line["peer"]]:
         if node not in rails:
             yield f"{where}: node {node!r} is not in plan.json"
-        elif line["check"] != _AGGREGATE and line["rail"] not in rails[node]:
+        elif check.source != "sum" and line["rail"] not in rails[node]:
             yield f"{where}: {node} has no rail {line['rail']!r} in plan.json"
     parts = line.get("parts")
-    if line["check"] == _AGGREGATE and not (
+    if check.source == "sum" and not (
         isinstance(parts, list) and all(isinstance(part, str) for part in parts)
     ):
         yield f"{where}: parts is {parts!r}"

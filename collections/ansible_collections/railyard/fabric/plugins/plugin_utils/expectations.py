@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.bind import Bound
-from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import BANDWIDTH, CHECKS
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import BANDWIDTH, BI, CHECKS
 from ansible_collections.railyard.fabric.plugins.plugin_utils.policy import is_number
 
 #: Share of a link's rate that several TCP streams must reach.
@@ -77,13 +77,13 @@ def capability(client: Bound, server: Bound) -> Capability:
     """Return what a rail can do between two bound ends."""
     rates, words = [], []
     for end in (client, server):
-        rate, basis = _end_rate(end)
+        rate, basis = end_rate(end)
         rates.append(rate)
         if basis not in words:
             words.append(basis)
     known = [rate for rate in rates if rate is not None]
     # The reason for a missing rate explains the missing floor; the known end's does not.
-    missing = [_end_rate(end)[1] for end, rate in zip((client, server), rates, strict=True) if rate is None]
+    missing = [end_rate(end)[1] for end, rate in zip((client, server), rates, strict=True) if rate is None]
     rate = min(known) if len(known) == len(rates) else None
     software = any((end.netdev or {}).get("driver_class") != "hardware" for end in (client, server))
     mtu = min((int(end.rail["mtu"]) for end in (client, server) if end.rail.get("mtu")), default=1500)
@@ -99,7 +99,8 @@ def capability(client: Bound, server: Bound) -> Capability:
     )
 
 
-def _end_rate(end: Bound) -> tuple[float | None, str]:
+def end_rate(end: Bound) -> tuple[float | None, str]:
+    """Return one end's rate in Gbit/s, declared or the port's maximum, or None; and its basis, or why not."""
     declared = end.rail.get("rate_gbps")
     if is_number(declared) and float(declared or 0) > 0:
         return float(declared or 0), f"declared rate {float(declared or 0):g} Gbit/s"
@@ -138,7 +139,7 @@ def for_test(
     """Return the bounds of one test between two nodes.
 
     Args:
-        check: one of CHECKS that runs between nodes.
+        check: one of CHECKS that runs between nodes and is not RDMA's (expectations_rdma has those).
         client: the sender's rail.
         server: the receiver's rail.
         policy: the merged policy; its `floors` come before any other bound.
@@ -152,14 +153,16 @@ def for_test(
         exact = {"path_mtu_bytes": float(mtu)}
         return Bounds(dict(exact), dict(exact), f"the inventory's MTU {mtu}, exactly")
     able = capability(client, server)
-    if check in BANDWIDTH:
+    if check in BI:
+        own = _tcp_both_ways(able)
+    elif check in BANDWIDTH:
         own = _tcp_bandwidth([able], able.payload_share, policy, iperf3_versions, shared_slot)
     else:
         own = Bounds(
             basis="no authority bounds it on this link; a site may, with fabric_policy.floors"
             + (" (loss must be 0)" if check == "ping_rtt" else "")
         )
-    return _with_site_policy(check, own, policy)
+    return with_site_policy(check, own, policy)
 
 
 def for_aggregate(
@@ -173,7 +176,7 @@ def for_aggregate(
     own = _tcp_bandwidth(able, share, policy, iperf3_versions, shared_slot)
     if own.floor:
         own.basis = "sum over the rails, from byte counters over their common window: " + own.basis
-    return _with_site_policy("aggregate_bandwidth", own, policy)
+    return with_site_policy("aggregate_bandwidth", own, policy)
 
 
 def _tcp_bandwidth(
@@ -205,6 +208,21 @@ def _tcp_bandwidth(
             "ESnet fasterdata reports 0.90 of 100 Gbit/s with about 12 streams on an untuned host)"
         )
     return bounds
+
+
+def _tcp_both_ways(able: Capability) -> Bounds:
+    """Return the bounds of both directions at once: a full-duplex link carries its rate each way."""
+    if able.rate_gbps is None:
+        return Bounds(basis=able.basis)
+    limit = able.rate_gbps * able.payload_share * CEILING_TOLERANCE
+    each = round(limit, 4)
+    return Bounds(
+        ceiling={"bandwidth_gbps": round(2 * limit, 4), "forward_gbps": each, "reverse_gbps": each},
+        basis=(
+            f"{able.basis}; ceiling: {able.payload_share:.4f} of it fits each way at this MTU, +2 % for the "
+            "window's ends; no floor: no authority says what TCP reaches both ways at once"
+        ),
+    )
 
 
 def _no_floor(
@@ -240,7 +258,7 @@ def threaded(version: str | None) -> bool:
         return False
 
 
-def _with_site_policy(check: str, own: Bounds, policy: Mapping[str, Any]) -> Bounds:
+def with_site_policy(check: str, own: Bounds, policy: Mapping[str, Any]) -> Bounds:
     """Let the site's bounds replace the default ones, by metric; no site can raise the physical ceiling."""
     site = policy.get("floors", {}).get(check)
     if not site:

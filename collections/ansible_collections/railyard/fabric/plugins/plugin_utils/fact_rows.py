@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils import bind, causes
+from ansible_collections.railyard.fabric.plugins.plugin_utils.answer import Answer, failed, unknown
 from ansible_collections.railyard.fabric.plugins.plugin_utils.bind import Bound
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import (
     FAIL,
@@ -20,29 +21,6 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import (
     UNMEASURED,
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.policy import is_number
-
-
-@dataclass
-class Answer:
-    """A verdict's own part: everything but the asked line it answers.
-
-    Attributes:
-        outcome: one of OUTCOMES.
-        observed: what was seen, metric -> value.
-        floor: metric -> least value (for a state, the state itself).
-        ceiling: metric -> greatest value (for a state, the state itself).
-        basis: what the bounds rest on.
-        cause: `cause_class`, `cause` and `next`, empty when there is nothing to explain.
-        proof: `proven` when the evidence is whole, else `unproven` or None.
-    """
-
-    outcome: str
-    observed: dict[str, Any] = field(default_factory=dict)
-    floor: dict[str, Any] = field(default_factory=dict)
-    ceiling: dict[str, Any] = field(default_factory=dict)
-    basis: str = ""
-    cause: dict[str, Any] = field(default_factory=dict)
-    proof: str | None = None
 
 
 @dataclass
@@ -56,6 +34,8 @@ class Fleet:
         boot_ids: node -> the boot that its facts describe.
         owners: bare rail address -> nodes that have it on any netdev.
         obstacles: node -> what kept the controller from asking it.
+        transports: node -> the transport that the plan declares for it.
+        ports: node -> all RDMA ports of its facts.
     """
 
     bound: dict[str, dict[str, Bound]] = field(default_factory=dict)
@@ -64,6 +44,8 @@ class Fleet:
     boot_ids: dict[str, object] = field(default_factory=dict)
     owners: dict[str, list[str]] = field(default_factory=dict)
     obstacles: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    transports: dict[str, str] = field(default_factory=dict)
+    ports: dict[str, list[Mapping[str, Any]]] = field(default_factory=dict)
 
     def why_unknown(self, node: str) -> dict[str, Any] | None:
         """Return the cause why nothing is known of a node, or None when something is."""
@@ -82,7 +64,7 @@ def gather(plan: Mapping[str, Any], facts: Iterable[Mapping[str, Any]], run: str
     Rows of another run or of no planned node are left aside; two different rows of one node are no facts at
     all.
     """
-    fleet = Fleet()
+    fleet = Fleet(transports={name: str(node.get("transport")) for name, node in plan["nodes"].items()})
     rows: dict[str, list[Mapping[str, Any]]] = {}
     for row in facts:
         if row.get("run") == run and row.get("node") in plan["nodes"]:
@@ -95,6 +77,7 @@ def gather(plan: Mapping[str, Any], facts: Iterable[Mapping[str, Any]], run: str
         row = mine[0]
         fleet.bound[node] = bind.bind(plan["nodes"][node]["rails"], row)
         fleet.boot_ids[node] = row.get("boot_id")
+        fleet.ports[node] = bind.ports(row)
         tools = row.get("tools")
         version = tools.get("iperf3") if isinstance(tools, Mapping) else None
         fleet.iperf3[node] = version if isinstance(version, str) else None
@@ -116,9 +99,9 @@ def judge(asked: Mapping[str, Any], rail: Mapping[str, Any], fleet: Fleet) -> An
         return Answer(NOT_APPLICABLE, basis="the inventory declares no subnet for this rail")
     if check == "mtu" and rail.get("mtu") is None:
         return Answer(NOT_APPLICABLE, basis="the inventory declares no MTU")
-    unknown = fleet.why_unknown(node)
-    if unknown:
-        return Answer(UNMEASURED, cause=unknown)
+    nothing = fleet.why_unknown(node)
+    if nothing:
+        return Answer(UNMEASURED, cause=nothing)
     bound = fleet.bound[node][str(rail["name"])]
     if bound.netdev is None:
         finding = bound.findings[0]
@@ -146,28 +129,26 @@ def _link(node: str, rail: Mapping[str, Any], bound: Bound) -> Answer:
     answer = Answer(PASS, observed, dict(wanted), dict(wanted), basis, proof="proven")
     down = device.get("admin_up") is False or device.get("carrier") is False
     if down or str(device.get("operstate")) in ("down", "lowerlayerdown", "notpresent"):
-        return _fail(answer, "link_down", f"{node} {rail['name']} ({name})")
+        return failed(answer, "link_down", f"{node} {rail['name']} ({name})")
     # A port that the inventory does not name is no part of the link; rdma_port looks at it on RDMA rails.
     named = bound.hca if rail.get("hca") is not None else None
     if named is not None and named.get("state") not in (None, "ACTIVE"):
         detail = f"{node} {rail['name']} (HCA port {rail['hca']} is {named['state']})"
-        return _fail(answer, "link_down", detail)
+        return failed(answer, "link_down", detail)
     if bound.findings:
         answer.cause = _explain(node, rail, bound.findings[0])
         answer.outcome, answer.proof = FAIL, None
         return answer
     if device.get("admin_up") is not True or device.get("carrier") is not True:
-        return _unknown(answer, "link_unknown", f"{node} {rail['name']} ({name})")
+        return unknown(answer, "link_unknown", f"{node} {rail['name']} ({name})")
     if device.get("driver_class") not in ("hardware", "virtual", "software"):
-        return _unknown(
-            answer, "facts_garbled", f"{node} {name}: driver_class {device.get('driver_class')!r}"
-        )
+        return unknown(answer, "facts_garbled", f"{node} {name}: driver_class {device.get('driver_class')!r}")
     if "speed_mbps" in wanted:
         if not is_number(speed) or float(speed or 0) <= 0:
-            return _unknown(answer, "link_unknown", f"{node} {rail['name']} ({name}): it states no speed")
+            return unknown(answer, "link_unknown", f"{node} {rail['name']} ({name}): it states no speed")
         if speed != wanted["speed_mbps"]:
             seen = f"runs at {float(speed or 0) / 1000:g} Gbit/s, declared {rate:g}"
-            return _fail(answer, "link_speed", f"{node} {rail['name']} ({name}) {seen}")
+            return failed(answer, "link_speed", f"{node} {rail['name']} ({name}) {seen}")
     return answer
 
 
@@ -178,10 +159,10 @@ def _mtu(node: str, rail: Mapping[str, Any], device: Mapping[str, Any]) -> Answe
         PASS, {"mtu_bytes": seen}, dict(wanted), dict(wanted), "the inventory's MTU, exactly", proof="proven"
     )
     if not isinstance(seen, int) or isinstance(seen, bool) or seen <= 0:
-        return _unknown(answer, "facts_garbled", f"{node} {device['netdev']}: mtu_bytes {seen!r}")
+        return unknown(answer, "facts_garbled", f"{node} {device['netdev']}: mtu_bytes {seen!r}")
     if seen != rail["mtu"]:
         detail = f"{node} {rail['name']} ({device['netdev']}) has {seen}, the plan's is {rail['mtu']}"
-        return _fail(answer, "mtu_differs", detail)
+        return failed(answer, "mtu_differs", detail)
     return answer
 
 
@@ -194,7 +175,7 @@ def _address(node: str, rail: Mapping[str, Any], device: Mapping[str, Any], flee
         ]
     except ValueError as error:
         answer = Answer(PASS, {"addresses": None}, basis="the plan's address, and no other")
-        return _unknown(answer, "facts_garbled", f"{node} {device['netdev']}: {error}")
+        return unknown(answer, "facts_garbled", f"{node} {device['netdev']}: {error}")
     texts = sorted(str(one) for one in seen)
     wanted = {"addresses": sorted(str(one) for one in planned)}
     answer = Answer(
@@ -212,25 +193,15 @@ def _address(node: str, rail: Mapping[str, Any], device: Mapping[str, Any], flee
     )
     if others:
         detail = f"{where}: {', '.join(str(one.ip) for one in planned)} is also on {', '.join(others)}"
-        return _fail(answer, "address_duplicate", detail)
+        return failed(answer, "address_duplicate", detail)
     if missing and extra:
-        return _fail(answer, "address_wrong", f"{where} has {', '.join(texts)}, the plan's is {missing[0]}")
+        return failed(answer, "address_wrong", f"{where} has {', '.join(texts)}, the plan's is {missing[0]}")
     if missing:
-        return _fail(answer, "address_missing", f"{where} has no {missing[0]}")
+        return failed(answer, "address_missing", f"{where} has no {missing[0]}")
     if extra:
-        return _fail(answer, "address_extra", f"{where} also has {', '.join(str(one) for one in extra)}")
+        return failed(answer, "address_extra", f"{where} also has {', '.join(str(one) for one in extra)}")
     if len(texts) != len(planned):
-        return _unknown(answer, "facts_garbled", f"{where} names an address twice")
-    return answer
-
-
-def _fail(answer: Answer, cause: str, detail: str) -> Answer:
-    answer.outcome, answer.cause, answer.proof = FAIL, causes.explain(cause, detail), None
-    return answer
-
-
-def _unknown(answer: Answer, cause: str, detail: str) -> Answer:
-    answer.outcome, answer.cause, answer.proof = UNMEASURED, causes.explain(cause, detail), None
+        return unknown(answer, "facts_garbled", f"{where} names an address twice")
     return answer
 
 

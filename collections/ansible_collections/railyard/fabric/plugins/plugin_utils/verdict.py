@@ -19,12 +19,18 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils import (
     causes,
     documents,
     expectations,
+    expectations_rdma,
     fact_rows,
+    link_error_rows,
     policy,
+    rdma_facts,
+    rdma_rows,
     result_rows,
     weighing,
 )
+from ansible_collections.railyard.fabric.plugins.plugin_utils.answer import Answer, failed, unmeasured
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import (
+    AGGREGATES,
     CHECKS,
     FAIL,
     PASS,
@@ -33,7 +39,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import (
     UNMEASURED,
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.expectations import Bounds
-from ansible_collections.railyard.fabric.plugins.plugin_utils.fact_rows import Answer, Fleet
+from ansible_collections.railyard.fabric.plugins.plugin_utils.fact_rows import Fleet
 
 Rows = dict[str, list[Mapping[str, Any]]]
 Pair = tuple[Mapping[str, Any], Mapping[str, Any]]
@@ -77,7 +83,7 @@ def judge(
     rows = _by_id(results)
     court.tests = {str(line["id"]): line for line in asked}
     court.claims = court.contested(rows)
-    return [_verdict(line, court.answer(line, rows), rows) for line in asked]
+    return [court.answer(line, rows).line(line, rows) for line in asked]
 
 
 def exit_status(
@@ -156,22 +162,35 @@ class _Court:
 
     def answer(self, asked: Mapping[str, Any], rows: Rows) -> Answer:
         check = CHECKS[str(asked["check"])]
-        if check.from_facts:
-            answer = fact_rows.judge(asked, self._rails[asked["node"]][asked["rail"]], self.fleet)
-            seen = self.claims.get((str(asked["node"]), str(asked["rail"])))
-            if check.name == "address" and answer.outcome == PASS and seen is not None:
-                answer.outcome, answer.proof = FAIL, None
-                answer.cause = causes.explain("address_duplicate", f"{asked['node']} {asked['rail']}: {seen}")
-            return answer
+        if check.local:
+            return self._local(asked, rows)
         unknown = self.fleet.why_unknown(asked["node"]) or self.fleet.why_unknown(asked["peer"])
         if unknown:
             return Answer(UNMEASURED, cause=unknown)
-        if check.name == "aggregate_bandwidth":
+        if check.source == "sum":
             return self._aggregate(asked, rows)
         pair = self._trusted(asked, rows)
         if isinstance(pair, Answer):
             return pair
         return weighing.weigh(weighing.observed(*pair), weighing.judged(*pair), self._bounds(asked))
+
+    def _local(self, asked: Mapping[str, Any], rows: Rows) -> Answer:
+        """Answer what is asked of one node: from its facts, or from the error counters in its rows."""
+        node, rail = str(asked["node"]), str(asked["rail"])
+        check = CHECKS[str(asked["check"])]
+        if check.source == "counters":
+            unknown = self.fleet.why_unknown(node)
+            if unknown:
+                return Answer(UNMEASURED, cause=unknown)
+            tests = [line for line in self.tests.values() if CHECKS[str(line["check"])].source == "test"]
+            return link_error_rows.judge(asked, self.run, tests, rows, self.fleet.bound[node][rail])
+        if check.rdma:
+            return rdma_facts.judge(asked, self._rails[node][rail], self.fleet)
+        answer = fact_rows.judge(asked, self._rails[node][rail], self.fleet)
+        seen = self.claims.get((node, rail))
+        if check.name == "address" and answer.outcome == PASS and seen is not None:
+            return failed(answer, "address_duplicate", f"{node} {rail}: {seen}")
+        return answer
 
     def _trusted(self, asked: Mapping[str, Any], rows: Rows) -> Pair | Answer:
         """Return the two rows of a test when a verdict may rest on them, else the verdict that follows."""
@@ -180,10 +199,10 @@ class _Court:
         for row in mine:
             end = row.get("end")
             if not isinstance(end, str) or end not in by_end:
-                return _unmeasured("row_garbled", f"end is {end!r}")
+                return unmeasured("row_garbled", f"end is {end!r}")
             by_end[end].append(row)
         if any(len(found) > 1 for found in by_end.values()):
-            return _unmeasured("duplicate_row", str(asked["id"]))
+            return unmeasured("duplicate_row", str(asked["id"]))
         refused = [
             answer
             for row in mine
@@ -197,10 +216,10 @@ class _Court:
             return (self._held_up(absent) if echo else None) or told
         if not mine:
             held = self._held_up(asked["node"]) or self._held_up(asked["peer"])
-            return held or _unmeasured("no_row", f"{asked['node']} and {asked['peer']}")
+            return held or unmeasured("no_row", f"{asked['node']} and {asked['peer']}")
         if len(mine) == 1:
             silent = asked["peer"] if by_end["client"] else asked["node"]
-            return self._held_up(silent) or _unmeasured("one_ended", f"{silent} is silent")
+            return self._held_up(silent) or unmeasured("one_ended", f"{silent} is silent")
         client, server = by_end["client"][0], by_end["server"][0]
         return self._doubt(client, server) or (client, server)
 
@@ -218,11 +237,16 @@ class _Court:
             problem = result_rows.identity_problem(row, asked, self.run, bound)
             problem = problem or result_rows.content_problem(row, self.policy)
             if problem:
-                return _unmeasured("row_garbled", f"{host}: {problem}")
+                return unmeasured("row_garbled", f"{host}: {problem}")
             other_mtu = result_rows.condition_problem(row, bound)
-            return _unmeasured("mtu_differs", other_mtu) if other_mtu else None
+            if other_mtu:
+                return unmeasured("mtu_differs", other_mtu)
+            if not CHECKS[str(asked["check"])].rdma:
+                return None
+            wrong = rdma_rows.row_problem(row, bound, self.fleet.transports[host], self.policy)
+            return unmeasured(*wrong) if wrong else None
         if status not in ("failed", "unmeasured") or not isinstance(error, Mapping):
-            return _unmeasured("row_garbled", f"{host}: status is {status!r}, error {error!r}")
+            return unmeasured("row_garbled", f"{host}: status is {status!r}, error {error!r}")
         answer = Answer(UNMEASURED, cause=causes.explain_error(error))
         # A probe that was sent and never came back is an answer about the path, not a missing one.
         ran = status == "failed" and error.get("class") == "tool_failed" and asked["check"] in PROBES
@@ -261,55 +285,70 @@ class _Court:
         for row, other in ((client, server), (server, client)):
             boot_id = self.fleet.boot_ids.get(str(other["host"]))
             if result_rows.rebooted(row, boot_id):
-                return _unmeasured("node_rebooted", str(other["host"]))
+                return unmeasured("node_rebooted", str(other["host"]))
             apart = result_rows.exchange_problem(row, other)
             if apart:
-                return _unmeasured("ends_disagree", apart)
+                return unmeasured("ends_disagree", apart)
         apart = result_rows.disagreement(client, server)
         if apart:
-            return _unmeasured("ends_disagree", apart)
+            return unmeasured("ends_disagree", apart)
+        wrong = rdma_rows.pair_problem(client, server)
+        if wrong:
+            return unmeasured(*wrong)
         for row in (client, server):
             if row.get("proof") != "proven":
                 reason = row.get("proof_reason") or f"it says {row.get('proof')!r}"
-                return _unmeasured("unproven", f"{row['host']} ({row['end']}): {reason}", "unproven")
+                return unmeasured("unproven", f"{row['host']} ({row['end']}): {reason}", "unproven")
             problem = result_rows.counter_problem(row, client, self.policy)
             if problem:
-                return _unmeasured("unproven", f"{row['host']} ({row['end']}): {problem}", "unproven")
+                return unmeasured("unproven", f"{row['host']} ({row['end']}): {problem}", "unproven")
         return None
 
     def _bounds(self, asked: Mapping[str, Any]) -> Bounds:
         node, peer, rail = str(asked["node"]), str(asked["peer"]), str(asked["rail"])
-        return expectations.for_test(
-            str(asked["check"]),
-            self.fleet.bound[node][rail],
-            self.fleet.bound[peer][rail],
-            self.policy,
-            (self.fleet.iperf3.get(node), self.fleet.iperf3.get(peer)),
-            asked.get("group") is not None and self._shared_slot(node, peer),
-        )
+        check = str(asked["check"])
+        ends = self.fleet.bound[node][rail], self.fleet.bound[peer][rail]
+        shared = asked.get("group") is not None and self._shared_slot(node, peer)
+        if CHECKS[check].rdma:
+            transport = self.fleet.transports[node]
+            return expectations_rdma.for_test(check, *ends, self.policy, transport, shared)
+        versions = (self.fleet.iperf3.get(node), self.fleet.iperf3.get(peer))
+        return expectations.for_test(check, *ends, self.policy, versions, shared)
 
     def _shared_slot(self, node: str, peer: str) -> bool:
         return any(expectations.slots_shared(list(self.fleet.bound[end].values())) for end in (node, peer))
 
     def _aggregate(self, asked: Mapping[str, Any], rows: Rows) -> Answer:
-        servers, able = [], []
+        servers, ends = [], []
         node, peer = str(asked["node"]), str(asked["peer"])
         for part_id in asked["parts"]:
             part = self.tests.get(part_id)
             if part is None:
-                return _unmeasured("part_unmeasured", f"{part_id} was not asked")
+                return unmeasured("part_unmeasured", f"{part_id} was not asked")
+            if part["check"] != AGGREGATES[str(asked["check"])]:
+                return unmeasured("part_unmeasured", f"{part_id} is a {part['check']}")
+            if (part["node"], part["peer"]) != (node, peer):
+                return unmeasured("part_unmeasured", f"{part_id} is of {part['node']} and {part['peer']}")
             pair = self._trusted(part, rows)
             if isinstance(pair, Answer):
-                return _unmeasured("part_unmeasured", f"{part['rail']}: {pair.cause.get('cause')}")
+                return unmeasured("part_unmeasured", f"{part['rail']}: {pair.cause.get('cause')}")
             servers.append(pair[1])
-            ends = self.fleet.bound[node][str(part["rail"])], self.fleet.bound[peer][str(part["rail"])]
-            able.append(expectations.capability(*ends))
+            rail = str(part["rail"])
+            ends.append((self.fleet.bound[node][rail], self.fleet.bound[peer][rail]))
+        rdma = CHECKS[str(asked["check"])].rdma
         try:
-            observed = aggregate.add_up(servers)
+            observed = aggregate.add_up(servers, payload=rdma)
         except aggregate.NotAdded as problem:
-            return _unmeasured(problem.cause, str(problem))
-        versions = (self.fleet.iperf3.get(node), self.fleet.iperf3.get(peer))
-        bounds = expectations.for_aggregate(able, self.policy, versions, self._shared_slot(node, peer))
+            return unmeasured(problem.cause, str(problem))
+        shared = self._shared_slot(node, peer)
+        if rdma:
+            transport = self.fleet.transports[node]
+            rdma_able = [expectations_rdma.capability(*pair, transport) for pair in ends]
+            bounds = expectations_rdma.for_aggregate(rdma_able, self.policy, transport, shared)
+        else:
+            versions = (self.fleet.iperf3.get(node), self.fleet.iperf3.get(peer))
+            able = [expectations.capability(*pair) for pair in ends]
+            bounds = expectations.for_aggregate(able, self.policy, versions, shared)
         return weighing.weigh(observed, [observed], bounds)
 
 
@@ -326,42 +365,6 @@ def _obstacles(rows: Iterable[Mapping[str, Any]], run: str) -> dict[str, Mapping
         if row.get("run") == run and isinstance(error, Mapping):
             found.setdefault(str(row.get("node")), error)
     return found
-
-
-def _unmeasured(cause: str, detail: str, proof: str | None = None) -> Answer:
-    return Answer(UNMEASURED, cause=causes.explain(cause, detail), proof=proof)
-
-
-def _verdict(asked: Mapping[str, Any], answer: Answer, rows: Rows) -> dict[str, Any]:
-    parts = asked.get("parts") or [asked["id"]]
-    cause = {"cause_class": None, "cause": None, "next": None, **answer.cause}
-    if answer.outcome not in (FAIL, UNMEASURED):
-        cause = dict.fromkeys(cause)
-    return {
-        "schema": 1,
-        "id": asked["id"],
-        "check": asked["check"],
-        "tool": asked["tool"],
-        "node": asked["node"],
-        "peer": asked["peer"],
-        "rail": asked["rail"],
-        "direction": asked["direction"],
-        "outcome": answer.outcome,
-        "observed": _finite(answer.observed) or None,
-        "floor": answer.floor or None,
-        "ceiling": answer.ceiling or None,
-        "basis": answer.basis or None,
-        "proof": answer.proof,
-        **cause,
-        "rows": [part for part in parts if part in rows],
-    }
-
-
-def _finite(value: Any) -> Any:
-    """Return a value with NaN and infinity, for which JSON has no word, as null: garbage must not stop us."""
-    if isinstance(value, Mapping):
-        return {key: _finite(inner) for key, inner in value.items()}
-    return None if isinstance(value, float) and not policy.is_number(value) else value
 
 
 def _by_id(results: Iterable[Mapping[str, Any]]) -> Rows:

@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils import causes, policy
+from ansible_collections.railyard.fabric.plugins.plugin_utils.answer import Answer
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import CHECKS, FAIL, PASS, RECORDED
 from ansible_collections.railyard.fabric.plugins.plugin_utils.expectations import Bounds
-from ansible_collections.railyard.fabric.plugins.plugin_utils.fact_rows import Answer
 
 
 def weigh(observed: dict[str, Any], judged: Sequence[Mapping[str, Any]], bounds: Bounds) -> Answer:

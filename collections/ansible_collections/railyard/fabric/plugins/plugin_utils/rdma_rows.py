@@ -1,0 +1,130 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Was an RDMA test the asked one: over the rail's own port, GID and RDMA MTU, alike at both ends? Pure.
+
+`result_rows` holds a row's numbers against each other and against its counters; here it is held against what
+the node's facts and the inventory say of the rail. Problems come as (id in the cause table, what was seen).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.railyard.fabric.plugins.plugin_utils import rdma_facts, rdma_mtu
+from ansible_collections.railyard.fabric.plugins.plugin_utils.bind import Bound
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import (
+    BI,
+    CHECKS,
+    LATENCY_IS,
+    RDMA_BANDWIDTH,
+    RDMA_LATENCY,
+)
+from ansible_collections.railyard.fabric.plugins.plugin_utils.policy import is_number
+
+Problem = tuple[str, str]
+#: What both ends must say alike: a test of two different things is none.
+_ALIKE = ("gid_type", "active_mtu_bytes", "qps", "message_bytes", "bandwidth_is")
+#: Two ends of one transfer may differ by what was under way when each of them stopped its clock.
+_TOLERANCE = 0.05
+_NUMBERS = ("message_rate_mpps", "forward_gbps", "reverse_gbps")
+
+
+def row_problem(
+    row: Mapping[str, Any], end: Bound, transport: str, policy: Mapping[str, Any]
+) -> Problem | None:
+    """Tell why a measured row of an RDMA test is not the asked test's, or None.
+
+    Args:
+        row: the row; that it is the asked line's and holds its metrics is already known.
+        end: the rail of the host that wrote it, bound to that host's facts.
+        transport: what the plan declares for that host.
+        policy: the merged policy.
+    """
+    host, check = row.get("host"), str(row["check"])
+    port = (end.hca or {}).get("hca")
+    if port is None or row.get("hca") != port:
+        return (
+            "row_garbled",
+            f"{host}: it was measured on HCA port {row.get('hca')!r}, the rail's is {port!r}",
+        )
+    if transport == "roce":
+        found = rdma_facts.choice(end)
+        if found is None:
+            return "no_gid", f"{host}: the facts show no GID of the rail's address on {port}"
+        index, kind = row.get("gid_index"), row.get("gid_type")
+        if type(index) is not int or (index, kind) != (found.index, found.type):
+            return (
+                "gid_wrong",
+                f"{host}: it used GID index {index!r}, {kind!r}; the rail's is {found.index}, {found.type}",
+            )
+    mtu = row.get("active_mtu_bytes")
+    if type(mtu) is not int or mtu not in rdma_mtu.STEPS:
+        return "row_garbled", f"{host}: active_mtu_bytes is {mtu!r}"
+    least, greatest = rdma_mtu.span(end.rail, end.hca, transport)
+    if least is not None and mtu < least:
+        return "rdma_mtu_small", f"{host}: measured at an RDMA MTU of {mtu}, {least} fits the inventory's"
+    if greatest is not None and mtu > greatest:
+        return "mtu_differs", f"{host}: measured at an RDMA MTU of {mtu}, the inventory's allows {greatest}"
+    wrong = _not_as_asked(row, check, policy)
+    return ("row_garbled", f"{host}: {wrong}") if wrong else None
+
+
+def pair_problem(client: Mapping[str, Any], server: Mapping[str, Any]) -> Problem | None:
+    """Tell in what two good rows of one test do not belong together, or None."""
+    check = str(client["check"])
+    if CHECKS[check].rdma:
+        versions = client.get("tool_version"), server.get("tool_version")
+        if not isinstance(versions[0], str) or versions[0] != versions[1]:
+            return (
+                "version_differs",
+                f"{client['tool']}: {client['host']} {versions[0]!r}, {server['host']} {versions[1]!r}",
+            )
+        for key in _ALIKE:
+            if client.get(key) != server.get(key):
+                return "ends_disagree", f"{key}: client {client.get(key)!r}, server {server.get(key)!r}"
+    for metric in _NUMBERS:
+        mine, theirs = client["metrics"].get(metric), server["metrics"].get(metric)
+        if metric not in client["metrics"] or metric not in server["metrics"]:
+            continue  # what an end has to say, its check's table asks for
+        if not (is_number(mine) and is_number(theirs)):
+            return "ends_disagree", f"{metric}: client {mine!r}, server {theirs!r}"
+        if abs(mine - theirs) > max(_TOLERANCE * max(mine, theirs), _digits(metric)):
+            return "ends_disagree", f"{metric}: client {mine:g}, server {theirs:g}"
+    return _sum_problem(client) or _sum_problem(server)
+
+
+def _digits(metric: str) -> float:
+    """Return the last digit that perftest prints of a message rate: two ends may round it either way."""
+    return 1.5e-6 if metric == "message_rate_mpps" else 0.0
+
+
+def _sum_problem(row: Mapping[str, Any]) -> Problem | None:
+    metrics = row["metrics"]
+    if row["check"] != "tcp_bandwidth_bi" or "forward_gbps" not in metrics:
+        return None
+    together = metrics["forward_gbps"] + metrics["reverse_gbps"]
+    if abs(together - metrics["bandwidth_gbps"]) <= _TOLERANCE * together:
+        return None
+    return (
+        "ends_disagree",
+        f"{row['host']}: both ways are {together:g}, their sum is {metrics['bandwidth_gbps']:g}",
+    )
+
+
+def _not_as_asked(row: Mapping[str, Any], check: str, policy: Mapping[str, Any]) -> str | None:
+    latency = check in RDMA_LATENCY and row.get("end") == "client"
+    if latency and row.get("latency_is") != LATENCY_IS[check]:
+        return f"latency_is is {row.get('latency_is')!r}, {check} is {LATENCY_IS[check]}"
+    if check in BI and row.get("bandwidth_is") != "sum_of_both":
+        return f"bandwidth_is is {row.get('bandwidth_is')!r}, asked was the sum of both directions"
+    bandwidth = check in RDMA_BANDWIDTH or check in BI
+    size = policy["rdma_message_bytes" if bandwidth else "sockperf_message_bytes"]
+    if row.get("message_bytes") != size:
+        return f"message_bytes is {row.get('message_bytes')!r}, asked was {size}"
+    if bandwidth and row.get("qps") != policy["rdma_qps"]:
+        return f"qps is {row.get('qps')!r}, asked was {policy['rdma_qps']}"
+    if check == "rdma_bandwidth_unpinned" and row.get("pinned") is not False:
+        return f"pinned is {row.get('pinned')!r}, asked was a test that is not pinned"
+    return None
