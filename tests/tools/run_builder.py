@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from itertools import combinations
+from itertools import combinations, product
 from pathlib import Path
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils import ask
+
+from tools import run_builder_rdma
 
 RUN = "20261121T101500Z-3f2a"
 STARTED = "2026-11-21T10:15:03.000Z"
@@ -23,7 +25,9 @@ TOOLS = {
     "ping_rtt": "ping",
     "tcp_bandwidth": "iperf3",
     "tcp_latency": "sockperf",
+    "tcp_bandwidth_bi": "iperf3",
     "tcp_bandwidth_concurrent": "iperf3",
+    **run_builder_rdma.TOOLS,
 }
 
 Row = dict[str, Any]
@@ -41,6 +45,7 @@ def build_run(
     end: Row | None = None,
     manifest: Row | None = None,
     transport: str = "tcp",
+    rdma: bool = False,
 ) -> Path:
     """Write a run folder.
 
@@ -54,10 +59,13 @@ def build_run(
         end: the end record; default: completed.
         manifest: further keys of the manifest.
         transport: the plan's.
+        rdma: declare RoCE on software ports of virtual nodes, and ask and answer it.
     """
     (folder / "raw").mkdir(parents=True)
-    plan = _plan(folder.parent.name, nodes, rails, rate_gbps, transport)
-    asked = list(_asked(nodes, [f"rail{number}" for number in range(rails)]))
+    plan = _plan(folder.parent.name, nodes, rails, rate_gbps, "roce" if rdma else transport)
+    if rdma:
+        _declare_rdma(plan)
+    asked = list(_asked(nodes, [f"rail{number}" for number in range(rails)], rdma))
     facts = [change_fact({**_fact(name, plan["nodes"][name]["rails"]), "run": folder.name}) for name in nodes]
     results = [
         change_result(row) for line in asked if line["id"].startswith("m") for row in _ends(line, plan)
@@ -135,6 +143,14 @@ def _plan(cluster: str, nodes: tuple[str, ...], rails: int, rate_gbps: float | N
     }  # fmt: skip
 
 
+def _declare_rdma(plan: Row) -> None:
+    for one in (plan, *plan["nodes"].values()):
+        one["node_class"] = "virtual"
+    for node in plan["nodes"].values():
+        for number, rail in enumerate(node["rails"]):
+            rail["hca"] = f"rxe{number}:1"
+
+
 def _fact(node: str, rails: list[Row]) -> Row:
     counters = dict.fromkeys(
         ("rx_bytes", "tx_bytes", "rx_packets", "tx_packets", "rx_errors", "tx_errors"), 0
@@ -170,42 +186,57 @@ def _fact(node: str, rails: list[Row]) -> Row:
             }
             for number, rail in enumerate(rails)
         ],
-        "hcas": [],
+        "hcas": [
+            run_builder_rdma.port(number, rail["netdev"], rail["address"])
+            for number, rail in enumerate(rails)
+            if rail["hca"]
+        ],
         "cpu": {"governors": {}, "governor_available": False},
         "memlock_bytes": -1,
         "tools": {"iperf3": "3.12", "sockperf": "3.7"},
     }
 
 
-def _asked(nodes: tuple[str, ...], rails: list[str]) -> Iterator[Row]:
+def _asked(nodes: tuple[str, ...], rails: list[str], rdma: bool) -> Iterator[Row]:
+    """In the order of the schedule: facts, tests, link errors where RDMA is asked, aggregates."""
     number = 0
     for node in nodes:
         for rail in rails:
-            for check in ("link", "address", "mtu"):
+            for check in ("link", "address", "mtu", *(run_builder_rdma.FACTS_CHECKS if rdma else ())):
                 yield _line(f"f{number:05d}", check, "rail_info", node, None, rail, "local")
                 number += 1
+    tests = ["path_mtu", "path_mtu_one_way", "ping_rtt", "tcp_bandwidth", "tcp_latency"]
+    tests += ["rdma_bandwidth", "rdma_latency"] if rdma else []
+    together = ["tcp_bandwidth_concurrent"] + (["rdma_bandwidth_concurrent"] if rdma else [])
+    both_ways = ["tcp_bandwidth_bi", "rdma_bandwidth_bi"] if rdma else []
     number = 0
     aggregates = []
     for first, second in combinations(nodes, 2):
         ways = ((first, second), (second, first))
         for rail in rails:
             for node, peer in ways:
-                for check in ("path_mtu", "path_mtu_one_way", "ping_rtt", "tcp_bandwidth", "tcp_latency"):
+                for check in tests:
                     yield _line(f"m{number:05d}", check, TOOLS[check], node, peer, rail, "uni")
                     number += 1
-        for node, peer in ways:
-            parts = []
-            for rail in rails:
-                parts.append(f"m{number:05d}")
-                check = "tcp_bandwidth_concurrent"
-                yield {
-                    **_line(parts[-1], check, TOOLS[check], node, peer, rail, "uni"),
-                    "group": f"g{parts[0]}",
-                }
+            for check in both_ways:
+                yield _line(f"m{number:05d}", check, TOOLS[check], first, second, rail, "bi")
                 number += 1
-            aggregates.append((node, peer, parts))
-    for count, (node, peer, parts) in enumerate(aggregates):
-        line = _line(f"a{count:05d}", "aggregate_bandwidth", "iperf3", node, peer, None, "uni")
+        for node, peer in ways:
+            for check in together:
+                parts = []
+                for rail in rails:
+                    parts.append(f"m{number:05d}")
+                    yield {
+                        **_line(parts[-1], check, TOOLS[check], node, peer, rail, "uni"),
+                        "group": f"g{parts[0]}",
+                    }
+                    number += 1
+                aggregates.append((node, peer, check, parts))
+    for count, (node, rail) in enumerate(product(nodes, rails) if rdma else ()):
+        yield _line(f"e{count:05d}", "link_errors", "counters", node, None, rail, "local")
+    for count, (node, peer, check, parts) in enumerate(aggregates):
+        name = "rdma_aggregate_bandwidth" if check.startswith("rdma") else "aggregate_bandwidth"
+        line = _line(f"a{count:05d}", name, TOOLS[check], node, peer, None, "uni")
         yield {**line, "parts": parts}
 
 
@@ -235,6 +266,8 @@ def _ends(line: Row, plan: Row) -> Iterator[Row]:
         out, back = ("tx", "rx") if end == "client" else ("rx", "tx")
         metrics = _metrics(line["check"], end, number)
         samples = metrics.pop("samples", None)
+        rdma = line["check"].startswith("rdma")
+        port = int(str(line["rail"])[4:])
         yield {
             "schema": 1,
             "run": RUN,
@@ -251,6 +284,8 @@ def _ends(line: Row, plan: Row) -> Iterator[Row]:
             "mtu_bytes": 9000,
             "status": "measured",
             "latency_is": "one_way",
+            **({"bandwidth_is": "sum_of_both"} if line["check"].endswith("_bi") else {}),
+            **(run_builder_rdma.fields(line["check"], port) if rdma else {}),
             "metrics": metrics,
             **({"samples": samples} if samples else {}),
             "counters": {
@@ -258,15 +293,26 @@ def _ends(line: Row, plan: Row) -> Iterator[Row]:
                 f"{back}_bytes": [1000, 1000 + rx],
                 f"{out}_packets": [10, 10 + packets_out],
                 f"{back}_packets": [10, 10 + packets_back],
+                **({f"hw_{_HW[out]}_pkts": [5, 5 + packets_out]} if rdma else {}),
+                **({f"hw_{_HW[back]}_pkts": [5, 5 + packets_back]} if rdma else {}),
             },
+            **({"link_errors": {"netdev.rx_crc_errors": [0, 0]}} if rail["hca"] else {}),
             "proof": "proven",
             "raw": {"file": f"raw/{host}.tar.gz", "name": f"{line['id']}.{end}.txt"},
             "error": None,
         }
 
 
+_HW = {"tx": "sent", "rx": "rcvd"}
+
+
 def _moved(check: str) -> tuple[int, int, int, int]:
     """Bytes and packets that a test moves: out, back."""
+    if check.startswith("rdma"):
+        return run_builder_rdma.moved(check)
+    if check.endswith("_bi"):
+        payload = int(8.5e9 / 8 * 4)
+        return payload, payload, payload // 9000, payload // 9000
     if "bandwidth" in check:
         payload = int(9.5e9 / 8 * 4)
         return payload, payload // 100, payload // 9000, payload // 18000
@@ -304,14 +350,31 @@ def _metrics(check: str, end: str, number: int) -> Row:
         "cpu_percent": 41.5 if end == "client" else 63.0,
         "node_cpu_percent": 35.0,
     }
+    if check.startswith("rdma"):
+        told = run_builder_rdma.metrics(check, end)
+        if check == "rdma_bandwidth_concurrent":
+            told["samples"] = _samples(told["bandwidth_gbps"] * 1.02)
+        return told
+    if check == "tcp_bandwidth_bi":
+        ways = {"forward_gbps": 8.4, "reverse_gbps": 8.2}
+        return {
+            "bandwidth_gbps": 16.6,
+            **ways,
+            "retransmits": 5,
+            "cpu_percent": 70.0,
+            "node_cpu_percent": 60.0,
+        }
     if check == "tcp_bandwidth_concurrent":
-        rate = (9.4 - spread) * 1e9 / 8 * 1.01
-        times = [round(0.2 * step, 1) for step in range(21)]
-        sampled = [int(rate * moment) for moment in times]
-        return {**bandwidth, "samples": {"t_s": times, "tx_bytes": sampled, "rx_bytes": sampled}}
+        return {**bandwidth, "samples": _samples((9.4 - spread) * 1.01)}
     if check == "tcp_bandwidth":
         return bandwidth
     return client[check] if end == "client" else {}
+
+
+def _samples(gbps: float) -> Row:
+    times = [round(0.2 * step, 1) for step in range(21)]
+    sampled = [int(gbps * 1e9 / 8 * moment) for moment in times]
+    return {"t_s": times, "tx_bytes": sampled, "rx_bytes": sampled}
 
 
 def _json(path: Path, document: Row) -> None:

@@ -75,7 +75,7 @@ def _panel(axes: Axes, title: str, shown: Sequence[Row], key: str, unit: str) ->
                 height=0.34,
                 color=charts.COLOUR[transport],
                 edgecolor=charts.COLOUR["paper"],
-                hatch="////" if transport == "rdma" else "",
+                hatch="//" if transport == "rdma" else "",
             )
             what = "bandwidth" if key == "bandwidth_gbps" else "latency"
             number = three(value) if value is not None else None

@@ -78,7 +78,7 @@ def _lane(
     forward = 1 if end > start else -1
     tip = f"{end:g},{y:g} {end - 9 * forward:g},{y - 5:g} {end - 9 * forward:g},{y + 5:g}"
     dash = ' stroke-dasharray="7 5"' if state.name in ("fail", "unmeasured") else ""
-    middle, width = (start + end) / 2, 7.4 * len(text) + 16
+    middle, width = (start + end) / 2, 7.9 * len(text) + 18
     css = _css(state.name)
     return (
         f'<line x1="{start:g}" y1="{y:g}" x2="{end - 8 * forward:g}" y2="{y:g}" class="lane {css}"{dash}/>'

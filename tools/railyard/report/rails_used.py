@@ -69,7 +69,7 @@ def _numa(node: object, pinned: object) -> str:
     if pinned is True:
         return f"pinned to node {wording.number(node)}"
     known = isinstance(node, int) and not isinstance(node, bool) and node >= 0
-    return f"not pinned (HCA at node {node})" if known else "not pinned (HCA at no known node)"
+    return f"not pinned; the HCA is at node {node}" if known else "not pinned; no NUMA node is known"
 
 
 def _netdev(rail: Mapping[str, Any], row: Mapping[str, Any]) -> str:

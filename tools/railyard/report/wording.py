@@ -55,6 +55,7 @@ _UNITS = (
     ("_gbps", "Gbit/s"),
     ("_mbps", "Mbit/s"),
     ("_GBps", "GB/s"),
+    ("_mpps", "million messages/s"),
     ("_percent", "%"),
     ("_bytes", "bytes"),
     ("_us", "µs"),
