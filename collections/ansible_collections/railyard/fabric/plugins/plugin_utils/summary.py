@@ -29,9 +29,9 @@ def summarise(path: str | Path) -> dict[str, Any]:
 
     Returns:
         `headline` (one sentence), `exit_status`, `counts` (outcome -> number), `rails` (`node rail
-        outcome`), `pairs` (`node peer rail direction outcome`, rail null for the aggregate), `problems`
-        (verdicts that fail or are unmeasured), `notes` (torn files, rows of strangers, why the run is
-        incomplete).
+        outcome`), `families` (`state`, `tcp`, `rdma` -> outcome -> number), `pairs` (`node peer rail
+        direction outcome`, rail null for the aggregate), `problems` (verdicts that fail or are
+        unmeasured), `notes` (torn files, rows of strangers, why the run is incomplete).
 
     Raises:
         RunFolderError, JudgeError, PolicyError: as rejudge.judge_folder.
@@ -51,6 +51,7 @@ def of(plan: Mapping[str, Any], judged: Judged) -> dict[str, Any]:
         "headline": headline(plan, verdicts, counts, judged),
         "exit_status": judged.exit_status,
         "counts": counts,
+        "families": families(verdicts),
         "rails": _rails(plan, verdicts),
         "pairs": _pairs(verdicts),
         "problems": [one for one in verdicts if one["outcome"] in (FAIL, UNMEASURED)],
@@ -64,6 +65,12 @@ def lines(summary: Mapping[str, Any], folder: str) -> list[str]:
     for one in summary["rails"]:
         counts = ", ".join(f"{number} {outcome}" for outcome, number in one["counts"].items())
         text.append(f"{one['node']} {one['rail']}: {one['outcome']} ({counts})")
+    # Said apart, so that what TCP shows cannot hide what RDMA does not, nor the other way round.
+    tests = {family: counts for family, counts in summary["families"].items() if family != "state" and counts}
+    if len(tests) > 1:
+        for family, found in tests.items():
+            said = ", ".join(f"{number} {outcome}" for outcome, number in found.items())
+            text.append(f"{family.upper()} tests: {said}")
     # One cause often keeps many tests from being measured: it is said once, with the first place it bites.
     folded: dict[tuple[str, str, str], list[Mapping[str, Any]]] = {}
     for one in sorted(summary["problems"], key=lambda one: one["outcome"] != FAIL):
@@ -74,6 +81,18 @@ def lines(summary: Mapping[str, Any], folder: str) -> list[str]:
         text.append(f"  next: {next_step}")
     text += [f"note: {note}" for note in summary["notes"]]
     return [*text, summary["headline"], f"run folder: {folder}"]
+
+
+def families(verdicts: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, int]]:
+    """Count the outcomes of TCP's tests, of RDMA's, and of what each node was asked alone; worst first."""
+    found: dict[str, list[str]] = {"state": [], "tcp": [], "rdma": []}
+    for one in verdicts:
+        check = CHECKS[one["check"]]
+        found["state" if check.local else "rdma" if check.rdma else "tcp"].append(one["outcome"])
+    return {
+        family: {outcome: outcomes.count(outcome) for outcome in WORST_FIRST if outcome in outcomes}
+        for family, outcomes in found.items()
+    }
 
 
 def headline(
@@ -119,7 +138,7 @@ def place(verdict: Mapping[str, Any]) -> str:
 
 def _asked_of(plan: Mapping[str, Any], verdicts: Iterable[Mapping[str, Any]]) -> str:
     transport = plan.get("transport")
-    rdma = any(str(one["check"]).startswith("rdma") for one in verdicts)
+    rdma = any(CHECKS[one["check"]].rdma and not CHECKS[one["check"]].local for one in verdicts)
     if transport == "tcp":
         return "TCP only, RDMA not asked"
     if rdma:
