@@ -11,8 +11,8 @@ module: rail_info
 short_description: Read all rails of a node in one call
 version_added: "0.1.0"
 description:
-  - Reads netdevs, RDMA ports, addresses and what else bears on measuring the rails of a node, in one call.
-  - Reads sysfs, procfs and C(ip -j addr); asks the benchmark tools for their versions.
+  - Reads netdevs, RDMA ports, addresses and what else bears on measuring the rails of a node, in one call,
+    from sysfs, procfs and C(ip -j addr); asks the benchmark tools for their versions.
   - The MTU of an RDMA port, which sysfs lacks, is asked through libibverbs where it is installed.
   - Loads and changes nothing.
   - A file that cannot be read gives null and a line in C(rail_info.warnings), never a failure.
@@ -96,9 +96,7 @@ rail_info:
           type: str
           sample: ens6
         kind:
-          description:
-            - C(physical), C(veth), C(bond), C(bridge), C(vlan) or C(ipoib).
-            - C(virtual) is any other link that the kernel makes.
+          description: C(physical), C(veth), C(bond), C(bridge), C(vlan), C(ipoib), or C(virtual) for any other.
           type: str
           sample: physical
         master:
@@ -122,9 +120,7 @@ rail_info:
           type: int
           sample: 40000
         speed_max_mbps:
-          description:
-            - The fastest link mode that the port supports, whatever it has trained to.
-            - Null for software and virtual links, and where the driver lists no modes.
+          description: The fastest link mode that the port supports; null for software and virtual links.
           type: int
           sample: 56000
         mtu_bytes:
@@ -280,8 +276,7 @@ rail_info:
           sample: MT4129
         dpu_mode:
           description:
-            - C(dpu) for a BlueField whose embedded switch its own Arm system manages, C(nic) for one whose
-              switch the host manages.
+            - Who manages a BlueField's embedded switch, its own Arm system (C(dpu)) or the host (C(nic)).
             - Null for any other device, and where the kernel does not tell, as on InfiniBand ports.
           type: str
           sample: nic
