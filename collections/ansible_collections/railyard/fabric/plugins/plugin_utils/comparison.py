@@ -172,13 +172,13 @@ def sentence(rows: Sequence[Row], made_of: str | None = None, node_class: str = 
     places = max(len(ratios) for _what, ratios in told)
     text = f"RDMA is {text}"
     text += f" (median of {places} directions of rails)" if places > 1 else ""
-    missing = _missing(rows)
-    if missing:
-        text += f"; {missing} of RDMA's {_asked(rows)} numbers are not measured or not proven"
     if made_of in ("software", "mixed"):
         kind = "software RDMA" if made_of == "software" else "software RDMA in part"
         where = " in emulated or virtual machines" if node_class == "virtual" else ""
         text += f": this is {kind}{where}, so it says nothing of hardware"
+    missing = _missing(rows)
+    if missing:
+        text += f"; {missing} of RDMA's {_asked(rows)} numbers are not measured or not proven"
     return text + "."
 
 

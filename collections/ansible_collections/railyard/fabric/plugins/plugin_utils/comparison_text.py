@@ -89,14 +89,23 @@ def place(row: Row, longest: int = 0) -> str:
         row: of `comparison.compare`.
         longest: cut the names so that the whole has no more characters; 0 cuts nothing.
     """
-    arrow = "↔" if row["direction"] == "bi" else "→"
-    tail = f"  {row['rail'] or 'all rails'}"
+    tail = f"  {rail(row)}"
     names = [str(row["node"]), str(row["peer"])]
     if longest and sum(map(len, names)) + 3 + len(tail) > longest:
         room = longest - 3 - len(tail)
         names = [_middle_out(name.split(".")[0], max(room // 2, 5)) for name in names]
         tail = tail[: max(longest - 3 - sum(map(len, names)), 6)]
-    return f"{names[0]} {arrow} {names[1]}{tail}"
+    return f"{names[0]} {_arrow(row)} {names[1]}{tail}"
+
+
+def between(row: Row) -> str:
+    """Return the two nodes of a row: `gpuserver1 → gpuserver2`, `↔` for both ways at once."""
+    return f"{row['node']} {_arrow(row)} {row['peer']}"
+
+
+def rail(row: Row) -> str:
+    """Return the rail of a row, or that it is of all of them."""
+    return str(row["rail"] or "all rails")
 
 
 def worst_first(rows: Iterable[Row], what: str) -> list[Row]:
@@ -145,6 +154,10 @@ def _cpu_block(rows: Sequence[Row], fold: Fold) -> list[str]:
     return text + _left_out(len(known) - WORST_SHOWN)
 
 
+def _arrow(row: Row) -> str:
+    return "↔" if row["direction"] == "bi" else "→"
+
+
 def _cells(row: Row, what: str) -> tuple[str, str, str]:
     return cell(row, what, "tcp"), cell(row, what, "rdma"), advantage(row, what)
 
@@ -153,7 +166,7 @@ def _missing(rows: Sequence[Row], total: int, fold: Fold) -> list[str]:
     if not rows:
         return []
     nodes = sorted({str(row[end]) for row in rows for end in ("node", "peer")})
-    rails = sorted({str(row["rail"] or "all rails") for row in rows})
+    rails = sorted({rail(row) for row in rows})
     return _wrapped(f"{NOT_MEASURED}: {len(rows)} of {total} ({fold(nodes)}; {fold(rails)})", "    ")
 
 
