@@ -96,7 +96,7 @@ rail_info:
           type: str
           sample: ens6
         kind:
-          description: C(physical), C(veth), C(bond), C(bridge), C(vlan), C(ipoib), or C(virtual) for any other.
+          description: C(physical), C(veth), C(bond), C(bridge), C(vlan), C(ipoib), else C(virtual).
           type: str
           sample: physical
         master:
@@ -151,9 +151,8 @@ rail_info:
           sample: mlx4_core
         driver_class:
           description:
-            - C(hardware) for a bus device, C(virtual) for a hypervisor's (virtio, vmxnet3, hv_netvsc).
-            - C(software) for a link that the kernel makes.
-            - A bond or VLAN is what its weakest member is.
+            - C(hardware) for a bus device, C(virtual) for a hypervisor's (virtio, vmxnet3, hv_netvsc),
+              C(software) for a link that the kernel makes. A bond or VLAN is what its weakest member is.
           type: str
           sample: hardware
         pci:
