@@ -22,8 +22,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils.parsers import (
     rdma_link,
     show_gids,
     sockperf,
+    unwrap,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import NotThisTool
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import NotThisTool, is_binary
 
 __all__ = ["TOOLS", "NotSupportedYet", "NotThisTool", "parse"]
 
@@ -70,6 +71,24 @@ class NotSupportedYet(NotThisTool):
     """The tool is named in the documentation and its parser is still to come."""
 
 
+def _read(parser: Callable[[str], dict[str, Any]], text: str) -> dict[str, Any]:
+    """Parse; where that fails, parse once more without the labels that a launcher put before each line."""
+    try:
+        found = parser(text)
+    except NotThisTool:
+        bare = unwrap.without_labels(text)
+        if bare is None:
+            raise
+        return parser(bare)
+    if found["valid"]:
+        return found
+    bare = unwrap.without_labels(text)
+    try:
+        return found if bare is None else parser(bare)
+    except NotThisTool:
+        return found
+
+
 def parse(tool: str, text: str) -> dict[str, Any]:
     """Parse a tool's output.
 
@@ -85,8 +104,10 @@ def parse(tool: str, text: str) -> dict[str, Any]:
         NotSupportedYet: The tool is known, its parser is not written yet.
     """
     parser = _PARSERS.get(tool)
+    if is_binary(text):
+        raise NotThisTool("this is binary data and no output of a tool")
     if parser is not None:
-        return parser(text)
+        return _read(parser, unwrap.clean(text))
     if tool in TOOLS:
         raise NotSupportedYet(f"the output of {tool} is not supported yet", "tool name")
     raise NotThisTool(f"there is no tool {tool[:40]!r}; one of: {', '.join(TOOLS)}", "tool name")

@@ -14,6 +14,12 @@ SCHEMA = 1
 # Longer digit strings are no measurement; int() refuses them above 4300 digits with an exception of its own.
 _LONGEST_NUMBER = 40
 
+_LONGEST_LINE = 8192
+_SAMPLE = 65536
+_MOST_UNPRINTABLE = 0.1
+# NUL and its like, and what undecodable bytes become; ESC, tabs and line ends do occur in text.
+_UNPRINTABLE = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f\ufffd]")
+
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 _LINE_END = re.compile(r"\r\n|\r|\n")
 _NUMBER = re.compile(r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]{1,3})?\Z")
@@ -80,9 +86,20 @@ def strip_ansi(text: str) -> str:
     return _ANSI.sub("", text)
 
 
-def split_lines(text: str) -> list[str]:
+def whole_lines(text: str) -> list[str]:
     """Split at line ends only; str.splitlines would also split at form feeds and Unicode separators."""
     return _LINE_END.split(text)
+
+
+def split_lines(text: str) -> list[str]:
+    """Split at line ends and cut what no tool prints in one line, so that no pattern runs for minutes."""
+    return [line[:_LONGEST_LINE] for line in whole_lines(text)]
+
+
+def is_binary(text: str) -> bool:
+    """Tell whether the text's beginning is data that no tool prints: control characters, decoding errors."""
+    sample = text[:_SAMPLE]
+    return len(_UNPRINTABLE.findall(sample)) > len(sample) * _MOST_UNPRINTABLE
 
 
 def to_float(text: object) -> float | None:

@@ -25,10 +25,10 @@ PORT_KEYS = (
 LINK_LAYERS = ("InfiniBand", "Ethernet", "Unspecified", "IB", "Unknown")
 _TROUBLE = (
     ("no_device", re.compile(r"No IB devices found|no ca names|can't get list of ca names|"
-                             r"No matching IB device|IB device .{0,40} wasn't found", re.I)),
+                             r"No matching IB device|^\s*0 HCAs found|IB device .{0,40} wasn't found", re.I)),
     ("no_rdma", re.compile(r"Failed to (?:get|open) (?:IB devices list|NETLINK_RDMA socket)|"
                            r"Function not implemented", re.I)),
-    ("tool_error", re.compile(r"^ibpanic:|stat of IB device|^ibwarn:|^Fatal error|No such device|"
+    ("tool_error", re.compile(r"^ibpanic:|stat of IB device|^Fatal error|No such device|"
                               r"Failed to (?:open|query|get)", re.I)),
     ("not_installed", re.compile(r"command not found|No such file or directory", re.I)),
 )  # fmt: skip
@@ -68,7 +68,7 @@ def cut_short(devices: list[dict[str, Any]], needed: tuple[str, ...]) -> dict[st
         for each in one["ports"]:
             missing = [key for key in needed if each[key] is None]
             # The last line of a port: half a word is the mark of a cut.
-            if each["link_layer"] not in LINK_LAYERS and "link_layer" not in missing:
+            if "link_layer" in needed and each["link_layer"] not in LINK_LAYERS and not missing:
                 missing.append("whole link layer")
             if missing:
                 return error("truncated", f"{one['name']} port {each['port']} has no {', '.join(missing)}")

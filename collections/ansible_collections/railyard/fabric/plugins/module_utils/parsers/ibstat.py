@@ -20,9 +20,11 @@ from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common imp
     to_int,
 )
 
-_DEVICE = re.compile(r"^CA '([^']{1,80})'\s*$")
-_PORT = re.compile(r"^\s+Port ([0-9]{1,3}):\s*$")
-_PAIR = re.compile(r"^\s+([A-Z][A-Za-z ]{1,30}):\s*(.*?)\s*$")
+# Indentation is often lost on the way: the keys alone tell a port's fields from a device's.
+# `ibstat DEVICE PORT` writes `CA: 'mlx5_0'`.
+_DEVICE = re.compile(r"^\s*(?:CA|Router|Switch):? '([^']{1,80})'\s*$")
+_PORT = re.compile(r"^\s*Port ([0-9]{1,3}):\s*$")
+_PAIR = re.compile(r"^\s*([A-Z][A-Za-z ]{1,30}):[ \t]*(.*?)\s*$")
 _DEVICE_FIELDS = {"CA type": "ca_type", "Firmware version": "firmware"}
 _PORT_WORDS = {"State": "state", "Physical state": "physical_state", "Link layer": "link_layer"}
 _PORT_NUMBERS = {"Base lid": "lid", "SM lid": "sm_lid"}

@@ -19,8 +19,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common imp
     to_int,
 )
 
-_PORT = re.compile(r"^Infiniband device '([^']{1,80})' port ([0-9]{1,3}) status:\s*$")
-_PAIR = re.compile(r"^\s+(base lid|sm lid|state|phys state|rate|link_layer):\s*(.*?)\s*$")
+_PORT = re.compile(r"^\s*Infiniband device '([^']{1,80})' port ([0-9]{1,3}) status:\s*$")
+_PAIR = re.compile(r"^\s*(base lid|sm lid|state|phys state|rate|link_layer):\s*(.*?)\s*$")
 _RATE = re.compile(r"([0-9.]+) Gb/sec")
 _LID = re.compile(r"0x([0-9a-f]{1,8})\Z", re.I)
 

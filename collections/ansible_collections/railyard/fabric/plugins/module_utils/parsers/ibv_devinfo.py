@@ -23,6 +23,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common imp
 
 _PAIR = re.compile(r"^\s*([a-z][a-z_]{1,40}):\s*(.*?)\s*$")
 _NUMBERED = re.compile(r"^(.*?)\s*\(-?[0-9]+\)\Z")
+# `ibv_devinfo -l`: names alone
+_LIST = re.compile(r"^\s*([1-9][0-9]{0,3}) HCAs? found:\s*$")
+_NAME = re.compile(r"^\s+([A-Za-z][\w.-]{0,63})\s*$")
 _DEVICE_FIELDS = {
     "fw_ver": "firmware",
     "board_id": "board_id",
@@ -39,6 +42,8 @@ _PORT_FIELDS = {
     "sm_lid": "sm_lid",
 }
 _NUMBERS = ("max_mtu_bytes", "active_mtu_bytes", "lid", "sm_lid")
+# With -v a port ends with its physical state and the GIDs, not with its link layer.
+_VERBOSE_KEYS = ("max_mr_size", "max_qp", "device_cap_flags", "max_msg_sz", "gid_tbl_len")
 _WIDTH = re.compile(r"([0-9]+)X?\b")
 _SPEED = re.compile(r"([0-9.]+) Gbps")
 # Lanes times what -v prints per lane; some of those figures are rounded down.
@@ -64,6 +69,8 @@ def _read_pair(device: dict[str, Any], key: str, value: str) -> None:
         device["ports"].append(hca_state.port(to_int(value)))
     elif key == "phys_port_cnt":
         device["_ports"] = to_int(value)
+    elif key in _VERBOSE_KEYS:
+        device["_verbose"] = True
     elif not device["ports"]:
         if key in _DEVICE_FIELDS:
             device[_DEVICE_FIELDS[key]] = _plain(value)
@@ -82,6 +89,24 @@ def _rate(port: dict[str, Any]) -> float | None:
         return None
     lanes = to_float(width.group(1))
     return scaled(lanes, _LANE_GBPS.get(speed.group(1), to_float(speed.group(1)) or 0.0), 3)
+
+
+def _list(lines: list[str]) -> dict[str, Any] | None:
+    """Read `ibv_devinfo -l`; None when the text is none."""
+    at = next((place for place, line in enumerate(lines) if _LIST.match(line)), None)
+    if at is None:
+        return None
+    stated = _LIST.match(lines[at])
+    names = []
+    for line in lines[at + 1 :]:
+        name = _NAME.match(line)
+        if name is None:
+            break
+        names.append(hca_state.device(name.group(1)))
+    problem = None
+    if stated and to_int(stated.group(1)) != len(names):
+        problem = error("truncated", f"{stated.group(1)} devices are stated, {len(names)} are listed")
+    return result("ibv_devinfo", [{"devices": names}], problem, ["the list of names says nothing of ports"])
 
 
 def parse(text: str) -> dict[str, Any]:
@@ -107,12 +132,18 @@ def parse(text: str) -> dict[str, Any]:
             _read_pair(devices[-1], pair.group(1), pair.group(2))
         elif line.strip():
             problem = problem or hca_state.message(line) or hca_state.begun(line, "hca_id:")
+    listed = None if devices else _list(lines)
+    if listed is not None:
+        return listed
     if not devices and (problem is None or problem["class"] == "truncated"):
         raise NotThisTool(f"no device of ibv_devinfo (hca_id:); the text begins with {first_text(lines)}")
     for device in devices:
         stated = device.pop("_ports", None)
+        verbose = device.pop("_verbose", False)
         for port in device["ports"]:
             port["rate_gbps"] = _rate(port)
+        if problem is None and verbose:
+            problem = hca_state.cut_short([device], ("state", "link_layer", "physical_state"))
         if problem is None and stated is not None and stated != len(device["ports"]):
             problem = error(
                 "truncated", f"{device['name']} has {stated} ports, the text {len(device['ports'])}"

@@ -1,14 +1,14 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""iperf3's JSON (`-J` of 3.0 to 3.21, `--json-stream` of 3.17 and newer); its rates are always bit/s."""
+"""iperf3: its JSON (`-J` of 3.0 to 3.21, `--json-stream`), with rates in bit/s, and its table for people."""
 
 from __future__ import annotations
 
 import re
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers import json_text
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers import iperf3_text, json_text
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import (
     NotThisTool,
     ended_by_signal,
@@ -25,6 +25,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.parsers.json_text 
 
 _VERSION = re.compile(r"iperf ([0-9][0-9A-Za-z.+-]*)")
 _OWN_LINE = re.compile(r"^iperf3: ")
+_OWN_WARNING = re.compile(r"^iperf3: \[?warning", re.I)
 _CUT_MARK = re.compile(r'"start"\s*:|"event"\s*:\s*"(?:start|interval|end|error)"')
 _KINDS = (
     ("interrupted", re.compile(r"interrupt|terminated", re.I)),
@@ -195,15 +196,34 @@ class _Run:
 def _noise(text: str) -> tuple[dict[str, str] | None, list[str]]:
     """Judge the text around the JSON: iperf3's own messages and signals are errors, the rest is a warning."""
     for line in split_lines(text):
-        if _OWN_LINE.match(line):
+        if _OWN_LINE.match(line) and not _OWN_WARNING.match(line):
             return _classify(line[len("iperf3: ") :]), []
         if ended_by_signal(line):
             return error("interrupted", line), []
     return None, (["text around the JSON was ignored"] if text.strip() else [])
 
 
+def _parse_table(lines: list[str]) -> dict[str, Any] | None:
+    """Read the table for people; None when the text is none."""
+    runs, others = iperf3_text.read(lines)
+    if not runs:
+        return None
+    problem, warnings = _noise("\n".join(others))
+    warnings = ["the rates have three digits: use -J for more"]
+    valid = True
+    outputs = []
+    for run in runs:
+        output = run.output()
+        wrong, said = run.problem(output)
+        problem = problem or wrong
+        warnings += [said] if said else []
+        valid = valid and said is None
+        outputs.append(output)
+    return result("iperf3", outputs, problem, warnings, valid)
+
+
 def parse(text: str) -> dict[str, Any]:
-    """Parse iperf3's JSON output.
+    """Parse iperf3's output.
 
     Args:
         text: What iperf3 printed; several objects and standard error in between are allowed.
@@ -227,10 +247,13 @@ def parse(text: str) -> dict[str, Any]:
         _VERSION.match(str(run.start.get("version", ""))[:200]) or run.data.keys() <= set(_PARTS)
         for run in runs
     )
-    if not (ours or cut is not None or any(_OWN_LINE.match(line) for line in split_lines(text))):
-        raise NotThisTool(
-            f"no JSON object of iperf3 (run it with -J); the text begins with {first_text([text])}"
-        )
+    if not ours and cut is None:
+        lines = split_lines(text)
+        table = _parse_table(lines)
+        if table is not None:
+            return table
+        if not any(_OWN_LINE.match(line) for line in lines):
+            raise NotThisTool(f"neither JSON nor a table of iperf3; the text begins with {first_text(lines)}")
     outputs, valid = [], True
     for run in runs:
         output = run.output()

@@ -30,6 +30,7 @@ _STATUS = {
     "12": "retry_exceeded",
     "13": "receiver_not_ready",
 }
+_PART_TITLE = re.compile(r"^\s*(?:Local|Remote) results:\s*$")
 _FAILED_STATUS = re.compile(r"Failed status ([0-9]{1,3})\b")
 # Messages go to standard error, some without a line end between them: they are searched for, not matched.
 _TROUBLE = (
@@ -111,10 +112,13 @@ def parse(text: str) -> dict[str, Any]:
     if not runs and problem is None:
         problem = error("truncated", "the server was still waiting for its client")
     whole = 0
+    parts = any(_PART_TITLE.match(line) for line in lines)
     for output, closed in runs:
         wrong, silent = perftest_run.problem(output, closed)
         problem = problem or wrong
         if silent:
             warnings.append(silent)
+        if parts:
+            warnings.append("of --report-both the sum of both directions is given")
         whole += wrong is None and silent is None
     return result("perftest", [output for output, _end in runs], problem, warnings, whole > 0)

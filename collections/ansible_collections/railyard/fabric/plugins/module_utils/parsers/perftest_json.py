@@ -10,13 +10,17 @@ from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers import perftest_run
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import (
-    split_lines,
     to_float,
     to_int,
 )
 
 _START = re.compile(r"^[ \t]*\{\s*\"?test_info\"?\s*:", re.M)
-_PAIR = re.compile(r"^\s*\"?([A-Za-z][\w. ]{0,40}?)\"?\s*:\s*\"?([^\"{}]*?)\"?\s*,?\s*$", re.A)
+# A section's name or a pair, wherever it stands: other programs print the file anew, in one line or indented.
+_PART = re.compile(
+    r"\"?(?<![\w.])([A-Za-z][\w. ]{0,40}?)\"?\s{0,20}:\s{0,20}"
+    r"(?:(\{)|\"([^\"\n]{0,200})\"|([^\",{}\n]{0,200}?)(?=\s{0,20}[,}\n]))",
+    re.A,
+)
 _LATENCY = {
     "t_min": "min_us",
     "t_max": "max_us",
@@ -56,14 +60,14 @@ def _one(text: str) -> tuple[dict[str, Any], bool]:
     """Read one object: (output, whether it is closed)."""
     info: dict[str, str] = {}
     results: dict[str, str] = {}
-    target = info
-    for line in split_lines(text):
-        if re.match(r"^\s*\"?results\"?\s*:", line):
-            target = results
-            continue
-        pair = _PAIR.match(line)
-        if pair:
-            target.setdefault(pair.group(1).strip(), pair.group(2).strip())
+    target: dict[str, str] = {}
+    for part in _PART.finditer(text):
+        key = part.group(1).strip()
+        if part.group(2):
+            # `results_local` and `results_remote` of newer versions stand beside the sum.
+            target = {"test_info": info, "results": results}.get(key, {})
+        else:
+            target.setdefault(key, (part.group(3) or part.group(4) or "").strip())
     output: dict[str, Any] = dict.fromkeys(perftest_run.OUTPUT_KEYS)
     output.update(perftest_run.read_title(info.get("test", "")) or {})
     values = {key.replace("_", " ").lower(): value for key, value in info.items()}

@@ -133,5 +133,5 @@ def problem(output: dict[str, Any], closed: bool) -> tuple[dict[str, str] | None
         if not any(row["bandwidth_average_gbps"] or row["message_rate_mpps"] for row in rows):
             return error("no_data", "all rows say 0"), None
     elif any(not row["average_us"] and not row["typical_us"] for row in rows):
-        return error("garbled", "a result row has no latency"), None
+        return error("garbled", "a result row has no latency (CPU cycles of -C are no time)"), None
     return None, None

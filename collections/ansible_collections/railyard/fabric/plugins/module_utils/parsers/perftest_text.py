@@ -15,7 +15,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common imp
     to_int,
 )
 
-_LINE = re.compile(r"^-{60,}\s*$")
+# 87 dashes as printed; people shorten them when they paste.
+_LINE = re.compile(r"^\s*-{8,}\s*$")
 _BANNER = re.compile(r"\* Waiting for client to connect")
 _PAIR = re.compile(r"(?:^|\t| {2,})\s*([A-Za-z][\w.*/ -]{0,30}?)\s*: +([^\t]*?)(?=\t|\s{2,}\S|\s*$)")
 _GPU_NAME = re.compile(r"device name = \[([^\]]{1,80})\]")
@@ -24,7 +25,13 @@ _COLUMN = re.compile(
     r"#bytes|#sl|#iterations|BW peak\[[^\]]*\]|BW average\[[^\]]*\]|MsgRate\[Mpps\]"
     r"|t_(?:min|max|typical|avg|stdev)\[\w+\]|99(?:\.9)?% percentile\[\w+\]|tps average"
 )
-_ROW = re.compile(r"^\s*[0-9]+\s+[0-9]+(?:\s+[0-9][0-9.eE+-]*){1,16}\s*$")
+# Messages of standard error follow the last number without a blank (`0.000516Error: BW result is below`).
+_ROW = re.compile(
+    r"^\s*([0-9]+\s+[0-9]+(?:\s+(?:-?[0-9]+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?|-?nan|-?inf)){1,16})"
+    r"\s*(?:$|(?:Error|ERROR|Conflicting|WARNING|Warning|Completion|Failed|Couldn't|Unable)\b)"
+)
+# --report-both: the sum of both directions comes first, then each one under a title of its own.
+_PART_TITLE = re.compile(r"^\s*(?:Local|Remote) results:\s*$")
 _UNITS = {"MB/sec": "MiB/s", "MiB/sec": "MiB/s", "Gb/sec": "Gbit/s", "usec": "us"}
 _LATENCY = {
     "t_min": "min_us",
@@ -36,6 +43,14 @@ _LATENCY = {
     "99.9% percentile": "p999_us",
     "tps average": "transactions_per_s",
 }
+
+# 1000.00: four whole numbers in a row are no chance among times that large.
+_LONGEST_WHOLE_US = len("999.00")
+
+
+def _are_cycles(cells: dict[str, str]) -> bool:
+    times = [cells.get(name, "") for name in ("t_min", "t_max", "t_typical", "99% percentile")]
+    return all(one.endswith(".00") and len(one) > _LONGEST_WHOLE_US for one in times)
 
 
 class _Run:
@@ -81,8 +96,9 @@ class _Run:
             return perftest_run.bandwidth_row(output["reported_unit"], size, iterations, peak, average, rate)
         row: dict[str, Any] = {"message_bytes": to_int(size), "iterations": to_int(iterations)}
         row.update(dict.fromkeys(perftest_run.LATENCY_KEYS))
-        # With -C the columns are CPU cycles, which are no time without the clock rate.
-        if output["reported_unit"] == "us":
+        # With -C the columns are CPU cycles, which are no time without the clock rate. Some versions write
+        # "usec" above them all the same: then all figures are whole numbers, and large ones.
+        if output["reported_unit"] == "us" and not _are_cycles(cells):
             row.update({name: to_float(cells[key]) for key, name in _LATENCY.items() if key in cells})
         return {**row, "latency_is": output["latency_is"]}
 
@@ -96,10 +112,12 @@ class _Reader:
         self.banner = False
         self.any_banner = False
         self.after_row = False
+        self.in_parts = False
         self.gpu: str | None = None
 
     def begin(self, title: dict[str, Any] | None) -> _Run:
         run = _Run(title)
+        self.in_parts = False
         # A title before the previous run has its columns: the other side has begun to print, too.
         mixed = bool(self.open) and self.open[-1].columns is None and title is not None
         # A closed header without columns is the whole output of a READ or ATOMIC server.
@@ -125,12 +143,16 @@ class _Reader:
             return
         elif not line.strip():
             return
+        elif _PART_TITLE.match(line) and self.open:
+            self.open = []
+            self.in_parts = True
         elif perftest_run.read_title(line.strip()) is not None:
             self.begin(perftest_run.read_title(line.strip()))
         elif "#bytes" in line and "#iterations" in line:
             self._columns(line)
         elif _ROW.match(line) and any(run.columns for run in self.open):
-            self._row(line.split())
+            match = _ROW.match(line)
+            self._row(match.group(1).split() if match else [])
             return
         else:
             self._header(line)
@@ -143,9 +165,14 @@ class _Reader:
                 return
         if self.open and not self.after_row and "remote address" in self.open[-1].values:
             # A side without rows ends after the addresses.
-            self.open[-1].closed = self.open[-1].columns is None
+            self.open[-1].closed = self.open[-1].closed or self.open[-1].columns is None
 
     def _columns(self, line: str) -> None:
+        if self.in_parts and not self.open:
+            return
+        if self.open and self.open[-1].columns and not self.open[-1].rows:
+            # -H and -U print the samples below the columns, and the columns once more above the row.
+            self.open[-1].columns = None
         run = next((one for one in self.open if one.columns is None), None)
         if run is None:
             # A further table under the same header, as --report-both prints, or a header that was cut away.

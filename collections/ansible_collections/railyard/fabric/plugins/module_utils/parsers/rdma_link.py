@@ -22,7 +22,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common imp
 
 # `link mlx5_0/1 state ACTIVE ...`, up to iproute2 4.20 `5/1: mlx5_5/1: state ACTIVE ...`
 _LINE = re.compile(r"^(?:link |[0-9]+/[0-9]+: )([^/\s:]{1,80})/([0-9]{1,3}|-)(?::)? (.*)$")
+_JSON_START = re.compile(r"^\s*\[(?=\s*[\]{])", re.M)
 _WORDS = ("state", "physical_state", "netdev", "lid", "sm_lid")
+_OTHER_WORDS = ("netdev_index", "subnet_prefix", "lmc", "caps:")
 
 
 def _link(device: str, port: object, words: dict[str, Any]) -> dict[str, Any]:
@@ -38,8 +40,10 @@ def _link(device: str, port: object, words: dict[str, Any]) -> dict[str, Any]:
 
 
 def _read_json(text: str) -> list[dict[str, Any]] | None:
+    start = _JSON_START.search(text)
     try:
-        found = json.loads(text)
+        # A prompt may stand before and behind.
+        found, _end = json.JSONDecoder().raw_decode(text, start.end() - 1 if start else 0)
     except (ValueError, RecursionError):
         return None
     if not isinstance(found, list) or not all(isinstance(one, dict) and "ifname" in one for one in found):
@@ -59,6 +63,8 @@ def _read_text(lines: list[str]) -> tuple[list[dict[str, Any]], dict[str, str] |
         if match:
             tokens = match.group(3).split()
             words = {key: tokens[at + 1] for at, key in enumerate(tokens[:-1]) if key in _WORDS}
+            if tokens and tokens[-1] in (*_WORDS, *_OTHER_WORDS[:-1]):
+                problem = problem or error("truncated", f"a link ends with {tokens[-1]!r} and has no value")
             links.append(_link(match.group(1), match.group(2), words))
         elif line.strip():
             problem = problem or hca_state.message(line)
@@ -80,7 +86,7 @@ def parse(text: str) -> dict[str, Any]:
     text = strip_ansi(text)
     lines = split_lines(text)
     links, problem = _read_text(lines)
-    if not links and text.lstrip().startswith("["):
+    if not links and _JSON_START.search(text):
         found = _read_json(text)
         if found is None and '"ifname"' in text:
             problem = error("truncated", "the JSON ends in the middle")

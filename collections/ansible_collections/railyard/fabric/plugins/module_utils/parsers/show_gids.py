@@ -20,7 +20,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common imp
 
 _HEADER = re.compile(r"^DEV\s+PORT\s+INDEX\s+GID\b")
 _ROW = re.compile(
-    r"^([A-Za-z]\S{0,79})\s+([0-9]{1,3})\s+([0-9]{1,4})\s+((?:[0-9a-f]{4}:){7}[0-9a-f]{4})\b(.*)$", re.I
+    r"^([A-Za-z]\S{0,79})\s+([0-9]{1,3})\s+([0-9]{1,4})\s+((?:[0-9a-fx]{4}:){7}[0-9a-fx]{4})\b(.*)$", re.I
 )
 _IPV4 = re.compile(r"[0-9]{1,3}(?:\.[0-9]{1,3}){3}\Z")
 _VERSION = re.compile(r"(?:RoCE)?v([12])\Z", re.I)

@@ -25,11 +25,11 @@ _VERSION = re.compile(r"== version #?(\d[^\s=-]*)", re.A)
 _SERVER = re.compile(r"\[SERVER\] listen on")
 _MODE_WORD = re.compile(r"\bsockperf\s+(?:client\s+)?(pp|ping-pong|ul|under-load|tp|throughput)\b")
 _END = re.compile(r"Test end \(interrupted by ([^)]{1,40})\)")
-_VALID = re.compile(r"\[Valid Duration\].*SentMessages=([0-9]+); ReceivedMessages=([0-9]+)")
-_AVERAGE = re.compile(r"====> avg-(lat|latency|rtt) ?= ?([0-9.]+) \(std-dev ?= ?([0-9.]+)[,)]")
+_VALID = re.compile(r"\[Valid Duration\].{0,120}SentMessages=([0-9]+); ReceivedMessages=([0-9]+)")
+_AVERAGE = re.compile(r"====> avg-(lat|latency|rtt) ?= {0,12}([0-9.]+) \(std-dev ?= {0,12}([0-9.]+)[,)]")
 _DROPPED = re.compile(r"# dropped messages = ([0-9]+); # duplicated messages = ([0-9]+); "
                       r"# out-of-order messages = ([0-9]+)")  # fmt: skip
-_SUMMARY = re.compile(r"Summary: (Latency|Round trip) is ([0-9.]+) usec")
+_SUMMARY = re.compile(r"Summary: (Latency|Round trip) is {1,12}([0-9.]+) usec")
 _OBSERVATIONS = re.compile(r"Total ([0-9]+) observations; each percentile")
 # Always three decimals: fewer mean that the line was cut.
 _EXTREME = re.compile(r"---> <(MIN|MAX)> observation = +([0-9]+\.[0-9]{3,})\s*$")

@@ -1,0 +1,100 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Take off what a capture gains on its way: indentation, quote marks, time stamps, labels of launchers."""
+
+from __future__ import annotations
+
+import re
+
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import strip_ansi, whole_lines
+
+_DAY = r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)"
+_MONTH = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)"
+_CLOCK = r"[0-9]{2}:[0-9]{2}:[0-9]{2}"
+# Nothing that a tool prints itself begins so: each line is freed of it, whether or not the others have it.
+_STAMPS = (
+    # `kubectl logs --timestamps`, `ts`, container runtimes
+    re.compile(rf"\[?[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}[T ]{_CLOCK}(?:[.,][0-9]{{1,9}})?"
+               r"(?:Z|[+-][0-9]{2}:?[0-9]{2})?\]?(?: (?:stdout|stderr) [FP])?:?(?: |$)"),
+    # iperf3 --timestamps, ctime(3)
+    re.compile(rf"\[?{_DAY} {_MONTH} [ 0-9][0-9] {_CLOCK}(?: [A-Z]{{3,5}})? [0-9]{{4}}\]?(?: |$)"),
+    # syslog and journalctl
+    re.compile(rf"{_MONTH} [ 0-9][0-9] {_CLOCK} \S{{1,64}} [^\s:\[]{{1,64}}(?:\[[0-9]{{1,9}}\])?:(?: |$)"),
+    # mpirun --tag-output, `srun -l` with several digits is a label below
+    re.compile(r"\[[0-9]{1,6},[0-9]{1,6}\]<std(?:out|err)>: ?"),
+)  # fmt: skip
+_SHARE_WITH_STAMP = 0.5
+_MOST_QUOTES = 8
+_QUOTE = re.compile(r"\s{0,8}>(?: |$)")
+_RANK = re.compile(r"([0-9]{1,6}): ?(?=\S| |$)")
+_HOST = re.compile(r"(\[?[A-Za-z][\w.-]{0,63}\]?) ?[:|](?: |$)")
+# One or two lines that begin alike are a tool's own messages (`ping: ...`, `iperf3: ...`).
+_FEWEST_LINES = 4
+_MOST_LABELS = 64
+_OWN_LABELS = ("sockperf", "iperf3", "ping", "ping6", "ibwarn", "ibpanic", "rdma", "fio", "hca_id", "link")
+
+
+def _without_stamps(lines: list[str]) -> list[str]:
+    for pattern in _STAMPS:
+        filled = [line for line in lines if line.strip()]
+        stamped = sum(pattern.match(line[:200]) is not None for line in filled)
+        if stamped and stamped >= len(filled) * _SHARE_WITH_STAMP:
+            found = [(line, pattern.match(line[:200])) for line in lines]
+            lines = [line[match.end() :] if match else line for line, match in found]
+    return lines
+
+
+def _without_quotes(lines: list[str]) -> list[str]:
+    for _level in range(_MOST_QUOTES):
+        filled = [line for line in lines if line.strip()]
+        quoted = sum(_QUOTE.match(line[:20]) is not None for line in filled)
+        if not quoted or quoted < len(filled) * _SHARE_WITH_STAMP:
+            break
+        found = [(line, _QUOTE.match(line[:20])) for line in lines]
+        lines = [line[match.end() :] if match else line for line, match in found]
+    return lines
+
+
+def _dedented(lines: list[str]) -> list[str]:
+    margins = [len(line) - len(line.lstrip(" \t")) for line in lines if line.strip()]
+    common = min(margins, default=0)
+    # A tool whose every line is indented by one blank (perftest's tables) is left as it is.
+    return [line[common:] for line in lines] if common > 1 else lines
+
+
+def clean(text: str) -> str:
+    """Remove terminal escapes, quote marks, time stamps and common indentation; the words stay as they are.
+
+    Args:
+        text: A capture as it was pasted or collected.
+
+    Returns:
+        The text, its line ends all alike.
+    """
+    lines = whole_lines(strip_ansi(text.lstrip("\ufeff")))
+    return "\n".join(_dedented(_without_stamps(_dedented(_without_quotes(lines)))))
+
+
+def without_labels(text: str) -> str | None:
+    """Sort the lines of a launcher by its labels (`0: `, `host1: `, `host1 | `) and take these off.
+
+    Args:
+        text: What `clean` returned.
+
+    Returns:
+        The labels' texts one after the other, or None when not every line has a label.
+    """
+    filled = [line for line in text.split("\n") if line.strip()]
+    if len(filled) < _FEWEST_LINES:
+        return None
+    for pattern in (_RANK, _HOST):
+        streams: dict[str, list[str]] = {}
+        for line in filled:
+            match = pattern.match(line[:100])
+            if match is None or match.group(1) in _OWN_LABELS or len(streams) > _MOST_LABELS:
+                break
+            streams.setdefault(match.group(1), []).append(line[match.end() :])
+        else:
+            return "\n".join(line for stream in streams.values() for line in stream)
+    return None
