@@ -18,7 +18,6 @@ from typing import Any
 from ansible_collections.railyard.fabric.plugins.plugin_utils import bind
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import (
     FAIL,
-    LATENCY_IS,
     PASS,
     RECORDED,
 )
@@ -31,8 +30,8 @@ Found = dict[str, Mapping[str, Any]]
 #: What stands for RDMA: the first of these that the run asked of any pair, so that one table holds one tool.
 #: A read is missing on purpose: its data goes from the peer to the node, and its latency is a round trip.
 _RDMA_BANDWIDTH = ("rdma_bandwidth", "rdma_send_bandwidth")
-_RDMA_LATENCY = ("rdma_latency", "rdma_send_latency")
-_TCP_LATENCY = "tcp_latency"
+RDMA_LATENCY = ("rdma_latency", "rdma_send_latency")
+TCP_LATENCY = "tcp_latency"
 CONCURRENT = "tcp_bandwidth_concurrent"
 _CPU = {"cpu_percent": "node_cpu_percent", "peer_cpu_percent": "peer_node_cpu_percent"}
 #: perftest calls the median `typical`; sockperf's is its 50th percentile.
@@ -102,7 +101,7 @@ def compare(plan: Mapping[str, Any], verdicts: Sequence[Mapping[str, Any]]) -> l
         (`bandwidth` and `latency` -> the transports that were asked for it).
     """
     asked = {str(one["check"]) for one in verdicts}
-    write, ping_pong = _first(_RDMA_BANDWIDTH, asked), _first(_RDMA_LATENCY, asked)
+    write, ping_pong = _first(_RDMA_BANDWIDTH, asked), _first(RDMA_LATENCY, asked)
     rows = []
     places = _by_place(verdicts)
     rates = _rates(plan)
@@ -239,7 +238,7 @@ def _checks(
         return {"tcp": "aggregate_bandwidth", "rdma": "rdma_aggregate_bandwidth"}, {}
     if direction == "bi":
         return {"tcp": "tcp_bandwidth_bi", "rdma": "rdma_bandwidth_bi"}, {}
-    return {"tcp": "tcp_bandwidth", "rdma": write}, {"tcp": _TCP_LATENCY, "rdma": ping_pong}
+    return {"tcp": "tcp_bandwidth", "rdma": write}, {"tcp": TCP_LATENCY, "rdma": ping_pong}
 
 
 def _row(
@@ -251,8 +250,6 @@ def _row(
 ) -> Row:
     gbps = {name: _number(found, bandwidth.get(name), "bandwidth_gbps") for name in TRANSPORTS}
     micros = {name: _number(found, latency.get(name), LATENCY_METRIC) for name in TRANSPORTS}
-    if not _alike(latency):
-        micros["rdma"] = None
     node, peer, rail, direction = place
     return {
         "node": node,
@@ -285,12 +282,6 @@ def _mean_cpu(parts: Sequence[Found]) -> dict[str, dict[str, float | None]]:
             known = [value for value in seen if value is not None]
             mean.setdefault(key, {})[name] = statistics.fmean(known) if known else None
     return mean
-
-
-def _alike(latency: Mapping[str, str | None]) -> bool:
-    """Tell whether both latencies are of one kind, one way or round trip."""
-    kinds = {LATENCY_IS.get(str(check)) for check in latency.values() if check is not None}
-    return len(kinds) < 2
 
 
 def _number(found: Found, check: str | None, metric: str, idle: bool = False) -> float | None:
@@ -347,7 +338,7 @@ def _bandwidth_of(asked: set[str], verdicts: Iterable[Mapping[str, Any]], policy
 
 
 def _latency_of(asked: set[str], verdicts: Iterable[Mapping[str, Any]], policy: Mapping[str, Any]) -> str:
-    tool = _tool(verdicts, _first(_RDMA_LATENCY, asked)) or "perftest"
+    tool = _tool(verdicts, _first(RDMA_LATENCY, asked)) or "perftest"
     size = policy.get("sockperf_message_bytes")
     both = f", both of {size}-byte messages" if size else ""
     return f"median, one way{both}; TCP: sockperf; RDMA: {tool}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.plugin_utils import comparison
+from ansible_collections.railyard.fabric.plugins.plugin_utils import checks, comparison
 from ansible_collections.railyard.fabric.tests.unit.plugins.plugin_utils.comparison_cases import (
     A,
     B,
@@ -101,6 +101,11 @@ def test_a_round_trip_is_not_held_against_one_way():
     row = one([*way()[:3], latency("rdma_read_latency", 1.7)])
     assert row["latency_us"] == {"tcp": 21.622, "rdma": None}
     assert row["asked"]["latency"] == ["tcp"]
+
+
+def test_all_latencies_of_the_comparison_are_one_way():
+    compared = (comparison.TCP_LATENCY, *comparison.RDMA_LATENCY)
+    assert {checks.LATENCY_IS[check] for check in compared} == {"one_way"}
 
 
 def test_a_read_whose_data_goes_the_other_way_does_not_stand_for_the_write():
