@@ -28,6 +28,15 @@ POLICY: dict[str, Any] = {
     "ping_count": 10,
     "ping_interval_s": 0.02,
     "path_mtu_probes": 5,
+    "rdma_tests": ["ib_write_bw", "ib_write_lat"],
+    "bidirectional": False,
+    "rdma_duration_s": 3,
+    "rdma_margin_s": 1,
+    "rdma_latency_s": 1,
+    "rdma_message_bytes": 65536,
+    "rdma_qps": 1,
+    "numa_pinning": True,
+    "numa_unpinned": False,
     "rendezvous_timeout_s": 4,
     "first_rendezvous_timeout_s": 6,
     "idle_bytes_per_s": 200000,
@@ -170,7 +179,9 @@ class Runner:
         self.folder = folder / node
         self.folder.mkdir(parents=True, exist_ok=True)
         order_file = self.folder / "work_order.json"
-        order_file.write_text(json.dumps({**common, "node": node, "secret": secret, "netdevs": NETDEVS}))
+        order_file.write_text(
+            json.dumps({**common, "node": node, "secret": secret, "netdevs": NETDEVS, "hcas": {}})
+        )
         environment = {**os.environ, "PYTHONPATH": str(COLLECTIONS), "PYTHONDONTWRITEBYTECODE": "1"}
         if path is not None:
             environment["PATH"] = path

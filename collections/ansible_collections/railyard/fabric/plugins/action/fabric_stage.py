@@ -123,7 +123,8 @@ def node_order(folder: run_folder.RunFolder, node: str) -> dict[str, Any]:
         rows, _torn = folder.rows(run_folder.FACTS)
         facts = next((row for row in rows if row.get("node") == node), None)
         netdevs = bind.netdevs(rails, facts) if facts else {}
-        order = work_order.for_node(common, node, folder.secret(), netdevs)
+        hcas = bind.hcas(rails, facts) if facts else {}
+        order = work_order.for_node(common, node, folder.secret(), netdevs, hcas)
     except (run_folder.RunFolderError, KeyError, ValueError) as error:
         raise AnsibleActionFail(
             f"{node}: the run folder {folder.path} gives no work order: {error}"

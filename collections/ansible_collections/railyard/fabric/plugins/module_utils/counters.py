@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Optional
 
 KEYS = ("tx_bytes", "rx_bytes", "tx_packets", "rx_packets")
 SAMPLE_PERIOD_S = 0.2
 SYS = "/sys/class/net"
+SYS_HCA = "/sys/class/infiniband"
 
 # Python 3.9, which nodes may have, cannot evaluate `X | Y`.
 Snapshot = dict[str, Optional[int]]  # noqa: UP045 - see above
+ReadBytes = Callable[[], Optional["tuple[int, int]"]]
 
 
 def read(netdev: str, root: str = SYS) -> Snapshot:
@@ -44,15 +46,31 @@ def rate_bytes_per_s(netdev: str, over_s: float, root: str = SYS) -> float:
     return max(deltas) / elapsed
 
 
-class Sampler:
-    """Samples one netdev's byte counters from its own thread until it is stopped."""
+def read_port(hca: str, folder: str, files: Mapping[str, str], root: str = SYS_HCA) -> Snapshot:
+    """Return counters of an RDMA port by the names that rows give them.
 
-    def __init__(self, netdev: str, started: float) -> None:
-        self._netdev = netdev
+    Args:
+        hca: the port as `device:port`.
+        folder: `counters` or `hw_counters`.
+        files: name in the row -> file in that folder.
+        root: where sysfs has its RDMA devices.
+    """
+    device, _colon, port = hca.partition(":")
+    return {name: _number(f"{root}/{device}/ports/{port}/{folder}/{file}") for name, file in files.items()}
+
+
+class Sampler:
+    """Samples a rail's byte counters from its own thread until it is stopped.
+
+    `read_bytes` returns the bytes (sent, received) so far, or None where they cannot be read now.
+    """
+
+    def __init__(self, name: str, started: float, read_bytes: ReadBytes) -> None:
+        self._read_bytes = read_bytes
         self._started = started
         self._over = threading.Event()
         self._rows: list[list[float]] = []
-        self._thread = threading.Thread(target=self._run, daemon=True, name="sampler-" + netdev)
+        self._thread = threading.Thread(target=self._run, daemon=True, name="sampler-" + name)
         self._thread.start()
 
     def stop(self) -> dict[str, list[float]]:
@@ -69,10 +87,10 @@ class Sampler:
     def _run(self) -> None:
         tick = time.monotonic()
         while True:
-            seen = read(self._netdev)
+            seen = self._read_bytes()
             at = time.monotonic() - self._started
-            if seen["tx_bytes"] is not None and seen["rx_bytes"] is not None:
-                self._rows.append([at, seen["tx_bytes"], seen["rx_bytes"]])
+            if seen is not None:
+                self._rows.append([at, *seen])
             # Against a fixed grid, so that a late sample does not delay those after it.
             tick += SAMPLE_PERIOD_S
             if self._over.wait(max(0.0, tick - time.monotonic())):

@@ -16,7 +16,13 @@ import traceback
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils import schedule, tools, units, work_order
+from ansible_collections.railyard.fabric.plugins.module_utils import (
+    runner_bench,
+    schedule,
+    tools,
+    units,
+    work_order,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils.lease import Lease
 from ansible_collections.railyard.fabric.plugins.module_utils.lobby import Lobby
 from ansible_collections.railyard.fabric.plugins.module_utils.obstacle import Obstacle
@@ -86,14 +92,12 @@ class Runner:
 
     def _meet_all(self, house: Lobby) -> None:
         meetings = schedule.meetings(self._order, self._bench.node)
-        names = schedule.RailNames(self._order)
-        width = schedule.tests_per_pair(names.most())
+        share = schedule.Share(self._order)
         for meeting in meetings:
             if self._stop.is_set():
                 raise Stopped()
             house.enter_round(meeting.round)
-            rails = names.common(meeting.node, meeting.peer)
-            tests = list(schedule.pair_tests(meeting, rails, width))
+            tests = list(share.tests(meeting))
             sys.stderr.write(f"runner: round {meeting.round}: {meeting.node} and {meeting.peer}\n")
             PairRun(self._bench, house, meeting, tests).run()
         # Partners that lag behind are told that this node has gone on, not left to guess.
@@ -130,13 +134,14 @@ def worst_case_s(order: Mapping[str, Any]) -> float:
     """Return the seconds after which a run on this node is certainly over: all waits and deadlines."""
     policy = order["policy"]
     limits: dict[str, float] = {check: tool().limit_s(policy) for check, tool in tools.TOOL_OF_CHECK.items()}
+    overhead_s = _OVERHEAD_S + runner_bench.Waits.of(policy).ready_s
     total = float(policy["first_rendezvous_timeout_s"]) + 30.0
     groups, pairs = set(), set()
     for test in schedule.asked_tests(order, str(order["node"])):
         pairs.add(test["round"])
         if test["group"] is None or test["group"] not in groups:
             groups.add(test["group"])
-            total += limits[str(test["check"])] + _OVERHEAD_S
+            total += limits[str(test["check"])] + overhead_s
     return total + len(pairs) * (2 * float(policy["rendezvous_timeout_s"]) + 10.0)
 
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from ansible_collections.railyard.fabric.plugins.module_utils import tool_base, work_order
+from ansible_collections.railyard.fabric.plugins.module_utils import schedule, tool_base, work_order
 from ansible_collections.railyard.fabric.plugins.module_utils.obstacle import Obstacle
 from ansible_collections.railyard.fabric.plugins.module_utils.rail_socket import Place
 from ansible_collections.railyard.fabric.plugins.module_utils.runner_record import Record, utc_now
@@ -25,6 +25,26 @@ class Moment(NamedTuple):
 
     text: str
     monotonic: float
+
+
+class Waits(NamedTuple):
+    """How long this end waits for the other within a test, in seconds.
+
+    A node that shares one processor with its tools needs seconds to start one; the site's own measure of how
+    slow its nodes are is how long it lets them take to meet.
+    """
+
+    listening_s: float  # a server that was started listens
+    ready_s: float  # the partner says that its server listens; in a group the slowest decides
+    answer_s: float  # the partner answers what it can only after it has ended or started a tool
+    begin_s: float  # the partner may still be held up by a test on another rail
+
+    @classmethod
+    def of(cls, policy: Mapping[str, Any]) -> Waits:
+        """Return the waits of a policy."""
+        meeting_s = float(policy["rendezvous_timeout_s"])
+        listening_s = max(8.0, meeting_s)
+        return cls(listening_s, listening_s + 10.0, listening_s + 20.0, 50.0 + 2 * meeting_s)
 
 
 class Gate:
@@ -76,9 +96,9 @@ class Bench:
         self.begun = time.monotonic()
         self.boot_id = boot_id()
         self.rails = work_order.rails_of(order, self.node)
-        self.versions: dict[str, str | None] = {
-            name: tool_base.version_of(name) for name in ("ping", "iperf3", "sockperf")
-        }
+        self.waits = Waits.of(self.policy)
+        wanted = sorted({str(test["tool"]) for test in schedule.asked_tests(order, self.node)})
+        self.versions: dict[str, str | None] = {name: tool_base.version_of(name) for name in wanted}
         self.versions["udp_probe"] = RUNNER_VERSION
         self.places: dict[str, Place] = {}
         self.obstacles: dict[str, Obstacle] = {}

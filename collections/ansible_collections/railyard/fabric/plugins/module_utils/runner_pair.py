@@ -22,7 +22,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils.runner_meeting imp
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.runner_record import end_of
 from ansible_collections.railyard.fabric.plugins.module_utils.runner_step import (
-    BEGIN_WAIT_S,
     Row,
     Step,
     client_end,
@@ -181,10 +180,11 @@ class PairRun:
         """Tell each other which test is next and what stands in its way; None when the partner is past it."""
         number = int(str(test["id"])[1:])
         channel.send({"t": "begin", "number": number, "error": mine.as_error() if mine else None})
-        theirs = session.pending_begin or channel.expect("begin", BEGIN_WAIT_S)
+        wait_s = self._bench.waits.begin_s
+        theirs = session.pending_begin or channel.expect("begin", wait_s)
         session.pending_begin = None
         while int(theirs["number"]) < number:
-            theirs = channel.expect("begin", BEGIN_WAIT_S)
+            theirs = channel.expect("begin", wait_s)
         if int(theirs["number"]) > number:
             session.pending_begin = theirs
             return None

@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils import rail_socket, units
+from ansible_collections.railyard.fabric.plugins.module_utils import rail_socket, rdma_place, units
 from ansible_collections.railyard.fabric.plugins.module_utils.obstacle import Obstacle
 from ansible_collections.railyard.fabric.plugins.module_utils.rendezvous import Channel, Stopped
 from ansible_collections.railyard.fabric.plugins.module_utils.runner_bench import Bench, Moment
@@ -18,9 +18,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.runner_meeting imp
 from ansible_collections.railyard.fabric.plugins.module_utils.runner_record import end_of
 from ansible_collections.railyard.fabric.plugins.module_utils.tool_base import Finished, Play
 
-_LISTENING_WITHIN_S = 6.0
 _POLL_S = 0.02
-_ANSWER_S = 8.0
 
 
 class RailPlay(Play):
@@ -38,6 +36,8 @@ class RailPlay(Play):
         self.port = port
         self.mtu_bytes = int(bench.rails[session.place.rail]["mtu"])
         self.policy = bench.policy
+        self.version = bench.version_of(test)
+        self.peer_failed = False
         self.moment = Moment("", time.monotonic())
         self.argvs: list[list[str]] = []
         self.exit_status: int | None = None
@@ -45,6 +45,11 @@ class RailPlay(Play):
         self._raw = bench.record.raw_path(test)
         self._server: units.Launched | None = None
         self._begun = 0.0
+        self._offset = 0
+
+    def rdma_port(self) -> rdma_place.RdmaPort:
+        """Return the rail's RDMA port as it is now."""
+        return rdma_place.find(self.own, self.bench.rails[self.own.rail]["hca"])
 
     def run(self, argv: list[str], limit_s: float, connection: bool = False) -> Finished:
         """Run a command to its end; its words are kept in the raw file.
@@ -80,7 +85,7 @@ class RailPlay(Play):
             ended - zero,
         )
 
-    def serve(self, argv: list[str], limit_s: float) -> None:
+    def serve(self, argv: list[str], limit_s: float, for_peer_only: bool = False) -> None:
         """Start a server; ready is when the kernel shows its socket, nothing is connected to find out.
 
         Raises:
@@ -89,18 +94,20 @@ class RailPlay(Play):
         if rail_socket.is_listening(self.own.address, self.port):
             raise rail_socket.port_taken(self.own, self.port)
         self._begun = time.monotonic()
-        self._server = self._launch(argv, limit_s)
-        deadline = self._begun + _LISTENING_WITHIN_S
+        self._offset = _size(self._raw)
+        self._server = self._launch(argv, limit_s, self.peer_address if for_peer_only else None)
+        within_s = self.bench.waits.listening_s
+        deadline = self._begun + within_s
         while not rail_socket.is_listening(self.own.address, self.port):
             if self.bench.stop.is_set():
                 raise Stopped()
             if self._server.poll() is not None:
-                said = _text(self._raw, 0).strip()
+                said = _text(self._raw, self._offset).strip()
                 if "in use" in said.lower():
                     raise rail_socket.port_taken(self.own, self.port)
                 raise self._server_failed(argv[0], said or "it ended without a word")
             if time.monotonic() > deadline:
-                raise self._server_failed(argv[0], f"it did not listen within {_LISTENING_WITHIN_S:.0f} s")
+                raise self._server_failed(argv[0], f"it did not listen within {within_s:.0f} s")
             time.sleep(_POLL_S)
 
     def served(self, patience_s: float) -> Finished:
@@ -110,7 +117,7 @@ class RailPlay(Play):
         self.exit_status = self._server.wait(patience_s, self.bench.stop)
         self.release()
         zero = self.moment.monotonic
-        text = _text(self._raw, 0)
+        text = _text(self._raw, self._offset)
         return Finished(self.exit_status or 0, text, self._begun - zero, None, time.monotonic() - zero)
 
     def release(self) -> None:
@@ -122,18 +129,21 @@ class RailPlay(Play):
     def ask(self, question: Mapping[str, Any]) -> dict[str, Any]:
         """Ask the server side over the rendezvous."""
         self.channel.send({**question, "t": "ask"})
-        return self.channel.expect("told", _ANSWER_S)
+        told = self.channel.expect("told", self.bench.waits.answer_s)
+        if told.get("error"):
+            raise Obstacle.from_error(told["error"])
+        return told
 
     def note(self, text: str) -> None:
         """Add to the raw file."""
         with open(self._raw, "a", encoding="utf-8") as handle:
             handle.write(text)
 
-    def _launch(self, argv: list[str], limit_s: float) -> units.Launched:
+    def _launch(self, argv: list[str], limit_s: float, only_peer: str | None = None) -> units.Launched:
         unit = units.tool_unit(str(self.bench.order["run"]), str(self.test["id"]), self._end, len(self.argvs))
         self.argvs.append(argv)
         try:
-            return self.bench.launcher.start(unit, argv, limit_s + 2, self._raw)
+            return self.bench.launcher.start(unit, argv, limit_s + 2, self._raw, only_peer)
         except OSError as error:
             raise Obstacle(
                 "tool_failed",

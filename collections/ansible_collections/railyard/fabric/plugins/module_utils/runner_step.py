@@ -16,6 +16,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils import (
     counters,
     proof,
     rail_socket,
+    rdma_place,
     tool_base,
     tools,
 )
@@ -24,64 +25,12 @@ from ansible_collections.railyard.fabric.plugins.module_utils.rendezvous import 
 from ansible_collections.railyard.fabric.plugins.module_utils.runner_bench import Bench, Gate
 from ansible_collections.railyard.fabric.plugins.module_utils.runner_meeting import Session
 from ansible_collections.railyard.fabric.plugins.module_utils.runner_play import RailPlay
+from ansible_collections.railyard.fabric.plugins.module_utils.runner_watch import Watch
 from ansible_collections.railyard.fabric.plugins.module_utils.tool_base import Reading
 
-# The partner may still be held up by a test on another rail.
-BEGIN_WAIT_S = 50.0
-# A server has at most so long to listen, and in a group the slowest of them decides.
-READY_WAIT_S = 15.0
-_ANSWER_S = 15.0
-# Drivers of hardware NICs read their counters from the card now and then, not at every byte.
-_COUNTERS_SETTLE_S = 0.7
+_CLOSE_ANSWER_S = 15.0
 
 Row = dict[str, Any]
-
-
-class Watch:
-    """The kernel's counters around one test, of its own rail and of those that ought to be idle."""
-
-    def __init__(self, bench: Bench, test: Mapping[str, Any], group_rails: tuple[str, ...]) -> None:
-        self._rail = str(test["rail"])
-        netdevs = {name: place.netdev for name, place in bench.places.items()}
-        self._netdevs = {
-            name: netdev for name, netdev in netdevs.items() if name == self._rail or name not in group_rails
-        }
-        self._before = counters.read_all(self._netdevs)
-        self._after = self._before
-        self._ticks = counters.read_processor_ticks()
-        self._begun = time.monotonic()
-        self._ended = self._begun
-        self.node_cpu_percent: float | None = None
-
-    def finish(self) -> None:
-        """Read the counters again; may be done once more when a driver counts late."""
-        self._after = counters.read_all(self._netdevs)
-        self._ended = time.monotonic()
-
-    def finish_processor(self) -> None:
-        """Note how busy the node was until now."""
-        self.node_cpu_percent = counters.node_cpu_percent(self._ticks, counters.read_processor_ticks())
-
-    def own(self) -> dict[str, Any]:
-        """Return the rail's counters as a row carries them."""
-        return counters.spans(self._before[self._rail], self._after[self._rail])
-
-    def others(self) -> dict[str, Any]:
-        """Return the byte counters of the rails that ought to be idle."""
-        return {
-            rail: counters.spans(self._before[rail], self._after[rail], ("tx_bytes", "rx_bytes"))
-            for rail in self._netdevs
-            if rail != self._rail
-        }
-
-    def prove(self, claim: proof.Claim | None, end: str, policy: Mapping[str, Any]) -> tuple[str, str | None]:
-        """Return the proof and its reason; waits a moment for counters that fall short."""
-        deadline = time.monotonic() + _COUNTERS_SETTLE_S
-        while proof.falls_short(claim, end, self.own()) and time.monotonic() < deadline:
-            time.sleep(0.1)
-            self.finish()
-        allowance = proof.Allowance(float(policy["idle_bytes_per_s"]), self._ended - self._begun)
-        return proof.prove(claim, end, self.own(), self.others(), allowance)
 
 
 class Step:
@@ -113,10 +62,15 @@ class Step:
         self.play = RailPlay(bench, session, channel, test, port)
         self.sampler: counters.Sampler | None = None
 
-    def sample(self) -> None:
+    def watch(self) -> Watch:
+        """Read all counters, before the test."""
+        return Watch(self.bench, self.test, self.group, self.tool.rdma)
+
+    def sample(self, watch: Watch) -> None:
         """Begin to sample the rail, in a group."""
         if self.test["group"]:
-            self.sampler = counters.Sampler(self.session.place.netdev, self.play.moment.monotonic)
+            rail, begun = self.session.place.rail, self.play.moment.monotonic
+            self.sampler = counters.Sampler(rail, begun, watch.read_bytes)
 
     def row(self, end: str, watch: Watch | None, reading: Reading, claim: proof.Claim | None) -> Row:
         """Return this end's row of a measured test, proven or not, before the other end's part is in."""
@@ -125,10 +79,13 @@ class Step:
         metrics = dict(reading.metrics)
         if watch is not None:
             verdict, reason = watch.prove(claim, end, self.bench.policy)
-            if str(self.test["check"]).startswith("tcp_bandwidth"):
+            doubt = self.tool.doubt(reading, claim, self.bench.policy)
+            if doubt:
+                verdict, reason = proof.UNPROVEN, doubt
+            if "bandwidth" in str(self.test["check"]) and metrics:
                 metrics["node_cpu_percent"] = watch.node_cpu_percent
             row.update({"counters": watch.own(), "other_rails": watch.others(), "proof": verdict})
-            row["proof_reason"] = reason
+            row.update({"proof_reason": reason, "link_errors": watch.link_errors()})
         row.update({"status": "measured", "metrics": metrics, "window_s": reading.window_s})
         row.update({"message_bytes": reading.message_bytes, "claim": proof.as_record(claim)})
         row.update(reading.extra or {})
@@ -154,7 +111,7 @@ class Step:
         """Tell the other end what this one found, and take its part into the row."""
         keys = ("host", "status", "proof", "metrics", "counters", "error")
         self.channel.send({"t": "row", "boot_id": self.bench.boot_id, **{key: row[key] for key in keys}})
-        theirs = self.channel.expect("row", _ANSWER_S)
+        theirs = self.channel.expect("row", _CLOSE_ANSWER_S)
         row["other_end"] = {key: theirs.get(key) for key in (*keys, "boot_id")}
         return row
 
@@ -174,8 +131,17 @@ def own_obstacle(bench: Bench, session: Session, test: Mapping[str, Any]) -> Obs
         return session.busy
     tool = tools.TOOL_OF_CHECK[str(test["check"])]()
     needs_it = tool.package is not None and not (tool.name == "ping" and test["peer"] == bench.node)
-    if needs_it and bench.version_of(test) is None:
+    own_version = bench.version_of(test)
+    if needs_it and own_version is None:
         return tool_base.missing(tool, bench.node)
+    theirs = (session.hello.get("versions") or {}).get(str(test["tool"]))
+    if tool.same_version and theirs is not None and theirs != own_version:
+        return tool_base.version_differs(tool.name, own_version, bench.node, theirs, session.peer)
+    if tool.rdma:
+        try:
+            rdma_place.find(session.place, bench.rails[session.place.rail]["hca"])
+        except Obstacle as obstacle:
+            return obstacle
     return None
 
 
@@ -185,23 +151,23 @@ def client_end(step: Step, gate: Gate) -> Row:
     Raises:
         rendezvous.Broken: the partner went away; rendezvous.Stopped: the runner was told to stop.
     """
-    channel, play, at_gate = step.channel, step.play, False
+    channel, play, waits, at_gate = step.channel, step.play, step.bench.waits, False
     reading = Reading({})
     obstacle: Obstacle | None = None
     try:
-        ready = channel.expect("ready", READY_WAIT_S)
+        ready = channel.expect("ready", waits.ready_s)
         if ready.get("error"):
             return step.finish_row(
                 step.row("client", None, reading, None), Obstacle.from_error(ready["error"])
             )
         play.port = int(ready["port"])
         at_gate = True
-        play.moment = gate.start(READY_WAIT_S)
+        play.moment = gate.start(waits.ready_s)
     finally:
         if not at_gate:
             gate.leave()
-    watch = Watch(step.bench, step.test, step.group)
-    step.sample()
+    watch = step.watch()
+    step.sample(watch)
     channel.send({"t": "go"})
     try:
         reading = step.tool.client(play)
@@ -217,7 +183,7 @@ def client_end(step: Step, gate: Gate) -> Row:
             "window_s": reading.window_s,
         }
     )
-    theirs = channel.expect("result", _ANSWER_S)
+    theirs = channel.expect("result", waits.answer_s)
     if theirs.get("error") and obstacle is None:
         obstacle = Obstacle.from_error(theirs["error"])
     claim = step.tool.claim(reading.claim, proof.from_record(theirs.get("claim")))
@@ -249,13 +215,14 @@ def _server_end(step: Step, gate: Gate) -> Row:
     except Obstacle as found:
         channel.send({"t": "ready", "error": error_of(found)})
         return step.finish_row(step.row("server", None, reading, None), found)
-    watch = Watch(step.bench, step.test, step.group)
+    watch = step.watch()
     channel.send({"t": "ready", "port": play.port, "error": None})
-    channel.expect("go", 2 * READY_WAIT_S)
+    channel.expect("go", 2 * step.bench.waits.ready_s)
     went = time.monotonic()
     play.moment = gate.moment()
-    step.sample()
+    step.sample(watch)
     done = _attend(step)
+    play.peer_failed = bool(done.get("error"))
     try:
         reading = step.tool.close(play)
     except Obstacle as found:
@@ -277,10 +244,14 @@ def _server_end(step: Step, gate: Gate) -> Row:
 
 def _attend(step: Step) -> dict[str, Any]:
     """Answer what the client asks until it is done."""
-    deadline = time.monotonic() + step.limit_s + _ANSWER_S
+    deadline = time.monotonic() + step.limit_s + step.bench.waits.answer_s
     while True:
         message = step.channel.receive(max(deadline - time.monotonic(), 0.1))
         if message.get("t") == "done":
             return message
         if message.get("t") == "ask":
-            step.channel.send({**step.tool.answer(step.play, message), "t": "told"})
+            try:
+                told = step.tool.answer(step.play, message)
+            except Obstacle as obstacle:
+                told = {"error": obstacle.as_error()}
+            step.channel.send({**told, "t": "told"})

@@ -28,8 +28,52 @@ RAIL_CHECKS = (
     ("tcp_bandwidth", "iperf3"),
     ("tcp_latency", "sockperf"),
 )
+# After those, on a pair whose both nodes have RDMA: the ones whose tool `policy.rdma_tests` names.
+RDMA_CHECKS = (
+    ("rdma_bandwidth", "ib_write_bw"),
+    ("rdma_read_bandwidth", "ib_read_bw"),
+    ("rdma_send_bandwidth", "ib_send_bw"),
+    ("rdma_latency", "ib_write_lat"),
+    ("rdma_read_latency", "ib_read_lat"),
+    ("rdma_send_latency", "ib_send_lat"),
+)
+RDMA_UNPINNED = ("rdma_bandwidth_unpinned", "ib_write_bw")
+# Both directions at once, so once for a pair and rail.
+BI_CHECKS = (("tcp_bandwidth_bi", "iperf3"),)
+RDMA_BI_CHECKS = (("rdma_bandwidth_bi", "ib_write_bw"),)
 # And then on all rails of the pair at once, for each direction.
 GROUP_CHECKS = (("tcp_bandwidth_concurrent", "iperf3"),)
+RDMA_GROUP_CHECKS = (("rdma_bandwidth_concurrent", "ib_write_bw"),)
+RDMA_TRANSPORTS = frozenset(("roce", "infiniband"))
+
+
+class Questions(NamedTuple):
+    """What a pair is asked: (check, tool) on each rail for each direction, both at once, and on all rails."""
+
+    alone: tuple[tuple[str, str], ...]
+    bi: tuple[tuple[str, str], ...]
+    together: tuple[tuple[str, str], ...]
+
+    def count(self, rails: int) -> int:
+        """Return how many tests a pair with so many common rails is asked."""
+        group = 2 * len(self.together) if rails > 1 else 0
+        return rails * (2 * len(self.alone) + len(self.bi) + group)
+
+
+def questions(policy: Mapping[str, Any], rdma: bool) -> Questions:
+    """Return what a pair is asked.
+
+    Args:
+        policy: `rdma_tests`, `bidirectional` and `numa_unpinned` are read.
+        rdma: whether both nodes of the pair have RDMA.
+    """
+    tools = set(policy["rdma_tests"]) if rdma else set()
+    alone = RAIL_CHECKS + tuple(pair for pair in RDMA_CHECKS if pair[1] in tools)
+    if policy["numa_unpinned"] and RDMA_UNPINNED[1] in tools:
+        alone += (RDMA_UNPINNED,)
+    bi = BI_CHECKS + tuple(pair for pair in RDMA_BI_CHECKS if pair[1] in tools)
+    together = GROUP_CHECKS + tuple(pair for pair in RDMA_GROUP_CHECKS if pair[1] in tools)
+    return Questions(alone, bi if policy["bidirectional"] else (), together)
 
 
 class Meeting(NamedTuple):
@@ -49,22 +93,22 @@ def asked_tests(order: Mapping[str, Any], node: str | None = None) -> Iterator[d
     """Yield every test of the run in schedule order, or only those that `node` takes part in.
 
     Args:
-        order: the common part of a work order: `fabrics`, `roster`, `pattern`, `seed`, `rails` are read.
+        order: the common part of a work order: `fabrics`, `roster`, `pattern`, `seed`, `rails`, `policy` are
+            read.
         node: a roster name; its share is found in time linear in the number of nodes.
 
     Yields:
         asked lines of the run folder (`schema id check tool node peer rail direction round`) with
         `group`: the tests of one group run at once, None means alone. The client is `node` and sends to
-        `peer`. A pair with a single rail in common is asked no concurrent test: it would repeat the
-        single one.
+        `peer`; of direction `bi` both send. A pair with a single rail in common is asked no concurrent
+        test: it would repeat the single one. RDMA is asked of a pair whose both nodes declare it.
 
     Raises:
         ScheduleError: the pattern is unknown or a name stands twice in the roster.
     """
-    names_of_rails = RailNames(order)
-    width = tests_per_pair(names_of_rails.most())
+    share = Share(order)
     for meeting in meetings(order, node):
-        yield from pair_tests(meeting, names_of_rails.common(meeting.node, meeting.peer), width)
+        yield from share.tests(meeting)
 
 
 def meetings(order: Mapping[str, Any], node: str | None = None) -> Iterator[Meeting]:
@@ -89,32 +133,43 @@ def meetings(order: Mapping[str, Any], node: str | None = None) -> Iterator[Meet
         yield from sorted(found, key=lambda meeting: meeting.number)
 
 
-def pair_tests(meeting: Meeting, rails: list[str], width: int) -> Iterator[dict[str, Any]]:
-    """Yield the tests of one pair: each rail alone in both directions, then all rails at once.
+class Share:
+    """The tests of any meeting of a run; what is the same for all meetings is found once."""
 
-    `width` ids are set aside for each pair, so that ids follow from the meeting's number alone; where fabrics
-    differ in their number of rails some ids are not used.
-    """
-    number = meeting.number * width
-    ways = ((meeting.node, meeting.peer), (meeting.peer, meeting.node))
-    for rail in rails:
+    def __init__(self, order: Mapping[str, Any]) -> None:
+        self._rails = RailNames(order)
+        self._rdma = {
+            str(entry["name"]): order["fabrics"][int(entry.get("fabric", 0))].get("transport")
+            in RDMA_TRANSPORTS
+            for entry in order["roster"]
+        }
+        self._questions = {rdma: questions(order["policy"], rdma) for rdma in (False, True)}
+        # So many ids are set aside for each pair that they follow from the meeting's number alone; where
+        # fabrics differ in their rails or their transport some ids are not used.
+        self._width = self._questions[any(self._rdma.values())].count(self._rails.most())
+
+    def tests(self, meeting: Meeting) -> Iterator[dict[str, Any]]:
+        """Yield the tests of one pair: each rail alone in both directions and at once, then all rails."""
+        rails = self._rails.common(meeting.node, meeting.peer)
+        asked = self._questions[self._rdma[meeting.node] and self._rdma[meeting.peer]]
+        number = meeting.number * self._width
+        ways = ((meeting.node, meeting.peer), (meeting.peer, meeting.node))
+        for rail in rails:
+            for node, peer in ways:
+                for check, tool in asked.alone:
+                    yield _test(number, check, tool, node, peer, rail, meeting.round, None)
+                    number += 1
+            for check, tool in asked.bi:
+                yield _test(number, check, tool, *ways[0], rail, meeting.round, None, "bi")
+                number += 1
+        if len(rails) < 2:
+            return
         for node, peer in ways:
-            for check, tool in RAIL_CHECKS:
-                yield _test(number, check, tool, node, peer, rail, meeting.round, None)
-                number += 1
-    if len(rails) < 2:
-        return
-    for node, peer in ways:
-        for check, tool in GROUP_CHECKS:
-            group = f"g{number:05d}"
-            for rail in rails:
-                yield _test(number, check, tool, node, peer, rail, meeting.round, group)
-                number += 1
-
-
-def tests_per_pair(rails: int) -> int:
-    """Return how many tests a pair with so many common rails is asked."""
-    return 2 * rails * (len(RAIL_CHECKS) + (len(GROUP_CHECKS) if rails > 1 else 0))
+            for check, tool in asked.together:
+                group = f"g{number:05d}"
+                for rail in rails:
+                    yield _test(number, check, tool, node, peer, rail, meeting.round, group)
+                    number += 1
 
 
 class RailNames:
@@ -170,6 +225,7 @@ def _test(
     rail: str,
     round_number: int,
     group: str | None,
+    direction: str = "uni",
 ) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
@@ -179,7 +235,7 @@ def _test(
         "node": node,
         "peer": peer,
         "rail": rail,
-        "direction": "uni",
+        "direction": direction,
         "round": round_number,
         "group": group,
     }

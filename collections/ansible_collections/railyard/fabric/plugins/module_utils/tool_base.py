@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from ansible_collections.railyard.fabric.plugins.module_utils.obstacle import Obstacle
 from ansible_collections.railyard.fabric.plugins.module_utils.proof import Claim
 from ansible_collections.railyard.fabric.plugins.module_utils.rail_socket import Place
+from ansible_collections.railyard.fabric.plugins.module_utils.rdma_place import RdmaPort
 
 
 class Finished(NamedTuple):
@@ -50,13 +51,27 @@ class Play:
     port: int
     mtu_bytes: int
     policy: Mapping[str, Any]
+    version: str | None
+    # The other end has failed already, so that its server waits for nobody.
+    peer_failed: bool
+
+    def rdma_port(self) -> RdmaPort:
+        """Return the rail's RDMA port as it is now.
+
+        Raises:
+            Obstacle: `hca_missing` or `no_gid`.
+        """
+        raise NotImplementedError
 
     def run(self, argv: list[str], limit_s: float, connection: bool = False) -> Finished:
         """Run a command to its end; `connection` asks when it was connected to the peer's port."""
         raise NotImplementedError
 
-    def serve(self, argv: list[str], limit_s: float) -> None:
-        """Start a server and return when it listens on `port` (TCP)."""
+    def serve(self, argv: list[str], limit_s: float, for_peer_only: bool = False) -> None:
+        """Start a server and return when it listens on `port` (TCP).
+
+        `for_peer_only` shuts others out of a server that listens on all addresses.
+        """
         raise NotImplementedError
 
     def served(self, patience_s: float) -> Finished:
@@ -64,7 +79,11 @@ class Play:
         raise NotImplementedError
 
     def ask(self, question: Mapping[str, Any]) -> dict[str, Any]:
-        """Ask the server side of this test something over the rendezvous."""
+        """Ask the server side of this test something over the rendezvous.
+
+        Raises:
+            Obstacle: what stood in the server's way.
+        """
         raise NotImplementedError
 
     def note(self, text: str) -> None:
@@ -77,6 +96,9 @@ class Tool:
 
     name = ""
     package: str | None = None
+    rdma = False
+    # Both ends must have one version, or one's words mean nothing to the other.
+    same_version = False
 
     def limit_s(self, policy: Mapping[str, Any]) -> float:
         """Return the seconds after which the client side is stopped."""
@@ -94,7 +116,11 @@ class Tool:
         """Make the server side ready; nothing to do for a tool that the kernel answers."""
 
     def answer(self, play: Play, question: Mapping[str, Any]) -> dict[str, Any]:
-        """Answer what the client side asks in mid-test."""
+        """Answer what the client side asks in mid-test.
+
+        Raises:
+            Obstacle: it cannot; the client is told.
+        """
         return {}
 
     def close(self, play: Play) -> Reading:
@@ -105,11 +131,17 @@ class Tool:
         """Return what both ends together claim; the client's word, unless a tool knows better."""
         return client
 
+    def doubt(self, reading: Reading, claim: Claim | None, policy: Mapping[str, Any]) -> str | None:
+        """Return in what the tool's own numbers contradict each other, which leaves them unproven."""
+        return None
 
+
+PERFTEST = ("ib_write_bw", "ib_read_bw", "ib_send_bw", "ib_write_lat", "ib_read_lat", "ib_send_lat")
 # How each tool says its version, and on what words.
 _VERSION = {
     "iperf3": (["iperf3", "--version"], re.compile(r"iperf (\d+\.\d+(?:\.\d+)?)")),
     "sockperf": (["sockperf", "--version"], re.compile(r"version (\d+\.\d+)")),
+    **{name: ([name, "--version"], re.compile(r"[Vv]ersion:? *(\d+\.\d+(?:\.\d+)*)")) for name in PERFTEST},
     "ping": (["ping", "-V"], re.compile(r"(?:iputils[ -]s?)(\S+)")),
 }
 
@@ -139,6 +171,16 @@ def missing(tool: Tool, host: str) -> Obstacle:
         f"{tool.name} is not installed on {host} (Debian package {tool.package})",
         host,
         f"run the role benchmark_tools (ansible-playbook site.yml), or apt-get install {tool.package}",
+    )
+
+
+def version_differs(name: str, own: str | None, host: str, theirs: str | None, peer: str) -> Obstacle:
+    """Say that the two ends have a tool in different versions."""
+    return Obstacle(
+        "version_differs",
+        f"{name} is {own} on {host} and {theirs} on {peer}",
+        host,
+        "install one version on all nodes (role benchmark_tools), then validate again",
     )
 
 

@@ -9,6 +9,8 @@ from collections.abc import Callable
 
 from ansible_collections.railyard.fabric.plugins.module_utils.tool_base import Tool
 from ansible_collections.railyard.fabric.plugins.module_utils.tool_iperf3 import Iperf3
+from ansible_collections.railyard.fabric.plugins.module_utils.tool_perftest_bw import Bandwidth
+from ansible_collections.railyard.fabric.plugins.module_utils.tool_perftest_lat import Latency
 from ansible_collections.railyard.fabric.plugins.module_utils.tool_ping import PathMtu, PingRtt
 from ansible_collections.railyard.fabric.plugins.module_utils.tool_sockperf import Sockperf
 from ansible_collections.railyard.fabric.plugins.module_utils.tool_udp_probe import UdpProbe
@@ -19,7 +21,17 @@ TOOL_OF_CHECK: dict[str, Callable[[], Tool]] = {
     "ping_rtt": PingRtt,
     "tcp_bandwidth": Iperf3,
     "tcp_latency": Sockperf,
+    "tcp_bandwidth_bi": lambda: Iperf3(bi=True),
     "tcp_bandwidth_concurrent": Iperf3,
+    "rdma_bandwidth": lambda: Bandwidth("ib_write_bw"),
+    "rdma_read_bandwidth": lambda: Bandwidth("ib_read_bw"),
+    "rdma_send_bandwidth": lambda: Bandwidth("ib_send_bw"),
+    "rdma_bandwidth_unpinned": lambda: Bandwidth("ib_write_bw", pinned=False),
+    "rdma_bandwidth_bi": lambda: Bandwidth("ib_write_bw", bi=True),
+    "rdma_bandwidth_concurrent": lambda: Bandwidth("ib_write_bw"),
+    "rdma_latency": lambda: Latency("ib_write_lat"),
+    "rdma_read_latency": lambda: Latency("ib_read_lat"),
+    "rdma_send_latency": lambda: Latency("ib_send_lat"),
 }
 # Each check has its own port beside those of other checks, so that a server that is slow to go is in
 # nobody's way.

@@ -71,8 +71,21 @@ class Launcher:
     def __init__(self, own_unit: str) -> None:
         self.own_unit = own_unit
 
-    def start(self, unit: str, argv: Sequence[str], limit_s: float, output: str) -> Launched:
-        """Start a tool with its standard output and error in the file `output`."""
+    def start(
+        self, unit: str, argv: Sequence[str], limit_s: float, output: str, only_peer: str | None = None
+    ) -> Launched:
+        """Start a tool.
+
+        Args:
+            unit: its name.
+            argv: the command line.
+            limit_s: seconds after which it is ended.
+            output: the file that its standard output and error are added to.
+            only_peer: the one address that may speak to it, where the launcher can see to that.
+
+        Raises:
+            OSError: it could not be started.
+        """
         raise NotImplementedError
 
 
@@ -96,20 +109,24 @@ class SystemdLaunched(Launched):
 class SystemdLauncher(Launcher):
     """Runs each tool in a transient unit of its own."""
 
-    def argv(self, unit: str, argv: Sequence[str], limit_s: float) -> list[str]:
+    def argv(self, unit: str, argv: Sequence[str], limit_s: float, only_peer: str | None = None) -> list[str]:
         """Return the full command line."""
         command = ["systemd-run", "--collect", "--pipe", "--wait", "--quiet", "--unit", unit]
-        for name, value in self._properties(limit_s).items():
+        for name, value in self._properties(limit_s, only_peer).items():
             command += ["-p", f"{name}={value}"]
         # `--` keeps a tool's own options from being read as systemd-run's.
         return [*command, "--", *argv]
 
-    def start(self, unit: str, argv: Sequence[str], limit_s: float, output: str) -> Launched:
-        """Start the unit."""
-        return SystemdLaunched(_popen(self.argv(unit, argv, limit_s), output), unit)
+    def start(
+        self, unit: str, argv: Sequence[str], limit_s: float, output: str, only_peer: str | None = None
+    ) -> Launched:
+        """Start the unit; a kernel that cannot filter a unit's packets leaves `only_peer` undone."""
+        return SystemdLaunched(_popen(self.argv(unit, argv, limit_s, only_peer), output), unit)
 
-    def _properties(self, limit_s: float) -> dict[str, str]:
+    def _properties(self, limit_s: float, only_peer: str | None) -> dict[str, str]:
+        filtered = {"IPAddressDeny": "any", "IPAddressAllow": only_peer} if only_peer else {}
         return {
+            **filtered,
             "RuntimeMaxSec": f"{limit_s:.0f}",
             "TimeoutStopSec": str(_STOP_S),
             "KillMode": "control-group",
@@ -139,8 +156,10 @@ class DirectLaunched(Launched):
 class DirectLauncher(Launcher):
     """Runs each tool as a child; the kernel kills the child when the runner dies (setpriv --pdeathsig)."""
 
-    def start(self, unit: str, argv: Sequence[str], limit_s: float, output: str) -> Launched:
-        """Start the process group; `limit_s` is kept by whoever waits."""
+    def start(
+        self, unit: str, argv: Sequence[str], limit_s: float, output: str, only_peer: str | None = None
+    ) -> Launched:
+        """Start the process group; `limit_s` is kept by whoever waits, `only_peer` by nobody."""
         guard = ["setpriv", "--pdeathsig", "KILL"] if shutil.which("setpriv") else []
         return DirectLaunched(_popen([*guard, *argv], output), unit)
 

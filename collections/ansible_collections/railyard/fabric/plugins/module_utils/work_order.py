@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The work order: all that a node needs to find its share of a run, in one JSON file.
 
-The controller writes the part that all nodes share; each node's copy adds its own name, the netdevs that
-its rails were bound to, and the secret of the run. Addresses are not in it: every node computes them from
-the fabric by the same function as the plan.
+The controller writes the part that all nodes share; each node's copy adds its own name, the netdevs and
+RDMA ports that its rails were bound to, and the secret of the run. Addresses are not in it: every node
+computes them from the fabric by the same function as the plan.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SCHEMA = 1
 RUN_ID = re.compile(r"^[0-9]{8}T[0-9]{6}Z-[0-9a-z]{1,16}$")
 
 COMMON_KEYS = ("schema", "run", "fabrics", "roster", "absent", "pattern", "seed", "policy", "rails")
-NODE_KEYS = ("node", "secret", "netdevs")
+NODE_KEYS = ("node", "secret", "netdevs", "hcas")
 
 POLICY_KEYS = (
     "iperf3_duration_s",
@@ -29,6 +29,15 @@ POLICY_KEYS = (
     "iperf3_omit_s",
     "sockperf_duration_s",
     "sockperf_message_bytes",
+    "bidirectional",
+    "rdma_tests",
+    "rdma_duration_s",
+    "rdma_margin_s",
+    "rdma_latency_s",
+    "rdma_message_bytes",
+    "rdma_qps",
+    "numa_pinning",
+    "numa_unpinned",
     "ping_count",
     "ping_interval_s",
     "path_mtu_probes",
@@ -46,9 +55,23 @@ class WorkOrderError(ValueError):
     """The order is not one; the message names the key and what is wrong with it."""
 
 
-def for_node(common: Mapping[str, Any], node: str, secret: str, netdevs: Mapping[str, str]) -> dict[str, Any]:
-    """Return a node's own copy of the order: the common part with its name, secret and bound netdevs."""
-    return {**common, "node": node, "secret": secret, "netdevs": dict(netdevs)}
+def for_node(
+    common: Mapping[str, Any],
+    node: str,
+    secret: str,
+    netdevs: Mapping[str, str],
+    hcas: Mapping[str, str],
+) -> dict[str, Any]:
+    """Return a node's own copy of the order.
+
+    Args:
+        common: the part that all nodes share.
+        node: the node's name.
+        secret: the run's secret.
+        netdevs: rail name -> netdev, for the rails that could be bound.
+        hcas: rail name -> RDMA port as `device:port`, for the rails that have one.
+    """
+    return {**common, "node": node, "secret": secret, "netdevs": dict(netdevs), "hcas": dict(hcas)}
 
 
 def check(order: Any, own: bool = True) -> list[str]:
@@ -110,14 +133,17 @@ def roster_entry(order: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def rails_of(order: Mapping[str, Any], name: str) -> dict[str, dict[str, Any]]:
-    """Return a node's planned rails by name, with the netdevs that were bound where it is the order's own."""
-    netdevs: Mapping[str, str] = order.get("netdevs", {}) if name == order.get("node") else {}
+    """Return a node's planned rails by name, bound to what the order says of its own node."""
+    own = name == order.get("node")
+    netdevs: Mapping[str, str] = order.get("netdevs", {}) if own else {}
+    hcas: Mapping[str, str] = order.get("hcas", {}) if own else {}
     rails: dict[str, dict[str, Any]] = {}
     for index, rail in enumerate(schedule.node_rails(order, roster_entry(order, name))):
         rails[str(rail["name"])] = {
             **rail,
             "index": index,
             "netdev": netdevs.get(str(rail["name"]), rail.get("netdev")),
+            "hca": hcas.get(str(rail["name"]), rail.get("hca")),
             "ip": address_of(rail),
         }
     return rails

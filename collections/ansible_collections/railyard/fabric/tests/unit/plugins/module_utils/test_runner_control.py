@@ -51,11 +51,12 @@ def order(**changes: Any) -> dict[str, Any]:
         "absent": [],
         "pattern": "all_pairs",
         "seed": 0,
-        "policy": {**POLICY, "allow_busy": False},
+        "policy": {**POLICY, "allow_busy": False, "rdma_tests": []},
         "rails": None,
         "node": "gpu001",
         "secret": SECRET,
         "netdevs": {"rail0": "lo"},
+        "hcas": {},
     }
     return {**whole, **changes}
 

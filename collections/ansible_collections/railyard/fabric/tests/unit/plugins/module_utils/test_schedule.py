@@ -13,6 +13,11 @@ import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils import schedule
 
 CHECKS = ["path_mtu", "path_mtu_one_way", "ping_rtt", "tcp_bandwidth", "tcp_latency"]
+POLICY: dict[str, Any] = {
+    "rdma_tests": ["ib_write_bw", "ib_write_lat"],
+    "bidirectional": False,
+    "numa_unpinned": False,
+}
 
 
 def order(nodes: int, rails: int = 2, **changes: Any) -> dict[str, Any]:
@@ -34,6 +39,8 @@ def order(nodes: int, rails: int = 2, **changes: Any) -> dict[str, Any]:
         for number in range(1, nodes + 1)
     ]
     common = {"fabrics": [fabric], "roster": roster, "pattern": "all_pairs", "seed": 0, "rails": None}
+    common["policy"] = {**POLICY, **changes.pop("policy", {})}
+    common["fabrics"][0]["transport"] = changes.pop("transport", "tcp")
     return {**common, **changes}
 
 
@@ -136,3 +143,59 @@ def test_what_cannot_be_scheduled_is_said() -> None:
     twice["roster"][1]["name"] = "gpu001"
     with pytest.raises(schedule.ScheduleError, match="twice"):
         list(schedule.asked_tests(twice))
+
+
+def shape(tests: list[dict[str, Any]]) -> list[tuple[str, str, str]]:
+    return [(test["check"], test["tool"], test["direction"]) for test in tests]
+
+
+@pytest.mark.parametrize("transport", ["roce", "infiniband"])
+def test_rdma_is_asked_after_tcp_and_both_directions_once(transport: str) -> None:
+    tests = list(schedule.asked_tests(order(2, transport=transport, policy={"bidirectional": True})))
+    rdma = [("rdma_bandwidth", "ib_write_bw", "uni"), ("rdma_latency", "ib_write_lat", "uni")]
+    tcp_tools = ["ping", "udp_probe", "ping", "iperf3", "sockperf"]
+    way = [(check, tool, "uni") for check, tool in zip(CHECKS, tcp_tools, strict=True)] + rdma
+    bi = [("tcp_bandwidth_bi", "iperf3", "bi"), ("rdma_bandwidth_bi", "ib_write_bw", "bi")]
+    together = [("tcp_bandwidth_concurrent", "iperf3", "uni")] * 2
+    together += [("rdma_bandwidth_concurrent", "ib_write_bw", "uni")] * 2
+    assert shape(tests) == 2 * (2 * way + bi) + 2 * together
+    assert [test["id"] for test in tests] == [f"m{number:05d}" for number in range(40)]
+    # Both directions at once have no first: the node before the peer in the roster asks.
+    assert {(test["node"], test["peer"]) for test in tests if test["direction"] == "bi"} == {
+        ("gpu001", "gpu002")
+    }
+    groups = [test["group"] for test in tests[32:]]
+    assert groups == ["g00032"] * 2 + ["g00034"] * 2 + ["g00036"] * 2 + ["g00038"] * 2
+
+
+def test_the_policy_names_the_rdma_tests() -> None:
+    names = ["ib_send_lat", "ib_read_bw", "ib_write_bw"]
+    policy = {"rdma_tests": names, "numa_unpinned": True}
+    tests = list(schedule.asked_tests(order(2, rails=1, transport="roce", policy=policy)))
+    one_way = [test["check"] for test in tests if test["node"] == "gpu001"][5:]
+    assert one_way == [
+        "rdma_bandwidth",
+        "rdma_read_bandwidth",
+        "rdma_send_latency",
+        "rdma_bandwidth_unpinned",
+    ]
+    without = {"rdma_tests": ["ib_write_lat"], "numa_unpinned": True, "bidirectional": True}
+    tests = list(schedule.asked_tests(order(2, transport="roce", policy=without)))
+    assert {test["check"] for test in tests if test["tool"].startswith("ib_")} == {"rdma_latency"}
+
+
+@pytest.mark.parametrize("seed", [0, 5])
+def test_in_a_mixed_fabric_only_pairs_of_two_rdma_nodes_are_asked_and_ids_agree(seed: int) -> None:
+    mixed = order(5, transport="roce", seed=seed, policy={"bidirectional": True})
+    mixed["fabrics"].append({**mixed["fabrics"][0], "transport": "tcp"})
+    for number in (1, 3):
+        mixed["roster"][number]["fabric"] = 1
+    tcp = {"gpu002", "gpu004"}
+    whole = list(schedule.asked_tests(mixed))
+    asked = {frozenset((test["node"], test["peer"])) for test in whole if test["check"].startswith("rdma")}
+    names = {f"gpu{number:03d}" for number in range(1, 6)}
+    assert asked == {frozenset(pair) for pair in combinations(names - tcp, 2)}
+    assert len({test["id"] for test in whole}) == len(whole)
+    for entry in mixed["roster"]:
+        share = list(schedule.asked_tests(mixed, entry["name"]))
+        assert share == [test for test in whole if entry["name"] in (test["node"], test["peer"])]

@@ -1,0 +1,157 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Counters that grow when a link or its cable is bad, and those that grow when packets are sent again.
+
+Read before and after each test. What a name means is this table's; what growth means for a verdict is the
+controller's.
+"""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import fcntl
+import os
+import socket
+import struct
+from collections.abc import Mapping
+from typing import Optional
+
+PHYSICAL = "physical"
+TRANSPORT = "transport"
+
+# Name -> what it tells; the part before the dot says where it is read. Kernel documents: port counters in
+# Documentation/ABI/stable/sysfs-class-infiniband, mlx5's in
+# Documentation/networking/device_drivers/ethernet/mellanox/mlx5/counters.rst; rxe's in its rxe_hw_counters.c.
+KINDS: dict[str, str] = {
+    **dict.fromkeys(
+        (
+            "hca.symbol_error",
+            "hca.link_error_recovery",
+            "hca.link_downed",
+            "hca.port_rcv_errors",
+            "hca.port_rcv_remote_physical_errors",
+            "hca.local_link_integrity_errors",
+            "hca.excessive_buffer_overrun_errors",
+            "hw.link_downed",
+            "hw.rx_icrc_encapsulated",
+            "netdev.rx_crc_errors",
+            "netdev.rx_frame_errors",
+            "netdev.tx_carrier_errors",
+            "netdev.carrier_changes",
+            "ethtool.rx_crc_errors_phy",
+            "ethtool.rx_symbol_err_phy",
+            "ethtool.rx_pcs_symbol_err_phy",
+            "ethtool.tx_errors_phy",
+            "ethtool.link_down_events_phy",
+            "ethtool.rx_crc_errors.nic",
+            "ethtool.port.rx_crc_errors",
+            "ethtool.illegal_bytes.nic",
+            "ethtool.mac_local_faults.nic",
+            "ethtool.mac_remote_faults.nic",
+            "ethtool.rx_fcs_err_frames",
+        ),
+        PHYSICAL,
+    ),
+    **dict.fromkeys(
+        (
+            "hw.out_of_sequence",
+            "hw.packet_seq_err",
+            "hw.local_ack_timeout_err",
+            "hw.implied_nak_seq_err",
+            "hw.rnr_nak_retry_err",
+            "hw.duplicate_request",
+            "hw.out_of_seq_request",
+            "hw.rcvd_seq_err",
+            "hw.completer_retry_err",
+            "hw.retry_exceeded_err",
+            "hw.sq_num_oos",
+            "hw.rq_num_oos",
+            "hw.sq_num_to",
+            "hw.to_retransmits",
+            "hw.seq_err_naks_rcvd",
+        ),
+        TRANSPORT,
+    ),
+}
+
+Values = dict[str, int]
+# Python 3.9, which nodes may have, cannot evaluate `X | Y`.
+Span = dict[str, list[Optional[int]]]  # noqa: UP045 - see above
+
+_SIOCETHTOOL = 0x8946
+_GET_STRINGS = 0x1B
+_GET_STATISTICS = 0x1D
+_GET_SET_SIZES = 0x37
+_STATISTICS_SET = 1
+_NAME_BYTES = 32
+_LARGEST_SET = 65536
+
+
+def read(netdev: str, hca: str | None, sys_root: str = "/sys") -> Values:
+    """Return the counters of the table that this rail has.
+
+    Args:
+        netdev: the rail's netdev.
+        hca: the rail's RDMA port as `device:port`, or None.
+        sys_root: where sysfs is.
+    """
+    folders = {"netdev": os.path.join(sys_root, "class/net", netdev, "statistics")}
+    if hca:
+        device, _colon, port = hca.partition(":")
+        folder = os.path.join(sys_root, "class/infiniband", device, "ports", port)
+        folders.update({"hca": os.path.join(folder, "counters"), "hw": os.path.join(folder, "hw_counters")})
+    values: Values = {}
+    for name in KINDS:
+        place, _dot, counter = name.partition(".")
+        if place in folders:
+            folder = folders[place]
+            if name == "netdev.carrier_changes":
+                folder = os.path.dirname(folder)
+            with contextlib.suppress(OSError, ValueError), open(os.path.join(folder, counter)) as handle:
+                values[name] = int(handle.read())
+    for counter, value in ethtool_statistics(netdev).items():
+        name = "ethtool." + counter
+        if name in KINDS:
+            values[name] = value
+    return values
+
+
+def spans(before: Mapping[str, int], after: Mapping[str, int]) -> Span:
+    """Return `{name: [before, after]}`; a counter that went away with its device has None."""
+    return {name: [before.get(name), after.get(name)] for name in KINDS if name in before or name in after}
+
+
+def ethtool_statistics(netdev: str) -> Values:
+    """Return the driver's own statistics (`ethtool -S`), nothing for a netdev that has none."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        try:
+            sizes = _ask(sock, netdev, struct.pack("=IIQI", _GET_SET_SIZES, 0, 1 << _STATISTICS_SET, 0))
+            mask, size = struct.unpack_from("=QI", sizes, 8)
+            if not mask or not 0 < size <= _LARGEST_SET:
+                return {}
+            # The kernel writes as many as there are at that moment, whatever was asked for: room for twice.
+            room = 2 * size + 64
+            words = struct.pack("=III", _GET_STRINGS, _STATISTICS_SET, size) + bytes(room * _NAME_BYTES)
+            names = _ask(sock, netdev, words)
+            numbers = _ask(sock, netdev, struct.pack("=II", _GET_STATISTICS, size) + bytes(room * 8))
+        except OSError:
+            return {}
+    found = min(struct.unpack_from("=I", names, 8)[0], struct.unpack_from("=I", numbers, 4)[0], room)
+    values: Values = {}
+    for index in range(found):
+        begin = 12 + index * _NAME_BYTES
+        raw = names[begin : begin + _NAME_BYTES].split(b"\0", 1)[0].strip()
+        values[raw.decode("ascii", "replace")] = struct.unpack_from("=Q", numbers, 8 + 8 * index)[0]
+    return values
+
+
+def _ask(sock: socket.socket, netdev: str, question: bytes) -> bytes:
+    """Put an ethtool question to the kernel and return what it wrote over it."""
+    memory = array.array("B", question)
+    address, _length = memory.buffer_info()
+    request = struct.pack("16sP", netdev.encode()[:15], address)
+    # An ifreq has 40 bytes; what follows the pointer is not read.
+    fcntl.ioctl(sock, _SIOCETHTOOL, request.ljust(40, b"\0"))
+    return memory.tobytes()

@@ -1,0 +1,69 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A rail's RDMA port at the moment of a test: read from the kernel each time, remembered never.
+
+A device may go between inspection and test, and a GID's index moves when an address comes or goes.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Optional
+
+from ansible_collections.railyard.fabric.plugins.module_utils import gid_choice, sysfs_rdma
+from ansible_collections.railyard.fabric.plugins.module_utils.obstacle import Obstacle
+from ansible_collections.railyard.fabric.plugins.module_utils.rail_socket import Place
+from ansible_collections.railyard.fabric.plugins.module_utils.sysfs import Reader
+
+
+class RdmaPort(NamedTuple):
+    """The port and the GID that the rail's address has in its table; InfiniBand has no GID to choose."""
+
+    device: str
+    port: int
+    gid_index: Optional[int]  # noqa: UP045 - Python 3.9 evaluates it
+    gid_type: Optional[str]  # noqa: UP045
+    numa_node: Optional[int]  # noqa: UP045
+
+
+def find(place: Place, hca: str | None, reader: Reader | None = None) -> RdmaPort:
+    """Return the rail's port as the kernel shows it now.
+
+    Args:
+        place: host, rail, netdev and address.
+        hca: the port that the rail is bound to, as `device:port`.
+        reader: where sysfs is.
+
+    Raises:
+        Obstacle: `hca_missing` when it is not there, `no_gid` when its table lacks the rail's address.
+    """
+    if not hca:
+        raise Obstacle(
+            "hca_missing",
+            f"{place.rail} of {place.host} has no RDMA port: none belongs to {place.netdev}",
+            place.host,
+            f"run the role rdma_stack and look at: rdma link (a port with netdev {place.netdev})",
+        )
+    device, _colon, port = hca.partition(":")
+    seen = sysfs_rdma.read_port(reader or Reader(), device, int(port)) if port.isdecimal() else None
+    if seen is None:
+        raise Obstacle(
+            "hca_missing",
+            f"{place.host} has no RDMA port {hca} now, which is to carry {place.rail} on {place.netdev}",
+            place.host,
+            "look at: rdma link; dmesg | grep -i -e mlx -e rxe; the role rdma_stack makes it again",
+        )
+    numa_node = seen.get("numa_node")
+    if seen["link_layer"] == "InfiniBand":
+        return RdmaPort(device, int(port), None, None, numa_node)
+    choice = gid_choice.choose(seen["gids"], place.address, place.netdev)
+    if choice is None:
+        raise Obstacle(
+            "no_gid",
+            f"{hca} of {place.host} has no GID for {place.address}, the address of {place.rail} on "
+            f"{place.netdev}",
+            place.host,
+            f"look whether {place.netdev} has the address (ip addr show dev {place.netdev}) and is up; "
+            f"grep . /sys/class/infiniband/{device}/ports/{port}/gids/*",
+        )
+    return RdmaPort(device, int(port), choice.index, choice.type, numa_node)
