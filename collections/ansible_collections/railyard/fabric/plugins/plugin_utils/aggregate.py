@@ -26,8 +26,8 @@ LEAST_OVERLAP = 0.90
 LEAST_COVERED = 0.75
 #: The counters see headers and acknowledgements that the tool does not, up to the proof's own factor.
 MOST_OVERHEAD = 1.15
-#: rxe's own packets: a row that counts them is of a driver that sends again what was only late; on an emulated
-#: processor 1.2 to 1.7 times the payload was seen to cross the netdev.
+#: rxe's own packets: a row that counts them is of a driver that sends again what was only late; on an
+#: emulated processor 1.2 to 1.7 times the payload was seen to cross the netdev.
 MOST_RESENT = 4.0
 _RESENDS = "hw_rcvd_pkts"
 LEAST_OVERHEAD = 0.90
@@ -82,7 +82,7 @@ def add_up(servers: Sequence[Mapping[str, Any]], payload: bool = False) -> dict[
         if not said * LEAST_OVERHEAD <= rate <= said * _most_overhead(row):
             raise NotAdded(
                 "ends_disagree",
-                f"{row['rail']}: {row['tool']} says {said:g} Gbit/s, the rail's counter {rate:.4g}",
+                f"{row['rail']}: {row.get('tool')} says {said:g} Gbit/s, the rail's counter {rate:.4g}",
             )
         frames += rate
         total += rate * said / _own_rate_gbps(row) if payload else rate

@@ -6,19 +6,30 @@
 from __future__ import annotations
 
 import copy
+import sys
+from pathlib import Path
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils import ask, policy, verdict
+
+sys.path.insert(0, str(Path(__file__).parent))
+import fake_rdma
+from fake_rdma import FRAME_BYTES_PER_S
+from fake_rdma import counters as _counters
 
 RUN = "20261121T101500Z-3f2a"
 NODES = ("gpuserver1", "gpuserver2")
 NETDEVS = {"rail0": "ens6", "rail1": "ens6d1"}
 SUBNETS = {"rail0": "10.0.1", "rail1": "10.0.0"}
+HCAS = {
+    "software": {"rail0": "rxe0:1", "rail1": "rxe1:1"},
+    "hardware": {"rail0": "mlx5_0:1", "rail1": "mlx5_1:1"},
+}
 
 
-def fabric(rate_gbps: float | None = 1.0) -> dict[str, Any]:
+def fabric(rate_gbps: float | None = 1.0, transport: str = "tcp") -> dict[str, Any]:
     return {
-        "transport": "tcp",
+        "transport": transport,
         "node_class": "container",
         "mtu": 9000,
         "cabling": "back_to_back",
@@ -30,16 +41,21 @@ def fabric(rate_gbps: float | None = 1.0) -> dict[str, Any]:
     }
 
 
-#: 0.95 Gbit/s of payload, and 1 % of headers.
-FRAME_BYTES_PER_S = 0.95 * 1.01e9 / 8
-
-
 class FakeRun:
     """All that the judge reads, in memory, free to be mutated."""
 
-    def __init__(self, rate_gbps: float | None = 1.0, driver_class: str = "software", **rules: Any) -> None:
+    def __init__(
+        self,
+        rate_gbps: float | None = 1.0,
+        driver_class: str = "software",
+        transport: str = "tcp",
+        **rules: Any,
+    ) -> None:
         self.rate_gbps = rate_gbps
         self.driver_class = driver_class
+        self.transport = transport
+        self.rdma = transport != "tcp"
+        self.hcas = HCAS[driver_class]
         self.policy = policy.merge(rules)
         self.manifest: dict[str, Any] = {
             "schema": 1,
@@ -56,14 +72,14 @@ class FakeRun:
         self.plan: dict[str, Any] = {
             "schema": 1,
             "cluster": "lab",
-            "transport": "tcp",
+            "transport": transport,
             "node_class": "container",
             "cabling": "back_to_back",
             "nodes": {node: self._node(index) for index, node in enumerate(NODES, start=1)},
         }
         self.facts = [self._facts(index) for index in (1, 2)]
         order = ask.work_order(
-            RUN, self.plan, {node: fabric(rate_gbps) for node in NODES}, self.policy, reached=NODES
+            RUN, self.plan, {node: fabric(rate_gbps, transport) for node in NODES}, self.policy, reached=NODES
         )
         self.order = order
         self.asked = ask.asked_lines(self.plan, order)
@@ -79,7 +95,7 @@ class FakeRun:
         return verdict.judge(self.manifest, self.plan, self.asked, self.facts, exchanged(self.results))
 
     def status(self) -> int:
-        return verdict.exit_status(self.judge(), self.manifest, self.asked)
+        return verdict.exit_status(self.judge(), self.manifest, self.asked, plan=self.plan)
 
     def copy(self) -> FakeRun:
         return copy.deepcopy(self)
@@ -102,7 +118,7 @@ class FakeRun:
             "node_index": index,
             "scalable_unit": None,
             "ansible_host": f"198.18.0.{index}",
-            "transport": "tcp",
+            "transport": self.transport,
             "node_class": "container",
             "frontend": {"netdev": "enp5s0", "manage": False},
             "rail_overrides": {},
@@ -112,7 +128,7 @@ class FakeRun:
                     "netdev": NETDEVS[rail],
                     "mac": None,
                     "pci": None,
-                    "hca": None,
+                    "hca": self.hcas[rail] if self.rdma else None,
                     "address": f"{SUBNETS[rail]}.{index}/24",
                     "address6": None,
                     "subnet": f"{SUBNETS[rail]}.0/24",
@@ -165,17 +181,26 @@ class FakeRun:
                 netdev("ens6d1", f"10.0.0.{index}/24", f"02:00:00:00:01:0{index}"),
                 netdev("enp5s0", f"198.18.0.{index}/24", f"02:00:00:00:02:0{index}"),
             ],
-            "hcas": [],
+            "hcas": self._hcas(index) if self.rdma else [],
             "cpu": {"governors": {}, "governor_available": False},
             "memlock_bytes": -1,
             "tools": {"iperf3": "3.12", "sockperf": "3.7"},
         }
 
+    def _hcas(self, index: int) -> list[dict[str, Any]]:
+        return [
+            fake_rdma.port(self.hcas[rail], netdev, f"{SUBNETS[rail]}.{index}", self.driver_class)
+            for rail, netdev in NETDEVS.items()
+        ]
+
     def _row(self, line: dict[str, Any], end: str) -> dict[str, Any]:
         host = line["node"] if end == "client" else line["peer"]
-        metrics, counters, window = self._measured(line["check"], end)
-        rail = line["rail"]
-        return {
+        check, rail = line["check"], line["rail"]
+        rdma = check.startswith("rdma")
+        metrics, counters, window = (
+            fake_rdma.measured(check, end, self.driver_class) if rdma else self._measured(check, end)
+        )
+        row = {
             "schema": 1,
             "run": RUN,
             "id": line["id"],
@@ -196,7 +221,7 @@ class FakeRun:
             "window_s": window,
             "message_bytes": {"tcp_latency": 64}.get(line["check"], 131072),
             "qps": None,
-            "direction": "uni",
+            "direction": line["direction"],
             "round": line["round"],
             "group": line["group"],
             "mtu_bytes": 9000,
@@ -211,10 +236,13 @@ class FakeRun:
             # What the other end told is filled in by `exchanged`, when the test has changed what it wants.
             "other_end": {"boot_id": f"boot-{2 - NODES.index(host)}"},
             **({"latency_is": "one_way"} if line["check"] == "tcp_latency" else {}),
+            **({"bandwidth_is": "sum_of_both"} if line["direction"] == "bi" else {}),
             **({"samples": _samples(end)} if line["group"] else {}),
+            "link_errors": {"netdev.rx_crc_errors": [2, 2]},
         }
+        return row | fake_rdma.fields(check, self.hcas[rail], end, self.driver_class) if rdma else row
 
-    def _measured(self, check: str, end: str) -> tuple[dict[str, Any], dict[str, Any], list[float]]:
+    def _measured(self, check: str, end: str) -> tuple[dict[str, Any], dict[str, Any], list[float] | None]:
         if check in ("tcp_bandwidth", "tcp_bandwidth_concurrent"):
             # 0.95 Gbit/s of payload for 4 s, after 1 s that iperf3 leaves out.
             second = FRAME_BYTES_PER_S
@@ -226,6 +254,10 @@ class FakeRun:
                 "node_cpu_percent": 31.0,
             }
             return metrics, _counters(end, int(5.2 * second), 80000, 40000), [1.1, 5.1]
+        if check == "tcp_bandwidth_bi":
+            metrics = {"bandwidth_gbps": 1.9, "forward_gbps": 0.95, "reverse_gbps": 0.95, "retransmits": 3}
+            moved = int(5.2 * FRAME_BYTES_PER_S)
+            return metrics, _counters(end, moved, 80000, 80000, moved), [1.1, 5.1]
         if check == "tcp_latency":
             metrics = {
                 "latency_average_us": 21.0,
@@ -281,15 +313,3 @@ def _samples(end: str) -> dict[str, list[Any]]:
     idle = [7 for _time in times]
     sending = end == "client"
     return {"t_s": times, "tx_bytes": moved if sending else idle, "rx_bytes": idle if sending else moved}
-
-
-def _counters(
-    end: str, sent_bytes: int, sent_packets: int, back_packets: int, back_bytes: int | None = None
-) -> dict[str, list[int]]:
-    out, back = ("tx", "rx") if end == "client" else ("rx", "tx")
-    return {
-        f"{out}_bytes": [1000, 1000 + sent_bytes],
-        f"{back}_bytes": [500, 500 + (back_bytes or back_packets * 66)],
-        f"{out}_packets": [10, 10 + sent_packets],
-        f"{back}_packets": [5, 5 + back_packets],
-    }

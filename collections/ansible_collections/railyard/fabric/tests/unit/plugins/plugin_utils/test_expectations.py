@@ -154,6 +154,21 @@ def test_an_unshaped_software_link_is_recorded() -> None:
         ({"ping_interval_s": float("inf")}, "fabric_policy.ping_interval_s must be a number"),
         ({"allow_busy": "yes"}, "fabric_policy.allow_busy must be true or false"),
         ({"base_port": 80}, "fabric_policy.base_port must be within 1024"),
+        ({"rdma_tests": []}, "use transport tcp"),
+        ({"rdma_tests": "ib_write_bw"}, "fabric_policy.rdma_tests must be a list"),
+        ({"rdma_tests": [1]}, "fabric_policy.rdma_tests must be a list"),
+        ({"rdma_tests": ["ib_atomic_bw"]}, "fabric_policy.rdma_tests lists 'ib_atomic_bw'"),
+        ({"rdma_tests": ["ib_write_bw", "ib_write_bw"]}, "fabric_policy.rdma_tests lists ib_write_bw twice"),
+        ({"bidirectional": 1}, "fabric_policy.bidirectional must be true or false"),
+        ({"numa_pinning": None}, "fabric_policy.numa_pinning must be true or false"),
+        ({"rdma_duration_s": 2}, "fabric_policy.rdma_duration_s must be within 3 and"),
+        ({"rdma_duration_s": 4, "rdma_margin_s": 2}, "leaves 0 s to measure"),
+        ({"rdma_margin_s": 0}, "fabric_policy.rdma_margin_s must be within 1 and"),
+        ({"rdma_latency_s": 10.5}, "fabric_policy.rdma_latency_s must be within 0.2 and 10"),
+        ({"rdma_message_bytes": 8388609}, "fabric_policy.rdma_message_bytes must be within 1 and"),
+        ({"rdma_qps": 65}, "fabric_policy.rdma_qps must be within 1 and 64"),
+        ({"floors": {"rdma_port": {"x": [0, 1]}}}, "fabric_policy.floors.rdma_port is no check"),
+        ({"floors": {"link_errors": {"errors": [0, 9]}}}, "fabric_policy.floors.link_errors is no check"),
         ({"floors": []}, "fabric_policy.floors must be a mapping"),
         ({"floors": {"link": {"x": [0, 1]}}}, "fabric_policy.floors.link is no check"),
         ({"floors": {"tcp_bandwidth": {}}}, "fabric_policy.floors.tcp_bandwidth must map"),
@@ -183,8 +198,22 @@ def test_all_policy_problems_come_at_once_and_the_default_stays_clean() -> None:
     assert len(caught.value.problems) == 3
     merged = policy.merge({"floors": {"ping_rtt": {"rtt_max_us": [0, 5]}}})
     merged["floors"]["tcp_latency"] = {}
+    merged["rdma_tests"].append("ib_read_bw")
     assert before == policy.DEFAULT
     assert policy.merge(None) == before
+
+
+def test_both_ways_at_once_may_carry_twice_the_rate_and_each_way_once() -> None:
+    found = bounds("tcp_bandwidth_bi", rate_gbps=10, mtu=1500)
+    one_way = 10 * 1448 / 1538 * 1.02
+    assert found.ceiling == {
+        "bandwidth_gbps": pytest.approx(2 * one_way, abs=1e-4),
+        "forward_gbps": pytest.approx(one_way, abs=1e-4),
+        "reverse_gbps": pytest.approx(one_way, abs=1e-4),
+    }
+    assert found.floor == {}
+    assert "no floor: no authority" in found.basis
+    assert not bounds("tcp_bandwidth_bi").ceiling
 
 
 def server(begin: float, last: float, gbps: float = 1.0, started: str = "2026-11-21T10:15:20.000Z") -> Any:
@@ -224,3 +253,20 @@ def test_a_counter_that_contradicts_iperf3_is_not_added() -> None:
     assert caught.value.cause == "ends_disagree"
     with pytest.raises(aggregate.NotAdded):
         aggregate.add_up([])
+
+
+def test_what_rxe_sends_again_is_no_bandwidth() -> None:
+    # The netdev carries 1.6 times the payload: all of it was RDMA, and only what arrived for good counts.
+    rows = [server(0.0, 10.0), server(0.0, 10.0)]
+    for row in rows:
+        row["samples"]["rx_bytes"] = [int(at * 1.6e9 / 8) for at in row["samples"]["t_s"]]
+    with pytest.raises(aggregate.NotAdded, match=r"the rail's counter 1\.6"):
+        aggregate.add_up(rows, payload=True)  # no driver but rxe does so
+    for row in rows:
+        row["counters"] = {"hw_rcvd_pkts": [0, 1]}
+    found = aggregate.add_up(rows, payload=True)
+    assert found["bandwidth_gbps"] == pytest.approx(2.0, abs=0.001)
+    assert found["frames_gbps"] == pytest.approx(3.2, abs=0.001)
+    rows[1]["metrics"]["bandwidth_gbps"] = 1.8  # more than what crossed the netdev
+    with pytest.raises(aggregate.NotAdded):
+        aggregate.add_up(rows, payload=True)

@@ -77,8 +77,14 @@ def test_a_declared_rdma_that_nobody_asked_for_is_no_zero(transport: str) -> Non
     run.plan["nodes"]["gpuserver2"]["transport"] = transport
     assert verdict.exit_status(run.judge(), run.manifest, run.asked, plan=run.plan) == 3
     assert transport in str(verdict.incomplete(run.manifest, run.asked, run.plan))
-    asked = [*run.asked, {**run.asked[-1], "check": "rdma_bandwidth"}]
-    assert ask.rdma_left_out(run.plan, asked) is None
+    # One RDMA test covers one rail of one pair, and a look at the port covers none.
+    tests = [line for line in run.asked if line["check"] == "tcp_bandwidth" and line["node"] == NODES[0]]
+    one = {**tests[0], "check": "rdma_bandwidth"}
+    assert "gpuserver2 rail1" in str(ask.rdma_left_out(run.plan, [*run.asked, one]))
+    both = [{**line, "check": "rdma_bandwidth"} for line in tests]
+    assert ask.rdma_left_out(run.plan, [*run.asked, *both]) is None
+    looked_at = [{**line, "check": "rdma_port"} for line in run.asked if line["check"] == "link"]
+    assert transport in str(ask.rdma_left_out(run.plan, [*run.asked, *looked_at]))
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,7 @@ CHECKS_BETWEEN = (
     "ping_rtt",
     "tcp_bandwidth",
     "tcp_latency",
+    "tcp_bandwidth_bi",
     "tcp_bandwidth_concurrent",
 )
 
@@ -44,12 +45,15 @@ def test_a_healthy_run_is_proven() -> None:
         "ping_rtt": "recorded",
         "tcp_bandwidth": "pass",
         "tcp_latency": "recorded",
+        "tcp_bandwidth_bi": "recorded",
         "tcp_bandwidth_concurrent": "pass",
+        "link_errors": "pass",
         "aggregate_bandwidth": "pass",
     }
     assert [one["id"] for one in verdicts] == [line["id"] for line in HEALTHY.asked]
-    # 2 nodes x 2 rails x 3 facts; 2 directions x 2 rails x 5 alone, x 1 at once; 2 aggregates
-    assert len(verdicts) == 12 + 20 + 4 + 2
+    # 2 nodes x 2 rails x 3 facts; 2 directions x 2 rails x 5 alone, 2 rails both ways, 2 directions x 2 rails
+    # at once; 2 nodes x 2 rails of link errors; 2 aggregates
+    assert len(verdicts) == 12 + 20 + 2 + 4 + 4 + 2
     assert HEALTHY.status() == 0
 
 
@@ -75,6 +79,8 @@ IRRELEVANT = {
     "group": "the asked line says what ran at once, and the windows prove it",
     "other_rails": "weighed by the end's own proof, which has the idle rates",
     "raw": "where to read on; the numbers are in the row",
+    "link_errors": "the link_errors verdict of the end's own rail rests on it",
+    "bandwidth_is": "TCP says each way's number, and their sum is reckoned",
     "metrics.retransmits": "shown, never judged",
     "metrics.cpu_percent": "shown, never judged",
     "metrics.node_cpu_percent": "shown, never judged",
@@ -508,7 +514,7 @@ def test_the_asked_fingerprint_sees_a_changed_line() -> None:
     changed = copy.deepcopy(HEALTHY.asked)
     changed[0]["check"] = "mtu"
     assert ask.fingerprint(changed) != ask.fingerprint(HEALTHY.asked)
-    assert ask.fingerprint(HEALTHY.asked)["count"] == 38
+    assert ask.fingerprint(HEALTHY.asked)["count"] == 44
 
 
 def obstacle(run: str, node: str, kind: str) -> dict[str, Any]:
