@@ -296,7 +296,7 @@ def _ends(line: Row, plan: Row) -> Iterator[Row]:
                 **({f"hw_{_HW[out]}_pkts": [5, 5 + packets_out]} if rdma else {}),
                 **({f"hw_{_HW[back]}_pkts": [5, 5 + packets_back]} if rdma else {}),
             },
-            **({"link_errors": {"netdev.rx_crc_errors": [0, 0]}} if rail["hca"] else {}),
+            **({"link_errors": run_builder_rdma.still()} if rail["hca"] else {}),
             "proof": "proven",
             "raw": {"file": f"raw/{host}.tar.gz", "name": f"{line['id']}.{end}.txt"},
             "error": None,

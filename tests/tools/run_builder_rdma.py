@@ -80,8 +80,23 @@ def fields(check: str, number: int) -> Row:
         "window_s": list(WINDOW_S),
         "argv": [TOOLS[check], "-d", f"rxe{number}"],
         **({"bandwidth_is": "sum_of_both"} if check.endswith("_bi") else {}),
-        **({} if check == "rdma_latency" else {"latency_is": None}),
+        **({} if check == "rdma_latency" else {"latency_is": None, "iterations": iterations(check)}),
     }
+
+
+def still() -> Row:
+    """Error counters that did not grow."""
+    return {name: [3, 3] for name in ("netdev.rx_crc_errors", "hw.rcvd_seq_err", "hw.retry_exceeded_err")}
+
+
+def iterations(check: str) -> int:
+    """How many messages one end sends in the window."""
+    return round(one_way_gbps(check) * 1e9 / 8 * (WINDOW_S[1] - WINDOW_S[0]) / MESSAGE_BYTES)
+
+
+def one_way_gbps(check: str) -> float:
+    """What one end sends."""
+    return gbps_of(check) / (2 if check.endswith("_bi") else 1)
 
 
 def gbps_of(check: str) -> float:
@@ -94,8 +109,7 @@ def moved(check: str) -> tuple[int, int, int, int]:
     if check == "rdma_latency":
         packets = 2 * ITERATIONS + 40
         return packets * 130, packets * 130, packets, packets
-    one_way = gbps_of(check) / (2 if check.endswith("_bi") else 1)
-    packets = int(one_way * 1e9 / 8 * DURATION_S / 4096) + 1
+    packets = int(one_way_gbps(check) * 1e9 / 8 * DURATION_S / 4096) + 1
     sent = packets * (4096 + HEADER_BYTES)
     if check.endswith("_bi"):
         return sent, sent, packets, packets
