@@ -32,8 +32,8 @@ def port(number: int, netdev: str, address: str) -> Row:
         "{:02x}{:02x}".format(*map(int, half)) for half in (bare.split(".")[:2], bare.split(".")[2:])
     )
     gids = [
-        {"index": 0, "gid": "fe80:0000:0000:0000:5054:00ff:fe00:0001", "type": "RoCE v2"},
-        {"index": 1, "gid": mapped, "type": "RoCE v2"},
+        {"index": 0, "gid": "fe80:0000:0000:0000:5054:00ff:fe00:0001", "address": "fe80::5054:ff:fe00:1"},
+        {"index": 1, "gid": mapped, "address": bare},
     ]
     return {
         "hca": f"rxe{number}:1",
@@ -59,7 +59,7 @@ def port(number: int, netdev: str, address: str) -> Row:
         "firmware": None,
         "hca_type": None,
         "dpu_mode": None,
-        "gids": [{**gid, "netdev": netdev, "address": None} for gid in gids],
+        "gids": [{**gid, "netdev": netdev, "type": "RoCE v2"} for gid in gids],
         "counters": {},
         "hw_counters": {},
     }
