@@ -180,6 +180,7 @@ def client_end(step: Step, gate: Gate) -> Row:
             "t": "done",
             "error": error_of(obstacle),
             "claim": proof.as_record(reading.claim),
+            "metrics": reading.metrics,
             "window_s": reading.window_s,
         }
     )
@@ -224,7 +225,7 @@ def _server_end(step: Step, gate: Gate) -> Row:
     done = _attend(step)
     play.peer_failed = bool(done.get("error"))
     try:
-        reading = step.tool.close(play)
+        reading = step.tool.learn(step.tool.close(play), done.get("metrics") or {})
     except Obstacle as found:
         obstacle = found
     watch.finish()

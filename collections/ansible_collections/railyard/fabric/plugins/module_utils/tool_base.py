@@ -127,6 +127,10 @@ class Tool:
         """End the server side and read its output."""
         return Reading({})
 
+    def learn(self, reading: Reading, client: Mapping[str, Any]) -> Reading:
+        """Return the server's reading with what only the client can know of it; `client` is its metrics."""
+        return reading
+
     def claim(self, client: Claim | None, server: Claim | None) -> Claim | None:
         """Return what both ends together claim; the client's word, unless a tool knows better."""
         return client

@@ -97,6 +97,17 @@ class Iperf3(Tool):
             "bytes", forward, most + _ACKNOWLEDGED * back_most, back, back_most + _ACKNOWLEDGED * most
         )
 
+    def learn(self, reading: Reading, client: Mapping[str, Any]) -> Reading:
+        """Take from the client what arrived of what this server sent."""
+        arrived = client.get("reverse_gbps")
+        if not self._bi or not isinstance(arrived, (int, float)) or isinstance(arrived, bool):
+            return reading
+        metrics = dict(reading.metrics)
+        metrics["reverse_sent_gbps"] = metrics["reverse_gbps"]
+        metrics["reverse_gbps"] = float(arrived)
+        metrics["bandwidth_gbps"] = metrics["forward_gbps"] + metrics["reverse_gbps"]
+        return reading._replace(metrics=metrics)
+
     def _read(self, play: Play, done: Finished, server: bool) -> Reading:
         output = parsed(play, "iperf3", done.text, _parse)
         if output.get("protocol") != "TCP":
@@ -120,7 +131,7 @@ class Iperf3(Tool):
             metrics.update({"forward_gbps": both[0], "reverse_gbps": both[1]})
             metrics["bandwidth_gbps"] = sum(both) if None not in both else None
             metrics["retransmits"] = (back if server else way).get("retransmits")
-            extra = {"bandwidth_is": "sum_of_both", "reverse_is": "sent" if server else "received"}
+            extra = {"bandwidth_is": "sum_of_both"}
         moved, moved_back = moved_bytes(done.text), moved_bytes(done.text, json_text.REPEATED)
         claim = None
         if moved is not None:

@@ -15,13 +15,21 @@ from datetime import datetime
 from itertools import pairwise
 from typing import Any
 
+from ansible_collections.railyard.fabric.plugins.plugin_utils import rdma_numbers
 from ansible_collections.railyard.fabric.plugins.plugin_utils.bind import Bound
-from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import BANDWIDTH, CHECKS
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import (
+    BANDWIDTH,
+    BI,
+    CHECKS,
+    RDMA_BANDWIDTH,
+    RDMA_LATENCY,
+)
 from ansible_collections.railyard.fabric.plugins.plugin_utils.policy import is_number
 
 ENDS = ("client", "server")
 #: Two ends of one transfer may differ by what was under way when each of them stopped its clock.
 ENDS_TOLERANCE = 0.05
+_OWN_WINDOW = 0.15
 _SAME_AS_ASKED = ("check", "tool", "node", "peer", "rail", "direction")
 #: A server takes over the client's window by its own clock, which may put its beginning a little before the
 #: start.
@@ -40,9 +48,9 @@ _ROUND_TRIPS_SHARE = (0.25, 1.02)
 
 # The ends that time something; the others answer and have no window of their own.
 _TIMED = frozenset(
-    [(check, end) for check in BANDWIDTH for end in ENDS]
-    + [("tcp_latency", "client"), ("ping_rtt", "client")]
-)
+    [(check, end) for check in (*BANDWIDTH, *RDMA_BANDWIDTH, *BI) for end in ENDS]
+    + [(check, "client") for check in ("tcp_latency", "ping_rtt", *RDMA_LATENCY)]
+) - {("rdma_read_bandwidth", "server")}
 
 
 def identity_problem(row: Mapping[str, Any], asked: Mapping[str, Any], run: str, end: Bound) -> str | None:
@@ -103,7 +111,14 @@ def content_problem(row: Mapping[str, Any], policy: Mapping[str, Any]) -> str | 
             return f"{metric} is {metrics[metric]!r}"
         if metric.endswith("_us") and metrics[metric] > _MOST_US:
             return f"{metric} is {metrics[metric]:g}"
-    return _impossible(row, metrics, policy) or (_too_short(check.name, window, policy) if window else None)
+    if rdma_numbers.is_bandwidth(check.name) and metrics:
+        problem = rdma_numbers.iterations_problem(row, policy)
+        if problem:
+            return problem
+    problem = _impossible(row, metrics, policy)
+    if problem is None and window and check.name in RDMA_LATENCY and row["end"] == "client":
+        problem = rdma_numbers.chain_problem(row, window)
+    return problem or (_too_short(check.name, window, policy) if window else None)
 
 
 def counter_problem(
@@ -122,6 +137,18 @@ def counter_problem(
     if check in BANDWIDTH:
         payload = float(metrics["bandwidth_gbps"]) * 1e9 / 8 * float(policy["iperf3_duration_s"])
         wanted = {f"{out}_bytes": payload * (1 - ENDS_TOLERANCE), f"{back}_packets": 1}
+    elif check == "tcp_bandwidth_bi":
+        per_gbps = 1e9 / 8 * float(policy["iperf3_duration_s"]) * (1 - ENDS_TOLERANCE)
+        wanted = {
+            f"{out}_bytes": float(metrics["forward_gbps"]) * per_gbps,
+            f"{back}_bytes": float(metrics["reverse_gbps"]) * per_gbps,
+        }
+    elif CHECKS[check].rdma:
+        # What the netdev shows of RDMA depends on the driver; the port's own counters are asked.
+        wanted = {}
+        problem = rdma_numbers.counter_problem(row, client, policy)
+        if problem:
+            return problem
     elif check == "tcp_latency":
         wanted = {f"{out}_packets": metrics["observations"], f"{back}_packets": metrics["observations"]}
     elif check == "ping_rtt":
@@ -173,6 +200,8 @@ def disagreement(client: Mapping[str, Any], server: Mapping[str, Any]) -> str | 
         if not (is_number(one) and is_number(other)):
             return f"{metric}: client {one!r}, server {other!r}"
         slack = ENDS_TOLERANCE if metric == "bandwidth_gbps" else 0.0
+        if client["check"] == "rdma_send_bandwidth":
+            slack = _OWN_WINDOW  # each end times what it posted and what it got by its own clock
         if abs(one - other) > slack * max(one, other):
             return f"{metric}: client {one:g}, server {other:g}"
     if "sent_gbps" in mine:
@@ -239,9 +268,12 @@ def _is_kind(value: object, kind: str) -> bool:
 # Numbers of one distribution, in the order that they must have.
 _ORDERS = {
     "ping_rtt": (("rtt_min_us", "rtt_average_us", "rtt_max_us"),),
-    "tcp_latency": (
-        ("latency_min_us", "latency_p50_us", "latency_p99_us", "latency_p999_us", "latency_max_us"),
-        ("latency_min_us", "latency_average_us", "latency_max_us"),
+    **dict.fromkeys(
+        ("tcp_latency", *RDMA_LATENCY),
+        (
+            ("latency_min_us", "latency_p50_us", "latency_p99_us", "latency_p999_us", "latency_max_us"),
+            ("latency_min_us", "latency_average_us", "latency_max_us"),
+        ),
     ),
 }
 
@@ -290,7 +322,10 @@ def _too_short(check: str, window: tuple[float, float], policy: Mapping[str, Any
     asked_s = {
         "tcp_bandwidth": policy["iperf3_duration_s"],
         "tcp_bandwidth_concurrent": policy["iperf3_duration_s"],
+        "tcp_bandwidth_bi": policy["iperf3_duration_s"],
         "tcp_latency": policy["sockperf_duration_s"],
     }.get(check, 0)
+    if rdma_numbers.is_bandwidth(check):
+        asked_s = rdma_numbers.measured_s(policy)
     lasted_s = window[1] - window[0]
     return f"it lasted {lasted_s:g} s, asked was {asked_s} s" if lasted_s < asked_s / 2 else None

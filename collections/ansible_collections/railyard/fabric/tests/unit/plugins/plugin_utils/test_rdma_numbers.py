@@ -1,0 +1,143 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""RDMA rows against themselves: what follows from iterations, from a window, from counters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.railyard.fabric.plugins.plugin_utils import rdma_numbers, result_rows
+
+POLICY = {"rdma_duration_s": 4, "rdma_margin_s": 1, "rdma_message_bytes": 65536}
+# 1000 messages of 64 KiB in 2 s: 524,288,000 bit in 2 s.
+ITERATIONS, GBPS = 1000, 0.262144
+PAYLOAD = ITERATIONS * 65536
+PACKETS = PAYLOAD // 4096
+
+
+def span(delta: int) -> list[int]:
+    return [7, 7 + delta]
+
+
+def soft(out_bytes: int, out_packets: int, in_bytes: int = 0, in_packets: int = 0) -> dict[str, Any]:
+    return {
+        "tx_bytes": span(out_bytes),
+        "rx_bytes": span(in_bytes),
+        "hw_sent_pkts": span(out_packets),
+        "hw_rcvd_pkts": span(in_packets),
+    }
+
+
+def card(out_words: int, out_packets: int, in_words: int = 0, in_packets: int = 0) -> dict[str, Any]:
+    return {
+        "tx_bytes": span(0),
+        "rx_bytes": span(0),
+        "port_xmit_data": span(out_words),
+        "port_rcv_data": span(in_words),
+        "port_xmit_packets": span(out_packets),
+        "port_rcv_packets": span(in_packets),
+    }
+
+
+def row(check: str = "rdma_bandwidth", end: str = "client", **changes: Any) -> dict[str, Any]:
+    whole: dict[str, Any] = {
+        "check": check,
+        "end": end,
+        "iterations": ITERATIONS,
+        "active_mtu_bytes": 4096,
+        "metrics": {"bandwidth_gbps": GBPS},
+        "counters": soft(PAYLOAD, PACKETS),
+    }
+    return {**whole, **changes}
+
+
+@pytest.mark.parametrize(
+    ("gbps", "good"),
+    [(GBPS, True), (GBPS * 1.09, True), (GBPS * 1.11, False), (GBPS * 0.75, True), (GBPS * 0.7, False)],
+)
+def test_a_bandwidth_follows_from_its_iterations(gbps: float, good: bool) -> None:
+    # Below: 2 s may have been 2.5 s, and 10 % more: 0.262144 x 2 / 2.5 x 0.9 = 0.1887 (72 %).
+    problem = rdma_numbers.iterations_problem(row(metrics={"bandwidth_gbps": gbps}), POLICY)
+    assert (problem is None) is good
+
+
+@pytest.mark.parametrize("iterations", [None, 0, -5, True, 1000.0, "1000"])
+def test_without_iterations_there_is_no_bandwidth(iterations: object) -> None:
+    assert rdma_numbers.iterations_problem(row(iterations=iterations), POLICY) is not None
+
+
+@pytest.mark.parametrize(
+    ("counters", "good"),
+    [
+        (soft(PAYLOAD, PACKETS), True),
+        (soft(PAYLOAD - 1, PACKETS), False),
+        # Plain TCP: the bytes are there, the port's packets are not.
+        (soft(2 * PAYLOAD, PACKETS - 1), False),
+        (soft(2 * PAYLOAD, 0), False),
+        (card(PAYLOAD // 4, PACKETS), True),
+        (card(PAYLOAD // 4 - 1, PACKETS), False),
+        (card(PAYLOAD // 4, PACKETS - 1), False),
+        ({"tx_bytes": span(PAYLOAD), "rx_bytes": span(0)}, False),
+        ({**card(PAYLOAD // 4, PACKETS), "port_rcv_data": [5, 4]}, False),
+        ({**soft(PAYLOAD, PACKETS), "hw_rcvd_pkts": [None, 4]}, False),
+    ],
+)
+def test_the_senders_counters_moved_as_much(counters: dict[str, Any], good: bool) -> None:
+    one = row(counters=counters)
+    assert (rdma_numbers.counter_problem(one, one, POLICY) is None) is good
+
+
+def test_who_receives_and_who_sends_a_read() -> None:
+    client = row()
+    got = row(end="server", counters=soft(0, 0, PAYLOAD, PACKETS))
+    assert rdma_numbers.counter_problem(got, client, POLICY) is None
+    assert rdma_numbers.counter_problem(row(end="server"), client, POLICY) is not None
+    read = row("rdma_read_bandwidth", counters=soft(0, 0, PAYLOAD, PACKETS))
+    answered = row("rdma_read_bandwidth", end="server")
+    assert rdma_numbers.counter_problem(read, read, POLICY) is None
+    assert rdma_numbers.counter_problem(answered, read, POLICY) is None
+    assert rdma_numbers.counter_problem(row("rdma_read_bandwidth"), read, POLICY) is not None
+
+
+def test_both_directions_rest_on_both_ends_iterations() -> None:
+    metrics = {"bandwidth_gbps": 2 * GBPS}
+    both = soft(PAYLOAD, PACKETS, PAYLOAD, PACKETS)
+    client = row("rdma_bandwidth_bi", metrics=metrics, counters=both)
+    server = row("rdma_bandwidth_bi", end="server", metrics=metrics, counters=both)
+    for one in (client, server):
+        assert rdma_numbers.counter_problem(one, client, POLICY) is None
+    one_way = {**client, "counters": soft(PAYLOAD, PACKETS, PAYLOAD // 2, PACKETS)}
+    assert rdma_numbers.counter_problem(one_way, client, POLICY) is not None
+    # The sum of both needs the iterations of both.
+    idle = {**server, "iterations": 100}
+    assert "follow" in str(rdma_numbers.counter_problem(idle, client, POLICY))
+
+
+def test_latency_is_proven_by_packets_each_way() -> None:
+    client = row("rdma_latency", metrics={"observations": 500}, counters=soft(0, 500, 0, 500))
+    assert rdma_numbers.counter_problem(client, client, POLICY) is None
+    for sent, received in ((499, 500), (500, 499)):
+        short = {**client, "counters": soft(10**6, sent, 10**6, received)}
+        assert rdma_numbers.counter_problem(short, client, POLICY) is not None
+
+
+@pytest.mark.parametrize(
+    ("latency_is", "lasted_s", "good"),
+    [("one_way", 2.0, True), ("one_way", 1.9, False), ("round_trip", 1.0, True), ("round_trip", 0.9, False)],
+)
+def test_a_chain_of_exchanges_fits_into_its_window(latency_is: str, lasted_s: float, good: bool) -> None:
+    # 2000 exchanges of 500 us: 1 s as round trips, 2 s as halves of one.
+    one = {"latency_is": latency_is, "metrics": {"observations": 2000, "latency_average_us": 500.0}}
+    assert (rdma_numbers.chain_problem(one, (0.5, 0.5 + lasted_s)) is None) is good
+
+
+def test_ends_of_a_send_time_it_each_by_its_own_clock() -> None:
+    def ends(check: str, theirs: float) -> str | None:
+        client = {"check": check, "metrics": {"bandwidth_gbps": 1.0}}
+        return result_rows.disagreement(client, {"check": check, "metrics": {"bandwidth_gbps": theirs}})
+
+    assert ends("rdma_send_bandwidth", 1.1) is None
+    assert ends("rdma_send_bandwidth", 1.3) is not None
+    assert ends("rdma_bandwidth", 1.1) is not None
