@@ -1,0 +1,274 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Soft-RoCE (rxe) devices of a node: what is there, whose it is, and what has to be made or removed.
+
+An rxe device lives as long as the boot and the netdev below it. Nothing on it says who made it, so what
+Railyard wants is recorded: a device is Railyard's when the record has it, unless it was found there when it
+was first wanted, and is still that one. `root` is `/` on a node and a folder in the tests.
+"""
+
+from __future__ import annotations
+
+import glob
+import json
+import os
+import re
+import typing as t
+
+SCHEMA = 1
+MODULE = "rdma_rxe"
+# IB_DEVICE_NAME_MAX and IFNAMSIZ of the kernel, each less the byte that ends the name.
+_DEVICE_CHARACTERS = 63
+_NETDEV_CHARACTERS = 15
+# No `/` and `:`, which part device and port in `rdma` and in hca; none of udev's wildcards; no `^` or `=`
+# first, which NCCL takes as operators.
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*\Z")
+_CONTAINER_MARKS = ("run/systemd/container", "run/.containerenv", ".dockerenv")
+
+
+class SoftRoceError(Exception):
+    """Soft-RoCE cannot be had as asked; the message says what stands in the way, and what to do."""
+
+
+class Wanted(t.NamedTuple):
+    """An rxe device and the netdev that it is to be on."""
+
+    device: str
+    netdev: str
+
+
+class Present(t.NamedTuple):
+    """An RDMA device of the node.
+
+    Attributes:
+        netdev: What an rxe device lies on; empty for a driver that does not say.
+        is_rxe: Whether it is a Soft-RoCE device.
+        identity: Changes when the device is removed and made again, or the node boots.
+    """
+
+    netdev: str
+    is_rxe: bool
+    identity: str
+
+
+class Plan(t.NamedTuple):
+    """What to do: `record` is what the record shall hold then, `foreign` what is there and left alone."""
+
+    delete: list[Wanted]
+    add: list[Wanted]
+    foreign: list[Wanted]
+    record: list[dict[str, t.Any]]
+
+
+def check_devices(devices: t.Iterable[t.Mapping[str, t.Any]]) -> list[Wanted]:
+    """Return the devices asked for.
+
+    Args:
+        devices: `{"device", "netdev"}` each.
+
+    Raises:
+        SoftRoceError: A name that the kernel or a tool would not take, or one that occurs twice.
+    """
+    wanted = [Wanted(str(one["device"]), str(one["netdev"])) for one in devices]
+    problems = []
+    for one in wanted:
+        for kind, name, limit in (
+            ("device", one.device, _DEVICE_CHARACTERS),
+            ("netdev", one.netdev, _NETDEV_CHARACTERS),
+        ):
+            if not _NAME.match(name) or len(name) > limit:
+                problems.append(
+                    f"{kind} name {name!r} is not usable: 1 to {limit} letters, digits, _ . -, no . - first"
+                )
+    for kind, names in (
+        ("device", [one.device for one in wanted]),
+        ("netdev", [one.netdev for one in wanted]),
+    ):
+        problems += [f"{kind} {name} is named twice" for name in sorted(set(names)) if names.count(name) > 1]
+    if problems:
+        raise SoftRoceError("; ".join(problems))
+    return wanted
+
+
+def in_container(root: str) -> bool:
+    """Tell whether this is a container, whose kernel, and so whose rxe devices, are its host's."""
+    return any(os.path.exists(os.path.join(root, mark)) for mark in _CONTAINER_MARKS)
+
+
+def missing_module(root: str, release: str) -> str | None:
+    """Say what to install when kernel `release` has no rdma_rxe; None when it has it, loaded or not.
+
+    Args:
+        root: `/`, or a folder that looks like it.
+        release: The running kernel, as `uname -r` says it.
+    """
+    if os.path.isdir(os.path.join(root, "sys/module", MODULE)):
+        return None
+    folder = os.path.join(root, "lib/modules", release)
+    if not os.path.isdir(folder):
+        return (
+            f"the modules of the running kernel {release} are gone (/lib/modules/{release}): "
+            "boot the kernel that is installed"
+        )
+    for name in ("modules.dep", "modules.builtin"):
+        for line in _read(os.path.join(folder, name)).splitlines():
+            if os.path.basename(line.split(":")[0]).split(".")[0].replace("-", "_") == MODULE:
+                return None
+    return f"the running kernel {release} has no module {MODULE}: {_package(root, release)}"
+
+
+def read_devices(root: str) -> dict[str, Present]:
+    """Return the RDMA devices of the node by name, from sysfs."""
+    boot = _read(os.path.join(root, "proc/sys/kernel/random/boot_id"))
+    devices = {}
+    for folder in sorted(glob.glob(os.path.join(root, "sys/class/infiniband/*"))):
+        netdev = _read(os.path.join(folder, "parent"))
+        # Only rxe tells its netdev in `parent` and is a channel adapter without a bus; siw is an RNIC.
+        is_virtual = "/devices/virtual/" in os.path.realpath(folder)
+        is_rxe = bool(netdev) and is_virtual and _read(os.path.join(folder, "node_type")).endswith("CA")
+        try:
+            inode = os.stat(folder).st_ino
+        except OSError:
+            continue  # removed while we look
+        devices[os.path.basename(folder)] = Present(netdev, is_rxe, f"{boot}/{inode}")
+    return devices
+
+
+def netdevs(root: str) -> list[str]:
+    """Return the names of the node's netdevs."""
+    return sorted(os.path.basename(path) for path in glob.glob(os.path.join(root, "sys/class/net/*")))
+
+
+def plan(
+    wanted: t.Sequence[Wanted],
+    present: t.Mapping[str, Present],
+    known_netdevs: t.Container[str],
+    recorded: t.Sequence[t.Mapping[str, t.Any]],
+) -> Plan:
+    """Say what has to be done so that the node has the devices wanted, and of Railyard's no other.
+
+    Args:
+        wanted: From `check_devices`.
+        present: From `read_devices`.
+        known_netdevs: From `netdevs`.
+        recorded: The entries of the record, from `load_record`.
+
+    Raises:
+        SoftRoceError: Names everything that stands in the way; nothing was changed.
+    """
+    own = {name for name in present if _is_own(name, present[name], recorded)}
+    delete = [Wanted(name, present[name].netdev) for name in sorted(own)]
+    delete = [one for one in delete if one not in wanted]
+    left = {name: one for name, one in present.items() if Wanted(name, one.netdev) not in delete}
+    by_netdev = {one.netdev: name for name, one in left.items() if one.is_rxe}
+    problems = []
+    for one in wanted:
+        there = left.get(one.device)
+        if one.netdev not in known_netdevs:
+            problems.append(
+                f"netdev {one.netdev}, which is to carry {one.device}, does not exist on this node"
+            )
+        elif there is not None and not there.is_rxe:
+            problems.append(
+                f"{one.device} is another driver's device: give the Soft-RoCE device another name"
+            )
+        elif there is not None and there.netdev != one.netdev:
+            problems.append(
+                f"{one.device} is on {there.netdev}, not {one.netdev}, and not made by Railyard: "
+                f"remove it (rdma link delete {one.device}) or name its netdev"
+            )
+        elif by_netdev.get(one.netdev, one.device) != one.device:
+            other = by_netdev[one.netdev]
+            problems.append(
+                f"{one.netdev} has the Soft-RoCE device {other}, not made by Railyard, and cannot have a "
+                f"second: name it {other}, or remove it (rdma link delete {other})"
+            )
+    if problems:
+        raise SoftRoceError("; ".join(problems))
+    names = [one.device for one in wanted]
+    foreign = [
+        Wanted(name, one.netdev) for name, one in sorted(left.items()) if one.is_rxe and name not in names
+    ]
+    record = [_entry(one, left.get(one.device), one.device in own, recorded) for one in wanted]
+    return Plan(delete, [one for one in wanted if one.device not in left], foreign, record)
+
+
+def load_record(path: str) -> list[dict[str, t.Any]]:
+    """Return the record's entries.
+
+    Each has `device`, `netdev`, and in `found` the identity of a device that was there when it was first
+    wanted; None where Railyard made it.
+
+    Raises:
+        SoftRoceError: The file is no record; to go on would leave devices behind that Railyard made.
+    """
+    try:
+        with open(path, encoding="utf-8") as handle:
+            document = json.load(handle)
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError) as error:
+        raise SoftRoceError(f"{path} cannot be read as the record of devices ({error}): remove it") from error
+    entries = document.get("devices") if isinstance(document, dict) else None
+    if not isinstance(entries, list) or document.get("schema") != SCHEMA:
+        raise SoftRoceError(f"{path} is not a record of schema {SCHEMA}: remove it")
+    return entries
+
+
+def store_record(path: str, entries: t.Sequence[t.Mapping[str, t.Any]]) -> None:
+    """Write the record, old or new after a power cut; without entries there is none."""
+    if not entries:
+        if os.path.exists(path):
+            os.remove(path)
+        return
+    os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+    draft = path + ".new"
+    with open(draft, "w", encoding="utf-8") as handle:
+        json.dump({"schema": SCHEMA, "devices": list(entries)}, handle, indent=2, sort_keys=True)
+        handle.write("\n")
+        handle.flush()
+        os.fsync(handle.fileno())
+    os.chmod(draft, 0o644)
+    os.replace(draft, path)
+
+
+def _is_own(name: str, there: Present, recorded: t.Iterable[t.Mapping[str, t.Any]]) -> bool:
+    return there.is_rxe and any(
+        entry.get("device") == name
+        and entry.get("netdev") == there.netdev
+        and entry.get("found") != there.identity
+        for entry in recorded
+    )
+
+
+def _entry(
+    one: Wanted, there: Present | None, own: bool, recorded: t.Iterable[t.Mapping[str, t.Any]]
+) -> dict[str, t.Any]:
+    for entry in recorded:
+        if entry.get("device") == one.device and entry.get("netdev") == one.netdev:
+            return dict(entry)
+    found = there.identity if there is not None and not own else None
+    return {"device": one.device, "netdev": one.netdev, "found": found}
+
+
+def _package(root: str, release: str) -> str:
+    """Say where a distribution keeps the module that its small kernels lack."""
+    ids = re.findall(r"(?m)^ID(?:_LIKE)?=\"?([^\"\n]*)", _read(os.path.join(root, "etc/os-release")))
+    names = " ".join(ids).split()
+    if "ubuntu" in names:
+        return f"install linux-modules-extra-{release}"
+    if "debian" in names:
+        architecture = release.rsplit("-", 1)[-1]
+        flavour = "a cloud kernel lacks it; " if "cloud" in release else ""
+        return f"{flavour}install linux-image-{architecture} and boot it"
+    return "install the package of the distribution that has it, or another kernel"
+
+
+def _read(path: str) -> str:
+    """Return the text without white space around it, empty when it cannot be read."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as handle:
+            return handle.read().strip()
+    except OSError:
+        return ""

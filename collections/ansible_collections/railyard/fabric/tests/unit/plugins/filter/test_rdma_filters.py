@@ -1,0 +1,55 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""From the planned rails: the Soft-RoCE devices, and the ports of a subnet manager."""
+
+from __future__ import annotations
+
+import pytest
+from ansible.errors import AnsibleFilterError
+from ansible_collections.railyard.fabric.plugins.filter import soft_roce, subnet_manager
+
+soft_roce_devices = soft_roce.FilterModule().filters()["soft_roce_devices"]
+subnet_manager_ports = subnet_manager.FilterModule().filters()["subnet_manager_ports"]
+
+
+def rail(name, netdev=None, hca=None):
+    return {"name": name, "netdev": netdev, "mac": None, "pci": None, "hca": hca, "vlan": None}
+
+
+def test_the_device_is_the_hca_without_its_port_or_made_of_the_netdev():
+    rails = [rail("rail0", "ens6", "rxe0:1"), rail("rail1", "enp129s0f0np0.1")]
+    assert soft_roce_devices(rails) == [
+        {"device": "rxe0", "netdev": "ens6"},
+        {"device": "rxe_enp129s0f0np0.1", "netdev": "enp129s0f0np0.1"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rails", "says"),
+    [
+        ([rail("rail0", None, "rxe0:1")], "rail rail0 names no netdev"),
+        ([rail("rail0", "ens6", "rxe0:2")], "one port: rxe0:1"),
+        ([rail("rail0", "ens6", "rxe0:1"), rail("rail1", "ens7", "rxe0:1")], "device rxe0 is named twice"),
+        ([rail("rail0", "ens6"), rail("rail1", "ens6")], "netdev ens6 is named twice"),
+    ],
+)
+def test_a_rail_that_cannot_have_one_is_named(rails, says):
+    with pytest.raises(AnsibleFilterError, match=says):
+        soft_roce_devices(rails)
+
+
+def port(hca, layer="InfiniBand", gid="fe80:0000:0000:0000:0002:c903:0002:fb06"):
+    return {"hca": hca, "netdev": None, "link_layer": layer, "gids": [{"index": 0, "gid": gid}]}
+
+
+def test_the_port_guid_is_the_lower_half_of_gid_0():
+    facts = {"netdevs": [], "hcas": [port("mlx4_0:1"), port("mlx4_0:2", gid="fe80::7")]}
+    # 0x0002c9030002fb06 is how the package's own example writes such a port.
+    assert subnet_manager_ports([rail("rail0", hca="mlx4_0:1")], facts) == ["0x0002c9030002fb06"]
+
+
+def test_all_rails_without_an_infiniband_port_are_named():
+    facts = {"netdevs": [], "hcas": [port("mlx4_0:1", "Ethernet")]}
+    with pytest.raises(AnsibleFilterError, match=r"rail0: .*Ethernet; rail rail1 has no RDMA port"):
+        subnet_manager_ports([rail("rail0", hca="mlx4_0:1"), rail("rail1", hca="mlx4_1:1")], facts)
