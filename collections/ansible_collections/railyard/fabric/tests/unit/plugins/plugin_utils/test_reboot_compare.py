@@ -1,0 +1,143 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is gone after a reboot is named, by rail; what merely comes in another order is not."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+from ansible_collections.railyard.fabric.plugins.plugin_utils.reboot_compare import differences, kernel_change
+
+RAILS = [
+    {
+        "name": "rail0",
+        "netdev": "ens6",
+        "mac": None,
+        "pci": None,
+        "hca": "rxe0:1",
+        "vlan": None,
+        "address": "10.0.1.1/24",
+        "address6": None,
+    }
+]
+BEFORE = {
+    "facts": {
+        "boot_id": "one",
+        "kernel": "6.1.0-55-amd64",
+        "netdevs": [
+            {
+                "netdev": "ens6",
+                "kind": "physical",
+                "master": None,
+                "carrier": True,
+                "mtu_bytes": 9000,
+                "mac": "02:00:00:00:01:01",
+                "addresses": ["10.0.1.1/24"],
+                "addresses6": ["fe80::1/64"],
+            }
+        ],
+        "hcas": [
+            {
+                "hca": "rxe0:1",
+                "netdev": "ens6",
+                "state": "ACTIVE",
+                "link_layer": "Ethernet",
+                "gids": [
+                    {"index": 0, "gid": "fe80:::1", "type": "RoCE v2", "address": "fe80::1"},
+                    {"index": 1, "gid": "::ffff:0a00:0101", "type": "RoCE v2", "address": "10.0.1.1"},
+                ],
+            }
+        ],
+    },
+    "modules": ["rdma_rxe 1 0 - Live 0x0", "ib_uverbs 1 0 - Live 0x0", "floppy 1 0 - Live 0x0"],
+    "settings": {"diff": []},
+}
+
+
+@pytest.fixture
+def after():
+    reading = copy.deepcopy(BEFORE)
+    reading["facts"]["boot_id"] = "two"
+    return reading
+
+
+def test_a_node_that_came_back_as_it_was(after):
+    after["facts"]["hcas"][0]["gids"].reverse()
+    after["facts"]["netdevs"][0]["addresses6"] = ["fe80::2/64"]
+    after["modules"] = after["modules"][:2]
+    assert differences(BEFORE, after, RAILS) == []
+
+
+def test_the_same_boot_is_no_reboot(after):
+    after["facts"]["boot_id"] = "one"
+    assert "has not rebooted" in differences(BEFORE, after, RAILS)[0]
+
+
+def netdev(facts):
+    return facts["netdevs"][0]
+
+
+def port(facts):
+    return facts["hcas"][0]
+
+
+@pytest.mark.parametrize(
+    ("spoil", "says"),
+    [
+        (lambda facts: facts["netdevs"].clear(), "rail0: netdev ens6 is gone"),
+        (lambda facts: netdev(facts).update(addresses=[]), "rail0: ens6 has lost 10.0.1.1/24"),
+        (
+            lambda facts: netdev(facts)["addresses"].append("192.0.2.9/24"),
+            "rail0: ens6 has a new address 192.0.2.9/24",
+        ),
+        (lambda facts: netdev(facts).update(mtu_bytes=1500), "rail0: ens6 has MTU 1500, not 9000"),
+        (lambda facts: netdev(facts).update(carrier=False), "rail0: ens6 has no carrier"),
+        (lambda facts: facts["hcas"].clear(), "rail0: RDMA port rxe0:1 is gone"),
+        (lambda facts: port(facts).update(state="DOWN"), "rail0: rxe0:1 has state DOWN, not ACTIVE"),
+        (lambda facts: port(facts).update(netdev="ens7"), "rail0: rxe0:1 has netdev ens7, not ens6"),
+        (lambda facts: port(facts)["gids"].pop(1), "rail0: rxe0:1 has lost GID RoCE v2 ::ffff:0a00:0101"),
+    ],
+)
+def test_what_a_rail_has_lost_is_named_with_the_rail(after, spoil, says):
+    spoil(after["facts"])
+    assert says in differences(BEFORE, after, RAILS)
+
+
+def test_what_was_missing_before_is_not_missed():
+    before = copy.deepcopy(BEFORE)
+    before["facts"]["hcas"].clear()
+    bare = copy.deepcopy(before)
+    bare["facts"]["boot_id"] = "two"
+    assert differences(before, bare, RAILS) == []
+
+
+def test_modules_that_rails_need_are_missed(after):
+    after["modules"] = after["modules"][1:]
+    assert differences(BEFORE, after, RAILS) == ["kernel modules are not loaded: rdma_rxe"]
+
+
+def test_a_setting_that_was_right_before_is_named(after):
+    deviation = {
+        "before_header": "running kernel",
+        "before": "/proc/sys/net/core/rmem_max = 212992\n",
+        "after": "/proc/sys/net/core/rmem_max = 268435456\n",
+    }
+    record = {"before_header": "/var/lib/x.json", "before": {"a": 1}, "after": ""}
+    after["settings"] = {"diff": [deviation, record]}
+    assert differences(BEFORE, after, RAILS) == [
+        "not as provisioned: /proc/sys/net/core/rmem_max = 212992, wanted is 268435456"
+    ]
+    assert differences({**BEFORE, "settings": after["settings"]}, after, RAILS) == []
+
+
+def test_a_node_that_cannot_be_read_is_never_as_it_was():
+    assert differences(BEFORE, {"facts": {}}, RAILS) == ["the node could not be read after the reboot"]
+
+
+def test_another_kernel_is_said_and_is_no_difference(after):
+    after["facts"]["kernel"] = "6.1.0-56-amd64"
+    assert differences(BEFORE, after, RAILS) == []
+    assert kernel_change(BEFORE, after) == "kernel 6.1.0-55-amd64 before, 6.1.0-56-amd64 now"
+    assert kernel_change(BEFORE, BEFORE) is None
