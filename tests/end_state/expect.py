@@ -158,7 +158,7 @@ def tools(node: Plan, reading: Reading) -> Problems:
     """The benchmark tools are installed, perftest where RDMA is asked."""
     wanted = ["ping", "iperf3", "sockperf"]
     if node["transport"] != "tcp":
-        wanted += ["ib_write_bw", "ibv_devinfo"]
+        wanted += ["ib_write_bw", "ibv_devinfo", "numactl"]
     return [f"{tool} is not installed" for tool in wanted if not reading["tools"].get(tool)]
 
 
@@ -168,7 +168,9 @@ def leftovers(reading: Reading) -> Problems:
     problems += [
         f"still listening: {line.strip()}"
         for line in reading["listening"]
-        if any(name in line for name in ("iperf3", "sockperf", "runner.pyz", "ib_write"))
+        if any(
+            name in line for name in ("iperf3", "sockperf", "runner.pyz", "ib_write", "ib_read", "ib_send")
+        )
     ]
     for line in reading["units"]:
         words = line.split()

@@ -11,8 +11,17 @@ import shutil
 import subprocess
 
 NETPLAN = ("/etc/netplan", "/run/netplan", "/lib/netplan", "/usr/lib/netplan")
-TOOLS = ("ping", "iperf3", "sockperf", "netplan", "ib_write_bw", "ibv_devinfo")
-OURS = ("iperf3", "sockperf", "ib_write_bw", "ib_write_lat", "runner.pyz")
+TOOLS = ("ping", "iperf3", "sockperf", "netplan", "ib_write_bw", "ibv_devinfo", "numactl")
+PERFTEST = ("ib_write_bw", "ib_read_bw", "ib_send_bw", "ib_write_lat", "ib_read_lat", "ib_send_lat")
+OURS = ("iperf3", "sockperf", "runner.pyz", *PERFTEST)
+# Prints a line per entry in use: device, port, GID, type. Most entries are empty; their type answers EINVAL.
+GIDS = """cd /sys/class/infiniband 2>/dev/null || exit 0
+for gid in */ports/*/gids/*; do
+    read -r value <"$gid" && [ -n "$(echo "$value" | tr -d 0:)" ] || continue
+    port=${gid%/gids/*}
+    read -r type <"$port/gid_attrs/types/${gid##*/}" || type=unknown
+    echo "${port%%/*} ${port##*/} $value $type"
+done 2>/dev/null"""
 
 
 def output(*argv):
@@ -85,6 +94,34 @@ def processes():
     return left
 
 
+def rdma():
+    """RDMA as `rdma link`, the module lists and sysfs through a shell tell it."""
+    gids = [line.split(" ", 3) for line in (output("sh", "-c", GIDS) or "").splitlines()]
+    loaded = [line.split(" ", 1)[0] for line in (text("/proc/modules") or "").splitlines()]
+    built_in = (text(f"/lib/modules/{os.uname().release}/modules.builtin") or "").splitlines()
+    loaded += [os.path.basename(line).split(".")[0].replace("-", "_") for line in built_in]
+    devices = glob.glob("/sys/class/infiniband/*")
+    return {
+        "rdma_links": json.loads(output("rdma", "-j", "link", "show") or "null"),
+        "rdma_devices": {
+            os.path.basename(path): {"is_software": "/virtual/" in os.path.realpath(path)} for path in devices
+        },
+        "gids": [dict(zip(("device", "port", "gid", "type"), words)) for words in gids],  # noqa: B905 - Python 3.9
+        "modules": loaded,
+        "modules_at_boot": lines_of("modules-load.d/*.conf"),
+        "udev_rules": [line for line in lines_of("udev/rules.d/*.rules") if "rxe" in line],
+    }
+
+
+def lines_of(pattern):
+    """Lines that are no comment, of files that a distribution or an administrator may have put there."""
+    found = []
+    for folder in ("/etc", "/run", "/lib", "/usr/lib"):
+        for path in glob.glob(os.path.join(folder, pattern)):
+            found += [line.strip() for line in (text(path) or "").splitlines()]
+    return sorted({line for line in found if line and not line.startswith(("#", ";"))})
+
+
 def main():
     login = output("su", "-s", "/bin/sh", "nobody", "-c", "ulimit -S -l; ulimit -H -l")
     files = sorted(path for folder in NETPLAN for path in glob.glob(folder + "/*.yaml"))
@@ -105,6 +142,7 @@ def main():
         "pending": os.path.exists("/var/lib/railyard/rail_network/pending.json"),
     }
     state.update(netdevs())
+    state.update(rdma())
     print("railyard-state " + json.dumps(state))
 
 

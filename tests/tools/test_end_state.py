@@ -67,7 +67,7 @@ def reading():
                 path: {"mode": 0o644, "owner": "root", "text": NCCL} for path in ("/etc/nccl.conf", "/env")
             },
             "tools": dict.fromkeys(
-                ("ping", "iperf3", "sockperf", "ib_write_bw", "ibv_devinfo"), "/usr/bin/x"
+                ("ping", "iperf3", "sockperf", "ib_write_bw", "ibv_devinfo", "numactl"), "/usr/bin/x"
             ),
             "listening": ["tcp LISTEN 0 128 0.0.0.0:22 0.0.0.0:* users:((sshd,pid=1))"],
             "processes": [],

@@ -1,0 +1,114 @@
+"""What RDMA on a node should be, from the plan; a function returns what is wrong, nothing when all is well.
+
+Pure, and it shares no code with what configured or measured the node: ports come from `rdma link`, GIDs from
+the files of sysfs as a shell shows them.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import Any
+
+from end_state.expect import Plan, Problems, Reading, netdev_of
+
+# What user space talks to; a device's driver loads by itself, but for the one in software.
+_MODULES = ("ib_uverbs", "ib_umad", "rdma_ucm")
+_SOFTWARE_MODULE = "rdma_rxe"
+
+
+def is_asked(node: Plan) -> bool:
+    """Whether the plan asks RDMA of a node whose kernel is its own."""
+    return node.get("transport") in ("roce", "infiniband") and node.get("node_class") != "container"
+
+
+def modules(reading: Reading) -> Problems:
+    """The modules that user space talks to are loaded, now and at the next boot; with rxe its driver too."""
+    wanted = list(_MODULES)
+    if any(device.get("is_software") for device in reading["rdma_devices"].values()):
+        wanted.append(_SOFTWARE_MODULE)
+    problems = [f"module {name} is not loaded" for name in wanted if name not in reading["modules"]]
+    problems += [
+        f"module {name} is in no file of modules-load.d, so it is not loaded at boot"
+        for name in wanted
+        if name not in reading["modules_at_boot"]
+    ]
+    return problems
+
+
+def port(rail: Plan, reading: Reading) -> Problems:
+    """The rail has its RDMA port, on its own netdev, and the port is active."""
+    link = _link(rail, reading)
+    if link is None:
+        return [_missing(rail, reading)]
+    name = f"{link['ifname']}/{link['port']}"
+    problems = []
+    if link.get("state") != "ACTIVE":
+        problems.append(f"{name} has state {link.get('state')}, not ACTIVE")
+    netdev = _physical(rail, reading)
+    if netdev and link.get("netdev") and link["netdev"] != netdev:
+        problems.append(f"{name} is on {link['netdev']}, the rail on {netdev}")
+    return problems
+
+
+def gid(rail: Plan, reading: Reading) -> Problems:
+    """The port's GID table has the rail's address, as RoCE v2."""
+    link = _link(rail, reading)
+    if link is None:
+        return [_missing(rail, reading)]
+    if not rail.get("address"):
+        return []
+    address = ipaddress.ip_interface(rail["address"]).ip
+    rows = [
+        row
+        for row in reading["gids"]
+        if (row["device"], row["port"]) == (link["ifname"], str(link["port"])) and _ip(row["gid"]) == address
+    ]
+    if not rows:
+        return [f"{link['ifname']} has no GID of {address}"]
+    if not any(row["type"] == "RoCE v2" for row in rows):
+        return [f"{link['ifname']} has {address} as {', '.join(row['type'] for row in rows)}, not RoCE v2"]
+    return []
+
+
+def at_boot(rail: Plan, reading: Reading) -> Problems:
+    """A device in software is made again at boot: some udev rule or unit names it with its netdev."""
+    link = _link(rail, reading)
+    if link is None:
+        return [_missing(rail, reading)]
+    device = reading["rdma_devices"].get(link["ifname"]) or {}
+    if not device.get("is_software"):
+        return []
+    words = {"rxe", link["ifname"], str(link.get("netdev"))}
+    for line in reading["udev_rules"]:
+        if words <= set(line.replace('"', " ").split()):
+            return []
+    return [f"{link['ifname']} on {link.get('netdev')} is made by no udev rule, so it is gone after a reboot"]
+
+
+def _link(rail: Plan, reading: Reading) -> dict[str, Any] | None:
+    links = reading["rdma_links"] or []
+    if rail.get("hca"):
+        device, _colon, number = str(rail["hca"]).partition(":")
+        return next(
+            (one for one in links if (one["ifname"], str(one["port"])) == (device, number or "1")), None
+        )
+    netdev = _physical(rail, reading)
+    return next((one for one in links if netdev and one.get("netdev") == netdev), None)
+
+
+def _physical(rail: Plan, reading: Reading) -> str | None:
+    """The netdev below the rail's VLAN: RDMA devices lie on that."""
+    return netdev_of({**rail, "vlan": None}, reading)
+
+
+def _missing(rail: Plan, reading: Reading) -> str:
+    there = ", ".join(f"{one['ifname']}/{one['port']}" for one in reading["rdma_links"] or []) or "none"
+    return f"the node has no RDMA port for it ({rail.get('hca') or rail.get('netdev')}); there is: {there}"
+
+
+def _ip(gid_text: str) -> Any:
+    try:
+        address = ipaddress.IPv6Address(gid_text)
+    except ValueError:
+        return None
+    return address.ipv4_mapped or address

@@ -1,0 +1,104 @@
+"""The end-state checks of RDMA: each must fail on a node that is not as planned, in words that name it."""
+
+from __future__ import annotations
+
+import copy
+import re
+
+import pytest
+from end_state import expect_rdma
+
+RAIL = {
+    "name": "rail0",
+    "netdev": "ens6",
+    "mac": None,
+    "pci": None,
+    "hca": "rxe0:1",
+    "address": "10.0.1.1/24",
+    "vlan": None,
+}
+RULE = (
+    'ACTION=="add", SUBSYSTEM=="net", KERNEL=="ens6", RUN+="/usr/bin/rdma link add rxe0 type rxe netdev ens6"'
+)
+MODULES = ["ib_uverbs", "ib_umad", "rdma_ucm", "rdma_rxe"]
+# As `rdma -j link` and the kernel's GID table of a Debian 12 machine with one rxe device show them.
+AS_PLANNED = {
+    "addresses": [],
+    "netdevs": {"ens6": {"pci": "virtio1"}},
+    "hcas": {"rxe0:1": "ens6"},
+    "rdma_links": [{"ifname": "rxe0", "port": 1, "state": "ACTIVE", "netdev": "ens6"}],
+    "rdma_devices": {"rxe0": {"is_software": True}},
+    "gids": [
+        {
+            "device": "rxe0",
+            "port": "1",
+            "gid": "fe80:0000:0000:0000:0000:00ff:fe00:0101",
+            "type": "RoCE v2",
+        },
+        {
+            "device": "rxe0",
+            "port": "1",
+            "gid": "0000:0000:0000:0000:0000:ffff:0a00:0101",
+            "type": "RoCE v2",
+        },
+    ],
+    "modules": [*MODULES, "virtio_net"],
+    "modules_at_boot": MODULES,
+    "udev_rules": [RULE],
+}
+
+
+def all_problems(reading, rail=RAIL):
+    checks = (expect_rdma.port, expect_rdma.gid, expect_rdma.at_boot)
+    return expect_rdma.modules(reading) + [one for check in checks for one in check(rail, reading)]
+
+
+@pytest.mark.parametrize("rail", [RAIL, {**RAIL, "hca": None}, {**RAIL, "hca": None, "vlan": 7}])
+def test_a_node_as_planned_has_no_problem(rail):
+    assert all_problems(copy.deepcopy(AS_PLANNED), rail) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda one: one["modules"].remove("rdma_rxe"), "module rdma_rxe is not loaded"),
+        (lambda one: one["modules"].remove("ib_uverbs"), "module ib_uverbs is not loaded"),
+        (lambda one: one.update(modules_at_boot=[]), "rdma_ucm is in no file of modules-load.d"),
+        (lambda one: one.update(rdma_links=[]), r"no RDMA port for it \(rxe0:1\); there is: none"),
+        (lambda one: one.update(rdma_links=None), "no RDMA port for it"),
+        (lambda one: one["rdma_links"][0].update(ifname="rxe1"), "there is: rxe1/1"),
+        (lambda one: one["rdma_links"][0].update(state="DOWN"), "rxe0/1 has state DOWN"),
+        (lambda one: one["rdma_links"][0].update(netdev="ens7"), "rxe0/1 is on ens7, the rail on ens6"),
+        (lambda one: one["gids"].pop(), "rxe0 has no GID of 10.0.1.1"),
+        (lambda one: one["gids"][1].update(type="IB/RoCE v1"), "as IB/RoCE v1, not RoCE v2"),
+        (lambda one: one["gids"][1].update(device="rxe1"), "rxe0 has no GID of 10.0.1.1"),
+        (lambda one: one.update(udev_rules=[]), "gone after a reboot"),
+        (lambda one: one.update(udev_rules=[RULE.replace("ens6", "ens66")]), "gone after a reboot"),
+        (lambda one: one.update(udev_rules=[RULE.replace("rxe0", "rxe01")]), "gone after a reboot"),
+    ],
+)
+def test_what_is_not_as_planned_is_named(change, words):
+    reading = copy.deepcopy(AS_PLANNED)
+    change(reading)
+    said = "\n".join(all_problems(reading))
+    assert re.search(words, said), said
+
+
+def test_hardware_needs_neither_rxe_nor_a_rule():
+    reading = copy.deepcopy(AS_PLANNED)
+    reading.update(rdma_devices={"rxe0": {"is_software": False}}, udev_rules=[])
+    reading["modules"].remove("rdma_rxe")
+    assert all_problems(reading) == []
+
+
+@pytest.mark.parametrize(
+    ("transport", "node_class", "asked"),
+    [
+        ("roce", "virtual", True),
+        ("infiniband", None, True),
+        ("tcp", "hardware", False),
+        ("roce", "container", False),
+    ],
+)
+def test_rdma_is_asked_by_the_plan(transport, node_class, asked):
+    assert expect_rdma.is_asked({"transport": transport, "node_class": node_class}) == asked
