@@ -29,6 +29,7 @@ def test_ping_runs(host):
 
 def test_perftest_only_where_rdma_is_asked(host, name):
     assert host.exists("ib_write_bw") == (name == "gpuserver1")
+    assert host.exists("numactl") == (name == "gpuserver1")
 
 
 def test_nothing_is_left_listening(host):
