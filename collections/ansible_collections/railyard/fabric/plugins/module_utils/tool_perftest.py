@@ -92,7 +92,13 @@ class Perftest(Tool):
         """
         # A port that has gone is the reason for whatever the program says of it.
         port = play.rdma_port()
-        output = parsed(play, self.name, done.text, _parse_whole)
+        try:
+            output = parsed(play, self.name, done.text, _parse_whole)
+        except Obstacle as obstacle:
+            # "Couldn't connect to" alone could be anybody's words: the status says that it failed.
+            if obstacle.error_class == "tool_garbage" and done.exit_status != 0:
+                raise failed(play, self.name, done.text or "it ended without a word") from obstacle
+            raise
         if done.exit_status != 0:
             raise failed(play, self.name, f"it printed a table and ended with status {done.exit_status}")
         expected = {**asked, "test": self.name, "device": port.device, "gid_index": port.gid_index}

@@ -160,3 +160,107 @@ def test_a_claim_survives_the_way_to_the_other_end() -> None:
     claim = Claim("packets", 10.0, 12.0)
     assert proof.from_record(proof.as_record(claim)) == claim
     assert proof.from_record(None) is None
+
+
+SIZE = 65536
+# 100 messages of 64 KiB at an MTU of 4096: 1,600 packets; three times as much is sent as is counted.
+RDMA = Claim("bytes", 100 * SIZE, 300 * (SIZE + 16 * proof.RDMA_HEADER_BYTES), packet_bytes=4096)
+
+
+def soft(sent: tuple[int, int], received: tuple[int, int] = (0, 0)) -> dict[str, list[int | None]]:
+    """Soft-RoCE's counters of (bytes, packets)."""
+    return spans(tx_bytes=sent[0], hw_sent_pkts=sent[1], rx_bytes=received[0], hw_rcvd_pkts=received[1])
+
+
+def card(sent: tuple[int, int], received: tuple[int, int] = (0, 0)) -> dict[str, list[int | None]]:
+    """A card's counters of (words of four bytes, packets)."""
+    return spans(
+        port_xmit_data=sent[0],
+        port_xmit_packets=sent[1],
+        port_rcv_data=received[0],
+        port_rcv_packets=received[1],
+    )
+
+
+@pytest.mark.parametrize(
+    ("sent", "word"),
+    [
+        ((100 * SIZE, 1600), None),
+        ((300 * SIZE, 4800), None),
+        ((100 * SIZE - 1, 1600), "another way"),
+        ((100 * SIZE, 1599), "another way"),
+        # iperf3 under the name of ib_write_bw: the bytes crossed the rail, but not as RDMA.
+        ((100 * SIZE, 0), "another way"),
+        # And beside a true test: more bytes than its packets can hold.
+        ((300 * SIZE, 1600), "something else than RDMA"),
+        ((1300 * SIZE, 20800), "other traffic"),
+    ],
+)
+def test_soft_roce_is_proven_by_its_netdev_and_its_own_packets(
+    sent: tuple[int, int], word: str | None
+) -> None:
+    for end, counters in (("client", soft(sent)), ("server", soft((0, 0), sent))):
+        verdict, reason = proof.prove(RDMA, end, counters, {}, NO_IDLE, proof.SOFT_ROCE)
+        assert (verdict == proof.PROVEN) is (word is None)
+        assert word is None or word in str(reason)
+
+
+@pytest.mark.parametrize(
+    ("sent", "proven"),
+    [
+        ((100 * SIZE // 4, 1600), True),
+        ((100 * SIZE // 4 - 1, 1600), False),
+        ((100 * SIZE // 4, 1599), False),
+        # 1.15 x 300 x (65536 + 16 x 110) bytes are 5,804,280 words.
+        ((5_804_280, 4800), True),
+        ((5_804_281, 4800), False),
+    ],
+)
+def test_a_cards_data_are_words_of_four_bytes(sent: tuple[int, int], proven: bool) -> None:
+    for end, counters in (("client", card(sent)), ("server", card((0, 0), sent))):
+        verdict, _reason = proof.prove(RDMA, end, counters, {}, NO_IDLE, proof.HARDWARE)
+        assert (verdict == proof.PROVEN) is proven
+    # What crosses the netdev of a card says nothing.
+    netdev = spans(tx_bytes=10**9, rx_bytes=10**9, tx_packets=10**6, rx_packets=10**6)
+    assert proof.prove(RDMA, "client", netdev, {}, NO_IDLE, proof.HARDWARE)[0] == proof.UNPROVEN
+
+
+def test_what_a_read_fetches_comes_from_the_server() -> None:
+    read = RDMA._replace(at_least=0.0, at_most=0.0, back_at_least=RDMA.at_least, back_at_most=RDMA.at_most)
+    moved = (100 * SIZE, 1600)
+    for end, counters in (("client", soft((0, 0), moved)), ("server", soft(moved))):
+        assert proof.prove(read, end, counters, {}, NO_IDLE, proof.SOFT_ROCE)[0] == proof.PROVEN
+    assert proof.prove(read, "client", soft(moved), {}, NO_IDLE, proof.SOFT_ROCE)[0] == proof.UNPROVEN
+
+
+def test_both_directions_are_both_proven() -> None:
+    both = RDMA._replace(back_at_least=50.0 * SIZE, back_at_most=RDMA.at_most)
+    forward, back = (100 * SIZE, 1600), (50 * SIZE, 800)
+    assert proof.prove(both, "client", soft(forward, back), {}, NO_IDLE, proof.SOFT_ROCE)[0] == proof.PROVEN
+    assert proof.prove(both, "server", soft(back, forward), {}, NO_IDLE, proof.SOFT_ROCE)[0] == proof.PROVEN
+    assert proof.prove(both, "client", soft(back, forward), {}, NO_IDLE, proof.SOFT_ROCE)[0] == proof.UNPROVEN
+    less = (50 * SIZE - 1, 800)
+    assert proof.prove(both, "client", soft(forward, less), {}, NO_IDLE, proof.SOFT_ROCE)[0] == proof.UNPROVEN
+
+
+@pytest.mark.parametrize(("packets", "proven"), [(99, False), (100, True), (300, True), (301, False)])
+def test_rdma_latency_is_packets_of_the_port_each_way(packets: int, proven: bool) -> None:
+    # A probe of 20 before a test of 100: 120 x 2.5 at most.
+    claim = Claim("packets", 100, 120, packet_bytes=4096)
+    counters = {**spans(tx_packets=9, rx_packets=9), **spans(hw_sent_pkts=packets, hw_rcvd_pkts=packets)}
+    verdict, _reason = proof.prove(claim, "client", counters, {}, NO_IDLE, proof.SOFT_ROCE)
+    assert (verdict == proof.PROVEN) is proven
+
+
+def test_another_rails_port_has_to_be_idle_too() -> None:
+    others = {"rail1": {**spans(tx_bytes=0, rx_bytes=0, port_xmit_data=250_001, port_rcv_data=0)}}
+    claim = Claim("bytes", GIB, GIB)
+    verdict, reason = proof.prove(claim, "client", spans(tx_bytes=GIB), others, IDLE)
+    assert (verdict, str(reason)[:32]) == (proof.UNPROVEN, "rail1 was not idle: port_xmit_da")
+    others["rail1"]["port_xmit_data"] = [0, 250_000]
+    assert proof.prove(claim, "client", spans(tx_bytes=GIB), others, IDLE)[0] == proof.PROVEN
+
+
+def test_an_rdma_claim_survives_the_way_to_the_other_end() -> None:
+    claim = RDMA._replace(back_at_least=3.0, back_at_most=4.0)
+    assert proof.from_record(proof.as_record(claim)) == claim

@@ -1,0 +1,74 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Error counters: which are read, where, and what a name means."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from pathlib import Path
+
+import pytest
+from ansible_collections.railyard.fabric.plugins.module_utils import link_errors
+
+
+def write(root: Path, path: str, value: str) -> None:
+    (root / path).parent.mkdir(parents=True, exist_ok=True)
+    (root / path).write_text(value)
+
+
+@pytest.fixture
+def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(
+        link_errors, "ethtool_statistics", lambda _netdev: {"rx_crc_errors_phy": 4, "rx_bytes": 1}
+    )
+    write(tmp_path, "class/net/ens6/statistics/rx_crc_errors", "7\n")
+    write(tmp_path, "class/net/ens6/statistics/rx_bytes", "900\n")
+    write(tmp_path, "class/net/ens6/carrier_changes", "2\n")
+    write(tmp_path, "class/infiniband/mlx5_0/ports/1/counters/symbol_error", "11\n")
+    write(tmp_path, "class/infiniband/mlx5_0/ports/1/counters/link_downed", "N/A\n")
+    write(tmp_path, "class/infiniband/mlx5_0/ports/1/hw_counters/out_of_sequence", "5\n")
+    return tmp_path
+
+
+def test_each_counter_is_read_where_the_kernel_has_it(tree: Path) -> None:
+    netdev = {"netdev.rx_crc_errors": 7, "netdev.carrier_changes": 2, "ethtool.rx_crc_errors_phy": 4}
+    port = {"hca.symbol_error": 11, "hw.out_of_sequence": 5}
+    assert link_errors.read("ens6", "mlx5_0:1", str(tree)) == {**netdev, **port}
+    assert link_errors.read("ens6", None, str(tree)) == netdev
+    assert link_errors.read("ens6", "gone0:1", str(tree)) == netdev
+
+
+def test_growth_and_what_went_away_are_told_apart() -> None:
+    found = link_errors.spans({"hca.symbol_error": 1, "hw.out_of_sequence": 2}, {"hca.symbol_error": 3})
+    assert found == {"hca.symbol_error": [1, 3], "hw.out_of_sequence": [2, None]}
+
+
+def test_every_name_has_a_place_and_a_meaning() -> None:
+    assert {name.partition(".")[0] for name in link_errors.KINDS} == {"hca", "hw", "netdev", "ethtool"}
+    assert set(link_errors.KINDS.values()) == {"physical", "transport"}
+    # A cable shows in symbols, a full switch in packets that come out of sequence.
+    assert link_errors.KINDS["hca.symbol_error"] == "physical"
+    assert link_errors.KINDS["hw.out_of_seq_request"] == "transport"
+
+
+def test_ethtools_answers_are_read_as_the_kernel_lays_them_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The layouts of include/uapi/linux/ethtool.h: ethtool_sset_info, ethtool_gstrings, ethtool_stats."""
+
+    def answer(_sock: socket.socket, _netdev: str, question: bytes) -> bytes:
+        command = struct.unpack_from("=I", question)[0]
+        if command == 0x37:
+            return struct.pack("=IIQI", command, 0, 2, 2)
+        if command == 0x1B:
+            names = b"".join(name.ljust(32, b"\0") for name in (b"rx_packets", b"rx_crc_errors_phy"))
+            return (struct.pack("=III", command, 1, 2) + names).ljust(len(question), b"\0")
+        return (struct.pack("=IIQQ", command, 2, 5, 2**40)).ljust(len(question), b"\0")
+
+    monkeypatch.setattr(link_errors, "_ask", answer)
+    assert link_errors.ethtool_statistics("ens6") == {"rx_packets": 5, "rx_crc_errors_phy": 2**40}
+
+
+def test_a_netdev_without_statistics_has_none() -> None:
+    assert link_errors.ethtool_statistics("lo") == {}
+    assert link_errors.ethtool_statistics("no-such-netdev0") == {}

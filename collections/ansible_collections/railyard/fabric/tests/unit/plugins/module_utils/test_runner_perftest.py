@@ -1,0 +1,370 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""perftest in the runner: command lines, whose table is believed, what is claimed, how long a test lasts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.railyard.fabric.plugins.module_utils import (
+    rdma_place,
+    tool_base,
+    tool_perftest,
+    tool_perftest_bw,
+    tool_perftest_lat,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils.obstacle import Obstacle
+from ansible_collections.railyard.fabric.plugins.module_utils.proof import Claim
+from ansible_collections.railyard.fabric.plugins.module_utils.rail_socket import Place
+from ansible_collections.railyard.fabric.plugins.module_utils.rdma_place import RdmaPort
+from ansible_collections.railyard.fabric.plugins.module_utils.sysfs import Reader
+from ansible_collections.railyard.fabric.plugins.module_utils.tool_base import Finished, Play, Reading
+from ansible_collections.railyard.fabric.plugins.module_utils.tool_perftest_bw import Bandwidth
+from ansible_collections.railyard.fabric.plugins.module_utils.tool_perftest_lat import Latency
+
+POLICY: dict[str, Any] = {
+    "rdma_duration_s": 4,
+    "rdma_margin_s": 1,
+    "rdma_latency_s": 2,
+    "rdma_message_bytes": 65536,
+    "rdma_qps": 1,
+    "sockperf_message_bytes": 64,
+    "numa_pinning": True,
+}
+OWN = Place("gpu001", "rail0", "ens6", "10.0.1.1")
+PORT = RdmaPort("rxe0", 1, 1, "RoCE v2", None)
+LINE = "-" * 87
+HEAD = f"""{LINE}
+                    %s Test
+ Dual-port       : OFF\t\tDevice         : rxe0
+ Number of qps   : 1\t\tTransport type : IB
+ TX depth        : 128
+ Mtu             : 4096[B]
+ Link type       : Ethernet
+ GID index       : %d
+{LINE}
+ local address: LID 0000 QPN 0x0015
+ remote address: LID 0000 QPN 0x0016
+{LINE}
+"""
+BW = " #bytes     #iterations    BW peak[MB/sec]    BW average[MB/sec]   MsgRate[Mpps]\n"
+LAT = (
+    " #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]    t_stdev[usec]"
+    "   99%% percentile[usec]   99.9%% percentile[usec]\n"
+).replace("%%", "%")
+
+
+def bandwidth(iterations: int, mib: float, rate: float, title: str = "RDMA_Write BW", gid: int = 1) -> str:
+    row = f" 65536      {iterations}              0.00               {mib}\t\t   {rate}\n"
+    return HEAD % (title, gid) + BW + row + LINE + "\n"
+
+
+def latency(iterations: int, average: float, title: str = "RDMA_Write Latency") -> str:
+    row = f" 64      {iterations}          10.00         90.00      20.00   \t       {average}      "
+    row += "\t1.15 \t\t80.00 \t\t90.00\n"
+    return HEAD % (title, 1) + LAT + row + LINE + "\n"
+
+
+class Desk(Play):
+    """A play whose tools have been run already."""
+
+    def __init__(self, *texts: str, port: RdmaPort = PORT, version: str = "6.06", status: int = 0) -> None:
+        self.own = OWN
+        self.peer_address, self.peer_host = "10.0.1.2", "gpu002"
+        self.port = 18640
+        self.policy = dict(POLICY)
+        self.version = version
+        self.peer_failed = False
+        self.here: RdmaPort | None = port
+        self.texts = list(texts)
+        self.status = status
+        self.ran: list[list[str]] = []
+        self.asked: list[Mapping[str, Any]] = []
+        self.restricted: list[bool] = []
+
+    def rdma_port(self) -> RdmaPort:
+        if self.here is None:
+            raise Obstacle("hca_missing", "gone", "gpu001", "look")
+        return self.here
+
+    def run(self, argv: list[str], limit_s: float, connection: bool = False) -> Finished:
+        self.ran.append(argv)
+        return Finished(self.status, self.texts.pop(0), 0.0, 0.5, 5.5)
+
+    def serve(self, argv: list[str], limit_s: float, for_peer_only: bool = False) -> None:
+        self.ran.append(argv)
+        self.restricted.append(for_peer_only)
+
+    def served(self, patience_s: float) -> Finished:
+        return Finished(self.status, self.texts.pop(0), 0.0, None, 6.0)
+
+    def ask(self, question: Mapping[str, Any]) -> dict[str, Any]:
+        self.asked.append(question)
+        return {"port": 18641}
+
+
+def test_command_lines_of_both_ends_agree_and_name_the_rails_port() -> None:
+    play = Desk()
+    tool = Bandwidth("ib_write_bw")
+    same = ["-p", "18640", "-s", "65536", "-q", "1", "-D", "4", "-f", "1", "-F", "--source_ip", "10.0.1.1"]
+    whole = ["ib_write_bw", "-d", "rxe0", "-i", "1", "-x", "1", *same]
+    assert tool.command(play, tool.options(POLICY), server=True) == whole
+    assert tool.command(play, tool.options(POLICY), server=False) == [*whole, "10.0.1.2"]
+    assert "-b" in Bandwidth("ib_write_bw", bi=True).options(POLICY)
+    assert Latency("ib_read_lat").options(POLICY, 700) == ["-s", "64", "-n", "700"]
+    tool.open(play)
+    # It listens on all addresses: others are shut out.
+    assert play.restricted == [True]
+
+
+@pytest.mark.parametrize(
+    ("version", "option"),
+    [
+        ("5.96", []),
+        ("6.3", ["--source_ip"]),
+        ("6.16", ["--source_ip"]),
+        ("6.17", ["--bind_source_ip"]),
+        ("unknown", []),
+    ],
+)
+def test_the_source_option_is_the_versions_own(version: str, option: list[str]) -> None:
+    argv = Bandwidth("ib_write_bw").command(Desk(version=version), [], server=True)
+    assert argv[argv.index("-F") + 1 :] == [*option, *(["10.0.1.1"] if option else [])]
+
+
+def test_infiniband_has_no_gid_to_name() -> None:
+    play = Desk(port=PORT._replace(gid_index=None, gid_type=None))
+    assert "-x" not in Bandwidth("ib_write_bw").command(play, [], server=True)
+
+
+@pytest.mark.parametrize(
+    ("node", "pinning", "may", "there", "pinned"),
+    [
+        (1, True, True, True, True),
+        (None, True, True, True, False),
+        (-1, True, True, True, False),
+        (1, False, True, True, False),
+        (1, True, False, True, False),
+        (1, True, True, False, False),
+    ],
+)
+def test_pinned_only_where_the_node_is_known_and_the_policy_and_the_tool_allow_it(
+    monkeypatch: pytest.MonkeyPatch, node: int | None, pinning: bool, may: bool, there: bool, pinned: bool
+) -> None:
+    monkeypatch.setattr(tool_perftest.shutil, "which", lambda _name: "/usr/bin/numactl" if there else None)
+    play = Desk(bandwidth(1000, 31.25, 0.0005), port=PORT._replace(numa_node=node))
+    play.policy["numa_pinning"] = pinning
+    reading = Bandwidth("ib_write_bw", pinned=may).client(play)
+    head = ["numactl", "--cpunodebind=1", "--membind=1", "ib_write_bw"] if pinned else ["ib_write_bw"]
+    assert play.ran[0][: len(head)] == head
+    assert reading.extra is not None
+    assert (reading.extra["pinned"], reading.extra["numa_node"]) == (pinned, node)
+
+
+def test_a_bandwidth_is_read_with_its_units_and_claims_its_iterations() -> None:
+    play = Desk(bandwidth(1000, 31.25, 0.0005))
+    tool = Bandwidth("ib_write_bw")
+    reading = tool.client(play)
+    # 31.25 MiB/s are 31.25 x 2^20 x 8 bit/s.
+    assert reading.metrics["bandwidth_gbps"] == pytest.approx(0.262144)
+    assert reading.metrics["message_rate_mpps"] == 0.0005
+    assert reading.extra is not None
+    wanted = {"hca": "rxe0:1", "gid_index": 1, "gid_type": "RoCE v2", "active_mtu_bytes": 4096, "qps": 1}
+    assert wanted.items() <= reading.extra.items()
+    assert reading.extra["iterations"] == 1000
+    # Twice as long as counted, and 128 messages on their way at the end; 16 packets each with their headers.
+    assert reading.claim is not None
+    assert reading.claim.at_least == 65_536_000
+    assert reading.claim.at_most == (2000 + 128) * (65536 + 16 * 110)
+    assert reading.claim.packet_bytes == 4096
+    # Connected at 0.5 s, ended at 5.5 s, 4 s of it sending: half a second before, then the margin.
+    assert reading.window_s == [2.0, 4.0]
+    assert tool.doubt(reading, reading.claim, POLICY) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        (bandwidth(1000, 62.5, 0.001), "iterations"),
+        (bandwidth(1000, 31.25, 0.001), "messages a second"),
+        (bandwidth(2000, 31.25, 0.0005), "iterations"),
+    ],
+)
+def test_a_table_that_does_not_follow_from_itself_is_doubted(text: str, word: str) -> None:
+    tool = Bandwidth("ib_write_bw")
+    reading = tool.client(Desk(text))
+    assert word in str(tool.doubt(reading, reading.claim, POLICY))
+
+
+def test_both_directions_are_a_sum_that_rests_on_both_ends_iterations() -> None:
+    tool = Bandwidth("ib_write_bw", bi=True)
+    title = "RDMA_Write Bidirectional BW"
+    reading = tool.client(Desk(bandwidth(600, 31.25, 0.0005, title)))
+    server = Claim("bytes", 400 * 65536, 1e9, packet_bytes=4096)
+    joint = tool.claim(reading.claim, server)
+    assert joint is not None
+    assert (joint.at_least, joint.back_at_least) == (600 * 65536, 400 * 65536)
+    assert tool.doubt(reading, joint, POLICY) is None
+    idle = tool.claim(reading.claim, server._replace(at_least=65536.0))
+    assert tool.doubt(reading, idle, POLICY) is not None
+    assert reading.extra is not None
+    assert reading.extra["bandwidth_is"] == "sum_of_both"
+    with pytest.raises(Obstacle, match="bidirectional"):
+        Bandwidth("ib_write_bw").client(Desk(bandwidth(600, 31.25, 0.0005, title)))
+
+
+def test_a_read_is_claimed_the_other_way_and_its_server_says_nothing() -> None:
+    tool = Bandwidth("ib_read_bw")
+    reading = tool.client(Desk(bandwidth(1000, 31.25, 0.0005, "RDMA_Read BW")))
+    assert reading.claim is not None
+    assert (reading.claim.at_least, reading.claim.back_at_least) == (0.0, 65_536_000)
+    banner = f"{'*' * 36}\n* Waiting for client to connect... *\n{'*' * 36}\n"
+    head = banner + (HEAD % ("RDMA_Read BW", 1)).replace(" TX depth        : 128\n", "")
+    play = Desk(head)
+    tool.open(play)
+    silent = tool.close(play)
+    assert silent.metrics == {}
+    assert silent.extra is not None
+    assert silent.extra["active_mtu_bytes"] == 4096
+
+
+@pytest.mark.parametrize(
+    ("text", "status", "error_class", "word"),
+    [
+        (bandwidth(1000, 31.25, 0.0005, gid=3), 0, "tool_failed", "gid_index"),
+        (bandwidth(1000, 31.25, 0.0005, "RDMA_Read BW"), 0, "tool_failed", "test"),
+        (bandwidth(1000, 31.25, 0.0005).replace("rxe0", "rxe1"), 0, "tool_failed", "device"),
+        (bandwidth(1000, 31.25, 0.0005).replace("65536 ", "32768 "), 0, "tool_failed", "message_bytes"),
+        (bandwidth(1000, 31.25, 0.0005), 1, "tool_failed", "status 1"),
+        (bandwidth(1000, 31.25, 0.0005)[:-120], 0, "tool_failed", "result"),
+        ("Couldn't connect to 10.0.1.2:18640\n", 1, "tool_failed", "Couldn't connect"),
+        ("all is well\n", 0, "tool_garbage", "not its output"),
+        (bandwidth(1000, 31.25, 0.0005) * 2, 0, "tool_garbage", "2 results"),
+    ],
+)
+def test_another_tests_table_or_a_torn_one_is_no_result(
+    text: str, status: int, error_class: str, word: str
+) -> None:
+    with pytest.raises(Obstacle, match=word) as caught:
+        Bandwidth("ib_write_bw").client(Desk(text, status=status))
+    assert caught.value.error_class == error_class
+
+
+def test_a_port_that_went_is_the_reason_for_whatever_the_tool_says() -> None:
+    play = Desk("Failed to modify QP to RTS\n", status=1)
+    tool = Bandwidth("ib_write_bw")
+    tool.open(play)
+    play.here = None
+    with pytest.raises(Obstacle) as caught:
+        tool.close(play)
+    assert (caught.value.error_class, caught.value.status) == ("hca_missing", "unmeasured")
+
+
+def test_a_probe_sets_the_iterations_and_the_server_is_asked_again() -> None:
+    # 1000 us one way are 2 ms for an iteration: 1000 in 2 s.
+    play = Desk(latency(20, 1000.0), latency(1000, 25.0))
+    reading = Latency("ib_write_lat").client(play)
+    assert play.asked == [{"iterations": 1000}]
+    assert play.ran[0][play.ran[0].index("-n") + 1] == "20"
+    assert play.ran[1][play.ran[1].index("-p") + 1] == "18641"
+    wanted = {
+        "latency_average_us": 25.0,
+        "latency_p50_us": 20.0,
+        "latency_max_us": 90.0,
+        "observations": 1000,
+    }
+    assert wanted.items() <= reading.metrics.items()
+    assert reading.claim == Claim("packets", 1000.0, 1020.0, packet_bytes=4096)
+    assert reading.extra is not None
+    assert reading.extra["latency_is"] == "one_way"
+
+
+def test_a_round_trip_is_not_doubled() -> None:
+    play = Desk(latency(20, 1000.0, "RDMA_Read Latency"), latency(2000, 25.0, "RDMA_Read Latency"))
+    reading = Latency("ib_read_lat").client(play)
+    assert play.asked == [{"iterations": 2000}]
+    assert reading.extra is not None
+    assert reading.extra["latency_is"] == "round_trip"
+
+
+@pytest.mark.parametrize(
+    ("iteration_us", "wanted_s", "iterations"),
+    [
+        (4.0, 2, 100000),
+        (2000.0, 2, 1000),
+        (48000.0, 2, 41),
+        (1e6, 2, 20),
+        (48000.0, 99, 208),
+        (0.0, 2, 100000),
+    ],
+)
+def test_no_latency_test_lasts_long(iteration_us: float, wanted_s: float, iterations: int) -> None:
+    assert tool_perftest_lat.suitable(iteration_us, {"rdma_latency_s": wanted_s}) == iterations
+
+
+@pytest.mark.parametrize("iterations", [0, 19, 100001, "50", None])
+def test_the_server_is_not_talked_into_an_endless_test(iterations: object) -> None:
+    with pytest.raises(Obstacle):
+        Latency("ib_write_lat").answer(Desk(latency(20, 9.0)), {"iterations": iterations})
+
+
+def test_the_window_lies_within_the_sending() -> None:
+    done = Finished(0, "", 0.0, 1.0, 5.0)
+    assert tool_perftest_bw.window_s(done, POLICY) == [2.0, 4.0]
+    # A clock that saw less than the duration moves nothing.
+    assert tool_perftest_bw.window_s(done._replace(ended_s=4.5), POLICY) == [2.0, 4.0]
+    assert tool_perftest_bw.window_s(done._replace(connected_s=None), POLICY) == [1.5, 3.5]
+
+
+def test_versions_are_read_and_a_difference_is_named() -> None:
+    argv, pattern = tool_base._VERSION["ib_write_bw"]
+    assert argv == ["ib_write_bw", "--version"]
+    found = pattern.search("Version: 6.06\n")
+    assert found is not None
+    assert found.group(1) == "6.06"
+    obstacle = tool_base.version_differs("ib_write_bw", "6.06", "gpu001", "6.17", "gpu002")
+    assert (obstacle.error_class, obstacle.status) == ("version_differs", "unmeasured")
+    assert all(word in obstacle.message for word in ("6.06", "gpu001", "6.17", "gpu002"))
+
+
+def make_port(root: Path, address: str = "0a00:0101", layer: str = "Ethernet") -> None:
+    folder = root / "class/infiniband/rxe0/ports/1"
+    for path, value in {
+        "link_layer": layer,
+        "gids/0": "fe80:0000:0000:0000:0000:00ff:fe00:0101",
+        "gids/1": f"0000:0000:0000:0000:0000:ffff:{address}",
+        "gid_attrs/types/0": "RoCE v2",
+        "gid_attrs/types/1": "RoCE v2",
+        "gid_attrs/ndevs/0": "ens6",
+        "gid_attrs/ndevs/1": "ens6",
+    }.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(value + "\n")
+
+
+def test_the_port_is_read_when_it_is_needed(tmp_path: Path) -> None:
+    reader = Reader(str(tmp_path))
+    with pytest.raises(Obstacle, match="rxe0:1") as caught:
+        rdma_place.find(OWN, "rxe0:1", reader)
+    assert (caught.value.error_class, caught.value.status) == ("hca_missing", "unmeasured")
+    make_port(tmp_path)
+    assert rdma_place.find(OWN, "rxe0:1", reader)[:4] == ("rxe0", 1, 1, "RoCE v2")
+    # The address moved away from the rail: its entry is another's.
+    make_port(tmp_path, address="0a00:0163")
+    with pytest.raises(Obstacle, match=r"10\.0\.1\.1") as caught:
+        rdma_place.find(OWN, "rxe0:1", reader)
+    assert (caught.value.error_class, caught.value.status) == ("no_gid", "unmeasured")
+    make_port(tmp_path, layer="InfiniBand")
+    assert rdma_place.find(OWN, "rxe0:1", reader).gid_index is None
+    for nothing in (None, "", "rxe0", "rxe0:x"):
+        with pytest.raises(Obstacle) as caught:
+            rdma_place.find(OWN, nothing, reader)
+        assert caught.value.error_class == "hca_missing"
+
+
+def test_a_reading_without_numbers_is_not_doubted() -> None:
+    assert Bandwidth("ib_read_bw").doubt(Reading({}), Claim("bytes", 0, 0), POLICY) is None
