@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 # Beyond this many rails and directions: those where RDMA does worst.
 _SHOWN = 8
 _PANELS = (("bandwidth", "bandwidth_gbps", "Gbit/s"), ("latency", "latency_us", "µs"))
-_HEADINGS = {"bandwidth": "Bandwidth", "latency": "Latency, median, one way: shorter is better"}
+_HEADINGS = {"bandwidth": "Bandwidth", "latency": "Latency, one way: shorter is better"}
 
 
 def draw(compared: Compared) -> charts.Chart | None:
@@ -26,12 +26,18 @@ def draw(compared: Compared) -> charts.Chart | None:
     for what, key, unit in _PANELS:
         rows = [row for row in compared.rows if "rdma" in row["asked"][what]]
         if any(value is not None for row in rows for value in row[key].values()):
-            shown = rows if len(rows) <= _SHOWN else comparison_text.worst_first(rows, what)[:_SHOWN]
+            shown = rows if len(rows) <= _SHOWN else _worst(rows, what)
             panels.append((what, key, unit, shown, len(rows)))
     if not panels:
         return None
     caption = f"Bandwidth: {compared.bandwidth_of}. Latency: {compared.latency_of}."
     return charts.Chart("TCP against RDMA", caption, _svg(panels))
+
+
+def _worst(rows: Sequence[Row], what: str) -> list[Row]:
+    """The rows where RDMA does worst; those that have no comparison are the table's matter."""
+    known = [row for row in rows if row[f"{what}_ratio"] is not None]
+    return comparison_text.worst_first(known or rows, what)[:_SHOWN]
 
 
 def _svg(panels: Sequence[tuple[str, str, str, Sequence[Row], int]]) -> str:
@@ -56,7 +62,7 @@ def _svg(panels: Sequence[tuple[str, str, str, Sequence[Row], int]]) -> str:
         for at, (what, key, unit, shown, total) in enumerate(panels):
             title = _HEADINGS[what]
             if total > len(shown):
-                title += f"; the {len(shown)} of {total} where RDMA does worst"
+                title += f"; {len(shown)} of {total}, worst first"
             _panel(figure.add_subplot(grid[at]), title, shown, key, unit)
         out = io.BytesIO()
         figure.savefig(out, format="svg", transparent=True, metadata=dict.fromkeys(charts.METADATA))

@@ -50,7 +50,7 @@ class Measurement:
     cable: str = ""
     """The cable that it is about, where a cable is what the finding names."""
     conditions: tuple[Conditions, ...] = ()
-    """How each end ran it; of RDMA tests."""
+    """What each end ran over; of RDMA tests."""
 
     @property
     def where(self) -> str:
@@ -102,6 +102,11 @@ class CheckTable:
     counts: dict[str, int]
     shown: tuple[Measurement, ...]
     left_out: int
+
+    @property
+    def conditions(self) -> tuple[Conditions, ...]:
+        """What the ends of the lines shown ran over; what was the same in many tests is one line."""
+        return tuple(dict.fromkeys(one for item in self.shown for one in item.conditions))
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from railyard.report import wording
+from railyard.report.grouping import place_text
 
 
 @dataclass(frozen=True)
 class Conditions:
-    """How one end of an RDMA test was run, in words."""
+    """What an end of an RDMA test ran over, in words."""
 
-    end: str
+    where: str
     hca: str
     gid: str
     active_mtu: str
@@ -24,7 +25,7 @@ class Conditions:
 
 
 def conditions(results: Iterable[Mapping[str, Any]]) -> dict[str, tuple[Conditions, ...]]:
-    """Return test id → how each end ran it, the client first; of RDMA tests alone."""
+    """Return test id → what each end ran it over, the client first; of RDMA tests alone."""
     found: dict[str, list[Conditions]] = defaultdict(list)
     for row in sorted(results, key=lambda row: str(row.get("end"))):
         if str(row.get("check")).startswith("rdma"):
@@ -55,7 +56,7 @@ def _of(row: Mapping[str, Any]) -> Conditions:
     index, kind = row.get("gid_index"), row.get("gid_type")
     size = row.get("message_bytes")
     return Conditions(
-        end=f"{row.get('end')} {row.get('host')}",
+        where=place_text(str(row.get("host")), "", str(row.get("rail"))),
         hca=wording.quantity_text(row.get("hca")),
         gid="unknown" if index is None else f"{wording.number(index)} ({wording.quantity_text(kind)})",
         active_mtu=wording.quantity("active_mtu_bytes", row.get("active_mtu_bytes")),

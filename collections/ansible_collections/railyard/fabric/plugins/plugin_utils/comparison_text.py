@@ -126,13 +126,15 @@ def _block(title: str, rows: Sequence[Row], what: str, fold: Fold) -> list[str]:
     missing = [row for row in rows if row[f"{what}_ratio"] is None]
     text += _missing(missing, len(rows), fold)
     text += [_line(place(row, _PLACE), *_cells(row, what)) for row in worst_first(known, what)[:WORST_SHOWN]]
-    if known:
+    # Both directions and all rails carry more by their nature: a middle of them all would be nobody's.
+    alike = [row for row in known if row["rail"] is not None and row["direction"] == "uni"]
+    if alike:
         middle = {
-            name: three(statistics.median(row[_KEYS[what]][name] for row in known))
+            name: three(statistics.median(row[_KEYS[what]][name] for row in alike))
             for name in ("tcp", "rdma")
         }
-        ratio = times(statistics.median(row[f"{what}_ratio"] for row in known))
-        text.append(_line(f"median of all {len(known)}", middle["tcp"], middle["rdma"], ratio))
+        ratio = times(statistics.median(row[f"{what}_ratio"] for row in alike))
+        text.append(_line(f"median of {len(alike)}: one rail, one way", middle["tcp"], middle["rdma"], ratio))
     return text + _left_out(len(known) - WORST_SHOWN)
 
 
@@ -165,13 +167,17 @@ def _cells(row: Row, what: str) -> tuple[str, str, str]:
 def _missing(rows: Sequence[Row], total: int, fold: Fold) -> list[str]:
     if not rows:
         return []
-    nodes = sorted({str(row[end]) for row in rows for end in ("node", "peer")})
-    rails = sorted({rail(row) for row in rows})
-    return _wrapped(f"{NOT_MEASURED}: {len(rows)} of {total} ({fold(nodes)}; {fold(rails)})", "    ")
+    ends = [{str(row["node"]), str(row["peer"])} for row in rows]
+    nodes, common = set.union(*ends), set.intersection(*ends)
+    # One node with all its peers is that node's matter.
+    who = f"{next(iter(common))} with " if len(common) == 1 else ""
+    named = sorted(nodes - common if who else nodes)
+    rails = ", ".join(sorted({rail(row) for row in rows}))
+    return _wrapped(f"{NOT_MEASURED}: {len(rows)} of {total} ({who}{fold(named)}; {rails})", "    ")
 
 
 def _left_out(count: int) -> list[str]:
-    return [f"    {count} more are in report.md and index.html"] if count > 0 else []
+    return [f"    {count} more: see report.md or index.html"] if count > 0 else []
 
 
 def _line(where: str, tcp: str, rdma: str, told: str) -> str:

@@ -40,7 +40,7 @@ def test_two_nodes_are_shown_whole():
     assert re.search(r"gpuserver1 → gpuserver2  all rails +52\.0 / 60\.0 +5\.0 / 1\.0", text)
     assert "one way" in text
     assert "14-byte messages" in text
-    assert "more are in" not in text
+    assert "more: see" not in text
     assert text.endswith("(median of 4\ndirections of rails).")
 
 
@@ -94,16 +94,18 @@ def test_many_rows_show_the_worst_few_and_where_the_others_are():
             each["observed"] = {**each["observed"], "bandwidth_gbps": 1.0}
         if each["check"] == "rdma_bandwidth" and each["node"] == "gpu003":
             each.update(outcome="unmeasured", proof=None)
-    fold = "gpu[001-012]"
     compared = comparison.of(plan(names, rails=1), verdicts, (), RULES)
-    text = comparison_text.lines(compared, lambda found: fold if len(found) == 12 else ",".join(found))
+    text = comparison_text.lines(compared, lambda found: f"{found[0]}…{found[-1]}, {len(found)}")
     assert len(text) < 40
     block = text[: next(at for at, line in enumerate(text) if line.startswith("  latency"))]
     assert sum("gpu007 →" in line for line in block) == comparison_text.WORST_SHOWN
-    assert any("not measured: 11 of 132 (gpu[001-012]; rail0)" in line for line in block)
-    assert any(re.search(r"median of all 121 +27\.4 +38\.2 +1\.39 times faster", line) for line in block)
+    assert any("not measured: 11 of 132 (gpu003 with gpu001…gpu012, 11; rail0)" in line for line in block)
     assert any(
-        f"{121 - comparison_text.WORST_SHOWN} more are in report.md and index.html" in line for line in block
+        re.search(r"median of 121: one rail, one way +27\.4 +38\.2 +1\.39 times faster", line)
+        for line in block
+    )
+    assert any(
+        f"{121 - comparison_text.WORST_SHOWN} more: see report.md or index.html" in line for line in block
     )
     # 132 - 11 of the processors' shares, the busiest first.
     assert any("116 more" in line for line in text[-8:])
