@@ -8,8 +8,8 @@ help: ## Show what can be made
 setup: ## Make the virtual environment (.venv) with the railyard command in it
 	@tools/setup
 
-demo: ## Provision, measure and judge the built-in two-node lab (root or sudo; a few minutes the first time)
-	@tools/demo
+demo: ## Provision, measure and judge the built-in lab of two VMs (root or sudo); LAB=container: the quick one, TCP only
+	@tools/demo $(LAB)
 
 demo-down: ## Take the lab of the demo down
 	@.venv/bin/railyard lab down

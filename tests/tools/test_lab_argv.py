@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 import yaml
-from railyard.lab import apt, cpu_tree, host, image, keys, naming, network, seed, stranger, topology
+from railyard.lab import apt, bootstrap, cpu_tree, host, keys, naming, network, seed, stranger, topology
 from railyard.lab.host import Host
-from railyard.lab.nodes import Link
-from railyard.lab.nodes.container import ContainerKind, create_arguments
+from railyard.lab.nodes import Link, container_image
+from railyard.lab.nodes.container import cable, create_arguments
 from railyard.lab.process import LabError
 
 HYBRID = Host(hybrid_cgroups=True, systemd=False, nofile=20000, nproc=8192, memlock_bytes=8388608)
@@ -62,7 +62,20 @@ def test_missing_programs_come_with_the_one_command_that_installs_them(
         "shutil.which", lambda tool, path=None: None if tool in ("tc", "podman") else "/bin/x"
     )
     with pytest.raises(LabError, match=r"apt-get install --no-install-recommends .*iproute2.*podman"):
-        host.require_tools()
+        host.require_tools(["container"])
+
+
+def test_a_lab_asks_only_for_what_its_kinds_need(monkeypatch: pytest.MonkeyPatch) -> None:
+    absent = ("podman", "qemu-system-x86_64", "qemu-img")
+    monkeypatch.setattr("shutil.which", lambda tool, path=None: None if tool in absent else "/bin/x")
+    monkeypatch.setattr(host, "_KEYRING", Path("/"))
+    with pytest.raises(LabError) as caught:
+        host.require_tools(["vm"])
+    assert "qemu-system-x86 qemu-utils" in str(caught.value)
+    assert "podman" not in str(caught.value)
+    with pytest.raises(LabError) as caught:
+        host.require_tools(["container"])
+    assert "qemu" not in str(caught.value)
 
 
 def test_a_container_cannot_write_what_is_the_hosts(lab: topology.Topology) -> None:
@@ -77,13 +90,12 @@ def test_a_container_cannot_write_what_is_the_hosts(lab: topology.Topology) -> N
     assert "/state/cpu:/sys/devices/system/cpu" in volumes
     assert "--network=none" in arguments
     assert "--ulimit=nofile=20000:20000" in arguments
-    assert arguments[-2:] == ["image", image.ENTRY_POINT]
+    assert arguments[-2:] == ["image", container_image.ENTRY_POINT]
 
 
 def test_a_cable_starts_down_and_bare_in_the_node() -> None:
     link = Link("rail0", "n0-rail0", "02:00:00:00:00:01", "ens6", "02:00:00:00:00:02", 9000)
-    commands = ContainerKind("lab", PLAIN).link_commands(4711, link)
-    assert commands == [
+    assert cable(4711, link) == [
         "link add n0-rail0 address 02:00:00:00:00:01 mtu 9000 type veth"
         " peer name ens6 address 02:00:00:00:00:02 netns 4711",
         "link set n0-rail0 master rail0 up",
@@ -103,7 +115,7 @@ def test_each_node_has_management_and_all_rails_with_macs_of_its_own(lab: topolo
 
 
 def test_names_of_one_lab_are_never_a_prefix_match_of_another() -> None:
-    assert not naming.container("labx", "gpuserver1").startswith(naming.container("lab", ""))
+    assert not naming.on_host("labx", "gpuserver1").startswith(naming.on_host("lab", ""))
     assert len(naming.controller_link("a" * 12)) == 15
 
 
@@ -121,25 +133,28 @@ def test_shaping(rate_gbps: float, rate: str, burst_bytes: int) -> None:
 
 
 def test_the_bootstrap_uses_the_hosts_mirror_and_proxy(lab: topology.Topology) -> None:
-    argv = image.bootstrap_argv(lab.image, SETTINGS, Path("/t/node.tar"), Path("/t/a folder"))
+    recipe = container_image.recipe(lab.image, SETTINGS)
+    argv = bootstrap.argv(recipe, "tar", Path("/t/node.tar"), Path("/t/a folder"))
     assert argv[0] == "unshare"
     assert "mmdebstrap" in argv
     assert argv[-3:] == ["bookworm", "/t/node.tar", "deb http://mirror.example/debian bookworm main"]
     assert '--aptopt=Acquire::http::Proxy "http://proxy.example:3142";' in argv
-    assert "--customize-hook=cp -a --remove-destination '/t/a folder'/. \"$1\"/" in argv
+    assert "--customize-hook=cp -a --remove-destination '/t/a folder/late'/. \"$1\"/" in argv
     include = next(argument for argument in argv if argument.startswith("--include="))
     assert "netplan.io" in include.removeprefix("--include=").split(",")
 
 
 def test_the_images_name_follows_what_it_is_made_of(lab: topology.Topology) -> None:
-    first = image.tag(lab.image, SETTINGS)
-    assert first == image.tag(lab.image, SETTINGS)
+    first = container_image.tag(lab.image, SETTINGS)
+    assert first == container_image.tag(lab.image, SETTINGS)
     others = [
-        image.tag(topology.Image("trixie", lab.image.packages), SETTINGS),
-        image.tag(topology.Image("bookworm", (*lab.image.packages, "nano")), SETTINGS),
-        image.tag(lab.image, apt.AptSettings(SETTINGS.sources, (), ())),
-        image.tag(lab.image, apt.AptSettings((), SETTINGS.options, ())),
-        image.tag(lab.image, apt.AptSettings(SETTINGS.sources, SETTINGS.options, (("a.crt", b"new"),))),
+        container_image.tag(topology.Image("trixie", lab.image.packages), SETTINGS),
+        container_image.tag(topology.Image("bookworm", (*lab.image.packages, "nano")), SETTINGS),
+        container_image.tag(lab.image, apt.AptSettings(SETTINGS.sources, (), ())),
+        container_image.tag(lab.image, apt.AptSettings((), SETTINGS.options, ())),
+        container_image.tag(
+            lab.image, apt.AptSettings(SETTINGS.sources, SETTINGS.options, (("a.crt", b"new"),))
+        ),
     ]
     assert len({first, *others}) == 6
 

@@ -84,6 +84,8 @@ def test_a_lab_is_held_by_one_command_at_a_time(root: Path) -> None:
 class FakeKind:
     """Nodes that are only remembered."""
 
+    no_faults: Mapping[str, str] = {"wrong_mtu": "its MTU is carved in stone"}
+
     def __init__(self) -> None:
         self.calls: list[tuple[str, str]] = []
         self.found: Mapping[str, NodeState] = {
@@ -108,7 +110,7 @@ class FakeKind:
 def lab() -> wiring.Lab:
     made = wiring.Lab.of(topology.load(topology.default_file()))
     state.save(State("lab", str(made.topology.source)))
-    return wiring.Lab(made.topology, made.network, FakeKind(), made.keys)
+    return wiring.Lab(made.topology, made.network, {"vm": FakeKind()}, made.keys)
 
 
 def recorded() -> list[tuple[str, str]]:
@@ -124,17 +126,17 @@ def test_a_fault_is_made_recorded_and_healed(lab: wiring.Lab) -> None:
         faults.apply(lab, "node_hung", "gpuserver1")
     assert [fault.target for fault in faults.heal(lab)] == ["gpuserver1"]
     assert recorded() == []
-    assert lab.kind.calls == [("freeze", "gpuserver1"), ("thaw", "gpuserver1")]
+    assert lab.kinds["vm"].calls == [("freeze", "gpuserver1"), ("thaw", "gpuserver1")]
 
 
 def test_healing_goes_backwards(lab: wiring.Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     undone = []
-    for kind in ("wrong_mtu", "slow_rail"):
+    for kind in ("link_down", "slow_rail"):
         fake = faults._Kind(True, lambda *_: {}, lambda _lab, place, _undo, kind=kind: undone.append(kind))
         monkeypatch.setitem(faults.KINDS, kind, fake)
         faults.apply(lab, kind, "gpuserver1/rail0")
     faults.heal(lab)
-    assert undone == ["slow_rail", "wrong_mtu"]
+    assert undone == ["slow_rail", "link_down"]
 
 
 @pytest.mark.parametrize(
@@ -146,6 +148,7 @@ def test_healing_goes_backwards(lab: wiring.Lab, monkeypatch: pytest.MonkeyPatch
         ("link_down", "gpuserver9/rail0", "no node gpuserver9"),
         ("link_down", "gpuserver1/rail9", "no rail rail9"),
         ("link_down", "gpuserver2/rail0", "gpuserver2 does not run"),
+        ("wrong_mtu", "gpuserver1/rail0", "carved in stone"),
     ],
 )
 def test_a_fault_that_cannot_be_is_bad_input(lab: wiring.Lab, kind: str, target: str, message: str) -> None:
@@ -177,6 +180,7 @@ def test_status_reads_well() -> None:
             "way_out": False,
             "nodes": {
                 "gpuserver1": {
+                    "kind": "vm",
                     "condition": "hung",
                     "address": "198.18.0.1",
                     "ssh": ["ssh", "railyard@198.18.0.1"],

@@ -12,9 +12,9 @@ from typing import Annotated
 import typer
 
 from railyard.errors import BAD_INPUT, UserError
-from railyard.lab import faults, host, host_settings, image, lifecycle, status, topology
+from railyard.lab import faults, host, host_settings, lifecycle, status, topology
 from railyard.lab.process import LabError
-from railyard.lab.wiring import open_lab
+from railyard.lab.wiring import kinds_of, open_lab
 
 app = typer.Typer(
     name="lab",
@@ -76,7 +76,7 @@ def down(
         raise LabError(f"{name!r} is no lab's name", f"it matches {topology.LAB_NAME.pattern}", BAD_INPUT)
     lifecycle.down(name, _say, force=force)
     if images:
-        removed = image.remove_unused(host.probe())
+        removed = [image for kind in kinds_of(name).values() for image in kind.remove_unused_images()]
         _say(f"images removed: {', '.join(removed) or 'none (none there, or in use)'}")
 
 

@@ -17,10 +17,9 @@ from typing import Any
 
 from railyard.errors import BAD_INPUT
 from railyard.lab import naming, network, state
-from railyard.lab.nodes import NodeState
 from railyard.lab.process import LabError, run
 from railyard.lab.topology import Node
-from railyard.lab.wiring import Lab, await_ready, plug_in, shape_rail
+from railyard.lab.wiring import Lab, await_ready, rail_link, start
 
 SLOW_RATE_GBPS = 0.1
 _WRONG_MTU_BYTES = 1500
@@ -29,11 +28,11 @@ _STRANGER_DEADLINE_S = 15.0
 
 @dataclass(frozen=True)
 class Place:
-    """Where a fault is; `rail_position` is -1 for the whole node, `pid` 0 for a node that is off."""
+    """Where a fault is; `rail_position` is -1 for the whole node."""
 
     node: Node
     rail_position: int
-    pid: int
+    runs: bool
 
 
 @dataclass(frozen=True)
@@ -57,12 +56,14 @@ def apply(lab: Lab, kind: str, target: str, rate_gbps: float = SLOW_RATE_GBPS) -
     """
     with state.locked(lab.name):
         record = _record(lab)
-        how, place = _place(lab, kind, target, lab.kind.states())
+        how, place = _place(lab, kind, target)
         if any((fault.kind, fault.target) == (kind, target) for fault in record.faults):
             raise LabError(
                 f"{kind} {target} is there already", f"railyard lab heal {kind} {target}", BAD_INPUT
             )
-        if not place.pid:
+        if kind in lab.kind(place.node).no_faults:
+            raise LabError(f"{kind} {target} cannot be made", lab.kind(place.node).no_faults[kind], BAD_INPUT)
+        if not place.runs:
             raise LabError(f"{place.node.name} does not run", "railyard lab heal --all", BAD_INPUT)
         undo = how.make(lab, place, rate_gbps)
         fault = state.Fault(kind, target, datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), undo)
@@ -85,20 +86,20 @@ def heal(lab: Lab, kind: str | None = None, target: str | None = None) -> list[s
             if kind is None or (fault.kind, fault.target) == (kind, target)
         ]
         if kind is not None and not wanted:
-            _place(lab, kind, target or "", {})  # a misspelt target is the likelier mistake
+            _place(lab, kind, target or "")  # a misspelt target is the likelier mistake
             there = ", ".join(f"{fault.kind} {fault.target}" for fault in record.faults) or "none"
             raise LabError(f"lab {lab.name} has no fault {kind} {target}", f"there are: {there}", BAD_INPUT)
         for fault in wanted:
-            undo_in_place(lab, fault, lab.kind.states())
+            undo_in_place(lab, fault)
             record.faults.remove(fault)
             state.save(record)
         return wanted
 
 
-def undo_in_place(lab: Lab, fault: state.Fault, states: Mapping[str, NodeState]) -> None:
+def undo_in_place(lab: Lab, fault: state.Fault) -> None:
     """Undo a recorded fault without looking at the record; a fault of a topology that has changed is void."""
     try:
-        how, place = _place(lab, fault.kind, fault.target, states)
+        how, place = _place(lab, fault.kind, fault.target)
     except LabError:
         return
     how.undo(lab, place, fault.undo)
@@ -111,7 +112,7 @@ def _record(lab: Lab) -> state.State:
     return record
 
 
-def _place(lab: Lab, kind: str, target: str, states: Mapping[str, NodeState]) -> tuple[_Kind, Place]:
+def _place(lab: Lab, kind: str, target: str) -> tuple[_Kind, Place]:
     how = KINDS.get(kind)
     if how is None:
         raise LabError(f"there is no fault called {kind}", f"kinds: {', '.join(KINDS)}", BAD_INPUT)
@@ -121,30 +122,26 @@ def _place(lab: Lab, kind: str, target: str, states: Mapping[str, NodeState]) ->
         raise LabError(f"{kind}: the target {target!r} has the wrong form", f"give {form}", BAD_INPUT)
     node = lab.topology.node(node_name)
     position = lab.topology.rail_position(rail_name) if how.on_rail else -1
-    found = states.get(node_name)
-    return how, Place(node, position, found.pid if found else 0)
+    found = lab.kind(node).states().get(node_name)
+    return how, Place(node, position, bool(found and found.pid))
 
 
 def _netdev(lab: Lab, place: Place) -> str:
     return lab.topology.rails[place.rail_position].netdev
 
 
-def _leg(place: Place) -> str:
-    return naming.leg(place.node.position, place.rail_position)
-
-
 def _link_down(lab: Lab, place: Place, _rate_gbps: float) -> dict[str, Any]:
-    lab.network.batch([f"link set {_leg(place)} down"])
+    lab.kind(place.node).set_carrier(rail_link(lab, place.node, place.rail_position), place.node, up=False)
     return {}
 
 
 def _link_up(lab: Lab, place: Place, _undo: Mapping[str, Any]) -> None:
-    if _leg(place) in lab.network.links():
-        lab.network.batch([f"link set {_leg(place)} up"])
+    lab.kind(place.node).set_carrier(rail_link(lab, place.node, place.rail_position), place.node, up=True)
 
 
 def _wrong_mtu(lab: Lab, place: Place, _rate_gbps: float) -> dict[str, Any]:
-    ip, netdev = lab.kind.in_network(place.pid, "ip"), _netdev(lab, place)
+    netdev = _netdev(lab, place)
+    ip = lab.kind(place.node).as_root(place.node, "ip")
     before = network.links_of(ip)[netdev]["mtu"]
     if before == _WRONG_MTU_BYTES:
         raise LabError(
@@ -157,13 +154,13 @@ def _wrong_mtu(lab: Lab, place: Place, _rate_gbps: float) -> dict[str, Any]:
 
 
 def _right_mtu(lab: Lab, place: Place, undo: Mapping[str, Any]) -> None:
-    if place.pid:
-        ip = lab.kind.in_network(place.pid, "ip")
+    if place.runs:
+        ip = lab.kind(place.node).as_root(place.node, "ip")
         run([*ip, "link", "set", _netdev(lab, place), "mtu", str(undo["mtu_bytes"])])
 
 
 def _duplicate_address(lab: Lab, place: Place, _rate_gbps: float) -> dict[str, Any]:
-    ip, netdev = lab.kind.in_network(place.pid, "ip"), _netdev(lab, place)
+    ip, netdev = lab.kind(place.node).as_root(place.node, "ip"), _netdev(lab, place)
     shown = json.loads(run([*ip, "-j", "-4", "address", "show", "dev", netdev]).stdout or "[]")
     addresses = [address for link in shown if link for address in link.get("addr_info", [])]
     if not addresses:
@@ -219,43 +216,68 @@ def _start_stranger(namespace: str, address: str, mac: str) -> None:
 def _no_stranger(lab: Lab, place: Place, undo: Mapping[str, Any]) -> None:
     network.remove_namespace(naming.stranger_namespace(lab.name, place.rail_position, place.node.position))
     # The others still send to the stranger's MAC, for a minute or so; before the fault they did not.
-    for name, found in lab.kind.states().items():
-        if found.pid and name != place.node.name:
-            ip = lab.kind.in_network(found.pid, "ip")
+    for name, found in lab.states().items():
+        if found.condition == "running" and name != place.node.name:
+            node = lab.topology.node(name)
+            ip = lab.kind(node).as_root(node, "ip")
             run([*ip, "neighbour", "delete", undo["address"], "dev", _netdev(lab, place)], check=False)
 
 
 def _slow_rail(lab: Lab, place: Place, rate_gbps: float) -> dict[str, Any]:
-    shape_rail(lab, place.node, place.pid, place.rail_position, rate_gbps)
+    link = rail_link(lab, place.node, place.rail_position)
+    lab.kind(place.node).shape(place.node, link, rate_gbps)
     return {"rate_gbps": rate_gbps}
 
 
 def _declared_rate(lab: Lab, place: Place, _undo: Mapping[str, Any]) -> None:
-    if place.pid:
-        rate_gbps = lab.topology.rails[place.rail_position].rate_gbps
-        shape_rail(lab, place.node, place.pid, place.rail_position, rate_gbps)
+    if place.runs:
+        link = rail_link(lab, place.node, place.rail_position)
+        lab.kind(place.node).shape(place.node, link, lab.topology.rails[place.rail_position].rate_gbps)
 
 
 def _node_gone(lab: Lab, place: Place, _rate_gbps: float) -> dict[str, Any]:
-    lab.kind.kill(place.node.name)
+    lab.kind(place.node).kill(place.node.name)
     return {}
 
 
 def _node_back(lab: Lab, place: Place, _undo: Mapping[str, Any]) -> None:
-    if not place.pid:
-        pid = lab.kind.start(place.node.name)
-        plug_in(lab, place.node, pid)
+    if not place.runs:
+        start(lab, place.node)
         await_ready(lab, place.node, Event())
 
 
 def _node_hung(lab: Lab, place: Place, _rate_gbps: float) -> dict[str, Any]:
-    lab.kind.freeze(place.node.name)
+    lab.kind(place.node).freeze(place.node.name)
     return {}
 
 
 def _node_awake(lab: Lab, place: Place, _undo: Mapping[str, Any]) -> None:
-    if place.pid:
-        lab.kind.thaw(place.node.name)
+    if place.runs:
+        lab.kind(place.node).thaw(place.node.name)
+
+
+def _hca_gone(lab: Lab, place: Place, _rate_gbps: float) -> dict[str, Any]:
+    rdma, netdev = lab.kind(place.node).as_root(place.node, "rdma"), _netdev(lab, place)
+    shown = json.loads(run([*rdma, "-j", "link", "show"]).stdout or "[]")
+    devices = [port["ifname"] for port in shown if port.get("netdev") == netdev]
+    if not devices:
+        raise LabError(
+            f"{place.node.name}: {netdev} has no RDMA device that could go",
+            "provision the node first (railyard site -i inventories/lab)",
+            BAD_INPUT,
+        )
+    run([*rdma, "link", "delete", devices[0]])
+    return {"device": devices[0]}
+
+
+def _hca_back(lab: Lab, place: Place, undo: Mapping[str, Any]) -> None:
+    if not place.runs:
+        return
+    rdma = lab.kind(place.node).as_root(place.node, "rdma")
+    if not any(
+        port.get("ifname") == undo["device"] for port in json.loads(run([*rdma, "-j", "link"]).stdout)
+    ):
+        run([*rdma, "link", "add", undo["device"], "type", "rxe", "netdev", _netdev(lab, place)])
 
 
 KINDS: dict[str, _Kind] = {
@@ -263,6 +285,7 @@ KINDS: dict[str, _Kind] = {
     "wrong_mtu": _Kind(True, _wrong_mtu, _right_mtu),
     "duplicate_address": _Kind(True, _duplicate_address, _no_stranger),
     "slow_rail": _Kind(True, _slow_rail, _declared_rate),
+    "hca_gone": _Kind(True, _hca_gone, _hca_back),
     "node_gone": _Kind(False, _node_gone, _node_back),
     "node_hung": _Kind(False, _node_hung, _node_awake),
 }

@@ -6,7 +6,7 @@ import os
 import resource
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,8 +14,6 @@ from railyard.lab.process import LabError
 
 # Program → Debian/Ubuntu package that has it.
 NEEDED = {
-    "podman": "podman",
-    "crun": "crun",
     "mmdebstrap": "mmdebstrap",
     "slirp4netns": "slirp4netns",
     "ip": "iproute2",
@@ -25,6 +23,11 @@ NEEDED = {
     "ssh-keygen": "openssh-client",
     "nsenter": "util-linux",
     "unshare": "util-linux",
+}
+# The same, for labs with nodes of a kind.
+NEEDED_BY_KIND = {
+    "container": {"podman": "podman", "crun": "crun"},
+    "vm": {"qemu-system-x86_64": "qemu-system-x86", "qemu-img": "qemu-utils", "mke2fs": "e2fsprogs"},
 }
 _KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 _NOFILE_WANTED = 1_048_576
@@ -86,10 +89,13 @@ def _bounded(kind: int, wanted: int | None) -> int:
     return hard if wanted is None else min(hard, wanted)
 
 
-def require_tools() -> None:
-    """Raise LabError with the one command that installs what is missing."""
+def require_tools(kinds: Iterable[str]) -> None:
+    """Raise LabError with the one command that installs what nodes of these kinds still need."""
     search = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
-    missing = sorted({package for tool, package in NEEDED.items() if shutil.which(tool, path=search) is None})
+    needed = dict(NEEDED)
+    for kind in kinds:
+        needed.update(NEEDED_BY_KIND[kind])
+    missing = sorted({package for tool, package in needed.items() if shutil.which(tool, path=search) is None})
     if not _KEYRING.exists():  # Ubuntu has it as a package
         missing.append("debian-archive-keyring")
     if missing:

@@ -29,9 +29,19 @@ def lab_dir(lab: str) -> Path:
     return lab_root() / lab
 
 
-def container(lab: str, node: str) -> str:
-    """Return the container's name."""
+def on_host(lab: str, node: str) -> str:
+    """Return what a node (its container, its QEMU) is called on this host."""
     return f"railyard-{lab}-{node}"
+
+
+def node_dir(lab: str, node: str) -> Path:
+    """Return the folder of one node's files on this host."""
+    return lab_dir(lab) / "nodes" / node
+
+
+def vm_images() -> Path:
+    """Return the folder of the VM images, one folder per recipe; labs come and go, it stays."""
+    return lab_root() / ".images"
 
 
 def namespace(lab: str) -> str:

@@ -32,20 +32,11 @@ _SYSCTLS = (
 )
 
 
-class LabNetwork:
-    """The namespace of one lab. Each `ensure_*` looks first and mends what is missing."""
+class Namespace:
+    """The network namespace of one lab, by the lab's name alone."""
 
-    def __init__(self, topology: Topology):
-        self.topology = topology
-        self.name = naming.namespace(topology.name)
-
-    def ensure(self, log_dir: Path) -> None:
-        """Make namespace, bridges, controller link and way out, or what is missing of them."""
-        self._check_overlap()
-        _ensure_namespace(self.name)
-        self._ensure_bridges()
-        self._ensure_controller_link()
-        self._ensure_way_out(log_dir)
+    def __init__(self, lab: str):
+        self.name = naming.namespace(lab)
 
     def in_namespace(self, *command: str) -> list[str]:
         """Return the argv that runs `command` in the lab's namespace."""
@@ -60,6 +51,35 @@ class LabNetwork:
         text = "".join(f"{line}\n" for line in lines)
         if text:
             run(["ip", "-n", self.name, "-batch", "-"], stdin=text.encode())
+
+    def set_link(self, link: str, *, up: bool) -> None:
+        """Set a link up or down, if it is there."""
+        if link in self.links():
+            self.batch([f"link set {link} {'up' if up else 'down'}"])
+
+    def shape(self, link: str, rate_gbps: float | None) -> None:
+        """Shape what leaves by a link of the namespace; see `shape`."""
+        shape(["tc", "-n", self.name], link, rate_gbps)
+
+    def exists(self) -> bool:
+        """Return whether there is a namespace of this name."""
+        return Path(namespace_path(self.name)).exists()
+
+
+class LabNetwork(Namespace):
+    """The network of a whole lab. Each `ensure_*` looks first and mends what is missing."""
+
+    def __init__(self, topology: Topology):
+        super().__init__(topology.name)
+        self.topology = topology
+
+    def ensure(self, log_dir: Path) -> None:
+        """Make namespace, bridges, controller link and way out, or what is missing of them."""
+        self._check_overlap()
+        _ensure_namespace(self.name)
+        self._ensure_bridges()
+        self._ensure_controller_link()
+        self._ensure_way_out(log_dir)
 
     def node_links(self, node: Node) -> list[Link]:
         """Return the cables of a node: management first, then the rails in order."""
@@ -276,12 +296,13 @@ def way_out_runs(namespace: str) -> bool:
 def stop_way_out(namespace: str) -> None:
     """End the slirp4netns of a namespace."""
     for pid in _slirp_pids(namespace):
-        _end(pid)
+        end_process(pid)
 
 
-def _end(pid: int) -> None:
+def end_process(pid: int, *, at_once: bool = False) -> None:
+    """End a process and wait until it is gone: kindly first, unless `at_once`; after two seconds by force."""
     try:
-        os.kill(pid, signal.SIGTERM)
+        os.kill(pid, signal.SIGKILL if at_once else signal.SIGTERM)
         for _ in range(100):
             time.sleep(0.02)
             os.kill(pid, 0)
@@ -297,7 +318,7 @@ def remove_namespace(name: str) -> None:
     if not Path(namespace_path(name)).exists():
         return
     for pid in run(["ip", "netns", "pids", name], check=False).stdout.split():
-        _end(int(pid))
+        end_process(int(pid))
     run(["ip", "netns", "delete", name], check=False)
     Path(namespace_path(name)).unlink(missing_ok=True)
 

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from railyard.errors import UserError
 
@@ -41,6 +42,7 @@ def run(
     check: bool = True,
     timeout_s: float = 120,
     environment: Mapping[str, str] | None = None,
+    folder: Path | None = None,
 ) -> subprocess.CompletedProcess[str]:
     """Run `argv` to its end in a session of its own: Ctrl-C reaches only us, and cleaning up stays ours.
 
@@ -50,6 +52,7 @@ def run(
         check: raise when it ends with a status other than 0.
         timeout_s: seconds it may take.
         environment: variables that it gets beside ours.
+        folder: where it starts; None is where we are.
 
     Raises:
         CommandError: it failed and `check` is set.
@@ -64,6 +67,7 @@ def run(
             start_new_session=True,
             check=False,
             env=None if environment is None else {**os.environ, **environment},
+            cwd=folder,
         )
     except FileNotFoundError:
         raise LabError(f"the program {argv[0]} is missing", "run `tools/setup --lab`") from None

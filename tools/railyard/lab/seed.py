@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import tarfile
+from collections.abc import Mapping
 
 from railyard.lab.keys import Keys
 from railyard.lab.topology import WAY_OUT, Node, Topology
@@ -13,10 +14,12 @@ from railyard.lab.topology import WAY_OUT, Node, Topology
 # resolver.
 RESOLVER = WAY_OUT.network_address + 3
 _USER_ID = 1000
+# path → (owner, mode, text), relative to a node's root
+Content = Mapping[str, tuple[int, int, str]]
 
 
-def files(topology: Topology, node: Node, keys: Keys) -> dict[str, tuple[int, int, str]]:
-    """Return path → (owner, mode, text) of all that is a node's own."""
+def files(topology: Topology, node: Node, keys: Keys) -> Content:
+    """Return all files that are a node's own."""
     return {
         "etc/hosts": (0, 0o644, _hosts(topology)),
         "etc/machine-id": (0, 0o444, _machine_id(topology, node)),
@@ -26,7 +29,7 @@ def files(topology: Topology, node: Node, keys: Keys) -> dict[str, tuple[int, in
     }
 
 
-def key_files(node: Node, keys: Keys) -> dict[str, tuple[int, int, str]]:
+def key_files(node: Node, keys: Keys) -> Content:
     """Return the part of `files` that has to agree with the controller's keys."""
     host_key = keys.host_key(node.name)
     return {
@@ -40,7 +43,7 @@ def key_files(node: Node, keys: Keys) -> dict[str, tuple[int, int, str]]:
     }
 
 
-def archive(content: dict[str, tuple[int, int, str]]) -> bytes:
+def archive(content: Content) -> bytes:
     """Return `files` as a tar whose bytes depend on the content alone."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as tar:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from railyard.lab import naming, network, state
 from railyard.lab.nodes import NodeState
+from railyard.lab.process import CommandError
 from railyard.lab.topology import Node
-from railyard.lab.wiring import Lab
+from railyard.lab.wiring import Lab, rail_link
 
 
 def collect(lab: Lab) -> dict[str, Any]:
@@ -21,9 +21,9 @@ def collect(lab: Lab) -> dict[str, Any]:
         `nodes` is `{NAME: {"kind", "condition", "address", "pid", "ssh", "rails": [...]}}`, and a rail of a
         node that is off has null where nothing can be known.
     """
-    states = lab.kind.states()
+    states = lab.states()
     record = state.load(lab.name)
-    there = Path(network.namespace_path(lab.network.name)).exists()
+    there = lab.network.exists()
     nodes = {node.name: _node(lab, node, states.get(node.name)) for node in lab.topology.nodes}
     management = lab.topology.management
     return {
@@ -49,7 +49,7 @@ def text(found: dict[str, Any]) -> str:
     """Return what `collect` found as lines for a person."""
     lines = [f"lab {found['name']}: {'up' if found['up'] else 'not up, or not whole'}"]
     for name, node in found["nodes"].items():
-        lines.append(f"  {name}  {node['condition']}  {node['address']}")
+        lines.append(f"  {name}  {node['kind']}  {node['condition']}  {node['address']}")
         for rail in node["rails"]:
             if rail["mtu_bytes"] is None:
                 continue
@@ -70,10 +70,11 @@ def text(found: dict[str, Any]) -> str:
 
 
 def _node(lab: Lab, node: Node, found: NodeState | None) -> dict[str, Any]:
-    pid = found.pid if found else 0
-    inner = network.links_of(lab.kind.in_network(pid, "ip")) if pid else {}
+    kind = lab.kind(node)
+    # A node that does nothing cannot be asked.
+    inner = _netdevs(lab, node) if found and found.condition == "running" else {}
     rails = []
-    for rail in lab.topology.rails:
+    for position, rail in enumerate(lab.topology.rails):
         link = inner.get(rail.netdev)
         rails.append(
             {
@@ -83,16 +84,21 @@ def _node(lab: Lab, node: Node, found: NodeState | None) -> dict[str, Any]:
                 "admin_up": "UP" in link["flags"] if link else None,
                 "carrier": ("LOWER_UP" in link["flags"]) if link else None,
                 "mtu_bytes": link["mtu"] if link else None,
-                "rate_gbps": network.shaped_rate_gbps(lab.kind.in_network(pid, "tc"), rail.netdev)
-                if link
-                else None,
+                "rate_gbps": kind.rate_gbps(node, rail_link(lab, node, position)) if link else None,
             }
         )
     return {
         "kind": node.kind,
         "condition": found.condition if found else "absent",
         "address": str(node.address),
-        "pid": pid,
+        "pid": found.pid if found else 0,
         "ssh": lab.keys.ssh_argv(node),
         "rails": rails,
     }
+
+
+def _netdevs(lab: Lab, node: Node) -> dict[str, dict[str, Any]]:
+    try:
+        return network.links_of(lab.kind(node).as_root(node, "ip"))
+    except CommandError:
+        return {}  # it is booting, or its SSH is broken: `condition` and `ssh` are what there is to say

@@ -22,7 +22,9 @@ _NETDEV = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,14}")
 _RAIL_NAME = re.compile(r"[a-z][a-z0-9_-]{0,30}")
 _SUITE = re.compile(r"[a-z]+")
 _PACKAGE = re.compile(r"[a-z0-9][a-z0-9+.-]+")
-KINDS = ("container",)
+KINDS = ("container", "vm")
+# key of a VM → least and most; Debian's kernel and its initramfs do not start in less than 384 MiB.
+_VM_KEYS = {"memory_mib": (384, 1048576), "cpus": (1, 255)}
 # Where the lab's own way out lives; a management network must not overlap it (198.18.0.0/15 is set aside for
 # benchmarks by RFC 2544, so no real network does either).
 WAY_OUT = ipaddress.IPv4Network("198.19.255.0/24")
@@ -40,21 +42,31 @@ class Management:
 
 @dataclass(frozen=True)
 class Rail:
-    """One rail: a bridge in the lab's namespace; `rate_gbps` None leaves it unshaped."""
+    """One rail: a bridge in the lab's namespace.
+
+    `rate_gbps` None leaves it unshaped; `subnet` is what the lab's inventory says of it, and no part of the
+    lab itself, whose rails are bare.
+    """
 
     name: str
     netdev: str
     rate_gbps: float | None = None
+    subnet: ipaddress.IPv4Network | None = None
 
 
 @dataclass(frozen=True)
 class Node:
-    """One node; `position` is its place in the file and names its links in the lab's namespace."""
+    """One node; `position` is its place in the file and names its links in the lab's namespace.
+
+    `memory_mib` and `cpus` are a VM's; a container has this machine's.
+    """
 
     name: str
     kind: str
     address: ipaddress.IPv4Address
     position: int
+    memory_mib: int = 1024
+    cpus: int = 1
 
 
 @dataclass(frozen=True)
@@ -76,6 +88,11 @@ class Topology:
     image: Image
     mtu_bytes: int = 9000
     source: Path = field(default=Path(), compare=False)
+
+    @property
+    def kinds(self) -> list[str]:
+        """The kinds of node there are in it."""
+        return sorted({node.kind for node in self.nodes})
 
     def node(self, name: str) -> Node:
         """Return the node called `name`, or raise LabError that names those there are."""
@@ -217,12 +234,17 @@ def _nodes(checks: _Checks, raw: object, management: Management) -> tuple[Node, 
     for position, (name, value) in enumerate(raw.items()):
         where = f"nodes.{name}"
         checks.text(name, where, _NODE_NAME)
-        data = checks.mapping(value, where, {"address"}, {"kind"})
+        data = checks.mapping(value, where, {"address"}, {"kind", *_VM_KEYS})
         kind = data.get("kind", "container")
         if kind not in KINDS:
             checks.add(f"{where}.kind: {kind!r} is not known; known: {', '.join(KINDS)}")
         address = checks.address(data.get("address"), f"{where}.address", management.subnet)
-        nodes.append(Node(str(name), str(kind), address, position))
+        sizes = {key: data[key] for key in _VM_KEYS if key in data}
+        if sizes and kind == "container":
+            checks.add(f"{where}: {', '.join(sizes)} is for kind vm; a container has this machine's")
+        for key, size in sizes.items():
+            sizes[key] = checks.integer(size, f"{where}.{key}", *_VM_KEYS[key])
+        nodes.append(Node(str(name), str(kind), address, position, **sizes))
     taken = [
         ("management.controller", management.controller),
         ("management.gateway", management.gateway),
@@ -238,7 +260,7 @@ def _rails(checks: _Checks, raw: object, management: Management) -> tuple[Rail, 
     rails = []
     for position, value in enumerate(raw):
         where = f"rails[{position}]"
-        data = checks.mapping(value, where, {"name", "netdev"}, {"rate_gbps"})
+        data = checks.mapping(value, where, {"name", "netdev"}, {"rate_gbps", "subnet"})
         rate = data.get("rate_gbps")
         if rate is not None and (
             isinstance(rate, bool) or not isinstance(rate, (int, float)) or not 0.001 <= rate <= 1000
@@ -250,12 +272,24 @@ def _rails(checks: _Checks, raw: object, management: Management) -> tuple[Rail, 
                 checks.text(data.get("name"), f"{where}.name", _RAIL_NAME),
                 checks.text(data.get("netdev"), f"{where}.netdev", _NETDEV),
                 None if rate is None else float(rate),
+                _subnet(checks, data.get("subnet"), f"{where}.subnet"),
             )
         )
     checks.unique([(f"rails[{i}]", rail.name) for i, rail in enumerate(rails)], "name")
     netdevs = [("management", management.netdev)]
     checks.unique([*netdevs, *((f"rails[{i}]", rail.netdev) for i, rail in enumerate(rails))], "netdev")
+    checks.unique([(f"rails[{i}]", rail.subnet) for i, rail in enumerate(rails) if rail.subnet], "subnet")
     return tuple(rails)
+
+
+def _subnet(checks: _Checks, raw: object, where: str) -> ipaddress.IPv4Network | None:
+    if raw is None:
+        return None
+    try:
+        return ipaddress.IPv4Network(str(raw))
+    except ValueError as error:
+        checks.add(f"{where}: {error}")
+        return None
 
 
 def _image(checks: _Checks, raw: object) -> Image:

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import socket
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
 
 from railyard.errors import BAD_INPUT
 from railyard.lab import host, keys, naming, network, state, topology
-from railyard.lab.nodes import Link, NodeKind
+from railyard.lab.nodes import Link, NodeKind, NodeState
 from railyard.lab.nodes.container import ContainerKind
+from railyard.lab.nodes.vm import VmKind
 from railyard.lab.process import LabError, run
 from railyard.lab.topology import Node, Topology
 
-_BOOT_DEADLINE_S = 90.0
+_WORD_EVERY_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -24,7 +26,7 @@ class Lab:
 
     topology: Topology
     network: network.LabNetwork
-    kind: NodeKind
+    kinds: Mapping[str, NodeKind]
     keys: keys.Keys
 
     @classmethod
@@ -33,7 +35,7 @@ class Lab:
         return cls(
             topology,
             network.LabNetwork(topology),
-            ContainerKind(topology.name, host.probe()),
+            kinds_of(topology.name),
             keys.Keys(naming.lab_dir(topology.name) / "ssh"),
         )
 
@@ -42,19 +44,38 @@ class Lab:
         """The lab's name."""
         return self.topology.name
 
+    def kind(self, node: Node) -> NodeKind:
+        """Return the hands that work on a node."""
+        return self.kinds[node.kind]
+
+    def states(self) -> dict[str, NodeState]:
+        """Return what there is of the topology's nodes, each as what the topology wants it to be."""
+        found = {kind: self.kinds[kind].states() for kind in self.topology.kinds}
+        return {
+            node.name: found[node.kind][node.name]
+            for node in self.topology.nodes
+            if node.name in found[node.kind]
+        }
+
+
+def kinds_of(lab: str) -> dict[str, NodeKind]:
+    """Return all kinds of node that a lab may have, by the lab's name alone."""
+    return {"container": ContainerKind(lab, host.probe()), "vm": VmKind(lab)}
+
 
 def open_lab(name: str | None = None, file: Path | None = None) -> Lab:
-    """Return the lab that was brought up under `name` (default: the one of the default topology).
+    """Return the lab that was brought up under `name` (default: the built-in lab's), by any topology.
 
     Raises:
         LabError: there is no such lab, or no telling what its topology was.
     """
-    if file is not None or name is None:
-        return Lab.of(topology.load(file or topology.default_file(), name))
+    if file is not None:
+        return Lab.of(topology.load(file, name))
+    default = topology.load(topology.default_file())
+    name = name or default.name
     record = state.load(name)
     if record is not None and record.topology:
         return Lab.of(topology.load(Path(record.topology), name))
-    default = topology.load(topology.default_file())
     if default.name == name:
         return Lab.of(default)
     raise LabError(
@@ -64,55 +85,59 @@ def open_lab(name: str | None = None, file: Path | None = None) -> Lab:
     )
 
 
-def plug_in(lab: Lab, node: Node, pid: int) -> list[str]:
+def plug_in(lab: Lab, node: Node) -> list[str]:
     """Plug in the cables of a running node that are missing or down; return the netdevs made."""
-    outer = lab.network.links()
-    inner = network.links_of(lab.kind.in_network(pid, "ip"))
-    made: list[Link] = []
-    for link in lab.network.node_links(node):
-        if link.outer in outer and link.netdev in inner:
-            lab.network.batch(
-                [f"link set {link.outer} master {link.bridge} mtu {link.mtu_bytes} up"]
-                if outer[link.outer].get("master") != link.bridge or "UP" not in outer[link.outer]["flags"]
-                else []
-            )
-            continue
-        network.remove_link(["ip", "-n", lab.network.name], link.outer)
-        network.remove_link(lab.kind.in_network(pid, "ip"), link.netdev)
-        made.append(link)
-    lab.network.batch(line for link in made for line in lab.kind.link_commands(pid, link))
-    for position in range(len(lab.topology.rails)):
-        shape_rail(lab, node, pid, position, lab.topology.rails[position].rate_gbps)
-    return [link.netdev for link in made]
+    made = lab.kind(node).plug_in(node, lab.network.node_links(node))
+    shape_rails(lab, node)
+    return made
 
 
-def shape_rail(lab: Lab, node: Node, pid: int, rail_position: int, rate_gbps: float | None) -> None:
-    """Shape both directions of a node's leg, each where it is sent."""
-    rail = lab.topology.rails[rail_position]
-    network.shape(["tc", "-n", lab.network.name], naming.leg(node.position, rail_position), rate_gbps)
-    network.shape(lab.kind.in_network(pid, "tc"), rail.netdev, rate_gbps)
+def start(lab: Lab, node: Node) -> None:
+    """Power a node on, its rails shaped as the topology says."""
+    lab.kind(node).start(node, lab.network.node_links(node))
+    shape_rails(lab, node)
 
 
-def await_ready(lab: Lab, node: Node, interrupted: Event) -> None:
+def shape_rails(lab: Lab, node: Node) -> None:
+    """Give each rail of a node the rate that the topology declares."""
+    for position, rail in enumerate(lab.topology.rails):
+        lab.kind(node).shape(node, rail_link(lab, node, position), rail.rate_gbps)
+
+
+def rail_link(lab: Lab, node: Node, rail_position: int) -> Link:
+    """Return the cable of a node's rail."""
+    return lab.network.node_links(node)[1 + rail_position]
+
+
+def await_ready(lab: Lab, node: Node, interrupted: Event, say: Callable[[str], None] | None = None) -> None:
     """Wait until the node answers SSH with its own host key, lets us be root, and systemd has come to rest.
 
     Raises:
-        LabError: not within a minute and a half, or with failed units, which the message names.
+        LabError: not within the time that its kind may take, or switched off meanwhile (with the end of its
+            console), or with failed units, which the message names.
     """
-    deadline = time.monotonic() + _BOOT_DEADLINE_S
+    kind, began = lab.kind(node), time.monotonic()
+    deadline, next_word = began + kind.boot_deadline_s, began + _WORD_EVERY_S
     said = "no answer on port 22"
     while time.monotonic() < deadline:
         if interrupted.is_set():
             raise LabError(f"{node.name}: interrupted while it was starting")
+        if time.monotonic() >= next_word:
+            next_word += _WORD_EVERY_S
+            if not kind.states().get(node.name, NodeState("absent")).pid:
+                raise LabError(f"{node.name} went off while it was starting", kind.last_words(node.name))
+            if say is not None:
+                waited_s = time.monotonic() - began
+                say(f"{node.name} ({node.kind}) is booting, {waited_s:.0f} s so far: {said}")
         if not _ssh_answers(str(node.address)):
             time.sleep(0.1)
             continue
+        said = "SSH answers, services are starting"
         answer = run(
             lab.keys.ssh_argv(node, "sudo", "-n", "systemctl", "is-system-running", "--wait"),
             check=False,
-            timeout_s=_BOOT_DEADLINE_S,
+            timeout_s=kind.boot_deadline_s,
         )
-        said = (answer.stdout + answer.stderr).strip()
         if answer.stdout.strip() == "running":
             return
         if answer.stdout.strip() == "degraded":
@@ -120,8 +145,12 @@ def await_ready(lab: Lab, node: Node, interrupted: Event) -> None:
                 lab.keys.ssh_argv(node, "systemctl", "--failed", "--no-legend", "--plain"), check=False
             ).stdout.strip()
             raise LabError(f"{node.name}: systemd came up with failed units:\n    {units}")
+        said = (answer.stdout + answer.stderr).strip() or said
         time.sleep(0.5)  # "System is booting up": logins are not open yet
-    raise LabError(f"{node.name} ({node.address}): not ready after {_BOOT_DEADLINE_S:g} s: {said}")
+    raise LabError(
+        f"{node.name} ({node.address}): not ready after {kind.boot_deadline_s:g} s: {said}",
+        kind.last_words(node.name),
+    )
 
 
 def _ssh_answers(address: str) -> bool:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import time
 import uuid
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from railyard.lab import cpu_tree, naming
+from railyard.lab import cpu_tree, naming, network, seed
+from railyard.lab.apt import AptSettings
 from railyard.lab.host import Host
-from railyard.lab.image import ENTRY_POINT
-from railyard.lab.nodes import Condition, Link, NodeState
+from railyard.lab.nodes import Condition, Link, NodeState, container_image
 from railyard.lab.process import LabError, run
-from railyard.lab.topology import Node
+from railyard.lab.seed import Content
+from railyard.lab.topology import Image, Node
 from railyard.paths import repo_root
 
 # Readable in a node, not writable: they are this host's. /proc/sys/net is the node's own.
@@ -26,12 +29,27 @@ _CGROUP_ROOTS = (Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/unified"))
 class ContainerKind:
     """The containers of one lab."""
 
+    boot_deadline_s = 90.0
+    no_faults: Mapping[str, str] = {"hca_gone": "a container has no RDMA device; use a VM node (kind: vm)"}
+
     def __init__(self, lab: str, host: Host):
         self.lab = lab
         self.host = host
+        self.namespace = network.Namespace(lab)
+        self._seen: dict[str, tuple[int, str]] = {}  # node → process id and container id, as last looked up
+
+    def ensure_image(self, image: Image, settings: AptSettings, say: Callable[[str], None]) -> str:
+        """Return podman's name of the image, building it first when podman does not have it."""
+        return container_image.ensure(self.host, image, settings, say)
+
+    def remove_unused_images(self) -> list[str]:
+        """Remove the images that no container is made of."""
+        return container_image.remove_unused(self.host) if _has_podman() else []
 
     def states(self) -> dict[str, NodeState]:
         """Return what podman knows of this lab, checked against the processes that really run."""
+        if not _has_podman():  # a host that only ever had VMs
+            return {}
         listing = run(
             self.host.podman(
                 "ps", "--all", "--filter", f"label={naming.LABEL_LAB}={self.lab}", "--format", "json"
@@ -42,50 +60,82 @@ class ContainerKind:
             labels = entry.get("Labels") or {}
             name = labels.get(naming.LABEL_NODE, "")
             condition, pid = self._condition(entry)
+            self._seen[name] = (pid, str(entry["Id"]))
             found[name] = NodeState(
                 condition, pid, str(entry.get("Image", "")), labels.get(naming.LABEL_CHECKOUT, "")
             )
         return found
 
-    def create(self, node: Node, image: str, seed: bytes) -> None:
-        """Make the container and lay its seed over the image."""
-        folder = self._folder(node.name)
+    def made_of(self, _node: Node, image: str) -> str:
+        """Return the image's name: there is nothing else that would make another container."""
+        return image
+
+    def create(self, node: Node, image: str, content: Content, _links: list[Link]) -> None:
+        """Make the container and lay its own files over the image."""
+        folder = naming.node_dir(self.lab, node.name)
         folder.mkdir(parents=True, exist_ok=True)
         self._fresh_boot(node.name)
         run(self.host.podman(*create_arguments(self.lab, node, image, folder, self.host)))
-        self.reseed(node.name, seed)
+        self._copy(node.name, content)
 
-    def reseed(self, name: str, seed: bytes) -> None:
-        """Copy a tar over the container's root; works on a running one as well."""
-        run(
-            self.host.podman("cp", "--archive=false", "-", f"{naming.container(self.lab, name)}:/"),
-            stdin=seed,
-        )
+    def carries(self, node: Node, content: Content) -> bool:
+        """Compare the files that everybody may read (the halves of keys that are public)."""
+        public = [path for path, (_, mode, _) in content.items() if mode & 0o044 or path.endswith("_keys")]
+        answer = run(self.as_root(node, "cat", *(f"/{path}" for path in public)), check=False).stdout
+        return answer == "".join(content[path][2] for path in public)
 
-    def start(self, name: str) -> int:
+    def reseed(self, node: Node, content: Content, _links: list[Link]) -> None:
+        """Copy files over the root of a running container and let sshd read its keys again."""
+        self._copy(node.name, content)
+        run(self.as_root(node, "systemctl", "restart", "ssh.service"))
+
+    def start(self, node: Node, links: list[Link]) -> None:
         """Start the container; its CPU files and boot id are those of a new boot."""
-        self._fresh_boot(name)
-        run(self.host.podman("start", naming.container(self.lab, name)))
-        state = self.states().get(name, NodeState("absent"))
+        self._fresh_boot(node.name)
+        run(self.host.podman("start", naming.on_host(self.lab, node.name)))
+        state = self.states().get(node.name, NodeState("absent"))
         if not state.pid:
-            raise LabError(f"{name}: its container ended as soon as it was started", self._logs(name))
-        return state.pid
+            raise LabError(
+                f"{node.name}: its container ended as soon as it was started", self.last_words(node.name)
+            )
+        self.plug_in(node, links)
 
-    def link_commands(self, node_pid: int, link: Link) -> list[str]:
-        """Return the lines that make a veth pair with its inner end in the container, down and bare."""
-        return [
-            f"link add {link.outer} address {link.outer_mac} mtu {link.mtu_bytes} type veth"
-            f" peer name {link.netdev} address {link.mac} netns {node_pid}",
-            f"link set {link.outer} master {link.bridge} up",
-        ]
+    def plug_in(self, node: Node, links: list[Link]) -> list[str]:
+        """Plug in cables that are missing or down: veth pairs, the inner end in the container."""
+        pid = self._pid(node.name)
+        ip = ["nsenter", f"--target={pid}", "--net", "--", "ip"]
+        outer, inner = self.namespace.links(), network.links_of(ip)
+        made = []
+        for link in links:
+            if link.outer in outer and link.netdev in inner:
+                there = outer[link.outer]
+                if there.get("master") != link.bridge or "UP" not in there["flags"]:
+                    self.namespace.batch(
+                        [f"link set {link.outer} master {link.bridge} mtu {link.mtu_bytes} up"]
+                    )
+                continue
+            network.remove_link(["ip", "-n", self.namespace.name], link.outer)
+            network.remove_link(ip, link.netdev)
+            made.append(link)
+        self.namespace.batch(line for link in made for line in cable(pid, link))
+        return [link.netdev for link in made]
 
-    def in_network(self, node_pid: int, *command: str) -> list[str]:
-        """Return the argv that runs a program of this host in the container's network namespace."""
-        return ["nsenter", f"--target={node_pid}", "--net", "--", *command]
-
-    def inside(self, node_pid: int, *command: str) -> list[str]:
+    def as_root(self, node: Node, *command: str) -> list[str]:
         """Return the argv that runs a program of the container in all of its namespaces."""
-        return ["nsenter", f"--target={node_pid}", "--all", "--", *command]
+        return ["nsenter", f"--target={self._pid(node.name)}", "--all", "--", *command]
+
+    def set_carrier(self, link: Link, _node: Node, *, up: bool) -> None:
+        """Set the lab's end of the cable: the other end follows."""
+        self.namespace.set_link(link.outer, up=up)
+
+    def shape(self, node: Node, link: Link, rate_gbps: float | None) -> None:
+        """Shape both ends of the cable."""
+        self.namespace.shape(link.outer, rate_gbps)
+        network.shape(self.as_root(node, "tc"), link.netdev, rate_gbps)
+
+    def rate_gbps(self, node: Node, link: Link) -> float | None:
+        """Return what the container's end is shaped to."""
+        return network.shaped_rate_gbps(self.as_root(node, "tc"), link.netdev)
 
     def freeze(self, name: str) -> None:
         """Freeze the container's cgroup, or stop every process of its where that cannot be done."""
@@ -114,34 +164,42 @@ class ContainerKind:
             return
         if state.condition == "hung":
             self.thaw(name)
-        container = naming.container(self.lab, name)
+        container = naming.on_host(self.lab, name)
         run(self.host.podman("kill", "--signal", "KILL", container))
         run(self.host.podman("wait", "--condition", "stopped", container), check=False, timeout_s=20)
 
     def remove(self, names: list[str]) -> None:
         """Remove containers by node name, running, frozen or half made."""
         if names:
-            containers = [naming.container(self.lab, name) for name in names]
+            containers = [naming.on_host(self.lab, name) for name in names]
             run(self.host.podman("rm", "--force", "--time", "0", "--volumes", "--ignore", *containers))
+        for name in names:
+            shutil.rmtree(naming.node_dir(self.lab, name), ignore_errors=True)
 
-    def _folder(self, name: str) -> Path:
-        return naming.lab_dir(self.lab) / "nodes" / name
+    def _copy(self, name: str, content: Content) -> None:
+        run(
+            self.host.podman("cp", "--archive=false", "-", f"{naming.on_host(self.lab, name)}:/"),
+            stdin=seed.archive(content),
+        )
 
     def _fresh_boot(self, name: str) -> None:
-        folder = self._folder(name)
+        folder = naming.node_dir(self.lab, name)
         cpu_tree.build(folder / "cpu")
         (folder / "boot_id").write_text(f"{uuid.uuid4()}\n", encoding="ascii")
 
     def _pid(self, name: str) -> int:
+        pid, container = self._seen.get(name, (0, ""))
+        if _belongs(pid, container):
+            return pid
         state = self.states().get(name)
         if state is None or not state.pid:
             raise LabError(f"{name} does not run", "`railyard lab heal --all` or `railyard lab up`")
         return state.pid
 
-    def _logs(self, name: str) -> str:
-        container = naming.container(self.lab, name)
-        logs = run(self.host.podman("logs", "--tail", "20", container), check=False).stdout
-        return logs or f"podman logs {container}"
+    def last_words(self, name: str) -> str:
+        """Return the end of the container's log."""
+        container = naming.on_host(self.lab, name)
+        return run(self.host.podman("logs", "--tail", "20", container), check=False).stdout
 
     def _condition(self, entry: dict[str, object]) -> tuple[Condition, int]:
         pid = int(str(entry.get("Pid") or 0))
@@ -164,7 +222,7 @@ def create_arguments(lab: str, node: Node, image: str, folder: Path, host: Host)
     memlock = host.memlock_bytes
     arguments = [
         "create",
-        f"--name={naming.container(lab, node.name)}",
+        f"--name={naming.on_host(lab, node.name)}",
         f"--hostname={node.name}",
         f"--label={naming.LABEL_LAB}={lab}",
         f"--label={naming.LABEL_NODE}={node.name}",
@@ -190,7 +248,20 @@ def create_arguments(lab: str, node: Node, image: str, folder: Path, host: Host)
     trees = [str(path) for path in sorted(Path("/proc/sys").iterdir()) if path.name != "net"]
     trees.extend(path for path in _READ_ONLY_SYS if Path(path).is_dir())
     arguments.extend(f"--volume={path}:{path}:ro" for path in trees)
-    return [*arguments, image, ENTRY_POINT]
+    return [*arguments, image, container_image.ENTRY_POINT]
+
+
+def cable(node_pid: int, link: Link) -> list[str]:
+    """Return the lines of `ip -batch` that make a veth pair with its inner end in the node, down and bare."""
+    return [
+        f"link add {link.outer} address {link.outer_mac} mtu {link.mtu_bytes} type veth"
+        f" peer name {link.netdev} address {link.mac} netns {node_pid}",
+        f"link set {link.outer} master {link.bridge} up",
+    ]
+
+
+def _has_podman() -> bool:
+    return shutil.which("podman") is not None
 
 
 def _belongs(pid: int, container_id: str) -> bool:

@@ -1,0 +1,201 @@
+"""Debian root file systems by mmdebstrap: what one is made of, and its making, one at a time.
+
+What kind of image becomes of it (podman's, a disk) is the business of `nodes/`.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import shlex
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal
+
+from railyard.lab import naming
+from railyard.lab.apt import AptSettings
+from railyard.lab.process import LabError, die_with_parent
+
+SSHD = """\
+# Every exec request shows in the journal, where the tests count them.
+LogLevel VERBOSE
+PasswordAuthentication no
+KbdInteractiveAuthentication no
+PermitRootLogin no
+UseDNS no
+"""
+# What each node has, whatever it is made of: path, mode, text.
+COMMON_FILES: tuple[tuple[str, int, str], ...] = (
+    ("/etc/ssh/sshd_config.d/10-railyard-lab.conf", 0o644, SSHD),
+    ("/etc/sudoers.d/railyard", 0o440, "railyard ALL=(ALL) NOPASSWD: ALL\n"),
+    ("/etc/default/locale", 0o644, "LANG=C.UTF-8\n"),  # sudo and sshd ask for it at each login
+)
+# Hooks of mmdebstrap: shell, with the new root as $1.
+COMMON_SETUP = (
+    'chroot "$1" useradd --uid 1000 --create-home --shell /bin/bash railyard',
+    # The package makes host keys; a node gets its own, known to the controller.
+    'rm -f "$1"/etc/ssh/ssh_host_*',
+    'chroot "$1" systemctl enable systemd-networkd.service ssh.service',
+    'chroot "$1" update-ca-certificates',
+)
+# mmdebstrap, told to stop, waits for its children. As process 1 of a namespace it takes them with it, and its
+# mounts are gone before we remove the folder that they are in.
+_OWN_NAMESPACES = (
+    "unshare",
+    "--mount",
+    "--propagation=private",
+    "--pid",
+    "--fork",
+    "--kill-child=SIGKILL",
+    "--mount-proc",
+)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Everything that a root file system is made of; the same recipe, the same image.
+
+    Attributes:
+        suite, packages, settings: Debian's part, and the way to it.
+        files: path, mode and text of files laid over the packages.
+        early_files: the same, laid down before any package but the essential ones.
+        setup: hooks of mmdebstrap, shell with the new root as $1, run at the end.
+    """
+
+    suite: str
+    packages: tuple[str, ...]
+    settings: AptSettings
+    files: tuple[tuple[str, int, str], ...]
+    setup: tuple[str, ...]
+    early_files: tuple[tuple[str, int, str], ...] = ()
+
+    def text(self) -> str:
+        """Return the recipe as one text, certificates by their hashes."""
+        content = asdict(self)
+        content["settings"]["certificates"] = [
+            (name, hashlib.sha256(data).hexdigest()) for name, data in self.settings.certificates
+        ]
+        return json.dumps(content, sort_keys=True)
+
+    def digest(self) -> str:
+        """Return 16 hexadecimal digits that stand for the recipe."""
+        return hashlib.sha256(self.text().encode()).hexdigest()[:16]
+
+
+def argv(recipe: Recipe, form: Literal["tar", "directory"], target: Path, staging: Path) -> list[str]:
+    """Return the mmdebstrap call that makes `target`; `staging` holds what `stage` left."""
+    call = [
+        *_OWN_NAMESPACES,
+        "mmdebstrap",
+        "--variant=minbase",
+        f"--format={form}",
+        f"--include={','.join(recipe.packages)}",
+    ]
+    call.extend(f"--aptopt={option}" for option in recipe.settings.options)
+    # mmdebstrap hands a hook to `sh -c`, with the new root as $1; what varies is quoted.
+    if recipe.early_files:
+        call.append(f'--essential-hook=cp -a {shlex.quote(str(staging / "early"))}/. "$1"/')
+    # Removed first: a file of ours may stand where a suite has a link (Debian 13: /etc/default/locale).
+    late = shlex.quote(str(staging / "late"))
+    call.append(f'--customize-hook=cp -a --remove-destination {late}/. "$1"/')
+    call.extend(f"--customize-hook={hook}" for hook in recipe.setup)
+    return [*call, recipe.suite, str(target), *recipe.settings.sources]
+
+
+def make(
+    recipe: Recipe,
+    form: Literal["tar", "directory"],
+    target: Path,
+    workshop: Path,
+    say: Callable[[str], None],
+) -> None:
+    """Make a root file system at `target` (a tar or a folder), with `workshop` for all that is passing.
+
+    Raises:
+        LabError: the bootstrap failed; the message holds the end of what mmdebstrap said.
+    """
+    staging = workshop / "files"
+    for path, mode, text in recipe.early_files:
+        _put(staging / "early", path, mode, text.encode())
+    for path, mode, text in recipe.files:
+        _put(staging / "late", path, mode, text.encode())
+    for name, data in recipe.settings.certificates:
+        _put(staging / "late", f"/usr/local/share/ca-certificates/{name}", 0o644, data)
+    _run(argv(recipe, form, target, staging), workshop, say)
+
+
+@contextmanager
+def building() -> Iterator[Path]:
+    """Yield an empty folder to build in, while nobody else builds; what a killed build left goes first."""
+    root = naming.lab_root()
+    root.mkdir(parents=True, exist_ok=True)
+    handle = os.open(root / ".image.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    workshop = root / ".image"
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        shutil.rmtree(workshop, ignore_errors=True)
+        # mmdebstrap gives the root to _apt's user for downloads: the way there has to be passable.
+        workshop.mkdir(mode=0o755)
+        yield workshop
+    finally:
+        shutil.rmtree(workshop, ignore_errors=True)
+        os.close(handle)
+
+
+def clean_up() -> None:
+    """Remove what a killed build left, unless somebody builds at this moment."""
+    root = naming.lab_root()
+    if not (root / ".image").exists():
+        return
+    handle = os.open(root / ".image.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        shutil.rmtree(root / ".image", ignore_errors=True)
+    except BlockingIOError:
+        pass
+    finally:
+        os.close(handle)
+
+
+def _put(staging: Path, path: str, mode: int, data: bytes) -> None:
+    target = staging / path.lstrip("/")
+    # `cp -a staging/.` also carries the folders' modes into the image.
+    target.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+    target.write_bytes(data)
+    target.chmod(mode)
+
+
+def _run(call: list[str], workshop: Path, say: Callable[[str], None]) -> None:
+    lines: list[str] = []
+    with subprocess.Popen(
+        call,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        env=os.environ | {"TMPDIR": str(workshop)},
+        start_new_session=True,
+        preexec_fn=die_with_parent,
+    ) as process:
+        try:
+            for line in process.stderr or ():
+                lines.append(line.rstrip())
+                if line.startswith("I: ") and line.rstrip().endswith("..."):
+                    say(f"  {line[3:].strip()}")
+        except BaseException:
+            process.kill()
+            if process.stderr is not None:
+                process.stderr.read()  # ends when the last of them has gone
+            raise
+    if process.returncode != 0:
+        tail = "\n    ".join(lines[-15:])
+        raise LabError(
+            f"mmdebstrap could not build the node image (exit status {process.returncode}):\n    {tail}",
+            "see whether `apt-get update` works on this host: the image uses the same mirror and proxies",
+        )

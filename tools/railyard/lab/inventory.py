@@ -1,0 +1,93 @@
+"""What `inventories/lab` takes from what the lab is made of: one generated group_vars file.
+
+Transport, HCA names and node class follow the topology; a lab of another name than the built-in one leaves
+the same file in its own folder (`.lab/NAME/generated.yml`).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from railyard.lab import naming, topology
+from railyard.lab.topology import Topology
+from railyard.paths import repo_root
+
+_HEADER = """\
+---
+# What the lab's fabric should be, as `railyard lab up` generates it from the topology: {kinds}.
+"""
+_PLURALS = {"container": "containers", "vm": "VMs"}
+# Emulated nodes answer late, and their figures are no authority: short tests, patient deadlines.
+_VM_POLICY = """\
+
+# Emulated nodes are slow to answer, and longer tests would tell no more about them.
+fabric_policy:
+  iperf3_duration_s: 2
+  iperf3_omit_s: 1
+  sockperf_duration_s: 1
+  rdma_duration_s: 3
+  rdma_margin_s: 1
+  rdma_latency_s: 1
+  rendezvous_timeout_s: 20
+  first_rendezvous_timeout_s: 90
+  lease_s: 180
+"""
+
+
+def committed_file() -> Path:
+    """Return the committed file that equals `content` of the default topology."""
+    return repo_root() / "inventories" / "lab" / "group_vars" / "all" / "fabric.yml"
+
+
+def generated_file(lab: str) -> Path:
+    """Return the file that `up` writes; for the built-in lab it is where Ansible finds it."""
+    if lab == topology.load(topology.default_file()).name:
+        return repo_root() / "inventories" / "lab" / "group_vars" / "gpu_nodes" / "generated.yml"
+    return naming.lab_dir(lab) / "generated.yml"
+
+
+def content(wanted: Topology) -> str | None:
+    """Return the group_vars file of a lab; None where its topology does not give each rail a subnet."""
+    if any(rail.subnet is None for rail in wanted.rails):
+        return None
+    # A cluster has one transport: what its poorest node can do.
+    rdma = wanted.kinds == ["vm"]
+    text = _HEADER.format(kinds=" and ".join(_PLURALS[kind] for kind in wanted.kinds))
+    text += "fabric:\n"
+    text += f"  transport: {'roce' if rdma else 'tcp'}\n"
+    text += f"  node_class: {'virtual' if rdma else 'container'}\n"
+    text += f"  mtu: {wanted.mtu_bytes}\n"
+    text += f"  cabling: {'back_to_back' if len(wanted.nodes) <= 2 else 'switched'}\n"
+    text += "  rails:\n"
+    for position, rail in enumerate(wanted.rails):
+        hca = f', hca: "rxe{position}:1"' if rdma else ""
+        rate = "" if rail.rate_gbps is None else f", rate_gbps: {rail.rate_gbps:g}"
+        text += f"    - {{name: {rail.name}, netdev: {rail.netdev}{hca}, subnet: {rail.subnet}{rate}}}\n"
+    text += f"  frontend: {{netdev: {wanted.management.netdev}}}\n"
+    if rdma:
+        text += "\nrdma_stack_provider: soft_roce\n"
+    wait_s = 60 if "vm" in wanted.kinds else 20
+    text += (
+        "\n# Lab nodes answer soon: one that a change cut off need not wait as long as real ones do.\n"
+    )
+    text += f"rail_network_rollback_after_s: {wait_s}\n"
+    return text + (_VM_POLICY if "vm" in wanted.kinds else "")
+
+
+def write(wanted: Topology) -> list[Path]:
+    """Write the generated file of a lab; return what was made, for whoever is to own it."""
+    text = content(wanted)
+    if text is None:
+        return []
+    file = generated_file(wanted.name)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text, encoding="utf-8")
+    return [file.parent, file]
+
+
+def remove(lab: str) -> None:
+    """Remove a lab's generated file, and its folder when nothing else is in it."""
+    file = generated_file(lab)
+    file.unlink(missing_ok=True)
+    if file.parent.is_dir() and not any(file.parent.iterdir()):
+        file.parent.rmdir()

@@ -1,0 +1,115 @@
+"""How a VM's QEMU is called, and how such a QEMU is told from others by what it was called with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from railyard.lab import naming
+from railyard.lab.nodes import Link
+from railyard.lab.nodes.accelerator import Accelerator
+from railyard.lab.topology import Node
+
+PROGRAM = "qemu-system-x86_64"
+# Names in the node's folder, which is QEMU's working folder while it starts: no path of this host's stands in
+# an option where a comma would split it.
+DISK, SEED, CONSOLE, CONTROL, PID_FILE = "disk.qcow2", "seed.tar", "console.log", "qmp.sock", "qemu.pid"
+# `quiet` leaves the kernel's warnings on the console and spares an emulated serial line the rest. There is
+# nobody in an emulated machine from whom mitigations would protect, and they cost a third of its speed.
+_KERNEL = "root=/dev/vda rw console=ttyS0 quiet mitigations=off"
+
+
+@dataclass(frozen=True)
+class Found:
+    """A QEMU that runs a lab's node."""
+
+    node: str
+    checkout: str
+
+
+def tap(link: Link) -> str:
+    """Return the tap of a cable: QEMU's end of it."""
+    return f"{link.outer}-tap"
+
+
+def device(link: Link) -> str:
+    """Return QEMU's name of a cable, for `set_link`."""
+    return f"link-{link.netdev}"
+
+
+def argv(
+    lab: str, node: Node, links: Sequence[Link], image: Path, accelerator: Accelerator, folder: Path
+) -> list[str]:
+    """Return the QEMU call of one node, to be run in `folder` and in the lab's network namespace.
+
+    A reboot from inside boots again (there is no -no-reboot); a power-off ends QEMU.
+
+    Args:
+        lab: the lab's name.
+        node: the node.
+        links: its cables, management first; their taps exist.
+        image: the folder of the VM image (vmlinuz, initrd).
+        accelerator: what the guest's CPU is made of.
+        folder: the node's folder.
+    """
+    call = [
+        PROGRAM,
+        *("-name", naming.on_host(lab, node.name)),
+        *("-pidfile", str(folder / PID_FILE)),
+        "-daemonize",
+        *("-machine", "q35"),
+        *("-accel", accelerator.option),
+        *("-cpu", accelerator.cpu),
+        *("-smp", str(node.cpus)),
+        *("-m", f"{node.memory_mib}M"),
+        "-nodefaults",
+        *("-display", "none"),
+        *("-kernel", str(image / "vmlinuz")),
+        *("-initrd", str(image / "initrd")),
+        *("-append", f"{_KERNEL} systemd.hostname={node.name}"),
+        *("-chardev", f"file,id=console,path={CONSOLE},append=on"),
+        *("-serial", "chardev:console"),
+        *("-qmp", f"unix:{CONTROL},server=on,wait=off"),
+        # cache=unsafe: what the guest flushes is in this host's page cache, and outlives QEMU, not the host.
+        *("-drive", f"file={DISK},if=virtio,format=qcow2,cache=unsafe"),
+        *("-drive", f"file={SEED},if=virtio,format=raw,readonly=on"),
+        *("-device", "virtio-rng-pci"),
+    ]
+    for link in links:
+        name = device(link)
+        call += ["-netdev", f"tap,id={name},ifname={tap(link)},script=no,downscript=no,vhost=off"]
+        # host_mtu is the largest MTU the guest may set. romfile: nobody boots from this network.
+        call += [
+            "-device",
+            f"virtio-net-pci,netdev={name},id={name}-card,mac={link.mac},host_mtu={link.mtu_bytes},romfile=",
+        ]
+    return call
+
+
+def recognise(command_line: bytes, lab: str) -> Found | None:
+    """Return whose QEMU a process is by its /proc/PID/cmdline, or None if it is none of this lab's."""
+    words = command_line.decode(errors="replace").split("\0")
+    if Path(words[0]).name != PROGRAM:
+        return None
+    options = {words[i]: words[i + 1] for i in range(1, len(words) - 1)}
+    prefix = naming.on_host(lab, "")
+    name, pid_file = options.get("-name", ""), Path(options.get("-pidfile", "/"))
+    if not name.startswith(prefix) or len(pid_file.parents) < 5:
+        return None
+    # CHECKOUT/.lab/LAB/nodes/NODE/qemu.pid
+    return Found(name.removeprefix(prefix), str(pid_file.parents[4]))
+
+
+def link_files(links: Sequence[Link]) -> dict[str, tuple[int, int, str]]:
+    """Return systemd's .link files that name the node's netdevs by MAC, as a machine's firmware would.
+
+    They sort after netplan's own (10-netplan-*), which on a real node are the first that match. The MTU is
+    what a real NIC starts with; without it a rail would start with the largest that QEMU offers.
+    """
+    files = {}
+    for link in links:
+        text = f"[Match]\nDriver=virtio_net\nMACAddress={link.mac}\n\n"
+        text += f"[Link]\nName={link.netdev}\nMTUBytes=1500\n"
+        files[f"etc/systemd/network/90-railyard-{link.netdev}.link"] = (0, 0o644, text)
+    return files

@@ -1,0 +1,163 @@
+"""What VMs are made from: a disk with Debian on it, its kernel and its initramfs, in a folder per recipe.
+
+The folder `.lab/.images/SUITE-HASH` outlives the labs; `railyard lab down --images` removes those that no
+node's disk lies on.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from railyard.lab import bootstrap, naming
+from railyard.lab.apt import AptSettings
+from railyard.lab.process import CommandError, LabError, die_with_parent
+from railyard.lab.topology import Image
+
+# The full kernel: Debian's cloud flavour has no rdma_rxe. Nothing here that a role installs.
+_PACKAGES = ("initramfs-tools", "linux-image-amd64", "lz4")
+_DISK_BYTES = 6 * 2**30  # sparse
+# Units that take seconds of an emulated boot and do nothing for a node that lives for an hour.
+_MASKED_UNITS = (
+    "apt-daily.timer",
+    "apt-daily-upgrade.timer",
+    "dpkg-db-backup.timer",
+    "e2scrub_all.timer",
+    "e2scrub_reap.service",
+    "fstrim.timer",
+    "getty.target",
+)
+# Only what finds the root: the rest of the modules come from there.
+_INITRAMFS = "MODULES=list\nCOMPRESS=lz4\n"
+_INITRAMFS_HOOK = """\
+#!/bin/sh
+[ "$1" = prereqs ] && exit 0
+. /usr/share/initramfs-tools/hook-functions
+manual_add_modules virtio_pci virtio_blk ext4
+"""
+# Lays the node's own files over its root before systemd starts: what generators and udev read is there in
+# time. Once for each seed, so that a reboot brings back nothing that was changed since.
+_SEED_SCRIPT = """\
+#!/bin/sh
+[ "$1" = prereqs ] && exit 0
+for _ in 1 2 3 4 5 6 7 8 9 10; do [ -b /dev/vdb ] && break; sleep 0.3; done
+chroot "${rootmnt}" /usr/local/sbin/railyard-lab-seed < /dev/vdb ||
+  echo "railyard-lab: the node's own files could not be laid over its root" > /dev/console
+"""
+_SEED = """\
+#!/bin/sh
+# Standard input: the seed, a tar. Called in the initramfs, with nothing mounted but the root.
+set -e
+PATH=/usr/sbin:/usr/bin:/sbin:/bin
+mkdir -p /var/lib/railyard-lab
+cd /var/lib/railyard-lab
+cat > seed.new
+if ! cmp -s seed.new seed; then
+  tar -xf seed.new -C /
+  mv seed.new seed
+fi
+rm -f seed.new
+"""
+_EARLY_FILES = (
+    ("/etc/initramfs-tools/conf.d/railyard-lab", 0o644, _INITRAMFS),
+    ("/etc/initramfs-tools/hooks/railyard-lab", 0o755, _INITRAMFS_HOOK),
+    ("/etc/initramfs-tools/scripts/local-bottom/railyard-lab", 0o755, _SEED_SCRIPT),
+)
+_FILES = (*bootstrap.COMMON_FILES, ("/usr/local/sbin/railyard-lab-seed", 0o755, _SEED))
+_SETUP = (*bootstrap.COMMON_SETUP, 'chroot "$1" systemctl mask ' + " ".join(_MASKED_UNITS))
+
+
+def recipe(image: Image, settings: AptSettings) -> bootstrap.Recipe:
+    """Return what the image is made of."""
+    packages = tuple(sorted({*image.packages, *_PACKAGES}))
+    return bootstrap.Recipe(image.suite, packages, settings, _FILES, _SETUP, _EARLY_FILES)
+
+
+def tag(image: Image, settings: AptSettings) -> str:
+    """Return the image's name, whose last part is the hash of its recipe."""
+    return f"{image.suite}-{recipe(image, settings).digest()}"
+
+
+def folder_of(name: str) -> Path:
+    """Return the folder of an image: base.qcow2, vmlinuz, initrd."""
+    return naming.vm_images() / name
+
+
+def ensure(image: Image, settings: AptSettings, say: Callable[[str], None]) -> str:
+    """Return the image's name, building it first when it is not there.
+
+    Raises:
+        LabError: the bootstrap failed; the message holds the end of what was said.
+    """
+    name = tag(image, settings)
+    if folder_of(name).is_dir():
+        return name
+    with bootstrap.building() as workshop:
+        if folder_of(name).is_dir():  # somebody else was quicker
+            return name
+        say(f"building the VMs' image ({image.suite} with its kernel, once; about a minute)")
+        started = time.monotonic()
+        root, made = workshop / "root", workshop / "made"
+        bootstrap.make(recipe(image, settings), "directory", root, workshop, say)
+        made.mkdir(mode=0o755)
+        say("making the disk")
+        for part, pattern in (("vmlinuz", "vmlinuz-*"), ("initrd", "initrd.img-*")):
+            shutil.copyfile(_only(root / "boot", pattern), made / part)
+        raw = workshop / "disk.raw"
+        with raw.open("wb") as file:
+            file.truncate(_DISK_BYTES)
+        _tied(["mke2fs", "-q", "-t", "ext4", "-d", str(root), str(raw)])
+        _tied(["qemu-img", "convert", "-q", "-O", "qcow2", str(raw), str(made / "base.qcow2")])
+        naming.vm_images().mkdir(parents=True, exist_ok=True)
+        os.rename(made, folder_of(name))  # whole or not at all
+        say(f"image ready after {time.monotonic() - started:.0f} s")
+    return name
+
+
+def remove_unused() -> list[str]:
+    """Remove the images of this checkout that no node's disk lies on; return their names."""
+    used = {used_by(path) for path in naming.lab_root().glob("*/nodes/*/vm.json")}
+    there = [path for path in naming.vm_images().glob("*") if path.is_dir()]
+    unused = sorted(path for path in there if path.name not in used)
+    for path in unused:
+        shutil.rmtree(path)
+    return [path.name for path in unused]
+
+
+def used_by(record: Path) -> str:
+    """Return the image that a VM's record names, or "" where it cannot be read."""
+    try:
+        return str(json.loads(record.read_text(encoding="utf-8"))["image"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
+
+
+def _only(folder: Path, pattern: str) -> Path:
+    found = sorted(folder.glob(pattern))
+    if len(found) != 1:
+        raise LabError(f"the VM image should hold one /boot/{pattern}, and holds {len(found)}")
+    return found[0]
+
+
+def _tied(call: list[str]) -> None:
+    """Run a program that works for a while and must not outlive us."""
+    with subprocess.Popen(
+        call,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+        preexec_fn=die_with_parent,
+    ) as process:
+        try:
+            said = process.communicate()[1]
+        except BaseException:
+            process.kill()
+            raise
+    if process.returncode != 0:
+        raise CommandError(call, process.returncode, said.decode(errors="replace"))
