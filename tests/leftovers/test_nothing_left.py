@@ -1,13 +1,19 @@
-"""After everything: no container, namespace, link or process of the labs that the tests use."""
+"""After everything: no node, namespace, link, process or file of the labs that the tests use.
+
+Taps and the bridges between live in a lab's namespace and go with it; QEMU would keep a namespace alive that
+has lost its name, so it is looked for by itself.
+"""
 
 from __future__ import annotations
 
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 
 LABS = ("lab", "molecule", "e2e")
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def lines(*argv: str) -> list[str]:
@@ -35,3 +41,18 @@ def test_no_link_is_left() -> None:
 
 def test_no_process_is_left() -> None:
     assert [line for line in lines("ps", "-eo", "args") if of_a_lab(line, "/run/netns/railyard-")] == []
+
+
+def test_no_virtual_machine_is_left() -> None:
+    qemus = [line for line in lines("ps", "-eo", "args") if line.startswith("qemu-system-")]
+    assert [line for line in qemus if of_a_lab(line, "-name railyard-")] == []
+
+
+def test_no_tap_of_a_lab_is_left_in_this_hosts_own_namespace() -> None:
+    names = [line.split()[0].partition("@")[0] for line in lines("ip", "-brief", "link")]
+    assert [name for name in names if name.endswith("-tap")] == []
+
+
+def test_no_file_of_a_lab_is_left() -> None:
+    generated = ROOT / "inventories" / "lab" / "group_vars" / "gpu_nodes" / "generated.yml"
+    assert [path for path in (generated, *(ROOT / ".lab" / lab for lab in LABS)) if path.exists()] == []

@@ -54,6 +54,18 @@ def test_a_good_file_is_read_whole() -> None:
     assert found.image.packages == ("systemd", "udev")
 
 
+def test_a_vm_may_have_a_size() -> None:
+    data = changed(
+        "nodes", "gpuserver1", {"kind": "vm", "address": "198.18.0.1", "memory_mib": 2048, "cpus": 2}
+    )
+    found = topology.parse(data, FILE)
+    assert [(node.kind, node.memory_mib, node.cpus) for node in found.nodes] == [
+        ("vm", 2048, 2),
+        ("container", 1024, 1),
+    ]
+    assert found.kinds == ["container", "vm"]
+
+
 def test_name_on_the_command_line_wins() -> None:
     assert topology.parse(GOOD, FILE, "other").name == "other"
 
@@ -71,6 +83,11 @@ def test_name_on_the_command_line_wins() -> None:
         (changed("nodes", "gpuserver2", "address", "198.18.9.2"), "198.18.9.2 is not a host address of"),
         (changed("nodes", "gpuserver2", "address", "198.18.0.255"), "198.18.0.255 is not a host address of"),
         (changed("nodes", "gpuserver2", "kind", "toaster"), "nodes.gpuserver2.kind: 'toaster' is not known"),
+        (changed("nodes", "gpuserver2", "memory_mib", 2048), "gpuserver2: memory_mib is for kind vm"),
+        (
+            changed("nodes", "gpuserver2", {"kind": "vm", "address": "198.18.0.2", "memory_mib": 64}),
+            "gpuserver2.memory_mib: 64 is not a whole number from 384",
+        ),
         (changed("nodes", {}), "at least one node"),
         (changed("rails", []), "at least one rail"),
         (changed("rails", 1, "netdev", "ens6"), "netdev ens6 is taken by rails[0]"),
@@ -80,6 +97,7 @@ def test_name_on_the_command_line_wins() -> None:
         (changed("rails", 1, "netdev", "a-name-of-16-chr"), "rails[1].netdev"),
         (changed("rails", 1, "rate_gbps", "fast"), "rails[1].rate_gbps: 'fast' is not a number"),
         (changed("rails", 1, "rate_gbps", True), "rails[1].rate_gbps: True is not a number"),
+        (changed("rails", 1, "subnet", "10.0.0.1/24"), "rails[1].subnet: 10.0.0.1/24 has host bits set"),
         (changed("rails", 1, "colour", "red"), "rails[1]: unknown key colour"),
         (changed("mtu", 100), "mtu: 100 is not a whole number"),
         (changed("management", "subnet", "198.19.255.0/24"), "overlaps 198.19.255.0/24"),
