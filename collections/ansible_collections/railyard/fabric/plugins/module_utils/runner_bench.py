@@ -53,6 +53,8 @@ class Gate:
     def __init__(self, parties: int) -> None:
         self._parties = parties
         self._ready = 0
+        self._over = 0
+        self._intervals: list[list[float]] = []
         self._lock = threading.Condition()
         self._moment: Moment | None = None
 
@@ -60,6 +62,7 @@ class Gate:
         """Do not take part."""
         with self._lock:
             self._ready += 1
+            self._over += 1
             self._lock.notify_all()
 
     def start(self, patience_s: float) -> Moment:
@@ -71,6 +74,30 @@ class Gate:
             while self._ready < self._parties and time.monotonic() < deadline:
                 self._lock.wait(0.1)
         return self.moment()
+
+    def common(self, interval: list[float] | None, patience_s: float) -> list[float] | None:
+        """Wait until every test of the group is over and return when all of them were at work.
+
+        Args:
+            interval: when this one was surely at work, seconds after the common start; None when it failed.
+            patience_s: how long the others are waited for.
+
+        Returns:
+            The time that all intervals share; None when one failed, none is shared, or patience ended.
+        """
+        deadline = time.monotonic() + patience_s
+        with self._lock:
+            self._over += 1
+            if interval is not None:
+                self._intervals.append(interval)
+            self._lock.notify_all()
+            while self._over < self._parties and time.monotonic() < deadline:
+                self._lock.wait(0.1)
+            if len(self._intervals) < self._parties:
+                return None
+            begin_s = max(one[0] for one in self._intervals)
+            end_s = min(one[1] for one in self._intervals)
+        return [begin_s, end_s] if begin_s < end_s else None
 
     def moment(self) -> Moment:
         """Return the common start, which is now for who asks first."""

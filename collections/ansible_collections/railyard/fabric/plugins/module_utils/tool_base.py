@@ -39,6 +39,8 @@ class Reading(NamedTuple):
     window_s: list[float] | None = None
     message_bytes: int | None = None
     extra: dict[str, Any] | None = None
+    # When the tool was surely sending, longer than the window that it counts in; seconds after the start.
+    sending_s: list[float] | None = None
 
 
 class Play:

@@ -26,7 +26,7 @@ _MARGIN_S = 25.0
 # How far a bandwidth may lie above iterations x size / window; below it may lie further, since the alarm that
 # ends the window comes late on a busy processor and never early.
 _CLAIM_SLACK = 0.10
-_LATE_S = 0.5
+_LATE_S = 3.0
 # What two decimals of MiB/s and six of the message rate leave open.
 _HALF_DIGIT_GBPS = 0.005 * 2**20 * 8 / 1e9
 _HALF_DIGIT_MPPS = 0.5e-6
@@ -59,7 +59,8 @@ class Bandwidth(Perftest):
         """Send, and read the client's table."""
         self._argv = self.command(play, self.options(play.policy), server=False)
         done = play.run(self._argv, self.limit_s(play.policy), connection=True)
-        return self._reading(play, done)._replace(window_s=window_s(done, play.policy))
+        reading = self._reading(play, done)
+        return reading._replace(window_s=window_s(done, play.policy), sending_s=sending_s(done, play.policy))
 
     def close(self, play: Play) -> Reading:
         """Read the server's table once it has ended."""
@@ -136,7 +137,19 @@ def window_s(done: Finished, policy: Mapping[str, Any]) -> list[float]:
     left is its start and its farewell. Half of that before the first margin is wrong by less than the margin,
     so that traffic flows in all of the window.
     """
-    begun_s = done.connected_s if done.connected_s is not None else done.begun_s
-    left_s = max(done.ended_s - begun_s - float(policy["rdma_duration_s"]), 0.0)
+    begun_s, left_s = _time_left(done, policy)
     begin_s = begun_s + left_s / 2 + float(policy["rdma_margin_s"])
     return [round(begin_s, 4), round(begin_s + measured_s(policy), 4)]
+
+
+def sending_s(done: Finished, policy: Mapping[str, Any]) -> list[float] | None:
+    """Return when perftest was sending wherever its start and farewell lay, or None when that is never."""
+    begun_s, left_s = _time_left(done, policy)
+    begin_s, end_s = begun_s + left_s, begun_s + float(policy["rdma_duration_s"])
+    return [round(begin_s, 4), round(end_s, 4)] if begin_s < end_s else None
+
+
+def _time_left(done: Finished, policy: Mapping[str, Any]) -> tuple[float, float]:
+    """Return when it was connected, and the seconds until its end in which it did not send."""
+    begun_s = done.connected_s if done.connected_s is not None else done.begun_s
+    return begun_s, max(done.ended_s - begun_s - float(policy["rdma_duration_s"]), 0.0)

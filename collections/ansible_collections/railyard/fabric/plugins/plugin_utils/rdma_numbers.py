@@ -18,7 +18,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.policy import is_n
 #: How far a bandwidth may lie above iterations x size / window; the alarm that ends perftest's window comes
 #: late on a busy processor and never early, so that below it may lie further.
 CLAIM_SLACK = 0.10
-_LATE_S = 0.5
+_LATE_S = 3.0
 _HALF_DIGIT_GBPS = 0.005 * 2**20 * 8 / 1e9
 #: What the two ends count within their own windows of one transfer may differ by.
 _WINDOWS_APART = 0.10

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.obstacle import Ob
 from ansible_collections.railyard.fabric.plugins.module_utils.proof import Claim
 from ansible_collections.railyard.fabric.plugins.module_utils.rail_socket import Place
 from ansible_collections.railyard.fabric.plugins.module_utils.rdma_place import RdmaPort
+from ansible_collections.railyard.fabric.plugins.module_utils.runner_bench import Gate
 from ansible_collections.railyard.fabric.plugins.module_utils.sysfs import Reader
 from ansible_collections.railyard.fabric.plugins.module_utils.tool_base import Finished, Play, Reading
 from ansible_collections.railyard.fabric.plugins.module_utils.tool_perftest_bw import Bandwidth
@@ -191,7 +193,7 @@ def test_a_bandwidth_is_read_with_its_units_and_claims_its_iterations() -> None:
     [
         (bandwidth(1000, 62.5, 0.001), "iterations"),
         (bandwidth(1000, 31.25, 0.001), "messages a second"),
-        (bandwidth(2000, 31.25, 0.0005), "iterations"),
+        (bandwidth(6000, 31.25, 0.0005), "iterations"),
     ],
 )
 def test_a_table_that_does_not_follow_from_itself_is_doubted(text: str, word: str) -> None:
@@ -318,6 +320,25 @@ def test_the_window_lies_within_the_sending() -> None:
     # A clock that saw less than the duration moves nothing.
     assert tool_perftest_bw.window_s(done._replace(ended_s=4.5), POLICY) == [2.0, 4.0]
     assert tool_perftest_bw.window_s(done._replace(connected_s=None), POLICY) == [1.5, 3.5]
+
+
+def test_rails_at_once_are_added_up_while_all_of_them_send() -> None:
+    # Connected at 1 s and ended at 6 s, 4 s of it sending: from 2 s at the latest to 5 s at the earliest.
+    first = tool_perftest_bw.sending_s(Finished(0, "", 0.0, 1.0, 6.0), POLICY)
+    assert first == [2.0, 5.0]
+    assert tool_perftest_bw.sending_s(Finished(0, "", 0.0, 1.0, 9.5), POLICY) is None
+    gate = Gate(2)
+    shared: list[object] = []
+    other = threading.Thread(target=lambda: shared.append(gate.common([2.5, 5.5], 5.0)))
+    other.start()
+    shared.append(gate.common(first, 5.0))
+    other.join()
+    assert shared == [[2.5, 5.0]] * 2
+    alone = Gate(2)
+    alone.leave()
+    assert alone.common(first, 5.0) is None
+    apart = Gate(1)
+    assert apart.common([3.0, 2.0], 5.0) is None
 
 
 def test_versions_are_read_and_a_difference_is_named() -> None:
