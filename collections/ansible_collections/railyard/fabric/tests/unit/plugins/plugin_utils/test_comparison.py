@@ -278,4 +278,7 @@ def test_what_was_compared_is_named():
     assert (
         compared.latency_of == "median, one way, both of 14-byte messages; TCP: sockperf; RDMA: ib_write_lat"
     )
-    assert compared.bandwidth_of == "TCP: iperf3, 4 streams; RDMA: ib_write_bw, 65536-byte messages, 1 QP"
+    told = "TCP: iperf3, 4 streams; RDMA: ib_write_bw, 65536-byte messages, 1 QP"
+    assert compared.bandwidth_of == told + "; all rails: TCP with its headers"
+    # What is not in the table needs no remark.
+    assert comparison.of(plan(), way(), (), rules).bandwidth_of == told
