@@ -50,8 +50,9 @@ class Node:
 
     @property
     def governor(self) -> str:
-        """The governor that the inventory wants; empty where it wants none."""
-        return str(self._session.expect(self.name).get("governor", _GOVERNOR))
+        """The governor that the inventory wants; empty where it wants none, as in a VM by default."""
+        default = "" if self.node_class == "virtual" else _GOVERNOR
+        return str(self._session.expect(self.name).get("governor", default))
 
     @property
     def memlock_unlimited(self) -> bool:
