@@ -67,9 +67,7 @@ def content(wanted: Topology) -> str | None:
     if rdma:
         text += "\nrdma_stack_provider: soft_roce\n"
     wait_s = 60 if "vm" in wanted.kinds else 20
-    text += (
-        "\n# Lab nodes answer soon: one that a change cut off need not wait as long as real ones do.\n"
-    )
+    text += "\n# Lab nodes answer soon: one that a change cut off need not wait as long as real ones do.\n"
     text += f"rail_network_rollback_after_s: {wait_s}\n"
     return text + (_VM_POLICY if "vm" in wanted.kinds else "")
 

@@ -18,6 +18,7 @@ from railyard.lab.process import LabError, run
 from railyard.lab.topology import Node, Topology
 
 _WORD_EVERY_S = 10.0
+_BANNER_S = 20.0
 
 
 @dataclass(frozen=True)
@@ -130,7 +131,7 @@ def await_ready(lab: Lab, node: Node, interrupted: Event, say: Callable[[str], N
                 waited_s = time.monotonic() - began
                 say(f"{node.name} ({node.kind}) is booting, {waited_s:.0f} s so far: {said}")
         if not _ssh_answers(str(node.address)):
-            time.sleep(0.1)
+            time.sleep(0.2)
             continue
         said = "SSH answers, services are starting"
         answer = run(
@@ -154,9 +155,10 @@ def await_ready(lab: Lab, node: Node, interrupted: Event, say: Callable[[str], N
 
 
 def _ssh_answers(address: str) -> bool:
+    """Return whether an sshd says that it is one; patient, since each try costs a slow node a process."""
     try:
         with socket.create_connection((address, 22), timeout=1) as connection:
-            connection.settimeout(2)
+            connection.settimeout(_BANNER_S)
             return connection.recv(4) == b"SSH-"
     except OSError:
         return False

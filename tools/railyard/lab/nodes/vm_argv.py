@@ -17,7 +17,9 @@ PROGRAM = "qemu-system-x86_64"
 DISK, SEED, CONSOLE, CONTROL, PID_FILE = "disk.qcow2", "seed.tar", "console.log", "qmp.sock", "qemu.pid"
 # `quiet` leaves the kernel's warnings on the console and spares an emulated serial line the rest. There is
 # nobody in an emulated machine from whom mitigations would protect, and they cost a third of its speed.
-_KERNEL = "root=/dev/vda rw console=ttyS0 quiet mitigations=off"
+# On a host shared by many an emulated boot takes minutes; a unit that systemd ends after its usual 90 s would
+# start over for ever.
+_KERNEL = "root=/dev/vda rw console=ttyS0 quiet mitigations=off systemd.default_timeout_start_sec=600"
 
 
 @dataclass(frozen=True)
