@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 sys.path.insert(0, str(Path(__file__).parent))
 from fake_run import NODES, FakeRun, exchanged
+from spoil import GARBAGE, FakeRunView, mutate, paths, still_true
 
 GOOD = ("pass", "recorded")
 HEALTHY = FakeRun()
@@ -97,30 +98,6 @@ IRRELEVANT_HERE: dict[str, Callable[[str, str], bool]] = {
     "samples.tx_bytes": lambda check, end: True,
     "samples.rx_bytes": lambda check, end: True,
 }
-GARBAGE: list[Any] = [
-    None, "", "x", "9000", True, False, -1, 0, float("nan"), float("inf"), float("-inf"), [], {},
-    [None, None],
-    ["1", "2"], [5, 1], [0, 0], [-3, 2], 1e300, {"a": 1},
-]  # fmt: skip
-
-
-def paths(row: dict[str, Any], prefix: str = "") -> list[str]:
-    found = []
-    for key, value in row.items():
-        found.append(prefix + key)
-        if isinstance(value, dict) and key != "raw":
-            found += paths(value, f"{prefix}{key}.")
-    return found
-
-
-def mutate(row: dict[str, Any], path: str, value: Any, remove: bool = False) -> None:
-    *parents, last = path.split(".")
-    for key in parents:
-        row = row[key]
-    if remove:
-        del row[last]
-    else:
-        row[last] = value
 
 
 def is_relevant(path: str, check: str, end: str) -> bool:
@@ -140,50 +117,13 @@ def test_no_field_of_a_row_can_be_spoilt_unnoticed(check: str, end: str) -> None
         for value, remove in [(None, True), *((garbage, False) for garbage in GARBAGE)]:
             run = FakeRunView(HEALTHY, identity, end)
             mutate(run.row, path, value, remove)
-            if _still_true(path, value, remove, run.row, original):
+            if still_true(path, value, remove, run.row, original):
                 continue
             one = run.verdict(identity)
             assert one["outcome"] not in GOOD, (path, "removed" if remove else value, one["outcome"])
             assert one["cause"], (path, value)
             assert one["next"]
             json.dumps(one, allow_nan=False)
-
-
-# Ends that time nothing may leave their window out; one that is there must be an interval.
-UNTIMED = {(check, end) for check in ("path_mtu", "path_mtu_one_way") for end in ("client", "server")}
-UNTIMED |= {("ping_rtt", "server"), ("tcp_latency", "server")}
-
-
-def _still_true(path: str, value: Any, remove: bool, row: dict[str, Any], original: dict[str, Any]) -> bool:
-    """Tell whether the changed row says something that may be true, and is judged by its bounds instead."""
-    if json.dumps(row, sort_keys=True) == json.dumps(original, sort_keys=True):
-        return True
-    if path in ("window_s", "error") and value is None:
-        return path == "error" or (original["check"], original["end"]) in UNTIMED
-    if path == "metrics" and isinstance(value, dict) and not original["metrics"]:
-        return True  # this end states no number that is asked of it
-    before: Any = original
-    for key in path.split("."):
-        before = before[key]
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    another_number = is_number and isinstance(before, (int, float)) and 0 <= value < 1e9
-    return not remove and another_number and not isinstance(before, bool) and path.startswith("metrics.")
-
-
-class FakeRunView:
-    """A run of which one row may be changed, without copying the others."""
-
-    def __init__(self, run: FakeRun, identity: str, end: str) -> None:
-        self._run = copy.copy(run)
-        self._run.results = list(run.results)
-        place = next(
-            index for index, row in enumerate(run.results) if row["id"] == identity and row["end"] == end
-        )
-        self.row = copy.deepcopy(run.results[place])
-        self._run.results[place] = self.row
-
-    def verdict(self, identity: str) -> dict[str, Any]:
-        return self._run.verdict(identity)
 
 
 @pytest.mark.parametrize("identity", HEALTHY.ids("aggregate_bandwidth"))
@@ -479,7 +419,7 @@ def test_garbage_anywhere_never_stops_the_judge_and_never_passes(data: st.DataOb
     json.dumps(one, allow_nan=False)
     # A number may be changed into another that is as good; anything that is not a number may not.
     number = isinstance(value, (int, float)) and isinstance(before, (int, float))
-    if not number and not _still_true(path, value, False, run.row, original):
+    if not number and not still_true(path, value, False, run.row, original):
         assert one["outcome"] not in GOOD or _equal_numbers(value, before), (path, value)
 
 
