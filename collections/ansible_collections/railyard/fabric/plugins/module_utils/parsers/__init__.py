@@ -9,14 +9,19 @@ from collections.abc import Callable
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers import (
+    dcgmi,
     ethtool,
     fio,
     ibstat,
     ibstatus,
     ibv_devinfo,
     iperf3,
+    mlnx_qos,
+    nccl_log,
     nccl_tests,
     nvidia_smi_nvlink,
+    nvidia_smi_query,
+    nvidia_smi_topo,
     perftest,
     ping,
     rdma_link,
@@ -26,17 +31,22 @@ from ansible_collections.railyard.fabric.plugins.module_utils.parsers import (
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import NotThisTool, is_binary
 
-__all__ = ["TOOLS", "NotSupportedYet", "NotThisTool", "parse"]
+__all__ = ["TOOLS", "NotThisTool", "parse"]
 
 _PARSERS: dict[str, Callable[[str], dict[str, Any]]] = {
+    "dcgmi": dcgmi.parse,
     "ethtool": ethtool.parse,
     "fio": fio.parse,
     "ibstat": ibstat.parse,
     "ibstatus": ibstatus.parse,
     "ibv_devinfo": ibv_devinfo.parse,
     "iperf3": iperf3.parse,
+    "mlnx_qos": mlnx_qos.parse,
+    "nccl-log": nccl_log.parse,
     "nccl-tests": nccl_tests.parse,
     "nvidia-smi-nvlink": nvidia_smi_nvlink.parse,
+    "nvidia-smi-query": nvidia_smi_query.parse,
+    "nvidia-smi-topo": nvidia_smi_topo.parse,
     "perftest": perftest.parse,
     "ping": ping.parse,
     "rdma-link": rdma_link.parse,
@@ -65,10 +75,6 @@ TOOLS = (
     "dcgmi",
     "nccl-log",
 )
-
-
-class NotSupportedYet(NotThisTool):
-    """The tool is named in the documentation and its parser is still to come."""
 
 
 def _read(parser: Callable[[str], dict[str, Any]], text: str) -> dict[str, Any]:
@@ -101,13 +107,10 @@ def parse(tool: str, text: str) -> dict[str, Any]:
 
     Raises:
         NotThisTool: The text is not this tool's, or there is no such tool.
-        NotSupportedYet: The tool is known, its parser is not written yet.
     """
     parser = _PARSERS.get(tool)
     if is_binary(text):
         raise NotThisTool("this is binary data and no output of a tool")
     if parser is not None:
         return _read(parser, unwrap.clean(text))
-    if tool in TOOLS:
-        raise NotSupportedYet(f"the output of {tool} is not supported yet", "tool name")
     raise NotThisTool(f"there is no tool {tool[:40]!r}; one of: {', '.join(TOOLS)}", "tool name")

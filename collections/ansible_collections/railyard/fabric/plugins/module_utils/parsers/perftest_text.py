@@ -18,6 +18,11 @@ from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common imp
 # 87 dashes as printed; people shorten them when they paste.
 _LINE = re.compile(r"^\s*-{8,}\s*$")
 _BANNER = re.compile(r"\* Waiting for client to connect")
+# A shell's line with the program that it starts.
+_COMMAND = re.compile(
+    r"(?:[#$>%] ?|^)(?:sudo |numactl \S{1,40} |taskset \S{1,20} \S{1,20} )?"
+    r"(?:[\w./-]{0,80}/)?(?:ib_(?:send|write|read|atomic)|raw_ethernet)_(?:bw|lat)(?: |$)"
+)
 _PAIR = re.compile(r"(?:^|\t| {2,})\s*([A-Za-z][\w.*/ -]{0,30}?)\s*: +([^\t]*?)(?=\t|\s{2,}\S|\s*$)")
 _GPU_NAME = re.compile(r"device name = \[([^\]]{1,80})\]")
 _GPU_NUMBER = re.compile(r"Picking device No\. ([0-9]{1,4})")
@@ -73,7 +78,8 @@ class _Run:
         output.update(self.title)
         perftest_run.apply_parameters(output, self.values)
         output["gpu"] = self.gpu
-        if self.server:
+        # A server prints its TX depth only when it sends, too.
+        if self.server and ("tx depth" not in self.values or output["bidirectional"]):
             output["role"] = "server"
         elif "tx depth" in self.values:
             output["role"] = "client"
@@ -136,6 +142,9 @@ class _Reader:
     def read(self, line: str, next_line: str) -> None:
         if _BANNER.search(line):
             self.banner = self.any_banner = True
+        elif _COMMAND.search(line[:400]):
+            # The next program's command: a server that waited above it has printed nothing but its banner.
+            self.banner = False
         elif _LINE.match(line):
             # The line above a title opens that table; one behind a row closes the row's.
             if perftest_run.read_title(next_line) is None:

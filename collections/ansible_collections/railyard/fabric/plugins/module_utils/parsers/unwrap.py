@@ -28,7 +28,7 @@ _SHARE_WITH_STAMP = 0.5
 _MOST_QUOTES = 8
 _QUOTE = re.compile(r"\s{0,8}>(?: |$)")
 _RANK = re.compile(r"([0-9]{1,6}): ?(?=\S| |$)")
-_HOST = re.compile(r"(\[?[A-Za-z][\w.-]{0,63}\]?) ?[:|](?: |$)")
+_HOST = re.compile(r"(\[?[A-Za-z][\w.-]{0,63}\]?) {0,20}[:|](?: |$)")
 # One or two lines that begin alike are a tool's own messages (`ping: ...`, `iperf3: ...`).
 _FEWEST_LINES = 4
 _MOST_LABELS = 64

@@ -336,7 +336,18 @@ HCA_CASES: list[tuple[str, str, bool, str | None, int, Ports]] = [
         True,
         None,
         12,
-        {f"mlx5_{n}": ("MT4125", "Down", "Disabled", 40.0, "Ethernet") for n in (2, 7, 8)},
+        {f"mlx5_{n}": ("MT4125", "Down", "Disabled", 40.0, "Ethernet") for n in (2, 7, 8)}
+        | {f"mlx5_{n}": (*ACTIVE_400, "InfiniBand") for n in (0, 3, 4, 5, 6, 9, 10, 11)},
+    ),
+    (
+        "ibstat/05-h100-roce-2-disabled.txt",
+        "ibstat",
+        True,
+        None,
+        12,
+        {f"mlx5_{n}": ("MT4129", "Down", "Disabled", 40.0, "Ethernet") for n in (5, 11)}
+        | {f"mlx5_{n}": (*ACTIVE_400, "Ethernet") for n in (0, 3, 4, 6, 9, 10)}
+        | {f"mlx5_{n}": ("MT4125", "Active", "LinkUp", 100.0, "Ethernet") for n in (1, 2, 7, 8)},
     ),
     (
         "ibstat/06-h100-polling-and-disabled.txt",
@@ -466,6 +477,38 @@ CASES += [
     ),
     ("fio/12-err-verify-interrupted.txt", "fio", False, "io_error", {}),
 ]
+ROCE_LOG = {
+    "nccl_version": "2.26.2+cuda12.2",
+    "transport": "RoCE",
+    "hcas": ["mlx5_2:1", "mlx5_3:1", "mlx5_4:1", "mlx5_5:1"],
+    "socket_fallback": False,
+}
+# (file, tool, valid, expected values of the first output)
+OTHER_TOOLS: list[tuple[str, str, bool, dict[str, Any]]] = [
+    (
+        "nccl_log/01-tcp-socket-2.26.2.txt",
+        "nccl-log",
+        True,
+        {"nccl_version": "2.26.2+cuda12.2", "transport": "Socket", "hcas": [], "gdr": False},
+    ),
+    ("nccl_log/02-rdma-roce-4nic-2.26.2.txt", "nccl-log", True, ROCE_LOG),
+    ("nccl_log/03-gdrdma-roce-4nic-2.26.2.txt", "nccl-log", True, {**ROCE_LOG, "gdr": True}),
+    ("nvidia_smi/02-q-535.129-a10.txt", "nvidia-smi-query", True, {"driver_version": "535.129.03"}),
+    ("nvidia_smi/03-q-535.154-8gpu.txt", "nvidia-smi-query", True, {"driver_version": "535.154.05"}),
+    ("nvidia_smi/04-q-535.183-invalid.txt", "nvidia-smi-query", False, {"driver_version": "535.183.01"}),
+    ("nvidia_smi/05-q-560.35-1gpu.txt", "nvidia-smi-query", True, {"driver_version": "560.35.03"}),
+    ("nvidia_smi/06-table-550.90.txt", "nvidia-smi-query", True, {"driver_version": "550.90.07"}),
+    ("nvidia_smi/07-nvlink-status-a100.txt", "nvidia-smi-nvlink", True, {"gpu": 0}),
+    ("dcgmi/02-health.json", "dcgmi", True, {"health": "Healthy", "tests": []}),
+    ("dcgmi/03-diag-r1.json", "dcgmi", True, {"tests.0.category": "Deployment", "tests.8.result": "Pass"}),
+    ("dcgmi/04-diag-r3.json", "dcgmi", True, {"tests.15.result": "Pass", "tests.12.result": "Skip"}),
+]
+GPUS = {"02-q-535.129-a10.txt": 1, "03-q-535.154-8gpu.txt": 8, "05-q-560.35-1gpu.txt": 1}
+# Not what the tool's parser reads: a list of devices, a matrix of peer access.
+REFUSED = [
+    ("dcgmi/01-discovery-t4.txt", "dcgmi"),
+    ("nvidia_smi_topo/10-k80-p2p-status-matrix.txt", "nvidia-smi-topo"),
+]
 OUTPUTS_AND_ROWS = {
     "perftest/01-write-roce-cm-8qp-all-client.txt": [23],
     "perftest/08-loopback-8M-client-and-server-interleaved.txt": [1, 1],
@@ -509,6 +552,32 @@ def test_hca_state_reads_as_the_index_says(file, tool, valid, kind, count, ports
         (port,) = devices[name]["ports"]
         keys = ("state", "physical_state", "rate_gbps", "link_layer")
         assert (devices[name]["ca_type"], *(port[key] for key in keys)) == expected, name
+
+
+@pytest.mark.parametrize(("file", "tool", "valid", "expected"), OTHER_TOOLS)
+def test_other_capture_reads_as_the_index_says(file, tool, valid, expected):
+    found = parsers.parse(tool, read(file))
+    assert found["valid"] is valid, found["error"]
+    for path, value in expected.items():
+        assert at(found["outputs"][0], path) == value, path
+    if Path(file).name in GPUS:
+        assert len(found["outputs"][0]["gpus"]) == GPUS[Path(file).name]
+
+
+@pytest.mark.parametrize(("file", "tool"), REFUSED)
+def test_another_report_of_the_tool_is_never_valid(file, tool):
+    try:
+        found = parsers.parse(tool, read(file))
+    except parsers.NotThisTool:
+        return
+    assert (found["valid"], found["outputs"]) == (False, [])
+
+
+def test_every_file_of_a_supported_tool_has_its_expectations():
+    """A capture that is added to the corpus may not be left out here without a word."""
+    seen = {case[0] for cases in (CASES, HCA_CASES, OTHER_TOOLS, REFUSED) for case in cases}
+    listed = {line.split("\t")[0] for line in (CORPUS / "INDEX.tsv").read_text().splitlines()[1:] if line}
+    assert listed - seen == set()
 
 
 def test_ibstatus_lid_is_hexadecimal():

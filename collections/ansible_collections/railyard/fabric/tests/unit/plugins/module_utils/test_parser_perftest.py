@@ -207,3 +207,72 @@ def test_waiting_server_is_a_truncated_run():
 def test_other_text_is_refused(text):
     with pytest.raises(parsers.NotThisTool):
         parsers.parse("perftest", text)
+
+
+def test_report_both_gives_the_sum():
+    found = parse("write_bw_report_both.txt")
+    (output,) = found["outputs"]
+    assert (found["valid"], output["bidirectional"]) == (True, True)
+    # 16.26 MiB/s is the sum; the local 8.26 and the remote 8.00 stand in tables of their own.
+    (row,) = output["rows"]
+    assert row["bandwidth_average_gbps"] == pytest.approx(16.26 * 2**20 * 8 / 1e9)
+    assert "--report-both" in found["warnings"][0]
+
+
+def test_message_glued_to_a_row_costs_no_number():
+    found = parse("write_bw_below_limit.txt")
+    assert (found["valid"], found["error"]["class"]) == (False, "below_limit")
+    assert found["outputs"][0]["rows"][0]["message_rate_mpps"] == 0.000516
+
+
+def test_histogram_stands_between_two_column_lines():
+    found = parse("write_lat_histogram.txt")
+    (output,) = found["outputs"]
+    assert found["valid"] is True
+    assert [(row["iterations"], row["typical_us"]) for row in output["rows"]] == [(50, 3535.29)]
+
+
+def test_cycles_under_a_header_of_microseconds():
+    """4.5 writes "usec" above the cycles of -C; whole numbers in the millions are no latencies."""
+    found = parse("write_lat_cycles.txt")
+    assert (found["valid"], found["error"]["class"]) == (False, "garbled")
+    assert found["outputs"][0]["rows"][0]["average_us"] is None
+
+
+def test_four_queue_pairs_and_the_cpu_column():
+    (output,) = parse("write_bw_4_qps_cpu.txt")["outputs"]
+    assert output["qps"] == 4
+    assert output["rows"][0] == {
+        "message_bytes": 65536,
+        "iterations": 1064,
+        "bandwidth_peak_gbps": None,
+        "bandwidth_average_gbps": pytest.approx(32.36 * 2**20 * 8 / 1e9),
+        "message_rate_mpps": 0.000518,
+    }
+
+
+@pytest.mark.parametrize("name", ["write_bw_old.json", "write_bw_new.json", "write_lat_old.json"])
+def test_json_in_one_line(name):
+    one_line = " ".join(read(name).split())
+    assert parsers.parse("perftest", one_line)["outputs"] == parse(name)["outputs"]
+
+
+def test_results_of_one_direction_beside_the_sum():
+    local = ',\n"results_local": {\n"MsgSize": 1,\n"BW_average": 7.0\n}\n}'
+    text = read("write_bw_new.json").rstrip().removesuffix("}").rstrip() + local
+    assert parsers.parse("perftest", text)["outputs"] == parse("write_bw_new.json")["outputs"]
+
+
+def test_waiting_server_above_a_client_in_one_paste():
+    banner = "* Waiting for client to connect... *\n\n"
+    for name, command in (
+        ("write_bw_mib_client.txt", ""),
+        ("write_bw_bidirectional.txt", "user@gpu02:~$ ib_write_bw -b -d rxe0 gpu01\n"),
+    ):
+        found = parsers.parse("perftest", banner + command + read(name))
+        assert [one["role"] for one in found["outputs"]] == ["client"], name
+
+
+def test_shortened_rulers_end_a_table_too():
+    text = read("write_bw_gbps_client.txt").replace("-" * 87, "-" * 20)
+    assert parsers.parse("perftest", text) == parse("write_bw_gbps_client.txt")

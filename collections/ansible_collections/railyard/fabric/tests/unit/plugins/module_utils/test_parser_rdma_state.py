@@ -166,3 +166,73 @@ def test_a_panic_behind_good_devices_spoils_the_whole():
 def test_other_text_is_refused(tool, text):
     with pytest.raises(parsers.NotThisTool):
         parsers.parse(tool, text)
+
+
+def test_ibstat_of_one_port():
+    """`ibstat DEVICE PORT` has a colon behind CA and no fields of the device."""
+    text = (
+        "CA: 'mlx5_0'\nPort 1:\nState: Initializing\nPhysical state: LinkUp\nRate: 100\nBase lid: 65535\n"
+        "LMC: 0\nSM lid: 0\nPort GUID: 0x0000000000000001\nLink layer: InfiniBand\n"
+    )
+    found = parsers.parse("ibstat", text)
+    (port,) = found["outputs"][0]["devices"][0]["ports"]
+    assert found["valid"] is True
+    assert (port["state"], port["rate_gbps"], port["lid"], port["sm_lid"]) == (
+        "Initializing",
+        100.0,
+        65535,
+        0,
+    )
+
+
+def test_debug_lines_of_ibstat_are_no_error():
+    text = "ibwarn: [168988] umad_init: umad_init\n" + read("ibstat")
+    assert parsers.parse("ibstat", text)["valid"] is True
+
+
+def test_ibv_devinfo_of_soft_roce():
+    found = parsers.parse("ibv_devinfo", read("ibv_devinfo", "rxe_verbose.txt"))
+    (device,) = found["outputs"][0]["devices"]
+    assert found["valid"] is True
+    assert (device["name"], device["firmware"], device["transport"]) == ("rxe0", "0.0.0", "InfiniBand")
+    assert device["ports"] == [
+        {
+            "port": 1,
+            "state": "PORT_ACTIVE",
+            "physical_state": "LINK_UP",
+            "rate_gbps": 2.5,
+            "lid": 0,
+            "sm_lid": 0,
+            "link_layer": "Ethernet",
+            "active_mtu_bytes": 4096,
+            "max_mtu_bytes": 4096,
+        }
+    ]
+
+
+def test_verbose_port_that_ends_with_its_link_layer_was_cut():
+    cut = read("ibv_devinfo").split("\t\t\tactive_width")[0]
+    found = parsers.parse("ibv_devinfo", cut)
+    assert (found["valid"], found["error"]["class"]) == (False, "truncated")
+
+
+def test_list_of_device_names():
+    found = parsers.parse("ibv_devinfo", "2 HCAs found:\n\tmlx5_0\n\tmlx5_1\n\n")
+    assert found["valid"] is True
+    assert [one["name"] for one in found["outputs"][0]["devices"]] == ["mlx5_0", "mlx5_1"]
+    cut = parsers.parse("ibv_devinfo", "2 HCAs found:\n\tmlx5_0\n")
+    assert (cut["valid"], cut["error"]["class"]) == (False, "truncated")
+    none = parsers.parse("ibv_devinfo", "0 HCAs found:\n")
+    assert (none["valid"], none["error"]["class"]) == (False, "no_device")
+
+
+def test_details_of_rdma_link():
+    found = parsers.parse("rdma-link", read("rdma-link", "rxe_details.txt"))
+    assert found["valid"] is True
+    links = found["outputs"][0]["links"]
+    assert [(one["device"], one["netdev"]) for one in links] == [("rxe0", "ens6"), ("rxe1", "ens6d1")]
+
+
+def test_link_that_ends_in_a_key_was_cut():
+    found = parsers.parse("rdma-link", "link rxe0/1 state ACTIVE physical_state LINK_UP netdev\n")
+    assert (found["valid"], found["error"]["class"]) == (False, "truncated")

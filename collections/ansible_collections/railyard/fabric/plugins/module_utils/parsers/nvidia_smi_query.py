@@ -1,0 +1,148 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""nvidia-smi --query-gpu (CSV with its header), and the driver and GPUs of `nvidia-smi [-q]`."""
+
+from __future__ import annotations
+
+import csv
+import re
+from typing import Any
+
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import (
+    NotThisTool,
+    error,
+    first_text,
+    result,
+    split_lines,
+    strip_ansi,
+    to_float,
+    to_int,
+)
+
+_COLUMN = re.compile(r"([a-z][\w.]{0,80})(?: \[([^\]]{1,12})\])?\Z")
+# One word alone is taken for a header only when it is one of these.
+_SINGLE = ("name", "uuid", "index", "driver_version", "count", "pstate", "pci.bus_id", "serial")
+_UNIT = re.compile(r"(-?[0-9]+(?:\.[0-9]+)?)(?: (?:MiB|GiB|%|W|MHz|C|ms))?\Z")
+_ABSENT = re.compile(r"\[?(?:N/A|Not Supported|Not Active Yet|Unknown Error|No data)\]?\Z", re.I)
+_TROUBLE = re.compile(r"NVIDIA-SMI has failed|No devices were found|couldn't communicate|not a valid field|"
+                      r"Failed to initialize NVML|Unable to determine", re.I)  # fmt: skip
+_Q_START = "==============NVSMI LOG=============="
+_TABLE = re.compile(r"^\| NVIDIA-SMI \S{1,20} +Driver Version: (\S{1,20}) ")
+_TABLE_GPU = re.compile(r"^\| +([0-9]{1,3}) +(\S.{0,60}?) +(?:On|Off|N/A) +\| +([0-9A-Fa-f:.]{12,16}) ")
+_Q_PAIR = re.compile(r"^( *)([A-Za-z][\w .()/-]{0,60}?) +: (.{0,200})$")
+_Q_GPU = re.compile(r"^GPU ([0-9A-Fa-f]{8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9])\s*$")
+# What stands at the first level below a GPU, by the column that --query-gpu has for the same.
+_Q_COLUMNS = {
+    "Product Name": "name",
+    "GPU UUID": "uuid",
+    "Serial Number": "serial",
+    "VBIOS Version": "vbios_version",
+}
+# The last section of a GPU in all versions; a capture that was cut lacks it.
+_Q_LAST = re.compile(r"^ {4}(?:Processes|Capabilities)\b")
+
+
+def _value(text: str) -> str | int | float | None:
+    text = text.strip()
+    if not text or _ABSENT.match(text):
+        return None
+    number = _UNIT.match(text)
+    if number is None:
+        return text
+    whole = to_int(number.group(1))
+    return whole if whole is not None and "." not in number.group(1) else to_float(number.group(1))
+
+
+def _read_csv(lines: list[str]) -> tuple[list[dict[str, Any]], dict[str, str] | None] | None:
+    """Read the header and what follows; None when no line is a header."""
+    columns: list[str] = []
+    gpus: list[dict[str, Any]] = []
+    problem = None
+    for line in lines:
+        if not line.strip():
+            continue
+        try:
+            cells = [cell.strip() for cell in next(csv.reader([line]))]
+        except (csv.Error, StopIteration):
+            continue
+        names = [_COLUMN.match(cell) for cell in cells]
+        if all(names) and (len(cells) > 1 or cells[0] in _SINGLE):
+            columns = [name.group(1) for name in names if name]
+        elif columns and len(cells) == len(columns):
+            gpus.append(dict(zip(columns, map(_value, cells))))  # noqa: B905 - 3.9
+        elif columns and "," in line:
+            problem = problem or error("truncated", f"a row has {len(cells)} of {len(columns)} columns")
+    return (gpus, problem) if columns else None
+
+
+def _read_q(lines: list[str]) -> tuple[str | None, list[dict[str, Any]], dict[str, str] | None]:
+    driver = None
+    stated = None
+    whole = 0
+    gpus: list[dict[str, Any]] = []
+    for line in lines:
+        gpu, pair = _Q_GPU.match(line), _Q_PAIR.match(line)
+        if gpu:
+            gpus.append({"pci.bus_id": gpu.group(1), **dict.fromkeys(_Q_COLUMNS.values())})
+        elif _Q_LAST.match(line) and gpus:
+            whole += 1
+        elif pair and not pair.group(1) and pair.group(2) == "Driver Version":
+            driver = pair.group(3).strip()
+        elif pair and not pair.group(1) and pair.group(2) == "Attached GPUs":
+            stated = to_int(pair.group(3))
+        elif pair and gpus and len(pair.group(1)) == len("    ") and pair.group(2) in _Q_COLUMNS:
+            gpus[-1][_Q_COLUMNS[pair.group(2)]] = (
+                None if _ABSENT.match(pair.group(3)) else pair.group(3).strip()
+            )
+    problem = None
+    if driver is None or stated is None or stated != len(gpus) or whole < len(gpus):
+        problem = error("truncated", f"{len(gpus)} of {stated} GPUs, {whole} of them to their end")
+    return driver, gpus, problem
+
+
+def _read_table(lines: list[str]) -> tuple[list[dict[str, Any]], dict[str, str] | None]:
+    """Read the GPUs of plain `nvidia-smi`; its list of processes comes last."""
+    found = [match for match in map(_TABLE_GPU.match, lines) if match]
+    gpus = [
+        {"index": to_int(match.group(1)), "name": match.group(2), "pci.bus_id": match.group(3)}
+        for match in found
+    ]
+    whole = bool(gpus) and any(line.startswith("| Processes:") for line in lines)
+    return gpus, None if whole else error("truncated", "the list of processes at the end is missing")
+
+
+def parse(text: str) -> dict[str, Any]:
+    """Parse `nvidia-smi --query-gpu=... --format=csv`, or the driver and GPUs of `nvidia-smi [-q]`.
+
+    Args:
+        text: What nvidia-smi printed; the CSV with its header, since a value without a name says nothing.
+
+    Returns:
+        The common object with one output: `driver_version` and `gpus`, each by the query's column names
+        without their units; `[N/A]` and the like are None.
+
+    Raises:
+        NotThisTool: There is neither a header nor a log of nvidia-smi.
+    """
+    lines = split_lines(strip_ansi(text))
+    said = next((line for line in lines if _TROUBLE.search(line[:400])), None)
+    problem = error("tool_error", said) if said else None
+    if any(line.strip() == _Q_START for line in lines):
+        driver, gpus, wrong = _read_q(lines)
+        output = {"driver_version": driver, "gpus": gpus}
+        return result("nvidia-smi-query", [output], problem or wrong)
+    head = next((match for match in map(_TABLE.match, lines) if match), None)
+    if head:
+        gpus, wrong = _read_table(lines)
+        output = {"driver_version": head.group(1), "gpus": gpus}
+        return result("nvidia-smi-query", [output], problem or wrong)
+    found = None if said else _read_csv(lines)
+    if found is None and not said:
+        raise NotThisTool(f"no header of nvidia-smi --query-gpu; the text begins with {first_text(lines)}")
+    rows, wrong = found or ([], None)
+    if found and not rows:
+        wrong = error("truncated", "the header has no rows")
+    versions = {str(row["driver_version"]) for row in rows if row.get("driver_version") is not None}
+    output = {"driver_version": versions.pop() if len(versions) == 1 else None, "gpus": rows}
+    return result("nvidia-smi-query", [output] if rows else [], problem or wrong)

@@ -1,0 +1,88 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Captures as people paste them: whatever stands around or before the lines, the numbers are the same."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from ansible_collections.railyard.fabric.plugins.module_utils import parsers
+
+FIXTURES = Path(__file__).parent / "fixtures"
+TOOLS = (
+    "perftest",
+    "iperf3",
+    "sockperf",
+    "ping",
+    "ibstat",
+    "ibstatus",
+    "ibv_devinfo",
+    "rdma-link",
+    "show_gids",
+)
+FILES = [path for tool in TOOLS for path in sorted((FIXTURES / tool).iterdir())]
+
+
+def each(prefix: str) -> Callable[[str], str]:
+    return lambda text: "".join(prefix + line + "\n" for line in text.split("\n"))
+
+
+FORMS: dict[str, Callable[[str], str]] = {
+    "shell prompt": lambda text: f"[root@gpu01 ~]# the-tool\n{text}\n[root@gpu01 ~]# \n",
+    "markdown fence": lambda text: f"this is what I see:\n```\n{text}\n```\n",
+    "carriage returns": lambda text: text.replace("\n", "\r\n"),
+    "byte order mark": lambda text: "\ufeff" + text,
+    "terminal colours": lambda text: "\x1b[32m" + text.replace("\n", "\x1b[0m\n\x1b[1m"),
+    "blank lines between": lambda text: text.replace("\n", "\n\n"),
+    "no trailing blanks": lambda text: "\n".join(line.rstrip() for line in text.split("\n")),
+    "no indentation": lambda text: "\n".join(line.lstrip() for line in text.split("\n")),
+    "indented": each("    "),
+    "quoted": each("> "),
+    "quoted twice": each("> > "),
+    "kubectl logs --timestamps": each("2026-11-21T15:03:34.123456789Z "),
+    "journal": each("Nov 21 15:03:34 gpu01 run[1234]: "),
+    "mpirun --tag-output": each("[1,0]<stdout>:"),
+}
+# Four lines or more: fewer that begin alike are a tool's own messages.
+LABELS = {"srun -l": each("0: "), "pdsh": each("gpu01: "), "compose": each("gpu01  | ")}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_numbers_are_the_same(path, form):
+    text = path.read_text()
+    plain, pasted = (parsers.parse(path.parent.name, one) for one in (text, FORMS[form](text)))
+    assert (pasted["valid"], pasted["outputs"]) == (plain["valid"], plain["outputs"])
+    assert (pasted["error"] or {}).get("class") == (plain["error"] or {}).get("class")
+
+
+@pytest.mark.parametrize("form", LABELS)
+@pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_labels_of_launchers(path, form):
+    text = path.read_text()
+    if len([line for line in text.split("\n") if line.strip()]) < 4:
+        pytest.skip("a label is told from a tool's own message by four lines")
+    plain, pasted = (parsers.parse(path.parent.name, one) for one in (text, LABELS[form](text)))
+    assert (pasted["valid"], pasted["outputs"]) == (plain["valid"], plain["outputs"])
+
+
+def test_two_ranks_are_sorted_apart():
+    text = (FIXTURES / "perftest" / "write_bw_mib_client.txt").read_text().strip("\n")
+    lines = "".join(f"{rank}: {line}\n" for line in text.split("\n") for rank in (0, 1))
+    found = parsers.parse("perftest", lines)
+    assert found["valid"] is True
+    assert found["outputs"] == parsers.parse("perftest", text)["outputs"] * 2
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+@pytest.mark.parametrize("piece", ["\x00\x7f\x01ELF", "a b {", "[Valid Duration] ", "> ", "0.0.0.0 "])
+def test_a_huge_line_ends_soon(tool, piece):
+    """A quadratic pattern would take hours over these 4 MB; the bound is wide for a busy machine."""
+    began = time.monotonic()
+    with pytest.raises(parsers.NotThisTool):
+        parsers.parse(tool, piece * (4_000_000 // len(piece)))
+    assert time.monotonic() - began < 10

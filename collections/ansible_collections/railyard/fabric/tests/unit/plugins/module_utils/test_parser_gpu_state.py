@@ -1,0 +1,177 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The parsers of nvidia-smi topo and query, dcgmi, NCCL's log and mlnx_qos; the texts are by hand."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from ansible_collections.railyard.fabric.plugins.module_utils import parsers
+
+TOPO = """\
+\t\x1b[4mGPU0\tGPU1\tNIC0\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\x1b[0m
+GPU0\t X \tNV18\tPIX\t0-31,64-95\t0\t\tN/A
+GPU1\tNV18\t X \tSYS\t32-63\t1\t\tN/A
+NIC0\tPIX\tSYS\t X \t\t\t\t
+
+Legend:
+
+  X    = Self
+  NV#  = Connection traversing a bonded set of # NVLinks
+
+NIC Legend:
+
+  NIC0: mlx5_0
+"""
+QOS = """\
+DCBX mode: OS controlled
+Priority trust state: dscp
+dscp2prio mapping:
+""" + "".join(
+    f"\tprio:{priority} dscp:" + "".join(f"{8 * priority + low:02d}," for low in range(7, -1, -1)) + "\n"
+    for priority in range(8)
+) + """\
+Receive buffer size (bytes): 130944,130944,0,0,0,0,0,0,max_buffer_size=262016
+Cable len: 7
+PFC configuration:
+\tpriority    0   1   2   3   4   5   6   7
+\tenabled     0   0   0   1   0   0   0   0
+\tbuffer      0   0   0   1   0   0   0   0
+tc: 0 ratelimit: unlimited, tsa: ets, bw: 50%
+\t priority:  0
+"""  # fmt: skip
+CSV = """\
+index, name, driver_version, memory.total [MiB], power.draw [W], mig.mode.current
+0, NVIDIA H100 80GB HBM3, 550.90.07, 81559 MiB, 72.31 W, [N/A]
+1, NVIDIA H100 80GB HBM3, 550.90.07, 81559 MiB, [Not Supported], Disabled
+"""
+NCCL = """\
+gpu01:207:267 [1] NCCL INFO NCCL version 2.26.2+cuda12.2
+gpu01:207:267 [1] NCCL INFO NET/IB : Using [0]mlx5_2:1/RoCE [1]mlx5_3:1/RoCE [RO]; OOB eno8:192.168.1.97<0>
+gpu01:207:267 [1] NCCL INFO Using network IBgpu01:206:264 [0] NCCL INFO Using network IB
+gpu01:207:267 [1] NCCL INFO NET/IB : GPU Direct RDMA Enabled for HCA 0 'mlx5_2'
+gpu01:207:267 [1] NCCL INFO Channel 00/0 : 3[3] -> 4[0] [send] via NET/IB/5(0)/GDRDMA
+"""
+
+
+def one(tool: str, text: str) -> dict[str, Any]:
+    found = parsers.parse(tool, text)
+    assert (found["valid"], found["error"]) == (True, None)
+    (output,) = found["outputs"]
+    return output
+
+
+def error_class(tool: str, text: str) -> str:
+    found = parsers.parse(tool, text)
+    assert found["valid"] is False
+    return found["error"]["class"]
+
+
+@pytest.mark.parametrize("text", [TOPO, TOPO.expandtabs(8)], ids=["tabs", "blanks"])
+def test_topology(text):
+    assert one("nvidia-smi-topo", text) == {
+        "gpus": ["GPU0", "GPU1"],
+        "nics": {"NIC0": "mlx5_0"},
+        "links": {
+            "GPU0": {"GPU1": "NV18", "NIC0": "PIX"},
+            "GPU1": {"GPU0": "NV18", "NIC0": "SYS"},
+            "NIC0": {"GPU0": "PIX", "GPU1": "SYS"},
+        },
+        "cpu_affinity": {"GPU0": "0-31,64-95", "GPU1": "32-63"},
+        "numa": {"GPU0": 0, "GPU1": 1},
+        "damaged_rows": [],
+    }
+
+
+def test_damaged_and_missing_rows_are_named():
+    damaged = parsers.parse("nvidia-smi-topo", TOPO.replace("NV18\t X \tSYS", "NV18 X SYSSYS"))
+    assert (damaged["valid"], damaged["outputs"][0]["damaged_rows"]) == (False, ["GPU1"])
+    assert error_class("nvidia-smi-topo", TOPO.split("NIC0\tPIX")[0]) == "truncated"
+
+
+def test_matrix_of_peer_access_is_another_one():
+    with pytest.raises(parsers.NotThisTool):
+        parsers.parse("nvidia-smi-topo", " \tGPU0\tGPU1\n GPU0\tX\tOK\n GPU1\tOK\tX\n")
+
+
+def test_qos():
+    output = one("mlnx_qos", QOS)
+    assert (output["trust"], output["pfc"]) == ("dscp", [0, 0, 0, 1, 0, 0, 0, 0])
+    assert output["buffers_bytes"] == [130944, 130944, 0, 0, 0, 0, 0, 0]
+    # Eight DSCP values a priority: 26 belongs to 3.
+    assert (len(output["dscp_to_priority"]), output["dscp_to_priority"]["26"]) == (64, 3)
+
+
+def test_qos_cut_at_any_line_is_never_valid():
+    lines = QOS.split("tc: 0")[0].split("\n")
+    for count in range(1, len(lines)):
+        assert parsers.parse("mlnx_qos", "\n".join(lines[:count]))["valid"] is False, count
+
+
+def test_query_of_gpus():
+    output = one("nvidia-smi-query", CSV)
+    assert output["driver_version"] == "550.90.07"
+    assert output["gpus"][0] == {
+        "index": 0,
+        "name": "NVIDIA H100 80GB HBM3",
+        "driver_version": "550.90.07",
+        "memory.total": 81559,
+        "power.draw": 72.31,
+        "mig.mode.current": None,
+    }
+    assert output["gpus"][1]["power.draw"] is None
+    assert error_class("nvidia-smi-query", CSV.rsplit(",", 2)[0]) == "truncated"
+    assert (
+        error_class("nvidia-smi-query", "NVIDIA-SMI has failed because it couldn't communicate\n")
+        == "tool_error"
+    )
+
+
+def test_log_of_a_run_over_roce():
+    assert one("nccl-log", NCCL) == {
+        "nccl_version": "2.26.2+cuda12.2",
+        "transport": "RoCE",
+        "hcas": ["mlx5_2:1", "mlx5_3:1"],
+        "gdr": True,
+        "socket_fallback": False,
+        "warnings": [],
+    }
+
+
+def test_that_gpudirect_could_be_used_does_not_say_that_it_is():
+    assert one("nccl-log", NCCL.replace("/GDRDMA", ""))["gdr"] is False
+    assert one("nccl-log", NCCL.split("gpu01:207:267 [1] NCCL INFO Channel")[0])["gdr"] is None
+
+
+def test_fallback_to_sockets():
+    text = (
+        "n:1:2 [0] NCCL INFO NCCL version 2.21.5+cuda12.4\n"
+        "n:1:2 [0] NCCL INFO NET/IB : No device found.\n"
+        "n:1:2 [0] NCCL INFO Using network Socket\n"
+    )
+    output = one("nccl-log", text)
+    assert (output["transport"], output["socket_fallback"]) == ("Socket", True)
+    quiet = one(
+        "nccl-log", text.replace("NET/IB : No device found.", "NCCL_IB_DISABLE set by environment to 1.")
+    )
+    assert quiet["socket_fallback"] is None
+
+
+def test_failed_run_of_nccl():
+    warned = "gpu01:1:2 [0] NCCL WARN NET/IB : Got completion from peer with error 12, opcode 0\n"
+    assert error_class("nccl-log", NCCL + warned) == "nccl_error"
+
+
+def test_diagnostic_and_health():
+    tests = [{"name": "PCIe", "results": [{"gpu_ids": "0", "status": "Fail", "info": "GPU 0 slow"}]}]
+    diag = {"DCGM GPU Diagnostic": {"test_categories": [{"category": "Integration", "tests": tests}]}}
+    output = one("dcgmi", json.dumps(diag))
+    assert output["tests"] == [
+        {"category": "Integration", "test": "PCIe", "result": "Fail", "info": "GPU 0 slow"}
+    ]
+    health = {"body": {"Overall Health": {"value": "Healthy"}}, "header": ["Health Monitor Report"]}
+    assert one("dcgmi", json.dumps(health))["health"] == "Healthy"
+    assert error_class("dcgmi", json.dumps(diag)[:-20]) == "truncated"
