@@ -33,6 +33,15 @@ _OWN_WINDOWS = 0.15
 #: Driver class -> a counter that shows RDMA traffic of such a port. Which one a row brings is not for the row
 #: to choose: a card that shows netdev bytes alone shows no RDMA.
 _COUNTED_BY = {"hardware": "port_xmit_data", "software": "hw_sent_pkts"}
+#: What the port counts of each way: whatever is sent is acknowledged.
+_BOTH_WAYS = (
+    "hw_sent_pkts",
+    "hw_rcvd_pkts",
+    "port_xmit_packets",
+    "port_rcv_packets",
+    "port_xmit_data",
+    "port_rcv_data",
+)
 _NUMBERS = ("message_rate_mpps", "forward_gbps", "reverse_gbps")
 
 
@@ -73,11 +82,16 @@ def row_problem(
     if greatest is not None and mtu > greatest:
         return "mtu_differs", f"{host}: measured at an RDMA MTU of {mtu}, the inventory's allows {greatest}"
     missing = _COUNTED_BY.get(str((end.hca or {}).get("driver_class")))
-    if missing is not None and missing not in (row.get("counters") or {}):
+    counters = row.get("counters")
+    if missing is not None and (not isinstance(counters, Mapping) or missing not in counters):
         return (
             "unproven",
             f"{host}: {missing} is not counted, by which the driver of {port} shows its traffic",
         )
+    for name in _BOTH_WAYS:
+        span = counters.get(name) if isinstance(counters, Mapping) else None
+        if isinstance(span, list) and len(span) == 2 and span[0] == span[1]:
+            return "unproven", f"{host}: {name} stood still, and whatever is sent is acknowledged"
     wrong = _not_as_asked(row, check, policy)
     return ("row_garbled", f"{host}: {wrong}") if wrong else None
 
@@ -142,6 +156,14 @@ def _not_as_asked(row: Mapping[str, Any], check: str, policy: Mapping[str, Any])
         return f"message_bytes is {row.get('message_bytes')!r}, asked was {size}"
     if bandwidth and not _same(row.get("qps"), policy["rdma_qps"]):
         return f"qps is {row.get('qps')!r}, asked was {policy['rdma_qps']}"
+    metrics = row["metrics"]
+    if bandwidth and "message_rate_mpps" in metrics:
+        follows = metrics["bandwidth_gbps"] * 1e3 / 8 / size
+        if abs(metrics["message_rate_mpps"] - follows) > _TOLERANCE * follows + _digits("message_rate_mpps"):
+            return (
+                f"{metrics['bandwidth_gbps']:g} Gbit/s are {follows:g} million messages of {size} bytes a "
+                f"second, it says {metrics['message_rate_mpps']:g}"
+            )
     if check == "rdma_bandwidth_unpinned" and row.get("pinned") is not False:
         return f"pinned is {row.get('pinned')!r}, asked was a test that is not pinned"
     return None
