@@ -29,6 +29,11 @@ _SYSCTLS = (
     # The bridges are switches: they have nothing to say on the rails themselves.
     "net.ipv6.conf.all.disable_ipv6=1",
     "net.ipv6.conf.default.disable_ipv6=1",
+    # Where the host has br_netfilter a bridged packet would meet the NAT's chains too early: the way out of a
+    # VM, whose cable has a bridge of its own, would be left without its MASQUERADE.
+    "net.bridge.bridge-nf-call-iptables=0",
+    "net.bridge.bridge-nf-call-ip6tables=0",
+    "net.bridge.bridge-nf-call-arptables=0",
 )
 
 
@@ -145,7 +150,8 @@ class LabNetwork(Namespace):
         prefix = management.subnet.prefixlen
         lines.append(f"address replace {management.gateway}/{prefix} dev {naming.MANAGEMENT_BRIDGE}")
         self.batch(lines)
-        run(self.in_namespace("sysctl", "-q", "-w", *_SYSCTLS))
+        # -e: a host without br_netfilter has no such keys.
+        run(self.in_namespace("sysctl", "-q", "-e", "-w", *_SYSCTLS))
 
     def _ensure_controller_link(self) -> None:
         lab, management = self.topology.name, self.topology.management
