@@ -17,11 +17,13 @@ OURS = ("iperf3", "sockperf", "runner.pyz", *PERFTEST)
 # Prints a line per entry in use: device, port, GID, type. Most entries are empty; their type answers EINVAL.
 GIDS = """cd /sys/class/infiniband 2>/dev/null || exit 0
 for gid in */ports/*/gids/*; do
-    read -r value <"$gid" && [ -n "$(echo "$value" | tr -d 0:)" ] || continue
+    read -r value <"$gid" || continue
+    case $value in *[1-9a-f]*) ;; *) continue ;; esac
     port=${gid%/gids/*}
     read -r type <"$port/gid_attrs/types/${gid##*/}" || type=unknown
     echo "${port%%/*} ${port##*/} $value $type"
-done 2>/dev/null"""
+done 2>/dev/null
+exit 0"""
 
 
 def output(*argv):
