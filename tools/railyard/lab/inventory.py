@@ -22,10 +22,10 @@ _VM_POLICY = """\
 
 # Emulated nodes are slow to answer, and longer tests would tell no more about them.
 fabric_policy:
-  iperf3_duration_s: 2
+  iperf3_duration_s: 4
   iperf3_omit_s: 1
   sockperf_duration_s: 1
-  rdma_duration_s: 3
+  rdma_duration_s: 5
   rdma_margin_s: 1
   rdma_latency_s: 1
   rendezvous_timeout_s: 20
@@ -66,7 +66,7 @@ def content(wanted: Topology) -> str | None:
     text += f"  frontend: {{netdev: {wanted.management.netdev}}}\n"
     if rdma:
         text += "\nrdma_stack_provider: soft_roce\n"
-    wait_s = 60 if "vm" in wanted.kinds else 20
+    wait_s = 90 if "vm" in wanted.kinds else 20
     text += "\n# Lab nodes answer soon: one that a change cut off need not wait as long as real ones do.\n"
     text += f"rail_network_rollback_after_s: {wait_s}\n"
     return text + (_VM_POLICY if "vm" in wanted.kinds else "")

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
+#: The tool ran, and lost the clock by which it reckons: worth another try.
+CLOCK_LOST = "clock_lost"
 # `failed` means that the test was run and did not give a result; everything else kept it from being run.
-FAILED_CLASSES = frozenset({"tool_failed", "tool_garbage", "deadline", "peer_failed", "internal"})
+FAILED_CLASSES = frozenset({"tool_failed", "tool_garbage", "deadline", "peer_failed", "internal", CLOCK_LOST})
 
 
 class Obstacle(Exception):  # noqa: N818 - a busy node or a stranger is no error of the runner's

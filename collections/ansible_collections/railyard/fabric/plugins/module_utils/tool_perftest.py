@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils import parsers
-from ansible_collections.railyard.fabric.plugins.module_utils.obstacle import Obstacle
+from ansible_collections.railyard.fabric.plugins.module_utils.obstacle import CLOCK_LOST, Obstacle
 from ansible_collections.railyard.fabric.plugins.module_utils.tool_base import (
     Finished,
     Play,
@@ -22,6 +22,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils.tool_base import (
     parsed,
 )
 
+# perftest counts processor cycles and learns their rate at the end, by comparing two clocks 200 times. Where
+# its processor is taken away in between (an emulated or crowded machine) it gives up and prints 0 or inf.
+_CLOCK_LOST = "Correlation coefficient r^2"
 #: A server that its client has left ends by itself; on a busy emulated processor that takes seconds.
 LEAVE_S = 12.0
 LEAVE_FAILED_S = 1.0
@@ -95,6 +98,8 @@ class Perftest(Tool):
         try:
             output = parsed(play, self.name, done.text, _parse_whole)
         except Obstacle as obstacle:
+            if _CLOCK_LOST in done.text:
+                raise clock_lost(play, self.name) from obstacle
             # "Couldn't connect to" alone could be anybody's words: the status says that it failed.
             if obstacle.error_class == "tool_garbage" and done.exit_status != 0:
                 raise failed(play, self.name, done.text or "it ended without a word") from obstacle
@@ -112,6 +117,16 @@ class Perftest(Tool):
     def differs(self, play: Play, field: str, seen: object, asked: object) -> Obstacle:
         """Say that the output is not that of the test that was asked for."""
         return failed(play, self.name, f"{field} of its output is {seen!r}, asked was {asked!r}")
+
+
+def clock_lost(play: Play, name: str) -> Obstacle:
+    """Say that the program ran and could not turn its cycles into time; the runner tries it again."""
+    return Obstacle(
+        CLOCK_LOST,
+        f"{name} on {play.own.host} could not calibrate its clock, so its table holds no numbers",
+        play.own.host,
+        "its processor is shared with others: measure when they are quiet",
+    )
 
 
 def leave_s(play: Play) -> float:

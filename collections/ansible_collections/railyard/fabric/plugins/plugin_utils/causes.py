@@ -177,6 +177,9 @@ _TABLE = (
           "Find who listens (`ss -ltnp`), or move fabric_policy.base_port."),
     Cause("tool_failed", "the tool ended with an error", _LOOK_AT_RAW),
     Cause("tool_garbage", "the tool's output could not be understood", _LOOK_AT_RAW),
+    Cause("clock_lost", "perftest could not calibrate its clock, try after try",
+          "Measure when the node's processors are quiet; an emulated or crowded machine takes them away in "
+          "between."),
     Cause("deadline", "the tool ran past its deadline and was stopped", _LOOK_AT_RAW),
     Cause("peer_failed", "the other end could not run its part",
           "See the other end's error; its node has the cause."),
@@ -205,6 +208,7 @@ ERROR_CLASSES = (
     "port_taken",
     "tool_failed",
     "tool_garbage",
+    "clock_lost",
     "deadline",
     "peer_failed",
     "busy",

@@ -256,6 +256,18 @@ def test_another_tests_table_or_a_torn_one_is_no_result(
     assert caught.value.error_class == error_class
 
 
+def test_a_table_whose_clock_was_lost_is_told_from_a_failure() -> None:
+    """perftest gave up its calibration: the table is whole and holds no time."""
+    lost = bandwidth(2000, 0.0, 0.0)
+    with pytest.raises(Obstacle) as caught:
+        Bandwidth("ib_write_bw").client(Desk("Correlation coefficient r^2: 0.752786 < 0.9\n" + lost))
+    assert (caught.value.error_class, caught.value.status) == ("clock_lost", "failed")
+    # Without the tool's own word for it zeros are a failure like any other.
+    with pytest.raises(Obstacle) as caught:
+        Bandwidth("ib_write_bw").client(Desk(lost))
+    assert caught.value.error_class == "tool_failed"
+
+
 def test_a_port_that_went_is_the_reason_for_whatever_the_tool_says() -> None:
     play = Desk("Failed to modify QP to RTS\n", status=1)
     tool = Bandwidth("ib_write_bw")

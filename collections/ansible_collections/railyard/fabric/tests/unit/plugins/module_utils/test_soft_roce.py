@@ -132,17 +132,13 @@ def test_a_kernel_without_the_module_names_itself_and_the_package(tmp_path, os_r
 
 @pytest.mark.parametrize("suffix", ["", ".xz", ".zst"])
 def test_a_kernel_that_has_the_module_is_told_by_its_index(tmp_path, suffix):
-    index = (
-        f"kernel/drivers/infiniband/sw/rxe/rdma_rxe.ko{suffix}: kernel/core/ib_core.ko\n"
-    )
+    index = f"kernel/drivers/infiniband/sw/rxe/rdma_rxe.ko{suffix}: kernel/core/ib_core.ko\n"
     write(tmp_path, "lib/modules/6.1/modules.dep", index)
     assert soft_roce.missing_module(str(tmp_path), "6.1") is None
 
 
 def test_one_that_only_depends_on_it_is_not_it(tmp_path):
-    write(
-        tmp_path, "lib/modules/6.1/modules.dep", "kernel/x.ko: kernel/sw/rxe/rdma_rxe.ko\n"
-    )
+    write(tmp_path, "lib/modules/6.1/modules.dep", "kernel/x.ko: kernel/sw/rxe/rdma_rxe.ko\n")
     assert soft_roce.missing_module(str(tmp_path), "6.1")
 
 
