@@ -68,7 +68,7 @@ def test_a_reboot_from_inside_boots_again(lab: topology.Topology) -> None:
     assert "-no-reboot" not in call
     assert "-daemonize" in call
     assert option(call, "-accel") == ["tcg,thread=multi"]
-    assert option(call, "-cpu") == ["max"]
+    assert option(call, "-cpu") == ["qemu64"]
 
 
 def test_size_follows_the_topology(lab: topology.Topology) -> None:

@@ -66,6 +66,7 @@ class Recipe:
         files: path, mode and text of files laid over the packages.
         early_files: the same, laid down before any package but the essential ones.
         setup: hooks of mmdebstrap, shell with the new root as $1, run at the end.
+        options: further options of mmdebstrap.
     """
 
     suite: str
@@ -74,6 +75,7 @@ class Recipe:
     files: tuple[tuple[str, int, str], ...]
     setup: tuple[str, ...]
     early_files: tuple[tuple[str, int, str], ...] = ()
+    options: tuple[str, ...] = ()
 
     def text(self) -> str:
         """Return the recipe as one text, certificates by their hashes."""
@@ -97,6 +99,7 @@ def argv(recipe: Recipe, form: Literal["tar", "directory"], target: Path, stagin
         f"--format={form}",
         f"--include={','.join(recipe.packages)}",
     ]
+    call.extend(recipe.options)
     call.extend(f"--aptopt={option}" for option in recipe.settings.options)
     # mmdebstrap hands a hook to `sh -c`, with the new root as $1; what varies is quoted.
     if recipe.early_files:

@@ -20,7 +20,7 @@ from railyard.lab.process import CommandError, LabError, die_with_parent
 from railyard.lab.topology import Image
 
 # The full kernel: Debian's cloud flavour has no rdma_rxe. Nothing here that a role installs.
-_PACKAGES = ("initramfs-tools", "linux-image-amd64", "lz4")
+_PACKAGES = ("initramfs-tools", "linux-image-amd64", "lz4", "python3-apt")
 _DISK_BYTES = 6 * 2**30  # sparse
 # Units that take seconds of an emulated boot and do nothing for a node that lives for an hour.
 _MASKED_UNITS = (
@@ -69,13 +69,21 @@ _EARLY_FILES = (
     ("/etc/initramfs-tools/scripts/local-bottom/railyard-lab", 0o755, _SEED_SCRIPT),
 )
 _FILES = (*bootstrap.COMMON_FILES, ("/usr/local/sbin/railyard-lab-seed", 0o755, _SEED))
-_SETUP = (*bootstrap.COMMON_SETUP, 'chroot "$1" systemctl mask ' + " ".join(_MASKED_UNITS))
+# As cloud images do, it comes with python3-apt; and with the lists of the day it was made, since to fetch and
+# sort them takes an emulated node most of a minute. Whoever installs fetches lists anew that have grown old.
+_KEEP_LISTS = ("--skip=cleanup/apt",)
+_SETUP = (
+    *bootstrap.COMMON_SETUP,
+    'chroot "$1" systemctl mask ' + " ".join(_MASKED_UNITS),
+    'rm -f "$1"/var/cache/apt/archives/*.deb',
+    'chroot "$1" apt-cache gencaches',
+)
 
 
 def recipe(image: Image, settings: AptSettings) -> bootstrap.Recipe:
     """Return what the image is made of."""
     packages = tuple(sorted({*image.packages, *_PACKAGES}))
-    return bootstrap.Recipe(image.suite, packages, settings, _FILES, _SETUP, _EARLY_FILES)
+    return bootstrap.Recipe(image.suite, packages, settings, _FILES, _SETUP, _EARLY_FILES, _KEEP_LISTS)
 
 
 def tag(image: Image, settings: AptSettings) -> str:
