@@ -31,6 +31,9 @@ MOST_OVERHEAD = 1.15
 MOST_RESENT = 4.0
 _RESENDS = "hw_rcvd_pkts"
 LEAST_OVERHEAD = 0.90
+#: perftest does not say when its window was, and an emulated processor's rate wavers: a counter 11 % below
+#: the claim was seen. What is added up is the lower of the two, so it never grows by this.
+LEAST_WAVERING = 0.60
 #: A gap in the samples longer than this share of the window leaves too much to guess.
 MOST_GAP = 0.25
 
@@ -79,7 +82,8 @@ def add_up(servers: Sequence[Mapping[str, Any]], payload: bool = False) -> dict[
     for row in servers:
         rate = _rate_gbps(row, begin, end)
         said = float(row["metrics"]["bandwidth_gbps"])
-        if not said * LEAST_OVERHEAD <= rate <= said * _most_overhead(row):
+        least, most = _overhead(row)
+        if not said * least <= rate <= said * most:
             raise NotAdded(
                 "ends_disagree",
                 f"{row['rail']}: {row.get('tool')} says {said:g} Gbit/s, the rail's counter {rate:.4g}",
@@ -109,10 +113,11 @@ def _own_rate_gbps(row: Mapping[str, Any]) -> float:
     return max(_rate_gbps(row, begin, end), float(row["metrics"]["bandwidth_gbps"]))
 
 
-def _most_overhead(row: Mapping[str, Any]) -> float:
+def _overhead(row: Mapping[str, Any]) -> tuple[float, float]:
+    """Return between which multiples of the claim the counter's rate may lie."""
     counters = row.get("counters")
-    resends = isinstance(counters, Mapping) and _RESENDS in counters
-    return MOST_RESENT if resends else MOST_OVERHEAD
+    software = isinstance(counters, Mapping) and _RESENDS in counters
+    return (LEAST_WAVERING, MOST_RESENT) if software else (LEAST_OVERHEAD, MOST_OVERHEAD)
 
 
 def _absolute_window(row: Mapping[str, Any]) -> tuple[float, float]:
