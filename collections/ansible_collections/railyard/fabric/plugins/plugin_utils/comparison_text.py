@@ -93,7 +93,7 @@ def place(row: Row, longest: int = 0) -> str:
     names = [str(row["node"]), str(row["peer"])]
     if longest and sum(map(len, names)) + 3 + len(tail) > longest:
         room = longest - 3 - len(tail)
-        names = [_middle_out(name.split(".")[0], max(room // 2, 5)) for name in names]
+        names = [_middle_out(name.split(".", maxsplit=1)[0], max(room // 2, 5)) for name in names]
         tail = tail[: max(longest - 3 - sum(map(len, names)), 6)]
     return f"{names[0]} {_arrow(row)} {names[1]}{tail}"
 

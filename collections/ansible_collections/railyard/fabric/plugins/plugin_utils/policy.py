@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeGuard
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import CHECKS, RDMA_TESTS
 
@@ -83,6 +83,11 @@ def is_number(value: object) -> bool:
         return math.isfinite(value)
     except OverflowError:  # a whole number beyond what a float can hold
         return False
+
+
+def is_whole(value: object) -> TypeGuard[int]:
+    """Tell whether a value is a whole number; True and False are not numbers here."""
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def merge(user: object) -> dict[str, Any]:

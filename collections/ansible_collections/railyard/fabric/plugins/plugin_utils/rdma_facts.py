@@ -20,7 +20,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import (
     UNMEASURED,
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.fact_rows import Fleet
-from ansible_collections.railyard.fabric.plugins.plugin_utils.policy import is_number
+from ansible_collections.railyard.fabric.plugins.plugin_utils.policy import is_number, is_whole
 
 #: Transport -> the link layer that its ports have; a VPI port can be either.
 LINK_LAYERS = {"roce": "Ethernet", "infiniband": "InfiniBand"}
@@ -67,9 +67,7 @@ def choice(bound: Bound) -> gid_choice.Choice | None:
     entries = [
         entry
         for entry in table
-        if isinstance(entry, Mapping)
-        and type(entry.get("index")) is int
-        and isinstance(entry.get("gid"), str)
+        if isinstance(entry, Mapping) and is_whole(entry.get("index")) and isinstance(entry.get("gid"), str)
     ]
     address = str(bound.rail.get("address") or bound.rail.get("address6") or "").split("/", maxsplit=1)[0]
     netdev = (bound.netdev or {}).get("netdev")
@@ -77,7 +75,7 @@ def choice(bound: Bound) -> gid_choice.Choice | None:
 
 
 def _is_entry(entry: Mapping[str, Any]) -> bool:
-    return type(entry.get("index")) is int and isinstance(entry.get("gid"), str)
+    return is_whole(entry.get("index")) and isinstance(entry.get("gid"), str)
 
 
 def _why_none(rail: Mapping[str, Any], bound: Bound, ports: Sequence[Mapping[str, Any]]) -> str:
@@ -129,7 +127,7 @@ def _port(
     for key, value in (("link_layer", layer), ("state", state), ("node_type", port.get("node_type"))):
         if not isinstance(value, str):
             return unknown(answer, "rdma_unknown", f"{where}: {key} is {value!r}")
-    if managed and type(port.get("sm_lid")) is not int:
+    if managed and not is_whole(port.get("sm_lid")):
         return unknown(answer, "rdma_unknown", f"{where}: sm_lid is {port.get('sm_lid')!r}")
     # On Ethernet the link check holds the netdev's speed against the declared rate.
     if "rate_gbps" in wanted:
@@ -187,7 +185,7 @@ def _mtu(where: str, rail: Mapping[str, Any], port: Mapping[str, Any], transport
     )
     if rdma_mtu.is_mlx4(port):
         answer.basis += f"; on ConnectX-3 {rdma_mtu.MLX4_BYTES} is enough, perftest uses no more"
-    if type(active) is not int:
+    if not is_whole(active):
         return unknown(answer, "rdma_mtu_unknown", f"{where}: active_mtu_bytes is {active!r}")
     if active < least:
         return failed(answer, "rdma_mtu_small", f"{where} uses {active}, {least} fits")

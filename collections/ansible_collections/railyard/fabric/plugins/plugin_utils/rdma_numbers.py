@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import BI, RDMA_BANDWIDTH
-from ansible_collections.railyard.fabric.plugins.plugin_utils.policy import is_number
+from ansible_collections.railyard.fabric.plugins.plugin_utils.policy import is_number, is_whole
 
 #: How far a bandwidth may lie above iterations x size / window; the alarm that ends perftest's window comes
 #: late on a busy processor and never early, so that below it may lie further.
@@ -42,7 +42,7 @@ def is_bandwidth(check: str) -> bool:
 def iterations_problem(row: Mapping[str, Any], policy: Mapping[str, Any]) -> str | None:
     """Tell when a bandwidth row's iterations are none or do not give its bandwidth, or None."""
     iterations = row.get("iterations")
-    if type(iterations) is not int or iterations <= 0:
+    if not is_whole(iterations) or iterations <= 0:
         return f"iterations is {iterations!r}"
     if row["check"] in BI:
         return None  # its own iterations are one direction, its bandwidth both
@@ -125,6 +125,6 @@ def _not_of_iterations(claimed_gbps: float, iterations: int, policy: Mapping[str
 
 
 def _growth(span: object) -> int | None:
-    if not isinstance(span, list) or len(span) != 2 or any(type(value) is not int for value in span):
+    if not isinstance(span, list) or len(span) != 2 or not all(is_whole(value) for value in span):
         return None
     return int(span[1] - span[0]) if 0 <= span[0] <= span[1] else None

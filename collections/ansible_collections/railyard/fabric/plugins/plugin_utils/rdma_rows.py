@@ -21,7 +21,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import (
     RDMA_BANDWIDTH,
     RDMA_LATENCY,
 )
-from ansible_collections.railyard.fabric.plugins.plugin_utils.policy import is_number
+from ansible_collections.railyard.fabric.plugins.plugin_utils.policy import is_number, is_whole
 
 Problem = tuple[str, str]
 #: What both ends must say alike: a test of two different things is none.
@@ -68,13 +68,13 @@ def row_problem(
         if found is None:
             return "no_gid", f"{host}: the facts show no GID of the rail's address on {port}"
         index, kind = row.get("gid_index"), row.get("gid_type")
-        if type(index) is not int or (index, kind) != (found.index, found.type):
+        if not is_whole(index) or (index, kind) != (found.index, found.type):
             return (
                 "gid_wrong",
                 f"{host}: it used GID index {index!r}, {kind!r}; the rail's is {found.index}, {found.type}",
             )
     mtu = row.get("active_mtu_bytes")
-    if type(mtu) is not int or mtu not in rdma_mtu.STEPS:
+    if not is_whole(mtu) or mtu not in rdma_mtu.STEPS:
         return "row_garbled", f"{host}: active_mtu_bytes is {mtu!r}"
     least, greatest = rdma_mtu.span(end.rail, end.hca, transport)
     if least is not None and mtu < least:

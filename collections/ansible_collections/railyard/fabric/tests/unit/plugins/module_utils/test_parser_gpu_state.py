@@ -89,7 +89,7 @@ def test_topology(text):
 def test_damaged_and_missing_rows_are_named():
     damaged = parsers.parse("nvidia-smi-topo", TOPO.replace("NV18\t X \tSYS", "NV18 X SYSSYS"))
     assert (damaged["valid"], damaged["outputs"][0]["damaged_rows"]) == (False, ["GPU1"])
-    assert error_class("nvidia-smi-topo", TOPO.split("NIC0\tPIX")[0]) == "truncated"
+    assert error_class("nvidia-smi-topo", TOPO.split("NIC0\tPIX", maxsplit=1)[0]) == "truncated"
 
 
 def test_matrix_of_peer_access_is_another_one():
@@ -106,7 +106,7 @@ def test_qos():
 
 
 def test_qos_cut_at_any_line_is_never_valid():
-    lines = QOS.split("tc: 0")[0].split("\n")
+    lines = QOS.split("tc: 0", maxsplit=1)[0].split("\n")
     for count in range(1, len(lines)):
         assert parsers.parse("mlnx_qos", "\n".join(lines[:count]))["valid"] is False, count
 
@@ -143,7 +143,7 @@ def test_log_of_a_run_over_roce():
 
 def test_that_gpudirect_could_be_used_does_not_say_that_it_is():
     assert one("nccl-log", NCCL.replace("/GDRDMA", ""))["gdr"] is False
-    assert one("nccl-log", NCCL.split("gpu01:207:267 [1] NCCL INFO Channel")[0])["gdr"] is None
+    assert one("nccl-log", NCCL.split("gpu01:207:267 [1] NCCL INFO Channel", maxsplit=1)[0])["gdr"] is None
 
 
 def test_fallback_to_sockets():
