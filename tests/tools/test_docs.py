@@ -10,14 +10,7 @@ from railyard.paths import repo_root
 
 ROOT = repo_root()
 PLUGINS = ROOT / "collections/ansible_collections/railyard/fabric/plugins"
-DOCUMENTS = (
-    "README.md",
-    "CONTRIBUTING.md",
-    "docs/architecture.md",
-    "docs/inventory.md",
-    "docs/parse.md",
-    "docs/units.md",
-)
+DOCUMENTS = ("README.md", "CONTRIBUTING.md", "docs/architecture.md", "docs/inventory.md", "docs/parse.md")
 
 
 def named_paths(text: str) -> set[str]:
