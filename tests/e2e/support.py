@@ -48,6 +48,7 @@ class Cluster:
 
     def __init__(self, folder: Path, name: str) -> None:
         self.name = name
+        self.lab_name = name
         self.inventory = folder / name
         self.topology = folder / "topology.yml"
         self.reports = folder / "reports"
@@ -91,7 +92,7 @@ class Cluster:
         )
 
     def ssh(self, node: str, *command: str, check: bool = True) -> str:
-        state = ROOT / ".lab" / self.name / "ssh"
+        state = ROOT / ".lab" / self.lab_name / "ssh"
         hosts = yaml.safe_load((self.inventory / "hosts.yml").read_text(encoding="utf-8"))
         address = hosts["gpu_nodes"]["hosts"][node]["ansible_host"]
         options = {

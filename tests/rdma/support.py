@@ -17,6 +17,7 @@ QUICK = {"bidirectional": False, "ping_count": 10, "rdma_duration_s": 3, "rdma_l
 def small_inventory(folder: Path, **policy: object) -> Cluster:
     """Copy the lab's inventory with its first rail only."""
     cluster = Cluster(folder, "small")
+    cluster.lab_name = "lab"
     shutil.copytree(ROOT / "inventories" / "lab", cluster.inventory)
     for path in cluster.inventory.rglob("*.yml"):
         text = path.read_text(encoding="utf-8")

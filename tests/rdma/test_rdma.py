@@ -132,7 +132,7 @@ def test_tcp_posing_as_rdma_is_unproven(small: Cluster) -> None:
     assert all(one["outcome"] == "recorded" for one in rdma_verdicts(run) if one["tool"] == "ib_write_lat")
 
 
-def test_a_device_that_has_gone_is_named(small: Cluster) -> None:
+def test_a_device_that_has_gone_is_named(demo: Demo, small: Cluster) -> None:
     small.ssh("gpuserver2", "sudo rdma link delete rxe0")
     status, run, output = small.validate()
     assert status == 1, output
@@ -144,8 +144,8 @@ def test_a_device_that_has_gone_is_named(small: Cluster) -> None:
     tcp = [one for one in run.verdicts if one["check"] == "tcp_bandwidth"]
     assert tcp
     assert all(one["outcome"] == "recorded" for one in tcp)
-    # The role makes it again.
-    done = small.railyard("provision", "-i", str(small.inventory), timeout=600)
+    # The role makes it again; by the whole inventory, for which rail1 is wanted as well.
+    done = playbook(demo.cluster, "drivers.yml")
     assert done.returncode == 0, done.stdout
     assert "rxe0" in small.ssh("gpuserver2", "rdma link")
 
@@ -153,8 +153,7 @@ def test_a_device_that_has_gone_is_named(small: Cluster) -> None:
 def test_a_reboot_needs_consent(small: Cluster) -> None:
     before = {node: small.ssh(node, "cat /proc/sys/kernel/random/boot_id") for node in NODES}
     done = playbook(small, "reboot.yml")
-    assert done.returncode != 0, done.stdout
-    assert "railyard_allow_reboot" in done.stdout
+    assert "railyard_allow_reboot=true" in done.stdout
     assert before == {node: small.ssh(node, "cat /proc/sys/kernel/random/boot_id") for node in NODES}
 
 
