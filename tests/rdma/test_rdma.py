@@ -33,6 +33,9 @@ if "--version" in args or "-V" in args:
     print("Version: 6.06")
     sys.exit(1)
 port = args[args.index("-p") + 1]
+if "--source_ip" in args:
+    place = args.index("--source_ip")
+    del args[place : place + 2]
 seconds = int(args[args.index("-D") + 1]) if "-D" in args else 3
 peer = args[-1] if args[-1].count(".") == 3 else None
 if peer:
