@@ -75,9 +75,13 @@ def unknown(answer: Answer, cause: str, detail: str) -> Answer:
     return answer
 
 
-def unmeasured(cause: str, detail: str, proof: str | None = None) -> Answer:
-    """Return the answer of a test that says nothing that can be trusted."""
-    return Answer(UNMEASURED, cause=causes.explain(cause, detail), proof=proof)
+def unmeasured(cause: str, detail: str) -> Answer:
+    """Return the answer of a test that says nothing that can be trusted; `unproven` is its proof too."""
+    return Answer(
+        UNMEASURED,
+        cause=causes.explain(cause, detail),
+        proof="unproven" if cause == "unproven" else None,
+    )
 
 
 def _finite(value: Any) -> Any:

@@ -298,10 +298,10 @@ class _Court:
         for row in (client, server):
             if row.get("proof") != "proven":
                 reason = row.get("proof_reason") or f"it says {row.get('proof')!r}"
-                return unmeasured("unproven", f"{row['host']} ({row['end']}): {reason}", "unproven")
+                return unmeasured("unproven", f"{row['host']} ({row['end']}): {reason}")
             problem = result_rows.counter_problem(row, client, self.policy)
             if problem:
-                return unmeasured("unproven", f"{row['host']} ({row['end']}): {problem}", "unproven")
+                return unmeasured("unproven", f"{row['host']} ({row['end']}): {problem}")
         return None
 
     def _bounds(self, asked: Mapping[str, Any]) -> Bounds:

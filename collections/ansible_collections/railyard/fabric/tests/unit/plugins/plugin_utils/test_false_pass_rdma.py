@@ -11,7 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.plugin_utils import ask, policy, rejudge, summary, verdict
+from ansible_collections.railyard.fabric.plugins.plugin_utils import (
+    answer,
+    ask,
+    policy,
+    rejudge,
+    summary,
+    verdict,
+)
 
 sys.path.insert(0, str(Path(__file__).parent))
 from fake_run import NODES, FakeRun
@@ -335,3 +342,9 @@ def test_an_aggregate_adds_up_its_own_transport_only() -> None:
     part.results = [row for row in part.results if row["id"] != half]
     assert part.verdict(rdma)["cause_class"] == "part_unmeasured"
     assert part.verdict(tcp)["outcome"] == "pass"
+
+
+def test_what_is_unproven_says_so_as_its_proof_too() -> None:
+    """Plain TCP behind a program named ib_write_bw moves the netdev's bytes, and none of the port's packets."""
+    assert answer.unmeasured("unproven", "hw_sent_pkts stood still").proof == "unproven"
+    assert answer.unmeasured("no_row", "a and b").proof is None
