@@ -345,6 +345,6 @@ def test_an_aggregate_adds_up_its_own_transport_only() -> None:
 
 
 def test_what_is_unproven_says_so_as_its_proof_too() -> None:
-    """Plain TCP behind a program named ib_write_bw moves the netdev's bytes, and none of the port's packets."""
+    """TCP behind a program named ib_write_bw moves the netdev's bytes and none of the port's packets."""
     assert answer.unmeasured("unproven", "hw_sent_pkts stood still").proof == "unproven"
     assert answer.unmeasured("no_row", "a and b").proof is None
