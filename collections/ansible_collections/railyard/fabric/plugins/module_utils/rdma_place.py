@@ -22,8 +22,8 @@ class RdmaPort(NamedTuple):
     device: str
     port: int
     gid_index: Optional[int]  # noqa: UP045 - Python 3.9 evaluates it
-    gid_type: Optional[str]  # noqa: UP045
-    numa_node: Optional[int]  # noqa: UP045
+    gid_type: Optional[str]  # noqa: UP045 - as above
+    numa_node: Optional[int]  # noqa: UP045 - as above
 
 
 def find(place: Place, hca: str | None, reader: Reader | None = None) -> RdmaPort:

@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
+from ansible_collections.railyard.fabric.plugins.module_utils import proof
 from ansible_collections.railyard.fabric.plugins.plugin_utils import result_rows
 from ansible_collections.railyard.fabric.plugins.plugin_utils.policy import is_number
 
@@ -24,12 +25,12 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.policy import is_n
 LEAST_OVERLAP = 0.90
 #: Least share of the common window that the counter samples must cover.
 LEAST_COVERED = 0.75
-#: The counters see headers and acknowledgements that the tool does not, up to the proof's own factor.
-MOST_OVERHEAD = 1.15
-#: rxe's own packets: a row that counts them is of a driver that sends again what was only late; on an
-#: emulated processor 1.2 to 1.7 times the payload was seen to cross the netdev.
-MOST_RESENT = 4.0
-_RESENDS = "hw_rcvd_pkts"
+#: The counters see headers and acknowledgements that the tool does not, up to the proof's own factor;
+#: Soft-RoCE sends again what was only late.
+MOST_OVERHEAD = proof.NETDEV.bytes_factor
+MOST_RESENT = proof.SOFT_ROCE.bytes_factor
+#: A row that counts these packets is of such a driver.
+_RESENDS = proof.SOFT_ROCE.packets[1]
 LEAST_OVERHEAD = 0.90
 #: perftest does not say when its window was, and an emulated processor's rate wavers: a counter 11 % below
 #: the claim was seen. What is added up is the lower of the two, so it never grows by this.

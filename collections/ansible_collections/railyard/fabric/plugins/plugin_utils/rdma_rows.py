@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.plugin_utils import rdma_facts, rdma_mtu
+from ansible_collections.railyard.fabric.plugins.plugin_utils import rdma_facts, rdma_mtu, result_rows
 from ansible_collections.railyard.fabric.plugins.plugin_utils.bind import Bound
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import (
     BI,
@@ -26,10 +26,6 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.policy import is_n
 Problem = tuple[str, str]
 #: What both ends must say alike: a test of two different things is none.
 _ALIKE = ("gid_type", "active_mtu_bytes", "qps", "message_bytes", "bandwidth_is")
-#: Two ends of one transfer may differ by what was under way when each of them stopped its clock.
-_TOLERANCE = 0.05
-#: perftest's send times each end by its own clock, from its first message to its last.
-_OWN_WINDOWS = 0.15
 #: Driver class -> a counter that shows RDMA traffic of such a port. Which one a row brings is not for the row
 #: to choose: a card that shows netdev bytes alone shows no RDMA.
 _COUNTED_BY = {"hardware": "port_xmit_data", "software": "hw_sent_pkts"}
@@ -115,7 +111,11 @@ def pair_problem(client: Mapping[str, Any], server: Mapping[str, Any]) -> Proble
             continue  # what an end has to say, its check's table asks for
         if not (is_number(mine) and is_number(theirs)):
             return "ends_disagree", f"{metric}: client {mine!r}, server {theirs!r}"
-        slack = _OWN_WINDOWS if check == "rdma_send_bandwidth" else _TOLERANCE
+        slack = (
+            result_rows.OWN_WINDOWS_TOLERANCE
+            if check == "rdma_send_bandwidth"
+            else result_rows.ENDS_TOLERANCE
+        )
         if abs(mine - theirs) > max(slack * max(mine, theirs), _digits(metric)):
             return "ends_disagree", f"{metric}: client {mine:g}, server {theirs:g}"
     return _sum_problem(client) or _sum_problem(server)
@@ -136,7 +136,7 @@ def _sum_problem(row: Mapping[str, Any]) -> Problem | None:
     if row["check"] != "tcp_bandwidth_bi" or "forward_gbps" not in metrics:
         return None
     together = metrics["forward_gbps"] + metrics["reverse_gbps"]
-    if abs(together - metrics["bandwidth_gbps"]) <= _TOLERANCE * together:
+    if abs(together - metrics["bandwidth_gbps"]) <= result_rows.ENDS_TOLERANCE * together:
         return None
     return (
         "ends_disagree",
@@ -159,7 +159,9 @@ def _not_as_asked(row: Mapping[str, Any], check: str, policy: Mapping[str, Any])
     metrics = row["metrics"]
     if bandwidth and "message_rate_mpps" in metrics:
         follows = metrics["bandwidth_gbps"] * 1e3 / 8 / size
-        if abs(metrics["message_rate_mpps"] - follows) > _TOLERANCE * follows + _digits("message_rate_mpps"):
+        if abs(metrics["message_rate_mpps"] - follows) > result_rows.ENDS_TOLERANCE * follows + _digits(
+            "message_rate_mpps"
+        ):
             return (
                 f"{metrics['bandwidth_gbps']:g} Gbit/s are {follows:g} million messages of {size} bytes a "
                 f"second, it says {metrics['message_rate_mpps']:g}"

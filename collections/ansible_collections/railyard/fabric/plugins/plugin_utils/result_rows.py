@@ -24,12 +24,13 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import (
     RDMA_BANDWIDTH,
     RDMA_LATENCY,
 )
-from ansible_collections.railyard.fabric.plugins.plugin_utils.policy import is_number
+from ansible_collections.railyard.fabric.plugins.plugin_utils.policy import is_number, is_whole
 
 ENDS = ("client", "server")
 #: Two ends of one transfer may differ by what was under way when each of them stopped its clock.
 ENDS_TOLERANCE = 0.05
-_OWN_WINDOW = 0.15
+#: perftest's send times each end by its own clock, from its first message to its last.
+OWN_WINDOWS_TOLERANCE = 0.15
 _SAME_AS_ASKED = ("check", "tool", "node", "peer", "rail", "direction")
 #: A server takes over the client's window by its own clock, which may put its beginning a little before the
 #: start.
@@ -201,7 +202,7 @@ def disagreement(client: Mapping[str, Any], server: Mapping[str, Any]) -> str | 
             return f"{metric}: client {one!r}, server {other!r}"
         slack = ENDS_TOLERANCE if metric == "bandwidth_gbps" else 0.0
         if client["check"] == "rdma_send_bandwidth":
-            slack = _OWN_WINDOW  # each end times what it posted and what it got by its own clock
+            slack = OWN_WINDOWS_TOLERANCE  # each end times what it posted and what it got by its own clock
         if abs(one - other) > slack * max(one, other):
             return f"{metric}: client {one:g}, server {other:g}"
     if "sent_gbps" in mine:
@@ -219,7 +220,7 @@ def counter_deltas(counters: object) -> dict[str, int] | None:
     deltas = {}
     for name in _COUNTERS:
         pair = counters.get(name)
-        if not isinstance(pair, list) or len(pair) != 2 or not all(_is_whole(value) for value in pair):
+        if not isinstance(pair, list) or len(pair) != 2 or not all(is_whole(value) for value in pair):
             return None
         if pair[1] < pair[0] or pair[0] < 0:
             return None
@@ -251,10 +252,6 @@ def bare(cidr: object) -> str | None:
     return cidr.split("/")[0] if isinstance(cidr, str) else None
 
 
-def _is_whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
 def _is_kind(value: object, kind: str) -> bool:
     if not isinstance(value, (int, float)) or not is_number(value):
         return False
@@ -284,7 +281,7 @@ def _impossible(row: Mapping[str, Any], metrics: Mapping[str, Any], policy: Mapp
         return None
     if "path_mtu_bytes" in metrics:
         own = row.get("mtu_bytes")
-        if not _is_whole(own) or metrics["path_mtu_bytes"] > own:
+        if not is_whole(own) or metrics["path_mtu_bytes"] > own:
             return f"{metrics['path_mtu_bytes']} bytes passed unbroken, the own netdev's MTU is {own!r}"
     for order in _ORDERS.get(check, ()):
         for lower, upper in pairwise(order):
