@@ -26,7 +26,8 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.policy import is_n
 LINK_LAYERS = {"roce": "Ethernet", "infiniband": "InfiniBand"}
 #: LIDs that no subnet manager hands out to itself: none at all, and everybody's.
 _NO_LID = (0, 0xFFFF)
-#: A rate is told in whole steps; anything below this share of the declared one is another step.
+#: A rate is told in whole steps; what differs by more than this share from the declared one is another step.
+#: A faster one is a finding too: the bounds of bandwidth rest on what is declared.
 _RATE_SHARE = 0.99
 
 
@@ -134,7 +135,7 @@ def _port(
         seen = port.get("rate_gbps")
         if not is_number(seen):
             return unknown(answer, "rdma_unknown", f"{where}: rate_gbps is {seen!r}")
-        if float(seen or 0) < _RATE_SHARE * float(rate or 0):
+        if not _RATE_SHARE * float(rate or 0) <= float(seen or 0) <= float(rate or 0) / _RATE_SHARE:
             return failed(answer, "link_speed", f"{where} runs at {seen:g} Gbit/s, declared is {rate:g}")
     return answer
 

@@ -89,6 +89,8 @@ def test_a_port_that_cannot_do_what_is_declared(
         ({"sm_lid": None}, "unmeasured", "rdma_unknown"),
         ({"link_layer": "Ethernet"}, "fail", "link_layer_wrong"),
         ({"rate_gbps": 25.0}, "fail", "link_speed"),
+        ({"rate_gbps": 200.0}, "fail", "link_speed"),  # the declared rate is wrong, and bounds rest on it
+        ({"rate_gbps": 0}, "fail", "link_speed"),
         ({"rate_gbps": None}, "unmeasured", "rdma_unknown"),
         ({"state": "DOWN"}, "fail", "link_down"),
     ],
