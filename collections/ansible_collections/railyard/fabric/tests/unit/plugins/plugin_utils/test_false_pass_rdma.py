@@ -206,6 +206,20 @@ def test_one_way_and_round_trip_are_never_taken_for_each_other(check: str, said:
     assert (one["outcome"], one["cause_class"]) == ("unmeasured", "row_garbled")
 
 
+@pytest.mark.parametrize("check", [check for check in BANDWIDTHS if not check.endswith("_bi")])
+def test_the_sum_of_both_directions_is_never_taken_for_one(check: str) -> None:
+    one = both_ends(SOFT, check, lambda row: row.update(bandwidth_is="sum_of_both"))
+    assert (one["outcome"], one["cause_class"]) == ("unmeasured", "row_garbled")
+
+
+@pytest.mark.parametrize("check", BANDWIDTHS)
+def test_a_window_longer_than_the_whole_test_is_none(check: str) -> None:
+    """Alone perftest counts for 2 s of its 4, in a group the window is what all rails share of the 4."""
+    for end_s, outcome in ((3.4, "pass"), (5.4, "pass"), (6.0, "unmeasured"), (3600.0, "unmeasured")):
+        one = judged(SOFT, check, "client", lambda row, end_s=end_s: row.update(window_s=[1.4, end_s]))
+        assert one["outcome"] == outcome, end_s
+
+
 @pytest.mark.parametrize("check", CHECKS)
 @pytest.mark.parametrize("end", ["client", "server"])
 def test_one_end_alone_proves_nothing(check: str, end: str) -> None:
