@@ -165,6 +165,25 @@ def test_a_row_of_another_port_is_not_the_rails(check: str, end: str, hca: str |
 
 
 @pytest.mark.parametrize("check", CHECKS)
+def test_a_row_that_names_no_port_is_none_of_a_rail_without_one(check: str) -> None:
+    run = SOFT.copy()
+    run.facts[0]["hcas"] = []
+    for row in run.rows(run.ids(check)[0]):
+        row["hca"] = None
+    assert run.verdict(run.ids(check)[0])["outcome"] == "unmeasured"
+
+
+@pytest.mark.parametrize(("average_us", "outcome"), [(9e8, "fail"), (1.1e9, "unmeasured")])
+def test_beyond_1000_s_no_latency_is_believed(average_us: float, outcome: str) -> None:
+    def slow(row: dict[str, Any]) -> None:
+        row["window_s"] = [0.1, 1e5]
+        row["metrics"] |= {name: average_us for name in row["metrics"] if name.endswith("_us")}
+        row["metrics"]["observations"] = 20
+
+    assert judged(SOFT, "rdma_latency", "client", slow)["outcome"] == outcome
+
+
+@pytest.mark.parametrize("check", CHECKS)
 @pytest.mark.parametrize("end", ["client", "server"])
 @pytest.mark.parametrize(("index", "kind"), [(1, "RoCE v1"), (0, "RoCE v2"), (2, "RoCE v2"), (1, None)])
 def test_a_gid_that_is_not_the_rails_is_no_measurement_of_it(
