@@ -128,6 +128,9 @@ def _port(
     for key, value in (("link_layer", layer), ("state", state), ("node_type", port.get("node_type"))):
         if not isinstance(value, str):
             return unknown(answer, "rdma_unknown", f"{where}: {key} is {value!r}")
+    if port.get("driver_class") not in ("hardware", "software"):
+        # Of an unknown device no authority says what it reaches: its tests would lose their floor.
+        return unknown(answer, "rdma_unknown", f"{where}: driver_class is {port.get('driver_class')!r}")
     if managed and not is_whole(port.get("sm_lid")):
         return unknown(answer, "rdma_unknown", f"{where}: sm_lid is {port.get('sm_lid')!r}")
     # On Ethernet the link check holds the netdev's speed against the declared rate.

@@ -216,6 +216,16 @@ def test_another_rdma_mtu_is_not_the_asked_test(mtu: int, cause: str) -> None:
     assert (one["outcome"], one["cause_class"]) == ("unmeasured", cause)
 
 
+def test_a_larger_rdma_mtu_than_the_networks_is_not_the_asked_test() -> None:
+    run = SOFT.copy()
+    for rail in (rail for node in run.plan["nodes"].values() for rail in node["rails"]):
+        rail["mtu"] = 1500
+    for row in run.results:
+        row["mtu_bytes"] = 1500
+    one = run.verdict(run.ids("rdma_latency")[0])
+    assert (one["outcome"], one["cause_class"]) == ("unmeasured", "mtu_differs")
+
+
 @pytest.mark.parametrize(
     ("check", "said"),
     [("rdma_latency", "round_trip"), ("rdma_send_latency", "round_trip"), ("rdma_read_latency", "one_way")],

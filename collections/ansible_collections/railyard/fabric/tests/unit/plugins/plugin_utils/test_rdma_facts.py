@@ -102,6 +102,13 @@ def test_an_infiniband_port_needs_a_subnet_manager_and_its_rate(
     assert (one["outcome"], one["cause_class"]) == (outcome, cause)
 
 
+@pytest.mark.parametrize("told", [None, "", "unknown", ABSENT])
+def test_a_port_of_unknown_kind_is_unmeasured_since_its_floor_is_lost(told: Any) -> None:
+    one = verdict_of("rdma_port", {"driver_class": told}, INFINIBAND)
+    assert (one["outcome"], one["cause_class"]) == ("unmeasured", "rdma_unknown")
+    assert "driver_class" in one["cause"]
+
+
 def gids(*entries: tuple[int, str, str]) -> list[dict[str, Any]]:
     return [
         {"index": index, "gid": f"gid-{index}", "type": kind, "netdev": "ens6", "address": address}
