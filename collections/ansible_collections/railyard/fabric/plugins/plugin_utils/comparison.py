@@ -35,6 +35,8 @@ RDMA_LATENCY = ("rdma_latency", "rdma_send_latency")
 TCP_LATENCY = "tcp_latency"
 CONCURRENT = "tcp_bandwidth_concurrent"
 _CPU = {"cpu_percent": "node_cpu_percent", "peer_cpu_percent": "peer_node_cpu_percent"}
+#: All processors of a node at work all the time.
+_ALL_PERCENT = 100
 #: perftest calls the median `typical`; sockperf's is its 50th percentile.
 LATENCY_METRIC = "latency_p50_us"
 TRANSPORTS = ("tcp", "rdma")
@@ -289,12 +291,12 @@ def _mean_cpu(parts: Sequence[Found]) -> dict[str, dict[str, float | None]]:
 
 
 def _number(found: Found, check: str | None, metric: str, idle: bool = False) -> float | None:
-    """Return a proven number above 0, or None; `idle`: 0 is one too, as of a processor with nothing to do."""
+    """Return a proven number above 0, or None; `idle`: a share in percent, of which 0 is one too."""
     one = found.get(str(check))
     if one is None or not _proven(one):
         return None
     value: Any = (one.get("observed") or {}).get(metric)
-    if not is_number(value):
+    if not is_number(value) or (idle and value > _ALL_PERCENT):
         return None
     return float(value) if value > 0 or (idle and value == 0) else None
 

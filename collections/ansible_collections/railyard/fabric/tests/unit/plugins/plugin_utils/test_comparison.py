@@ -108,6 +108,15 @@ def test_a_number_beyond_what_the_link_can_carry_is_no_ratio_and_no_efficiency(t
     assert row["bandwidth_ratio"] == pytest.approx(38.2057 / 13.7, abs=1e-3)
 
 
+@pytest.mark.parametrize("percent", [900.0, 100.1, -5.0, "31", True])
+def test_a_node_is_never_busier_than_all_its_processors(percent):
+    verdicts = way()
+    verdicts[2]["observed"] |= {"node_cpu_percent": percent, "peer_node_cpu_percent": 100.0}
+    row = one(verdicts)
+    assert row["cpu_percent"] == {"tcp": 35.0, "rdma": None}
+    assert row["peer_cpu_percent"]["rdma"] == 100.0
+
+
 def test_a_round_trip_is_not_held_against_one_way():
     verdicts = [*way()[:2], latency("rdma_read_latency", 1.7)]
     assert comparison.compare(plan(), verdicts) == []
