@@ -321,7 +321,8 @@ FAULTS = {
         "ipoib_mode: connected"),
     "mtu_beyond_one_rails_mode": Fault(
         "infiniband", FABRIC, "  mtu: 4092\n  rails:\n    - name: rail0\n",
-        "  mtu: 65520\n  rails:\n    - name: rail0\n      ipoib_mode: connected\n", "mtu: 65520", None, "rail1",
+        "  mtu: 65520\n  rails:\n    - name: rail0\n      ipoib_mode: connected\n",
+        "mtu: 65520", None, "rail1",
         "65520 is beyond datagram mode", "write mtu: 4092 or less"),
     "mtu_beyond_connected": Fault(
         "infiniband", FABRIC, "  mtu: 4092\n", "  mtu: 65521\n  ipoib_mode: connected\n", "mtu: 65521", None,
