@@ -42,34 +42,34 @@ def examine(
 
     Args:
         rails: rail dicts of the plan.
-        path: the netplan file that belongs to Railyard.
+        path: the netplan file of the rails, which belongs to Railyard.
         netplan: path of the netplan command.
         work: an empty folder for trials.
 
     Returns:
         `(problems, findings)`; with problems nothing may be written. Findings: `rails` (resolved), `netdevs`,
-        `before`/`after` (the file's text; `""` means absent), `mode_wrong`, `drift`, `warnings`, `snapshot`.
+        `files` (as `netplan_candidate.files`, each with `before`: text or None, and `wrong`: bool), `sysctls`,
+        `drift`, `warnings`, `snapshot`.
     """
     resolved, problems = _resolve(rails)
     if problems:
         return problems, {}
     netdevs = [rail["netdev"] for rail in resolved]
-    taken = netplan_transaction.snapshot(netdevs)
+    sysctls = netplan_candidate.sysctls(resolved)
+    taken = netplan_transaction.snapshot(netdevs, list(sysctls))
     problems += netplan_state.guards(resolved, taken, netplan_resolve.masters(netdevs))
     try:
-        after = netplan_render.render(resolved)
+        files = [{**entry, **_as_it_is(entry)} for entry in netplan_candidate.files(resolved, path)]
     except netplan_render.RenderError as error:
         return [*problems, str(error)], {}
-    claim_problems, warnings = _try_files(resolved, path, after, netplan, work)
+    claim_problems, warnings = _try_files(resolved, path, files, netplan, work)
     problems += claim_problems
-    before, mode_wrong = _read_own(path)
     findings = {
         "rails": resolved,
         "netdevs": netdevs,
-        "before": before,
-        "after": after,
-        "mode_wrong": mode_wrong,
-        "drift": netplan_state.drift(resolved, taken),
+        "files": files,
+        "sysctls": sysctls,
+        "drift": netplan_state.drift(resolved, taken) + netplan_state.sysctl_drift(resolved, taken, sysctls),
         "warnings": warnings + netplan_state.without_carrier(resolved, taken),
         "snapshot": taken,
     }
@@ -88,23 +88,31 @@ def _resolve(rails: Sequence[Mapping[str, Any]]) -> tuple[list[dict[str, Any]], 
     return resolved, problems
 
 
-def _read_own(path: str) -> tuple[str, bool]:
+def _as_it_is(entry: Mapping[str, Any]) -> dict[str, Any]:
     try:
-        with open(path, encoding="utf-8", errors="replace") as handle:
+        with open(entry["path"], encoding="utf-8", errors="replace") as handle:
             text = handle.read()
-        status = os.stat(path)
+        status = os.stat(entry["path"])
     except FileNotFoundError:
-        return "", False
-    return text, stat.S_IMODE(status.st_mode) != 0o600 or status.st_uid != 0
+        return {"before": None, "wrong": entry["text"] is not None}
+    owned = stat.S_IMODE(status.st_mode) == entry["mode"] and status.st_uid == 0
+    return {"before": text, "wrong": text != entry["text"] or not owned}
 
 
 def _try_files(
-    rails: Sequence[Mapping[str, Any]], path: str, text: str, netplan: str, work: str
+    rails: Sequence[Mapping[str, Any]],
+    path: str,
+    entries: Sequence[Mapping[str, Any]],
+    netplan: str,
+    work: str,
 ) -> tuple[list[str], list[str]]:
     netdevs = [rail["netdev"] for rail in rails]
     rail_of = {rail["netdev"]: rail["name"] for rail in rails}
     facts = netplan_candidate.netdev_facts(netdevs)
-    files = {place: source for place, source in netplan_candidate.netplan_files().items() if place != path}
+    ours = {entry["path"] for entry in entries}
+    files = {
+        place: source for place, source in netplan_candidate.netplan_files().items() if place not in ours
+    }
     run = netplan_transaction.run
     try:
         claims = netplan_candidate.claims_by_netplan(run, netplan, files, facts, work)
@@ -118,13 +126,17 @@ def _try_files(
         f"take {netdev} out of that file, so that only {path} speaks of it"
         for netdev, file, reason in claims
     ]
-    candidate = (path, text) if text else None
+    candidates = {
+        entry["path"]: entry["text"]
+        for entry in entries
+        if entry["text"] is not None and netplan_candidate.is_netplan(entry["path"])
+    }
     try:
         _texts, said = netplan_candidate.generate(
-            run, netplan, files, candidate, os.path.join(work, "candidate")
+            run, netplan, files, candidates, os.path.join(work, "candidate")
         )
     except netplan_candidate.CandidateError as error:
-        return [*problems, f"netplan refuses the candidate for {path}: {error}"], []
+        return [*problems, f"netplan refuses the candidate for {', '.join(candidates)}: {error}"], []
     return problems, netplan_state.unexpected_lines(said)
 
 
@@ -132,8 +144,10 @@ def prove(record: Mapping[str, Any], applied: Mapping[str, Any] | None) -> tuple
     """Look once at an applied change; returns `(problems, rails without carrier)`."""
     if applied is None:
         return ["netplan apply has not finished"], []
-    now = netplan_transaction.snapshot(record["netdevs"])
-    problems = [netplan_state.sentence(row) for row in netplan_state.drift(record["rails"], now)]
+    now = netplan_transaction.snapshot(record["netdevs"], list(record["sysctls"]))
+    rows = netplan_state.drift(record["rails"], now)
+    rows += netplan_state.sysctl_drift(record["rails"], now, record["sysctls"])
+    problems = [netplan_state.sentence(row) for row in rows]
     problems += netplan_snapshot.lost_management(record["snapshot"], now, record["netdevs"])
     return problems, netplan_state.without_carrier(record["rails"], now)
 

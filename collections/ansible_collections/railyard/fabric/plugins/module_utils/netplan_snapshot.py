@@ -91,18 +91,19 @@ def _text(value: Any) -> str:
     return json.dumps(value, sort_keys=True)
 
 
-def take(run: Run, netdevs: Sequence[str], proc_root: str = "/proc") -> Snapshot:
+def take(run: Run, netdevs: Sequence[str], sysctls: Sequence[str] = (), proc_root: str = "/proc") -> Snapshot:
     """Read the running network.
 
     Args:
         run: runs an argv list and returns its standard output.
         netdevs: the rails' netdevs, whose sysctls are read too.
+        sysctls: paths under /proc/sys that the change sets besides.
         proc_root: where /proc is, for tests.
 
     Returns:
         `{"links": {netdev: {mtu_bytes, admin_up, carrier, master}},
         "addresses": {netdev: [{cidr, scope, ...}]}, "routes": [...], "rules": [...],
-        "sysctls": {netdev: {"ipv6/accept_ra": "0", ...}}}`
+        "sysctls": {"net/ipv6/conf/ens6/accept_ra": "0", ...}}`
     """
     listing = [item for item in json.loads(run(["ip", "-j", "address", "show"]) or "[]") if item]
     routes, rules = [], []
@@ -111,27 +112,30 @@ def take(run: Run, netdevs: Sequence[str], proc_root: str = "/proc") -> Snapshot
             family, json.loads(run(["ip", "-j", flag, "route", "show", "table", "all"]) or "[]")
         )
         rules += _rules(family, json.loads(run(["ip", "-j", flag, "rule", "show"]) or "[]"))
-    sysctls: dict[str, dict[str, str]] = {}
-    for netdev in netdevs:
-        for name in SYSCTLS:
-            try:
-                with open(sysctl_path(netdev, name, proc_root), encoding="ascii") as handle:
-                    sysctls.setdefault(netdev, {})[name] = handle.read().strip()
-            except OSError:
-                continue
+    own = [sysctl_path(netdev, name) for netdev in netdevs for name in SYSCTLS]
+    values = {path: read_sysctl(path, proc_root) for path in sorted({*own, *sysctls})}
     return {
         "links": _links(listing),
         "addresses": _addresses(listing),
         "routes": routes,
         "rules": rules,
-        "sysctls": sysctls,
+        "sysctls": {path: value for path, value in values.items() if value is not None},
     }
 
 
-def sysctl_path(netdev: str, name: str, proc_root: str = "/proc") -> str:
-    """Return the file of a per-netdev sysctl such as `ipv6/accept_ra` (a path, since names have dots)."""
+def sysctl_path(netdev: str, name: str) -> str:
+    """Return the path under /proc/sys of a netdev's sysctl such as `ipv6/accept_ra` (netdevs have dots)."""
     family, key = name.split("/")
-    return os.path.join(proc_root, "sys/net", family, "conf", netdev, key)
+    return f"net/{family}/conf/{netdev}/{key}"
+
+
+def read_sysctl(path: str, proc_root: str = "/proc") -> str | None:
+    """Return a sysctl's value by its path under /proc/sys; None where the kernel has no such one."""
+    try:
+        with open(os.path.join(proc_root, "sys", path), encoding="ascii") as handle:
+            return " ".join(handle.read().split())
+    except OSError:
+        return None
 
 
 def _lasting(addresses: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
@@ -150,9 +154,9 @@ def differences(before: Snapshot, now: Snapshot, netdevs: Sequence[str]) -> list
         old, new = before["links"].get(netdev, {}), now["links"].get(netdev, {})
         changed = [key for key in ("mtu_bytes", "admin_up", "master") if old.get(key) != new.get(key)]
         found += [f"{netdev}: {key} {old.get(key)} is {new.get(key)}" for key in changed]
-        for name, value in before["sysctls"].get(netdev, {}).items():
-            if now["sysctls"].get(netdev, {}).get(name) != value:
-                found.append(f"{netdev}: sysctl {name} {value} is {now['sysctls'].get(netdev, {}).get(name)}")
+    for path, value in before["sysctls"].items():
+        if now["sysctls"].get(path) != value:
+            found.append(f"sysctl {path} {value} is {now['sysctls'].get(path)}")
     for netdev in sorted(set(before["addresses"]) | set(now["addresses"])):
         old_rows = _lasting(before["addresses"].get(netdev, []))
         new_rows = _lasting(now["addresses"].get(netdev, []))

@@ -75,6 +75,21 @@ def drift(rails: Sequence[Mapping[str, Any]], snapshot: Mapping[str, Any]) -> li
     return found
 
 
+def sysctl_drift(
+    rails: Sequence[Mapping[str, Any]], snapshot: Mapping[str, Any], wanted: Mapping[str, str]
+) -> list[dict[str, str]]:
+    """Return the sysctls (`{path under /proc/sys: value}`) that are not as wanted, rows as `drift` has them."""
+    rail_of = {rail["netdev"]: rail["name"] for rail in rails}
+    found = []
+    for path, value in wanted.items():
+        now = snapshot["sysctls"].get(path)
+        if now != value:
+            netdev = path.split("/")[-2] if path.count("/") > 1 else ""
+            row = {"rail": rail_of.get(netdev, "node"), "netdev": netdev, "what": path}
+            found.append({**row, "is": str(now), "planned": value})
+    return found
+
+
 def sentence(row: Mapping[str, str]) -> str:
     """Say one drift row in words: `rail0 (ens6): mtu is 1500, planned 9000`."""
     return f"{row['rail']} ({row['netdev']}): {row['what']} is {row['is']}, planned {row['planned']}"

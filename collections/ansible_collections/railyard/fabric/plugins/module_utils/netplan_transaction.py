@@ -8,7 +8,7 @@
 own, so neither a lost connection nor a killed controller stops them. Confirming and expiring both rename
 `pending.json`, and only one rename can succeed.
 
-This module and netplan_snapshot are also packed into `program.pyz` on the node: the units run it,
+This module and those it imports are also packed into `program.pyz` on the node: the units run it,
 and what a person at the console can run: `python3 /var/lib/railyard/rail_network/program.pyz expire TOKEN`.
 """
 
@@ -28,7 +28,7 @@ import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils import netplan_snapshot
+from ansible_collections.railyard.fabric.plugins.module_utils import netplan_disk, netplan_snapshot
 
 STATE_DIR = "/var/lib/railyard/rail_network"
 UNIT = "railyard-rail-network"
@@ -68,8 +68,8 @@ def run(argv: Sequence[str]) -> tuple[int, str, str]:
     return done.returncode, done.stdout, done.stderr
 
 
-def snapshot(netdevs: Sequence[str]) -> netplan_snapshot.Snapshot:
-    """Take the running network of this node."""
+def snapshot(netdevs: Sequence[str], sysctls: Sequence[str] = ()) -> netplan_snapshot.Snapshot:
+    """Take the running network of this node, and the sysctls (paths under /proc/sys) that a change sets."""
 
     def output(argv: list[str]) -> str:
         status, out, err = run(argv)
@@ -77,41 +77,7 @@ def snapshot(netdevs: Sequence[str]) -> netplan_snapshot.Snapshot:
             raise RuntimeError(f"{' '.join(argv)}: {err.strip()}")
         return out
 
-    return netplan_snapshot.take(output, netdevs)
-
-
-def write_file(path: str, text: str, mode: int = 0o600, owner: tuple[int, int] = (0, 0)) -> None:
-    """Replace a file in one step, on disk before this returns: a reset leaves the old or the new one."""
-    os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
-    # A leading dot keeps netplan from reading it, should we die here.
-    temporary = os.path.join(os.path.dirname(path), f".{os.path.basename(path)}.railyard")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with open(descriptor, "w", encoding="utf-8") as handle:
-        handle.write(text)
-        handle.flush()
-        os.fchmod(handle.fileno(), mode)
-        if os.geteuid() == 0:
-            os.fchown(handle.fileno(), *owner)
-        os.fsync(handle.fileno())
-    os.replace(temporary, path)
-    _sync_folder(os.path.dirname(path))
-
-
-def _sync_folder(path: str) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _read_json(path: str) -> dict[str, Any] | None:
-    try:
-        with open(path, encoding="utf-8") as handle:
-            value = json.load(handle)
-    except (OSError, ValueError):
-        return None
-    return value if isinstance(value, dict) else None
+    return netplan_snapshot.take(output, netdevs, sysctls)
 
 
 @contextlib.contextmanager
@@ -156,7 +122,7 @@ def generated_files(folder: str = "/run/systemd/network") -> dict[str, str]:
 def in_flight(folder: str) -> dict[str, Any] | None:
     """Return the record of a change that is neither confirmed nor undone, or None."""
     for name in ("pending.json", "rolling_back.json"):
-        record = _read_json(os.path.join(folder, name))
+        record = netplan_disk.read_json(os.path.join(folder, name))
         if record is not None:
             return record
     return None
@@ -180,40 +146,44 @@ def fires_after_s(record: Mapping[str, Any]) -> int:
 
 
 def begin(folder: str, record: dict[str, Any], sources: Mapping[str, str]) -> None:
-    """Keep what an undo needs: old files, the record, and the program that undoes.
+    """Keep what change and undo need, all of it on disk: old and new files, the record, the program.
 
     Args:
         folder: the state folder, on the disk that survives a reset.
-        record: `token`, `path`, `candidate` (text; None removes the file), `rails`, `netdevs`, `snapshot`,
-            `rollback_after_s`; this adds the rest.
+        record: `token`, `files` (`[{"path", "text" (None removes the file), "mode"}]`, written in this order),
+            `sysctls` (`{path under /proc/sys: value}`), `rails`, `netdevs`, `snapshot`, `rollback_after_s`;
+            this adds the rest.
         sources: `{module name: source}` of the modules the program consists of.
+
+    Raises:
+        OSError: something cannot be written; the node is as it was.
     """
     keep = os.path.join(folder, "backup", f"{_now().replace(':', '')}-{record['token'][:12]}")
-    files = []
-    for path in [record["path"]]:
-        entry: dict[str, Any] = {"path": path, "backup": None}
-        if os.path.exists(path):
-            with open(path, encoding="utf-8", errors="surrogateescape") as handle:
-                text = handle.read()
-            status = os.stat(path)
-            entry.update(
-                backup=keep + path, mode=status.st_mode & 0o7777, uid=status.st_uid, gid=status.st_gid
-            )
-            write_file(entry["backup"], text)
-        files.append(entry)
-    record.update(
-        schema=1,
-        created=_now(),
-        boot_id=boot_id(),
-        expires_monotonic_s=time.monotonic() + fires_after_s(record),
-        files=files,
-        generated=generated_files(),
-    )
-    _write_program(os.path.join(folder, "program.pyz"), sources)
-    for name in ("applied.json", "last.json"):
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(os.path.join(folder, name))
-    write_file(os.path.join(folder, "pending.json"), json.dumps(record, sort_keys=True))
+    try:
+        netplan_disk.prepare(record["files"], keep)
+        record.update(
+            schema=2,
+            created=_now(),
+            boot_id=boot_id(),
+            expires_monotonic_s=time.monotonic() + fires_after_s(record),
+            generated=generated_files(),
+        )
+        _write_program(os.path.join(folder, "program.pyz"), sources)
+        for name in ("applied.json", "last.json"):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(os.path.join(folder, name))
+            netplan_disk.reserve(os.path.join(folder, name))
+        netplan_disk.write_file(os.path.join(folder, "pending.json"), json.dumps(record, sort_keys=True))
+    except OSError:
+        abandon(folder, record)
+        raise
+
+
+def abandon(folder: str, record: Mapping[str, Any]) -> None:
+    """Take back what `begin` wrote, before anything was applied."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(os.path.join(folder, "pending.json"))
+    netplan_disk.clear(record["files"])
 
 
 def _write_program(path: str, sources: Mapping[str, str]) -> None:
@@ -226,25 +196,20 @@ def _write_program(path: str, sources: Mapping[str, str]) -> None:
             archive.writestr("/".join([*folders[: depth + 1], "__init__.py"]), "")
         for name, source in sources.items():
             archive.writestr(f"{_PACKAGE}/{name}.py", source)
-    with open(path + ".new", "wb") as handle:
-        handle.write(buffer.getvalue())
-        os.fsync(handle.fileno())
-    os.replace(path + ".new", path)
+    netplan_disk.write_bytes(path, buffer.getvalue())
 
 
 def apply(folder: str, token: str) -> int:
     """Write the candidate and let netplan apply it; a netplan that fails is undone at once."""
-    record = _read_json(os.path.join(folder, "pending.json"))
+    record = netplan_disk.read_json(os.path.join(folder, "pending.json"))
     if record is None or record["token"] != token:
         return 1
-    if record["candidate"] is None:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(record["path"])
-    else:
-        write_file(record["path"], record["candidate"])
+    for entry in record["files"]:
+        netplan_disk.put(entry)
     status, out, err = run(["netplan", "apply"])
-    said = {"token": token, "status": status, "stderr": err + out, "finished_at": _now()}
-    write_file(os.path.join(folder, "applied.json"), json.dumps(said))
+    set_sysctls(record["sysctls"])
+    said = {"token": token, "status": status, "stderr": (err + out)[-8000:], "finished_at": _now()}
+    netplan_disk.write_reserved(os.path.join(folder, "applied.json"), said)
     _say(f"netplan apply ended with {status} {err.strip()}")
     return _undo(folder, token, f"netplan apply ended with {status}: {err.strip()}") if status else 0
 
@@ -253,13 +218,14 @@ def confirm(folder: str, token: str) -> bool:
     """Make the change stay; False when it was undone, or is being undone, before."""
     try:
         with locked(folder):
-            record = _read_json(os.path.join(folder, "pending.json"))
+            record = netplan_disk.read_json(os.path.join(folder, "pending.json"))
             if record is None or record["token"] != token:
                 return False
             os.rename(os.path.join(folder, "pending.json"), os.path.join(folder, "confirmed.json"))
-            _sync_folder(folder)
+            netplan_disk.sync_folder(folder)
+            netplan_disk.clear(record["files"])
             last = {"token": token, "outcome": "confirmed", "finished_at": _now()}
-            write_file(os.path.join(folder, "last.json"), json.dumps(last))
+            netplan_disk.write_reserved(os.path.join(folder, "last.json"), last)
     except (BusyError, FileNotFoundError):
         return False
     run(["systemctl", "stop", unit("expire", token) + ".timer"])
@@ -268,11 +234,11 @@ def confirm(folder: str, token: str) -> bool:
 
 def outcome(folder: str, token: str) -> dict[str, Any]:
     """Return `{"outcome": "pending"|"rolling_back"|"rolled_back"|"confirmed"|"unknown", ...}` of a change."""
-    last = _read_json(os.path.join(folder, "last.json"))
+    last = netplan_disk.read_json(os.path.join(folder, "last.json"))
     if last is not None and last["token"] == token:
         return last
     for name, word in (("pending.json", "pending"), ("rolling_back.json", "rolling_back")):
-        record = _read_json(os.path.join(folder, name))
+        record = netplan_disk.read_json(os.path.join(folder, name))
         if record is not None and record["token"] == token:
             return {"token": token, "outcome": word}
     return {"token": token, "outcome": "unknown"}
@@ -290,12 +256,13 @@ def _undo(folder: str, token: str, reason: str) -> int:
     with locked(folder, wait_s=30.0):
         working = os.path.join(folder, "rolling_back.json")
         with contextlib.suppress(FileNotFoundError):
-            if (_read_json(os.path.join(folder, "pending.json")) or {}).get("token") == token:
+            if (netplan_disk.read_json(os.path.join(folder, "pending.json")) or {}).get("token") == token:
                 os.rename(os.path.join(folder, "pending.json"), working)
-        record = _read_json(working)
+        record = netplan_disk.read_json(working)
         if record is None or record["token"] != token:
             return 0
-        _restore_files(record)
+        for entry in reversed(record["files"]):
+            netplan_disk.put_back(entry)
         status, _out, err = run(["netplan", "apply"])
         _restore_generated(record["generated"])
         left = _restore_running(record)
@@ -309,23 +276,13 @@ def _undo(folder: str, token: str, reason: str) -> int:
             "stderr": err,
             "finished_at": _now(),
         }
-        write_file(os.path.join(folder, "last.json"), json.dumps(last))
+        netplan_disk.write_reserved(os.path.join(folder, "last.json"), last)
         os.unlink(working)
-        _sync_folder(folder)
+        netplan_disk.sync_folder(folder)
     _say(f"rolled back ({reason}); the running network is {'as before' if not left else 'not as before:'}")
     for difference in left:
         _say(difference)
     return 0 if not left else 1
-
-
-def _restore_files(record: Mapping[str, Any]) -> None:
-    for entry in record["files"]:
-        if entry["backup"] is None:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(entry["path"])
-            continue
-        with open(entry["backup"], encoding="utf-8", errors="surrogateescape") as handle:
-            write_file(entry["path"], handle.read(), entry["mode"], (entry["uid"], entry["gid"]))
 
 
 def _restore_generated(before: Mapping[str, str]) -> None:
@@ -338,7 +295,7 @@ def _restore_generated(before: Mapping[str, str]) -> None:
             os.unlink(path)
     for path, text in before.items():
         if now.get(path) != text:
-            write_file(path, text, 0o644)
+            netplan_disk.write_file(path, text, 0o644)
     run(["networkctl", "reload"])
 
 
@@ -348,7 +305,7 @@ def _restore_running(record: Mapping[str, Any]) -> list[str]:
     calm = 0
     left: list[str] = []
     while time.monotonic() < end:
-        now = snapshot(netdevs)
+        now = snapshot(netdevs, list(before["sysctls"]))
         left = netplan_snapshot.differences(before, now, netdevs)
         # networkd goes on working after `netplan apply` returns: what is right must stay right for a second.
         calm = calm + 1 if not left else 0
@@ -358,18 +315,17 @@ def _restore_running(record: Mapping[str, Any]) -> list[str]:
             for argv in netplan_snapshot.replay(before, now, netdevs):
                 status, _out, err = run(argv)
                 _say(f"{' '.join(argv)} -> {status} {err.strip()}")
-            _restore_sysctls(before["sysctls"])
+            set_sysctls(before["sysctls"])
         time.sleep(0.5)
     return left
 
 
-def _restore_sysctls(before: Mapping[str, Mapping[str, str]]) -> None:
-    for netdev, values in before.items():
-        for name, value in values.items():
-            path = netplan_snapshot.sysctl_path(netdev, name)
-            with contextlib.suppress(OSError), open(path, "r+", encoding="ascii") as handle:
-                if handle.read().strip() != value:
-                    handle.write(value)
+def set_sysctls(wanted: Mapping[str, str]) -> None:
+    """Write `{path under /proc/sys: value}` where the kernel has another; what it refuses, the proof finds."""
+    for path, value in wanted.items():
+        if netplan_snapshot.read_sysctl(path) not in (None, value):
+            with contextlib.suppress(OSError), open(os.path.join("/proc/sys", path), "w") as handle:
+                handle.write(value)
 
 
 def main(argv: Sequence[str]) -> int:

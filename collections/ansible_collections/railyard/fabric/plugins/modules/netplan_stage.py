@@ -148,20 +148,23 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.railyard.fabric.plugins.module_utils import (
     netplan_change,
+    netplan_disk,
     netplan_snapshot,
     netplan_state,
     netplan_transaction,
 )
 
 
-def _diff(path: str, findings: dict[str, Any]) -> list[dict[str, str]]:
+def _diff(findings: dict[str, Any]) -> list[dict[str, str]]:
     diff = [
         {
-            "before_header": path,
-            "after_header": path,
-            "before": findings["before"],
-            "after": findings["after"],
+            "before_header": entry["path"],
+            "after_header": entry["path"],
+            "before": entry["before"] or "",
+            "after": entry["text"] or "",
         }
+        for entry in findings["files"]
+        if entry["wrong"]
     ]
     rows = findings["drift"]
     if rows:
@@ -191,6 +194,7 @@ def _start(module: AnsibleModule, record: dict[str, Any]) -> None:
     sources = {
         name: _source(python_module)
         for name, python_module in (
+            ("netplan_disk", netplan_disk),
             ("netplan_snapshot", netplan_snapshot),
             ("netplan_transaction", netplan_transaction),
         )
@@ -249,7 +253,7 @@ def stage(module: AnsibleModule) -> dict[str, Any]:
     if problems:
         lines = "\n".join(f"{node}, {problem}" for problem in problems)
         module.fail_json(msg=f"Nothing was written.\n{lines}", problems=problems)
-    changed = found["before"] != found["after"] or found["mode_wrong"] or bool(found["drift"])
+    changed = any(entry["wrong"] for entry in found["files"]) or bool(found["drift"])
     result: dict[str, Any] = {
         "changed": changed,
         "outcome": "unchanged",
@@ -258,14 +262,14 @@ def stage(module: AnsibleModule) -> dict[str, Any]:
         "findings": [f"{node}, {warning}" for warning in found["warnings"]],
     }
     if changed:
-        result["diff"] = _diff(path, found)
+        result["diff"] = _diff(found)
     if not changed or module.check_mode:
         return result
     token = secrets.token_hex(8)
     record = {
         "token": token,
-        "path": path,
-        "candidate": found["after"] or None,
+        "files": [{key: entry[key] for key in ("path", "text", "mode")} for entry in found["files"]],
+        "sysctls": found["sysctls"],
         "rails": found["rails"],
         "netdevs": found["netdevs"],
         "snapshot": found["snapshot"],

@@ -38,7 +38,7 @@ def claims(files, work):
 
 def test_candidate_is_generated_with_the_others(tmp_path, work):
     files = other(tmp_path, "50-management.yaml", "  ethernets:\n    enp5s0:\n      dhcp4: true\n")
-    candidate = ("/etc/netplan/60-railyard-rails.yaml", OURS)
+    candidate = {"/etc/netplan/60-railyard-rails.yaml": OURS}
     texts, said = netplan_candidate.generate(netplan_transaction.run, "netplan", files, candidate, work)
     assert set(texts) >= {
         "/run/systemd/network/10-netplan-ens6.network",
@@ -48,7 +48,7 @@ def test_candidate_is_generated_with_the_others(tmp_path, work):
 
 
 def test_refusal_speaks_of_the_nodes_own_path(work):
-    candidate = ("/etc/netplan/60-railyard-rails.yaml", OURS + "      no-such-key: 1\n")
+    candidate = {"/etc/netplan/60-railyard-rails.yaml": OURS + "      no-such-key: 1\n"}
     with pytest.raises(netplan_candidate.CandidateError) as caught:
         netplan_candidate.generate(netplan_transaction.run, "netplan", {}, candidate, work)
     assert "/etc/netplan/60-railyard-rails.yaml:7:7" in str(caught.value)
