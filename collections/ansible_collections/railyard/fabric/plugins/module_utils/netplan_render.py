@@ -15,7 +15,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils import rail_routing
-from ansible_collections.railyard.fabric.plugins.module_utils.rail_routing import addresses
+
+addresses = rail_routing.addresses
 
 HEADER = (
     "# Written by Railyard (role rail_network) from the inventory's `fabric`: one stanza per rail.\n"
