@@ -115,7 +115,7 @@ def test_chains_that_jump_in_a_ring_come_to_an_end():
 
 
 def written(*rules, policy="drop"):
-    """A ruleset in the form of libnftables-json(5), for kernels that take no rules; `[expr, ...]` per rule."""
+    """A ruleset in the form of libnftables-json(5), for kernels without nft; `[expr, ...]` per rule."""
     place = {"family": "inet", "table": "filter"}
     chain = {**place, "name": "input", "hook": "input", "type": "filter", "prio": 0, "policy": policy}
     items = [{"metainfo": {"json_schema_version": 1}}, {"table": {"family": "inet", "name": "filter"}}]
@@ -180,7 +180,7 @@ def nft():
     return listed
 
 
-PLAIN = "table inet filter { chain input { type filter hook input priority 0; policy drop; %s }; }"
+PLAIN = "table inet filter {\n chain input {\n type filter hook input priority 0; policy drop;\n %s\n }\n}\n"
 
 
 @pytest.mark.parametrize(
@@ -214,8 +214,8 @@ def test_nft_rules_as_nft_prints_them(nft, rule, open_):
 ZONES = """\
 table inet firewalld {
   chain filter_IN_trusted { accept; }
-  chain filter_IN_public { jump filter_IN_public_allow; meta l4proto icmp accept; reject; }
   chain filter_IN_public_allow { tcp dport 22 ct state new,untracked accept; }
+  chain filter_IN_public { jump filter_IN_public_allow; meta l4proto icmp accept; reject; }
   chain filter_INPUT_ZONES { %s goto filter_IN_public; }
   chain filter_INPUT {
     type filter hook input priority 10; policy accept;
