@@ -109,9 +109,9 @@ def _settings(rail: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def _parents(rails: Sequence[Mapping[str, Any]]) -> list[str]:
+def _parents(rails: Sequence[Mapping[str, Any]], known: Sequence[str]) -> list[str]:
     """Return the stanzas of netdevs that only carry rails' VLANs; each as large as its largest VLAN."""
-    own = {rail["netdev"] for rail in rails if rail.get("vlan") is None}
+    own = {rail["netdev"] for rail in rails if rail.get("vlan") is None} | set(known)
     lines: list[str] = []
     for rail in rails:
         parent = rail.get("parent")
@@ -141,12 +141,25 @@ def render(rails: Sequence[Mapping[str, Any]]) -> str:
         RenderError: a rail without netdev, or a VLAN without the netdev that carries it.
     """
     used = [rail for rail in rails if has_stanza(rail)]
+    if not used:
+        return ""
+    return HEADER + document(*stanzas(used))
+
+
+def stanzas(used: Sequence[Mapping[str, Any]], known: Sequence[str] = ()) -> tuple[list[str], list[str]]:
+    """Return the lines below `ethernets` and below `vlans` for these rails.
+
+    Args:
+        used: rails that have an address.
+        known: netdevs that another stanza stands for, so that a VLAN on them needs none.
+
+    Raises:
+        RenderError: as `render`.
+    """
     for rail in used:
         if not rail.get("netdev") or (rail.get("vlan") is not None and not rail.get("parent")):
             raise RenderError(f"rail {rail.get('name')}: no netdev; resolve it on the node first")
-    if not used:
-        return ""
-    ethernets = _parents(used)
+    ethernets = _parents(used, known)
     vlans: list[str] = []
     for rail in used:
         if rail.get("vlan") is None:
@@ -156,7 +169,7 @@ def render(rails: Sequence[Mapping[str, Any]]) -> str:
             vlans += [f"      id: {int(rail['vlan'])}", f"      link: {scalar(str(rail['parent']))}"]
             # netplan knows `infiniband-mode` for devices that exist, not for VLANs
             vlans += _settings({**rail, "ipoib_mode": None})
-    return HEADER + document(ethernets, vlans)
+    return ethernets, vlans
 
 
 def document(ethernets: Sequence[str], vlans: Sequence[str]) -> str:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 Run = Callable[[list[str]], str]
@@ -169,10 +169,13 @@ def differences(before: Snapshot, now: Snapshot, netdevs: Sequence[str]) -> list
     return found
 
 
-def lost_management(before: Snapshot, now: Snapshot, netdevs: Sequence[str]) -> list[str]:
+def lost_management(
+    before: Snapshot, now: Snapshot, netdevs: Sequence[str], tables: Collection[str] = ()
+) -> list[str]:
     """Say what the node lost that is not the rails': addresses of other netdevs, default routes, rules.
 
     A default route that leaves by a rail and was not there before is a loss too: it takes the node's traffic.
+    Rules that networkd made for `tables`, the rails' own of this run and the last, may go.
     """
     found = []
     for netdev, rows in sorted(before["addresses"].items()):
@@ -189,9 +192,15 @@ def lost_management(before: Snapshot, now: Snapshot, netdevs: Sequence[str]) -> 
     old, new = defaults(before), defaults(now)
     gone = [row for row in sorted(old - new) if row[0] not in netdevs]
     found += [f"default route by {row[0]} via {row[1]} is gone" for row in gone]
-    found += [f"default route by rail {row[0]} is new" for row in sorted(new - old) if row[0] in netdevs]
+    # In a rail's own table a default takes only what is sent from the rail's address.
+    taking = [row for row in sorted(new - old) if row[0] in netdevs and row[3] in ("main", "default", "None")]
+    found += [f"default route by rail {row[0]} is new" for row in taking]
     rules = {_text(row) for row in now["rules"]}
-    lost = [row for row in before["rules"] if _text(row) not in rules]
+    # networkd marks what it took from a file as static; a rule by hand is of protocol boot.
+    own = [
+        row for row in before["rules"] if row.get("protocol") == "static" and str(row.get("table")) in tables
+    ]
+    lost = [row for row in before["rules"] if _text(row) not in rules and row not in own]
     found += [
         f"routing rule `{' '.join(_rule_argv('add', row)[4:])}` is gone: networkd deletes rules it does "
         "not know; declare it in netplan, or set ManageForeignRoutingPolicyRules=no in networkd.conf"

@@ -57,6 +57,7 @@ def found(monkeypatch, tmp_path):
         "netdevs": ["ens6"],
         "files": [{**FILE, "path": str(tmp_path / "etc/60-railyard-rails.yaml")}],
         "sysctls": {},
+        "tables": [],
         "drift": [],
         "warnings": [],
         "snapshot": {},
