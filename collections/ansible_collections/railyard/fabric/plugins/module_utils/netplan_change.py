@@ -15,11 +15,12 @@ from typing import Any
 from ansible_collections.railyard.fabric.plugins.module_utils import (
     netplan_candidate,
     netplan_claims,
+    netplan_foreign,
     netplan_render,
     netplan_resolve,
+    netplan_running,
     netplan_snapshot,
     netplan_state,
-    netplan_transaction,
 )
 
 # Where others may configure a netdev outside netplan.
@@ -36,7 +37,7 @@ PROOF_PATIENCE_S = 30.0
 
 
 def examine(
-    rails: Sequence[Mapping[str, Any]], path: str, netplan: str, work: str
+    rails: Sequence[Mapping[str, Any]], path: str, netplan: str, work: str, accept_drift: bool = False
 ) -> tuple[list[str], dict[str, Any]]:
     """Compare rails with the node; reads only (its trial lives in `work`).
 
@@ -45,18 +46,19 @@ def examine(
         path: the netplan file of the rails, which belongs to Railyard.
         netplan: path of the netplan command.
         work: an empty folder for trials.
+        accept_drift: go on although the change would sweep away rules or apply others' edits.
 
     Returns:
         `(problems, findings)`; with problems nothing may be written. Findings: `rails` (resolved), `netdevs`,
-        `files` (as `netplan_candidate.files`, each with `before`: text or None, and `wrong`: bool), `sysctls`,
-        `drift`, `warnings`, `snapshot`.
+        `files` (as `netplan_candidate.files`, each with `before`: text or None, and `wrong`: bool),
+        `sysctls`, `drift`, `changed`, `warnings`, `snapshot`, `foreign_rules`, `own_rules`.
     """
     resolved, problems = _resolve(rails)
     if problems:
         return problems, {}
     netdevs = [rail["netdev"] for rail in resolved]
     sysctls = netplan_candidate.sysctls(resolved)
-    taken = netplan_transaction.snapshot(netdevs, list(sysctls))
+    taken = netplan_running.snapshot(netdevs, list(sysctls))
     problems += netplan_state.guards(resolved, taken, netplan_resolve.masters(netdevs))
     try:
         files = [{**entry, **_as_it_is(entry)} for entry in netplan_candidate.files(resolved, path)]
@@ -64,16 +66,57 @@ def examine(
         return [*problems, str(error)], {}
     claim_problems, warnings = _try_files(resolved, path, files, netplan, work)
     problems += claim_problems
+    drift = netplan_state.drift(resolved, taken) + netplan_state.sysctl_drift(resolved, taken, sysctls)
+    changed = any(entry["wrong"] for entry in files) or bool(drift)
+    swept: list[str] = []
+    rules: dict[str, Any] = {"foreign_rules": [], "own_rules": []}
+    if changed and not problems:
+        # Looked at only when there is something to apply: a run without a change sweeps nothing.
+        swept, rules = _would_sweep(netdevs, taken, netplan, work)
     findings = {
         "rails": resolved,
         "netdevs": netdevs,
         "files": files,
         "sysctls": sysctls,
-        "drift": netplan_state.drift(resolved, taken) + netplan_state.sysctl_drift(resolved, taken, sysctls),
-        "warnings": warnings + netplan_state.without_carrier(resolved, taken),
+        "drift": drift,
+        "changed": changed,
+        "warnings": warnings
+        + netplan_state.without_carrier(resolved, taken)
+        + (swept if accept_drift else []),
         "snapshot": taken,
+        **rules,
     }
-    return problems, findings
+    return problems + ([] if accept_drift else swept), findings
+
+
+def _would_sweep(
+    netdevs: Sequence[str], taken: Mapping[str, Any], netplan: str, work: str
+) -> tuple[list[str], dict[str, Any]]:
+    """Say where files and running state differ before we begin, so that an apply would do more than ours."""
+    facts = netplan_candidate.netdev_facts(list(netdevs))
+    texts = netplan_foreign.networkd_texts()
+    keeps = netplan_foreign.keeps_foreign_rules()
+    foreign = [] if keeps else netplan_foreign.foreign_rules(taken["rules"], texts)
+    found = [netplan_foreign.rule_sentence(rule) for rule in foreign]
+    files = netplan_candidate.netplan_files()
+    would_be, _said = netplan_candidate.generate(
+        netplan_running.run, netplan, files, {}, os.path.join(work, "as_it_is")
+    )
+    ours = {path: text for path, text in would_be.items() if path.startswith(netplan_running.GENERATED_DIR)}
+    loaded = {
+        path: text
+        for path, text in netplan_running.generated_files().items()
+        if not path.endswith(".link")  # speaks of names, and does not take effect on a live netdev
+    }
+    sources = {path: _read(source) for path, source in files.items()}
+    found += netplan_foreign.pending_edits(ours, loaded, facts, sources)
+    own = netplan_foreign.rules_of_rails(taken["rules"], texts, facts)
+    return found, {"foreign_rules": foreign, "own_rules": own}
+
+
+def _read(path: str) -> str:
+    with open(path, encoding="utf-8", errors="replace") as handle:
+        return handle.read()
 
 
 def _resolve(rails: Sequence[Mapping[str, Any]]) -> tuple[list[dict[str, Any]], list[str]]:
@@ -113,7 +156,7 @@ def _try_files(
     files = {
         place: source for place, source in netplan_candidate.netplan_files().items() if place not in ours
     }
-    run = netplan_transaction.run
+    run = netplan_running.run
     try:
         claims = netplan_candidate.claims_by_netplan(run, netplan, files, facts, work)
     except netplan_candidate.CandidateError as error:
@@ -144,11 +187,23 @@ def prove(record: Mapping[str, Any], applied: Mapping[str, Any] | None) -> tuple
     """Look once at an applied change; returns `(problems, rails without carrier)`."""
     if applied is None:
         return ["netplan apply has not finished"], []
-    now = netplan_transaction.snapshot(record["netdevs"], list(record["sysctls"]))
+    netdevs = record["netdevs"]
+    target = record.get("target")
+    wanted = list(target["sysctls"] if target else record["sysctls"])
+    now = netplan_running.snapshot(netdevs, wanted)
     rows = netplan_state.drift(record["rails"], now)
     rows += netplan_state.sysctl_drift(record["rails"], now, record["sysctls"])
     problems = [netplan_state.sentence(row) for row in rows]
-    problems += netplan_snapshot.lost_management(record["snapshot"], now, record["netdevs"])
+    if target:
+        problems += netplan_snapshot.differences(
+            netplan_snapshot.of_rails(target, netdevs), netplan_snapshot.of_rails(now, netdevs), netdevs
+        )
+    own = record.get("own_rules", [])
+    before = {
+        **record["snapshot"],
+        "rules": [rule for rule in record["snapshot"].get("rules", []) if rule not in own],
+    }
+    problems += netplan_snapshot.lost_management(before, now, netdevs)
     return problems, netplan_state.without_carrier(record["rails"], now)
 
 
