@@ -21,10 +21,10 @@ from ansible_collections.railyard.fabric.plugins.module_utils import (
     netplan_networks,
     netplan_render,
     netplan_resolve,
+    netplan_running,
     netplan_snapshot,
     netplan_state,
-    netplan_transaction,
-    rail_routing,
+    netplan_take_over,
 )
 
 # Where others may configure a netdev outside netplan.
@@ -45,25 +45,29 @@ def examine(wanted: Mapping[str, Any], netplan: str, work: str) -> tuple[list[st
 
     Args:
         wanted: `rails` and `networks` (dicts of the plan), `frontend` (the inventory's), `path` (the rails'
-            netplan file), `rp_filter`, `take_over` (whether files of others may be moved aside).
+            netplan file), `rp_filter`, `take_over` (whether files of others may be moved aside),
+            `accept_drift` (go on although the change would sweep away rules or apply others' edits).
         netplan: path of the netplan command.
         work: an empty folder for trials.
 
     Returns:
         `(problems, findings)`; with problems nothing may be written. Findings: `rails` (resolved; managed
         networks are among them, marked `network`), `netdevs`, `files` (as `netplan_candidate.files`, each
-        with `before`: text or None, and `wrong`: bool), `sysctls`, `tables` (the rails' routing tables, of
-        this run and of the file that is there), `drift`, `warnings`, `snapshot`.
+        with `before`: text or None, and `wrong`: bool), `sysctls`, `drift`, `changed`, `warnings`,
+        `snapshot`, `foreign_rules`, `own_rules`.
     """
     resolved, frontend, problems = _resolve(wanted)
     if problems:
         return problems, {}
     rp_filter = int(wanted["rp_filter"])
     netdevs = [rail["netdev"] for rail in resolved]
-    # The undo brings back the MTU of what carries a VLAN as well.
-    ports = netdevs + sorted({rail["parent"] for rail in resolved if rail.get("parent")} - set(netdevs))
+    # What carries a VLAN gets an MTU, and a netdev that left the inventory loses what our file gave it: an
+    # undo brings both back, and neither is anybody else's loss.
+    before = "".join(_as_it_is({"path": path, "text": None})["before"] or "" for path in _own_paths(wanted))
+    more = {rail["parent"] for rail in resolved if rail.get("parent")} | _netdevs_of(before)
+    ports = netdevs + sorted(more - set(netdevs) - {str((wanted["frontend"] or {}).get("netdev"))})
     sysctls = netplan_candidate.sysctls(resolved, rp_filter)
-    taken = netplan_transaction.snapshot(ports, list(sysctls))
+    taken = netplan_running.snapshot(ports, list(sysctls))
     problems += netplan_state.guards(resolved, taken, netplan_resolve.masters(ports))
     try:
         entries = netplan_candidate.files(resolved, wanted["path"], frontend, rp_filter)
@@ -72,25 +76,65 @@ def examine(wanted: Mapping[str, Any], netplan: str, work: str) -> tuple[list[st
     foreign, moved, warnings = _foreign(wanted, resolved, frontend, entries, netplan, work)
     files = [{**entry, **_as_it_is(entry)} for entry in [*moved, *entries]]
     refused, said = _try_candidate(files, netplan, work)
-    tables, firewall_warnings = host_firewall.read(netplan_transaction.run)
-    own = netplan_candidate.own_rails(resolved)
+    tables, firewall_warnings = host_firewall.read(netplan_running.run)
+    problems += foreign + refused
+    drift = netplan_state.drift(resolved, taken) + netplan_state.sysctl_drift(resolved, taken, sysctls)
+    changed = any(entry["wrong"] for entry in files) or bool(drift)
+    swept: list[str] = []
+    rules: dict[str, Any] = {"foreign_rules": [], "own_rules": []}
+    if changed and not problems:
+        # Looked at only when there is something to apply: a run without a change sweeps nothing.
+        swept, rules = _would_sweep(netdevs, taken, netplan, work)
+        rules["own_rules"] += _rules_of(before, taken)
     findings = {
         "rails": resolved,
         "netdevs": ports,
         "files": files,
         "sysctls": sysctls,
-        "tables": sorted(rail_routing.tables(own) | _tables_before(files, wanted["path"])),
-        "drift": netplan_state.drift(resolved, taken) + netplan_state.sysctl_drift(resolved, taken, sysctls),
+        "drift": drift,
+        "changed": changed,
         "warnings": [
             *warnings,
             *said,
             *netplan_state.without_carrier(resolved, taken),
-            *host_firewall.findings(own, tables),
+            *host_firewall.findings(netplan_candidate.own_rails(resolved), tables),
             *firewall_warnings,
+            *(swept if wanted["accept_drift"] else []),
         ],
         "snapshot": taken,
+        **rules,
     }
-    return problems + foreign + refused, findings
+    return problems + ([] if wanted["accept_drift"] else swept), findings
+
+
+def _would_sweep(
+    netdevs: Sequence[str], taken: Mapping[str, Any], netplan: str, work: str
+) -> tuple[list[str], dict[str, Any]]:
+    """Say where files and running state differ before we begin, so that an apply would do more than ours."""
+    facts = netplan_candidate.netdev_facts(list(netdevs))
+    texts = netplan_foreign.networkd_texts()
+    keeps = netplan_foreign.keeps_foreign_rules()
+    foreign = [] if keeps else netplan_foreign.foreign_rules(taken["rules"], texts)
+    found = [netplan_foreign.rule_sentence(rule) for rule in foreign]
+    files = netplan_candidate.netplan_files()
+    would_be, _said = netplan_candidate.generate(
+        netplan_running.run, netplan, files, {}, os.path.join(work, "as_it_is")
+    )
+    ours = {path: text for path, text in would_be.items() if path.startswith(netplan_running.GENERATED_DIR)}
+    loaded = {
+        path: text
+        for path, text in netplan_running.generated_files().items()
+        if not path.endswith(".link")  # speaks of names, and does not take effect on a live netdev
+    }
+    sources = {path: _read(source) for path, source in files.items()}
+    found += netplan_foreign.pending_edits(ours, loaded, facts, sources)
+    own = netplan_foreign.rules_of_rails(taken["rules"], texts, facts)
+    return found, {"foreign_rules": foreign, "own_rules": own}
+
+
+def _read(path: str) -> str:
+    with open(path, encoding="utf-8", errors="replace") as handle:
+        return handle.read()
 
 
 def _resolve(
@@ -113,10 +157,25 @@ def _resolve(
     return resolved, frontend, problems
 
 
-def _tables_before(files: Sequence[Mapping[str, Any]], path: str) -> set[str]:
-    """Return the tables of our own file as it is: a rail that left the inventory takes its rule along."""
-    before = next((entry["before"] for entry in files if entry["path"] == path), None)
-    return set(re.findall(r"^ +table: ([0-9]+)$", before or "", re.MULTILINE))
+def _own_paths(wanted: Mapping[str, Any]) -> tuple[str, str]:
+    return wanted["path"], netplan_networks.FILE
+
+
+def _netdevs_of(text: str) -> set[str]:
+    """Return the netdevs that a file of ours configures, those that are there."""
+    names = {name.strip('"') for name in re.findall(r"^    ([^ #][^ ]*):$", text, re.MULTILINE)}
+    return {name for name in names if os.path.exists(os.path.join("/sys/class/net", name))}
+
+
+def _rules_of(text: str, taken: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the running rules of a file of ours: a rail that left the inventory takes its rule along."""
+    tables = set(re.findall(r"^ +table: ([0-9]+)$", text, re.MULTILINE))
+    # networkd marks what it took from a file as static; a rule made by hand is of protocol boot.
+    return [
+        rule
+        for rule in taken["rules"]
+        if str(rule.get("table")) in tables and rule.get("protocol") == "static"
+    ]
 
 
 def _as_it_is(entry: Mapping[str, Any]) -> dict[str, Any]:
@@ -126,7 +185,7 @@ def _as_it_is(entry: Mapping[str, Any]) -> dict[str, Any]:
         status = os.stat(entry["path"])
     except FileNotFoundError:
         return {"before": None, "wrong": entry["text"] is not None}
-    owned = stat.S_IMODE(status.st_mode) == entry["mode"] and status.st_uid == 0
+    owned = stat.S_IMODE(status.st_mode) == entry.get("mode") and status.st_uid == 0
     return {"before": text, "wrong": text != entry["text"] or not owned}
 
 
@@ -147,21 +206,21 @@ def _foreign(
     files = {path: source for path, source in netplan_candidate.netplan_files().items() if path not in ours}
     written = netplan_claims.read_networkd(_NETWORKD_FOLDERS)
     try:
-        claims = netplan_foreign.look(netplan_transaction.run, netplan, files, written, list(owner), work)
+        claims = netplan_take_over.look(netplan_running.run, netplan, files, written, list(owner), work)
     except netplan_candidate.CandidateError as error:
         return [f"netplan refuses the files that are on the node already, mend them first: {error}"], [], []
     facts = netplan_candidate.netdev_facts(list(owner))
     claims += [
-        netplan_foreign.Claim(*claim, "it is ifupdown's, whose other lines belong to somebody")
+        netplan_take_over.Claim(*claim, "it is ifupdown's, whose other lines belong to somebody")
         for claim in netplan_claims.claims(facts, {}, netplan_claims.read_ifupdown())
     ]
     take_over = bool(wanted["take_over"])
-    problems = netplan_foreign.problems(claims, owner, wanted["path"], take_over=take_over)
+    problems = netplan_take_over.problems(claims, owner, wanted["path"], take_over=take_over)
     if not take_over:
         return problems, [], []
-    moved = netplan_foreign.moves(claims)
-    warnings = [f"{one['path']} is moved to {one['path']}{netplan_foreign.ASIDE}" for one in moved[1::2]]
-    return problems, [*moved, *netplan_foreign.cloud_init()], warnings
+    moved = netplan_take_over.moves(claims)
+    warnings = [f"{one['path']} is moved to {one['path']}{netplan_take_over.ASIDE}" for one in moved[1::2]]
+    return problems, [*moved, *netplan_take_over.cloud_init()], warnings
 
 
 def _try_candidate(
@@ -177,7 +236,7 @@ def _try_candidate(
     }
     try:
         _texts, said = netplan_candidate.generate(
-            netplan_transaction.run, netplan, files, candidates, os.path.join(work, "candidate")
+            netplan_running.run, netplan, files, candidates, os.path.join(work, "candidate")
         )
     except netplan_candidate.CandidateError as error:
         return [f"netplan refuses the candidate for {', '.join(candidates)}: {error}"], []
@@ -188,13 +247,23 @@ def prove(record: Mapping[str, Any], applied: Mapping[str, Any] | None) -> tuple
     """Look once at an applied change; returns `(problems, rails without carrier)`."""
     if applied is None:
         return ["netplan apply has not finished"], []
-    now = netplan_transaction.snapshot(record["netdevs"], list(record["sysctls"]))
+    netdevs = record["netdevs"]
+    target = record.get("target")
+    wanted = list(target["sysctls"] if target else record["sysctls"])
+    now = netplan_running.snapshot(netdevs, wanted)
     rows = netplan_state.drift(record["rails"], now)
     rows += netplan_state.sysctl_drift(record["rails"], now, record["sysctls"])
     problems = [netplan_state.sentence(row) for row in rows]
-    problems += netplan_snapshot.lost_management(
-        record["snapshot"], now, record["netdevs"], record.get("tables", ())
-    )
+    if target:
+        problems += netplan_snapshot.differences(
+            netplan_snapshot.of_rails(target, netdevs), netplan_snapshot.of_rails(now, netdevs), netdevs
+        )
+    own = record.get("own_rules", [])
+    before = {
+        **record["snapshot"],
+        "rules": [rule for rule in record["snapshot"].get("rules", []) if rule not in own],
+    }
+    problems += netplan_snapshot.lost_management(before, now, netdevs)
     return problems, netplan_state.without_carrier(record["rails"], now)
 
 

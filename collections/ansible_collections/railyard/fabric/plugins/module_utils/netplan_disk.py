@@ -126,8 +126,8 @@ def prepare(entries: Sequence[dict[str, Any]], keep: str) -> None:
     """Write ahead: the new text and the old file beside each target, and a copy of the old one under `keep`.
 
     Args:
-        entries: `{"path", "text" (None removes the file), "mode"}` each; gets `backup`, the copy under `keep`,
-            or None where there was no file.
+        entries: `{"path", "text" (None removes the file), "mode"}` each; gets `backup`, the copy under
+            `keep`, or None where there was no file.
         keep: folder for the copies that outlive the change; rollback.yml returns to them.
 
     Raises:

@@ -2,179 +2,153 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Files of others that configure a rail's netdev: an installer's, cloud-init's, somebody's own.
-
-They are a finding. Asked to take over, the change moves them aside, but only those that speak of nothing
-else: a file that also brings up the management network is edited by a person, not by us.
-"""
+"""What an apply would sweep away or in: rules that no file declares, edits that were never applied."""
 
 from __future__ import annotations
 
+import configparser
+import glob
+import ipaddress
 import os
+import re
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils import netplan_candidate, netplan_claims
+from ansible_collections.railyard.fabric.plugins.module_utils import netplan_claims, netplan_snapshot
 
-# Outside netplan's `*.yaml` and networkd's `*.network`: still there for a person, read by nobody.
-ASIDE = ".railyard-disabled"
-# cloud-init writes its netplan file anew at boot unless this is said (its documentation, "Disabling network
-# configuration").
-CLOUD_INIT_FILE = "/etc/cloud/cloud.cfg.d/99-railyard-network.cfg"
-CLOUD_INIT_TEXT = (
-    "# Written by Railyard (role rail_network, rail_network_take_over): netplan has the network.\n"
-    "network: {config: disabled}\n"
+_NETWORKD_DIRS = (
+    "/etc/systemd/network",
+    "/run/systemd/network",
+    "/usr/lib/systemd/network",
+    "/lib/systemd/network",
 )
-_MOVABLE = ("/etc/netplan", "/etc/systemd/network")
+_CONF_DIRS = ("usr/lib/systemd", "run/systemd", "etc/systemd")
+_TABLES = {"default": "253", "main": "254", "local": "255"}
+_NO = {"no", "n", "false", "f", "off", "0"}
 
 
-class Claim(NamedTuple):
-    """A file that configures a netdev of ours.
-
-    Attributes:
-        netdev: the netdev.
-        path: the file.
-        reason: by what it claims the netdev.
-        blocked: why it cannot be moved aside; empty when it can.
-    """
-
-    netdev: str
-    path: str
-    reason: str
-    blocked: str
+def networkd_texts(folders: Sequence[str] = _NETWORKD_DIRS) -> dict[str, str]:
+    """Return `{path: text}` of all `.network` files and their drop-ins."""
+    texts = {}
+    for folder in folders:
+        for pattern in ("*.network", "*.network.d/*.conf"):
+            for path in sorted(glob.glob(os.path.join(folder, pattern))):
+                with open(path, encoding="utf-8", errors="replace") as handle:
+                    texts[path] = handle.read()
+    return texts
 
 
-def spoken_of(texts: Mapping[str, str], present: Mapping[str, Mapping[str, str]]) -> tuple[set[str], bool]:
-    """Return which netdevs these networkd files configure, and whether they also speak of absent ones.
+def declared_rules(text: str) -> list[dict[str, str]]:
+    """Return the `[RoutingPolicyRule]` sections of a `.network` file, keys in lower case."""
+    found: list[dict[str, str]] = []
+    section = ""
+    for raw in text.splitlines():
+        line = raw.strip()
+        if line.startswith("[") and line.endswith("]"):
+            section = line[1:-1]
+            if section == "RoutingPolicyRule":
+                found.append({})
+        elif section == "RoutingPolicyRule" and "=" in line and line[0] not in "#;":
+            key, _equals, value = line.partition("=")
+            found[-1][key.strip().lower()] = value.strip()
+    return found
+
+
+def _network(text: str) -> str:
+    return "" if text in ("", "all") else str(ipaddress.ip_network(text, strict=False))
+
+
+def _is(rule: Mapping[str, Any], declared: Mapping[str, str]) -> bool:
+    """Say whether a running rule is the one of a file: what the file says of it must hold."""
+    length = f"/{rule['srclen']}" if "srclen" in rule else ""
+    source = _network(f"{rule.get('src', 'all')}{length}")
+    if _network(declared.get("from", "")) != source:
+        return False
+    if "priority" in declared and declared["priority"] != str(rule.get("priority")):
+        return False
+    if ("firewallmark" in declared) != bool(rule.get("fwmark")):
+        return False
+    table = _TABLES.get(str(rule.get("table")), str(rule.get("table")))
+    wanted = declared.get("table", "254")
+    return _TABLES.get(wanted, wanted) == table
+
+
+def foreign_rules(rules: Sequence[Mapping[str, Any]], texts: Mapping[str, str]) -> list[Mapping[str, Any]]:
+    """Return the rules of a snapshot that networkd does not know, and so deletes when it starts or reloads.
 
     Args:
-        texts: `{path: text}` of generated or hand-written files.
-        present: `{netdev: {"mac", "driver"}}` of all netdevs of the node.
+        rules: as `netplan_snapshot.take` returns them.
+        texts: `{path: text}` of networkd's files.
     """
-    found: set[str] = set()
-    absent = False
-    for path, text in texts.items():
-        if not path.endswith((".network", ".nmconnection")):
+    declared = [rule for text in texts.values() for rule in declared_rules(text)]
+    return [
+        rule
+        for rule in rules
+        # networkd leaves alone what the kernel made (a VRF's rule).
+        if rule.get("protocol") != "kernel" and not any(_is(rule, known) for known in declared)
+    ]
+
+
+def rules_of_rails(
+    rules: Sequence[Mapping[str, Any]], texts: Mapping[str, str], facts: Mapping[str, Mapping[str, str]]
+) -> list[Mapping[str, Any]]:
+    """Return the rules that the rails' own files declare: a change of those files may take them away."""
+    ours = {path: text for path, text in texts.items() if netplan_claims.claims(facts, {path: text}, {})}
+    foreign = foreign_rules(rules, ours)
+    return [rule for rule in rules if rule not in foreign]
+
+
+def keeps_foreign_rules(root: str = "/") -> bool:
+    """Say whether networkd.conf has `ManageForeignRoutingPolicyRules=no`; its default is yes."""
+    paths = []
+    for folder in _CONF_DIRS:
+        paths.append(os.path.join(root, folder, "networkd.conf"))
+        paths += sorted(glob.glob(os.path.join(root, folder, "networkd.conf.d/*.conf")))
+    parser = configparser.ConfigParser(strict=False, interpolation=None, allow_no_value=True)
+    for path in paths:
+        try:
+            parser.read(path, encoding="utf-8")
+        except configparser.Error:
             continue
-        own = {
-            netdev
-            for netdev, known in present.items()
-            if netplan_claims.claims_netdev(text, netdev, known.get("mac", ""), known.get("driver", ""))
-        }
-        found |= own
-        absent = absent or not own
-    return found, absent
+    value = parser.get("Network", "ManageForeignRoutingPolicyRules", fallback="yes") or "yes"
+    return value.strip().lower() in _NO
 
 
-def blocked_by(
-    path: str, texts: Mapping[str, str] | None, present: Mapping[str, Mapping[str, str]], ours: Sequence[str]
-) -> str:
-    """Say why a file cannot be moved aside; empty when it configures nothing but `ours`.
-
-    Args:
-        path: the file.
-        texts: what it means to networkd; None when netplan does not take it alone.
-        present: as `spoken_of`.
-        ours: the netdevs that our files configure.
-    """
-    if os.path.dirname(path) not in _MOVABLE:
-        return f"only files in {' and '.join(_MOVABLE)} are moved aside"
-    if texts is None:
-        return "it is not whole without other files"
-    found, absent = spoken_of(texts, present)
-    strangers = sorted(found - set(ours) - {"lo"})
-    if strangers:
-        return f"it also configures {', '.join(strangers)}"
-    return "it also configures a netdev that is not there now" if absent else ""
+def rule_sentence(rule: Mapping[str, Any]) -> str:
+    """Say that a rule is nobody's, and what can be done about it."""
+    words = " ".join(netplan_snapshot.rule_argv("add", rule)[4:])
+    return (
+        f"routing rule `{words}` is in no file of netplan or networkd: networkd deletes it when a change is "
+        "applied; declare it in netplan, set ManageForeignRoutingPolicyRules=no in networkd.conf, or have it "
+        "put back after the change: rail_network_accept_drift=true"
+    )
 
 
-def look(
-    run: netplan_candidate.Run,
-    netplan: str,
-    files: Mapping[str, str],
-    written: Mapping[str, str],
-    ours: Sequence[str],
-    work: str,
-    sys_root: str = "/sys",
-) -> list[Claim]:
-    """Find who else configures our netdevs.
+def pending_edits(
+    would_be: Mapping[str, str],
+    loaded: Mapping[str, str],
+    facts: Mapping[str, Mapping[str, str]],
+    yaml_texts: Mapping[str, str],
+) -> list[str]:
+    """Say which of networkd's files netplan would generate otherwise than they are loaded, the rails' apart.
 
     Args:
-        run: runs an argv list.
-        netplan: path of the netplan command.
-        files: `{path: where to read it}` of the others' netplan files.
-        written: `{path: text}` of networkd files and NetworkManager profiles that netplan did not make.
-        ours: netdevs.
-        work: a folder for trials.
-        sys_root: where sysfs is, for tests.
-
-    Raises:
-        CandidateError: netplan refuses the others' files as they are.
+        would_be: `{path: text}` that netplan makes of the files as they lie on the node.
+        loaded: `{path: text}` of what it made when it was last applied.
+        facts: `{netdev: {"mac", "driver"}}` of the rails.
+        yaml_texts: `{path: text}` of the node's netplan files, to name the likely one.
     """
-    facts = netplan_candidate.netdev_facts(list(ours), sys_root)
-    claims = netplan_candidate.claims_by_netplan(run, netplan, files, facts, work)
-    claims += netplan_claims.claims(facts, written, {})
-    if not claims:
-        return []
-    present = netplan_candidate.netdev_facts(_netdevs(sys_root), sys_root)
-    blocked: dict[str, str] = {}
-    for index, path in enumerate(sorted({path for _netdev, path, _reason in claims})):
-        texts: Mapping[str, str] | None = {path: written[path]} if path in written else None
-        if path in files:
-            try:
-                trial = os.path.join(work, f"moved{index}")
-                texts, _said = netplan_candidate.generate(run, netplan, {path: files[path]}, {}, trial)
-            except netplan_candidate.CandidateError:
-                texts = None
-        blocked[path] = blocked_by(path, texts, present, ours)
-    return [Claim(netdev, path, reason, blocked[path]) for netdev, path, reason in claims]
-
-
-def _netdevs(sys_root: str) -> list[str]:
-    try:
-        return sorted(os.listdir(os.path.join(sys_root, "class/net")))
-    except OSError:
-        return []
-
-
-def moves(claims: Sequence[Claim]) -> list[dict[str, Any]]:
-    """Return the change's entries that move the claiming files aside: the copy first, then the removal."""
-    entries: list[dict[str, Any]] = []
-    for path in sorted({claim.path for claim in claims if not claim.blocked}):
-        with open(path, encoding="utf-8", errors="surrogateescape") as handle:
-            text = handle.read()
-        entries.append({"path": path + ASIDE, "text": text, "mode": 0o600})
-        entries.append({"path": path, "text": None, "mode": 0o600})
-    return entries
-
-
-def cloud_init(root: str = "/") -> list[dict[str, Any]]:
-    """Return the entry that keeps cloud-init off the network; none where cloud-init is not there."""
-    if not os.path.isdir(os.path.join(root, os.path.dirname(CLOUD_INIT_FILE).lstrip("/"))):
-        return []
-    return [{"path": CLOUD_INIT_FILE, "text": CLOUD_INIT_TEXT, "mode": 0o644}]
-
-
-def problems(claims: Sequence[Claim], owner: Mapping[str, str], path: str, *, take_over: bool) -> list[str]:
-    """Say which claims keep the change from being made.
-
-    Args:
-        claims: as `look` returns them.
-        owner: `{netdev: name of the rail or network}`.
-        path: our file.
-        take_over: whether files may be moved aside.
-    """
-    said = []
-    for claim in claims:
-        if take_over and not claim.blocked:
+    found = []
+    for path in sorted(set(would_be) | set(loaded)):
+        old, new = loaded.get(path), would_be.get(path)
+        if old == new or netplan_claims.claims(facts, {path: old or new or ""}, {}):
             continue
-        fix = f"take {claim.netdev} out of that file, so that only {path} speaks of it"
-        if take_over:
-            fix = f"rail_network_take_over does not move it, since {claim.blocked}: {fix}"
-        elif not claim.blocked:
-            fix += "; or set rail_network_take_over: true, and it is moved aside"
-        name = owner.get(claim.netdev, claim.netdev)
-        said.append(
-            f"{name}: {claim.path} also configures its netdev {claim.netdev} (by {claim.reason}); {fix}"
+        name = re.sub(r".*netplan-(.*)\.[a-z]+\Z", r"\1", path)
+        files = [file for file, text in yaml_texts.items() if name in text]
+        change = "be changed" if old and new else "go" if old else "be new"
+        found.append(
+            f"an edit of {' or '.join(files) or 'a netplan file'} was never applied "
+            f"({os.path.basename(path)} would {change}), and applying the rails would apply it too: apply it "
+            "(netplan try) or revert it, or set rail_network_accept_drift=true"
         )
-    return said
+    return found

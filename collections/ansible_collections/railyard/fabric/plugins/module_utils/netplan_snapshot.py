@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 Run = Callable[[list[str]], str]
@@ -28,6 +28,9 @@ SYSCTLS = (
     "ipv4/arp_announce",
 )
 _KERNEL_RULES = {("inet", 0), ("inet", 32766), ("inet", 32767), ("inet6", 0), ("inet6", 32766)}
+# The kernel makes routes from addresses; routers' advertisements and routing daemons come and go with theirs.
+_OTHERS_ROUTES = {"kernel", "ra", "redirect", "bgp", "isis", "ospf", "rip", "eigrp", "babel", "bird", "zebra"}
+_OTHERS_ROUTES |= {"gated", "mrt", "dnrouted", "xorp", "ntk", "keepalived", "openr"}
 _ROUTE_KEYS = ("dst", "gateway", "via", "dev", "metric", "scope", "prefsrc", "metrics", "nexthops")
 
 
@@ -64,8 +67,7 @@ def _addresses(listing: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 def _routes(family: str, listing: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     rows = []
     for item in listing:
-        # The kernel makes these from addresses, and routers' advertisements make theirs.
-        if item.get("protocol") in ("kernel", "ra", "redirect") or item.get("table") == "local":
+        if item.get("protocol") in _OTHERS_ROUTES or item.get("table") == "local":
             continue
         row = {key: item[key] for key in _ROUTE_KEYS if item.get(key) not in (None, [])}
         row.update(family=family, type=item.get("type", "unicast"), table=str(item.get("table", "main")))
@@ -169,13 +171,27 @@ def differences(before: Snapshot, now: Snapshot, netdevs: Sequence[str]) -> list
     return found
 
 
-def lost_management(
-    before: Snapshot, now: Snapshot, netdevs: Sequence[str], tables: Collection[str] = ()
-) -> list[str]:
+def of_rails(snapshot: Snapshot, netdevs: Sequence[str]) -> Snapshot:
+    """Return the part of a snapshot that is the rails' own: links, addresses, routes and sysctls.
+
+    Rules are not in it: those of the rails' files come and go with them, and others' are looked after apart.
+    """
+    links = {netdev: link for netdev, link in snapshot["links"].items() if netdev in netdevs}
+    addresses = {netdev: rows for netdev, rows in snapshot["addresses"].items() if netdev in netdevs}
+    routes = [row for row in snapshot["routes"] if row.get("dev") in netdevs]
+    return {**snapshot, "links": links, "addresses": addresses, "routes": routes, "rules": []}
+
+
+def missing_rules(wanted: Sequence[Mapping[str, Any]], now: Sequence[Mapping[str, Any]]) -> list[Any]:
+    """Return the rules of `wanted` that are not there now."""
+    there = {_text(row) for row in now}
+    return [row for row in wanted if _text(row) not in there]
+
+
+def lost_management(before: Snapshot, now: Snapshot, netdevs: Sequence[str]) -> list[str]:
     """Say what the node lost that is not the rails': addresses of other netdevs, default routes, rules.
 
     A default route that leaves by a rail and was not there before is a loss too: it takes the node's traffic.
-    Rules that networkd made for `tables`, the rails' own of this run and the last, may go.
     """
     found = []
     for netdev, rows in sorted(before["addresses"].items()):
@@ -192,17 +208,24 @@ def lost_management(
     old, new = defaults(before), defaults(now)
     gone = [row for row in sorted(old - new) if row[0] not in netdevs]
     found += [f"default route by {row[0]} via {row[1]} is gone" for row in gone]
-    # In a rail's own table a default takes only what is sent from the rail's address.
-    taking = [row for row in sorted(new - old) if row[0] in netdevs and row[3] in ("main", "default", "None")]
-    found += [f"default route by rail {row[0]} is new" for row in taking]
-    rules = {_text(row) for row in now["rules"]}
-    # networkd marks what it took from a file as static; a rule by hand is of protocol boot.
-    own = [
-        row for row in before["rules"] if row.get("protocol") == "static" and str(row.get("table")) in tables
-    ]
-    lost = [row for row in before["rules"] if _text(row) not in rules and row not in own]
+    # A rail's own table may well have one: it takes only what comes from the rail's address.
     found += [
-        f"routing rule `{' '.join(_rule_argv('add', row)[4:])}` is gone: networkd deletes rules it does "
+        f"default route by rail {row[0]} is new"
+        for row in sorted(new - old)
+        if row[0] in netdevs and row[3] == "main"
+    ]
+    there = {_text(row) for row in now["routes"]}
+    found += [
+        f"route {row['dst']} by {row.get('dev', 'several')} is gone"
+        for row in before["routes"]
+        if row["dst"] != "default"
+        and row["protocol"] in ("static", "boot")
+        and row.get("dev") not in netdevs
+        and _text(row) not in there
+    ]
+    lost = missing_rules(before["rules"], now["rules"])
+    found += [
+        f"routing rule `{' '.join(rule_argv('add', row)[4:])}` is gone: networkd deletes rules it does "
         "not know; declare it in netplan, or set ManageForeignRoutingPolicyRules=no in networkd.conf"
         for row in lost
     ]
@@ -249,7 +272,8 @@ def _route_argv(action: str, row: Mapping[str, Any]) -> list[str]:
     return argv
 
 
-def _rule_argv(action: str, row: Mapping[str, Any]) -> list[str]:
+def rule_argv(action: str, row: Mapping[str, Any]) -> list[str]:
+    """Return the `ip rule` command that adds (`add`) or deletes (`del`) a rule of a snapshot."""
     argv = ["ip", "-4" if row["family"] == "inet" else "-6", "rule", action, "priority", str(row["priority"])]
     if "not" in row:
         argv.append("not")
@@ -276,7 +300,7 @@ def replay(before: Snapshot, now: Snapshot, netdevs: Sequence[str]) -> list[list
     addresses before routes, rules last; a link that was down is put down at the end.
     """
     argvs: list[list[str]] = []
-    for kind, argv_of in (("rules", _rule_argv), ("routes", _route_argv)):
+    for kind, argv_of in (("rules", rule_argv), ("routes", _route_argv)):
         wanted = {_text(row) for row in before[kind]}
         argvs += [argv_of("del", row) for row in now[kind] if _text(row) not in wanted]
     present = {netdev: _lasting(rows) for netdev, rows in now["addresses"].items()}
@@ -299,7 +323,7 @@ def replay(before: Snapshot, now: Snapshot, netdevs: Sequence[str]) -> list[list
             argvs += [
                 _address_argv("add", netdev, rows[cidr]) for cidr in rows if cidr not in present[netdev]
             ]
-    for kind, argv_of in (("routes", _route_argv), ("rules", _rule_argv)):
+    for kind, argv_of in (("routes", _route_argv), ("rules", rule_argv)):
         there = {_text(row) for row in now[kind]}
         argvs += [argv_of("add", row) for row in before[kind] if _text(row) not in there]
     for netdev in netdevs:

@@ -81,7 +81,7 @@ def drift(rails: Sequence[Mapping[str, Any]], snapshot: Mapping[str, Any]) -> li
 def sysctl_drift(
     rails: Sequence[Mapping[str, Any]], snapshot: Mapping[str, Any], wanted: Mapping[str, str]
 ) -> list[dict[str, str]]:
-    """Return the sysctls (`{path under /proc/sys: value}`) that are not as wanted, rows as `drift` has them."""
+    """Return the sysctls (`{path under /proc/sys: value}`) that are not as wanted; rows as in `drift`."""
     rail_of = {rail["netdev"]: rail["name"] for rail in rails}
     found = []
     for path, value in wanted.items():
@@ -129,11 +129,11 @@ def guards(
                 f"{where} is a port of {masters[rail['netdev']]}; take it out of that bond or bridge, or "
                 "name another netdev for the rail"
             )
-        # In its own table a rail has its gateway's default, which only its own packets see.
+        # A rail's own table may hold a default route by its gateway; the node's are in main.
         defaults = [
             row
             for row in snapshot["routes"]
-            if row.get("dst") == "default" and row.get("table", "main") in ("main", "default")
+            if row.get("dst") == "default" and row.get("table", "main") == "main"
         ]
         if any(rail["netdev"] in (row.get("dev"), *_hop_devs(row)) for row in defaults):
             found.append(

@@ -14,8 +14,14 @@ import time
 from pathlib import Path
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils import netplan_snapshot, netplan_transaction
+from ansible_collections.railyard.fabric.plugins.module_utils import (
+    netplan_boot,
+    netplan_running,
+    netplan_snapshot,
+    netplan_transaction,
+)
 
+PROGRAM = ("netplan_boot", "netplan_disk", "netplan_running", "netplan_snapshot", "netplan_transaction")
 OLD = "network: {version: 2}\n"
 NEW = "network:\n  version: 2\n"
 STATE = {
@@ -49,11 +55,12 @@ class Node:
 
 
 @pytest.fixture
-def node(monkeypatch):
+def node(monkeypatch, tmp_path):
     made = Node()
-    monkeypatch.setattr(netplan_transaction, "run", made.run)
-    monkeypatch.setattr(netplan_transaction, "snapshot", made.snapshot)
-    monkeypatch.setattr(netplan_transaction, "generated_files", dict)
+    monkeypatch.setattr(netplan_running, "run", made.run)
+    monkeypatch.setattr(netplan_running, "snapshot", made.snapshot)
+    monkeypatch.setattr(netplan_running, "generated_files", dict)
+    monkeypatch.setattr(netplan_boot, "SYSTEM_DIR", str(tmp_path / "system"))
     monkeypatch.setattr(netplan_transaction.time, "sleep", lambda _s: None)
     return made
 
@@ -165,7 +172,7 @@ def test_confirmed_change_leaves_nothing_beside_its_files(change):
 def test_sysctls_are_set_after_netplan_and_come_back(change, node, monkeypatch):
     kernel = {"net/ipv4/conf/ens6/arp_ignore": "0"}
     node.state["sysctls"] = kernel  # the snapshot reads the same kernel
-    monkeypatch.setattr(netplan_transaction, "set_sysctls", kernel.update)
+    monkeypatch.setattr(netplan_running, "set_sysctls", kernel.update)
     folder, token, _path = change(sysctls={"net/ipv4/conf/ens6/arp_ignore": "1"}, snapshot=node.snapshot([]))
     netplan_transaction.apply(folder, token)
     assert kernel == {"net/ipv4/conf/ens6/arp_ignore": "1"}
@@ -186,7 +193,7 @@ def test_netplan_that_fails_is_undone_at_once_with_its_words(change, node):
 
 def test_what_cannot_be_brought_back_is_said(change, node, monkeypatch):
     folder, token, _path = change()
-    monkeypatch.setattr(netplan_transaction, "_ROLLBACK_PATIENCE_S", 0.05)
+    monkeypatch.setattr(netplan_running, "PATIENCE_S", 0.05)
     monkeypatch.setattr(netplan_snapshot, "replay", lambda *_arguments: [])
     assert netplan_transaction.expire(folder, token) == 1
     result = netplan_transaction.outcome(folder, token)
@@ -256,16 +263,12 @@ def test_lock_held_by_another_is_named(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("record", "stale"),
-    [
-        ({"boot_id": "this", "expires_monotonic_s": time.monotonic() + 20}, False),
-        ({"boot_id": "this", "expires_monotonic_s": time.monotonic() - 1}, False),
-        ({"boot_id": "this", "expires_monotonic_s": time.monotonic() - 100}, True),
-        ({"boot_id": "the one before", "expires_monotonic_s": time.monotonic() + 20}, True),
-    ],
+    ("boot_id", "left_s", "stale"),
+    [("this", 20, False), ("this", -1, False), ("this", -100, True), ("the one before", 20, True)],
 )
-def test_change_that_nobody_will_finish(monkeypatch, record, stale):
+def test_change_that_nobody_will_finish(monkeypatch, boot_id, left_s, stale):
     monkeypatch.setattr(netplan_transaction, "boot_id", lambda: "this")
+    record = {"boot_id": boot_id, "expires_monotonic_s": time.monotonic() + left_s}
     assert netplan_transaction.is_stale(record) is stale
 
 
@@ -273,10 +276,8 @@ def test_swept_in_edits_of_others_are_taken_out_again(tmp_path, node, monkeypatc
     ours, theirs = tmp_path / "10-netplan-ens6.network", tmp_path / "10-netplan-enp5s0.network"
     ours.write_text("new")
     theirs.write_text("edited")
-    monkeypatch.setattr(
-        netplan_transaction, "generated_files", lambda: {str(ours): "new", str(theirs): "edited"}
-    )
-    netplan_transaction._restore_generated({str(theirs): "loaded"})
+    monkeypatch.setattr(netplan_running, "generated_files", lambda: {str(ours): "new", str(theirs): "edited"})
+    netplan_running.restore_generated({str(theirs): "loaded"})
     assert not ours.exists()
     assert theirs.read_text() == "loaded"
     assert ["networkctl", "reload"] in node.commands
@@ -284,10 +285,7 @@ def test_swept_in_edits_of_others_are_taken_out_again(tmp_path, node, monkeypatc
 
 def test_program_runs_alone_with_the_standard_library(tmp_path):
     utils = Path(netplan_transaction.__file__).parent
-    sources = {
-        name: (utils / f"{name}.py").read_text()
-        for name in ("netplan_disk", "netplan_snapshot", "netplan_transaction")
-    }
+    sources = {name: (utils / f"{name}.py").read_text() for name in PROGRAM}
     netplan_transaction._write_program(str(tmp_path / "program.pyz"), sources)
     done = subprocess.run(
         [sys.executable, "-I", str(tmp_path / "program.pyz"), "status", "nothing"],

@@ -5,7 +5,12 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils import netplan_change, netplan_transaction
+from ansible_collections.railyard.fabric.plugins.module_utils import (
+    netplan_boot,
+    netplan_change,
+    netplan_running,
+    netplan_transaction,
+)
 from ansible_collections.railyard.fabric.plugins.modules import netplan_stage
 
 RAILS = [{"name": "rail0", "netdev": "ens6", "address": "10.0.1.1/24", "mtu": 9000}]
@@ -28,6 +33,9 @@ class DummyModule:
             "rails": RAILS,
             "path": "/etc/netplan/60-railyard-rails.yaml",
             "rollback_after_s": 20,
+            "accept_drift": False,
+            "revert": False,
+            "peers": [],
             **params,
         }
         self.check_mode = check_mode
@@ -51,13 +59,14 @@ class DummyModule:
 @pytest.fixture
 def found(monkeypatch, tmp_path):
     monkeypatch.setattr(netplan_transaction, "STATE_DIR", str(tmp_path / "state"))
-    monkeypatch.setattr(netplan_transaction, "generated_files", dict)
+    monkeypatch.setattr(netplan_running, "generated_files", dict)
+    monkeypatch.setattr(netplan_boot, "SYSTEM_DIR", str(tmp_path / "system"))
     findings = {
         "rails": RAILS,
         "netdevs": ["ens6"],
         "files": [{**FILE, "path": str(tmp_path / "etc/60-railyard-rails.yaml")}],
         "sysctls": {},
-        "tables": [],
+        "changed": False,
         "drift": [],
         "warnings": [],
         "snapshot": {},
@@ -66,7 +75,7 @@ def found(monkeypatch, tmp_path):
     monkeypatch.setattr(netplan_change, "examine", lambda *_arguments: (problems, findings))
     findings["problems"] = problems
     findings["folder"] = tmp_path / "state"
-    findings["change"] = findings["files"][0].update
+    findings["change"] = lambda more: (findings["files"][0].update(more), findings.update(changed=True))
     return findings
 
 
@@ -81,7 +90,7 @@ def test_nothing_to_do_does_nothing(found):
 CHANGES = [
     lambda found: found["change"](NEW_FILE),
     lambda found: found["change"]({"wrong": True}),
-    lambda found: found["drift"].append(DRIFT),
+    lambda found: (found["drift"].append(DRIFT), found.update(changed=True)),
     lambda found: found["change"]({"text": None, "wrong": True}),
 ]
 
@@ -113,6 +122,7 @@ def test_timer_is_armed_before_anything_is_applied(found, change):
 
 def test_running_drift_is_in_the_diff(found):
     found["drift"].append(DRIFT)
+    found["changed"] = True
     (running,) = netplan_stage.stage(DummyModule(check_mode=True))["diff"]
     assert (running["before"], running["after"]) == ("rail0 (ens6): mtu 1500\n", "rail0 (ens6): mtu 9000\n")
 
@@ -153,7 +163,7 @@ def test_change_that_a_reset_left_is_undone_first(found, monkeypatch):
 
 def proven(monkeypatch, problems, away=()):
     monkeypatch.setattr(netplan_change, "await_proof", lambda *_arguments: (list(problems), list(away)))
-    monkeypatch.setattr(netplan_transaction, "run", lambda _argv: (0, "", ""))
+    monkeypatch.setattr(netplan_running, "run", lambda _argv: (0, "", ""))
 
 
 def test_applied_waits_for_netplan_and_confirms_nothing(found):
