@@ -23,7 +23,9 @@ def name_of(host):
 
 
 def run(host, command, *words):
-    done = host.run(command, *words)
+    # The peer's connection is made here, without molecule's `sudo: true`.
+    with host.sudo():
+        done = host.run(command, *words)
     assert done.rc == 0, f"{command}: {done.stderr}"
     return done.stdout
 
