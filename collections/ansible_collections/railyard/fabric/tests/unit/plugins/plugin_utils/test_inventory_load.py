@@ -274,6 +274,36 @@ def test_without_nodes_there_is_a_problem(folder, hosts, part):
 
 
 @pytest.mark.parametrize(
+    ("files", "file", "host"),
+    [
+        pytest.param(
+            {"hosts.yml": "gpu_nodes:\n  hosts:\n    gpu1:\n    login:\n"},
+            "site/hosts.yml:4",
+            "login",
+            id="name",
+        ),
+        pytest.param(
+            {"hosts.yml": "gpu_nodes:\n  children:\n    a:\n      hosts:\n        log[a:c]in:\n"},
+            "site/hosts.yml:5",
+            "logain,logbin,logcin",
+            id="range-in-a-child",
+        ),
+        pytest.param(
+            {"hosts.yml": "all:\n", "more.ini": "[gpu_nodes]\n# x\ngpu1\nlogin ansible_host=::1\n"},
+            "site/more.ini:4",
+            "login",
+            id="ini",
+        ),
+    ],
+)
+def test_what_a_node_lacks_is_told_where_the_node_is_listed(folder, files, file, host):
+    write(folder, files)
+    (problem,) = problems_of(folder)
+    assert (problem.file, problem.host) == (file, host)
+    assert problem.message.startswith("node_index: the host's name ends in no number")
+
+
+@pytest.mark.parametrize(
     ("files", "file", "variable"),
     [
         pytest.param(
@@ -324,6 +354,24 @@ def test_without_nodes_there_is_a_problem(folder, hosts, part):
             "bmc_password",
             id="digits",
         ),
+        pytest.param(
+            {"group_vars/all/x.yml": "bmc_passwords:\n  gpu1: hunter2\n"},
+            "site/group_vars/all/x.yml:2",
+            "bmc_passwords.gpu1",
+            id="one-for-each-node",
+        ),
+        pytest.param(
+            {"group_vars/all/x.yml": "munge:\n  secrets: [hunter2]\n"},
+            "site/group_vars/all/x.yml:2",
+            "munge.secrets[0]",
+            id="a-list-of-them",
+        ),
+        pytest.param(
+            {"hosts.yml": HOSTS + "      ipmi_passwd_admin: hunter2\n"},
+            "site/hosts.yml:7",
+            "ipmi_passwd_admin",
+            id="in-the-middle-of-the-name",
+        ),
     ],
 )
 def test_a_readable_password_is_named_but_never_shown(folder, files, file, variable):
@@ -351,6 +399,7 @@ def test_a_readable_password_is_named_but_never_shown(folder, files, file, varia
         ),
         pytest.param({"group_vars/all/vault.yml": vault("ansible_password: hunter2\n")}, id="encrypted-file"),
         pytest.param({"group_vars/all/c.yml": "ask_for_password: true\n"}, id="a-switch"),
+        pytest.param({"group_vars/all/c.yml": "password_min_length: 12\n"}, id="a-length"),
     ],
 )
 def test_what_is_no_readable_password_is_left_alone(folder, files):
