@@ -107,7 +107,7 @@ class _Sheet:
     def __init__(self, drawing: model.Drawing) -> None:
         self._drawing = drawing
         count = len(drawing.rails)
-        self._column = 250 if count <= 2 else 190 if count <= 4 else 152
+        self._column = 250 if count <= 2 else 190 if count <= 4 else 156
         # A few columns are no room for the heading.
         self._width = max(2 * _MARGIN + _GUTTER + self._column * count, 620)
         self._parts: list[str] = []
@@ -229,7 +229,8 @@ class _Sheet:
             x, width = self._x(index), self._column - 12
             self._rect("net", x - width / 2, self._y, width, height, 1, 12)
             for row, text in enumerate(texts):
-                self._text(x, self._y + 18 + row * _LINE, "", text, int(width / _CHARACTER), "middle")
+                css = "faint" if text.startswith("gateway") else ""
+                self._text(x, self._y + 18 + row * _LINE, css, text, int(width / _CHARACTER), "middle")
         self._y += height
 
     def _box(self, box: model.Box, band: model.Band, *, above: bool = False) -> None:
@@ -267,7 +268,7 @@ class _Sheet:
 
     def _room(self, share: float) -> int:
         """Return how many characters a share of a column takes."""
-        return int((self._column * share - 8) / _CHARACTER)
+        return int((self._column * share - 6) / _CHARACTER)
 
     def _caption(self, text: str, y: float) -> None:
         self._text(_MARGIN, y, "faint", text, 12)
@@ -296,8 +297,15 @@ def band_leaf(links: Sequence[model.Rail | None]) -> str:
 
 
 def _networks_of(links: Sequence[model.Rail | None]) -> list[str]:
-    found = [model.networks(link[key] for link in links if link) for key in ("subnet", "subnet6")]
-    return [text for text in found if text]
+    rails = [link for link in links if link]
+    found = [model.networks(rail[key] for rail in rails) for key in ("subnet", "subnet6")]
+    # Of several sets each has a gateway of its own.
+    gateways = (
+        [rail[key] for rail in rails for key in ("gateway", "gateway6") if rail[key]]
+        if len(rails) == 1
+        else []
+    )
+    return [text for text in found if text] + [f"gateway {gateway}" for gateway in gateways]
 
 
 def _port_lines(box: model.Box, index: int) -> list[str]:

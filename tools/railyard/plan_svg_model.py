@@ -216,7 +216,7 @@ def _absorb(box: Box, other: Box) -> None:
 
 
 def span(addresses: Iterable[str], version: int) -> str | None:
-    """Write the first and last of many addresses of one family, as `10.0.1.1 … .32`; a dash where none is missing."""
+    """Write the first and last of many addresses of one family, as `10.0.1.1 … .32`."""
     found = sorted(
         (address for text in addresses if (address := ipaddress.ip_address(text)).version == version), key=int
     )

@@ -70,6 +70,8 @@ def _port(drawing: model.Drawing, band: model.Band, box: model.Box, index: int) 
     links = [link for link in band.links[index] if link]
     subnets = [model.networks(link[key] for link in links) for key in ("subnet", "subnet6")]
     words += [f"subnet {text}" for text in subnets if text]
+    if len(links) == 1:
+        words += [f"gateway {links[0][key]}" for key in ("gateway", "gateway6") if links[0][key]]
     spans = [model.span(box.addresses[index], version) for version in (4, 6)]
     words += [f"addresses {text}" for text in spans if text]
     words += [rate(port["rate_gbps"])] if port.get("rate_gbps") is not None else []
