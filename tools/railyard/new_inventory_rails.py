@@ -257,8 +257,7 @@ def _room(made: Rails) -> None:
 
 def leaves_of(item: dict[str, Any]) -> list[str]:
     """Return the switches of one element of `fabric.rails`, one per unit where there are units."""
-    leaf = item.get("leaf")
-    return list(leaf.values()) if isinstance(leaf, dict) else [leaf] if leaf else []
+    return [item["leaf"]] if "leaf" in item else list(item.get("leaves", {}).values())
 
 
 def subnets_of(item: dict[str, Any]) -> list[str]:
@@ -288,4 +287,4 @@ def _leaves(made: Rails, wanted: Wanted, units: Sequence[str]) -> None:
             if unit is None:
                 item["leaf"] = name
             else:
-                item.setdefault("leaf", {})[unit] = name
+                item.setdefault("leaves", {})[unit] = name

@@ -16,7 +16,7 @@ from typing import Any
 
 from railyard import plan_svg_model as model
 from railyard.errors import UserError
-from railyard.plan_svg_words import describe, headline, rate, ratio
+from railyard.plan_svg_words import describe, headline, oversubscribed, rate
 from railyard.report.grouping import fold_names
 from railyard.text import clean
 
@@ -164,7 +164,8 @@ class _Sheet:
         subnets_at = self._y
         self._subnets(band)
         names_at = self._y
-        self._y += 44
+        # The cards of a stack stand out above the first.
+        self._y += 44 if band.copies == 1 else 54
         ends = [lines_at] * len(self._drawing.rails)
         for box in boxes:
             for index, port in enumerate(box.ports):
@@ -193,7 +194,7 @@ class _Sheet:
         known = [
             self._drawing.leaves[links[0]["leaf"]] for links in band.links if links[0] and links[0]["leaf"]
         ]
-        height = 62 if any(leaf.oversubscription is not None for leaf in known) else 32
+        height = 78 if any(leaf.oversubscription is not None for leaf in known) else 32
         self._caption("leaves", self._y + height / 2 + 4)
         index = 0
         while index < len(names):
@@ -209,10 +210,11 @@ class _Sheet:
                 self._text(middle, self._y + 20, "name", names[index], room, "middle")
                 leaf = self._drawing.leaves[link["leaf"]]
                 if leaf.oversubscription is not None and leaf.down_gbps and leaf.up_gbps:
-                    traffic = f"{rate(leaf.down_gbps)} down"
-                    self._text(middle, self._y + 37, "faint", traffic, room, "middle")
-                    up = f"{rate(leaf.up_gbps)} up, {ratio(leaf.oversubscription)}"
-                    self._text(middle, self._y + 53, "", up, room, "middle")
+                    texts = (f"{rate(leaf.down_gbps)} down", f"{rate(leaf.up_gbps)} up")
+                    for row, text in enumerate(texts):
+                        self._text(middle, self._y + 37 + row * _LINE, "faint", text, room, "middle")
+                    text = oversubscribed(leaf.oversubscription)
+                    self._text(middle, self._y + 37 + 2 * _LINE, "", text, room, "middle")
             index = last + 1
         self._y += height + 18
 
@@ -229,7 +231,7 @@ class _Sheet:
             x, width = self._x(index), self._column - 12
             self._rect("net", x - width / 2, self._y, width, height, 1, 12)
             for row, text in enumerate(texts):
-                css = "faint" if text.startswith("gateway") else ""
+                css = "faint" if text.startswith(("via", "a gateway")) else ""
                 self._text(x, self._y + 18 + row * _LINE, css, text, int(width / _CHARACTER), "middle")
         self._y += height
 
@@ -246,7 +248,10 @@ class _Sheet:
         ports_y = rule_y + 18 if above else self._y + 20
         edge = self._y + height if above else self._y
         self._parts.append(f'<path class="rule" d="M{x:g} {rule_y:g}H{x + width:g}"/>')
-        title = box.label if len(box.names) == 1 else f"{box.label}: {len(box.names)} nodes"
+        count = f"{len(box.names)} nodes"
+        if band.copies > 1 and len(box.names) > band.copies:
+            count = f"{band.copies} \u00d7 {len(box.names) // band.copies} nodes"
+        title = box.label if len(box.names) == 1 else f"{box.label}: {count}"
         if box.kinds > 1:
             title += f" of {box.kinds} kinds; the ports are the first one's"
         self._text(x + 14, name_y, "name", title, int((width - 28) / (_CHARACTER + 0.9)))
@@ -298,14 +303,11 @@ def band_leaf(links: Sequence[model.Rail | None]) -> str:
 
 def _networks_of(links: Sequence[model.Rail | None]) -> list[str]:
     rails = [link for link in links if link]
-    found = [model.networks(rail[key] for rail in rails) for key in ("subnet", "subnet6")]
-    # Of several sets each has a gateway of its own.
-    gateways = (
-        [rail[key] for rail in rails for key in ("gateway", "gateway6") if rail[key]]
-        if len(rails) == 1
-        else []
-    )
-    return [text for text in found if text] + [f"gateway {gateway}" for gateway in gateways]
+    lines = [text for key in ("subnet", "subnet6") for text in model.networks(rail[key] for rail in rails)]
+    gateways = [rail[key] for rail in rails for key in ("gateway", "gateway6") if rail[key]]
+    if len(rails) > 1:
+        return lines + (["a gateway each"] if gateways else [])
+    return lines + [f"via {gateway}" for gateway in gateways]
 
 
 def _port_lines(box: model.Box, index: int) -> list[str]:
@@ -316,7 +318,7 @@ def _port_lines(box: model.Box, index: int) -> list[str]:
     lines = [str(device) + (f".{port['vlan']}" if port["vlan"] else "")]
     if port["netdev"] and port["hca"]:
         lines.append(str(port["hca"]))
-    return lines + [text for version in (4, 6) if (text := model.span(box.addresses[index], version))]
+    return lines + [text for version in (4, 6) for text in model.span(box.addresses[index], version)]
 
 
 def _band_title(band: model.Band) -> str:

@@ -215,23 +215,25 @@ def _absorb(box: Box, other: Box) -> None:
     box.ports = [mine or theirs for mine, theirs in zip(box.ports, other.ports, strict=True)]
 
 
-def span(addresses: Iterable[str], version: int) -> str | None:
-    """Write the first and last of many addresses of one family, as `10.0.1.1 … .32`."""
+def span(addresses: Iterable[str], version: int) -> list[str]:
+    """Write the first and last of many addresses of one family: `10.0.1.1 … .32`, or on two lines."""
     found = sorted(
         (address for text in addresses if (address := ipaddress.ip_address(text)).version == version), key=int
     )
     if not found:
-        return None
+        return []
     first, last = str(found[0]), str(found[-1])
     if first == last:
-        return first
+        return [first]
     separator = "." if version == 4 else ":"
     head = first.rpartition(separator)[0] + separator
     joint = "\u2013" if int(found[-1]) - int(found[0]) == len(found) - 1 else "…"
-    return f"{first} {joint} {separator + last[len(head) :] if last.startswith(head) else last}"
+    if last.startswith(head):
+        return [f"{first} {joint} {separator}{last[len(head) :]}"]
+    return [first, f"{joint} {last}"]
 
 
-def networks(texts: Iterable[str | None]) -> str | None:
-    """Write one network, or the first and last of several."""
+def networks(texts: Iterable[str | None]) -> list[str]:
+    """Write one network, or the first and last of several on two lines."""
     found = sorted({text for text in texts if text}, key=lambda text: int(ipaddress.ip_network(text)[0]))
-    return None if not found else found[0] if len(found) == 1 else f"{found[0]} … {found[-1]}"
+    return found if len(found) < 2 else [found[0], f"… {found[-1]}"]

@@ -8,17 +8,17 @@ from railyard import plan_svg_model as model
 from railyard.report.grouping import fold_names
 
 _TRANSPORTS = {"roce": "RoCE", "infiniband": "InfiniBand", "tcp": "TCP only", "mixed": "mixed transports"}
-_TBIT = 10000  # from here on, Tbit/s are easier to read
+_TBIT_GBPS = 1000  # from here on, Tbit/s are easier to read
 
 
 def rate(gbps: float) -> str:
     """Write a rate: `400 Gbit/s`, `12.8 Tbit/s`."""
-    return f"{gbps:g} Gbit/s" if gbps < _TBIT else f"{gbps / 1000:.4g} Tbit/s"
+    return f"{gbps:g} Gbit/s" if gbps < _TBIT_GBPS else f"{gbps / 1000:.4g} Tbit/s"
 
 
-def ratio(oversubscription: float) -> str:
-    """Write an oversubscription: `2:1`, `1.33:1`; up to 1 there is none."""
-    return f"{oversubscription:.3g}:1" if oversubscription > 1 else "1:1"
+def oversubscribed(times: float) -> str:
+    """Write an oversubscription: `oversubscribed 2:1`."""
+    return f"oversubscribed {times:.3g}:1" if times > 1 else "not oversubscribed"
 
 
 def headline(drawing: model.Drawing) -> str:
@@ -57,7 +57,7 @@ def _sentences(drawing: model.Drawing) -> Iterator[str]:
         if leaf.oversubscription is not None and leaf.down_gbps and leaf.up_gbps:
             yield (
                 f"Leaf {leaf.name}: {rate(leaf.down_gbps)} down, {rate(leaf.up_gbps)} up, "
-                f"oversubscription {ratio(leaf.oversubscription)}."
+                f"{oversubscribed(leaf.oversubscription)}."
             )
     if drawing.left_out:
         yield f"Not drawn: {fold_names(drawing.left_out)}."
@@ -68,12 +68,14 @@ def _port(drawing: model.Drawing, band: model.Band, box: model.Box, index: int) 
     words = [drawing.rails[index]]
     words += [str(port[key]) for key in ("netdev", "hca") if port.get(key)]
     links = [link for link in band.links[index] if link]
-    subnets = [model.networks(link[key] for link in links) for key in ("subnet", "subnet6")]
-    words += [f"subnet {text}" for text in subnets if text]
+    for key in ("subnet", "subnet6"):
+        found = model.networks(link[key] for link in links)
+        words += [f"subnet {' '.join(found)}"] if found else []
     if len(links) == 1:
         words += [f"gateway {links[0][key]}" for key in ("gateway", "gateway6") if links[0][key]]
-    spans = [model.span(box.addresses[index], version) for version in (4, 6)]
-    words += [f"addresses {text}" for text in spans if text]
+    for version in (4, 6):
+        found = model.span(box.addresses[index], version)
+        words += [f"addresses {' '.join(found)}"] if found else []
     words += [rate(port["rate_gbps"])] if port.get("rate_gbps") is not None else []
     leaves = list(dict.fromkeys(str(link["leaf"]) for link in links if link["leaf"]))
     words += [f"leaf {fold_names(leaves)}"] if leaves else []
