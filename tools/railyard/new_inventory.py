@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import shutil
 import tempfile
@@ -95,10 +94,12 @@ def write(target: Path, files: dict[str, str]) -> None:
         _refuse_unsound(draft, target)
         target.parent.mkdir(parents=True, exist_ok=True)
         _refuse_existing(target)
-        draft.rename(target)
+        try:
+            draft.rename(target)
+        except OSError as error:
+            # Whoever was faster since the line above has something in that folder.
+            raise (_existing(target) if os.path.lexists(target) else error) from error
     except OSError as error:
-        if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
-            raise _existing(target) from error
         message = f"{target} cannot be written: {error.strerror or error}"
         raise UserError(message, "make room or give write permission, or name another folder") from error
     finally:

@@ -17,11 +17,11 @@ from typing import Any
 from railyard import plan_svg_model as model
 from railyard.errors import UserError
 from railyard.plan_svg_words import describe, headline, oversubscribed, rate
-from railyard.report.grouping import fold_names
 from railyard.text import clean
 
 _MARGIN, _GUTTER = 24, 84
-_CHARACTER = 6.9  # about, of the text below at 12 px
+# About, in pixels, of the styles below.
+_CHARACTER, _CHARACTER_BOLD = 6.9, 8.1
 _LINE = 16
 _RAIL_COLOURS = (
     ("#1f6fb2", "#64b1ec"),
@@ -122,7 +122,7 @@ class _Sheet:
         for band in drawing.bands:
             self._band(band)
         if drawing.left_out:
-            text = f"and {len(drawing.left_out)} nodes on other leaves: {fold_names(drawing.left_out)}"
+            text = f"and {len(drawing.left_out)} nodes on other leaves: {model.folded(drawing.left_out)}"
             self._text(_MARGIN, self._y + 20, "faint", text, int((self._width - 2 * _MARGIN) / _CHARACTER))
             self._y += 32
         height = self._y + _MARGIN - 8
@@ -178,7 +178,7 @@ class _Sheet:
             if rail is None:
                 continue
             x = self._x(index)
-            bare = not band_leaf(links) and not self._drawing.pair
+            bare = not _leaf_of(links) and not self._drawing.pair
             start = subnets_at if bare and _networks_of(links) else lines_at
             line = f'<path class="line {_colour("r", index)}" d="M{x:g} {start:g}V{ends[index]:g}"/>'
             self._parts.insert(place, line)
@@ -188,7 +188,7 @@ class _Sheet:
         self._caption("rails", names_at + 26)
 
     def _leaves(self, band: model.Band) -> None:
-        names = [band_leaf(links) for links in band.links]
+        names = [_leaf_of(links) for links in band.links]
         if not any(names):
             return
         known = [
@@ -207,8 +207,10 @@ class _Sheet:
                 width = self._column * (last - index + 1) - 12
                 self._rect("leaf", x, self._y, width, height, band.copies)
                 middle, room = x + width / 2, int(width / _CHARACTER)
-                self._text(middle, self._y + 20, "name", names[index], room, "middle")
                 leaf = self._drawing.leaves[link["leaf"]]
+                # It is drawn more than once, with the rates of all that hangs on it.
+                name = names[index] + (" (shared)" if leaf.sets > 1 else "")
+                self._text(middle, self._y + 20, "name", name, room, "middle")
                 if leaf.oversubscription is not None and leaf.down_gbps and leaf.up_gbps:
                     texts = (f"{rate(leaf.down_gbps)} down", f"{rate(leaf.up_gbps)} up")
                     for row, text in enumerate(texts):
@@ -254,7 +256,7 @@ class _Sheet:
         title = box.label if len(box.names) == 1 else f"{box.label}: {count}"
         if box.kinds > 1:
             title += f" of {box.kinds} kinds; the ports are the first one's"
-        self._text(x + 14, name_y, "name", title, int((width - 28) / (_CHARACTER + 0.9)))
+        self._text(x + 14, name_y, "name", title, int((width - 28) / _CHARACTER))
         self._caption("nodes" if len(box.names) > 1 else "node", name_y)
         for index, texts in enumerate(columns):
             if not texts:
@@ -288,6 +290,7 @@ class _Sheet:
     def _text(self, x: float, y: float, css: str, text: str, longest: int, anchor: str = "start") -> None:
         """Write one line, cut to its room; the only place where a name enters the drawing."""
         text = " ".join(clean(text).split())
+        longest = int(longest * _CHARACTER / _CHARACTER_BOLD) if css == "name" else longest
         shown = text if len(text) <= longest else text[: max(longest - 1, 1)] + "…"
         whole = f"<title>{_safe(text)}</title>" if shown != text else ""
         place = f'x="{x:g}" y="{y:g}"' + (f' text-anchor="{anchor}"' if anchor != "start" else "")
@@ -295,10 +298,9 @@ class _Sheet:
         self._parts.append(f"<text{style} {place}>{whole}{_safe(shown)}</text>")
 
 
-def band_leaf(links: Sequence[model.Rail | None]) -> str:
+def _leaf_of(links: Sequence[model.Rail | None]) -> str:
     """Return the folded name of the leaves that one rail of a band hangs on."""
-    names = list(dict.fromkeys(str(link["leaf"]) for link in links if link and link["leaf"]))
-    return fold_names(names) if names else ""
+    return model.folded(str(link["leaf"]) for link in links if link and link["leaf"])
 
 
 def _networks_of(links: Sequence[model.Rail | None]) -> list[str]:
@@ -322,7 +324,7 @@ def _port_lines(box: model.Box, index: int) -> list[str]:
 
 
 def _band_title(band: model.Band) -> str:
-    names = fold_names(band.units) if band.units else ""
+    names = model.folded(band.units) if band.units else ""
     if band.copies == 1:
         return ("scalable unit " if len(band.units) == 1 else "scalable units ") + names
     return f"{band.copies} alike" + (f": scalable units {names}" if names else "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,6 +17,9 @@ _BOX_KEYS = ("netdev", "hca", "pci", "vlan", "mtu", "rate_gbps")
 _BANDS_APART_MAX = 4
 _BANDS_MAX = 12
 _BOXES_MAX = 8
+
+# Signs that ClusterShell reckons with (`a&b` is what is in both) are no part of a name to it.
+_FOLDABLE = re.compile(r"[A-Za-z0-9_./:-]+")
 
 Rail = Mapping[str, Any]
 
@@ -35,7 +39,7 @@ class Box:
     @property
     def label(self) -> str:
         """The nodes' folded name."""
-        return fold_names(self.names)
+        return folded(self.names)
 
 
 @dataclass
@@ -46,11 +50,13 @@ class Leaf:
         name: as in the inventory.
         down_gbps: the rates of all ports that are patched to it, in 10^9 bit/s; None where one is unknown.
         up_gbps: the rates of all its uplinks; None where the inventory does not say.
+        sets: how many sets of boxes hang on it; the rates are those of all of them together.
     """
 
     name: str
     down_gbps: float | None = 0.0
     up_gbps: float | None = None
+    sets: int = 0
 
     @property
     def oversubscription(self) -> float | None:
@@ -87,7 +93,8 @@ class Drawing:
     @property
     def pair(self) -> bool:
         """Whether two nodes are cabled to each other."""
-        return self.plan["cabling"] == "back_to_back" and len(self.plan["nodes"]) == 2
+        facing = len(self.bands) == 1 and [len(box.names) for box in self.bands[0].boxes] == [1, 1]
+        return facing and self.plan["cabling"] == "back_to_back"
 
 
 def arrange(plan: Mapping[str, Any], uplinks: Mapping[str, float]) -> Drawing:
@@ -122,12 +129,16 @@ def arrange(plan: Mapping[str, Any], uplinks: Mapping[str, float]) -> Drawing:
         band.boxes.append(box)
         band.units = list(dict.fromkeys([*band.units, *units]))
         bands[_joined(key, links)] = band
-    ordered = sorted(bands.values(), key=lambda band: list(nodes).index(band.boxes[0].names[0]))
-    folded = _fold_alike(ordered, leaves) if len(ordered) > _BANDS_APART_MAX else ordered
-    for band in folded:
+    place = {name: index for index, name in enumerate(nodes)}
+    ordered = sorted(bands.values(), key=lambda band: place[band.boxes[0].names[0]])
+    for band in ordered:
+        for name in {rails[0]["leaf"] for rails in band.links if rails[0] and rails[0]["leaf"]}:
+            leaves[name].sets += 1
+    drawn = _fold_alike(ordered, leaves) if len(ordered) > _BANDS_APART_MAX else ordered
+    for band in drawn:
         _fold_boxes(band)
-    left_out = [name for band in folded[_BANDS_MAX:] for box in band.boxes for name in box.names]
-    return Drawing(plan, rails, folded[:_BANDS_MAX], leaves, left_out)
+    left_out = [name for band in drawn[_BANDS_MAX:] for box in band.boxes for name in box.names]
+    return Drawing(plan, rails, drawn[:_BANDS_MAX], leaves, left_out)
 
 
 def _leaves(nodes: Iterable[Mapping[str, Any]], uplinks: Mapping[str, float]) -> dict[str, Leaf]:
@@ -169,7 +180,7 @@ def _box(nodes: Mapping[str, Any], rails: Sequence[str], names: list[str]) -> Bo
 
 def _fold_alike(bands: Sequence[Band], leaves: Mapping[str, Leaf]) -> list[Band]:
     """Make one band of those that differ in names and addresses alone."""
-    folded: dict[tuple[Any, ...], Band] = {}
+    alike: dict[tuple[Any, ...], Band] = {}
     for band in bands:
         links = tuple(_likeness(rails[0], leaves) for rails in band.links)
         # Equal leaves side by side look different from leaves of their own.
@@ -178,7 +189,7 @@ def _fold_alike(bands: Sequence[Band], leaves: Mapping[str, Leaf]) -> list[Band]
         boxes = tuple(
             (len(box.names), tuple(_values(port, _BOX_KEYS) for port in box.ports)) for box in band.boxes
         )
-        known = folded.setdefault((links, pattern, boxes), band)
+        known = alike.setdefault((links, pattern, boxes), band)
         if known is band:
             continue
         known.units = list(dict.fromkeys([*known.units, *band.units]))
@@ -186,7 +197,7 @@ def _fold_alike(bands: Sequence[Band], leaves: Mapping[str, Leaf]) -> list[Band]
             mine += theirs
         for mine_box, their_box in zip(known.boxes, band.boxes, strict=True):
             _absorb(mine_box, their_box)
-    return list(folded.values())
+    return list(alike.values())
 
 
 def _likeness(rail: Rail | None, leaves: Mapping[str, Leaf]) -> tuple[Any, ...] | None:
@@ -213,6 +224,14 @@ def _absorb(box: Box, other: Box) -> None:
     for mine, theirs in zip(box.addresses, other.addresses, strict=True):
         mine += theirs
     box.ports = [mine or theirs for mine, theirs in zip(box.ports, other.ports, strict=True)]
+
+
+def folded(names: Iterable[str]) -> str:
+    """Fold names of nodes, units or leaves to one text, as `gpu[001-032]`."""
+    distinct = list(dict.fromkeys(names))
+    if len(distinct) == 1 or not all(_FOLDABLE.fullmatch(name) for name in distinct):
+        return ", ".join(distinct)
+    return fold_names(distinct)
 
 
 def span(addresses: Iterable[str], version: int) -> list[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from railyard import plan_svg_model as model
-from railyard.report.grouping import fold_names
 
 _TRANSPORTS = {"roce": "RoCE", "infiniband": "InfiniBand", "tcp": "TCP only", "mixed": "mixed transports"}
 _TBIT_GBPS = 1000  # from here on, Tbit/s are easier to read
@@ -46,7 +45,7 @@ def describe(drawing: model.Drawing) -> str:
 def _sentences(drawing: model.Drawing) -> Iterator[str]:
     for band in drawing.bands:
         if band.units:
-            yield f"Scalable unit {fold_names(band.units)}:"
+            yield f"Scalable unit {model.folded(band.units)}:"
         for box in band.boxes:
             ports = "; ".join(
                 _port(drawing, band, box, index) for index, port in enumerate(box.ports) if port
@@ -60,7 +59,7 @@ def _sentences(drawing: model.Drawing) -> Iterator[str]:
                 f"{oversubscribed(leaf.oversubscription)}."
             )
     if drawing.left_out:
-        yield f"Not drawn: {fold_names(drawing.left_out)}."
+        yield f"Not drawn: {model.folded(drawing.left_out)}."
 
 
 def _port(drawing: model.Drawing, band: model.Band, box: model.Box, index: int) -> str:
@@ -77,6 +76,6 @@ def _port(drawing: model.Drawing, band: model.Band, box: model.Box, index: int) 
         found = model.span(box.addresses[index], version)
         words += [f"addresses {' '.join(found)}"] if found else []
     words += [rate(port["rate_gbps"])] if port.get("rate_gbps") is not None else []
-    leaves = list(dict.fromkeys(str(link["leaf"]) for link in links if link["leaf"]))
-    words += [f"leaf {fold_names(leaves)}"] if leaves else []
+    leaves = [str(link["leaf"]) for link in links if link["leaf"]]
+    words += [f"leaf {model.folded(leaves)}"] if leaves else []
     return " ".join(words)
