@@ -1,4 +1,4 @@
-"""`railyard new-inventory`: what it writes plans cleanly, what it cannot write it refuses and leaves no trace."""
+"""`railyard new-inventory`: what it writes plans cleanly; what it refuses leaves no trace."""
 
 from __future__ import annotations
 

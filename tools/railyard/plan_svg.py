@@ -107,7 +107,7 @@ class _Sheet:
     def __init__(self, drawing: model.Drawing) -> None:
         self._drawing = drawing
         count = len(drawing.rails)
-        self._column = 250 if count <= 2 else 190 if count <= 4 else 156
+        self._column = 420 if count == 1 else 250 if count == 2 else 190 if count <= 4 else 156
         # A few columns are no room for the heading.
         self._width = max(2 * _MARGIN + _GUTTER + self._column * count, 620)
         self._parts: list[str] = []
@@ -255,7 +255,7 @@ class _Sheet:
             count = f"{band.copies} \u00d7 {len(box.names) // band.copies} nodes"
         title = box.label if len(box.names) == 1 else f"{box.label}: {count}"
         if box.kinds > 1:
-            title += f" of {box.kinds} kinds; the ports are the first one's"
+            title += f" of {box.kinds} kinds, ports of {box.names[0]}"
         self._text(x + 14, name_y, "name", title, int((width - 28) / _CHARACTER))
         self._caption("nodes" if len(box.names) > 1 else "node", name_y)
         for index, texts in enumerate(columns):
