@@ -264,8 +264,7 @@ class _Sheet:
             middle = self._x(index)
             dot = f'<circle class="{_colour("p", index)}" cx="{middle:g}" cy="{edge:g}" r="5"/>'
             self._parts.append(dot)
-            for row, text in enumerate(texts):
-                css = "name" if row == 0 else "faint" if row == 1 and len(texts) > 2 else ""
+            for row, (css, text) in enumerate(texts):
                 self._text(middle, ports_y + row * _LINE, css, text, self._room(1), "middle")
         self._y += height
 
@@ -312,15 +311,16 @@ def _networks_of(links: Sequence[model.Rail | None]) -> list[str]:
     return lines + [f"via {gateway}" for gateway in gateways]
 
 
-def _port_lines(box: model.Box, index: int) -> list[str]:
+def _port_lines(box: model.Box, index: int) -> list[tuple[str, str]]:
+    """Return what stands at a port, each line with its class."""
     port = box.ports[index]
     if port is None:
         return []
     device = port["netdev"] or port["hca"] or port["mac"] or port["pci"] or port["name"]
-    lines = [str(device) + (f".{port['vlan']}" if port["vlan"] else "")]
+    lines = [("name", str(device) + (f".{port['vlan']}" if port["vlan"] else ""))]
     if port["netdev"] and port["hca"]:
-        lines.append(str(port["hca"]))
-    return lines + [text for version in (4, 6) for text in model.span(box.addresses[index], version)]
+        lines.append(("faint", str(port["hca"])))
+    return lines + [("", text) for version in (4, 6) for text in model.span(box.addresses[index], version)]
 
 
 def _band_title(band: model.Band) -> str:
