@@ -275,13 +275,16 @@ def test_nothing_is_overwritten(tmp_path, kind):
     assert kind != "file" or place.read_text() == "precious"
 
 
-def test_a_folder_that_appears_meanwhile_is_left_alone(tmp_path, monkeypatch):
+@pytest.mark.parametrize("looked_again", [True, False])
+def test_a_folder_that_appears_meanwhile_is_left_alone(tmp_path, monkeypatch, looked_again):
     place = tmp_path / "mine"
     planned = plan_view.plan_or_problems
 
     def slow(*sources):
         place.mkdir()
         (place / "hosts.yml").write_text("theirs")
+        if not looked_again:  # it appears between the last look and the rename
+            monkeypatch.setattr(new_inventory, "_refuse_existing", lambda _target: None)
         return planned(*sources)
 
     monkeypatch.setattr(plan_view, "plan_or_problems", slow)

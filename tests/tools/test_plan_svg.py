@@ -135,6 +135,25 @@ def test_an_unknown_rate_is_not_guessed(folder):
     assert "oversubscribed" not in ET.tostring(root, encoding="unicode")
 
 
+def test_one_unknown_rate_makes_the_sum_unknown():
+    nodes = {"n1": {"rail0": {"leaf": "a"}}, "n2": {"rail0": {"leaf": "a", "rate_gbps": 100}}}
+    assert plan_svg_model.arrange(plan_with(nodes), {"a": 100}).leaves["a"].oversubscription is None
+
+
+@pytest.mark.parametrize(
+    ("names", "folded"),
+    [
+        (["gpu001", "gpu002"], "gpu[001-002]"),
+        (["sw1", "sw1"], "sw1"),
+        (["a&b"], "a&b"),  # to ClusterShell: what is in both, so nothing
+        (["a!b", "c"], "a!b, c"),
+        (["@racks", "x"], "@racks, x"),
+    ],
+)
+def test_names_are_folded_and_never_reckoned_with(names, folded):
+    assert plan_svg_model.folded(names) == folded
+
+
 def test_nodes_that_differ_have_boxes_of_their_own_up_to_a_few():
     one = {"rail0": {"netdev": "ens1", "leaf": "a"}, "rail1": {"netdev": "ens2", "leaf": "b"}}
     other = {"rail0": {"netdev": "eth1", "leaf": "a"}}
