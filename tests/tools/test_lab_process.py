@@ -29,7 +29,7 @@ def test_a_missing_program_is_named():
 
 
 def test_a_killed_lab_takes_its_programs_along():
-    code = "from railyard.lab.process import tied\nwith tied(['sleep', '60']) as p: print(p.pid, flush=True); p.wait()"
+    code = "from railyard.lab.process import tied\nwith tied(['sleep', '60']) as it: print(it.pid, flush=True)"
     lab = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
     child = int(lab.stdout.readline())
     assert alive(child)
