@@ -29,7 +29,11 @@ def test_a_missing_program_is_named():
 
 
 def test_a_killed_lab_takes_its_programs_along():
-    code = "from railyard.lab.process import tied\nwith tied(['sleep', '60']) as it: print(it.pid, flush=True)"
+    code = """
+from railyard.lab.process import tied
+with tied(["sleep", "60"]) as process:
+    print(process.pid, flush=True)
+"""
     lab = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
     child = int(lab.stdout.readline())
     assert alive(child)
