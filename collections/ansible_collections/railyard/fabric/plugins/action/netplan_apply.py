@@ -11,13 +11,17 @@ locks everybody else out, and only the controller can open a new one.
 from __future__ import annotations
 
 import contextlib
+import json
+import os
 import time
 from collections.abc import Iterator
 from typing import Any
 
+from ansible import constants
 from ansible.errors import AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
+from ansible_collections.railyard.fabric.plugins.module_utils import netplan_peers
 
 MODULE = "railyard.fabric.netplan_stage"
 # ssh takes the first value of an option, so these win over whatever multiplexing the user has set.
@@ -28,6 +32,9 @@ PAUSE_S = 1.0
 # Between two looks at a change that another controller left open, and what its promised end may be late by.
 IN_FLIGHT_PAUSE_S = 4.0
 PATIENCE_SLACK_S = 10.0
+# Nodes confirmed in this run, for the proof of those that follow; only the first ones are ever asked.
+_COMMITTED = "railyard-committed.jsonl"
+_COMMITTED_READ = 8
 
 display = Display()
 
@@ -68,6 +75,33 @@ def failure_text(node: str, answer: dict[str, Any], unreachable: str | None) -> 
     return f"{head}:{body}\n  {tail}."
 
 
+def committed_in_this_run(folder: str | None = None) -> list[dict[str, Any]]:
+    """Return the first nodes that this run of Ansible has confirmed, `{"node", "rails"}` each.
+
+    A file of the run's own temporary folder, which all of its workers share and Ansible removes at its end.
+    Only its beginning is read, so that the controller's work stays linear in nodes.
+    """
+    path = os.path.join(folder or str(constants.DEFAULT_LOCAL_TMP), _COMMITTED)
+    try:
+        with open(path, encoding="utf-8") as handle:
+            lines = [handle.readline() for _turn in range(_COMMITTED_READ)]
+    except OSError:
+        return []
+    return [json.loads(line) for line in lines if line.endswith("\n")]
+
+
+def remember_committed(node: str, rails: list[dict[str, Any]], folder: str | None = None) -> None:
+    """Append a node whose change was confirmed, in one write, as other workers append theirs."""
+    row = {
+        "node": node,
+        "rails": [{key: rail.get(key) for key in ("name", "address", "mtu")} for rail in rails],
+    }
+    path = os.path.join(folder or str(constants.DEFAULT_LOCAL_TMP), _COMMITTED)
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    with open(descriptor, "wb", buffering=0) as handle:
+        handle.write((json.dumps(row) + "\n").encode())
+
+
 class ActionModule(ActionBase):
     """Run netplan_stage twice: over the connection we have, and over one made after the change."""
 
@@ -78,9 +112,15 @@ class ActionModule(ActionBase):
         result: dict[str, Any] = super().run(tmp, task_vars)
         _validated, args = self.validate_argument_spec(
             argument_spec={
-                "rails": {"type": "list", "elements": "dict", "required": True},
+                "rails": {"type": "list", "elements": "dict", "default": []},
+                "networks": {"type": "list", "elements": "dict", "default": []},
+                "frontend": {"type": "dict"},
                 "path": {"type": "path", "default": "/etc/netplan/60-railyard-rails.yaml"},
+                "rp_filter": {"type": "int", "choices": [0, 1, 2], "default": 2},
+                "take_over": {"type": "bool", "default": False},
                 "rollback_after_s": {"type": "int", "default": 120},
+                "accept_drift": {"type": "bool", "default": False},
+                "revert": {"type": "bool", "default": False},
             }
         )
         node = (task_vars or {}).get("inventory_hostname", "node")
@@ -90,12 +130,15 @@ class ActionModule(ActionBase):
         result.update(staged)
         if result.get("failed") or "token" not in staged:
             return result
-        question = {"node": node, "token": staged["token"]}
+        peers = netplan_peers.chosen(args["rails"], committed_in_this_run())
+        question = {"node": node, "token": staged["token"], "peers": peers}
         answer, unreachable = self._await(question, args["rollback_after_s"] + GRACE_S, task_vars)
         for finding in answer.get("findings", []):
             display.warning(finding)
         result["outcome"] = answer.get("outcome", "unknown")
-        if result["outcome"] != "confirmed":
+        if result["outcome"] == "confirmed":
+            remember_committed(node, args["rails"])
+        else:
             result.update(failed=True, changed=False, msg=failure_text(node, answer, unreachable))
             # The old master connection may have died with the change; whatever comes next starts anew.
             with contextlib.suppress(Exception):

@@ -8,13 +8,19 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils import netplan_claims
+from ansible_collections.railyard.fabric.plugins.module_utils import (
+    netplan_claims,
+    netplan_networks,
+    netplan_render,
+    rail_routing,
+)
 
 Run = Callable[[list[str]], tuple[int, str, str]]
 
+SYSCTL_FILE = "/etc/sysctl.d/60-railyard-rails.conf"
 _FOLDERS = ("lib/netplan", "etc/netplan", "run/netplan")
 _GENERATED = ("run/systemd/network", "run/NetworkManager/system-connections")
 
@@ -34,23 +40,72 @@ def netplan_files(root: str = "/") -> dict[str, str]:
     return found
 
 
-def _fill(files: Mapping[str, str], candidate: tuple[str, str] | None, target: str) -> None:
+def files(
+    rails: Sequence[Mapping[str, Any]],
+    path: str,
+    frontend: Mapping[str, Any] | None = None,
+    rp_filter: int = rail_routing.LOOSE,
+) -> list[dict[str, Any]]:
+    """Return what a change writes, in order.
+
+    Args:
+        rails: the rails and, marked `network`, the managed networks, as `netplan_resolve.place` leaves them.
+        path: the rails' netplan file.
+        frontend: the frontend where Railyard writes it, else None.
+        rp_filter: the rails' reverse path filter.
+
+    Returns:
+        `[{"path", "text" (None: the file must be absent), "mode"}]`.
+
+    Raises:
+        netplan_render.RenderError: a rail cannot be written.
+    """
+    own, networks = own_rails(rails), [rail for rail in rails if rail.get("network")]
+    carried = [str(rail.get("parent") or rail["netdev"]) for rail in own]
+    texts = (
+        (path, netplan_render.render(own), 0o600),
+        (netplan_networks.FILE, netplan_networks.render(networks, frontend, carried), 0o600),
+        # Read again for each netdev that appears, by udev: world-readable as all of sysctl.d.
+        (SYSCTL_FILE, rail_routing.sysctl_text(own, rp_filter), 0o644),
+    )
+    return [{"path": place, "text": text or None, "mode": mode} for place, text, mode in texts]
+
+
+def own_rails(rails: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the rails without the managed networks that stand among them."""
+    return [rail for rail in rails if not rail.get("network")]
+
+
+def sysctls(rails: Sequence[Mapping[str, Any]], rp_filter: int = rail_routing.LOOSE) -> dict[str, str]:
+    """Return `{path under /proc/sys: value}` that a change sets once netplan has applied."""
+    found: dict[str, str] = {}
+    for rail in own_rails(rails):
+        found.update(rail_routing.sysctls(rail, rp_filter))
+    return found
+
+
+def is_netplan(path: str) -> bool:
+    """Say whether netplan reads this path."""
+    return path.endswith(".yaml") and os.path.dirname(path).lstrip("/") in _FOLDERS
+
+
+def _fill(files: Mapping[str, str], candidates: Mapping[str, str], target: str) -> None:
     for path, source in files.items():
         place = target + path
         os.makedirs(os.path.dirname(place), exist_ok=True)
         shutil.copyfile(source, place)
         os.chmod(place, 0o600)
-    if candidate is not None:
-        place = target + candidate[0]
+    for path, text in candidates.items():
+        place = target + path
         os.makedirs(os.path.dirname(place), exist_ok=True)
         with open(
             os.open(place, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8"
         ) as handle:
-            handle.write(candidate[1])
+            handle.write(text)
 
 
 def generate(
-    run: Run, netplan: str, files: Mapping[str, str], candidate: tuple[str, str] | None, work: str
+    run: Run, netplan: str, files: Mapping[str, str], candidates: Mapping[str, str], work: str
 ) -> tuple[dict[str, str], str]:
     """Let netplan generate from files in a folder of their own.
 
@@ -58,7 +113,7 @@ def generate(
         run: runs an argv list, returns exit status, standard output, standard error.
         netplan: path of the netplan command.
         files: `{path on the node: where to read it}` of the files that take part.
-        candidate: `(path on the node, text)` of one more file, or None.
+        candidates: `{path on the node: text}` of the files that are not there yet.
         work: an empty folder for this trial.
 
     Returns:
@@ -67,7 +122,7 @@ def generate(
     Raises:
         CandidateError: netplan refuses; the text says what and where.
     """
-    _fill(files, candidate, work)
+    _fill(files, candidates, work)
     status, out, err = run([netplan, "generate", "--root-dir", work])
     said = (err + out).replace(work, "")
     if status != 0:
@@ -94,7 +149,7 @@ def claims_by_netplan(
     """
     if not files:
         return []
-    together, _said = generate(run, netplan, files, None, os.path.join(work, "others"))
+    together, _said = generate(run, netplan, files, {}, os.path.join(work, "others"))
     claims = netplan_claims.claims(netdevs, together, {})
     if not claims:
         return []
@@ -103,7 +158,7 @@ def claims_by_netplan(
         with open(source, encoding="utf-8", errors="replace") as handle:
             text = handle.read()
         try:
-            alone, _said = generate(run, netplan, {path: source}, None, os.path.join(work, f"alone{index}"))
+            alone, _said = generate(run, netplan, {path: source}, {}, os.path.join(work, f"alone{index}"))
             own = netplan_claims.claims(netdevs, alone, {})
         except CandidateError:
             own = [claim for claim in claims if claim[0] in text]

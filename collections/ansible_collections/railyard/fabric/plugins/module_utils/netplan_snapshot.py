@@ -28,6 +28,9 @@ SYSCTLS = (
     "ipv4/arp_announce",
 )
 _KERNEL_RULES = {("inet", 0), ("inet", 32766), ("inet", 32767), ("inet6", 0), ("inet6", 32766)}
+# The kernel makes routes from addresses; routers' advertisements and routing daemons come and go with theirs.
+_OTHERS_ROUTES = {"kernel", "ra", "redirect", "bgp", "isis", "ospf", "rip", "eigrp", "babel", "bird", "zebra"}
+_OTHERS_ROUTES |= {"gated", "mrt", "dnrouted", "xorp", "ntk", "keepalived", "openr"}
 _ROUTE_KEYS = ("dst", "gateway", "via", "dev", "metric", "scope", "prefsrc", "metrics", "nexthops")
 
 
@@ -64,8 +67,7 @@ def _addresses(listing: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 def _routes(family: str, listing: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     rows = []
     for item in listing:
-        # The kernel makes these from addresses, and routers' advertisements make theirs.
-        if item.get("protocol") in ("kernel", "ra", "redirect") or item.get("table") == "local":
+        if item.get("protocol") in _OTHERS_ROUTES or item.get("table") == "local":
             continue
         row = {key: item[key] for key in _ROUTE_KEYS if item.get(key) not in (None, [])}
         row.update(family=family, type=item.get("type", "unicast"), table=str(item.get("table", "main")))
@@ -91,18 +93,19 @@ def _text(value: Any) -> str:
     return json.dumps(value, sort_keys=True)
 
 
-def take(run: Run, netdevs: Sequence[str], proc_root: str = "/proc") -> Snapshot:
+def take(run: Run, netdevs: Sequence[str], sysctls: Sequence[str] = (), proc_root: str = "/proc") -> Snapshot:
     """Read the running network.
 
     Args:
         run: runs an argv list and returns its standard output.
         netdevs: the rails' netdevs, whose sysctls are read too.
+        sysctls: paths under /proc/sys that the change sets besides.
         proc_root: where /proc is, for tests.
 
     Returns:
         `{"links": {netdev: {mtu_bytes, admin_up, carrier, master}},
         "addresses": {netdev: [{cidr, scope, ...}]}, "routes": [...], "rules": [...],
-        "sysctls": {netdev: {"ipv6/accept_ra": "0", ...}}}`
+        "sysctls": {"net/ipv6/conf/ens6/accept_ra": "0", ...}}`
     """
     listing = [item for item in json.loads(run(["ip", "-j", "address", "show"]) or "[]") if item]
     routes, rules = [], []
@@ -111,27 +114,30 @@ def take(run: Run, netdevs: Sequence[str], proc_root: str = "/proc") -> Snapshot
             family, json.loads(run(["ip", "-j", flag, "route", "show", "table", "all"]) or "[]")
         )
         rules += _rules(family, json.loads(run(["ip", "-j", flag, "rule", "show"]) or "[]"))
-    sysctls: dict[str, dict[str, str]] = {}
-    for netdev in netdevs:
-        for name in SYSCTLS:
-            try:
-                with open(sysctl_path(netdev, name, proc_root), encoding="ascii") as handle:
-                    sysctls.setdefault(netdev, {})[name] = handle.read().strip()
-            except OSError:
-                continue
+    own = [sysctl_path(netdev, name) for netdev in netdevs for name in SYSCTLS]
+    values = {path: read_sysctl(path, proc_root) for path in sorted({*own, *sysctls})}
     return {
         "links": _links(listing),
         "addresses": _addresses(listing),
         "routes": routes,
         "rules": rules,
-        "sysctls": sysctls,
+        "sysctls": {path: value for path, value in values.items() if value is not None},
     }
 
 
-def sysctl_path(netdev: str, name: str, proc_root: str = "/proc") -> str:
-    """Return the file of a per-netdev sysctl such as `ipv6/accept_ra` (a path, since names have dots)."""
+def sysctl_path(netdev: str, name: str) -> str:
+    """Return the path under /proc/sys of a netdev's sysctl such as `ipv6/accept_ra` (netdevs have dots)."""
     family, key = name.split("/")
-    return os.path.join(proc_root, "sys/net", family, "conf", netdev, key)
+    return f"net/{family}/conf/{netdev}/{key}"
+
+
+def read_sysctl(path: str, proc_root: str = "/proc") -> str | None:
+    """Return a sysctl's value by its path under /proc/sys; None where the kernel has no such one."""
+    try:
+        with open(os.path.join(proc_root, "sys", path), encoding="ascii") as handle:
+            return " ".join(handle.read().split())
+    except OSError:
+        return None
 
 
 def _lasting(addresses: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
@@ -150,9 +156,9 @@ def differences(before: Snapshot, now: Snapshot, netdevs: Sequence[str]) -> list
         old, new = before["links"].get(netdev, {}), now["links"].get(netdev, {})
         changed = [key for key in ("mtu_bytes", "admin_up", "master") if old.get(key) != new.get(key)]
         found += [f"{netdev}: {key} {old.get(key)} is {new.get(key)}" for key in changed]
-        for name, value in before["sysctls"].get(netdev, {}).items():
-            if now["sysctls"].get(netdev, {}).get(name) != value:
-                found.append(f"{netdev}: sysctl {name} {value} is {now['sysctls'].get(netdev, {}).get(name)}")
+    for path, value in before["sysctls"].items():
+        if now["sysctls"].get(path) != value:
+            found.append(f"sysctl {path} {value} is {now['sysctls'].get(path)}")
     for netdev in sorted(set(before["addresses"]) | set(now["addresses"])):
         old_rows = _lasting(before["addresses"].get(netdev, []))
         new_rows = _lasting(now["addresses"].get(netdev, []))
@@ -163,6 +169,23 @@ def differences(before: Snapshot, now: Snapshot, netdevs: Sequence[str]) -> list
         found += [f"{kind[:-1]} {row} is gone" for row in sorted(old_set - new_set)]
         found += [f"{kind[:-1]} {row} is new" for row in sorted(new_set - old_set)]
     return found
+
+
+def of_rails(snapshot: Snapshot, netdevs: Sequence[str]) -> Snapshot:
+    """Return the part of a snapshot that is the rails' own: links, addresses, routes and sysctls.
+
+    Rules are not in it: those of the rails' files come and go with them, and others' are looked after apart.
+    """
+    links = {netdev: link for netdev, link in snapshot["links"].items() if netdev in netdevs}
+    addresses = {netdev: rows for netdev, rows in snapshot["addresses"].items() if netdev in netdevs}
+    routes = [row for row in snapshot["routes"] if row.get("dev") in netdevs]
+    return {**snapshot, "links": links, "addresses": addresses, "routes": routes, "rules": []}
+
+
+def missing_rules(wanted: Sequence[Mapping[str, Any]], now: Sequence[Mapping[str, Any]]) -> list[Any]:
+    """Return the rules of `wanted` that are not there now."""
+    there = {_text(row) for row in now}
+    return [row for row in wanted if _text(row) not in there]
 
 
 def lost_management(before: Snapshot, now: Snapshot, netdevs: Sequence[str]) -> list[str]:
@@ -185,11 +208,24 @@ def lost_management(before: Snapshot, now: Snapshot, netdevs: Sequence[str]) -> 
     old, new = defaults(before), defaults(now)
     gone = [row for row in sorted(old - new) if row[0] not in netdevs]
     found += [f"default route by {row[0]} via {row[1]} is gone" for row in gone]
-    found += [f"default route by rail {row[0]} is new" for row in sorted(new - old) if row[0] in netdevs]
-    rules = {_text(row) for row in now["rules"]}
-    lost = [row for row in before["rules"] if _text(row) not in rules]
+    # A rail's own table may well have one: it takes only what comes from the rail's address.
     found += [
-        f"routing rule `{' '.join(_rule_argv('add', row)[4:])}` is gone: networkd deletes rules it does "
+        f"default route by rail {row[0]} is new"
+        for row in sorted(new - old)
+        if row[0] in netdevs and row[3] == "main"
+    ]
+    there = {_text(row) for row in now["routes"]}
+    found += [
+        f"route {row['dst']} by {row.get('dev', 'several')} is gone"
+        for row in before["routes"]
+        if row["dst"] != "default"
+        and row["protocol"] in ("static", "boot")
+        and row.get("dev") not in netdevs
+        and _text(row) not in there
+    ]
+    lost = missing_rules(before["rules"], now["rules"])
+    found += [
+        f"routing rule `{' '.join(rule_argv('add', row)[4:])}` is gone: networkd deletes rules it does "
         "not know; declare it in netplan, or set ManageForeignRoutingPolicyRules=no in networkd.conf"
         for row in lost
     ]
@@ -236,7 +272,8 @@ def _route_argv(action: str, row: Mapping[str, Any]) -> list[str]:
     return argv
 
 
-def _rule_argv(action: str, row: Mapping[str, Any]) -> list[str]:
+def rule_argv(action: str, row: Mapping[str, Any]) -> list[str]:
+    """Return the `ip rule` command that adds (`add`) or deletes (`del`) a rule of a snapshot."""
     argv = ["ip", "-4" if row["family"] == "inet" else "-6", "rule", action, "priority", str(row["priority"])]
     if "not" in row:
         argv.append("not")
@@ -263,7 +300,7 @@ def replay(before: Snapshot, now: Snapshot, netdevs: Sequence[str]) -> list[list
     addresses before routes, rules last; a link that was down is put down at the end.
     """
     argvs: list[list[str]] = []
-    for kind, argv_of in (("rules", _rule_argv), ("routes", _route_argv)):
+    for kind, argv_of in (("rules", rule_argv), ("routes", _route_argv)):
         wanted = {_text(row) for row in before[kind]}
         argvs += [argv_of("del", row) for row in now[kind] if _text(row) not in wanted]
     present = {netdev: _lasting(rows) for netdev, rows in now["addresses"].items()}
@@ -286,7 +323,7 @@ def replay(before: Snapshot, now: Snapshot, netdevs: Sequence[str]) -> list[list
             argvs += [
                 _address_argv("add", netdev, rows[cidr]) for cidr in rows if cidr not in present[netdev]
             ]
-    for kind, argv_of in (("routes", _route_argv), ("rules", _rule_argv)):
+    for kind, argv_of in (("routes", _route_argv), ("rules", rule_argv)):
         there = {_text(row) for row in now[kind]}
         argvs += [argv_of("add", row) for row in before[kind] if _text(row) not in there]
     for netdev in netdevs:

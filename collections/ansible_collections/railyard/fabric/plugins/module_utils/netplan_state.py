@@ -10,7 +10,7 @@ import ipaddress
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils import netplan_render
+from ansible_collections.railyard.fabric.plugins.module_utils import netplan_render, rail_routing
 
 # netplan and systemctl print these on nodes where nothing is wrong; whatever else they print is reported.
 HARMLESS = (
@@ -70,8 +70,26 @@ def drift(rails: Sequence[Mapping[str, Any]], snapshot: Mapping[str, Any]) -> li
         if link["carrier"] or not link["admin_up"]:
             for address in sorted(planned - present):
                 say(rail, "address", "absent", address)
+            # networkd sets routes and rules with the address, so with carrier alone
+            for what, actual, wanted in rail_routing.drift(rail, snapshot):
+                say(rail, what, actual, wanted)
         for address in sorted(present - planned):
             say(rail, "address", address, "absent")
+    return found
+
+
+def sysctl_drift(
+    rails: Sequence[Mapping[str, Any]], snapshot: Mapping[str, Any], wanted: Mapping[str, str]
+) -> list[dict[str, str]]:
+    """Return the sysctls (`{path under /proc/sys: value}`) that are not as wanted; rows as in `drift`."""
+    rail_of = {rail["netdev"]: rail["name"] for rail in rails}
+    found = []
+    for path, value in wanted.items():
+        now = snapshot["sysctls"].get(path)
+        if now != value:
+            netdev = path.split("/")[-2] if path.count("/") > 1 else ""
+            row = {"rail": rail_of.get(netdev, "node"), "netdev": netdev, "what": path}
+            found.append({**row, "is": str(now), "planned": value})
     return found
 
 
@@ -111,7 +129,12 @@ def guards(
                 f"{where} is a port of {masters[rail['netdev']]}; take it out of that bond or bridge, or "
                 "name another netdev for the rail"
             )
-        defaults = [row for row in snapshot["routes"] if row.get("dst") == "default"]
+        # A rail's own table may hold a default route by its gateway; the node's are in main.
+        defaults = [
+            row
+            for row in snapshot["routes"]
+            if row.get("dst") == "default" and row.get("table", "main") == "main"
+        ]
         if any(rail["netdev"] in (row.get("dev"), *_hop_devs(row)) for row in defaults):
             found.append(
                 f"{where} carries a default route of the node: it looks like the management network; "

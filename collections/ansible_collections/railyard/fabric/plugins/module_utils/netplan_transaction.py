@@ -5,10 +5,10 @@
 """The pending network change on the node: kept, applied, confirmed or undone, whoever is still alive.
 
 `netplan_stage` writes the record and arms the timer; `apply` and `expire` then run in systemd units of their
-own, so neither a lost connection nor a killed controller stops them. Confirming and expiring both rename
-`pending.json`, and only one rename can succeed.
+own, so neither a lost connection nor a killed controller stops them; after a reset, `boot` and `settle` do
+what `expire` would have done. Confirming and expiring both rename `pending.json`, and only one can succeed.
 
-This module and netplan_snapshot are also packed into `program.pyz` on the node: the units run it,
+This module and those it imports are also packed into `program.pyz` on the node: the units run it,
 and what a person at the console can run: `python3 /var/lib/railyard/rail_network/program.pyz expire TOKEN`.
 """
 
@@ -17,18 +17,20 @@ from __future__ import annotations
 import contextlib
 import datetime
 import fcntl
-import glob
 import io
 import json
 import os
-import subprocess
 import sys
 import time
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils import netplan_snapshot
+from ansible_collections.railyard.fabric.plugins.module_utils import (
+    netplan_boot,
+    netplan_disk,
+    netplan_running,
+)
 
 STATE_DIR = "/var/lib/railyard/rail_network"
 UNIT = "railyard-rail-network"
@@ -37,81 +39,18 @@ _MAIN = """import sys
 from ansible_collections.railyard.fabric.plugins.module_utils import netplan_transaction
 sys.exit(netplan_transaction.main(sys.argv[1:]))
 """
-_ROLLBACK_PATIENCE_S = 15.0
-# Undoing takes about 2 s; the timer fires this long before the deadline, so that the node is back by then.
+# Undoing takes about 2 s, on an emulated node ten times as long; the timer fires so long before the deadline
+# that the node is back by then.
 UNDO_ALLOWANCE_S = 5
+_UNDO_SHARE = 0.25
 
 
 class BusyError(RuntimeError):
     """Another change is being applied or undone on this node."""
 
 
-def _say(text: str) -> None:
-    # Goes to the journal of the unit that this runs in.
-    sys.stdout.write(text + "\n")
-    sys.stdout.flush()
-
-
 def _now() -> str:
     return datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")  # noqa: UP017 - nodes may have Python 3.9
-
-
-def run(argv: Sequence[str]) -> tuple[int, str, str]:
-    """Run a command to its end; a missing command is exit status 127, as a shell has it."""
-    try:
-        # In a systemd unit there is no AnsibleModule whose run_command could do this.
-        done = subprocess.run(  # pylint: disable=ansible-bad-function
-            list(argv), capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
-        )
-    except OSError as error:
-        return 127, "", str(error)
-    return done.returncode, done.stdout, done.stderr
-
-
-def snapshot(netdevs: Sequence[str]) -> netplan_snapshot.Snapshot:
-    """Take the running network of this node."""
-
-    def output(argv: list[str]) -> str:
-        status, out, err = run(argv)
-        if status != 0:
-            raise RuntimeError(f"{' '.join(argv)}: {err.strip()}")
-        return out
-
-    return netplan_snapshot.take(output, netdevs)
-
-
-def write_file(path: str, text: str, mode: int = 0o600, owner: tuple[int, int] = (0, 0)) -> None:
-    """Replace a file in one step, on disk before this returns: a reset leaves the old or the new one."""
-    os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
-    # A leading dot keeps netplan from reading it, should we die here.
-    temporary = os.path.join(os.path.dirname(path), f".{os.path.basename(path)}.railyard")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with open(descriptor, "w", encoding="utf-8") as handle:
-        handle.write(text)
-        handle.flush()
-        os.fchmod(handle.fileno(), mode)
-        if os.geteuid() == 0:
-            os.fchown(handle.fileno(), *owner)
-        os.fsync(handle.fileno())
-    os.replace(temporary, path)
-    _sync_folder(os.path.dirname(path))
-
-
-def _sync_folder(path: str) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _read_json(path: str) -> dict[str, Any] | None:
-    try:
-        with open(path, encoding="utf-8") as handle:
-            value = json.load(handle)
-    except (OSError, ValueError):
-        return None
-    return value if isinstance(value, dict) else None
 
 
 @contextlib.contextmanager
@@ -144,19 +83,10 @@ def boot_id() -> str:
         return handle.read().strip()
 
 
-def generated_files(folder: str = "/run/systemd/network") -> dict[str, str]:
-    """Return `{path: text}` of what netplan generated for networkd, the part that is loaded now."""
-    texts = {}
-    for path in sorted(glob.glob(os.path.join(folder, "*netplan-*"))):
-        with open(path, encoding="utf-8", errors="replace") as handle:
-            texts[path] = handle.read()
-    return texts
-
-
 def in_flight(folder: str) -> dict[str, Any] | None:
     """Return the record of a change that is neither confirmed nor undone, or None."""
     for name in ("pending.json", "rolling_back.json"):
-        record = _read_json(os.path.join(folder, name))
+        record = netplan_disk.read_json(os.path.join(folder, name))
         if record is not None:
             return record
     return None
@@ -171,49 +101,60 @@ def settled_within_s(record: Mapping[str, Any]) -> float:
     """Return within how many seconds a change in flight is confirmed or undone; negative: it is stale."""
     if record["boot_id"] != boot_id():
         return -1.0
-    return float(record["expires_monotonic_s"] + _ROLLBACK_PATIENCE_S + 30 - time.monotonic())
+    return float(record["expires_monotonic_s"] + netplan_running.PATIENCE_S + 30 - time.monotonic())
 
 
 def fires_after_s(record: Mapping[str, Any]) -> int:
     """Return when the timer fires, so that the node is as before within `rollback_after_s`."""
-    return int(record["rollback_after_s"]) - UNDO_ALLOWANCE_S
+    whole_s = int(record["rollback_after_s"])
+    return whole_s - max(UNDO_ALLOWANCE_S, int(whole_s * _UNDO_SHARE))
 
 
 def begin(folder: str, record: dict[str, Any], sources: Mapping[str, str]) -> None:
-    """Keep what an undo needs: old files, the record, and the program that undoes.
+    """Keep what change and undo need, all of it on disk: old and new files, the record, the program.
 
     Args:
         folder: the state folder, on the disk that survives a reset.
-        record: `token`, `path`, `candidate` (text; None removes the file), `rails`, `netdevs`, `snapshot`,
-            `rollback_after_s`; this adds the rest.
+        record: `token`, `files` (`[{"path", "text" (None removes), "mode"}]`, written in this order),
+            `sysctls` (`{path under /proc/sys: value}`), `rails`, `netdevs`, `snapshot`, `rollback_after_s`,
+            and where there are such `foreign_rules` (put back after netplan), `own_rules` (that may go) and
+            `target` (a snapshot whose rails the change leads back to); this adds the rest.
         sources: `{module name: source}` of the modules the program consists of.
+
+    Raises:
+        OSError: something cannot be written; the node is as it was.
     """
     keep = os.path.join(folder, "backup", f"{_now().replace(':', '')}-{record['token'][:12]}")
-    files = []
-    for path in [record["path"]]:
-        entry: dict[str, Any] = {"path": path, "backup": None}
-        if os.path.exists(path):
-            with open(path, encoding="utf-8", errors="surrogateescape") as handle:
-                text = handle.read()
-            status = os.stat(path)
-            entry.update(
-                backup=keep + path, mode=status.st_mode & 0o7777, uid=status.st_uid, gid=status.st_gid
-            )
-            write_file(entry["backup"], text)
-        files.append(entry)
-    record.update(
-        schema=1,
-        created=_now(),
-        boot_id=boot_id(),
-        expires_monotonic_s=time.monotonic() + fires_after_s(record),
-        files=files,
-        generated=generated_files(),
-    )
-    _write_program(os.path.join(folder, "program.pyz"), sources)
-    for name in ("applied.json", "last.json"):
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(os.path.join(folder, name))
-    write_file(os.path.join(folder, "pending.json"), json.dumps(record, sort_keys=True))
+    try:
+        netplan_disk.prepare(record["files"], keep)
+        record.update(
+            schema=2,
+            created=_now(),
+            boot_id=boot_id(),
+            expires_monotonic_s=time.monotonic() + fires_after_s(record),
+            generated=netplan_running.generated_files(),
+        )
+        program = os.path.join(folder, "program.pyz")
+        _write_program(program, sources)
+        for name in ("applied.json", "last.json", "rolled_back.json"):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(os.path.join(folder, name))
+        for name in ("applied.json", "last.json"):
+            netplan_disk.reserve(os.path.join(folder, name))
+        # Armed before the record is there: without it the units do nothing.
+        netplan_boot.arm(folder, sys.executable, program)
+        netplan_disk.write_file(os.path.join(folder, "pending.json"), json.dumps(record, sort_keys=True))
+    except OSError:
+        abandon(folder, record)
+        raise
+
+
+def abandon(folder: str, record: Mapping[str, Any]) -> None:
+    """Take back what `begin` wrote, before anything was applied."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(os.path.join(folder, "pending.json"))
+    netplan_boot.disarm()
+    netplan_disk.clear(record["files"])
 
 
 def _write_program(path: str, sources: Mapping[str, str]) -> None:
@@ -226,26 +167,28 @@ def _write_program(path: str, sources: Mapping[str, str]) -> None:
             archive.writestr("/".join([*folders[: depth + 1], "__init__.py"]), "")
         for name, source in sources.items():
             archive.writestr(f"{_PACKAGE}/{name}.py", source)
-    with open(path + ".new", "wb") as handle:
-        handle.write(buffer.getvalue())
-        os.fsync(handle.fileno())
-    os.replace(path + ".new", path)
+    netplan_disk.write_bytes(path, buffer.getvalue())
 
 
 def apply(folder: str, token: str) -> int:
-    """Write the candidate and let netplan apply it; a netplan that fails is undone at once."""
-    record = _read_json(os.path.join(folder, "pending.json"))
+    """Put the new files in place and let netplan apply them; a netplan that fails is undone at once."""
+    record = netplan_disk.read_json(os.path.join(folder, "pending.json"))
     if record is None or record["token"] != token:
         return 1
-    if record["candidate"] is None:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(record["path"])
-    else:
-        write_file(record["path"], record["candidate"])
-    status, out, err = run(["netplan", "apply"])
-    said = {"token": token, "status": status, "stderr": err + out, "finished_at": _now()}
-    write_file(os.path.join(folder, "applied.json"), json.dumps(said))
-    _say(f"netplan apply ended with {status} {err.strip()}")
+    try:
+        for entry in record["files"]:
+            netplan_disk.put(entry)
+        status, out, err = netplan_running.run(["netplan", "apply"])
+        netplan_running.set_sysctls(record["sysctls"])
+        if status == 0:
+            netplan_running.put_back_rules(record.get("foreign_rules", []))
+        if status == 0 and record.get("target"):
+            netplan_running.restore(record["target"], record["netdevs"], rails_only=True)
+        said = {"token": token, "status": status, "stderr": (err + out)[-8000:], "finished_at": _now()}
+        netplan_disk.write_reserved(os.path.join(folder, "applied.json"), said)
+    except (OSError, RuntimeError) as error:
+        return _undo(folder, token, f"the change could not be applied: {error}")
+    netplan_running.say(f"netplan apply ended with {status} {err.strip()}")
     return _undo(folder, token, f"netplan apply ended with {status}: {err.strip()}") if status else 0
 
 
@@ -253,26 +196,37 @@ def confirm(folder: str, token: str) -> bool:
     """Make the change stay; False when it was undone, or is being undone, before."""
     try:
         with locked(folder):
-            record = _read_json(os.path.join(folder, "pending.json"))
+            record = netplan_disk.read_json(os.path.join(folder, "pending.json"))
             if record is None or record["token"] != token:
                 return False
             os.rename(os.path.join(folder, "pending.json"), os.path.join(folder, "confirmed.json"))
-            _sync_folder(folder)
-            last = {"token": token, "outcome": "confirmed", "finished_at": _now()}
-            write_file(os.path.join(folder, "last.json"), json.dumps(last))
+            # From here on the change stays, whatever else fails.
+            _finish(folder, record, {"token": token, "outcome": "confirmed", "finished_at": _now()})
     except (BusyError, FileNotFoundError):
         return False
-    run(["systemctl", "stop", unit("expire", token) + ".timer"])
+    netplan_running.run(["systemctl", "stop", unit("expire", token) + ".timer"])
     return True
+
+
+def _finish(folder: str, record: Mapping[str, Any], last: Mapping[str, Any]) -> None:
+    """Have the rename on disk, then clean up; what cannot be written is said and no more."""
+    netplan_disk.sync_folder(folder)
+    netplan_boot.disarm()
+    netplan_disk.clear(record["files"])
+    try:
+        netplan_disk.write_reserved(os.path.join(folder, "last.json"), last)
+    except OSError as error:
+        # The names of the records say it too, if with fewer words.
+        netplan_running.say(f"last.json: {error}")
 
 
 def outcome(folder: str, token: str) -> dict[str, Any]:
     """Return `{"outcome": "pending"|"rolling_back"|"rolled_back"|"confirmed"|"unknown", ...}` of a change."""
-    last = _read_json(os.path.join(folder, "last.json"))
+    last = netplan_disk.read_json(os.path.join(folder, "last.json"))
     if last is not None and last["token"] == token:
         return last
-    for name, word in (("pending.json", "pending"), ("rolling_back.json", "rolling_back")):
-        record = _read_json(os.path.join(folder, name))
+    for word in ("pending", "rolling_back", "rolled_back", "confirmed"):
+        record = netplan_disk.read_json(os.path.join(folder, f"{word}.json"))
         if record is not None and record["token"] == token:
             return {"token": token, "outcome": word}
     return {"token": token, "outcome": "unknown"}
@@ -282,103 +236,115 @@ def expire(folder: str, token: str) -> int:
     """Undo the change unless it was confirmed: files, netplan's output, then what files cannot bring back."""
     if outcome(folder, token)["outcome"] in ("pending", "rolling_back"):
         # An apply that is still at work would write over what is restored.
-        run(["systemctl", "stop", unit("apply", token) + ".service"])
+        netplan_running.run(["systemctl", "stop", unit("apply", token) + ".service"])
     return _undo(folder, token, "not confirmed")
+
+
+def _take(folder: str, token: str | None) -> dict[str, Any] | None:
+    """Claim the change for an undo by the rename that a confirmation would need; None: there is none."""
+    pending, working = (os.path.join(folder, f"{word}.json") for word in ("pending", "rolling_back"))
+    record = netplan_disk.read_json(pending)
+    if record is not None and token in (None, record["token"]):
+        os.rename(pending, working)
+        netplan_disk.sync_folder(folder)
+    record = netplan_disk.read_json(working)
+    return record if record is not None and token in (None, record["token"]) else None
+
+
+def _put_files_back(record: Mapping[str, Any]) -> list[str]:
+    failed = []
+    for entry in reversed(record["files"]):
+        try:
+            netplan_disk.put_back(entry)
+        except OSError as error:
+            failed.append(f"{entry['path']} could not be restored: {error}")
+    return failed
 
 
 def _undo(folder: str, token: str, reason: str) -> int:
     with locked(folder, wait_s=30.0):
-        working = os.path.join(folder, "rolling_back.json")
-        with contextlib.suppress(FileNotFoundError):
-            if (_read_json(os.path.join(folder, "pending.json")) or {}).get("token") == token:
-                os.rename(os.path.join(folder, "pending.json"), working)
-        record = _read_json(working)
-        if record is None or record["token"] != token:
+        record = _take(folder, token)
+        if record is None:
             return 0
-        _restore_files(record)
-        status, _out, err = run(["netplan", "apply"])
-        _restore_generated(record["generated"])
-        left = _restore_running(record)
-        last = {
-            "token": token,
-            "outcome": "rolled_back",
-            "reason": reason,
-            "equal": not left,
-            "differences": left,
-            "netplan_status": status,
-            "stderr": err,
-            "finished_at": _now(),
-        }
-        write_file(os.path.join(folder, "last.json"), json.dumps(last))
-        os.unlink(working)
-        _sync_folder(folder)
-    _say(f"rolled back ({reason}); the running network is {'as before' if not left else 'not as before:'}")
+        failed = _put_files_back(record)
+        status, _out, err = netplan_running.run(["netplan", "apply"])
+        try:
+            netplan_running.restore_generated(record["generated"])
+        except OSError as error:
+            failed.append(f"what netplan had generated could not be restored: {error}")
+        left = failed + netplan_running.restore(record["snapshot"], record["netdevs"])
+        more = {"netplan_status": status, "stderr": err[-4000:]}
+        return _rolled_back(folder, record, reason, left, more)
+
+
+def _rolled_back(
+    folder: str, record: Mapping[str, Any], reason: str, left: Sequence[str], more: Mapping[str, Any]
+) -> int:
+    last = {
+        "token": record["token"],
+        "outcome": "rolled_back",
+        "reason": reason[-2000:],
+        "equal": not left,
+        "differences": list(left)[:40],
+        "finished_at": _now(),
+        **more,
+    }
+    os.rename(os.path.join(folder, "rolling_back.json"), os.path.join(folder, "rolled_back.json"))
+    _finish(folder, record, last)
+    verdict = "not as before:" if left else "as before"
+    netplan_running.say(f"rolled back ({reason}); the running network is {verdict}")
     for difference in left:
-        _say(difference)
-    return 0 if not left else 1
+        netplan_running.say(difference)
+    return 1 if left else 0
 
 
-def _restore_files(record: Mapping[str, Any]) -> None:
-    for entry in record["files"]:
-        if entry["backup"] is None:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(entry["path"])
-            continue
-        with open(entry["backup"], encoding="utf-8", errors="surrogateescape") as handle:
-            write_file(entry["path"], handle.read(), entry["mode"], (entry["uid"], entry["gid"]))
+def boot(folder: str) -> int:
+    """After a reset inside the window, before networkd: restore the files and have netplan generate anew."""
+    with locked(folder, wait_s=30.0):
+        record = _take(folder, None)
+        if record is None:
+            netplan_boot.disarm()
+            return 0
+        record["failed"] = _put_files_back(record)
+        status, out, err = netplan_running.run(["netplan", "generate"])
+        # This boot's clock: a controller that asks is told how long `settle` may take.
+        record.update(
+            boot_id=boot_id(), expires_monotonic_s=time.monotonic() + netplan_running.BOOT_PATIENCE_S
+        )
+        with contextlib.suppress(OSError):
+            netplan_disk.write_file(os.path.join(folder, "rolling_back.json"), json.dumps(record))
+        netplan_running.say(f"files restored; netplan generate ended with {status} {(err + out).strip()}")
+    return status
 
 
-def _restore_generated(before: Mapping[str, str]) -> None:
-    """Take back what netplan swept in: an edit that lay unapplied in another's file was no part of before."""
-    now = generated_files()
-    if now == dict(before):
-        return
-    for path in now:
-        if path not in before:
-            os.unlink(path)
-    for path, text in before.items():
-        if now.get(path) != text:
-            write_file(path, text, 0o644)
-    run(["networkctl", "reload"])
-
-
-def _restore_running(record: Mapping[str, Any]) -> list[str]:
-    before, netdevs = record["snapshot"], record["netdevs"]
-    end = time.monotonic() + _ROLLBACK_PATIENCE_S
-    calm = 0
-    left: list[str] = []
-    while time.monotonic() < end:
-        now = snapshot(netdevs)
-        left = netplan_snapshot.differences(before, now, netdevs)
-        # networkd goes on working after `netplan apply` returns: what is right must stay right for a second.
-        calm = calm + 1 if not left else 0
-        if calm == 3:
-            break
-        if left:
-            for argv in netplan_snapshot.replay(before, now, netdevs):
-                status, _out, err = run(argv)
-                _say(f"{' '.join(argv)} -> {status} {err.strip()}")
-            _restore_sysctls(before["sysctls"])
-        time.sleep(0.5)
-    return left
-
-
-def _restore_sysctls(before: Mapping[str, Mapping[str, str]]) -> None:
-    for netdev, values in before.items():
-        for name, value in values.items():
-            path = netplan_snapshot.sysctl_path(netdev, name)
-            with contextlib.suppress(OSError), open(path, "r+", encoding="ascii") as handle:
-                if handle.read().strip() != value:
-                    handle.write(value)
+def settle(folder: str) -> int:
+    """After `boot` and networkd: see that the rails run as before, replay what files cannot restore."""
+    with locked(folder, wait_s=30.0):
+        record = _take(folder, None)
+        if record is None:
+            netplan_boot.disarm()
+            return 0
+        left = netplan_running.restore(
+            record["snapshot"],
+            record["netdevs"],
+            patience_s=netplan_running.BOOT_PATIENCE_S,
+            passive_s=netplan_running.BOOT_PASSIVE_S,
+            rails_only=True,
+        )
+        rules = netplan_running.put_back_rules(record["snapshot"]["rules"])
+        left = record.get("failed", []) + left + rules
+        return _rolled_back(folder, record, "the node was reset before the change was confirmed", left, {})
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run `apply TOKEN`, `expire TOKEN` or `status TOKEN` on this node's state folder."""
-    actions = {"apply": apply, "expire": expire}
-    if len(argv) != 2 or argv[0] not in {*actions, "status"}:
-        _say("usage: program.pyz apply|expire|status TOKEN")
+    """Run a step of the change on this node's state folder."""
+    steps = {"apply": apply, "expire": expire}
+    if len(argv) == 1 and argv[0] in ("boot", "settle"):
+        return boot(STATE_DIR) if argv[0] == "boot" else settle(STATE_DIR)
+    if len(argv) != 2 or argv[0] not in {*steps, "status"}:
+        netplan_running.say("usage: program.pyz apply|expire|status TOKEN, or program.pyz boot|settle")
         return 2
     if argv[0] == "status":
-        _say(json.dumps(outcome(STATE_DIR, argv[1]), indent=1))
+        netplan_running.say(json.dumps(outcome(STATE_DIR, argv[1]), indent=1))
         return 0
-    return actions[argv[0]](STATE_DIR, argv[1])
+    return steps[argv[0]](STATE_DIR, argv[1])

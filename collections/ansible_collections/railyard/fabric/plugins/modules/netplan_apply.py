@@ -14,6 +14,7 @@ description:
     prove itself. It runs M(railyard.fabric.netplan_stage) on the node, then opens an SSH connection that
     shares nothing with earlier ones; over it, the node confirms that its rails are as planned and
     that nothing else was lost.
+  - Nodes that were confirmed earlier in the same run are asked over the rails with packets of the whole MTU.
   - When that connection cannot be made, or the proof fails, the node restores files and running network.
   - When there is nothing to do, this costs one round trip.
 version_added: 0.1.0
@@ -21,18 +22,54 @@ author:
   - Railyard contributors (@railyard)
 options:
   rails:
-    description: The node's rails, as the filter P(railyard.fabric.node_rails#filter) returns them.
+    description: >-
+      The node's rails, as the filter P(railyard.fabric.node_rails#filter) returns them.
+      Not read with O(revert=true).
     type: list
     elements: dict
-    required: true
+    default: []
+  networks:
+    description:
+      - The node's other networks, as the filter P(railyard.fabric.node_networks#filter) returns them.
+      - Those with C(manage) are written to C(/etc/netplan/60-railyard-networks.yaml); others are left alone.
+    type: list
+    elements: dict
+    default: []
+  frontend:
+    description: The inventory's C(fabric.frontend); written to the same file where it has C(manage).
+    type: dict
   path:
     description: The netplan file that belongs to Railyard, and to nobody else.
     type: path
     default: /etc/netplan/60-railyard-rails.yaml
+  rp_filter:
+    description:
+      - The rails' reverse path filter, 2 (loose) unless declared otherwise.
+      - The strict one looks in the main table alone, and drops what a rail's own table would answer.
+    type: int
+    choices: [0, 1, 2]
+    default: 2
+  take_over:
+    description:
+      - Whether netplan and networkd files of others that configure nothing but these netdevs are moved aside
+        (C(.railyard-disabled)), and cloud-init is told to leave the network alone.
+      - Without it such a file is refused.
+    type: bool
+    default: false
   rollback_after_s:
     description: Seconds within which a change that is not confirmed has been undone; at least 10.
     type: int
     default: 120
+  accept_drift:
+    description: >-
+      Go on although the node has routing rules that no file declares, which are put back afterwards, or edits
+      of other netplan files that were never applied, which are applied too.
+    type: bool
+    default: false
+  revert:
+    description: Lead back to what the last confirmed change of this node replaced.
+    type: bool
+    default: false
 attributes:
   action:
     description: Runs on the controller.
@@ -51,6 +88,10 @@ EXAMPLES = r"""
     rails: "{{ rail_network_rails }}"
     path: /etc/netplan/60-railyard-rails.yaml
     rollback_after_s: 120
+
+- name: Return to what the last change replaced
+  railyard.fabric.netplan_apply:
+    revert: true
 """
 
 RETURN = r"""

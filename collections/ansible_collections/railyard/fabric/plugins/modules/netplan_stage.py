@@ -3,25 +3,28 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Stage, apply and confirm the netplan file of a node's rails."""
+"""Stage, apply and confirm a change of a node's rails."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: netplan_stage
-short_description: Stage, apply and confirm the netplan file of a node's rails
+short_description: Stage, apply and confirm a change of a node's rails
 description:
   - The node's half of M(railyard.fabric.netplan_apply), which is what roles call.
   - With O(state=staged), compares the rails with the netplan file and with the running network. When both
     agree, nothing happens. Otherwise, the candidate is tried with C(netplan generate --root-dir); then what
-    an undo needs is kept under C(/var/lib/railyard/rail_network), a timer is armed that undoes the change,
-    and the candidate is applied in a systemd unit of its own.
+    an undo needs is kept under C(/var/lib/railyard/rail_network), a timer and a unit of the next boot are
+    armed that undo the change, and it is applied in a systemd unit of its own.
   - With O(state=applied), waits until netplan is done. Only a connection that is opened after that can prove
     that one can still be opened.
   - With O(state=confirmed), waits until the rails are as planned and nothing else of the node's network was
     lost, and disarms the timer; when the proof fails, the change is undone at once.
+  - With O(revert=true), the change leads back to what the last confirmed one replaced.
   - Refuses, writing nothing, when a rail's netdev is missing, is a port of a bond or bridge, carries a
-    default route, or is configured by somebody else's file.
+    default route, or is configured by somebody else's file; and, unless O(accept_drift=true), when applying
+    would sweep away routing rules that no file declares, or apply edits of other netplan files that never
+    were.
 version_added: 0.1.0
 author:
   - Railyard contributors (@railyard)
@@ -42,14 +45,56 @@ options:
     type: list
     elements: dict
     default: []
+  networks:
+    description:
+      - The node's other networks, as the filter P(railyard.fabric.node_networks#filter) returns them.
+      - Those with C(manage) are written to C(/etc/netplan/60-railyard-networks.yaml); others are left alone.
+    type: list
+    elements: dict
+    default: []
+  frontend:
+    description: The inventory's C(fabric.frontend); written to the same file where it has C(manage).
+    type: dict
   path:
     description: The netplan file that belongs to Railyard, and to nobody else.
     type: path
     default: /etc/netplan/60-railyard-rails.yaml
+  rp_filter:
+    description:
+      - The rails' reverse path filter, 2 (loose) unless declared otherwise.
+      - The strict one looks in the main table alone, and drops what a rail's own table would answer.
+    type: int
+    choices: [0, 1, 2]
+    default: 2
+  take_over:
+    description:
+      - Whether netplan and networkd files of others that configure nothing but these netdevs are moved aside
+        (C(.railyard-disabled)), and cloud-init is told to leave the network alone.
+      - Without it such a file is refused.
+    type: bool
+    default: false
   rollback_after_s:
     description: Seconds within which a change that is not confirmed has been undone; at least 10.
     type: int
     default: 120
+  accept_drift:
+    description:
+      - Go on although files and running network differ before the change. Edits of other netplan files are
+        then applied with it, and rules that no file declares are put back after it.
+    type: bool
+    default: false
+  revert:
+    description:
+      - With O(state=staged), lead back to what the last confirmed change replaced; O(rails) is not read.
+    type: bool
+    default: false
+  peers:
+    description:
+      - With O(state=confirmed), nodes that were changed in this run, asked over the rails; one whole packet
+        that gets nowhere while small ones do undoes the change.
+    type: list
+    elements: dict
+    default: []
   token:
     description: The token that O(state=staged) returned; required with the other states.
     type: str
@@ -84,6 +129,11 @@ token:
   returned: when a change was staged
   type: str
   sample: 3f2a9c0d5b7e4f11
+reason_unchanged:
+  description: Why there is nothing to return to.
+  returned: with O(revert=true), when there is nothing to do
+  type: str
+  sample: no network change of Railyard was ever confirmed here
 outcome:
   description: How far the change has come.
   returned: always
@@ -147,29 +197,33 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.railyard.fabric.plugins.module_utils import (
+    netplan_boot,
     netplan_change,
+    netplan_disk,
+    netplan_peers,
+    netplan_revert,
+    netplan_running,
     netplan_snapshot,
     netplan_state,
     netplan_transaction,
 )
 
 
-def _diff(path: str, findings: dict[str, Any]) -> list[dict[str, str]]:
+def _diff(findings: dict[str, Any]) -> list[dict[str, str]]:
     diff = [
         {
-            "before_header": path,
-            "after_header": path,
-            "before": findings["before"],
-            "after": findings["after"],
+            "before_header": entry["path"],
+            "after_header": entry["path"],
+            "before": entry["before"] or "",
+            "after": entry["text"] or "",
         }
+        for entry in findings["files"]
+        if entry["wrong"]
     ]
     rows = findings["drift"]
     if rows:
         header = "running network"
-        texts = {
-            side: "".join(f"{row['rail']} ({row['netdev']}): {row['what']} {row[side]}\n" for row in rows)
-            for side in ("is", "planned")
-        }
+        texts = {side: "".join(_line(row, side) for row in rows) for side in ("is", "planned")}
         diff.append(
             {
                 "before_header": header,
@@ -181,6 +235,13 @@ def _diff(path: str, findings: dict[str, Any]) -> list[dict[str, str]]:
     return diff
 
 
+def _line(row: Any, side: str) -> str:
+    """Say one side of a difference; where it is a whole sentence (a return), it is what is to be undone."""
+    if isinstance(row, str):
+        return f"{row}\n" if side == "is" else ""
+    return f"{row['rail']} ({row['netdev']}): {row['what']} {row[side]}\n"
+
+
 def _source(python_module: Any) -> str:
     # Ansible ships module_utils inside a zip file, so the source is asked of the loader, not of the disk.
     return str(python_module.__loader__.get_source(python_module.__name__))
@@ -189,10 +250,13 @@ def _source(python_module: Any) -> str:
 def _start(module: AnsibleModule, record: dict[str, Any]) -> None:
     folder, token = netplan_transaction.STATE_DIR, record["token"]
     sources = {
-        name: _source(python_module)
-        for name, python_module in (
-            ("netplan_snapshot", netplan_snapshot),
-            ("netplan_transaction", netplan_transaction),
+        python_module.__name__.rsplit(".", 1)[-1]: _source(python_module)
+        for python_module in (
+            netplan_boot,
+            netplan_disk,
+            netplan_running,
+            netplan_snapshot,
+            netplan_transaction,
         )
     }
     with netplan_transaction.locked(folder):
@@ -204,10 +268,21 @@ def _start(module: AnsibleModule, record: dict[str, Any]) -> None:
         "--timer-property=AccuracySec=100ms",
     ]
     expire = netplan_transaction.unit("expire", token)
-    # The timer is armed before anything is applied: from here on, the node mends itself.
-    module.run_command([*run_unit, f"--unit={expire}", *timer, *program, "expire", token], check_rc=True)
     apply = netplan_transaction.unit("apply", token)
-    module.run_command([*run_unit, f"--unit={apply}", *program, "apply", token], check_rc=True)
+    # The timer is armed before anything is applied: from here on, the node mends itself.
+    for argv in (
+        [*run_unit, f"--unit={expire}", *timer, *program, "expire", token],
+        [*run_unit, f"--unit={apply}", *program, "apply", token],
+    ):
+        status, _out, err = module.run_command(argv)
+        if status != 0:
+            with netplan_transaction.locked(folder):
+                netplan_transaction.abandon(folder, record)
+            module.run_command(["systemctl", "stop", f"{expire}.timer"])
+            module.fail_json(
+                msg=f"{module.params['node']}: systemd does not start {argv[3]}: {err.strip()}; "
+                "nothing was changed"
+            )
 
 
 def _finish_old(module: AnsibleModule) -> None:
@@ -232,7 +307,7 @@ def _finish_old(module: AnsibleModule) -> None:
 
 def stage(module: AnsibleModule) -> dict[str, Any]:
     """Examine the node and, unless all is well or this is check mode, start the change."""
-    node, path = module.params["node"], module.params["path"]
+    node = module.params["node"]
     netplan = module.get_bin_path("netplan")
     if netplan is None:
         module.fail_json(
@@ -241,38 +316,57 @@ def stage(module: AnsibleModule) -> dict[str, Any]:
         )
     if not module.check_mode:
         _finish_old(module)
-    work = tempfile.mkdtemp(prefix="railyard-netplan-")
-    try:
-        problems, found = netplan_change.examine(module.params["rails"], path, netplan, work)
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
-    if problems:
-        lines = "\n".join(f"{node}, {problem}" for problem in problems)
-        module.fail_json(msg=f"Nothing was written.\n{lines}", problems=problems)
-    changed = found["before"] != found["after"] or found["mode_wrong"] or bool(found["drift"])
+    found = _reverted(module) if module.params["revert"] else _examined(module, netplan)
     result: dict[str, Any] = {
-        "changed": changed,
+        "changed": found["changed"],
         "outcome": "unchanged",
         "netdevs": {rail["name"]: rail["netdev"] for rail in found["rails"]},
         "drift": found["drift"],
         "findings": [f"{node}, {warning}" for warning in found["warnings"]],
     }
-    if changed:
-        result["diff"] = _diff(path, found)
-    if not changed or module.check_mode:
+    if found.get("why"):
+        result["reason_unchanged"] = found["why"]
+    if found["changed"]:
+        result["diff"] = _diff(found)
+    if not found["changed"] or module.check_mode:
         return result
     token = secrets.token_hex(8)
+    kept = ("sysctls", "rails", "netdevs", "snapshot", "foreign_rules", "own_rules", "target", "reverts")
     record = {
         "token": token,
-        "path": path,
-        "candidate": found["after"] or None,
-        "rails": found["rails"],
-        "netdevs": found["netdevs"],
-        "snapshot": found["snapshot"],
+        "files": [{key: entry[key] for key in ("path", "text", "mode")} for entry in found["files"]],
         "rollback_after_s": module.params["rollback_after_s"],
+        **{key: found[key] for key in kept if key in found},
     }
-    _start(module, record)
+    try:
+        _start(module, record)
+    except OSError as error:
+        module.fail_json(
+            msg=f"{node}: what an undo would need cannot be kept: {error}; nothing was changed. "
+            f"Make room on the disk of {netplan_transaction.STATE_DIR} and of the files' folders"
+        )
     return {**result, "token": token, "outcome": "pending"}
+
+
+def _examined(module: AnsibleModule, netplan: str) -> dict[str, Any]:
+    work = tempfile.mkdtemp(prefix="railyard-netplan-")
+    params = module.params
+    try:
+        problems, found = netplan_change.examine(params, netplan, work)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    if problems:
+        lines = "\n".join(f"{params['node']}, {problem}" for problem in problems)
+        module.fail_json(msg=f"Nothing was written.\n{lines}", problems=problems)
+    return found
+
+
+def _reverted(module: AnsibleModule) -> dict[str, Any]:
+    why, found = netplan_revert.plan(netplan_transaction.STATE_DIR)
+    if why:
+        return {"changed": False, "why": why, "rails": [], "drift": [], "warnings": []}
+    changed = any(entry["wrong"] for entry in found["files"]) or bool(found["drift"])
+    return {**found, "changed": changed, "warnings": []}
 
 
 def confirm(module: AnsibleModule) -> dict[str, Any]:
@@ -294,6 +388,10 @@ def confirm(module: AnsibleModule) -> dict[str, Any]:
         done = netplan_change.await_applied(record, applied)
         return {"changed": False, "outcome": "applied" if done else "pending", "findings": []}
     problems, away = netplan_change.await_proof(record, applied)
+    if not problems:
+        # Only nodes that this run has changed already: the others still have the old MTU.
+        problems, silent = netplan_peers.ask(netplan_running.run, record["rails"], module.params["peers"])
+        away = away + silent
     if not problems and netplan_transaction.confirm(folder, token):
         said = netplan_state.unexpected_lines((applied() or {}).get("stderr", ""))
         findings = [f"{module.params['node']}, {line}" for line in away + said]
@@ -310,8 +408,15 @@ def main() -> None:
             "state": {"type": "str", "choices": ["staged", "applied", "confirmed"], "default": "staged"},
             "node": {"type": "str", "required": True},
             "rails": {"type": "list", "elements": "dict", "default": []},
+            "networks": {"type": "list", "elements": "dict", "default": []},
+            "frontend": {"type": "dict"},
             "path": {"type": "path", "default": "/etc/netplan/60-railyard-rails.yaml"},
+            "rp_filter": {"type": "int", "choices": [0, 1, 2], "default": 2},
+            "take_over": {"type": "bool", "default": False},
             "rollback_after_s": {"type": "int", "default": 120},
+            "accept_drift": {"type": "bool", "default": False},
+            "revert": {"type": "bool", "default": False},
+            "peers": {"type": "list", "elements": "dict", "default": []},
             "token": {"type": "str", "no_log": False},
         },
         required_if=[("state", "applied", ("token",)), ("state", "confirmed", ("token",))],

@@ -7,7 +7,7 @@ from __future__ import annotations
 import shutil
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils import netplan_candidate, netplan_transaction
+from ansible_collections.railyard.fabric.plugins.module_utils import netplan_candidate, netplan_running
 
 pytestmark = pytest.mark.skipif(
     shutil.which("netplan") is None, reason="netplan.io is not installed on this machine"
@@ -33,13 +33,13 @@ def other(tmp_path, name, ethernets):
 
 
 def claims(files, work):
-    return netplan_candidate.claims_by_netplan(netplan_transaction.run, "netplan", files, NETDEVS, work)
+    return netplan_candidate.claims_by_netplan(netplan_running.run, "netplan", files, NETDEVS, work)
 
 
 def test_candidate_is_generated_with_the_others(tmp_path, work):
     files = other(tmp_path, "50-management.yaml", "  ethernets:\n    enp5s0:\n      dhcp4: true\n")
-    candidate = ("/etc/netplan/60-railyard-rails.yaml", OURS)
-    texts, said = netplan_candidate.generate(netplan_transaction.run, "netplan", files, candidate, work)
+    candidate = {"/etc/netplan/60-railyard-rails.yaml": OURS}
+    texts, said = netplan_candidate.generate(netplan_running.run, "netplan", files, candidate, work)
     assert set(texts) >= {
         "/run/systemd/network/10-netplan-ens6.network",
         "/run/systemd/network/10-netplan-enp5s0.network",
@@ -48,9 +48,9 @@ def test_candidate_is_generated_with_the_others(tmp_path, work):
 
 
 def test_refusal_speaks_of_the_nodes_own_path(work):
-    candidate = ("/etc/netplan/60-railyard-rails.yaml", OURS + "      no-such-key: 1\n")
+    candidate = {"/etc/netplan/60-railyard-rails.yaml": OURS + "      no-such-key: 1\n"}
     with pytest.raises(netplan_candidate.CandidateError) as caught:
-        netplan_candidate.generate(netplan_transaction.run, "netplan", {}, candidate, work)
+        netplan_candidate.generate(netplan_running.run, "netplan", {}, candidate, work)
     assert "/etc/netplan/60-railyard-rails.yaml:7:7" in str(caught.value)
     assert "unknown key" in str(caught.value)
     assert work not in str(caught.value)

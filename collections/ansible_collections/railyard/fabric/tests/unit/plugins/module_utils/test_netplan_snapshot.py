@@ -56,7 +56,7 @@ def before(tmp_path):
     conf = tmp_path / "sys/net/ipv6/conf/ens6"
     conf.mkdir(parents=True)
     (conf / "accept_ra").write_text("1\n")
-    return netplan_snapshot.take(answer, RAILS, str(tmp_path))
+    return netplan_snapshot.take(answer, RAILS, proc_root=str(tmp_path))
 
 
 def test_what_is_kept(before):
@@ -69,7 +69,7 @@ def test_what_is_kept(before):
     assert [row["cidr"] for row in before["addresses"]["enp5s0"]] == ["192.168.1.73/24"]
     assert [row["dst"] for row in before["routes"]] == ["default"]
     assert [row["priority"] for row in before["rules"]] == [90]
-    assert before["sysctls"] == {"ens6": {"ipv6/accept_ra": "1"}}
+    assert before["sysctls"] == {"net/ipv6/conf/ens6/accept_ra": "1"}
 
 
 def test_same_state_has_no_difference(before):
@@ -91,7 +91,7 @@ def change(now, kind):
     elif kind == "rule gone":
         now["rules"] = []
     elif kind == "sysctl":
-        now["sysctls"]["ens6"]["ipv6/accept_ra"] = "0"
+        now["sysctls"]["net/ipv6/conf/ens6/accept_ra"] = "0"
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_difference_and_its_way_back(before, kind, word, argv):
 def test_sysctl_difference_is_said(before):
     now = copy.deepcopy(before)
     change(now, "sysctl")
-    assert netplan_snapshot.differences(before, now, RAILS) == ["ens6: sysctl ipv6/accept_ra 1 is 0"]
+    assert netplan_snapshot.differences(before, now, RAILS) == ["sysctl net/ipv6/conf/ens6/accept_ra 1 is 0"]
 
 
 @pytest.mark.parametrize("kind", ["address gone", "route gone", "rule gone"])

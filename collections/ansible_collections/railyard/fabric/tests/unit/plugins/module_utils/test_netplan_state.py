@@ -135,3 +135,10 @@ def test_two_rails_on_one_netdev_are_refused(good):
 )
 def test_only_known_noise_is_left_out(text, left):
     assert netplan_state.unexpected_lines(text) == left
+
+
+def test_sysctl_that_is_not_as_wanted_is_drift_with_its_rail():
+    wanted = {"net/ipv4/conf/ens6/arp_ignore": "1", "net/ipv4/conf/ens6/rp_filter": "2"}
+    now = {"sysctls": {"net/ipv4/conf/ens6/arp_ignore": "0", "net/ipv4/conf/ens6/rp_filter": "2"}}
+    (row,) = netplan_state.sysctl_drift([{"name": "rail0", "netdev": "ens6"}], now, wanted)
+    assert netplan_state.sentence(row) == "rail0 (ens6): net/ipv4/conf/ens6/arp_ignore is 0, planned 1"

@@ -14,8 +14,14 @@ import time
 from pathlib import Path
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils import netplan_snapshot, netplan_transaction
+from ansible_collections.railyard.fabric.plugins.module_utils import (
+    netplan_boot,
+    netplan_running,
+    netplan_snapshot,
+    netplan_transaction,
+)
 
+PROGRAM = ("netplan_boot", "netplan_disk", "netplan_running", "netplan_snapshot", "netplan_transaction")
 OLD = "network: {version: 2}\n"
 NEW = "network:\n  version: 2\n"
 STATE = {
@@ -44,16 +50,17 @@ class Node:
             self.state["links"][argv[4]]["mtu_bytes"] = int(argv[6])
         return 0, "", ""
 
-    def snapshot(self, _netdevs):
+    def snapshot(self, _netdevs, _sysctls=()):
         return copy.deepcopy(self.state)
 
 
 @pytest.fixture
-def node(monkeypatch):
+def node(monkeypatch, tmp_path):
     made = Node()
-    monkeypatch.setattr(netplan_transaction, "run", made.run)
-    monkeypatch.setattr(netplan_transaction, "snapshot", made.snapshot)
-    monkeypatch.setattr(netplan_transaction, "generated_files", dict)
+    monkeypatch.setattr(netplan_running, "run", made.run)
+    monkeypatch.setattr(netplan_running, "snapshot", made.snapshot)
+    monkeypatch.setattr(netplan_running, "generated_files", dict)
+    monkeypatch.setattr(netplan_boot, "SYSTEM_DIR", str(tmp_path / "system"))
     monkeypatch.setattr(netplan_transaction.time, "sleep", lambda _s: None)
     return made
 
@@ -64,8 +71,8 @@ def change(tmp_path, node):
     path.parent.mkdir(parents=True)
     record = {
         "token": "0123456789abcdef",
-        "path": str(path),
-        "candidate": NEW,
+        "files": [{"path": str(path), "text": NEW, "mode": 0o600}],
+        "sysctls": {},
         "rails": [],
         "netdevs": ["ens6"],
         "snapshot": node.snapshot([]),
@@ -77,9 +84,10 @@ def change(tmp_path, node):
             path.write_text(before)
             path.chmod(0o640)
         with netplan_transaction.locked(str(folder)):
-            netplan_transaction.begin(str(folder), {**record, **more}, {})
+            netplan_transaction.begin(str(folder), {**copy.deepcopy(record), **more}, {})
         return str(folder), record["token"], path
 
+    begin.path = path
     return begin
 
 
@@ -128,11 +136,49 @@ def test_file_that_was_not_there_is_gone_again(change):
 
 
 def test_removed_file_comes_back(change):
-    folder, token, path = change(candidate=None)
+    folder, token, path = change(files=[{"path": str(change.path), "text": None, "mode": 0o600}])
     netplan_transaction.apply(folder, token)
     assert not path.exists()
     netplan_transaction.expire(folder, token)
     assert path.read_text() == OLD
+
+
+def test_several_files_are_written_in_order_and_all_come_back(change, tmp_path, node):
+    foreign, aside, ours = (tmp_path / "etc/netplan" / name for name in ("50.yaml", "50.yaml.off", "60.yaml"))
+    foreign.parent.mkdir(parents=True, exist_ok=True)
+    foreign.write_text("theirs")
+    foreign.chmod(0o644)
+    files = [(foreign, None), (aside, "theirs"), (ours, NEW)]
+    listing = sorted(path.name for path in foreign.parent.iterdir())
+    folder, token, _path = change(
+        before=None, files=[{"path": str(path), "text": text, "mode": 0o600} for path, text in files]
+    )
+    netplan_transaction.apply(folder, token)
+    assert (foreign.exists(), aside.read_text(), ours.read_text()) == (False, "theirs", NEW)
+    netplan_transaction.expire(folder, token)
+    assert (foreign.read_text(), foreign.stat().st_mode & 0o777) == ("theirs", 0o644)
+    assert sorted(path.name for path in foreign.parent.iterdir()) == listing
+
+
+def test_confirmed_change_leaves_nothing_beside_its_files(change):
+    folder, token, path = change()
+    netplan_transaction.apply(folder, token)
+    netplan_transaction.confirm(folder, token)
+    assert [entry.name for entry in path.parent.iterdir()] == [path.name]
+    backups = [entry for entry in Path(folder, "backup").rglob("*") if entry.is_file()]
+    assert [entry.read_text() for entry in backups] == [OLD]
+
+
+def test_sysctls_are_set_after_netplan_and_come_back(change, node, monkeypatch):
+    kernel = {"net/ipv4/conf/ens6/arp_ignore": "0"}
+    node.state["sysctls"] = kernel  # the snapshot reads the same kernel
+    monkeypatch.setattr(netplan_running, "set_sysctls", kernel.update)
+    folder, token, _path = change(sysctls={"net/ipv4/conf/ens6/arp_ignore": "1"}, snapshot=node.snapshot([]))
+    netplan_transaction.apply(folder, token)
+    assert kernel == {"net/ipv4/conf/ens6/arp_ignore": "1"}
+    netplan_transaction.expire(folder, token)
+    assert kernel == {"net/ipv4/conf/ens6/arp_ignore": "0"}
+    assert netplan_transaction.outcome(folder, token)["equal"]
 
 
 def test_netplan_that_fails_is_undone_at_once_with_its_words(change, node):
@@ -147,7 +193,7 @@ def test_netplan_that_fails_is_undone_at_once_with_its_words(change, node):
 
 def test_what_cannot_be_brought_back_is_said(change, node, monkeypatch):
     folder, token, _path = change()
-    monkeypatch.setattr(netplan_transaction, "_ROLLBACK_PATIENCE_S", 0.05)
+    monkeypatch.setattr(netplan_running, "PATIENCE_S", 0.05)
     monkeypatch.setattr(netplan_snapshot, "replay", lambda *_arguments: [])
     assert netplan_transaction.expire(folder, token) == 1
     result = netplan_transaction.outcome(folder, token)
@@ -217,16 +263,12 @@ def test_lock_held_by_another_is_named(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("record", "stale"),
-    [
-        ({"boot_id": "this", "expires_monotonic_s": time.monotonic() + 20}, False),
-        ({"boot_id": "this", "expires_monotonic_s": time.monotonic() - 1}, False),
-        ({"boot_id": "this", "expires_monotonic_s": time.monotonic() - 100}, True),
-        ({"boot_id": "the one before", "expires_monotonic_s": time.monotonic() + 20}, True),
-    ],
+    ("boot_id", "left_s", "stale"),
+    [("this", 20, False), ("this", -1, False), ("this", -100, True), ("the one before", 20, True)],
 )
-def test_change_that_nobody_will_finish(monkeypatch, record, stale):
+def test_change_that_nobody_will_finish(monkeypatch, boot_id, left_s, stale):
     monkeypatch.setattr(netplan_transaction, "boot_id", lambda: "this")
+    record = {"boot_id": boot_id, "expires_monotonic_s": time.monotonic() + left_s}
     assert netplan_transaction.is_stale(record) is stale
 
 
@@ -234,10 +276,8 @@ def test_swept_in_edits_of_others_are_taken_out_again(tmp_path, node, monkeypatc
     ours, theirs = tmp_path / "10-netplan-ens6.network", tmp_path / "10-netplan-enp5s0.network"
     ours.write_text("new")
     theirs.write_text("edited")
-    monkeypatch.setattr(
-        netplan_transaction, "generated_files", lambda: {str(ours): "new", str(theirs): "edited"}
-    )
-    netplan_transaction._restore_generated({str(theirs): "loaded"})
+    monkeypatch.setattr(netplan_running, "generated_files", lambda: {str(ours): "new", str(theirs): "edited"})
+    netplan_running.restore_generated({str(theirs): "loaded"})
     assert not ours.exists()
     assert theirs.read_text() == "loaded"
     assert ["networkctl", "reload"] in node.commands
@@ -245,9 +285,7 @@ def test_swept_in_edits_of_others_are_taken_out_again(tmp_path, node, monkeypatc
 
 def test_program_runs_alone_with_the_standard_library(tmp_path):
     utils = Path(netplan_transaction.__file__).parent
-    sources = {
-        name: (utils / f"{name}.py").read_text() for name in ("netplan_snapshot", "netplan_transaction")
-    }
+    sources = {name: (utils / f"{name}.py").read_text() for name in PROGRAM}
     netplan_transaction._write_program(str(tmp_path / "program.pyz"), sources)
     done = subprocess.run(
         [sys.executable, "-I", str(tmp_path / "program.pyz"), "status", "nothing"],

@@ -5,12 +5,20 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils import netplan_change, netplan_transaction
+from ansible_collections.railyard.fabric.plugins.module_utils import (
+    netplan_boot,
+    netplan_change,
+    netplan_running,
+    netplan_transaction,
+)
 from ansible_collections.railyard.fabric.plugins.modules import netplan_stage
 
 RAILS = [{"name": "rail0", "netdev": "ens6", "address": "10.0.1.1/24", "mtu": 9000}]
 DRIFT = {"rail": "rail0", "netdev": "ens6", "what": "mtu", "is": "1500", "planned": "9000"}
-PATH = "/etc/netplan/60-railyard-rails.yaml"
+
+
+FILE = {"before": "same\n", "text": "same\n", "mode": 0o600, "wrong": False}
+NEW_FILE = {"text": "new\n", "wrong": True}
 
 
 class FailedError(Exception):
@@ -23,8 +31,11 @@ class DummyModule:
             "state": "staged",
             "node": "gpuserver1",
             "rails": RAILS,
-            "path": PATH,
+            "path": "/etc/netplan/60-railyard-rails.yaml",
             "rollback_after_s": 20,
+            "accept_drift": False,
+            "revert": False,
+            "peers": [],
             **params,
         }
         self.check_mode = check_mode
@@ -47,14 +58,15 @@ class DummyModule:
 
 @pytest.fixture
 def found(monkeypatch, tmp_path):
-    monkeypatch.setattr(netplan_transaction, "STATE_DIR", str(tmp_path))
-    monkeypatch.setattr(netplan_transaction, "generated_files", dict)
+    monkeypatch.setattr(netplan_transaction, "STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.setattr(netplan_running, "generated_files", dict)
+    monkeypatch.setattr(netplan_boot, "SYSTEM_DIR", str(tmp_path / "system"))
     findings = {
         "rails": RAILS,
         "netdevs": ["ens6"],
-        "before": "same\n",
-        "after": "same\n",
-        "mode_wrong": False,
+        "files": [{**FILE, "path": str(tmp_path / "etc/60-railyard-rails.yaml")}],
+        "sysctls": {},
+        "changed": False,
         "drift": [],
         "warnings": [],
         "snapshot": {},
@@ -62,7 +74,8 @@ def found(monkeypatch, tmp_path):
     problems = []
     monkeypatch.setattr(netplan_change, "examine", lambda *_arguments: (problems, findings))
     findings["problems"] = problems
-    findings["folder"] = tmp_path
+    findings["folder"] = tmp_path / "state"
+    findings["change"] = lambda more: (findings["files"][0].update(more), findings.update(changed=True))
     return findings
 
 
@@ -71,25 +84,31 @@ def test_nothing_to_do_does_nothing(found):
     result = netplan_stage.stage(module)
     assert (result["changed"], result["outcome"], module.commands) == (False, "unchanged", [])
     assert "token" not in result
-    assert list(found["folder"].iterdir()) == []
+    assert not found["folder"].exists()
 
 
-CHANGES = [{"after": "new\n"}, {"mode_wrong": True}, {"drift": [DRIFT]}, {"after": ""}]
+CHANGES = [
+    lambda found: found["change"](NEW_FILE),
+    lambda found: found["change"]({"wrong": True}),
+    lambda found: (found["drift"].append(DRIFT), found.update(changed=True)),
+    lambda found: found["change"]({"text": None, "wrong": True}),
+]
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=["content", "mode", "running", "removal"])
 def test_check_mode_says_what_a_real_run_would_do_and_does_nothing(found, change):
-    found.update(change)
+    change(found)
     module = DummyModule(check_mode=True)
     result = netplan_stage.stage(module)
     assert result["changed"] is True
-    assert (module.commands, list(found["folder"].iterdir())) == ([], [])
-    assert result["diff"][0]["after"] == found["after"]
+    assert (module.commands, found["folder"].exists()) == ([], False)
+    shown = [row["after"] for row in result["diff"] if row["after_header"] == found["files"][0]["path"]]
+    assert shown == ([found["files"][0]["text"] or ""] if found["files"][0]["wrong"] else [])
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=["content", "mode", "running", "removal"])
 def test_timer_is_armed_before_anything_is_applied(found, change):
-    found.update(change)
+    change(found)
     module = DummyModule()
     result = netplan_stage.stage(module)
     assert (result["changed"], result["outcome"]) == (True, "pending")
@@ -103,7 +122,8 @@ def test_timer_is_armed_before_anything_is_applied(found, change):
 
 def test_running_drift_is_in_the_diff(found):
     found["drift"].append(DRIFT)
-    _file, running = netplan_stage.stage(DummyModule(check_mode=True))["diff"]
+    found["changed"] = True
+    (running,) = netplan_stage.stage(DummyModule(check_mode=True))["diff"]
     assert (running["before"], running["after"]) == ("rail0 (ens6): mtu 1500\n", "rail0 (ens6): mtu 9000\n")
 
 
@@ -114,7 +134,7 @@ def test_every_problem_is_named_with_the_node_and_nothing_is_written(found):
         netplan_stage.stage(module)
     assert "Nothing was written.\ngpuserver1, rail0: netdev ens6" in str(caught.value)
     assert "gpuserver1, rail1: another" in str(caught.value)
-    assert (module.commands, list(found["folder"].iterdir())) == ([], [])
+    assert (module.commands, found["folder"].exists()) == ([], False)
 
 
 def test_missing_netplan_says_how_to_get_it(found):
@@ -125,14 +145,14 @@ def test_missing_netplan_says_how_to_get_it(found):
 
 
 def test_second_change_waits_for_the_first(found):
-    found["after"] = "new\n"
+    found["change"](NEW_FILE)
     netplan_stage.stage(DummyModule())
     with pytest.raises(FailedError, match="neither confirmed nor undone"):
         netplan_stage.stage(DummyModule())
 
 
 def test_change_that_a_reset_left_is_undone_first(found, monkeypatch):
-    found["after"] = "new\n"
+    found["change"](NEW_FILE)
     token = netplan_stage.stage(DummyModule())["token"]
     monkeypatch.setattr(netplan_transaction, "is_stale", lambda _record: True)
     module = DummyModule()
@@ -143,11 +163,11 @@ def test_change_that_a_reset_left_is_undone_first(found, monkeypatch):
 
 def proven(monkeypatch, problems, away=()):
     monkeypatch.setattr(netplan_change, "await_proof", lambda *_arguments: (list(problems), list(away)))
-    monkeypatch.setattr(netplan_transaction, "run", lambda _argv: (0, "", ""))
+    monkeypatch.setattr(netplan_running, "run", lambda _argv: (0, "", ""))
 
 
 def test_applied_waits_for_netplan_and_confirms_nothing(found):
-    found["after"] = "new\n"
+    found["change"](NEW_FILE)
     token = netplan_stage.stage(DummyModule())["token"]
     (found["folder"] / "applied.json").write_text('{"status": 0}')
     assert netplan_stage.confirm(DummyModule(state="applied", token=token))["outcome"] == "applied"
@@ -155,7 +175,7 @@ def test_applied_waits_for_netplan_and_confirms_nothing(found):
 
 
 def test_proven_change_is_confirmed(found, monkeypatch):
-    found["after"] = "new\n"
+    found["change"](NEW_FILE)
     token = netplan_stage.stage(DummyModule())["token"]
     proven(monkeypatch, [], ["rail0 (ens6): no carrier"])
     result = netplan_stage.confirm(DummyModule(state="confirmed", token=token))
@@ -166,7 +186,7 @@ def test_proven_change_is_confirmed(found, monkeypatch):
 
 
 def test_unproven_change_is_undone_at_once(found, monkeypatch):
-    found["after"] = "new\n"
+    found["change"](NEW_FILE)
     token = netplan_stage.stage(DummyModule())["token"]
     proven(monkeypatch, ["rail0 (ens6): mtu is 1500, planned 9000"])
     module = DummyModule(state="confirmed", token=token)

@@ -1,0 +1,75 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The way back on request: what a confirmed change replaced, as a change of its own."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.railyard.fabric.plugins.module_utils import (
+    netplan_disk,
+    netplan_foreign,
+    netplan_running,
+    netplan_snapshot,
+)
+
+
+def _text(path: str | None) -> str | None:
+    if path is None:
+        return None
+    with open(path, encoding="utf-8") as handle:
+        return handle.read()
+
+
+def _entry(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Turn a file of the confirmed change around: what was replaced is what is wanted."""
+    before = _text(entry["path"]) if os.path.exists(entry["path"]) else None
+    wanted = _text(entry["backup"])
+    mode = os.stat(entry["backup"]).st_mode & 0o7777 if entry["backup"] else entry["mode"]
+    return {"path": entry["path"], "text": wanted, "mode": mode, "before": before, "wrong": before != wanted}
+
+
+def plan(folder: str) -> tuple[str, dict[str, Any]]:
+    """Say what leads back to before the last confirmed change; reads only.
+
+    Args:
+        folder: the state folder.
+
+    Returns:
+        `(why nothing is to be done or "", findings)`. Findings: `files`, `sysctls`, `rails` (empty: the plan
+        is what is being left), `netdevs`, `drift` (sentences on the rails' running state), `snapshot`,
+        `target`, `reverts`, `foreign_rules`, `own_rules`.
+
+    Raises:
+        OSError: a backup is gone.
+    """
+    record = netplan_disk.read_json(os.path.join(folder, "confirmed.json"))
+    if record is None:
+        return "no network change of Railyard was ever confirmed here", {}
+    if record.get("reverts"):
+        return f"the last change ({record['created']}) was a return already", {}
+    target = record["snapshot"]
+    netdevs = [netdev for netdev in record["netdevs"] if os.path.exists(f"/sys/class/net/{netdev}")]
+    taken = netplan_running.snapshot(netdevs, list(target["sysctls"]))
+    now, wanted = (netplan_snapshot.of_rails(each, netdevs) for each in (taken, target))
+    differences = netplan_snapshot.differences(wanted, now, netdevs)
+    facts = {netdev: {"mac": "", "driver": ""} for netdev in netdevs}
+    texts = netplan_foreign.networkd_texts()
+    foreign = netplan_foreign.foreign_rules(taken["rules"], texts)
+    keeps = netplan_foreign.keeps_foreign_rules()
+    return "", {
+        "files": [_entry(entry) for entry in record["files"]],
+        "sysctls": {path: target["sysctls"][path] for path in record["sysctls"] if path in target["sysctls"]},
+        "rails": [],
+        "netdevs": netdevs,
+        "drift": differences,
+        "snapshot": taken,
+        "target": target,
+        "reverts": record["token"],
+        "foreign_rules": [] if keeps else foreign,
+        "own_rules": netplan_foreign.rules_of_rails(taken["rules"], texts, facts),
+    }
