@@ -94,11 +94,90 @@ def _root(
 def plan(
     inventory: Inventories,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    svg: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Draw nodes, rails and leaves; - is standard output.")
+    ] = None,
 ) -> None:
     """Show every rail and address that an inventory means. Touches no node."""
     from railyard import plan_view
 
-    _end(plan_view.run(inventory, as_json))
+    if as_json and svg == "-":
+        raise UserError("--json and --svg - both want standard output", "name a file for --svg")
+    _end(plan_view.run(inventory, as_json, svg=svg))
+
+
+@app.command(name="new-inventory")
+def new_inventory(
+    nodes: Annotated[str, typer.Option(metavar="NODES", help="Folded names, as 'gpu[001-032]'.")],
+    rails: Annotated[int, typer.Option(help="Rails of each node.")],
+    transport: Annotated[str, typer.Option(help="roce, infiniband or tcp.")],
+    folder: Annotated[
+        Path | None, typer.Argument(help="Folder to write. Default: inventories/ and the nodes' name.")
+    ] = None,
+    supernet: Annotated[
+        str | None, typer.Option(help="Network that rails' subnets are cut from. Default: 10.224.0.0/12.")
+    ] = None,
+    rail_prefix: Annotated[int | None, typer.Option(help="Prefix length of a rail's subnet.")] = None,
+    subnet: Annotated[
+        list[str] | None, typer.Option(help="A rail's subnet, once per rail, in place of a supernet.")
+    ] = None,
+    netdev: Annotated[
+        str | None, typer.Option(help="Interfaces: 'ens{rail}', counting from 0, or ens6,ens6d1.")
+    ] = None,
+    hca: Annotated[
+        str | None, typer.Option(help="RDMA devices: 'mlx5_{rail}:1' or 'mlx5_[0-3,6-9]'.")
+    ] = None,
+    rate_gbps: Annotated[float | None, typer.Option(help="Rate of a link in Gbit/s.")] = None,
+    mtu: Annotated[int | None, typer.Option(help="MTU in bytes. Default: 9000, on InfiniBand none.")] = None,
+    gateway: Annotated[
+        str | None, typer.Option(help="first, last or none. Default: first with scalable units, else none.")
+    ] = None,
+    host_offset: Annotated[
+        int | None, typer.Option(help="Added to each node's number. Default: what fits.")
+    ] = None,
+    nodes_per_unit: Annotated[int | None, typer.Option(help="Nodes in a scalable unit.")] = None,
+    leaf: Annotated[
+        str | None, typer.Option(help="Switches: 'leaf{rail}', with units 'leaf-{unit}-{rail}', or names.")
+    ] = None,
+    leaf_uplink_gbps: Annotated[
+        float | None, typer.Option(help="All uplinks of one leaf together, in Gbit/s.")
+    ] = None,
+    ansible_host: Annotated[
+        str | None,
+        typer.Option(help="'{name}.example.org', '10.1.0.{index}', or the first node's address."),
+    ] = None,
+    user: Annotated[str | None, typer.Option(help="Who Ansible logs in as.")] = None,
+    frontend: Annotated[str | None, typer.Option(help="Interface that the nodes are reached over.")] = None,
+    cabling: Annotated[str | None, typer.Option(help="switched or back_to_back.")] = None,
+    node_class: Annotated[str | None, typer.Option(help="hardware, virtual or container.")] = None,
+) -> None:
+    """Write an inventory folder that plans cleanly. Overwrites nothing, touches no node."""
+    from railyard import new_inventory as writing
+    from railyard.new_inventory_rails import Wanted
+
+    wanted = Wanted(
+        nodes=nodes,
+        rails=rails,
+        transport=transport,
+        supernet=supernet,
+        rail_prefix=rail_prefix,
+        subnets=tuple(subnet or ()),
+        netdev=netdev,
+        hca=hca,
+        rate_gbps=rate_gbps,
+        mtu=mtu,
+        gateway=gateway,
+        nodes_per_unit=nodes_per_unit,
+        leaf=leaf,
+        leaf_uplink_gbps=leaf_uplink_gbps,
+        host_offset=host_offset,
+        ansible_host=ansible_host,
+        user=user,
+        frontend=frontend,
+        cabling=cabling,
+        node_class=node_class,
+    )
+    _end(writing.run(wanted, folder))
 
 
 @app.command(epilog=_EXIT_STATUSES)

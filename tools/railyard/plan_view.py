@@ -26,25 +26,35 @@ EXIT_BAD_INPUT = 2
 _ROWS_MAX = 512
 
 
-def run(inventory: list[str], as_json: bool, limit: str | None = None) -> int:
-    """Print the plan of an inventory.
+def run(inventory: list[str], as_json: bool, limit: str | None = None, svg: str | None = None) -> int:
+    """Print the plan of an inventory, or draw it.
 
     Args:
         inventory: inventory sources, as given to `-i`.
         as_json: print the plan as JSON (docs/schema/plan.schema.json) in place of a table.
         limit: host pattern, as given to `--limit`.
+        svg: file for a drawing, in place of a table; `-` for standard output.
 
     Returns:
         0, or 2 when the inventory has problems, which are then on standard error, all of them.
+
+    Raises:
+        UserError: the drawing cannot be written.
     """
-    plan, problems = plan_or_problems(inventory, limit)
-    if plan is None:
+    loaded, problems = _load(inventory, limit)
+    if problems:
         print_problems(problems)
         return EXIT_BAD_INPUT
+    plan = fabric_plan.build_plan(loaded)
+    if svg is not None:
+        from railyard import plan_svg
+
+        uplinks = plan_svg.uplinks_of([node.fabric for node in loaded.nodes])
+        plan_svg.write(plan_svg.draw(plan, uplinks), svg)
     if as_json:
         json.dump(plan, sys.stdout, indent=2, ensure_ascii=False)
         sys.stdout.write("\n")
-    else:
+    elif svg is None:
         _print_table(plan)
     return EXIT_GOOD
 
@@ -53,9 +63,15 @@ def plan_or_problems(
     inventory: list[str], limit: str | None = None
 ) -> tuple[dict[str, Any] | None, list[fabric_inventory.Problem]]:
     """Load, validate and plan: (plan, []) for a good inventory, else (None, its problems)."""
-    loaded = fabric_inventory.load(inventory, limit)
-    problems = fabric_inventory.validate(loaded)
+    loaded, problems = _load(inventory, limit)
     return (None, problems) if problems else (fabric_plan.build_plan(loaded), [])
+
+
+def _load(
+    inventory: list[str], limit: str | None
+) -> tuple[fabric_inventory.Inventory, list[fabric_inventory.Problem]]:
+    loaded = fabric_inventory.load(inventory, limit)
+    return loaded, fabric_inventory.validate(loaded)
 
 
 def print_problems(problems: Sequence[fabric_inventory.Problem]) -> None:

@@ -6,7 +6,8 @@ import ctypes
 import os
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from railyard.errors import UserError
@@ -79,6 +80,39 @@ def run(
     if check and text.returncode != 0:
         raise CommandError(argv, text.returncode, text.stderr + text.stdout)
     return text
+
+
+@contextmanager
+def tied(argv: Sequence[str], *, stdout: int = subprocess.DEVNULL) -> Iterator[subprocess.Popen[bytes]]:
+    """Start a program that works for a while and must not outlive us; an error in the block ends it.
+
+    Args:
+        argv: program and arguments; it gets no input, and a session of its own.
+        stdout: where its output goes; its complaints are a pipe.
+
+    Yields:
+        The process; leaving the block waits for its end.
+
+    Raises:
+        LabError: it is not installed.
+    """
+    try:
+        process = subprocess.Popen(
+            list(argv),
+            stdin=subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+            preexec_fn=die_with_parent,
+        )
+    except FileNotFoundError:
+        raise LabError(f"the program {argv[0]} is missing", "run `tools/setup --lab`") from None
+    with process:
+        try:
+            yield process
+        except BaseException:
+            process.kill()
+            raise
 
 
 def die_with_parent() -> None:

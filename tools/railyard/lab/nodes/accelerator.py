@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from railyard.lab import naming
-from railyard.lab.process import LabError, die_with_parent, run
+from railyard.lab.process import LabError, run, tied
 
 _PROGRAM = "qemu-system-x86_64"
 _DEVICE = Path("/dev/kvm")
@@ -105,14 +105,7 @@ def _try_kvm(kernel: Path) -> tuple[str, str]:
     call += ["-display", "none", "-no-reboot", "-kernel", str(kernel), "-serial", "stdio"]
     call += ["-append", "console=ttyS0 earlyprintk=serial,ttyS0,115200 panic=-1"]
     console = b""
-    with subprocess.Popen(
-        call,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-        preexec_fn=die_with_parent,
-    ) as process:
+    with tied(call, stdout=subprocess.PIPE) as process:
         try:
             if process.stdout is None or process.stderr is None:
                 raise LabError("a pipe was asked for and not given")

@@ -9,14 +9,13 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 from railyard.lab import bootstrap, naming
 from railyard.lab.apt import AptSettings
-from railyard.lab.process import CommandError, LabError, die_with_parent
+from railyard.lab.process import CommandError, LabError, tied
 from railyard.lab.topology import Image
 
 # The full kernel: Debian's cloud flavour has no rdma_rxe. Nothing here that a role installs.
@@ -119,8 +118,8 @@ def ensure(image: Image, settings: AptSettings, say: Callable[[str], None]) -> s
         raw = workshop / "disk.raw"
         with raw.open("wb") as file:
             file.truncate(_DISK_BYTES)
-        _tied(["mke2fs", "-q", "-t", "ext4", "-d", str(root), str(raw)])
-        _tied(["qemu-img", "convert", "-q", "-O", "qcow2", str(raw), str(made / "base.qcow2")])
+        _make(["mke2fs", "-q", "-t", "ext4", "-d", str(root), str(raw)])
+        _make(["qemu-img", "convert", "-q", "-O", "qcow2", str(raw), str(made / "base.qcow2")])
         naming.vm_images().mkdir(parents=True, exist_ok=True)
         os.rename(made, folder_of(name))  # whole or not at all
         say(f"image ready after {time.monotonic() - started:.0f} s")
@@ -152,20 +151,9 @@ def _only(folder: Path, pattern: str) -> Path:
     return found[0]
 
 
-def _tied(call: list[str]) -> None:
-    """Run a program that works for a while and must not outlive us."""
-    with subprocess.Popen(
-        call,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-        preexec_fn=die_with_parent,
-    ) as process:
-        try:
-            said = process.communicate()[1]
-        except BaseException:
-            process.kill()
-            raise
+def _make(call: list[str]) -> None:
+    """Run a program that makes a part of the image."""
+    with tied(call) as process:
+        said = process.communicate()[1]
     if process.returncode != 0:
         raise CommandError(call, process.returncode, said.decode(errors="replace"))

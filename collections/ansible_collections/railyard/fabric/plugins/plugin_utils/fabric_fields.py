@@ -108,6 +108,9 @@ FABRIC: dict[str, Field] = {
     "host_offset": Field(is_.integer(-(2**32), 2**64), "write a whole number, as `host_offset: 10`"),
     "frontend": Field(is_.mapping, "write a mapping, as `frontend: {netdev: enp5s0}`"),
     "networks": Field(is_.filled_list, "write a list of networks, each with a name and a purpose"),
+    "leaves": Field(
+        is_.mapping, "map leaves to what is known of them, as `leaves: {leaf1: {uplink_gbps: 6400}}`"
+    ),
     "route_table_base": Field(
         is_.integer(*ROUTE_TABLES), "write the number of the first rail's routing table, as 6100"
     ),

@@ -23,6 +23,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.fabric_fields impo
     Finding,
     check_mapping,
 )
+from ansible_collections.railyard.fabric.plugins.plugin_utils.leaf_checks import check_leaves
 from ansible_collections.railyard.fabric.plugins.plugin_utils.value_checks import show
 
 __all__ = ["Finding", "check_fabric"]
@@ -47,11 +48,12 @@ def check_fabric(fabric: Any) -> Iterator[Finding]:
     yield from _check_form(fabric)
     yield from _check_list(fabric, "rails", RAIL)
     yield from _check_list(fabric, "networks", NETWORK)
+    yield from check_leaves(fabric)
     yield from _check_networks(fabric)
     yield from _check_frontend(fabric)
 
 
-_PARTS = ("rails", "networks", "frontend")
+_PARTS = ("rails", "networks", "frontend", "leaves")
 
 
 def _check_list(fabric: Mapping[str, Any], key: str, fields: Mapping[str, Field]) -> Iterator[Finding]:

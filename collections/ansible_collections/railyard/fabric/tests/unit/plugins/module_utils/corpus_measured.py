@@ -1,0 +1,389 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the corpus' index says of captures in which something was measured: by (file, tool, …) as data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+MILLI = 1000.0  # the index gives ping's times in ms
+
+
+def rtt(minimum: float, average: float, maximum: float) -> dict[str, Any]:
+    names = ("rtt_min_us", "rtt_average_us", "rtt_max_us")
+    return {name: ms * MILLI for name, ms in zip(names, (minimum, average, maximum), strict=True)}
+
+
+def forward(**row: Any) -> dict[str, Any]:
+    return {f"directions.0.{key}": value for key, value in {"direction": "forward", **row}.items()}
+
+
+# (file, tool, valid, error class, expected values of the first output by dotted path)
+CASES: list[tuple[str, str, bool, str | None, dict[str, Any]]] = [
+    (
+        "ping/01-linux-100.txt",
+        "ping",
+        True,
+        None,
+        {
+            "transmitted": 100,
+            "received": 100,
+            "loss_percent": 0,
+            **rtt(0.280, 0.352, 0.602),
+            "rtt_mdev_us": 56,
+        },
+    ),
+    (
+        "ping/02-missing-host.txt",
+        "ping",
+        True,
+        None,
+        {"transmitted": 1, "received": 1, "loss_percent": 0, **rtt(0.040, 0.040, 0.040), "rtt_mdev_us": 0},
+    ),
+    (
+        "ping/03-ip-dup.txt",
+        "ping",
+        True,
+        None,
+        {
+            "transmitted": 2,
+            "received": 2,
+            "duplicates": 19,
+            **rtt(0.586, 504.260, 1276.448),
+            "rtt_mdev_us": 417208,
+        },
+    ),
+    (
+        "ping/04-O-D-timeouts.txt",
+        "ping",
+        True,
+        None,
+        {"transmitted": 20, "received": 20, "loss_percent": 0, **rtt(0.041, 0.048, 0.081), "rtt_mdev_us": 9},
+    ),
+    (
+        "ping/05-alpine-busybox.txt",
+        "ping",
+        True,
+        None,
+        {"transmitted": 1, "received": 1, "loss_percent": 0, **rtt(1.637, 1.637, 1.637), "rtt_mdev_us": None},
+    ),
+    (
+        "ping/06-osx-unreachable.txt",
+        "ping",
+        False,
+        "unreachable",
+        {"transmitted": 8, "received": 0, "loss_percent": 100, "rtt_average_us": None},
+    ),
+    (
+        "ping/07-ping6.txt",
+        "ping",
+        True,
+        None,
+        {
+            "transmitted": 20,
+            "received": 17,
+            "loss_percent": 15,
+            **rtt(26.566, 33.623, 43.945),
+            "rtt_mdev_us": 5029,
+        },
+    ),
+    (
+        "iperf3/01-tcp-3.0.11-public.json",
+        "iperf3",
+        True,
+        None,
+        {"version": "3.0.11", "protocol": "TCP", "streams": 1, "duration_s": 13}
+        | forward(sent_gbps=0.935992, received_gbps=0.934268, retransmits=0),
+    ),
+    (
+        "iperf3/02-tcp-P4-3.6-public.json",
+        "iperf3",
+        True,
+        None,
+        {"version": "3.6", "streams": 4, "duration_s": 60}
+        | forward(sent_gbps=17.545, received_gbps=17.536, retransmits=2),
+    ),
+    (
+        "iperf3/03-tcp-P10-3.7-public.json",
+        "iperf3",
+        True,
+        None,
+        {"version": "3.7", "streams": 10}
+        | forward(sent_gbps=0.957031, received_gbps=0.919555, retransmits=2),
+    ),
+    (
+        "iperf3/04-tcp-P10-reverse-3.7-public.json",
+        "iperf3",
+        True,
+        None,
+        {"version": "3.7", "streams": 10}
+        | forward(direction="reverse", sent_gbps=0.360924, received_gbps=0.344359, retransmits=1714),
+    ),
+    (
+        "iperf3/08-bidir-duplicate-keys-3.9.json",
+        "iperf3",
+        True,
+        None,
+        {"version": "3.9", "directions.1.sent_gbps": 2.034, "directions.1.received_gbps": 1.979}
+        | forward(sent_gbps=19.899, received_gbps=19.516),
+    ),
+    (
+        "iperf3/10-refused-rc0-3.12.json",
+        "iperf3",
+        False,
+        "connection_refused",
+        {"version": "3.12", "directions": [], "duration_s": None},
+    ),
+    (
+        "sockperf/07-pp-udp-3.7-ansi.txt",
+        "sockperf",
+        True,
+        None,
+        {"version": "3.7", "mode": "ping-pong", "metric": "one_way", "average_us": 25.077, "stdev_us": 19.427}
+        | {"p50_us": 31.237, "p99_us": 55.913, "p999_us": 182.718, "max_us": 892.286, "min_us": 1.954},
+    ),
+]
+
+
+MIB = 2**20 * 8 / 1e9  # Gbit/s per MiB/s
+
+
+def bandwidth(
+    test: str, role: str | None, device: str | None, last: tuple[int, int, float, float], **more: Any
+) -> dict[str, Any]:
+    """Expect a bandwidth run whose last row is (bytes, iterations, average, message rate)."""
+    size, iterations, average, rate = last
+    return {
+        "test": test,
+        "kind": "bandwidth",
+        "role": role,
+        "device": device,
+        "rows.-1.message_bytes": size,
+        "rows.-1.iterations": iterations,
+        "rows.-1.bandwidth_average_gbps": average,
+        "rows.-1.message_rate_mpps": rate,
+        **more,
+    }
+
+
+ROCE = {"link_layer": "Ethernet", "mtu_bytes": 4096, "gid_index": 3, "rdma_cm": True, "bidirectional": False}
+CASES += [
+    (
+        "perftest/01-write-roce-cm-8qp-all-client.txt",
+        "perftest",
+        True,
+        None,
+        bandwidth("ib_write_bw", "client", "mlx5_2", (8388608, 40000, 230.91, 0.003441), qps=8, **ROCE)
+        | {
+            "rows.0.message_bytes": 2,
+            "rows.0.bandwidth_average_gbps": 0.055073,
+            "rows.22.bandwidth_peak_gbps": 230.91,
+        },
+    ),
+    (
+        "perftest/02-write-roce-cm-8qp-all-server.txt",
+        "perftest",
+        True,
+        None,
+        bandwidth("ib_write_bw", "server", "mlx5_2", (8388608, 40000, 230.91, 0.003441), qps=8, **ROCE),
+    ),
+    (
+        "perftest/03-read-cuda-dmabuf-all-client.txt",
+        "perftest",
+        True,
+        None,
+        bandwidth("ib_read_bw", "client", "mlx5_2", (8388608, 1000, 197.82, 0.002948), qps=1, **ROCE)
+        | {
+            "gpu": "NVIDIA H100 80GB HBM3",
+            "rows.15.message_bytes": 65536,
+            "rows.15.bandwidth_average_gbps": 186.18,
+        },
+    ),
+    (
+        "perftest/04-read-lat-cuda-all-client.txt",
+        "perftest",
+        True,
+        None,
+        {
+            "test": "ib_read_lat",
+            "role": "client",
+            "device": "mlx5_2",
+            "latency_is": "round_trip",
+            "gid_index": 3,
+        }
+        | {
+            "rows.0.min_us": 6.19,
+            "rows.0.max_us": 16.00,
+            "rows.0.typical_us": 6.22,
+            "rows.0.average_us": 6.26,
+        }
+        | {"rows.0.stdev_us": 0.37, "rows.0.p99_us": 6.67, "rows.0.p999_us": 16.00}
+        | {"rows.22.average_us": 349.17, "rows.22.p99_us": 363.03},
+    ),
+    (
+        "perftest/05-read-lat-server-no-rows.txt",
+        "perftest",
+        False,
+        None,
+        {
+            "test": "ib_read_lat",
+            "role": "server",
+            "rows": [],
+            "device": "mlx5_2",
+            "gid_index": 3,
+            "rdma_cm": True,
+        },
+    ),
+    ("perftest/06-err-rdma-cm-rejected.txt", "perftest", False, "rdma_cm", {}),
+    (
+        "perftest/07-write-roce-cm-8qp-dynamic-cqe.txt",
+        "perftest",
+        True,
+        None,
+        bandwidth("ib_write_bw", "client", "mlx5_2", (8388608, 40000, 229.53, 0.003420), qps=8)
+        | {"rows.13.message_bytes": 16384, "rows.13.bandwidth_average_gbps": 159.13},
+    ),
+    (
+        "perftest/08-loopback-8M-client-and-server-interleaved.txt",
+        "perftest",
+        True,
+        None,
+        bandwidth("ib_write_bw", "client", "ib0", (8388608, 20000, 24056.72 * MIB, 0.003007))
+        | {
+            "link_layer": "InfiniBand",
+            "mtu_bytes": 4096,
+            "reported_unit": "MiB/s",
+            "rows.0.bandwidth_peak_gbps": 201.802,
+        },
+    ),
+    (
+        "perftest/09-loopback-all-sizes-interleaved.txt",
+        "perftest",
+        True,
+        None,
+        bandwidth("ib_write_bw", "client", "ib0", (8388608, 2000, 194.957, 0.002905))
+        | {
+            "rows.0.bandwidth_average_gbps": 5.30 * MIB,
+            "rows.0.message_rate_mpps": 2.778732,
+            "gid_index": None,
+        },
+    ),
+    (
+        "perftest/28-send-bw-dpu-tail-concatenated.txt",
+        "perftest",
+        False,
+        "truncated",
+        {
+            "test": None,
+            "rows.0.message_bytes": 1,
+            "rows.0.bandwidth_peak_gbps": None,
+            "reported_unit": "MiB/s",
+        }
+        | {"rows.0.bandwidth_average_gbps": 3.16 * MIB, "rows.0.message_rate_mpps": 3.312819},
+    ),
+    ("perftest/40-err-no-rdma-device.txt", "perftest", False, "no_device", {}),
+]
+
+
+def collective(
+    last: int, out: float, inside: float, average: float, gpus: int = 8, nodes: int = 1
+) -> dict[str, Any]:
+    return {
+        "gpus": gpus,
+        "nodes": nodes,
+        "rows.-1.bytes": last,
+        "rows.-1.out_of_place.busbw_GBps": out,
+        "rows.-1.in_place.busbw_GBps": inside,
+        "rows.-1.in_place.wrong": None,
+        "average_busbw_GBps": average,
+        "out_of_bounds": None,
+    }
+
+
+CASES += [
+    (
+        "nccl_tests/01-allreduce-8xa100-error-column-zero-sizes.txt",
+        "nccl-tests",
+        True,
+        None,
+        collective(8589934592, 235.26, 235.03, 68.4048) | {"rows.0.bytes": 0, "rows.0.redop": "sum"},
+    ),
+    (
+        "nccl_tests/02-alltoall-8xa100-blank-redop.txt",
+        "nccl-tests",
+        True,
+        None,
+        collective(8589934592, 224.31, 226.16, 58.6481)
+        | {"rows.-1.redop": None, "rows.-1.out_of_place.algbw_GBps": 256.36},
+    ),
+    (
+        "nccl_tests/03-broadcast-8xa100-root-column.txt",
+        "nccl-tests",
+        True,
+        None,
+        collective(8589934592, 232.81, 234.70, 64.8653) | {"rows.-1.redop": None},
+    ),
+    (
+        "nccl_tests/04-allreduce-2xk80-wrong-na.txt",
+        "nccl-tests",
+        True,
+        None,
+        collective(1073741824, 0.61, 0.61, 0.565546, gpus=2, nodes=2)
+        | {"rows.-1.out_of_place.time_us": 1752724},
+    ),
+    (
+        "fio/01-randrw-libaio-3.26.json",
+        "fio",
+        True,
+        None,
+        {
+            "name": "fio_randrw_1GB_4k_d1_th1_direct",
+            "rw": "read",
+            "bandwidth_bytes_per_s": 7876980,
+            "iops": 2160.56,
+        },
+    ),
+    (
+        "fio/02-readwrite-3.26-19.json",
+        "fio",
+        True,
+        None,
+        {"name": "disk_fill", "bandwidth_bytes_per_s": 149343283, "iops": 569.70, "errors": 0},
+    ),
+    (
+        "fio/03-windowsaio-3.26.json",
+        "fio",
+        True,
+        None,
+        {"rw": "write", "bandwidth_bytes_per_s": 8876980, "iops": 2167.23},
+    ),
+    (
+        "fio/04-pkb-multi-job.json",
+        "fio",
+        True,
+        None,
+        {"name": "sequential_write", "bandwidth_bytes_per_s": 68118 * 1024, "iops": 133},
+    ),
+    (
+        "fio/05-superbench-disk-log.txt",
+        "fio",
+        True,
+        None,
+        {"name": "rand_read_write", "bandwidth_bytes_per_s": 348743777, "iops": 85138.89},
+    ),
+    (
+        "fio/06-seq-write-1M.json",
+        "fio",
+        True,
+        None,
+        {"rw": "write", "bandwidth_bytes_per_s": 310689185, "iops": 296.296, "block_bytes": 2**20},
+    ),
+    ("fio/12-err-verify-interrupted.txt", "fio", False, "io_error", {}),
+]
+OUTPUTS_AND_ROWS = {
+    "perftest/01-write-roce-cm-8qp-all-client.txt": [23],
+    "perftest/08-loopback-8M-client-and-server-interleaved.txt": [1, 1],
+    "perftest/09-loopback-all-sizes-interleaved.txt": [23, 1],
+    "perftest/28-send-bw-dpu-tail-concatenated.txt": [16, 15],
+}

@@ -1,0 +1,54 @@
+"""Programs that the lab starts for a while: none of them outlives what it was started for."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from railyard.lab.process import LabError, tied
+
+
+def test_an_error_in_the_block_ends_the_program():
+    with pytest.raises(KeyboardInterrupt), tied(["sleep", "60"]) as process:
+        raise KeyboardInterrupt
+    assert process.returncode == -signal.SIGKILL
+
+
+def test_a_program_is_waited_for_and_its_complaint_is_there():
+    with tied(["sh", "-c", "echo too bad >&2; exit 3"]) as process:
+        said = process.communicate()[1]
+    assert (process.returncode, said) == (3, b"too bad\n")
+
+
+def test_a_missing_program_is_named():
+    with pytest.raises(LabError, match="no-such-program is missing"), tied(["no-such-program"]):
+        pass
+
+
+def test_a_killed_lab_takes_its_programs_along():
+    code = """
+from railyard.lab.process import tied
+with tied(["sleep", "60"]) as process:
+    print(process.pid, flush=True)
+"""
+    lab = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    child = int(lab.stdout.readline())
+    assert alive(child)
+    lab.send_signal(signal.SIGKILL)
+    lab.wait(10)
+    until = time.monotonic() + 10
+    while alive(child) and time.monotonic() < until:
+        time.sleep(0.02)
+    assert not alive(child)
+
+
+def alive(pid):
+    """Tell whether a process runs; one that has ended may still wait to be counted."""
+    try:
+        with open(f"/proc/{pid}/stat") as stat:
+            return stat.read().rpartition(")")[2].split()[0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
