@@ -1,6 +1,6 @@
-"""Gives a lab node two ports that look like a ConnectX under the vendor's driver; the recorder is their tools.
+"""Gives a lab node two ports that look like a ConnectX under the vendor's driver, and the recorder.
 
-Usage: make_node.py RECORDER FOLDER. In FOLDER then: `root/sys` (the kernel's files), the programs, their state.
+Usage: make_node.py RECORDER FOLDER. FOLDER gets `root/sys` (the kernel's files), programs and their state.
 Standard library only: it runs on the node.
 """
 
