@@ -175,7 +175,7 @@ def runner(module: AnsibleModule) -> t.Any:
     """Return a function that runs a program of the node."""
 
     def run(argv: t.Sequence[str]) -> Answer:
-        path = module.get_bin_path(argv[0], opt_dirs=["/sbin", "/usr/sbin"])
+        path = module.get_bin_path(argv[0])
         if path is None:
             return Answer(127, "", f"the node has no {argv[0]}. Fix: install it")
         return Answer(*module.run_command([path, *argv[1:]], errors="surrogate_then_replace"))
