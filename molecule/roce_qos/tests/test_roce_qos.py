@@ -52,7 +52,7 @@ def test_unit_brings_a_port_back_that_came_new(host, asked):
         return
     state = {"sys_root": SYS, "ports": {"ens6": {}, "ens6d1": {}}}
     # As after a boot; another port is left as it came, since it did not come.
-    host.check_output("echo '%s' > /opt/qos/state.json", json.dumps(state))
+    host.check_output("echo %s > /opt/qos/state.json", json.dumps(state))
     host.check_output(f"echo 0 > {SYS}/class/net/ens6/ecn/roce_np/cnp_dscp")
     host.check_output(f"systemctl start {UNIT}ens6.service {UNIT}mlx5_0.service")
     assert settings(host, "ens6")[0] == "dscp"

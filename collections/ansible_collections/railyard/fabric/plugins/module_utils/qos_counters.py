@@ -4,8 +4,8 @@
 """Counters of PFC, ECN and CNP: which of a port's statistics tell that QoS is at work. Pure.
 
 They keep the kernel's names. Sources, all torvalds/linux: Documentation/networking/device_drivers/ethernet/
-mellanox/mlx5/counters.rst (priority port counters, global pause); drivers/net/ethernet/mellanox/mlx4/
-en_ethtool.c; drivers/net/ethernet/broadcom/bnxt/bnxt_ethtool.c; for CNP drivers/infiniband/hw/mlx5/counters.c.
+mellanox/mlx5/counters.rst (priority port counters, global pause); below drivers/ infiniband/hw/mlx5/
+counters.c (CNP), net/ethernet/mellanox/mlx4/en_ethtool.c, net/ethernet/broadcom/bnxt/bnxt_ethtool.c.
 """
 
 from __future__ import annotations

@@ -164,6 +164,22 @@ def without_way(settings: Settings, found: Settings) -> list[str]:
     return sorted(name for name in settings if name not in found and name not in nothing_to_do)
 
 
+def remedy(missing: list[str]) -> str:
+    """Return what to do about settings without a way: what to declare, what to install."""
+    keys = [key for key, names in LEAVES_OUT.items() if set(names) & set(missing)]
+    others = [name for name in missing if not any(name in LEAVES_OUT[key] for key in keys)]
+    parts = []
+    if keys:
+        parts.append(
+            f"install the vendor's driver, or leave it out by roce_qos_not_asked: [{', '.join(keys)}]"
+        )
+    if others:
+        parts.append(
+            f"for {', '.join(others)} install mlnx-tools or iproute2 (dcb), or declare no such setting"
+        )
+    return "; ".join(parts)
+
+
 def differences(settings: Settings, found: Settings) -> Settings:
     """Return the settings whose value on the node is another; of a dictionary only what is wanted counts."""
     return {name: value for name, value in settings.items() if name in found and _differs(value, found[name])}

@@ -42,8 +42,8 @@ def look(
         missing = roce_qos.without_way(settings, found)
         if missing:
             problems.append(
-                f"{port.rail} ({port.netdev}, {port.driver}): no way to set {', '.join(missing)}. Fix: "
-                "install the vendor's driver, or declare in roce_qos_not_asked what this one cannot set"
+                f"{port.rail} ({port.netdev}, {port.driver}): no way to set {', '.join(missing)}. "
+                f"Fix: {roce_qos.remedy(missing)}"
             )
         todo = roce_qos.differences(settings, found)
         waits = sorted(name for name in roce_qos.AT_LOAD if name in todo)

@@ -125,7 +125,7 @@ def test_all_that_has_no_way_is_named_for_all_ports_before_anything_is_changed(t
     text = str(caught.value)
     for rail in ("rail0 (ens1, mlx5_core)", "rail1 (ens2, mlx5_core)"):
         assert f"{rail}: no way to set cnp_dscp, cnp_priority, connection_manager_tos, ecn_" in text
-    assert "roce_qos_not_asked" in text
+    assert "roce_qos_not_asked: [ecn, cnp, traffic_class, connection_manager_tos]" in text
     assert node.calls() == []
 
 
@@ -152,7 +152,10 @@ def test_vendor_sysfs_alone_has_no_pfc(tmp_path):
         node.tree.write(f"sys/class/net/{netdev}/qos/trust", "pcp")
         table = "dscp\tprio\n" + "".join(f"{dscp}\t{dscp >> 3}\n" for dscp in range(64))
         node.tree.write(f"sys/class/net/{netdev}/qos/dscp2prio", table)
-    with pytest.raises(QosError, match=r"rail0 \(ens1, mlx5_core\): no way to set pfc"):
+    with pytest.raises(
+        QosError,
+        match=r"rail0 \(ens1, mlx5_core\): no way to set pfc\. Fix: for pfc install mlnx-tools or iproute2",
+    ):
         node.hold()
 
 
