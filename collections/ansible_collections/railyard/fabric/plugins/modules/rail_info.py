@@ -2,7 +2,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Thin: how a node is read is decided in module_utils/{sysfs_netdev,sysfs_rdma,sysfs_hca,host_facts}.py."""
+"""Thin: how a node is read is decided in module_utils/node_facts.py and the readers that it puts together."""
 
 from __future__ import annotations
 
@@ -171,6 +171,12 @@ rail_info:
           description: Bytes, packets, errors and drops, received and sent, by the kernel's names.
           type: dict
           sample: {rx_bytes: 0, tx_bytes: 0}
+        qos_counters:
+          description:
+            - Counters of PFC (pause frames of a priority, drops), ECN and CNP by the kernel's names,
+              durations in microseconds. Empty for a link that is no card, and for a driver that has none.
+          type: dict
+          sample: {rx_prio3_pause: 0, tx_prio3_pause: 0, np_cnp_sent: 0, rp_cnp_handled: 0}
     hcas:
       description: One entry per RDMA port; empty without RDMA.
       type: list
@@ -339,12 +345,10 @@ rail_info:
       sample: []
 """
 
-import datetime
-import platform
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.railyard.fabric.plugins.module_utils import host_facts, sysfs_netdev, sysfs_rdma
+from ansible_collections.railyard.fabric.plugins.module_utils import node_facts
 from ansible_collections.railyard.fabric.plugins.module_utils.sysfs import Reader
 
 
@@ -361,38 +365,14 @@ def _runner(module: AnsibleModule) -> Any:
     return run
 
 
-def collect(reader: Reader, run: Any, netdevs: list[str] | None) -> dict[str, Any]:
-    """Return the facts row without the node's name.
-
-    Args:
-        reader: Where the kernel's files are.
-        run: Runs an argv and returns what it printed; None when there is no such tool.
-        netdevs: Names to read; None for all that matter.
-
-    Returns:
-        The structure that RETURN describes.
-    """
-    rows = sysfs_netdev.read_netdevs(reader, run(["ip", "-d", "-j", "addr"]), netdevs)
-    hcas = sysfs_rdma.read_hcas(reader)
-    sysfs_rdma.attach(rows, hcas)
-    now = datetime.datetime.now(datetime.timezone.utc)  # noqa: UP017 - nodes may have Python 3.9
-    return {
-        **host_facts.read_host(reader),
-        "collected": now.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
-        "python": platform.python_version(),
-        "netdevs": rows,
-        "hcas": hcas,
-        "tools": host_facts.tool_versions(run),
-        "warnings": reader.warnings,
-    }
-
-
 def main() -> None:
     """Run the module."""
     module = AnsibleModule(
         argument_spec={"netdevs": {"type": "list", "elements": "str"}}, supports_check_mode=True
     )
-    module.exit_json(changed=False, rail_info=collect(Reader(), _runner(module), module.params["netdevs"]))
+    module.exit_json(
+        changed=False, rail_info=node_facts.collect(Reader(), _runner(module), module.params["netdevs"])
+    )
 
 
 if __name__ == "__main__":

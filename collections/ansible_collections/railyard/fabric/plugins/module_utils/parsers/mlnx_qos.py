@@ -25,6 +25,8 @@ _BUFFERS = re.compile(
     r"^\s*Receive buffer size \(bytes\): *([0-9, ]{1,200}?),? *(?:(?:max_buffer|total)_size=.{0,40})?$"
 )
 _ENABLED = re.compile(r"^\s*enabled((?:\s+[01]){8})\s*$")
+_BUFFER_OF_PRIORITY = re.compile(r"^\s*buffer((?:\s+[0-7]){8})\s*$")
+_DCBX = re.compile(r"^\s*DCBX mode: *(OS|Firmware) controlled\s*$")
 _OURS = re.compile(r"^\s*(?:DCBX mode:|PFC configuration:|dscp2prio mapping:|tc: [0-7] ratelimit:)")
 _TROUBLE = (
     ("no_device", re.compile(r"(?:No such device|device not found|Interface .{0,40} does not exist)", re.I)),
@@ -36,6 +38,23 @@ _TROUBLE = (
 
 def _numbers(text: str) -> list[int]:
     return [number for number in map(to_int, text.split(",")) if number is not None]
+
+
+def dcbx_mode(text: str) -> str | None:
+    """Return who may change the settings, `os` or `firmware`; None where the text does not say."""
+    found = next(filter(None, map(_DCBX.match, split_lines(strip_ansi(text)))), None)
+    return found.group(1).lower() if found else None
+
+
+def buffer_of_priority(text: str) -> list[int] | None:
+    """Return the receive buffer of each of the eight priorities; None for a driver without buffers."""
+    found = next(filter(None, map(_BUFFER_OF_PRIORITY.match, split_lines(strip_ansi(text)))), None)
+    return [int(word) for word in found.group(1).split()] if found else None
+
+
+def has_rival(text: str) -> bool:
+    """Tell whether mlnx_qos warned of an lldpad that runs and may set the same values."""
+    return "lldpad service is running" in text
 
 
 def parse(text: str) -> dict[str, Any]:

@@ -12,6 +12,8 @@ from typing import Any
 import jsonschema
 import pytest
 import yaml
+from ansible_collections.railyard.fabric.plugins.module_utils import node_facts
+from ansible_collections.railyard.fabric.plugins.module_utils.sysfs import Reader
 from ansible_collections.railyard.fabric.plugins.modules import rail_info
 from ansible_collections.railyard.fabric.tests.unit.plugins.module_utils.sysfs_tree import (
     Tree,
@@ -23,7 +25,7 @@ SCHEMA = Path(__file__).resolve().parents[8] / "docs" / "schema" / "facts.schema
 
 def collect(tree: Tree, netdevs: list[str] | None = None) -> dict[str, Any]:
     said = {"ip": tree.ip_json(), "iperf3": "iperf 3.12 (cJSON 1.7.15)\n"}
-    return rail_info.collect(tree.reader(), lambda argv: said.get(argv[0]), netdevs)
+    return node_facts.collect(tree.reader(), lambda argv: said.get(argv[0]), netdevs)
 
 
 def validate(row: dict[str, Any]) -> None:
@@ -39,6 +41,24 @@ def test_row_of_a_whole_node_follows_the_schema(tmp_path):
     assert [one["hca"] for one in row["netdevs"]] == [None, "mlx4_0:1", "mlx4_0:2"]
     assert row["tools"] == {"iperf3": "3.12", "sockperf": None, "ping": None, "perftest": None}
     assert row["warnings"] == []
+
+
+def test_counters_of_qos_stand_with_the_netdev_of_a_card_alone(tmp_path, monkeypatch):
+    tree = dual_port_mlx4(tmp_path)
+    tree.netdev("veth0", ip={"linkinfo": {"info_kind": "veth"}})
+    tree.write("sys/class/infiniband/mlx4_0/ports/1/hw_counters/np_cnp_sent", 12)
+    monkeypatch.setattr(Reader, "live", True)
+    monkeypatch.setattr(
+        node_facts.ethtool_ioctl, "stats", lambda netdev: {"rx_prio3_pause": len(netdev), "rx_bytes": 1}
+    )
+    row = collect(tree)
+    validate(row)
+    assert {one["netdev"]: one["qos_counters"] for one in row["netdevs"]} == {
+        "enp5s0": {"rx_prio3_pause": 6},
+        "ens6": {"rx_prio3_pause": 4, "np_cnp_sent": 12},
+        "ens6d1": {"rx_prio3_pause": 6},
+        "veth0": {},
+    }
 
 
 def test_row_of_an_empty_node_follows_the_schema_too(tmp_path):
