@@ -242,7 +242,7 @@ def _check_ansible_host(node: Node, networks: Networks) -> Iterator[Finding]:
         return  # a name: who it is, only a resolver knows
     claim, route = networks.rail_with(address), networks.route_with(address)
     if claim is None and route is not None:
-        message = f"{address} is inside {route.network}, {route.owner}: Ansible's answers would leave by it"
+        message = f"it is inside {route.network}, {route.owner}: answers to Ansible would leave by it"
         fix = "route to the fabric's networks alone, not to the one by which Ansible comes"
         yield Finding("ansible_host", message, fix, None, route.rail)
     if claim is not None:

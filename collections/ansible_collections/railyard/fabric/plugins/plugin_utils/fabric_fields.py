@@ -42,6 +42,8 @@ class Field(NamedTuple):
     fix: str
 
 
+# What is no MTU of any link is said with the link's own limits; this only keeps out what is no size at all.
+MTU_SENSIBLE_BYTES = 2**31
 MTU_BYTES = {"ethernet": (576, 9978), "infiniband": (576, 65520)}
 # IPoIB takes 4 of the 4096 bytes of the largest InfiniBand MTU; connected mode has a limit of its own.
 IPOIB_MTU_MAX_BYTES = {"datagram": 4092, "connected": 65520}
@@ -98,7 +100,7 @@ FABRIC: dict[str, Field] = {
     "node_class": Field(
         is_.choice("hardware", "virtual", "container"), "write hardware, virtual or container"
     ),
-    "mtu": Field(is_.integer(1, 65520), "write the rails' MTU in bytes, as `mtu: 9000`"),
+    "mtu": Field(is_.integer(1, MTU_SENSIBLE_BYTES), "write the rails' MTU in bytes, as `mtu: 9000`"),
     "rails": Field(
         is_.filled_list, "write a list of rails, as `- {name: rail0, netdev: ens6, subnet: 10.0.1.0/24}`"
     ),

@@ -126,11 +126,12 @@ def _check_mtu(fabric: Mapping[str, Any]) -> Iterator[Finding]:
         if transport != "infiniband":
             yield Finding("fabric.mtu", "it is not set", FABRIC["mtu"].fix)
         return
-    if is_.integer(1, 65520)(mtu) is not None:
+    if FABRIC["mtu"].check(mtu) is not None:
         return
-    low, high = MTU_BYTES["infiniband" if transport == "infiniband" else "ethernet"]
-    if not low <= mtu <= high:
-        kind = "an InfiniBand" if transport == "infiniband" else "an Ethernet"
+    infiniband = transport == "infiniband"
+    low, high = MTU_BYTES["infiniband" if infiniband else "ethernet"]
+    if mtu < low or (mtu > high and not infiniband):
+        kind = "an InfiniBand" if infiniband else "an Ethernet"
         yield Finding(
             "fabric.mtu", f"{mtu} is no MTU of {kind} link ({low} to {high} bytes)", FABRIC["mtu"].fix
         )
@@ -140,24 +141,28 @@ def _check_mtu(fabric: Mapping[str, Any]) -> Iterator[Finding]:
             f"{mtu} is too small for IPv6, which a rail has (RFC 8200: at least {MTU_IPV6_MIN_BYTES} bytes)",
             "raise the MTU, or take the IPv6 subnets away",
         )
-    elif transport == "infiniband":
+    elif infiniband:
         yield from _check_ipoib_mtu(fabric, mtu)
 
 
 def _check_ipoib_mtu(fabric: Mapping[str, Any], mtu: int) -> Iterator[Finding]:
-    """Check the MTU against the IPoIB mode of each rail, of which the first that is too small is named."""
+    """Check the MTU against the IPoIB mode of each rail; where modes differ, the first in fault is named."""
     most = IPOIB_MTU_MAX_BYTES
-    modes: list[tuple[Any, str | None]] = [(None, None)]
+    common = fabric.get("ipoib_mode") or "datagram"
+    modes: dict[str | None, Any] = {None: common}
     listed = fabric.get("rails")
     if isinstance(listed, list):
-        modes = [(item.get("ipoib_mode"), item.get("name")) for item in listed if isinstance(item, Mapping)]
-    for own, rail in modes:
-        mode = own or fabric.get("ipoib_mode") or "datagram"
+        items = [item for item in listed if isinstance(item, Mapping)]
+        modes = {item.get("name"): item.get("ipoib_mode") or common for item in items}
+    for rail, mode in modes.items():
         if most.get(mode, mtu) < mtu:
             limits = f"{most['datagram']} bytes in datagram mode, {most['connected']} in connected mode"
             message = f"{mtu} is beyond {mode} mode; IPoIB carries at most {limits}"
             fix = f"write mtu: {most['datagram']} or less, or ipoib_mode: connected"
-            yield Finding("fabric.mtu", message, fix, None, rail)
+            if mtu > max(most.values()) or mode == "connected":
+                fix = f"write mtu: {most['connected']} or less"
+            same = set(modes.values()) == {mode}
+            yield Finding("fabric.mtu", message, fix, None, None if same else rail)
             return
 
 

@@ -95,6 +95,9 @@ def validate(inventory: Inventory) -> list[Problem]:
         # A password is worth a search by its bare name, where it stands beside a range of hosts, say.
         find = inventory_files.find_plain_text if fix == clear_text.FIX else inventory_files.find
         file = find(inventory.sources, variable, host, groups_of.get(host or "", groups))
+        if file is None and host is not None and not variable.startswith("fabric"):
+            # What is not set has no line; where the node stands is where to write it.
+            file = inventory_files.find_host(inventory.sources, host)
         hosts = fold([name for name, _groups in places if name is not None])
         # A variable that no file holds stands where the file's name would.
         said = f"{variable}: {message}" if file else message

@@ -47,6 +47,7 @@ class Beside:
         taken: list[tuple[str, str, str]] = []
         if node.ansible_host is not None and _is_address(node.ansible_host):
             taken.append((node.ansible_host, _ANSIBLE, "ansible_host"))
+            yield from _check_ansible_host(node.ansible_host, fabric)
         if not {"network_addresses", "node_index"} & refused:
             declared = node.network_addresses or {}
             try:
@@ -78,9 +79,21 @@ class Beside:
             yield Finding(variable, message, _BMC_FIX if what == _BMC else "change one of the two")
 
 
+def _of_bmcs(fabric: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    return next((item for item in fabric.get("networks") or [] if item.get("bmc") is True), None)
+
+
+def _check_ansible_host(text: str, fabric: Mapping[str, Any]) -> Iterator[Finding]:
+    item = _of_bmcs(fabric) or {}
+    network = rails.network_of(item["subnet"]) if item.get("subnet") is not None else None
+    if network is not None and ipaddress.ip_address(text) in network:
+        message = f"{text} is inside {network}, the network of the BMCs"
+        yield Finding("ansible_host", message, "reach the nodes over the frontend, not over their BMCs")
+
+
 def _check_bmc(node: Node, fabric: Mapping[str, Any], networks: Networks) -> Iterator[Finding]:
     """Check a node's BMC; where no network has `bmc: true`, BMCs may share one with the frontend."""
-    item = next((item for item in fabric.get("networks") or [] if item.get("bmc") is True), None)
+    item = _of_bmcs(fabric)
     if node.bmc_address is None:
         if item is not None:
             message = f"it is not set, and network {item.get('name')} is that of the BMCs"
