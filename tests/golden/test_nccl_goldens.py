@@ -17,10 +17,10 @@ INVENTORIES = paths.repo_root() / "inventories"
 KNOWN_NAMES = {"NCCL_NET", "NCCL_IB_HCA", "NCCL_SOCKET_IFNAME"}
 
 
-def render(fabric, host, **overrides):
+def render(fabric, host, scalable_unit=None, **overrides):
     """Return the profile of `host` as text."""
     defaults = yaml.safe_load((ROLE / "defaults" / "main.yml").read_text())
-    defaults["nccl_profile_rails"] = rails.plan_node(fabric, host)
+    defaults["nccl_profile_rails"] = rails.plan_node(fabric, host, scalable_unit=scalable_unit)
     native = jinja2.nativetypes.NativeEnvironment()
     variables = {}
     for name, value in {**defaults, **overrides}.items():
@@ -46,6 +46,32 @@ def v100_fabric():
 @pytest.mark.parametrize("host", ["gpuserver1", "gpuserver2"])
 def test_v100_pair_is_what_the_notes_say(v100_fabric, host):
     assert render(v100_fabric, host) == (INVENTORIES / "v100-pair/expected/nccl.conf").read_text()
+
+
+# Beside v100-pair: node, its unit, and the HCAs in the order of the rails, counted out by hand.
+LAYOUTS = {
+    "v100-pair-switched": ("gpuserver1", None, "mlx4_0:1,mlx4_0:2"),
+    "hgx-h100-roce": ("gpu033", "su2", ",".join(f"mlx5_{port}:1" for port in range(8))),
+    "dgx-h100-infiniband": ("dgx01", None, ",".join(f"mlx5_{n}:1" for n in (0, 3, 4, 5, 6, 9, 10, 11))),
+    "hgx-a100-hdr": ("a100-16", None, "mlx5_0:1,mlx5_1:1,mlx5_2:1,mlx5_3:1"),
+    "dual-port": ("node4", None, "mlx5_0:1,mlx5_1:1"),
+    "three-networks": ("gpu4", None, "mlx5_0:1,mlx5_1:1"),
+    "computed-512": ("gpu512", None, ",".join(f"mlx5_{port}:1" for port in range(8))),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_each_layout_has_its_golden(layout):
+    node, unit, hcas = LAYOUTS[layout]
+    fabric = yaml.safe_load((INVENTORIES / layout / "group_vars/all/fabric.yml").read_text())["fabric"]
+    golden = (INVENTORIES / layout / "expected/nccl.conf").read_text()
+    assert render(fabric, node, unit) == golden
+    # The second = asks for the exact names: without it mlx5_1 would take mlx5_10 too.
+    assert settings(golden) == {
+        "NCCL_NET": "IB",
+        "NCCL_IB_HCA": f"={hcas}",
+        "NCCL_SOCKET_IFNAME": f"={fabric['frontend']['netdev']}",
+    }
 
 
 def test_order_of_the_hcas_is_that_of_the_rails(v100_fabric):

@@ -128,6 +128,7 @@ def test_units_and_overrides_by_hand(tmp_path):
                 "name": "a",
                 "hca": "mlx5_0:1",
                 "subnets": {"su1": "10.1.0.0/24", "su2": "10.2.0.0/24"},
+                "gateway": "none",
                 "leaf": "l0",
             },
             {"name": "b", "hca": "mlx5_1:1"},

@@ -113,7 +113,11 @@ class ActionModule(ActionBase):
         _validated, args = self.validate_argument_spec(
             argument_spec={
                 "rails": {"type": "list", "elements": "dict", "default": []},
+                "networks": {"type": "list", "elements": "dict", "default": []},
+                "frontend": {"type": "dict"},
                 "path": {"type": "path", "default": "/etc/netplan/60-railyard-rails.yaml"},
+                "rp_filter": {"type": "int", "choices": [0, 1, 2], "default": 2},
+                "take_over": {"type": "bool", "default": False},
                 "rollback_after_s": {"type": "int", "default": 120},
                 "accept_drift": {"type": "bool", "default": False},
                 "revert": {"type": "bool", "default": False},

@@ -11,10 +11,16 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils import netplan_claims, netplan_render
+from ansible_collections.railyard.fabric.plugins.module_utils import (
+    netplan_claims,
+    netplan_networks,
+    netplan_render,
+    rail_routing,
+)
 
 Run = Callable[[list[str]], tuple[int, str, str]]
 
+SYSCTL_FILE = "/etc/sysctl.d/60-railyard-rails.conf"
 _FOLDERS = ("lib/netplan", "etc/netplan", "run/netplan")
 _GENERATED = ("run/systemd/network", "run/NetworkManager/system-connections")
 
@@ -34,8 +40,19 @@ def netplan_files(root: str = "/") -> dict[str, str]:
     return found
 
 
-def files(rails: Sequence[Mapping[str, Any]], path: str) -> list[dict[str, Any]]:
-    """Return what a change writes for these rails, in order.
+def files(
+    rails: Sequence[Mapping[str, Any]],
+    path: str,
+    frontend: Mapping[str, Any] | None = None,
+    rp_filter: int = rail_routing.LOOSE,
+) -> list[dict[str, Any]]:
+    """Return what a change writes, in order.
+
+    Args:
+        rails: the rails and, marked `network`, the managed networks, as `netplan_resolve.place` leaves them.
+        path: the rails' netplan file.
+        frontend: the frontend where Railyard writes it, else None.
+        rp_filter: the rails' reverse path filter.
 
     Returns:
         `[{"path", "text" (None: the file must be absent), "mode"}]`.
@@ -43,12 +60,28 @@ def files(rails: Sequence[Mapping[str, Any]], path: str) -> list[dict[str, Any]]
     Raises:
         netplan_render.RenderError: a rail cannot be written.
     """
-    return [{"path": path, "text": netplan_render.render(rails) or None, "mode": 0o600}]
+    own, networks = own_rails(rails), [rail for rail in rails if rail.get("network")]
+    carried = [str(rail.get("parent") or rail["netdev"]) for rail in own]
+    texts = (
+        (path, netplan_render.render(own), 0o600),
+        (netplan_networks.FILE, netplan_networks.render(networks, frontend, carried), 0o600),
+        # Read again for each netdev that appears, by udev: world-readable as all of sysctl.d.
+        (SYSCTL_FILE, rail_routing.sysctl_text(own, rp_filter), 0o644),
+    )
+    return [{"path": place, "text": text or None, "mode": mode} for place, text, mode in texts]
 
 
-def sysctls(_rails: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+def own_rails(rails: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the rails without the managed networks that stand among them."""
+    return [rail for rail in rails if not rail.get("network")]
+
+
+def sysctls(rails: Sequence[Mapping[str, Any]], rp_filter: int = rail_routing.LOOSE) -> dict[str, str]:
     """Return `{path under /proc/sys: value}` that a change sets once netplan has applied."""
-    return {}
+    found: dict[str, str] = {}
+    for rail in own_rails(rails):
+        found.update(rail_routing.sysctls(rail, rp_filter))
+    return found
 
 
 def is_netplan(path: str) -> bool:

@@ -7,20 +7,24 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils import (
+    host_firewall,
     netplan_candidate,
     netplan_claims,
     netplan_foreign,
+    netplan_networks,
     netplan_render,
     netplan_resolve,
     netplan_running,
     netplan_snapshot,
     netplan_state,
+    netplan_take_over,
 )
 
 # Where others may configure a netdev outside netplan.
@@ -36,36 +40,44 @@ CARRIER_PATIENCE_S = 8.0
 PROOF_PATIENCE_S = 30.0
 
 
-def examine(
-    rails: Sequence[Mapping[str, Any]], path: str, netplan: str, work: str, accept_drift: bool = False
-) -> tuple[list[str], dict[str, Any]]:
-    """Compare rails with the node; reads only (its trial lives in `work`).
+def examine(wanted: Mapping[str, Any], netplan: str, work: str) -> tuple[list[str], dict[str, Any]]:
+    """Compare what is wanted with the node; reads only (its trial lives in `work`).
 
     Args:
-        rails: rail dicts of the plan.
-        path: the netplan file of the rails, which belongs to Railyard.
+        wanted: `rails` and `networks` (dicts of the plan), `frontend` (the inventory's), `path` (the rails'
+            netplan file), `rp_filter`, `take_over` (whether files of others may be moved aside),
+            `accept_drift` (go on although the change would sweep away rules or apply others' edits).
         netplan: path of the netplan command.
         work: an empty folder for trials.
-        accept_drift: go on although the change would sweep away rules or apply others' edits.
 
     Returns:
-        `(problems, findings)`; with problems nothing may be written. Findings: `rails` (resolved), `netdevs`,
-        `files` (as `netplan_candidate.files`, each with `before`: text or None, and `wrong`: bool),
-        `sysctls`, `drift`, `changed`, `warnings`, `snapshot`, `foreign_rules`, `own_rules`.
+        `(problems, findings)`; with problems nothing may be written. Findings: `rails` (resolved; managed
+        networks are among them, marked `network`), `netdevs`, `files` (as `netplan_candidate.files`, each
+        with `before`: text or None, and `wrong`: bool), `sysctls`, `drift`, `changed`, `warnings`,
+        `snapshot`, `foreign_rules`, `own_rules`.
     """
-    resolved, problems = _resolve(rails)
+    resolved, frontend, problems = _resolve(wanted)
     if problems:
         return problems, {}
+    rp_filter = int(wanted["rp_filter"])
     netdevs = [rail["netdev"] for rail in resolved]
-    sysctls = netplan_candidate.sysctls(resolved)
-    taken = netplan_running.snapshot(netdevs, list(sysctls))
-    problems += netplan_state.guards(resolved, taken, netplan_resolve.masters(netdevs))
+    # What carries a VLAN gets an MTU, and a netdev that left the inventory loses what our file gave it: an
+    # undo brings both back, and neither is anybody else's loss.
+    before = "".join(_as_it_is({"path": path, "text": None})["before"] or "" for path in _own_paths(wanted))
+    more = {rail["parent"] for rail in resolved if rail.get("parent")} | _netdevs_of(before)
+    ports = netdevs + sorted(more - set(netdevs) - {str((wanted["frontend"] or {}).get("netdev"))})
+    sysctls = netplan_candidate.sysctls(resolved, rp_filter)
+    taken = netplan_running.snapshot(ports, list(sysctls))
+    problems += netplan_state.guards(resolved, taken, netplan_resolve.masters(ports))
     try:
-        files = [{**entry, **_as_it_is(entry)} for entry in netplan_candidate.files(resolved, path)]
+        entries = netplan_candidate.files(resolved, wanted["path"], frontend, rp_filter)
     except netplan_render.RenderError as error:
         return [*problems, str(error)], {}
-    claim_problems, warnings = _try_files(resolved, path, files, netplan, work)
-    problems += claim_problems
+    foreign, moved, warnings = _foreign(wanted, resolved, frontend, entries, netplan, work)
+    files = [{**entry, **_as_it_is(entry)} for entry in [*moved, *entries]]
+    refused, said = _try_candidate(files, netplan, work)
+    tables, firewall_warnings = host_firewall.read(netplan_running.run)
+    problems += foreign + refused
     drift = netplan_state.drift(resolved, taken) + netplan_state.sysctl_drift(resolved, taken, sysctls)
     changed = any(entry["wrong"] for entry in files) or bool(drift)
     swept: list[str] = []
@@ -73,20 +85,26 @@ def examine(
     if changed and not problems:
         # Looked at only when there is something to apply: a run without a change sweeps nothing.
         swept, rules = _would_sweep(netdevs, taken, netplan, work)
+        rules["own_rules"] += _rules_of(before, taken)
     findings = {
         "rails": resolved,
-        "netdevs": netdevs,
+        "netdevs": ports,
         "files": files,
         "sysctls": sysctls,
         "drift": drift,
         "changed": changed,
-        "warnings": warnings
-        + netplan_state.without_carrier(resolved, taken)
-        + (swept if accept_drift else []),
+        "warnings": [
+            *warnings,
+            *said,
+            *netplan_state.without_carrier(resolved, taken),
+            *host_firewall.findings(netplan_candidate.own_rails(resolved), tables),
+            *firewall_warnings,
+            *(swept if wanted["accept_drift"] else []),
+        ],
         "snapshot": taken,
         **rules,
     }
-    return problems + ([] if accept_drift else swept), findings
+    return problems + ([] if wanted["accept_drift"] else swept), findings
 
 
 def _would_sweep(
@@ -119,16 +137,45 @@ def _read(path: str) -> str:
         return handle.read()
 
 
-def _resolve(rails: Sequence[Mapping[str, Any]]) -> tuple[list[dict[str, Any]], list[str]]:
+def _resolve(
+    wanted: Mapping[str, Any],
+) -> tuple[list[dict[str, Any]], dict[str, Any] | None, list[str]]:
     resolved, problems = [], []
-    for rail in rails:
+    for rail in [*wanted["rails"], *netplan_networks.as_rails(wanted["networks"])]:
         if not netplan_render.has_stanza(rail):
             continue
         try:
-            resolved.append({**rail, "netdev": netplan_resolve.netdev_of(rail)})
+            resolved.append(netplan_resolve.place(rail))
         except netplan_resolve.ResolveError as error:
             problems.append(str(error))
-    return resolved, problems
+    frontend = netplan_networks.managed_frontend(wanted["frontend"])
+    if frontend is not None:
+        try:
+            frontend = netplan_resolve.place({**frontend, "name": "frontend"})
+        except netplan_resolve.ResolveError as error:
+            problems.append(str(error))
+    return resolved, frontend, problems
+
+
+def _own_paths(wanted: Mapping[str, Any]) -> tuple[str, str]:
+    return wanted["path"], netplan_networks.FILE
+
+
+def _netdevs_of(text: str) -> set[str]:
+    """Return the netdevs that a file of ours configures, those that are there."""
+    names = {name.strip('"') for name in re.findall(r"^    ([^ #][^ ]*):$", text, re.MULTILINE)}
+    return {name for name in names if os.path.exists(os.path.join("/sys/class/net", name))}
+
+
+def _rules_of(text: str, taken: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the running rules of a file of ours: a rail that left the inventory takes its rule along."""
+    tables = set(re.findall(r"^ +table: ([0-9]+)$", text, re.MULTILINE))
+    # networkd marks what it took from a file as static; a rule made by hand is of protocol boot.
+    return [
+        rule
+        for rule in taken["rules"]
+        if str(rule.get("table")) in tables and rule.get("protocol") == "static"
+    ]
 
 
 def _as_it_is(entry: Mapping[str, Any]) -> dict[str, Any]:
@@ -138,37 +185,50 @@ def _as_it_is(entry: Mapping[str, Any]) -> dict[str, Any]:
         status = os.stat(entry["path"])
     except FileNotFoundError:
         return {"before": None, "wrong": entry["text"] is not None}
-    owned = stat.S_IMODE(status.st_mode) == entry["mode"] and status.st_uid == 0
+    owned = stat.S_IMODE(status.st_mode) == entry.get("mode") and status.st_uid == 0
     return {"before": text, "wrong": text != entry["text"] or not owned}
 
 
-def _try_files(
-    rails: Sequence[Mapping[str, Any]],
-    path: str,
+def _foreign(
+    wanted: Mapping[str, Any],
+    resolved: Sequence[Mapping[str, Any]],
+    frontend: Mapping[str, Any] | None,
     entries: Sequence[Mapping[str, Any]],
     netplan: str,
     work: str,
-) -> tuple[list[str], list[str]]:
-    netdevs = [rail["netdev"] for rail in rails]
-    rail_of = {rail["netdev"]: rail["name"] for rail in rails}
-    facts = netplan_candidate.netdev_facts(netdevs)
+) -> tuple[list[str], list[dict[str, Any]], list[str]]:
+    """Return what of others' files keeps us from writing, the entries that move files aside, and warnings."""
+    owner = {str(rail["parent"]): rail["name"] for rail in resolved if rail.get("parent")}
+    owner.update({rail["netdev"]: rail["name"] for rail in resolved})
+    if frontend is not None:
+        owner[frontend["netdev"]] = "frontend"
     ours = {entry["path"] for entry in entries}
-    files = {
-        place: source for place, source in netplan_candidate.netplan_files().items() if place not in ours
-    }
-    run = netplan_running.run
+    files = {path: source for path, source in netplan_candidate.netplan_files().items() if path not in ours}
+    written = netplan_claims.read_networkd(_NETWORKD_FOLDERS)
     try:
-        claims = netplan_candidate.claims_by_netplan(run, netplan, files, facts, work)
+        claims = netplan_take_over.look(netplan_running.run, netplan, files, written, list(owner), work)
     except netplan_candidate.CandidateError as error:
-        return [f"netplan refuses the files that are on the node already, mend them first: {error}"], []
-    claims += netplan_claims.claims(
-        facts, netplan_claims.read_networkd(_NETWORKD_FOLDERS), netplan_claims.read_ifupdown()
-    )
-    problems = [
-        f"{rail_of[netdev]}: {file} also configures its netdev {netdev} (by {reason}); "
-        f"take {netdev} out of that file, so that only {path} speaks of it"
-        for netdev, file, reason in claims
+        return [f"netplan refuses the files that are on the node already, mend them first: {error}"], [], []
+    facts = netplan_candidate.netdev_facts(list(owner))
+    claims += [
+        netplan_take_over.Claim(*claim, "it is ifupdown's, whose other lines belong to somebody")
+        for claim in netplan_claims.claims(facts, {}, netplan_claims.read_ifupdown())
     ]
+    take_over = bool(wanted["take_over"])
+    problems = netplan_take_over.problems(claims, owner, wanted["path"], take_over=take_over)
+    if not take_over:
+        return problems, [], []
+    moved = netplan_take_over.moves(claims)
+    warnings = [f"{one['path']} is moved to {one['path']}{netplan_take_over.ASIDE}" for one in moved[1::2]]
+    return problems, [*moved, *netplan_take_over.cloud_init()], warnings
+
+
+def _try_candidate(
+    entries: Sequence[Mapping[str, Any]], netplan: str, work: str
+) -> tuple[list[str], list[str]]:
+    """Let netplan generate from all files as they will be; returns problems and unexpected lines it said."""
+    ours = {entry["path"] for entry in entries}
+    files = {path: source for path, source in netplan_candidate.netplan_files().items() if path not in ours}
     candidates = {
         entry["path"]: entry["text"]
         for entry in entries
@@ -176,11 +236,11 @@ def _try_files(
     }
     try:
         _texts, said = netplan_candidate.generate(
-            run, netplan, files, candidates, os.path.join(work, "candidate")
+            netplan_running.run, netplan, files, candidates, os.path.join(work, "candidate")
         )
     except netplan_candidate.CandidateError as error:
-        return [*problems, f"netplan refuses the candidate for {', '.join(candidates)}: {error}"], []
-    return problems, netplan_state.unexpected_lines(said)
+        return [f"netplan refuses the candidate for {', '.join(candidates)}: {error}"], []
+    return [], netplan_state.unexpected_lines(said)
 
 
 def prove(record: Mapping[str, Any], applied: Mapping[str, Any] | None) -> tuple[list[str], list[str]]:

@@ -10,6 +10,10 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+# Without the zero byte that ends it: IFNAMSIZ is 16.
+_NAME_LENGTH = 15
+_ETHERNET = "1"
+
 
 class ResolveError(ValueError):
     """A rail's netdev cannot be told; the message names rail, what was sought and the fix."""
@@ -107,6 +111,51 @@ def netdev_of(rail: Mapping[str, Any], sys_root: str = "/sys") -> str:
             f"{name}: {key} {wanted} belongs to several netdevs ({', '.join(found)}); name the rail by netdev"
         )
     raise ResolveError(f"{name}: neither netdev, mac, pci nor hca is set; set one in `fabric.rails`")
+
+
+def place(rail: Mapping[str, Any], sys_root: str = "/sys") -> dict[str, Any]:
+    """Return the rail with what the node adds to it.
+
+    Returns:
+        The rail, where `netdev` is the netdev that has the address: with `vlan` that is `PARENT.VLAN`, and
+        `parent` the netdev that carries it; `permanent_mac` is the MAC of the port where the kernel calls it
+        permanent and no other port has it, else None: a veth's or an IPoIB netdev's name must do.
+
+    Raises:
+        ResolveError: as `netdev_of`; or the VLAN's name would be longer than the kernel takes.
+    """
+    port = netdev_of(rail, sys_root)
+    placed = {**rail, "netdev": port, "parent": None, "permanent_mac": permanent_mac(port, sys_root)}
+    if rail.get("vlan") is not None:
+        name = f"{port}.{rail['vlan']}"
+        if len(name) > _NAME_LENGTH:
+            raise ResolveError(
+                f"{rail['name']}: the VLAN's netdev would be called {name}, and the kernel takes "
+                f"{_NAME_LENGTH} characters; give {port} a shorter name (a .link file), then name it here"
+            )
+        placed.update(netdev=name, parent=port)
+    return placed
+
+
+def permanent_mac(netdev: str, sys_root: str = "/sys") -> str | None:
+    """Return a port's MAC by which netplan can match it, or None where the name is the better mark.
+
+    The kernel's `addr_assign_type` 0 (NET_ADDR_PERM) says that the present address is the port's own; only
+    Ethernet has MACs in the form that every netplan takes.
+    """
+    base = os.path.join(sys_root, "class/net", netdev)
+    if not os.path.exists(os.path.join(base, "device")) or _read(os.path.join(base, "type")) != _ETHERNET:
+        return None
+    mac = _read(os.path.join(base, "address")).lower()
+    if _read(os.path.join(base, "addr_assign_type")) != "0" or mac in ("", "00:00:00:00:00:00"):
+        return None
+    same = [other for other in _by_mac(sys_root, mac) if other != netdev]
+    # Ports that share a MAC (some virtual functions, cards that were cloned) are told apart by name alone.
+    return (
+        None
+        if any(os.path.exists(os.path.join(sys_root, "class/net", one, "device")) for one in same)
+        else mac
+    )
 
 
 def masters(netdevs: Sequence[str], sys_root: str = "/sys") -> dict[str, str]:

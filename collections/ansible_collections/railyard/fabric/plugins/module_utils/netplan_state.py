@@ -10,7 +10,7 @@ import ipaddress
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils import netplan_render
+from ansible_collections.railyard.fabric.plugins.module_utils import netplan_render, rail_routing
 
 # netplan and systemctl print these on nodes where nothing is wrong; whatever else they print is reported.
 HARMLESS = (
@@ -70,6 +70,9 @@ def drift(rails: Sequence[Mapping[str, Any]], snapshot: Mapping[str, Any]) -> li
         if link["carrier"] or not link["admin_up"]:
             for address in sorted(planned - present):
                 say(rail, "address", "absent", address)
+            # networkd sets routes and rules with the address, so with carrier alone
+            for what, actual, wanted in rail_routing.drift(rail, snapshot):
+                say(rail, what, actual, wanted)
         for address in sorted(present - planned):
             say(rail, "address", address, "absent")
     return found

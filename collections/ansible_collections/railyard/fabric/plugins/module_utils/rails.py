@@ -13,135 +13,89 @@ It trusts that preflight has looked at keys and types; what it cannot compute it
 from __future__ import annotations
 
 import ipaddress
-import re
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Any, Union
 
+from ansible_collections.railyard.fabric.plugins.module_utils.rail_address import (
+    Network,
+    PlanError,
+    address_text,
+    computed_subnet,
+    host_address,
+    network_of,
+    node_number,
+    usable_range,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils.rail_routes import routes_of
+
+# What other parts of Railyard know under this module's name.
+__all__ = [
+    "RAIL_KEYS",
+    "Network",
+    "PlanError",
+    "address_text",
+    "computed_subnet",
+    "network_of",
+    "node_number",
+    "plan_node",
+    "plan_rail",
+    "rail_specs",
+    "usable_range",
+]
+
 # Python 3.9, which nodes may have, cannot evaluate `X | Y`.
-Network = Union[ipaddress.IPv4Network, ipaddress.IPv6Network]  # noqa: UP007 - see above
 Unit = Union[int, str, None]  # noqa: UP007 - see above
 
 # fmt: off
 RAIL_KEYS = (
     "name", "netdev", "mac", "pci", "hca", "address", "address6", "subnet", "subnet6", "mtu", "gateway",
-    "gateway6", "vlan", "rate_gbps", "leaf",
+    "gateway6", "vlan", "rate_gbps", "leaf", "routes", "table", "ipoib_mode", "link_local", "accept_ra",
+    "bond",
 )
 # fmt: on
 _BOUND_BY = ("netdev", "mac", "pci", "hca")
-
-
-class PlanError(ValueError):
-    """What keeps a rail from being planned.
-
-    Attributes:
-        variable: dotted path of the variable at fault, as `fabric.rails[0].subnet` or `node_index`.
-        rail: name of the rail, or None where the whole node is concerned.
-        problem: what is wrong, in words that name no host (equal problems of many hosts fold into one).
-        fix: what to write instead.
-    """
-
-    def __init__(self, variable: str, rail: str | None, problem: str, fix: str) -> None:
-        self.variable, self.rail = variable, rail
-        self.problem, self.fix = problem, fix
-        where = variable if rail is None else f"{variable} (rail {rail})"
-        super().__init__(f"{where}: {problem}. Fix: {fix}")
-
-
-@lru_cache(maxsize=65536)
-def network_of(text: str) -> Network:
-    """Parse a subnet; the cache makes one object of a subnet that thousands of nodes share.
-
-    Raises:
-        ValueError: the text is no network, or has host bits set.
-    """
-    return ipaddress.ip_network(text)
-
-
-def usable_range(network: Network) -> tuple[int, int]:
-    """Return the lowest and highest address a node or gateway may have, as integers.
-
-    IPv4: neither network nor broadcast address, except in a /31 (RFC 3021) or /32, which have none. IPv6: not
-    the first address, which is the subnet-router anycast (RFC 4291), except in a /127 (RFC 6164) or /128.
-    """
-    first, last = int(network.network_address), int(network.broadcast_address)
-    if network.max_prefixlen - network.prefixlen >= 2:
-        first += 1
-        last -= 1 if network.version == 4 else 0
-    return first, last
-
-
-def address_text(network: Network, value: int) -> str:
-    """Write an integer as an address of the network's family, without a prefix length."""
-    return str(ipaddress.IPv4Address(value) if network.version == 4 else ipaddress.IPv6Address(value))
-
-
-def node_number(name: str, node_index: int | None = None) -> int | None:
-    """Return the node's index: `node_index`, else the number that ends the host's name, else None.
-
-    The host's name is what stands before the first dot. A name that is an IP address has no such number. The
-    place in the inventory is never used: it shifts when a node is added.
-
-    Raises:
-        PlanError: `node_index` is given and is no integer ≥ 0.
-    """
-    if node_index is not None:
-        if isinstance(node_index, bool) or not isinstance(node_index, int) or node_index < 0:
-            raise PlanError(
-                "node_index",
-                None,
-                f"it is {node_index!r}, not a whole number ≥ 0",
-                "write it as `node_index: 7`",
-            )
-        return int(node_index)
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        match = re.search(r"([0-9]+)$", name.split(".", 1)[0])
-        return int(match.group(1)) if match else None
-    return None
-
-
-def computed_subnet(supernet: str, rail_prefix: int, rail: int) -> str:
-    """Return the `rail`-th subnet of length `rail_prefix` in `supernet`, counting from 0.
-
-    Raises:
-        PlanError: the supernet has no such subnet.
-    """
-    network = network_of(supernet)
-    fits = network.prefixlen <= rail_prefix <= network.max_prefixlen
-    if not fits or rail >> (rail_prefix - network.prefixlen):
-        raise PlanError(
-            "fabric.supernet",
-            f"rail{rail}",
-            f"{supernet} has no /{rail_prefix} number {rail} (counting from 0)",
-            "take a larger supernet, or a longer rail_prefix",
-        )
-    base = int(network.network_address) + (rail << (network.max_prefixlen - rail_prefix))
-    return f"{address_text(network, base)}/{rail_prefix}"
+ROUTE_TABLE_BASE = 6100
+BOND_REFUSED = "is on a bond: one RDMA connection is one flow, so a bond gives it one port's rate"
+BOND_FIX = "make each port of the bond a rail of its own, with its own subnet"
 
 
 def rail_specs(fabric: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Bring both forms of `fabric` to one: what each rail is, before a node is known.
 
     Returns:
-        Per rail `name`, `netdev`, `mac`, `pci`, `hca`, `vlan`, `rate_gbps`, `leaf`, `mtu` (bytes), `subnets`
-        and `subnets6` (unit as text → subnet; key None stands for all units), `gateway`, `gateway6` (`first`,
-        `last`, an address or None) and `variable`, the path under which the inventory says so.
+        Per rail `name`, `netdev`, `mac`, `pci`, `hca`, `vlan`, `rate_gbps`, `leaf`, `leaves`, `mtu` (bytes),
+        `subnets` and `subnets6` (unit as text → subnet; key None stands for all units), `gateway`, `gateway6`
+        (`first`, `last`, `none`, an address or None), `routes` (networks behind the gateway), `table` (number
+        of the rail's routing table), `ipoib_mode`, `link_local`, `accept_ra`, `bond` and `variable`, the path
+        under which the inventory says so.
 
     Raises:
         PlanError: the supernet of the computed form is too small.
     """
     if fabric.get("rails") is not None:
-        return [_explicit_spec(fabric, index, rail) for index, rail in enumerate(fabric["rails"])]
-    return [_computed_spec(fabric, index) for index in range(int(fabric.get("rail_count") or 0))]
+        specs = [_explicit_spec(fabric, index, rail) for index, rail in enumerate(fabric["rails"])]
+    else:
+        specs = [_computed_spec(fabric, index) for index in range(int(fabric.get("rail_count") or 0))]
+    base = fabric.get("route_table_base")
+    link_local = fabric.get("link_local")
+    for index, spec in enumerate(specs):
+        spec["table"] = (ROUTE_TABLE_BASE if base is None else int(base)) + index
+        spec["link_local"] = ["ipv6"] if link_local is None else list(link_local)
+        spec["accept_ra"] = bool(fabric.get("accept_ra"))
+    return specs
+
+
+def _ipoib_mode(fabric: Mapping[str, Any], own: str | None) -> str | None:
+    if fabric.get("transport") != "infiniband":
+        return None
+    return str(own or fabric.get("ipoib_mode") or "datagram")
 
 
 def _explicit_spec(fabric: Mapping[str, Any], index: int, rail: Mapping[str, Any]) -> dict[str, Any]:
-    gateway, gateway6 = _rule(rail.get("gateway")), _rule(rail.get("gateway6"))
+    gateway, gateway6 = rail.get("gateway"), rail.get("gateway6")
     if gateway is not None and ":" in gateway:
         gateway, gateway6 = None, gateway6 or gateway
-    elif gateway in ("first", "last"):
+    elif gateway in ("first", "last", "none"):
         gateway6 = gateway6 or gateway
     return {
         "name": rail.get("name"),
@@ -152,11 +106,15 @@ def _explicit_spec(fabric: Mapping[str, Any], index: int, rail: Mapping[str, Any
         "vlan": rail.get("vlan"),
         "rate_gbps": rail.get("rate_gbps"),
         "leaf": rail.get("leaf"),
+        "leaves": {str(unit): leaf for unit, leaf in (rail.get("leaves") or {}).items()},
         "mtu": fabric.get("mtu"),
         "subnets": _by_unit(rail.get("subnet"), rail.get("subnets")),
         "subnets6": _by_unit(rail.get("subnet6"), rail.get("subnets6")),
         "gateway": gateway,
         "gateway6": gateway6,
+        "routes": list(rail.get("routes") or []),
+        "ipoib_mode": _ipoib_mode(fabric, rail.get("ipoib_mode")),
+        "bond": rail.get("bond"),
         "variable": f"fabric.rails[{index}]",
     }
 
@@ -166,18 +124,25 @@ def _computed_spec(fabric: Mapping[str, Any], index: int) -> dict[str, Any]:
     if fabric.get("supernet") is not None and fabric.get("rail_prefix") is not None:
         subnet = computed_subnet(fabric["supernet"], fabric["rail_prefix"], index)
         subnets[network_of(subnet).version] = {None: subnet}
-    gateway = _rule(fabric.get("gateway"))
+    gateway = fabric.get("gateway")
+    routes = [
+        computed_subnet(other, fabric["rail_prefix"], index, "fabric.rail_routes")
+        for other in fabric.get("rail_routes") or []
+    ]
     return {
-        **dict.fromkeys(("mac", "pci", "vlan", "leaf")),
+        **dict.fromkeys(("mac", "pci", "vlan", "leaf", "bond")),
         "name": f"rail{index}",
         "netdev": _pattern(fabric.get("netdev_pattern"), index),
         "hca": _pattern(fabric.get("hca_pattern"), index),
         "rate_gbps": fabric.get("rate_gbps"),
+        "leaves": {},
         "mtu": fabric.get("mtu"),
         "subnets": subnets[4],
         "subnets6": subnets[6],
         "gateway": gateway,
         "gateway6": gateway,
+        "routes": routes,
+        "ipoib_mode": _ipoib_mode(fabric, None),
         "variable": "fabric",
     }
 
@@ -187,10 +152,6 @@ def _path(spec: Mapping[str, Any], key: str, family: str) -> str:
     if spec["variable"] == "fabric":
         return "fabric.gateway" if key == "gateway" else "fabric.supernet"
     return f"{spec['variable']}.{key}{family}"
-
-
-def _rule(gateway: str | None) -> str | None:
-    return None if gateway in (None, "none") else str(gateway)
 
 
 def _lower(text: str | None) -> str | None:
@@ -228,12 +189,18 @@ def plan_rail(
         A dict with all of `RAIL_KEYS`; what is unknown is None; addresses are in CIDR form, gateways bare.
 
     Raises:
-        PlanError: no address can be given, or the address is the gateway's.
+        PlanError: no address can be given, the address is the gateway's, a route has no gateway, or the rail
+            is on a bond.
     """
     override = override or {}
+    if spec["bond"] is not None:
+        raise PlanError(f"{spec['variable']}.bond", spec["name"], f"the rail {BOND_REFUSED}", BOND_FIX)
     rail: dict[str, Any] = dict.fromkeys(RAIL_KEYS)
-    for key in ("name", "vlan", "rate_gbps", "leaf", "mtu"):
+    for key in ("name", "vlan", "rate_gbps", "leaf", "mtu", "accept_ra"):
         rail[key] = spec[key]
+    rail["link_local"] = list(spec["link_local"])
+    if spec["leaves"]:
+        rail["leaf"] = _of_unit(spec, "leaves", f"{spec['variable']}.leaves", scalable_unit, "leaf")
     for key in _BOUND_BY:
         rail[key] = override[key] if key in override else spec[key]
     rail["mac"], rail["pci"] = _lower(rail["mac"]), _lower(rail["pci"])
@@ -244,9 +211,13 @@ def plan_rail(
             rail["address" + family] = _overriding_address(spec, family, subnet, override_text)
             subnet = subnet or str(ipaddress.ip_interface(override_text).network)
         elif subnet is not None:
-            rail["address" + family] = _computed_address(spec, family, subnet, number, host_offset)
+            variable = _path(spec, "subnet", family)
+            rail["address" + family] = host_address(variable, spec["name"], subnet, number, host_offset)
         rail["subnet" + family] = subnet
         rail["gateway" + family] = _gateway(spec, family, subnet, rail["address" + family])
+    if rail["address"] is not None or rail["address6"] is not None:
+        rail["table"], rail["ipoib_mode"] = spec["table"], spec["ipoib_mode"]
+    rail["routes"] = routes_of(spec, scalable_unit, rail)
     return rail
 
 
@@ -254,48 +225,26 @@ def _subnet_of(spec: Mapping[str, Any], family: str, unit: Unit) -> str | None:
     subnets: Mapping[str | None, str] = spec["subnets" + family]
     if not subnets or None in subnets:
         return subnets.get(None)
-    variable = _path(spec, "subnets", family)
-    known = ", ".join(sorted(str(known_unit) for known_unit in subnets))
+    return _of_unit(spec, "subnets" + family, _path(spec, "subnets", family), unit, "subnet")
+
+
+def _of_unit(spec: Mapping[str, Any], key: str, variable: str, unit: Unit, what: str) -> str:
+    known = ", ".join(sorted(str(known_unit) for known_unit in spec[key]))
     if unit is None:
         raise PlanError(
             "scalable_unit",
             spec["name"],
-            f"{variable} holds a subnet per scalable unit, and the node names none",
+            f"{variable} holds a {what} per scalable unit, and the node names none",
             f"set the host variable scalable_unit to one of: {known}",
         )
-    if str(unit) not in subnets:
+    if str(unit) not in spec[key]:
         raise PlanError(
             variable,
             spec["name"],
-            f"there is no subnet for scalable_unit {unit}",
+            f"there is no {what} for scalable_unit {unit}",
             f"add it (now there: {known}), or correct the node's scalable_unit",
         )
-    return subnets[str(unit)]
-
-
-def _computed_address(
-    spec: Mapping[str, Any], family: str, subnet: str, number: int | None, host_offset: int
-) -> str:
-    if number is None:
-        raise PlanError(
-            "node_index",
-            None,
-            "the host's name ends in no number and node_index is not set, so no address can be computed",
-            "set the host variable node_index (a number that stays when nodes are added)",
-        )
-    network = network_of(subnet)
-    first, last = usable_range(network)
-    base = int(network.network_address)
-    value = base + host_offset + number
-    if not first <= value <= last:
-        raise PlanError(
-            _path(spec, "subnet", family),
-            spec["name"],
-            f"host_offset + node_index must be {first - base} to {last - base} in {subnet} (network, "
-            f"broadcast and anycast addresses belong to no node); host_offset is {host_offset}",
-            "take a larger subnet, or correct host_offset or node_index",
-        )
-    return f"{address_text(network, value)}/{network.prefixlen}"
+    return str(spec[key][str(unit)])
 
 
 def _overriding_address(spec: Mapping[str, Any], family: str, subnet: str | None, text: str) -> str:
@@ -326,7 +275,7 @@ def _overriding_address(spec: Mapping[str, Any], family: str, subnet: str | None
 
 def _gateway(spec: Mapping[str, Any], family: str, subnet: str | None, address: str | None) -> str | None:
     rule = spec["gateway" + family]
-    if rule is None:
+    if rule is None or rule == "none":
         return None
     variable = _path(spec, "gateway", family)
     if subnet is None:

@@ -28,10 +28,34 @@ options:
     type: list
     elements: dict
     default: []
+  networks:
+    description:
+      - The node's other networks, as the filter P(railyard.fabric.node_networks#filter) returns them.
+      - Those with C(manage) are written to C(/etc/netplan/60-railyard-networks.yaml); others are left alone.
+    type: list
+    elements: dict
+    default: []
+  frontend:
+    description: The inventory's C(fabric.frontend); written to the same file where it has C(manage).
+    type: dict
   path:
     description: The netplan file that belongs to Railyard, and to nobody else.
     type: path
     default: /etc/netplan/60-railyard-rails.yaml
+  rp_filter:
+    description:
+      - The rails' reverse path filter, 2 (loose) unless declared otherwise.
+      - The strict one looks in the main table alone, and drops what a rail's own table would answer.
+    type: int
+    choices: [0, 1, 2]
+    default: 2
+  take_over:
+    description:
+      - Whether netplan and networkd files of others that configure nothing but these netdevs are moved aside
+        (C(.railyard-disabled)), and cloud-init is told to leave the network alone.
+      - Without it such a file is refused.
+    type: bool
+    default: false
   rollback_after_s:
     description: Seconds within which a change that is not confirmed has been undone; at least 10.
     type: int

@@ -10,7 +10,11 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-_NAME = re.compile(r"(^|_)(password|passwd|pass|passphrase|passcode|secret|token|api_?key)$", re.IGNORECASE)
+_NAME = re.compile(
+    r"password|passwd|passphrase|passcode|secret|(^|[_-])(pass|token|api[_-]?key)$", re.IGNORECASE
+)
+# What says where a password is, or what it must be like, is none.
+_ABOUT = re.compile(r"[_-](file|files|path|dir|command|length|days)$", re.IGNORECASE)
 _JINJA = re.compile(r"\{\{|\{%")
 
 FIX = (
@@ -22,18 +26,29 @@ FIX = (
 def passwords(variables: Mapping[str, Any], path: str = "") -> Iterator[str]:
     """Yield the dotted path of every variable that is named like a password and holds readable text.
 
-    Expressions (which fetch the value from elsewhere) and encrypted values are left alone.
+    What stands inside such a variable (`bmc_passwords: {gpu1: ...}`) counts as well. Expressions (which fetch
+    the value from elsewhere) and encrypted values are left alone.
     """
     for key, value in variables.items():
-        here = f"{path}.{key}" if path else str(key)
-        if isinstance(value, Mapping):
+        name = str(key)
+        yield from _inside(
+            value, f"{path}.{name}" if path else name, bool(_NAME.search(name) and not _ABOUT.search(name))
+        )
+
+
+def _inside(value: Any, here: str, named: bool) -> Iterator[str]:
+    if isinstance(value, Mapping):
+        if named:
+            for key, item in value.items():
+                yield from _inside(item, f"{here}.{key}", True)
+        else:
             yield from passwords(value, here)
-        elif isinstance(value, list):
-            for index, item in enumerate(value):
-                if isinstance(item, Mapping):
-                    yield from passwords(item, f"{here}[{index}]")
-        elif _NAME.search(str(key)) and _is_readable(value):
-            yield here
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            if named or isinstance(item, Mapping):
+                yield from _inside(item, f"{here}[{index}]", named)
+    elif named and _is_readable(value):
+        yield here
 
 
 def _is_readable(value: Any) -> bool:

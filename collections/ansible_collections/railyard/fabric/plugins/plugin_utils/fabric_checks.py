@@ -12,26 +12,30 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils import rails
-from ansible_collections.railyard.fabric.plugins.plugin_utils import fabric_schema
+from ansible_collections.railyard.fabric.plugins.plugin_utils import fabric_schema, route_checks
+from ansible_collections.railyard.fabric.plugins.plugin_utils.fabric_fields import Finding
 from ansible_collections.railyard.fabric.plugins.plugin_utils.fabric_networks import Networks
-from ansible_collections.railyard.fabric.plugins.plugin_utils.fabric_schema import Finding
+from ansible_collections.railyard.fabric.plugins.plugin_utils.host_variables import check_host_variables
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory_model import Node
+from ansible_collections.railyard.fabric.plugins.plugin_utils.network_checks import Beside
 
 BACK_TO_BACK_NODES_MAX = 2
 _SELECTORS = ("netdev", "hca", "mac", "pci")
 # A refused value takes with it what means nothing without it.
 _DEPENDENTS = {
-    "subnet": ("gateway",),
-    "subnets": ("subnet", "gateway"),
-    "subnet6": ("gateway6", "gateway"),
-    "subnets6": ("subnet6", "gateway6", "gateway"),
-    "supernet": ("rail_prefix", "gateway"),
-    "rail_prefix": ("supernet", "gateway"),
+    "subnet": ("gateway", "routes"),
+    "subnets": ("subnet", "gateway", "routes"),
+    "subnet6": ("gateway6", "gateway", "routes"),
+    "subnets6": ("subnet6", "gateway6", "gateway", "routes"),
+    "supernet": ("rail_prefix", "gateway", "rail_routes"),
+    "rail_prefix": ("supernet", "gateway", "rail_routes"),
+    "gateway": ("routes", "rail_routes"),
+    "gateway6": ("routes",),
 }
 
 Located = tuple[Finding, tuple[str, ...]]
@@ -55,6 +59,7 @@ class _Seen:
     gateways: dict[tuple[int, str], tuple[str, str, tuple[str, ...]]] = field(default_factory=dict)
     indexes: dict[tuple[int, str, int], str] = field(default_factory=dict)
     macs: dict[str, tuple[str, str]] = field(default_factory=dict)
+    beside: Beside = field(default_factory=Beside)
     # Rails whose subnets overlap others: it has been said, and the addresses that follow from it need not be.
     overlapping: frozenset[str | None] = frozenset()
 
@@ -75,6 +80,7 @@ def check(nodes: Sequence[Node]) -> Iterator[Located]:
             fabrics[id(node.fabric)] = fabric
             networks.add(sound, fabric.specs, node.groups)
             findings += _check_interfaces(fabric.specs, fabric, set())
+            findings += route_checks.check(sound, fabric.specs)
             yield from ((finding, node.groups) for finding in findings)
         fabrics[id(node.fabric)].nodes += 1
     yield from _check_sharing(list(fabrics.values()))
@@ -120,7 +126,9 @@ def _item_without(item: Any, refused: set[str]) -> dict[str, Any]:
     if not isinstance(item, Mapping):
         return {}
     gone = _with_dependents(refused)
-    return {key: value for key, value in item.items() if key not in gone}
+    # Without its refused gateway a rail would seem to lack one: there, `none` says that none is missed.
+    none = {key: "none" for key in ("gateway", "gateway6") if key in gone}
+    return {**{key: value for key, value in item.items() if key not in gone}, **none}
 
 
 def _with_dependents(keys: set[str]) -> set[str]:
@@ -183,9 +191,7 @@ def _check_sharing(fabrics: Sequence[_Fabric]) -> Iterator[Located]:
 
 def _check_node(node: Node, fabric: _Fabric, networks: Networks, seen: _Seen) -> Iterator[Finding]:
     """Check one node's variables and plan its rails, noting what it takes."""
-    findings = list(
-        fabric_schema.check_host_variables(node.node_index, node.scalable_unit, node.rail_overrides)
-    )
+    findings = list(check_host_variables(node))
     yield from findings
     yield from _check_ansible_host(node, networks)
     overrides = _sound_overrides(node.rail_overrides, findings)
@@ -210,7 +216,11 @@ def _check_node(node: Node, fabric: _Fabric, networks: Networks, seen: _Seen) ->
             said.add((error.variable, error.problem, error.rail))
     if overrides:
         yield from _check_interfaces(planned, fabric, set(overrides))
-    yield from _check_taken(node, number, planned, overrides, fabric, seen)
+    twin = yield from _check_taken(node, number, planned, overrides, fabric, seen)
+    refused = frozenset(_steps(finding.variable)[0] for finding in findings)
+    for finding in seen.beside.check(node, fabric.sound, networks, refused, twin):
+        if (finding.variable, finding.message, finding.rail) not in said:
+            yield finding
 
 
 def _sound_overrides(overrides: Any, findings: Sequence[Finding]) -> dict[str, dict[str, Any]]:
@@ -230,7 +240,11 @@ def _check_ansible_host(node: Node, networks: Networks) -> Iterator[Finding]:
         address = ipaddress.ip_address(node.ansible_host or "")
     except ValueError:
         return  # a name: who it is, only a resolver knows
-    claim = networks.rail_with(address)
+    claim, route = networks.rail_with(address), networks.route_with(address)
+    if claim is None and route is not None:
+        message = f"it is inside {route.network}, {route.owner}: answers to Ansible would leave by it"
+        fix = "route to the fabric's networks alone, not to the one by which Ansible comes"
+        yield Finding("ansible_host", message, fix, None, route.rail)
     if claim is not None:
         message = (
             f"{address} is inside {claim.network} of {claim.owner}: Ansible would cut its own connection"
@@ -246,8 +260,8 @@ def _check_taken(
     overrides: Mapping[str, Mapping[str, Any]],
     fabric: _Fabric,
     seen: _Seen,
-) -> Iterator[Finding]:
-    """Check that nobody else has this node's index, addresses and MACs."""
+) -> Generator[Finding, None, str | None]:
+    """Check that nobody else has this node's index, addresses and MACs; return who has the same index."""
     twin = None
     computed = any(
         rail[key] is not None and overrides.get(rail["name"], {}).get(key) is None
@@ -287,6 +301,7 @@ def _check_taken(
                 message = f"MAC {rail['mac']} is already that of {other} on rail {other_rail}"
                 fix = "a MAC belongs to one interface: set it in the rail_overrides of its own node"
                 yield Finding(variable, message, fix, None, name)
+    return twin if twin != node.name else None
 
 
 def _check_gateways(seen: _Seen) -> Iterator[Located]:

@@ -7,11 +7,12 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ansible_collections.railyard.fabric.plugins.module_utils import rails
-from ansible_collections.railyard.fabric.plugins.plugin_utils.fabric_schema import Finding
+from ansible_collections.railyard.fabric.plugins.plugin_utils import route_checks
+from ansible_collections.railyard.fabric.plugins.plugin_utils.fabric_fields import Finding
 
 _FIX = "give each rail a subnet of its own, which shares no address with another network"
 
@@ -32,7 +33,9 @@ class Networks:
     def __init__(self) -> None:
         self._rails: dict[tuple[Any, str | None], Claim] = {}
         self._others: dict[tuple[Any, str], Claim] = {}
+        self._routes: dict[tuple[Any, str | None], Claim] = {}
         self._by_length: dict[tuple[int, int], dict[int, Claim]] = {}
+        self._routes_by_length: dict[tuple[int, int], dict[int, Claim]] = {}
 
     def add(
         self, fabric: Mapping[str, Any], specs: Sequence[Mapping[str, Any]], groups: tuple[str, ...]
@@ -49,6 +52,11 @@ class Networks:
                     claim = Claim(rails.network_of(subnet), owner, spec["name"], variable, groups)
                     # Two units of one rail may not share a network either.
                     self._rails.setdefault((claim.network, owner), claim)
+            for target in spec["routes"]:
+                variable = route_checks.variable_of(spec)
+                owner = f"a route of rail {spec['name']}"
+                claim = Claim(rails.network_of(target), owner, spec["name"], variable, groups)
+                self._routes.setdefault((claim.network, owner), claim)
         for index, item in enumerate(fabric.get("networks") or []):
             if item.get("subnet") is not None:
                 variable = f"fabric.networks[{index}].subnet"
@@ -71,22 +79,36 @@ class Networks:
                 yield _overlap(claim, widest)
             if widest is None or _end(claim.network) > _end(widest.network):
                 widest = claim
-        for other in self._others.values():
+        others = sorted(self._others.values(), key=lambda claim: _span(claim.network))
+        for position, other in enumerate(others[1:]):
+            if other.network.overlaps(others[position].network):
+                yield _overlap(other, others[position])
+        for other in others:
             for claim in claims:
                 if claim.network.version == other.network.version and claim.network.overlaps(other.network):
                     yield _overlap(claim, other)
 
     def rail_with(self, address: Any) -> Claim | None:
         """Return the rail network that contains an address; a look-up per prefix length in use."""
-        if not self._by_length:
-            for claim in self._rails.values():
-                host_bits = claim.network.max_prefixlen - claim.network.prefixlen
-                key = int(claim.network.network_address) >> host_bits
-                self._by_length.setdefault((claim.network.version, host_bits), {})[key] = claim
-        for (version, host_bits), claims in self._by_length.items():
-            if version == address.version and int(address) >> host_bits in claims:
-                return claims[int(address) >> host_bits]
-        return None
+        return _containing(address, self._by_length, self._rails.values())
+
+    def route_with(self, address: Any) -> Claim | None:
+        """Return the declared route that contains an address."""
+        return _containing(address, self._routes_by_length, self._routes.values())
+
+
+def _containing(
+    address: Any, by_length: dict[tuple[int, int], dict[int, Claim]], all_claims: Iterable[Claim]
+) -> Claim | None:
+    if not by_length:
+        for claim in all_claims:
+            host_bits = claim.network.max_prefixlen - claim.network.prefixlen
+            key = int(claim.network.network_address) >> host_bits
+            by_length.setdefault((claim.network.version, host_bits), {})[key] = claim
+    for (version, host_bits), claims in by_length.items():
+        if version == address.version and int(address) >> host_bits in claims:
+            return claims[int(address) >> host_bits]
+    return None
 
 
 def _span(network: Any) -> tuple[int, int, int]:

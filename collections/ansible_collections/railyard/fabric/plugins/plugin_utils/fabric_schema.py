@@ -6,143 +6,28 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils import rails
 from ansible_collections.railyard.fabric.plugins.plugin_utils import value_checks as is_
-from ansible_collections.railyard.fabric.plugins.plugin_utils.value_checks import Check, show
+from ansible_collections.railyard.fabric.plugins.plugin_utils.fabric_fields import (
+    COMPUTED,
+    FABRIC,
+    FRONTEND,
+    IPOIB_MTU_MAX_BYTES,
+    MTU_BYTES,
+    NETWORK,
+    RAIL,
+    Field,
+    Finding,
+    check_mapping,
+)
+from ansible_collections.railyard.fabric.plugins.plugin_utils.value_checks import show
 
-MTU_BYTES = {"ethernet": (576, 9978), "infiniband": (576, 65520)}
+__all__ = ["Finding", "check_fabric"]
+
 MTU_IPV6_MIN_BYTES = 1280
-
-
-@dataclass(frozen=True)
-class Finding:
-    """Something wrong, before it is known which file says so.
-
-    Attributes:
-        variable: dotted path, as `fabric.rails[0].subnet`; its first word is the inventory variable.
-        message: what is wrong.
-        fix: what to write instead.
-        host: node concerned, or None where the fabric itself is wrong.
-        rail: rail concerned, or None.
-    """
-
-    variable: str
-    message: str
-    fix: str
-    host: str | None = None
-    rail: str | None = None
-
-
-class Field(NamedTuple):
-    """One key of a mapping: how its value is checked and what a right one looks like."""
-
-    check: Check
-    fix: str
-
-
-_GATEWAY_RULE = Field(is_.choice("first", "last", "none"), "write first, last or none")
-_RATE = Field(is_.positive_number, "write the link's rate in Gbit/s as a number, as `rate_gbps: 40`")
-_VLAN = Field(is_.integer(1, 4094), "write a VLAN id, as `vlan: 100`")
-_NETDEV = Field(is_.netdev, "write the interface's name as `ip link` shows it, as ens6")
-_HCA = Field(is_.hca, "write device and port, as `mlx4_0:1`")
-_MAC = Field(is_.mac, "write it in quotes, as '52:54:00:ab:cd:ef'")
-_PCI = Field(is_.pci, "write the bus address as `lspci -D` shows it, in quotes: '0000:3b:00.0'")
-_SUBNET = Field(is_.subnet(4), "write the network itself, as 10.0.1.0/24")
-_SUBNET6 = Field(is_.subnet(6), "write the network itself, as fd00:0:0:1::/64")
-_MANAGE = Field(is_.boolean, "write true or false")
-_NAME = Field(is_.name, "write a short name of letters, digits, `_`, `-`, as rail0")
-
-RAIL: dict[str, Field] = {
-    "name": _NAME,
-    "netdev": _NETDEV,
-    "mac": _MAC,
-    "pci": _PCI,
-    "hca": _HCA,
-    "subnet": _SUBNET,
-    "subnets": Field(is_.by_unit(4), "map scalable units to networks, as `subnets: {su1: 10.0.1.0/24}`"),
-    "subnet6": _SUBNET6,
-    "subnets6": Field(is_.by_unit(6), "map scalable units to networks, as `subnets6: {su1: fd00:1::/64}`"),
-    "gateway": Field(is_.gateway, "write an address inside the subnet, or first, last or none"),
-    "gateway6": Field(is_.gateway, "write an address inside the subnet6, or first, last or none"),
-    "vlan": _VLAN,
-    "rate_gbps": _RATE,
-    "leaf": Field(is_.text, "write the switch's name"),
-}
-COMPUTED: dict[str, Field] = {
-    "rail_count": Field(is_.integer(1, 256), "write the number of rails, as `rail_count: 8`"),
-    "supernet": Field(is_.subnet(None), "write the network that holds all rails, as 10.0.0.0/16"),
-    "rail_prefix": Field(is_.integer(1, 128), "write the prefix length of one rail, as `rail_prefix: 24`"),
-    "netdev_pattern": Field(is_.pattern, "write it with {rail}, as `ens{rail}`"),
-    "hca_pattern": Field(is_.pattern, "write it with {rail}, as `mlx5_{rail}:1`"),
-    "rate_gbps": _RATE,
-    "gateway": _GATEWAY_RULE,
-}
-FABRIC: dict[str, Field] = {
-    "transport": Field(is_.choice("roce", "infiniband", "tcp"), "write roce, infiniband or tcp"),
-    "node_class": Field(
-        is_.choice("hardware", "virtual", "container"), "write hardware, virtual or container"
-    ),
-    "mtu": Field(is_.integer(1, 65520), "write the rails' MTU in bytes, as `mtu: 9000`"),
-    "rails": Field(
-        is_.filled_list, "write a list of rails, as `- {name: rail0, netdev: ens6, subnet: 10.0.1.0/24}`"
-    ),
-    "cabling": Field(is_.choice("switched", "back_to_back"), "write switched or back_to_back"),
-    "host_offset": Field(is_.integer(-(2**32), 2**64), "write a whole number, as `host_offset: 10`"),
-    "frontend": Field(is_.mapping, "write a mapping, as `frontend: {netdev: enp5s0}`"),
-    "networks": Field(is_.filled_list, "write a list of networks, each with a name and a purpose"),
-    **COMPUTED,
-}
-FRONTEND: dict[str, Field] = {
-    "netdev": _NETDEV,
-    "dhcp4": _MANAGE,
-    "address": Field(is_.interface(None), "write address and prefix length, as 192.168.1.10/24"),
-    "gateway": Field(is_.address, "write an address"),
-    "manage": _MANAGE,
-}
-NETWORK: dict[str, Field] = {
-    "name": _NAME,
-    "purpose": Field(is_.name, "write what it is for: storage, out_of_band, …"),
-    "netdev": _NETDEV,
-    "subnet": Field(is_.subnet(None), "write the network itself, as 192.168.1.0/24"),
-    "vlan": _VLAN,
-    "manage": _MANAGE,
-}
-OVERRIDE: dict[str, Field] = {
-    "netdev": _NETDEV,
-    "mac": _MAC,
-    "pci": _PCI,
-    "hca": _HCA,
-    "address": Field(is_.interface(4), "write address and prefix length, as 10.0.1.77/24"),
-    "address6": Field(is_.interface(6), "write address and prefix length, as fd00:0:0:1::77/64"),
-}
-
-
-def check_mapping(
-    value: Mapping[Any, Any], fields: Mapping[str, Field], where: str, rail: str | None = None
-) -> Iterator[Finding]:
-    """Yield what is wrong with the keys and values of one mapping; a null value counts as not given."""
-    for key, item in value.items():
-        path = f"{where}.{key}"
-        if key not in fields:
-            near = difflib.get_close_matches(str(key), fields, n=1)
-            hint = f"did you mean {near[0]}? " if near else ""
-            yield Finding(
-                path, f"unknown key {show(key)}", f"{hint}known keys: {', '.join(sorted(fields))}", None, rail
-            )
-        elif item is not None:
-            for inner, wrong in is_.literal(item):
-                yield Finding(
-                    path + inner, wrong, "write the value itself; fabric holds literals only", None, rail
-                )
-            if not any(is_.literal(item)):
-                wrong_type = fields[key].check(item)
-                if wrong_type is not None:
-                    yield Finding(path, wrong_type, fields[key].fix, None, rail)
 
 
 def check_fabric(fabric: Any) -> Iterator[Finding]:
@@ -162,6 +47,7 @@ def check_fabric(fabric: Any) -> Iterator[Finding]:
     yield from _check_form(fabric)
     yield from _check_list(fabric, "rails", RAIL)
     yield from _check_list(fabric, "networks", NETWORK)
+    yield from _check_networks(fabric)
     yield from _check_frontend(fabric)
 
 
@@ -186,7 +72,7 @@ def _check_list(fabric: Mapping[str, Any], key: str, fields: Mapping[str, Field]
         rail = name if key == "rails" and isinstance(name, str) else None
         yield from check_mapping(item, fields, where, rail)
         if name is None:
-            yield Finding(f"{where}.name", "it is not set", _NAME.fix, None, rail)
+            yield Finding(f"{where}.name", "it is not set", RAIL["name"].fix, None, rail)
         elif isinstance(name, str) and name in seen:
             yield Finding(
                 f"{where}.name",
@@ -204,7 +90,7 @@ def _check_list(fabric: Mapping[str, Any], key: str, fields: Mapping[str, Field]
 def _check_rail(
     fabric: Mapping[str, Any], item: Mapping[str, Any], where: str, rail: str | None
 ) -> Iterator[Finding]:
-    for one, many in (("subnet", "subnets"), ("subnet6", "subnets6")):
+    for one, many in (("subnet", "subnets"), ("subnet6", "subnets6"), ("leaf", "leaves")):
         if item.get(one) is not None and item.get(many) is not None:
             yield Finding(
                 f"{where}.{many}", f"{one} and {many} are both set", f"keep one of {one}, {many}", None, rail
@@ -216,19 +102,35 @@ def _check_rail(
     if all(item.get(key) is None for key in ("netdev", "mac", "pci", "hca")):
         fix = "add netdev, mac, pci or hca"
         yield Finding(f"{where}.netdev", "nothing says which interface the rail is", fix, None, rail)
+    if is_.is_bond(item.get("netdev")):
+        message = f"{item['netdev']} {rails.BOND_REFUSED}"
+        yield Finding(f"{where}.netdev", message, rails.BOND_FIX, None, rail)
+    transport = fabric.get("transport")
+    if transport == "infiniband" and item.get("vlan") is not None:
+        fix = "remove it; partitions (P_Keys) are the subnet manager's"
+        yield Finding(f"{where}.vlan", "an IPoIB interface has no VLANs", fix, None, rail)
+    if transport in ("roce", "tcp") and item.get("ipoib_mode") is not None:
+        yield _ipoib_elsewhere(f"{where}.ipoib_mode", transport, rail)
+
+
+def _ipoib_elsewhere(variable: str, transport: str, rail: str | None) -> Finding:
+    message = f"it is for IPoIB, and the transport is {transport}"
+    return Finding(variable, message, "remove it, or correct the transport", None, rail)
 
 
 def _check_mtu(fabric: Mapping[str, Any]) -> Iterator[Finding]:
-    mtu = fabric.get("mtu")
-    infiniband = fabric.get("transport") == "infiniband"
+    mtu, transport = fabric.get("mtu"), fabric.get("transport")
+    if transport in ("roce", "tcp") and fabric.get("ipoib_mode") is not None:
+        yield _ipoib_elsewhere("fabric.ipoib_mode", transport, None)
     if mtu is None:
-        if not infiniband:
+        if transport != "infiniband":
             yield Finding("fabric.mtu", "it is not set", FABRIC["mtu"].fix)
         return
-    if is_.integer(1, 65520)(mtu) is not None:
+    if FABRIC["mtu"].check(mtu) is not None:
         return
+    infiniband = transport == "infiniband"
     low, high = MTU_BYTES["infiniband" if infiniband else "ethernet"]
-    if not low <= mtu <= high:
+    if mtu < low or (mtu > high and not infiniband):
         kind = "an InfiniBand" if infiniband else "an Ethernet"
         yield Finding(
             "fabric.mtu", f"{mtu} is no MTU of {kind} link ({low} to {high} bytes)", FABRIC["mtu"].fix
@@ -239,6 +141,29 @@ def _check_mtu(fabric: Mapping[str, Any]) -> Iterator[Finding]:
             f"{mtu} is too small for IPv6, which a rail has (RFC 8200: at least {MTU_IPV6_MIN_BYTES} bytes)",
             "raise the MTU, or take the IPv6 subnets away",
         )
+    elif infiniband:
+        yield from _check_ipoib_mtu(fabric, mtu)
+
+
+def _check_ipoib_mtu(fabric: Mapping[str, Any], mtu: int) -> Iterator[Finding]:
+    """Check the MTU against the IPoIB mode of each rail; where modes differ, the first in fault is named."""
+    most = IPOIB_MTU_MAX_BYTES
+    common = fabric.get("ipoib_mode") or "datagram"
+    modes: dict[str | None, Any] = {None: common}
+    listed = fabric.get("rails")
+    if isinstance(listed, list):
+        items = [item for item in listed if isinstance(item, Mapping)]
+        modes = {item.get("name"): item.get("ipoib_mode") or common for item in items}
+    for rail, mode in modes.items():
+        if most.get(mode, mtu) < mtu:
+            limits = f"{most['datagram']} bytes in datagram mode, {most['connected']} in connected mode"
+            message = f"{mtu} is beyond {mode} mode; IPoIB carries at most {limits}"
+            fix = f"write mtu: {most['datagram']} or less, or ipoib_mode: connected"
+            if mtu > max(most.values()) or mode == "connected":
+                fix = f"write mtu: {most['connected']} or less"
+            same = set(modes.values()) == {mode}
+            yield Finding("fabric.mtu", message, fix, None, None if same else rail)
+            return
 
 
 def _has_ipv6(fabric: Mapping[str, Any]) -> bool:
@@ -286,12 +211,29 @@ def _check_computed(fabric: Mapping[str, Any]) -> Iterator[Finding]:
         except rails.PlanError as error:
             fix = f"take a larger supernet or a longer rail_prefix: {count} rails are wanted"
             yield Finding("fabric.supernet", f"too small: {error.problem}", fix)
+            return
+        yield from _check_rail_routes(fabric, prefix, last)
     for key, check in (("netdev_pattern", is_.netdev), ("hca_pattern", is_.hca)):
         value = fabric.get(key)
         if value is not None and COMPUTED[key].check(value) is None:
-            wrong = check(value.replace("{rail}", str(last)))
+            name = value.replace("{rail}", str(last))
+            wrong = check(name)
+            if key == "netdev_pattern" and is_.is_bond(name):
+                yield Finding(f"fabric.{key}", f"{name} {rails.BOND_REFUSED}", rails.BOND_FIX)
             if wrong is not None:
                 yield Finding(f"fabric.{key}", f"for rail {last}: {wrong}", COMPUTED[key].fix)
+
+
+def _check_rail_routes(fabric: Mapping[str, Any], prefix: int, last: int) -> Iterator[Finding]:
+    routes = fabric.get("rail_routes")
+    if routes is None or COMPUTED["rail_routes"].check(routes) is not None:
+        return
+    for other in routes:
+        try:
+            rails.computed_subnet(other, prefix, last, "fabric.rail_routes")
+        except rails.PlanError as error:
+            fix = "name supernets that are cut as `supernet` is: rail k gets the k-th part of each"
+            yield Finding("fabric.rail_routes", f"too small: {error.problem}", fix)
 
 
 def _check_frontend(fabric: Mapping[str, Any]) -> Iterator[Finding]:
@@ -303,7 +245,7 @@ def _check_frontend(fabric: Mapping[str, Any]) -> Iterator[Finding]:
         return
     yield from check_mapping(frontend, FRONTEND, "fabric.frontend")
     if frontend.get("netdev") is None:
-        yield Finding("fabric.frontend.netdev", "it is not set", _NETDEV.fix)
+        yield Finding("fabric.frontend.netdev", "it is not set", FRONTEND["netdev"].fix)
     if frontend.get("dhcp4") is True and frontend.get("address") is not None:
         yield Finding("fabric.frontend.address", "dhcp4 is true as well", "keep one of dhcp4, address")
     if frontend.get("manage") is True and not frontend.get("dhcp4") and frontend.get("address") is None:
@@ -321,31 +263,28 @@ def _check_frontend(fabric: Mapping[str, Any]) -> Iterator[Finding]:
                 )
 
 
-def check_host_variables(node_index: Any, scalable_unit: Any, rail_overrides: Any) -> Iterator[Finding]:
-    """Yield what is wrong with the keys and types of a node's own variables (None: not set)."""
-    if node_index is not None:
-        wrong = next((problem for _path, problem in is_.literal(node_index)), None) or is_.integer(0, 2**32)(
-            node_index
-        )
-        if wrong is not None:
-            yield Finding("node_index", wrong, "write a whole number ≥ 0 without quotes, as `node_index: 7`")
-    if scalable_unit is not None:
-        wrong = next((problem for _path, problem in is_.literal(scalable_unit)), None) or is_.unit(
-            scalable_unit
-        )
-        if wrong is not None:
-            yield Finding("scalable_unit", wrong, "write a number or a name, as `scalable_unit: su1`")
-    if rail_overrides is None:
-        return
-    if not isinstance(rail_overrides, Mapping):
-        wrong = next((problem for _path, problem in is_.literal(rail_overrides)), None)
-        fix = "write it as `rail_overrides: {rail0: {netdev: ens7}}`"
-        yield Finding("rail_overrides", wrong or f"it is {show(rail_overrides)}, not a mapping", fix)
-        return
-    for rail, override in rail_overrides.items():
-        where = f"rail_overrides.{rail}"
-        if isinstance(override, Mapping):
-            yield from check_mapping(override, OVERRIDE, where, str(rail))
-        else:
-            fix = "write it as `rail_overrides: {rail0: {netdev: ens7}}`"
-            yield Finding(where, f"it is {show(override)}, not a mapping", fix, None, str(rail))
+def _check_networks(fabric: Mapping[str, Any]) -> Iterator[Finding]:
+    """Check what the keys of one network ask of each other."""
+    listed = fabric.get("networks")
+    of_bmcs: str | None = None
+    for index, item in enumerate(listed if isinstance(listed, list) else []):
+        if not isinstance(item, Mapping):
+            continue
+        where = f"fabric.networks[{index}]"
+        if item.get("manage") is True and item.get("netdev") is None:
+            fix = "add the netdev, or write manage: false"
+            yield Finding(f"{where}.netdev", "the network is to be written, and has no netdev", fix)
+        if item.get("bmc") is not True:
+            continue
+        if of_bmcs is not None:
+            fix = "keep one: a node's bmc_address is on one network"
+            yield Finding(f"{where}.bmc", f"network {of_bmcs} has bmc: true as well", fix)
+        of_bmcs = of_bmcs or str(item.get("name"))
+        if item.get("purpose") != "out_of_band":
+            message = f"BMCs are out of band, and the purpose is {show(item.get('purpose'))}"
+            yield Finding(f"{where}.purpose", message, "write purpose: out_of_band")
+        if item.get("manage") is True:
+            message = "Railyard writes nodes' interfaces, and a BMC is none"
+            yield Finding(f"{where}.manage", message, "write manage: false")
+        if item.get("subnet") is None:
+            yield Finding(f"{where}.subnet", "the BMCs' network has no subnet", NETWORK["subnet"].fix)

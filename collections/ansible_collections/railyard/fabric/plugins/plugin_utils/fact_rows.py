@@ -97,6 +97,9 @@ def judge(asked: Mapping[str, Any], rail: Mapping[str, Any], fleet: Fleet) -> An
     node, check = str(asked["node"]), str(asked["check"])
     if check == "address" and not _planned(rail):
         return Answer(NOT_APPLICABLE, basis="the inventory declares no subnet for this rail")
+    if check == "link" and fleet.transports.get(node) == "infiniband" and not _has_netdev(rail):
+        basis = "the inventory names no netdev for this InfiniBand rail; its port is judged by rdma_port"
+        return Answer(NOT_APPLICABLE, basis=basis)
     if check == "mtu" and rail.get("mtu") is None:
         return Answer(NOT_APPLICABLE, basis="the inventory declares no MTU")
     nothing = fleet.why_unknown(node)
@@ -210,6 +213,11 @@ def _explain(node: str, rail: Mapping[str, Any], finding: bind.Finding) -> dict[
 
 
 _Interface = ipaddress.IPv4Interface | ipaddress.IPv6Interface
+
+
+def _has_netdev(rail: Mapping[str, Any]) -> bool:
+    """Tell whether the plan asks for a netdev at all: an InfiniBand port without IP needs none."""
+    return bool(_planned(rail)) or any(rail.get(key) is not None for key in ("netdev", "mac", "pci"))
 
 
 def _planned(rail: Mapping[str, Any]) -> list[_Interface]:

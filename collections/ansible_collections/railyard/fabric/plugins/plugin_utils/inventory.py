@@ -24,14 +24,19 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils import (
     inventory_source,
     policy,
 )
-from ansible_collections.railyard.fabric.plugins.plugin_utils.fabric_schema import Finding
+from ansible_collections.railyard.fabric.plugins.plugin_utils.fabric_fields import Finding
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory_model import Inventory, Node, Problem
 from ansible_collections.railyard.fabric.plugins.plugin_utils.value_checks import Vaulted, literal
 
 __all__ = ["GROUP", "Inventory", "Node", "Problem", "cluster_name", "fold", "from_play", "load", "validate"]
 
 GROUP = "gpu_nodes"
-VARIABLES = ("fabric", "fabric_policy", "node_index", "scalable_unit", "rail_overrides", "ansible_host")
+# fmt: off
+VARIABLES = (
+    "fabric", "fabric_policy", "node_index", "scalable_unit", "rail_overrides", "network_addresses",
+    "bmc_address", "ansible_host",
+)
+# fmt: on
 
 
 def load(sources: Sequence[str], limit: str | None = None) -> Inventory:
@@ -90,6 +95,9 @@ def validate(inventory: Inventory) -> list[Problem]:
         # A password is worth a search by its bare name, where it stands beside a range of hosts, say.
         find = inventory_files.find_plain_text if fix == clear_text.FIX else inventory_files.find
         file = find(inventory.sources, variable, host, groups_of.get(host or "", groups))
+        if file is None and host is not None and not variable.startswith("fabric"):
+            # What is not set has no line; where the node stands is where to write it.
+            file = inventory_files.find_host(inventory.sources, host)
         hosts = fold([name for name, _groups in places if name is not None])
         # A variable that no file holds stands where the file's name would.
         said = f"{variable}: {message}" if file else message
@@ -137,6 +145,8 @@ def _read(inventory: Inventory, reader: inventory_source.Reader) -> None:
                 rail_overrides=plain(variables.get("rail_overrides")),
                 ansible_host=_literal_host(host.name if address is None else plain(address)),
                 groups=groups,
+                network_addresses=plain(variables.get("network_addresses")),
+                bmc_address=plain(variables.get("bmc_address")),
             )
         )
     inventory.selected = frozenset(reader.selected(GROUP))

@@ -15,6 +15,9 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any
 
+from ansible.errors import AnsibleError
+from ansible.plugins.inventory import expand_hostname_range
+
 try:
     import yaml
 except ImportError:  # sanity's environment has none; ansible-core itself always brings it
@@ -131,6 +134,15 @@ def find(sources: Sequence[str], variable: str, host: str | None, groups: Sequen
     return None
 
 
+def find_host(sources: Sequence[str], host: str) -> str | None:
+    """Return `file:line` where a YAML or INI inventory lists a host, by name or in a range."""
+    for path in reversed(source_files(sources)):
+        for written, line in _listed(path):
+            if written == host or ("[" in written and host in _range_of(written)):
+                return f"{shown(path)}:{line}"
+    return None
+
+
 def find_plain_text(
     sources: Sequence[str], variable: str, host: str | None, groups: Sequence[str]
 ) -> str | None:
@@ -172,6 +184,37 @@ def _composed(path: str) -> Any:
     except (yaml.YAMLError, OSError):
         return None
     return node if isinstance(node, yaml.MappingNode) else None
+
+
+@cache
+def _listed(path: str) -> list[tuple[str, int]]:
+    """Return (host or range as written, line) of an inventory file."""
+    if is_encrypted(path):
+        return []
+    if _composed(path) is None:
+        lines = (
+            enumerate(_read(path).splitlines(), start=1) if path.endswith((".ini", ".cfg", "hosts")) else ()
+        )
+        return [(line.split()[0], number) for number, line in lines if line.strip() and line[0] not in "[#;"]
+    found = []
+    waiting = list(_composed(path).value)
+    while waiting:
+        _name, group = waiting.pop()
+        for part, content in group.value if isinstance(group, yaml.MappingNode) else []:
+            if part.value == "hosts" and isinstance(content, yaml.MappingNode):
+                found += [(key.value, key.start_mark.line + 1) for key, _value in content.value]
+            elif part.value == "children" and isinstance(content, yaml.MappingNode):
+                waiting += content.value
+    return found
+
+
+@cache
+def _range_of(written: str) -> frozenset[str]:
+    """Return the hosts of a range as `gpu[001:512]`, as Ansible expands it."""
+    try:
+        return frozenset(str(name) for name in expand_hostname_range(written))
+    except AnsibleError:
+        return frozenset()
 
 
 @cache

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.plugin_utils.fabric_schema import Finding
+from ansible_collections.railyard.fabric.plugins.plugin_utils.fabric_fields import Finding
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,8 @@ class Node:
     rail_overrides: Any
     ansible_host: str | None
     groups: tuple[str, ...]
+    network_addresses: Any = None
+    bmc_address: Any = None
 
 
 @dataclass

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils import rails
+from ansible_collections.railyard.fabric.plugins.module_utils import networks, rails
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory_model import Inventory, Node
 
 SCHEMA = 1
@@ -56,6 +56,8 @@ def plan_of(node: Node) -> dict[str, Any]:
             node.fabric, node.name, node.node_index, node.scalable_unit, node.rail_overrides
         ),
         "rail_overrides": node.rail_overrides or {},
+        "networks": networks.plan_networks(node.fabric, node.name, node.node_index, node.network_addresses),
+        "bmc_address": node.bmc_address,
     }
 
 

@@ -24,6 +24,7 @@ _HCA = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*:[1-9][0-9]?")
 _MAC = re.compile(r"[0-9A-Fa-f]{2}(?::[0-9A-Fa-f]{2}){5}(?:(?::[0-9A-Fa-f]{2}){14})?")
 _PCI = re.compile(r"[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[01][0-9A-Fa-f]\.[0-7]")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,31}")
+_BOND = re.compile(r"(bond|team)[0-9]+(\.[0-9]+)?")
 _NETDEV_CHARS_MAX = 15  # IFNAMSIZ is 16 with its closing zero
 
 
@@ -213,6 +214,46 @@ def address(value: Any) -> str | None:
     except ValueError:
         return f"{show(value)} is no IP address"
     return None
+
+
+def subnets(value: Any) -> str | None:
+    """Check for a list of networks of either family, each once."""
+    if not isinstance(value, list):
+        return f"it is {show(value)}, not a list"
+    for item in value:
+        wrong = subnet(None)(item)
+        if wrong is not None:
+            return wrong
+    twice = [item for index, item in enumerate(value) if item in value[:index]]
+    return f"{twice[0]} is there twice" if twice else None
+
+
+def families(value: Any) -> str | None:
+    """Check for a list of ipv4 and ipv6, each at most once."""
+    if not isinstance(value, list) or any(item not in ("ipv4", "ipv6") for item in value):
+        return f"{show(value)} is no list of ipv4 and ipv6"
+    return f"{show(value)} names a family twice" if len(value) > len(set(value)) else None
+
+
+def texts_by_unit(value: Any) -> str | None:
+    """Check for a mapping of scalable units to text."""
+    if not isinstance(value, Mapping) or not value:
+        return f"it is {show(value)}, not a mapping of scalable units to names"
+    for unit_name, item in value.items():
+        wrong = unit(unit_name) or text(item)
+        if wrong is not None:
+            return f"unit {show(unit_name)}: {wrong}"
+    return None
+
+
+def is_bond(value: Any) -> bool:
+    """Tell whether this is the usual name of a bond or team, or of a VLAN on one."""
+    return isinstance(value, str) and _BOND.fullmatch(value) is not None
+
+
+def bond(value: Any) -> str:
+    """Refuse a bond, whichever."""
+    return f"the rail {rails.BOND_REFUSED}"
 
 
 def gateway(value: Any) -> str | None:

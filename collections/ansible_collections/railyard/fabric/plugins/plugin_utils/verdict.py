@@ -17,6 +17,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils import (
     aggregate,
     ask,
     causes,
+    declared,
     documents,
     expectations,
     expectations_rdma,
@@ -164,6 +165,9 @@ class _Court:
         check = CHECKS[str(asked["check"])]
         if check.local:
             return self._local(asked, rows)
+        left_out = declared.without_ip(asked, self._rails, self.fleet.transports, self.tests)
+        if left_out:
+            return left_out
         unknown = self.fleet.why_unknown(asked["node"]) or self.fleet.why_unknown(asked["peer"])
         if unknown:
             return Answer(UNMEASURED, cause=unknown)

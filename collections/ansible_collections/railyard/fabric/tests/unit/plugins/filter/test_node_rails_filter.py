@@ -35,3 +35,14 @@ def test_no_mapping_is_refused(fabric):
 def test_an_error_names_host_and_variable():
     with pytest.raises(AnsibleFilterError, match=r"host login: node_index"):
         node_rails(FABRIC, "login")
+
+
+def test_other_networks_are_planned_alike():
+    node_networks = FilterModule().filters()["node_networks"]
+    storage = {"name": "storage", "netdev": "ens8", "subnet": "10.9.0.0/24", "manage": True}
+    fabric = {**FABRIC, "networks": [storage], "host_offset": 20}
+    assert node_networks(fabric, "gpu3")[0]["address"] == "10.9.0.23/24"
+    with pytest.raises(AnsibleFilterError, match=r"host login: node_index"):
+        node_networks(fabric, "login")
+    with pytest.raises(AnsibleFilterError, match="not a dictionary"):
+        node_networks([], "gpu3")

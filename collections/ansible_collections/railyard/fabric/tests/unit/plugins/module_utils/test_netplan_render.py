@@ -72,14 +72,168 @@ def test_rail_without_address_has_no_stanza_and_no_rail_no_file():
     assert netplan_render.render([bare]) == ""
 
 
-def test_vlan_is_refused_by_name():
-    with pytest.raises(netplan_render.RenderError, match="rail0: vlan 100"):
+TAGGED = {**RAIL, "netdev": "ens6.100", "parent": "ens6", "vlan": 100}
+
+
+def test_vlan_has_the_address_and_its_parent_only_carries_it():
+    network = yaml.safe_load(netplan_render.render([TAGGED]))["network"]
+    assert network["ethernets"]["ens6"] == {
+        "dhcp4": False,
+        "dhcp6": False,
+        "accept-ra": False,
+        "link-local": [],
+        "mtu": 9000,
+        "optional": True,
+    }
+    vlan = network["vlans"]["ens6.100"]
+    assert (vlan["id"], vlan["link"], vlan["addresses"], vlan["mtu"]) == (100, "ens6", ["10.0.1.1/24"], 9000)
+
+
+def test_two_vlans_share_a_parent_as_large_as_the_larger():
+    other = {**TAGGED, "name": "rail1", "netdev": "ens6.200", "vlan": 200, "mtu": 1500}
+    network = yaml.safe_load(netplan_render.render([other, TAGGED]))["network"]
+    assert network["ethernets"]["ens6"]["mtu"] == 9000
+    assert sorted(network["vlans"]) == ["ens6.100", "ens6.200"]
+
+
+def test_vlan_over_an_untagged_rail_keeps_the_rails_own_stanza():
+    other = {**TAGGED, "name": "rail1", "address": "10.0.2.1/24"}
+    network = yaml.safe_load(netplan_render.render([RAIL, other]))["network"]
+    assert network["ethernets"]["ens6"]["addresses"] == ["10.0.1.1/24"]
+
+
+def test_vlan_without_its_parent_is_refused():
+    with pytest.raises(netplan_render.RenderError, match="rail0: no netdev"):
         netplan_render.render([{**RAIL, "vlan": 100}])
+
+
+def test_permanent_mac_is_matched_and_the_name_kept():
+    stanza = ethernets({**RAIL, "permanent_mac": "02:00:00:00:00:06"})["ens6"]
+    assert stanza["match"] == {"macaddress": "02:00:00:00:00:06"}
+    assert stanza["set-name"] == "ens6"
+
+
+def test_link_local_and_router_advertisements_as_declared():
+    stanza = ethernets({**RAIL, "link_local": [], "accept_ra": True})["ens6"]
+    assert (stanza["link-local"], stanza["accept-ra"]) == ([], True)
+    assert ethernets({**RAIL, "link_local": ["ipv4", "ipv6"]})["ens6"]["link-local"] == ["ipv4", "ipv6"]
+
+
+def test_infiniband_mode():
+    assert ethernets({**RAIL, "ipoib_mode": "connected"})["ens6"]["infiniband-mode"] == "connected"
+    assert "infiniband-mode" not in ethernets(RAIL)["ens6"]
 
 
 def test_unresolved_netdev_is_refused():
     with pytest.raises(netplan_render.RenderError, match="rail0: no netdev"):
         netplan_render.render([{**RAIL, "netdev": None}])
+
+
+def sections(text):
+    """The sections of a networkd file, each with its lines, in order."""
+    found = []
+    for line in text.splitlines():
+        if line.startswith("["):
+            found.append((line[1:-1], []))
+        elif line:
+            found[-1][1].append(line)
+    return found
+
+
+@pytest.fixture
+def generated(tmp_path):
+    """What the real netplan makes of rails: `{file: text}`."""
+    if shutil.which("netplan") is None:
+        pytest.skip("netplan.io is not installed on this machine")
+
+    def generate(*rails):
+        place = tmp_path / "etc/netplan/60-railyard-rails.yaml"
+        place.parent.mkdir(parents=True)
+        place.write_text(netplan_render.render(rails), encoding="utf-8")
+        place.chmod(0o600)
+        argv = ["netplan", "generate", "--root-dir", str(tmp_path)]
+        done = subprocess.run(argv, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr) == (0, "")
+        folder = tmp_path / "run/systemd/network"
+        return {path.name: path.read_text(encoding="utf-8") for path in folder.iterdir()}
+
+    return generate
+
+
+ROUTED = {
+    **RAIL,
+    "address6": "fd00:1::1/64",
+    "gateway": "10.0.1.254",
+    "gateway6": "fd00:1::fe",
+    "routes": [{"to": "10.1.1.0/24", "via": "10.0.1.254"}, {"to": "fd00:2::/64", "via": "fd00:1::fe"}],
+    "table": 6100,
+}
+
+
+def test_networkd_gets_the_routes_the_table_and_the_rules(generated):
+    found = sections(generated(ROUTED)["10-netplan-ens6.network"])
+    routes = [set(lines) for name, lines in found if name == "Route"]
+    both = {"10.1.1.0/24": "10.0.1.254", "fd00:2::/64": "fd00:1::fe"}
+    for subnet, gateway in both.items():
+        assert {f"Destination={subnet}", f"Gateway={gateway}"} in routes
+        assert {f"Destination={subnet}", f"Gateway={gateway}", "Table=6100"} in routes
+    for subnet in ("10.0.1.0/24", "fd00:1::/64"):
+        assert {f"Destination={subnet}", "Scope=link", "Table=6100"} in routes
+    # networkd calls a default route by its zeros, as netplan 0.106 writes it, or by no destination at all
+    defaults = [lines for lines in routes if any("/0" in line for line in lines)]
+    assert len(defaults) == 2
+    assert all("Table=6100" in lines for lines in defaults)
+    assert len(routes) == 8
+    assert [lines for name, lines in found if name == "RoutingPolicyRule"] == [
+        ["From=10.0.1.1/32", "Table=6100", "Priority=6100"],
+        ["From=fd00:1::1/128", "Table=6100", "Priority=6100"],
+    ]
+
+
+def test_networkd_gets_the_permanent_mac_and_the_mtu_in_both_files(generated):
+    files = generated({**RAIL, "permanent_mac": "02:00:00:00:00:06"})
+    link = dict(sections(files["10-netplan-ens6.link"]))
+    assert link["Match"] in (
+        ["PermanentMACAddress=02:00:00:00:00:06"],
+        ["MACAddress=02:00:00:00:00:06"],  # netplan before 0.106
+    )
+    assert {"Name=ens6", "MTUBytes=9000"} <= set(link["Link"])
+    network = dict(sections(files["10-netplan-ens6.network"]))
+    assert "Name=ens6" in network["Match"]
+    assert "MTUBytes=9000" in network["Link"]
+
+
+def test_networkd_gets_the_vlan_and_no_address_on_its_parent(generated):
+    files = generated({**ROUTED, **TAGGED})
+    assert "Id=100" in files["10-netplan-ens6.100.netdev"]
+    assert "Address=10.0.1.1/24" in files["10-netplan-ens6.100.network"]
+    assert "MTUBytes=9000" in files["10-netplan-ens6.100.network"]
+    parent = files["10-netplan-ens6.network"]
+    assert "VLAN=ens6.100" in parent
+    assert "MTUBytes=9000" in parent
+    assert "Address=" not in parent
+    assert "LinkLocalAddressing=no" in parent
+
+
+def test_networkd_gets_the_infiniband_mode(generated):
+    text = generated({**RAIL, "netdev": "ib0", "mtu": 65520, "ipoib_mode": "connected"})[
+        "10-netplan-ib0.network"
+    ]
+    assert dict(sections(text))["IPoIB"] == ["Mode=connected"]
+
+
+@pytest.mark.parametrize(
+    ("declared", "line"),
+    [
+        ({}, "LinkLocalAddressing=ipv6"),
+        ({"link_local": []}, "LinkLocalAddressing=no"),
+        ({"link_local": ["ipv4"]}, "LinkLocalAddressing=ipv4"),
+        ({"link_local": ["ipv4", "ipv6"]}, "LinkLocalAddressing=yes"),
+        ({"accept_ra": True}, "IPv6AcceptRA=yes"),
+    ],
+)
+def test_networkd_gets_link_local_and_router_advertisements(generated, declared, line):
+    assert line in generated({**RAIL, **declared})["10-netplan-ens6.network"].splitlines()
 
 
 @pytest.mark.skipif(shutil.which("netplan") is None, reason="netplan.io is not installed on this machine")

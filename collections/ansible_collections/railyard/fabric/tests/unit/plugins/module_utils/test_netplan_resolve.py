@@ -86,3 +86,49 @@ def test_master_is_named(sys_root):
     (sys_root / "class/net/bond0").mkdir()
     (sys_root / "class/net/ens6/master").symlink_to(sys_root / "class/net/bond0")
     assert netplan_resolve.masters(["ens6", "ens6d1"], str(sys_root)) == {"ens6": "bond0"}
+
+
+def mark(sys_root, netdev, *, assign="0", kind="1"):
+    (sys_root / "class/net" / netdev / "addr_assign_type").write_text(assign + "\n")
+    (sys_root / "class/net" / netdev / "type").write_text(kind + "\n")
+
+
+def test_permanent_mac_of_a_port(sys_root):
+    mark(sys_root, "ens6")
+    assert (
+        netplan_resolve.place({**RAIL, "netdev": "ens6"}, str(sys_root))["permanent_mac"]
+        == "02:00:00:00:00:06"
+    )
+
+
+@pytest.mark.parametrize(
+    "marks", [{"assign": "3"}, {"assign": "1"}, {"kind": "32"}], ids=["set", "random", "ipoib"]
+)
+def test_no_permanent_mac_where_it_is_no_mark(sys_root, marks):
+    mark(sys_root, "ens6", **marks)
+    assert netplan_resolve.permanent_mac("ens6", str(sys_root)) is None
+
+
+def test_no_permanent_mac_where_two_ports_share_it(sys_root):
+    mark(sys_root, "ens6")
+    mark(sys_root, "ens6d1")
+    (sys_root / "class/net/ens6d1/address").write_text("02:00:00:00:00:06\n")
+    assert netplan_resolve.permanent_mac("ens6", str(sys_root)) is None
+
+
+def test_no_permanent_mac_of_a_veth(sys_root):
+    (sys_root / "class/net/veth0").mkdir()
+    (sys_root / "class/net/veth0/address").write_text("02:00:00:00:00:10\n")
+    mark(sys_root, "veth0")
+    assert netplan_resolve.permanent_mac("veth0", str(sys_root)) is None
+
+
+def test_vlan_is_placed_on_the_port(sys_root):
+    placed = netplan_resolve.place({**RAIL, "netdev": "ens6d1", "vlan": 100}, str(sys_root))
+    assert (placed["netdev"], placed["parent"]) == ("ens6d1.100", "ens6d1")
+
+
+def test_vlan_name_that_the_kernel_does_not_take(sys_root):
+    (sys_root / "class/net/enp129s0f0np0").mkdir()
+    with pytest.raises(netplan_resolve.ResolveError, match=r"enp129s0f0np0\.100, and the kernel takes 15"):
+        netplan_resolve.place({**RAIL, "netdev": "enp129s0f0np0", "vlan": 100}, str(sys_root))

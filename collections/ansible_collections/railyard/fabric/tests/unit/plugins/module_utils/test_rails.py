@@ -52,7 +52,8 @@ def test_a_rail_has_every_key_and_unknown_ones_are_none():
     expected = {
         "name": "rail0", "netdev": "ens6", "mac": None, "pci": None, "hca": None, "address": "10.0.1.1/24",
         "address6": None, "subnet": "10.0.1.0/24", "subnet6": None, "mtu": 9000, "gateway": None,
-        "gateway6": None, "vlan": None, "rate_gbps": None, "leaf": None,
+        "gateway6": None, "vlan": None, "rate_gbps": None, "leaf": None, "routes": [], "table": 6100,
+        "ipoib_mode": None, "link_local": ["ipv6"], "accept_ra": False, "bond": None,
     }  # fmt: skip
     assert rails.plan_node(LAB, "gpuserver1")[0] == expected
 

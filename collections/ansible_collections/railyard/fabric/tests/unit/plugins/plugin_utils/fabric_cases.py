@@ -340,7 +340,9 @@ FAULTS = {
     "scalable_unit_list": (pair(SOUND, {"scalable_unit": ["su1"]}), "scalable_unit", "gpu1", None, "neither"),
     "units_share_a_subnet": (
         pair(
-            changed(UNITS, rails__0__subnets={"a": "10.2.0.0/24", "b": "10.2.0.0/25"}),
+            changed(
+                UNITS, rails__0__gateway="none", rails__0__subnets={"a": "10.2.0.0/24", "b": "10.2.0.0/25"}
+            ),
             {"scalable_unit": "a"}, {"scalable_unit": "a"},
         ),
         "fabric.rails[0].subnets.b", None, "rail0", "overlaps",

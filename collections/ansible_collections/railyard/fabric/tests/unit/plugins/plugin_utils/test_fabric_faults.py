@@ -54,7 +54,8 @@ def test_sound_fabrics_have_no_problem():
             id="31",
         ),
         pytest.param(
-            changed(SOUND, transport="infiniband", mtu=65520, rails__0__subnet=UNSET), id="ib-without-ip"
+            changed(SOUND, transport="infiniband", mtu=65520, ipoib_mode="connected", rails__0__subnet=UNSET),
+            id="ib-without-ip",
         ),
         pytest.param(changed(SOUND, rails__0__gateway=None, rails__0__vlan=4094), id="null-is-not-given"),
         pytest.param(
@@ -80,9 +81,9 @@ def test_an_address_taken_across_node_types_is_found():
 
 
 def test_units_may_number_their_nodes_alike():
-    fabric = changed(
-        SOUND, rails=[{"name": "rail0", "netdev": "e0", "subnets": {1: "10.1.0.0/24", 2: "10.2.0.0/24"}}]
-    )
+    subnets = {1: "10.1.0.0/24", 2: "10.2.0.0/24"}
+    rail = {"name": "rail0", "netdev": "e0", "subnets": subnets, "gateway": "last"}
+    fabric = changed(SOUND, rails=[rail])
     assert problems_of([node("a1", fabric, scalable_unit=1), node("b1", fabric, scalable_unit=2)]) == []
 
 

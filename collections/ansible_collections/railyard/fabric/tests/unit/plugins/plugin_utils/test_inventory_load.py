@@ -324,6 +324,24 @@ def test_without_nodes_there_is_a_problem(folder, hosts, part):
             "bmc_password",
             id="digits",
         ),
+        pytest.param(
+            {"group_vars/all/x.yml": "bmc_passwords:\n  gpu1: hunter2\n"},
+            "site/group_vars/all/x.yml:2",
+            "bmc_passwords.gpu1",
+            id="one-for-each-node",
+        ),
+        pytest.param(
+            {"group_vars/all/x.yml": "munge:\n  secrets: [hunter2]\n"},
+            "site/group_vars/all/x.yml:2",
+            "munge.secrets[0]",
+            id="a-list-of-them",
+        ),
+        pytest.param(
+            {"hosts.yml": HOSTS + "      ipmi_passwd_admin: hunter2\n"},
+            "site/hosts.yml:7",
+            "ipmi_passwd_admin",
+            id="in-the-middle-of-the-name",
+        ),
     ],
 )
 def test_a_readable_password_is_named_but_never_shown(folder, files, file, variable):
@@ -351,6 +369,7 @@ def test_a_readable_password_is_named_but_never_shown(folder, files, file, varia
         ),
         pytest.param({"group_vars/all/vault.yml": vault("ansible_password: hunter2\n")}, id="encrypted-file"),
         pytest.param({"group_vars/all/c.yml": "ask_for_password: true\n"}, id="a-switch"),
+        pytest.param({"group_vars/all/c.yml": "password_min_length: 12\n"}, id="a-length"),
     ],
 )
 def test_what_is_no_readable_password_is_left_alone(folder, files):

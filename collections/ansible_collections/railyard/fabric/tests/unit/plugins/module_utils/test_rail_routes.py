@@ -1,0 +1,171 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Routes, tables, IPoIB mode and link-local of rails; addresses on the networks beside them."""
+
+from __future__ import annotations
+
+import pytest
+from ansible_collections.railyard.fabric.plugins.module_utils import networks, rails
+
+UNITS = {"su1": "10.1.0.0/24", "su2": "10.1.1.0/24", 3: "10.1.2.0/24"}
+
+
+def fabric_of(**rail):
+    return {"transport": "roce", "mtu": 9000, "rails": [{"name": "rail0", "netdev": "ens6", **rail}]}
+
+
+def planned(fabric, unit=None, name="gpu5", **keys):
+    return rails.plan_node(fabric, name, scalable_unit=unit, **keys)[0]
+
+
+@pytest.mark.parametrize(
+    ("unit", "routes"),
+    [
+        ("su1", [("10.1.1.0/24", "10.1.0.1"), ("10.1.2.0/24", "10.1.0.1")]),
+        ("su2", [("10.1.0.0/24", "10.1.1.1"), ("10.1.2.0/24", "10.1.1.1")]),
+        ("3", [("10.1.0.0/24", "10.1.2.1"), ("10.1.1.0/24", "10.1.2.1")]),
+    ],
+)
+def test_the_other_units_are_behind_the_own_leaf(unit, routes):
+    rail = planned(fabric_of(subnets=UNITS, gateway="first"), unit)
+    assert rail["routes"] == [{"to": to, "via": via} for to, via in routes]
+
+
+def test_routes_are_sorted_by_number_ipv4_first_and_named_once():
+    rail = planned(
+        fabric_of(
+            subnets={"a": "10.1.0.0/24", "b": "10.200.0.0/24", "c": "10.30.0.0/24"},
+            subnets6={"a": "fd00:a::/64", "b": "fd00:b::/64"},
+            gateway="last",
+            routes=["10.30.0.0/24", "9.0.0.0/8", "fd00:1::/64"],
+        ),
+        "a",
+    )
+    assert [(route["to"], route["via"]) for route in rail["routes"]] == [
+        ("9.0.0.0/8", "10.1.0.254"),
+        ("10.30.0.0/24", "10.1.0.254"),
+        ("10.200.0.0/24", "10.1.0.254"),
+        ("fd00:1::/64", "fd00:a::ffff:ffff:ffff:ffff"),
+        ("fd00:b::/64", "fd00:a::ffff:ffff:ffff:ffff"),
+    ]
+
+
+def test_units_that_do_not_meet_say_so():
+    assert planned(fabric_of(subnets=UNITS, gateway="none"), "su1")["routes"] == []
+    assert planned(fabric_of(subnets={"su1": "10.1.0.0/24"}), "su1")["routes"] == []
+
+
+@pytest.mark.parametrize(
+    ("rail", "variable", "problem"),
+    [
+        ({"subnets": UNITS}, "fabric.rails[0].gateway", "3, su1, su2"),
+        ({"subnet": "10.1.0.0/24", "routes": ["10.2.0.0/16"]}, "fabric.rails[0].gateway", "10.2.0.0/16"),
+        (
+            {"subnet": "10.1.0.0/24", "gateway": "last", "routes": ["fd00:2::/64"]},
+            "fabric.rails[0].gateway6", "no IPv6 gateway",
+        ),
+        (
+            {"subnet": "10.1.0.0/24", "gateway": "last", "routes": ["10.1.0.0/24"]},
+            "fabric.rails[0].routes", "own subnet",
+        ),
+    ],
+)  # fmt: skip
+def test_a_route_that_leads_nowhere_is_refused(rail, variable, problem):
+    with pytest.raises(rails.PlanError, match=problem) as caught:
+        planned(fabric_of(**rail), "su1")
+    assert (caught.value.variable, caught.value.rail) == (variable, "rail0")
+
+
+def test_the_computed_form_routes_its_own_part_of_other_supernets():
+    # Rail 2 has the third /20 of each: 32 in the third octet.
+    fabric = {
+        "transport": "roce", "mtu": 9000, "rail_count": 3, "supernet": "10.16.0.0/16", "rail_prefix": 20,
+        "netdev_pattern": "ens{rail}", "gateway": "last", "rail_routes": ["10.18.0.0/16", "10.17.0.0/16"],
+    }  # fmt: skip
+    assert rails.plan_node(fabric, "gpu1")[2]["routes"] == [
+        {"to": "10.17.32.0/20", "via": "10.16.47.254"},
+        {"to": "10.18.32.0/20", "via": "10.16.47.254"},
+    ]
+    with pytest.raises(rails.PlanError) as caught:
+        rails.plan_node({**fabric, "rail_routes": ["10.18.0.0/19"]}, "gpu1")
+    assert caught.value.variable == "fabric.rail_routes"
+
+
+def test_each_rail_with_an_address_has_a_table_of_its_own():
+    fabric = fabric_of(subnet="10.1.0.0/24")
+    fabric["rails"].append({"name": "rail1", "netdev": "ens7", "subnet6": "fd00:1::/64"})
+    assert [rail["table"] for rail in rails.plan_node(fabric, "gpu1")] == [6100, 6101]
+    fabric["route_table_base"] = 1000
+    assert [rail["table"] for rail in rails.plan_node(fabric, "gpu1")] == [1000, 1001]
+
+
+@pytest.mark.parametrize(
+    ("transport", "fabric_mode", "rail_mode", "subnet", "expected"),
+    [
+        ("infiniband", None, None, "10.1.0.0/24", "datagram"),
+        ("infiniband", "connected", None, "10.1.0.0/24", "connected"),
+        ("infiniband", "connected", "datagram", "10.1.0.0/24", "datagram"),
+        ("infiniband", "connected", None, None, None),
+        ("roce", None, None, "10.1.0.0/24", None),
+    ],
+)
+def test_ipoib_mode(transport, fabric_mode, rail_mode, subnet, expected):
+    fabric = {
+        "transport": transport, "ipoib_mode": fabric_mode,
+        "rails": [{"name": "rail0", "hca": "mlx5_0:1", "ipoib_mode": rail_mode, "subnet": subnet}],
+    }  # fmt: skip
+    rail = planned(fabric)
+    assert (rail["ipoib_mode"], rail["table"]) == (expected, None if subnet is None else 6100)
+
+
+def test_link_local_and_router_advertisements_are_as_declared():
+    rail = planned(fabric_of(subnet="10.1.0.0/24"))
+    assert (rail["link_local"], rail["accept_ra"], rail["bond"]) == (["ipv6"], False, None)
+    rail = planned({**fabric_of(subnet="10.1.0.0/24"), "link_local": [], "accept_ra": True})
+    assert (rail["link_local"], rail["accept_ra"]) == ([], True)
+
+
+def test_a_rail_on_a_bond_is_refused():
+    with pytest.raises(rails.PlanError, match="one RDMA connection is one flow"):
+        planned(fabric_of(subnet="10.1.0.0/24", bond="bond0"))
+
+
+STORAGE = {
+    "name": "storage", "purpose": "storage", "netdev": "ens8", "subnet": "10.9.0.0/24", "vlan": 90,
+    "mtu": 9000, "manage": True,
+}  # fmt: skip
+
+
+def network_of(item, name="gpu7", **keys):
+    return networks.plan_networks({"networks": [item], "host_offset": 10}, name, **keys)[0]
+
+
+def test_a_managed_network_has_an_address_like_a_rail():
+    assert network_of(STORAGE) == {**STORAGE, "address": "10.9.0.17/24", "bmc": False}
+    assert network_of(STORAGE, "login", node_index=3)["address"] == "10.9.0.13/24"
+    declared = {"storage": "10.9.0.200/24"}
+    assert network_of(STORAGE, "login", network_addresses=declared)["address"] == "10.9.0.200/24"
+
+
+def test_an_unmanaged_network_has_only_what_the_node_says():
+    item = {**STORAGE, "manage": False}
+    assert network_of(item)["address"] is None
+    assert network_of(item, network_addresses={"storage": "10.9.0.9/24"})["address"] == "10.9.0.9/24"
+
+
+@pytest.mark.parametrize(
+    ("item", "declared", "problem"),
+    [
+        (STORAGE, {"storage": "10.9.1.9/24"}, "no usable address of 10.9.0.0/24"),
+        (STORAGE, {"storage": "10.9.0.9"}, "prefix length"),
+        (STORAGE, {"sotrage": "10.9.0.9/24"}, "no such network"),
+        ({**STORAGE, "subnet": None}, {}, "nothing gives the node an address"),
+        ({**STORAGE, "bmc": True, "manage": False}, {"storage": "10.9.0.9/24"}, "bmc_address"),
+    ],
+)
+def test_a_network_without_a_right_address_is_refused(item, declared, problem):
+    with pytest.raises(rails.PlanError, match=problem) as caught:
+        network_of(item, network_addresses=declared)
+    assert problem in caught.value.problem or problem in caught.value.fix
