@@ -73,6 +73,43 @@ def addresses(rail: Plan, reading: Reading) -> Problems:
     return [f"{device['ifname']} has {_listed(found)}, planned is {_listed(planned)}"]
 
 
+def own_table(rail: Plan, reading: Reading) -> Problems:
+    """What leaves from the rail's address leaves by it: a rule picks its table, which has its subnet."""
+    table = rail.get("table")
+    netdev = netdev_of(rail, reading)
+    if table is None or netdev is None:
+        return []
+    problems = []
+    for key in ("address", "address6"):
+        if not rail.get(key):
+            continue
+        own = ipaddress.ip_interface(rail[key])
+        picked = [str(rule.get("table")) for rule in reading["rules"] if rule.get("src") == str(own.ip)]
+        if str(table) not in picked:
+            problems.append(f"no routing rule sends what comes from {own.ip} to table {table}")
+        if own.version == 4 and not any(
+            str(route.get("table")) == str(table)
+            and route.get("dst") == str(own.network)
+            and route.get("dev") == netdev
+            for route in reading["tables"]
+        ):
+            problems.append(f"table {table} has no route to {own.network} by {netdev}")
+    return problems
+
+
+def arp(rail: Plan, reading: Reading) -> Problems:
+    """The rail answers ARP for its own address alone, and asks with it."""
+    netdev = netdev_of(rail, reading)
+    if netdev is None or not rail.get("address"):
+        return []
+    found = reading["arp"].get(netdev, {})
+    return [
+        f"{netdev} has {name} {found.get(name) or 'unknown'}, wanted is {value}"
+        for name, value in (("arp_ignore", "1"), ("arp_announce", "2"))
+        if found.get(name) != value
+    ]
+
+
 def netplan_file(rail: Plan, reading: Reading) -> Problems:
     """One netplan file names the rail, and it is root's alone."""
     if not (rail.get("address") or rail.get("address6")):
