@@ -107,6 +107,7 @@ def railyard(*words: str) -> subprocess.CompletedProcess[str]:
 
 
 def lab(*words: str) -> None:
+    """Run a command of the lab; a fault that cannot be made ends the campaign."""
     done = railyard("lab", *words, "--topology", str(TOPOLOGY))
     if done.returncode:
         raise SystemExit(f"railyard lab {' '.join(words)}: {done.stdout}{done.stderr}")
@@ -171,6 +172,7 @@ def cases() -> list[tuple[str, tuple[str, ...], int]]:
 
 
 def done_already() -> list[dict[str, Any]]:
+    """Return the lines of the results so far."""
     text = RESULTS.read_text(encoding="utf-8") if RESULTS.exists() else ""
     return [json.loads(line) for line in text.splitlines()]
 
@@ -192,6 +194,7 @@ def table(results: list[dict[str, Any]]) -> str:
 
 
 def main() -> int:
+    """Run what is left of the campaign, or print its table."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -70,7 +70,7 @@ class Map:
         return [name for name in members if name != node and name not in self._absent]
 
     def ring(self, node: str, rail: str) -> list[str]:
-        """Return whom of its segment a node may ask, the next one first: so each node is asked by one other."""
+        """Return whom of its segment a node may ask, the next first: so each is asked by one other."""
         members = self.members[self.ports[node][rail].segment]
         place = members.index(node)
         return [name for name in members[place + 1 :] + members[:place] if name not in self._absent]

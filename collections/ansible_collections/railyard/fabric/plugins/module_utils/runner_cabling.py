@@ -258,10 +258,8 @@ class RailEar(threading.Thread):
                 self._bench.refuse(line, obstacle)
 
     def _unheard(self) -> Obstacle:
-        who = self._peer or "any other node"
-        return self._obstacle(
-            "peer_unheard", f"no beacon of {who} came in on {self._place.netdev}", "see cabling"
-        )
+        message = f"no beacon of the rail's other nodes came in on {self._place.netdev}"
+        return self._obstacle("peer_unheard", message, "see the cabling check of this rail")
 
     def _obstacle(self, error_class: str, message: str, fix: str) -> Obstacle:
         return Obstacle(error_class, f"{self._place.rail}: {message}", self._place.host, fix)
