@@ -264,7 +264,7 @@ class Chart:
         ]
         if not any(one.heard or one.foreign for one in self.reports.values()):
             return unknown(answer, "beacon_silent", f"{where} and all others of this run")
-        if listened and self.alone(place):
+        if self.alone(place) and any(not self.misplaced((name, rail)) for name in listened):
             return failed(answer, "rail_isolated", f"{where} hears none of {_names(report.missing, lost)}")
         if left and report.own * 2 <= len(self.members[report.segment]):
             there = [

@@ -59,7 +59,7 @@ def _owner(node: str, rail: Mapping[str, Any], told: Told) -> Answer:
     )
     where = f"{peer} {rail['name']} ({address}), asked by {node}"
     own_ports = {one for one, owner in known.items() if str(owner).rpartition(" ")[0] == peer}
-    strangers = [one for one in claimed if one != mac and one not in own_ports]
+    strangers = [one for one in (*claimed, *others) if one != mac and one not in own_ports]
     if strangers:
         said = ", ".join(f"{one} ({known[one]})" if one in known else one for one in strangers)
         return failed(answer, "address_in_use", f"{where}: it is also claimed by {said}")
@@ -72,13 +72,17 @@ def _owner(node: str, rail: Mapping[str, Any], told: Told) -> Answer:
         return failed(answer, "arp_flux", said)
     if not claimed:
         return unknown(answer, "no_arp_answer", where)
+    if others:
+        return unknown(answer, "peer_miswired", f"{where}: its {told.get('other_rail')} answers here too")
     return answer
 
 
 def _reply(node: str, rail: Mapping[str, Any], told: Told) -> Answer:
     peer, name = told["peer"], str(rail["name"])
     replies, route = told.get("replies"), told.get("route_netdev")
-    counted = isinstance(replies, Mapping) and all(is_whole(count) for count in replies.values())
+    counted = isinstance(replies, Mapping) and all(
+        is_whole(count) and count >= 0 for count in replies.values()
+    )
     if not isinstance(replies, Mapping) or not counted or not isinstance(route, (str, type(None))):
         return _garbled(node, told)
     elsewhere = {other: count for other, count in replies.items() if other != name and count}
