@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import re
 from xml.etree import ElementTree as Xml
 
@@ -228,6 +229,23 @@ def test_both_rates_stand_beside_a_rail(rdma):
     rates = re.findall(r"TCP ([\d.]+) Gbit/s, . RDMA ([\d.]+) Gbit/s", picture)
     assert len(rates) == 4
     assert {rate for _tcp, rate in rates} == {"9.60"}
+
+
+def test_what_another_run_left_in_the_folder_says_nothing_of_this_one(rdma):
+    """Rows of a run before it, as a copied file brings them: this run's verdicts do not rest on them."""
+    before = model.read(rdma)
+    for name, change in (
+        ("results.jsonl", {"hca": "mlx5_7:1", "gid_index": 77}),
+        ("facts.jsonl", {"os": {"id": "plan9", "version": "4"}, "hcas": [], "netdevs": []}),
+    ):
+        rows = [json.loads(line) for line in (rdma / name).read_text(encoding="utf-8").splitlines()]
+        stale = [json.dumps({**row, "run": "20250101T000000Z-0000", **change}) + "\n" for row in rows]
+        with (rdma / name).open("a", encoding="utf-8") as handle:
+            handle.writelines(stale)
+    after = model.read(rdma)
+    assert after.nodes == before.nodes
+    assert [one.conditions for one in after.measurements] == [one.conditions for one in before.measurements]
+    assert any("not asked: a row of run '20250101T000000Z-0000'" in note for note in after.notes)
 
 
 def test_hostile_conditions_stay_text(tmp_path):

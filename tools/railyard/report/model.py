@@ -153,8 +153,9 @@ def read(run_dir: str | os.PathLike[str]) -> Report:
     manifest, plan = clean_all(folder.manifest()), clean_all(folder.plan())
     judged = rejudge.judge_folder(Path(run_dir))
     total = clean_all(summary.of(folder.plan(), judged))
-    facts = clean_all(folder.rows(run_folder.FACTS)[0])
-    results = clean_all(folder.rows(run_folder.RESULTS)[0])
+    facts, results = (
+        _of_run(manifest, folder.rows(name)[0]) for name in (run_folder.FACTS, run_folder.RESULTS)
+    )
     verdicts = clean_all(judged.verdicts)
     cables = rails_used.cables(plan, facts)
     measurements = _measurements(verdicts, cables, rails_used.conditions(results))
@@ -185,6 +186,12 @@ def read(run_dir: str | os.PathLike[str]) -> Report:
         plan=plan,
         compared=comparison.of(plan, verdicts, facts, policy.merge(manifest.get("policy"))),
     )
+
+
+def _of_run(manifest: Mapping[str, Any], rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the rows that are this run's: on another's no verdict rests."""
+    mine: list[dict[str, Any]] = clean_all([row for row in rows if row.get("run") == manifest.get("run")])
+    return mine
 
 
 def _record(value: object) -> Mapping[str, Any]:

@@ -114,7 +114,10 @@ def read_processor_ticks() -> dict[str, int]:
 def node_cpu_percent(before: Mapping[str, int], after: Mapping[str, int]) -> float | None:
     """Return how busy the whole node was, 100 meaning every processor; None for no time at all."""
     total = after["total"] - before["total"]
-    return round(100.0 * (after["busy"] - before["busy"]) / total, 1) if total > 0 else None
+    if total <= 0:
+        return None
+    # The kernel's iowait may decrease, which would make a busy node busier than it can be.
+    return min(max(round(100.0 * (after["busy"] - before["busy"]) / total, 1), 0.0), 100.0)
 
 
 def _number(path: str) -> int | None:

@@ -26,7 +26,8 @@ PACKETS_FACTOR = 2.5
 RDMA_HEADER_BYTES = 110
 _SMALLEST_FRAME_BYTES = 64
 SHORTEST_S = 0.25
-_SATURATED = (2**32 - 1, 2**64 - 1)
+#: A counter that stands at its greatest value stopped there, or is about to wrap.
+SATURATED = (2**32 - 1, 2**64 - 1)
 NETDEV_BYTES = ("tx_bytes", "rx_bytes")
 PORT_DATA = ("port_xmit_data", "port_rcv_data")
 # An InfiniBand port counts its data in words of four octets (IBTA vol. 1, PortCounters).
@@ -248,7 +249,7 @@ def _growth(name: str, span: Span | None) -> tuple[int | None, str | None]:
     if span is None or len(span) != 2 or span[0] is None or span[1] is None:
         return None, f"{name} is absent"
     before, after = span[0], span[1]
-    if after in _SATURATED:
+    if after in SATURATED:
         return None, f"{name} is saturated at {after}"
     if after < before:
         return None, f"{name} went from {before} back to {after}: it was reset or the device came back"

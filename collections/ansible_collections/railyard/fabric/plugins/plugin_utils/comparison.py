@@ -4,7 +4,8 @@
 """RDMA held against TCP over the same rail: bandwidth, latency, host CPU. Pure.
 
 Only like is compared with like: both medians, both one way, both of one message size, both of data that goes
-the same way. Only numbers that both ends proved enter; whatever else there is, is null and never 0.
+the same way. Only numbers that both ends proved, and that the link can carry, enter; whatever else there is,
+is null and never 0.
 """
 
 from __future__ import annotations
@@ -34,11 +35,15 @@ RDMA_LATENCY = ("rdma_latency", "rdma_send_latency")
 TCP_LATENCY = "tcp_latency"
 CONCURRENT = "tcp_bandwidth_concurrent"
 _CPU = {"cpu_percent": "node_cpu_percent", "peer_cpu_percent": "peer_node_cpu_percent"}
+#: All processors of a node at work all the time.
+_ALL_PERCENT = 100
 #: perftest calls the median `typical`; sockperf's is its 50th percentile.
 LATENCY_METRIC = "latency_p50_us"
 TRANSPORTS = ("tcp", "rdma")
 #: An outcome that holds a number, when the number is proven.
 _WITH_NUMBER = (PASS, FAIL, RECORDED)
+#: The cause of a number that no link of this rate can carry: it is wrong, whatever the counters say.
+_IMPOSSIBLE = "above_ceiling"
 
 
 @dataclass(frozen=True)
@@ -95,7 +100,8 @@ def compare(plan: Mapping[str, Any], verdicts: Sequence[Mapping[str, Any]]) -> l
         (the sum), and `rail` null for all rails at once. Keys: `node`, `peer`, `rail`, `direction`;
         `bandwidth_gbps`, `latency_us` (median, one way), `cpu_percent` and `peer_cpu_percent` (share of all
         the node's processors during the bandwidth test, at sender and receiver), `efficiency` (bandwidth
-        by rate, 1 = the declared rate), each `{"tcp", "rdma"}` with null for what is not measured and proven;
+        by rate, 1 = the declared rate), each `{"tcp", "rdma"}` with null for what is not measured, proven
+        and possible;
         `rate_gbps` (declared, of the slower end; twice it for both ways, the sum for all rails; or null);
         `bandwidth_ratio` and `latency_ratio`, each above 1 where RDMA is better, or null; `asked`
         (`bandwidth` and `latency` -> the transports that were asked for it).
@@ -177,7 +183,7 @@ def sentence(rows: Sequence[Row], made_of: str | None = None, node_class: str = 
         text += f": this is {kind}{where}, so it says nothing of hardware"
     missing = _missing(rows)
     if missing:
-        text += f"; {missing} of RDMA's {_asked(rows)} numbers are not measured or not proven"
+        text += f"; {missing} of RDMA's {_asked(rows)} numbers are not measured, not proven or not possible"
     return text + "."
 
 
@@ -285,18 +291,19 @@ def _mean_cpu(parts: Sequence[Found]) -> dict[str, dict[str, float | None]]:
 
 
 def _number(found: Found, check: str | None, metric: str, idle: bool = False) -> float | None:
-    """Return a proven number above 0, or None; `idle`: 0 is one too, as of a processor with nothing to do."""
+    """Return a proven number above 0, or None; `idle`: a share in percent, of which 0 is one too."""
     one = found.get(str(check))
     if one is None or not _proven(one):
         return None
     value: Any = (one.get("observed") or {}).get(metric)
-    if not is_number(value):
+    if not is_number(value) or (idle and value > _ALL_PERCENT):
         return None
     return float(value) if value > 0 or (idle and value == 0) else None
 
 
 def _proven(one: Mapping[str, Any]) -> bool:
-    return one.get("outcome") in _WITH_NUMBER and one.get("proof") == "proven"
+    possible = one.get("cause_class") != _IMPOSSIBLE
+    return possible and one.get("outcome") in _WITH_NUMBER and one.get("proof") == "proven"
 
 
 def _ratio(over: float | None, under: float | None) -> float | None:

@@ -71,3 +71,5 @@ def _line_problems(line: Mapping[str, Any], rails: Mapping[str, set[str]], seen:
         isinstance(parts, list) and all(isinstance(part, str) for part in parts)
     ):
         yield f"{where}: parts is {parts!r}"
+    elif check.source == "sum" and len(set(parts or ())) < len(parts or ()):
+        yield f"{where}: parts names a test twice"

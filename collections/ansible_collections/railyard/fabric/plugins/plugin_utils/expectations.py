@@ -135,6 +135,7 @@ def for_test(
     policy: Mapping[str, Any],
     iperf3_versions: Sequence[str | None] = (),
     shared_slot: bool = False,
+    transport: str = "",
 ) -> Bounds:
     """Return the bounds of one test between two nodes.
 
@@ -145,6 +146,7 @@ def for_test(
         policy: the merged policy; its `floors` come before any other bound.
         iperf3_versions: both nodes' iperf3, None where unknown.
         shared_slot: rails that run at once share a PCIe device on one of the nodes.
+        transport: what the plan declares.
     """
     if check in ("path_mtu", "path_mtu_one_way"):
         mtu = _agreed_mtu(client, server)
@@ -156,7 +158,8 @@ def for_test(
     if check in BI:
         own = _tcp_both_ways(able)
     elif check in BANDWIDTH:
-        own = _tcp_bandwidth([able], able.payload_share, policy, iperf3_versions, shared_slot)
+        why_not = _no_floor([able], policy, iperf3_versions, shared_slot, transport)
+        own = _tcp_bandwidth([able], able.payload_share, why_not)
     else:
         own = Bounds(
             basis="no authority bounds it on this link; a site may, with fabric_policy.floors"
@@ -170,27 +173,22 @@ def for_aggregate(
     policy: Mapping[str, Any],
     iperf3_versions: Sequence[str | None],
     shared_slot: bool,
+    transport: str = "",
 ) -> Bounds:
     """Return the bounds for all rails of a pair together, as the netdevs' byte counters show it."""
     share = min((one.frame_share for one in able), default=1.0)
-    own = _tcp_bandwidth(able, share, policy, iperf3_versions, shared_slot)
+    why_not = _no_floor(able, policy, iperf3_versions, shared_slot, transport)
+    own = _tcp_bandwidth(able, share, why_not)
     if own.floor:
         own.basis = "sum over the rails, from byte counters over their common window: " + own.basis
     return with_site_policy("aggregate_bandwidth", own, policy)
 
 
-def _tcp_bandwidth(
-    able: Sequence[Capability],
-    share: float,
-    policy: Mapping[str, Any],
-    iperf3_versions: Sequence[str | None],
-    shared_slot: bool,
-) -> Bounds:
+def _tcp_bandwidth(able: Sequence[Capability], share: float, why_not: str | None) -> Bounds:
     unknown = next((one for one in able if one.rate_gbps is None), None)
     if unknown is not None or not able:
         return Bounds(basis=unknown.basis if unknown else "no rail")
-    rates = [one.rate_gbps or 0.0 for one in able]
-    total = sum(rates)
+    total = sum(one.rate_gbps or 0.0 for one in able)
     sources = "; ".join(dict.fromkeys(one.basis for one in able))
     wire = "the link's frames" if any(one.software for one in able) else "the wire"
     limit = round(total * share * CEILING_TOLERANCE, 4)
@@ -198,7 +196,6 @@ def _tcp_bandwidth(
         ceiling={"bandwidth_gbps": limit},
         basis=f"{sources}; ceiling: {share:.4f} of it fits {wire} at this MTU, +2 % for the window's ends",
     )
-    why_not = _no_floor(max(rates), policy, iperf3_versions, shared_slot)
     if why_not:
         bounds.basis += f"; no floor: {why_not}"
     else:
@@ -226,10 +223,17 @@ def _tcp_both_ways(able: Capability) -> Bounds:
 
 
 def _no_floor(
-    rate_gbps: float, policy: Mapping[str, Any], iperf3_versions: Sequence[str | None], shared_slot: bool
+    able: Sequence[Capability],
+    policy: Mapping[str, Any],
+    iperf3_versions: Sequence[str | None],
+    shared_slot: bool,
+    transport: str,
 ) -> str | None:
     """Return why no authority says what TCP should reach here, or None when one does."""
     streams = int(policy["iperf3_streams"])
+    rate_gbps = max((one.rate_gbps or 0.0 for one in able), default=0.0)
+    if transport == "infiniband":
+        return "no authority says what TCP reaches over InfiniBand (IPoIB)"
     if shared_slot:
         return "these rails share one PCIe device, and its slot's capability is not known"
     if rate_gbps > MOST_GBPS:

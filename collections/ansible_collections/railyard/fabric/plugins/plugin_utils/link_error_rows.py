@@ -130,6 +130,9 @@ def _read(found: Sequence[tuple[str, Row]], bound: Bound) -> _Seen:
             seen.doubt = f"{row.get('id')}: read on netdev {row.get('netdev')!r}"
             continue
         seen.used.append(str(row.get("id")))
+        gone = [name for name in last if name not in spans]
+        if gone:
+            seen.doubt = f"{row.get('id')}: {gone[0]} is not there any more"
         for name, span in spans.items():
             _read_one(seen, last, str(name), span, str(row.get("id")), peer)
     return seen

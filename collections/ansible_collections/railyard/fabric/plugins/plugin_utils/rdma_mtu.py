@@ -15,7 +15,7 @@ STEPS = (256, 512, 1024, 2048, 4096)
 KERNEL_HEADERS = 96
 #: What a RoCE v2 packet over IPv4 needs at least inside the netdev's MTU: IPv4 20, UDP 8, BTH 12, ICRC 4.
 LEAST_HEADERS = 44
-#: perftest takes no more than this on a ConnectX-3, whose 4096 is at fault.
+#: perftest takes no more than this on a ConnectX-3, whose 4096 is at fault, on either link layer.
 MLX4_BYTES = 2048
 
 
@@ -39,7 +39,7 @@ def span(
     port = hca or {}
     most = _step(port.get("max_mtu_bytes"))
     if transport == "infiniband":
-        return most, most
+        return (min(most, MLX4_BYTES) if most is not None and is_mlx4(port) else most), most
     mtu = rail.get("mtu")
     if not isinstance(mtu, int) or isinstance(mtu, bool):
         return None, most

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ansible_collections.railyard.fabric.plugins.module_utils import proof, tool_perftest_lat
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import BI, RDMA_BANDWIDTH
 from ansible_collections.railyard.fabric.plugins.plugin_utils.policy import is_number, is_whole
 
@@ -22,11 +23,12 @@ _LATE_S = 3.0
 _HALF_DIGIT_GBPS = 0.005 * 2**20 * 8 / 1e9
 #: What the two ends count within their own windows of one transfer may differ by.
 _WINDOWS_APART = 0.10
-#: An InfiniBand port counts its data in words of four octets.
-_WORD_BYTES = 4
+#: Least share of the asked time that a latency test's exchanges fill: the probe that sets their number is
+#: short and cold, and was never seen a hundred times as slow. A wrong unit is a thousand times off.
+_LEAST_CHAIN = 0.002
 #: Names of (bytes, packets) that are (sent, received), and how many bytes a byte counter counts at a time.
 _SOFT_ROCE = (("tx_bytes", "rx_bytes"), ("hw_sent_pkts", "hw_rcvd_pkts"), 1)
-_CARD = (("port_xmit_data", "port_rcv_data"), ("port_xmit_packets", "port_rcv_packets"), _WORD_BYTES)
+_CARD = (proof.PORT_DATA, ("port_xmit_packets", "port_rcv_packets"), proof.unit_bytes(proof.PORT_DATA[0]))
 
 
 def measured_s(policy: Mapping[str, Any]) -> float:
@@ -49,18 +51,25 @@ def iterations_problem(row: Mapping[str, Any], policy: Mapping[str, Any]) -> str
     return _not_of_iterations(float(row["metrics"]["bandwidth_gbps"]), iterations, policy)
 
 
-def chain_problem(row: Mapping[str, Any], window: tuple[float, float]) -> str | None:
-    """Tell when a latency row's exchanges, one after the other, take longer than its window, or None."""
+def chain_problem(
+    row: Mapping[str, Any], window: tuple[float, float], policy: Mapping[str, Any]
+) -> str | None:
+    """Tell when a latency row's exchanges, one after the other, are not those that were asked, or None."""
     metrics = row["metrics"]
+    count = metrics["observations"]
+    if not tool_perftest_lat.LEAST <= count <= tool_perftest_lat.MOST:
+        return f"{count} exchanges; {tool_perftest_lat.LEAST} to {tool_perftest_lat.MOST} can be asked"
     ways = 2 if row.get("latency_is") == "one_way" else 1
-    together_s = metrics["observations"] * ways * metrics["latency_average_us"] / 1e6
+    together_s = count * ways * metrics["latency_average_us"] / 1e6
     lasted_s = window[1] - window[0]
-    if together_s <= lasted_s * 1.02:
-        return None
-    return (
-        f"{metrics['observations']} exchanges of {ways} x {metrics['latency_average_us']:g} us take "
-        f"{together_s:.3g} s, the test lasted {lasted_s:.3g} s"
-    )
+    taken = f"{count} exchanges of {ways} x {metrics['latency_average_us']:g} us take {together_s:.3g} s"
+    if together_s > lasted_s * 1.02:
+        return f"{taken}, the test lasted {lasted_s:.3g} s"
+    # Between both limits the number was chosen so that they fill the time.
+    chosen = tool_perftest_lat.LEAST < count < tool_perftest_lat.MOST
+    if chosen and together_s < _LEAST_CHAIN * float(policy["rdma_latency_s"]):
+        return f"{taken}, asked were {policy['rdma_latency_s']} s"
+    return None
 
 
 def counter_problem(
@@ -68,11 +77,14 @@ def counter_problem(
 ) -> str | None:
     """Tell what in a row's counters contradicts the client's claim, or None: the lower bounds alone."""
     counters = row["counters"]
-    names, packets, unit = _CARD if _CARD[0][0] in counters else _SOFT_ROCE
+    of_card = _CARD[0][0] in counters
+    if of_card and _SOFT_ROCE[1][0] in counters:
+        return f"it brings {_CARD[0][0]} and {_SOFT_ROCE[1][0]}, counters of two drivers"
+    names, packets, unit = _CARD if of_card else _SOFT_ROCE
     moved = [_growth(counters.get(name)) for name in names]
     counted = [_growth(counters.get(name)) for name in packets]
     if None in moved or None in counted:
-        return f"its counters {', '.join((*names, *packets))} are missing, garbled or went backwards"
+        return f"its counters {', '.join((*names, *packets))} are missing, garbled, full or went backwards"
     grown = [int(value or 0) * unit for value in moved]
     seen = [int(value or 0) for value in counted]
     if not is_bandwidth(str(row["check"])):
@@ -127,4 +139,5 @@ def _not_of_iterations(claimed_gbps: float, iterations: int, policy: Mapping[str
 def _growth(span: object) -> int | None:
     if not isinstance(span, list) or len(span) != 2 or not all(is_whole(value) for value in span):
         return None
-    return int(span[1] - span[0]) if 0 <= span[0] <= span[1] else None
+    sound = 0 <= span[0] <= span[1] and span[1] not in proof.SATURATED
+    return int(span[1] - span[0]) if sound else None

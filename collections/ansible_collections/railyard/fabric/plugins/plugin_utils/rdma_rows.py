@@ -150,6 +150,8 @@ def _not_as_asked(row: Mapping[str, Any], check: str, policy: Mapping[str, Any])
         return f"latency_is is {row.get('latency_is')!r}, {check} is {LATENCY_IS[check]}"
     if check in BI and row.get("bandwidth_is") != "sum_of_both":
         return f"bandwidth_is is {row.get('bandwidth_is')!r}, asked was the sum of both directions"
+    if check not in BI and row.get("bandwidth_is") is not None:
+        return f"bandwidth_is is {row.get('bandwidth_is')!r}, asked was one direction"
     bandwidth = check in RDMA_BANDWIDTH or check in BI
     size = policy["rdma_message_bytes" if bandwidth else "sockperf_message_bytes"]
     if not _same(row.get("message_bytes"), size):

@@ -14,9 +14,19 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils import bind
+from ansible_collections.railyard.fabric.plugins.plugin_utils.policy import is_number
 
 # Modules that rails and GPUs depend on; others come and go with what is plugged in.
 _MODULES = re.compile(r"(ib|rdma|iw|mlx|nvidia|gdrdrv|bnxt|irdma|qed)[a-z0-9_]*\Z")
+
+
+#: What a port must have as before, and in words.
+_PORT_KEYS = (
+    ("state", "state"),
+    ("link_layer", "link layer"),
+    ("netdev", "netdev"),
+    ("active_mtu_bytes", "RDMA MTU"),
+)
 
 
 def differences(
@@ -37,7 +47,9 @@ def differences(
     if not facts_after:
         return ["the node could not be read after the reboot"]
     problems = []
-    if facts_before.get("boot_id") and facts_before["boot_id"] == facts_after.get("boot_id"):
+    if not facts_before.get("boot_id") or not facts_after.get("boot_id"):
+        problems.append("a boot id is missing: whether the node has rebooted is not known")
+    elif facts_before["boot_id"] == facts_after["boot_id"]:
         problems.append(f"the boot id is still {facts_after['boot_id']}: the node has not rebooted")
     bound_after = bind.bind(rails, facts_after)
     for name, bound in bind.bind(rails, facts_before).items():
@@ -74,6 +86,8 @@ def _netdev(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -
         yield f"netdev {before['netdev']} is {name} now"
     if before.get("carrier") and not after.get("carrier"):
         yield f"{name} has no carrier"
+    if after.get("carrier"):  # a link that is down has no speed to lose
+        yield from _slower(name, before.get("speed_mbps"), after.get("speed_mbps"), 1000)
     if before.get("mtu_bytes") != after.get("mtu_bytes"):
         yield f"{name} has MTU {after.get('mtu_bytes')}, not {before.get('mtu_bytes')}"
     for key in ("addresses", "addresses6"):
@@ -94,11 +108,24 @@ def _port(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> 
     name = after["hca"]
     if name != before["hca"]:
         yield f"RDMA port {before['hca']} is {name} now"
-    for key, unit in (("state", "state"), ("link_layer", "link layer"), ("netdev", "netdev")):
+    active = before.get("state") == after.get("state") == "ACTIVE"
+    if active:  # another state's rate and MTU mean nothing
+        yield from _slower(name, before.get("rate_gbps"), after.get("rate_gbps"))
+    for key, unit in _PORT_KEYS if active else _PORT_KEYS[:-1]:
         if before.get(key) != after.get(key):
             yield f"{name} has {unit} {after.get(key)}, not {before.get(key)}"
     for gid in sorted(_gids(before) - _gids(after)):
         yield f"{name} has lost GID {gid}"
+
+
+def _slower(name: str, before: object, now: object, per_gbps: float = 1) -> Iterator[str]:
+    """Say that a link that had a speed lost some of it; more than before is no loss."""
+    if not isinstance(before, (int, float)) or not is_number(before):
+        return
+    if not isinstance(now, (int, float)) or not is_number(now):
+        yield f"{name} runs at an unknown speed, not {before / per_gbps:g} Gbit/s"
+    elif now < before:
+        yield f"{name} runs at {now / per_gbps:g} Gbit/s, not {before / per_gbps:g}"
 
 
 def _gids(port: Mapping[str, Any]) -> set[str]:

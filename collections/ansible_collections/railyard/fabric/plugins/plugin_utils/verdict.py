@@ -335,11 +335,11 @@ class _Court:
         check = str(asked["check"])
         ends = self.fleet.bound[node][rail], self.fleet.bound[peer][rail]
         shared = asked.get("group") is not None and self._shared_slot(node, peer)
+        transport = self.fleet.transports[node]
         if CHECKS[check].rdma:
-            transport = self.fleet.transports[node]
             return expectations_rdma.for_test(check, *ends, self.policy, transport, shared)
         versions = (self.fleet.iperf3.get(node), self.fleet.iperf3.get(peer))
-        return expectations.for_test(check, *ends, self.policy, versions, shared)
+        return expectations.for_test(check, *ends, self.policy, versions, shared, transport)
 
     def _shared_slot(self, node: str, peer: str) -> bool:
         return any(expectations.slots_shared(list(self.fleet.bound[end].values())) for end in (node, peer))
@@ -367,14 +367,14 @@ class _Court:
         except aggregate.NotAdded as problem:
             return unmeasured(problem.cause, str(problem))
         shared = self._shared_slot(node, peer)
+        transport = self.fleet.transports[node]
         if rdma:
-            transport = self.fleet.transports[node]
             rdma_able = [expectations_rdma.capability(*pair, transport) for pair in ends]
             bounds = expectations_rdma.for_aggregate(rdma_able, self.policy, transport, shared)
         else:
             versions = (self.fleet.iperf3.get(node), self.fleet.iperf3.get(peer))
             able = [expectations.capability(*pair) for pair in ends]
-            bounds = expectations.for_aggregate(able, self.policy, versions, shared)
+            bounds = expectations.for_aggregate(able, self.policy, versions, shared, transport)
         return weighing.weigh(observed, [observed], bounds)
 
 

@@ -125,6 +125,10 @@ def problem(output: dict[str, Any], closed: bool) -> tuple[dict[str, str] | None
         return error("truncated", "there is no result row"), None
     if not closed:
         return error("truncated", "the end of the result table is missing"), None
+    if any(row["iterations"] == 0 for row in rows):
+        return error("no_data", "a result row counts 0 iterations"), None
+    if any(isinstance(value, (int, float)) and value < 0 for row in rows for value in row.values()):
+        return error("garbled", "a result row has a number below 0"), None
     if output["kind"] == "bandwidth":
         if output["reported_unit"] is None:
             return error("unknown_unit", "nothing in the output tells the unit of the bandwidth"), None

@@ -177,6 +177,40 @@ def test_cut_at_any_byte_is_never_valid(name):
         assert found["valid"] is False, length
 
 
+def with_cell(name: str, place: int, cell: str) -> dict[str, Any]:
+    """Parse a capture after writing another word into its first row."""
+    lines = read(name).split("\n")
+    at = next(number for number, line in enumerate(lines) if line.strip()[:1].isdecimal())
+    words = lines[at].split()
+    words[place] = cell
+    lines[at] = " " + "   ".join(words)
+    return parsers.parse("perftest", "\n".join(lines))
+
+
+@pytest.mark.parametrize(("name", "cells"), [("write_bw_mib_client.txt", 5), ("write_lat_client.txt", 9)])
+def test_a_row_that_lost_a_number_is_no_row_of_others(name, cells):
+    # The numbers behind the gap would stand under wrong heads: a rate as a bandwidth, a maximum as a median.
+    for place in range(2, cells):
+        found = with_cell(name, place, "")
+        assert (found["valid"], found["error"]["class"]) == (False, "garbled"), place
+
+
+@pytest.mark.parametrize(
+    ("name", "place", "cell", "kind"),
+    [
+        ("write_bw_mib_client.txt", 3, "-2000.00", "garbled"),
+        ("write_bw_mib_client.txt", 4, "-0.032", "garbled"),
+        ("write_bw_mib_client.txt", 1, "0", "no_data"),  # -D with nothing counted
+        ("write_lat_client.txt", 5, "-0.85", "garbled"),
+        ("write_lat_client.txt", 2, "-0.85", "garbled"),
+        ("write_lat_client.txt", 1, "0", "no_data"),
+    ],
+)
+def test_what_cannot_be_counted_is_no_number(name, place, cell, kind):
+    found = with_cell(name, place, cell)
+    assert (found["valid"], (found["error"] or {}).get("class")) == (False, kind)
+
+
 def test_second_runs_header_does_not_end_the_first():
     cut = read("write_bw_gbps_client.txt").rstrip("\n-") + "\n"
     found = parsers.parse("perftest", cut + read("write_bw_mib_client.txt"))

@@ -193,6 +193,9 @@ def card(sent: tuple[int, int], received: tuple[int, int] = (0, 0)) -> dict[str,
         ((100 * SIZE, 0), "another way"),
         # And beside a true test: more bytes than its packets can hold.
         ((300 * SIZE, 1600), "something else than RDMA"),
+        # 1,600 packets hold 4,096 bytes and at most 110 around them each.
+        ((1600 * (4096 + 110), 1600), None),
+        ((1600 * (4096 + 110) + 1, 1600), "something else than RDMA"),
         ((1300 * SIZE, 20800), "other traffic"),
     ],
 )
@@ -264,3 +267,19 @@ def test_another_rails_port_has_to_be_idle_too() -> None:
 def test_an_rdma_claim_survives_the_way_to_the_other_end() -> None:
     claim = RDMA._replace(back_at_least=3.0, back_at_most=4.0)
     assert proof.from_record(proof.as_record(claim)) == claim
+
+
+def test_a_counter_that_went_back_by_one_was_reset() -> None:
+    claim = Claim("bytes", 0.0, 1000.0)
+    verdict, reason = proof.prove(claim, "client", {"tx_bytes": [1000, 999]}, {}, IDLE)
+    assert verdict == proof.UNPROVEN
+    assert "back to 999" in str(reason)
+
+
+def test_a_claim_of_nothing_explains_no_traffic_either() -> None:
+    # An interrupted test counts no iteration and has sent for a while: what it cannot explain is not its own.
+    claim = Claim("bytes", 0.0, 1000.0)
+    assert proof.prove(claim, "client", spans(tx_bytes=1150), {}, NO_IDLE)[0] == proof.PROVEN
+    verdict, reason = proof.prove(claim, "client", spans(tx_bytes=1151), {}, NO_IDLE)
+    assert verdict == proof.UNPROVEN
+    assert "other traffic" in str(reason)

@@ -239,7 +239,8 @@ class FakeRun:
             **({"latency_is": "one_way"} if line["check"] == "tcp_latency" else {}),
             **({"bandwidth_is": "sum_of_both"} if line["direction"] == "bi" else {}),
             **({"samples": _samples(end)} if line["group"] else {}),
-            "link_errors": {"netdev.rx_crc_errors": [2, 2]},
+            # The same counters beside every test of a rail, TCP's too: they are the rail's.
+            "link_errors": fake_rdma.link_errors(self.driver_class if self.rdma else None),
         }
         return row | fake_rdma.fields(check, self.hcas[rail], end, self.driver_class) if rdma else row
 

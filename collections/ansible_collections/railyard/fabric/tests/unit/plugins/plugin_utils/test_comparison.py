@@ -95,6 +95,28 @@ def test_a_proven_number_counts_whatever_its_bounds_say(outcome):
     assert one(way(outcome=outcome))["bandwidth_ratio"] == pytest.approx(1.3944, abs=1e-3)
 
 
+@pytest.mark.parametrize("transport", ["tcp", "rdma"])
+def test_a_number_beyond_what_the_link_can_carry_is_no_ratio_and_no_efficiency(transport):
+    too_much = {"outcome": "fail", "cause_class": "above_ceiling", "observed": {"bandwidth_gbps": 55.0}}
+    row = one([{**each, **too_much} if each["check"] == f"{transport}_bandwidth" else each for each in way()])
+    assert row["bandwidth_gbps"][transport] is None
+    assert row["bandwidth_ratio"] is None
+    assert row["efficiency"][transport] is None
+    # Too slow is no reason to doubt a number.
+    slow = {"outcome": "fail", "cause_class": "below_floor", "observed": {"bandwidth_gbps": 13.7}}
+    row = one([{**each, **slow} if each["check"] == "tcp_bandwidth" else each for each in way()])
+    assert row["bandwidth_ratio"] == pytest.approx(38.2057 / 13.7, abs=1e-3)
+
+
+@pytest.mark.parametrize("percent", [900.0, 100.1, -5.0, "31", True])
+def test_a_node_is_never_busier_than_all_its_processors(percent):
+    verdicts = way()
+    verdicts[2]["observed"] |= {"node_cpu_percent": percent, "peer_node_cpu_percent": 100.0}
+    row = one(verdicts)
+    assert row["cpu_percent"] == {"tcp": 35.0, "rdma": None}
+    assert row["peer_cpu_percent"]["rdma"] == 100.0
+
+
 def test_a_round_trip_is_not_held_against_one_way():
     verdicts = [*way()[:2], latency("rdma_read_latency", 1.7)]
     assert comparison.compare(plan(), verdicts) == []
@@ -232,7 +254,7 @@ def test_the_sentence_counts_what_is_missing():
             each.update(outcome="unmeasured", proof="unproven")
     # Four ways of bandwidth and latency, two of both ways, two of all rails: 12; three of them are unproven.
     told = comparison.sentence(comparison.compare(plan(), verdicts))
-    assert "; 3 of RDMA's 12 numbers are not measured or not proven" in told
+    assert "; 3 of RDMA's 12 numbers are not measured, not proven or not possible" in told
 
 
 def test_the_sentence_claims_nothing_where_nothing_is_proven():

@@ -87,6 +87,33 @@ def test_without_a_declared_rate_only_a_port_maximum_bounds() -> None:
     assert "declared" in bounds(speed_mbps=10000).basis
 
 
+def test_tcp_over_infiniband_has_no_floor() -> None:
+    # QDR "40" carries 32 Gbit/s: 0.80 of its name is all of it. ESnet's figures are of Ethernet.
+    for rate, rules in ((40, {}), (100, {"iperf3_streams": 12})):
+        one = end(rate, 2044)
+        found = expectations.for_test(
+            "tcp_bandwidth", one, one, policy.merge(rules), ("3.18", "3.18"), transport="infiniband"
+        )
+        assert found.floor == {}
+        assert found.ceiling["bandwidth_gbps"] <= rate * 1.02
+        assert "InfiniBand" in found.basis
+        able = [expectations.capability(one, one)] * 2
+        together = expectations.for_aggregate(
+            able, policy.merge(rules), ("3.18", "3.18"), False, "infiniband"
+        )
+        assert together.floor == {}
+
+
+def test_the_judge_lays_no_tcp_floor_on_infiniband() -> None:
+    run = FakeRun(transport="infiniband", driver_class="hardware", rate_gbps=40.0)
+    for row in run.facts:
+        for port in row["hcas"]:
+            port |= {"link_layer": "InfiniBand", "lid": 3, "sm_lid": 1}
+    for check in ("tcp_bandwidth", "tcp_bandwidth_concurrent", "aggregate_bandwidth"):
+        one = run.verdict(run.ids(check)[0])
+        assert (one["outcome"], one["floor"]) == ("recorded", None), check
+
+
 def test_the_slower_end_bounds_both() -> None:
     rules = policy.merge(None)
     found = expectations.for_test("tcp_bandwidth", end(10), end(40), rules)

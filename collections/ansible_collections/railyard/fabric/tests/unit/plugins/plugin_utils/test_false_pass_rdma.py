@@ -344,6 +344,15 @@ def test_an_aggregate_adds_up_its_own_transport_only() -> None:
     assert part.verdict(tcp)["outcome"] == "pass"
 
 
+@pytest.mark.parametrize("check", ["aggregate_bandwidth", "rdma_aggregate_bandwidth"])
+def test_no_rail_is_added_up_twice(check: str) -> None:
+    run = SOFT.copy()
+    line = next(line for line in run.asked if line["check"] == check)
+    line["parts"] = [line["parts"][0]] * 2
+    with pytest.raises(verdict.JudgeError, match=r"parts names .* twice"):
+        run.judge()
+
+
 def test_what_is_unproven_says_so_as_its_proof_too() -> None:
     """TCP behind a program named ib_write_bw moves the netdev's bytes and none of the port's packets."""
     assert answer.unmeasured("unproven", "hw_sent_pkts stood still").proof == "unproven"

@@ -175,3 +175,19 @@ def test_a_rail_with_rdma_needs_the_ports_own_counters() -> None:
     one = link_errors(run)
     assert (one["outcome"], one["cause_class"]) == ("unmeasured", "no_error_counters")
     assert link_errors(TCP)["outcome"] == "pass"
+
+
+@pytest.mark.parametrize("run", [TCP, SOFT, CARD])
+def test_a_counter_that_vanished_between_two_tests_says_nothing_any_more(run: FakeRun) -> None:
+    run = run.copy()
+    for row in run.results:
+        if row["host"] == NODES[0] and row["rail"] == "rail0":
+            row["link_errors"]["hca.symbol_error"] = [3, 3]
+    last = row_of(run)
+    del last["link_errors"]["hca.symbol_error"]
+    one = link_errors(run)
+    assert (one["outcome"], one["cause_class"]) == ("unmeasured", "error_counters_reset")
+    assert f"{last['id']}: hca.symbol_error is not there any more" in one["cause"]
+    # One that a driver brings later is no doubt about those that were read.
+    last["link_errors"] |= {"hca.symbol_error": [3, 3], "hca.link_downed": [0, 0]}
+    assert link_errors(run)["outcome"] == "pass"

@@ -89,6 +89,8 @@ def test_a_port_that_cannot_do_what_is_declared(
         ({"sm_lid": None}, "unmeasured", "rdma_unknown"),
         ({"link_layer": "Ethernet"}, "fail", "link_layer_wrong"),
         ({"rate_gbps": 25.0}, "fail", "link_speed"),
+        ({"rate_gbps": 200.0}, "fail", "link_speed"),  # the declared rate is wrong, and bounds rest on it
+        ({"rate_gbps": 0}, "fail", "link_speed"),
         ({"rate_gbps": None}, "unmeasured", "rdma_unknown"),
         ({"state": "DOWN"}, "fail", "link_down"),
     ],
@@ -98,6 +100,13 @@ def test_an_infiniband_port_needs_a_subnet_manager_and_its_rate(
 ) -> None:
     one = verdict_of("rdma_port", changes, INFINIBAND)
     assert (one["outcome"], one["cause_class"]) == (outcome, cause)
+
+
+@pytest.mark.parametrize("told", [None, "", "unknown", ABSENT])
+def test_a_port_of_unknown_kind_is_unmeasured_since_its_floor_is_lost(told: Any) -> None:
+    one = verdict_of("rdma_port", {"driver_class": told}, INFINIBAND)
+    assert (one["outcome"], one["cause_class"]) == ("unmeasured", "rdma_unknown")
+    assert "driver_class" in one["cause"]
 
 
 def gids(*entries: tuple[int, str, str]) -> list[dict[str, Any]]:
@@ -167,6 +176,29 @@ def test_on_infiniband_the_ports_own_maximum_counts() -> None:
     assert verdict_of("rdma_mtu", {}, INFINIBAND)["outcome"] == "pass"
     assert verdict_of("rdma_mtu", {"active_mtu_bytes": 2048}, INFINIBAND)["outcome"] == "fail"
     assert verdict_of("rdma_mtu", {"max_mtu_bytes": None}, INFINIBAND)["outcome"] == "unmeasured"
+
+
+def test_a_connectx3_on_infiniband_is_measured_at_the_2048_that_perftest_takes_there() -> None:
+    # perftest's set_mtu lowers 4096 to 2048 on ConnectX-3 and its Pro, whatever the link layer.
+    connectx3 = {"driver": "mlx4_core", "active_mtu_bytes": 2048}
+    assert verdict_of("rdma_mtu", connectx3, INFINIBAND)["outcome"] == "pass"
+    assert verdict_of("rdma_mtu", {**connectx3, "active_mtu_bytes": 4096}, INFINIBAND)["outcome"] == "pass"
+    assert verdict_of("rdma_mtu", {**connectx3, "active_mtu_bytes": 1024}, INFINIBAND)["outcome"] == "fail"
+    run = INFINIBAND.copy()
+    for port in (port for row in run.facts for port in row["hcas"]):
+        port["driver"] = "mlx4_core"
+    for row in run.results:
+        if row["check"].startswith("rdma"):
+            row |= {"active_mtu_bytes": 2048, "gid_index": None, "gid_type": None}
+            for name, (before, after) in row["counters"].items():
+                if name.endswith("_packets"):  # half as long, twice as many
+                    row["counters"][name] = [before, before + 2 * (after - before)]
+    one = run.verdict(run.ids("rdma_latency")[0])
+    assert (one["outcome"], one["cause"]) == ("recorded", None)
+    one = run.verdict(run.ids("rdma_bandwidth")[0])
+    # 0.95 of 100 Gbit/s is too little, but measured.
+    assert (one["outcome"], one["cause_class"]) == ("fail", "below_floor")
+    assert one["ceiling"]["bandwidth_gbps"] == pytest.approx(100 * 2048 / (2048 + 26) * 1.02, abs=1e-3)
 
 
 def test_a_rail_without_a_named_port_takes_the_one_of_its_netdev() -> None:

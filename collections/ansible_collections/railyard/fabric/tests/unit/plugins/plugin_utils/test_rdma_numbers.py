@@ -82,6 +82,13 @@ def test_without_iterations_there_is_no_bandwidth(iterations: object) -> None:
         ({"tx_bytes": span(PAYLOAD), "rx_bytes": span(0)}, False),
         ({**card(PAYLOAD // 4, PACKETS), "port_rcv_data": [5, 4]}, False),
         ({**soft(PAYLOAD, PACKETS), "hw_rcvd_pkts": [None, 4]}, False),
+        # A counter at its greatest value stopped there, or will.
+        ({**card(PAYLOAD // 4, PACKETS), "port_xmit_data": [7, 2**32 - 1]}, False),
+        ({**card(PAYLOAD // 4, PACKETS), "port_xmit_packets": [7, 2**64 - 1]}, False),
+        ({**card(PAYLOAD // 4, PACKETS), "port_xmit_data": [7, 2**32]}, True),
+        # Two drivers' counters: which of them the bounds are drawn by is not for the row to choose.
+        ({**soft(0, 1), **card(PAYLOAD // 4, PACKETS)}, False),
+        ({**card(0, 1), **soft(PAYLOAD, PACKETS)}, False),
     ],
 )
 def test_the_senders_counters_moved_as_much(counters: dict[str, Any], good: bool) -> None:
@@ -130,7 +137,7 @@ def test_latency_is_proven_by_packets_each_way() -> None:
 def test_a_chain_of_exchanges_fits_into_its_window(latency_is: str, lasted_s: float, good: bool) -> None:
     # 2000 exchanges of 500 us: 1 s as round trips, 2 s as halves of one.
     one = {"latency_is": latency_is, "metrics": {"observations": 2000, "latency_average_us": 500.0}}
-    assert (rdma_numbers.chain_problem(one, (0.5, 0.5 + lasted_s)) is None) is good
+    assert (rdma_numbers.chain_problem(one, (0.5, 0.5 + lasted_s), {"rdma_latency_s": 2}) is None) is good
 
 
 def test_ends_of_a_send_time_it_each_by_its_own_clock() -> None:
@@ -141,3 +148,27 @@ def test_ends_of_a_send_time_it_each_by_its_own_clock() -> None:
     assert ends("rdma_send_bandwidth", 1.1) is None
     assert ends("rdma_send_bandwidth", 1.3) is not None
     assert ends("rdma_bandwidth", 1.1) is not None
+
+
+@pytest.mark.parametrize(
+    ("observations", "average_us", "why"),
+    [
+        (2000, 500.0, None),  # 2000 x 2 x 500 us fill 2 s
+        (2000, 500e3, "the test lasted"),  # nanoseconds taken for microseconds
+        (2000, 0.5, "asked were 2 s"),  # milliseconds taken for microseconds
+        (2000, 2.1, None),  # a cold probe of 20 exchanges may be far slower than the test
+        (1, 500.0, "1 exchanges"),
+        (19, 500.0, "19 exchanges"),
+        (20, 0.5, None),  # the fewest that are asked for, where the probe was slow
+        (100000, 0.5, None),  # the most that are asked for, where a card is fast
+        (100001, 0.5, "100001 exchanges"),
+    ],
+)
+def test_a_latency_is_that_of_as_many_exchanges_as_were_asked(
+    observations: int, average_us: float, why: str | None
+) -> None:
+    metrics = {"observations": observations, "latency_average_us": average_us}
+    one = row("rdma_latency", metrics=metrics, latency_is="one_way")
+    found = rdma_numbers.chain_problem(one, (0.1, 2.2), {**POLICY, "rdma_latency_s": 2})
+    assert (found is None) is (why is None), found
+    assert (why or "") in str(found)

@@ -32,6 +32,7 @@ BEFORE = {
                 "kind": "physical",
                 "master": None,
                 "carrier": True,
+                "speed_mbps": 400000,
                 "mtu_bytes": 9000,
                 "mac": "02:00:00:00:01:01",
                 "addresses": ["10.0.1.1/24"],
@@ -43,6 +44,8 @@ BEFORE = {
                 "hca": "rxe0:1",
                 "netdev": "ens6",
                 "state": "ACTIVE",
+                "rate_gbps": 400.0,
+                "active_mtu_bytes": 4096,
                 "link_layer": "Ethernet",
                 "gids": [
                     {"index": 0, "gid": "fe80:::1", "type": "RoCE v2", "address": "fe80::1"},
@@ -75,6 +78,20 @@ def test_the_same_boot_is_no_reboot(after):
     assert "has not rebooted" in differences(BEFORE, after, RAILS)[0]
 
 
+@pytest.mark.parametrize("lost", [("before",), ("after",), ("before", "after")])
+def test_without_a_boot_id_nobody_knows_whether_it_rebooted(after, lost):
+    before = copy.deepcopy(BEFORE)
+    for one in [{"before": before, "after": after}[name] for name in lost]:
+        one["facts"]["boot_id"] = None
+    assert "rebooted is not known" in differences(before, after, RAILS)[0]
+
+
+def test_a_link_that_came_back_faster_is_no_loss(after):
+    netdev(after["facts"])["speed_mbps"] = 800000
+    port(after["facts"])["rate_gbps"] = 800.0
+    assert differences(BEFORE, after, RAILS) == []
+
+
 def netdev(facts):
     return facts["netdevs"][0]
 
@@ -97,6 +114,16 @@ def port(facts):
         (lambda facts: facts["hcas"].clear(), "rail0: RDMA port rxe0:1 is gone"),
         (lambda facts: port(facts).update(state="DOWN"), "rail0: rxe0:1 has state DOWN, not ACTIVE"),
         (lambda facts: port(facts).update(netdev="ens7"), "rail0: rxe0:1 has netdev ens7, not ens6"),
+        (lambda facts: netdev(facts).update(speed_mbps=200000), "rail0: ens6 runs at 200 Gbit/s, not 400"),
+        (
+            lambda facts: netdev(facts).update(speed_mbps=None),
+            "rail0: ens6 runs at an unknown speed, not 400 Gbit/s",
+        ),
+        (lambda facts: port(facts).update(rate_gbps=200.0), "rail0: rxe0:1 runs at 200 Gbit/s, not 400"),
+        (
+            lambda facts: port(facts).update(active_mtu_bytes=1024),
+            "rail0: rxe0:1 has RDMA MTU 1024, not 4096",
+        ),
         (lambda facts: port(facts)["gids"].pop(1), "rail0: rxe0:1 has lost GID RoCE v2 ::ffff:0a00:0101"),
     ],
 )

@@ -1,0 +1,58 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Is an RDMA row the asked test's: its port, RDMA MTU, window, directions and numbers?"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+from test_false_pass_rdma import BANDWIDTHS, CHECKS, SOFT, both_ends, judged
+
+
+def test_a_larger_rdma_mtu_than_the_networks_is_not_the_asked_test() -> None:
+    run = SOFT.copy()
+    for rail in (rail for node in run.plan["nodes"].values() for rail in node["rails"]):
+        rail["mtu"] = 1500
+    for row in run.results:
+        row["mtu_bytes"] = 1500
+    one = run.verdict(run.ids("rdma_latency")[0])
+    assert (one["outcome"], one["cause_class"]) == ("unmeasured", "mtu_differs")
+
+
+@pytest.mark.parametrize("check", [check for check in BANDWIDTHS if not check.endswith("_bi")])
+def test_the_sum_of_both_directions_is_never_taken_for_one(check: str) -> None:
+    one = both_ends(SOFT, check, lambda row: row.update(bandwidth_is="sum_of_both"))
+    assert (one["outcome"], one["cause_class"]) == ("unmeasured", "row_garbled")
+
+
+@pytest.mark.parametrize("check", BANDWIDTHS)
+def test_a_window_longer_than_the_whole_test_is_none(check: str) -> None:
+    """Alone perftest counts for 2 s of its 4, in a group the window is what all rails share of the 4."""
+    for end_s, outcome in ((3.4, "pass"), (5.4, "pass"), (6.0, "unmeasured"), (3600.0, "unmeasured")):
+        one = judged(SOFT, check, "client", lambda row, end_s=end_s: row.update(window_s=[1.4, end_s]))
+        assert one["outcome"] == outcome, end_s
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_a_row_that_names_no_port_is_none_of_a_rail_without_one(check: str) -> None:
+    run = SOFT.copy()
+    run.facts[0]["hcas"] = []
+    for row in run.rows(run.ids(check)[0]):
+        row["hca"] = None
+    assert run.verdict(run.ids(check)[0])["outcome"] == "unmeasured"
+
+
+@pytest.mark.parametrize(("average_us", "outcome"), [(9e8, "fail"), (1.1e9, "unmeasured")])
+def test_beyond_1000_s_no_latency_is_believed(average_us: float, outcome: str) -> None:
+    def slow(row: dict[str, Any]) -> None:
+        row["window_s"] = [0.1, 1e5]
+        row["metrics"] |= {name: average_us for name in row["metrics"] if name.endswith("_us")}
+        row["metrics"]["observations"] = 20
+
+    assert judged(SOFT, "rdma_latency", "client", slow)["outcome"] == outcome
