@@ -282,6 +282,7 @@ class FakeRun:
             "started": "2026-11-21T10:15:18.000Z",
             "status": "measured",
             "metrics": {"listened_s": 0.7},
+            "link_errors": {},
             "proof": "proven",
             "raw": None,
             "error": None,

@@ -279,6 +279,7 @@ GARBAGE: list[Any] = [
 _ASIDE = {
     "id", "tool_version", "hca", "gid_index", "gid_type", "window_s", "message_bytes", "qps", "started",
     "round", "group", "mtu_bytes", "active_mtu_bytes", "counters", "other_rails", "other_end", "raw",
+    "link_errors",
     "metrics", "metrics.listened_s", "cabling.strangers", "cabling.other_rail", "cabling.other_address",
 }  # fmt: skip
 
