@@ -132,7 +132,9 @@ def test_a_fault_is_made_recorded_and_healed(lab: wiring.Lab) -> None:
 def test_healing_goes_backwards(lab: wiring.Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     undone = []
     for kind in ("link_down", "slow_rail"):
-        fake = faults._Kind(True, lambda *_: {}, lambda _lab, place, _undo, kind=kind: undone.append(kind))
+        fake = faults.Kind(
+            faults.ON_RAIL, lambda *_: {}, lambda _lab, place, _undo, kind=kind: undone.append(kind)
+        )
         monkeypatch.setitem(faults.KINDS, kind, fake)
         faults.apply(lab, kind, "gpuserver1/rail0")
     faults.heal(lab)
@@ -149,6 +151,13 @@ def test_healing_goes_backwards(lab: wiring.Lab, monkeypatch: pytest.MonkeyPatch
         ("link_down", "gpuserver1/rail9", "no rail rail9"),
         ("link_down", "gpuserver2/rail0", "gpuserver2 does not run"),
         ("wrong_mtu", "gpuserver1/rail0", "carved in stone"),
+        ("swap", "gpuserver1/rail0", "give NODE/RAIL/RAIL"),
+        ("swap", "gpuserver1/rail0/rail0", "with itself"),
+        ("swap", "gpuserver1/rail0/rail9", "no rail rail9"),
+        ("miswire", "gpuserver1/rail0", "give NODE/RAIL/OTHER"),
+        ("miswire", "gpuserver1/rail0/nobody", "no node nobody"),
+        ("join_rails", "rail0", "give RAIL/RAIL"),
+        ("join_rails", "rail0/rail0", "with itself"),
     ],
 )
 def test_a_fault_that_cannot_be_is_bad_input(lab: wiring.Lab, kind: str, target: str, message: str) -> None:

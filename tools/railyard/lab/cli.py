@@ -94,7 +94,14 @@ def show_status(
 @app.command()
 def fault(
     kind: Annotated[str, typer.Argument(help=f"One of: {', '.join(faults.KINDS)}.")],
-    target: Annotated[str, typer.Argument(help="NODE/RAIL; for node_gone and node_hung: NODE.")],
+    target: Annotated[
+        list[str],
+        typer.Argument(
+            help="NODE RAIL (or NODE/RAIL); node_gone, node_hung: NODE; swap: NODE RAIL RAIL; miswire: NODE"
+            " RAIL and the rail or node where the cable goes; join_rails: RAIL RAIL; wrong_leaf: NODE RAIL"
+            " NAME."
+        ),
+    ],
     topology_file: TopologyOption = None,
     name: NameOption = None,
     rate_gbps: Annotated[
@@ -103,7 +110,7 @@ def fault(
 ) -> None:
     """Make a fault."""
     lab = open_lab(name, topology_file)
-    made = faults.apply(lab, kind, target, rate_gbps)
+    made = faults.apply(lab, kind, "/".join(target), rate_gbps)
     again = f"railyard lab heal {made.kind} {made.target}{_which(lab.name)}"
     _say(f"{made.kind} {made.target} is made; undo it with: {again}")
 
@@ -111,7 +118,7 @@ def fault(
 @app.command()
 def heal(
     kind: Annotated[str | None, typer.Argument(help="As given to fault.")] = None,
-    target: Annotated[str | None, typer.Argument(help="As given to fault.")] = None,
+    target: Annotated[list[str] | None, typer.Argument(help="As given to fault.")] = None,
     topology_file: TopologyOption = None,
     name: NameOption = None,
     everything: Annotated[bool, typer.Option("--all", help="Undo every fault.")] = False,
@@ -119,7 +126,7 @@ def heal(
     """Undo one fault, or all."""
     if everything == bool(kind) or bool(kind) != bool(target):
         raise LabError("heal what?", "give KIND and TARGET, or --all", BAD_INPUT)
-    healed = faults.heal(open_lab(name, topology_file), kind, target)
+    healed = faults.heal(open_lab(name, topology_file), kind, "/".join(target or []) or None)
     _say(f"healed: {', '.join(f'{each.kind} {each.target}' for each in healed) or 'there was no fault'}")
 
 

@@ -9,37 +9,21 @@ import json
 import select
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from threading import Event
 from typing import Any
 
 from railyard.errors import BAD_INPUT
-from railyard.lab import naming, network, state
+from railyard.lab import cable_faults, fault_kinds, naming, network, state
+from railyard.lab.fault_kinds import ON_NODE, ON_RAIL, Kind, Place, would_be_none
+from railyard.lab.fault_kinds import netdev as netdev_of
 from railyard.lab.process import LabError, run
-from railyard.lab.topology import Node
 from railyard.lab.wiring import Lab, await_ready, rail_link, start
 
 SLOW_RATE_GBPS = 0.1
 _WRONG_MTU_BYTES = 1500
 _STRANGER_DEADLINE_S = 15.0
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where a fault is; `rail_position` is -1 for the whole node."""
-
-    node: Node
-    rail_position: int
-    runs: bool
-
-
-@dataclass(frozen=True)
-class _Kind:
-    on_rail: bool
-    make: Callable[[Lab, Place, float], dict[str, Any]]
-    undo: Callable[[Lab, Place, Mapping[str, Any]], None]
 
 
 def apply(lab: Lab, kind: str, target: str, rate_gbps: float = SLOW_RATE_GBPS) -> state.Fault:
@@ -48,7 +32,7 @@ def apply(lab: Lab, kind: str, target: str, rate_gbps: float = SLOW_RATE_GBPS) -
     Args:
         lab: a lab that is up.
         kind: one of `KINDS`.
-        target: `NODE/RAIL`, or `NODE` for node_gone and node_hung.
+        target: as the kind's form says: `NODE/RAIL` for most, `NODE` for node_gone and node_hung.
         rate_gbps: what slow_rail leaves of the rail.
 
     Raises:
@@ -112,22 +96,11 @@ def _record(lab: Lab) -> state.State:
     return record
 
 
-def _place(lab: Lab, kind: str, target: str) -> tuple[_Kind, Place]:
+def _place(lab: Lab, kind: str, target: str) -> tuple[Kind, Place]:
     how = KINDS.get(kind)
     if how is None:
         raise LabError(f"there is no fault called {kind}", f"kinds: {', '.join(KINDS)}", BAD_INPUT)
-    node_name, slash, rail_name = target.partition("/")
-    if bool(slash) != how.on_rail:
-        form = "NODE/RAIL" if how.on_rail else "NODE"
-        raise LabError(f"{kind}: the target {target!r} has the wrong form", f"give {form}", BAD_INPUT)
-    node = lab.topology.node(node_name)
-    position = lab.topology.rail_position(rail_name) if how.on_rail else -1
-    found = lab.kind(node).states().get(node_name)
-    return how, Place(node, position, bool(found and found.pid))
-
-
-def _netdev(lab: Lab, place: Place) -> str:
-    return lab.topology.rails[place.rail_position].netdev
+    return how, fault_kinds.place(lab, kind, how.form, target)
 
 
 def _link_down(lab: Lab, place: Place, _rate_gbps: float) -> dict[str, Any]:
@@ -140,15 +113,11 @@ def _link_up(lab: Lab, place: Place, _undo: Mapping[str, Any]) -> None:
 
 
 def _wrong_mtu(lab: Lab, place: Place, _rate_gbps: float) -> dict[str, Any]:
-    netdev = _netdev(lab, place)
+    netdev = netdev_of(lab, place)
     ip = lab.kind(place.node).as_root(place.node, "ip")
     before = network.links_of(ip)[netdev]["mtu"]
     if before == _WRONG_MTU_BYTES:
-        raise LabError(
-            f"{place.node.name}: {netdev} has an MTU of {before} already, so the fault would be none",
-            "provision the node first (railyard site -i inventories/lab)",
-            BAD_INPUT,
-        )
+        raise would_be_none(place, f"{netdev} has an MTU of {before} already")
     run([*ip, "link", "set", netdev, "mtu", str(_WRONG_MTU_BYTES)])
     return {"mtu_bytes": before}
 
@@ -156,11 +125,11 @@ def _wrong_mtu(lab: Lab, place: Place, _rate_gbps: float) -> dict[str, Any]:
 def _right_mtu(lab: Lab, place: Place, undo: Mapping[str, Any]) -> None:
     if place.runs:
         ip = lab.kind(place.node).as_root(place.node, "ip")
-        run([*ip, "link", "set", _netdev(lab, place), "mtu", str(undo["mtu_bytes"])])
+        run([*ip, "link", "set", netdev_of(lab, place), "mtu", str(undo["mtu_bytes"])])
 
 
 def _duplicate_address(lab: Lab, place: Place, _rate_gbps: float) -> dict[str, Any]:
-    ip, netdev = lab.kind(place.node).as_root(place.node, "ip"), _netdev(lab, place)
+    ip, netdev = lab.kind(place.node).as_root(place.node, "ip"), netdev_of(lab, place)
     shown = json.loads(run([*ip, "-j", "-4", "address", "show", "dev", netdev]).stdout or "[]")
     addresses = [address for link in shown if link for address in link.get("addr_info", [])]
     if not addresses:
@@ -220,7 +189,7 @@ def _no_stranger(lab: Lab, place: Place, undo: Mapping[str, Any]) -> None:
         if found.condition == "running" and name != place.node.name:
             node = lab.topology.node(name)
             ip = lab.kind(node).as_root(node, "ip")
-            run([*ip, "neighbour", "delete", undo["address"], "dev", _netdev(lab, place)], check=False)
+            run([*ip, "neighbour", "delete", undo["address"], "dev", netdev_of(lab, place)], check=False)
 
 
 def _slow_rail(lab: Lab, place: Place, rate_gbps: float) -> dict[str, Any]:
@@ -257,7 +226,7 @@ def _node_awake(lab: Lab, place: Place, _undo: Mapping[str, Any]) -> None:
 
 
 def _hca_gone(lab: Lab, place: Place, _rate_gbps: float) -> dict[str, Any]:
-    rdma, netdev = lab.kind(place.node).as_root(place.node, "rdma"), _netdev(lab, place)
+    rdma, netdev = lab.kind(place.node).as_root(place.node, "rdma"), netdev_of(lab, place)
     shown = json.loads(run([*rdma, "-j", "link", "show"]).stdout or "[]")
     devices = [port["ifname"] for port in shown if port.get("netdev") == netdev]
     if not devices:
@@ -277,15 +246,16 @@ def _hca_back(lab: Lab, place: Place, undo: Mapping[str, Any]) -> None:
     if not any(
         port.get("ifname") == undo["device"] for port in json.loads(run([*rdma, "-j", "link"]).stdout)
     ):
-        run([*rdma, "link", "add", undo["device"], "type", "rxe", "netdev", _netdev(lab, place)])
+        run([*rdma, "link", "add", undo["device"], "type", "rxe", "netdev", netdev_of(lab, place)])
 
 
-KINDS: dict[str, _Kind] = {
-    "link_down": _Kind(True, _link_down, _link_up),
-    "wrong_mtu": _Kind(True, _wrong_mtu, _right_mtu),
-    "duplicate_address": _Kind(True, _duplicate_address, _no_stranger),
-    "slow_rail": _Kind(True, _slow_rail, _declared_rate),
-    "hca_gone": _Kind(True, _hca_gone, _hca_back),
-    "node_gone": _Kind(False, _node_gone, _node_back),
-    "node_hung": _Kind(False, _node_hung, _node_awake),
+KINDS: dict[str, Kind] = {
+    "link_down": Kind(ON_RAIL, _link_down, _link_up),
+    "wrong_mtu": Kind(ON_RAIL, _wrong_mtu, _right_mtu),
+    "duplicate_address": Kind(ON_RAIL, _duplicate_address, _no_stranger),
+    "slow_rail": Kind(ON_RAIL, _slow_rail, _declared_rate),
+    "hca_gone": Kind(ON_RAIL, _hca_gone, _hca_back),
+    "node_gone": Kind(ON_NODE, _node_gone, _node_back),
+    "node_hung": Kind(ON_NODE, _node_hung, _node_awake),
+    **cable_faults.KINDS,
 }

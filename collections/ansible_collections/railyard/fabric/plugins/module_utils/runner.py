@@ -13,10 +13,11 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils import (
+    cabling,
     runner_bench,
     schedule,
     tools,
@@ -28,6 +29,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.lobby import Lobby
 from ansible_collections.railyard.fabric.plugins.module_utils.obstacle import Obstacle
 from ansible_collections.railyard.fabric.plugins.module_utils.rendezvous import Stopped
 from ansible_collections.railyard.fabric.plugins.module_utils.runner_bench import Bench
+from ansible_collections.railyard.fabric.plugins.module_utils.runner_cabling import Cabling
 from ansible_collections.railyard.fabric.plugins.module_utils.runner_pair import PairRun
 from ansible_collections.railyard.fabric.plugins.module_utils.runner_record import Record
 
@@ -59,8 +61,7 @@ class Runner:
         self, order: Mapping[str, Any], folder: str, launcher: units.Launcher, lease_folder: str | None
     ) -> None:
         self._order = order
-        share = schedule.asked_tests(order, str(order["node"]))
-        record = Record(folder, order, sum(1 for _test in share))
+        record = Record(folder, order, sum(1 for _line in asked_of(order)))
         self._stop = threading.Event()
         self._bench = Bench(order, record, launcher, self._stop)
         self._lease = Lease(lease_folder) if lease_folder else None
@@ -73,7 +74,9 @@ class Runner:
         threading.Thread(target=self._guard, daemon=True, name="guard").start()
         house = Lobby(self._order, bench.places, self._stop)
         house.start()
+        cables = Cabling(bench)
         try:
+            cables.settle()
             self._meet_all(house)
         except Stopped:
             pass
@@ -83,6 +86,7 @@ class Runner:
             bench.halt(f"the runner failed: {sys.exc_info()[1]}")
         finally:
             house.close()
+            cables.close()
         stopped = self._stop.is_set()
         if stopped:
             self._write_the_rest()
@@ -110,7 +114,7 @@ class Runner:
             record.obstacle_row(
                 test, self._bench.rails.get(test["rail"], {}), self._bench.version_of(test), obstacle
             )
-            for test in schedule.asked_tests(self._order, self._bench.node)
+            for test in asked_of(self._order)
             if not record.has(test["id"])
         )
         while True:
@@ -128,6 +132,13 @@ class Runner:
                 self._bench.halt(lost)
             elif time.monotonic() > deadline:
                 self._bench.halt("the run's deadline has passed")
+
+
+def asked_of(order: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield all that the order's node has to answer: questions about its cables, then its tests."""
+    node = str(order["node"])
+    yield from cabling.asked_lines(order, node)
+    yield from schedule.asked_tests(order, node)
 
 
 def worst_case_s(order: Mapping[str, Any]) -> float:

@@ -13,7 +13,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils import schedule
+from ansible_collections.railyard.fabric.plugins.module_utils import cabling, schedule
 from ansible_collections.railyard.fabric.plugins.plugin_utils import run_folder
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import (
     AGGREGATES,
@@ -86,7 +86,7 @@ def work_order(
 
 
 def asked_lines(plan: Mapping[str, Any], order: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return every asked line of a run: facts checks, the schedule's tests, link errors, the aggregates.
+    """Return every asked line: facts, cables, the schedule's tests, link errors, hops, the aggregates.
 
     Args:
         plan: the plan of the nodes that the run covers.
@@ -99,9 +99,11 @@ def asked_lines(plan: Mapping[str, Any], order: Mapping[str, Any]) -> list[dict[
         AskError: there is nothing to ask.
     """
     lines = list(_facts_lines(plan, order.get("rails")))
+    lines += cabling.asked_lines(order)
     tests = [dict(test) for test in schedule.asked_tests(order)]
     lines += tests
     lines += _link_error_lines(plan, tests)
+    lines += _hops_lines(plan, tests)
     lines += _aggregate_lines(tests)
     if not lines:
         raise AskError(
@@ -233,6 +235,22 @@ def _link_error_lines(
         for rail in node["rails"]:
             if (name, rail["name"]) in covered:
                 yield _line(f"e{number:05d}", "link_errors", "counters", name, rail["name"])
+                number += 1
+
+
+def _hops_lines(plan: Mapping[str, Any], tests: Sequence[Mapping[str, Any]]) -> Iterable[dict[str, Any]]:
+    """Ask of each node and rail whose leaf the inventory names whether its latencies fit the planned way."""
+    covered = {
+        (end, test["rail"])
+        for test in tests
+        if test["check"] == "rdma_latency"
+        for end in (test["node"], test["peer"])
+    }
+    number = 0
+    for name, node in plan["nodes"].items():
+        for rail in node["rails"]:
+            if rail.get("leaf") is not None and (name, rail["name"]) in covered:
+                yield _line(f"h{number:05d}", "hops", "ib_write_lat", name, rail["name"])
                 number += 1
 
 

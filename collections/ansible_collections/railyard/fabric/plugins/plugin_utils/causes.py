@@ -163,6 +163,54 @@ _TABLE = (
           "Validate again on quieter nodes, or measure longer (fabric_policy.iperf3_duration_s)."),
     Cause("no_bound_agreed", "the inventory gives the two ends nothing common to be held against",
           "Give both nodes the same `mtu` for this rail in the inventory."),
+    # What the rails hear of each other
+    Cause("rails_swapped", "the cables of two rails are swapped",
+          "Exchange the two cables, at the node or at the switches, then validate again; where two nodes "
+          "leave open which of them it is, look at the labels of both."),
+    Cause("rail_crossed", "the rail is patched into another rail's switch",
+          "Follow the cable from this port and put its other end where the rail's other cables end."),
+    Cause("rails_joined", "two rails are one layer-2 segment",
+          "Separate them: look for a cable between the two switches, for both rails in one VLAN, or for a "
+          "bridge on a node that holds both netdevs (`bridge link`)."),
+    Cause("wrong_leaf", "the rail is patched to another leaf switch than planned",
+          "Move the cable to the planned leaf, or correct `leaf` (or `scalable_unit`) in the inventory."),
+    Cause("wrong_peer", "the rail is joined to a part of its nodes alone",
+          "Follow the cables of the nodes that are named: they end at another switch, in another VLAN, or in "
+          "each other."),
+    Cause("rail_isolated", "the rail hears none of its nodes",
+          "Follow the cable and look at the switch port: it ends elsewhere, or the port is in another VLAN "
+          "or blocked."),
+    Cause("beacon_one_way", "a node hears a peer that does not hear it",
+          "Look at transceivers and fibres (one of a pair may be broken or crossed) and at the switch port's "
+          "filters."),
+    Cause("peer_miswired", "a peer's cable ends at the wrong place or nowhere, so this rail is not whole",
+          "See the cabling and link checks of the peer that is named, and mend that first."),
+    Cause("beacon_silent", "no beacon came through, so nothing is known of where the cables end",
+          "See whether the switches drop broadcasts or EtherType 0x88B5; where they are meant to, set "
+          "fabric_policy.beacon: false and look at the cables by LLDP."),
+    Cause("beacon_refused", "the node could not send or hear beacons on this rail",
+          "Mend what the message names; the runner needs root and an Ethernet netdev."),
+    Cause("peer_unheard", "the peer was not heard on this rail, so that it could not be asked",
+          "See the cabling check of this rail first."),
+    Cause("arp_flux", "a node answers for an address by another rail than the address's own",
+          "Set arp_ignore=1 and arp_announce=2 on its rails (role rail_network does; `sysctl "
+          "net.ipv4.conf.all.arp_ignore`), and look whether two rails share a switch."),
+    Cause("no_arp_answer", "nobody answers for the address, though the peer is on the wire",
+          "See the address check of the peer; then firewalls for ARP (`nft list ruleset`)."),
+    Cause("reply_other_rail", "replies leave by another rail than the one that was asked",
+          "Look at `ip rule` and `ip route get PEER from ADDRESS` on the node that is named; role "
+          "rail_network gives each rail its own table."),
+    Cause("no_reply", "the peer is on the wire and does not reply to a ping",
+          "See the reply_path and address checks of the peer, `ip route get` there, and firewalls for ICMP."),
+    Cause("route_unknown", "the node does not tell by which netdev it would reply",
+          "Install iproute2 on it and look at `ip route get PEER from ADDRESS`."),
+    Cause("neighbour_unclear", "more than one switch speaks on this cable",
+          "Look for a hub, a media converter or a virtual switch between node and leaf."),
+    Cause("more_hops", "the latency is that of more switches on the way than planned",
+          "Compare the leaf of both ends (`lldpctl`, the switch's MAC table) with the inventory; traffic may "
+          "go over a spine that the plan does not have."),
+    Cause("hops_unclear", "the latencies do not show how many switches are on the way",
+          "More pairs of the same leaves, or steadier ones, are needed: see the rdma_latency verdicts."),
     # What the runner reports as error class
     Cause("rendezvous_timeout", "the ends did not meet over the rail in time",
           "See the link, address and mtu checks of both nodes first; then firewalls on the rail."),
@@ -221,6 +269,9 @@ ERROR_CLASSES = (
     "module_missing",
     "interrupted",
     "internal",
+    "link_down",
+    "beacon_refused",
+    "peer_unheard",
 )
 
 

@@ -47,12 +47,13 @@ class Check:
     @property
     def local(self) -> bool:
         """Tell whether it is asked of one node alone: the asked line names no peer."""
-        return self.source in ("facts", "counters")
+        return self.source in ("facts", "counters", "cabling", "hops")
 
 
 #: Where an answer comes from: a node's facts row, the two rows of a test, the error counters in the rows of
-#: all tests of a rail, or the sum of the tests that ran at once.
-SOURCES = ("facts", "test", "counters", "sum")
+#: all tests of a rail, the sum of the tests that ran at once, what the rails heard of each other, or the
+#: latencies of all tests of a rail.
+SOURCES = ("facts", "test", "counters", "sum", "cabling", "hops")
 
 _BANDWIDTH_CLIENT = {"bandwidth_gbps": "positive", "sent_gbps": "positive"}
 _BANDWIDTH_SERVER = {"bandwidth_gbps": "positive"}
@@ -135,6 +136,11 @@ CHECKS: dict[str, Check] = {
         _rdma_latency("rdma_read_latency", "round-trip RDMA read latency"),
         _rdma_latency("rdma_send_latency", "one-way RDMA send latency"),
         Check("link_errors", "link errors", source="counters"),
+        Check("cabling", "cabling", source="cabling"),
+        Check("link_address_owner", "who answers for an address", source="cabling"),
+        Check("reply_path", "path of replies", source="cabling"),
+        Check("neighbour", "switch at the cable's end", source="cabling"),
+        Check("hops", "switches on the way", source="hops", rdma=True),
         Check("aggregate_bandwidth", "aggregate bandwidth", ("bandwidth_gbps",), source="sum"),
         Check(
             "rdma_aggregate_bandwidth",

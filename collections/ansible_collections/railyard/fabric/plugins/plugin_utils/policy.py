@@ -23,6 +23,7 @@ DEFAULT: dict[str, Any] = {
     "path_mtu_probes": 5,
     "rdma_tests": ["ib_write_bw", "ib_write_lat"],
     "bidirectional": True,
+    "beacon": True,
     "rdma_duration_s": 4,
     "rdma_margin_s": 1,
     "rdma_latency_s": 2,
@@ -40,7 +41,7 @@ DEFAULT: dict[str, Any] = {
     "floors": {},
 }
 
-_SWITCHES = ("allow_busy", "bidirectional", "numa_pinning", "numa_unpinned")
+_SWITCHES = ("allow_busy", "beacon", "bidirectional", "numa_pinning", "numa_unpinned")
 
 # key -> (whole numbers only, least, most). The limits keep a typing error from becoming an endless or empty
 # test.

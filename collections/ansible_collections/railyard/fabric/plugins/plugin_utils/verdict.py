@@ -16,12 +16,14 @@ from typing import Any
 from ansible_collections.railyard.fabric.plugins.plugin_utils import (
     aggregate,
     ask,
+    cabling_rows,
     causes,
     declared,
     documents,
     expectations,
     expectations_rdma,
     fact_rows,
+    hop_rows,
     link_error_rows,
     policy,
     rdma_facts,
@@ -79,11 +81,13 @@ def judge(
     if problem:
         raise JudgeError(problem)
     run = str(manifest["run"])
-    court = _Court(run, plan, policy.merge(manifest.get("policy")), fact_rows.gather(plan, facts, run))
-    court.fleet.obstacles = _obstacles(obstacles, run)
+    fleet = fact_rows.gather(plan, facts, run)
+    fleet.obstacles = _obstacles(obstacles, run)
+    court = _Court(run, plan, policy.merge(manifest.get("policy")), fleet)
     rows = _by_id(results)
     court.tests = {str(line["id"]): line for line in asked}
     court.claims = court.contested(rows)
+    court.chart.read(asked, rows)
     return [court.answer(line, rows).line(line, rows) for line in asked]
 
 
@@ -157,6 +161,8 @@ class _Court:
         self.fleet = fleet
         self.tests: dict[str, Mapping[str, Any]] = {}
         self.claims: dict[tuple[str, str], str] = {}
+        self._latencies: list[hop_rows.Sample] | None = None
+        self.chart = cabling_rows.Chart(run, plan, fleet)
         self._rails = {
             name: {rail["name"]: rail for rail in node["rails"]} for name, node in plan["nodes"].items()
         }
@@ -188,6 +194,10 @@ class _Court:
                 return Answer(UNMEASURED, cause=unknown)
             tests = [line for line in self.tests.values() if CHECKS[str(line["check"])].source == "test"]
             return link_error_rows.judge(asked, self.run, tests, rows, self.fleet.bound[node][rail])
+        if check.source == "cabling":
+            return self.chart.judge(asked, rows)
+        if check.source == "hops":
+            return self._hops(asked, rows)
         if check.rdma:
             return rdma_facts.judge(asked, self._rails[node][rail], self.fleet)
         answer = fact_rows.judge(asked, self._rails[node][rail], self.fleet)
@@ -195,6 +205,20 @@ class _Court:
         if check.name == "address" and answer.outcome == PASS and seen is not None:
             return failed(answer, "address_duplicate", f"{node} {rail}: {seen}")
         return answer
+
+    def _hops(self, asked: Mapping[str, Any], rows: Rows) -> Answer:
+        """Answer whether a rail's latencies fit the switches that are planned on the way."""
+        nothing = self.fleet.why_unknown(str(asked["node"]))
+        if nothing:
+            return Answer(UNMEASURED, cause=nothing)
+        if self._latencies is None:
+            trusted = ((line, self._trusted(line, rows)) for line in hop_rows.tests(self.tests.values()))
+            self._latencies = [
+                hop_rows.sample(line, pair[0]["metrics"], self.fleet.bound)
+                for line, pair in trusted
+                if isinstance(pair, tuple)
+            ]
+        return hop_rows.judge(asked, self._latencies)
 
     def _trusted(self, asked: Mapping[str, Any], rows: Rows) -> Pair | Answer:
         """Return the two rows of a test when a verdict may rest on them, else the verdict that follows."""
@@ -217,6 +241,8 @@ class _Court:
             # A node that met nobody says so; why its peer was not there is what helps.
             absent = asked["peer"] if by_end["client"] else asked["node"]
             echo = told.cause.get("cause_class") in _ECHOES and len(mine) == 1
+            if told.cause.get("cause_class") == "rendezvous_timeout":
+                told.cause = self.chart.finding(asked) or told.cause
             return (self._held_up(absent) if echo else None) or told
         if not mine:
             held = self._held_up(asked["node"]) or self._held_up(asked["peer"])

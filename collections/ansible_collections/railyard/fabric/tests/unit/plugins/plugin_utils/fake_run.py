@@ -90,6 +90,7 @@ class FakeRun:
             if line["id"].startswith("m")
             for end in ("client", "server")
         ]
+        self.results += [self._cable_row(line) for line in self.asked if line["id"].startswith("c")]
 
     def judge(self) -> list[dict[str, Any]]:
         return verdict.judge(self.manifest, self.plan, self.asked, self.facts, exchanged(self.results))
@@ -242,6 +243,51 @@ class FakeRun:
             "link_errors": fake_rdma.link_errors(self.driver_class if self.rdma else None),
         }
         return row | fake_rdma.fields(check, self.hcas[rail], end, self.driver_class) if rdma else row
+
+    def _cable_row(self, line: dict[str, Any]) -> dict[str, Any]:
+        """Return what a healthy node heard on a rail: the other one, who answers for itself and by it."""
+        rail, host = line["rail"], line["node"]
+        peer = 2 - NODES.index(host)
+        mac = f"02:00:00:00:0{list(NETDEVS).index(rail)}:0{peer}"
+        asked = {"peer": NODES[peer - 1], "peer_address": f"{SUBNETS[rail]}.{peer}"}
+        other = next(name for name in NETDEVS if name != rail)
+        told: dict[str, Any] = {
+            "cabling": {"expected": 1, "heard": 1, "missing": [], "foreign": [], "strangers": 0},
+            "link_address_owner": {
+                **asked,
+                "peer_mac": mac,
+                "claimed_by": [mac],
+                "other_rail": other,
+                "other_address": f"{SUBNETS[other]}.{peer}",
+                "other_claimed_by": [],
+                "known": {mac: f"{NODES[peer - 1]} {rail}"},
+            },
+            "reply_path": {**asked, "route_netdev": NETDEVS[rail], "replies": {rail: 3, other: 0}},
+        }[line["check"]]
+        nothing = ("tool_version", "hca", "gid_index", "gid_type", "window_s", "message_bytes", "qps")
+        return {
+            **dict.fromkeys((*nothing, "active_mtu_bytes", "counters", "other_rails", "other_end")),
+            "schema": 1,
+            "run": RUN,
+            "id": line["id"],
+            "end": "client",
+            "host": host,
+            "address": f"{SUBNETS[rail]}.{3 - peer}",
+            "mtu_bytes": 9000,
+            **{
+                key: line[key]
+                for key in ("check", "tool", "node", "peer", "rail", "direction", "round", "group")
+            },
+            "netdev": NETDEVS[rail],
+            "started": "2026-11-21T10:15:18.000Z",
+            "status": "measured",
+            "metrics": {"listened_s": 0.7},
+            "link_errors": {},
+            "proof": "proven",
+            "raw": None,
+            "error": None,
+            "cabling": told,
+        }
 
     def _measured(self, check: str, end: str) -> tuple[dict[str, Any], dict[str, Any], list[float] | None]:
         if check in ("tcp_bandwidth", "tcp_bandwidth_concurrent"):

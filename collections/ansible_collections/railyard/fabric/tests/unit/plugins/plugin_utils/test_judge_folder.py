@@ -45,7 +45,7 @@ def test_judging_again_gives_the_same_bytes(tmp_path: Path) -> None:
     (folder.path / "verdicts.jsonl").write_text("nonsense")
     assert rejudge.rejudge(folder.path) == 0
     assert (folder.path / "verdicts.jsonl").read_bytes() == first
-    assert len(first.splitlines()) == 44
+    assert len(first.splitlines()) == 56
 
 
 @pytest.mark.parametrize("name", ["results.jsonl", "asked.jsonl", "facts.jsonl"])
@@ -71,9 +71,9 @@ def test_the_sentence_of_a_good_run() -> None:
     said = of(FakeRun())
     assert said["headline"] == (
         "TCP only, RDMA not asked: 2 nodes, 2 rails: "
-        "all 44 asked checks measured and proven (34 pass, 10 recorded)."
+        "all 56 asked checks measured and proven (46 pass, 10 recorded)."
     )
-    assert said["counts"] == {"pass": 34, "fail": 0, "unmeasured": 0, "not_applicable": 0, "recorded": 10}
+    assert said["counts"] == {"pass": 46, "fail": 0, "unmeasured": 0, "not_applicable": 0, "recorded": 10}
     assert said["problems"] == []
     assert [(one["node"], one["rail"]) for one in said["rails"]] == [
         (node, rail) for node in NODES for rail in ("rail0", "rail1")
@@ -90,7 +90,7 @@ def test_the_sentence_names_node_and_rail_of_what_failed() -> None:
     run.facts[1]["netdevs"][1]["carrier"] = False
     said = of(run)
     assert said["exit_status"] == 1
-    assert "1 of 44 asked checks failed (gpuserver2 rail1: link state)" in said["headline"]
+    assert "1 of 56 asked checks failed (gpuserver2 rail1: link state)" in said["headline"]
     assert (
         next(one for one in said["rails"] if one["node"] == "gpuserver2" and one["rail"] == "rail1")[
             "outcome"
@@ -106,10 +106,10 @@ def test_a_silent_node_is_named_once() -> None:
     run = FakeRun()
     run.facts = run.facts[1:]
     said = of(run)
-    assert said["headline"].endswith("36 of 44 unmeasured (unreachable: gpuserver1).")
+    assert said["headline"].endswith("48 of 56 unmeasured (unreachable: gpuserver1).")
     lines = summary.lines(said, "reports/lab/x")
     assert sum("unreachable" in line for line in lines) == 2
-    assert any("and 35 more" in line for line in lines)
+    assert any("and 41 more" in line for line in lines)
 
 
 def test_a_declared_rdma_that_nobody_measured_is_not_kept_silent() -> None:

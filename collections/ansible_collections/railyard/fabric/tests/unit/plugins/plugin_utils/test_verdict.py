@@ -49,12 +49,15 @@ def test_a_healthy_run_is_proven() -> None:
         "tcp_bandwidth_bi": "recorded",
         "tcp_bandwidth_concurrent": "pass",
         "link_errors": "pass",
+        "cabling": "pass",
+        "link_address_owner": "pass",
+        "reply_path": "pass",
         "aggregate_bandwidth": "pass",
     }
     assert [one["id"] for one in verdicts] == [line["id"] for line in HEALTHY.asked]
-    # 2 nodes x 2 rails x 3 facts; 2 directions x 2 rails x 5 alone, 2 rails both ways, 2 directions x 2 rails
-    # at once; 2 nodes x 2 rails of link errors; 2 aggregates
-    assert len(verdicts) == 12 + 20 + 2 + 4 + 4 + 2
+    # 2 nodes x 2 rails x 3 facts, and x 3 questions about cables; 2 directions x 2 rails x 5 alone, 2 rails
+    # both ways, 2 directions x 2 rails at once; 2 nodes x 2 rails of link errors; 2 aggregates
+    assert len(verdicts) == 12 + 12 + 20 + 2 + 4 + 4 + 2
     assert HEALTHY.status() == 0
 
 
@@ -328,8 +331,13 @@ def test_a_node_without_facts_is_unreachable_in_all_its_checks() -> None:
     run = HEALTHY.copy()
     run.facts = run.facts[:1]
     for one in run.judge():
-        touched = NODES[1] in (one["node"], one["peer"])
+        # What a cable leads to cannot be asked where there is nobody at its other end.
+        touched = NODES[1] in (one["node"], one["peer"]) or one["id"].startswith("c")
         assert one["outcome"] == ("unmeasured" if touched else "pass"), one
+        if one["id"].startswith("c") and one["node"] == NODES[0]:
+            assert one["cause_class"] == "peer_unheard"
+            assert NODES[1] in one["cause"]
+            continue
         assert one["cause_class"] == ("node_unreachable" if touched else None)
         assert not touched or (NODES[1] in one["cause"] and "unreachable" in one["cause"])
     assert run.status() == 3
@@ -405,7 +413,8 @@ json_values = st.recursive(
 @settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_garbage_anywhere_never_stops_the_judge_and_never_passes(data: st.DataObject) -> None:
-    index = data.draw(st.integers(0, len(HEALTHY.results) - 1))
+    tests = [place for place, row in enumerate(HEALTHY.results) if row["id"].startswith("m")]
+    index = data.draw(st.sampled_from(tests))  # test_cabling_rows.py spoils the others
     original = HEALTHY.results[index]
     relevant = [path for path in paths(original) if is_relevant(path, original["check"], original["end"])]
     path = data.draw(st.sampled_from([path for path in relevant if path != "id"]))
@@ -454,7 +463,7 @@ def test_the_asked_fingerprint_sees_a_changed_line() -> None:
     changed = copy.deepcopy(HEALTHY.asked)
     changed[0]["check"] = "mtu"
     assert ask.fingerprint(changed) != ask.fingerprint(HEALTHY.asked)
-    assert ask.fingerprint(HEALTHY.asked)["count"] == 44
+    assert ask.fingerprint(HEALTHY.asked)["count"] == 56
 
 
 def obstacle(run: str, node: str, kind: str) -> dict[str, Any]:

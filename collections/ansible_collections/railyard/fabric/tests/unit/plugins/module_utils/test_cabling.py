@@ -1,0 +1,214 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The beacon's frame, LLDP's, the questions to one neighbour, and who is asked what."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import struct
+import time
+from typing import Any
+
+import pytest
+from ansible_collections.railyard.fabric.plugins.module_utils import beacon, cabling, lldp, rail_probe
+
+MAC = bytes.fromhex("020000000001")
+SEAL = beacon.Seal("20261121T101500Z-3f2a", "s" * 64)
+
+
+def test_a_beacon_says_who_sent_it_from_where() -> None:
+    frame = SEAL.frame(MAC, "gpuserver1", "rail0")
+    assert SEAL.read(frame) == ("gpuserver1", "rail0", "02:00:00:00:00:01")
+    # IEEE 802.3: broadcast, local experimental EtherType 1, never shorter than 60 bytes without the FCS.
+    assert frame[:6] == b"\xff" * 6
+    assert frame[12:14] == b"\x88\xb5"
+    assert 60 <= len(frame) < 128
+
+
+@pytest.mark.parametrize(
+    "other", [beacon.Seal("20261121T101500Z-3f2a", "t" * 64), beacon.Seal("20261121T101501Z-3f2a", "s" * 64)]
+)
+def test_a_beacon_of_another_run_or_secret_is_no_beacon(other: beacon.Seal) -> None:
+    assert other.read(SEAL.frame(MAC, "gpuserver1", "rail0")) is None
+
+
+def test_no_byte_of_a_beacon_can_be_changed_or_cut_off() -> None:
+    frame = SEAL.frame(MAC, "gpuserver1-with-a-name-that-fills-the-frame", "rail0")
+    for place in range(6, len(frame)):  # the receiver's address is the switch's matter
+        changed = bytearray(frame)
+        changed[place] ^= 1
+        assert SEAL.read(bytes(changed)) is None, place
+        assert SEAL.read(frame[:place]) is None, place
+
+
+def tlv(kind: int, value: bytes) -> bytes:
+    return struct.pack("!H", kind << 9 | len(value)) + value
+
+
+def lldp_frame(*parts: bytes) -> bytes:
+    return bytes.fromhex("0180c200000e") + MAC + b"\x88\xcc" + b"".join(parts)
+
+
+def test_a_switch_is_read_from_its_lldp_frame() -> None:
+    chassis, port = tlv(1, b"\x04" + MAC), tlv(2, b"\x05Ethernet1/7")
+    frame = lldp_frame(chassis, port, tlv(3, b"\0x"), tlv(5, b"leaf0.example"), tlv(0, b""))
+    assert lldp.read(frame) == ("leaf0.example", "02:00:00:00:00:01", "Ethernet1/7")
+    assert lldp.read(lldp_frame(chassis, port, tlv(3, b"\0x"), tlv(0, b""))) == (
+        None,
+        "02:00:00:00:00:01",
+        "Ethernet1/7",
+    )
+
+
+@pytest.mark.parametrize("cut", [3, 13, 16, 20, 30])
+def test_a_frame_that_is_cut_short_names_nobody(cut: int) -> None:
+    frame = lldp_frame(tlv(1, b"\x04" + MAC), tlv(2, b"\x05Ethernet1/7"))
+    assert lldp.read(frame[:cut]) is None
+    assert lldp.read(frame) is not None
+
+
+ENTRY = {
+    "via": "LLDP",
+    "chassis": {"leaf0": {"id": {"type": "mac", "value": "02:00:00:00:00:01"}}},
+    "port": {"id": {"type": "ifname", "value": "Ethernet1/7"}, "ttl": "120"},
+}
+NAMELESS = {**ENTRY, "chassis": {"id": {"type": "mac", "value": "02:00:00:00:00:01"}}}
+
+
+@pytest.mark.parametrize(
+    ("interface", "expected"),
+    [
+        ({"ens6": ENTRY}, {"ens6": [("leaf0", "02:00:00:00:00:01", "Ethernet1/7")]}),
+        (
+            [{"ens6": ENTRY}, {"ens7": NAMELESS}],
+            {
+                "ens6": [("leaf0", "02:00:00:00:00:01", "Ethernet1/7")],
+                "ens7": [(None, "02:00:00:00:00:01", "Ethernet1/7")],
+            },
+        ),
+        ({}, {}),
+    ],
+)
+def test_lldpctl_is_read_in_each_of_its_forms(interface: Any, expected: Any) -> None:
+    assert lldp.read_lldpctl(json.dumps({"lldp": {"interface": interface}})) == expected
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"lldp": {}}', '{"lldp": {"interface": "x"}}'])
+def test_what_lldpctl_does_not_say_is_not_known(text: str) -> None:
+    assert lldp.read_lldpctl(text) == {}
+
+
+def reply(kind: int = 0, identity: int = 7, token: bytes = b"t" * 16, sender: str = "0a000102") -> bytes:
+    header = bytes(9) + b"\x01" + bytes(2)
+    packet = b"\x45" + header[1:] + bytes.fromhex(sender) + bytes(4)
+    return packet + struct.pack("!BBHHH", kind, 0, 0, identity, 0) + token
+
+
+@pytest.mark.parametrize(
+    ("packet", "is_one"),
+    [
+        (reply(), True),
+        (reply(kind=8), False),
+        (reply(identity=8), False),
+        (reply(token=b"u" * 16), False),
+        (reply(sender="0a000103"), False),
+        (reply()[:30], False),
+        (b"\x60" + reply()[1:], False),
+        (b"", False),
+    ],
+)
+def test_only_the_peers_answer_to_our_question_is_a_reply(packet: bytes, is_one: bool) -> None:
+    assert rail_probe.is_reply(packet, "10.0.1.2", 7, b"t" * 16) is is_one
+
+
+def test_an_echo_request_carries_its_internet_checksum() -> None:
+    packet = rail_probe.echo(7, 1, b"t" * 16)
+    total = sum(struct.unpack(f"!{len(packet) // 2}H", packet))
+    # RFC 1071: with its checksum in place the one's complement sum is all ones.
+    assert (total & 0xFFFF) + (total >> 16) == 0xFFFF
+    assert packet[0] == 8
+
+
+@pytest.mark.parametrize(
+    ("text", "netdev"),
+    [('[{"dst":"10.0.1.2","dev":"ens6"}]', "ens6"), ("[]", None), ("", None), ("{}", None), ("[1]", None)],
+)
+def test_the_netdev_of_a_route(text: str, netdev: str | None) -> None:
+    assert rail_probe.read_route(text) == netdev
+
+
+def order(nodes: int = 4, units: int = 1, **changes: Any) -> dict[str, Any]:
+    rails: list[dict[str, Any]] = []
+    for rail in range(2):
+        subnets = {unit: f"10.{rail * 128 + unit * 8}.0.0/16" for unit in range(units)}
+        rails.append({"name": f"rail{rail}", "netdev": f"ens{rail}", "subnets": subnets})
+    if units == 1:
+        rails = [{**rail, "subnet": rail["subnets"][0]} for rail in rails]
+        for rail in rails:
+            del rail["subnets"]
+    for rail in rails:
+        rail |= changes.pop("rail", {})
+    return {
+        "fabrics": [{"transport": "roce", "mtu": 9000, "rails": rails, **changes.pop("fabric", {})}],
+        "roster": [
+            {
+                "name": f"gpu{node}",
+                "node_index": node,
+                "scalable_unit": (node - 1) % units if units > 1 else None,
+            }
+            for node in range(1, nodes + 1)
+        ],
+        "absent": [],
+        "policy": {"beacon": True},
+        "rails": None,
+        **changes,
+    }  # fmt: skip
+
+
+def test_each_port_is_asked_its_questions_and_knows_its_ids_alone() -> None:
+    asked = list(cabling.asked_lines(order()))
+    assert [line["check"] for line in asked[:3]] == ["cabling", "link_address_owner", "reply_path"]
+    assert len(asked) == 4 * 2 * 3  # nodes, rails, questions; no leaf is named
+    assert len({line["id"] for line in asked}) == len(asked)
+    own = [list(cabling.asked_lines(order(), f"gpu{node}")) for node in range(1, 5)]
+    assert list(itertools.chain(*own)) == asked
+
+
+def test_a_switch_is_asked_for_where_the_inventory_names_one() -> None:
+    asked = list(cabling.asked_lines(order(rail={"leaf": "leaf0"})))
+    assert sum(line["check"] == "neighbour" for line in asked) >= 4
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"policy": {}}, {"policy": {"beacon": False}}, {"fabric": {"transport": "infiniband"}}, {"nodes": 1}],
+)
+def test_nothing_is_asked_where_there_is_nobody_or_no_ethernet(changes: dict[str, Any]) -> None:
+    assert list(cabling.asked_lines(order(**changes))) == []
+
+
+def test_only_the_own_subnet_is_expected_and_the_absent_are_not() -> None:
+    units = cabling.Map(order(nodes=8, units=2))
+    assert units.expected("gpu1", "rail0") == ["gpu3", "gpu5", "gpu7"]
+    assert units.ring("gpu5", "rail1") == ["gpu7", "gpu1", "gpu3"]
+    less = cabling.Map(order(nodes=8, units=2, absent=["gpu3"]))
+    assert less.expected("gpu1", "rail0") == ["gpu5", "gpu7"]
+    assert less.ring("gpu1", "rail0") == ["gpu5", "gpu7"]
+
+
+def test_the_other_address_is_one_of_another_segment() -> None:
+    assert cabling.Map(order()).other_address("gpu2", "rail0") == ("rail1", "10.128.0.2")
+
+
+def test_a_thousand_nodes_are_asked_in_linear_time() -> None:
+    def took_s(nodes: int) -> float:
+        begun = time.process_time()
+        chart = cabling.Map(order(nodes=nodes, units=8))
+        assert len(list(chart.lines(order(nodes=nodes, units=8), "gpu1"))) == 6
+        return time.process_time() - begun
+
+    took_s(64)
+    small, large = min(took_s(128) for _ in range(3)), min(took_s(1024) for _ in range(2))
+    assert large < 24 * small  # eight times as many; a square would be 64

@@ -1,0 +1,123 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Who answers, by which rail, at which switch: each verdict from what a node heard."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.railyard.fabric.plugins.plugin_utils import neighbour_rows
+
+OWN, OTHER, STRANGER = "02:00:00:00:00:02", "02:00:00:00:01:02", "02:00:00:00:00:99"
+ADDRESSES = {"gpu1": "10.0.1.1", "gpu2": "10.0.1.2"}
+RAIL = {"name": "rail0", "netdev": "ens6", "leaf": "leaf0"}
+
+
+def owner(**changes: Any) -> Any:
+    told = {
+        "peer": "gpu2",
+        "peer_address": "10.0.1.2",
+        "peer_mac": OWN,
+        "claimed_by": [OWN],
+        "other_rail": "rail1",
+        "other_address": "10.0.0.2",
+        "other_claimed_by": [],
+        "known": {OWN: "gpu2 rail0"},
+        **changes,
+    }
+    return neighbour_rows.judge("link_address_owner", "gpu1", RAIL, told, ADDRESSES)
+
+
+@pytest.mark.parametrize(
+    ("changes", "outcome", "cause", "names"),
+    [
+        ({}, "pass", None, ""),
+        ({"claimed_by": [OWN, STRANGER]}, "fail", "address_in_use", STRANGER),
+        ({"claimed_by": [STRANGER]}, "fail", "address_in_use", STRANGER),
+        (
+            {"claimed_by": [OWN, STRANGER], "known": {OWN: "gpu2 rail0", STRANGER: "gpu7 rail0"}},
+            "fail",
+            "address_in_use",
+            "gpu7 rail0",
+        ),
+        ({"claimed_by": [OTHER], "known": {OTHER: "gpu2 rail1"}}, "fail", "arp_flux", "gpu2 rail1"),
+        ({"other_claimed_by": [OWN]}, "fail", "arp_flux", "10.0.0.2 of its rail1"),
+        ({"other_claimed_by": [STRANGER]}, "fail", "address_in_use", STRANGER),
+        (
+            {"other_claimed_by": [OTHER], "known": {OWN: "gpu2 rail0", OTHER: "gpu2 rail1"}},
+            "unmeasured",
+            "peer_miswired",
+            "rail1",
+        ),
+        ({"claimed_by": []}, "unmeasured", "no_arp_answer", "gpu2"),
+        ({"peer": "gpu9"}, "unmeasured", "row_garbled", "gpu1"),
+        ({"peer": "gpu1", "peer_address": "10.0.1.1"}, "unmeasured", "row_garbled", "gpu1"),
+        ({"peer_address": "10.0.1.9"}, "unmeasured", "row_garbled", "gpu1"),
+    ],
+)
+def test_who_answers_for_an_address(
+    changes: dict[str, Any], outcome: str, cause: str | None, names: str
+) -> None:
+    one = owner(**changes)
+    assert (one.outcome, one.cause.get("cause_class")) == (outcome, cause)
+    assert names in str(one.cause.get("cause"))
+    assert outcome != "fail" or "gpu2 rail0 (10.0.1.2), asked by gpu1" in one.cause["cause"]
+
+
+@pytest.mark.parametrize(
+    ("route", "replies", "outcome", "cause", "names"),
+    [
+        ("ens6", {"rail0": 3, "rail1": 0}, "pass", None, ""),
+        ("ens6", {"rail0": 1, "rail1": 0}, "pass", None, ""),
+        ("ens6d1", {"rail0": 3, "rail1": 0}, "fail", "reply_other_rail", "gpu1 rail0"),
+        ("ens6", {"rail0": 0, "rail1": 3}, "fail", "reply_other_rail", "gpu2 rail0"),
+        ("ens6", {"rail0": 2, "rail1": 1}, "fail", "reply_other_rail", "rail1"),
+        ("ens6", {"rail0": 0, "rail1": 0}, "unmeasured", "no_reply", "gpu2"),
+        (None, {"rail0": 3, "rail1": 0}, "unmeasured", "route_unknown", "gpu1"),
+        ("ens6", None, "unmeasured", "row_garbled", "gpu1"),
+    ],
+)
+def test_the_way_of_a_reply(
+    route: str | None, replies: Any, outcome: str, cause: str | None, names: str
+) -> None:
+    told = {"peer": "gpu2", "peer_address": "10.0.1.2", "route_netdev": route, "replies": replies}
+    one = neighbour_rows.judge("reply_path", "gpu1", RAIL, told, ADDRESSES)
+    assert (one.outcome, one.cause.get("cause_class")) == (outcome, cause)
+    assert names in str(one.cause.get("cause"))
+
+
+def switch(name: str | None, port: str = "Ethernet1/7") -> dict[str, Any]:
+    return {"switch": name, "chassis": "02:00:00:00:00:01", "port": port}
+
+
+@pytest.mark.parametrize(
+    ("neighbours", "outcome", "cause"),
+    [
+        ([switch("leaf0")], "pass", None),
+        ([switch("LEAF0.example.net")], "pass", None),
+        ([switch("leaf9")], "fail", "wrong_leaf"),
+        ([switch("leaf0"), switch("leaf9")], "unmeasured", "neighbour_unclear"),
+        ([switch(None)], "fail", "wrong_leaf"),
+        # Silence is no pass: nothing was compared.
+        ([], "recorded", None),
+        (None, "unmeasured", "row_garbled"),
+        (["leaf0"], "unmeasured", "row_garbled"),
+    ],
+)
+def test_the_switch_says_that_it_is_the_planned_leaf(
+    neighbours: Any, outcome: str, cause: str | None
+) -> None:
+    one = neighbour_rows.judge("neighbour", "gpu1", RAIL, {"neighbours": neighbours}, ADDRESSES)
+    assert (one.outcome, one.cause.get("cause_class")) == (outcome, cause)
+    if cause == "wrong_leaf":
+        assert "gpu1 rail0" in one.cause["cause"]
+        assert "Ethernet1/7" in one.cause["cause"]
+        assert "leaf0" in one.cause["cause"]
+
+
+def test_two_domains_are_two_switches() -> None:
+    rail = {**RAIL, "leaf": "leaf0.a.example"}
+    told = {"neighbours": [switch("leaf0.b.example")]}
+    assert neighbour_rows.judge("neighbour", "gpu1", rail, told, ADDRESSES).outcome == "fail"

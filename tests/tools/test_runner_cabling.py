@@ -1,0 +1,159 @@
+"""The beacon on two nodes made of network namespaces: what they hear when cables are right, and when not."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rail_namespaces import COLLECTIONS, NETDEVS, NODES, SECRET, Rails, ip, order, two_nodes, why_not
+
+REASON = why_not()
+pytestmark = [
+    pytest.mark.lab,
+    pytest.mark.skipif(REASON is not None, reason=REASON or "namespaces can be used"),
+]
+
+# The part of the runner that is tested, without the tests that it runs before.
+PROGRAM = """
+import json, sys, threading, time
+from ansible_collections.railyard.fabric.plugins.module_utils import runner_cabling, units
+from ansible_collections.railyard.fabric.plugins.module_utils.runner_bench import Bench
+from ansible_collections.railyard.fabric.plugins.module_utils.runner_record import Record
+order = json.load(open(sys.argv[1]))
+time.sleep(float(sys.argv[3]))
+launcher = units.launcher("direct", order["run"], order["node"])
+bench = Bench(order, Record(sys.argv[2], order, 0), launcher, threading.Event())
+cables = runner_cabling.Cabling(bench)
+begun = time.monotonic()
+cables.settle()
+print(time.monotonic() - begun)
+time.sleep(float(sys.argv[4]))
+cables.close()
+"""
+Row = dict[str, Any]
+
+
+@pytest.fixture
+def rails() -> Iterator[Rails]:
+    with two_nodes() as made:
+        for node in NODES:
+            sysctls = [f"net.ipv4.conf.{netdev}.arp_ignore=1" for netdev in NETDEVS.values()]
+            subprocess.run(made.inside(node, "sysctl", "-q", "-w", *sysctls), check=True)
+        yield made
+
+
+def listen(
+    rails: Rails, folder: Path, late_s: float = 0.0, stay_s: float = 0.0, leaf: str | None = None
+) -> tuple[dict[tuple[str, str, str], Row], list[float]]:
+    """Let both nodes listen, the second one `late_s` later; return the rows and how long each settled."""
+    common = order(policy={"beacon": True})
+    for rail in common["fabrics"][0]["rails"]:
+        rail |= {"leaf": leaf} if leaf else {}
+    started = []
+    for place, node in enumerate(NODES):
+        (folder / node).mkdir(parents=True)
+        file = folder / node / "work_order.json"
+        own = {"node": node, "secret": SECRET, "netdevs": NETDEVS, "hcas": {}}
+        file.write_text(json.dumps({**common, **own}))
+        argv = rails.inside(
+            node,
+            sys.executable,
+            "-c",
+            PROGRAM,
+            str(file),
+            str(folder / node),
+            str(late_s * place),
+            str(stay_s),
+        )
+        environment = {**os.environ, "PYTHONPATH": str(COLLECTIONS), "PYTHONDONTWRITEBYTECODE": "1"}
+        started.append(subprocess.Popen(argv, env=environment, stdout=subprocess.PIPE, text=True))
+    settled_s = [float(process.communicate(timeout=60)[0]) for process in started]
+    texts = [(folder / node / "results.jsonl").read_text() for node in NODES]
+    rows = [json.loads(line) for text in texts for line in text.splitlines()]
+    return {(row["check"], row["node"], row["rail"]): row for row in rows}, settled_s
+
+
+def move(rails: Rails, node: str, rail: int, to: str) -> None:
+    ip("-n", rails.namespace("switch"), "link", "set", f"{node[-6:]}{rail}", "master", to)
+
+
+def test_healthy_rails_hear_each_other_alone_and_soon(rails: Rails, tmp_path: Path) -> None:
+    rows, settled_s = listen(rails, tmp_path)
+    assert len(rows) == 2 * 2 * 3
+    assert {row["status"] for row in rows.values()} == {"measured"}
+    for (check, node, rail), row in rows.items():
+        peer = NODES[1 - NODES.index(node)]
+        told = row["cabling"]
+        if check == "cabling":
+            assert told == {"expected": 1, "heard": 1, "missing": [], "foreign": [], "strangers": 0}
+        elif check == "link_address_owner":
+            assert told["peer"] == peer
+            assert told["claimed_by"] == [told["peer_mac"]]
+            assert told["other_claimed_by"] == []
+        else:
+            assert told["replies"] == {"rail0": 0, "rail1": 0} | {rail: 3}
+            assert told["route_netdev"] == NETDEVS[rail]
+    assert max(settled_s) < 3.2
+
+
+def test_a_node_that_comes_later_is_heard_all_the_same(rails: Rails, tmp_path: Path) -> None:
+    rows, settled_s = listen(rails, tmp_path, late_s=2.5, stay_s=4.0)
+    assert {row["status"] for row in rows.values()} == {"measured"}
+    assert rows["cabling", NODES[0], "rail0"]["cabling"]["heard"] == 1
+    assert settled_s[0] < 3.2  # the tests were not held up
+
+
+def test_swapped_cables_are_heard(rails: Rails, tmp_path: Path) -> None:
+    move(rails, NODES[0], 0, "rail1")
+    move(rails, NODES[0], 1, "rail0")
+    rows, _settled_s = listen(rails, tmp_path)
+    told = rows["cabling", NODES[1], "rail0"]["cabling"]
+    assert told["missing"] == [NODES[0]]
+    assert told["foreign"] == [{"rail": "rail1", "network": "10.0.0.0/24", "count": 1, "nodes": [NODES[0]]}]
+    # Whom it does not hear it cannot ask.
+    assert rows["link_address_owner", NODES[1], "rail0"]["error"]["class"] == "peer_unheard"
+
+
+def test_a_port_without_a_link_says_so_and_does_not_wait(rails: Rails, tmp_path: Path) -> None:
+    ip("-n", rails.namespace("switch"), "link", "set", f"{NODES[0][-6:]}0", "down")
+    rows, _settled_s = listen(rails, tmp_path)
+    assert rows["cabling", NODES[0], "rail0"]["error"]["class"] == "link_down"
+    assert rows["cabling", NODES[0], "rail1"]["status"] == "measured"
+
+
+def test_a_node_that_answers_for_its_other_rail_is_heard(rails: Rails, tmp_path: Path) -> None:
+    subprocess.run(
+        rails.inside(NODES[1], "sysctl", "-q", "-w", "net.ipv4.conf.ens6.arp_ignore=0"), check=True
+    )
+    rows, _settled_s = listen(rails, tmp_path)
+    told = rows["link_address_owner", NODES[0], "rail0"]["cabling"]
+    assert told["other_claimed_by"] == [told["peer_mac"]]
+    assert rows["link_address_owner", NODES[1], "rail0"]["cabling"]["other_claimed_by"] == []
+
+
+def test_a_reply_that_would_leave_by_another_rail_is_seen(rails: Rails, tmp_path: Path) -> None:
+    name = rails.namespace(NODES[1])
+    ip("-n", name, "route", "add", "10.0.1.0/24", "dev", "ens6d1", "table", "77")
+    ip("-n", name, "rule", "add", "from", "10.0.1.2", "lookup", "77", "pref", "50")
+    rows, _settled_s = listen(rails, tmp_path)
+    assert rows["reply_path", NODES[1], "rail0"]["cabling"]["route_netdev"] == "ens6d1"
+    assert rows["reply_path", NODES[0], "rail0"]["cabling"]["replies"]["rail0"] == 0
+    assert rows["reply_path", NODES[0], "rail1"]["cabling"]["replies"]["rail1"] == 3
+
+
+def test_a_switch_that_speaks_is_heard_while_the_run_lasts(rails: Rails, tmp_path: Path) -> None:
+    speaker = [sys.executable, "-m", "railyard.lab.speaker", f"{NODES[0][-6:]}0", "leaf7"]
+    with subprocess.Popen(rails.inside("switch", *speaker), stdout=subprocess.DEVNULL) as process:
+        try:
+            rows, _settled_s = listen(rails, tmp_path, stay_s=2.0, leaf="leaf0")
+        finally:
+            process.kill()
+    found = rows["neighbour", NODES[0], "rail0"]["cabling"]["neighbours"]
+    assert [(one["switch"], one["port"]) for one in found] == [("leaf7", f"{NODES[0][-6:]}0")]
+    assert rows["neighbour", NODES[1], "rail0"]["cabling"] == {"neighbours": [], "count": 0}
