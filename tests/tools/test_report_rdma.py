@@ -9,7 +9,7 @@ from xml.etree import ElementTree as Xml
 
 import pytest
 from railyard import terminal
-from railyard.report import model, write_report
+from railyard.report import model, wording, write_report
 from railyard.report.grouping import group
 from rich.console import Console
 from tools.run_builder import RUN, build_run
@@ -237,6 +237,36 @@ def test_both_rates_stand_beside_a_rail(rdma):
     rates = re.findall(r"TCP ([\d.]+) Gbit/s, . RDMA ([\d.]+) Gbit/s", picture)
     assert len(rates) == 4
     assert {rate for _tcp, rate in rates} == {"9.60"}
+
+
+def test_one_rate_alone_says_whose_it_is_where_both_were_asked(tmp_path):
+    folder = written(tmp_path, unproven)
+    picture = (
+        (folder / "index.html").read_text(encoding="utf-8").split('class="picture"', 1)[1].split("</svg>")[0]
+    )
+    rates = re.findall(r">([^<]*Gbit/s[^<]*)<", picture)
+    assert len(rates) == 4
+    for rate in rates:
+        assert re.search(r"TCP [\d.]+ Gbit/s", rate)
+        assert "RDMA write bandwidth" in rate
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.000368, "0.000368"),
+        (0.0451, "0.0451"),
+        (0.05, "0.050"),
+        (0.193, "0.193"),
+        (0, "0"),
+        (1e-12, "1e-12"),
+        (2.2045, "2.20"),
+        (38.2057, "38.2"),
+        (360.4, "360"),
+    ],
+)
+def test_no_number_above_0_is_shown_as_0(value, text):
+    assert wording.number(value) == text
 
 
 def test_what_another_run_left_in_the_folder_says_nothing_of_this_one(rdma):

@@ -70,7 +70,9 @@ def _lane(
     text = f"{state.symbol} {state.word}"
     if rates:
         # Each rate keeps the verdict of its own; what made the lane worse than that is named beside it.
-        text = ", ".join(_rate(item, named=len(rates) > 1) for item in rates)
+        # Where RDMA is asked, one that stands alone for want of the other is named too.
+        named = len(rates) > 1 or any(item.check.startswith("rdma") for item in mine)
+        text = ", ".join(_rate(item, named=named) for item in rates)
         worst = {item.outcome for item in rates}
         other = next((item for item in mine if item.outcome == state.name), rates[0])
         if state.name in ("fail", "unmeasured") and state.name not in worst:

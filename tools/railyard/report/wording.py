@@ -117,13 +117,19 @@ def metric_name(metric: str) -> str:
 
 
 def number(value: Any) -> str:
-    """Return a number with three significant digits, whole numbers whole; other values as text."""
+    """Return a number with three significant digits, whole numbers whole; other values as text.
+
+    None but 0 is shown as 0: of few large messages a second there are 0.000368 million.
+    """
     if not is_number(value):
         return quantity_text(value)
     if isinstance(value, int) or float(value).is_integer():
         return f"{int(value)}"
     magnitude = abs(float(value))
     decimals = 0 if magnitude >= 100 else 1 if magnitude >= 10 else 2 if magnitude >= 1 else 3
+    if magnitude < 0.1:
+        text = f"{float(value):.3g}"
+        return text if "e" in text or len(text) > len("0.000") else f"{float(value):.3f}"
     return f"{float(value):.{decimals}f}"
 
 

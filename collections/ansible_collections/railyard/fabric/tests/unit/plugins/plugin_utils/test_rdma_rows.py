@@ -45,7 +45,8 @@ def test_a_row_that_names_no_port_is_none_of_a_rail_without_one(check: str) -> N
     run.facts[0]["hcas"] = []
     for row in run.rows(run.ids(check)[0]):
         row["hca"] = None
-    assert run.verdict(run.ids(check)[0])["outcome"] == "unmeasured"
+    one = run.verdict(run.ids(check)[0])
+    assert (one["outcome"], one["cause_class"]) == ("unmeasured", "row_garbled")
 
 
 @pytest.mark.parametrize(("average_us", "outcome"), [(9e8, "fail"), (1.1e9, "unmeasured")])
@@ -56,3 +57,26 @@ def test_beyond_1000_s_no_latency_is_believed(average_us: float, outcome: str) -
         row["metrics"]["observations"] = 20
 
     assert judged(SOFT, "rdma_latency", "client", slow)["outcome"] == outcome
+
+
+@pytest.mark.parametrize("check", BANDWIDTHS)
+def test_more_queue_pairs_at_both_ends_are_not_the_asked_test(check: str) -> None:
+    one = both_ends(SOFT, check, lambda row: row.update(qps=2))
+    assert (one["outcome"], one["cause_class"]) == ("unmeasured", "row_garbled")
+    assert "qps is 2, asked was 1" in one["cause"]
+
+
+@pytest.mark.parametrize("end", ["client", "server"])
+def test_each_ends_directions_make_its_own_sum(end: str) -> None:
+    """Each number within 5 % of the other end's, and the sum 8 % off its parts."""
+
+    def apart(row: dict[str, Any]) -> None:
+        row["metrics"] |= {
+            "bandwidth_gbps": 1.9 * 0.96,
+            "forward_gbps": 0.95 * 1.04,
+            "reverse_gbps": 0.95 * 1.04,
+        }
+
+    one = judged(SOFT, "tcp_bandwidth_bi", end, apart)
+    assert (one["outcome"], one["cause_class"]) == ("unmeasured", "ends_disagree")
+    assert "their sum is" in one["cause"]
