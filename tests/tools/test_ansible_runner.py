@@ -180,7 +180,7 @@ def status_event(host: str, finished: int, total: int) -> dict[str, object]:
         "total_tests": total,
         "current": {"check": "tcp_bandwidth", "rail": "rail0"},
     }
-    return event("runner_on_ok", host=host, task_action="railyard.fabric.fabric_run", res=result)
+    return event("runner_on_ok", host=host, task_action="railyard.fabric.fabric_watch", res=result)
 
 
 def test_progress_of_the_runners_is_that_of_the_slowest():

@@ -13,7 +13,7 @@ from railyard.text import clean
 _JUDGE_ACTIONS = ("railyard.fabric.fabric_judge", "fabric_judge")
 _PREFLIGHT_ACTIONS = ("railyard.fabric.preflight", "preflight")
 _OPEN_ACTIONS = ("railyard.fabric.fabric_open", "fabric_open")
-_RUNNER_ACTIONS = ("railyard.fabric.fabric_run", "fabric_run")
+_RUNNER_ACTIONS = ("railyard.fabric.fabric_watch", "fabric_watch")
 # Steps of the waiting loop, many times the same: not worth a line each.
 _QUIET_ACTIONS = tuple(
     prefix + name

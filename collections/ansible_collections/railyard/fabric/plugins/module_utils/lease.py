@@ -16,6 +16,7 @@ from typing import Any
 from ansible_collections.railyard.fabric.plugins.module_utils.obstacle import Obstacle
 
 FOLDER = "/run/railyard"
+FILE = "lease.json"
 
 
 def text_time(seconds: float) -> str:
@@ -24,22 +25,25 @@ def text_time(seconds: float) -> str:
 
 
 class Lease:
-    """The node's lease file; expiry is by the node's own clock."""
+    """The node's lease file: it holds for its `lease_s` after the last touch, by the node's own clock."""
 
     def __init__(self, folder: str = FOLDER) -> None:
         self._folder = folder
-        self.path = os.path.join(folder, "lease.json")
+        self.path = os.path.join(folder, FILE)
 
     def read(self) -> dict[str, Any] | None:
         """Return `{"run", "controller", "since_s", "until_s"}` (Unix seconds), None when nobody holds it."""
         try:
             with open(self.path, encoding="utf-8") as handle:
                 held = json.load(handle)
+                touched_s = os.fstat(handle.fileno()).st_mtime
         except FileNotFoundError:
             return None
         except (OSError, ValueError):
             return None  # a torn file is nobody's lease
-        return held if isinstance(held, dict) and {"run", "until_s"} <= set(held) else None
+        if not isinstance(held, dict) or not {"run", "lease_s"} <= set(held):
+            return None
+        return {**held, "until_s": touched_s + float(held["lease_s"])}
 
     def holder(self, now_s: float | None = None) -> dict[str, Any] | None:
         """Return the lease if it has not expired."""
@@ -75,18 +79,9 @@ class Lease:
                     "wait for that run, or stop it: the lease ends by itself when its controller is gone",
                 )
             since = held["since_s"] if held else now
-            lease = {"run": run, "controller": controller, "since_s": since, "until_s": now + lease_s}
+            lease = {"run": run, "controller": controller, "since_s": since, "lease_s": lease_s}
             self._write(lease)
-            return lease
-
-    def renew(self, run: str, lease_s: float) -> bool:
-        """Prolong the run's own lease; False when it is another's or gone."""
-        with self._locked():
-            held = self.read()
-            if not held or held["run"] != run:
-                return False
-            self._write({**held, "until_s": time.time() + lease_s})
-            return True
+            return {**lease, "until_s": now + lease_s}
 
     def release(self, run: str) -> bool:
         """Give the run's lease back; another's is left alone."""

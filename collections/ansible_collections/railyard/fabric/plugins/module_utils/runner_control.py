@@ -137,25 +137,6 @@ class Control:
             self._process.start(argv, deadline_s + 60.0)
         return result
 
-    def status(self, lease_s: float) -> dict[str, Any]:
-        """Renew the lease and tell how far the run is; a runner that died is done, and the reason says so."""
-        renewed = self.lease.renew(self.run, lease_s)
-        running = self._process.running()
-        said = self._said()
-        done = bool(said.get("done")) or not running
-        reason = said.get("reason")
-        if done and not said.get("done"):
-            reason = "the runner ended without a word: it was killed, or never started"
-        return {
-            "done": done,
-            "running": running,
-            "finished_tests": int(said.get("finished_tests", 0)),
-            "total_tests": int(said.get("total_tests", 0)),
-            "current": said.get("current"),
-            "reason": reason,
-            "lease_renewed": renewed,
-        }
-
     def stop(self, check: bool) -> bool:
         """End the runner and its tools; tell whether there was something to end."""
         running = self._process.anything()
@@ -247,14 +228,6 @@ class Control:
         shutil.copyfile(source, draft)
         os.chmod(draft, 0o644)
         os.replace(draft, self.program_path(sha256))
-
-    def _said(self) -> dict[str, Any]:
-        text = _read(os.path.join(self.folder, STATUS))
-        try:
-            said = json.loads(text) if text else {}
-        except ValueError:
-            said = {}
-        return said if isinstance(said, dict) else {}
 
     def _let_go(self, check: bool) -> None:
         if check:

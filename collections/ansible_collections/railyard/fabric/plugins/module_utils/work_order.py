@@ -18,7 +18,7 @@ from typing import Any
 from ansible_collections.railyard.fabric.plugins.module_utils import schedule
 
 SCHEMA = 1
-RUN_ID = re.compile(r"^[0-9]{8}T[0-9]{6}Z-[0-9a-z]{1,16}$")
+RUN_ID = re.compile(r"^[0-9]{8}T[0-9]{6}Z-[0-9a-z]{1,16}\Z")
 
 COMMON_KEYS = ("schema", "run", "fabrics", "roster", "absent", "pattern", "seed", "policy", "rails")
 NODE_KEYS = ("node", "secret", "netdevs", "hcas")

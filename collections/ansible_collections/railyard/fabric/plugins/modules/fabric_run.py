@@ -8,13 +8,13 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: fabric_run
-short_description: Stage, start, watch, stop and collect a measuring run on a node
+short_description: Stage, start, stop and collect a measuring run on a node
 version_added: "0.1.0"
 description:
   - Starts Railyard's runner on the node as a transient systemd unit, and does what else a run needs there.
   - The runner measures by itself with its partners; this module never waits for it.
-  - A lease on the node refuses a second controller. O(state=status) renews it; when it is not renewed, the
-    runner stops itself, ends its tools and keeps what it has measured.
+  - A lease on the node refuses a second controller. M(railyard.fabric.fabric_watch) renews it; when it is not
+    renewed, the runner stops itself, ends its tools and keeps what it has measured.
   - Use M(railyard.fabric.fabric_stage) for O(state=staged), since it uploads the runner.
 author:
   - Railyard contributors (@railyard)
@@ -32,13 +32,12 @@ options:
     description:
       - V(staged) takes the lease and lays work order and runner ready.
       - V(started) starts the runner unless it runs or has finished.
-      - V(status) renews the lease and tells how far the run is; it changes nothing else.
       - V(stopped) ends the runner and its tools; the rows of tests that are left say C(interrupted).
       - V(collected) ends everything of the run, packs the results, deletes the secret, gives the lease back.
       - V(absent) does the same without packing, and removes the run's folders.
     type: str
     required: true
-    choices: [staged, started, status, stopped, collected, absent]
+    choices: [staged, started, stopped, collected, absent]
   run:
     description: Id of the run, as C(20261121T101500Z-3f2a).
     type: str
@@ -52,7 +51,7 @@ options:
     type: str
     default: an unnamed controller
   lease_s:
-    description: Seconds without O(state=status) after which the runner stops itself.
+    description: Seconds without a M(railyard.fabric.fabric_watch) after which the runner stops itself.
     type: int
     default: 90
   launcher:
@@ -79,13 +78,6 @@ EXAMPLES = r"""
     node: "{{ inventory_hostname }}"
     controller: "{{ opened.controller }}"
     program_sha256: "{{ staged.program_sha256 }}"
-
-- name: See how far it is
-  railyard.fabric.fabric_run:
-    state: status
-    run: "{{ opened.run }}"
-    node: "{{ inventory_hostname }}"
-  register: progress
 
 - name: Pack the results
   railyard.fabric.fabric_run:
@@ -122,41 +114,6 @@ leftovers:
   type: list
   elements: str
   sample: []
-done:
-  description: Whether no more rows will come.
-  returned: with O(state=status)
-  type: bool
-  sample: false
-running:
-  description: Whether the runner runs.
-  returned: with O(state=status)
-  type: bool
-  sample: true
-finished_tests:
-  description: Tests of this node's share that have a row.
-  returned: with O(state=status)
-  type: int
-  sample: 7
-total_tests:
-  description: Tests of this node's share.
-  returned: with O(state=status)
-  type: int
-  sample: 24
-current:
-  description: What is being measured; null when nothing is.
-  returned: with O(state=status)
-  type: str
-  sample: m00003 tcp_bandwidth gpuserver1 to gpuserver2 on rail0
-reason:
-  description: Why the run is done; null while it goes on.
-  returned: with O(state=status)
-  type: str
-  sample: completed
-lease_renewed:
-  description: Whether the lease is still this run's.
-  returned: with O(state=status)
-  type: bool
-  sample: true
 archive:
   description: The packed results on the node; null when there is nothing to pack.
   returned: with O(state=collected)
@@ -203,7 +160,7 @@ ARGUMENTS: dict[str, Any] = {
     "state": {
         "type": "str",
         "required": True,
-        "choices": ["staged", "started", "status", "stopped", "collected", "absent"],
+        "choices": ["staged", "started", "stopped", "collected", "absent"],
     },
     "run": {"type": "str", "required": True},
     "node": {"type": "str", "required": True},
@@ -226,8 +183,6 @@ def act(control: Control, params: dict[str, Any], python: str, check: bool) -> d
         )
     if state == "started":
         return control.start(python, sha256, controller, lease_s, check)
-    if state == "status":
-        return {"changed": False, **control.status(lease_s)}
     if state == "stopped":
         return {"changed": control.stop(check)}
     if state == "collected":

@@ -68,7 +68,7 @@ controller:
   type: str
   sample: me@controller
 lease_s:
-  description: Seconds that the lease holds without O(railyard.fabric.fabric_run#module:state=status).
+  description: Seconds that the lease holds without a look by M(railyard.fabric.fabric_watch).
   returned: success
   type: int
   sample: 90

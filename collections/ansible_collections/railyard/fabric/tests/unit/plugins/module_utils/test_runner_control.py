@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 import subprocess
@@ -194,25 +193,6 @@ def test_stop_ends_the_runner_first_and_then_its_tools(control: Control, systemd
     assert control.stop(False) is False
 
 
-def test_a_runner_that_was_killed_is_done_and_says_why(
-    control: Control, program: tuple[str, str], systemd: Systemd
-) -> None:
-    stage(control, program)
-    control.start("python3", program[1], "me@here", 90.0, False)
-    status = {"done": False, "finished_tests": 3, "total_tests": 10, "current": "m00003", "reason": None}
-    Path(control.folder, "status.json").write_text(json.dumps(status))
-    going = control.status(90.0)
-    assert (going["done"], going["finished_tests"], going["total_tests"]) == (False, 3, 10)
-    systemd.active = []
-    killed = control.status(90.0)
-    assert killed["done"] is True
-    assert "killed" in killed["reason"]
-    Path(control.folder, "status.json").write_text(
-        json.dumps({**status, "done": True, "reason": "completed"})
-    )
-    assert control.status(90.0)["reason"] == "completed"
-
-
 def test_collecting_packs_rows_and_raw_by_the_names_that_rows_use(
     control: Control, program: tuple[str, str]
 ) -> None:
@@ -270,20 +250,27 @@ def test_an_expired_lease_is_taken_over_and_its_run_told(tmp_path: Path) -> None
     assert lease.holder() is None
     lease.take(OTHER, "second", 60, "gpu001")
     assert OTHER in str(lease.lost_by(RUN))
-    assert lease.renew(RUN, 60) is False
     assert lease.lost_by(OTHER) is None
     Path(lease.path).write_text('{"torn')
     assert lease.lost_by(OTHER) == "the lease is gone"
     lease.take(RUN, "third", 60, "gpu001")
 
 
-def test_renewing_keeps_since(tmp_path: Path) -> None:
+def test_a_lease_holds_from_its_last_touch(tmp_path: Path) -> None:
+    lease = Lease(str(tmp_path))
+    lease.take(RUN, "first", 10, "gpu001")
+    os.utime(lease.path, (time.time() - 11, time.time() - 11))
+    assert lease.holder() is None
+    os.utime(lease.path)
+    assert 9 < lease.left_s() <= 10
+
+
+def test_taking_ones_own_lease_again_keeps_since(tmp_path: Path) -> None:
     lease = Lease(str(tmp_path))
     first = lease.take(RUN, "first", 10, "gpu001")
-    assert lease.renew(RUN, 50) is True
+    assert lease.take(RUN, "first", 50, "gpu001")["since_s"] == first["since_s"]
     held = lease.read()
     assert held is not None
-    assert held["since_s"] == first["since_s"]
     assert held["until_s"] > first["until_s"] + 30
 
 

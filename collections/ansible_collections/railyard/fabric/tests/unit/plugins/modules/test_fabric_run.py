@@ -40,7 +40,6 @@ PARAMS = {
     [
         ("staged", ("stage", "{}", "ab", None, "me", 90.0, True)),
         ("started", ("start", "python3", "ab", "me", 90.0, True)),
-        ("status", ("status", 90.0)),
         ("stopped", ("stop", True)),
         ("collected", ("collect", True)),
         ("absent", ("remove", True)),

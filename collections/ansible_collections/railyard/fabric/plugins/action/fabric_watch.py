@@ -1,0 +1,34 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Look how far a run is, without starting a module on the node. Options: modules/fabric_watch.py."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+from ansible_collections.railyard.fabric.plugins.module_utils import runner_look
+
+
+class ActionModule(ActionBase):
+    """One exec request: the runner's state, its status, its lease."""
+
+    _supports_check_mode = True
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Return what `runner_look.read` says."""
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        _spec, args = self.validate_argument_spec({"run": {"type": "str", "required": True}})
+        try:
+            words = runner_look.command(args["run"])
+            done = self._low_level_execute_command(
+                shlex.join(words), sudoable=True, in_data=runner_look.SCRIPT.encode()
+            )
+            said = runner_look.read(str(done.get("stdout", "")))
+        except runner_look.LookError as error:
+            node = (task_vars or {}).get("inventory_hostname")
+            raise AnsibleActionFail(f"{node}: {error}") from error
+        return {**result, "changed": False, **said}

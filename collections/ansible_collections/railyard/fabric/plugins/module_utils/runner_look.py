@@ -1,0 +1,88 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A look at a run that goes on: cheap enough not to disturb what is being measured.
+
+A module would start Python on the node for each look, and on a slow node that is seconds of the processor
+that the test under way is to have. A few words of shell cost next to nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import posixpath
+from typing import Any
+
+from ansible_collections.railyard.fabric.plugins.module_utils import units, work_order
+from ansible_collections.railyard.fabric.plugins.module_utils.lease import FILE
+from ansible_collections.railyard.fabric.plugins.module_utils.runner_control import RUN_FOLDER, STATE_FOLDER
+from ansible_collections.railyard.fabric.plugins.module_utils.runner_record import STATUS
+
+# The runner's state is asked first: one that ends between the two has then said its last word already.
+# Arguments: the runner's unit, the run, the lease, the status.
+SCRIPT = """\
+systemctl is-active "$1"
+if grep -qsF "\\"$2\\"" "$3" && touch -c "$3"; then echo renewed; else echo lost; fi
+cat "$4" 2>/dev/null
+:"""
+_RUNNING = ("active", "activating", "deactivating", "reloading")
+
+
+class LookError(ValueError):
+    """What came back is not what the look asks for."""
+
+
+def command(run: str, state_folder: str = STATE_FOLDER, run_folder: str = RUN_FOLDER) -> list[str]:
+    """Return the argv of a look, which reads `SCRIPT` as its standard input and also renews the run's lease.
+
+    Not on the command line: Ansible gives a command without input a terminal, which mingles what is said.
+
+    Raises:
+        LookError: the run's id is none.
+    """
+    if not work_order.RUN_ID.match(run):
+        raise LookError(f"{run!r} is no run id; use one like 20261121T101500Z-3f2a")
+    status = posixpath.join(state_folder, "runs", run, STATUS)
+    unit = units.runner_unit(run) + ".service"
+    return ["/bin/sh", "-s", "--", unit, run, posixpath.join(run_folder, FILE), status]
+
+
+def read(output: str) -> dict[str, Any]:
+    """Return how far a run is; a runner that died is done, and the reason says so.
+
+    Args:
+        output: what the look printed.
+
+    Returns:
+        `done`, `running`, `finished_tests`, `total_tests`, `current`, `reason`, `lease_renewed`.
+
+    Raises:
+        LookError: the output is cut off or something else.
+    """
+    state, _newline, rest = output.partition("\n")
+    lease, _newline, text = rest.partition("\n")
+    if lease not in ("renewed", "lost"):
+        raise LookError(f"the node answers {output[:80]!r} where a run's state was asked")
+    said = _status(text)
+    running = state in _RUNNING
+    done = bool(said.get("done")) or not running
+    reason = said.get("reason")
+    if done and not said.get("done"):
+        reason = "the runner ended without a word: it was killed, or never started"
+    return {
+        "done": done,
+        "running": running,
+        "finished_tests": int(said.get("finished_tests", 0)),
+        "total_tests": int(said.get("total_tests", 0)),
+        "current": said.get("current"),
+        "reason": reason,
+        "lease_renewed": lease == "renewed",
+    }
+
+
+def _status(text: str) -> dict[str, Any]:
+    try:
+        said = json.loads(text) if text.strip() else {}
+    except ValueError:
+        said = {}
+    return said if isinstance(said, dict) else {}
