@@ -6,6 +6,7 @@ Pure: a plan and a reading in, sentences out. It shares no code with what config
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,6 +17,7 @@ Reading = dict[str, Any]
 Problems = list[str]
 
 _FILE_MODE = 0o600
+_NETWORKS_FILE = "/etc/netplan/60-railyard-networks.yaml"
 # Units of Railyard that stay; all others of ours belong to a run or a change that is going on.
 _LASTING_UNITS = ("railyard-cpu-governor.service",)
 
@@ -120,8 +122,10 @@ def netplan_file(rail: Plan, reading: Reading) -> Problems:
     problems = []
     claiming = []
     for path, file in reading["netplan"].items():
+        # A network's VLAN on a rail's port names the port there, and says nothing of it.
+        text = re.sub(r"^ +\S+: \{\}$", "", (file or {}).get("text") or "", flags=re.MULTILINE)
         try:
-            claims = file and _claims(file["text"] or "", netdev, rail)
+            claims = file and _claims(text if path == _NETWORKS_FILE else file["text"] or "", netdev, rail)
         except yaml.YAMLError as error:
             problems.append(f"{path} is no YAML: {str(error).splitlines()[0]}")
             continue
