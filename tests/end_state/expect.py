@@ -6,6 +6,7 @@ Pure: a plan and a reading in, sentences out. It shares no code with what config
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,6 +17,7 @@ Reading = dict[str, Any]
 Problems = list[str]
 
 _FILE_MODE = 0o600
+_NETWORKS_FILE = "/etc/netplan/60-railyard-networks.yaml"
 # Units of Railyard that stay; all others of ours belong to a run or a change that is going on.
 _LASTING_UNITS = ("railyard-cpu-governor.service",)
 
@@ -73,6 +75,43 @@ def addresses(rail: Plan, reading: Reading) -> Problems:
     return [f"{device['ifname']} has {_listed(found)}, planned is {_listed(planned)}"]
 
 
+def own_table(rail: Plan, reading: Reading) -> Problems:
+    """What leaves from the rail's address leaves by it: a rule picks its table, which has its subnet."""
+    table = rail.get("table")
+    netdev = netdev_of(rail, reading)
+    if table is None or netdev is None:
+        return []
+    problems = []
+    for key in ("address", "address6"):
+        if not rail.get(key):
+            continue
+        own = ipaddress.ip_interface(rail[key])
+        picked = [str(rule.get("table")) for rule in reading["rules"] if rule.get("src") == str(own.ip)]
+        if str(table) not in picked:
+            problems.append(f"no routing rule sends what comes from {own.ip} to table {table}")
+        if own.version == 4 and not any(
+            str(route.get("table")) == str(table)
+            and route.get("dst") == str(own.network)
+            and route.get("dev") == netdev
+            for route in reading["tables"]
+        ):
+            problems.append(f"table {table} has no route to {own.network} by {netdev}")
+    return problems
+
+
+def arp(rail: Plan, reading: Reading) -> Problems:
+    """The rail answers ARP for its own address alone, and asks with it."""
+    netdev = netdev_of(rail, reading)
+    if netdev is None or not rail.get("address"):
+        return []
+    found = reading["arp"].get(netdev, {})
+    return [
+        f"{netdev} has {name} {found.get(name) or 'unknown'}, wanted is {value}"
+        for name, value in (("arp_ignore", "1"), ("arp_announce", "2"))
+        if found.get(name) != value
+    ]
+
+
 def netplan_file(rail: Plan, reading: Reading) -> Problems:
     """One netplan file names the rail, and it is root's alone."""
     if not (rail.get("address") or rail.get("address6")):
@@ -83,8 +122,10 @@ def netplan_file(rail: Plan, reading: Reading) -> Problems:
     problems = []
     claiming = []
     for path, file in reading["netplan"].items():
+        # A network's VLAN on a rail's port names the port there, and says nothing of it.
+        text = re.sub(r"^ +\S+: \{\}$", "", (file or {}).get("text") or "", flags=re.MULTILINE)
         try:
-            claims = file and _claims(file["text"] or "", netdev, rail)
+            claims = file and _claims(text if path == _NETWORKS_FILE else file["text"] or "", netdev, rail)
         except yaml.YAMLError as error:
             problems.append(f"{path} is no YAML: {str(error).splitlines()[0]}")
             continue

@@ -77,6 +77,17 @@ def netdevs():
     return {"netdevs": found, "hcas": hcas}
 
 
+def arp():
+    """Netdev → how it answers and asks for MAC addresses."""
+    found = {}
+    for folder in glob.glob("/proc/sys/net/ipv4/conf/*"):
+        names = ("arp_ignore", "arp_announce")
+        found[os.path.basename(folder)] = {
+            name: (text(os.path.join(folder, name)) or "").strip() for name in names
+        }
+    return found
+
+
 def governors():
     paths = glob.glob("/sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_governor")
     return sorted({(text(path) or "unreadable").strip() for path in paths})
@@ -130,6 +141,10 @@ def main():
     state = {
         "addresses": json.loads(output("ip", "-j", "address", "show") or "null"),
         "routes": json.loads(output("ip", "-j", "route", "show", "default") or "null"),
+        "rules": json.loads(output("ip", "-j", "rule") or "[]")
+        + json.loads(output("ip", "-6", "-j", "rule") or "[]"),
+        "tables": json.loads(output("ip", "-j", "route", "show", "table", "all") or "[]"),
+        "arp": arp(),
         "netplan": {path: file_state(path) for path in files},
         "governors": governors(),
         "login_memlock": (login or "").split(),

@@ -18,6 +18,14 @@ def test_addresses_are_as_planned_and_no_other(node, rail):
     agree(expect.addresses(rail, node.state))
 
 
+def test_what_comes_from_its_address_leaves_by_the_rail(node, rail):
+    agree(expect.own_table(rail, node.state))
+
+
+def test_arp_is_answered_for_its_own_address_alone(node, rail):
+    agree(expect.arp(rail, node.state))
+
+
 def test_one_netplan_file_names_the_rail_and_root_alone_reads_it(node, rail):
     agree(expect.netplan_file(rail, node.state))
 

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import base64
+import os
 import shutil
+import subprocess
+import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import yaml
-from e2e.support import ROOT, Cluster
+from e2e.support import BIN, ROOT, Cluster, run
 
 NODES = ("gpuserver1", "gpuserver2")
 RAILS = ("rail0", "rail1")
@@ -42,3 +47,63 @@ def put(cluster: Cluster, node: str, path: str, text: str) -> None:
     # Quoted for the one shell that ssh starts there; the text is the test's own.
     data = base64.b64encode(text.encode()).decode()
     cluster.ssh(node, f"echo {data} | base64 -d | sudo tee {path} >/dev/null && sudo chmod 755 {path}")
+
+
+class WhileMeasuring:
+    """Does something to a node at the moment when a tool runs there, while the validation goes on.
+
+    Args:
+        cluster: whose node it is.
+        node: where to look.
+        tools: names of processes; the first that is seen calls.
+        act: what to do, once.
+    """
+
+    def __init__(
+        self, cluster: Cluster, node: str, tools: tuple[str, ...], act: Callable[[], object]
+    ) -> None:
+        self.done = False
+        self._look = (cluster, node, tools)
+        self._act = act
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._wait, daemon=True)
+
+    def __enter__(self) -> WhileMeasuring:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._over.set()
+        self._thread.join(60)
+
+    def _wait(self) -> None:
+        cluster, node, tools = self._look
+        pattern = "|".join(tools)
+        while not self._over.is_set():
+            # Two seconds into the test: perftest has met its other end and is sending.
+            seen = cluster.ssh(node, f"pgrep -x '{pattern}' && sleep 2 && pgrep -x '{pattern}'", check=False)
+            if seen.split():
+                self._act()
+                self.done = True
+                return
+            time.sleep(0.3)
+
+
+def of(run: object, check: str, node: str, tool: str | None = None) -> dict:
+    """Return the one verdict of a check from a node."""
+    found = [
+        one
+        for one in run.verdicts  # type: ignore[attr-defined]
+        if (one["check"], one["node"]) == (check, node) and tool in (None, one["tool"])
+    ]
+    assert len(found) == 1, found
+    return found[0]
+
+
+def playbook(cluster: Cluster, name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a playbook as anybody would, with plain ansible-playbook."""
+    return run(
+        str(BIN / "ansible-playbook"), "-i", str(cluster.inventory), f"playbooks/{name}", *arguments,
+        timeout=900,
+        env={**os.environ, "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg")},
+    )  # fmt: skip

@@ -6,15 +6,12 @@ The tests build on one another in the order in which they stand: a lab of emulat
 from __future__ import annotations
 
 import itertools
-import os
 import re
-import subprocess
 import tarfile
 
-from e2e.support import BIN, ROOT, Cluster
-from e2e.support import run as run_command
+from e2e.support import Cluster
 from rdma.conftest import Demo
-from rdma.support import NODES, RAILS, put, rdma_verdicts
+from rdma.support import NODES, RAILS, playbook, put, rdma_verdicts
 
 MEASURED = (
     ("rdma_bandwidth", "ib_write_bw"),
@@ -172,12 +169,3 @@ def test_after_a_reboot_everything_is_as_provisioned(demo: Demo, small: Cluster)
     status, run, output = small.validate()
     assert status == 0, output
     assert run.not_good() == []
-
-
-def playbook(cluster: Cluster, name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run a playbook as anybody would, with plain ansible-playbook."""
-    return run_command(
-        str(BIN / "ansible-playbook"), "-i", str(cluster.inventory), f"playbooks/{name}", *arguments,
-        timeout=900,
-        env={**os.environ, "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg")},
-    )  # fmt: skip

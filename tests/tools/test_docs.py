@@ -10,7 +10,14 @@ from railyard.paths import repo_root
 
 ROOT = repo_root()
 PLUGINS = ROOT / "collections/ansible_collections/railyard/fabric/plugins"
-DOCUMENTS = ("README.md", "CONTRIBUTING.md", "docs/architecture.md", "docs/inventory.md", "docs/parse.md")
+DOCUMENTS = (
+    "README.md",
+    "CONTRIBUTING.md",
+    "docs/architecture.md",
+    "docs/inventory.md",
+    "docs/layouts.md",
+    "docs/parse.md",
+)
 
 
 def named_paths(text: str) -> set[str]:

@@ -24,6 +24,7 @@ RAIL = {
     "mtu": 9000,
     "vlan": None,
     "gateway": None,
+    "table": 6100,
 }
 NODE = {"transport": "roce", "rails": [RAIL], "frontend": {"netdev": "enp5s0"}, "ansible_host": "198.18.0.1"}
 NETPLAN = "network: {version: 2, ethernets: {ens6: {addresses: [10.0.1.1/24], mtu: 9000}}}"
@@ -50,6 +51,13 @@ def reading():
                 device("enp5s0", "198.18.0.1/24", mtu=1500, address="02:00:00:00:00:02"),
             ],
             "routes": [{"dst": "default", "gateway": "198.18.0.254", "dev": "enp5s0"}],
+            "rules": [
+                {"priority": 0, "src": "all", "table": "local"},
+                {"priority": 6100, "src": "10.0.1.1", "table": "6100"},
+                {"priority": 6100, "src": "fd00::1", "table": "6100"},
+            ],
+            "tables": [{"dst": "10.0.1.0/24", "dev": "ens6", "table": "6100", "scope": "link"}],
+            "arp": {"ens6": {"arp_ignore": "1", "arp_announce": "2"}},
             "netplan": {
                 "/etc/netplan/01-network.yaml": {
                     "mode": 0o600,
@@ -78,7 +86,14 @@ def reading():
 
 
 def all_problems(reading):
-    per_rail = (expect.link, expect.mtu, expect.addresses, expect.netplan_file)
+    per_rail = (
+        expect.link,
+        expect.mtu,
+        expect.addresses,
+        expect.netplan_file,
+        expect.own_table,
+        expect.arp,
+    )
     return [
         *(problem for check in per_rail for problem in check(RAIL, reading)),
         *expect.governor("performance", reading),
@@ -121,6 +136,13 @@ RAILS_FILE = "/etc/netplan/60-railyard-rails.yaml"
             "10.9.9.9/24",
         ),
         (lambda r: r["addresses"].pop(0), "no netdev for it (netdev ens6"),
+        (lambda r: r["rules"].pop(1), "no routing rule sends what comes from 10.0.1.1 to table 6100"),
+        (lambda r: r["rules"].pop(2), "no routing rule sends what comes from fd00::1 to table 6100"),
+        (set_in("rules", 1, "table", "6101"), "no routing rule sends what comes from 10.0.1.1"),
+        (set_in("tables", 0, "dev", "enp5s0"), "table 6100 has no route to 10.0.1.0/24 by ens6"),
+        (set_in("tables", 0, "table", "main"), "table 6100 has no route to 10.0.1.0/24 by ens6"),
+        (set_in("arp", "ens6", "arp_ignore", "0"), "ens6 has arp_ignore 0, wanted is 1"),
+        (set_in("arp", {}), "ens6 has arp_announce unknown"),
         (set_in("netplan", RAILS_FILE, "mode", 0o644), "mode 0644"),
         (set_in("netplan", RAILS_FILE, "owner", "games"), "owner games"),
         (lambda r: r["netplan"].pop(RAILS_FILE), "no netplan file"),

@@ -243,6 +243,19 @@ FAULTS = {
     "storage_without_netdev": Fault(
         "units", FABRIC, "      netdev: ens9\n", "", "name: storage", None, None,
         "to be written, and has no netdev", "add the netdev"),
+    "storage_on_the_frontends_port": Fault(
+        "units", FABRIC, "netdev: ens9", "netdev: eno1", "netdev: eno1", None, None,
+        "eno1 is the frontend's: writing the network would take the way in", "a port or a vlan of its own"),
+    "storage_vlan_on_the_frontends_port": Fault(
+        "units", FABRIC, "netdev: ens9", "netdev: eno1\n      vlan: 90", "netdev: eno1", None, None,
+        "the frontend, which Railyard does not manage", "manage: true there"),
+    "two_networks_on_a_port": Fault(
+        "units", FABRIC, "    - name: bmc\n",
+        "    - {name: backup, purpose: storage, netdev: ens9}\n    - name: bmc\n", "name: backup", None, None,
+        "ens9 is that of network storage as well", "give one of them a vlan"),
+    "vlan_name_too_long": Fault(
+        "units", FABRIC, "netdev: ens9", "netdev: enp129s0f0np0\n      vlan: 90", "vlan: 90", None, None,
+        "would be enp129s0f0np0.90, which has more than 15 characters", "a shorter name"),
     "storage_without_subnet": Fault(
         "units", FABRIC, "      subnet: 10.90.0.0/24\n", "", "name: storage", "gpu[1-3]", None,
         "nothing gives the node an address", "add a subnet"),

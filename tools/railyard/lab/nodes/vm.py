@@ -147,6 +147,10 @@ class VmKind:
         """Return what is left of the node's sending."""
         return network.shaped_rate_gbps(["tc", "-n", self.namespace.name], vm_cables.senders(link)[1])
 
+    def reset(self, name: str) -> None:
+        """Press the reset button: what the guest had not flushed is lost, its QEMU and cables stay."""
+        self._ask(name, "system_reset")
+
     def freeze(self, name: str) -> None:
         """Stop the guest's CPUs."""
         self._ask(name, "stop")

@@ -75,6 +75,11 @@ def render(
         return ""
     known = [*carried, str(frontend["netdev"])] if frontend else list(carried)
     ethernets, vlans = netplan_render.stanzas(networks, known)
+    links = {str(row["parent"]) for row in networks if row.get("vlan") is not None}
+    for netdev in sorted(links & set(carried)):
+        # netplan wants to have read of a VLAN's link before, and reads the rails' file after this one: it
+        # merges the two.
+        ethernets = [f"    {scalar(netdev)}: {{}}", *ethernets]
     if frontend is not None:
         ethernets = [*_frontend(frontend), *ethernets]
     return HEADER + netplan_render.document(ethernets, vlans)

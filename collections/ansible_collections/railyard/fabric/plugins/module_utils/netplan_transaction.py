@@ -39,10 +39,11 @@ _MAIN = """import sys
 from ansible_collections.railyard.fabric.plugins.module_utils import netplan_transaction
 sys.exit(netplan_transaction.main(sys.argv[1:]))
 """
-# Undoing takes about 2 s, on an emulated node ten times as long; the timer fires so long before the deadline
+# Undoing takes some 3 s, on an emulated node ten times as long; the timer fires so long before the deadline
 # that the node is back by then.
-UNDO_ALLOWANCE_S = 5
-_UNDO_SHARE = 0.25
+_UNDO_ALLOWANCE_S = 8
+_UNDO_SHARE = 0.35
+_UNDO_SHARE_MOST = 0.5
 
 
 class BusyError(RuntimeError):
@@ -107,7 +108,8 @@ def settled_within_s(record: Mapping[str, Any]) -> float:
 def fires_after_s(record: Mapping[str, Any]) -> int:
     """Return when the timer fires, so that the node is as before within `rollback_after_s`."""
     whole_s = int(record["rollback_after_s"])
-    return whole_s - max(UNDO_ALLOWANCE_S, int(whole_s * _UNDO_SHARE))
+    allowance_s = max(_UNDO_ALLOWANCE_S, int(whole_s * _UNDO_SHARE))
+    return whole_s - min(allowance_s, int(whole_s * _UNDO_SHARE_MOST))
 
 
 def begin(folder: str, record: dict[str, Any], sources: Mapping[str, str]) -> None:
@@ -336,10 +338,17 @@ def settle(folder: str) -> int:
         return _rolled_back(folder, record, "the node was reset before the change was confirmed", left, {})
 
 
+def _hurry() -> None:
+    """Go before the node's other work, which may be plenty: the deadline holds on a busy node too."""
+    with contextlib.suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, 0, -10)
+
+
 def main(argv: Sequence[str]) -> int:
     """Run a step of the change on this node's state folder."""
     steps = {"apply": apply, "expire": expire}
     if len(argv) == 1 and argv[0] in ("boot", "settle"):
+        _hurry()
         return boot(STATE_DIR) if argv[0] == "boot" else settle(STATE_DIR)
     if len(argv) != 2 or argv[0] not in {*steps, "status"}:
         netplan_running.say("usage: program.pyz apply|expire|status TOKEN, or program.pyz boot|settle")
@@ -347,4 +356,5 @@ def main(argv: Sequence[str]) -> int:
     if argv[0] == "status":
         netplan_running.say(json.dumps(outcome(STATE_DIR, argv[1]), indent=1))
         return 0
+    _hurry()
     return steps[argv[0]](STATE_DIR, argv[1])

@@ -58,6 +58,8 @@ def plan_networks(
     for index, item in enumerate(items):
         network: dict[str, Any] = {key: item.get(key) for key in NETWORK_KEYS}
         network["manage"], network["bmc"] = bool(item.get("manage")), bool(item.get("bmc"))
+        if network["subnet"] is not None:
+            network["subnet"] = str(network_of(network["subnet"]))
         network["address"] = None
         if network["name"] in declared:
             network["address"] = _declared(network, declared[network["name"]])

@@ -112,7 +112,7 @@ def _explicit_spec(fabric: Mapping[str, Any], index: int, rail: Mapping[str, Any
         "subnets6": _by_unit(rail.get("subnet6"), rail.get("subnets6")),
         "gateway": gateway,
         "gateway6": gateway6,
-        "routes": list(rail.get("routes") or []),
+        "routes": [str(network_of(target)) for target in rail.get("routes") or []],
         "ipoib_mode": _ipoib_mode(fabric, rail.get("ipoib_mode")),
         "bond": rail.get("bond"),
         "variable": f"fabric.rails[{index}]",
@@ -163,10 +163,11 @@ def _pattern(pattern: str | None, index: int) -> str | None:
 
 
 def _by_unit(one: str | None, many: Mapping[Any, str] | None) -> dict[str | None, str]:
+    # One spelling of a network, so that equal ones are equal text (IPv6 has many).
     if one is not None:
-        return {None: one}
+        return {None: str(network_of(one))}
     # YAML reads `1:` as a number and `su1:` as text: units are compared as text.
-    return {str(unit): subnet for unit, subnet in (many or {}).items()}
+    return {str(unit): str(network_of(subnet)) for unit, subnet in (many or {}).items()}
 
 
 def plan_rail(

@@ -107,12 +107,23 @@ def _check_rail(
     if is_.is_bond(item.get("netdev")):
         message = f"{item['netdev']} {rails.BOND_REFUSED}"
         yield Finding(f"{where}.netdev", message, rails.BOND_FIX, None, rail)
+    yield from _check_vlan_name(item, where, rail)
     transport = fabric.get("transport")
     if transport == "infiniband" and item.get("vlan") is not None:
         fix = "remove it; partitions (P_Keys) are the subnet manager's"
         yield Finding(f"{where}.vlan", "an IPoIB interface has no VLANs", fix, None, rail)
     if transport in ("roce", "tcp") and item.get("ipoib_mode") is not None:
         yield _ipoib_elsewhere(f"{where}.ipoib_mode", transport, rail)
+
+
+def _check_vlan_name(item: Mapping[str, Any], where: str, rail: str | None) -> Iterator[Finding]:
+    """Check the name that a VLAN's interface gets, `netdev.vlan`: the kernel has room for 15 characters."""
+    netdev, vlan = item.get("netdev"), item.get("vlan")
+    sound = RAIL["netdev"].check(netdev) is None and RAIL["vlan"].check(vlan) is None
+    if sound and is_.netdev(f"{netdev}.{vlan}") is not None:
+        message = f"the VLAN's interface would be {netdev}.{vlan}, which has more than 15 characters"
+        fix = "give the port a shorter name (a .link file), or let the switch tag and write no vlan"
+        yield Finding(f"{where}.vlan", message, fix, None, rail)
 
 
 def _ipoib_elsewhere(variable: str, transport: str, rail: str | None) -> Finding:
@@ -238,6 +249,19 @@ def _check_rail_routes(fabric: Mapping[str, Any], prefix: int, last: int) -> Ite
             yield Finding("fabric.rail_routes", f"too small: {error.problem}", fix)
 
 
+def _check_way_in(item: Mapping[str, Any], frontend: Mapping[str, Any], where: str) -> Iterator[Finding]:
+    """Check that no network is written over the frontend's port, by which Ansible comes."""
+    same = item.get("manage") is True and item.get("netdev") is not None
+    if same and item["netdev"] == frontend.get("netdev"):
+        if item.get("vlan") is None:
+            message = f"{item['netdev']} is the frontend's: writing the network would take the way in"
+            yield Finding(f"{where}.netdev", message, "give the network a port or a vlan of its own")
+        elif frontend.get("manage") is not True:
+            message = f"its VLAN lies on {item['netdev']}, the frontend, which Railyard does not manage"
+            fix = "write the frontend's addresses and manage: true there, or take another port"
+            yield Finding(f"{where}.netdev", message, fix)
+
+
 def _check_frontend(fabric: Mapping[str, Any]) -> Iterator[Finding]:
     frontend = fabric.get("frontend")
     if frontend is None:
@@ -269,10 +293,19 @@ def _check_networks(fabric: Mapping[str, Any]) -> Iterator[Finding]:
     """Check what the keys of one network ask of each other."""
     listed = fabric.get("networks")
     of_bmcs: str | None = None
+    taken: dict[tuple[Any, Any], str] = {}
+    frontend = fabric.get("frontend") if isinstance(fabric.get("frontend"), Mapping) else None
     for index, item in enumerate(listed if isinstance(listed, list) else []):
         if not isinstance(item, Mapping):
             continue
         where = f"fabric.networks[{index}]"
+        yield from _check_vlan_name(item, where, None)
+        yield from _check_way_in(item, frontend or {}, where)
+        if isinstance(item.get("netdev"), str):
+            owner = taken.setdefault((item["netdev"], item.get("vlan")), str(item.get("name")))
+            if owner != str(item.get("name")):
+                message = f"{item['netdev']} is that of network {owner} as well"
+                yield Finding(f"{where}.netdev", message, "give one of them a vlan, or another port")
         if item.get("manage") is True and item.get("netdev") is None:
             fix = "add the netdev, or write manage: false"
             yield Finding(f"{where}.netdev", "the network is to be written, and has no netdev", fix)

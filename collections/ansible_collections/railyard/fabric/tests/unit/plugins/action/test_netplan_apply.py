@@ -116,6 +116,23 @@ def test_waiting_for_an_open_change_ends(monkeypatch):
     assert len(action.states) < 10
 
 
+def test_nodes_confirmed_in_this_run_are_known_to_its_later_workers(tmp_path):
+    assert netplan_apply.committed_in_this_run(str(tmp_path)) == []
+    rails = [{"name": "rail0", "netdev": "ens6", "address": "10.0.1.1/24", "mtu": 9000, "hca": None}]
+    netplan_apply.remember_committed("gpuserver1", rails, str(tmp_path))
+    netplan_apply.remember_committed("gpuserver2", [], str(tmp_path))
+    assert netplan_apply.committed_in_this_run(str(tmp_path)) == [
+        {"node": "gpuserver1", "rails": [{"name": "rail0", "address": "10.0.1.1/24", "mtu": 9000}]},
+        {"node": "gpuserver2", "rails": []},
+    ]
+
+
+def test_reading_of_confirmed_nodes_does_not_grow_with_the_cluster(tmp_path):
+    for number in range(50):
+        netplan_apply.remember_committed(f"gpu{number:03}", [], str(tmp_path))
+    assert len(netplan_apply.committed_in_this_run(str(tmp_path))) < 10
+
+
 @pytest.mark.parametrize(
     ("answer", "unreachable", "words"),
     [

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import os
 import subprocess
@@ -15,80 +14,13 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils import (
-    netplan_boot,
     netplan_running,
     netplan_snapshot,
     netplan_transaction,
 )
+from ansible_collections.railyard.fabric.tests.unit.plugins.module_utils.network_change import NEW, OLD, STATE
 
 PROGRAM = ("netplan_boot", "netplan_disk", "netplan_running", "netplan_snapshot", "netplan_transaction")
-OLD = "network: {version: 2}\n"
-NEW = "network:\n  version: 2\n"
-STATE = {
-    "links": {"ens6": {"mtu_bytes": 1500, "admin_up": False, "carrier": False, "master": None}},
-    "addresses": {"ens6": []},
-    "routes": [],
-    "rules": [],
-    "sysctls": {},
-}
-
-
-class Node:
-    """A node whose network is a value, and whose commands are remembered."""
-
-    def __init__(self):
-        self.state = copy.deepcopy(STATE)
-        self.commands = []
-        self.apply_status = 0
-
-    def run(self, argv):
-        self.commands.append(list(argv))
-        if argv[:2] == ["netplan", "apply"]:
-            self.state["links"]["ens6"]["mtu_bytes"] = 9000
-            return self.apply_status, "", "bang" if self.apply_status else ""
-        if argv[:4] == ["ip", "link", "set", "dev"] and argv[5] == "mtu":
-            self.state["links"][argv[4]]["mtu_bytes"] = int(argv[6])
-        return 0, "", ""
-
-    def snapshot(self, _netdevs, _sysctls=()):
-        return copy.deepcopy(self.state)
-
-
-@pytest.fixture
-def node(monkeypatch, tmp_path):
-    made = Node()
-    monkeypatch.setattr(netplan_running, "run", made.run)
-    monkeypatch.setattr(netplan_running, "snapshot", made.snapshot)
-    monkeypatch.setattr(netplan_running, "generated_files", dict)
-    monkeypatch.setattr(netplan_boot, "SYSTEM_DIR", str(tmp_path / "system"))
-    monkeypatch.setattr(netplan_transaction.time, "sleep", lambda _s: None)
-    return made
-
-
-@pytest.fixture
-def change(tmp_path, node):
-    folder, path = tmp_path / "state", tmp_path / "etc/netplan/60-railyard-rails.yaml"
-    path.parent.mkdir(parents=True)
-    record = {
-        "token": "0123456789abcdef",
-        "files": [{"path": str(path), "text": NEW, "mode": 0o600}],
-        "sysctls": {},
-        "rails": [],
-        "netdevs": ["ens6"],
-        "snapshot": node.snapshot([]),
-        "rollback_after_s": 20,
-    }
-
-    def begin(before=OLD, **more):
-        if before is not None:
-            path.write_text(before)
-            path.chmod(0o640)
-        with netplan_transaction.locked(str(folder)):
-            netplan_transaction.begin(str(folder), {**copy.deepcopy(record), **more}, {})
-        return str(folder), record["token"], path
-
-    begin.path = path
-    return begin
 
 
 def test_staging_touches_no_file_of_netplan(change):

@@ -52,6 +52,14 @@ def test_routes_are_sorted_by_number_ipv4_first_and_named_once():
     ]
 
 
+def test_a_network_has_one_spelling():
+    rail = planned(fabric_of(subnet6="FD00:0:0:A::/64", gateway="last", routes=["FD00:0:0:000b::/64"]))
+    assert rail["subnet6"] == "fd00:0:0:a::/64"
+    assert [route["to"] for route in rail["routes"]] == ["fd00:0:0:b::/64"]
+    with pytest.raises(rails.PlanError, match="own subnet"):
+        planned(fabric_of(subnet6="fd00:0:0:a::/64", gateway="last", routes=["FD00:0:0:A::/64"]))
+
+
 def test_units_that_do_not_meet_say_so():
     assert planned(fabric_of(subnets=UNITS, gateway="none"), "su1")["routes"] == []
     assert planned(fabric_of(subnets={"su1": "10.1.0.0/24"}), "su1")["routes"] == []

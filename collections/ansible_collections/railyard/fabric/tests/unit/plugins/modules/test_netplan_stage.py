@@ -8,6 +8,8 @@ import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils import (
     netplan_boot,
     netplan_change,
+    netplan_disk,
+    netplan_peers,
     netplan_running,
     netplan_transaction,
 )
@@ -41,13 +43,15 @@ class DummyModule:
         self.check_mode = check_mode
         self.commands = []
         self.netplan = "/usr/sbin/netplan"
+        self.refused = ""
 
     def get_bin_path(self, _name):
         return self.netplan
 
     def run_command(self, argv, check_rc=False):
         self.commands.append(argv)
-        return 0, "", ""
+        failed = self.refused and any(self.refused in word for word in argv)
+        return (1, "", "no space in /run") if failed else (0, "", "")
 
     def warn(self, _text):
         pass
@@ -113,7 +117,7 @@ def test_timer_is_armed_before_anything_is_applied(found, change):
     result = netplan_stage.stage(module)
     assert (result["changed"], result["outcome"]) == (True, "pending")
     timer, apply = module.commands
-    assert "--on-active=15s" in timer  # 20 s less what undoing takes
+    assert "--on-active=12s" in timer  # 20 s less what undoing takes
     assert timer[-2:] == ["expire", result["token"]]
     assert apply[-2:] == ["apply", result["token"]]
     assert (found["folder"] / "program.pyz").exists()
@@ -195,3 +199,51 @@ def test_unproven_change_is_undone_at_once(found, monkeypatch):
     assert result["proof_problems"] == ["rail0 (ens6): mtu is 1500, planned 9000"]
     assert module.commands[0][:3] == ["systemctl", "start", "--no-block"]
     assert "-expire-" in module.commands[0][3]
+
+
+@pytest.mark.parametrize("refused", ["-expire-", "-apply-"])
+def test_unit_that_systemd_does_not_start_leaves_the_node_as_it_was(found, refused):
+    found["change"](NEW_FILE)
+    module = DummyModule()
+    module.refused = refused
+    with pytest.raises(FailedError, match=r"gpuserver1: .*no space in /run; nothing was changed"):
+        netplan_stage.stage(module)
+    assert netplan_transaction.in_flight(str(found["folder"])) is None
+    assert list((found["folder"].parent / "etc").iterdir()) == []
+    assert [path for path in (found["folder"].parent / "system").rglob("*") if not path.is_dir()] == []
+
+
+def test_full_disk_is_said_with_what_to_do(found, monkeypatch):
+    found["change"](NEW_FILE)
+
+    def full(_path):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(netplan_disk, "reserve", full)
+    module = DummyModule()
+    with pytest.raises(FailedError, match=r"No space left on device; nothing was changed. Make room"):
+        netplan_stage.stage(module)
+    assert module.commands == []
+
+
+def test_peer_that_gets_no_whole_packet_undoes_the_change(found, monkeypatch):
+    found["change"](NEW_FILE)
+    token = netplan_stage.stage(DummyModule())["token"]
+    proven(monkeypatch, [])
+    asked = []
+
+    def ask(_run, rails, peers):
+        asked.append((rails, peers))
+        return ["rail0 (ens6): a answers small packets"], []
+
+    monkeypatch.setattr(netplan_peers, "ask", ask)
+    peers = [{"rail": "rail0", "peer": "a", "address": "10.0.1.9", "mtu_bytes": 9000}]
+    module = DummyModule(state="confirmed", token=token, peers=peers)
+    assert netplan_stage.confirm(module)["outcome"] == "rolling_back"
+    assert asked == [(RAILS, peers)]
+
+
+def test_return_with_nothing_to_return_to_says_why(found):
+    result = netplan_stage.stage(DummyModule(revert=True))
+    assert (result["changed"], result["outcome"]) == (False, "unchanged")
+    assert "ever confirmed" in result["reason_unchanged"]

@@ -274,6 +274,36 @@ def test_without_nodes_there_is_a_problem(folder, hosts, part):
 
 
 @pytest.mark.parametrize(
+    ("files", "file", "host"),
+    [
+        pytest.param(
+            {"hosts.yml": "gpu_nodes:\n  hosts:\n    gpu1:\n    login:\n"},
+            "site/hosts.yml:4",
+            "login",
+            id="name",
+        ),
+        pytest.param(
+            {"hosts.yml": "gpu_nodes:\n  children:\n    a:\n      hosts:\n        log[a:c]in:\n"},
+            "site/hosts.yml:5",
+            "logain,logbin,logcin",
+            id="range-in-a-child",
+        ),
+        pytest.param(
+            {"hosts.yml": "all:\n", "more.ini": "[gpu_nodes]\n# x\ngpu1\nlogin ansible_host=::1\n"},
+            "site/more.ini:4",
+            "login",
+            id="ini",
+        ),
+    ],
+)
+def test_what_a_node_lacks_is_told_where_the_node_is_listed(folder, files, file, host):
+    write(folder, files)
+    (problem,) = problems_of(folder)
+    assert (problem.file, problem.host) == (file, host)
+    assert problem.message.startswith("node_index: the host's name ends in no number")
+
+
+@pytest.mark.parametrize(
     ("files", "file", "variable"),
     [
         pytest.param(

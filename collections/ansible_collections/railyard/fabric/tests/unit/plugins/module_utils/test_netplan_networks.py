@@ -1,0 +1,150 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+
+import pytest
+import yaml
+from ansible_collections.railyard.fabric.plugins.module_utils import (
+    netplan_candidate,
+    netplan_change,
+    netplan_networks,
+)
+
+STORAGE = {
+    "name": "storage",
+    "purpose": "storage",
+    "netdev": "enp5s0",
+    "subnet": "10.9.0.0/24",
+    "address": "10.9.0.7/24",
+    "vlan": 90,
+    "mtu": 9000,
+    "manage": True,
+    "bmc": False,
+}
+FRONTEND = {"netdev": "enp5s0", "dhcp4": None, "address": "192.168.1.7/24", "gateway": "192.168.1.1"}
+RAIL = {"name": "rail0", "netdev": "ens6", "address": "10.0.1.7/24", "mtu": 9000, "table": 6100}
+RAILS_FILE = "/etc/netplan/60-railyard-rails.yaml"
+
+
+def placed(network):
+    """As netplan_resolve.place leaves it on a node."""
+    (row,) = netplan_networks.as_rails([network])
+    return {**row, "netdev": "enp5s0.90", "parent": "enp5s0"} if network["vlan"] else row
+
+
+@pytest.mark.parametrize("change", [{"manage": False}, {"address": None}, {"bmc": True}])
+def test_what_is_not_ours_is_no_row(change):
+    assert netplan_networks.as_rails([{**STORAGE, **change}]) == []
+
+
+def test_frontend_is_written_only_when_it_is_managed():
+    assert netplan_networks.managed_frontend({**FRONTEND, "manage": False}) is None
+    assert netplan_networks.managed_frontend({}) is None
+    assert netplan_networks.managed_frontend(None) is None
+    assert netplan_networks.managed_frontend({**FRONTEND, "manage": True})["netdev"] == "enp5s0"
+
+
+def test_nothing_managed_is_no_file():
+    assert netplan_networks.render([], None) == ""
+
+
+def test_vlan_on_the_managed_frontend_needs_no_stanza_of_its_own():
+    network = yaml.safe_load(netplan_networks.render([placed(STORAGE)], FRONTEND))["network"]
+    assert network["ethernets"] == {
+        "enp5s0": {
+            "dhcp4": False,
+            "addresses": ["192.168.1.7/24"],
+            "routes": [{"to": "default", "via": "192.168.1.1"}],
+        }
+    }
+    assert network["vlans"]["enp5s0.90"]["link"] == "enp5s0"
+    assert network["vlans"]["enp5s0.90"]["addresses"] == ["10.9.0.7/24"]
+
+
+def test_vlan_on_a_netdev_of_its_own_brings_it_up():
+    network = yaml.safe_load(netplan_networks.render([placed(STORAGE)], None))["network"]
+    assert network["ethernets"]["enp5s0"]["link-local"] == []
+    assert "addresses" not in network["ethernets"]["enp5s0"]
+
+
+def test_dhcp_frontend_has_neither_address_nor_route():
+    text = netplan_networks.render([], {"netdev": "enp5s0", "dhcp4": True})
+    assert yaml.safe_load(text)["network"]["ethernets"] == {"enp5s0": {"dhcp4": True}}
+
+
+def test_network_without_table_has_no_rule_and_no_sysctl():
+    row = placed({**STORAGE, "vlan": None})
+    stanza = yaml.safe_load(netplan_networks.render([row], None))["network"]["ethernets"]["enp5s0"]
+    assert not {"routes", "routing-policy"} & set(stanza)
+    assert netplan_candidate.sysctls([RAIL, row]).keys() == {
+        f"net/ipv4/conf/ens6/{name}" for name in ("arp_ignore", "arp_announce", "rp_filter")
+    }
+
+
+def test_ipv6_network():
+    row = placed({**STORAGE, "vlan": None, "address": "fd09::7/64"})
+    assert "fd09::7/64" in netplan_networks.render([row], None)
+
+
+def texts(*rails, frontend=None):
+    return {one["path"]: one for one in netplan_candidate.files(rails, RAILS_FILE, frontend)}
+
+
+def test_each_file_has_its_own_and_absent_ones_are_removed():
+    found = texts(RAIL)
+    assert "10.0.1.7/24" in found[RAILS_FILE]["text"]
+    assert found["/etc/netplan/60-railyard-networks.yaml"]["text"] is None
+    sysctl = found["/etc/sysctl.d/60-railyard-rails.conf"]
+    assert "net/ipv4/conf/ens6/arp_ignore = 1\n" in sysctl["text"]
+    assert (found[RAILS_FILE]["mode"], sysctl["mode"]) == (0o600, 0o644)
+
+
+def test_networks_stand_in_their_own_file():
+    found = texts(RAIL, placed(STORAGE), frontend=FRONTEND)
+    assert "10.9.0.7/24" not in found[RAILS_FILE]["text"]
+    assert "10.9.0.7/24" in found["/etc/netplan/60-railyard-networks.yaml"]["text"]
+
+
+def test_without_rails_all_files_go():
+    assert [one["text"] for one in texts().values()] == [None, None, None]
+
+
+@pytest.mark.skipif(shutil.which("netplan") is None, reason="netplan.io is not installed on this machine")
+def test_netplan_takes_both_files_together(tmp_path):
+    rail = {**RAIL, "netdev": "ens6.5", "parent": "ens6", "vlan": 5}
+    backup = {**placed({**STORAGE, "name": "backup", "netdev": "ens6", "vlan": 6}), "netdev": "ens6.6"}
+    backup["parent"] = "ens6"
+    for one in netplan_candidate.files([rail, placed(STORAGE), backup], RAILS_FILE, FRONTEND):
+        if netplan_candidate.is_netplan(one["path"]):
+            place = tmp_path / one["path"].lstrip("/")
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_text(one["text"], encoding="utf-8")
+            place.chmod(0o600)
+    argv = ["netplan", "generate", "--root-dir", str(tmp_path)]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    folder = tmp_path / "run/systemd/network"
+    frontend = (folder / "10-netplan-enp5s0.network").read_text(encoding="utf-8")
+    assert "VLAN=enp5s0.90" in frontend
+    assert "Gateway=192.168.1.1" in frontend
+    assert "Address=10.9.0.7/24" in (folder / "10-netplan-enp5s0.90.network").read_text(encoding="utf-8")
+    assert {"VLAN=ens6.5", "VLAN=ens6.6"} <= set((folder / "10-netplan-ens6.network").read_text().split())
+
+
+def test_own_file_names_its_netdevs_and_its_rules(monkeypatch):
+    monkeypatch.setattr(netplan_change.os.path, "exists", lambda path: not path.endswith("/gone0"))
+    text = texts(RAIL, {**RAIL, "name": "rail1", "netdev": "gone0", "table": 6101})[RAILS_FILE]["text"]
+    assert netplan_change._netdevs_of(text) == {"ens6"}
+    taken = {
+        "rules": [
+            {"priority": 6100, "src": "10.0.1.7", "table": "6100", "protocol": "static"},
+            {"priority": 6100, "src": "10.0.1.8", "table": "6100"},
+            {"priority": 7, "src": "10.0.1.7", "table": "7", "protocol": "static"},
+        ]
+    }
+    assert netplan_change._rules_of(text, taken) == taken["rules"][:1]

@@ -1,0 +1,71 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import pytest
+from ansible_collections.railyard.fabric.plugins.module_utils import (
+    netplan_foreign,
+    netplan_revert,
+    netplan_transaction,
+)
+from ansible_collections.railyard.fabric.tests.unit.plugins.module_utils.network_change import NEW, OLD, STATE
+
+
+@pytest.fixture
+def confirmed(change, node, monkeypatch):
+    monkeypatch.setattr(
+        netplan_revert.os.path, "exists", lambda path: True if "/sys/" in path else exists(path)
+    )
+    exists = netplan_revert.os.path.lexists
+    monkeypatch.setattr(netplan_foreign, "networkd_texts", dict)
+    monkeypatch.setattr(netplan_foreign, "keeps_foreign_rules", lambda: False)
+    folder, token, path = change()
+    netplan_transaction.apply(folder, token)
+    assert netplan_transaction.confirm(folder, token)
+    assert (path.read_text(), node.state["links"]["ens6"]["mtu_bytes"]) == (NEW, 9000)
+    return folder, token, path
+
+
+def back(folder, found, token):
+    kept = ("sysctls", "rails", "netdevs", "snapshot", "target", "reverts", "foreign_rules", "own_rules")
+    files = [{key: entry[key] for key in ("path", "text", "mode")} for entry in found["files"]]
+    record = {"token": token, "files": files, "rollback_after_s": 20, **{key: found[key] for key in kept}}
+    with netplan_transaction.locked(folder):
+        netplan_transaction.begin(folder, record, {})
+    return netplan_transaction.apply(folder, token)
+
+
+def test_what_was_replaced_comes_back_files_and_running_network(confirmed, node):
+    folder, token, path = confirmed
+    why, found = netplan_revert.plan(folder)
+    assert (why, found["reverts"]) == ("", token)
+    assert found["drift"] == ["ens6: mtu_bytes 1500 is 9000"]
+    assert back(folder, found, "fedcba9876543210") == 0
+    assert netplan_transaction.confirm(folder, "fedcba9876543210")
+    assert (path.read_text(), path.stat().st_mode & 0o777) == (OLD, 0o640)
+    # netplan alone leaves the MTU that the old file does not set
+    assert node.state["links"]["ens6"]["mtu_bytes"] == STATE["links"]["ens6"]["mtu_bytes"]
+
+
+def test_return_that_is_not_confirmed_is_undone_like_any_change(confirmed, node):
+    folder, _token, path = confirmed
+    back(folder, netplan_revert.plan(folder)[1], "fedcba9876543210")
+    assert path.read_text() == OLD
+    node.state["links"]["ens6"]["mtu_bytes"] = 1500
+    netplan_transaction.expire(folder, "fedcba9876543210")
+    assert (path.read_text(), node.state["links"]["ens6"]["mtu_bytes"]) == (NEW, 9000)
+
+
+def test_second_return_has_nothing_to_do(confirmed):
+    folder, _token, _path = confirmed
+    back(folder, netplan_revert.plan(folder)[1], "fedcba9876543210")
+    netplan_transaction.confirm(folder, "fedcba9876543210")
+    why, found = netplan_revert.plan(folder)
+    assert "was a return already" in why
+    assert found == {}
+
+
+def test_node_that_was_never_changed_says_so(tmp_path):
+    assert "ever confirmed" in netplan_revert.plan(str(tmp_path))[0]
