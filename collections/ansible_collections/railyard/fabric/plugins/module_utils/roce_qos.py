@@ -122,7 +122,7 @@ def wanted(declared: Declared, driver: str) -> Settings:
     if driver == MLX4:
         by_pfc = declared.mlx4_flow_control == "pfc"
         mask = 1 << declared.priority if by_pfc else 0
-        # Never both: PFC and global pause exclude each other on a port (IEEE 802.1Q, 36.1).
+        # Never both: a port has one or the other (mlx4_en_get_profile starts with pause off where PFC is on).
         return {
             "global_pause": {"rx": not by_pfc, "tx": not by_pfc},
             "module_pfc": {"pfctx": mask, "pfcrx": mask},

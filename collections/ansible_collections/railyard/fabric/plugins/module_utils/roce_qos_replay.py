@@ -55,7 +55,8 @@ def do(action: Mapping[str, Any]) -> str | None:
         if "path" in action:
             write_value(action)
             return None
-        done = subprocess.run(  # pylint: disable=ansible-bad-function # outside Ansible: there is no run_command
+        # Started by udev, outside Ansible: there is no run_command.
+        done = subprocess.run(  # pylint: disable=ansible-bad-function
             action["argv"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=_TIMEOUT_S, check=False
         )
     except (OSError, subprocess.SubprocessError) as error:
@@ -97,4 +98,5 @@ def main(argv: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv))
+    # No module: the status is for systemd.
+    sys.exit(main(sys.argv))  # pylint: disable=ansible-bad-function
