@@ -39,6 +39,7 @@ _WATCH_EVERY_S = {"container": 0.3, "vm": 2.0}
 _WATCH_DIR = "/run/railyard-recovery"
 _NEW_MTU_BYTES = 9000
 _MISSED_MOST = 3
+_CONVERGE_TURNS = 5
 
 
 class Campaign:
@@ -95,6 +96,8 @@ class Campaign:
         ansible = Path(sys.executable).parent / "ansible-playbook"
         environment = {**os.environ, "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg")}
         # A node whose other end was killed must not be reached over what that one left behind.
+        # A busy machine is no mishap of this list.
+        environment["ANSIBLE_TIMEOUT"] = "60"
         environment["ANSIBLE_SSH_CONTROL_PATH_DIR"] = str(self.folder / "cp")
         argv = [str(ansible), "-i", str(inventory), "playbooks/network.yml"]
         # All at once: what one node survives must not keep the others from it.
@@ -116,9 +119,12 @@ class Campaign:
 
     def converge(self, mtu_bytes: int | None) -> None:
         """Bring all nodes to the state from which a round starts."""
-        process = self.start(self.inventory(mtu_bytes, {}))
-        said, _ = process.communicate()
-        if process.returncode:
+        for _turn in range(_CONVERGE_TURNS):
+            process = self.start(self.inventory(mtu_bytes, {}))
+            said, _ = process.communicate()
+            if not process.returncode:
+                break
+        else:
             raise SystemExit(f"the nodes cannot be brought to where a round starts:\n{said}")
         if mtu_bytes is None:
             # A file without an MTU leaves the one that an earlier round's file had set.
