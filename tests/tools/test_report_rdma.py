@@ -123,6 +123,14 @@ def test_every_number_of_the_chart_stands_in_the_table(rdma):
     assert [number for number in numbers if number not in table] == []
 
 
+def test_the_rate_of_a_port_is_not_drawn_as_measured_bandwidth(rdma):
+    page = (rdma / "index.html").read_text(encoding="utf-8")
+    charts = "".join(re.findall(r'<svg class="chart".*?</svg>', page, flags=re.S))
+    assert "RDMA write bandwidth" in charts
+    assert "RDMA port" not in charts
+    assert "RDMA port" in page
+
+
 def test_the_same_run_gives_the_same_bytes(rdma):
     first = {name: (rdma / name).read_bytes() for name in MADE}
     write_report(rdma)

@@ -52,8 +52,12 @@ class Chart:
 
 
 def draw(measurements: Sequence[Measurement]) -> list[Chart]:
-    """Draw what was measured: bandwidth and latency, each where there is something of it."""
+    """Draw what was measured: bandwidth and latency, each where there is something of it.
+
+    Between two nodes: the rate that a link says it has is no bandwidth that anybody measured.
+    """
     charts = []
+    measurements = [measurement for measurement in measurements if measurement.peer]
     bandwidth = _of_unit(measurements, "_gbps")
     if bandwidth:
         caption = (
