@@ -1,0 +1,94 @@
+"""A node with eight rails behind gateways: each has its own way out, and a second run costs little."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+import yaml
+from e2e.support import BIN, ROOT, Cluster, run
+
+SUBNET = "198.18.86."
+MOST_EXEC_REQUESTS = 3
+NETDEVS = [f"ens{6 + number // 2}" + ("d1" if number % 2 else "") for number in range(8)]
+RAILS = [
+    {
+        "name": f"rail{number}",
+        "netdev": netdev,
+        "subnet": f"10.0.{number}.0/24",
+        "subnet6": f"fd00:{number}::/64",
+        "gateway": "last",
+        "routes": [f"10.1.{number}.0/24"],
+    }
+    for number, netdev in enumerate(NETDEVS)
+]
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory):
+    """The node `gpuserver1` with its rails, bare; `apply()` runs the playbook on it."""
+    if os.geteuid() != 0:
+        pytest.skip("the lab needs root")
+    made = Cluster(tmp_path_factory.mktemp("eight"), "eight")
+    topology = yaml.safe_load(
+        (ROOT / "tools/railyard/lab/topology-container.yml").read_text(encoding="utf-8")
+    )
+    topology["name"] = made.lab_name
+    topology["management"].update(subnet=f"{SUBNET}0/24", controller=f"{SUBNET}254", gateway=f"{SUBNET}253")
+    topology["nodes"] = {"gpuserver1": {"kind": "container", "address": f"{SUBNET}1"}}
+    topology["rails"] = [{"name": rail["name"], "netdev": rail["netdev"]} for rail in RAILS]
+    made.topology.write_text(yaml.safe_dump(topology), encoding="utf-8")
+    keys = ROOT / ".lab" / made.lab_name / "ssh"
+    variables = {
+        "ansible_host": f"{SUBNET}1",
+        "ansible_user": "railyard",
+        "ansible_python_interpreter": "/usr/bin/python3",
+        "ansible_ssh_private_key_file": str(keys / "id_ed25519"),
+        "ansible_ssh_common_args": f"-o UserKnownHostsFile={keys}/known_hosts -o IdentitiesOnly=yes",
+        "rail_network_rollback_after_s": 60,
+        "fabric": {
+            "transport": "tcp",
+            "node_class": "container",
+            "mtu": 9000,
+            "rails": RAILS,
+            "frontend": {"netdev": topology["management"]["netdev"]},
+        },
+    }
+    made.inventory.mkdir()
+    hosts = {"gpu_nodes": {"hosts": {"gpuserver1": variables}}}
+    (made.inventory / "hosts.yml").write_text(yaml.safe_dump(hosts), encoding="utf-8")
+    try:
+        made.lab("up")
+        yield made
+    finally:
+        print(made.railyard("lab", "down", "--topology", str(made.topology)).stdout)
+
+
+def apply(node) -> str:
+    """Run the playbook; returns the line that counts what it did."""
+    environment = {**os.environ, "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg")}
+    done = run(BIN / "ansible-playbook", "-i", node.inventory, "playbooks/network.yml", env=environment)
+    assert done.returncode == 0, done.stdout
+    return next(line for line in done.stdout.splitlines() if line.startswith("gpuserver1 "))
+
+
+def ways(node, *words: str) -> list[dict]:
+    return list(json.loads(node.ssh("gpuserver1", "ip", "-j", *words)))
+
+
+def test_each_rail_has_its_own_way_out_and_the_second_run_asks_little(node):
+    # The node comes bare: all leaves by the management network.
+    before = [one.get("dev") for one in ways(node, "route", "get", "10.0.0.2")]
+    assert before == ["enp5s0"]
+    assert "changed=1" in apply(node)
+    found = [ways(node, "route", "get", "10.0.0.2", "from", f"10.0.{number}.1")[0] for number in range(8)]
+    assert [one["dev"] for one in found] == NETDEVS
+    assert [one["table"] for one in found] == [str(6100 + number) for number in range(8)]
+    assert [one.get("gateway") for one in found] == [None, *(f"10.0.{number}.254" for number in range(1, 8))]
+    # Routed to in main, by whoever asks: what lies behind a rail's gateway.
+    assert [ways(node, "route", "get", f"10.1.{number}.2")[0]["dev"] for number in range(8)] == NETDEVS
+
+    requests = node.exec_requests("gpuserver1")
+    assert "changed=0" in apply(node)
+    assert node.exec_requests("gpuserver1") - requests - 1 <= MOST_EXEC_REQUESTS
