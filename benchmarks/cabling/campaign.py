@@ -29,6 +29,8 @@ RAILYARD = Path(sys.executable).parent / "railyard"
 TOPOLOGY, INVENTORY = HERE / "topology.yml", HERE / "inventory"
 NODES = ("gpuserver1", "gpuserver2", "gpuserver3", "gpuserver4")
 HEALTHY_RUNS = 10
+# A fifth of what the rails are shaped to.
+SLOW_RATE_GBPS = 0.01
 
 Verdict = dict[str, Any]
 SINGLE = (
@@ -118,7 +120,7 @@ def measure(case: str, faults: tuple[str, ...], repeat: int) -> dict[str, Any]:
     begun = time.monotonic()
     try:
         for fault in faults:
-            lab("fault", *fault.split(" "))
+            lab("fault", *fault.split(" "), "--rate-gbps", str(SLOW_RATE_GBPS))
         done = railyard("validate", "-i", str(INVENTORY))
     finally:
         lab("heal", "--all")
