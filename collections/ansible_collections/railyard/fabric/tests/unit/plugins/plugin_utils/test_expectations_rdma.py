@@ -161,3 +161,42 @@ def test_all_rails_together_carry_their_sum() -> None:
 )
 def test_the_rdma_mtu_is_the_largest_step_that_fits(mtu: int, step: int | None) -> None:
     assert rdma_mtu.largest(mtu) == step
+
+
+SOFT = {"driver_class": "software"}
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "share", "floor"),
+    [
+        # The slower end and the smaller RDMA MTU bound both, whichever of the two sends.
+        (end(100), end(40), 40 * 4096 / 4178, 36.0),
+        (end(100), end(100, 1500), 100 * 1024 / 1106, 90.0),
+        # A rate that one end does not know bounds nothing, and neither does the other's then.
+        (end(100), end(None), None, None),
+        # One end without an adapter: no authority says what the pair reaches, and no wire is sure.
+        (end(100), end(100, hca=SOFT), 100 * 4096 / 4154, None),
+        # A tag at one end alone may be the switch's to add or take: the larger limit stands.
+        (end(100), end(100, vlan=7), 100 * 4096 / 4178, 90.0),
+        # IPv6 40 instead of IPv4's 20; the shorter header of two kinds.
+        (end(100, address=None, address6="fd00::1/64"),) * 2 + (100 * 4096 / 4198, 90.0),
+        (end(100), end(100, address=None, address6="fd00::1/64"), 100 * 4096 / 4178, 90.0),
+    ],
+)
+def test_two_unlike_ends_are_bound_by_what_both_can_do(
+    one: Bound, other: Bound, share: float | None, floor: float | None
+) -> None:
+    for ends in ((one, other), (other, one)):
+        found = expectations_rdma.for_test("rdma_bandwidth", *ends, policy.merge(None), "roce")
+        assert found.floor == ({} if floor is None else {"bandwidth_gbps": floor})
+        assert found.ceiling == (
+            {} if share is None else {"bandwidth_gbps": pytest.approx(share * 1.02, abs=1e-3)}
+        )
+
+
+@pytest.mark.parametrize(("rate", "floor"), [(100, 90.0), (56, None), (99.9, None), (400, 360.0)])
+def test_from_edr_on_the_name_of_an_infiniband_rate_is_its_data_rate(
+    rate: float, floor: float | None
+) -> None:
+    found = bounds(end(rate, None), transport="infiniband")
+    assert found.floor == ({} if floor is None else {"bandwidth_gbps": floor})
