@@ -29,6 +29,8 @@ RAILYARD = Path(sys.executable).parent / "railyard"
 TOPOLOGY, INVENTORY = HERE / "topology.yml", HERE / "inventory"
 NODES = ("gpuserver1", "gpuserver2", "gpuserver3", "gpuserver4")
 HEALTHY_RUNS = 10
+# A fifth of what the rails are shaped to.
+SLOW_RATE_GBPS = 0.01
 
 Verdict = dict[str, Any]
 SINGLE = (
@@ -113,17 +115,26 @@ def lab(*words: str) -> None:
         raise SystemExit(f"railyard lab {' '.join(words)}: {done.stdout}{done.stderr}")
 
 
+def run_folders() -> list[Path]:
+    """Return the run folders that there are, the oldest first."""
+    folder = ROOT / "reports" / "cabling" / INVENTORY.name
+    return sorted(path for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else []
+
+
 def measure(case: str, faults: tuple[str, ...], repeat: int) -> dict[str, Any]:
     """Make the faults of a case, validate, heal, and return the line of the results."""
     begun = time.monotonic()
+    before = run_folders()
     try:
         for fault in faults:
-            lab("fault", *fault.split(" "))
+            lab("fault", *fault.split(" "), "--rate-gbps", str(SLOW_RATE_GBPS))
         done = railyard("validate", "-i", str(INVENTORY))
     finally:
         lab("heal", "--all")
-    folders = sorted((ROOT / "reports" / "cabling" / INVENTORY.name).iterdir())
-    folder = [path for path in folders if path.is_dir()][-1]
+    made = [path for path in run_folders() if path not in before]
+    if not made:
+        raise SystemExit(f"{case}: nothing was measured: {done.stdout}{done.stderr}")
+    folder = made[-1]
     verdicts = [json.loads(line) for line in (folder / "verdicts.jsonl").read_text().splitlines()]
     rows = [json.loads(line) for line in (folder / "results.jsonl").read_text().splitlines()]
     failing = [one for one in verdicts if one["outcome"] == "fail"]

@@ -161,6 +161,8 @@ def _check_parent(
         one.findings.append(
             Finding("netdev_differs", f"HCA port {rail['hca']} belongs to {one.hca['netdev']}, not {name}")
         )
+    if device.get("kind") == "bond":
+        one.findings.append(Finding("lag_member", f"{name} is the LAG itself"))
     master = device.get("master")
     if master is not None:
         kind = next((other.get("kind") for other in devices if other["netdev"] == master), None)

@@ -71,6 +71,10 @@ class Chart:
         self.members: dict[Segment, list[str]] = {}
         self.reports: dict[Place, Report] = {}
         self._why_not: dict[Place, Answer] = {}
+        #: Per segment its members of which something is known; per rail each node's address; who misses whom.
+        self._answered: dict[Segment, set[str]] = {}
+        self._addresses: dict[str, dict[str, str]] = {}
+        self._missed_by: dict[Place, list[str]] = {}
         for node, planned in plan["nodes"].items():
             for rail in planned["rails"]:
                 cidr = rail.get("address") or rail.get("address6")
@@ -78,6 +82,11 @@ class Chart:
                     segment = (str(rail["name"]), str(ipaddress.ip_interface(cidr).network))
                     self.segments[node, segment[0]] = segment
                     self.members.setdefault(segment, []).append(node)
+                    self._addresses.setdefault(segment[0], {})[node] = _address(rail)
+        for segment, members in self.members.items():
+            self._answered[segment] = {
+                name for name in members if name in fleet.bound or name in fleet.broken
+            }
 
     def read(self, asked: Iterable[Row], rows: Mapping[str, Sequence[Row]]) -> None:
         """Take in the rows of all cabling lines of the run."""
@@ -88,6 +97,8 @@ class Chart:
                 told = found if isinstance(found, Answer) else self._report(place, found)
                 if isinstance(told, Report):
                     self.reports[place] = told
+                    for name in told.missing if told.heard else ():
+                        self._missed_by.setdefault((name, place[1]), []).append(place[0])
                 else:
                     self._why_not[place] = told
 
@@ -133,25 +144,27 @@ class Chart:
         """Read what a port heard; everything that it can be held against the plan for is."""
         node = place[0]
         segment = self.segments.get(place)
-        peers = [name for name in self.members.get(segment or ("", ""), []) if name != node]
-        answered = [name for name in peers if name in self._fleet.bound or name in self._fleet.broken]
-        if peers and not answered:
-            return _unheard(peers[0])
+        members = self.members.get(segment or ("", ""), [])
+        answered = self._answered.get(segment or ("", ""), set())
+        expected = len(answered) - 1  # its own row is there, so it is one of them
+        if len(members) > 1 and not expected:
+            return _unheard(next(name for name in members if name != node))
         missing, foreign = told.get("missing"), told.get("foreign")
         counts = (told.get("expected"), told.get("heard"))
         good = (
             segment is not None
             and all(is_whole(count) for count in counts)
-            and counts[0] == len(answered)
+            and counts[0] == expected
             and isinstance(missing, list)
-            and set(missing) <= set(answered)
+            and all(isinstance(name, str) for name in missing)
+            and set(missing) <= answered - {node}
             and isinstance(foreign, list)
             and all(_is_foreign(one) for one in foreign)
         )
         heard = int(counts[1] or 0) if good else 0
-        if not good or not 0 <= heard <= len(answered):
+        if not good or not 0 <= heard <= expected:
             return unknown(Answer(PASS), "row_garbled", f"{node}: cabling is {dict(told)!r}")
-        left = len(answered) - heard
+        left = expected - heard
         if len(set(missing or [])) != min(left, NAMED):
             return unknown(
                 Answer(PASS), "row_garbled", f"{node}: {left} were not heard, missing is {missing!r}"
@@ -162,9 +175,7 @@ class Chart:
             )
             for one in foreign or []
         ]
-        return Report(
-            segment or ("", ""), len(answered), heard, [str(name) for name in missing or []], strange
-        )
+        return Report(segment or ("", ""), expected, heard, [str(name) for name in missing or []], strange)
 
     def misplaced(self, place: Place) -> bool:
         """Tell whether a port hears more ports of another segment than of its own."""
@@ -190,13 +201,7 @@ class Chart:
             return _unheard(peer)
         bound = self._fleet.bound[node][rail]
         planned = {**bound.rail, "netdev": (bound.netdev or {}).get("netdev")}
-        addresses = {
-            name: _address(one)
-            for name, known in self._nodes.items()
-            for one in known["rails"]
-            if one["name"] == rail
-        }
-        return neighbour_rows.judge(str(line["check"]), node, planned, told, addresses)
+        return neighbour_rows.judge(str(line["check"]), node, planned, told, self._addresses.get(rail, {}))
 
     def answer(self, line: Row) -> Answer:
         """Answer a cabling line."""
@@ -218,7 +223,8 @@ class Chart:
                 return found
         if report.missing:
             return self._missing(answer, place, report)
-        deaf = self._deaf(place)
+        # Peers that hear others and not this port, which hears them.
+        deaf = self._missed_by.get(place)
         if deaf:
             return failed(answer, "beacon_one_way", f"{where} hears {_names(deaf)}, which does not hear it")
         guests = [f"{name} {one.rail}" for one in report.foreign for name in one.nodes]
@@ -275,15 +281,6 @@ class Chart:
             return failed(answer, "wrong_peer", said)
         return unknown(answer, "peer_miswired", f"{where} does not hear {_names(report.missing, lost)}")
 
-    def _deaf(self, place: Place) -> list[str]:
-        """Return the peers that do not hear a port which hears them, and are at their place otherwise."""
-        node, rail = place
-        return [
-            name
-            for name in self.members[self.segments[place]]
-            if node in (report := self.reports.get((name, rail), _NOBODY)).missing and report.heard
-        ]
-
     def finding(self, test: Row) -> dict[str, Any] | None:
         """Return why the ends of a test could not meet, where the cable of one ends elsewhere."""
         for end in ("node", "peer"):
@@ -292,9 +289,6 @@ class Chart:
                 if answer.outcome == FAIL:
                     return answer.cause
         return None
-
-
-_NOBODY = Report(("", ""), 0, 0, [])
 
 
 def _unheard(peer: str) -> Answer:

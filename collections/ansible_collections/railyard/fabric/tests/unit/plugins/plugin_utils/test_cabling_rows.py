@@ -272,6 +272,7 @@ GARBAGE: list[Any] = [
     {},
     [None],
     ["x"],
+    [{}],
     {"a": 1},
     {"rail0": "x"},
 ]

@@ -176,6 +176,7 @@ FACTS = {
         ({"netdev": "ens6", "mac": "02:00:00:00:00:02"}, "ens6", ["netdev_differs"]),
         ({"netdev": "ens6", "pci": "0000:c1:00.0"}, "ens6", ["netdev_differs"]),
         ({"netdev": "ens6d1"}, "ens6d1", ["lag_member"]),
+        ({"netdev": "bond0"}, "bond0", ["lag_member"]),
         ({"netdev": "ens8", "mtu": 9000}, "ens8", ["mtu_too_large"]),
         ({"netdev": "ens8", "mtu": 1500}, "ens8", []),
         ({"netdev": "ens8", "vlan": 100}, "ens8.100", []),
