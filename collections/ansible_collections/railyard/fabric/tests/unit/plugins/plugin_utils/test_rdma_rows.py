@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
+from fake_run import NODES
 from test_false_pass_rdma import BANDWIDTHS, CHECKS, SOFT, both_ends, judged
 
 
@@ -80,3 +81,20 @@ def test_each_ends_directions_make_its_own_sum(end: str) -> None:
     one = judged(SOFT, "tcp_bandwidth_bi", end, apart)
     assert (one["outcome"], one["cause_class"]) == ("unmeasured", "ends_disagree")
     assert "their sum is" in one["cause"]
+
+
+@pytest.mark.parametrize(("key", "theirs"), [("gid_type", "RoCE v1"), ("active_mtu_bytes", 2048)])
+def test_both_ends_run_over_the_same_kind_of_rdma(key: str, theirs: object) -> None:
+    """Each is its own rail's, as its facts say; only together are they none."""
+    run = SOFT.copy()
+    identity = run.ids("rdma_latency", node=NODES[0])[0]
+    for port in run.facts[1]["hcas"]:
+        port["driver"] = "mlx4_core"  # 2048 is enough there
+        if key == "gid_type":
+            for gid in port["gids"]:
+                gid["type"] = theirs
+    for row in run.rows(identity, "server"):
+        row[key] = theirs
+    one = run.verdict(identity)
+    assert (one["outcome"], one["cause_class"]) == ("unmeasured", "ends_disagree")
+    assert key in one["cause"]
