@@ -11,6 +11,7 @@ rail only through that rail's gateway. Without such a route the packets would le
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.rail_address import PlanError, network_of
@@ -61,7 +62,13 @@ def routes_of(
                 "name the leaf's address, first or last; or remove the route",
             )
         routes[target] = rail["gateway" + family]
-    return [{"to": target, "via": routes[target]} for target in sorted(routes, key=_order)]
+    return [{"to": target, "via": routes[target]} for target in _in_order(tuple(routes))]
+
+
+@lru_cache(maxsize=8192)
+def _in_order(targets: tuple[str, ...]) -> tuple[str, ...]:
+    # All nodes of a unit have the same routes on a rail: they are put in order once.
+    return tuple(sorted(targets, key=_order))
 
 
 def _order(target: str) -> tuple[int, int, int]:
