@@ -344,7 +344,7 @@ def main() -> None:
     parser.add_argument("--kind", choices=sorted(DEADLINE_S), default="container")
     parser.add_argument("--each", type=int, default=20, help="recoveries wanted of each mishap")
     parser.add_argument("--only", action="append", choices=sorted(mishaps.KINDS), help="these mishaps alone")
-    parser.add_argument("--busy", type=float, default=16, help="wait while the load average is above this")
+    parser.add_argument("--busy", type=float, default=8, help="wait while the load average is above this")
     parser.add_argument("--table", action="store_true", help="print the table and end")
     arguments = parser.parse_args()
     if arguments.table:
