@@ -59,7 +59,7 @@ class Fabric:
             "ansible_python_interpreter": "/usr/bin/python3",
             "ansible_ssh_private_key_file": str(self.keys / "id_ed25519"),
             "ansible_ssh_common_args": f"-o UserKnownHostsFile={self.keys}/known_hosts -o IdentitiesOnly=yes",
-            "rail_network_rollback_after_s": 40,
+            "rail_network_rollback_after_s": 120,
             "fabric": fabric,
         }
         hosts = {name: {"ansible_host": address} for name, address in self.nodes.items()}

@@ -78,20 +78,19 @@ options:
     type: int
     default: 120
   accept_drift:
-    description:
-      - Go on although files and running network differ before the change. Edits of other netplan files are
-        then applied with it, and rules that no file declares are put back after it.
+    description: >-
+      Go on although files and running network differ before the change. Edits of other netplan files are then
+      applied with it, and rules that no file declares are put back after it.
     type: bool
     default: false
   revert:
-    description:
-      - With O(state=staged), lead back to what the last confirmed change replaced; O(rails) is not read.
+    description: With O(state=staged), lead back to what the last confirmed change replaced.
     type: bool
     default: false
   peers:
-    description:
-      - With O(state=confirmed), nodes that were changed in this run, asked over the rails; one whole packet
-        that gets nowhere while small ones do undoes the change.
+    description: >-
+      With O(state=confirmed), nodes that this run has changed, asked over the rails; whole packets that get
+      nowhere while small ones do undo the change.
     type: list
     elements: dict
     default: []
@@ -199,6 +198,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.railyard.fabric.plugins.module_utils import (
     netplan_boot,
     netplan_change,
+    netplan_diff,
     netplan_disk,
     netplan_peers,
     netplan_revert,
@@ -208,38 +208,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils import (
     netplan_transaction,
 )
 
-
-def _diff(findings: dict[str, Any]) -> list[dict[str, str]]:
-    diff = [
-        {
-            "before_header": entry["path"],
-            "after_header": entry["path"],
-            "before": entry["before"] or "",
-            "after": entry["text"] or "",
-        }
-        for entry in findings["files"]
-        if entry["wrong"]
-    ]
-    rows = findings["drift"]
-    if rows:
-        header = "running network"
-        texts = {side: "".join(_line(row, side) for row in rows) for side in ("is", "planned")}
-        diff.append(
-            {
-                "before_header": header,
-                "after_header": header,
-                "before": texts["is"],
-                "after": texts["planned"],
-            }
-        )
-    return diff
-
-
-def _line(row: Any, side: str) -> str:
-    """Say one side of a difference; where it is a whole sentence (a return), it is what is to be undone."""
-    if isinstance(row, str):
-        return f"{row}\n" if side == "is" else ""
-    return f"{row['rail']} ({row['netdev']}): {row['what']} {row[side]}\n"
+# What the node's own program consists of.
+_PROGRAM = (netplan_boot, netplan_disk, netplan_running, netplan_snapshot, netplan_transaction)
 
 
 def _source(python_module: Any) -> str:
@@ -250,14 +220,7 @@ def _source(python_module: Any) -> str:
 def _start(module: AnsibleModule, record: dict[str, Any]) -> None:
     folder, token = netplan_transaction.STATE_DIR, record["token"]
     sources = {
-        python_module.__name__.rsplit(".", 1)[-1]: _source(python_module)
-        for python_module in (
-            netplan_boot,
-            netplan_disk,
-            netplan_running,
-            netplan_snapshot,
-            netplan_transaction,
-        )
+        python_module.__name__.rsplit(".", 1)[-1]: _source(python_module) for python_module in _PROGRAM
     }
     with netplan_transaction.locked(folder):
         netplan_transaction.begin(folder, record, sources)
@@ -327,7 +290,7 @@ def stage(module: AnsibleModule) -> dict[str, Any]:
     if found.get("why"):
         result["reason_unchanged"] = found["why"]
     if found["changed"]:
-        result["diff"] = _diff(found)
+        result["diff"] = netplan_diff.rows(found)
     if not found["changed"] or module.check_mode:
         return result
     token = secrets.token_hex(8)
