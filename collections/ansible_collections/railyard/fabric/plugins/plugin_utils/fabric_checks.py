@@ -38,6 +38,9 @@ _DEPENDENTS = {
     "gateway6": ("routes",),
 }
 
+# Of these, a refused inner value leaves the rest; of any other key it takes the whole.
+_PARTS = ("rails", "networks", "frontend")
+
 Located = tuple[Finding, tuple[str, ...]]
 
 
@@ -103,10 +106,13 @@ def _without_refused(fabric: Any, findings: Sequence[Finding]) -> dict[str, Any]
     if not isinstance(fabric, Mapping):
         return {}
     refused = [_steps(finding.variable)[1:] for finding in findings]
-    top = _with_dependents({steps[0] for steps in refused if len(steps) == 1})
+    top = {steps[0] for steps in refused if len(steps) == 1}
     top |= {
-        steps[0] for steps in refused if len(steps) > 1 and not isinstance(fabric[steps[0]], (Mapping, list))
+        steps[0]
+        for steps in refused
+        if len(steps) > 1 and (steps[0] not in _PARTS or not isinstance(fabric[steps[0]], (Mapping, list)))
     }
+    top = _with_dependents(top)
     sound = {key: value for key, value in fabric.items() if key not in top}
     for key in ("rails", "networks"):
         if key in sound and isinstance(sound[key], list):

@@ -160,20 +160,23 @@ def _check_ipoib_mtu(fabric: Mapping[str, Any], mtu: int) -> Iterator[Finding]:
     """Check the MTU against the IPoIB mode of each rail; where modes differ, the first in fault is named."""
     most = IPOIB_MTU_MAX_BYTES
     common = fabric.get("ipoib_mode") or "datagram"
-    modes: dict[str | None, Any] = {None: common}
+    modes: list[tuple[Any, Any]] = [(None, common)]
     listed = fabric.get("rails")
     if isinstance(listed, list):
         items = [item for item in listed if isinstance(item, Mapping)]
-        modes = {item.get("name"): item.get("ipoib_mode") or common for item in items}
-    for rail, mode in modes.items():
+        modes = [(item.get("name"), item.get("ipoib_mode") or common) for item in items]
+    # What is no mode at all has its own message.
+    modes = [(rail, mode) for rail, mode in modes if isinstance(mode, str)]
+    for rail, mode in modes:
         if most.get(mode, mtu) < mtu:
             limits = f"{most['datagram']} bytes in datagram mode, {most['connected']} in connected mode"
             message = f"{mtu} is beyond {mode} mode; IPoIB carries at most {limits}"
             fix = f"write mtu: {most['datagram']} or less, or ipoib_mode: connected"
             if mtu > max(most.values()) or mode == "connected":
                 fix = f"write mtu: {most['connected']} or less"
-            same = set(modes.values()) == {mode}
-            yield Finding("fabric.mtu", message, fix, None, None if same else rail)
+            same = {other for _rail, other in modes} == {mode}
+            named = rail if isinstance(rail, str) and not same else None
+            yield Finding("fabric.mtu", message, fix, None, named)
             return
 
 
@@ -291,7 +294,7 @@ def _check_networks(fabric: Mapping[str, Any]) -> Iterator[Finding]:
     """Check what the keys of one network ask of each other."""
     listed = fabric.get("networks")
     of_bmcs: str | None = None
-    taken: dict[tuple[Any, Any], str] = {}
+    taken: dict[tuple[str, str], str] = {}
     frontend = fabric.get("frontend") if isinstance(fabric.get("frontend"), Mapping) else None
     for index, item in enumerate(listed if isinstance(listed, list) else []):
         if not isinstance(item, Mapping):
@@ -300,7 +303,7 @@ def _check_networks(fabric: Mapping[str, Any]) -> Iterator[Finding]:
         yield from _check_vlan_name(item, where, None)
         yield from _check_way_in(item, frontend or {}, where)
         if isinstance(item.get("netdev"), str):
-            owner = taken.setdefault((item["netdev"], item.get("vlan")), str(item.get("name")))
+            owner = taken.setdefault((item["netdev"], str(item.get("vlan"))), str(item.get("name")))
             if owner != str(item.get("name")):
                 message = f"{item['netdev']} is that of network {owner} as well"
                 yield Finding(f"{where}.netdev", message, "give one of them a vlan, or another port")
