@@ -29,9 +29,9 @@ CLIENT, SERVER = "gpuserver1", "gpuserver2"
 POLICY = {
     "bidirectional": False,
     "rdma_tests": ["ib_write_bw"],
-    "rdma_duration_s": 4,
+    "rdma_duration_s": 8,
     "rdma_margin_s": 1,
-    "iperf3_duration_s": 3,
+    "iperf3_duration_s": 7,
     "iperf3_omit_s": 1,
     "iperf3_streams": 4,
 }

@@ -83,8 +83,8 @@ class WhileMeasuring:
             # Two seconds into the test: perftest has met its other end and is sending.
             seen = cluster.ssh(node, f"pgrep -x '{pattern}' && sleep 2 && pgrep -x '{pattern}'", check=False)
             if seen.split():
-                self._act()
                 self.done = True
+                self._act()
                 return
             time.sleep(0.3)
 

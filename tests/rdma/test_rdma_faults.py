@@ -108,7 +108,8 @@ def test_a_peer_that_hangs_in_mid_test(demo: Demo, long: Cluster) -> None:
         with WhileMeasuring(long, "gpuserver1", ("ib_write_bw",), hang) as fault:
             status, run, output = long.validate()
     finally:
-        long.railyard("lab", "heal")
+        healed = long.railyard("lab", "heal", "--all")
+    assert healed.returncode == 0, healed.stdout
     assert fault.done
     assert status == 3, output
     assert time.monotonic() - began < PATIENCE_S
@@ -119,8 +120,8 @@ def test_a_peer_that_hangs_in_mid_test(demo: Demo, long: Cluster) -> None:
 
 def test_a_peer_that_reboots_in_mid_test(demo: Demo, long: Cluster) -> None:
     def reboot() -> None:
-        # At once and without a word to anybody, as a crash does.
-        long.ssh("gpuserver2", "sudo systemd-run --no-block systemctl reboot -ff", check=False)
+        # At once and without a word to anybody, as a crash does; the answer to ssh is lost with the rest.
+        long.ssh("gpuserver2", "sudo systemd-run --on-active=1 systemctl reboot -ff", check=False)
 
     began = time.monotonic()
     with WhileMeasuring(long, "gpuserver1", ("ib_write_bw",), reboot) as fault:

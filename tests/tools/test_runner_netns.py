@@ -279,7 +279,7 @@ def test_killed_in_mid_test_nothing_runs_on_and_no_row_is_lost(rails: Rails, tmp
 def test_a_lease_that_is_not_renewed_ends_the_run(rails: Rails, tmp_path: Path) -> None:
     folder = tmp_path / "lease"
     folder.mkdir()
-    lease = {"run": RUN, "controller": "somebody", "since_s": time.time(), "until_s": time.time() + 2}
+    lease = {"run": RUN, "controller": "somebody", "since_s": time.time(), "lease_s": 2}
     (folder / "lease.json").write_text(json.dumps(lease))
     common = order(rails=["rail0"], policy={"first_rendezvous_timeout_s": 60})
     runner = Runner(rails, tmp_path, "gpuserver1", common, arguments=("--lease", str(folder)))
