@@ -49,6 +49,28 @@ POLICY: dict[str, Any] = {
 NODES = ("gpuserver1", "gpuserver2")
 NETDEVS = {"rail0": "ens6", "rail1": "ens6d1"}
 
+# The part of the runner that comes before the tests: order, folder, seconds to wait before and after.
+LISTEN = """
+import json, sys, threading, time
+from ansible_collections.railyard.fabric.plugins.module_utils import runner_cabling, units
+from ansible_collections.railyard.fabric.plugins.module_utils.runner_bench import Bench
+from ansible_collections.railyard.fabric.plugins.module_utils.runner_record import Record
+order = json.load(open(sys.argv[1]))
+time.sleep(float(sys.argv[3]))
+launcher = units.launcher("direct", order["run"], order["node"])
+bench = Bench(order, Record(sys.argv[2], order, 0), launcher, threading.Event())
+cables = runner_cabling.Cabling(bench)
+begun = time.monotonic()
+cables.settle()
+print(time.monotonic() - begun)
+time.sleep(float(sys.argv[4]))
+# A whole run lasts longer than its slowest node takes to start.
+deadline = time.monotonic() + (float(sys.argv[5]) if len(sys.argv) > 5 else 0)
+while time.monotonic() < deadline and any(ear.is_alive() for ear in cables._ears):
+    time.sleep(0.1)
+cables.close()
+"""
+
 
 def why_not() -> str | None:
     """Return why namespaces cannot be used here, None when they can."""

@@ -247,6 +247,11 @@ class RailEar(threading.Thread):
                 for segment, nodes in foreign.items()
             ],
             "strangers": self._strangers,
+            # By the clock on the wall: who listened when another had gone has not missed it.
+            "listened": [
+                round(time.time() - (time.monotonic() - self._begun), 1),
+                round(time.time(), 1),
+            ],
         }
 
     def _row(self, line: Line, told: Mapping[str, Any]) -> dict[str, Any]:

@@ -20,13 +20,15 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils import causes, nei
 from ansible_collections.railyard.fabric.plugins.plugin_utils.answer import Answer, failed, unknown
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import FAIL, PASS, UNMEASURED
 from ansible_collections.railyard.fabric.plugins.plugin_utils.fact_rows import Fleet
-from ansible_collections.railyard.fabric.plugins.plugin_utils.policy import is_whole
+from ansible_collections.railyard.fabric.plugins.plugin_utils.policy import is_number, is_whole
 
 Row = Mapping[str, Any]
 Place = tuple[str, str]
 Segment = tuple[str, str]
 #: How many names a sentence lists before it says "and N more".
 _NAMED = 4
+#: Two ports that listened together for less have not had the time to hear each other.
+_OVERLAP_S = 0.5
 
 
 @dataclass
@@ -47,6 +49,7 @@ class Report:
     expected: int
     heard: int
     missing: list[str]
+    listened: tuple[float, float]
     foreign: list[Foreign] = field(default_factory=list)
 
     @property
@@ -159,11 +162,13 @@ class Chart:
             and all(isinstance(name, str) for name in missing)
             and set(missing) <= answered - {node}
             and isinstance(foreign, list)
+            and _is_interval(told.get("listened"))
             and all(_is_foreign(one) for one in foreign)
         )
         heard = int(counts[1] or 0) if good else 0
         if not good or not 0 <= heard <= expected:
             return unknown(Answer(PASS), "row_garbled", f"{node}: cabling is {dict(told)!r}")
+        begin, end = told["listened"]
         left = expected - heard
         if len(set(missing or [])) != min(left, NAMED):
             return unknown(
@@ -175,7 +180,22 @@ class Chart:
             )
             for one in foreign or []
         ]
-        return Report(segment or ("", ""), expected, heard, [str(name) for name in missing or []], strange)
+        return Report(
+            segment or ("", ""),
+            expected,
+            heard,
+            [str(name) for name in missing or []],
+            (float(begin), float(end)),
+            strange,
+        )
+
+    def _together(self, report: Report, other: Place) -> bool:
+        """Tell whether two ports listened at the same time; one that had gone could not be heard."""
+        peer = self.reports.get(other)
+        if peer is None:
+            return False
+        begin, end = max(report.listened[0], peer.listened[0]), min(report.listened[1], peer.listened[1])
+        return end - begin >= _OVERLAP_S
 
     def misplaced(self, place: Place) -> bool:
         """Tell whether a port hears more ports of another segment than of its own."""
@@ -264,7 +284,7 @@ class Chart:
         node, rail = place
         where = f"{node} {rail}"
         lost = report.expected - report.heard
-        listened = [name for name in report.missing if (name, rail) in self.reports]
+        listened = [name for name in report.missing if self._together(report, (name, rail))]
         left = [
             name for name in listened if not self.misplaced((name, rail)) and not self.alone((name, rail))
         ]
@@ -303,6 +323,15 @@ def _names(names: Sequence[str], count: int | None = None) -> str:
     shown = list(names[:_NAMED])
     more = (len(names) if count is None else count) - len(shown)
     return ", ".join(shown) + (f" and {more} more" if more > 0 else "")
+
+
+def _is_interval(value: object) -> bool:
+    return (
+        isinstance(value, list)
+        and len(value) == 2
+        and all(is_number(edge) for edge in value)
+        and 0 < value[0] <= value[1]
+    )
 
 
 def _is_foreign(one: object) -> bool:

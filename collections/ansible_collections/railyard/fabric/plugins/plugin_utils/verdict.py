@@ -208,8 +208,7 @@ class _Court:
 
     def _hops(self, asked: Mapping[str, Any], rows: Rows) -> Answer:
         """Answer whether a rail's latencies fit the switches that are planned on the way."""
-        nothing = self.fleet.why_unknown(str(asked["node"]))
-        if nothing:
+        if nothing := self.fleet.why_unknown(str(asked["node"])):
             return Answer(UNMEASURED, cause=nothing)
         if self._latencies is None:
             trusted = ((line, self._trusted(line, rows)) for line in hop_rows.tests(self.tests.values()))

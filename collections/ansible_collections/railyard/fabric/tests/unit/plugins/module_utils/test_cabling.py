@@ -143,7 +143,7 @@ def order(nodes: int = 4, units: int = 1, **changes: Any) -> dict[str, Any]:
     rails: list[dict[str, Any]] = []
     for rail in range(2):
         subnets = {unit: f"10.{rail * 128 + unit * 8}.0.0/16" for unit in range(units)}
-        rails.append({"name": f"rail{rail}", "netdev": f"ens{rail}", "subnets": subnets})
+        rails.append({"name": f"rail{rail}", "netdev": f"ens{rail}", "subnets": subnets, "gateway": "last"})
     if units == 1:
         rails = [{**rail, "subnet": rail["subnets"][0]} for rail in rails]
         for rail in rails:

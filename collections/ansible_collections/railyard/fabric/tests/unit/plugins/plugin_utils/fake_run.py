@@ -252,7 +252,14 @@ class FakeRun:
         asked = {"peer": NODES[peer - 1], "peer_address": f"{SUBNETS[rail]}.{peer}"}
         other = next(name for name in NETDEVS if name != rail)
         told: dict[str, Any] = {
-            "cabling": {"expected": 1, "heard": 1, "missing": [], "foreign": [], "strangers": 0},
+            "cabling": {
+                "expected": 1,
+                "heard": 1,
+                "missing": [],
+                "foreign": [],
+                "strangers": 0,
+                "listened": [1795257318.1, 1795257318.8],
+            },
             "link_address_owner": {
                 **asked,
                 "peer_mac": mac,

@@ -31,6 +31,7 @@ class Hall:
             (node, rail): f"{rail}/{self.unit[node]}" for node in self.nodes for rail in RAILS
         }
         self.deaf: set[tuple[Place, Place]] = set()
+        self.listened: dict[Place, list[float]] = {}
         self.silent: dict[Place, dict[str, Any] | None] = {}
 
     def rail(self, node: str, rail: str) -> dict[str, Any]:
@@ -73,6 +74,7 @@ class Hall:
                 for (rail, network), nodes in foreign.items()
             ],
             "strangers": 0,
+            "listened": self.listened.get(place, [1000.0, 1003.0]),
         }
 
     def chart(self) -> tuple[cabling_rows.Chart, list[dict[str, Any]]]:
@@ -245,6 +247,19 @@ def test_a_port_that_did_not_listen_blames_nobody_else(error: dict[str, Any] | N
         assert found["gpu2", "rail0"][:2] == ("unmeasured", cause)
         assert found["gpu1", "rail0"][:2] == ("unmeasured", "peer_miswired")
         assert found["gpu1", "rail1"][0] == "pass"
+
+
+def test_a_port_that_came_when_the_others_had_gone_is_not_blamed() -> None:
+    hall = Hall(4)
+    for rail in RAILS:
+        hall.listened["gpu4", rail] = [1003.2, 1020.0]
+        for other in hall.nodes[:3]:
+            hall.deaf |= {(("gpu4", rail), (other, rail)), ((other, rail), ("gpu4", rail))}
+    found = hall.verdicts()
+    assert failing(found) == {}
+    assert "pass" not in {one[0] for one in found.values()}
+    hall.listened = {}
+    assert set(failing(hall.verdicts())) == {("gpu4", rail) for rail in RAILS}
 
 
 def test_a_row_lists_some_and_counts_all() -> None:
