@@ -180,7 +180,7 @@ FAULTS = {
         "it is inside 172.16.0.0/24, a route of rail rail1", "not to the one by which Ansible comes"),
     "route_table_of_the_kernel": Fault(
         "units", FABRIC, "  mtu:", "  route_table_base: 254\n  mtu:", "route_table_base", None, None,
-        "254 is not between 1000 and 4294967000", "first rail's routing table"),
+        "254 is not between 1000 and 32000", "first rail's routing table"),
     # interfaces
     "rail_on_a_bond": Fault(
         "units", FABRIC, "hca: mlx5_1:1", "bond: bond0", "bond: bond0", None, "rail1",
