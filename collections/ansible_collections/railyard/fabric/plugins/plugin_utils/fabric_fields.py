@@ -47,8 +47,8 @@ MTU_SENSIBLE_BYTES = 2**31
 MTU_BYTES = {"ethernet": (576, 9978), "infiniband": (576, 65520)}
 # IPoIB takes 4 of the 4096 bytes of the largest InfiniBand MTU; connected mode has a limit of its own.
 IPOIB_MTU_MAX_BYTES = {"datagram": 4092, "connected": 65520}
-# Above the kernel's own tables (253 to 255) and what people number by hand. A rule has its table's number as priority
-# and must come before that of the main table, which is 32766; 512 rails fit below.
+# Above the kernel's own tables (253 to 255) and what people number by hand. A rule has its table's number
+# as priority and must come before that of the main table, which is 32766; 512 rails fit below.
 ROUTE_TABLES = (1000, 32000)
 
 _GATEWAY_RULE = Field(is_.choice("first", "last", "none"), "write first, last or none")
