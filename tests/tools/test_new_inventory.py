@@ -86,6 +86,29 @@ def test_the_files_are_as_tidy_as_this_repository_s(tmp_path):
     assert "ansible_user: ops" in (folder / "group_vars/all/connection.yml").read_text()
 
 
+@pytest.mark.parametrize(
+    ("wanted", "what", "fix"),
+    [
+        ({"supernet": "10.0.0.5/16"}, "10.0.0.5/16 has host bits set", "write it as 10.0.0.0/16"),
+        ({"supernet": "banana"}, "'banana' is no network", "write it as 10.224.0.0/12"),
+        (
+            {"subnets": ["10.0.7.1/24"], "rails": 1},
+            "10.0.7.1/24 has host bits set",
+            "write it as 10.0.7.0/24",
+        ),
+        ({"rail_prefix": 99}, "--rail-prefix: 99 is no prefix length of IPv4", "up to 32"),
+        ({"rail_prefix": 129, "supernet": "fd00::/32"}, "129 is no prefix length of IPv6", "up to 128"),
+    ],
+)
+def test_a_network_that_is_none_is_refused_with_the_one_that_was_meant(tmp_path, wanted, what, fix):
+    with pytest.raises(UserError) as refused:
+        new_inventory.run(Wanted(**{**ROCE, **wanted}), tmp_path / "mine")
+    said, _fix, remedy = str(refused.value).rpartition("Fix: ")
+    assert what in said
+    assert fix in remedy
+    assert not (tmp_path / "mine").exists()
+
+
 def test_scalable_units_have_subnets_leaves_and_gateways_of_their_own(tmp_path):
     plan, folder = make(
         tmp_path, nodes="gpu[001-512]", nodes_per_unit=32, leaf="leaf-{unit}-r{rail}", leaf_uplink_gbps=6400
