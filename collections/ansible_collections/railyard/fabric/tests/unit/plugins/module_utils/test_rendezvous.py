@@ -45,7 +45,7 @@ class Answering:
         self.channel = Channel(sock, threading.Event())
         self.result: Any = None
         self._what: Callable[[], Any] = lambda: rendezvous.answer(
-            self.channel, run, secret, name, "rail0", 2.0
+            self.channel, run, secret, name, ["rail0"], 2.0
         )
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
