@@ -122,6 +122,15 @@ class Rails:
     def inside(self, node: str, *argv: str) -> list[str]:
         return ["ip", "netns", "exec", self.namespace(node), *argv]
 
+    def remove(self) -> None:
+        """End everything that runs in the namespaces and take them away."""
+        for name in self.names:
+            for pid in subprocess.run(
+                ["ip", "netns", "pids", name], capture_output=True, text=True, check=False
+            ).stdout.split():
+                subprocess.run(["kill", "-9", pid], capture_output=True, check=False)
+            subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False)
+
     def processes(self, node: str) -> list[str]:
         """Return the command lines of everything that runs in a node."""
         pids = ip("netns", "pids", self.namespace(node)).split()
@@ -143,12 +152,23 @@ def two_nodes(family: int = 4) -> Iterator[Rails]:
                 rails.plug(node, netdev, rail, rails.address(number, rail))
         yield rails
     finally:
-        for name in rails.names:
-            for pid in subprocess.run(
-                ["ip", "netns", "pids", name], capture_output=True, text=True, check=False
-            ).stdout.split():
-                subprocess.run(["kill", "-9", pid], capture_output=True, check=False)
-            subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False)
+        rails.remove()
+
+
+@contextmanager
+def two_nodes_without_rails() -> Iterator[Rails]:
+    """Two nodes on a management network alone: 192.168.0.1 and .2 on eth0."""
+    rails = Rails(f"{os.getpid():x}", 4)
+    try:
+        switch = rails.make("switch")
+        ip("-n", switch, "link", "add", "rail0", "type", "bridge")
+        ip("-n", switch, "link", "set", "rail0", "up")
+        for number, node in enumerate(NODES, 1):
+            rails.make(node)
+            rails.plug(node, "eth0", 0, f"192.168.0.{number}/24", mtu=1500)
+        yield rails
+    finally:
+        rails.remove()
 
 
 def order(family: int = 4, **changes: Any) -> dict[str, Any]:
@@ -196,13 +216,17 @@ class Runner:
         python: str = sys.executable,
         path: str | None = None,
         arguments: tuple[str, ...] = (),
+        own: dict[str, Any] | None = None,
+        classes: Path | None = None,
     ) -> None:
         self.node = node
         self.folder = folder / node
         self.folder.mkdir(parents=True, exist_ok=True)
         order_file = self.folder / "work_order.json"
         order_file.write_text(
-            json.dumps({**common, "node": node, "secret": secret, "netdevs": NETDEVS, "hcas": {}})
+            json.dumps(
+                {**common, "node": node, "secret": secret, **(own or {"netdevs": NETDEVS, "hcas": {}})}
+            )
         )
         environment = {**os.environ, "PYTHONPATH": str(COLLECTIONS), "PYTHONDONTWRITEBYTECODE": "1"}
         if path is not None:
@@ -219,7 +243,7 @@ class Runner:
         ]
         self.log = open(self.folder / "runner.log", "wb")  # noqa: SIM115 - open as long as the process
         self.process = subprocess.Popen(
-            rails.inside(node, *program, *arguments),
+            rails.inside(node, *(_instead_of_sysfs(classes) if classes else ()), *program, *arguments),
             env=environment,
             stdout=self.log,
             stderr=self.log,
@@ -239,6 +263,12 @@ class Runner:
     def status(self) -> dict[str, Any]:
         loaded: dict[str, Any] = json.loads((self.folder / "status.json").read_text())
         return loaded
+
+
+def _instead_of_sysfs(classes: Path) -> list[str]:
+    """Return the words that give a program another /sys/class, in which `net` is the kernel's own."""
+    mounts = 'mount --bind /sys/class/net "$1/net" && mount --rbind "$1" /sys/class && shift && exec "$@"'
+    return ["sh", "-c", mounts, "sh", str(classes)]
 
 
 def measure(rails: Rails, folder: Path, common: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:

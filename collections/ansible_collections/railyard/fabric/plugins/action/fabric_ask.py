@@ -5,11 +5,12 @@
 
 from __future__ import annotations
 
+import socket
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
-from ansible_collections.railyard.fabric.plugins.plugin_utils import actions, ask, run_folder
+from ansible_collections.railyard.fabric.plugins.plugin_utils import actions, ask, management, run_folder
 
 
 class ActionModule(ActionBase):
@@ -28,7 +29,8 @@ class ActionModule(ActionBase):
             }
         )
         folder = actions.open_folder(args["folder"])
-        fabrics = {node.name: node.fabric for node in actions.play_inventory(self).selected_nodes()}
+        nodes = actions.play_inventory(self).selected_nodes()
+        fabrics = {node.name: node.fabric for node in nodes}
         try:
             plan = folder.plan()
             facts, _torn = folder.rows(run_folder.FACTS)
@@ -39,6 +41,7 @@ class ActionModule(ActionBase):
                 folder.manifest()["policy"],
                 [str(row.get("node")) for row in facts],
                 args["rails"] or None,
+                management.entries(nodes, plan, facts, addresses_of),
             )
             lines = ask.asked_lines(plan, order)
             folder.write(run_folder.ASKED, "".join(run_folder.line(line) + "\n" for line in lines))
@@ -53,3 +56,12 @@ class ActionModule(ActionBase):
             "absent": order["absent"],
             "patience_s": ask.patience_s(order),
         }
+
+
+def addresses_of(name: str) -> list[str]:
+    """Return the addresses that a name has to the controller; none where nobody knows it."""
+    try:
+        found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        return []
+    return list(dict.fromkeys(str(entry[4][0]) for entry in found))

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The lobby: one listener per rail where partners call, wait for their turn, and ask whether we live.
+"""The lobby: one listener per address where partners call, wait for their turn, and ask whether we live.
 
 A node meets one partner at a time, but its partners of later rounds may be ahead of it. Their calls are
 answered at once and kept waiting, so that a busy node is never taken for a dead one, and a dead one costs
@@ -14,7 +14,7 @@ import contextlib
 import socket
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ansible_collections.railyard.fabric.plugins.module_utils import rendezvous
@@ -55,17 +55,23 @@ class Lobby:
         self._listeners: dict[str, socket.socket] = {}
         self.round = -1
         self.obstacles: dict[str, Obstacle] = {}
+        without_ip = [rail for rail, place in places.items() if place.management]
         for rail, place in places.items():
-            self._open(rail, place, int(order["policy"]["base_port"]))
+            rails = without_ip if place.management else [rail]
+            if rail == rails[0]:
+                self._open(rails, place, int(order["policy"]["base_port"]))
 
-    def _open(self, rail: str, place: Place, base_port: int) -> None:
-        # Every rail has an address of its own, so one port number serves all rails.
+    def _open(self, rails: Sequence[str], place: Place, base_port: int) -> None:
+        # Every rail has an address of its own, so one port number serves all rails; those without IP share
+        # the management address and one listener.
         try:
-            self._listeners[rail] = listen(place, base_port)
+            listener = self._listeners[rails[0]] = listen(place, base_port)
         except Obstacle as obstacle:
-            self.obstacles[rail] = obstacle
+            self.obstacles.update(dict.fromkeys(rails, obstacle))
             return
-        threading.Thread(target=self._serve, args=(rail,), daemon=True, name="lobby-" + rail).start()
+        threading.Thread(
+            target=self._serve, args=(rails, listener), daemon=True, name="lobby-" + rails[0]
+        ).start()
 
     def start(self) -> None:
         """Begin to tell waiting partners that we live."""
@@ -105,8 +111,7 @@ class Lobby:
                 self._lock.wait(min(left, 0.25))
             return self._waiting.pop((peer, rail))
 
-    def _serve(self, rail: str) -> None:
-        listener = self._listeners[rail]
+    def _serve(self, rails: Sequence[str], listener: socket.socket) -> None:
         while not self._stop.is_set():
             try:
                 sock, _address = listener.accept()
@@ -115,24 +120,27 @@ class Lobby:
                     return
                 time.sleep(_PAUSE_S)
                 continue
-            threading.Thread(target=self._greet, args=(rail, sock), daemon=True, name="greet-" + rail).start()
+            threading.Thread(
+                target=self._greet, args=(rails, sock), daemon=True, name="greet-" + rails[0]
+            ).start()
 
-    def _greet(self, rail: str, sock: socket.socket) -> None:
+    def _greet(self, rails: Sequence[str], sock: socket.socket) -> None:
         try:
             channel = rendezvous.Channel(sock, self._stop)
         except OSError:
             sock.close()
             return
         try:
-            call = rendezvous.answer(channel, self._run, self._secret, self._node, rail, _ANSWER_S)
+            call = rendezvous.answer(channel, self._run, self._secret, self._node, rails, _ANSWER_S)
             if call["from"] not in self._roster:
                 raise rendezvous.Stranger("says it is {!r}, which is not in this run".format(call["from"]))
-            self._admit(rail, channel, str(call["from"]), call.get("purpose") or {})
+            self._admit(str(call["rail"]), channel, str(call["from"]), call.get("purpose") or {})
         except rendezvous.Stranger as error:
             with self._lock:
-                seen = self._strangers.setdefault(rail, [])
-                if len(seen) < 100:  # a port scanner must not fill the memory
-                    seen.append((channel.remote, str(error)))
+                for rail in rails:
+                    seen = self._strangers.setdefault(rail, [])
+                    if len(seen) < 100:  # a port scanner must not fill the memory
+                        seen.append((channel.remote, str(error)))
             channel.close()
         except (rendezvous.Broken, rendezvous.Stopped):
             channel.close()
@@ -186,7 +194,7 @@ def dial(
     """
     sock = socket.socket(family_of(address), socket.SOCK_STREAM)
     try:
-        bind_to_rail(sock, place.netdev)
+        bind_to_rail(sock, place)
         tune(sock)
         sock.bind((place.address, 0))
         sock.settimeout(_DIAL_S)

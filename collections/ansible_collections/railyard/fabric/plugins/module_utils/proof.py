@@ -163,7 +163,9 @@ def prove(
             return UNPROVEN, reason
     for rail in sorted(other_rails):
         port_data = [name for name in PORT_DATA if name in other_rails[rail]]
-        for name in (*NETDEV_BYTES, *port_data):
+        # An InfiniBand rail without a netdev has the port's counters alone; without any nothing is known.
+        netdev = [name for name in NETDEV_BYTES if name in other_rails[rail]]
+        for name in (*(NETDEV_BYTES if netdev or not port_data else ()), *port_data):
             reason = _not_idle(rail, name, other_rails[rail].get(name), allowance)
             if reason:
                 return UNPROVEN, reason

@@ -80,7 +80,7 @@ def replies(place: Place, peer_address: str, netdevs: Mapping[str, str]) -> dict
             ears[ear.fileno()] = (ear, rail)
             ear.bind((netdev, _ETH_P_IP))
         with socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP) as sock:
-            bind_to_rail(sock, place.netdev)
+            bind_to_rail(sock, place)
             sock.bind((place.address, 0))
             for number in range(_ECHOES):
                 sock.sendto(echo(identity, number, token), (peer_address, 0))

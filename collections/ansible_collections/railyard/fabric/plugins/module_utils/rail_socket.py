@@ -24,12 +24,22 @@ _ESTABLISHED = "01"
 
 
 class Place(NamedTuple):
-    """Where a node stands on a rail: its own address and netdev."""
+    """Where a node stands on a rail: its own address and netdev.
+
+    An InfiniBand rail without IP has no address of its own: with `management` the address is the node's on
+    the management network, over which the two ends meet instead, and the netdev may be empty.
+    """
 
     host: str
     rail: str
     netdev: str
     address: str
+    management: bool = False
+
+    @property
+    def way(self) -> str:
+        """Return over what the ends meet, for messages."""
+        return f"the management network (for {self.rail})" if self.management else self.rail
 
 
 class SocketRow(NamedTuple):
@@ -48,13 +58,16 @@ def family_of(address: str) -> int:
     return socket.AF_INET6 if ":" in address else socket.AF_INET
 
 
-def bind_to_rail(sock: socket.socket, netdev: str) -> None:
-    """Keep the socket's traffic on the netdev; needs root, and without root the address alone must do.
+def bind_to_rail(sock: socket.socket, place: Place) -> None:
+    """Keep the socket's traffic on the rail's netdev; without root the address alone must do.
 
-    The counter proof notices traffic that took another way all the same.
+    The counter proof notices traffic that took another way all the same. The management network is the
+    node's own to route.
     """
+    if place.management:
+        return
     with contextlib.suppress(PermissionError):
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, netdev.encode() + b"\0")
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, place.netdev.encode() + b"\0")
 
 
 def tune(sock: socket.socket) -> None:
@@ -72,12 +85,12 @@ def listen(place: Place, port: int) -> socket.socket:
     """Open the rail's rendezvous listener.
 
     Raises:
-        Obstacle: `no_netdev`, `no_address` or `port_taken`, with the fix.
+        Obstacle: `no_netdev`, `no_address`, `no_management` or `port_taken`, with the fix.
     """
     sock = socket.socket(family_of(place.address), socket.SOCK_STREAM)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        bind_to_rail(sock, place.netdev)
+        bind_to_rail(sock, place)
         tune(sock)
         sock.bind((place.address, port))
         sock.listen(64)
@@ -89,6 +102,8 @@ def listen(place: Place, port: int) -> socket.socket:
 
 def bind_obstacle(place: Place, port: int, error: OSError) -> Obstacle:
     """Say why the rail's own address and port could not be used."""
+    if place.management and error.errno == errno.EADDRNOTAVAIL:
+        return no_management(place.host, place.rail, f"{place.host} does not have {place.address} now")
     if error.errno == errno.ENODEV or not os.path.isdir("/sys/class/net/" + place.netdev):
         return Obstacle(
             "no_netdev",
@@ -110,6 +125,18 @@ def bind_obstacle(place: Place, port: int, error: OSError) -> Obstacle:
         f"cannot listen on {place.address} port {port} of {place.netdev}: {error}",
         place.host,
         f"look at the address and the netdev: ip addr show dev {place.netdev}",
+    )
+
+
+def no_management(host: str, rail: str, why: str) -> Obstacle:
+    """Say that a rail without IP has no way to meet: the node's management address cannot be told."""
+    return Obstacle(
+        "no_management",
+        f"{rail} of {host} has no IP, so the ends meet over the management network, and the address of "
+        f"{host} there cannot be told: {why}",
+        host,
+        f"set the host variable management_address of {host} to its own address, as the other nodes reach "
+        "it; or give the rails a subnet (IPoIB)",
     )
 
 

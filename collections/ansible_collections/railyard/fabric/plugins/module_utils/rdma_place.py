@@ -24,6 +24,7 @@ class RdmaPort(NamedTuple):
     gid_index: Optional[int]  # noqa: UP045 - Python 3.9 evaluates it
     gid_type: Optional[str]  # noqa: UP045 - as above
     numa_node: Optional[int]  # noqa: UP045 - as above
+    port_guid: Optional[str] = None  # noqa: UP045 - as above; InfiniBand's alone
 
 
 def find(place: Place, hca: str | None, reader: Reader | None = None) -> RdmaPort:
@@ -34,28 +35,42 @@ def find(place: Place, hca: str | None, reader: Reader | None = None) -> RdmaPor
         hca: the port that the rail is bound to, as `device:port`.
         reader: where sysfs is.
 
+    Returns:
+        Where the ends meet over the management network the port is named by device and number alone.
+
     Raises:
         Obstacle: `hca_missing` when it is not there, `no_gid` when its table lacks the rail's address.
     """
     if not hca:
         raise Obstacle(
             "hca_missing",
-            f"{place.rail} of {place.host} has no RDMA port: none belongs to {place.netdev}",
+            f"{place.rail} of {place.host} has no RDMA port: none belongs to {place.netdev or 'it'}",
             place.host,
-            f"run the role rdma_stack and look at: rdma link (a port with netdev {place.netdev})",
+            f"run the role rdma_stack and look at: rdma link (a port with netdev {place.netdev})"
+            if place.netdev
+            else "name the rail's hca in the inventory, run the role rdma_stack and look at: rdma link",
         )
     device, _colon, port = hca.partition(":")
     seen = sysfs_rdma.read_port(reader or Reader(), device, int(port)) if port.isdecimal() else None
     if seen is None:
+        on = f" on {place.netdev}" if place.netdev else ""
         raise Obstacle(
             "hca_missing",
-            f"{place.host} has no RDMA port {hca} now, which is to carry {place.rail} on {place.netdev}",
+            f"{place.host} has no RDMA port {hca} now, which is to carry {place.rail}{on}",
             place.host,
             "look at: rdma link; dmesg | grep -i -e mlx -e rxe; the role rdma_stack makes it again",
         )
     numa_node = seen.get("numa_node")
     if seen["link_layer"] == "InfiniBand":
-        return RdmaPort(device, int(port), None, None, numa_node)
+        return RdmaPort(device, int(port), None, None, numa_node, seen.get("port_guid"))
+    if place.management:
+        raise Obstacle(
+            "link_layer_wrong",
+            f"{hca} of {place.host} is {seen['link_layer']}, its rail {place.rail} InfiniBand without IP",
+            place.host,
+            f"set the port's type to InfiniBand (mlxconfig -d {device} query | grep LINK_TYPE), or give the "
+            "rail its address",
+        )
     choice = gid_choice.choose(seen["gids"], place.address, place.netdev)
     if choice is None:
         raise Obstacle(

@@ -20,7 +20,7 @@ import select
 import socket
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 PROTOCOL = 1
@@ -200,9 +200,11 @@ def dial(channel: Channel, terms: Terms, purpose: Mapping[str, Any], timeout_s: 
 
 
 def answer(
-    channel: Channel, run: str, secret: str, own_name: str, rail: str, timeout_s: float
+    channel: Channel, run: str, secret: str, own_name: str, rails: Sequence[str], timeout_s: float
 ) -> dict[str, Any]:
     """Answer a call: prove the secret, have the caller prove it; return the caller's first message.
+
+    `rails` are those that are met at this address: one, or all without IP on the management network.
 
     Raises:
         Stranger: the caller is not of this run or does not speak the protocol.
@@ -214,13 +216,15 @@ def answer(
         raise Stranger(f"calls without a word of Railyard's protocol: {error}") from error
     if call.get("railyard") != PROTOCOL:
         raise Stranger(f"does not speak Railyard's protocol {PROTOCOL}")
-    terms = Terms(run, secret, str(call.get("from")), own_name, rail)
+    rail = str(call.get("rail"))
+    # Who calls for a rail that is not met here gets a proof that is no good for that rail.
+    terms = Terms(run, secret, str(call.get("from")), own_name, rail if rail in rails else rails[0])
     ours = secrets.token_hex(16)
     theirs = str(call.get("nonce", ""))
     purpose = call.get("purpose") or {}
     proof = _proof(terms, "answer", theirs, ours, purpose)
     channel.send({"railyard": PROTOCOL, "run": run, "from": own_name, "nonce": ours, "proof": proof})
-    if call.get("run") != run or call.get("to") != own_name or call.get("rail") != rail:
+    if call.get("run") != run or call.get("to") != own_name or call.get("rail") != terms.rail:
         raise Stranger(
             "calls for {!r} on {!r} in run {!r}".format(call.get("to"), call.get("rail"), call.get("run"))
         )

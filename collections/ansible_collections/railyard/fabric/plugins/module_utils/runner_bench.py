@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from ansible_collections.railyard.fabric.plugins.module_utils import schedule, tool_base, work_order
 from ansible_collections.railyard.fabric.plugins.module_utils.obstacle import Obstacle
-from ansible_collections.railyard.fabric.plugins.module_utils.rail_socket import Place
+from ansible_collections.railyard.fabric.plugins.module_utils.rail_socket import Place, no_management
 from ansible_collections.railyard.fabric.plugins.module_utils.runner_record import Record, utc_now
 from ansible_collections.railyard.fabric.plugins.module_utils.units import Launcher
 
@@ -133,7 +133,13 @@ class Bench:
             self._place(name, rail)
 
     def _place(self, name: str, rail: Mapping[str, Any]) -> None:
-        if not rail["netdev"]:
+        if "management" in rail:
+            if rail["management"]:
+                address, netdev = str(rail["management"]), str(rail["netdev"] or "")
+                self.places[name] = Place(self.node, name, netdev, address, management=True)
+            else:
+                self.obstacles[name] = no_management(self.node, name, str(rail["why_not"]))
+        elif not rail["netdev"]:
             self.obstacles[name] = Obstacle(
                 "no_netdev",
                 f"{name} of {self.node} is bound to no netdev",
@@ -198,6 +204,8 @@ def own_macs(root: str = "/sys/class/net") -> list[str]:
 
 def link_state(netdev: str) -> str:
     """Return what the kernel says of a link, for messages: `up`, `down`, `no carrier`, `absent`."""
+    if not netdev:
+        return "absent"
     folder = "/sys/class/net/" + netdev
     try:
         with open(folder + "/operstate", encoding="ascii") as handle:

@@ -71,6 +71,15 @@ class Session:
         self.busy: Obstacle | None = None
         self.pending_begin: dict[str, Any] | None = None
         self.reconnects_left = 2
+        # Without IP on the rail: which ports were found at both ends, before the test under way.
+        self.ports: dict[str, str] = {}
+
+    def exchange(self) -> dict[str, Any] | None:
+        """Return what a row says of where the ends met; None over the rail itself, which needs no word."""
+        if not self.place.management:
+            return None
+        own = {"over": "management", "address": self.place.address, "peer_address": self.peer_address}
+        return {**own, **self.ports}
 
     def drop(self) -> None:
         """End the conversation; the partner notices."""
@@ -102,8 +111,8 @@ def open_session(
     """Look for strangers, meet the partner and exchange who we are; never raises but `Stopped`."""
     place = bench.places[rail]
     peer = meeting.peer if meeting.node == bench.node else meeting.node
-    session = Session(place, peer, str(peer_rail["ip"]))
-    claimants = duplicate_address.probe(place, session.peer_address)
+    session = Session(place, peer, str(peer_rail["management" if place.management else "ip"]))
+    claimants = None if place.management else duplicate_address.probe(place, session.peer_address)
     try:
         meet(bench, house, meeting, session, wait)
     except Obstacle as obstacle:
@@ -252,13 +261,15 @@ def _mind_stop(bench: Bench) -> None:
 
 
 def _stranger(call: Call, why: str) -> Obstacle:
-    session = call.session
+    session, place = call.session, call.session.place
+    look = f"ip neigh show dev {place.netdev} on {place.host}"
+    if place.management:
+        look = f"ip route get {session.peer_address} on {place.host}, ip addr on {session.peer}"
     return Obstacle(
         "stranger",
-        f"{session.peer_address} on {session.place.rail} is not {session.peer} of this run: it {why}",
+        f"{session.peer_address} on {place.way} is not {session.peer} of this run: it {why}",
         session.peer,
-        f"find out which machine has {session.peer_address} "
-        f"(ip neigh show dev {session.place.netdev} on {session.place.host})",
+        f"find out which machine has {session.peer_address} ({look})",
     )
 
 
@@ -275,6 +286,15 @@ def _gone_on(call: Call, message: Mapping[str, Any]) -> Obstacle:
 
 def _not_met(call: Call, last: str) -> Obstacle:
     session = call.session
+    if session.place.management:
+        return Obstacle(
+            "management_timeout",
+            f"{session.peer} was not met at {session.peer_address} over {session.place.way}: {last}",
+            session.peer,
+            f"from {session.place.host} look at: ip route get {session.peer_address}; ping "
+            f"{session.peer_address}; firewalls between the two must let TCP port {call.port} and those "
+            "after it pass (fabric_policy.base_port); another address is set by management_address",
+        )
     return Obstacle(
         "rendezvous_timeout",
         f"{session.peer} was not met at {session.peer_address} on {session.place.rail}: {last} "

@@ -11,9 +11,15 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils import busy, rendezvous, work_order
+from ansible_collections.railyard.fabric.plugins.module_utils import (
+    busy,
+    rendezvous,
+    runner_port,
+    work_order,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils.lobby import Lobby
 from ansible_collections.railyard.fabric.plugins.module_utils.obstacle import CLOCK_LOST, Obstacle
+from ansible_collections.railyard.fabric.plugins.module_utils.rail_socket import no_management
 from ansible_collections.railyard.fabric.plugins.module_utils.runner_bench import Bench, Gate, link_state
 from ansible_collections.railyard.fabric.plugins.module_utils.runner_meeting import (
     Patience,
@@ -75,8 +81,7 @@ class PairRun:
         jobs: list[Callable[[], None]] = []
         for rail in rails:
             obstacle = self._bench.obstacles.get(rail) or self._house.obstacles.get(rail)
-            if obstacle is None and not peer_rails[rail]["ip"]:
-                obstacle = Obstacle("no_address", f"{rail} has no address in the plan", self._peer, "plan it")
+            obstacle = obstacle or self._unreachable(rail, peer_rails[rail])
             if obstacle is not None:
                 self._no_session[rail] = obstacle
                 continue
@@ -87,6 +92,17 @@ class PairRun:
         node_busy = busy.node_is_busy(self._bench.node, self._bench.policy)
         for rail, session in self._sessions.items():
             session.busy = node_busy or busy_rails.get(rail)
+
+    def _unreachable(self, rail: str, peer_rail: Mapping[str, Any]) -> Obstacle | None:
+        """Return why the partner has no address that this rail's meeting could be at, or None."""
+        if self._bench.places[rail].management and "management" in peer_rail:
+            if peer_rail["management"]:
+                return None
+            return no_management(self._peer, rail, str(peer_rail["why_not"]))
+        if peer_rail["ip"] and not self._bench.places[rail].management:
+            return None
+        without = self._bench.node if peer_rail["ip"] else self._peer
+        return Obstacle("no_address", f"{rail} of {without} has no address in the plan", without, "plan it")
 
     def _meet_on(self, rail: str, peer_rail: Mapping[str, Any], wait: Patience) -> None:
         try:
@@ -152,7 +168,9 @@ class PairRun:
 
     def _link(self, rail: str) -> str:
         place = self._bench.places.get(rail)
-        return f" (own {place.netdev} is {link_state(place.netdev)})" if place else ""
+        if place is None or place.management:
+            return ""
+        return f" (own {place.netdev} is {link_state(place.netdev)})"
 
     def _one(self, session: Session, test: Test, gate: Gate, rails: tuple[str, ...]) -> Row:
         mine = own_obstacle(self._bench, session, test)
@@ -162,6 +180,8 @@ class PairRun:
             raise _lost(self._peer, "it went on to a later test after the connection broke")
         if mine or theirs.get("error"):
             raise mine or Obstacle.from_error(theirs["error"])
+        if session.place.management:
+            self._prove_ports(session, channel)
         step = Step(self._bench, session, channel, test, rails)
         play_end = client_end if end_of(test, self._bench.node) == "client" else server_end
         try:
@@ -169,6 +189,19 @@ class PairRun:
         finally:
             if step.sampler is not None:
                 step.sampler.stop()
+
+    def _prove_ports(self, session: Session, channel: rendezvous.Channel) -> None:
+        """Make sure of the RDMA port at either end, where the meeting is not over the rail itself."""
+        rail, bench = session.place.rail, self._bench
+        wanted = {
+            "node": session.peer,
+            "boot_id": session.hello.get("boot_id"),
+            "port_guid": work_order.rails_of(bench.order, session.peer)[rail]["port_guid"],
+        }
+        session.ports = {}
+        session.ports = runner_port.exchange(
+            channel, session.place, bench.rails[rail]["hca"], bench.boot_id, wanted, bench.waits.answer_s
+        )
 
     def _channel(self, session: Session, mine: Obstacle | None) -> rendezvous.Channel:
         """Return the session's channel; after a break one new attempt is made for the next test."""

@@ -34,7 +34,8 @@ class RailPlay(Play):
         self.peer_address = session.peer_address
         self.peer_host = session.peer
         self.port = port
-        self.mtu_bytes = int(bench.rails[session.place.rail]["mtu"])
+        # None without IP on the rail, where no tool asks for it.
+        self.mtu_bytes = int(bench.rails[session.place.rail]["mtu"] or 0)
         self.policy = bench.policy
         self.version = bench.version_of(test)
         self.peer_failed = False

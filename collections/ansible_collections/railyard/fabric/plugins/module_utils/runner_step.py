@@ -97,6 +97,9 @@ class Step:
         row["started"] = play.moment.text or row["started"]
         row["argv"] = play.argvs
         row["exit_status"] = play.exit_status
+        exchange = self.session.exchange()
+        if exchange is not None:
+            row["exchange"] = exchange
         row["versions"] = {self.bench.node: self._version(), self.session.peer: self._peer_version()}
         if self.sampler is not None:
             row["samples"] = self.sampler.stop()
@@ -130,6 +133,13 @@ def own_obstacle(bench: Bench, session: Session, test: Mapping[str, Any]) -> Obs
     if session.busy:
         return session.busy
     tool = tools.TOOL_OF_CHECK[str(test["check"])]()
+    if session.place.management and not tool.rdma:
+        return Obstacle(
+            "no_address",
+            f"{test['rail']} of {bench.node} has no address in the plan, and {test['check']} needs IP on it",
+            bench.node,
+            "give the rail a subnet (IPoIB), or leave it: the verdict is not_applicable",
+        )
     needs_it = tool.package is not None and not (tool.name == "ping" and test["peer"] == bench.node)
     own_version = bench.version_of(test)
     if needs_it and own_version is None:

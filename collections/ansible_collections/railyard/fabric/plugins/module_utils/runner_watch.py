@@ -62,7 +62,8 @@ class Watch:
 
     def own(self) -> dict[str, Any]:
         """Return the rail's counters as a row carries them; an RDMA row holds the port's as well."""
-        keys = counters.KEYS + (tuple(self.driver.port_files) if self._rdma else ())
+        of_port = tuple(self.driver.port_files) if self._rdma else ()
+        keys = (*counters.KEYS, *of_port) if self._netdevs[self._rail] else of_port
         return counters.spans(self._before[self._rail], self._after[self._rail], keys)
 
     def others(self) -> dict[str, Any]:
@@ -73,7 +74,8 @@ class Watch:
                 continue
             before, after = self._before[rail], self._after[rail]
             port = [name for name in proof.PORT_DATA if before.get(name) is not None]
-            found[rail] = counters.spans(before, after, (*proof.NETDEV_BYTES, *port))
+            netdev = proof.NETDEV_BYTES if self._netdevs[rail] or not port else ()
+            found[rail] = counters.spans(before, after, (*netdev, *port))
         return found
 
     def link_errors(self) -> dict[str, Any]:

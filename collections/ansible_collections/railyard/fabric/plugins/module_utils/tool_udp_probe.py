@@ -135,7 +135,7 @@ def _socket(play: Play, port: int = 0) -> socket.socket:
     family = family_of(play.own.address)
     sock = socket.socket(family, socket.SOCK_DGRAM)
     try:
-        bind_to_rail(sock, play.own.netdev)
+        bind_to_rail(sock, play.own)
         if family == socket.AF_INET6:
             sock.setsockopt(socket.IPPROTO_IPV6, _IPV6_MTU_DISCOVER, _IPV6_PMTUDISC_PROBE)
         else:

@@ -5,14 +5,16 @@
 
 The controller writes the part that all nodes share; each node's copy adds its own name, the netdevs and
 RDMA ports that its rails were bound to, and the secret of the run. Addresses are not in it: every node
-computes them from the fabric by the same function as the plan.
+computes them from the fabric by the same function as the plan. What cannot be computed is where a node is
+reached whose rails have no IP: its roster entry then has `management`, with `address` (or null and
+`why_not`) and the GUIDs of its rails' ports by its facts, `port_guids`.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils import schedule
@@ -98,7 +100,17 @@ def check(order: Any, own: bool = True) -> list[str]:
         problems.append("node {!r} is not in the roster".format(order["node"]))
     if own and len(str(order["secret"])) < 32:
         problems.append("secret is shorter than 32 characters")
+    problems.extend(_management_problems(order["roster"]))
     return problems
+
+
+def _management_problems(roster: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    for entry in roster:
+        said = entry.get("management")
+        if said is None:
+            continue
+        if not isinstance(said, Mapping) or not isinstance(said.get("port_guids"), Mapping):
+            yield "roster entry {!r} has a management without port_guids".format(entry.get("name"))
 
 
 def load(path: str) -> dict[str, Any]:
@@ -133,13 +145,19 @@ def roster_entry(order: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def rails_of(order: Mapping[str, Any], name: str) -> dict[str, dict[str, Any]]:
-    """Return a node's planned rails by name, bound to what the order says of its own node."""
+    """Return a node's planned rails by name, bound to what the order says of its own node.
+
+    A rail without an address also has `management` (where its node is reached instead, or None with
+    `why_not`) and the `port_guid` of its facts.
+    """
+    entry = roster_entry(order, name)
     own = name == order.get("node")
     netdevs: Mapping[str, str] = order.get("netdevs", {}) if own else {}
     hcas: Mapping[str, str] = order.get("hcas", {}) if own else {}
     rails: dict[str, dict[str, Any]] = {}
-    for index, rail in enumerate(schedule.node_rails(order, roster_entry(order, name))):
+    for index, rail in enumerate(schedule.node_rails(order, entry)):
         rails[str(rail["name"])] = {
+            **_without_ip(order, entry, rail),
             **rail,
             "index": index,
             "netdev": netdevs.get(str(rail["name"]), rail.get("netdev")),
@@ -147,6 +165,20 @@ def rails_of(order: Mapping[str, Any], name: str) -> dict[str, dict[str, Any]]:
             "ip": address_of(rail),
         }
     return rails
+
+
+def _without_ip(
+    order: Mapping[str, Any], entry: Mapping[str, Any], rail: Mapping[str, Any]
+) -> dict[str, Any]:
+    transport = order["fabrics"][int(entry.get("fabric", 0))].get("transport")
+    if address_of(rail) or transport != "infiniband":
+        return {}
+    said = entry.get("management") or {}
+    return {
+        "management": said.get("address"),
+        "why_not": said.get("why_not") or "the controller does not say it",
+        "port_guid": (said.get("port_guids") or {}).get(str(rail["name"])),
+    }
 
 
 def address_of(rail: Mapping[str, Any]) -> str | None:

@@ -43,6 +43,7 @@ def work_order(
     policy: Mapping[str, Any],
     reached: Iterable[str],
     rails: Sequence[str] | None = None,
+    management: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> dict[str, Any]:
     """Build the part of the work order that all nodes share.
 
@@ -53,6 +54,7 @@ def work_order(
         policy: the merged policy.
         reached: the nodes that answered; the others are `absent`.
         rails: only these rails, or None for all.
+        management: node -> what `management.entries` says of it, for nodes with rails without IP.
     """
     distinct: list[Mapping[str, Any]] = []
     places: dict[str, int] = {}
@@ -69,6 +71,7 @@ def work_order(
                 "scalable_unit": node.get("scalable_unit"),
                 "rail_overrides": node.get("rail_overrides") or {},
                 "fabric": places[key],
+                **({"management": dict(management[name])} if management and name in management else {}),
             }
         )
     answered = set(reached)

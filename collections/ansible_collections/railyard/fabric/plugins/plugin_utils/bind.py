@@ -83,6 +83,20 @@ def hcas(rails: Sequence[Mapping[str, Any]], facts: Mapping[str, Any]) -> dict[s
     return {name: str(one.hca["hca"]) for name, one in bind(rails, facts).items() if one.hca is not None}
 
 
+def port_guids(rails: Sequence[Mapping[str, Any]], facts: Mapping[str, Any]) -> dict[str, str]:
+    """Return rail name -> GUID of its InfiniBand port, for the rails whose port the facts show with one."""
+    return {
+        name: str(one.hca["port_guid"])
+        for name, one in bind(rails, facts).items()
+        if one.hca is not None and one.hca.get("port_guid")
+    }
+
+
+def without_ip(rail: Mapping[str, Any]) -> bool:
+    """Tell whether a planned rail has no address; only InfiniBand's may, and its ends meet elsewhere."""
+    return not (rail.get("address") or rail.get("address6"))
+
+
 def ports(facts: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Return the HCA ports of a node's facts row that have a name."""
     return [port for port in _rows(facts.get("hcas")) if isinstance(port.get("hca"), str)]

@@ -214,6 +214,18 @@ _TABLE = (
     # What the runner reports as error class
     Cause("rendezvous_timeout", "the ends did not meet over the rail in time",
           "See the link, address and mtu checks of both nodes first; then firewalls on the rail."),
+    Cause("no_management", "without IP on the rail the ends meet over the management network, and a node's "
+          "address there is not known",
+          "Set the host variable management_address to the node's own address as the other nodes reach it, "
+          "or give the rails a subnet (IPoIB)."),
+    Cause("management_timeout", "the ends did not meet over the management network in time",
+          "Look at `ip route get ADDRESS` and `ping ADDRESS` between the two nodes, and at firewalls: TCP "
+          "from fabric_policy.base_port upward must pass; set management_address where another is meant."),
+    Cause("guid_differs", "the RDMA port at the other end is not the one that was inspected",
+          "Compare `rdma link` and the GUIDs in /sys/class/infiniband/*/ports/*/gids/0 with the inventory's "
+          "`hca`: a card was moved, or device names changed over a reboot; then validate again."),
+    Cause("guid_unknown", "the node's facts hold no GUID of the rail's InfiniBand port",
+          "Name the rail's `hca` in the inventory, see its rdma_port check, and validate again."),
     Cause("stranger", "somebody else answered at the peer's address",
           "Find the duplicate: `arping -D -I NETDEV ADDRESS`, and compare MAC addresses with the plan."),
     Cause("address_in_use", "the rail's address is in use by another host",
@@ -250,6 +262,11 @@ CAUSES: dict[str, Cause] = {cause.name: cause for cause in _TABLE}
 #: The error classes that a result row may carry; the runner's, each with its line in the table.
 ERROR_CLASSES = (
     "rendezvous_timeout",
+    "no_management",
+    "management_timeout",
+    "guid_differs",
+    "guid_unknown",
+    "link_layer_wrong",
     "stranger",
     "address_in_use",
     "tool_missing",

@@ -200,6 +200,8 @@ def _check_node(node: Node, fabric: _Fabric, networks: Networks, seen: _Seen) ->
     findings = list(check_host_variables(node))
     yield from findings
     yield from _check_ansible_host(node, networks)
+    if not any(finding.variable == "management_address" for finding in findings):
+        yield from _check_management_address(node, networks)
     overrides = _sound_overrides(node.rail_overrides, findings)
     specs = [spec for spec in fabric.specs if spec["name"] is not None]
     names = {spec["name"] for spec in specs}
@@ -257,6 +259,20 @@ def _check_ansible_host(node: Node, networks: Networks) -> Iterator[Finding]:
         )
         fix = "reach the nodes over the frontend; a rail carries the fabric's traffic alone"
         yield Finding("ansible_host", message, fix, None, claim.rail)
+
+
+def _check_management_address(node: Node, networks: Networks) -> Iterator[Finding]:
+    if node.management_address is None:
+        return
+    address = ipaddress.ip_address(node.management_address)
+    claim = networks.rail_with(address)
+    if claim is not None:
+        message = f"{address} is inside {claim.network} of {claim.owner}: nodes meet there beside the rails"
+        fix = "name the node's address on the management network"
+        yield Finding("management_address", message, fix, None, claim.rail)
+    if address.is_loopback or address.is_link_local or address.is_unspecified or address.is_multicast:
+        message = f"{address} is no address by which another node could reach this one"
+        yield Finding("management_address", message, "name the node's address on the management network")
 
 
 def _check_taken(

@@ -32,6 +32,9 @@ def check_host_variables(node: Node) -> Iterator[Finding]:
          "write a number or a name, as `scalable_unit: su1`"),
         ("bmc_address", node.bmc_address, is_.address,
          "write the BMC's address without a prefix length, as `bmc_address: 192.168.10.7`"),
+        ("management_address", node.management_address, is_.address,
+         "write the node's own address as other nodes reach it, without a prefix length, as "
+         "`management_address: 192.168.0.7`"),
     ):  # fmt: skip
         wrong = None if value is None else _wrong(value, check)
         if wrong is not None:

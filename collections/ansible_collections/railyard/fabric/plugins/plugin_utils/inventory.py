@@ -34,7 +34,7 @@ GROUP = "gpu_nodes"
 # fmt: off
 VARIABLES = (
     "fabric", "fabric_policy", "node_index", "scalable_unit", "rail_overrides", "network_addresses",
-    "bmc_address", "ansible_host",
+    "bmc_address", "ansible_host", "management_address",
 )
 # fmt: on
 
@@ -147,6 +147,7 @@ def _read(inventory: Inventory, reader: inventory_source.Reader) -> None:
                 groups=groups,
                 network_addresses=plain(variables.get("network_addresses")),
                 bmc_address=plain(variables.get("bmc_address")),
+                management_address=plain(variables.get("management_address")),
             )
         )
     inventory.selected = frozenset(reader.selected(GROUP))

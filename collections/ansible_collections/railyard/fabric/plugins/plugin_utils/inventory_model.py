@@ -51,6 +51,7 @@ class Node:
     groups: tuple[str, ...]
     network_addresses: Any = None
     bmc_address: Any = None
+    management_address: Any = None
 
 
 @dataclass

@@ -17,7 +17,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.fabric_fields impo
 from ansible_collections.railyard.fabric.plugins.plugin_utils.fabric_networks import Networks
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory_model import Node
 
-_ANSIBLE, _BMC = "where Ansible connects", "the BMC"
+_ANSIBLE, _BMC, _MANAGEMENT = "where Ansible connects", "the BMC", "its management address"
 _BMC_FIX = "give each BMC an address of its own, in the BMCs' network and nowhere else"
 
 
@@ -48,6 +48,8 @@ class Beside:
         if node.ansible_host is not None and _is_address(node.ansible_host):
             taken.append((node.ansible_host, _ANSIBLE, "ansible_host"))
             yield from _check_ansible_host(node.ansible_host, fabric)
+        if node.management_address is not None and "management_address" not in refused:
+            taken.append((node.management_address, _MANAGEMENT, "management_address"))
         if not {"network_addresses", "node_index"} & refused:
             declared = node.network_addresses or {}
             try:

@@ -76,7 +76,9 @@ def counter_problem(
     row: Mapping[str, Any], client: Mapping[str, Any], policy: Mapping[str, Any]
 ) -> str | None:
     """Tell what in a row's counters contradicts the client's claim, or None: the lower bounds alone."""
-    counters = row["counters"]
+    counters = row.get("counters")
+    if not isinstance(counters, Mapping):
+        return "its counters are missing"
     of_card = _CARD[0][0] in counters
     if of_card and _SOFT_ROCE[1][0] in counters:
         return f"it brings {_CARD[0][0]} and {_SOFT_ROCE[1][0]}, counters of two drivers"

@@ -12,7 +12,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.plugin_utils import rdma_facts, rdma_mtu, result_rows
+from ansible_collections.railyard.fabric.plugins.plugin_utils import (
+    bind,
+    rdma_facts,
+    rdma_mtu,
+    result_rows,
+)
 from ansible_collections.railyard.fabric.plugins.plugin_utils.bind import Bound
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import (
     BI,
@@ -59,6 +64,9 @@ def row_problem(
             "row_garbled",
             f"{host}: it was measured on HCA port {row.get('hca')!r}, the rail's is {port!r}",
         )
+    elsewhere = _exchange_problem(row, end, host)
+    if elsewhere:
+        return elsewhere
     if transport == "roce":
         found = rdma_facts.choice(end)
         if found is None:
@@ -92,6 +100,25 @@ def row_problem(
     return ("row_garbled", f"{host}: {wrong}") if wrong else None
 
 
+def _exchange_problem(row: Mapping[str, Any], end: Bound, host: object) -> Problem | None:
+    """Tell what is wrong with where the ends met: over the rail, and without IP on it over management."""
+    said = row.get("exchange")
+    if not bind.without_ip(end.rail):
+        over = "over the rail itself, which has an address"
+        return ("row_garbled", f"{host}: exchange is {said!r}, it had to be {over}") if said else None
+    if not isinstance(said, Mapping) or said.get("over") != "management":
+        return "row_garbled", f"{host}: exchange is {said!r}; without IP it is over the management network"
+    guid = (end.hca or {}).get("port_guid")
+    if not guid:
+        return "guid_unknown", f"{host}: the facts hold no GUID of {row.get('hca')}"
+    if said.get("port_guid") != guid:
+        return (
+            "guid_differs",
+            f"{host}: it was measured on a port of GUID {said.get('port_guid')}, its facts say {guid}",
+        )
+    return None
+
+
 def pair_problem(client: Mapping[str, Any], server: Mapping[str, Any]) -> Problem | None:
     """Tell in what two good rows of one test do not belong together, or None."""
     check = str(client["check"])
@@ -105,6 +132,14 @@ def pair_problem(client: Mapping[str, Any], server: Mapping[str, Any]) -> Proble
         for key in _ALIKE:
             if not _same(client.get(key), server.get(key)):
                 return "ends_disagree", f"{key}: client {client.get(key)!r}, server {server.get(key)!r}"
+        for row, other in ((client, server), (server, client)):
+            met, own = (one.get("exchange") or {} for one in (row, other))
+            if met.get("peer_port_guid") != own.get("port_guid"):
+                return (
+                    "guid_differs",
+                    f"{row['host']} met a port of GUID {met.get('peer_port_guid')}, {other['host']}'s is "
+                    f"{own.get('port_guid')}",
+                )
     for metric in _NUMBERS:
         mine, theirs = client["metrics"].get(metric), server["metrics"].get(metric)
         if metric not in client["metrics"] or metric not in server["metrics"]:

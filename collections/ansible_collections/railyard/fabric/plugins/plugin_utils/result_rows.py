@@ -15,7 +15,7 @@ from datetime import datetime
 from itertools import pairwise
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.plugin_utils import rdma_numbers
+from ansible_collections.railyard.fabric.plugins.plugin_utils import bind, rdma_numbers
 from ansible_collections.railyard.fabric.plugins.plugin_utils.bind import Bound
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import (
     BANDWIDTH,
@@ -75,9 +75,13 @@ def identity_problem(row: Mapping[str, Any], asked: Mapping[str, Any], run: str,
             return f"{key} is {row.get(key)!r}, asked was {asked.get(key)!r}"
     if row.get("host") != host:
         return f"it was written by {row.get('host')!r}, not by {host}"
-    if end.netdev is None or row.get("netdev") != end.netdev.get("netdev"):
+    # An InfiniBand port without IP needs no netdev: its rail is told by port and GUID (`rdma_rows`).
+    needs_none = end.netdev is None and bind.without_ip(end.rail) and CHECKS[str(asked["check"])].rdma
+    if not needs_none and (end.netdev is None or row.get("netdev") != end.netdev.get("netdev")):
         bound = end.netdev.get("netdev") if end.netdev else None
         return f"it was measured on netdev {row.get('netdev')!r}, the rail is bound to {bound!r}"
+    if needs_none and row.get("netdev") is not None:
+        return f"it was measured on netdev {row.get('netdev')!r}, the rail has none"
     address = bare(end.rail.get("address") or end.rail.get("address6"))
     if row.get("address") != address:
         return f"it was measured at address {row.get('address')!r}, the plan's is {address!r}"
@@ -86,8 +90,8 @@ def identity_problem(row: Mapping[str, Any], asked: Mapping[str, Any], run: str,
 
 def condition_problem(row: Mapping[str, Any], end: Bound) -> str | None:
     """Tell when a number was taken at another MTU than the plan's, or None; the path MTU checks ask it."""
-    if row.get("check") in ("path_mtu", "path_mtu_one_way"):
-        return None
+    if row.get("check") in ("path_mtu", "path_mtu_one_way") or bind.without_ip(end.rail):
+        return None  # without IP there is no netdev whose MTU counts; the port's is `active_mtu_bytes`
     seen, planned = row.get("mtu_bytes"), end.rail.get("mtu")
     if isinstance(seen, int) and not isinstance(seen, bool) and planned in (None, seen):
         return None
@@ -131,11 +135,14 @@ def counter_problem(
 
     Only the lower bound is drawn here again: the upper one needs what the runner knew of the idle traffic.
     """
+    check = str(row["check"])
+    if row.get("netdev") is None and CHECKS[check].rdma:
+        # That the rail has no netdev is known by now; its port's own counters are asked alone.
+        return rdma_numbers.counter_problem(row, client, policy)
     deltas = counter_deltas(row.get("counters"))
     if deltas is None:
         return "its counters are missing, garbled or went backwards"
     metrics = client["metrics"]
-    check = str(row["check"])
     out, back = ("tx", "rx") if row["end"] == "client" else ("rx", "tx")
     if check in BANDWIDTH:
         payload = float(metrics["bandwidth_gbps"]) * 1e9 / 8 * float(policy["iperf3_duration_s"])

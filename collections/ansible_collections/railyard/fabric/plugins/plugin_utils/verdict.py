@@ -148,7 +148,7 @@ def strangers(
 
 
 # What an end says when it is the other that has something to tell.
-_ECHOES = ("peer_failed", "rendezvous_timeout")
+_ECHOES = ("peer_failed", "rendezvous_timeout", "management_timeout")
 _SETTLED = (PASS, RECORDED, "not_applicable")
 
 

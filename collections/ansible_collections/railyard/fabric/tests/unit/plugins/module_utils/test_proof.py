@@ -264,6 +264,20 @@ def test_another_rails_port_has_to_be_idle_too() -> None:
     assert proof.prove(claim, "client", spans(tx_bytes=GIB), others, IDLE)[0] == proof.PROVEN
 
 
+def test_an_infiniband_port_without_a_netdev_is_idle_by_its_own_counters() -> None:
+    claim = Claim("bytes", GIB, GIB)
+    others: dict[str, dict[str, list[int | None]]] = {
+        "rail1": {"port_xmit_data": [0, 0], "port_rcv_data": [0, 0]}
+    }
+    assert proof.prove(claim, "client", spans(tx_bytes=GIB), others, IDLE)[0] == proof.PROVEN
+    others["rail1"]["port_rcv_data"] = [0, 250_001]
+    assert proof.prove(claim, "client", spans(tx_bytes=GIB), others, IDLE)[0] == proof.UNPROVEN
+    # Of a rail that shows nothing at all it is not known that it was idle.
+    for nothing in ({}, {"tx_bytes": [None, None], "port_xmit_data": [0, 0], "port_rcv_data": [0, 0]}):
+        others["rail1"] = nothing
+        assert proof.prove(claim, "client", spans(tx_bytes=GIB), others, IDLE)[0] == proof.UNPROVEN
+
+
 def test_an_rdma_claim_survives_the_way_to_the_other_end() -> None:
     claim = RDMA._replace(back_at_least=3.0, back_at_most=4.0)
     assert proof.from_record(proof.as_record(claim)) == claim

@@ -45,7 +45,7 @@ class Answering:
         self.channel = Channel(sock, threading.Event())
         self.result: Any = None
         self._what: Callable[[], Any] = lambda: rendezvous.answer(
-            self.channel, run, secret, name, "rail0", 2.0
+            self.channel, run, secret, name, ["rail0"], 2.0
         )
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
@@ -238,6 +238,40 @@ def test_the_lobby_remembers_strangers(house: House) -> None:
     while len(house.lobby.strangers("rail0")) < 2 and time.monotonic() < deadline:
         time.sleep(0.02)
     assert [address for address, _why in house.lobby.strangers("rail0")] == ["127.0.0.1"] * 2
+
+
+def test_rails_without_ip_share_one_listener_and_are_told_apart_by_the_call(house: House) -> None:
+    stop, port = threading.Event(), free_port()
+    order = {
+        "run": RUN,
+        "secret": SECRET,
+        "node": "gpu002",
+        "roster": [{"name": "gpu001"}, {"name": "gpu002"}],
+        "policy": {"base_port": port},
+    }
+    places = {
+        rail: rail_socket.Place("gpu002", rail, "", "127.0.0.1", management=True)
+        for rail in ("rail0", "rail1")
+    }
+    made = lobby.Lobby(order, places, stop)
+    try:
+        assert made.obstacles == {}
+        purpose = {"kind": "session", "round": 0}
+        for rail in ("rail1", "rail0"):
+            lobby.dial(places[rail], "127.0.0.1", port, TERMS._replace(rail=rail), purpose, stop)
+            assert made.take("gpu001", "rail0" if rail == "rail1" else "rail1", 0.1) is None
+            assert made.take("gpu001", rail, 2.0) is not None
+        with pytest.raises(Stranger):
+            lobby.dial(places["rail0"], "127.0.0.1", port, TERMS._replace(rail="rail7"), purpose, stop)
+        # Who does not hold the address cannot be met there, and says so for each of the rails.
+        gone = {rail: place._replace(address="192.0.2.1") for rail, place in places.items()}
+        obstacles = lobby.Lobby(order, gone, stop).obstacles
+        assert {rail: one.error_class for rail, one in obstacles.items()} == dict.fromkeys(
+            places, "no_management"
+        )
+    finally:
+        stop.set()
+        made.close()
 
 
 def test_a_taken_port_and_a_missing_address_are_told_apart(house: House) -> None:
