@@ -97,6 +97,7 @@ def test_the_files_are_as_tidy_as_this_repository_s(tmp_path):
             "write it as 10.0.7.0/24",
         ),
         ({"rail_prefix": 99}, "--rail-prefix: 99 is no prefix length of IPv4", "up to 32"),
+        ({"rail_prefix": 2}, "10.224.0.0/12 does not hold 8 subnets of /2", "give a longer --rail-prefix"),
         ({"rail_prefix": 129, "supernet": "fd00::/32"}, "129 is no prefix length of IPv6", "up to 128"),
     ],
 )
@@ -107,6 +108,11 @@ def test_a_network_that_is_none_is_refused_with_the_one_that_was_meant(tmp_path,
     assert what in said
     assert fix in remedy
     assert not (tmp_path / "mine").exists()
+
+
+def test_the_next_command_can_be_pasted(tmp_path, capsys):
+    assert new_inventory.run(Wanted(**ROCE), tmp_path / "my nodes") == 0
+    assert f"Next: railyard plan -i '{tmp_path}/my nodes'" in capsys.readouterr().out
 
 
 def test_scalable_units_have_subnets_leaves_and_gateways_of_their_own(tmp_path):
@@ -262,6 +268,7 @@ def test_names_that_yaml_takes_for_something_else_stay_names(tmp_path):
         ({"cabling": "back_to_back"}, ["back_to_back", "at most 2"]),
         ({"node_class": "cloud"}, ["fabric.node_class"]),
         ({"user": " "}, ["--user"]),
+        ({"user": "{{ me }}"}, ["--user"]),
     ],
 )
 def test_bad_input_names_the_fix_and_writes_nothing(tmp_path, wrong, words):

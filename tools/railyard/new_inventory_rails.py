@@ -220,12 +220,13 @@ def _cut_subnets(made: Rails, wanted: Wanted, units: Sequence[str], nodes_in_uni
                 subnet = rails.computed_subnet(supernet, prefix, index * step + place)
             except rails.PlanError:
                 wanted_subnets = wanted.rails * step
+                shortest = prefix - (wanted_subnets - 1).bit_length()
+                larger = f"a network of /{shortest} or larger, or " if shortest >= 0 else ""
                 made.wrong.append(
                     (
                         "--supernet",
                         f"{supernet} does not hold {wanted_subnets} subnets of /{prefix}",
-                        f"give a network of /{prefix - (wanted_subnets - 1).bit_length()} or larger, or a "
-                        "longer --rail-prefix",
+                        f"give {larger}a longer --rail-prefix",
                     )
                 )
                 return
