@@ -261,6 +261,16 @@ def test_a_full_disk_behind_standard_output_is_said(inventory, words):
     assert "Traceback" not in done.stderr
 
 
+def test_a_reader_that_went_away_is_no_failure_of_a_node():
+    layout = ROOT / "inventories" / "computed-512"
+    argv = [RAILYARD, "plan", "-i", layout, "--json"]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        process.stdout.readline()
+        process.stdout.close()
+        said = process.stderr.read()
+    assert (process.returncode, said) == (3, "")
+
+
 def test_a_locale_without_utf_8_is_taken(tmp_path):
     build_run(tmp_path / "lab" / RUN)
     plain = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}

@@ -259,6 +259,9 @@ def main() -> None:
         status = _interrupted() if status == _TYPER_INTERRUPTED else status
     except Exception as error:
         status = _status_of(error)
+    except SystemExit as ended:
+        # Typer's own way to end when the reader went away (`| head`): a 1, which means something else here.
+        status = INTERRUPTED if isinstance(ended.__context__, BrokenPipeError) else ended.code
     except KeyboardInterrupt:
         status = _interrupted()
     sys.exit(_flushed(status if isinstance(status, int) else 0))
