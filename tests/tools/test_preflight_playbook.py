@@ -108,3 +108,14 @@ def test_connection_settings_may_name_the_inventory_folder(inventory):
     (folder / "group_vars" / "all" / "connection.yml").write_text(yaml.safe_dump(settings))
     done = run(folder)
     assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize(
+    "wrong", ["roce_qos_dscp=64", "roce_qos_cnp_dscp=-1", "roce_qos_priority=8", "roce_qos_cnp_priority=-1"]
+)
+def test_qos_refuses_what_no_packet_can_carry_without_a_connection(inventory, wrong):
+    rails = [{"name": "rail0", "netdev": "ens6", "hca": "mlx5_0:1", "subnet": "10.0.0.0/16"}]
+    folder = inventory({**FABRIC, "transport": "roce", "rails": rails})
+    done = run(folder, "-e", wrong, playbook="playbooks/qos.yml")
+    assert done.returncode == 2, done.stdout  # failed; an unreachable node would be 4
+    assert "write DSCPs from 0 to 63 and priorities from 0 to 7" in " ".join(done.stdout.split())
