@@ -280,16 +280,20 @@ FAULTS = {
         "bmc_address: 172.16.8.12, network_addresses: {sotrage: 10.90.0.99/24}}",
         "network_addresses", "gpu2", None, "the fabric has no such network", "correct the name"),
     "management_address_on_a_rail": Fault(
-        "units", HOSTS, "bmc_address: 172.16.8.12", "bmc_address: 172.16.8.12, management_address: 10.11.0.99",
+        "units", HOSTS, "bmc_address: 172.16.8.12",
+        "bmc_address: 172.16.8.12, management_address: 10.11.0.99",
         "gpu2:", "gpu2", "rail1", "10.11.0.99 is inside 10.11.0.0/16", "on the management network"),
     "management_address_that_none_reaches": Fault(
-        "units", HOSTS, "bmc_address: 172.16.8.12", "bmc_address: 172.16.8.12, management_address: 127.0.0.1",
+        "units", HOSTS, "bmc_address: 172.16.8.12",
+        "bmc_address: 172.16.8.12, management_address: 127.0.0.1",
         "gpu2:", "gpu2", None, "127.0.0.1 is no address by which another node", "on the management network"),
     "management_address_with_prefix": Fault(
-        "units", HOSTS, "bmc_address: 172.16.8.12", "bmc_address: 172.16.8.12, management_address: 172.16.0.12/24",
+        "units", HOSTS, "bmc_address: 172.16.8.12",
+        "bmc_address: 172.16.8.12, management_address: 172.16.0.12/24",
         "gpu2:", "gpu2", None, "172.16.0.12/24", "without a prefix length"),
     "management_address_of_another_node": Fault(
-        "units", HOSTS, "bmc_address: 172.16.8.12", "bmc_address: 172.16.8.12, management_address: 172.16.0.11",
+        "units", HOSTS, "bmc_address: 172.16.8.12",
+        "bmc_address: 172.16.8.12, management_address: 172.16.0.11",
         "gpu2:", "gpu2", None, "172.16.0.11 is already that of gpu1", "change one of the two"),
     "rail_contains_ansible_host": Fault(
         "units", HOSTS, "172.16.0.12", "10.11.200.1", "gpu2:", "gpu2", "rail1",
