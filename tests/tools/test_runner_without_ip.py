@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import stat
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -183,6 +184,22 @@ def test_counters_of_another_port_prove_nothing(nodes: Rails, tmp_path: Path) ->
         assert (row["status"], row["proof"]) == ("measured", "unproven"), row["error"]
         assert "another way" in row["proof_reason"]
     assert {row["proof"] for row in rdma(rows["gpuserver1"])} == {"proven"}
+
+
+def test_a_job_on_the_port_is_seen_though_no_netdev_shows_it(nodes: Rails, tmp_path: Path) -> None:
+    runners = start(nodes, tmp_path, work_order(rails=["rail0"]))
+    data = tmp_path / "class2/infiniband/mlx5_0/ports/1/counters/port_rcv_data"
+    value = 1000
+    while any(runner.process.poll() is None for runner in runners):
+        value += 2_000_000  # words of four bytes, 20 times a second: 160 MB/s
+        data.with_name("next").write_text(f"{value}\n")
+        data.with_name("next").replace(data)
+        time.sleep(0.05)
+    for runner in runners:
+        runner.wait(5)
+        mine = rdma(runner.rows())
+        assert errors(mine) == {"busy"}
+        assert mine[0]["error"]["host"] == "gpuserver2"
 
 
 def test_a_runner_of_another_secret_is_a_stranger(nodes: Rails, tmp_path: Path) -> None:

@@ -17,10 +17,16 @@ from ansible_collections.railyard.fabric.plugins.module_utils.rail_socket import
 _WATCH_S = 0.5
 
 
-def rail_is_busy(place: Place, policy: Mapping[str, object]) -> Obstacle | None:
-    """Watch the rail's traffic for half a second; return the obstacle when it is above the policy's bound."""
+def rail_is_busy(place: Place, policy: Mapping[str, object], hca: str | None = None) -> Obstacle | None:
+    """Watch the rail's traffic for half a second; return the obstacle when it is above the policy's bound.
+
+    Without IP on the rail nothing of it shows on a netdev: then its RDMA port is watched.
+    """
     bound = float(str(policy["busy_bytes_per_s"]))
-    rate = counters.rate_bytes_per_s(place.netdev, _WATCH_S)
+    if place.management and hca:
+        rate = counters.port_rate_bytes_per_s(hca, _WATCH_S)
+    else:
+        rate = counters.rate_bytes_per_s(place.netdev, _WATCH_S)
     if policy["allow_busy"] or rate <= bound:
         return None
     return _busy(

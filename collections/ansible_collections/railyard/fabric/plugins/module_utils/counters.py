@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Optional
+
+from ansible_collections.railyard.fabric.plugins.module_utils import proof
 
 KEYS = ("tx_bytes", "rx_bytes", "tx_packets", "rx_packets")
 SAMPLE_PERIOD_S = 0.2
@@ -37,12 +39,23 @@ def spans(before: Snapshot, after: Snapshot, keys: Iterable[str] = KEYS) -> dict
 
 def rate_bytes_per_s(netdev: str, over_s: float, root: str = SYS) -> float:
     """Return the traffic on the netdev, the busier direction, measured over so many seconds."""
-    before = read(netdev, root)
+    return _rate_per_s(lambda: read(netdev, root), ("tx_bytes", "rx_bytes"), over_s)
+
+
+def port_rate_bytes_per_s(hca: str, over_s: float, root: str = SYS_HCA) -> float:
+    """Return the same of an RDMA port, whose traffic passes by every netdev's counters."""
+    card = proof.HARDWARE
+    words = _rate_per_s(lambda: read_port(hca, card.port_folder, card.port_files, root), card.bytes, over_s)
+    return words * proof.unit_bytes(card.bytes[0])
+
+
+def _rate_per_s(take: Callable[[], Snapshot], keys: Sequence[str], over_s: float) -> float:
+    before = take()
     start = time.monotonic()
     time.sleep(over_s)
-    after = read(netdev, root)
+    after = take()
     elapsed = time.monotonic() - start
-    deltas = [(after[key] or 0) - (before[key] or 0) for key in ("tx_bytes", "rx_bytes")]
+    deltas = [(after[key] or 0) - (before[key] or 0) for key in keys]
     return max(deltas) / elapsed
 
 

@@ -115,7 +115,8 @@ class PairRun:
             self._no_session[rail] = _internal(self._bench.node, error)
 
     def _busy(self, rail: str) -> dict[str, Obstacle | None]:
-        return {rail: busy.rail_is_busy(self._bench.places[rail], self._bench.policy)}
+        bench = self._bench
+        return {rail: busy.rail_is_busy(bench.places[rail], bench.policy, bench.rails[rail]["hca"])}
 
     def _until_timed(self, tests: Sequence[Test]) -> None:
         """Run a test (a group: all of it at once), and again while a tool lost its clock."""

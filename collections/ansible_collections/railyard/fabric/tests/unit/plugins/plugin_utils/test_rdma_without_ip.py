@@ -113,6 +113,16 @@ def test_facts_without_a_guid_make_no_port_known() -> None:
     assert (one["outcome"], one["cause_class"]) == ("unmeasured", "guid_unknown")
 
 
+def test_two_ends_that_agree_on_a_port_that_was_not_inspected_prove_nothing() -> None:
+    run = WITHOUT_IP.copy()
+    identity = run.ids("rdma_bandwidth", rail="rail0")[0]
+    for row in run.rows(identity):
+        key = "port_guid" if row["host"] == NODES[1] else "peer_port_guid"
+        row["exchange"][key] = "b83f:d203:00ff:0000"
+    one = run.verdict(identity)
+    assert (one["outcome"], one["cause_class"]) == ("unmeasured", "guid_differs")
+
+
 def test_on_a_rail_with_an_address_the_ends_never_meet_elsewhere() -> None:
     run = SOFT.copy()
     identity = run.ids("rdma_bandwidth")[0]
@@ -125,7 +135,9 @@ def test_a_rail_with_an_address_still_needs_its_netdev() -> None:
     run = SOFT.copy()
     identity = run.ids("rdma_bandwidth")[0]
     run.rows(identity, "client")[0]["netdev"] = None
-    assert run.verdict(identity)["cause_class"] == "row_garbled"
+    one = run.verdict(identity)
+    assert one["cause_class"] == "row_garbled"
+    assert "measured on netdev None, the rail is bound to 'ens6'" in one["cause"]
 
 
 @pytest.mark.parametrize(
