@@ -19,8 +19,8 @@ from typing import Any
 
 PENDING = "/var/lib/railyard/rail_network/pending.json"
 SYSCTLS = ("rp_filter", "arp_ignore", "arp_announce")
-# The campaign's own broken file, which is no part of the node's network.
-NOT_COUNTED = "/etc/netplan/70-recovery-broken.yaml"
+# The campaign's own: a broken file, and what fills a small disk. They are no part of the node's network.
+NOT_COUNTED = ("/etc/netplan/70-recovery-broken.yaml", "/etc/netplan/.fill")
 _PASSING = ("valid_life_time", "preferred_life_time", "ifindex", "link_index", "qlen", "flags", "operstate")
 
 
@@ -60,7 +60,7 @@ def probe() -> dict[str, Any]:
             links[item["ifname"]] = [item["mtu"], up, item.get("master"), addresses]
     files = {}
     for path in sorted(glob.glob("/etc/netplan/*") + glob.glob("/etc/netplan/.*")):
-        if os.path.isfile(path) and path != NOT_COUNTED:
+        if os.path.isfile(path) and path not in NOT_COUNTED:
             status = os.stat(path)
             text = hashlib.sha256(_read(path).encode()).hexdigest()
             files[path] = [oct(status.st_mode & 0o7777), status.st_uid, text]

@@ -243,6 +243,34 @@ def test_ctrl_c_before_the_run_is_no_traceback(inventory, tmp_path):
     assert "Traceback" not in output
 
 
+@pytest.mark.parametrize("words", [("plan", "--json"), ("plan", "--svg", "-"), ("plan",)])
+def test_a_full_disk_behind_standard_output_is_said(inventory, words):
+    verb, *options = words
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        done = subprocess.run(
+            [RAILYARD, verb, "-i", inventory, *options],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    assert done.returncode == 3
+    assert done.stderr.startswith("railyard: standard output cannot be written: No space left on device")
+    assert "fix: " in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_reader_that_went_away_is_no_failure_of_a_node():
+    layout = ROOT / "inventories" / "computed-512"
+    argv = [RAILYARD, "plan", "-i", layout, "--json"]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        process.stdout.readline()
+        process.stdout.close()
+        said = process.stderr.read()
+    assert (process.returncode, said) == (3, "")
+
+
 def test_a_locale_without_utf_8_is_taken(tmp_path):
     build_run(tmp_path / "lab" / RUN)
     plain = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}

@@ -54,6 +54,36 @@ def test_many_nodes_show_the_ends_of_each_rail(inventory, capsys):
     assert len(said.splitlines()) < 20
 
 
+def test_the_table_shows_the_addresses_beside_the_rails(inventory, capsys):
+    networks = [
+        {"name": "fs", "netdev": "ens9", "vlan": 90, "mtu": 9000, "subnet": "10.9.0.0/24", "manage": True},
+        {"name": "bmc", "purpose": "out_of_band", "subnet": "10.8.0.0/24", "bmc": True},
+        {"name": "others", "netdev": "ens8", "subnet": "10.7.0.0/24"},
+    ]
+    hosts = {"gpu1": {"bmc_address": "10.8.0.201"}, "gpu2": {"bmc_address": "10.8.0.202"}}
+    assert plan_view.run(inventory({**FABRIC, "networks": networks}, **hosts), False) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["gpu2", "fs", "ens9.90", "10.9.0.2/24", "9000", "Railyard"] in lines
+    assert ["bmc", "-", "10.8.0.202", "-", "others"] in lines
+    # An address that nobody gave is not made up.
+    assert not any("10.7." in word for line in lines for word in line)
+
+
+def test_a_bmc_without_a_network_of_its_own_is_shown(inventory, capsys):
+    assert plan_view.run(inventory(gpu1={"bmc_address": "192.168.1.72"}), False) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["gpu1", "bmc", "-", "192.168.1.72", "-", "others"] in lines
+
+
+def test_many_nodes_show_the_ends_of_the_other_networks_too(inventory, capsys):
+    storage = {"name": "storage", "netdev": "ens9", "subnet": "10.9.0.0/16", "manage": True}
+    assert plan_view.run(inventory({**FABRIC, "networks": [storage]}, nodes=600), False) == 0
+    said = capsys.readouterr().out
+    assert "10.9.0.1/16" in said
+    assert "10.9.2.88/16" in said
+    assert "10.9.1.44/16" not in said
+
+
 def test_all_problems_go_to_standard_error_and_the_status_is_2(inventory, capsys):
     bad = {**FABRIC, "transport": "iwarp", "mtu": 20}
     assert plan_view.run(inventory(bad, gpu1={"node_index": -1}), True) == 2

@@ -5,6 +5,7 @@ Imports stand inside the verbs: `railyard --help` must not wait for Ansible or m
 
 from __future__ import annotations
 
+import errno
 import io
 import locale
 import os
@@ -20,6 +21,7 @@ from railyard.errors import BAD_INPUT, UserError
 
 INTERRUPTED = 3
 _TYPER_INTERRUPTED = 130
+_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 
 _EXIT_STATUSES = (
     "Exit status: 0 all that was asked is proven and nothing failed; 1 something failed; 2 bad input, no "
@@ -257,6 +259,9 @@ def main() -> None:
         status = _interrupted() if status == _TYPER_INTERRUPTED else status
     except Exception as error:
         status = _status_of(error)
+    except SystemExit as ended:
+        # Typer's own way to end when the reader went away (`| head`): a 1, which means something else here.
+        status = INTERRUPTED if isinstance(ended.__context__, BrokenPipeError) else ended.code
     except KeyboardInterrupt:
         status = _interrupted()
     sys.exit(_flushed(status if isinstance(status, int) else 0))
@@ -285,6 +290,8 @@ def _status_of(error: Exception) -> int:
         return BAD_INPUT
     if isinstance(error, (typer.Abort, BrokenPipeError)):
         return INTERRUPTED
+    if isinstance(error, OSError) and error.errno in _NO_ROOM and error.filename is None:
+        return _unwritable(error)
     if type(error).__name__ in ("RunFolderError", "PolicyError"):
         print(f"railyard: {error}", file=sys.stderr)
         return BAD_INPUT
@@ -304,8 +311,26 @@ def _flushed(status: int) -> int:
     try:
         sys.stdout.flush()
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_standard_output()
+    except OSError as error:
+        return status or _unwritable(error)
     return status
+
+
+def _unwritable(error: OSError) -> int:
+    """Say that standard output takes nothing more: a full disk behind `>`."""
+    print(
+        f"railyard: standard output cannot be written: {error.strerror}\n"
+        "  fix: make room, or write it to another place",
+        file=sys.stderr,
+    )
+    _drop_standard_output()
+    return INTERRUPTED
+
+
+def _drop_standard_output() -> None:
+    """Send what is still waiting to nowhere: Python would try to write it once more at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _operate(verb: str, inventory: list[str], args: list[str] | None, reports_dir: Path | None) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import shutil
 import tempfile
 from collections import Counter
@@ -15,6 +17,8 @@ from railyard.new_inventory_nodes import Wrong
 from railyard.new_inventory_rails import Wanted
 
 _TEMPORARY = ".railyard-new-"
+# Directory services have names as ops@example.org and EXAMPLE\\ops; braces would be an expression to Ansible.
+_USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@\\-]*\$?")
 
 
 def run(wanted: Wanted, folder: Path | None) -> int:
@@ -37,7 +41,7 @@ def run(wanted: Wanted, folder: Path | None) -> int:
     print(f"Written: {target}")
     for text in contents.rails.assumed:
         print(f"  assumed: {text}")
-    print(f"Next: railyard plan -i {target}")
+    print(f"Next: railyard plan -i {shlex.quote(str(target))}")
     return 0
 
 
@@ -159,8 +163,10 @@ def _out_of_range(wanted: Wanted) -> list[Wrong]:
     ]
     if wanted.leaf_uplink_gbps is not None and wanted.leaf is None:
         wrong.append(("--leaf-uplink-gbps", "no leaf is named", "give --leaf as well"))
-    if wanted.user is not None and not wanted.user.strip():
-        wrong.append(("--user", "it is empty", "write the name that you log in with"))
+    if wanted.user is not None and not _USER.fullmatch(wanted.user):
+        wrong.append(
+            ("--user", f"{wanted.user!r} is no name to log in with", "write one without blanks, as ubuntu")
+        )
     return wrong
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -195,17 +196,22 @@ def _cut_subnets(made: Rails, wanted: Wanted, units: Sequence[str], nodes_in_uni
     """Cut a subnet per rail and unit from the supernet; a rail's units lie beside each other."""
     supernet = wanted.supernet or DEFAULT_SUPERNET
     if wanted.supernet is None:
-        made.assumed.append(f"subnets out of {supernet}: free in your site?")
+        made.assumed.append(f"subnets out of {supernet}, which must be free in your site")
     try:
         network = rails.network_of(supernet)
     except ValueError as error:
-        made.wrong.append(("--supernet", f"{supernet!r} is no network: {error}", "write it as 10.224.0.0/12"))
+        fix = f"write it as {_network_around(supernet) or DEFAULT_SUPERNET}"
+        made.wrong.append(("--supernet", f"{supernet!r} is no network: {error}", fix))
         return
     prefix = wanted.rail_prefix
     if prefix is None:
         needed = nodes_in_unit + (made.gateway != "none")
         # Network and broadcast address belong to nobody.
         prefix = min(_PREFIX_DEFAULT[network.version], network.max_prefixlen - (needed + 1).bit_length())
+    if not 0 <= prefix <= network.max_prefixlen:
+        what = f"{prefix} is no prefix length of IPv{network.version}"
+        made.wrong.append(("--rail-prefix", what, f"write one up to {network.max_prefixlen}"))
+        return
     # A power of two: one route then covers all units of a rail.
     step = 1 << (max(len(units), 1) - 1).bit_length()
     for index, item in enumerate(made.items):
@@ -214,23 +220,33 @@ def _cut_subnets(made: Rails, wanted: Wanted, units: Sequence[str], nodes_in_uni
                 subnet = rails.computed_subnet(supernet, prefix, index * step + place)
             except rails.PlanError:
                 wanted_subnets = wanted.rails * step
+                shortest = prefix - (wanted_subnets - 1).bit_length()
+                larger = f"a network of /{shortest} or larger, or " if shortest >= 0 else ""
                 made.wrong.append(
                     (
                         "--supernet",
                         f"{supernet} does not hold {wanted_subnets} subnets of /{prefix}",
-                        f"give a network of /{prefix - (wanted_subnets - 1).bit_length()} or larger, or a "
-                        "longer --rail-prefix",
+                        f"give {larger}a longer --rail-prefix",
                     )
                 )
                 return
             _put_subnet(made, item, unit, subnet)
 
 
+def _network_around(text: str) -> str | None:
+    """Return the network that an address with a prefix length is in, or None where the text is none."""
+    try:
+        return str(ipaddress.ip_interface(text).network) if "/" in text else None
+    except ValueError:
+        return None
+
+
 def _put_subnet(made: Rails, item: dict[str, Any], unit: str | None, text: str) -> None:
     try:
         family = "6" if rails.network_of(text).version == 6 else ""
     except ValueError as error:
-        made.wrong.append(("--subnet", f"{text!r} is no network: {error}", "write it as 10.0.1.0/24"))
+        fix = f"write it as {_network_around(text) or '10.0.1.0/24'}"
+        made.wrong.append(("--subnet", f"{text!r} is no network: {error}", fix))
         return
     if unit is None:
         item[f"subnet{family}"] = text

@@ -91,6 +91,8 @@ def _print_table(plan: dict[str, Any]) -> None:
     console.print(_rail_table(nodes) if rows > _ROWS_MAX else _node_table(nodes))
     if rows > _ROWS_MAX:
         console.print("First and last node of each rail; all of them: --json", highlight=False)
+    if any(_beside(node) for node in nodes.values()):
+        console.print(_network_table(nodes, ends_only=rows > _ROWS_MAX))
 
 
 def _head(plan: dict[str, Any]) -> str:
@@ -144,6 +146,34 @@ def _rail_table(nodes: dict[str, Any]) -> Table:
         for position, (name, rail) in enumerate(pair):
             cells = (_text(rail[column]) for column in columns)
             table.add_row(rail_name if position == 0 else "", name, *cells, end_section=position == 1)
+    return table
+
+
+def _beside(node: dict[str, Any]) -> list[tuple[str, str, str, str, str]]:
+    """Return what a node has beside its rails: network, interface, address, MTU, and who writes it."""
+    rows = []
+    for network in node["networks"]:
+        netdev = network["netdev"]
+        if netdev is not None and network["vlan"] is not None:
+            netdev = f"{netdev}.{network['vlan']}"
+        address = node["bmc_address"] if network["bmc"] else network["address"]
+        if address is not None:
+            written = "Railyard" if network["manage"] else "others"
+            rows.append((network["name"], _text(netdev), str(address), _text(network["mtu"]), written))
+    if node["bmc_address"] is not None and not any(network["bmc"] for network in node["networks"]):
+        rows.append(("bmc", "-", str(node["bmc_address"]), "-", "others"))
+    return rows
+
+
+def _network_table(nodes: dict[str, Any], ends_only: bool) -> Table:
+    """Make a table of the addresses that are on no rail: of all nodes, or of the first and the last."""
+    table = Table(box=box.SIMPLE_HEAD)
+    for title in ("node", "network", "netdev", "address", "MTU (bytes)", "written by"):
+        table.add_column(title, justify="right" if title in _TITLES.values() else "left", no_wrap=True)
+    named = list(nodes.items())
+    for name, node in (named[0], named[-1]) if ends_only else named:
+        for position, cells in enumerate(rows := _beside(node)):
+            table.add_row("" if position else name, *cells, end_section=position == len(rows) - 1)
     return table
 
 

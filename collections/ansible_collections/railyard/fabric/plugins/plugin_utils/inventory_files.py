@@ -43,18 +43,40 @@ def is_encrypted(path: str) -> bool:
 
 
 def syntax_error(path: str) -> tuple[int, str] | None:
-    """Return (line, what is wrong) where a file is no YAML, else None."""
+    """Return (line, what is wrong) where a file is no YAML, or a key stands twice in a mapping, else None."""
     if yaml is None or is_encrypted(path):
         return None
     try:
-        for _event in yaml.parse(_read(path), Loader=_loader()):
-            pass
+        return _repeated_key(yaml.compose(_read(path), Loader=_loader()))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         return (mark.line + 1 if mark else 1), " ".join(filter(None, (error.context, error.problem)))
     except yaml.YAMLError as error:
         return 1, str(error)
-    return None
+
+
+def _repeated_key(root: Any) -> tuple[int, str] | None:
+    """Return (line, what is wrong) for the first key that its mapping has already, which YAML forbids."""
+    waiting = [root]
+    found = []
+    seen_nodes: set[int] = set()
+    while waiting:
+        node = waiting.pop()
+        if id(node) in seen_nodes:
+            continue
+        # An alias leads to the same node again, and may lead back to where it stands.
+        seen_nodes.add(id(node))
+        if isinstance(node, yaml.SequenceNode):
+            waiting += node.value
+        if not isinstance(node, yaml.MappingNode):
+            continue
+        first: dict[tuple[str, str], int] = {}
+        for key, value in node.value:
+            waiting.append(value)
+            line = key.start_mark.line + 1
+            if isinstance(key, yaml.ScalarNode) and first.setdefault((key.tag, key.value), line) != line:
+                found.append((line, f"key {key.value!r} stands in line {first[key.tag, key.value]} already"))
+    return min(found, default=None)
 
 
 def variable_files(folder: str, kind: str, name: str) -> Iterator[str]:

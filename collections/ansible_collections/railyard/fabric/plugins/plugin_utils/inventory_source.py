@@ -131,6 +131,14 @@ class _Manager(InventoryManager):  # type: ignore[misc]
         self.unparsed: list[tuple[str, str]] = []
         super().__init__(loader, sources=sources)
 
+    def parse_sources(self, cache: bool = False) -> None:
+        """Parse all sources; where one cannot be parsed, our failures say what Ansible says besides."""
+        said = io.StringIO()
+        with contextlib.redirect_stderr(said):
+            super().parse_sources(cache=cache)
+        if not self.unparsed:
+            sys.stderr.write(said.getvalue())
+
     def parse_source(self, source: str, cache: bool = False) -> bool:
         """Parse one source, a file in a folder included."""
         if _NO_INVENTORY.match(os.path.basename(source)):

@@ -31,6 +31,9 @@ REASONS = ("completed", "interrupted")
 _RUN_ID = re.compile(r"[0-9]{8}T[0-9]{6}Z-[0-9a-f]{4}")
 
 
+_DAMAGED = "bring it back from a copy of the run, or validate again"
+
+
 class RunFolderError(Exception):
     """The folder cannot be made, read or written; the message names the path and the way out."""
 
@@ -193,9 +196,9 @@ class RunFolder:
         except OSError as error:
             raise RunFolderError(f"{target} cannot be read: {error.strerror}") from error
         except ValueError as error:
-            raise RunFolderError(f"{target} is not JSON: {error}") from error
+            raise RunFolderError(f"{target} is not JSON: {error}; {_DAMAGED}") from error
         if not isinstance(value, dict):
-            raise RunFolderError(f"{target} must hold a JSON object")
+            raise RunFolderError(f"{target} holds no JSON object; {_DAMAGED}")
         return value
 
     def manifest(self) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import textwrap
 
 import pytest
 from ansible.parsing.vault import VaultLib, VaultSecret
-from ansible_collections.railyard.fabric.plugins.plugin_utils import inventory, plan
+from ansible_collections.railyard.fabric.plugins.plugin_utils import inventory, inventory_files, plan
 
 FABRIC = """\
 fabric:
@@ -251,6 +251,20 @@ def test_every_unreadable_file_is_named(folder):
         "site/host_vars/gpu1.yml:1",
         "site/host_vars/gpu2.yml:2",
     ]
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ("b:\n  - {c: 1}\n  - c: 1\n    c: 3\na: 4\na: 5\n", (4, "key 'c' stands in line 3 already")),
+        ("a: 1\nb: 2\na: 3\n", (3, "key 'a' stands in line 1 already")),
+        ("one: &one {a: 1}\ntwo: {<<: *one, a: 2}\nthree: [{a: 1}, {a: 2}]\n", None),
+        ("", None),
+    ],
+)
+def test_a_key_that_stands_twice_is_named_with_both_lines(tmp_path, text, wrong):
+    (tmp_path / "vars.yml").write_text(text)
+    assert inventory_files.syntax_error(str(tmp_path / "vars.yml")) == wrong
 
 
 def test_a_missing_inventory_is_said(tmp_path):

@@ -198,7 +198,7 @@ def test_what_is_no_run_folder_says_so(tmp_path: Path) -> None:
     with pytest.raises(RunFolderError, match=r"manifest.json is missing: this is not a run folder"):
         RunFolder(tmp_path).manifest()
     (tmp_path / "manifest.json").write_text("{")
-    with pytest.raises(RunFolderError, match="is not JSON"):
+    with pytest.raises(RunFolderError, match=r"is not JSON: .*; .*validate again"):
         RunFolder(tmp_path).manifest()
     (tmp_path / "manifest.json").write_text("[]")
     with pytest.raises(RunFolderError, match="JSON object"):
