@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from ipaddress import ip_interface
 from pathlib import Path
 
@@ -348,12 +347,10 @@ def test_the_same_words_write_the_same_bytes(tmp_path):
             assert file.read_bytes() == (second / file.relative_to(first)).read_bytes()
 
 
-def test_a_thousand_nodes_take_seconds(tmp_path):
-    began = time.process_time()
+def test_a_thousand_nodes(tmp_path):
     plan, _folder = make(tmp_path, nodes="gpu[0001-1000]", ansible_host="192.168.0.1")
     # 1,000 hosts need a /22: 1022 usable addresses.
     assert rail_of(plan, "gpu1000", "rail7")["address"] == "10.224.31.232/22"
-    assert time.process_time() - began < 8, "about 1 s when this was written"
 
 
 @settings(max_examples=25, deadline=None)

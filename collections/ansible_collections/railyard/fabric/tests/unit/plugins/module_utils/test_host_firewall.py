@@ -42,8 +42,8 @@ COMMIT
 """
 
 
-def said(*tables, rail=RAIL):
-    return host_firewall.findings([rail], [table for group in tables for table in group])
+def said(*tables, rail=None):
+    return host_firewall.findings([rail or RAIL], [table for group in tables for table in group])
 
 
 def ufw(rule=""):

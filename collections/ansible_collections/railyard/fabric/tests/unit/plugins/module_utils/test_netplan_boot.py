@@ -176,6 +176,7 @@ def test_disk_that_is_full_at_any_step_of_staging_leaves_the_node_as_it_was(chan
     change.path.write_text(OLD)
     before = everything(tmp_path)
     (tmp_path / "state").mkdir()
+    left = None
     for room in range(60):
         with monkeypatch.context() as patch:
             FullDisk(patch, room)

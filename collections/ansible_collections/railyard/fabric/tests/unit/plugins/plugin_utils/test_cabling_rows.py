@@ -42,7 +42,7 @@ class Hall:
 
     def segment(self, place: Place) -> str:
         address = self.rail(*place)["address"]
-        host = int(address.split("/")[0].rsplit(".", 1)[1])
+        host = int(address.split("/", maxsplit=1)[0].rsplit(".", 1)[1])
         return f"{address.rsplit('.', 1)[0]}.{host // 64 * 64}/26"
 
     def heard(self, place: Place) -> list[Place]:
@@ -91,7 +91,7 @@ class Hall:
             lines.append(line)
             row = {**line, "schema": 1, "run": RUN, "host": place[0], "end": "client", "status": "measured",
                    "proof": "proven", "error": None, "netdev": RAILS[place[1]][0],
-                   "address": self.rail(*place)["address"].split("/")[0]}  # fmt: skip
+                   "address": self.rail(*place)["address"].split("/", maxsplit=1)[0]}  # fmt: skip
             if place not in self.silent:
                 rows[str(line["id"])] = [{**row, "cabling": self.told(place)}]
             elif self.silent[place] is not None:
