@@ -222,14 +222,12 @@ def wait_for_rows(cluster: Cluster, node: str, at_least: int, seconds: float = 9
     raise AssertionError(f"no {at_least} rows on {node} within {seconds} s")
 
 
-def gone(cluster: Cluster, node: str, seconds: float) -> bool:
-    """True when nothing of a run is left on the node within so many seconds."""
+def left_after(cluster: Cluster, node: str, seconds: float) -> list[str]:
+    """What of a run is still alive on the node after so many seconds; returns as soon as there is nothing."""
     until = time.monotonic() + seconds
-    while cluster.processes(node):
-        if time.monotonic() > until:
-            return False
+    while (left := cluster.processes(node)) and time.monotonic() < until:
         time.sleep(1)
-    return True
+    return left
 
 
 def drop_old_runs(cluster: Cluster) -> None:
@@ -256,7 +254,7 @@ def test_ctrl_c_leaves_nothing_running_and_keeps_what_was_measured(cluster: Clus
     status, output = interrupt(process, signal.SIGINT, 120)
     assert status == 3, output
     assert "Traceback" not in output
-    assert all(gone(cluster, node, 15) for node in NODES)
+    assert [left_after(cluster, node, 15) for node in NODES] == [[], []]
     run = cluster.newest()
     assert len(run.lines("results.jsonl")) >= 3
     assert run.not_good()
@@ -271,7 +269,7 @@ def test_kill_9_of_the_controller_ends_the_nodes_work_and_loses_nothing(cluster:
     process.communicate(timeout=30)
     run = cluster.newest()
     # The lease of the test's policy is 25 s; after it nothing of the run may be alive.
-    assert all(gone(cluster, node, 60) for node in NODES)
+    assert [left_after(cluster, node, 60) for node in NODES] == [[], []]
     done = cluster.railyard("judge", str(run.path))
     assert done.returncode == 3, done.stdout
     rows = sum(
