@@ -119,7 +119,8 @@ class Cluster:
         lines = self.ssh(node, "ps", "-eo", "args").splitlines()
         found = [line for line in lines if any(name in line for name in names)]
         units = self.ssh(node, "systemctl", "list-units", "--no-legend", "--plain", "--all", "railyard-*")
-        return found + [line for line in units.splitlines() if " running " in line]
+        # UNIT LOAD ACTIVE SUB DESCRIPTION; what is described as running need not run.
+        return found + [line for line in units.splitlines() if line.split()[3:4] == ["running"]]
 
 
 class Run:
