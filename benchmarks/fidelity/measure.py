@@ -1,9 +1,10 @@
 """Does Railyard print what the tools print by hand? Ten pairs, alternating, on the same two lab nodes.
 
-Needs the lab of virtual machines up and provisioned (`make demo`). A pair is: ib_write_bw and iperf3 by hand
-over SSH from gpuserver1 to gpuserver2 on the first rail, then one `railyard validate` of that rail, read from
-its run folder. Each pair is appended to results.jsonl as it is measured, so the command can be stopped and
-started again; it goes on until there are ten. Numbers by hand are read with expressions of this file's own.
+Needs the lab of virtual machines up and provisioned (`make demo`). A round is: ib_write_bw and iperf3 by hand
+over SSH on the first rail, in either direction, then one `railyard validate` of that rail, read from its run
+folder. That is a pair for each direction. A round is appended to results.jsonl as it is measured, so the
+command can be stopped and started again; it goes on until there are ten pairs. Numbers by hand are read with
+expressions of this file's own.
 """
 
 from __future__ import annotations
@@ -25,13 +26,15 @@ ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent
 RESULTS = Path(__file__).with_name("results.jsonl")
 PAIRS = 10
-CLIENT, SERVER = "gpuserver1", "gpuserver2"
+ADDRESSES = {"gpuserver1": "10.0.1.1", "gpuserver2": "10.0.1.2"}
 POLICY = {
     "bidirectional": False,
+    "beacon": False,
+    "ping_count": 10,
     "rdma_tests": ["ib_write_bw"],
-    "rdma_duration_s": 8,
+    "rdma_duration_s": 6,
     "rdma_margin_s": 1,
-    "iperf3_duration_s": 7,
+    "iperf3_duration_s": 5,
     "iperf3_omit_s": 1,
     "iperf3_streams": 4,
 }
@@ -54,17 +57,17 @@ def on(node: str, *command: str) -> str:
     return done.stdout
 
 
-def between(server: list[str], client: list[str], port: int) -> str:
+def between(nodes: tuple[str, str], server: list[str], client: list[str], port: int) -> str:
     """Run a server and, once its socket is there, a client; return what the client prints."""
     with subprocess.Popen(
-        ssh_argv(SERVER, *server), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        ssh_argv(nodes[1], *server), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     ) as process:
         for _ in range(60):
-            if f":{port} " in on(SERVER, "ss", "-Hltn"):
+            if f":{port} " in on(nodes[1], "ss", "-Hltn"):
                 break
             time.sleep(0.2)
         try:
-            return on(CLIENT, *client)
+            return on(nodes[0], *client)
         finally:
             process.wait(timeout=60)
 
@@ -79,22 +82,22 @@ def gid_index(node: str, address: str) -> str:
     return next(line.split(":")[0].rsplit("/", 1)[1] for line in text.splitlines() if wanted in line)
 
 
-def by_hand() -> dict[str, float]:
-    """Return both tools' bandwidth in Gbit/s (10^9), measured without Railyard."""
-    addresses = {CLIENT: "10.0.1.1", SERVER: "10.0.1.2"}
+def by_hand(client_node: str, server_node: str) -> dict[str, float]:
+    """Return both tools' bandwidth in Gbit/s (10^9) from client to server, measured without Railyard."""
+    nodes, target = (client_node, server_node), ADDRESSES[server_node]
     flags = ["-D", str(POLICY["rdma_duration_s"]), "-f", str(POLICY["rdma_margin_s"]), "-s", "65536", "-F"]
     argvs = {
         node: ["ib_write_bw", "-d", "rxe0", "-x", gid_index(node, address), "-p", "18515", *flags]
-        for node, address in addresses.items()
+        for node, address in ADDRESSES.items()
     }
-    text = between(argvs[SERVER], [*argvs[CLIENT], addresses[SERVER]], 18515)
+    text = between(nodes, argvs[server_node], [*argvs[client_node], target], 18515)
     found = re.search(r"^ *65536 +\d+ +[\d.]+ +([\d.]+)", text, re.MULTILINE)
     if found is None:
         raise RuntimeError(text)
     times = ["-t", str(POLICY["iperf3_duration_s"]), "-O", str(POLICY["iperf3_omit_s"])]
     streams = ["-P", str(POLICY["iperf3_streams"]), "-l", "131072", "-J"]
-    client = ["iperf3", "-c", addresses[SERVER], "-B", addresses[CLIENT], *times, *streams]
-    text = between(["iperf3", "-s", "-1", "-B", addresses[SERVER]], client, 5201)
+    client = ["iperf3", "-c", target, "-B", ADDRESSES[client_node], *times, *streams]
+    text = between(nodes, ["iperf3", "-s", "-1", "-B", target], client, 5201)
     return {
         "ib_write_bw": float(found.group(1)) * 2**20 * 8 / 1e9,
         "iperf3": json.loads(text)["end"]["sum_received"]["bits_per_second"] / 1e9,
@@ -116,19 +119,19 @@ def inventory(folder: Path) -> Path:
     return target
 
 
-def by_railyard(where: Path, reports: Path) -> dict[str, float]:
-    """Return the same two numbers from the verdicts of one `railyard validate`."""
+def by_railyard(where: Path, reports: Path) -> dict[str, dict[str, float]]:
+    """Return the same two numbers, by the sending node, from the verdicts of one `railyard validate`."""
     environment = {**os.environ, "RAILYARD_REPORTS_DIR": str(reports)}
     argv = [str(BIN / "railyard"), "validate", "-i", str(where)]
     done = subprocess.run(argv, cwd=ROOT, env=environment, text=True, capture_output=True, check=False)
     if done.returncode != 0:
         raise RuntimeError(done.stdout + done.stderr)
     run = sorted((reports / "fidelity").iterdir())[-1]
-    found = {}
+    found: dict[str, dict[str, float]] = {node: {} for node in ADDRESSES}
     for line in (run / "verdicts.jsonl").read_text(encoding="utf-8").splitlines():
         verdict = json.loads(line)
-        if verdict["node"] == CLIENT and verdict["check"] in ("rdma_bandwidth", "tcp_bandwidth"):
-            found[verdict["tool"]] = verdict["observed"]["bandwidth_gbps"]
+        if verdict["check"] in ("rdma_bandwidth", "tcp_bandwidth"):
+            found[verdict["node"]][verdict["tool"]] = verdict["observed"]["bandwidth_gbps"]
     return found
 
 
@@ -147,11 +150,15 @@ def main() -> None:
     """Measure until there are ten pairs, then print the medians in Markdown."""
     with tempfile.TemporaryDirectory() as scratch:
         where = inventory(Path(scratch))
+        first, second = ADDRESSES
         while len(kept()) < PAIRS:
-            pair = {"hand_gbps": by_hand(), "railyard_gbps": by_railyard(where, Path(scratch) / "reports")}
+            hand = {first: by_hand(first, second), second: by_hand(second, first)}
+            measured = by_railyard(where, Path(scratch) / "reports")
             with RESULTS.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(pair, sort_keys=True) + "\n")
-            print(f"pair {len(kept())} of {PAIRS}: {pair}", file=sys.stderr)
+                for node in ADDRESSES:
+                    pair = {"from": node, "hand_gbps": hand[node], "railyard_gbps": measured[node]}
+                    file.write(json.dumps(pair, sort_keys=True) + "\n")
+            print(f"{len(kept())} pairs of {PAIRS}: {hand} {measured}", file=sys.stderr)
     print("| tool | median of the ratios Railyard / by hand | least | greatest |\n|---|---:|---:|---:|")
     for tool in ("ib_write_bw", "iperf3"):
         ratios = [pair["railyard_gbps"][tool] / pair["hand_gbps"][tool] for pair in kept()]
