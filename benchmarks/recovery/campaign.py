@@ -28,9 +28,9 @@ ROOT = HERE.parents[1]
 sys.path[:0] = [str(ROOT / "tools"), str(HERE)]
 
 import mishaps  # type: ignore[import-not-found]  # noqa: E402 - neighbours are found once the path is set
-import yaml  # noqa: E402
-from railyard.lab import wiring  # noqa: E402
-from railyard.lab.process import run  # noqa: E402
+import yaml  # noqa: E402 - as above
+from railyard.lab import wiring  # noqa: E402 - as above
+from railyard.lab.process import run  # noqa: E402 - as above
 
 RESULTS = HERE / "results.jsonl"
 # Design: lab containers 20 s; lab VMs 90 s, after a reset counted from the guest's first SSH answer.
@@ -200,6 +200,7 @@ def _answers(campaign: Campaign, node: mishaps.Node) -> bool:
 
 
 def _there(node: mishaps.Node, name: str) -> bool:
+    # The campaign's own words; a file that is not there is an answer, and no failure of the command.
     found: str = node.root("sh", "-c", f"test -e {mishaps.STATE}/{name} && echo yes || true")
     return found.strip() == "yes"
 
@@ -262,6 +263,7 @@ def _killed(
 def _applied(node: mishaps.Node) -> bool:
     """Say whether the pending change, and not an earlier one, has been applied."""
     found = f"$(grep -o 'token.*' {mishaps.STATE}/pending.json | cut -c 10-25)"
+    # As in `_there`; the token is the node's own, read there.
     command = f'grep -q "{found}" {mishaps.STATE}/applied.json && echo yes || true'
     return bool(node.root("sh", "-c", command).strip() == "yes")
 
