@@ -1,8 +1,8 @@
 """Does Railyard print what the tools print by hand? Ten pairs, alternating, on the same two lab nodes.
 
 Needs the lab of virtual machines up and provisioned (`make demo`). A round is: ib_write_bw and iperf3 by hand
-over SSH on the first rail, in either direction, then one `railyard validate` of that rail, read from its run
-folder. That is a pair for each direction. A round is appended to results.jsonl as it is measured, so the
+over SSH on the first rail, in either direction, and one `railyard validate` of that rail, read from its run
+folder; by hand is first in every other round. That is a pair for each direction. A round is appended to results.jsonl as it is measured, so the
 command can be stopped and started again; it goes on until there are ten pairs. Numbers by hand are read with
 expressions of this file's own.
 """
@@ -32,9 +32,11 @@ POLICY = {
     "beacon": False,
     "ping_count": 10,
     "rdma_tests": ["ib_write_bw"],
-    "rdma_duration_s": 6,
+    # Of short windows the start takes its part on emulated nodes, where everything that begins costs a tenth of a
+    # second and more: see the README.
+    "rdma_duration_s": 14,
     "rdma_margin_s": 1,
-    "iperf3_duration_s": 5,
+    "iperf3_duration_s": 8,
     "iperf3_omit_s": 1,
     "iperf3_streams": 4,
 }
@@ -90,9 +92,14 @@ def by_hand(client_node: str, server_node: str) -> dict[str, float]:
         node: ["ib_write_bw", "-d", "rxe0", "-x", gid_index(node, address), "-p", "18515", *flags]
         for node, address in ADDRESSES.items()
     }
-    text = between(nodes, argvs[server_node], [*argvs[client_node], target], 18515)
-    found = re.search(r"^ *65536 +\d+ +[\d.]+ +([\d.]+)", text, re.MULTILINE)
-    if found is None:
+    # On an emulated processor perftest now and then misses its clock and prints 0 or inf; then it is run again, as
+    # Railyard does.
+    for _ in range(4):
+        text = between(nodes, argvs[server_node], [*argvs[client_node], target], 18515)
+        found = re.search(r"^ *65536 +\d+ +[\d.]+ +([\d.]+)", text, re.MULTILINE)
+        if found is not None and float(found.group(1)) > 0:
+            break
+    else:
         raise RuntimeError(text)
     times = ["-t", str(POLICY["iperf3_duration_s"]), "-O", str(POLICY["iperf3_omit_s"])]
     streams = ["-P", str(POLICY["iperf3_streams"]), "-l", "131072", "-J"]
@@ -152,8 +159,9 @@ def main() -> None:
         where = inventory(Path(scratch))
         first, second = ADDRESSES
         while len(kept()) < PAIRS:
+            measured = by_railyard(where, Path(scratch) / "reports") if len(kept()) % 4 else None
             hand = {first: by_hand(first, second), second: by_hand(second, first)}
-            measured = by_railyard(where, Path(scratch) / "reports")
+            measured = measured or by_railyard(where, Path(scratch) / "reports")
             with RESULTS.open("a", encoding="utf-8") as file:
                 for node in ADDRESSES:
                     pair = {"from": node, "hand_gbps": hand[node], "railyard_gbps": measured[node]}

@@ -22,8 +22,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils.obstacle import Ob
 from ansible_collections.railyard.fabric.plugins.module_utils.rendezvous import Stopped
 
 _POLL_S = 0.02
-# How soon a wait notices that the runner is to stop.
-_SLICE_S = 0.25
+# How soon a wait notices that the runner is to stop; each turn costs the node that is being measured.
+_SLICE_S = 1.0
 _STOP_S = 2
 
 
