@@ -207,6 +207,12 @@ def _there(node: mishaps.Node, name: str) -> bool:
     return found.strip() == "yes"
 
 
+def _confirmed_token(node: mishaps.Node) -> str | None:
+    """Return which change was the last one that a controller confirmed; only a live one does that."""
+    text = node.root("sh", "-c", f"cat {mishaps.STATE}/confirmed.json 2>/dev/null || true")
+    return str(json.loads(text)["token"]) if text.strip() else None
+
+
 def spoil(campaign: Campaign, name: str, round_number: int) -> list[dict[str, Any]]:
     """Run one round of a mishap on all nodes; returns a row for each."""
     mishap, deadline_s = mishaps.KINDS[name], DEADLINE_S[campaign.kind]
@@ -215,6 +221,7 @@ def spoil(campaign: Campaign, name: str, round_number: int) -> list[dict[str, An
     started = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     campaign.all(campaign.watch)
     before = dict(zip([node.name for node in campaign.nodes], campaign.all(campaign.probe), strict=True))
+    earlier = dict(zip(before, campaign.all(_confirmed_token), strict=True))
     inventory = campaign.inventory(_NEW_MTU_BYTES, dict(mishap.variables), in_management=mishap.in_management)
     process = campaign.start(inventory)
     rows = []
@@ -225,6 +232,10 @@ def spoil(campaign: Campaign, name: str, round_number: int) -> list[dict[str, An
         campaign.all(lambda node: _until(lambda: not _in_flight(node), deadline_s + 20))
     if not rows:
         rows = campaign.all(lambda node: _row(campaign, node, before[node.name]))
+    if mishap.killed:
+        # A machine too busy let the controller confirm on this node while the others were still being staged.
+        for row, confirmed in zip(rows, campaign.all(_confirmed_token), strict=True):
+            row["spoiled"] = row["spoiled"] and confirmed in (None, earlier[row["node"]])
     for row in rows:
         row.update(schema=1, node_kind=campaign.kind, mishap=name, round=round_number, started=started)
         row["deadline_s"] = deadline_s

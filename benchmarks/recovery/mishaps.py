@@ -84,7 +84,7 @@ def _management_again(node: Node) -> None:
 
 def _hold(node: Node, _round: int) -> None:
     """Hold the change back for a while, so that the controller is dead on all nodes before it is applied."""
-    _before_apply(node, f"sleep {5 if node.kind == 'container' else 20}")
+    _before_apply(node, f"sleep {8 if node.kind == 'container' else 20}")
 
 
 def _break_netplan(node: Node, _round: int) -> None:
