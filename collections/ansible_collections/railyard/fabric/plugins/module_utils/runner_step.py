@@ -147,6 +147,9 @@ def own_obstacle(bench: Bench, session: Session, test: Mapping[str, Any]) -> Obs
     own_version = bench.version_of(test)
     if needs_it and own_version is None:
         return tool_base.missing(tool, bench.node)
+    too_old = tool.refuses(session.place.address, own_version, bench.node)
+    if too_old:
+        return too_old
     theirs = (session.hello.get("versions") or {}).get(str(test["tool"]))
     if tool.same_version and theirs is not None and theirs != own_version:
         return tool_base.version_differs(tool.name, own_version, bench.node, theirs, session.peer)
