@@ -123,7 +123,7 @@ def test_rails_at_once_begin_together_however_slowly_each_is_started(rails: Rail
     tools, begun = tmp_path / "tools", tmp_path / "begun"
     tools.mkdir()
     begun.mkdir()
-    slow = 'case "$*" in *railyard-hold*10.0.0.*) sleep 1;; esac\nexec /usr/bin/setpriv "$@"\n'
+    slow = 'case "$*" in *"-c 10.0.0."*) sleep 1;; esac\nexec /usr/bin/setpriv "$@"\n'
     write_tool(tools, "setpriv", slow)
     # Each client writes down when it was run, by a clock that is not the runner's.
     note = f'case "$*" in *"-c 10."*) date +%s.%N > {begun}/$$;; esac\nexec /usr/bin/iperf3 "$@"\n'
