@@ -24,13 +24,11 @@ _VM_POLICY = """\
 # what a mirror no longer has are fetched anew all the same.
 apt_packages_cache_valid_s: 604800
 
-# Emulated nodes are slow to answer, and longer tests would tell no more about them. Less than six seconds
-# of iperf3, and two rails that begin half a second apart have too little time in common to be added up.
-# Both ways at once the Soft-RoCE of this kernel (6.1) refuses a request of its own peer now and then, and
-# the test fails.
+# Emulated nodes are slow to answer, and longer tests would tell no more about them. Both ways at once the
+# Soft-RoCE of this kernel (6.1) refuses a request of its own peer now and then, and the test fails.
 fabric_policy:
   bidirectional: false
-  iperf3_duration_s: 6
+  iperf3_duration_s: 3
   iperf3_omit_s: 1
   sockperf_duration_s: 1
   rdma_duration_s: 4

@@ -5,14 +5,26 @@
 
 from __future__ import annotations
 
+import json
+import os
 from pathlib import Path
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
-from ansible_collections.railyard.fabric.plugins.plugin_utils import actions, plan, policy, run_folder
+from ansible.utils.display import Display
+from ansible_collections.railyard.fabric.plugins.plugin_utils import (
+    abandoned,
+    actions,
+    plan,
+    policy,
+    provenance,
+    run_folder,
+)
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import Inventory
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run_folder import RunFolder
+
+display = Display()
 
 
 class ActionModule(ActionBase):
@@ -34,6 +46,10 @@ class ActionModule(ActionBase):
         inventory = actions.play_inventory(self)
         if args["existing"]:
             folder = _existing(args["reports_dir"], inventory.cluster, args["run"])
+            try:
+                compare(folder, inventory)
+            except (run_folder.RunFolderError, policy.PolicyError) as error:
+                raise AnsibleActionFail(str(error)) from error
             return {**result, "changed": False, "run": folder.name, "folder": str(folder.path)}
         if self._task.check_mode:
             return {**result, "skipped": True, "msg": "check mode: nothing is measured"}
@@ -55,10 +71,33 @@ def _new(reports_dir: str, run: str | None, inventory: Inventory) -> RunFolder:
         "policy": rules,
         "argv": actions.command_line(),
         "limit": sorted(inventory.selected) if limited else None,
+        # This is a worker's; its parent is ansible-playbook, which lives as long as the run.
+        "controller": abandoned.controller(os.getppid()),
     }
+    whole[provenance.FINGERPRINT] = provenance.fingerprint(whole, rules)
     folder = run_folder.create(reports_dir, inventory.cluster, run, manifest)
+    for name in abandoned.forget_secrets(folder.path.parent, folder.name):
+        display.vv(f"removed the secret of run {name}, whose controller is gone")
     folder.write(run_folder.PLAN, run_folder.pretty(whole))
     return folder
+
+
+def compare(folder: RunFolder, inventory: Inventory) -> None:
+    """Keep in the manifest what the inventory says otherwise now than when the run was made.
+
+    Raises:
+        RunFolderError: plan or manifest cannot be read, or the manifest not be written.
+        PolicyError: the inventory's policy is not one.
+    """
+    made, manifest = folder.plan(), folder.manifest()
+    if provenance.FINGERPRINT not in made:
+        return  # of a version that did not keep it
+    nodes = {node.name: plan.plan_of(node) for node in inventory.nodes}
+    # As JSON has it, which is how the run's are.
+    now = json.loads(json.dumps(actions.plain([nodes, policy.merge(inventory.policy)])))
+    changed = provenance.changes(made, manifest["policy"], *now)
+    if changed != manifest.get(provenance.CHANGED, []):
+        folder.update_manifest(**{provenance.CHANGED: changed})
 
 
 def _existing(reports_dir: str, cluster: str, run: str | None) -> RunFolder:

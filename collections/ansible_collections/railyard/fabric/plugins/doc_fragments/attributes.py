@@ -7,7 +7,10 @@ from __future__ import annotations
 
 
 class ModuleDocFragment:
-    """For `extends_documentation_fragment: [railyard.fabric.attributes]`; the module states `support`."""
+    """What each attribute means; the module states its `support`, or takes it from a second fragment.
+
+    `railyard.fabric.attributes.full`, beside `railyard.fabric.attributes`, is for modules that support all.
+    """
 
     DOCUMENTATION = r"""
 options: {}
@@ -18,4 +21,15 @@ attributes:
     description: Tells in diff mode what is (or in check mode would be) different.
   idempotent:
     description: A second run with the same arguments and nothing changed in between reports no change.
+"""
+
+    FULL = r"""
+options: {}
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: full
+  idempotent:
+    support: full
 """

@@ -141,11 +141,13 @@ def _resolve(
     wanted: Mapping[str, Any],
 ) -> tuple[list[dict[str, Any]], dict[str, Any] | None, list[str]]:
     resolved, problems = [], []
+    own = [_as_it_is({"path": path, "text": None})["before"] or "" for path in _own_paths(wanted)]
+    macs = netplan_resolve.macs_of("\n".join(own))
     for rail in [*wanted["rails"], *netplan_networks.as_rails(wanted["networks"])]:
         if not netplan_render.has_stanza(rail):
             continue
         try:
-            resolved.append(netplan_resolve.place(rail))
+            resolved.append(netplan_resolve.place(rail, known_macs=macs))
         except netplan_resolve.ResolveError as error:
             problems.append(str(error))
     frontend = netplan_networks.managed_frontend(wanted["frontend"])

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -28,8 +29,10 @@ def _read(path: str) -> str:
 
 
 def _netdevs(sys_root: str) -> list[str]:
+    base = os.path.join(sys_root, "class/net")
     try:
-        return sorted(os.listdir(os.path.join(sys_root, "class/net")))
+        # Module bonding keeps a file there, bonding_masters.
+        return sorted(name for name in os.listdir(base) if os.path.isdir(os.path.join(base, name)))
     except OSError:
         return []
 
@@ -71,13 +74,22 @@ def _by_hca(sys_root: str, hca: str) -> list[str]:
     return [netdev for netdev, dev_port in ports.items() if dev_port == str(int(port) - 1)]
 
 
-def netdev_of(rail: Mapping[str, Any], sys_root: str = "/sys") -> str:
+def macs_of(text: str) -> dict[str, str]:
+    """Return `{netdev: MAC}` of the ports that a netplan file of ours matches by MAC."""
+    pairs = re.findall(r"^        macaddress: (\S+)\n      set-name: (\S+)$", text, re.MULTILINE)
+    return {netdev.strip('"'): mac.strip('"') for mac, netdev in pairs}
+
+
+def netdev_of(
+    rail: Mapping[str, Any], sys_root: str = "/sys", known_macs: Mapping[str, str] | None = None
+) -> str:
     """Return the netdev of one rail.
 
     Args:
         rail: rail dict; a given `netdev` must exist and agree with a given `mac`, else `mac`, `pci` and `hca`
             are tried in this order.
         sys_root: where sysfs is, for tests.
+        known_macs: what MAC a netdev had when the role last ran, to name a port that was renamed since.
 
     Raises:
         ResolveError: no netdev or more than one answers, or two settings of the rail contradict each other.
@@ -85,6 +97,14 @@ def netdev_of(rail: Mapping[str, Any], sys_root: str = "/sys") -> str:
     name, netdev, mac = rail["name"], rail.get("netdev"), rail.get("mac")
     if netdev:
         if netdev not in _netdevs(sys_root):
+            had = str(mac or (known_macs or {}).get(netdev, ""))
+            called = _by_mac(sys_root, had) if had else []
+            if len(called) == 1:
+                raise ResolveError(
+                    f"{name}: the port with MAC {had} was called {netdev} and is {called[0]} now; give it "
+                    f"its old name back (`ip link set dev {called[0]} down`, then `name {netdev}`), or set "
+                    f"rail_overrides: {{{name}: {{netdev: {called[0]}}}}} for this node"
+                )
             raise ResolveError(
                 f"{name}: netdev {netdev} does not exist on the node (there are: "
                 f"{', '.join(_netdevs(sys_root)) or 'none'}); correct `fabric.rails` or `rail_overrides`, "
@@ -113,8 +133,10 @@ def netdev_of(rail: Mapping[str, Any], sys_root: str = "/sys") -> str:
     raise ResolveError(f"{name}: neither netdev, mac, pci nor hca is set; set one in `fabric.rails`")
 
 
-def place(rail: Mapping[str, Any], sys_root: str = "/sys") -> dict[str, Any]:
-    """Return the rail with what the node adds to it.
+def place(
+    rail: Mapping[str, Any], sys_root: str = "/sys", known_macs: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """Return the rail with what the node adds to it; the arguments are those of `netdev_of`.
 
     Returns:
         The rail, where `netdev` is the netdev that has the address: with `vlan` that is `PARENT.VLAN`, and
@@ -124,7 +146,7 @@ def place(rail: Mapping[str, Any], sys_root: str = "/sys") -> dict[str, Any]:
     Raises:
         ResolveError: as `netdev_of`; or the VLAN's name would be longer than the kernel takes.
     """
-    port = netdev_of(rail, sys_root)
+    port = netdev_of(rail, sys_root, known_macs)
     placed = {**rail, "netdev": port, "parent": None, "permanent_mac": permanent_mac(port, sys_root)}
     if rail.get("vlan") is not None:
         name = f"{port}.{rail['vlan']}"

@@ -147,7 +147,8 @@ def worst_case_s(order: Mapping[str, Any]) -> float:
     """Return the seconds after which a run on this node is certainly over: all waits and deadlines."""
     policy = order["policy"]
     limits: dict[str, float] = {check: tool().limit_s(policy) for check, tool in tools.TOOL_OF_CHECK.items()}
-    overhead_s = _OVERHEAD_S + runner_bench.Waits.of(policy).ready_s
+    waits = runner_bench.Waits.of(policy)
+    overhead_s = _OVERHEAD_S + waits.ready_s
     total = float(policy["first_rendezvous_timeout_s"]) + 30.0
     groups, pairs = set(), set()
     for test in schedule.asked_tests(order, str(order["node"])):
@@ -155,6 +156,8 @@ def worst_case_s(order: Mapping[str, Any]) -> float:
         if test["group"] is None or test["group"] not in groups:
             groups.add(test["group"])
             total += limits[str(test["check"])] + overhead_s
+            # Of a group, also until the last tool is started.
+            total += waits.listening_s if test["group"] else 0.0
     return total + len(pairs) * (2 * float(policy["rendezvous_timeout_s"]) + 10.0)
 
 

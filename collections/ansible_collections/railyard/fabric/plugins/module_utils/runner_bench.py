@@ -14,17 +14,10 @@ from typing import Any, NamedTuple
 from ansible_collections.railyard.fabric.plugins.module_utils import schedule, tool_base, work_order
 from ansible_collections.railyard.fabric.plugins.module_utils.obstacle import Obstacle
 from ansible_collections.railyard.fabric.plugins.module_utils.rail_socket import Place, no_management
-from ansible_collections.railyard.fabric.plugins.module_utils.runner_record import Record, utc_now
+from ansible_collections.railyard.fabric.plugins.module_utils.runner_record import Record
 from ansible_collections.railyard.fabric.plugins.module_utils.units import Launcher
 
 RUNNER_VERSION = "0.1.0"
-
-
-class Moment(NamedTuple):
-    """The start of a test, by the clock on the wall and by the one that never jumps."""
-
-    text: str
-    monotonic: float
 
 
 class Waits(NamedTuple):
@@ -45,66 +38,6 @@ class Waits(NamedTuple):
         meeting_s = float(policy["rendezvous_timeout_s"])
         listening_s = max(8.0, meeting_s)
         return cls(listening_s, listening_s + 10.0, listening_s + 20.0, 50.0 + 2 * meeting_s)
-
-
-class Gate:
-    """Lets the tests of one group start at one moment; who cannot take part leaves, and holds nobody up."""
-
-    def __init__(self, parties: int) -> None:
-        self._parties = parties
-        self._ready = 0
-        self._over = 0
-        self._intervals: list[list[float]] = []
-        self._lock = threading.Condition()
-        self._moment: Moment | None = None
-
-    def leave(self) -> None:
-        """Do not take part."""
-        with self._lock:
-            self._ready += 1
-            self._over += 1
-            self._lock.notify_all()
-
-    def start(self, patience_s: float) -> Moment:
-        """Wait until all are ready (or gone, or patience ends) and return the common start."""
-        deadline = time.monotonic() + patience_s
-        with self._lock:
-            self._ready += 1
-            self._lock.notify_all()
-            while self._ready < self._parties and time.monotonic() < deadline:
-                self._lock.wait(0.1)
-        return self.moment()
-
-    def common(self, interval: list[float] | None, patience_s: float) -> list[float] | None:
-        """Wait until every test of the group is over and return when all of them were at work.
-
-        Args:
-            interval: when this one was surely at work, seconds after the common start; None when it failed.
-            patience_s: how long the others are waited for.
-
-        Returns:
-            The time that all intervals share; None when one failed, none is shared, or patience ended.
-        """
-        deadline = time.monotonic() + patience_s
-        with self._lock:
-            self._over += 1
-            if interval is not None:
-                self._intervals.append(interval)
-            self._lock.notify_all()
-            while self._over < self._parties and time.monotonic() < deadline:
-                self._lock.wait(0.1)
-            if len(self._intervals) < self._parties:
-                return None
-            begin_s = max(one[0] for one in self._intervals)
-            end_s = min(one[1] for one in self._intervals)
-        return [begin_s, end_s] if begin_s < end_s else None
-
-    def moment(self) -> Moment:
-        """Return the common start, which is now for who asks first."""
-        with self._lock:
-            if self._moment is None:
-                self._moment = Moment(utc_now(), time.monotonic())
-            return self._moment
 
 
 class Bench:

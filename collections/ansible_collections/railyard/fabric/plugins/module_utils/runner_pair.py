@@ -20,7 +20,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils import (
 from ansible_collections.railyard.fabric.plugins.module_utils.lobby import Lobby
 from ansible_collections.railyard.fabric.plugins.module_utils.obstacle import CLOCK_LOST, Obstacle
 from ansible_collections.railyard.fabric.plugins.module_utils.rail_socket import no_management
-from ansible_collections.railyard.fabric.plugins.module_utils.runner_bench import Bench, Gate, link_state
+from ansible_collections.railyard.fabric.plugins.module_utils.runner_bench import Bench, link_state
 from ansible_collections.railyard.fabric.plugins.module_utils.runner_meeting import (
     Patience,
     Session,
@@ -28,6 +28,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.runner_meeting imp
     open_session,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.runner_record import end_of
+from ansible_collections.railyard.fabric.plugins.module_utils.runner_start import Gate
 from ansible_collections.railyard.fabric.plugins.module_utils.runner_step import (
     Row,
     Step,
@@ -152,7 +153,8 @@ class PairRun:
                 raise self._no_session.get(rail) or _internal(self._bench.node, RuntimeError("no session"))
             return self._one(session, test, gate, rails)
         except Obstacle as obstacle:
-            gate.leave()
+            # The others begin now, not once the row is on the disk.
+            gate.leave(rail)
             self._bench.refuse(test, obstacle)
         except rendezvous.Broken as error:
             if session is not None:
@@ -165,6 +167,8 @@ class PairRun:
             if session is not None:
                 session.drop()
             self._bench.refuse(test, _internal(self._bench.node, error))
+        finally:
+            gate.leave(rail)
         return None
 
     def _link(self, rail: str) -> str:

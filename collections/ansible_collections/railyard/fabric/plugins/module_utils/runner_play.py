@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils import rail_socket, rdma_place, units
 from ansible_collections.railyard.fabric.plugins.module_utils.obstacle import Obstacle
 from ansible_collections.railyard.fabric.plugins.module_utils.rendezvous import Channel, Stopped
-from ansible_collections.railyard.fabric.plugins.module_utils.runner_bench import Bench, Moment
+from ansible_collections.railyard.fabric.plugins.module_utils.runner_bench import Bench
 from ansible_collections.railyard.fabric.plugins.module_utils.runner_meeting import Session
 from ansible_collections.railyard.fabric.plugins.module_utils.runner_record import end_of
+from ansible_collections.railyard.fabric.plugins.module_utils.runner_start import Hold, Moment
 from ansible_collections.railyard.fabric.plugins.module_utils.tool_base import Finished, Play
 
 _POLL_S = 0.02
@@ -40,6 +41,8 @@ class RailPlay(Play):
         self.version = bench.version_of(test)
         self.peer_failed = False
         self.moment = Moment("", time.monotonic())
+        # Of a group: meets the others before the first command that `run` is given, and lets it go.
+        self.together: Callable[[Callable[[], None]], None] | None = None
         self.argvs: list[list[str]] = []
         self.exit_status: int | None = None
         self._end = end_of(test, bench.node)
@@ -59,10 +62,16 @@ class RailPlay(Play):
             Obstacle: `deadline` when it did not end in time.
         """
         offset = _size(self._raw)
+        together, self.together = self.together, None
+        hold = Hold() if together else None
         begun = time.monotonic()
-        launched = self._launch(argv, limit_s)
         connected: float | None = None
+        launched = self._launch(argv, limit_s, hold=hold)
         try:
+            if together and hold:
+                self._await_hold(hold, launched, argv[0])
+                together(hold.release)
+                begun = time.monotonic()
             while connection and connected is None and launched.poll() is None:
                 if rail_socket.is_connected(self.peer_address, self.port):
                     connected = time.monotonic()
@@ -73,6 +82,8 @@ class RailPlay(Play):
             status = launched.wait(limit_s - (time.monotonic() - begun), self.bench.stop)
             ended = time.monotonic()
         finally:
+            if hold:
+                hold.close()
             launched.end()
         self.exit_status = status
         if status is None:
@@ -140,12 +151,43 @@ class RailPlay(Play):
         with open(self._raw, "a", encoding="utf-8") as handle:
             handle.write(text)
 
-    def _launch(self, argv: list[str], limit_s: float, only_peer: str | None = None) -> units.Launched:
+    def _await_hold(self, hold: Hold, launched: units.Launched, name: str) -> None:
+        """Wait until the tool needs the word alone.
+
+        Raises:
+            Obstacle: `tool_failed`, it was not started.
+        """
+        within_s = self.bench.waits.listening_s
+        if hold.waits(within_s, lambda: launched.poll() is not None or self.bench.stop.is_set()):
+            return
+        if self.bench.stop.is_set():
+            raise Stopped()
+        said = _text(self._raw, 0).strip().splitlines()[-1:] or ["it did not say why"]
+        raise Obstacle(
+            "tool_failed",
+            f"{name} on {self.own.host} was not started within {within_s:.0f} s: {said[0][:300]}",
+            self.own.host,
+            "see runner.log in the raw archive; a site whose nodes are slow raises "
+            "fabric_policy.rendezvous_timeout_s",
+        )
+
+    def _launch(
+        self, argv: list[str], limit_s: float, only_peer: str | None = None, hold: Hold | None = None
+    ) -> units.Launched:
         unit = units.tool_unit(str(self.bench.order["run"]), str(self.test["id"]), self._end, len(self.argvs))
         self.argvs.append(argv)
+        start = self.bench.launcher.start
         try:
-            return self.bench.launcher.start(unit, argv, limit_s + 2, self._raw, only_peer)
+            if hold is None:
+                return start(unit, argv, limit_s + 2, self._raw, only_peer)
+            # Its time begins with the word; until then the others of its group are waited for.
+            most_s = limit_s + 2 + self.bench.waits.listening_s + self.bench.waits.ready_s
+            launched = start(unit, hold.argv(argv), most_s, self._raw, only_peer, hold.stdin.fileno())
+            hold.started()
+            return launched
         except OSError as error:
+            if hold:
+                hold.close()
             raise Obstacle(
                 "tool_failed",
                 f"{argv[0]} could not be started on {self.own.host}: {error}",

@@ -4,12 +4,14 @@
 """One test at one end: both ends walk through the same steps, and each writes a row that knows the other's.
 
 begin (both: what stands in the way?), ready (server), go (client), done (client), result (server), row (both)
+
+The clients of a group say `go` and let their tools begin at one moment, once every one of them is started.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils import (
@@ -21,10 +23,11 @@ from ansible_collections.railyard.fabric.plugins.module_utils import (
     tools,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.obstacle import Obstacle, error_of
-from ansible_collections.railyard.fabric.plugins.module_utils.rendezvous import Channel
-from ansible_collections.railyard.fabric.plugins.module_utils.runner_bench import Bench, Gate
+from ansible_collections.railyard.fabric.plugins.module_utils.rendezvous import Broken, Channel
+from ansible_collections.railyard.fabric.plugins.module_utils.runner_bench import Bench
 from ansible_collections.railyard.fabric.plugins.module_utils.runner_meeting import Session
 from ansible_collections.railyard.fabric.plugins.module_utils.runner_play import RailPlay
+from ansible_collections.railyard.fabric.plugins.module_utils.runner_start import Gate, Moment
 from ansible_collections.railyard.fabric.plugins.module_utils.runner_watch import Watch
 from ansible_collections.railyard.fabric.plugins.module_utils.tool_base import Reading
 
@@ -144,6 +147,9 @@ def own_obstacle(bench: Bench, session: Session, test: Mapping[str, Any]) -> Obs
     own_version = bench.version_of(test)
     if needs_it and own_version is None:
         return tool_base.missing(tool, bench.node)
+    too_old = tool.refuses(session.place.address, own_version, bench.node)
+    if too_old:
+        return too_old
     theirs = (session.hello.get("versions") or {}).get(str(test["tool"]))
     if tool.same_version and theirs is not None and theirs != own_version:
         return tool_base.version_differs(tool.name, own_version, bench.node, theirs, session.peer)
@@ -161,33 +167,29 @@ def client_end(step: Step, gate: Gate) -> Row:
     Raises:
         rendezvous.Broken: the partner went away; rendezvous.Stopped: the runner was told to stop.
     """
-    channel, play, waits, at_gate = step.channel, step.play, step.bench.waits, False
+    channel, play, waits = step.channel, step.play, step.bench.waits
     reading = Reading({})
     obstacle: Obstacle | None = None
-    try:
-        ready = channel.expect("ready", waits.ready_s)
-        if ready.get("error"):
-            return step.finish_row(
-                step.row("client", None, reading, None), Obstacle.from_error(ready["error"])
-            )
-        play.port = int(ready["port"])
-        at_gate = True
-        play.moment = gate.start(waits.ready_s)
-    finally:
-        if not at_gate:
-            gate.leave()
+    ready = channel.expect("ready", waits.ready_s)
+    if ready.get("error"):
+        return step.finish_row(step.row("client", None, reading, None), Obstacle.from_error(ready["error"]))
+    play.port = int(ready["port"])
     watch = step.watch()
-    step.sample(watch)
-    channel.send({"t": "go"})
+    start = _Start(step, gate, watch)
+    if step.test["group"]:
+        play.together = start.begin
+    else:
+        start.begin()
     try:
         reading = step.tool.client(play)
     except Obstacle as found:
         obstacle = found
+    start.mend()
     watch.finish()
     watch.finish_processor()
     if step.test["group"] and step.tool.rdma:
         # All rails together are added up over a time in which all of them were sending.
-        shared = gate.common(reading.sending_s, step.limit_s)
+        shared = gate.common(str(step.test["rail"]), reading.sending_s, step.limit_s)
         reading = reading._replace(window_s=shared or reading.window_s)
     channel.send(
         {
@@ -204,6 +206,53 @@ def client_end(step: Step, gate: Gate) -> Row:
     claim = step.tool.claim(reading.claim, proof.from_record(theirs.get("claim")))
     row = step.finish_row(step.row("client", watch, reading, claim), obstacle)
     return step.swap_rows(row)
+
+
+class _Start:
+    """The client's word to the server that it begins, said once and at the group's common moment."""
+
+    def __init__(self, step: Step, gate: Gate, watch: Watch) -> None:
+        self._step = step
+        self._gate = gate
+        self._watch = watch
+        self._said = False
+        self._broken: Broken | None = None
+
+    def begin(self, release: Callable[[], None] = lambda: None) -> None:
+        """Wait for the others of the group, say `go` and let the tool begin.
+
+        Raises:
+            Broken: the server is gone.
+        """
+        step = self._step
+        patience_s = step.bench.waits.ready_s
+        step.play.moment = self._gate.start(str(step.test["rail"]), patience_s, self._say, release)
+        if self._broken:
+            raise self._broken
+        self._watch.begin_processor()
+        step.sample(self._watch)
+
+    def mend(self) -> None:
+        """Say `go` where the tool failed before it came to begin: the server waits for it.
+
+        Raises:
+            Broken: the server is gone.
+        """
+        if self._said:
+            return
+        self._gate.leave(str(self._step.test["rail"]))
+        self._step.play.moment = Moment.now()
+        self._say(self._step.play.moment)
+        if self._broken:
+            raise self._broken
+
+    def _say(self, moment: Moment) -> None:
+        # The gate's thread may be another test's, which must not get this one's failure.
+        self._said = True
+        try:
+            self._step.channel.send({"t": "go", "at_s": round(time.monotonic() - moment.monotonic, 4)})
+        except Broken as error:
+            self._broken = error
 
 
 def server_end(step: Step, gate: Gate) -> Row:
@@ -232,9 +281,11 @@ def _server_end(step: Step, gate: Gate) -> Row:
         return step.finish_row(step.row("server", None, reading, None), found)
     watch = step.watch()
     channel.send({"t": "ready", "port": play.port, "error": None})
-    channel.expect("go", 2 * step.bench.waits.ready_s)
-    went = time.monotonic()
+    go = channel.expect("go", 2 * step.bench.waits.ready_s)
+    # When the client's clock showed 0: `go` may come some time after its group's start.
+    zero = time.monotonic() - float(go.get("at_s") or 0.0)
     play.moment = gate.moment()
+    watch.begin_processor()
     step.sample(watch)
     done = _attend(step)
     play.peer_failed = bool(done.get("error"))
@@ -251,7 +302,7 @@ def _server_end(step: Step, gate: Gate) -> Row:
         obstacle = Obstacle.from_error(done["error"])
     claim = step.tool.claim(proof.from_record(done.get("claim")), reading.claim)
     if done.get("window_s"):
-        offset = went - play.moment.monotonic
+        offset = zero - play.moment.monotonic
         reading = reading._replace(window_s=[round(at + offset, 4) for at in done["window_s"]])
     row = step.finish_row(step.row("server", watch, reading, claim), obstacle)
     return step.swap_rows(row)

@@ -50,6 +50,10 @@ class Watch:
         """Return in which counters the test must show."""
         return self._drivers[self._rail] if self._rdma and self._rail in self._drivers else proof.NETDEV
 
+    def begin_processor(self) -> None:
+        """Count the node's processor from now on: while the others of a group were waited for it idled."""
+        self._ticks = counters.read_processor_ticks()
+
     def finish(self) -> None:
         """Read the counters again; may be done once more when a driver counts late."""
         self._after = self._read()

@@ -106,6 +106,10 @@ class Tool:
         """Return the seconds after which the client side is stopped."""
         raise NotImplementedError
 
+    def refuses(self, address: str, version: str | None, host: str) -> Obstacle | None:
+        """Return why this version of the tool, installed on `host`, cannot test a rail with this address."""
+        return None
+
     def client(self, play: Play) -> Reading:
         """Play the client to its end.
 
@@ -188,6 +192,14 @@ def version_differs(name: str, own: str | None, host: str, theirs: str | None, p
         host,
         "install one version on all nodes (role benchmark_tools), then validate again",
     )
+
+
+def number(version: str | None) -> tuple[int, ...] | None:
+    """Return a version's numbers, to be compared; None where it is not known."""
+    try:
+        return tuple(int(part) for part in str(version).split("."))
+    except ValueError:
+        return None
 
 
 def parsed(play: Play, tool: str, text: str, parse: Callable[[str], dict[str, Any]]) -> dict[str, Any]:

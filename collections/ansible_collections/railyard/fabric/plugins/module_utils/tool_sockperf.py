@@ -9,7 +9,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils import parsers
+from ansible_collections.railyard.fabric.plugins.module_utils import parsers, tool_base
+from ansible_collections.railyard.fabric.plugins.module_utils.obstacle import Obstacle
 from ansible_collections.railyard.fabric.plugins.module_utils.proof import Claim
 from ansible_collections.railyard.fabric.plugins.module_utils.tool_base import (
     Play,
@@ -19,6 +20,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils.tool_base import (
     parsed,
 )
 
+# "issue: 2890836 support IPv6" in its history, first released in 3.8; 3.7 ends with "Invalid address".
+_IPV6_SINCE = (3, 8)
 # sockperf 3.7 takes 2.2 s beyond -t to calibrate its clock and to sort what it has seen.
 _MARGIN_S = 20.0
 _SENT = re.compile(r"\[Total Run\].*?SentMessages=(\d+)")
@@ -43,6 +46,20 @@ class Sockperf(Tool):
         """Return the seconds of the test and a margin."""
         return float(policy["sockperf_duration_s"]) + _MARGIN_S
 
+    def refuses(self, address: str, version: str | None, host: str) -> Obstacle | None:
+        """Refuse IPv6 where this sockperf does not know it."""
+        known = tool_base.number(version)
+        if ":" not in address or known is None or known >= _IPV6_SINCE:
+            return None
+        since = ".".join(map(str, _IPV6_SINCE))
+        return Obstacle(
+            "tool_too_old",
+            f"sockperf {version} on {host} knows no IPv6 address, and {address} is the rail's; {since} does",
+            host,
+            f"install sockperf {since} or newer on all nodes, or give the rail an IPv4 subnet too, which is "
+            "then measured",
+        )
+
     def server_argv(self, play: Play) -> list[str]:
         """Return the server's command line; it serves until it is stopped."""
         return ["sockperf", "sr", "--tcp", "-i", play.own.address, "-p", str(play.port)]
@@ -50,8 +67,7 @@ class Sockperf(Tool):
     def client_argv(self, play: Play) -> list[str]:
         """Return the client's command line."""
         argv = ["sockperf", "pp", "--tcp", "-i", play.peer_address, "-p", str(play.port)]
-        if ":" not in play.own.address:  # sockperf 3.7 takes an IPv4 address here only
-            argv += ["--client_ip", play.own.address]
+        argv += ["--client_ip", play.own.address]
         argv += ["-m", str(play.policy["sockperf_message_bytes"])]
         return [*argv, "-t", str(play.policy["sockperf_duration_s"])]
 

@@ -78,7 +78,13 @@ class Launcher:
         self.own_unit = own_unit
 
     def start(
-        self, unit: str, argv: Sequence[str], limit_s: float, output: str, only_peer: str | None = None
+        self,
+        unit: str,
+        argv: Sequence[str],
+        limit_s: float,
+        output: str,
+        only_peer: str | None = None,
+        stdin: int = subprocess.DEVNULL,
     ) -> Launched:
         """Start a tool.
 
@@ -88,6 +94,7 @@ class Launcher:
             limit_s: seconds after which it is ended.
             output: the file that its standard output and error are added to.
             only_peer: the one address that may speak to it, where the launcher can see to that.
+            stdin: what it reads from; `--pipe` hands it on to a unit.
 
         Raises:
             OSError: it could not be started.
@@ -124,10 +131,16 @@ class SystemdLauncher(Launcher):
         return [*command, "--", *argv]
 
     def start(
-        self, unit: str, argv: Sequence[str], limit_s: float, output: str, only_peer: str | None = None
+        self,
+        unit: str,
+        argv: Sequence[str],
+        limit_s: float,
+        output: str,
+        only_peer: str | None = None,
+        stdin: int = subprocess.DEVNULL,
     ) -> Launched:
         """Start the unit; a kernel that cannot filter a unit's packets leaves `only_peer` undone."""
-        return SystemdLaunched(_popen(self.argv(unit, argv, limit_s, only_peer), output), unit)
+        return SystemdLaunched(_popen(self.argv(unit, argv, limit_s, only_peer), output, stdin), unit)
 
     def _properties(self, limit_s: float, only_peer: str | None) -> dict[str, str]:
         filtered = {"IPAddressDeny": "any", "IPAddressAllow": only_peer} if only_peer else {}
@@ -163,11 +176,17 @@ class DirectLauncher(Launcher):
     """Runs each tool as a child; the kernel kills the child when the runner dies (setpriv --pdeathsig)."""
 
     def start(
-        self, unit: str, argv: Sequence[str], limit_s: float, output: str, only_peer: str | None = None
+        self,
+        unit: str,
+        argv: Sequence[str],
+        limit_s: float,
+        output: str,
+        only_peer: str | None = None,
+        stdin: int = subprocess.DEVNULL,
     ) -> Launched:
         """Start the process group; `limit_s` is kept by whoever waits, `only_peer` by nobody."""
         guard = ["setpriv", "--pdeathsig", "KILL"] if shutil.which("setpriv") else []
-        return DirectLaunched(_popen([*guard, *argv], output), unit)
+        return DirectLaunched(_popen([*guard, *argv], output, stdin), unit)
 
 
 LAUNCHERS: dict[str, type[Launcher]] = {"systemd": SystemdLauncher, "direct": DirectLauncher}
@@ -208,12 +227,12 @@ def _watched(process: subprocess.Popen[bytes]) -> Iterator[Callable[[float], obj
         os.close(descriptor)
 
 
-def _popen(argv: Sequence[str], output: str) -> subprocess.Popen[bytes]:
+def _popen(argv: Sequence[str], output: str, stdin: int) -> subprocess.Popen[bytes]:
     with open(output, "ab") as handle:
         # The tool runs beside us, which run_command would wait for.
         return subprocess.Popen(  # pylint: disable=ansible-bad-function
             list(argv),
-            stdin=subprocess.DEVNULL,
+            stdin=stdin,
             stdout=handle,
             stderr=subprocess.STDOUT,
             start_new_session=True,

@@ -92,7 +92,7 @@ ansible_facts:
 import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.railyard.fabric.plugins.module_utils import driver_plan, originals, waits
+from ansible_collections.railyard.fabric.plugins.module_utils import driver_plan, module_end, originals, waits
 
 ROOT = "/"
 _ENGLISH = {"LC_ALL": "C", "LANGUAGE": "C"}
@@ -153,11 +153,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    try:
-        result = look(module)
-    except (originals.OriginalsError, waits.WaitsError, OSError) as error:
-        module.fail_json(msg=str(error))
-    module.exit_json(**result)
+    module_end.end(module, look, originals.OriginalsError, waits.WaitsError)
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ author:
   - Railyard contributors (@railyard)
 extends_documentation_fragment:
   - railyard.fabric.attributes
+  - railyard.fabric.attributes.full
 options:
   state:
     description:
@@ -48,13 +49,6 @@ options:
         dictionary of C(enabled) and C(active) in systemd's words, and C(package) where one brings it.
     type: dict
     default: {}
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: full
-  idempotent:
-    support: full
 """
 
 EXAMPLES = r"""
@@ -112,7 +106,7 @@ import json
 import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.railyard.fabric.plugins.module_utils import originals, originals_plan
+from ansible_collections.railyard.fabric.plugins.module_utils import module_end, originals, originals_plan
 
 ROOT = "/"
 _ENGLISH = {"LC_ALL": "C", "LANGUAGE": "C"}
@@ -257,11 +251,7 @@ def main() -> None:
         required_if=[("state", "present", ["role"])],
         supports_check_mode=True,
     )
-    try:
-        result = hold(module)
-    except (originals.OriginalsError, OSError) as error:
-        module.fail_json(msg=str(error))
-    module.exit_json(**result)
+    module_end.end(module, hold, originals.OriginalsError)
 
 
 if __name__ == "__main__":

@@ -27,6 +27,7 @@ author:
   - Railyard contributors (@railyard)
 extends_documentation_fragment:
   - railyard.fabric.attributes
+  - railyard.fabric.attributes.full
 options:
   rails:
     description: The rails as planned; other keys than these are allowed and not looked at.
@@ -86,13 +87,6 @@ options:
     description: Where the node's file system begins. For tests, which have no such card.
     type: path
     default: /
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: full
-  idempotent:
-    support: full
 """
 
 EXAMPLES = r"""

@@ -19,6 +19,7 @@ author:
   - Railyard contributors (@railyard)
 extends_documentation_fragment:
   - railyard.fabric.attributes
+  - railyard.fabric.attributes.full
 options:
   state:
     description:
@@ -35,13 +36,6 @@ options:
     description: Why it is drained. Slurm shows it after C(Railyard:).
     type: str
     default: reboot
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: full
-  idempotent:
-    support: full
 """
 
 EXAMPLES = r"""
@@ -100,7 +94,7 @@ import socket
 import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.railyard.fabric.plugins.module_utils import slurm
+from ansible_collections.railyard.fabric.plugins.module_utils import module_end, slurm
 
 _FIX = "Fix: see to it that `scontrol ping` answers on the node, or give -e railyard_slurm_drain=false"
 
@@ -183,11 +177,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    try:
-        result = hold(module)
-    except (slurm.SlurmError, OSError) as error:
-        module.fail_json(msg=str(error))
-    module.exit_json(**result)
+    module_end.end(module, hold, slurm.SlurmError)
 
 
 if __name__ == "__main__":

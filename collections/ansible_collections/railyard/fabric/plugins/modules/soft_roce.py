@@ -23,6 +23,7 @@ author:
   - Railyard contributors (@railyard)
 extends_documentation_fragment:
   - railyard.fabric.attributes
+  - railyard.fabric.attributes.full
 options:
   devices:
     description: The devices that the node is to have. An empty list removes all that the module made.
@@ -42,13 +43,6 @@ options:
     description: The file that tells which devices were wanted, and which of them were there before.
     type: path
     required: true
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: full
-  idempotent:
-    support: full
 """
 
 EXAMPLES = r"""
@@ -92,7 +86,7 @@ import os
 import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.railyard.fabric.plugins.module_utils import soft_roce
+from ansible_collections.railyard.fabric.plugins.module_utils import module_end, soft_roce
 
 ROOT = "/"
 
@@ -178,11 +172,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    try:
-        result = hold(module)
-    except (soft_roce.SoftRoceError, OSError) as error:
-        module.fail_json(msg=str(error))
-    module.exit_json(**result)
+    module_end.end(module, hold, soft_roce.SoftRoceError)
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ author:
   - Railyard contributors (@railyard)
 extends_documentation_fragment:
   - railyard.fabric.attributes
+  - railyard.fabric.attributes.full
 options:
   state:
     description:
@@ -51,13 +52,6 @@ options:
       kernel:
         description: The kernel release that is installed and waits to be booted; only with C(needs=reboot).
         type: str
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: full
-  idempotent:
-    support: full
 notes:
   - An item that waits for a boot and is said again after one is written again, which is a change.
 """
@@ -102,7 +96,7 @@ ansible_facts:
 import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.railyard.fabric.plugins.module_utils import waits
+from ansible_collections.railyard.fabric.plugins.module_utils import module_end, waits
 
 ROOT = "/"
 
@@ -156,11 +150,7 @@ def main() -> None:
         required_if=[("state", "present", ["topic", "items"])],
         supports_check_mode=True,
     )
-    try:
-        result = hold(module)
-    except (waits.WaitsError, OSError) as error:
-        module.fail_json(msg=str(error))
-    module.exit_json(**result)
+    module_end.end(module, hold, waits.WaitsError)
 
 
 if __name__ == "__main__":

@@ -71,9 +71,8 @@ def add_up(servers: Sequence[Mapping[str, Any]], payload: bool = False) -> dict[
     common = max(first for first, _last in windows), min(last for _first, last in windows)
     overlap = (common[1] - common[0]) / longest
     if overlap < LEAST_OVERLAP:
-        raise NotAdded(
-            "windows_apart", f"only {max(overlap, 0) * 100:.0f} % of the time is common to all rails"
-        )
+        apart = f"only {max(overlap, 0) * 100:.0f} % of the time is common to all rails"
+        raise NotAdded("windows_apart", f"{apart} ({_who_was_late(servers, windows)})")
     # The samples stand on a grid of their own: add up over the part of the common window that all cover.
     covered = [common, *(_sampled(row) for row in servers)]
     begin, end = max(first for first, _last in covered), min(last for _first, last in covered)
@@ -97,6 +96,17 @@ def add_up(servers: Sequence[Mapping[str, Any]], payload: bool = False) -> dict[
         "overlap_percent": round(overlap * 100, 1),
         "window_s": round(end - begin, 3),
     }
+
+
+def _who_was_late(servers: Sequence[Mapping[str, Any]], windows: Sequence[tuple[float, float]]) -> str:
+    """Return which rail's window began last, and which ended first: one of the two is the reason."""
+    rails = [str(row.get("rail")) for row in servers]
+    begins, ends = ([window[side] for window in windows] for side in (0, 1))
+    late, early = begins.index(max(begins)), ends.index(min(ends))
+    return (
+        f"{rails[late]} began {begins[late] - min(begins):.2f} s after the first, "
+        f"{rails[early]} ended {max(ends) - ends[early]:.2f} s before the last"
+    )
 
 
 def _rate_gbps(row: Mapping[str, Any], begin: float, end: float) -> float:

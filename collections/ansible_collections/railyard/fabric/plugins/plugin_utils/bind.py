@@ -97,13 +97,19 @@ def without_ip(rail: Mapping[str, Any]) -> bool:
     return not (rail.get("address") or rail.get("address6"))
 
 
+def port_of_mac(facts: Mapping[str, Any], mac: object) -> Mapping[str, Any] | None:
+    """Return the one netdev with a MAC that is a port of its own, or None where there is none, or several."""
+    found = [one for one in _devices(facts) if _has_mac(one, mac) and not _stacked(one)]
+    return found[0] if len(found) == 1 else None
+
+
 def ports(facts: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Return the HCA ports of a node's facts row that have a name."""
     return [port for port in _rows(facts.get("hcas")) if isinstance(port.get("hca"), str)]
 
 
 def _bind_rail(rail: Mapping[str, Any], facts: Mapping[str, Any]) -> Bound:
-    devices = [device for device in _rows(facts.get("netdevs")) if isinstance(device.get("netdev"), str)]
+    devices = _devices(facts)
     one = Bound(rail)
     if rail.get("hca") is not None:
         one.hca = next((port for port in ports(facts) if port.get("hca") == rail["hca"]), None)
@@ -150,7 +156,9 @@ def _parent(
             )
         return None
     if not found:
-        one.findings.insert(0, Finding("netdev_missing", f"no {wanted}"))
+        renamed = [device for device in devices if _has_mac(device, rail.get("mac")) and not _stacked(device)]
+        called = f"; the port with MAC {rail['mac']} is called {renamed[0]['netdev']}" if renamed else ""
+        one.findings.insert(0, Finding("netdev_missing", f"no {wanted}{called}"))
         return None
     if len(found) > 1:
         names = ", ".join(str(device["netdev"]) for device in found)
@@ -192,6 +200,10 @@ def _check_parent(
 
 def _has_mac(device: Mapping[str, Any], mac: object) -> bool:
     return _same(device.get("permanent_mac"), mac) or _same(device.get("mac"), mac)
+
+
+def _devices(facts: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [device for device in _rows(facts.get("netdevs")) if isinstance(device.get("netdev"), str)]
 
 
 def _stacked(device: Mapping[str, Any]) -> bool:

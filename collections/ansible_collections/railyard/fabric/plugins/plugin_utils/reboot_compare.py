@@ -54,7 +54,10 @@ def differences(
         problems.append(f"the boot id is still {facts_after['boot_id']}: the node has not rebooted")
     bound_after = bind.bind(rails, facts_after)
     for name, bound in bind.bind(rails, facts_before).items():
-        problems += [f"{name}: {problem}" for problem in _rail(bound, bound_after[name])]
+        renamed = list(_renamed(name, bound, bound_after[name], facts_before, facts_after))
+        others = [f"{name}: {problem}" for problem in _rail(bound, bound_after[name])]
+        # What is said of the port by its MAC says more than that a name is gone, or is another.
+        problems += [*renamed, *(others[1:] if renamed and _of_name(bound, bound_after[name]) else others)]
     gone = _modules(before.get("modules") or ()) - _modules(after.get("modules") or ())
     if gone:
         problems.append(f"kernel modules are not loaded: {', '.join(sorted(gone))}")
@@ -88,6 +91,42 @@ def unexpected_kernel(
     if announced and new == old:
         return f"kernel {' or '.join(expected)} was to be booted, and {old} runs again"
     return f"kernel {new} runs, and {' or '.join(expected)} was expected"
+
+
+def _renamed(
+    rail: str,
+    before: bind.Bound,
+    after: bind.Bound,
+    facts_before: Mapping[str, Any],
+    facts_after: Mapping[str, Any],
+) -> Iterator[str]:
+    """Say that the rail's port came back under another name, or that another port has its name now.
+
+    A port is known by its MAC, the permanent one where the node knows it. Nothing is said of a MAC that two
+    ports share, or that the node made up anew.
+    """
+    if before.netdev is None:
+        return
+    mac = before.netdev.get("permanent_mac") or before.netdev.get("mac")
+    was, now = (bind.port_of_mac(facts, mac) for facts in (facts_before, facts_after))
+    if was is None:
+        return
+    if now is not None and now["netdev"] != was["netdev"]:
+        yield (
+            f"{rail}: the port with MAC {mac} was {was['netdev']} and is {now['netdev']} now "
+            f"(Fix: rail_overrides: {{{rail}: {{netdev: {now['netdev']}}}}} for this node, or give the port "
+            "its old name back, which playbooks/network.yml then keeps by its MAC)"
+        )
+    elif now is None and after.netdev is not None:
+        own, other = before.netdev.get("permanent_mac"), after.netdev.get("permanent_mac")
+        if own and other:
+            yield f"{rail}: {after.netdev['netdev']} is another port now: its MAC is {other}, not {own}"
+
+
+def _of_name(before: bind.Bound, after: bind.Bound) -> bool:
+    """Tell whether `_netdev` has a word on the name, which is then its first."""
+    old, new = (None if one.netdev is None else one.netdev["netdev"] for one in (before, after))
+    return old is not None and old != new
 
 
 def _rail(before: bind.Bound, after: bind.Bound) -> Iterator[str]:

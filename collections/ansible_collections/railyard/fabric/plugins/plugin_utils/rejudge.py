@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.plugin_utils import run_folder, verdict
+from ansible_collections.railyard.fabric.plugins.plugin_utils import provenance, run_folder, verdict
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run_folder import RunFolder
 
 
@@ -24,6 +24,7 @@ class Judged:
         torn: the files of which a line was lost.
         strangers: result rows that answer nothing that was asked.
         incomplete: why the run is incomplete, or None.
+        notes: what else a reader has to know.
     """
 
     verdicts: list[dict[str, Any]]
@@ -31,6 +32,7 @@ class Judged:
     torn: list[str] = field(default_factory=list)
     strangers: list[str] = field(default_factory=list)
     incomplete: str | None = None
+    notes: list[str] = field(default_factory=list)
 
 
 def judge_folder(path: str | Path) -> Judged:
@@ -65,6 +67,7 @@ def judge_folder(path: str | Path) -> Judged:
         torn,
         verdict.strangers(manifest, asked, results),
         verdict.incomplete(manifest, asked, plan),
+        provenance.notes(manifest, plan),
     )
 
 

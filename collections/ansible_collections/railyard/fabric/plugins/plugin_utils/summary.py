@@ -31,7 +31,8 @@ def summarise(path: str | Path) -> dict[str, Any]:
         `headline` (one sentence), `exit_status`, `counts` (outcome -> number), `rails` (`node rail
         outcome`), `families` (`state`, `tcp`, `rdma` -> outcome -> number), `pairs` (`node peer rail
         direction outcome`, rail null for the aggregate), `problems` (verdicts that fail or are
-        unmeasured), `notes` (torn files, rows of strangers, why the run is incomplete).
+        unmeasured), `notes` (torn files, rows of strangers, why the run is incomplete, an inventory that has
+        changed).
 
     Raises:
         RunFolderError, JudgeError, PolicyError: as rejudge.judge_folder.
@@ -47,6 +48,7 @@ def of(plan: Mapping[str, Any], judged: Judged) -> dict[str, Any]:
     notes = [f"{name}: a torn line was dropped" for name in judged.torn]
     notes += [f"not asked: {stranger}" for stranger in judged.strangers]
     notes += [judged.incomplete] if judged.incomplete else []
+    notes += judged.notes
     return {
         "headline": headline(plan, verdicts, counts, judged),
         "exit_status": judged.exit_status,

@@ -82,6 +82,32 @@ def test_failure_names_rail_and_what_was_sought(sys_root, known, words):
         resolve(sys_root, **known)
 
 
+def test_a_port_that_was_renamed_is_named_with_its_mac(sys_root):
+    """The role's own file of last time knows the MAC; the inventory may know it, too."""
+    text = (
+        'network:\n  ethernets:\n    ens7:\n      match:\n        macaddress: "02:00:00:00:00:06"\n'
+        "      set-name: ens7\n      dhcp4: false\n"
+    )
+    macs = netplan_resolve.macs_of(text)
+    assert macs == {"ens7": "02:00:00:00:00:06"}
+    words = r"rail0: the port with MAC 02:00:00:00:00:06 was called ens7 and is ens6 now; .*rail_overrides"
+    with pytest.raises(netplan_resolve.ResolveError, match=words):
+        netplan_resolve.place({**RAIL, "netdev": "ens7"}, str(sys_root), macs)
+    with pytest.raises(netplan_resolve.ResolveError, match=words):
+        resolve(sys_root, netdev="ens7", mac="02:00:00:00:00:06")
+    with pytest.raises(netplan_resolve.ResolveError, match="ens8 does not exist"):
+        netplan_resolve.place({**RAIL, "netdev": "ens8"}, str(sys_root), macs)
+
+
+def test_a_file_among_the_netdevs_is_none(sys_root):
+    """With module bonding loaded there is a file bonding_masters."""
+    (sys_root / "class/net/bonding_masters").write_text("\n")
+    assert resolve(sys_root, mac="02:00:00:00:00:06") == "ens6"
+    assert netplan_resolve.permanent_mac("enp5s0", str(sys_root)) is None
+    with pytest.raises(netplan_resolve.ResolveError, match=r"there are: enp5s0, ens6, ens6.7, ens6d1\)"):
+        resolve(sys_root, netdev="ens7")
+
+
 def test_master_is_named(sys_root):
     (sys_root / "class/net/bond0").mkdir()
     (sys_root / "class/net/ens6/master").symlink_to(sys_root / "class/net/bond0")

@@ -22,7 +22,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.obstacle import Ob
 from ansible_collections.railyard.fabric.plugins.module_utils.proof import Claim
 from ansible_collections.railyard.fabric.plugins.module_utils.rail_socket import Place
 from ansible_collections.railyard.fabric.plugins.module_utils.rdma_place import RdmaPort
-from ansible_collections.railyard.fabric.plugins.module_utils.runner_bench import Gate
+from ansible_collections.railyard.fabric.plugins.module_utils.runner_start import Gate
 from ansible_collections.railyard.fabric.plugins.module_utils.sysfs import Reader
 from ansible_collections.railyard.fabric.plugins.module_utils.tool_base import Finished, Play, Reading
 from ansible_collections.railyard.fabric.plugins.module_utils.tool_perftest_bw import Bandwidth
@@ -341,16 +341,16 @@ def test_rails_at_once_are_added_up_while_all_of_them_send() -> None:
     assert tool_perftest_bw.sending_s(Finished(0, "", 0.0, 1.0, 9.5), POLICY) is None
     gate = Gate(2)
     shared: list[object] = []
-    other = threading.Thread(target=lambda: shared.append(gate.common([2.5, 5.5], 5.0)))
+    other = threading.Thread(target=lambda: shared.append(gate.common("rail1", [2.5, 5.5], 5.0)))
     other.start()
-    shared.append(gate.common(first, 5.0))
+    shared.append(gate.common("rail0", first, 5.0))
     other.join()
     assert shared == [[2.5, 5.0]] * 2
     alone = Gate(2)
-    alone.leave()
-    assert alone.common(first, 5.0) is None
+    alone.leave("rail1")
+    assert alone.common("rail0", first, 5.0) is None
     apart = Gate(1)
-    assert apart.common([3.0, 2.0], 5.0) is None
+    assert apart.common("rail0", [3.0, 2.0], 5.0) is None
 
 
 def test_versions_are_read_and_a_difference_is_named() -> None:

@@ -85,6 +85,31 @@ def test_sockperf_is_bound_to_the_rail_on_both_sides() -> None:
     assert Sockperf().client_argv(play) == [*client, "-m", "64", "-t", "2"]
 
 
+def test_sockperf_before_3_8_is_not_asked_over_ipv6() -> None:
+    assert Sockperf().client_argv(Desk(family=6))[3:9] == [
+        "-i",
+        "fd00::2",
+        "-p",
+        "18617",
+        "--client_ip",
+        "fd00::1",
+    ]
+    for version, address in (
+        ("3.7", "10.0.1.1"),
+        ("3.8", "fd00::1"),
+        ("3.10", "fd00::1"),
+        ("unknown", "fd00::1"),
+    ):
+        assert Sockperf().refuses(address, version, "gpu001") is None, version
+    obstacle = Sockperf().refuses("fd00::1", "3.7", "gpu001")
+    assert obstacle is not None
+    # Not asked, so nothing failed: the number is missing and the row says why.
+    assert (obstacle.error_class, obstacle.status, obstacle.host) == ("tool_too_old", "unmeasured", "gpu001")
+    assert "sockperf 3.7" in obstacle.message
+    assert "sockperf 3.8 or newer" in obstacle.fix
+    assert Iperf3().refuses("fd00::1", "3.7", "gpu001") is None
+
+
 @pytest.mark.parametrize(("family", "flag", "payload"), [(4, "-4", "8972"), (6, "-6", "8952")])
 def test_ping_asks_for_the_whole_mtu_in_one_piece(family: int, flag: str, payload: str) -> None:
     play = Desk(family=family)

@@ -192,6 +192,13 @@ def test_binding_follows_the_selectors(
     assert bind.netdevs([rail(**selectors)], FACTS) == ({"rail0": netdev} if netdev else {})
 
 
+def test_a_port_whose_name_has_changed_is_found_by_its_mac() -> None:
+    bound = bind.bind([rail(netdev="eth0", mac="0C:42:A1:00:00:01")], FACTS)["rail0"]
+    (finding,) = bound.findings
+    assert finding.cause == "netdev_missing"
+    assert finding.detail == "no netdev eth0; the port with MAC 0C:42:A1:00:00:01 is called ens6"
+
+
 def test_two_rails_on_one_netdev_are_found_on_both() -> None:
     rails = [rail(netdev="ens6"), {**rail(mac="02:00:00:00:00:01"), "name": "rail1"}]
     bound = bind.bind(rails, FACTS)

@@ -136,6 +136,77 @@ def test_what_a_rail_has_lost_is_named_with_the_rail(after, spoil, says):
     assert says in differences(BEFORE, after, RAILS)
 
 
+def with_mac(facts, **changes):
+    """Give the port a permanent MAC, and change what is named."""
+    netdev(facts).update({"permanent_mac": netdev(facts)["mac"], **changes})
+
+
+def test_a_port_that_came_back_under_another_name_is_named_by_its_mac(after):
+    before = copy.deepcopy(BEFORE)
+    with_mac(before["facts"])
+    with_mac(after["facts"], netdev="eth3", addresses=[])
+    (said,) = [one for one in differences(before, after, RAILS) if "MAC" in one]
+    assert said.startswith("rail0: the port with MAC 02:00:00:00:01:01 was ens6 and is eth3 now")
+    assert "rail_overrides: {rail0: {netdev: eth3}}" in said
+    # The name is said once, and what else is wrong is still said.
+    assert not any("ens6 is gone" in one for one in differences(before, after, RAILS))
+    # A rail that the inventory names by MAC is found again, and its new name is said all the same.
+    by_mac = [{**RAILS[0], "netdev": None, "mac": "02:00:00:00:01:01"}]
+    found = differences(before, after, by_mac)
+    assert found[0] == said
+    assert "rail0: eth3 has lost 10.0.1.1/24" in found
+    assert not any("netdev ens6 is eth3" in one for one in found)
+
+
+def test_two_ports_that_exchanged_their_names_are_both_named(after):
+    before = copy.deepcopy(BEFORE)
+    with_mac(before["facts"])
+    other = {**netdev(before["facts"]), "netdev": "ens7", "addresses": ["10.0.0.1/24"]}
+    before["facts"]["netdevs"].append(
+        {**other, "mac": "02:00:00:00:00:01", "permanent_mac": "02:00:00:00:00:01"}
+    )
+    rails = [*RAILS, {**RAILS[0], "name": "rail1", "netdev": "ens7", "hca": None, "address": "10.0.0.1/24"}]
+    after["facts"]["netdevs"] = copy.deepcopy(before["facts"]["netdevs"])
+    first, second = after["facts"]["netdevs"]
+    for key in ("mac", "permanent_mac"):
+        first[key], second[key] = second[key], first[key]
+    said = differences(before, after, rails)
+    assert [one.split(" (Fix")[0] for one in said] == [
+        "rail0: the port with MAC 02:00:00:00:01:01 was ens6 and is ens7 now",
+        "rail1: the port with MAC 02:00:00:00:00:01 was ens7 and is ens6 now",
+    ]
+
+
+def test_another_card_under_the_same_name_is_said(after):
+    before = copy.deepcopy(BEFORE)
+    with_mac(before["facts"])
+    with_mac(after["facts"], mac="02:00:00:00:01:99")
+    after["facts"]["netdevs"][0]["permanent_mac"] = "02:00:00:00:01:99"
+    assert differences(before, after, RAILS) == [
+        "rail0: ens6 is another port now: its MAC is 02:00:00:00:01:99, not 02:00:00:00:01:01"
+    ]
+
+
+def test_a_mac_that_the_node_makes_up_at_each_boot_says_nothing(after):
+    netdev(after["facts"])["mac"] = "02:00:00:00:01:99"
+    assert differences(BEFORE, after, RAILS) == []
+
+
+def test_a_vlans_port_that_was_renamed_is_named(after):
+    before = copy.deepcopy(BEFORE)
+    with_mac(before["facts"])
+    vlan = {**netdev(before["facts"]), "netdev": "ens6.100", "kind": "vlan", "permanent_mac": None}
+    before["facts"]["netdevs"].append(vlan)
+    with_mac(after["facts"], netdev="eth3")
+    for reading in (before, after):
+        reading["facts"]["hcas"].clear()
+    rails = [{**RAILS[0], "vlan": 100, "hca": None}]
+    said = differences(before, after, rails)
+    assert [one.split(" (Fix")[0] for one in said] == [
+        "rail0: the port with MAC 02:00:00:00:01:01 was ens6 and is eth3 now"
+    ]
+
+
 def test_what_was_missing_before_is_not_missed():
     before = copy.deepcopy(BEFORE)
     before["facts"]["hcas"].clear()

@@ -1,0 +1,76 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which inventory a run was made of, and whether that is still so. Pure.
+
+A run is judged by its own plan and policy, whatever the inventory says by then; but who reads the verdicts
+must be told where the two differ.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+#: plan.json: the fingerprint. manifest.json: what was seen to have changed since.
+FINGERPRINT, CHANGED = "inventory_sha256", "inventory_changed"
+#: How many places a note names.
+_NAMED = 3
+
+
+def fingerprint(plan: Mapping[str, Any], policy: object) -> str:
+    """Return the SHA-256 of what the inventory says for a run: its nodes' plans and its policy."""
+    said = json.dumps([plan.get("nodes"), policy], sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(said.encode("utf-8")).hexdigest()
+
+
+def changes(
+    plan: Mapping[str, Any],
+    policy: Mapping[str, Any],
+    nodes_now: Mapping[str, Mapping[str, Any]],
+    policy_now: Mapping[str, Any],
+) -> list[str]:
+    """Say what the inventory says otherwise now than for the run; none where it says the same.
+
+    Args:
+        plan: the run's plan.json.
+        policy: the run's policy, as in its manifest.
+        nodes_now: the plans of all nodes of the inventory as it is now; others than the run's do not matter.
+        policy_now: the policy now; what only one of the two knows is of another version of Railyard.
+    """
+    found = []
+    for name, node in plan["nodes"].items():
+        now = nodes_now.get(name)
+        if now is None:
+            found.append(f"{name} is gone from it")
+            continue
+        keys = sorted(key for key in node.keys() | now.keys() if node.get(key) != now.get(key))
+        found += [f"{name}: {', '.join(keys)}"] if keys else []
+    differing = sorted(key for key in policy.keys() & policy_now.keys() if policy[key] != policy_now[key])
+    return found + [f"fabric_policy.{key}" for key in differing]
+
+
+def notes(manifest: Mapping[str, Any], plan: Mapping[str, Any]) -> list[str]:
+    """Return what a reader of the run's verdicts has to know of the inventory, one sentence each."""
+    said = []
+    stated = plan.get(FINGERPRINT)
+    if stated is not None and stated != fingerprint(plan, manifest.get("policy")):
+        said.append(
+            "plan.json or the policy in manifest.json is not what the inventory said when the run was made: "
+            "one of the two files was edited"
+        )
+    changed = manifest.get(CHANGED)
+    if isinstance(changed, list) and changed:
+        said.append(
+            f"the inventory has changed since the run was made ({_folded(map(str, changed))}); "
+            "the verdicts are of what it said then"
+        )
+    return said
+
+
+def _folded(places: Iterable[str]) -> str:
+    named = list(places)
+    more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
+    return "; ".join(named[:_NAMED]) + more

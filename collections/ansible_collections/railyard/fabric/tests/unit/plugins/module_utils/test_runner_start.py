@@ -1,0 +1,225 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The tools of a group begin at one moment, and who cannot begin holds nobody up beyond the bound."""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from ansible_collections.railyard.fabric.plugins.module_utils import runner_step
+from ansible_collections.railyard.fabric.plugins.module_utils.obstacle import Obstacle
+from ansible_collections.railyard.fabric.plugins.module_utils.rendezvous import Broken
+from ansible_collections.railyard.fabric.plugins.module_utils.runner_start import Gate, Hold, Moment
+
+
+class Log:
+    """What happened, in order, from any thread."""
+
+    def __init__(self) -> None:
+        self.words: list[str] = []
+
+    def party(self, rail: str) -> tuple[Callable[[Moment], None], Callable[[], None]]:
+        """Return what a rail tells and releases."""
+        return (
+            lambda _moment: self.words.append(f"tell {rail}"),
+            lambda: self.words.append(f"release {rail}"),
+        )
+
+
+def begin(gate: Gate, rail: str, log: Log, patience_s: float = 20.0) -> tuple[threading.Thread, list[Moment]]:
+    """Let a rail be ready in a thread of its own."""
+    moments: list[Moment] = []
+    thread = threading.Thread(
+        target=lambda: moments.append(gate.start(rail, patience_s, *log.party(rail))), daemon=True
+    )
+    thread.start()
+    return thread, moments
+
+
+def started(argv: list[str]) -> tuple[Hold, subprocess.Popen[bytes]]:
+    hold = Hold()
+    process = subprocess.Popen(hold.argv(argv), stdin=hold.stdin.fileno(), stdout=subprocess.PIPE)
+    hold.started()
+    return hold, process
+
+
+def test_nobody_begins_before_the_last_is_ready() -> None:
+    gate, log = Gate(3), Log()
+    runs = [begin(gate, rail, log) for rail in ("rail0", "rail1")]
+    time.sleep(0.3)
+    assert log.words == []
+    runs.append(begin(gate, "rail2", log))
+    for thread, _moments in runs:
+        thread.join(5)
+    # Every server is told before any tool fills the rails.
+    assert sorted(log.words[:3]) == ["tell rail0", "tell rail1", "tell rail2"]
+    assert sorted(log.words[3:]) == ["release rail0", "release rail1", "release rail2"]
+    assert len({moments[0] for _thread, moments in runs}) == 1
+
+
+def test_who_leaves_is_not_waited_for_and_counts_once() -> None:
+    gate, log = Gate(3), Log()
+    gate.leave("rail0")
+    gate.leave("rail0")
+    thread, _moments = begin(gate, "rail1", log)
+    time.sleep(0.3)
+    assert log.words == []
+    gate.leave("rail2")
+    thread.join(5)
+    assert log.words == ["tell rail1", "release rail1"]
+
+
+def test_patience_ends_and_a_late_rail_begins_alone_at_once() -> None:
+    gate, log = Gate(2), Log()
+    before = time.monotonic()
+    first = gate.start("rail0", 0.5, *log.party("rail0"))
+    assert 0.5 <= time.monotonic() - before < 5
+    before = time.monotonic()
+    assert gate.start("rail1", 60.0, *log.party("rail1")) == first
+    assert time.monotonic() - before < 5
+    assert log.words == ["tell rail0", "release rail0", "tell rail1", "release rail1"]
+
+
+def test_to_leave_after_the_start_is_to_be_over() -> None:
+    gate, log = Gate(2), Log()
+    thread, _moments = begin(gate, "rail1", log)
+    gate.start("rail0", 5.0, *log.party("rail0"))
+    thread.join(5)
+    gate.leave("rail1")
+    before = time.monotonic()
+    assert gate.common("rail0", [1.0, 2.0], 60.0) is None
+    assert time.monotonic() - before < 5
+
+
+def test_a_held_tool_runs_nothing_before_the_word(tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    # With the socket as its input `cat` would wait for the end of the run.
+    hold, process = started(["sh", "-c", f"touch {mark}; cat; echo done"])
+    assert hold.waits(10.0, lambda: process.poll() is not None)
+    time.sleep(0.2)
+    assert not mark.exists()
+    hold.release()
+    output, _error = process.communicate(timeout=10)
+    assert output == b"done\n"
+    assert process.returncode == 0
+    assert mark.exists()
+    hold.close()
+
+
+def test_a_held_tool_keeps_its_arguments_and_its_status() -> None:
+    hold, process = started(["sh", "-c", 'printf "%s|" "$@"; exit 7', "name", "a b", "$(id)", ""])
+    assert hold.waits(10.0, lambda: process.poll() is not None)
+    hold.release()
+    output, _error = process.communicate(timeout=10)
+    assert (output, process.returncode) == (b"a b|$(id)||", 7)
+    hold.close()
+
+
+def test_without_a_runner_a_held_tool_ends_and_has_run_nothing(tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    hold, process = started(["touch", str(mark)])
+    assert hold.waits(10.0, lambda: process.poll() is not None)
+    hold.close()
+    assert process.wait(10) != 0
+    assert not mark.exists()
+
+
+def test_what_never_comes_to_wait_is_not_waited_for() -> None:
+    hold = Hold()
+    process = subprocess.Popen(["false"], stdin=hold.stdin.fileno())
+    hold.started()
+    process.wait(10)
+    before = time.monotonic()
+    assert not hold.waits(60.0, lambda: process.poll() is not None)
+    assert time.monotonic() - before < 5
+    hold.release()  # to who is gone: no error
+    hold.close()
+    never = Hold()
+    assert not never.waits(0.3, lambda: False)
+    never.close()
+
+
+class Line:
+    """The client's channel: what it sends, and answers of a server."""
+
+    def __init__(self, broken: bool = False) -> None:
+        self.sent: list[dict[str, Any]] = []
+        self.broken = broken
+
+    def send(self, message: dict[str, Any]) -> None:
+        if self.broken:
+            raise Broken("gone")
+        self.sent.append(message)
+
+    def expect(self, kind: str, _timeout_s: float) -> dict[str, Any]:
+        answers: dict[str, dict[str, Any]] = {
+            "ready": {"port": 18601, "error": None},
+            "result": {"claim": None},
+        }
+        return answers[kind]
+
+
+def step(channel: Line, client: Callable[[Any], Any], group: str | None) -> Any:
+    """Return as much of a step as the client's end touches."""
+    watch = SimpleNamespace(finish=lambda: None, finish_processor=lambda: None, begin_processor=lambda: None)
+    return SimpleNamespace(
+        channel=channel,
+        play=SimpleNamespace(moment=None, together=None, port=0),
+        bench=SimpleNamespace(waits=SimpleNamespace(ready_s=5.0, answer_s=5.0)),
+        test={"rail": "rail0", "group": group},
+        tool=SimpleNamespace(client=client, rdma=False, claim=lambda client, _server: client),
+        limit_s=5.0,
+        watch=lambda: watch,
+        sample=lambda _watch: None,
+        row=lambda *_all: {},
+        finish_row=lambda row, obstacle: {**row, "error": obstacle},
+        swap_rows=lambda row: row,
+    )
+
+
+def failing(_play: Any) -> Any:
+    raise Obstacle("tool_failed", "it was not started", "gpu001", "look")
+
+
+def test_a_tool_that_cannot_be_started_frees_the_others_and_its_server() -> None:
+    gate, log, channel = Gate(2), Log(), Line()
+    thread, _moments = begin(gate, "rail1", log)
+    row = runner_step.client_end(step(channel, failing, "g1"), gate)
+    thread.join(5)
+    assert [message["t"] for message in channel.sent] == ["go", "done"]
+    assert channel.sent[1]["error"]["class"] == "tool_failed"
+    assert row["error"].error_class == "tool_failed"
+    assert log.words == ["tell rail1", "release rail1"]
+
+
+def test_the_server_hears_how_long_ago_the_group_began() -> None:
+    channel = Line()
+    words: list[str] = []
+
+    def client(play: Any) -> runner_step.Reading:
+        play.together(lambda: words.append("released"))
+        return runner_step.Reading({})
+
+    runner_step.client_end(step(channel, client, "g1"), Gate(1))
+    assert words == ["released"]
+    go = channel.sent[0]
+    assert go["t"] == "go"
+    assert 0.0 <= go["at_s"] < 1.0
+
+
+@pytest.mark.parametrize("group", ["g1", None])
+def test_a_server_that_is_gone_is_the_clients_own_trouble(group: str | None) -> None:
+    def client(play: Any) -> runner_step.Reading:
+        play.together(lambda: None)
+        return runner_step.Reading({})
+
+    with pytest.raises(Broken):
+        runner_step.client_end(step(Line(broken=True), client, group), Gate(1))
