@@ -310,3 +310,29 @@ def test_waiting_server_above_a_client_in_one_paste():
 def test_shortened_rulers_end_a_table_too():
     text = read("write_bw_gbps_client.txt").replace("-" * 87, "-" * 20)
     assert parsers.parse("perftest", text) == parse("write_bw_gbps_client.txt")
+
+
+def test_a_column_that_is_not_known_moves_no_number():
+    text = read("write_bw_gbps_client.txt")
+    for before in ("BW peak", "BW average", "MsgRate"):
+        wider = text.replace(before, f"Retries   {before}").replace(" 5000 ", " 5000   7 ")
+        found = parsers.parse("perftest", wider)
+        assert (found["valid"], found["error"]["class"]) == (False, "garbled"), before
+        assert found["outputs"][0]["rows"][0]["bandwidth_average_gbps"] is None
+    behind = text.replace("MsgRate[Mpps]", "MsgRate[Mpps]   Retries").replace("0.377655", "0.377655   7")
+    assert parsers.parse("perftest", behind)["outputs"] == parse("write_bw_gbps_client.txt")["outputs"]
+
+
+@pytest.mark.parametrize(
+    ("name", "said", "meant"),
+    [("write_bw_gbps_client.txt", "Gb/sec", "MB/sec"), ("write_bw_mib_client.txt", "MiB/sec", "Gb/sec")],
+)
+def test_a_unit_that_the_message_rate_contradicts_is_refused(name, said, meant):
+    found = parsers.parse("perftest", read(name).replace(said, meant))
+    assert (found["valid"], found["error"]["class"]) == (False, "inconsistent")
+
+
+def test_times_that_contradict_their_names_are_refused():
+    text = read("write_lat_client.txt")
+    swapped = text.replace("t_min", "t_swap").replace("t_max", "t_min").replace("t_swap", "t_max")
+    assert parsers.parse("perftest", swapped)["error"]["class"] == "inconsistent"
