@@ -71,8 +71,9 @@ def gather(plan: Mapping[str, Any], facts: Iterable[Mapping[str, Any]], run: str
     fleet = Fleet(transports={name: str(node.get("transport")) for name, node in plan["nodes"].items()})
     rows: dict[str, list[Mapping[str, Any]]] = {}
     for row in facts:
-        if row.get("run") == run and row.get("node") in plan["nodes"]:
-            rows.setdefault(str(row["node"]), []).append(row)
+        node = row.get("node")
+        if row.get("run") == run and isinstance(node, str) and node in plan["nodes"]:
+            rows.setdefault(node, []).append(row)
     for node, mine in rows.items():
         problem = _problem(mine)
         if problem:

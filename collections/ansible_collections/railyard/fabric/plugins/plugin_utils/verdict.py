@@ -144,7 +144,7 @@ def strangers(
     for row in results:
         if row.get("run") != manifest.get("run"):
             said.append(f"a row of run {row.get('run')!r} by {row.get('host')!r} (test {row.get('id')!r})")
-        elif row.get("id") not in ids:
+        elif str(row.get("id")) not in ids:
             said.append(f"a row of test {row.get('id')!r} by {row.get('host')!r}, which was not asked")
     return said
 

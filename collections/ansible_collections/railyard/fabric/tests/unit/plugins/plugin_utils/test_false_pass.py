@@ -295,3 +295,12 @@ def test_a_run_of_which_nothing_applies_proves_nothing() -> None:
 def test_whole_numbers_of_a_policy_are_given_to_tools_as_such() -> None:
     rules = policy.merge({"iperf3_duration_s": 4.0, "ping_interval_s": 0.5})
     assert (repr(rules["iperf3_duration_s"]), rules["ping_interval_s"]) == ("4", 0.5)
+
+
+@pytest.mark.parametrize("garbage", [[], {}, ["gpuserver1"]])
+def test_a_row_of_nobody_stops_nobody(garbage: object) -> None:
+    run = HEALTHY.copy()
+    run.facts.append({**run.facts[0], "node": garbage})
+    assert run.status() == 0
+    said = verdict.strangers(run.manifest, run.asked, [{**run.results[0], "id": garbage}])
+    assert len(said) == 1
