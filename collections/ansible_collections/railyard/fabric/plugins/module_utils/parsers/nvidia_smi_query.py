@@ -114,7 +114,7 @@ def _read_q(lines: list[str]) -> tuple[str | None, list[dict[str, Any]], dict[st
             stated = to_int(pair.group(3))
         elif pair and gpus and len(pair.group(1)) == len("    ") and pair.group(2) in _Q_COLUMNS:
             gpus[-1][_Q_COLUMNS[pair.group(2)]] = (
-                None if _ABSENT.match(pair.group(3)) else pair.group(3).strip()
+                None if _ABSENT.match(pair.group(3).strip()) else pair.group(3).strip()
             )
     problem = None
     if driver is None or stated is None or stated != len(gpus) or whole < len(gpus):

@@ -57,3 +57,21 @@ def test_cut_anywhere(tool: str, path: Path) -> None:
             continue
         wrong = {key: value for key, value in numbers(found["outputs"]) if right.get(key) != value}
         assert not wrong, (place, text[:place][-60:], wrong)
+
+
+@pytest.mark.parametrize(("tool", "path"), CAPTURES)
+def test_a_tail_of_nuls_changes_nothing(tool: str, path: Path) -> None:
+    text = path.read_text()
+    assert parsed(tool, text + "\0" * 4096) == parsed(tool, text)
+
+
+@pytest.mark.parametrize(("tool", "path"), CAPTURES)
+def test_no_break_spaces_of_a_page_change_nothing(tool: str, path: Path) -> None:
+    text = path.read_text()
+    assert parsed(tool, text.replace("  ", "\xa0 ")) == parsed(tool, text)
+
+
+def test_prompts_around_links_change_nothing() -> None:
+    text = (FIXTURES / "nvidia-smi-nvlink" / "two.txt").read_text()
+    around = f"root@gpu1:~# nvidia-smi nvlink -s\n{text}root@gpu1:~# "
+    assert parsed("nvidia-smi-nvlink", around) == parsed("nvidia-smi-nvlink", text)
