@@ -144,8 +144,6 @@ def problem(output: dict[str, Any], closed: bool) -> tuple[dict[str, str] | None
             return error("inconsistent", contradiction), None
     elif any(not row["average_us"] and not row["typical_us"] for row in rows):
         return error("garbled", "a result row has no latency (CPU cycles of -C are no time)"), None
-    elif any(map(_out_of_order, rows)):
-        return error("inconsistent", "a result row's times are not in the order of their names"), None
     return None, None
 
 
@@ -163,13 +161,3 @@ def _contradiction(row: dict[str, Any]) -> str | None:
         f"{said:g} Gbit/s are not {rate:g} million messages of {size} bytes a second: the unit above the "
         "column is not that of its numbers"
     )
-
-
-def _out_of_order(row: dict[str, Any]) -> bool:
-    """Tell when the least is above the mean or the like; older versions leave outliers out of the maximum."""
-    orders = (("min_us", "typical_us", "max_us"), ("min_us", "average_us", "max_us"), ("p99_us", "p999_us"))
-    for order in orders:
-        times = [row[name] for name in order if row[name] is not None]
-        if times != sorted(times):
-            return True
-    return False
