@@ -308,3 +308,28 @@ def test_quantities_carry_their_unit(metric, value, text):
     from railyard.report import wording
 
     assert wording.quantity(metric, value) == text
+
+
+def test_junit_tells_the_cause_of_each_question_and_no_others(tmp_path):
+    """One cause at two checks of two rails is not the cause of what those checks met at the other rail."""
+    told = {("tcp_bandwidth", "rail0"): "a job", ("tcp_latency", "rail1"): "a job"}
+    told |= dict.fromkeys(
+        (("tcp_bandwidth", "rail1"), ("ping_rtt", "rail0"), ("ping_rtt", "rail1")), "another job"
+    )
+
+    def busy(row):
+        said = told.get((row["check"], row["rail"]))
+        if said and row["node"] == "gpuserver1":
+            error = {"class": "busy", "message": said, "host": row["host"], "fix": None}
+            row.update(status="unmeasured", metrics={}, proof=None, error=error)
+        return row
+
+    folder = build_run(tmp_path / "lab" / RUN, change_result=busy)
+    write_report(folder)
+    root = Xml.parse(folder / "junit.xml").getroot()
+    for (check, rail), said in told.items():
+        cases = root.findall(f"./testsuite[@name='{check}']/testcase")
+        where = f"gpuserver1 → gpuserver2, {rail} "
+        [case] = [one for one in cases if one.get("name", "").startswith(where)]
+        message = case.find("error").get("message")
+        assert f": {said}" in message, (check, rail)

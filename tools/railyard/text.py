@@ -1,31 +1,12 @@
-"""Text that came from a node or an inventory, made harmless to look at."""
+"""Text that came from a node or an inventory, made harmless to look at: the collection's own words for it."""
 
 from __future__ import annotations
 
-import re
-from typing import Any
+from railyard import paths  # noqa: F401 - makes the collection importable
 
-# Terminal escapes, control characters other than newline and tab, and marks that turn the writing direction.
-_CONTROL = re.compile(
-    r"\x1b\[[0-9;?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import (  # isort: skip
+    clean,
+    clean_all,
 )
 
-
-def clean(text: str) -> str:
-    """Take out what would move the cursor, change colours, turn the direction or be no character of XML."""
-    return (
-        _CONTROL.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
-        .replace("\ufffe", "")
-        .replace("\uffff", "")
-    )
-
-
-def clean_all(value: Any) -> Any:
-    """Return a JSON value with every string in it cleaned, keys too."""
-    if isinstance(value, str):
-        return clean(value)
-    if isinstance(value, list):
-        return [clean_all(item) for item in value]
-    if isinstance(value, dict):
-        return {clean(key) if isinstance(key, str) else key: clean_all(item) for key, item in value.items()}
-    return value
+__all__ = ["clean", "clean_all"]

@@ -27,6 +27,8 @@ class Problem:
     checks: list[str] = field(default_factory=list)
     places: dict[Place, str] = field(default_factory=dict)
     """Place → how it is told, where that is not by node, peer and rail: a cable."""
+    ids: list[str] = field(default_factory=list)
+    """The questions that it answers: not every check was asked at every place."""
     count: int = 0
 
     @property
@@ -76,6 +78,7 @@ def group(
         key = (str(verdict.get("outcome")), cause, str(verdict.get("next") or ""))
         problem = problems.setdefault(key, Problem(*key))
         problem.count += 1
+        problem.ids.append(str(verdict.get("id") or ""))
         check, where = str(verdict.get("check")), place(verdict)
         if check not in problem.checks:
             problem.checks.append(check)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from xml.etree import ElementTree as Xml
 
 from railyard.report import wording
-from railyard.report.grouping import Place
 from railyard.report.model import CheckTable, Measurement, Report
 
 
@@ -16,10 +15,9 @@ def render(report: Report) -> str:
     """
     root = Xml.Element("testsuites", name=f"railyard {report.cluster} {report.run}")
     causes = {
-        (check, where): problem.cause + (f"\nNext: {problem.next}" if problem.next else "")
+        identity: problem.cause + (f"\nNext: {problem.next}" if problem.next else "")
         for problem in report.problems
-        for check in problem.checks
-        for where in problem.places
+        for identity in problem.ids
     }
     for table in report.tables:
         cases = [item for item in report.measurements if item.check == table.check]
@@ -41,7 +39,7 @@ def _run_suite(report: Report) -> Xml.Element:
 
 
 def _suite(
-    report: Report, table: CheckTable, cases: list[Measurement], causes: dict[tuple[str, Place], str]
+    report: Report, table: CheckTable, cases: list[Measurement], causes: dict[str, str]
 ) -> Xml.Element:
     counts = table.counts
     suite = Xml.Element(
@@ -57,7 +55,7 @@ def _suite(
         case = Xml.SubElement(
             suite, "testcase", classname=f"{report.cluster}.{item.check}", name=f"{item.where} [{item.id}]"
         )
-        cause = causes.get((item.check, (item.node, item.peer, item.rail)), "")
+        cause = causes.get(item.id, "")
         told = "; ".join(
             part
             for part in (

@@ -15,6 +15,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils import (
     actions,
     comparison,
     comparison_text,
+    plain_text,
     policy,
     rejudge,
     run_folder,
@@ -56,7 +57,9 @@ class ActionModule(ActionBase):
             raise AnsibleActionFail(str(error)) from error
         finally:
             folder.forget_secret()
-        lines = [*summary.lines(said, str(Path(args["folder"]))), *comparison_text.lines(compared)]
+        told = [*summary.lines(said, str(Path(args["folder"]))), *comparison_text.lines(compared)]
+        # Causes hold words of the nodes; here they go to a terminal as they are.
+        lines = [plain_text.clean_line(line) for line in told]
         for line in lines:
             display.display(line)
         return {

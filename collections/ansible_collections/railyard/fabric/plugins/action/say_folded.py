@@ -9,7 +9,7 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
-from ansible_collections.railyard.fabric.plugins.plugin_utils import actions, node_notes
+from ansible_collections.railyard.fabric.plugins.plugin_utils import actions, node_notes, plain_text
 
 display = Display()
 
@@ -42,5 +42,6 @@ class ActionModule(ActionBase):
             )
         lines = node_notes.folded(said)
         for line in [args["heading"], *lines] if lines else [args["nothing"]]:
-            display.display(line)
+            # On a terminal a node's words must neither move the cursor nor look like a line of ours.
+            display.display(plain_text.clean_line(line))
         return {**result, "changed": False, "lines": lines, "msg": args["heading" if lines else "nothing"]}

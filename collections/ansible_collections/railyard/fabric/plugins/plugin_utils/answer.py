@@ -85,7 +85,8 @@ def unmeasured(cause: str, detail: str) -> Answer:
 
 
 def _finite(value: Any) -> Any:
-    """Return a value with NaN and infinity, for which JSON has no word, as null: garbage must not stop us."""
+    """Return a value with NaN, infinity and what no float can hold as null: garbage must not stop us."""
     if isinstance(value, Mapping):
         return {key: _finite(inner) for key, inner in value.items()}
-    return None if isinstance(value, float) and not is_number(value) else value
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return None if number and not is_number(value) else value

@@ -339,7 +339,8 @@ def _is_foreign(one: object) -> bool:
         return False
     nodes, count = one.get("nodes"), one.get("count")
     return (
-        is_whole(count)
+        all(isinstance(one.get(key), str) for key in ("rail", "network"))
+        and is_whole(count)
         and count > 0
         and isinstance(nodes, list)
         and 0 < len(nodes) <= count

@@ -106,6 +106,9 @@ _TABLE = (
     Cause("link_speed", "the link's speed is not the declared one",
           "Look at cable, transceiver and the switch port's speed; or correct rate_gbps, if the "
           "inventory is wrong."),
+    Cause("link_slow", "the link runs below what its port can do, and the inventory declares no rate for it",
+          "Look at cable, transceiver and the switch port's speed; where the lower speed is meant, declare "
+          "rate_gbps of this rail in the inventory."),
     Cause("mtu_differs", "the MTU is not the declared one",
           "Run `railyard provision`; if it comes back, find who sets it: `networkctl status NETDEV`, "
           "other netplan files."),

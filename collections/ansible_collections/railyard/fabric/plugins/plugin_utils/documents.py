@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -32,6 +33,8 @@ def _problems(
         return
     if not asked:
         yield "asked.jsonl is empty: a run that asked nothing proves nothing"
+    for name, node in nodes.items():
+        yield from _node_problems(str(name), node)
     rails = {name: {rail["name"] for rail in node["rails"]} for name, node in nodes.items()}
     bmcs = {name for name, node in nodes.items() if isinstance(node.get("bmc_address"), str)}
     seen: set[str] = set()
@@ -45,6 +48,28 @@ def _has_rails(node: object) -> bool:
     return isinstance(rails, list) and all(
         isinstance(rail, Mapping) and isinstance(rail.get("name"), str) for rail in rails
     )
+
+
+def _node_problems(name: str, node: Mapping[str, Any]) -> Iterator[str]:
+    """Tell what of a node's plan is no address or no size: all bounds and questions rest on it."""
+    for rail in node["rails"]:
+        where = f"plan.json: {name} {rail['name']}"
+        for key in ("address", "address6"):
+            if rail.get(key) is not None and not _is_address(rail[key]):
+                yield f"{where}: {key} is {rail[key]!r}"
+        mtu = rail.get("mtu")
+        if mtu is not None and (not isinstance(mtu, int) or isinstance(mtu, bool) or mtu <= 0):
+            yield f"{where}: mtu is {mtu!r}"
+    bmc = node.get("bmc_address")
+    if bmc is not None and not _is_address(bmc):
+        yield f"plan.json: {name}: bmc_address is {bmc!r}"
+
+
+def _is_address(value: object) -> bool:
+    try:
+        return isinstance(value, str) and bool(ipaddress.ip_interface(value))
+    except ValueError:
+        return False
 
 
 def _line_problems(

@@ -268,12 +268,17 @@ def with_site_policy(check: str, own: Bounds, policy: Mapping[str, Any]) -> Boun
     if not site:
         return own
     floor, ceiling = dict(own.floor), dict(own.ceiling)
+    basis = "site policy"
     for metric in CHECKS[check].bounded:
         if metric in site:
             floor[metric] = float(site[metric][0])
             if site[metric][1] is not None:
                 ceiling[metric] = min(float(site[metric][1]), own.ceiling.get(metric, math.inf))
-    return Bounds(floor, ceiling, "site policy" + (f"; else {own.basis}" if own.floor or own.ceiling else ""))
+            # Every bandwidth is above 0; a latency's bound is its ceiling.
+            if not floor[metric] and not metric.endswith("_us"):
+                del floor[metric]
+                basis += f", whose floor of 0 for {metric} holds nothing to account"
+    return Bounds(floor, ceiling, basis + (f"; else {own.basis}" if own.floor or own.ceiling else ""))
 
 
 def _agreed_mtu(client: Bound, server: Bound) -> int | None:

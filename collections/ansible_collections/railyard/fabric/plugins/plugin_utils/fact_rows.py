@@ -71,8 +71,9 @@ def gather(plan: Mapping[str, Any], facts: Iterable[Mapping[str, Any]], run: str
     fleet = Fleet(transports={name: str(node.get("transport")) for name, node in plan["nodes"].items()})
     rows: dict[str, list[Mapping[str, Any]]] = {}
     for row in facts:
-        if row.get("run") == run and row.get("node") in plan["nodes"]:
-            rows.setdefault(str(row["node"]), []).append(row)
+        node = row.get("node")
+        if row.get("run") == run and isinstance(node, str) and node in plan["nodes"]:
+            rows.setdefault(node, []).append(row)
     for node, mine in rows.items():
         problem = _problem(mine)
         if problem:
@@ -156,7 +157,17 @@ def _link(node: str, rail: Mapping[str, Any], bound: Bound) -> Answer:
         if speed != wanted["speed_mbps"]:
             seen = f"runs at {float(speed or 0) / 1000:g} Gbit/s, declared {rate:g}"
             return failed(answer, "link_speed", f"{node} {rail['name']} ({name}) {seen}")
+    runs, most = _mbps(speed), _mbps(device.get("speed_max_mbps"))
+    if hardware and not is_number(rate) and 0 < runs < most:
+        # Without a declared rate the floors of bandwidth rest on the port's maximum, and so does this.
+        answer.observed["speed_mbps"], answer.floor["speed_mbps"] = speed, most
+        seen = f"runs at {runs / 1000:g} Gbit/s, its port can do {most / 1000:g}"
+        return failed(answer, "link_slow", f"{node} {rail['name']} ({name}) {seen}")
     return answer
+
+
+def _mbps(value: Any) -> float:
+    return float(value) if is_number(value) else 0.0
 
 
 def _mtu(node: str, rail: Mapping[str, Any], device: Mapping[str, Any]) -> Answer:

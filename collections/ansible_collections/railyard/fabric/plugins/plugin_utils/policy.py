@@ -49,6 +49,8 @@ BMC_CHECKS = ("rmcp", "tcp", "none")
 _MOST_PORTS = 8
 _SWITCHES = ("allow_busy", "beacon", "bidirectional", "numa_pinning", "numa_unpinned")
 
+_MOST_COUNTED = 2**64
+
 # key -> (whole numbers only, least, most). The limits keep a typing error from becoming an endless or empty
 # test.
 _NUMBERS: dict[str, tuple[bool, float, float]] = {
@@ -94,8 +96,11 @@ def is_number(value: object) -> bool:
 
 
 def is_whole(value: object) -> TypeGuard[int]:
-    """Tell whether a value is a whole number; True and False are not numbers here."""
-    return isinstance(value, int) and not isinstance(value, bool)
+    """Tell whether a value is a whole number; True and False are not numbers here.
+
+    Nothing that is counted fills more than 64 bits, and arithmetic with more raises where floats come in.
+    """
+    return isinstance(value, int) and not isinstance(value, bool) and -_MOST_COUNTED <= value < _MOST_COUNTED
 
 
 def merge(user: object) -> dict[str, Any]:
@@ -142,7 +147,8 @@ def merge(user: object) -> dict[str, Any]:
             problem = _number_problem(key, value)
             if problem:
                 problems.append(problem)
-            merged[key] = value
+            # A tool that wants a whole number may not read 4.0.
+            merged[key] = int(value) if not problem and _NUMBERS[key][0] else value
     if not problems:
         problems = _window_problems(merged)
     if problems:

@@ -264,7 +264,7 @@ def bare(cidr: object) -> str | None:
 def _is_kind(value: object, kind: str) -> bool:
     if not isinstance(value, (int, float)) or not is_number(value):
         return False
-    if kind.endswith("count") and int(value) != value:
+    if kind.endswith("count") and (int(value) != value or not is_whole(int(value))):
         return False
     if kind.startswith("positive"):
         return value > 0

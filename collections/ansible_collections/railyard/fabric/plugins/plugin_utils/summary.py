@@ -122,6 +122,8 @@ def headline(
     else:
         settled = f"{counts['pass']} pass, {counts['recorded']} recorded"
         said = f"all {asked} asked checks measured and proven ({settled})"
+        if not asked:
+            said = "nothing of what was asked applies, so nothing is known"
     if judged.torn or judged.incomplete:
         reasons = [f"{', '.join(judged.torn)} lost a line"] if judged.torn else []
         reasons += [judged.incomplete] if judged.incomplete else []

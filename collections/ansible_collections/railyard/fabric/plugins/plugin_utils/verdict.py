@@ -110,8 +110,10 @@ def exit_status(
     outcomes = {verdict["outcome"] for verdict in verdicts}
     if FAIL in outcomes:
         return 1
-    if torn or not verdicts or incomplete(manifest, asked, plan) or not outcomes <= set(_SETTLED):
+    if torn or incomplete(manifest, asked, plan) or not outcomes <= set(_SETTLED):
         return 3
+    if not outcomes & {PASS, RECORDED}:
+        return 3  # nothing was asked, or nothing of it applies: either way nothing is known
     return 0
 
 
@@ -142,7 +144,7 @@ def strangers(
     for row in results:
         if row.get("run") != manifest.get("run"):
             said.append(f"a row of run {row.get('run')!r} by {row.get('host')!r} (test {row.get('id')!r})")
-        elif row.get("id") not in ids:
+        elif str(row.get("id")) not in ids:
             said.append(f"a row of test {row.get('id')!r} by {row.get('host')!r}, which was not asked")
     return said
 

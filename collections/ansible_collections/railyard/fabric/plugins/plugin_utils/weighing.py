@@ -68,5 +68,9 @@ def lost(client: Mapping[str, Any]) -> dict[str, Any] | None:
     if metrics.get("loss_percent", 0) > 0:
         return causes.explain("lost_packets", f"{metrics['loss_percent']:g} %")
     if client["check"] == "path_mtu_one_way" and metrics["received"] < metrics["sent"]:
-        return causes.explain("path_mtu_small", f"{metrics['received']} of {metrics['sent']} probes arrived")
+        # Where one packet of the full size passed, the size is not what held the others back.
+        size = metrics["path_mtu_bytes"]
+        full = size == client.get("mtu_bytes") and metrics["received"] > 0
+        seen = f"{metrics['received']} of {metrics['sent']} probes of {size} bytes arrived"
+        return causes.explain("lost_packets" if full else "path_mtu_small", seen)
     return None

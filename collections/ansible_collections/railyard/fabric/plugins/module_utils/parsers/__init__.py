@@ -109,6 +109,8 @@ def parse(tool: str, text: str) -> dict[str, Any]:
         NotThisTool: The text is not this tool's, or there is no such tool.
     """
     parser = _PARSERS.get(tool)
+    # A file whose end never reached the disk ends in NULs; what stands before them is text all the same.
+    text = text.rstrip("\0")
     if is_binary(text):
         raise NotThisTool("this is binary data and no output of a tool")
     if parser is not None:

@@ -50,6 +50,8 @@ _OUTPUT_KEYS = (
     "cpu_host_percent",
     "cpu_remote_percent",
 )
+# Under one of these a stream states what it moved.
+_HALVES = ("sender", "receiver", "udp")
 _PER_GIGA = 1e-9
 # An ended run may be a little shorter than asked for; one that lost a tenth of its time was cut off.
 _SHORTEST_SHARE = 0.9
@@ -171,6 +173,13 @@ class _Run:
         by_amount = any(to_int(self.test.get(name)) for name in ("bytes", "blocks"))
         if asked and got and not by_amount and got < asked * _SHORTEST_SHARE:
             return False, error("interrupted", f"the sums cover {got:.1f} s of {asked:g} s")
+        streams, wanted = self.end.get("streams"), to_int(self.test.get("num_streams"))
+        if isinstance(streams, list) and streams:
+            if wanted and len(streams) < wanted:
+                return False, error("incomplete", f"{len(streams)} of {wanted} streams have a result")
+            idle = sum(not any(_bytes(section(one, half)) for half in _HALVES) for one in streams)
+            if idle:
+                self.warnings.append(f"{idle} of {len(streams)} streams moved nothing")
         return self._check_rates(output["directions"])
 
     def _check_rates(self, rows: list[dict[str, Any]]) -> tuple[bool, dict[str, str] | None]:

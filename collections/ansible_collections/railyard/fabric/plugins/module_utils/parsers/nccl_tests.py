@@ -28,7 +28,7 @@ _NAMES = "all_reduce|all_gather|reduce_scatter|alltoallv?|broadcast|reduce|gathe
 _COLLECTIVE = re.compile(rf"\b({_NAMES})_perf\b|^# Collective test starting: (\w+)_perf")
 _COLUMNS = re.compile(r"^#\s+size\s+count\s.*\bbusbw\b.*\bbusbw\b")
 _BOUNDS = re.compile(r"^# Out of bounds values : ([0-9.e+]+) (OK|FAILED)")
-_AVERAGE = re.compile(r"^# Avg bus bandwidth +: ([0-9.e+-]+|nan|inf)")
+_AVERAGE = re.compile(r"^# Avg bus bandwidth +: ([0-9.e+-]+|nan|inf)(?:\s+(?:(OK|FAILED)\b)?|$)")
 _FAILURE = re.compile(r"Test (?:NCCL|CUDA) failure .*|NCCL failure .*|CUDA failure .*|"
                       r"Test failure .*|unhandled (?:system|cuda) error.*")  # fmt: skip
 _TYPE = re.compile(r"(?:u?int(?:8|32|64)|half|float(?:16|32|64)?|double|bfloat16|f8e[0-9]m[0-9])\Z")
@@ -78,6 +78,7 @@ class _Run:
         self.bounds: tuple[int | None, bool] | None = None
         self.average: float | None = None
         self.has_average = False
+        self.is_too_low = False
         self.checked = False
 
     def output(self) -> dict[str, Any]:
@@ -99,6 +100,8 @@ class _Run:
         if not self.bounds[1]:
             return error("wrong_values", f"{self.bounds[0]} values are out of bounds")
         wrong = sum((row[side]["wrong"] or 0) for row in self.rows for side in ("out_of_place", "in_place"))
+        if not wrong and self.is_too_low:
+            return error("below_limit", f"{self.average} GB/s are less than NCCL_TESTS_MIN_BW asks for")
         return error("wrong_values", f"{wrong} wrong values") if wrong else None
 
 
@@ -118,6 +121,9 @@ def parse(text: str) -> dict[str, Any]:
     problem: dict[str, str] | None = None
     collective: str | None = None
     lines = [_PREFIX.sub("", line) for line in split_lines(strip_ansi(text))]
+    if _AVERAGE.match(lines[-1]) and not lines[-1].endswith(" "):
+        # A blank, a line end and another line follow the average: this may be the half of a number.
+        lines.pop()
     for line in lines:
         named = _COLLECTIVE.search(line[:400])
         if named:
@@ -153,6 +159,7 @@ def _read(run: _Run, line: str) -> None:
         run.bounds = (to_int(bounds.group(1)), bounds.group(2) == "OK")
     if average:
         run.has_average, run.average = True, to_float(average.group(1))
+        run.is_too_low = average.group(2) == "FAILED"
     if run.header and not line.startswith("#"):
         cells = line.split()
         row = _row(cells, run.header)

@@ -54,7 +54,8 @@ def parse(text: str) -> dict[str, Any]:
         elif _TROUBLE.search(line[:200]):
             problem = problem or error("tool_error", line)
         elif line.strip():
-            odd = True
+            # A prompt or the like is no line of this tool; half a GPU's or a link's is.
+            odd = odd or line[0].isspace() or line.startswith("GPU") or "GPU".startswith(line.rstrip())
     if problem is None and not any(gpu["links"] for gpu in gpus):
         raise NotThisTool(
             f"no GPU with links of nvidia-smi nvlink -s; the text begins with {first_text(lines)}"

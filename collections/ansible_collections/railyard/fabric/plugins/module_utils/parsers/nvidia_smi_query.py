@@ -23,8 +23,10 @@ from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common imp
 _COLUMN = re.compile(r"([a-z][\w.]{0,80})(?: \[([^\]]{1,12})\])?\Z")
 # One word alone is taken for a header only when it is one of these.
 _SINGLE = ("name", "uuid", "index", "driver_version", "count", "pstate", "pci.bus_id", "serial")
-_UNIT = re.compile(r"(-?[0-9]+(?:\.[0-9]+)?)(?: (?:MiB|GiB|%|W|MHz|C|ms))?\Z")
-_ABSENT = re.compile(r"\[?(?:N/A|Not Supported|Not Active Yet|Unknown Error|No data)\]?\Z", re.I)
+_UNIT = re.compile(r"(-?[0-9]+(?:\.[0-9]+)?)(?: (?:MiB|GiB|%|W|MHz|C|ms|us))?\Z")
+_ABSENT = re.compile(
+    r"(?:\[?(?:N/A|Not Supported|Not Active Yet|Unknown Error|No data)\]?|\[[A-Z][\w /]{1,60}\])\Z", re.I
+)
 _TROUBLE = re.compile(r"NVIDIA-SMI has failed|No devices were found|couldn't communicate|not a valid field|"
                       r"Failed to initialize NVML|Unable to determine", re.I)  # fmt: skip
 _Q_START = "==============NVSMI LOG=============="
@@ -54,9 +56,23 @@ def _value(text: str) -> str | int | float | None:
     return whole if whole is not None and "." not in number.group(1) else to_float(number.group(1))
 
 
+def _cut_cell(cells: list[str], units: list[str | None]) -> int | None:
+    """Return the place of a cell that is no whole number of its column's unit, or None.
+
+    With `nounits` no cell has its unit: the last one lacks it alone where the text ends in it.
+    """
+    stated = [at for at, unit in enumerate(units) if unit and not _ABSENT.match(cells[at])]
+    whole = [at for at in stated if to_float(cells[at].partition(f" {units[at]}")[0]) is not None]
+    if len(whole) < len(stated):
+        return next(at for at in stated if at not in whole)
+    bare = [at for at in stated if to_float(cells[at]) is not None]
+    return bare[0] if bare and len(bare) < len(stated) else None
+
+
 def _read_csv(lines: list[str]) -> tuple[list[dict[str, Any]], dict[str, str] | None] | None:
     """Read the header and what follows; None when no line is a header."""
     columns: list[str] = []
+    units: list[str | None] = []
     gpus: list[dict[str, Any]] = []
     problem = None
     for line in lines:
@@ -69,8 +85,13 @@ def _read_csv(lines: list[str]) -> tuple[list[dict[str, Any]], dict[str, str] | 
         names = [_COLUMN.match(cell) for cell in cells]
         if all(names) and (len(cells) > 1 or cells[0] in _SINGLE):
             columns = [name.group(1) for name in names if name]
+            units = [name.group(2) for name in names if name]
         elif columns and len(cells) == len(columns):
             gpus.append(dict(zip(columns, map(_value, cells))))  # noqa: B905 - 3.9
+            cut = _cut_cell(cells, units)
+            if cut is not None:
+                said = f"{columns[cut]} is {cells[cut][:40]!r}, no whole number of {units[cut]}"
+                problem = problem or error("garbled", said)
         elif columns and "," in line:
             problem = problem or error("truncated", f"a row has {len(cells)} of {len(columns)} columns")
     return (gpus, problem) if columns else None
@@ -93,7 +114,7 @@ def _read_q(lines: list[str]) -> tuple[str | None, list[dict[str, Any]], dict[st
             stated = to_int(pair.group(3))
         elif pair and gpus and len(pair.group(1)) == len("    ") and pair.group(2) in _Q_COLUMNS:
             gpus[-1][_Q_COLUMNS[pair.group(2)]] = (
-                None if _ABSENT.match(pair.group(3)) else pair.group(3).strip()
+                None if _ABSENT.match(pair.group(3).strip()) else pair.group(3).strip()
             )
     problem = None
     if driver is None or stated is None or stated != len(gpus) or whole < len(gpus):

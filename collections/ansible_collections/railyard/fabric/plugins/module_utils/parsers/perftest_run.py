@@ -44,6 +44,9 @@ LATENCY_KEYS = (
     "p999_us",
     "transactions_per_s",
 )
+# A sum of both directions may stand beside the rate of one of them.
+_MOST_APART = 2.5
+_HALF_DIGIT_MPPS = 0.5e-6
 # The passive side of these learns nothing and prints no row; that is its nature and no failure.
 _ONE_SIDED = ("read", "atomic")
 _TITLE = re.compile(
@@ -136,6 +139,25 @@ def problem(output: dict[str, Any], closed: bool) -> tuple[dict[str, str] | None
             return error("garbled", "a result row has no bandwidth or message size"), None
         if not any(row["bandwidth_average_gbps"] or row["message_rate_mpps"] for row in rows):
             return error("no_data", "all rows say 0"), None
+        contradiction = next(filter(None, map(_contradiction, rows)), None)
+        if contradiction:
+            return error("inconsistent", contradiction), None
     elif any(not row["average_us"] and not row["typical_us"] for row in rows):
         return error("garbled", "a result row has no latency (CPU cycles of -C are no time)"), None
     return None, None
+
+
+def _contradiction(row: dict[str, Any]) -> str | None:
+    """Tell when bandwidth and message rate are of different units: MiB/s and Gbit/s lie 119 times apart."""
+    size, said, rate = row["message_bytes"], row["bandwidth_average_gbps"], row["message_rate_mpps"]
+    if not size or not said or not rate:
+        return None
+    # Six digits behind the point: of few large messages a second hardly one is left.
+    slack = _HALF_DIGIT_MPPS * size * 8 / 1e3
+    follows = rate * size * 8 / 1e3
+    if (follows - slack) / _MOST_APART <= said <= (follows + slack) * _MOST_APART:
+        return None
+    return (
+        f"{said:g} Gbit/s are not {rate:g} million messages of {size} bytes a second: the unit above the "
+        "column is not that of its numbers"
+    )

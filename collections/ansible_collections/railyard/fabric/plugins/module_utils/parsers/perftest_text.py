@@ -65,6 +65,7 @@ class _Run:
         self.title = title or {}
         self.values: dict[str, str] = {}
         self.columns: list[str] | None = None
+        self.odd_columns = self.more_columns = False
         self.rows: list[list[str]] = []
         self.closed = False
         self.server = False
@@ -93,8 +94,9 @@ class _Run:
             output["kind"] = "bandwidth" if "BW average" in names else "latency"
         output["rows"] = []
         for row in self.rows:
-            # Of a row that lost a number nobody can tell which column it was: none of them is believed.
-            whole = row if len(row) >= len(names) else row[:2]
+            # Of a row that lost or gained a number nobody can tell which it was: none of them is believed.
+            fits = len(row) > len(names) if self.more_columns else len(row) == len(names)
+            whole = [] if self.odd_columns else row if fits else row[:2]
             output["rows"].append(self._row(output, dict(zip(names, whole))))  # noqa: B905 - 3.9
         return output
 
@@ -195,6 +197,9 @@ class _Reader:
             if last:
                 run.values, run.server, run.gpu = dict(last.values), last.server, last.gpu
         run.columns = _COLUMN.findall(line)
+        # Behind the last one a version may add what it likes; before it, the numbers have other places.
+        between = [bool(part.strip()) for part in _COLUMN.split(line)[1:]]
+        run.odd_columns, run.more_columns = any(between[:-1]), between[-1]
         run.closed = False
 
     def _row(self, cells: list[str]) -> None:

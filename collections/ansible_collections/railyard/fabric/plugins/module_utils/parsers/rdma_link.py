@@ -24,7 +24,12 @@ from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common imp
 _LINE = re.compile(r"^(?:link |[0-9]+/[0-9]+: )([^/\s:]{1,80})/([0-9]{1,3}|-)(?::)? (.*)$")
 _JSON_START = re.compile(r"^\s*\[(?=\s*[\]{])", re.M)
 _WORDS = ("state", "physical_state", "netdev", "lid", "sm_lid")
+_STATES = ("ACTIVE", "DOWN", "INIT", "LINK_UP", "POLLING", "DISABLED")
 _OTHER_WORDS = ("netdev_index", "subnet_prefix", "lmc", "caps:")
+
+
+def _is_cut(word: str | None) -> bool:
+    return word is not None and word not in _STATES and any(state.startswith(word) for state in _STATES)
 
 
 def _link(device: str, port: object, words: dict[str, Any]) -> dict[str, Any]:
@@ -65,6 +70,9 @@ def _read_text(lines: list[str]) -> tuple[list[dict[str, Any]], dict[str, str] |
             words = {key: tokens[at + 1] for at, key in enumerate(tokens[:-1]) if key in _WORDS}
             if tokens and tokens[-1] in (*_WORDS, *_OTHER_WORDS[:-1]):
                 problem = problem or error("truncated", f"a link ends with {tokens[-1]!r} and has no value")
+            cut = next(filter(_is_cut, (words.get("state"), words.get("physical_state"))), None)
+            if cut:
+                problem = problem or error("truncated", f"a link ends in the middle of a word, {cut!r}")
             links.append(_link(match.group(1), match.group(2), words))
         elif line.strip():
             problem = problem or hca_state.message(line)

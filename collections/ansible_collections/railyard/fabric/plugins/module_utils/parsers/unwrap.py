@@ -72,7 +72,8 @@ def clean(text: str) -> str:
     Returns:
         The text, its line ends all alike.
     """
-    lines = whole_lines(strip_ansi(text.lstrip("\ufeff")))
+    # A page that shows a capture writes its blanks as no-break spaces.
+    lines = whole_lines(strip_ansi(text.lstrip("\ufeff").replace("\xa0", " ")))
     return "\n".join(_dedented(_without_stamps(_dedented(_without_quotes(lines)))))
 
 

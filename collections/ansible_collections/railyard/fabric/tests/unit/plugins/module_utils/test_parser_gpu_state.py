@@ -175,3 +175,15 @@ def test_diagnostic_and_health():
     health = {"body": {"Overall Health": {"value": "Healthy"}}, "header": ["Health Monitor Report"]}
     assert one("dcgmi", json.dumps(health))["health"] == "Healthy"
     assert error_class("dcgmi", json.dumps(diag)[:-20]) == "truncated"
+
+
+def test_a_cell_that_is_cut_is_no_number():
+    text = "index, memory.total [MiB], utilization.gpu [%]\n0, 81559 MiB, 35 %\n"
+    assert one("nvidia-smi-query", text)["gpus"][0]["utilization.gpu"] == 35
+    bare = text.replace(" MiB,", ",").replace("35 %", "35")
+    assert one("nvidia-smi-query", bare)["gpus"][0]["utilization.gpu"] == 35
+    for cut in ("3", "35"):
+        assert error_class("nvidia-smi-query", text.replace("35 %", cut)) == "garbled"
+    assert error_class("nvidia-smi-query", text.replace("81559 MiB", "81559 Mi")) == "garbled"
+    lost = one("nvidia-smi-query", text.replace("35 %", "[GPU requires reset]"))
+    assert lost["gpus"][0]["utilization.gpu"] is None

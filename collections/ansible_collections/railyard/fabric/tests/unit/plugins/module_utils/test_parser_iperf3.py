@@ -209,3 +209,16 @@ def test_absurd_json_is_invalid_and_no_crash(text):
 def test_other_text_is_refused(text):
     with pytest.raises(parsers.NotThisTool):
         parsers.parse("iperf3", text)
+
+
+def test_a_stream_that_has_no_result_or_moved_nothing_is_said():
+    data = json.loads(read("tcp_2_streams_client.json"))
+    for half in ("sender", "receiver"):
+        data["end"]["streams"][1][half]["bytes"] = 0
+    found = parsers.parse("iperf3", json.dumps(data))
+    assert found["valid"] is True
+    assert "1 of 2 streams moved nothing" in found["warnings"]
+    del data["end"]["streams"][1]
+    found = parsers.parse("iperf3", json.dumps(data))
+    assert (found["valid"], found["error"]["class"]) == (False, "incomplete")
+    assert "1 of 2 streams" in found["error"]["message"]

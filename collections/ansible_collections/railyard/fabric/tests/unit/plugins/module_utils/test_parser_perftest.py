@@ -310,3 +310,32 @@ def test_waiting_server_above_a_client_in_one_paste():
 def test_shortened_rulers_end_a_table_too():
     text = read("write_bw_gbps_client.txt").replace("-" * 87, "-" * 20)
     assert parsers.parse("perftest", text) == parse("write_bw_gbps_client.txt")
+
+
+def test_a_column_that_is_not_known_moves_no_number():
+    text = read("write_bw_gbps_client.txt")
+    for before in ("BW peak", "BW average", "MsgRate"):
+        wider = text.replace(before, f"Retries   {before}").replace(" 5000 ", " 5000   7 ")
+        found = parsers.parse("perftest", wider)
+        assert (found["valid"], found["error"]["class"]) == (False, "garbled"), before
+        assert found["outputs"][0]["rows"][0]["bandwidth_average_gbps"] is None
+    behind = text.replace("MsgRate[Mpps]", "MsgRate[Mpps]   Retries")
+    behind = behind.replace("0.377655", "0.377655   7").replace("0.190735", "0.190735   7")
+    assert parsers.parse("perftest", behind)["outputs"] == parse("write_bw_gbps_client.txt")["outputs"]
+
+
+@pytest.mark.parametrize(
+    ("name", "said", "meant"),
+    [("write_bw_gbps_client.txt", "Gb/sec", "MB/sec"), ("write_bw_mib_client.txt", "MiB/sec", "Gb/sec")],
+)
+def test_a_unit_that_the_message_rate_contradicts_is_refused(name, said, meant):
+    found = parsers.parse("perftest", read(name).replace(said, meant))
+    assert (found["valid"], found["error"]["class"]) == (False, "inconsistent")
+
+
+@pytest.mark.parametrize("cell", ["32768", "5000", "99.50", "99.00", "0.377655"])
+def test_a_row_with_a_number_too_many_gives_none(cell):
+    text = read("write_bw_gbps_client.txt")
+    found = parsers.parse("perftest", text.replace(f" {cell}", f" {cell} {cell}", 1))
+    assert (found["valid"], found["error"]["class"]) == (False, "garbled")
+    assert found["outputs"][0]["rows"][0]["bandwidth_average_gbps"] is None

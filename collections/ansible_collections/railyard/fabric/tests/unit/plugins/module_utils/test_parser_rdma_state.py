@@ -236,3 +236,11 @@ def test_details_of_rdma_link():
 def test_link_that_ends_in_a_key_was_cut():
     found = parsers.parse("rdma-link", "link rxe0/1 state ACTIVE physical_state LINK_UP netdev\n")
     assert (found["valid"], found["error"]["class"]) == (False, "truncated")
+
+
+def test_rdma_link_that_ends_in_half_a_word_was_cut():
+    whole = "link mlx5_0/1 state ACTIVE physical_state "
+    assert parsers.parse("rdma-link", whole + "LINK_UP")["valid"] is True
+    for cut in ("LINK", "P"):
+        found = parsers.parse("rdma-link", whole + cut)
+        assert (found["valid"], found["error"]["class"]) == (False, "truncated")

@@ -158,3 +158,18 @@ def test_nccl_failure_of_a_rank():
 def test_other_text_is_refused(tool, text):
     with pytest.raises(parsers.NotThisTool):
         parsers.parse(tool, text)
+
+
+def test_nccl_below_its_own_limit_is_no_whole_result():
+    found = nccl(NCCL.replace(": 4.28", ": 4.28 FAILED"))
+    assert (found["valid"], found["error"]["class"]) == (False, "below_limit")
+    assert found["outputs"][0]["average_busbw_GBps"] == 4.28
+    assert nccl(NCCL.replace(": 4.28", ": 4.28 OK"))["valid"] is True
+
+
+def test_nccl_average_that_is_cut_is_none():
+    upto = NCCL.index(": 4.28") + len(": 4.2")
+    for text in (NCCL[:upto], NCCL[: upto + 1]):
+        assert nccl(text)["error"]["class"] == "truncated"
+    assert nccl(NCCL[: upto + 2])["valid"] is True
+    assert nccl(NCCL[: upto + 1] + " ")["valid"] is True

@@ -213,3 +213,25 @@ def test_a_down_hca_port_is_a_link_down() -> None:
         facts["hcas"] = [{"hca": "mlx4_0:1", "netdev": "ens6", "state": "DOWN"}]
     ones = [run.verdict(identity) for identity in run.ids("link", rail="rail0")]
     assert {(one["outcome"], one["cause_class"]) for one in ones} == {("fail", "link_down")}
+
+
+@pytest.mark.parametrize(
+    ("rate", "speed", "most", "outcome", "cause"),
+    [
+        (None, 10000, 40000, "fail", "link_slow"),  # its floors rest on 40 Gbit/s, and so does the link's
+        (None, 40000, 40000, "pass", None),
+        (None, 40000, 10000, "pass", None),  # a mode that this version does not know
+        (None, 10000, None, "pass", None),
+        (None, None, 40000, "pass", None),
+        (10.0, 10000, 40000, "pass", None),  # the lower speed is what was paid for
+    ],
+)
+def test_without_a_declared_rate_a_link_runs_as_fast_as_its_port_can(
+    rate: float | None, speed: int | None, most: int | None, outcome: str, cause: str | None
+) -> None:
+    one = spoilt("link", "hardware", rate, speed_mbps=speed, speed_max_mbps=most)
+    assert (one["outcome"], one["cause_class"]) == (outcome, cause)
+    if cause:
+        assert "runs at 10 Gbit/s, its port can do 40" in one["cause"]
+        assert "rate_gbps" in one["next"]
+    assert spoilt("link", "software", None, speed_mbps=10, speed_max_mbps=40000)["outcome"] == "pass"

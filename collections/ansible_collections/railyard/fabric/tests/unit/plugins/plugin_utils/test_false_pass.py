@@ -219,3 +219,88 @@ def test_why_a_number_is_unproven_is_said() -> None:
     one = run.verdict(identity)
     assert one["cause_class"] == "unproven"
     assert "gpuserver2 (server): rail1 was not idle: 7 bytes" in one["cause"]
+
+
+@pytest.mark.parametrize("ceiling", [None, 1.97])
+@pytest.mark.parametrize("check", ["tcp_bandwidth", "aggregate_bandwidth"])
+def test_a_floor_of_zero_is_none(check: str, ceiling: float | None) -> None:
+    run = FakeRun(floors={check: {"bandwidth_gbps": [0, ceiling]}})
+    one = run.verdict(run.ids(check)[0])
+    assert (one["outcome"], one["floor"]) == ("recorded", None)
+    assert "floor of 0" in one["basis"]
+    # What the site lays down above is kept, and so is what the link can carry.
+    assert one["ceiling"]["bandwidth_gbps"] <= (ceiling or 2 * 1.02)
+    most = FakeRun(floors={check: {"bandwidth_gbps": [0, 0.5]}})
+    assert most.verdict(most.ids(check)[0])["cause_class"] == "above_ceiling"
+
+
+@pytest.mark.parametrize(
+    ("check", "key"),
+    [
+        ("rdma_bandwidth", "iterations"),
+        ("rdma_latency", "metrics.observations"),
+        ("tcp_latency", "metrics.observations"),
+        ("rdma_bandwidth", "counters.tx_bytes"),
+    ],
+)
+@pytest.mark.parametrize("value", [10**308, 10**400, 2**64, -(10**400)])
+def test_counts_beyond_64_bits_stop_nobody_and_pass_nothing(check: str, key: str, value: int) -> None:
+    run = FakeRun(transport="roce", floors={"tcp_latency": {"latency_average_us": [0, 1000]}})
+    identity = run.ids(check)[0]
+    row = run.rows(identity, "client")[0]
+    *inside, last = key.split(".")
+    for name in inside:
+        row = row[name]
+    row[last] = [0, value] if inside == ["counters"] else value
+    assert run.verdict(identity)["outcome"] == "unmeasured"
+
+
+@pytest.mark.parametrize("key", ["rail", "network", "nodes", "count"])
+def test_a_garbled_beacon_stops_nobody(key: str) -> None:
+    run = HEALTHY.copy()
+    identity = run.ids("cabling")[0]
+    heard = {"rail": "rail1", "network": "10.0.0.0/24", "count": 1, "nodes": ["gpuserver2"]}
+    run.rows(identity)[0]["cabling"]["foreign"] = [{name: heard[name] for name in heard if name != key}]
+    one = run.verdict(identity)
+    assert (one["outcome"], one["cause_class"]) == ("unmeasured", "row_garbled")
+
+
+def test_a_number_that_no_float_holds_is_not_shown() -> None:
+    run = HEALTHY.copy()
+    run.facts[0]["netdevs"][0]["mtu_bytes"] = 10**400
+    one = next(one for one in run.judge() if (one["check"], one["outcome"]) == ("mtu", "fail"))
+    assert one["observed"] == {"mtu_bytes": None}
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("address", "10.0.0"), ("address", 5), ("address6", "fd00::g/64"), ("mtu", "9000"), ("mtu", -1)],
+)
+def test_a_damaged_plan_is_named_and_never_a_verdict(key: str, value: object) -> None:
+    run = HEALTHY.copy()
+    run.plan["nodes"]["gpuserver2"]["rails"][1][key] = value
+    with pytest.raises(verdict.JudgeError, match=f"gpuserver2 rail1: {key} is"):
+        run.judge()
+
+
+def test_a_run_of_which_nothing_applies_proves_nothing() -> None:
+    run = HEALTHY.copy()
+    verdicts = [{**one, "outcome": "not_applicable"} for one in run.judge()]
+    assert verdict.exit_status(verdicts, run.manifest, run.asked) == 3
+    assert verdict.exit_status([], run.manifest, run.asked) == 3
+    said = summary.of(run.plan, rejudge.Judged(verdicts, 3))
+    assert "proven" not in said["headline"]
+
+
+def test_whole_numbers_of_a_policy_are_given_to_tools_as_such() -> None:
+    rules = policy.merge({"iperf3_duration_s": 4.0, "ping_interval_s": 0.5})
+    assert (repr(rules["iperf3_duration_s"]), rules["ping_interval_s"]) == ("4", 0.5)
+
+
+@pytest.mark.parametrize("garbage", [[], {}, ["gpuserver1"]])
+def test_a_row_of_nobody_stops_nobody(garbage: object) -> None:
+    run = HEALTHY.copy()
+    run.facts.append({**run.facts[0], "node": garbage})
+    assert run.status() == 0
+    said = verdict.strangers(run.manifest, run.asked, [{**run.results[0], "id": garbage}])
+    assert len(said) == 1

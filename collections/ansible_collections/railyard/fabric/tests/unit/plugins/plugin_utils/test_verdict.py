@@ -251,6 +251,16 @@ def test_a_smaller_path_fails(check: str, metric: str, value: int) -> None:
     assert (one["outcome"], one["cause_class"]) == ("fail", "path_mtu_small")
 
 
+def test_lost_probes_of_the_full_size_are_no_small_path() -> None:
+    run = FakeRunView(HEALTHY, HEALTHY.ids("path_mtu_one_way")[0], "client")
+    run.row["metrics"]["received"] = 3
+    one = run.verdict(run.row["id"])
+    assert (one["outcome"], one["cause_class"]) == ("fail", "lost_packets")
+    assert "3 of 5 probes of 9000 bytes" in one["cause"]
+    run.row["metrics"]["path_mtu_bytes"] = 1500
+    assert run.verdict(run.row["id"])["cause_class"] == "path_mtu_small"
+
+
 def test_a_path_larger_than_declared_fails_too() -> None:
     run = FakeRunView(HEALTHY, HEALTHY.ids("path_mtu")[0], "client")
     run.row["metrics"]["path_mtu_bytes"] = 9001

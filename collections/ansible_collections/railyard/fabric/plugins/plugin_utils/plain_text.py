@@ -1,0 +1,39 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Text that came from a node or an inventory, made harmless to look at."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+# Terminal escapes, control characters other than newline and tab, and marks that turn the writing direction.
+_CONTROL = re.compile(
+    r"\x1b\[[0-9;?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+
+
+def clean(text: str) -> str:
+    """Take out what would move the cursor, change colours, turn the direction or be no character of XML."""
+    return (
+        _CONTROL.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
+        .replace("\ufffe", "")
+        .replace("\uffff", "")
+    )
+
+
+def clean_line(text: str) -> str:
+    """Return a text cleaned and on one line: what a node says must not look like a line of ours."""
+    return clean(text).replace("\n", " / ")
+
+
+def clean_all(value: Any) -> Any:
+    """Return a JSON value with every string in it cleaned, keys too."""
+    if isinstance(value, str):
+        return clean(value)
+    if isinstance(value, list):
+        return [clean_all(item) for item in value]
+    if isinstance(value, dict):
+        return {clean(key) if isinstance(key, str) else key: clean_all(item) for key, item in value.items()}
+    return value

@@ -1,0 +1,39 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the judgement prints is read on a terminal, and part of it was written by nodes."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible.plugins.action import ActionBase
+from ansible_collections.railyard.fabric.plugins.action import fabric_judge
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "plugin_utils"))
+from fake_run import FakeRun
+from test_judge_folder import write
+
+
+def test_a_nodes_words_are_only_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = FakeRun()
+    identity = run.ids("tcp_bandwidth")[0]
+    row = run.rows(identity, "client")[0]
+    said = "\x1b[2J\x1b]0;mine\x07all 1 asked checks measured and proven\nhost: \u202eok\x9b1m"
+    row.update(status="failed", error={"class": "tool_failed", "message": said, "host": "x", "fix": said})
+    folder = write(run, tmp_path)
+    printed: list[str] = []
+    monkeypatch.setattr(fabric_judge.display, "display", printed.append)
+    monkeypatch.setattr(ActionBase, "run", lambda *_args, **_kwargs: {})
+    arguments: dict[str, Any] = {"folder": str(folder.path), "reason": "completed"}
+    monkeypatch.setattr(
+        fabric_judge.ActionModule, "validate_argument_spec", lambda *_args: (None, arguments), raising=False
+    )
+    result = fabric_judge.ActionModule.__new__(fabric_judge.ActionModule).run()
+    assert result["exit_status"] == 3
+    assert any("all 1 asked checks" in line for line in printed)
+    assert not any(line.startswith(("all 1", "host:")) for line in printed)
+    assert not [line for line in (*printed, *result["lines"]) if not line.isprintable()]

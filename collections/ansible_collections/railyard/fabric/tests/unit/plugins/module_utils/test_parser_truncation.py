@@ -1,0 +1,77 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A capture that was cut somewhere gives the right numbers or says why it gives none, never others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.railyard.fabric.plugins.module_utils import parsers
+
+FIXTURES = Path(__file__).parent / "fixtures"
+CAPTURES = [
+    pytest.param(tool, path, id=f"{tool}-{path.name}")
+    for tool in parsers.TOOLS
+    if (FIXTURES / tool).is_dir()
+    for path in sorted((FIXTURES / tool).iterdir())
+]
+#: So many places are tried in the middle of a capture; at its end, where a cut is hardest to see, all are.
+MIDDLE, END = 120, 250
+
+
+def numbers(value: Any, path: str = "") -> Iterator[tuple[str, float]]:
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from numbers(inner, f"{path}.{key}")
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            yield from numbers(inner, f"{path}.{index}")
+    elif isinstance(value, (int, float)) and not isinstance(value, bool):
+        yield path, value
+
+
+def parsed(tool: str, text: str) -> dict[str, Any] | None:
+    try:
+        return parsers.parse(tool, text)
+    except parsers.NotThisTool:
+        return None
+
+
+@pytest.mark.parametrize(("tool", "path"), CAPTURES)
+def test_cut_anywhere(tool: str, path: Path) -> None:
+    text = path.read_text()
+    whole = parsed(tool, text)
+    assert whole is not None
+    right = dict(numbers(whole["outputs"]))
+    middle = range(0, len(text), max(len(text) // MIDDLE, 1))
+    for place in sorted({*middle, *range(max(len(text) - END, 0), len(text))}):
+        found = parsed(tool, text[:place])
+        if found is None:
+            continue
+        if not found["valid"]:
+            assert found["error"] or found["warnings"], (place, text[:place][-60:])
+            continue
+        wrong = {key: value for key, value in numbers(found["outputs"]) if right.get(key) != value}
+        assert not wrong, (place, text[:place][-60:], wrong)
+
+
+@pytest.mark.parametrize(("tool", "path"), CAPTURES)
+def test_a_tail_of_nuls_changes_nothing(tool: str, path: Path) -> None:
+    text = path.read_text()
+    assert parsed(tool, text + "\0" * 4096) == parsed(tool, text)
+
+
+@pytest.mark.parametrize(("tool", "path"), CAPTURES)
+def test_no_break_spaces_of_a_page_change_nothing(tool: str, path: Path) -> None:
+    text = path.read_text()
+    assert parsed(tool, text.replace("  ", "\xa0 ")) == parsed(tool, text)
+
+
+def test_prompts_around_links_change_nothing() -> None:
+    text = (FIXTURES / "nvidia-smi-nvlink" / "two.txt").read_text()
+    around = f"root@gpu1:~# nvidia-smi nvlink -s\n{text}root@gpu1:~# "
+    assert parsed("nvidia-smi-nvlink", around) == parsed("nvidia-smi-nvlink", text)
