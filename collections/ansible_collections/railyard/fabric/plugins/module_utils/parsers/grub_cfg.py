@@ -75,8 +75,6 @@ def parse_menu(text: str) -> Menu:
             closed = blocks.pop()
             if closed.kind:
                 blocks[-1].entries.append(closed.entry())
-            else:  # entries in a block that is none of the menu's own stand where the block does
-                blocks[-1].entries.extend(closed.entries)
         elif stripped.endswith("{") and not stripped.startswith("#"):
             blocks.append(_Open(_words(stripped[:-1])))
         else:
