@@ -1,14 +1,14 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What playbooks/reboot.yml compares."""
+"""What playbooks/reboot.yml asks before a reboot, and compares after it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.plugin_utils import reboot_compare
+from ansible_collections.railyard.fabric.plugins.plugin_utils import reboot_compare, reboot_guard
 
 
 class FilterModule:
@@ -17,7 +17,9 @@ class FilterModule:
     def filters(self) -> dict[str, Callable[..., Any]]:
         """Return the filters by name."""
         return {
+            "reboot_announcement": reboot_guard.announcement,
             "reboot_differences": reboot_compare.differences,
             "reboot_kernel_change": reboot_compare.kernel_change,
             "reboot_kernel_unexpected": reboot_compare.unexpected_kernel,
+            "reboot_refusals": reboot_guard.refusals,
         }
