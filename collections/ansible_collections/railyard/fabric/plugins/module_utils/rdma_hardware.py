@@ -46,6 +46,8 @@ GENERATIONS = {
     "a2dc": "BlueField-3",
     "a2df": "BlueField-4",
 }
+# The numbers that mlx4's table has; the others are mlx5's.
+_MLX4 = ("1003", "1004", "1007")
 # PCI classes of a card's network functions: InfiniBand, Ethernet and "other" network controllers. A
 # BlueField has
 # management and DMA functions beside them, under numbers that are not in the table above.
@@ -61,6 +63,7 @@ class Card(t.NamedTuple):
         generation: None where the table does not know the number.
         driver: What serves it now; None where nothing does.
         firmware: Of the RDMA device on it; None while there is none.
+        psid: The board, as the vendor names it for firmware images; None while there is no RDMA device.
     """
 
     pci: str
@@ -68,6 +71,7 @@ class Card(t.NamedTuple):
     generation: str | None
     driver: str | None
     firmware: str | None
+    psid: str | None = None
 
 
 def read_cards(reader: Reader) -> list[Card]:
@@ -82,7 +86,14 @@ def read_cards(reader: Reader) -> list[Card]:
             continue
         number = (reader.text(os.path.join(path, "device")) or "")[2:].lower()
         devices = reader.names(os.path.join(path, "infiniband"))
-        firmware = reader.text(os.path.join(path, "infiniband", devices[0], "fw_ver")) if devices else None
+        device = os.path.join(path, "infiniband", devices[0]) if devices else None
+        firmware = reader.text(os.path.join(device, "fw_ver")) if device else None
+        psid = reader.text(os.path.join(device, "board_id")) if device else None
         driver = reader.link_name(os.path.join(path, "driver"))
-        cards.append(Card(pci, f"{vendor}:{number}", GENERATIONS.get(number), driver, firmware))
+        cards.append(Card(pci, f"{vendor}:{number}", GENERATIONS.get(number), driver, firmware, psid))
     return cards
+
+
+def needed_modules(cards: t.Iterable[Card]) -> list[str]:
+    """Name the kernel modules that serve the cards."""
+    return sorted({"mlx4_core" if card.pci_id.rpartition(":")[2] in _MLX4 else "mlx5_core" for card in cards})

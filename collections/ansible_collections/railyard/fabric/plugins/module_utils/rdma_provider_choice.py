@@ -25,6 +25,13 @@ _BETWEEN = ("ConnectX-4", "ConnectX-4 Lx")
 _LEGACY_KERNEL = (5, 4)
 _NODE_PYTHON = (3, 9)
 _CURRENT = "doca"
+# dkms(8), mokutil(1): DKMS signs with what its framework.conf names, by itself /var/lib/dkms/mok.pub;
+# Ubuntu's uses the key of update-secureboot-policy(8).
+_MOK_STEPS = (
+    "make a key (`update-secureboot-policy --new-key` on Ubuntu, or the one that /etc/dkms/framework.conf "
+    "names, by itself /var/lib/dkms/mok.pub), enrol it (`mokutil --import FILE`, which asks for a password), "
+    "reboot and confirm it at the console with that password, see it with `mokutil --test-key FILE`"
+)
 
 
 class Node(t.NamedTuple):
@@ -35,12 +42,14 @@ class Node(t.NamedTuple):
         python: The version of the node's Python, major and minor.
         has_headers: Whether the headers of the running kernel are there to build modules against.
         secure_boot: Whether Secure Boot is on; None where it cannot be told.
+        key_enrolled: Whether the site says that the key which DKMS signs with is enrolled.
     """
 
     kernel: str
     python: tuple[int, int]
     has_headers: bool
     secure_boot: bool | None
+    key_enrolled: bool = False
 
 
 class Choice(t.NamedTuple):
@@ -72,7 +81,8 @@ def choose(wanted: str, version: str, cards: t.Sequence[Card], node: Node) -> Ch
         if unknown
         else []
     )
-    if provider in ("doca", "mlnx_ofed") and not refusals:
+    if provider in ("doca", "mlnx_ofed"):
+        refusals += _refuse_unsigned(node)
         findings += _building(node)
     return Choice(provider, refusals, findings)
 
@@ -150,13 +160,21 @@ def _building(node: Node) -> list[str]:
         )
     if node.secure_boot:
         findings.append(
-            "Secure Boot is on and modules built on the node are not signed by the vendor: they load "
-            "only with a "
-            "key of yours (`mokutil --import /var/lib/dkms/mok.pub`, a reboot with the console at "
-            "hand), or with "
-            "Secure Boot off"
+            "Secure Boot is on: the modules load while the key that DKMS signs with is enrolled, as "
+            "rdma_stack_secure_boot_key_enrolled says (`mokutil --test-key FILE` on the node tells it)"
         )
     return findings
+
+
+def _refuse_unsigned(node: Node) -> list[str]:
+    """Refuse modules that Secure Boot would not load: after the next boot the node would have no rails."""
+    if not node.secure_boot or node.key_enrolled:
+        return []
+    return [
+        "Secure Boot is on, and modules that are built on the node load only when they are signed with a key "
+        f"of this machine's. Fix: {_MOK_STEPS}, then set rdma_stack_secure_boot_key_enrolled: true; or "
+        "switch Secure Boot off, or use provider inbox"
+    ]
 
 
 def _named(cards: t.Sequence[Card], generations: t.Container[str]) -> str:

@@ -31,6 +31,23 @@ options:
     description: The firmware that each generation of cards is to have.
     type: dict
     default: {}
+  secure_boot_key_enrolled:
+    description: Whether the key that DKMS signs modules with is enrolled, so that Secure Boot loads them.
+    type: bool
+    default: false
+  remove_allow:
+    description: Packages of another stack that may be removed or replaced.
+    type: list
+    elements: str
+    default: []
+  firmware_images:
+    description: By the PSID of a board the image that it is to have, each C(version), C(file), C(sha256).
+    type: dict
+    default: {}
+  allow_firmware_update:
+    description: Whether firmware may be written; otherwise it waits for consent.
+    type: bool
+    default: false
   root:
     description: Where the node's files are.
     type: path
@@ -55,23 +72,45 @@ EXAMPLES = r"""
 RETURN = r"""
 cards:
   description: >-
-    The network functions of the vendor's cards: V(pci), V(pci_id), V(generation), V(driver), V(firmware).
+    The network functions of the vendor's cards: V(pci), V(pci_id), V(generation), V(driver), V(firmware),
+    V(psid).
   returned: success
   type: list
   elements: dict
   sample: [{"pci": "0000:17:00.0", "pci_id": "15b3:1021", "generation": "ConnectX-7", "driver": "mlx5_core",
-            "firmware": "28.43.2026"}]
+            "firmware": "28.43.2026", "psid": "MT_0000000838"}]
 modules:
-  description: The driver's modules, V(loaded) with a version or V(inbox), V(on_disk) V(vendor) or V(inbox).
+  description: >-
+    The driver's modules, V(loaded) with a version or V(inbox), V(on_disk) V(vendor) or V(inbox),
+    V(version_on_disk) of a vendor's.
   returned: success
   type: list
   elements: dict
-  sample: [{"name": "mlx5_core", "loaded": "inbox", "on_disk": "inbox"}]
+  sample: [{"name": "mlx5_core", "loaded": "inbox", "on_disk": "inbox", "version_on_disk": null}]
+pending:
+  description: Why the modules that run are not those that a boot would load; null when they are.
+  returned: success
+  type: str
+  sample: mlx5_core inbox is loaded, 25.10-1.2.8 is installed for the running kernel
+without_driver:
+  description: >-
+    The kernels that a boot would leave without a vendor's driver for the cards: V(kernel),
+    V(has_headers), V(why).
+  returned: success
+  type: list
+  elements: dict
+  sample: []
 stack:
   description: The vendor's stack that is installed, and the version of each package by which it is known.
   returned: success
   type: dict
   sample: {"name": "doca", "versions": {"doca-ofed": "3.2.0"}}
+conflicts:
+  description: Packages of another stack, which must not be there beside the provider's.
+  returned: success
+  type: list
+  elements: str
+  sample: [mlnx-ofed-all]
 provider:
   description: The provider, chosen or as wanted.
   returned: success
@@ -89,6 +128,20 @@ findings:
   type: list
   elements: str
   sample: []
+firmware_plan:
+  description: >-
+    The cards that run another firmware than their board's image has: V(pci), V(psid), V(running), V(version),
+    V(file), V(sha256).
+  returned: success
+  type: list
+  elements: dict
+  sample: []
+firmware_waits:
+  description: What of it waits for a boot or for consent, for M(railyard.fabric.waits).
+  returned: success
+  type: list
+  elements: dict
+  sample: []
 kernel:
   description: The running kernel.
   returned: success
@@ -105,6 +158,18 @@ kernel_packages:
   type: list
   elements: str
   sample: [linux-headers-generic, linux-image-generic]
+kernel_packages_free:
+  description: Those of RV(kernel_packages) that are not on hold.
+  returned: success
+  type: list
+  elements: str
+  sample: [linux-headers-generic, linux-image-generic]
+headers_to_follow:
+  description: Headers that would follow the kernel's packages, and are not installed.
+  returned: success
+  type: list
+  elements: str
+  sample: [linux-headers-generic]
 secure_boot:
   description: Whether Secure Boot is on; null where it cannot be told.
   returned: success
@@ -119,6 +184,7 @@ import typing as t
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.railyard.fabric.plugins.module_utils import (
     rdma_driver,
+    rdma_firmware,
     rdma_hardware,
     rdma_provider_choice,
 )
@@ -135,6 +201,14 @@ def read_packages(module: AnsibleModule) -> dict[str, apt_get.Package]:
     return apt_get.parse_packages(out, native)
 
 
+def run_quietly(module: AnsibleModule, argv: t.Sequence[str]) -> str | None:
+    """Run a program that reads only; None where it is not there or fails."""
+    if module.get_bin_path(argv[0]) is None:
+        return None
+    code, out, _error = module.run_command(list(argv))
+    return str(out) if code == 0 else None
+
+
 def look(module: AnsibleModule) -> dict[str, t.Any]:
     """Read the node and decide; return the result."""
     p = module.params
@@ -142,23 +216,44 @@ def look(module: AnsibleModule) -> dict[str, t.Any]:
     reader = Reader(*(os.path.join(root, name) for name in ("sys", "proc", "etc")))
     kernel = reader.text(reader.proc("sys", "kernel", "osrelease")) or os.uname().release
     cards = rdma_hardware.read_cards(reader)
+    needed = rdma_hardware.needed_modules(cards)
     packages = read_packages(module)
-    has_headers, secure = rdma_driver.has_headers(root, kernel), rdma_driver.secure_boot(reader)
-    node = rdma_provider_choice.Node(kernel, (sys.version_info[0], sys.version_info[1]), has_headers, secure)
+    modules = rdma_driver.read_modules(root, reader, kernel, lambda argv: run_quietly(module, argv))
+    node = rdma_provider_choice.Node(
+        kernel,
+        (sys.version_info[0], sys.version_info[1]),
+        rdma_driver.has_headers(root, kernel),
+        rdma_driver.secure_boot(reader),
+        p["secure_boot_key_enrolled"],
+    )
     choice = rdma_provider_choice.choose(p["provider"], p["version"], cards, node)
     stack, names = rdma_driver.installed_stack(packages)
+    versions = {name: packages[name].version for name in names}
     wanted = {generation: str(version) for generation, version in p["firmware_wanted"].items()}
+    bad_images = rdma_firmware.check_images(p["firmware_images"])
+    planned = [] if bad_images else rdma_firmware.plan(cards, p["firmware_images"])
+    kernel_packages = rdma_driver.kernel_metapackages(packages)
     return {
         "changed": False,
         "cards": [card._asdict() for card in cards],
-        "modules": [one._asdict() for one in rdma_driver.read_modules(root, reader, kernel)],
-        "stack": {"name": stack, "versions": {name: packages[name].version for name in names}},
-        **choice._asdict(),
+        "modules": [one._asdict() for one in modules],
+        "pending": rdma_driver.pending(modules, needed),
+        "without_driver": rdma_driver.without_driver(rdma_driver.read_kernels(root, needed), kernel),
+        "stack": {"name": stack, "versions": versions},
+        "conflicts": rdma_driver.to_remove(choice.provider, stack, names),
+        "provider": choice.provider,
+        "refusals": choice.refusals
+        + rdma_driver.refuse_stack(choice.provider, stack, versions, p["remove_allow"])
+        + bad_images,
         "findings": choice.findings + rdma_driver.firmware_differs(cards, wanted),
+        "firmware_plan": planned,
+        "firmware_waits": rdma_firmware.waits(planned, p["allow_firmware_update"]),
         "kernel": kernel,
-        "has_headers": has_headers,
-        "kernel_packages": rdma_driver.kernel_metapackages(packages),
-        "secure_boot": secure,
+        "has_headers": node.has_headers,
+        "kernel_packages": kernel_packages,
+        "headers_to_follow": rdma_driver.headers_to_follow(packages),
+        "kernel_packages_free": [name for name in kernel_packages if packages[name].want != "hold"],
+        "secure_boot": node.secure_boot,
     }
 
 
@@ -169,6 +264,10 @@ def main() -> None:
             "provider": {"type": "str", "choices": ["doca", "mlnx_ofed", "inbox", "auto"], "default": "auto"},
             "version": {"type": "str", "default": ""},
             "firmware_wanted": {"type": "dict", "default": {}},
+            "secure_boot_key_enrolled": {"type": "bool", "default": False, "no_log": False},
+            "remove_allow": {"type": "list", "elements": "str", "default": []},
+            "firmware_images": {"type": "dict", "default": {}},
+            "allow_firmware_update": {"type": "bool", "default": False},
             "root": {"type": "path", "default": "/"},
         },
         supports_check_mode=True,

@@ -141,6 +141,14 @@ def test_a_hold_is_moved_only_by_the_request_that_holds_it_and_pins():
     assert not apt_plan.moves_held(moves, {"a": HERE})
 
 
+def test_a_hold_does_not_keep_what_may_be_removed_by_name():
+    gone = [Move("a", "1.0", None)]
+    assert apt_plan.refuse_moves(wish(remove_allow=["a"]), gone, {"a": HELD}) == []
+    assert len(apt_plan.refuse_moves(wish(), gone, {"a": HELD})) == 2
+    # The consent is to the removal alone.
+    assert apt_plan.refuse_moves(wish(remove_allow=["a"]), [Move("a", "1.0", "2.0")], {"a": HELD}) != []
+
+
 def test_conflicts_are_listed_before_the_act():
     asked = wish(conflicts=["x", "y"], remove_allow=["y"])
     packages = {"x": HERE, "y": HERE}

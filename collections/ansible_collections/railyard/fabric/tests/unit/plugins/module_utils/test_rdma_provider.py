@@ -45,11 +45,12 @@ def test_cards_are_read_from_the_bus_without_and_with_a_driver(node):
     )  # a number like the vendor's
     (served / "infiniband/mlx5_0").mkdir(parents=True)
     (served / "infiniband/mlx5_0/fw_ver").write_text("28.43.2026\n")
+    (served / "infiniband/mlx5_0/board_id").write_text("MT_0000000838\n")
     (served / "driver").symlink_to(root / "sys/bus/pci/drivers/mlx5_core")
     assert bare.exists()
     assert rdma_hardware.read_cards(reader_of(root)) == [
         Card("0000:07:00.0", "15b3:1003", "ConnectX-3", None, None),
-        Card("0000:17:00.0", "15b3:1021", "ConnectX-7", "mlx5_core", "28.43.2026"),
+        Card("0000:17:00.0", "15b3:1021", "ConnectX-7", "mlx5_core", "28.43.2026", "MT_0000000838"),
     ]
 
 
@@ -68,8 +69,15 @@ def test_modules_tell_whose_they_are(node):
     (root / "sys/module/mlx4_core").mkdir(parents=True)
     (root / "sys/module/mlx5_core").mkdir()
     (root / "sys/module/mlx5_core/version").write_text("25.10-0.6.0\n")
-    mlx5, mlx4 = rdma_driver.read_modules(str(root), reader_of(root), "6.8.0-60-generic")
-    assert (mlx5.loaded, mlx5.on_disk) == ("25.10-0.6.0", "vendor")
+    asked = []
+
+    def modinfo(argv):
+        asked.append(argv)
+        return "25.10-1.2.8\n"
+
+    mlx5, mlx4 = rdma_driver.read_modules(str(root), reader_of(root), "6.8.0-60-generic", modinfo)
+    assert (mlx5.loaded, mlx5.on_disk, mlx5.version_on_disk) == ("25.10-0.6.0", "vendor", "25.10-1.2.8")
+    assert asked == [["modinfo", "-F", "version", f"{folder}/updates/dkms/mlx5_core.ko.zst"]]
     assert (mlx4.loaded, mlx4.on_disk) == ("inbox", "inbox")
     assert rdma_driver.read_modules(str(root), reader_of(root), "7.0")[0].on_disk is None
     assert not rdma_driver.has_headers(str(root), "6.8.0-60-generic")
@@ -95,6 +103,8 @@ def test_installed_stack_is_known_by_its_metapackage():
     assert rdma_driver.installed_stack(there("doca-ofed", "mlnx-ofed-kernel-dkms")) == ("doca", ["doca-ofed"])
     assert rdma_driver.installed_stack(there("mlnx-ofed-all", "mlnx-ofed-kernel-dkms"))[0] == "mlnx_ofed"
     assert rdma_driver.installed_stack(there("mlnx-ofed-kernel-dkms"))[0] == "unknown"
+    assert rdma_driver.installed_stack(there("mlnx-ofed-kernel-modules"))[0] == "unknown"
+    assert rdma_driver.installed_stack(there("doca-ofed-generic-hwe-26.04"))[0] == "ubuntu"
     assert rdma_driver.installed_stack(there("rdma-core", "doca-ofed-userspace-x")) == (None, [])
     kernels = there(
         "linux-image-generic", "linux-image-6.8.0-60-generic", "linux-headers-amd64", "linux-base"
@@ -102,11 +112,97 @@ def test_installed_stack_is_known_by_its_metapackage():
     assert rdma_driver.kernel_metapackages(kernels) == ["linux-headers-amd64", "linux-image-generic"]
 
 
-def test_firmware_is_compared_and_never_written():
+def test_headers_are_to_follow_each_kernel_that_moves():
+    def there(*names):
+        return {name: Package("1", "install", "installed", False) for name in names}
+
+    follow = rdma_driver.headers_to_follow
+    assert follow(there("linux-image-generic-hwe-24.04")) == ["linux-headers-generic-hwe-24.04"]
+    assert follow(there("linux-image-amd64", "linux-headers-amd64")) == []
+    others = ("linux-image-amd64-dbg", "linux-image-6.1.0-56-amd64", "linux-image-extra-virtual")
+    assert follow(there(*others)) == []
+
+
+def test_another_stack_is_refused_until_its_replacement_is_allowed_by_name():
+    (said,) = rdma_driver.refuse_stack("doca", "mlnx_ofed", {"mlnx-ofed-all": "24.10-1"}, [])
+    assert "mlnx-ofed-all 24.10-1 is there and belongs to another stack (mlnx_ofed). Fix:" in said
+    (said,) = rdma_driver.refuse_stack("doca", "unknown", {"mlnx-ofed-kernel-dkms": "24.10"}, [])
+    assert "as mlnxofedinstall does it" in said
+    allowed = ["mlnx-ofed-all"]
+    assert rdma_driver.refuse_stack("doca", "mlnx_ofed", {"mlnx-ofed-all": "24.10-1"}, allowed) == []
+    assert rdma_driver.refuse_stack("doca", "doca", {"doca-ofed": "3.1.0"}, []) == []
+    assert rdma_driver.refuse_stack("inbox", "doca", {"doca-ofed": "3.1.0"}, []) == []
+    assert rdma_driver.to_remove("doca", "mlnx_ofed", allowed) == allowed
+    # The kernel part is what the other stack's becomes: it is moved, not removed.
+    assert rdma_driver.to_remove("doca", "unknown", ["mlnx-ofed-kernel-dkms"]) == []
+    assert rdma_driver.to_remove("doca", "doca", ["doca-ofed"]) == []
+
+
+def test_the_modules_of_the_cards_are_the_needed_ones():
+    cards = [
+        Card("a", "15b3:1003", "ConnectX-3", None, None),
+        Card("b", "15b3:1011", "Connect-IB", None, None),
+    ]
+    assert rdma_hardware.needed_modules(cards) == ["mlx4_core", "mlx5_core"]
+    assert rdma_hardware.needed_modules(cards[:1]) == ["mlx4_core"]
+    assert rdma_hardware.needed_modules([]) == []
+
+
+def test_kernels_without_the_vendors_driver_are_found(node):
+    root, _put = node
+    running = "6.8.0-60-generic"
+    built = "updates/dkms/mlx5_core.ko.zst:\n"
+    own = "kernel/drivers/net/ethernet/mellanox/mlx5/core/mlx5_core.ko.zst:\n"
+    for kernel, modules, headers in (
+        (running, built, True),
+        ("6.8.0-61-generic", own, True),  # the driver was not built for it
+        ("6.8.0-50-generic", own, False),  # an old one, which nobody builds for
+        ("6.5.0-1-generic", None, False),  # removed, its folder left
+    ):
+        folder = root / "lib/modules" / kernel
+        folder.mkdir(parents=True)
+        if modules:
+            (folder / "modules.dep").write_text(modules)
+        if headers:
+            (folder / "build").mkdir()
+
+    def without(kernel, needed=("mlx5_core",)):
+        return rdma_driver.without_driver(rdma_driver.read_kernels(str(root), needed), kernel)
+
+    (missing,) = without(running)
+    assert (missing["kernel"], missing["has_headers"]) == ("6.8.0-61-generic", True)
+    assert "DKMS built no module" in missing["why"]
+    # Of a kernel that runs, whatever it has.
+    assert "install linux-headers-6.8.0-50-generic" in without("6.8.0-50-generic")[0]["why"]
+    assert [one["kernel"] for one in without("7.0")] == ["6.8.0-61-generic", "7.0"]
+    assert without(running, ["mlx4_core", "mlx5_core"])[0]["kernel"] == running
+
+
+@pytest.mark.parametrize(
+    ("loaded", "on_disk", "version", "said"),
+    [
+        ("25.10-1.2.8", "vendor", "25.10-1.2.8", None),
+        ("inbox", "inbox", None, None),
+        ("inbox", None, None, None),
+        (None, "inbox", None, None),
+        ("inbox", "vendor", "25.10-1.2.8", "mlx5_core inbox is loaded, 25.10-1.2.8 is installed"),
+        ("25.07-0.9.7", "vendor", "25.10-1.2.8", "mlx5_core 25.07-0.9.7 is loaded, 25.10-1.2.8 is installed"),
+        ("25.07-0.9.7", "inbox", None, "mlx5_core 25.07-0.9.7 is loaded, inbox is installed"),
+        (None, "vendor", "25.10-1.2.8", "mlx5_core 25.10-1.2.8 is installed and not loaded"),
+    ],
+)
+def test_what_runs_is_held_against_what_a_boot_would_load(loaded, on_disk, version, said):
+    modules = [rdma_driver.KernelModule("mlx5_core", loaded, on_disk, version)]
+    found = rdma_driver.pending(modules, ["mlx5_core"])
+    assert found == said if said is None else said in found
+    assert rdma_driver.pending(modules, ["mlx4_core"]) is None
+
+
+def test_firmware_is_compared_by_generation():
     cards = [card("ConnectX-7", firmware="28.39.1002"), card("ConnectX-6", firmware="20.1")]
     (said,) = rdma_driver.firmware_differs(cards, {"ConnectX-7": "28.43.2026"})
     assert "ConnectX-7 (0000:17:00.0) runs firmware 28.39.1002, wanted is 28.43.2026" in said
-    assert "never writes it" in said
+    assert "rdma_stack_firmware_images" in said
     assert rdma_driver.firmware_differs(cards, {"ConnectX-7": "28.39.1002"}) == []
 
 
@@ -167,13 +263,16 @@ def test_mlnx_ofed_fits_where_it_does():
 
 
 def test_what_stands_between_source_and_module_is_found_before_the_act():
-    found = choose(
-        "doca", "", [card("ConnectX-7")], NODE._replace(has_headers=False, secure_boot=True)
-    ).findings
-    assert "headers of kernel 6.8.0-60-generic are not there" in found[0]
-    assert "Secure Boot is on" in found[1]
-    assert "mokutil --import" in found[1]
-    assert choose("inbox", "", [card("ConnectX-7")], NODE._replace(secure_boot=True)).findings == []
+    bare = NODE._replace(has_headers=False, secure_boot=True)
+    found = choose("doca", "", [card("ConnectX-7")], bare._replace(key_enrolled=True))
+    assert "headers of kernel 6.8.0-60-generic are not there" in found.findings[0]
+    assert "Secure Boot is on" in found.findings[1]
+    assert found.refusals == []
+    (refused,) = choose("doca", "", [card("ConnectX-7")], bare).refusals
+    assert "Secure Boot is on" in refused
+    for step in ("update-secureboot-policy --new-key", "mokutil --import", "console", "mokutil --test-key"):
+        assert step in refused
+    assert choose("inbox", "", [card("ConnectX-7")], bare) == ("inbox", [], [])
 
 
 def test_a_number_that_nobody_knows_is_said():
