@@ -183,6 +183,7 @@ def refuse_moves(wish: Wish, moves: t.Sequence[Move], packages: t.Mapping[str, P
     """Say what apt would remove, or move although it is held, without anybody's consent.
 
     A request that pins versions may move what it holds itself: the parts of a driver hang on its metapackage.
+    What it releases it may move as well.
     """
     problems = []
     removed = [
@@ -201,6 +202,7 @@ def refuse_moves(wish: Wish, moves: t.Sequence[Move], packages: t.Mapping[str, P
         if move.name in packages
         and packages[move.name].want == "hold"
         and not (wish.pins and move.name in wish.hold)
+        and move.name not in wish.unhold
     ]
     if held:
         problems.append(
