@@ -49,6 +49,15 @@ def test_ubuntus_fabric_manager_goes_with_the_server_packages(distribution):
     assert choice["same_version_packages"] == ["nvidia-fabricmanager-580"]
 
 
+@pytest.mark.parametrize(("branch", "ending"), [(575, "-575"), (580, ""), (595, "")])
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
+def test_nvidias_fabric_manager_and_imex_lost_the_branch_in_their_names(distribution, branch, ending):
+    asked = {"generations": ["Blackwell"], "branch": branch, "imex": True}
+    choice = choose({**FACTS, "nvswitch": True}, asked, layout(distribution, "vendor"))
+    assert choice["refusals"] == []
+    assert choice["same_version_packages"] == [f"nvidia-fabricmanager{ending}", f"nvidia-imex{ending}"]
+
+
 @pytest.mark.parametrize("source", ["distribution", "vendor"])
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS)
 def test_a_source_has_what_the_choice_reads(distribution, source):

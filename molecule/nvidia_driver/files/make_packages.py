@@ -1,4 +1,4 @@
-"""Make stand-ins for Debian's NVIDIA packages and a flat repository: python3 make_packages.py FOLDER."""
+"""Make stand-ins for NVIDIA packages and a flat repository: python3 make_packages.py debian|ppa FOLDER."""
 
 import hashlib
 import pathlib
@@ -72,9 +72,23 @@ def build(folder, name, version, depends="", files=None, scripts=None):
     return deb
 
 
-def main():
-    folder = pathlib.Path(sys.argv[1])
-    folder.mkdir(parents=True, exist_ok=True)
+def ppa(folder):
+    """Make packages as those of Ubuntu's PPA of drivers: the branch in most names, a newer libcuda1."""
+    version = "570.195.03-0ubuntu0~gpu22.04.1"
+    # Debian's libcuda1 has this file as well, and neither declares a conflict.
+    library = {"usr/lib/x86_64-linux-gnu/libcuda.so.1": ""}
+    return [
+        build(folder, "nvidia-driver-570", version, depends="nvidia-dkms-570, xserver-xorg-video-nvidia-570"),
+        build(folder, "nvidia-dkms-570", version, depends="libnvidia-compute-570"),
+        build(folder, "libnvidia-compute-570", version, files=library),
+        build(folder, "xserver-xorg-video-nvidia-570", version),
+        build(folder, "nvidia-smi", version),
+        build(folder, "libcuda1", version),
+    ]
+
+
+def debian(folder):
+    """Make packages as Debian's, in two versions."""
     debs = [
         build(
             folder,
@@ -105,9 +119,16 @@ def main():
                 },
             )
         )
-        debs += [build(folder, name, version) for name in ("libcuda1", "nvidia-smi")]
+        library = {"usr/lib/x86_64-linux-gnu/libcuda.so.1": ""}
+        debs += [build(folder, "libcuda1", version, files=library), build(folder, "nvidia-smi", version)]
+    return debs
+
+
+def main():
+    folder = pathlib.Path(sys.argv[2])
+    folder.mkdir(parents=True, exist_ok=True)
     entries = []
-    for deb in debs:
+    for deb in {"debian": debian, "ppa": ppa}[sys.argv[1]](folder):
         argv = ["dpkg-deb", "--field", str(deb)]
         control = subprocess.run(argv, check=True, capture_output=True, text=True).stdout.strip()
         digest = hashlib.sha256(deb.read_bytes()).hexdigest()

@@ -12,6 +12,7 @@ from ansible.errors import AnsibleFilterError
 from ansible_collections.railyard.fabric.plugins.plugin_utils import (
     gpu_driver_choice,
     gpu_driver_preflight,
+    gpu_driver_replace,
     gpu_settings,
 )
 
@@ -40,12 +41,16 @@ def nvidia_driver_preflight(
     needed_bytes: Mapping[str, int],
     pins: Mapping[str, str],
     replace: bool = False,
+    uninstall_run: bool = False,
 ) -> dict[str, Any]:
-    """Return `refusals`, `findings` and `replaced`; see nvidia_driver_preflight.yml."""
+    """Return `refusals`, `findings`, `replace` and `foreign`; see nvidia_driver_preflight.yml."""
     return {
-        "refusals": gpu_driver_preflight.refusals(facts, choice, source, needed_bytes, pins, replace),
+        "refusals": gpu_driver_preflight.refusals(
+            facts, choice, source, needed_bytes, pins, replace, uninstall_run
+        ),
         "findings": gpu_driver_preflight.findings(facts, choice),
-        "replaced": gpu_driver_preflight.replaced(facts, choice) if replace else [],
+        "replace": gpu_driver_replace.plan(facts, choice, source, replace, uninstall_run),
+        "foreign": gpu_driver_replace.left(facts, source),
     }
 
 

@@ -183,7 +183,7 @@ def refuse_moves(wish: Wish, moves: t.Sequence[Move], packages: t.Mapping[str, P
     """Say what apt would remove, or move although it is held, without anybody's consent.
 
     A request that pins versions may move what it holds itself: the parts of a driver hang on its metapackage.
-    What may be removed by name may be so from its hold.
+    What may be removed by name may be so from its hold, and what is released may be moved.
     """
     problems = []
     removed = [
@@ -203,6 +203,7 @@ def refuse_moves(wish: Wish, moves: t.Sequence[Move], packages: t.Mapping[str, P
         and packages[move.name].want == "hold"
         and not (wish.pins and move.name in wish.hold)
         and not (move.after is None and move.name in wish.remove_allow)
+        and move.name not in wish.unhold
     ]
     if held:
         problems.append(

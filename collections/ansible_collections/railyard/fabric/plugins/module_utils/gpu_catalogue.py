@@ -3,10 +3,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What each generation of NVIDIA GPUs can be driven by: data with its source, and look-ups.
 
-Not all of it was read on the page it names: each generation's first branch, `CUDA_FIRST_BRANCH`,
-`LAST_PROPRIETARY_BRANCH` and `DMA_BUF_FIRST_KERNEL` are from excerpts and from memory, [blog] from reports of
-it. Check them there before relying on a refusal that rests on one of these.
-
 Sources, as of November 2026:
     [ids]     pci.ids, snapshot of 2026-08-22: device id and name of the chip.
     [matrix]  docs.nvidia.com/datacenter/tesla/drivers/cuda-toolkit-driver-and-architecture-matrix.html:
@@ -15,11 +11,17 @@ Sources, as of November 2026:
               and Volta need the proprietary modules; the open ones are for Turing and newer only.
     [open]    README of NVIDIA's open-gpu-kernel-modules 595.45.04: any Turing or later GPU; its device ids.
     [blog]    "NVIDIA Transitions Fully Towards Open-Source GPU Kernel Modules", 2024-07-17: Grace Hopper and
-              Blackwell must use the open modules.
-    [rdma]    docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/gpu-operator-rdma.html: DMA-BUF and
-              nvidia-peermem, and what each needs.
+              Blackwell must use the open modules. Read in reports of it, not on its own page.
+    [rdma]    docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/gpu-operator-rdma.html: DMA-BUF is
+              recommended over nvidia-peermem, nvidia-fs 2.17.5 and newer takes the open modules only. What
+              DMA-BUF needs of kernel and toolkit was read in excerpts of it only.
     [fabric]  docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide: NVSwitch systems, their baseboards.
-    [notes]   CUDA Toolkit release notes, table of toolkits and least driver versions.
+    [notes]   docs.nvidia.com/cuda/cuda-toolkit-release-notes, table "CUDA Toolkit and Corresponding Driver
+              Versions": 7.0 346.46, 8.0 367.48, 9.0 384.81, 10.0 410.48, 11.0 450.36, 11.7 515.43,
+              11.8 520.61, 12.8 570.26. It begins with 7.0; of 6.0 (331.62) and 6.5 (340.21) others' tables
+              were read.
+    [compat]  docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html, table 1: toolkit
+              11.x from driver 450, 12.x from 525, 13.x from 580.
 """
 
 from __future__ import annotations
@@ -69,10 +71,12 @@ GENERATIONS: Mapping[str, Generation] = {
         Generation("Kepler", _OLD, 331, 470, 11, (PEERMEM,)),
         Generation("Maxwell", _OLD, 340, 580, 12, (PEERMEM,)),
         Generation("Pascal", _OLD, 367, 580, 12, (PEERMEM,)),
-        # [matrix] CUDA 9.0 to 12.x, R580; 9.0 came with R384.
+        # [matrix] CUDA 9.0 to 12.x, R580; 9.0 came with R384: [notes].
         Generation("Volta", _OLD, 384, 580, 12, (PEERMEM,)),
         Generation("Turing", _BOTH, 410, None, None, (DMA_BUF, PEERMEM)),
+        # GA100 (8.0) with CUDA 11.0; GA102 and its kin (8.6) came with 11.1, R455.
         Generation("Ampere", _BOTH, 450, None, None, (DMA_BUF, PEERMEM)),
+        # Ada and Hopper: [matrix] CUDA 11.8, R520.
         Generation("Ada", _BOTH, 520, None, None, (DMA_BUF, PEERMEM)),
         Generation("Hopper", _BOTH, 520, None, None, (DMA_BUF, PEERMEM)),
         # [matrix] CUDA 12.8, which came with R570.
@@ -120,9 +124,9 @@ LAST_PROPRIETARY_BRANCH = 615
 FIRST_OPEN_BRANCH = 515
 # "Starting in the 560 driver release series, the open kernel module flavor is the default": [modules].
 OPEN_IS_DEFAULT_FROM = 560
-# Least branch for a toolkit's major version without its compatibility package: [notes].
+# Least branch for a toolkit's major version without its compatibility package: [compat].
 CUDA_FIRST_BRANCH: Mapping[int, int] = {11: 450, 12: 525, 13: 580}
-# DMA-BUF: Linux 5.12 and CUDA 11.7, which came with R515: [rdma].
+# DMA-BUF: Linux 5.12 and CUDA 11.7, which came with R515 ([notes]), as the open modules did: [rdma].
 DMA_BUF_FIRST_KERNEL = (5, 12)
 # nvidia-peermem is in the driver since R470: [rdma].
 PEERMEM_FIRST_BRANCH = 470

@@ -12,7 +12,7 @@ import os
 import re
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils import gpu_modules, gpu_packages
+from ansible_collections.railyard.fabric.plugins.module_utils import gpu_modules, gpu_packages, gpu_services
 from ansible_collections.railyard.fabric.plugins.module_utils.gpu_catalogue import (
     NVIDIA,
     flavours_of,
@@ -206,7 +206,9 @@ def collect(reader: Reader, run: gpu_modules.Run, root: str = "/") -> dict[str, 
             "loaded_flavour": now["flavour"],
             "pending": why is not None,
             "pending_why": why,
+            "stack": gpu_modules.stack(reader),
         },
+        "services": gpu_services.read(run),
         "nouveau": nouveau,
         "secure_boot": secure_boot(reader),
         **gpu_packages.read(root, run, reader.warnings),

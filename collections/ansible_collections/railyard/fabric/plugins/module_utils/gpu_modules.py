@@ -40,6 +40,25 @@ def loaded(reader: Reader) -> dict[str, Any]:
     return {"version": version, "flavour": flavour}
 
 
+# In the order in which they are unloaded: each before what it stands on. nvidia_fs is GPUDirect Storage's.
+_STACK = ("nvidia_fs", "nvidia_drm", "nvidia_modeset", "nvidia_peermem", "nvidia_uvm", "nvidia")
+
+
+def stack(reader: Reader) -> list[dict[str, Any]]:
+    """Return the loaded modules of the driver in the order of unloading: `name`, and whether it is `used`.
+
+    What the kernel counts as users of a module are other modules and open files. A module that has more users
+    than modules on top of it is used by a process, or holds the console.
+    """
+    found = []
+    for name in _STACK:
+        folder = reader.sys("module", name)
+        if os.path.isdir(folder):
+            users = reader.number(os.path.join(folder, "refcnt")) or 0
+            found.append({"name": name, "used": users > len(reader.names(os.path.join(folder, "holders")))})
+    return found
+
+
 def nouveau_is_loaded(reader: Reader) -> bool:
     """Say whether the kernel's own driver is loaded, which holds the GPUs until a reboot."""
     return os.path.isdir(reader.sys("module", "nouveau"))

@@ -18,6 +18,7 @@ PATTERNS = (
     "nvidia-*",
     "libnvidia-*",
     "libcuda1",
+    "xserver-xorg-video-nvidia*",
     "cuda-*",
     "datacenter-gpu-manager*",
     "nvlsm",
@@ -33,6 +34,11 @@ _ARCHIVES = (
     ("ppa", re.compile(r"ppa\.launchpad(?:content)?\.net/graphics-drivers|ppa:graphics-drivers")),
     ("vendor", re.compile(r"developer\.download\.nvidia\.(?:com|cn)/compute/cuda/repos")),
 )
+_URI = re.compile(r"\b(?:https?://(?P<site>[^\s/]+)|file:/)\S*")
+# `apt-cache policy`: the package, its installed version (***), and where that version is to be had.
+_POLICY_NAME = re.compile(r"^(\S+):$")
+_POLICY_VERSION = re.compile(r"^( \*\*\*|    ) (\S+) -?[0-9]+$")
+_POLICY_PLACE = re.compile(r"^ +-?[0-9]+ (\S.*)$")
 _ENABLED_NO = re.compile(r"^Enabled:\s*no\s*$", re.M | re.I)
 # Where what an installation takes goes: libraries, DKMS trees and apt's archives, modules, and the initramfs.
 _PLACES = ("/usr", "/var", "/lib/modules", "/boot")
@@ -59,7 +65,12 @@ def packages(run: Run) -> dict[str, dict[str, Any]]:
 
 
 def archives(root: str) -> list[dict[str, Any]]:
-    """Return apt's sources of NVIDIA drivers that are not the distribution's: `file`, `kind`, `ours`."""
+    """Return apt's sources of NVIDIA drivers that are not the distribution's.
+
+    Returns:
+        `file`, `kind`, whether it is `ours`, `alone` (the file names nothing else), and the `sites` that it
+        names, as apt's preferences know them.
+    """
     folder = os.path.join(root, "etc/apt/sources.list.d")
     files = [os.path.join(root, "etc/apt/sources.list")]
     files += [os.path.join(folder, name) for name in _names(folder) if name.endswith((".list", ".sources"))]
@@ -73,10 +84,50 @@ def archives(root: str) -> list[dict[str, Any]]:
         text = "".join(lines)
         if path.endswith(".sources") and _ENABLED_NO.search(text):
             continue
+        uris = [match for line in lines for match in _URI.finditer(line)]
         for kind, pattern in _ARCHIVES:
             if pattern.search(text):
-                shown = "/" + os.path.relpath(path, root)
-                found.append({"file": shown, "kind": kind, "ours": os.path.basename(path).startswith(_OURS)})
+                those = [uri for uri in uris if pattern.search(uri.group(0))]
+                found.append(
+                    {
+                        "file": "/" + os.path.relpath(path, root),
+                        "kind": kind,
+                        "ours": os.path.basename(path).startswith(_OURS),
+                        "alone": bool(those) and len(those) == len(uris),
+                        "sites": sorted({uri.group("site") or "" for uri in those}),
+                    }
+                )
+    return found
+
+
+def origins(names: list[str], run: Run) -> dict[str, dict[str, str | None]]:
+    """Return where installed packages came from, as far as apt knows an archive of somebody else's for them.
+
+    Returns:
+        By name `archive`, the kind that the installed version is of (`ppa`, `vendor`; None for one that the
+        distribution has too), and `offered`, the newest version that the distribution has.
+    """
+    # By package, each place that has a version: that, whether it is installed, the kind of archive.
+    places: dict[str, list[tuple[str, bool, str | None]]] = {}
+    name = version = ""
+    is_installed = False
+    for line in (run(["apt-cache", "policy", *names]) or "").splitlines() if names else []:
+        title, row, place = _POLICY_NAME.match(line), _POLICY_VERSION.match(line), _POLICY_PLACE.match(line)
+        if title:
+            name = title.group(1)
+            places[name] = []
+        elif row:
+            version, is_installed = row.group(2), row.group(1) == " ***"
+        elif place and name and not place.group(1).startswith("/var/lib/dpkg/"):
+            kind = next((kind for kind, pattern in _ARCHIVES if pattern.search(place.group(1))), None)
+            places[name].append((version, is_installed, kind))
+    found: dict[str, dict[str, str | None]] = {}
+    for package, rows in places.items():
+        kinds = {kind for _version, there, kind in rows if there}
+        found[package] = {
+            "archive": None if None in kinds else min(filter(None, kinds), default=None),
+            "offered": next((version for version, _there, kind in rows if kind is None), None),
+        }
     return found
 
 
@@ -139,11 +190,16 @@ def persistence_daemon(root: str) -> bool:
 def read(root: str, run: Run, warnings: list[str]) -> dict[str, Any]:
     """Return all of it; what is not Debian or Ubuntu has no packages, and is said to have none."""
     there = packages(run)
+    sources = archives(root)
+    # apt is asked only where there is an archive of somebody else's.
+    came = origins(sorted(there), run) if sources else {}
+    for name, one in there.items():
+        one.update(came.get(name, {"archive": None, "offered": None}))
     if not os.path.isdir(os.path.join(root, "var/lib/dpkg")):
         warnings.append("/var/lib/dpkg: not a Debian or Ubuntu system, so nothing is known of its packages")
     return {
         "packages": there,
-        "archives": archives(root),
+        "archives": sources,
         "run_installer": run_installer(root),
         "dkms": dkms_builds(root),
         "free_bytes": free_bytes(root),

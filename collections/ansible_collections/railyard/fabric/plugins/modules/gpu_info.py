@@ -162,6 +162,18 @@ gpu_info:
           description: The same in words; null when nothing is pending.
           type: str
           sample: null
+        stack:
+          description: >-
+            Loaded modules of the driver in the order of unloading, each with its C(name) and whether it is
+            C(used) by a process or the console.
+          type: list
+          elements: dict
+          sample: [{"name": "nvidia_uvm", "used": false}, {"name": "nvidia", "used": false}]
+    services:
+      description: >-
+        Services of the driver that systemd knows, whether each is C(active), and if it starts C(at_boot).
+      type: dict
+      sample: {"nvidia-persistenced": {"active": true, "at_boot": true}}
     nouveau:
       description: Whether Nouveau is loaded.
       type: bool
@@ -171,11 +183,17 @@ gpu_info:
       type: bool
       sample: false
     packages:
-      description: Installed packages of drivers, CUDA, headers and DKMS, by name; C(version) and C(held).
+      description: >-
+        Installed packages of drivers, CUDA, headers and DKMS, by name; C(version), C(held), and where there
+        is an archive of somebody else's the C(archive) that it came from (V(ppa), V(vendor)) and the newest
+        version that others have, C(offered).
       type: dict
-      sample: {"nvidia-kernel-dkms": {"version": "535.183.01-1~deb12u1", "held": false}}
+      sample:
+        nvidia-kernel-dkms: {version: 535.183.01-1~deb12u1, held: false, archive: null, offered: null}
     archives:
-      description: Sources of apt with a driver of their own; C(file), C(kind), and whether it is C(ours).
+      description: >-
+        Sources of apt with a driver of their own; C(file), C(kind), whether it is C(ours), whether it stands
+        C(alone) in its file, and its C(sites).
       type: list
       elements: dict
       sample: []

@@ -241,8 +241,16 @@ def _cuda(work: _Work, generations: Mapping[str, tuple[str, ...]], branch: int) 
 
 
 def _extra(work: _Work, key: str, what: str, branch: int) -> list[str]:
-    """Return the packages of something beside the driver, or refuse where the source has none."""
-    names = work.layout.get(key) or []
+    """Return the packages of something beside the driver, or refuse where the source has none.
+
+    The data names them, or has rows of names by branch where they were renamed.
+    """
+    names = []
+    for one in work.layout.get(key) or []:
+        if isinstance(one, str):
+            names.append(one)
+        elif int(one["first_branch"]) <= branch <= int(one.get("last_branch") or branch):
+            names += one["names"]
     if not names:
         work.refuse(
             f"{key}_not_offered", f"{work.layout['name']} has no {what}", "nvidia_driver_source: vendor"

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Says what on a node stands in the way of the driver that was chosen, and what waits for a reboot.
 
-Pure: facts of `gpu_info` and the choice in, sentences out. Nothing is installed over what somebody else put
-there.
+Pure: facts of `gpu_info` and the choice in, sentences out. What somebody else put there is judged in
+`gpu_driver_replace`.
 """
 
 from __future__ import annotations
@@ -13,95 +13,15 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ansible_collections.railyard.fabric.plugins.plugin_utils import gpu_driver_replace
+from ansible_collections.railyard.fabric.plugins.plugin_utils.gpu_driver_replace import branch_of
+
 _GIB = 1 << 30
-_BRANCH = re.compile(r"(?:[0-9]+:)?([0-9]{3})\.")
-# The packages whose version is the driver's. Others (nvidia-modprobe, nvidia-persistenced) may be of another
-# branch.
-_CORE_PACKAGE = re.compile(
-    r"(?:nvidia-(?:open-)?kernel(?:-open)?-dkms|nvidia-dkms(?:-.+)?|nvidia-headless-.+|libcuda1|"
-    r"libnvidia-compute(?:-.+)?)\Z"
-)
 _LIBRARIES = re.compile(r"(?:libcuda1|libnvidia-compute(?:-[0-9]+.*)?)\Z")
 _MOK_STEPS = (
     "make a key (`update-secureboot-policy --new-key`, or what /etc/dkms/framework.conf names), enrol it "
     "(`mokutil --import`, which asks for a password), and confirm it on the console at the next boot"
 )
-
-
-def branch_of(version: str) -> int | None:
-    """Return the driver branch of a package's or module's version: `580.95.05-1` is 580."""
-    match = _BRANCH.match(version)
-    return int(match.group(1)) if match else None
-
-
-def _installers_own(facts: Mapping[str, Any]) -> list[dict[str, str]]:
-    traces = facts.get("run_installer") or {}
-    if not traces.get("files"):
-        return []
-    text = (
-        f"a driver of NVIDIA's own installer is there ({', '.join(traces['files'])}), and packages would go "
-        "over it. Fix: run `nvidia-uninstall` on the node while no GPU is in use, reboot, and run again."
-    )
-    return [{"code": "run_installer", "text": text}]
-
-
-def _archives(facts: Mapping[str, Any], source: str) -> list[dict[str, str]]:
-    """Refuse archives whose packages would mix with those of the source that is asked."""
-    found = []
-    for one in facts.get("archives") or []:
-        if one["ours"] or (one["kind"] == source == "vendor"):
-            continue
-        what = {"ppa": "a PPA of drivers", "vendor": "NVIDIA's repository"}[one["kind"]]
-        other = "" if one["kind"] == "ppa" else ", or set nvidia_driver_source: vendor"
-        text = (
-            f"{one['file']} names {what}, whose packages would mix with those of the {source}. "
-            f"Fix: remove its packages and the file{other}."
-        )
-        found.append({"code": "mixed_archives", "text": text})
-    return found
-
-
-def _of_another_branch(
-    facts: Mapping[str, Any], choice: Mapping[str, Any], pins: Mapping[str, str], replace: bool
-) -> list[dict[str, str]]:
-    """Refuse to move a driver to another branch unasked, and by its name alone, which moves nothing."""
-    if choice["branch"] is None:
-        return []
-    other = {
-        name: one
-        for name, one in sorted((facts.get("packages") or {}).items())
-        if _CORE_PACKAGE.match(name) and branch_of(str(one["version"])) not in (None, choice["branch"])
-    }
-    listed = ", ".join(
-        f"{name} {one['version']}{' (held)' if one['held'] else ''}" for name, one in other.items()
-    )
-    if other and not replace:
-        there = branch_of(str(next(iter(other.values()))["version"]))
-        text = (
-            f"a driver of another branch than {choice['branch']} is installed: {listed}. "
-            f"Fix: nvidia_driver_branch: {there} to stay, or nvidia_driver_replace: true to move."
-        )
-        return [{"code": "other_branch", "text": text}]
-    unmoved = [name for name in other if name in choice["driver_packages"] and name not in pins]
-    if unmoved:
-        text = (
-            f"{', '.join(unmoved)} is there at another branch, and its name alone does not move it. "
-            f"Fix: nvidia_driver_pins with its {choice['branch']} version, as `apt-cache madison` shows it."
-        )
-        return [{"code": "pin_needed", "text": text}]
-    return []
-
-
-def replaced(facts: Mapping[str, Any], choice: Mapping[str, Any]) -> list[str]:
-    """Return the packages of another branch that are not asked for: what moving to this one removes."""
-    asked = {*choice["driver_packages"], *choice["same_version_packages"], *choice["other_packages"]}
-    return [
-        name
-        for name, one in sorted((facts.get("packages") or {}).items())
-        if name not in asked
-        and name.startswith(("nvidia-", "libnvidia-", "cuda-drivers"))
-        and branch_of(str(one["version"])) not in (None, choice["branch"])
-    ]
 
 
 def _room(facts: Mapping[str, Any], needed_bytes: Mapping[str, int], installs: bool) -> list[dict[str, str]]:
@@ -131,6 +51,7 @@ def refusals(
     needed_bytes: Mapping[str, int],
     pins: Mapping[str, str],
     replace: bool,
+    uninstall_run: bool = False,
 ) -> list[dict[str, str]]:
     """Return what stands in the way on the node, `code` and `text` each.
 
@@ -140,14 +61,13 @@ def refusals(
         source: `distribution` or `vendor`.
         needed_bytes: Room that an installation needs, by folder.
         pins: Exact versions that are asked for, by package.
-        replace: Whether a driver of another branch may be replaced.
+        replace: Whether a driver of another branch or archive may be replaced.
+        uninstall_run: Whether NVIDIA's own uninstaller may be run.
     """
     names = [*choice["driver_packages"], *choice["same_version_packages"], *choice["other_packages"]]
     return [
         *choice["refusals"],
-        *_installers_own(facts),
-        *_archives(facts, source),
-        *_of_another_branch(facts, choice, pins, replace),
+        *gpu_driver_replace.refusals(facts, choice, source, pins, replace, uninstall_run),
         *_room(facts, needed_bytes, bool(missing_packages(facts, names))),
     ]
 

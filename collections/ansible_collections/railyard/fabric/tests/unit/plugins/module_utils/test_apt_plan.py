@@ -137,6 +137,7 @@ def test_a_hold_is_moved_only_by_the_request_that_holds_it_and_pins():
     assert apt_plan.refuse_moves(wish(pins={"meta": "2.0"}, hold=["a"]), moves, {"a": HELD}) == []
     assert apt_plan.refuse_moves(wish(names=["a"], hold=["a"]), moves, {"a": HELD}) != []
     assert apt_plan.refuse_moves(wish(names=["a"]), moves, {"a": HERE}) == []
+    assert apt_plan.refuse_moves(wish(names=["a"], unhold=["a"]), moves, {"a": HELD}) == []
     assert apt_plan.moves_held(moves, {"a": HELD})
     assert not apt_plan.moves_held(moves, {"a": HERE})
 

@@ -57,6 +57,7 @@ def test_a_node_without_gpus_has_nothing(node):
         "loaded_flavour": None,
         "pending": False,
         "pending_why": None,
+        "stack": [],
     }
     assert facts["warnings"] == []
 
@@ -228,10 +229,13 @@ def test_packages_and_holds(node):
         "RAILYARD nvidia-driver unknown not-installed \n"
         "dpkg-query: no packages found matching nvlsm\n"
     )
+    unknown = {"version": "535.183.01-1~deb12u1", "archive": None, "offered": None}
     assert node.facts()["packages"] == {
-        "nvidia-kernel-dkms": {"version": "535.183.01-1~deb12u1", "held": True},
-        "nvidia-smi": {"version": "535.183.01-1~deb12u1", "held": False},
+        "nvidia-kernel-dkms": {**unknown, "held": True},
+        "nvidia-smi": {**unknown, "held": False},
     }
+    # Without an archive of somebody else's, apt is not asked.
+    assert ["apt-cache"] not in [argv[:1] for argv in node.asked]
 
 
 def test_archives_of_others_are_named_and_ours_are_told_apart(node):
@@ -243,13 +247,106 @@ def test_archives_of_others_are_named_and_ours_are_told_apart(node):
     node.write("etc/apt/sources.list.d/railyard-nvidia.sources", f"Types: deb\nURIs: {url}\nSuites: /")
     node.write(
         "etc/apt/sources.list.d/graphics.list",
-        "deb https://ppa.launchpadcontent.net/graphics-drivers/ppa/ubuntu noble main",
+        "deb https://ppa.launchpadcontent.net/graphics-drivers/ppa/ubuntu noble main\n"
+        "deb https://example.org/other noble main",
     )
+    vendor = {"kind": "vendor", "ours": False, "alone": True, "sites": ["developer.download.nvidia.com"]}
+    ppa = {"kind": "ppa", "ours": False, "alone": False, "sites": ["ppa.launchpadcontent.net"]}
     assert node.facts()["archives"] == [
-        {"file": "/etc/apt/sources.list.d/cuda.list", "kind": "vendor", "ours": False},
-        {"file": "/etc/apt/sources.list.d/graphics.list", "kind": "ppa", "ours": False},
-        {"file": "/etc/apt/sources.list.d/railyard-nvidia.sources", "kind": "vendor", "ours": True},
+        {"file": "/etc/apt/sources.list.d/cuda.list", **vendor},
+        {"file": "/etc/apt/sources.list.d/graphics.list", **ppa},
+        {"file": "/etc/apt/sources.list.d/railyard-nvidia.sources", **vendor, "ours": True},
     ]
+
+
+# As apt 2.6 prints it: the installed version with stars, each place with its priority.
+POLICY = """\
+nvidia-smi:
+  Installed: 570.195.03-0ubuntu0~gpu22.04.1
+  Candidate: 570.195.03-0ubuntu0~gpu22.04.1
+  Version table:
+ *** 570.195.03-0ubuntu0~gpu22.04.1 500
+        500 https://ppa.launchpadcontent.net/graphics-drivers/ppa/ubuntu jammy/main amd64 Packages
+        100 /var/lib/dpkg/status
+     535.309.01-0+deb12u1 500
+        500 http://deb.example.org/debian-security bookworm-security/non-free amd64 Packages
+     535.261.03-1 500
+        500 http://deb.example.org/debian bookworm/non-free amd64 Packages
+libcuda1:
+  Installed: 535.261.03-1
+  Candidate: 535.261.03-1
+  Version table:
+     570.195.03-0ubuntu0~gpu22.04.1 -1
+         -1 https://ppa.launchpadcontent.net/graphics-drivers/ppa/ubuntu jammy/main amd64 Packages
+ *** 535.261.03-1 500
+        500 http://deb.example.org/debian bookworm/non-free amd64 Packages
+        500 https://developer.download.nvidia.com/compute/cuda/repos/debian12/x86_64  Packages
+        100 /var/lib/dpkg/status
+nvidia-dkms-570:
+  Installed: 570.195.03-0ubuntu0~gpu22.04.1
+  Candidate: 570.195.03-0ubuntu0~gpu22.04.1
+  Version table:
+ *** 570.195.03-0ubuntu0~gpu22.04.1 500
+        500 https://ppa.launchpadcontent.net/graphics-drivers/ppa/ubuntu jammy/main amd64 Packages
+        100 /var/lib/dpkg/status
+nvidia-modprobe:
+  Installed: 570.1-1
+  Candidate: 570.1-1
+  Version table:
+ *** 570.1-1 100
+        100 /var/lib/dpkg/status
+"""
+
+
+def test_packages_of_others_archives_are_told_with_what_the_distribution_has(node):
+    names = ("nvidia-smi", "libcuda1", "nvidia-dkms-570", "nvidia-modprobe")
+    node.answers["dpkg-query"] = "".join(f"RAILYARD {name} install installed 1\n" for name in names)
+    node.answers["apt-cache"] = POLICY
+    ppa = "deb https://ppa.launchpadcontent.net/graphics-drivers/ppa/ubuntu jammy main"
+    node.write("etc/apt/sources.list.d/graphics.list", ppa)
+    packages = node.facts()["packages"]
+    assert {name: (one["archive"], one["offered"]) for name, one in packages.items()} == {
+        "nvidia-smi": ("ppa", "535.309.01-0+deb12u1"),
+        "libcuda1": (None, "535.261.03-1"),
+        "nvidia-dkms-570": ("ppa", None),
+        "nvidia-modprobe": (None, None),
+    }
+
+
+def test_a_module_is_used_when_it_has_more_users_than_modules_on_top(node):
+    for name, users, holders in (
+        ("nvidia", 3, ("nvidia_uvm", "nvidia_modeset")),
+        ("nvidia_uvm", 0, ()),
+        ("nvidia_modeset", 0, ()),
+    ):
+        node.write(f"sys/module/{name}/refcnt", str(users))
+        (node.root / f"sys/module/{name}/holders").mkdir()
+        for holder in holders:
+            node.write(f"sys/module/{name}/holders/{holder}", "")
+    assert node.facts()["driver"]["stack"] == [
+        {"name": "nvidia_modeset", "used": False},
+        {"name": "nvidia_uvm", "used": False},
+        {"name": "nvidia", "used": True},
+    ]
+
+
+def test_services_that_systemd_knows(node):
+    node.answers["systemctl"] = (
+        "Id=nvidia-persistenced.service\nLoadState=loaded\nActiveState=active\nUnitFileState=static\n\n"
+        "Id=nvidia-dcgm.service\nLoadState=loaded\nActiveState=failed\nUnitFileState=disabled\n\n"
+        "Id=nvidia-imex.service\nLoadState=not-found\nActiveState=inactive\nUnitFileState=\n"
+    )
+    assert node.facts()["services"] == {
+        "nvidia-dcgm": {"active": False, "at_boot": False},
+        "nvidia-persistenced": {"active": True, "at_boot": True},
+    }
+
+
+def test_where_systemd_does_not_answer_there_are_no_services(node):
+    node.answers["systemctl"] = (
+        "System has not been booted with systemd as init system (PID 1). Can't operate."
+    )
+    assert node.facts()["services"] == {}
 
 
 def test_files_of_the_run_installer_are_those_that_no_package_brought(node):

@@ -47,8 +47,8 @@ def driver(*installed, loaded=None, why=None):
     return {"installed": list(installed), "loaded": loaded, "pending": why is not None, "pending_why": why}
 
 
-def refused(facts, source="vendor", pins=None, replace=False):
-    found = preflight.refusals(facts, CHOICE, source, {"/usr": 3 * GIB}, pins or {}, replace)
+def refused(facts):
+    found = preflight.refusals(facts, CHOICE, "vendor", {"/usr": 3 * GIB}, {}, False)
     return [(one["code"], one["text"]) for one in found]
 
 
@@ -61,49 +61,6 @@ def test_the_choices_own_refusals_come_first():
     facts = node(run_installer={"files": ["/usr/bin/nvidia-uninstall"], "log": None})
     codes = [one["code"] for one in preflight.refusals(facts, choice, "vendor", {}, {}, False)]
     assert codes == ["flavour", "run_installer"]
-
-
-def test_a_run_installation_is_never_installed_over():
-    traces = {"files": ["/usr/bin/nvidia-uninstall"], "log": "/var/log/x"}
-    [(code, text)] = refused(node(run_installer=traces))
-    assert code == "run_installer"
-    assert "nvidia-uninstall` on the node" in text
-
-
-def test_a_log_alone_is_history():
-    assert refused(node(run_installer={"files": [], "log": "/var/log/nvidia-installer.log"})) == []
-
-
-@pytest.mark.parametrize(
-    ("archive", "source", "is_refused"),
-    [
-        ({"file": "/f", "kind": "ppa", "ours": False}, "distribution", True),
-        ({"file": "/f", "kind": "ppa", "ours": False}, "vendor", True),
-        ({"file": "/f", "kind": "vendor", "ours": False}, "distribution", True),
-        ({"file": "/f", "kind": "vendor", "ours": False}, "vendor", False),
-        ({"file": "/f", "kind": "vendor", "ours": True}, "distribution", False),
-    ],
-)
-def test_archives_that_would_mix(archive, source, is_refused):
-    assert bool(refused(node(archives=[archive]), source)) == is_refused
-
-
-def test_a_driver_of_another_branch_is_moved_on_request_only():
-    facts = node(packages={"nvidia-dkms-535": {"version": "535.183.01-0ubuntu1", "held": True}})
-    [(code, text)] = refused(facts)
-    assert code == "other_branch"
-    assert "nvidia-dkms-535 535.183.01-0ubuntu1 (held)" in text
-    assert "nvidia_driver_branch: 535 to stay" in text
-    assert refused(facts, replace=True) == []
-    assert preflight.replaced(facts, CHOICE) == ["nvidia-dkms-535"]
-
-
-def test_a_package_whose_name_stays_is_moved_by_its_version_only():
-    facts = node(packages={"nvidia-kernel-open-dkms": {"version": "570.86.10-1", "held": False}})
-    [(code, text)] = refused(facts, replace=True)
-    assert (code, "nvidia_driver_pins" in text) == ("pin_needed", True)
-    assert refused(facts, pins={"nvidia-kernel-open-dkms": "580.95.05-1"}, replace=True) == []
-    assert preflight.replaced(facts, CHOICE) == []
 
 
 @pytest.mark.parametrize("name", ["nvidia-modprobe", "nvidia-persistenced", "nvidia-cuda-toolkit"])
@@ -201,14 +158,6 @@ def test_what_is_installed_and_not_loaded_waits_for_consent_but_in_a_container()
     assert [one["needs"] for one in preflight.waits(facts, True)] == ["module_restart"]
     assert preflight.waits(facts, False) == []
     assert preflight.waits(node(driver=driver(module(), loaded="580.95.05")), True) == []
-
-
-@pytest.mark.parametrize(
-    ("version", "branch"),
-    [("535.183.01-1~deb12u1", 535), ("1:580.95.05-0ubuntu1", 580), ("12.4", None), ("", None)],
-)
-def test_the_branch_of_a_version(version, branch):
-    assert preflight.branch_of(version) == branch
 
 
 def test_the_filters_say_what_is_no_number():
