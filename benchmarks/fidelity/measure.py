@@ -32,8 +32,8 @@ POLICY = {
     "beacon": False,
     "ping_count": 10,
     "rdma_tests": ["ib_write_bw"],
-    # Of short windows the start takes its part on emulated nodes, where all that begins costs a tenth of a second
-    # and more: see the README.
+    # Of short windows the start takes its part on emulated nodes, where all that begins costs a tenth of a
+    # second and more: see the README.
     "rdma_duration_s": 14,
     "rdma_margin_s": 1,
     "iperf3_duration_s": 8,
@@ -92,8 +92,8 @@ def by_hand(client_node: str, server_node: str) -> dict[str, float]:
         node: ["ib_write_bw", "-d", "rxe0", "-x", gid_index(node, address), "-p", "18515", *flags]
         for node, address in ADDRESSES.items()
     }
-    # On an emulated processor perftest now and then misses its clock and prints 0 or inf; then it is run again,
-    # as Railyard does.
+    # On an emulated processor perftest now and then misses its clock and prints 0 or inf; then it is run
+    # again, as Railyard does.
     for _ in range(4):
         text = between(nodes, argvs[server_node], [*argvs[client_node], target], 18515)
         found = re.search(r"^ *65536 +\d+ +[\d.]+ +([\d.]+)", text, re.MULTILINE)
