@@ -33,13 +33,13 @@ def node(packages=None, archives=(), files=(), loaded=None):
     }
 
 
-def refused(facts, choice=DEBIAN, source="distribution", pins=None, replace=False, uninstall_run=False):
-    found = replacing.refusals(facts, choice, source, pins or {}, replace, uninstall_run)
+def refused(facts, choice=None, source="distribution", pins=None, replace=False, uninstall_run=False):
+    found = replacing.refusals(facts, choice or DEBIAN, source, pins or {}, replace, uninstall_run)
     return [(one["code"], one["text"]) for one in found]
 
 
-def planned(facts, choice=DEBIAN, source="distribution", **consents):
-    return replacing.plan(facts, choice, source, consents.get("replace", True), consents.get("run", False))
+def planned(facts, choice=None, source="distribution", **consents):
+    return replacing.plan(facts, choice or DEBIAN, source, consents.get("replace", True), consents.get("run", False))
 
 
 def test_a_run_installation_is_never_installed_over():

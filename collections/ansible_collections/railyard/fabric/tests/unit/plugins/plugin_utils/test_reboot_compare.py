@@ -171,7 +171,7 @@ def test_two_ports_that_exchanged_their_names_are_both_named(after):
     for key in ("mac", "permanent_mac"):
         first[key], second[key] = second[key], first[key]
     said = differences(before, after, rails)
-    assert [one.split(" (Fix")[0] for one in said] == [
+    assert [one.split(" (Fix", maxsplit=1)[0] for one in said] == [
         "rail0: the port with MAC 02:00:00:00:01:01 was ens6 and is ens7 now",
         "rail1: the port with MAC 02:00:00:00:00:01 was ens7 and is ens6 now",
     ]
@@ -202,7 +202,7 @@ def test_a_vlans_port_that_was_renamed_is_named(after):
         reading["facts"]["hcas"].clear()
     rails = [{**RAILS[0], "vlan": 100, "hca": None}]
     said = differences(before, after, rails)
-    assert [one.split(" (Fix")[0] for one in said] == [
+    assert [one.split(" (Fix", maxsplit=1)[0] for one in said] == [
         "rail0: the port with MAC 02:00:00:00:01:01 was ens6 and is eth3 now"
     ]
 
