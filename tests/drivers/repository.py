@@ -220,17 +220,6 @@ def driver(version: str) -> list[Package]:
     ]
 
 
-def rdma_stack(vendor: str, version: str) -> list[Package]:
-    """Return what stands for a vendor's RDMA stack: metapackage and kernel part, under the vendors' names."""
-    meta = {"doca": "doca-ofed", "mlnx_ofed": "mlnx-ofed-all"}[vendor]
-    part = "mlnx-ofed-kernel-dkms"
-    unit = b"[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=/bin/touch /run/openibd-started\n"
-    return [
-        Package(meta, version, {"Depends": f"{part} (= {version})"}),
-        Package(part, version, {}, {"lib/systemd/system/openibd.service": unit}),
-    ]
-
-
 def scenario_packages() -> list[Package]:
     """Return the good repository's packages: versions, a conflict, one too big, one whose script fails."""
     return [
@@ -258,12 +247,8 @@ def make_all(folder: Path) -> None:
         (folder / f"{name}.asc").write_text(key.armoured)
         (folder / f"{name}.fingerprint").write_text(key.fingerprint)
     vendor, good = keys["vendor"], scenario_packages()
-    contents = {
-        "doca": [*rdma_stack("doca", "3.1.0"), *rdma_stack("doca", "3.2.0")],
-        "mlnx_ofed": rdma_stack("mlnx_ofed", "24.10-1"),
-    }
     for name, layout in LAYOUTS.items():
-        publish(folder / "repositories" / name, layout, contents.get(name, driver("1.0")), vendor)
+        publish(folder / "repositories" / name, layout, driver("1.0"), vendor)
     past = datetime.now(UTC) - timedelta(days=1)
     flat = LAYOUTS["doca"]
     publish(folder / "repositories/good", flat, good, vendor)

@@ -155,12 +155,14 @@ unfinished:
   sample: []
 plan:
   description: >-
-    The transaction (V(moves), each with V(name), V(before) and V(after)), whether apt-get could plan it
+    The transaction (V(moves), each with V(name), V(before) and V(after)), what apt-get is told to install
+    (V(specs), with the held parts that a pinned package needs in one version), whether it could plan it
     (V(possible)), whether it moves a held package (V(moves_held)), what is fetched and unpacked, and the
     packages' states before.
   returned: with O(simulate), where something is to be done
   type: dict
   sample:
+    specs: ["doca-ofed=3.2.0-046000"]
     moves: [{"name": "doca-ofed", "before": null, "after": "3.2.0-046000"}]
     possible: true
     moves_held: false
@@ -238,13 +240,37 @@ def archives_folder(module: AnsibleModule) -> str:
     return out.strip().partition("=")[2].strip("'\"") or "/var/cache/apt/archives"
 
 
+def with_parts(module: AnsibleModule, wish: apt_plan.Wish, specs: list[str]) -> list[str]:
+    """Add the versions of the parts that hang on a pinned package, since apt would take the newest of each.
+
+    A part is what the request holds and a pinned package needs in exactly one version.
+    """
+    specs = list(specs)
+    for spec in specs:  # grows while it is walked: a part may have parts
+        if "=" not in spec:
+            continue
+        needed = apt_get.parse_exact_depends(run(module, "apt-cache", "show", spec)[1])
+        named = [one.split("=", maxsplit=1)[0] for one in specs]
+        specs += [
+            f"{name}={version}" for name, version in needed.items() if name in wish.hold and name not in named
+        ]
+    return specs
+
+
 def simulate(
     module: AnsibleModule, wish: apt_plan.Wish, needed: apt_plan.Need, packages: dict[str, apt_get.Package]
 ) -> tuple[dict[str, t.Any], list[str]]:
     """Ask apt-get what it would do; return the plan, and why it is refused."""
     away = [f"{name}-" for name in apt_plan.to_remove(wish, needed)]
-    code, out, error = run(module, "apt-get", *SIMULATE, "install", *needed.specs, *away)
-    plan: dict[str, t.Any] = {"moves": [], "possible": code == 0, "moves_held": False, "before": {}}
+    specs = with_parts(module, wish, needed.specs)
+    code, out, error = run(module, "apt-get", *SIMULATE, "install", *specs, *away)
+    plan: dict[str, t.Any] = {
+        "specs": specs,
+        "moves": [],
+        "possible": code == 0,
+        "moves_held": False,
+        "before": {},
+    }
     if code != 0:
         offered = apt_get.parse_madison(run(module, "apt-cache", "madison", *wish.names, *wish.pins)[1])
         return plan, apt_plan.explain_failure(wish, apt_get.parse_complaints(f"{out}\n{error}"), offered)

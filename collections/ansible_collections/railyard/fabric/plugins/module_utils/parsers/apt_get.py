@@ -14,6 +14,7 @@ DPKG_QUERY_FORMAT = r"${binary:Package}\t${Version}\t${Status}\n"
 _KIBIBYTE_BYTES = 1024
 # "Inst name [installed] (candidate origin [arch]) [...]", "Remv name [installed] [...]"; "Purg" as "Remv".
 _STEP = re.compile(r"^(Inst|Remv|Purg) (\S+)(?: \[([^\]\s]*)\])?(?: \((\S+))?")
+_EXACT = re.compile(r"([^\s:(]+)(?::\S+)? *\(= *([^\s)]+)\)\Z")
 _UNMET = "The following packages have unmet dependencies:"
 
 
@@ -111,6 +112,15 @@ def parse_sizes(text: str) -> Sizes:
         download_bytes += int(fields.get("Size", 0))
         unpacked_bytes += int(fields.get("Installed-Size", 0)) * _KIBIBYTE_BYTES
     return Sizes(download_bytes, unpacked_bytes)
+
+
+def parse_exact_depends(text: str) -> dict[str, str]:
+    """Read from `apt-cache show` which packages are needed in exactly one version, and in which."""
+    fields = re.findall(r"^(?:Pre-)?Depends: *(.*(?:\n[ \t].*)*)", text, re.M)
+    # An alternative ("a (= 1) | b") leaves apt the choice.
+    words = [word.strip() for field in fields for word in field.split(",") if "|" not in word]
+    matches = [_EXACT.match(word) for word in words]
+    return {match.group(1): match.group(2) for match in matches if match}
 
 
 def parse_madison(text: str) -> dict[str, list[str]]:

@@ -87,6 +87,21 @@ def test_madison_gives_the_versions_in_order_and_no_sources():
     assert apt_get.parse_madison(text) == {"bash": ["5.2.15-2+b13", "5.2.15-2"]}
 
 
+def test_only_what_is_needed_in_one_version_is_an_exact_dependency():
+    text = (
+        "Package: doca-ofed\nVersion: 3.1.0\nRecommends: tools (= 9)\n"
+        "Pre-Depends: base (= 1:2.0-1)\n"
+        "Depends: dkms, mlnx-ofed-kernel-dkms (= 25.07-1), rdma-core (>= 44), a (= 1) | b,\n"
+        " mlnx-ofed-kernel-utils:any (=25.07-1)\nDescription: needs x (= 3)\n"
+    )
+    assert apt_get.parse_exact_depends(text) == {
+        "base": "1:2.0-1",
+        "mlnx-ofed-kernel-dkms": "25.07-1",
+        "mlnx-ofed-kernel-utils": "25.07-1",
+    }
+    assert apt_get.parse_exact_depends("Package: a\nVersion: 1\n") == {}
+
+
 def test_nothing_is_needed_where_all_is_as_asked():
     needed = apt_plan.need(wish(names=["a"], pins={"b": "1.0"}, hold=["b"]), {"a": HERE, "b": HELD})
     assert (needed.specs, needed.hold, needed.absent, needed.conflicts) == ([], [], [], [])
