@@ -39,7 +39,9 @@ def refused(facts, choice=None, source="distribution", pins=None, replace=False,
 
 
 def planned(facts, choice=None, source="distribution", **consents):
-    return replacing.plan(facts, choice or DEBIAN, source, consents.get("replace", True), consents.get("run", False))
+    return replacing.plan(
+        facts, choice or DEBIAN, source, consents.get("replace", True), consents.get("run", False)
+    )
 
 
 def test_a_run_installation_is_never_installed_over():
