@@ -209,6 +209,7 @@ def _there(node: mishaps.Node, name: str) -> bool:
 
 def _confirmed_token(node: mishaps.Node) -> str | None:
     """Return which change was the last one that a controller confirmed; only a live one does that."""
+    # As in `_there`: before the first confirmation there is no file, and that is an answer.
     text = node.root("sh", "-c", f"cat {mishaps.STATE}/confirmed.json 2>/dev/null || true")
     return str(json.loads(text)["token"]) if text.strip() else None
 
