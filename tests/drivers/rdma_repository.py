@@ -9,12 +9,10 @@ that modinfo can read and no kernel would load.
 
 from __future__ import annotations
 
-import argparse
-import shutil
 import tarfile
 from pathlib import Path
 
-from repository import LAYOUTS, Key, Package, publish
+from repository import LAYOUTS, Key, Package, main, publish
 
 KERNEL, NEXT_KERNEL = "6.8.0-60-generic", "6.8.0-61-generic"
 # Version of the metapackage → of the kernel part, as the vendor numbers both.
@@ -149,15 +147,5 @@ def make_all(folder: Path) -> None:
     key.forget()
 
 
-def main() -> None:
-    """Make them in the folder named, anew."""
-    parser = argparse.ArgumentParser(description="Make the repositories of scenario rdma_provider.")
-    parser.add_argument("folder", type=Path)
-    folder = parser.parse_args().folder.resolve()
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    make_all(folder)
-
-
 if __name__ == "__main__":
-    main()
+    main("rdma_provider", make_all)

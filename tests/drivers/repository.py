@@ -14,7 +14,7 @@ import hashlib
 import shutil
 import subprocess
 import tarfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -268,15 +268,15 @@ def make_all(folder: Path) -> None:
         key.forget()
 
 
-def main() -> None:
-    """Make them in the folder named, anew."""
-    parser = argparse.ArgumentParser(description="Make the repositories of the molecule scenario apt_source.")
+def main(scenario: str, make: Callable[[Path], None]) -> None:
+    """Make a molecule scenario's repositories in the folder that the command line names, anew."""
+    parser = argparse.ArgumentParser(description=f"Make the repositories of molecule scenario {scenario}.")
     parser.add_argument("folder", type=Path)
     folder = parser.parse_args().folder.resolve()
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    make_all(folder)
+    make(folder)
 
 
 if __name__ == "__main__":
-    main()
+    main("apt_source", make_all)
