@@ -30,6 +30,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.obstacle import Ob
 from ansible_collections.railyard.fabric.plugins.module_utils.rendezvous import Stopped
 from ansible_collections.railyard.fabric.plugins.module_utils.runner_bench import Bench
 from ansible_collections.railyard.fabric.plugins.module_utils.runner_cabling import Cabling
+from ansible_collections.railyard.fabric.plugins.module_utils.runner_pace import Pace, process_age_s
 from ansible_collections.railyard.fabric.plugins.module_utils.runner_pair import PairRun
 from ansible_collections.railyard.fabric.plugins.module_utils.runner_record import Record
 
@@ -63,7 +64,7 @@ class Runner:
         self, order: Mapping[str, Any], folder: str, launcher: units.Launcher, lease_folder: str | None
     ) -> None:
         self._order = order
-        record = Record(folder, order, sum(1 for _line in asked_of(order)))
+        record = Record(folder, order, sum(1 for _line in asked_of(order)), pace_of(order))
         self._stop = threading.Event()
         self._bench = Bench(order, record, launcher, self._stop)
         self._lease = Lease(lease_folder) if lease_folder else None
@@ -141,6 +142,12 @@ def asked_of(order: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     node = str(order["node"])
     yield from cabling.asked_lines(order, node)
     yield from schedule.asked_tests(order, node)
+
+
+def pace_of(order: Mapping[str, Any]) -> Pace:
+    """Return how long the order's tests are asked to take on this node."""
+    planned_s = {check: tool().planned_s(order["policy"]) for check, tool in tools.TOOL_OF_CHECK.items()}
+    return Pace(planned_s, schedule.asked_tests(order, str(order["node"])), process_age_s())
 
 
 def worst_case_s(order: Mapping[str, Any]) -> float:

@@ -25,18 +25,19 @@ from ansible_collections.railyard.fabric.plugins.module_utils.runner_record impo
 # the status.
 SCRIPT = """\
 if [ -h "$1" ]; then echo running; else echo ended; fi
-lease= status=
+lease= uptime= status=
 { read -r lease < "$3"; } 2>/dev/null
 case $lease in
   *"\\"$2\\""*) if { printf . > "$4"; } 2>/dev/null; then echo renewed; else echo lost; fi ;;
   *) echo lost ;;
 esac
+{ read -r uptime _idle < /proc/uptime; } 2>/dev/null
+printf '%s\\n' "$uptime"
 { read -r status < "$5"; } 2>/dev/null
 printf '%s\\n' "$status"
 """
 # Where systemd (240 and later) keeps a link for each unit that is neither inactive nor failed.
 UNIT_FOLDER = "/run/systemd/units"
-_TELLING_SHARE = 0.25
 
 
 class LookError(ValueError):
@@ -72,13 +73,14 @@ def read(output: str) -> dict[str, Any]:
 
     Returns:
         `done`, `running`, `finished_tests`, `total_tests`, `left_s` (how long the rest should take, None
-        while that cannot be said), `current`, `reason`, `lease_renewed`.
+        before the runner has said anything), `current`, `reason`, `lease_renewed`.
 
     Raises:
         LookError: the output is cut off or something else.
     """
     state, _newline, rest = output.partition("\n")
-    lease, _newline, text = rest.partition("\n")
+    lease, _newline, rest = rest.partition("\n")
+    uptime, _newline, text = rest.partition("\n")
     if state not in ("running", "ended") or lease not in ("renewed", "lost"):
         raise LookError(f"the node answers {output[:80]!r} where a run's state was asked")
     said = _status(text)
@@ -92,19 +94,19 @@ def read(output: str) -> dict[str, Any]:
         "running": running,
         "finished_tests": int(said.get("finished_tests", 0)),
         "total_tests": int(said.get("total_tests", 0)),
-        "left_s": _left_s(said),
+        "left_s": _left_s(said, uptime),
         "current": said.get("current"),
         "reason": reason,
         "lease_renewed": lease == "renewed",
     }
 
 
-def _left_s(said: dict[str, Any]) -> int | None:
-    """Return what is left by the pace so far; the first tests of a run, short ones, say nothing of it."""
-    finished, total = int(said.get("finished_tests", 0)), int(said.get("total_tests", 0))
-    if finished < _TELLING_SHARE * total or not finished:
+def _left_s(said: dict[str, Any], uptime: str) -> int | None:
+    """Return what the runner said is left, less the time since it said so; both by the node's own clock."""
+    try:
+        return max(0, round(float(said["left_s"]) - (float(uptime) - float(said["uptime_s"]))))
+    except (KeyError, TypeError, ValueError):
         return None
-    return round(float(said.get("elapsed_s", 0)) * (total - finished) / finished)
 
 
 def _status(text: str) -> dict[str, Any]:

@@ -9,11 +9,11 @@ import datetime
 import json
 import os
 import threading
-import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.obstacle import Obstacle, error_of
+from ansible_collections.railyard.fabric.plugins.module_utils.runner_pace import Pace, uptime_s
 
 SCHEMA = 1
 RESULTS = "results.jsonl"
@@ -35,12 +35,12 @@ def end_of(test: Mapping[str, Any], host: str) -> str:
 class Record:
     """The run's folder on this node; each row is whole and on disk before the next test begins."""
 
-    def __init__(self, folder: str, order: Mapping[str, Any], total_tests: int) -> None:
+    def __init__(self, folder: str, order: Mapping[str, Any], total_tests: int, pace: Pace) -> None:
         self.folder = folder
+        self._pace = pace
         self._order = order
         self._lock = threading.Lock()
         self._written: set[str] = set()
-        self._begun = time.monotonic()
         self._status: dict[str, Any] = {
             "schema": SCHEMA,
             "run": order["run"],
@@ -71,6 +71,8 @@ class Record:
                 data = data[os.write(self._rows, data) :]
             os.fsync(self._rows)
             self._written.update(str(row["id"]) for row in fresh)
+            for row in fresh:
+                self._pace.over(row)
             self._save_status()
 
     def begin(self, tests: list[Mapping[str, Any]]) -> None:
@@ -84,6 +86,7 @@ class Record:
             " and ".join(str(t["rail"]) for t in tests),
         )
         with self._lock:
+            self._pace.begin()
             self._status["current"] = words
             self._save_status()
 
@@ -160,7 +163,8 @@ class Record:
     def _save_status(self) -> None:
         self._status["finished_tests"] = len(self._written)
         self._status["updated"] = utc_now()
-        self._status["elapsed_s"] = round(time.monotonic() - self._begun, 1)
+        self._status["left_s"] = round(self._pace.left_s(), 1)
+        self._status["uptime_s"] = uptime_s()
         path = os.path.join(self.folder, STATUS)
         with open(path + ".new", "w", encoding="utf-8") as handle:
             json.dump(self._status, handle, sort_keys=True)

@@ -106,6 +106,10 @@ class Tool:
         """Return the seconds after which the client side is stopped."""
         raise NotImplementedError
 
+    def planned_s(self, policy: Mapping[str, Any]) -> float:
+        """Return the seconds that the tool is asked to measure for; 0 where it counts something else."""
+        return 0.0
+
     def refuses(self, address: str, version: str | None, host: str) -> Obstacle | None:
         """Return why this version of the tool, installed on `host`, cannot test a rail with this address."""
         return None

@@ -44,7 +44,11 @@ class Iperf3(Tool):
 
     def limit_s(self, policy: Mapping[str, Any]) -> float:
         """Return the seconds of the test, the omitted start included, and a margin."""
-        return float(policy["iperf3_duration_s"]) + float(policy["iperf3_omit_s"]) + _MARGIN_S
+        return self.planned_s(policy) + _MARGIN_S
+
+    def planned_s(self, policy: Mapping[str, Any]) -> float:
+        """Return the seconds of the test, the omitted start included."""
+        return float(policy["iperf3_duration_s"]) + float(policy["iperf3_omit_s"])
 
     def server_argv(self, play: Play) -> list[str]:
         """Return the server's command line: one test on the rail's own address, then it ends by itself."""

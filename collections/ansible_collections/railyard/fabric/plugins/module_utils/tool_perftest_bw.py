@@ -42,7 +42,11 @@ class Bandwidth(Perftest):
 
     def limit_s(self, policy: Mapping[str, Any]) -> float:
         """Return the seconds of the test and a margin."""
-        return float(policy["rdma_duration_s"]) + _MARGIN_S
+        return self.planned_s(policy) + _MARGIN_S
+
+    def planned_s(self, policy: Mapping[str, Any]) -> float:
+        """Return the seconds of the test, its margins included."""
+        return float(policy["rdma_duration_s"])
 
     def options(self, policy: Mapping[str, Any]) -> list[str]:
         """Return the options that both ends must have alike."""

@@ -41,7 +41,11 @@ class PingRtt(Tool):
 
     def limit_s(self, policy: Mapping[str, Any]) -> float:
         """Return the time of all packets, and some."""
-        return float(policy["ping_count"]) * float(policy["ping_interval_s"]) + _REPLY_WAIT_S + 8
+        return self.planned_s(policy) + _REPLY_WAIT_S + 8
+
+    def planned_s(self, policy: Mapping[str, Any]) -> float:
+        """Return the time of all packets."""
+        return float(policy["ping_count"]) * float(policy["ping_interval_s"])
 
     def client(self, play: Play) -> Reading:
         """Ping and read the times."""

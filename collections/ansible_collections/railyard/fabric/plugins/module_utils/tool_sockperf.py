@@ -44,7 +44,11 @@ class Sockperf(Tool):
 
     def limit_s(self, policy: Mapping[str, Any]) -> float:
         """Return the seconds of the test and a margin."""
-        return float(policy["sockperf_duration_s"]) + _MARGIN_S
+        return self.planned_s(policy) + _MARGIN_S
+
+    def planned_s(self, policy: Mapping[str, Any]) -> float:
+        """Return the seconds of the test."""
+        return float(policy["sockperf_duration_s"])
 
     def refuses(self, address: str, version: str | None, host: str) -> Obstacle | None:
         """Refuse IPv6 where this sockperf does not know it."""

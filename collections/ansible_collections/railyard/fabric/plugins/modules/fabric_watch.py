@@ -61,7 +61,8 @@ total_tests:
   type: int
   sample: 24
 left_s:
-  description: Seconds that the tests to come should take by the pace so far; null while that cannot be said.
+  description: Seconds that the tests to come should take, by the times that they are asked to measure for
+    and the pace so far; null before the runner has said anything.
   returned: success
   type: int
   sample: 40

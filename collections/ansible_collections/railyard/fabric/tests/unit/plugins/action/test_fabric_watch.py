@@ -13,10 +13,10 @@ from ansible.plugins.action import ActionBase
 from ansible_collections.railyard.fabric.plugins.action.fabric_watch import ActionModule
 
 RUN = "20261121T101500Z-3f2a"
-STATUS = json.dumps({"done": False, "finished_tests": 2, "total_tests": 4, "elapsed_s": 10.0})
-SEEN = f"running\nrenewed\n{STATUS}\n"
-REFUSED = f"running\nlost\n{STATUS}\n"
-NOTHING_YET = "running\nrenewed\n\n"
+STATUS = json.dumps({"done": False, "finished_tests": 2, "total_tests": 4})
+SEEN = f"running\nrenewed\n812.44\n{STATUS}\n"
+REFUSED = f"running\nlost\n812.44\n{STATUS}\n"
+NOTHING_YET = "running\nrenewed\n812.44\n\n"
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.lease import Lease
 
 RUN = "20261121T101500Z-3f2a"
 OTHER = "20261121T101501Z-77aa"
+LEFT_S = 70
 STATUS: dict[str, Any] = {
     "done": False,
     "finished_tests": 3,
@@ -25,6 +26,12 @@ STATUS: dict[str, Any] = {
     "current": "m00003",
     "reason": None,
 }
+
+
+def said(left_s: float) -> dict[str, Any]:
+    """Return what a runner says that has looked at the clock just now."""
+    uptime_s = float(Path("/proc/uptime").read_text(encoding="ascii").split()[0])
+    return {**STATUS, "left_s": left_s + 0.2, "uptime_s": uptime_s}
 
 
 class Node:
@@ -66,21 +73,29 @@ def node(tmp_path: Path) -> Node:
 
 
 @pytest.mark.parametrize(
-    ("finished", "elapsed_s", "left_s"), [(0, 5.0, None), (1, 9.0, None), (2, 10.0, 30), (8, 60.0, 0)]
+    ("said", "uptime", "left_s"),
+    [
+        ({"left_s": 70.4, "uptime_s": 800.0}, "812.44", 58),
+        ({"left_s": 10.0, "uptime_s": 800.0}, "812.44", 0),
+        ({}, "812.44", None),
+        ({"left_s": None, "uptime_s": 800.0}, "812.44", None),
+        ({"left_s": 70.4, "uptime_s": 800.0}, "", None),
+    ],
 )
-def test_what_is_left_is_told_by_the_pace_so_far(finished: int, elapsed_s: float, left_s: int | None) -> None:
-    status = {"finished_tests": finished, "total_tests": 8, "elapsed_s": elapsed_s}
-    assert runner_look.read(f"running\nrenewed\n{json.dumps(status)}\n")["left_s"] == left_s
+def test_what_is_left_is_what_the_runner_said_less_the_time_since(
+    said: dict[str, Any], uptime: str, left_s: int | None
+) -> None:
+    assert runner_look.read(f"running\nrenewed\n{uptime}\n{json.dumps(said)}\n")["left_s"] == left_s
 
 
 def test_a_run_that_goes_on(node: Node) -> None:
     node.lease.take(RUN, "me", 60, "gpu001")
-    (node.folder / "status.json").write_text(json.dumps({**STATUS, "elapsed_s": 30.0}))
-    assert node.look() == {**STATUS, "left_s": 70, "running": True, "lease_renewed": True}
+    (node.folder / "status.json").write_text(json.dumps(said(LEFT_S)))
+    assert node.look() == {**STATUS, "left_s": LEFT_S, "running": True, "lease_renewed": True}
 
 
 def test_a_runner_that_was_killed_is_done_and_says_why(node: Node) -> None:
-    (node.folder / "status.json").write_text(json.dumps({**STATUS, "elapsed_s": 30.0}))
+    (node.folder / "status.json").write_text(json.dumps(said(LEFT_S)))
     node.unit.unlink()
     killed = node.look()
     assert (killed["done"], killed["running"], killed["finished_tests"]) == (True, False, 3)
@@ -110,8 +125,8 @@ def test_looking_renews_the_lease(node: Node) -> None:
 
 def test_looking_starts_no_program(node: Node) -> None:
     node.lease.take(RUN, "me", 60, "gpu001")
-    (node.folder / "status.json").write_text(json.dumps({**STATUS, "elapsed_s": 30.0}) + "\n")
-    assert node.look(only="/nowhere") == {**STATUS, "left_s": 70, "running": True, "lease_renewed": True}
+    (node.folder / "status.json").write_text(json.dumps(said(LEFT_S)) + "\n")
+    assert node.look(only="/nowhere") == {**STATUS, "left_s": LEFT_S, "running": True, "lease_renewed": True}
 
 
 def test_the_sign_of_life_belongs_to_the_user_that_sudo_names(
