@@ -67,6 +67,7 @@ def operate(verb: str, sources: Sequence[str], argv: Sequence[str], reports_dir:
                 passwords=passwords,
                 progress=progress,
                 show=display.show,
+                measuring=verb == "validate",
             ).run()
         if progress.stats:
             terminal.recap(progress.stats, out)
