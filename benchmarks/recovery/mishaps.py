@@ -11,6 +11,14 @@ DROP_IN = "/etc/systemd/system/railyard-rail-network-apply-.service.d/10-recover
 STATE = "/var/lib/railyard/rail_network"
 BROKEN = "/etc/netplan/70-recovery-broken.yaml"
 FILL = "/root/recovery-fill"
+# All that is free, what is reserved for root included, in a moment; the last bits by writing.
+FILL_SCRIPT = f"""\
+free_bytes=$(( $(stat -f -c %f /) * $(stat -f -c %S /) ))
+fallocate -l $(( free_bytes - 8388608 )) {FILL}
+dd if=/dev/zero of={FILL}2 bs=64k
+dd if=/dev/zero of={FILL}3 bs=1k
+true
+"""
 _SMALL = ((STATE, "512k"), ("/etc/netplan", "64k"))
 
 As = Callable[..., str]  # runs a command on the node as root and returns what it printed
@@ -110,7 +118,8 @@ def _fill_disk(node: Node, round_number: int) -> None:
             )
         fill = "; ".join(f"dd if=/dev/zero of={path}/.fill bs=1k 2>/dev/null" for path, _size in _SMALL)
     else:
-        fill = f"dd if=/dev/zero of={FILL} bs=1M 2>/dev/null; dd if=/dev/zero of={FILL}2 bs=1k 2>/dev/null"
+        _write(node, f"{FILL}.sh", FILL_SCRIPT)
+        fill = f"sh {FILL}.sh 2>/dev/null"
     if round_number % 2:
         node.root("sh", "-c", f"{fill}; true")
         if node.kind == "container":
@@ -120,7 +129,7 @@ def _fill_disk(node: Node, round_number: int) -> None:
 
 
 def _empty_disk(node: Node) -> None:
-    node.root("rm", "-f", FILL, f"{FILL}2")
+    node.root("rm", "-f", FILL, f"{FILL}2", f"{FILL}3", f"{FILL}.sh")
     _no_drop_in(node)
     if node.kind == "container":
         for path, _size in _SMALL:
