@@ -194,6 +194,8 @@ def test_missing_libraries_of_other_cards_are_warnings():
     found = parsers.parse("ibv_devinfo", LIBRARY_IS_MISSING * 2 + text)
     assert (found["valid"], found["error"]) == (True, None)
     assert found["warnings"] == [LIBRARY_IS_MISSING.strip()]
+    gone = "libibverbs: Warning: couldn't open /dev/infiniband/uverbs1: No such device\n"
+    assert whole("ibv_devinfo", gone + text) == whole("ibv_devinfo", text)
     assert failed("ibv_devinfo", LIBRARY_IS_MISSING + "No IB devices found\n") == "no_device"
 
 
