@@ -28,6 +28,9 @@ _MODE_WORD = re.compile(
 )
 # -n ends the run by its count and not by the clock.
 _END = re.compile(r"Test end \((?:interrupted by ([^)]{1,40})|reached packet number)\)")
+# The file of --full-log has the statistics and not the course of the test; it says what was asked.
+_ASKED_S = re.compile(r"test was performed using the following parameters: .{0,400}--time=([0-9]{1,9})\b")
+_TOTAL_S = re.compile(r"\[Total Run\] RunTime=([0-9.]{1,20}) sec")
 _VALID = re.compile(r"\[Valid Duration\].{0,120}SentMessages=([0-9]+); ReceivedMessages=([0-9]+)")
 _AVERAGE = re.compile(r"====> avg-(lat|latency|rtt) ?= {0,12}([0-9.]+) \(std-dev ?= {0,12}([0-9.]+)[,)]")
 _DROPPED = re.compile(r"# dropped messages = ([0-9]+); # duplicated messages = ([0-9]+); "
@@ -74,6 +77,8 @@ _GBPS_PER_MEBIBIT = 2**20 / 1e9
 _DECIMALS_OF_M = 9
 _FARTHEST_APART = 0.01
 _HEADER_BYTES, _FRAGMENT_BYTES = 28, 1472
+# A run that was ended early lacks more than its clock is off.
+_SHORTEST_SHARE = 0.95
 # under-load asks for a reply to every 100th message; ping-pong loses a few at most.
 _UNDER_LOAD_REPLY_SHARE = 0.5
 
@@ -93,6 +98,8 @@ class _Run:
         self.average_seen = 0
         self.summary: float | None = None
         self.late_signal = False
+        self.asked_s: float | None = None
+        self.total_s: float | None = None
         self.message_bytes: int | None = None
         self.slack_gbps = 0.0
         self.warnings: list[str] = []
@@ -117,6 +124,11 @@ class _Run:
             if self.ends and "signal" in reason:
                 self.late_signal = True
             self.ends.append(reason)
+        asked_s, total_s = _ASKED_S.search(line), _TOTAL_S.search(line)
+        if asked_s:
+            self.asked_s = to_float(asked_s.group(1))
+        if total_s:
+            self.total_s = to_float(total_s.group(1))
         sent = _VALID.search(line)
         if sent and self.mode is None:
             asked, answered = to_int(sent.group(1)), to_int(sent.group(2))
@@ -195,7 +207,7 @@ class _Run:
         if self.average_seen > 1:
             return error("several_servers", "statistics of several servers in one run are not supported")
         needed = ("average_us", "min_us", "max_us", "p50_us", "p99_us", "p999_us", "observations")
-        if not self.ends or any(out[key] is None for key in needed):
+        if not (self.ends or self._is_log()) or any(out[key] is None for key in needed):
             return error("truncated", "the statistics are missing or cut short")
         if not out["observations"] or not out["average_us"]:
             return error("no_data", "no round trip was observed")
@@ -205,6 +217,10 @@ class _Run:
         if self.summary is not None and abs(self.summary - out["average_us"]) > 0.01:
             return error("inconsistent", "the summary and the average differ")
         return None
+
+    def _is_log(self) -> bool:
+        """Tell whether this is a file of --full-log whose test ran as long as it was asked to."""
+        return bool(self.asked_s and self.total_s and self.total_s >= self.asked_s * _SHORTEST_SHARE)
 
     def _rate_problem(self) -> dict[str, str] | None:
         rate, stated = self.rate["message_rate"], self.rate["bandwidth_gbps"]

@@ -82,6 +82,17 @@ def test_sockperf_giga_is_a_thousand_mebibytes():
     assert whole("sockperf", old)[0]["bandwidth_gbps"] == pytest.approx(2.513, rel=1e-3)
 
 
+def test_sockperf_full_log_has_no_course_of_the_test():
+    """It has been written after the test; that it ran for its whole time is in the numbers."""
+    tail = read("sockperf", "pp_tcp.txt").partition("sockperf: [Total Run]")
+    log = "test was performed using the following parameters: --mps=max --msg-size=14 --time={}\n"
+    text = "".join(tail[1:]) + "packet, txTime(sec), rxTime(sec), rtt(usec)\n0, 2.441, 2.442, 81.361\n"
+    (output,) = whole("sockperf", log.format(1) + text)
+    assert (output["average_us"], output["p99_us"], output["version"]) == (43.577, 66.494, None)
+    assert failed("sockperf", log.format(2) + text) == "truncated"
+    assert failed("sockperf", text) == "truncated"
+
+
 def test_sockperf_playback_is_no_ping_pong():
     text = "$ sockperf playback --data-file trace.csv -i 10.0.1.2\n" + read("sockperf", "pp_tcp.txt")
     assert whole("sockperf", text)[0]["mode"] == "playback"
