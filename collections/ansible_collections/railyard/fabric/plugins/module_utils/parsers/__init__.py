@@ -78,21 +78,27 @@ TOOLS = (
 
 
 def _read(parser: Callable[[str], dict[str, Any]], text: str) -> dict[str, Any]:
-    """Parse; where that fails, parse once more without the labels that a launcher put before each line."""
+    """Parse; where that fails, parse once more without what a launcher or a comment put before each line."""
+    found: dict[str, Any] | None = None
+    refusal: NotThisTool | None = None
     try:
         found = parser(text)
-    except NotThisTool:
-        bare = unwrap.without_labels(text)
-        if bare is None:
-            raise
-        return parser(bare)
-    if found["valid"]:
+    except NotThisTool as problem:
+        refusal = problem
+    if found is not None and found["valid"]:
         return found
-    bare = unwrap.without_labels(text)
-    try:
-        return found if bare is None else parser(bare)
-    except NotThisTool:
-        return found
+    # A comment mark is a tool's own sign, too: without it a text must be whole, or no other reading is left.
+    others = ((unwrap.without_labels(text), False), (unwrap.without_comment_marks(text), found is not None))
+    for bare, must_be_whole in others:
+        try:
+            again = parser(bare) if bare is not None else None
+        except NotThisTool:
+            continue
+        if again is not None and (again["valid"] or not must_be_whole):
+            return again
+    if found is None:
+        raise refusal or NotThisTool("nothing could be read")
+    return found
 
 
 def parse(tool: str, text: str) -> dict[str, Any]:
@@ -110,7 +116,7 @@ def parse(tool: str, text: str) -> dict[str, Any]:
     """
     parser = _PARSERS.get(tool)
     # A file whose end never reached the disk ends in NULs; what stands before them is text all the same.
-    text = text.rstrip("\0")
+    text = unwrap.without_overstrikes(text.rstrip("\0"))
     if is_binary(text):
         raise NotThisTool("this is binary data and no output of a tool")
     if parser is not None:

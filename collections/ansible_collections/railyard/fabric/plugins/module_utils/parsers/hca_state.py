@@ -23,6 +23,7 @@ PORT_KEYS = (
     "max_mtu_bytes",
 )
 LINK_LAYERS = ("InfiniBand", "Ethernet", "Unspecified", "IB", "Unknown")
+_OF_A_SHELL = "not_installed"
 _TROUBLE = (
     ("no_device", re.compile(r"No IB devices found|no ca names|can't get list of ca names|"
                              r"No matching IB device|^\s*0 HCAs found|IB device .{0,40} wasn't found", re.I)),
@@ -30,8 +31,11 @@ _TROUBLE = (
                            r"Function not implemented", re.I)),
     ("tool_error", re.compile(r"^ibpanic:|stat of IB device|^Fatal error|No such device|"
                               r"Failed to (?:open|query|get)", re.I)),
-    ("not_installed", re.compile(r"command not found|No such file or directory", re.I)),
+    (_OF_A_SHELL, re.compile(r"command not found|No such file or directory", re.I)),
 )  # fmt: skip
+
+# Of a driver whose library is not there; the devices of the others are listed all the same.
+_WARNING = re.compile(r"^\s*libibverbs: Warning")
 
 
 def device(name: str) -> dict[str, Any]:
@@ -46,10 +50,29 @@ def port(number: int | None) -> dict[str, Any]:
 
 def message(line: str) -> dict[str, str] | None:
     """Return the error that a line of one of these tools stands for."""
+    if warning(line):
+        return None
     for kind, pattern in _TROUBLE:
         if pattern.search(line[:400]):
             return error(kind, line)
     return None
+
+
+def warning(line: str) -> str | None:
+    """Return the line when it warns and the tool goes on."""
+    return line.strip()[:400] if _WARNING.match(line[:400]) else None
+
+
+def graver(problem: dict[str, str] | None, said: dict[str, str] | None) -> dict[str, str] | None:
+    """Keep the first error; one that may be of another program gives way to any other."""
+    if problem is None or (said is not None and problem["class"] == _OF_A_SHELL):
+        return said or problem
+    return problem
+
+
+def without_shell(problem: dict[str, str] | None, listed: bool) -> dict[str, str] | None:
+    """Drop what a shell says of another program: a tool that listed something was there itself."""
+    return None if listed and problem and problem["class"] == _OF_A_SHELL else problem
 
 
 def begun(line: str, start: str) -> dict[str, str] | None:

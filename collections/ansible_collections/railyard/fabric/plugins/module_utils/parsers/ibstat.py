@@ -20,12 +20,15 @@ from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common imp
     to_int,
 )
 
+# The kinds of node that ibstat knows; a type beyond them is "???".
+_KIND = r"(?:CA|Router|Switch|iWARP RNIC|\?\?\?)"
 # Indentation is often lost on the way: the keys alone tell a port's fields from a device's.
 # `ibstat DEVICE PORT` writes `CA: 'mlx5_0'`.
-_DEVICE = re.compile(r"^\s*(?:CA|Router|Switch):? '([^']{1,80})'\s*$")
+_DEVICE = re.compile(rf"^\s*{_KIND}:? '([^']{{1,80}})'\s*$")
+_TYPE = re.compile(rf"^\s*{_KIND} type:[ \t]*(.*?)\s*$")
 _PORT = re.compile(r"^\s*Port ([0-9]{1,3}):\s*$")
 _PAIR = re.compile(r"^\s*([A-Z][A-Za-z ]{1,30}):[ \t]*(.*?)\s*$")
-_DEVICE_FIELDS = {"CA type": "ca_type", "Firmware version": "firmware"}
+_DEVICE_FIELDS = {"Firmware version": "firmware"}
 _PORT_WORDS = {"State": "state", "Physical state": "physical_state", "Link layer": "link_layer"}
 _PORT_NUMBERS = {"Base lid": "lid", "SM lid": "sm_lid"}
 
@@ -59,9 +62,12 @@ def parse(text: str) -> dict[str, Any]:
     devices: list[dict[str, Any]] = []
     problem: dict[str, str] | None = None
     for line in lines:
-        name, number, pair = _DEVICE.match(line), _PORT.match(line), _PAIR.match(line)
+        name, kind = _DEVICE.match(line), _TYPE.match(line)
+        number, pair = _PORT.match(line), _PAIR.match(line)
         if name:
             devices.append(hca_state.device(name.group(1)))
+        elif devices and kind:
+            devices[-1]["ca_type"] = kind.group(1) or None
         elif devices and number:
             devices[-1]["ports"].append(hca_state.port(to_int(number.group(1))))
         elif devices and pair:
@@ -69,7 +75,11 @@ def parse(text: str) -> dict[str, Any]:
             if pair.group(1) == "Number of ports":
                 devices[-1]["_ports"] = to_int(pair.group(2))
         elif line.strip():
-            problem = problem or hca_state.message(line) or hca_state.begun(line, "CA '")
+            said = hca_state.message(line)
+            for start in ("CA '", "iWARP RNIC '"):
+                said = said or hca_state.begun(line, start)
+            problem = hca_state.graver(problem, said)
+    problem = hca_state.without_shell(problem, bool(devices))
     if not devices and (problem is None or problem["class"] == "truncated"):
         raise NotThisTool(f"no device of ibstat (CA 'name'); the text begins with {first_text(lines)}")
     for device in devices:

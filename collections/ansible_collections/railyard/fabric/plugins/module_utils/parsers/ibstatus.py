@@ -62,9 +62,11 @@ def parse(text: str) -> dict[str, Any]:
         elif port is not None and pair:
             _read_pair(port, pair.group(1), pair.group(2))
         elif line.strip():
-            problem = problem or hca_state.message(line) or hca_state.begun(line, "Infiniband device")
+            said = hca_state.message(line) or hca_state.begun(line, "Infiniband device")
+            problem = hca_state.graver(problem, said)
+    found = list(devices.values())
+    problem = hca_state.without_shell(problem, bool(found))
     if not devices and (problem is None or problem["class"] == "truncated"):
         raise NotThisTool(f"no port of ibstatus; the text begins with {first_text(lines)}")
-    found = list(devices.values())
     problem = problem or hca_state.cut_short(found, ("state", "physical_state", "link_layer"))
     return result("ibstatus", [{"devices": found}] if found else [], problem)

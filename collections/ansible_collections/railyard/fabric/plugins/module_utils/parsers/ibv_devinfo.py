@@ -91,6 +91,15 @@ def _rate(port: dict[str, Any]) -> float | None:
     return scaled(lanes, _LANE_GBPS.get(speed.group(1), to_float(speed.group(1)) or 0.0), 3)
 
 
+def _cut_verbose(device: dict[str, Any], speeds: list[str | None]) -> dict[str, str] | None:
+    """Return an error when a port of -v has no end: its physical state, which iWARP and EFA do not print."""
+    if device["transport"] in (None, "InfiniBand"):
+        return hca_state.cut_short([device], ("state", "link_layer", "physical_state"))
+    if all(speed and _NUMBERED.match(speed) for speed in speeds):
+        return None
+    return error("truncated", f"{device['name']} has a port without active speed")
+
+
 def _list(lines: list[str]) -> dict[str, Any] | None:
     """Read `ibv_devinfo -l`; None when the text is none."""
     at = next((place for place, line in enumerate(lines) if _LIST.match(line)), None)
@@ -124,6 +133,7 @@ def parse(text: str) -> dict[str, Any]:
     lines = split_lines(strip_ansi(text))
     devices: list[dict[str, Any]] = []
     problem: dict[str, str] | None = None
+    warnings: list[str] = []
     for line in lines:
         pair = _PAIR.match(line)
         if pair and pair.group(1) == "hca_id":
@@ -131,7 +141,11 @@ def parse(text: str) -> dict[str, Any]:
         elif devices and pair:
             _read_pair(devices[-1], pair.group(1), pair.group(2))
         elif line.strip():
-            problem = problem or hca_state.message(line) or hca_state.begun(line, "hca_id:")
+            warned = hca_state.warning(line)
+            warnings += [warned] if warned else []
+            said = hca_state.message(line) or hca_state.begun(line, "hca_id:")
+            problem = hca_state.graver(problem, said)
+    problem = hca_state.without_shell(problem, bool(devices))
     listed = None if devices else _list(lines)
     if listed is not None:
         return listed
@@ -140,13 +154,14 @@ def parse(text: str) -> dict[str, Any]:
     for device in devices:
         stated = device.pop("_ports", None)
         verbose = device.pop("_verbose", False)
+        speeds = [port.get("_active_speed") for port in device["ports"]]
         for port in device["ports"]:
             port["rate_gbps"] = _rate(port)
         if problem is None and verbose:
-            problem = hca_state.cut_short([device], ("state", "link_layer", "physical_state"))
+            problem = _cut_verbose(device, speeds)
         if problem is None and stated is not None and stated != len(device["ports"]):
             problem = error(
                 "truncated", f"{device['name']} has {stated} ports, the text {len(device['ports'])}"
             )
     problem = problem or hca_state.cut_short(devices, ("state", "link_layer"))
-    return result("ibv_devinfo", [{"devices": devices}] if devices else [], problem)
+    return result("ibv_devinfo", [{"devices": devices}] if devices else [], problem, warnings)

@@ -25,7 +25,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils.parsers.json_text 
 
 _VERSION = re.compile(r"iperf ([0-9][0-9A-Za-z.+-]*)")
 _OWN_LINE = re.compile(r"^iperf3: ")
-_OWN_WARNING = re.compile(r"^iperf3: \[?warning", re.I)
+# 3.0 and 3.1 say of every late datagram that it is late, in JSON under "error".
+_OUT_OF_ORDER = re.compile(r"(?:iperf3: )?OUT OF ORDER - ")
+_OWN_WARNING = re.compile(r"^iperf3: (?:\[?warning|OUT OF ORDER - )", re.I)
 _CUT_MARK = re.compile(r'"start"\s*:|"event"\s*:\s*"(?:start|interval|end|error)"')
 _KINDS = (
     ("interrupted", re.compile(r"interrupt|terminated", re.I)),
@@ -161,10 +163,19 @@ class _Run:
             "cpu_remote_percent": to_float(cpu.get("remote_total")) if remote_known else None,
         }
 
+    def failures(self) -> list[str]:
+        """Return what stands under "error" and is one."""
+        said = [str(self.data[key])[:1000] for key in ("error", "error" + REPEATED) if key in self.data]
+        failures = [one for one in said if not _OUT_OF_ORDER.match(one)]
+        if len(failures) < len(said):
+            self.warnings.append("datagrams arrived out of order")
+        return failures
+
     def problem(self, output: dict[str, Any]) -> tuple[bool, dict[str, str] | None]:
         """Return (whole, error); not whole without an error is this end's nature and says so in a warning."""
-        if "error" in self.data:
-            return False, _classify(str(self.data["error"])[:1000])
+        failures = self.failures()
+        if failures:
+            return False, _classify(failures[0])
         if not self.start:
             return False, error("incomplete", "the JSON has no start section")
         if not self.test or not output["directions"]:
@@ -217,8 +228,10 @@ def _parse_table(lines: list[str]) -> dict[str, Any] | None:
     runs, others = iperf3_text.read(lines)
     if not runs:
         return None
-    problem, warnings = _noise("\n".join(others))
+    problem, _ignored = _noise("\n".join(others))
     warnings = ["the rates have three digits: use -J for more"]
+    if any(map(_OUT_OF_ORDER.match, others)):
+        warnings.append("datagrams arrived out of order")
     valid = True
     outputs = []
     for run in runs:

@@ -32,6 +32,8 @@ _ROW = re.compile(
 )
 _ROLE = re.compile(r"\b(sender|receiver)\s*$")
 _LOSS = re.compile(r"([0-9.]+) ms +(-?[0-9]+)/([0-9]+) +\((-?[0-9.e+-]+|-?nan)%\)")
+# With -O, of an older server: how many of the datagrams that count were lost is not known.
+_UNKNOWN_LOSS = re.compile(r"([0-9.]+) ms +Unknown/([0-9]+)\b")
 _RETRANSMITS = re.compile(r"^\s*([0-9]+)\s")
 # Rates in bits have decimal prefixes, rates in bytes (`-f K|M|G|T`) binary ones: iperf3's units.c.
 _DECIMAL = {"": 1e-9, "K": 1e-6, "M": 1e-3, "G": 1.0, "T": 1e3}
@@ -60,6 +62,7 @@ class _Row:
         role = _ROLE.search(self.rest)
         self.role = role.group(1) if role else None
         self.loss = _LOSS.search(self.rest)
+        self.unknown_loss = _UNKNOWN_LOSS.search(self.rest)
 
 
 class Run:
@@ -100,7 +103,7 @@ class Run:
 
     def _row(self, row: _Row) -> None:
         self.bidirectional = self.bidirectional or row.way is not None
-        self.is_udp = self.is_udp or row.loss is not None
+        self.is_udp = self.is_udp or row.loss is not None or row.unknown_loss is not None
         if "(omitted)" in row.rest:
             return
         if row.role:
@@ -134,6 +137,9 @@ class Run:
                 found["jitter_ms"] = to_float(row.loss.group(1))
                 found["lost_packets"], found["packets"] = to_int(row.loss.group(2)), to_int(row.loss.group(3))
                 found["lost_percent"] = to_float(row.loss.group(4))
+            elif row.unknown_loss and half == "received":
+                found["jitter_ms"] = to_float(row.unknown_loss.group(1))
+                found["packets"] = to_int(row.unknown_loss.group(2))
         return found
 
     def _directions(self) -> list[dict[str, Any]]:

@@ -16,14 +16,14 @@ REPEATED = "_bidir_reverse"
 
 
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Keep the second of two equal keys under its own name; json.loads alone would drop the first one.
+    """Keep the last of several equal keys under its own name; json.loads alone would drop the first one.
 
     iperf3 3.7 to 3.9 repeat `sum_sent` and its like for the reverse half of `--bidir`; later versions give
     them the suffix that is given here.
     """
     kept: dict[str, Any] = {}
     for key, value in pairs:
-        kept.setdefault(key + REPEATED if key in kept else key, value)
+        kept[key + REPEATED if key in kept else key] = value
     return kept
 
 

@@ -75,8 +75,10 @@ def _one(text: str) -> tuple[dict[str, Any], bool]:
     if output["bidirectional"] is False:
         # Only the sending side, or both of a bidirectional run, write their TX depth.
         output["role"] = "client" if "tx depth" in values else "server"
-    if "cuda device" in values:
-        output["gpu"] = f"CUDA device {values['cuda device']}"
+    for maker in ("CUDA", "MUSA"):
+        number = values.get(f"{maker.lower()} device")
+        if number is not None:
+            output["gpu"] = f"{maker} device {number}"
     if output["kind"] is None:
         output["kind"] = "latency" if any(key in results for key in _LATENCY) else "bandwidth"
     output["rows"] = []
@@ -88,7 +90,7 @@ def _one(text: str) -> tuple[dict[str, Any], bool]:
             row = perftest_run.bandwidth_row(output["reported_unit"], size, iterations, peak, average, rate)
             if rate is None:
                 row["message_rate_mpps"] = to_float(results.get("msgRate_avg"))
-            output["rows"] = [row]
+            output["rows"] = [{**row, "cpu_percent": to_float(results.get("CPU_util"))}]
     elif results:
         output["reported_unit"] = "us"
         row = {
@@ -97,7 +99,8 @@ def _one(text: str) -> tuple[dict[str, Any], bool]:
         }
         row.update(dict.fromkeys(perftest_run.LATENCY_KEYS))
         row.update({name: to_float(results[key]) for key, name in _LATENCY.items() if key in results})
-        output["rows"] = [{**row, "latency_is": output["latency_is"]}]
+        cpu = to_float(results.get("CPU_util"))
+        output["rows"] = [{**row, "cpu_percent": cpu, "latency_is": output["latency_is"]}]
     return output, text.count("{") == text.count("}") and bool(results)
 
 

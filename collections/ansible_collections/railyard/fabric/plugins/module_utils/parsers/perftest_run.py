@@ -44,6 +44,8 @@ LATENCY_KEYS = (
     "p999_us",
     "transactions_per_s",
 )
+# `4096[B]`, up to 2012 `2048B`
+_MTU = re.compile(r"(?:\[B\]|B)\Z")
 # A sum of both directions may stand beside the rate of one of them.
 _MOST_APART = 2.5
 _HALF_DIGIT_MPPS = 0.5e-6
@@ -82,7 +84,10 @@ def apply_parameters(output: dict[str, Any], values: dict[str, str]) -> None:
     output["connection"] = values.get("connection type")
     output["qps"] = to_int(values.get("number of qps"))
     output["link_layer"] = LINK_LAYERS.get(values.get("link type", ""))
-    output["mtu_bytes"] = to_int(values.get("mtu", "").replace("[B]", ""))
+    # perftest says "IB" of an unspecified link as well (EFA); such a device has no InfiniBand transport.
+    if values.get("transport type") == "Unknown" and output["link_layer"] == "InfiniBand":
+        output["link_layer"] = None
+    output["mtu_bytes"] = to_int(_MTU.sub("", values.get("mtu", "")))
     output["gid_index"] = to_int(values.get("gid index"))
     state = values.get("rdma cm qps")
     output["rdma_cm"] = {"ON": True, "OFF": False}.get(state or "")

@@ -23,16 +23,32 @@ _COMMAND = re.compile(
     r"(?:[#$>%] ?|^)(?:sudo |numactl \S{1,40} |taskset \S{1,20} \S{1,20} )?"
     r"(?:[\w./-]{0,80}/)?(?:ib_(?:send|write|read|atomic)|raw_ethernet)_(?:bw|lat)(?: |$)"
 )
-_PAIR = re.compile(r"(?:^|\t| {2,})\s*([A-Za-z][\w.*/ -]{0,30}?)\s*: +([^\t]*?)(?=\t|\s{2,}\S|\s*$)")
-_GPU_NAME = re.compile(r"device name = \[([^\]]{1,80})\]")
-_GPU_NUMBER = re.compile(r"Picking device No\. ([0-9]{1,4})")
+# The keys of the header's second column: a page may have squeezed the blanks before them to one.
+_SECOND = r"(?:Device|Transport type|Using SRQ|Lock-free|Using Enhanced Reorder|TOS)\s*:"
+_PAIR = re.compile(
+    rf"(?:^|\t| {{2,}}| (?={_SECOND}))\s*([A-Za-z][\w.*/ -]{{0,30}}?)\s*: +([^\t]*?)"
+    rf"(?=\t|\s{{2,}}\S|\s{_SECOND}|\s*$)"
+)
+_GPU_NAME = re.compile(
+    r"device name = \[([^\]]{1,80})\]|Using ROCm Device with ID: [0-9]{1,4}, Name: ([^,]{1,80}),"
+)
+_GPU_MAKER = re.compile(r"^\s*initializing (CUDA|MUSA|MLU)\b", re.I)
+_GPU_NUMBER = re.compile(r"Picking (?:device No\.|GPU number) ([0-9]{1,4})")
 _COLUMN = re.compile(
     r"#bytes|#sl|#iterations|BW peak\[[^\]]*\]|BW average\[[^\]]*\]|MsgRate\[Mpps\]"
-    r"|t_(?:min|max|typical|avg|stdev)\[\w+\]|99(?:\.9)?% percentile\[\w+\]|tps average"
+    r"|t_(?:min|max|typical|avg|stdev)\[\w+\]|99(?:\.9)?% percentile\[\w+\]|tps average|CPU_Util\[%{1,2}\]"
 )
+# What may stand between the last row and the line that closes the table: counters of -W, the kernel's log,
+# warnings of standard error.
+_NOISE = re.compile(
+    r"^\s*[\w./]{1,80}=[0-9]+\s*$|^\[ *[0-9]+\.[0-9]{6}\] |"
+    r"Conflicting CPU frequency|\b(?:[Ww]arning|WARNING)\b"
+)
+# Only a server says so, behind its header.
+_CM_SERVER = re.compile(r"Waiting for client rdma_cm QP to connect")
 # Messages of standard error follow the last number without a blank (`0.000516Error: BW result is below`).
 _ROW = re.compile(
-    r"^\s*([0-9]+\s+[0-9]+(?:\s+(?:-?[0-9]+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?|-?nan|-?inf)){1,16})"
+    r"^\s*([0-9]+\s+[0-9]+(?:\s+(?:-?[0-9]+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?|-?nan|-?inf|N/A)){1,16})"
     r"\s*(?:$|(?:Error|ERROR|Conflicting|WARNING|Warning|Completion|Failed|Couldn't|Unable)\b)"
 )
 # --report-both: the sum of both directions comes first, then each one under a title of its own.
@@ -48,6 +64,9 @@ _LATENCY = {
     "99.9% percentile": "p999_us",
     "tps average": "transactions_per_s",
 }
+
+# What every header since 2012 has. The side that sends says its TX depth as well.
+_HEADER = {"number of qps", "connection type", "mtu", "link type", "data ex. method"}
 
 # 1000.00: four whole numbers in a row are no chance among times that large.
 _LONGEST_WHOLE_US = len("999.00")
@@ -84,7 +103,7 @@ class _Run:
             output["role"] = "server"
         elif "tx depth" in self.values:
             output["role"] = "client"
-        elif self.values and whole_file_has_banner:
+        elif self.values and (whole_file_has_banner or self.values.keys() >= _HEADER):
             output["role"] = "server"
         names = [re.sub(r"\[.*", "", column) for column in self.columns or []]
         units = [column.partition("[")[2].rstrip("]") for column in self.columns or []]
@@ -105,14 +124,17 @@ class _Run:
         size, iterations = cells.get("#bytes"), cells.get("#iterations")
         if output["kind"] == "bandwidth":
             peak, average, rate = cells.get("BW peak"), cells.get("BW average"), cells.get("MsgRate")
-            return perftest_run.bandwidth_row(output["reported_unit"], size, iterations, peak, average, rate)
-        row: dict[str, Any] = {"message_bytes": to_int(size), "iterations": to_int(iterations)}
+            unit = output["reported_unit"]
+            row = perftest_run.bandwidth_row(unit, size, iterations, peak, average, rate)
+            return {**row, "cpu_percent": to_float(cells.get("CPU_Util"))}
+        row = {"message_bytes": to_int(size), "iterations": to_int(iterations)}
         row.update(dict.fromkeys(perftest_run.LATENCY_KEYS))
         # With -C the columns are CPU cycles, which are no time without the clock rate. Some versions write
         # "usec" above them all the same: then all figures are whole numbers, and large ones.
         if output["reported_unit"] == "us" and not _are_cycles(cells):
             row.update({name: to_float(cells[key]) for key, name in _LATENCY.items() if key in cells})
-        return {**row, "latency_is": output["latency_is"]}
+        cpu = to_float(cells.get("CPU_Util"))
+        return {**row, "cpu_percent": cpu, "latency_is": output["latency_is"]}
 
 
 class _Reader:
@@ -126,6 +148,7 @@ class _Reader:
         self.after_row = False
         self.in_parts = False
         self.gpu: str | None = None
+        self.gpu_maker = "CUDA"
 
     def begin(self, title: dict[str, Any] | None) -> _Run:
         run = _Run(title)
@@ -148,6 +171,9 @@ class _Reader:
     def read(self, line: str, next_line: str) -> None:
         if _BANNER.search(line):
             self.banner = self.any_banner = True
+        elif _CM_SERVER.search(line[:400]):
+            if self.open:
+                self.open[-1].server = True
         elif _COMMAND.search(line[:400]):
             # The next program's command: a server that waited above it has printed nothing but its banner.
             self.banner = False
@@ -156,7 +182,7 @@ class _Reader:
             if perftest_run.read_title(next_line) is None:
                 self._close()
             return
-        elif not line.strip():
+        elif not line.strip() or (self.after_row and not _ROW.match(line) and _NOISE.search(line[:400])):
             return
         elif _PART_TITLE.match(line) and self.open:
             self.open = []
@@ -210,10 +236,7 @@ class _Reader:
         self.after_row = True
 
     def _header(self, line: str) -> None:
-        name = _GPU_NAME.search(line) or _GPU_NUMBER.search(line)
-        if name:
-            found = name.group(1) if "name" in line else f"CUDA device {name.group(1)}"
-            self.gpu = found
+        self._gpu(line[:400])
         if not self.open:
             return
         if line.strip().startswith("remote address:"):
@@ -224,6 +247,15 @@ class _Reader:
             run = next((one for one in self.open if key not in one.values), None)
             if run is not None and run.columns is None:
                 run.values[key] = match.group(2).strip()
+
+    def _gpu(self, line: str) -> None:
+        maker, name, number = _GPU_MAKER.match(line), _GPU_NAME.search(line), _GPU_NUMBER.search(line)
+        if maker:
+            self.gpu_maker = maker.group(1).upper()
+        elif name:
+            self.gpu = name.group(1) or name.group(2)
+        elif number:
+            self.gpu = f"{self.gpu_maker} device {number.group(1)}"
 
 
 def read(text: str) -> list[tuple[dict[str, Any], bool]]:

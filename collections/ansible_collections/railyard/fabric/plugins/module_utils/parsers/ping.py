@@ -23,6 +23,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common imp
 
 _HEADER = re.compile(r"^PING6?[ (]")
 _STATISTICS = re.compile(r"^-{2,4} ?.* ping6? statistics -{2,4}\s*$|^----.*PING Statistics----\s*$")
+# iputils is translated; whatever the language, this line has dashes around and "ping" within.
+_STATISTICS_ABROAD = re.compile(r"^--- .{0,200}ping.{0,200} ---\s*$", re.I)
 _COUNTS = re.compile(
     r"^([0-9]+) packets transmitted, ([0-9]+)(?: packets)? received\b(.*)$",
 )
@@ -70,6 +72,7 @@ class _Run:
         self.errors: int | None = None
         self.trouble: dict[str, str] | None = None
         self.interrupted = False
+        self.is_abroad = False
 
     def read_counts(self, match: re.Match[str]) -> None:
         rest = match.group(3)
@@ -93,6 +96,8 @@ class _Run:
         out = self.output
         if self.interrupted:
             return error("interrupted", "the run was interrupted before its end"), []
+        if self.is_abroad and out["transmitted"] is None:
+            return error("language", "the statistics are no English. Fix: run ping with LC_ALL=C"), []
         if out["transmitted"] is None or out["received"] is None or out["loss_percent"] is None:
             return self.trouble or error("truncated", "the statistics line is missing or cut short"), []
         if out["transmitted"] == 0:
@@ -138,6 +143,7 @@ def _read_line(line: str, run: _Run) -> bool:
     if rtt and (rtt.group(6).strip() == "ms" or "(ms)" in line):
         run.read_rtt(rtt)
         return True
+    run.is_abroad = run.is_abroad or bool(_STATISTICS_ABROAD.match(line) and not _STATISTICS.match(line))
     run.interrupted = run.interrupted or ended_by_signal(line)
     for kind, pattern in _TROUBLE:
         if run.trouble is None and pattern.search(line[:400]):

@@ -32,6 +32,12 @@ def _is_cut(word: str | None) -> bool:
     return word is not None and word not in _STATES and any(state.startswith(word) for state in _STATES)
 
 
+def _is_of_link(tokens: list[str]) -> bool:
+    """Tell a link's line from that of `rdma statistic` or `rdma resource`, which begins alike."""
+    words = (*_WORDS, *_OTHER_WORDS)
+    return not tokens or any(word.startswith(tokens[0]) for word in words)
+
+
 def _link(device: str, port: object, words: dict[str, Any]) -> dict[str, Any]:
     return {
         "device": device,
@@ -53,6 +59,8 @@ def _read_json(text: str) -> list[dict[str, Any]] | None:
         return None
     if not isinstance(found, list) or not all(isinstance(one, dict) and "ifname" in one for one in found):
         return None
+    if any("physical_state" not in one for one in found):
+        raise NotThisTool("JSON of rdma, but not of its links: it has no physical_state")
     links = []
     for one in found:
         words = {key: value for key, value in one.items() if isinstance(value, (str, int))}
@@ -65,8 +73,8 @@ def _read_text(lines: list[str]) -> tuple[list[dict[str, Any]], dict[str, str] |
     problem = None
     for line in lines:
         match = _LINE.match(line)
-        if match:
-            tokens = match.group(3).split()
+        tokens = match.group(3).split() if match else []
+        if match and _is_of_link(tokens):
             words = {key: tokens[at + 1] for at, key in enumerate(tokens[:-1]) if key in _WORDS}
             if tokens and tokens[-1] in (*_WORDS, *_OTHER_WORDS[:-1]):
                 problem = problem or error("truncated", f"a link ends with {tokens[-1]!r} and has no value")
@@ -74,9 +82,9 @@ def _read_text(lines: list[str]) -> tuple[list[dict[str, Any]], dict[str, str] |
             if cut:
                 problem = problem or error("truncated", f"a link ends in the middle of a word, {cut!r}")
             links.append(_link(match.group(1), match.group(2), words))
-        elif line.strip():
-            problem = problem or hca_state.message(line)
-    return links, problem
+        elif not match and line.strip():
+            problem = hca_state.graver(problem, hca_state.message(line))
+    return links, hca_state.without_shell(problem, bool(links))
 
 
 def parse(text: str) -> dict[str, Any]:

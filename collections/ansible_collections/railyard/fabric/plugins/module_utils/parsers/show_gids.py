@@ -24,6 +24,7 @@ _ROW = re.compile(
 )
 _IPV4 = re.compile(r"[0-9]{1,3}(?:\.[0-9]{1,3}){3}\Z")
 _VERSION = re.compile(r"(?:RoCE)?v([12])\Z", re.I)
+_IPV4_MAPPED = "0000:0000:0000:0000:0000:ffff:"
 _FOUND = re.compile(r"^n_gids_found=([0-9]{1,6})\s*$")
 
 
@@ -37,7 +38,7 @@ def _row(match: re.Match[str]) -> dict[str, Any]:
     if version == "2":
         kind = "RoCE v2"
     elif version == "1":
-        # The kernel has one word for both; only Ethernet has a netdev.
+        # The kernel has one word for both; only Ethernet has a netdev. In a container it may be out of sight.
         kind = "RoCE v1" if netdev else "IB"
     return {
         "device": match.group(1),
@@ -48,6 +49,18 @@ def _row(match: re.Match[str]) -> dict[str, Any]:
         "type": kind,
         "netdev": netdev,
     }
+
+
+def _name_hidden(gids: list[dict[str, Any]]) -> None:
+    """Call a port's v1 RoCE where its other rows say Ethernet: by a v2, a netdev or an IPv4 address."""
+    ethernet = {
+        (row["device"], row["port"])
+        for row in gids
+        if row["type"] in ("RoCE v1", "RoCE v2") or row["gid"].startswith(_IPV4_MAPPED)
+    }
+    for row in gids:
+        if row["type"] == "IB" and (row["device"], row["port"]) in ethernet:
+            row["type"] = "RoCE v1"
 
 
 def parse(text: str) -> dict[str, Any]:
@@ -64,6 +77,7 @@ def parse(text: str) -> dict[str, Any]:
     """
     lines = split_lines(strip_ansi(text))
     gids = [_row(match) for match in map(_ROW.match, lines) if match]
+    _name_hidden(gids)
     counts = [to_int(match.group(1)) for match in map(_FOUND.match, lines) if match]
     if not counts and not any(_HEADER.match(line) for line in lines):
         raise NotThisTool(

@@ -23,8 +23,14 @@ from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common imp
 
 _VERSION = re.compile(r"== version #?(\d[^\s=-]*)", re.A)
 _SERVER = re.compile(r"\[SERVER\] listen on")
-_MODE_WORD = re.compile(r"\bsockperf\s+(?:client\s+)?(pp|ping-pong|ul|under-load|tp|throughput)\b")
-_END = re.compile(r"Test end \(interrupted by ([^)]{1,40})\)")
+_MODE_WORD = re.compile(
+    r"\bsockperf\s+(?:client\s+)?(pp|ping-pong|ul|under-load|tp|throughput|pb|playback)\b"
+)
+# -n ends the run by its count and not by the clock.
+_END = re.compile(r"Test end \((?:interrupted by ([^)]{1,40})|reached packet number)\)")
+# The file of --full-log has the statistics and not the course of the test; it says what was asked.
+_ASKED_S = re.compile(r"test was performed using the following parameters: .{0,400}--time=([0-9]{1,9})\b")
+_TOTAL_S = re.compile(r"\[Total Run\] RunTime=([0-9.]{1,20}) sec")
 _VALID = re.compile(r"\[Valid Duration\].{0,120}SentMessages=([0-9]+); ReceivedMessages=([0-9]+)")
 _AVERAGE = re.compile(r"====> avg-(lat|latency|rtt) ?= {0,12}([0-9.]+) \(std-dev ?= {0,12}([0-9.]+)[,)]")
 _DROPPED = re.compile(r"# dropped messages = ([0-9]+); # duplicated messages = ([0-9]+); "
@@ -35,9 +41,12 @@ _OBSERVATIONS = re.compile(r"Total ([0-9]+) observations; each percentile")
 _EXTREME = re.compile(r"---> <(MIN|MAX)> observation = +([0-9]+\.[0-9]{3,})\s*$")
 _PERCENTILE = re.compile(r"---> percentile ([0-9.]+) = +([0-9]+\.[0-9]{3,})\s*$")
 _RATE = re.compile(r"Summary: Message Rate is ([0-9.]+) \[msg/sec\]")
-_BANDWIDTH = re.compile(r"Summary: BandWidth is ([0-9.]+) ([MG])Bps \(([0-9.]+) [MG]bps\)")
+_BANDWIDTH = re.compile(r"Summary: BandWidth is [0-9.]+ ([MG])Bps \(([0-9.]+) [MG]bps\)")
+_MESSAGE_SIZE = re.compile(r"using msg-size=([0-9]{1,9})\b")
 _TROUBLE = (
     ("no_reply", re.compile(r"No messages were received from the server")),
+    ("no_data", re.compile(r"No valid observations found|Test end before test start")),
+    ("timeout", re.compile(r"number of packets requested taking too long")),
     ("connection_refused", re.compile(r"Connection refused")),
     ("name_resolution", re.compile(r"Invalid address|Can`t resolve|Name or service not known")),
     ("address_in_use", re.compile(r"Address already in use")),
@@ -60,9 +69,16 @@ _LATENCY_KEYS = (
 )
 _RATE_KEYS = ("message_rate", "bandwidth_gbps")
 _PERCENTILE_KEYS = {50.0: "p50_us", 99.0: "p99_us", 99.9: "p999_us"}
-_MODES = {"pp": "ping-pong", "ul": "under-load", "tp": "throughput"}
-# The number in parentheses is bytes / 2^20 (or 2^30) x 8: a binary prefix printed as if it were decimal.
-_GBPS_PER_UNIT = {"M": 2**20 / 1e9, "G": 2**30 / 1e9}
+_MODES = {"pp": "ping-pong", "ul": "under-load", "tp": "throughput", "pb": "playback"}
+# The number in parentheses is bytes / 2^20 x 8: a binary prefix printed as if it were decimal. --giga-size
+# prints a thousandth of that, with three decimals.
+_GBPS_PER_MEBIBIT = 2**20 / 1e9
+# 3.7 writes G beside the nine decimals of --increase_output_precision; the numbers are those of M.
+_DECIMALS_OF_M = 9
+_FARTHEST_APART = 0.01
+_HEADER_BYTES, _FRAGMENT_BYTES = 28, 1472
+# A run that was ended early lacks more than its clock is off.
+_SHORTEST_SHARE = 0.95
 # under-load asks for a reply to every 100th message; ping-pong loses a few at most.
 _UNDER_LOAD_REPLY_SHARE = 0.5
 
@@ -82,6 +98,10 @@ class _Run:
         self.average_seen = 0
         self.summary: float | None = None
         self.late_signal = False
+        self.asked_s: float | None = None
+        self.total_s: float | None = None
+        self.message_bytes: int | None = None
+        self.slack_gbps = 0.0
         self.warnings: list[str] = []
 
     def read(self, line: str) -> None:
@@ -100,9 +120,15 @@ class _Run:
     def _read_course(self, line: str) -> None:
         end = _END.search(line)
         if end:
-            if self.ends and "signal" in end.group(1):
+            reason = end.group(1) or "packet number"
+            if self.ends and "signal" in reason:
                 self.late_signal = True
-            self.ends.append(end.group(1))
+            self.ends.append(reason)
+        asked_s, total_s = _ASKED_S.search(line), _TOTAL_S.search(line)
+        if asked_s:
+            self.asked_s = to_float(asked_s.group(1))
+        if total_s:
+            self.total_s = to_float(total_s.group(1))
         sent = _VALID.search(line)
         if sent and self.mode is None:
             asked, answered = to_int(sent.group(1)), to_int(sent.group(2))
@@ -146,10 +172,16 @@ class _Run:
         rate = _RATE.search(line)
         if rate:
             self.rate["message_rate"] = to_float(rate.group(1))
+        size = _MESSAGE_SIZE.search(line)
+        if size:
+            self.message_bytes = to_int(size.group(1))
         bandwidth = _BANDWIDTH.search(line)
         if bandwidth:
-            factor = _GBPS_PER_UNIT[bandwidth.group(2)]
-            self.rate["bandwidth_gbps"] = scaled(to_float(bandwidth.group(3)), factor, 9)
+            decimals = len(bandwidth.group(2).partition(".")[2])
+            giga = bandwidth.group(1) == "G" and decimals < _DECIMALS_OF_M
+            factor = _GBPS_PER_MEBIBIT * (1000 if giga else 1)
+            self.rate["bandwidth_gbps"] = scaled(to_float(bandwidth.group(2)), factor, 9)
+            self.slack_gbps = 0.5 * 10**-decimals * factor
         if rate or bandwidth:
             self.mode = _MODES["tp"]
 
@@ -162,19 +194,20 @@ class _Run:
 
     def problem(self) -> dict[str, str] | None:
         """Return the reason why this run is not whole."""
-        if self.killed or (self.ends and "signal" in self.ends[0]):
+        # "by user" is what SIGINT says.
+        if self.killed or (self.ends and ("signal" in self.ends[0] or "user" in self.ends[0])):
             return error("interrupted", "the run was interrupted before its end")
         if self.trouble:
             return self.trouble
         if self.mode == _MODES["tp"]:
             if None in self.rate.values():
                 return error("truncated", "the summary of rate and bandwidth is missing or cut short")
-            return None if self.rate["message_rate"] else error("no_data", "no message was sent")
+            return self._rate_problem()
         out = self.latency
         if self.average_seen > 1:
             return error("several_servers", "statistics of several servers in one run are not supported")
         needed = ("average_us", "min_us", "max_us", "p50_us", "p99_us", "p999_us", "observations")
-        if not self.ends or any(out[key] is None for key in needed):
+        if not (self.ends or self._is_log()) or any(out[key] is None for key in needed):
             return error("truncated", "the statistics are missing or cut short")
         if not out["observations"] or not out["average_us"]:
             return error("no_data", "no round trip was observed")
@@ -184,6 +217,25 @@ class _Run:
         if self.summary is not None and abs(self.summary - out["average_us"]) > 0.01:
             return error("inconsistent", "the summary and the average differ")
         return None
+
+    def _is_log(self) -> bool:
+        """Tell whether this is a file of --full-log whose test ran as long as it was asked to."""
+        return bool(self.asked_s and self.total_s and self.total_s >= self.asked_s * _SHORTEST_SHARE)
+
+    def _rate_problem(self) -> dict[str, str] | None:
+        rate, stated = self.rate["message_rate"], self.rate["bandwidth_gbps"]
+        if not rate:
+            return error("no_data", "no message was sent")
+        if self.message_bytes is None:
+            return None
+        # Up to 2.2 the headers of IP and UDP are counted as well, for each fragment.
+        headers = _HEADER_BYTES * -(-self.message_bytes // _FRAGMENT_BYTES)
+        least, most = (rate * size * 8 / 1e9 for size in (self.message_bytes, self.message_bytes + headers))
+        slack = _FARTHEST_APART * most + self.slack_gbps
+        if least - slack <= stated <= most + slack:
+            return None
+        sent = f"{rate:g} messages of {self.message_bytes} bytes a second"
+        return error("inconsistent", f"{stated:g} Gbit/s are not {sent}")
 
 
 def parse(text: str) -> dict[str, Any]:

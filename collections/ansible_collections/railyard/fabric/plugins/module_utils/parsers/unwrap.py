@@ -21,14 +21,22 @@ _STAMPS = (
     re.compile(rf"\[?{_DAY} {_MONTH} [ 0-9][0-9] {_CLOCK}(?: [A-Z]{{3,5}})? [0-9]{{4}}\]?(?: |$)"),
     # syslog and journalctl
     re.compile(rf"{_MONTH} [ 0-9][0-9] {_CLOCK} \S{{1,64}} [^\s:\[]{{1,64}}(?:\[[0-9]{{1,9}}\])?:(?: |$)"),
+    # `ts %T`, --timestamps=%T, logs of CI systems
+    re.compile(rf"\[?{_CLOCK}(?:[.,][0-9]{{1,9}})?\]?:?(?: |$)"),
     # mpirun --tag-output, `srun -l` with several digits is a label below
     re.compile(r"\[[0-9]{1,6},[0-9]{1,6}\]<std(?:out|err)>: ?"),
 )  # fmt: skip
 _SHARE_WITH_STAMP = 0.5
 _MOST_QUOTES = 8
-_QUOTE = re.compile(r"\s{0,8}>(?: |$)")
+_QUOTE = re.compile(r"\s{0,8}>{1,8}(?: |$)")
 _RANK = re.compile(r"([0-9]{1,6}): ?(?=\S| |$)")
 _HOST = re.compile(r"(\[?[A-Za-z][\w.-]{0,63}\]?) {0,20}[:|](?: |$)")
+# kubectl logs --prefix
+_POD = re.compile(r"(\[[a-z]{1,20}(?:/[\w.-]{1,253}){1,3}\])(?: |$)")
+# An example in a comment of a script or a program.
+_COMMENT = re.compile(r"\s{0,8}(?:#|\*|//)(?:[ \t]|$)")
+# What ping -f prints for each probe, and takes back for each reply.
+_OVERSTRIKE = re.compile("\\.?\x08(?: \x08)?")
 # One or two lines that begin alike are a tool's own messages (`ping: ...`, `iperf3: ...`).
 _FEWEST_LINES = 4
 _MOST_LABELS = 64
@@ -63,6 +71,26 @@ def _dedented(lines: list[str]) -> list[str]:
     return [line[common:] for line in lines] if common > 1 else lines
 
 
+def _flush(lines: list[str]) -> list[str]:
+    """Move lines that a label and one more blank stood before to the left (iperf3 -T)."""
+    common = min((len(line) - len(line.lstrip(" ")) for line in lines if line.strip()), default=0)
+    return [line[common:] for line in lines]
+
+
+def without_overstrikes(text: str) -> str:
+    """Remove the dots and backspaces of `ping -f`, which look like binary data."""
+    return _OVERSTRIKE.sub("", text) if "\x08" in text else text
+
+
+def without_comment_marks(text: str) -> str | None:
+    """Take `#`, `*` or `//` off the beginning of each line; None when not every line has one."""
+    lines = [line for line in text.split("\n") if line.strip()]
+    found = [_COMMENT.match(line[:20]) for line in lines]
+    if len(lines) < _FEWEST_LINES or not all(found):
+        return None
+    return "\n".join(line[match.end() :] for line, match in zip(lines, found) if match)  # noqa: B905 - 3.9
+
+
 def clean(text: str) -> str:
     """Remove terminal escapes, quote marks, time stamps and common indentation; the words stay as they are.
 
@@ -89,7 +117,7 @@ def without_labels(text: str) -> str | None:
     filled = [line for line in text.split("\n") if line.strip()]
     if len(filled) < _FEWEST_LINES:
         return None
-    for pattern in (_RANK, _HOST):
+    for pattern in (_RANK, _HOST, _POD):
         streams: dict[str, list[str]] = {}
         for line in filled:
             match = pattern.match(line[:100])
@@ -97,5 +125,5 @@ def without_labels(text: str) -> str | None:
                 break
             streams.setdefault(match.group(1), []).append(line[match.end() :])
         else:
-            return "\n".join(line for stream in streams.values() for line in stream)
+            return "\n".join(line for stream in streams.values() for line in _flush(stream))
     return None

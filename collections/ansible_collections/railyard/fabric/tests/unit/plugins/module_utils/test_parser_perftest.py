@@ -102,6 +102,7 @@ def test_latency_and_what_it_is():
             "p99_us": 5.1,
             "p999_us": 8.9,
             "transactions_per_s": None,
+            "cpu_percent": None,
             "latency_is": "one_way",
         }
     ]
@@ -282,6 +283,7 @@ def test_four_queue_pairs_and_the_cpu_column():
         "bandwidth_peak_gbps": None,
         "bandwidth_average_gbps": pytest.approx(32.36 * 2**20 * 8 / 1e9),
         "message_rate_mpps": 0.000518,
+        "cpu_percent": 100.0,
     }
 
 
