@@ -23,11 +23,11 @@ from ansible_collections.railyard.fabric.plugins.module_utils import (
     tools,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.obstacle import Obstacle, error_of
-from ansible_collections.railyard.fabric.plugins.module_utils.rendezvous import Broken, Channel
+from ansible_collections.railyard.fabric.plugins.module_utils.rendezvous import Channel
 from ansible_collections.railyard.fabric.plugins.module_utils.runner_bench import Bench
 from ansible_collections.railyard.fabric.plugins.module_utils.runner_meeting import Session
 from ansible_collections.railyard.fabric.plugins.module_utils.runner_play import RailPlay
-from ansible_collections.railyard.fabric.plugins.module_utils.runner_start import Gate, Moment
+from ansible_collections.railyard.fabric.plugins.module_utils.runner_start import TELL_S, Gate, Moment
 from ansible_collections.railyard.fabric.plugins.module_utils.runner_watch import Watch
 from ansible_collections.railyard.fabric.plugins.module_utils.tool_base import Reading
 
@@ -216,19 +216,16 @@ class _Start:
         self._gate = gate
         self._watch = watch
         self._said = False
-        self._broken: Broken | None = None
 
     def begin(self, release: Callable[[], None] = lambda: None) -> None:
         """Wait for the others of the group, say `go` and let the tool begin.
 
         Raises:
-            Broken: the server is gone.
+            Broken: the server is gone; Deaf: it does not take the word.
         """
         step = self._step
         patience_s = step.bench.waits.ready_s
         step.play.moment = self._gate.start(str(step.test["rail"]), patience_s, self._say, release)
-        if self._broken:
-            raise self._broken
         self._watch.begin_processor()
         step.sample(self._watch)
 
@@ -236,23 +233,18 @@ class _Start:
         """Say `go` where the tool failed before it came to begin: the server waits for it.
 
         Raises:
-            Broken: the server is gone.
+            Broken, Deaf: as `begin`.
         """
         if self._said:
             return
         self._gate.leave(str(self._step.test["rail"]))
         self._step.play.moment = Moment.now()
-        self._say(self._step.play.moment)
-        if self._broken:
-            raise self._broken
+        self._say(self._step.play.moment, TELL_S)
 
-    def _say(self, moment: Moment) -> None:
-        # The gate's thread may be another test's, which must not get this one's failure.
+    def _say(self, moment: Moment, within_s: float) -> None:
         self._said = True
-        try:
-            self._step.channel.send({"t": "go", "at_s": round(time.monotonic() - moment.monotonic, 4)})
-        except Broken as error:
-            self._broken = error
+        at_s = round(time.monotonic() - moment.monotonic, 4)
+        self._step.channel.send({"t": "go", "at_s": at_s}, within_s)
 
 
 def server_end(step: Step, gate: Gate) -> Row:

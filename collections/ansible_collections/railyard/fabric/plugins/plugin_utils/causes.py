@@ -266,6 +266,9 @@ _TABLE = (
     Cause("deadline", "the tool ran past its deadline and was stopped", _LOOK_AT_RAW),
     Cause("peer_failed", "the other end could not run its part",
           "See the other end's error; its node has the cause."),
+    Cause("peer_deaf", "the other end did not take the word to go on",
+          "Look at what holds that node up (processors, a stalled disk), and at its runner.log in raw/; then "
+          "validate again."),
     Cause("busy", "the node is busy with something else, and load on it was not allowed",
           "Wait until the job has ended, or set fabric_policy.allow_busy: true if the disturbance is "
           "acceptable."),
@@ -300,6 +303,7 @@ ERROR_CLASSES = (
     "clock_lost",
     "deadline",
     "peer_failed",
+    "peer_deaf",
     "busy",
     "lease",
     "no_netdev",
