@@ -221,8 +221,9 @@ def test_a_down_hca_port_is_a_link_down() -> None:
         (None, 10000, 40000, "fail", "link_slow"),  # its floors rest on 40 Gbit/s, and so does the link's
         (None, 40000, 40000, "pass", None),
         (None, 40000, 10000, "pass", None),  # a mode that this version does not know
-        (None, 10000, None, "pass", None),
-        (None, None, 40000, "pass", None),
+        (None, 10000, None, "recorded", None),  # up, and nothing says how fast it could be
+        (None, None, 40000, "unmeasured", "link_unknown"),
+        (None, 0, 40000, "unmeasured", "link_unknown"),
         (10.0, 10000, 40000, "pass", None),  # the lower speed is what was paid for
     ],
 )
@@ -231,7 +232,11 @@ def test_without_a_declared_rate_a_link_runs_as_fast_as_its_port_can(
 ) -> None:
     one = spoilt("link", "hardware", rate, speed_mbps=speed, speed_max_mbps=most)
     assert (one["outcome"], one["cause_class"]) == (outcome, cause)
-    if cause:
+    if outcome == "fail":
         assert "runs at 10 Gbit/s, its port can do 40" in one["cause"]
         assert "rate_gbps" in one["next"]
+    if outcome == "recorded":
+        assert "gpuserver2 rail1 (ens6d1) is up; its speed is recorded, not judged" in one["basis"]
+        assert "declare rate_gbps" in one["basis"]
+        assert not one["floor"]
     assert spoilt("link", "software", None, speed_mbps=10, speed_max_mbps=40000)["outcome"] == "pass"
