@@ -114,6 +114,13 @@ _TABLE = (
           "other netplan files."),
     Cause("mtu_too_large", "the link cannot carry the declared MTU",
           "Lower `mtu` in the inventory on all nodes, or use a card that carries it."),
+    Cause("ipoib_mtu_small", "the IPoIB netdev has a smaller MTU than declared",
+          "Run `railyard provision`; if it comes back, the partition's multicast group holds it down: give "
+          "the partition an MTU of 4096 in the subnet manager (opensm: `mtu=5` in partitions.conf), or lower "
+          "`mtu` in the inventory; in datagram mode it is the partition's less 4."),
+    Cause("ipoib_mode_differs", "the IPoIB netdev is not in the declared mode",
+          "Run `railyard provision`; mlx5's enhanced IPoIB has no connected mode (module ib_ipoib's "
+          "ipoib_enhanced=0 turns it off), so declare `ipoib_mode: datagram` where it stays."),
     Cause("address_missing", "the rail has no address",
           "Run `railyard provision`, then look at `ip addr` and `networkctl status NETDEV`."),
     Cause("address_wrong", "the rail has another address than the plan's",

@@ -131,7 +131,7 @@ def judge(asked: Mapping[str, Any], rail: Mapping[str, Any], fleet: Fleet) -> An
     if check == "link":
         return _link(node, rail, bound)
     if check == "mtu":
-        return _mtu(node, rail, bound.netdev)
+        return _mtu(node, rail, bound)
     return _address(node, rail, bound.netdev, fleet)
 
 
@@ -211,8 +211,13 @@ def _mtu(node: str, rail: Mapping[str, Any], bound: Bound) -> Answer:
     if not isinstance(seen, int) or isinstance(seen, bool) or seen <= 0:
         return unknown(answer, "facts_garbled", f"{node} {device['netdev']}: mtu_bytes {seen!r}")
     if seen != rail["mtu"]:
+        limit = next((one for one in bound.findings if one.cause == "mtu_too_large"), None)
+        if limit is not None:
+            return failed(answer, "mtu_too_large", f"{node} {rail['name']}: {limit.detail}")
+        # A datagram netdev takes the MTU of its partition's multicast group, whatever it was given.
+        clamped = device.get("ipoib_mode") == "datagram" and seen < rail["mtu"]
         detail = f"{node} {rail['name']} ({device['netdev']}) has {seen}, the plan's is {rail['mtu']}"
-        return failed(answer, "mtu_differs", detail)
+        return failed(answer, "ipoib_mtu_small" if clamped else "mtu_differs", detail)
     return answer
 
 
