@@ -324,7 +324,7 @@ def _moved(check: str) -> tuple[int, int, int, int]:
 def _metrics(check: str, end: str, number: int) -> Row:
     spread = (number % 7) / 100
     client: dict[str, Row] = {
-        "path_mtu": {"path_mtu_bytes": 9000},
+        "path_mtu": {"path_mtu_bytes": 9000, "sent": 5, "received": 5},
         "path_mtu_one_way": {"path_mtu_bytes": 9000, "sent": 5, "received": 5},
         "ping_rtt": {
             "rtt_average_us": 58.0 + number % 5,

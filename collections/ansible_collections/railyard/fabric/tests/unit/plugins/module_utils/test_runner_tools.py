@@ -140,6 +140,55 @@ def test_an_mtu_of_1500_is_found_at_once_and_nothing_passing_is_none() -> None:
     assert path_mtu.largest_passing(lambda _size: False, 9000) is None
 
 
+class Path:
+    """A path of a small MTU, or none, that loses the packets whose numbers are named."""
+
+    def __init__(self, mtu_bytes: int = 9000, lost: range | tuple[int, ...] = ()) -> None:
+        self.mtu_bytes = mtu_bytes
+        self.lost = lost
+        self.number = 0
+        self.asked: list[tuple[int, int]] = []
+
+    def probe(self, size_bytes: int, count: int) -> int:
+        self.asked.append((size_bytes, count))
+        numbers = range(self.number, self.number + count)
+        self.number += count
+        return sum(number not in self.lost and size_bytes <= self.mtu_bytes for number in numbers)
+
+
+def test_a_path_that_loses_packets_is_not_one_of_a_small_mtu() -> None:
+    assert path_mtu.search(Path().probe, 9000, 5) == (9000, 5, 5)
+    assert path_mtu.search(Path(lost=(0, 3)).probe, 9000, 5) == (9000, 5, 3)
+    # All of the first batch was lost by chance: what the search then found is held against a second one.
+    assert path_mtu.search(Path(lost=range(5)).probe, 9000, 5) == (9000, 10, 5)
+    # A packet that is lost while a size is tried does not make the size too large.
+    assert path_mtu.search(Path(4000, lost=(5, 8, 9)).probe, 9000, 5) == (4000, 5, 5)
+
+
+def test_of_a_small_path_it_is_told_how_many_packets_pass() -> None:
+    path = Path(1500)
+    assert path_mtu.search(path.probe, 9000, 5) == (1500, 5, 5)
+    assert path.asked == [(9000, 5), (576, 3), (1500, 3), (1501, 3), (9000, 5), (1500, 5)]
+    assert path_mtu.search(Path(500).probe, 9000, 5) is None
+    # 5 and 3 and 3 and 3 and 5 were sent before the last batch, of which the first two are lost.
+    assert path_mtu.search(Path(1500, lost=(19, 20)).probe, 9000, 5) == (1500, 5, 3)
+
+
+def test_ping_tells_how_many_of_the_whole_size_came_back() -> None:
+    text = (
+        "PING 10.0.1.2 (10.0.1.2) from 10.0.1.1 ens6: 8972(9000) bytes of data.\n"
+        "8980 bytes from 10.0.1.2: icmp_seq=1 ttl=64 time=0.080 ms\n"
+        "8980 bytes from 10.0.1.2: icmp_seq=4 ttl=64 time=0.081 ms\n\n"
+        "--- 10.0.1.2 ping statistics ---\n"
+        "5 packets transmitted, 2 received, 60% packet loss, time 82ms\n"
+        "rtt min/avg/max/mdev = 0.080/0.080/0.081/0.000 ms\n"
+    )
+    play = Desk(text=text)
+    reading = tool_ping.PathMtu().client(play)
+    assert reading.metrics == {"path_mtu_bytes": 9000, "sent": 5, "received": 2}
+    assert len(play.ran) == 1
+
+
 def test_iperf3_claims_the_omitted_start_too() -> None:
     # Written by hand to the format: one omitted second, two measured ones.
     text = json.dumps(

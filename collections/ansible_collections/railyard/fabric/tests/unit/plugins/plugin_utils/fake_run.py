@@ -332,10 +332,9 @@ class FakeRun:
                 "loss_percent": 0.0,
             }
             return (metrics if end == "client" else {}), _counters(end, 1200, 12, 12), [0.0, 0.3]
-        metrics = {"path_mtu_bytes": 9000}
+        metrics = {"path_mtu_bytes": 9000, "sent": 5, "received": 5}
         echoed = 45500
         if check == "path_mtu_one_way":
-            metrics |= {"sent": 5, "received": 5}
             echoed = 400
         return (metrics if end == "client" else {}), _counters(end, 46000, 7, 6, echoed), [0.0, 0.2]
 
