@@ -285,6 +285,7 @@ def _ends(line: Row, plan: Row) -> Iterator[Row]:
             "status": "measured",
             "latency_is": "one_way",
             **({"bandwidth_is": "sum_of_both"} if line["check"].endswith("_bi") else {}),
+            **({"streams": 4} if line["tool"] == "iperf3" else {}),
             **(run_builder_rdma.fields(line["check"], port) if rdma else {}),
             "metrics": metrics,
             **({"samples": samples} if samples else {}),

@@ -286,6 +286,11 @@ _ORDERS = {
 
 def _impossible(row: Mapping[str, Any], metrics: Mapping[str, Any], policy: Mapping[str, Any]) -> str | None:
     check = str(row["check"])
+    streams = row.get("streams")
+    if check in (*BANDWIDTH, "tcp_bandwidth_bi") and not (
+        is_whole(streams) and streams == policy["iperf3_streams"]
+    ):
+        return f"streams is {streams!r}, asked was {policy['iperf3_streams']}"
     if row["end"] != "client":
         return None
     if "path_mtu_bytes" in metrics:

@@ -22,7 +22,11 @@ from ansible_collections.railyard.fabric.plugins.module_utils.obstacle import Ob
 from ansible_collections.railyard.fabric.plugins.module_utils.proof import Claim
 from ansible_collections.railyard.fabric.plugins.module_utils.rail_socket import Place
 from ansible_collections.railyard.fabric.plugins.module_utils.tool_base import Finished, Play
-from ansible_collections.railyard.fabric.plugins.module_utils.tool_iperf3 import Iperf3, moved_bytes
+from ansible_collections.railyard.fabric.plugins.module_utils.tool_iperf3 import (
+    Iperf3,
+    moved_bytes,
+    moving_streams,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils.tool_sockperf import Sockperf, sent_messages
 
 POLICY: dict[str, Any] = {
@@ -215,25 +219,88 @@ def test_the_receivers_count_is_what_iperf3_claims() -> None:
     assert Sockperf().claim(sent, received) == sent
 
 
-@pytest.mark.parametrize(("protocol", "said"), [("UDP", "asked was TCP"), ("TCP", None)])
-def test_only_tcp_is_taken_for_tcp(protocol: str, said: str | None) -> None:
-    # By hand to the format of iperf3 3.12: what a wrapper that adds -u would print, but for the losses.
+def iperf3_text(streams: Any, protocol: str = "TCP") -> str:
+    """Return what the client of iperf3 3.12 prints, by hand to its format, with these streams in its end."""
     sums = {"bytes": 475000000, "bits_per_second": 0.95e9, "seconds": 4.0, "packets": 9, "lost_packets": 0}
-    text = json.dumps(
+    end = {"sum": sums, "sum_sent": sums, "sum_received": sums}
+    return json.dumps(
         {
             "start": {
                 "version": "iperf 3.12",
                 "test_start": {"protocol": protocol, "duration": 4, "num_streams": 4, "reverse": 0},
             },
             "intervals": [{"sum": {"bytes": 475000000}}],
-            "end": {"sum": sums, "sum_sent": sums, "sum_received": sums},
+            "end": end if streams is None else {**end, "streams": streams},
         }
     )
+
+
+def streams_of(*moved: int, sender: bool | None = True) -> list[dict[str, Any]]:
+    """Return streams that moved so many bytes; older versions do not tell which end was the sender."""
+    flag = {} if sender is None else {"sender": sender}
+    return [{"sender": {"bytes": one, **flag}, "receiver": {"bytes": one, **flag}} for one in moved]
+
+
+@pytest.mark.parametrize(("protocol", "said"), [("UDP", "asked was TCP"), ("TCP", None)])
+def test_only_tcp_is_taken_for_tcp(protocol: str, said: str | None) -> None:
+    # What a wrapper that adds -u would print, but for the losses.
+    text = iperf3_text(streams_of(1, 1, 1, 1), protocol)
     if said is None:
         assert Iperf3().client(Desk(text=text)).metrics["bandwidth_gbps"] == pytest.approx(0.95)
         return
     with pytest.raises(Obstacle, match=said):
         Iperf3().client(Desk(text=text))
+
+
+@pytest.mark.parametrize(
+    ("streams", "said"),
+    [
+        (streams_of(1, 1, 1, 1), None),
+        (streams_of(1, 1, 1, 1, sender=None), None),
+        (streams_of(1, 1, 0, 1), "3 of its streams moved something, asked were 4"),
+        (streams_of(1, 1, 1, 1, 1), "5 of its streams"),
+        (streams_of(0, 0, 0, 0), "0 of its streams"),
+        (None, "does not tell how many streams"),
+        ("four", "does not tell how many streams"),
+        ([1, 2, 3, 4], "does not tell how many streams"),
+    ],
+)
+def test_a_result_of_fewer_streams_than_asked_is_none(streams: Any, said: str | None) -> None:
+    if said is None:
+        assert Iperf3().client(Desk(text=iperf3_text(streams))).extra == {"streams": 4}
+        return
+    with pytest.raises(Obstacle, match=said) as found:
+        Iperf3().client(Desk(text=iperf3_text(streams)))
+    assert (found.value.error_class, found.value.host) == ("tool_failed", "gpu001")
+    assert found.value.fix
+
+
+class Ended(Desk):
+    """A play whose tool printed all that is wanted and ended with a status."""
+
+    def __init__(self, text: str, status: int) -> None:
+        super().__init__(text=text)
+        self.status = status
+
+    def run(self, argv: list[str], limit_s: float, connection: bool = False) -> Finished:
+        return super().run(argv, limit_s, connection)._replace(exit_status=self.status)
+
+
+@pytest.mark.parametrize("status", [1, 139, -9])
+def test_a_result_of_an_iperf3_that_failed_is_none(status: int) -> None:
+    with pytest.raises(Obstacle, match=f"ended with status {status}"):
+        Iperf3().client(Ended(iperf3_text(streams_of(1, 1, 1, 1)), status))
+
+
+def test_both_ways_have_all_their_streams_each() -> None:
+    ways = streams_of(1, 1, 1, 1) + streams_of(1, 1, 1, 1, sender=False)
+    assert moving_streams(json.dumps({"end": {"streams": ways}}), 2) == 4
+    assert moving_streams(json.dumps({"end": {"streams": ways[:-1]}}), 2) == 3
+    assert moving_streams(json.dumps({"end": {"streams": ways[:4]}}), 2) == 0
+    # A server of one direction has zeros where the client's half would stand.
+    half = [{"sender": {"bytes": 0, "sender": False}, "receiver": {"bytes": 7, "sender": False}}] * 4
+    assert moving_streams(json.dumps({"end": {"streams": half}}), 1) == 4
+    assert moving_streams("garbage", 1) is None
 
 
 class Receiver(Desk):

@@ -238,6 +238,7 @@ class FakeRun:
             "other_end": {"boot_id": f"boot-{2 - NODES.index(host)}"},
             **({"latency_is": "one_way"} if line["check"] == "tcp_latency" else {}),
             **({"bandwidth_is": "sum_of_both"} if line["direction"] == "bi" else {}),
+            **({"streams": self.policy["iperf3_streams"]} if line["tool"] == "iperf3" else {}),
             **({"samples": _samples(end)} if line["group"] else {}),
             # The same counters beside every test of a rail, TCP's too: they are the rail's.
             "link_errors": fake_rdma.link_errors(self.driver_class if self.rdma else None),

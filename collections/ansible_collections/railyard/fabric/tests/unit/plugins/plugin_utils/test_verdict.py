@@ -531,3 +531,14 @@ def test_as_many_probes_of_the_size_were_sent_as_were_asked(
         counter[1] = counter[0] + 2 * (counter[1] - counter[0])
     one = run.verdict(run.row["id"])
     assert (one["outcome"], one["cause_class"]) == (outcome, cause)
+
+
+@pytest.mark.parametrize("check", ["tcp_bandwidth", "tcp_bandwidth_bi", "tcp_bandwidth_concurrent"])
+@pytest.mark.parametrize("end", ["client", "server"])
+@pytest.mark.parametrize("streams", [3, 5, 0, None, True, 4.0, "4"])
+def test_a_row_of_other_streams_than_asked_is_not_the_asked_tests(check: str, end: str, streams: Any) -> None:
+    run = FakeRunView(HEALTHY, HEALTHY.ids(check)[0], end)
+    run.row["streams"] = streams
+    one = run.verdict(run.row["id"])
+    assert (one["outcome"], one["cause_class"]) == ("unmeasured", "row_garbled")
+    assert f"streams is {streams!r}, asked was 4" in one["cause"]
