@@ -153,6 +153,13 @@ _TABLE = (
     Cause("link_errors", "error counters of the link grew",
           "Look at the cable and transceivers between the two ends that are named, reseat or replace them; "
           "`ethtool -S NETDEV` and the port's counters in /sys/class/infiniband show whether it goes on."),
+    Cause("lossless_drops", "packets were dropped for want of buffers on a rail that is to be lossless",
+          "Compare trust, PFC priority, buffers and DSCP of both ends and of the switch ports between (role "
+          "roce_qos; `mlnx_qos -i NETDEV`): traffic may come in a priority without PFC, or the headroom "
+          "be too small for the cable; `ethtool -S NETDEV` shows whether discards and pauses go on."),
+    Cause("pause_storm", "the port sent pauses for so long that it stopped pausing, and may drop since",
+          "Look at what keeps the node from taking its packets (PCIe slot and NUMA node of the card, a stuck "
+          "process, IOMMU), then at the switch port's PFC watchdog; `ethtool -S NETDEV | grep storm`."),
     Cause("no_error_counters", "no test on this rail read the link's error counters",
           "Mend the tests of this rail first; their own verdicts say how."),
     Cause("error_counters_reset", "the link's error counters were reset, are full or cannot be read",
