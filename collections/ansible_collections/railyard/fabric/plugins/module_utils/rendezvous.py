@@ -233,6 +233,8 @@ def answer(
     ours = secrets.token_hex(16)
     theirs = str(call.get("nonce", ""))
     purpose = call.get("purpose") or {}
+    if not isinstance(purpose, dict):
+        raise Stranger(f"calls for the purpose {str(purpose)[:40]!r}, which is none")
     proof = _proof(terms, "answer", theirs, ours, purpose)
     channel.send({"railyard": PROTOCOL, "run": run, "from": own_name, "nonce": ours, "proof": proof})
     if call.get("run") != run or call.get("to") != own_name or call.get("rail") != terms.rail:

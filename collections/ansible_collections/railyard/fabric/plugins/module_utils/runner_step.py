@@ -23,7 +23,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils import (
     tools,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.obstacle import Obstacle, error_of
-from ansible_collections.railyard.fabric.plugins.module_utils.rendezvous import Channel
+from ansible_collections.railyard.fabric.plugins.module_utils.rendezvous import Broken, Channel
 from ansible_collections.railyard.fabric.plugins.module_utils.runner_bench import Bench
 from ansible_collections.railyard.fabric.plugins.module_utils.runner_meeting import Session
 from ansible_collections.railyard.fabric.plugins.module_utils.runner_play import RailPlay
@@ -301,15 +301,25 @@ def _server_end(step: Step, gate: Gate) -> Row:
 
 
 def _attend(step: Step) -> dict[str, Any]:
-    """Answer what the client asks until it is done."""
-    deadline = time.monotonic() + step.limit_s + step.bench.waits.answer_s
+    """Answer what the client asks until it is done.
+
+    Raises:
+        Broken: it was not done in the time that its tool has, however much it asked; or it spoke of another
+            thing.
+    """
+    within_s = step.limit_s + step.bench.waits.answer_s
+    deadline = time.monotonic() + within_s
     while True:
-        message = step.channel.receive(max(deadline - time.monotonic(), 0.1))
+        left_s = deadline - time.monotonic()
+        if left_s <= 0:
+            raise Broken(f"the client was not done after {within_s:.0f} s")
+        message = step.channel.receive(left_s)
         if message.get("t") == "done":
             return message
-        if message.get("t") == "ask":
-            try:
-                told = step.tool.answer(step.play, message)
-            except Obstacle as obstacle:
-                told = {"error": obstacle.as_error()}
-            step.channel.send({**told, "t": "told"})
+        if message.get("t") != "ask":
+            raise Broken("the client sent {!r} where `ask` or `done` was due".format(message.get("t")))
+        try:
+            told = step.tool.answer(step.play, message)
+        except Obstacle as obstacle:
+            told = {"error": obstacle.as_error()}
+        step.channel.send({**told, "t": "told"})
