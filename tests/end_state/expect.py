@@ -150,6 +150,17 @@ def governor(wanted: str, reading: Reading) -> Problems:
     return [] if found == [wanted] else [f"the governor is {', '.join(found)}, wanted is {wanted}"]
 
 
+def no_cpufreq(name: str, wanted: str) -> str:
+    """Say that nothing tells at what clock a hardware node's CPUs run; a machine of metal has cpufreq."""
+    return (
+        f"{name}: whether its CPUs run as governor {wanted} would have them is not known: it is declared as "
+        "hardware and has no cpufreq (/sys/devices/system/cpu/cpu*/cpufreq). "
+        "Fix: leave power management to the operating system in its firmware settings, or load the driver "
+        "(intel_pstate, amd_pstate, acpi-cpufreq; see `dmesg`). Where the firmware is to keep the clock: "
+        f"node_tuning_governor: '' for {name}; a virtual machine is declared by fabric.node_class: virtual"
+    )
+
+
 def memlock(node_class: str, reading: Reading) -> Problems:
     """A login and a service may lock all the memory that the node can give; no limit, but in a container."""
     problems = []

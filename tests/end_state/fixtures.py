@@ -64,6 +64,10 @@ class UnreachableError(Exception):
     """A node could not be read. `railyard verify` tells it from a failed test."""
 
 
+class UnknownError(Exception):
+    """What is asked of a node that answers cannot be known. `railyard verify` counts it apart, too."""
+
+
 def agree(problems: list[str]) -> None:
     """Fail with the sentences that say what is wrong; a traceback would add nothing to them."""
     if problems:

@@ -285,6 +285,7 @@ def _ends(line: Row, plan: Row) -> Iterator[Row]:
             "status": "measured",
             "latency_is": "one_way",
             **({"bandwidth_is": "sum_of_both"} if line["check"].endswith("_bi") else {}),
+            **({"streams": 4} if line["tool"] == "iperf3" else {}),
             **(run_builder_rdma.fields(line["check"], port) if rdma else {}),
             "metrics": metrics,
             **({"samples": samples} if samples else {}),
@@ -324,7 +325,7 @@ def _moved(check: str) -> tuple[int, int, int, int]:
 def _metrics(check: str, end: str, number: int) -> Row:
     spread = (number % 7) / 100
     client: dict[str, Row] = {
-        "path_mtu": {"path_mtu_bytes": 9000},
+        "path_mtu": {"path_mtu_bytes": 9000, "sent": 5, "received": 5},
         "path_mtu_one_way": {"path_mtu_bytes": 9000, "sent": 5, "received": 5},
         "ping_rtt": {
             "rtt_average_us": 58.0 + number % 5,

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import json
 import shlex
 import socket
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
-from end_state import expect
+from end_state import expect, test_node
 from end_state.reading import NotReadError, command, read_all
+from railyard import verify
 
 RAIL = {
     "name": "rail0",
@@ -250,3 +253,58 @@ gpu_nodes:
     )
     assert expected == {"gpu1": {"governor": ""}}
     assert not passwords
+
+
+def node_with(
+    governors: list[str], node_class: str = "hardware", wanted: str = "performance"
+) -> SimpleNamespace:
+    return SimpleNamespace(
+        name="gpu7", node_class=node_class, governor=wanted, state={"governors": governors}
+    )
+
+
+def outcome_of(node: SimpleNamespace, counter: verify._Counter) -> str:
+    """Ask a node for its governor as pytest would under `railyard verify`; return what is shown for it."""
+    call = pytest.CallInfo.from_call(lambda: test_node.test_cpu_governor(node), "call")
+    item = SimpleNamespace(callspec=SimpleNamespace(params={"node": node}))
+    kind = (
+        "passed"
+        if call.excinfo is None
+        else "skipped"
+        if call.excinfo.errisinstance(pytest.skip.Exception)
+        else "failed"
+    )
+    report = SimpleNamespace(
+        when="call", longrepr="", passed=kind == "passed", failed=kind == "failed", skipped=kind == "skipped"
+    )
+    step = counter.pytest_runtest_makereport(item, call)
+    next(step)
+    with contextlib.suppress(StopIteration):
+        step.send(report)
+    return str(report.longrepr)
+
+
+def test_a_hardware_node_without_cpufreq_is_not_known_and_no_pass(capsys):
+    counter = verify._Counter()
+    counter.passed = 40
+    shown = outcome_of(node_with([]), counter)
+    for word in ("gpu7", "cpufreq", "performance", "Fix: ", "node_tuning_governor: ''"):
+        assert word in shown
+    assert verify._conclude(pytest.ExitCode.TESTS_FAILED, counter) == verify.UNKNOWN
+    assert "1 not known" in capsys.readouterr().out
+
+
+def test_a_governor_that_can_be_read_or_is_not_asked_is_no_unknown():
+    counter = verify._Counter()
+    for node in (
+        node_with(["performance"]),
+        node_with([], "container"),
+        node_with([], "virtual", "performance"),
+        node_with([], wanted=""),
+    ):
+        outcome_of(node, counter)
+    assert (counter.passed, counter.skipped, counter.failed, counter.unknown) == (1, 3, 0, [])
+    assert verify._conclude(pytest.ExitCode.OK, counter) == verify.OK
+    outcome_of(node_with(["powersave"]), counter)
+    assert (counter.failed, counter.unknown) == (1, [])
+    assert verify._conclude(pytest.ExitCode.TESTS_FAILED, counter) == verify.FAILED

@@ -91,7 +91,8 @@ def test_two_rails_are_measured_and_proven_at_both_ends(whole_run: dict[str, lis
     assert bandwidth["metrics"]["bandwidth_gbps"] == pytest.approx(
         other["metrics"]["bandwidth_gbps"], rel=0.02
     )
-    assert of_check(rows["gpuserver1"], "path_mtu")["metrics"] == {"path_mtu_bytes": 9000}
+    sizes = of_check(rows["gpuserver1"], "path_mtu")["metrics"]
+    assert sizes == {"path_mtu_bytes": 9000, "sent": 5, "received": 5}
     assert of_check(rows["gpuserver1"], "tcp_latency")["latency_is"] == "one_way"
 
 

@@ -44,14 +44,18 @@ class _Counter:
         self.failed = 0
         self.skipped = 0
         self.unreachable: set[str] = set()
+        self.unknown: list[str] = []
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> Any:
-        """Tell a node that could not be read from a test that failed on it."""
+        """Tell a node that could not be read, or that does not tell, from a test that failed on it."""
         report = yield
         if call.excinfo is not None and call.excinfo.typename == "UnreachableError":
             self.unreachable.add(item.callspec.params["node"].name)  # type: ignore[attr-defined]
             # Its own words are all there is to see; a traceback through our reader would bury them.
+            report.longrepr = f"{call.excinfo.value}"
+        elif call.excinfo is not None and call.excinfo.typename == "UnknownError":
+            self.unknown.append(str(call.excinfo.value))
             report.longrepr = f"{call.excinfo.value}"
         elif report.failed:
             self.failed += 1
@@ -69,7 +73,7 @@ def verify(sources: Sequence[str], arguments: Sequence[str]) -> int:
         arguments: what stood after `--`, for pytest.
 
     Returns:
-        0 all passed, 1 something failed, 3 nothing was tested or a node could not be read.
+        0 all passed, 1 something failed, 3 nothing was tested, a node could not be read or does not tell.
 
     Raises:
         UserError: bad input; no node was asked anything.
@@ -118,6 +122,7 @@ def _conclude(status: int, counter: _Counter) -> int:
     if status == pytest.ExitCode.USAGE_ERROR:
         return BAD_INPUT
     told = [f"{counter.passed} as planned", f"{counter.failed} not"]
+    told += [f"{len(counter.unknown)} not known"] if counter.unknown else []
     told += [f"{counter.skipped} not asked"] if counter.skipped else []
     if counter.unreachable:
         from railyard.report.grouping import fold_names
@@ -128,6 +133,7 @@ def _conclude(status: int, counter: _Counter) -> int:
         return FAILED
     if (
         counter.unreachable
+        or counter.unknown
         or not counter.passed
         or status not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
     ):

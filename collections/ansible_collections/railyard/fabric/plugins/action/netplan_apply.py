@@ -14,7 +14,7 @@ import contextlib
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ansible import constants
@@ -102,6 +102,17 @@ def remember_committed(node: str, rails: list[dict[str, Any]], folder: str | Non
         handle.write((json.dumps(row) + "\n").encode())
 
 
+def _said_once(findings: Sequence[str], before: Sequence[str] = ()) -> list[str]:
+    """Warn of each finding that was not said before, and return them.
+
+    A rail without carrier is seen before the change and after it, and netplan repeats itself at each step.
+    """
+    fresh = [one for one in dict.fromkeys(findings) if one not in before]
+    for finding in fresh:
+        display.warning(finding)
+    return fresh
+
+
 class ActionModule(ActionBase):
     """Run netplan_stage twice: over the connection we have, and over one made after the change."""
 
@@ -125,16 +136,14 @@ class ActionModule(ActionBase):
         )
         node = (task_vars or {}).get("inventory_hostname", "node")
         staged = self._stage({"state": "staged", "node": node, **args}, task_vars)
-        for finding in staged.get("findings", []):
-            display.warning(finding)
-        result.update(staged)
+        findings = _said_once(staged.get("findings", []))
+        result.update(staged, findings=findings)
         if result.get("failed") or "token" not in staged:
             return result
         peers = netplan_peers.chosen(args["rails"], committed_in_this_run())
         question = {"node": node, "token": staged["token"], "peers": peers}
         answer, unreachable = self._await(question, args["rollback_after_s"] + GRACE_S, task_vars)
-        for finding in answer.get("findings", []):
-            display.warning(finding)
+        result["findings"] = findings + _said_once(answer.get("findings", []), findings)
         result["outcome"] = answer.get("outcome", "unknown")
         if result["outcome"] == "confirmed":
             remember_committed(node, args["rails"])

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Counters that grow when a link or its cable is bad, and those that grow when packets are sent again.
+"""Counters that grow when a link or its cable is bad, when packets are sent again, or find no room.
 
 Read before and after each test. What a name means is this table's; what growth means for a verdict is the
 controller's.
@@ -20,6 +20,8 @@ from typing import Optional
 
 PHYSICAL = "physical"
 TRANSPORT = "transport"
+LOSS = "loss"
+NOTICE = "notice"
 
 # Name -> what it tells; the part before the dot says where it is read. Kernel documents: port counters in
 # Documentation/ABI/stable/sysfs-class-infiniband, mlx5's in
@@ -73,6 +75,32 @@ KINDS: dict[str, str] = {
             "hw.seq_err_naks_rcvd",
         ),
         TRANSPORT,
+    ),
+    # What a lossless rail does not do: drop packets for want of buffers, or give up its pauses. All are of
+    # mlx5's document (rx_discards_phy and the storm's error events stand there as errors); no other driver's
+    # names are documented so that a verdict could rest on them.
+    **dict.fromkeys(
+        (
+            "ethtool.rx_discards_phy",
+            "ethtool.tx_pause_storm_error_events",
+            *(
+                f"ethtool.rx_prio{priority}_{what}"
+                for priority in range(8)
+                for what in ("discards", "buf_discard", "cong_discard")
+            ),
+        ),
+        LOSS,
+    ),
+    # Congestion control at work: told, never judged. drivers/infiniband/hw/mlx5/counters.c has the CNPs.
+    **dict.fromkeys(
+        (
+            "ethtool.tx_pause_storm_warning_events",
+            "hw.np_cnp_sent",
+            "hw.np_ecn_marked_roce_packets",
+            "hw.rp_cnp_handled",
+            "hw.rp_cnp_ignored",
+        ),
+        NOTICE,
     ),
 }
 

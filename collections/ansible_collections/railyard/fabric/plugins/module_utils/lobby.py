@@ -31,6 +31,8 @@ _TICK_S = 1.0
 _ANSWER_S = 3.0
 _DIAL_S = 1.5
 _PAUSE_S = 0.2
+# Under the lock nothing is waited for: whose connection does not take a line at once reads none any more.
+_AT_ONCE_S = 0.0
 
 
 class Call(NamedTuple):
@@ -163,18 +165,22 @@ class Lobby:
 
     def _dismiss(self, call: Call) -> None:
         with contextlib.suppress(rendezvous.Broken):
-            call.channel.send({"t": "gone", "round": self.round})
+            call.channel.send({"t": "gone", "round": self.round}, _AT_ONCE_S)
         call.channel.close()
 
     def _tick(self) -> None:
         while not self._stop.wait(_TICK_S):
-            with self._lock:
-                for key, call in list(self._waiting.items()):
-                    try:
-                        call.channel.send({"t": "wait", "round": self.round})
-                    except rendezvous.Broken:
-                        call.channel.close()
-                        del self._waiting[key]
+            self._reassure()
+
+    def _reassure(self) -> None:
+        """Tell those who wait that we live; who does not take it is let go, and may call again."""
+        with self._lock:
+            for key, call in list(self._waiting.items()):
+                try:
+                    call.channel.send({"t": "wait", "round": self.round}, _AT_ONCE_S)
+                except rendezvous.Broken:
+                    call.channel.close()
+                    del self._waiting[key]
 
 
 def dial(

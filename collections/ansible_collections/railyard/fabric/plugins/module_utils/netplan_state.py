@@ -25,8 +25,9 @@ HARMLESS = (
 
 
 def unexpected_lines(stderr: str) -> list[str]:
-    """Return the lines of netplan's standard error that are not known to be harmless."""
-    lines = [line.strip() for line in stderr.splitlines()]
+    """Return the lines of netplan's standard error that are not known to be harmless, each once."""
+    # Every step of an apply generates anew, and says the same again.
+    lines = dict.fromkeys(line.strip() for line in stderr.splitlines())
     return [line for line in lines if line and not any(known in line for known in HARMLESS)]
 
 

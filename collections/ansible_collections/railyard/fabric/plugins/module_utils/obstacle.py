@@ -10,7 +10,9 @@ from typing import Any
 #: The tool ran, and lost the clock by which it reckons: worth another try.
 CLOCK_LOST = "clock_lost"
 # `failed` means that the test was run and did not give a result; everything else kept it from being run.
-FAILED_CLASSES = frozenset({"tool_failed", "tool_garbage", "deadline", "peer_failed", "internal", CLOCK_LOST})
+FAILED_CLASSES = frozenset(
+    {"tool_failed", "tool_garbage", "deadline", "peer_failed", "peer_deaf", "internal", CLOCK_LOST}
+)
 
 
 class Obstacle(Exception):  # noqa: N818 - a busy node or a stranger is no error of the runner's

@@ -1,21 +1,57 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The search for a path's MTU: pure, over a question `does a packet of so many bytes pass?`."""
+"""The search for a path's MTU: pure, over a question `how many packets of so many bytes pass?`.
+
+A path that loses packets is not one of a small MTU. So a size is too large only when none of several packets
+of it passes, and how many of the size that was found were lost is told with it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 # IPv4 allows links of 68 bytes, but nothing in use is below 576.
 SMALLEST_BYTES = 576
 # What a rail is most often wrongly set to; trying it first saves a lost packet's wait ten times over.
 _USUAL_BYTES = 1500
+# So many packets of a size are lost before it is held to be too large.
+_TRIES = 3
+
+
+class Found(NamedTuple):
+    """The largest size that passes a path, and how many of the packets of that size did."""
+
+    size_bytes: int
+    sent: int
+    received: int
 
 
 def header_bytes(address: str) -> int:
     """Return what IP and ICMP (or UDP: the same) headers take: 28 bytes in IPv4, 48 in IPv6."""
     return 48 if ":" in address else 28
+
+
+def search(probe: Callable[[int, int], int], mtu_bytes: int, count: int) -> Found | None:
+    """Return what passes a path; None when no packet of any size does.
+
+    Args:
+        probe: sends so many packets of a size and returns how many passed.
+        mtu_bytes: the size that is to pass; smaller ones are tried when it does not.
+        count: how many packets of the size that is found have to be sent.
+    """
+    received = probe(mtu_bytes, count)
+    if received:
+        return Found(mtu_bytes, count, received)
+    smaller = largest_passing(lambda size_bytes: probe(size_bytes, _TRIES) > 0, mtu_bytes)
+    if smaller is None:
+        return None
+    # Were all of them lost by chance? Then the search stopped somewhere for no reason.
+    received = probe(mtu_bytes, count)
+    if received:
+        return Found(mtu_bytes, 2 * count, received)
+    return Found(smaller, count, probe(smaller, count))
 
 
 def largest_passing(passes: Callable[[int], bool], too_large_bytes: int) -> int | None:

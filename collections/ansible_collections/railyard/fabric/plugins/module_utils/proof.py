@@ -10,6 +10,7 @@ TCP, and for RDMA those that the port's driver counts it in (`Driver`).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Optional
 
@@ -153,6 +154,8 @@ def prove(
     """
     if claim is None:
         return UNPROVEN, "the tool's output claims no amount to compare the counters with"
+    if not _is_amount(claim):
+        return UNPROVEN, f"the tool's output claims what is no amount: {claim}"
     for bound in _bounds(claim, end, allowance, driver):
         reason = _outside(bound, counters.get(bound.counter))
         if reason:
@@ -170,6 +173,14 @@ def prove(
             if reason:
                 return UNPROVEN, reason
     return PROVEN, None
+
+
+def _is_amount(claim: Claim) -> bool:
+    """Tell whether a claim can be compared: NaN is neither more nor less than any counter."""
+    said = (claim.at_least, claim.at_most, claim.back_at_least, claim.back_at_most)
+    whole = all(math.isfinite(one) and one >= 0 for one in said)
+    packets = claim.packet_bytes is None or claim.packet_bytes > 0
+    return whole and packets
 
 
 def falls_short(claim: Claim | None, end: str, counters: Mapping[str, Span], driver: Driver = NETDEV) -> bool:

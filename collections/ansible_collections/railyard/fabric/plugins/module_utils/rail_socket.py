@@ -87,15 +87,17 @@ def listen(place: Place, port: int) -> socket.socket:
     Raises:
         Obstacle: `no_netdev`, `no_address`, `no_management` or `port_taken`, with the fix.
     """
-    sock = socket.socket(family_of(place.address), socket.SOCK_STREAM)
+    sock: socket.socket | None = None
     try:
+        sock = socket.socket(family_of(place.address), socket.SOCK_STREAM)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bind_to_rail(sock, place)
         tune(sock)
         sock.bind((place.address, port))
         sock.listen(64)
     except OSError as error:
-        sock.close()
+        if sock is not None:
+            sock.close()
         raise bind_obstacle(place, port, error) from error
     return sock
 

@@ -27,10 +27,16 @@ PROTOCOL = 1
 _LONGEST_LINE_BYTES = 4 << 20
 # How soon a wait notices that the runner is to stop; each turn costs the node that is being measured.
 _SLICE_S = 1.0
+# A line is short; a partner whose kernel takes none of it for so long reads nothing any more.
+_SEND_S = 10.0
 
 
 class Broken(Exception):  # noqa: N818 - named for what has happened
     """The conversation is over: the partner closed it, fell silent or the line is damaged."""
+
+
+class Deaf(Broken):
+    """The partner did not take a line in time: it reads nothing, and what its kernel holds for it is full."""
 
 
 class Stranger(Exception):  # noqa: N818 - named for who answers
@@ -64,10 +70,11 @@ class Channel:
         self._side = "dial"
         self.remote = str(sock.getpeername()[0])
 
-    def send(self, message: Mapping[str, Any]) -> None:
+    def send(self, message: Mapping[str, Any], within_s: float = _SEND_S) -> None:
         """Send one message.
 
         Raises:
+            Deaf: the partner did not take all of it in time; what it has of it is of no use.
             Broken: the partner is gone.
         """
         text = json.dumps(message, separators=(",", ":"), sort_keys=True).encode()
@@ -76,8 +83,11 @@ class Channel:
             line = self._seal(self._side, self._sent, text) + b" " + text
             self._sent += 1
         try:
-            self._sock.settimeout(10.0)
+            self._sock.settimeout(within_s)
             self._sock.sendall(line + b"\n")
+            self._sock.settimeout(_SEND_S)
+        except (socket.timeout, BlockingIOError) as error:  # noqa: UP041 - in 3.9 it is no TimeoutError
+            raise Deaf(f"{self.remote} took no line for {within_s:g} s") from error
         except OSError as error:
             raise Broken(f"could not send to {self.remote}: {error}") from error
 
@@ -223,6 +233,8 @@ def answer(
     ours = secrets.token_hex(16)
     theirs = str(call.get("nonce", ""))
     purpose = call.get("purpose") or {}
+    if not isinstance(purpose, dict):
+        raise Stranger(f"calls for the purpose {str(purpose)[:40]!r}, which is none")
     proof = _proof(terms, "answer", theirs, ours, purpose)
     channel.send({"railyard": PROTOCOL, "run": run, "from": own_name, "nonce": ours, "proof": proof})
     if call.get("run") != run or call.get("to") != own_name or call.get("rail") != terms.rail:

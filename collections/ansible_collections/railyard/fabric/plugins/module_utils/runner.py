@@ -75,10 +75,13 @@ class Runner:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda number, _frame: bench.halt(f"it was stopped by signal {number}"))
         threading.Thread(target=self._guard, daemon=True, name="guard").start()
-        house = Lobby(self._order, bench.places, self._stop)
-        house.start()
-        cables = Cabling(bench)
+        opened: list[Lobby | Cabling] = []
         try:
+            house = Lobby(self._order, bench.places, self._stop)
+            opened.append(house)
+            house.start()
+            cables = Cabling(bench)
+            opened.append(cables)
             cables.settle()
             self._meet_all(house)
         except Stopped:
@@ -88,8 +91,8 @@ class Runner:
             traceback.print_exc()
             bench.halt(f"the runner failed: {sys.exc_info()[1]}")
         finally:
-            house.close()
-            cables.close()
+            for one in opened:
+                one.close()
         stopped = self._stop.is_set()
         if stopped:
             self._write_the_rest()

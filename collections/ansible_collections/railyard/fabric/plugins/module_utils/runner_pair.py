@@ -157,9 +157,11 @@ class PairRun:
             gate.leave(rail)
             self._bench.refuse(test, obstacle)
         except rendezvous.Broken as error:
+            gate.leave(rail)
             if session is not None:
                 session.drop()
-            self._bench.refuse(test, _lost(self._peer, f"{error}{self._link(rail)}"))
+            why = _deaf if isinstance(error, rendezvous.Deaf) else _lost
+            self._bench.refuse(test, why(self._peer, f"{error}{self._link(rail)}"))
         except rendezvous.Stopped:
             raise
         except Exception as error:
@@ -288,6 +290,16 @@ def _lost(peer: str, why: str) -> Obstacle:
         f"the rendezvous with {peer} broke in mid-test: {why}",
         peer,
         f"see {peer}'s own row and its runner.log in the raw archive",
+    )
+
+
+def _deaf(peer: str, why: str) -> Obstacle:
+    return Obstacle(
+        "peer_deaf",
+        f"{peer} did not take the word to go on: {why}",
+        peer,
+        f"look at what holds the runner of {peer} up (processors, a stalled disk, a rail that drops what it "
+        "acknowledges) and at its runner.log in the raw archive; then validate again",
     )
 
 

@@ -4,9 +4,9 @@
 """How the tools of a group begin at one moment, however long each of them took to be started.
 
 On a slow node it takes a second to make a transient unit, and another time for each rail. So a tool of a
-group is started up to a shell that waits for one line (`Hold`); when all shells of the group wait, the last
-to be ready lets all of them go (`Gate`). Nobody sleeps for a fixed time, and no clock is compared: the tools
-of a group that send are all on one node.
+group is started up to a shell that waits for one line (`Hold`); when all shells of the group wait and their
+servers are told, all of them are let go (`Gate`). Nobody sleeps for a fixed time, and no clock is compared:
+the tools of a group that send are all on one node.
 """
 
 from __future__ import annotations
@@ -27,6 +27,9 @@ _SCRIPT = 'echo >&0 && read -r go && exec "$@" </dev/null'
 # `read` is told what to do by its return alone; the line is for who traces it.
 _GO = b"go\n"
 _SLICE_S = 0.25
+#: How long a server may take to be told that its group begins. The word is one short line, which its
+#: connection takes at once, unless the server has read nothing for a long time.
+TELL_S = 1.0
 
 
 class Moment(NamedTuple):
@@ -68,9 +71,9 @@ class Hold:
         return False
 
     def release(self) -> None:
-        """Give the word; who has died in between shows it by its exit status."""
+        """Give the word, and never wait for it to be taken; who has died shows it by its exit status."""
         with contextlib.suppress(OSError):
-            self._ours.sendall(_GO)
+            self._ours.send(_GO, socket.MSG_DONTWAIT)
 
     def close(self) -> None:
         """Let go of the socket: who waits still then ends without having run anything."""
@@ -78,24 +81,21 @@ class Hold:
         self._ours.close()
 
 
-class _Party(NamedTuple):
-    """What is done for one test when the gate opens."""
-
-    tell: Callable[[Moment], None]
-    release: Callable[[], None]
-
-
 class Gate:
     """Lets the tests of one group start at one moment; who cannot take part leaves, and holds nobody up.
 
-    Tests are named by their rail, so that to leave twice, or after the start, changes nothing.
+    Tests are named by their rail, so that to leave twice, or after the start, changes nothing. Nothing is
+    done under the lock that could block: each test tells its own server, from its own thread.
     """
 
     def __init__(self, parties: int) -> None:
         self._parties = parties
         self._ready: set[str] = set()
         self._over: set[str] = set()
-        self._waiting: list[_Party] = []
+        self._waiting: set[str] = set()
+        self._telling: set[str] = set()
+        self._told_by_s = 0.0
+        self._releases: list[Callable[[], None]] = []
         self._intervals: list[list[float]] = []
         self._lock = threading.Condition()
         self._moment: Moment | None = None
@@ -105,40 +105,62 @@ class Gate:
         with self._lock:
             self._ready.add(rail)
             self._over.add(rail)
+            self._telling.discard(rail)
             self._lock.notify_all()
 
     def start(
         self,
         rail: str,
         patience_s: float,
-        tell: Callable[[Moment], None],
+        tell: Callable[[Moment, float], None],
         release: Callable[[], None],
     ) -> Moment:
         """Wait until all are ready (or gone, or patience ends) and return the common start.
 
+        Every server is told before any tool begins to fill the rails, but nobody waits longer than `TELL_S`
+        for a server that does not take the word.
+
         Args:
             rail: who is ready.
             patience_s: how long the others are waited for.
-            tell: tells the server; called for all before any tool begins to fill the rails.
-            release: lets the tool go.
+            tell: tells the own server, within so many seconds.
+            release: lets the own tool go; neither blocks nor raises, since one calls it for all.
 
-        Neither may raise, since the last to be ready calls them for all. Who comes after the start begins
-        at once, alone.
+        Whatever `tell` raises is raised here, and the tool is not let go. Who comes after the start begins at
+        once, alone.
         """
+        moment = self._opened(rail, patience_s)
+        try:
+            tell(moment, TELL_S)
+        except BaseException:
+            self.leave(rail)
+            raise
+        with self._lock:
+            self._releases.append(release)
+            self._telling.discard(rail)
+            self._lock.notify_all()
+            while self._telling and time.monotonic() < self._told_by_s:
+                self._lock.wait(0.1)
+            releases, self._releases = self._releases, []
+            for let_go in releases:
+                let_go()
+        return moment
+
+    def _opened(self, rail: str, patience_s: float) -> Moment:
+        """Wait until the gate opens, which whoever notices first does."""
         deadline = time.monotonic() + patience_s
         with self._lock:
             self._ready.add(rail)
-            self._waiting.append(_Party(tell, release))
+            self._waiting.add(rail)
             self._lock.notify_all()
             while self._moment is None and len(self._ready) < self._parties and time.monotonic() < deadline:
                 self._lock.wait(0.1)
-            moment = self._moment = self._moment or Moment.now()
-            waiting, self._waiting = self._waiting, []
-            for party in waiting:
-                party.tell(moment)
-            for party in waiting:
-                party.release()
-            return moment
+            if self._moment is None:
+                self._moment = Moment.now()
+                self._told_by_s = self._moment.monotonic + TELL_S
+                self._telling = set(self._waiting)
+                self._lock.notify_all()
+            return self._moment
 
     def common(self, rail: str, interval: list[float] | None, patience_s: float) -> list[float] | None:
         """Wait until every test of the group is over and return when all of them were at work.

@@ -27,7 +27,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.rendezvous import 
 from ansible_collections.railyard.fabric.plugins.module_utils.runner_bench import Bench
 from ansible_collections.railyard.fabric.plugins.module_utils.runner_meeting import Session
 from ansible_collections.railyard.fabric.plugins.module_utils.runner_play import RailPlay
-from ansible_collections.railyard.fabric.plugins.module_utils.runner_start import Gate, Moment
+from ansible_collections.railyard.fabric.plugins.module_utils.runner_start import TELL_S, Gate, Moment
 from ansible_collections.railyard.fabric.plugins.module_utils.runner_watch import Watch
 from ansible_collections.railyard.fabric.plugins.module_utils.tool_base import Reading
 
@@ -216,19 +216,16 @@ class _Start:
         self._gate = gate
         self._watch = watch
         self._said = False
-        self._broken: Broken | None = None
 
     def begin(self, release: Callable[[], None] = lambda: None) -> None:
         """Wait for the others of the group, say `go` and let the tool begin.
 
         Raises:
-            Broken: the server is gone.
+            Broken: the server is gone; Deaf: it does not take the word.
         """
         step = self._step
         patience_s = step.bench.waits.ready_s
         step.play.moment = self._gate.start(str(step.test["rail"]), patience_s, self._say, release)
-        if self._broken:
-            raise self._broken
         self._watch.begin_processor()
         step.sample(self._watch)
 
@@ -236,23 +233,18 @@ class _Start:
         """Say `go` where the tool failed before it came to begin: the server waits for it.
 
         Raises:
-            Broken: the server is gone.
+            Broken, Deaf: as `begin`.
         """
         if self._said:
             return
         self._gate.leave(str(self._step.test["rail"]))
         self._step.play.moment = Moment.now()
-        self._say(self._step.play.moment)
-        if self._broken:
-            raise self._broken
+        self._say(self._step.play.moment, TELL_S)
 
-    def _say(self, moment: Moment) -> None:
-        # The gate's thread may be another test's, which must not get this one's failure.
+    def _say(self, moment: Moment, within_s: float) -> None:
         self._said = True
-        try:
-            self._step.channel.send({"t": "go", "at_s": round(time.monotonic() - moment.monotonic, 4)})
-        except Broken as error:
-            self._broken = error
+        at_s = round(time.monotonic() - moment.monotonic, 4)
+        self._step.channel.send({"t": "go", "at_s": at_s}, within_s)
 
 
 def server_end(step: Step, gate: Gate) -> Row:
@@ -309,15 +301,25 @@ def _server_end(step: Step, gate: Gate) -> Row:
 
 
 def _attend(step: Step) -> dict[str, Any]:
-    """Answer what the client asks until it is done."""
-    deadline = time.monotonic() + step.limit_s + step.bench.waits.answer_s
+    """Answer what the client asks until it is done.
+
+    Raises:
+        Broken: it was not done in the time that its tool has, however much it asked; or it spoke of another
+            thing.
+    """
+    within_s = step.limit_s + step.bench.waits.answer_s
+    deadline = time.monotonic() + within_s
     while True:
-        message = step.channel.receive(max(deadline - time.monotonic(), 0.1))
+        left_s = deadline - time.monotonic()
+        if left_s <= 0:
+            raise Broken(f"the client was not done after {within_s:.0f} s")
+        message = step.channel.receive(left_s)
         if message.get("t") == "done":
             return message
-        if message.get("t") == "ask":
-            try:
-                told = step.tool.answer(step.play, message)
-            except Obstacle as obstacle:
-                told = {"error": obstacle.as_error()}
-            step.channel.send({**told, "t": "told"})
+        if message.get("t") != "ask":
+            raise Broken("the client sent {!r} where `ask` or `done` was due".format(message.get("t")))
+        try:
+            told = step.tool.answer(step.play, message)
+        except Obstacle as obstacle:
+            told = {"error": obstacle.as_error()}
+        step.channel.send({**told, "t": "told"})

@@ -126,6 +126,12 @@ def _permanent_mac(reader: Reader, folder: str, link: Mapping[str, Any], mac: st
     return mac if permanent and os.path.exists(os.path.join(folder, "device")) else None
 
 
+def _mtu_max_bytes(link: Mapping[str, Any]) -> int | None:
+    """Return the largest MTU that the driver takes; 0, which ip prints as well, is no limit."""
+    most = link.get("max_mtu")
+    return most if isinstance(most, int) and not isinstance(most, bool) and most > 0 else None
+
+
 def read_netdev(reader: Reader, name: str, link: Mapping[str, Any]) -> dict[str, Any]:
     """Return one netdev's facts.
 
@@ -147,6 +153,7 @@ def read_netdev(reader: Reader, name: str, link: Mapping[str, Any]) -> dict[str,
     link_kind = _link_kind(link)
     driver = reader.link_name(os.path.join(device, "driver")) if device else link_kind
     driver_class = _driver_class(reader, folder, device, driver)
+    kind = _kind(reader, folder, device, link_kind)
     flags = reader.number(at("flags"))
     carrier = reader.number(at("carrier"))
     speed = reader.number(at("speed"))
@@ -155,7 +162,7 @@ def read_netdev(reader: Reader, name: str, link: Mapping[str, Any]) -> dict[str,
         mac = None
     return {
         "netdev": name,
-        "kind": _kind(reader, folder, device, link_kind),
+        "kind": kind,
         "master": reader.link_name(at("master")),
         "carrier": None if carrier is None else carrier == 1,
         "operstate": reader.text(at("operstate")),
@@ -166,6 +173,8 @@ def read_netdev(reader: Reader, name: str, link: Mapping[str, Any]) -> dict[str,
             ethtool_ioctl.speed_max_mbps(name) if reader.live and driver_class == "hardware" else None
         ),
         "mtu_bytes": reader.number(at("mtu")),
+        "mtu_max_bytes": _mtu_max_bytes(link),
+        "ipoib_mode": reader.text(at("mode")) if kind == "ipoib" else None,
         "mac": mac,
         "permanent_mac": _permanent_mac(reader, folder, link, mac),
         "addresses": _addresses(link, "inet"),

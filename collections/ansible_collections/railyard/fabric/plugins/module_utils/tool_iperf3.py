@@ -114,11 +114,18 @@ class Iperf3(Tool):
 
     def _read(self, play: Play, done: Finished, server: bool) -> Reading:
         output = parsed(play, "iperf3", done.text, _parse)
+        if done.exit_status != 0:
+            raise failed(play, "iperf3", f"it printed a result and ended with status {done.exit_status}")
         if output.get("protocol") != "TCP":
             raise failed(play, "iperf3", "it ran {!r}, asked was TCP".format(output.get("protocol")))
         ways = {way["direction"]: way for way in output.get("directions") or []}
         if set(ways) != ({"forward", "reverse"} if self._bi else {"forward"}):
             raise failed(play, "iperf3", f"it ran the directions {sorted(ways)}, not those that were asked")
+        asked, streams = int(play.policy["iperf3_streams"]), moving_streams(done.text, len(ways))
+        if streams is None:
+            raise failed(play, "iperf3", f"it does not tell how many streams it ran, asked were {asked}")
+        if streams != asked:
+            raise failed(play, "iperf3", f"{streams} of its streams moved something, asked were {asked}")
         way, back = ways["forward"], ways.get("reverse", {})
         metrics = {
             "bandwidth_gbps": way.get("received_gbps"),
@@ -126,7 +133,7 @@ class Iperf3(Tool):
             "retransmits": way.get("retransmits"),
             "cpu_percent": output.get("cpu_host_percent"),
         }
-        extra = None
+        extra: dict[str, Any] = {"streams": streams}
         if self._bi:
             # Of what a server sends it does not learn how much arrived.
             reverse_gbps = back.get("sent_gbps" if server else "received_gbps")
@@ -135,7 +142,7 @@ class Iperf3(Tool):
             metrics.update({"forward_gbps": both[0], "reverse_gbps": both[1]})
             metrics["bandwidth_gbps"] = sum(both) if None not in both else None
             metrics["retransmits"] = (back if server else way).get("retransmits")
-            extra = {"bandwidth_is": "sum_of_both"}
+            extra["bandwidth_is"] = "sum_of_both"
         moved, moved_back = moved_bytes(done.text), moved_bytes(done.text, json_text.REPEATED)
         claim = None
         if moved is not None:
@@ -157,6 +164,25 @@ def moved_bytes(text: str, suffix: str = "") -> float | None:
         return float(sum(interval["sum" + suffix]["bytes"] for interval in intervals)) or None
     except (IndexError, KeyError, TypeError):
         return None
+
+
+def moving_streams(text: str, ways: int) -> int | None:
+    """Return how many streams moved something, in the direction where fewest did; None where it is not told.
+
+    Args:
+        text: what iperf3 printed.
+        ways: how many directions it ran.
+    """
+    moving: dict[object, int] = {}
+    try:
+        streams = json_text.find_objects(text).objects[0]["end"]["streams"]
+        for sender, receiver in ((one["sender"], one["receiver"]) for one in streams):
+            # The other end's half may be 0; whether this end was the sender tells the direction.
+            if sender["bytes"] or receiver["bytes"]:
+                moving[sender.get("sender")] = moving.get(sender.get("sender"), 0) + 1
+    except (AttributeError, IndexError, KeyError, TypeError):
+        return None
+    return min(moving.values()) if len(moving) == ways else 0
 
 
 def duration_s(text: str, policy: Mapping[str, Any]) -> float:

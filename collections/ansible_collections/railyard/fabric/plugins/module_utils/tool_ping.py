@@ -67,28 +67,27 @@ class PathMtu(Tool):
 
     def limit_s(self, policy: Mapping[str, Any]) -> float:
         """Return the time of the search, which a healthy rail does not need."""
-        return 30.0
+        # Whole batches are sent three times at most; the sizes in between are tried by a few packets each.
+        return 45.0 + 3 * float(policy["path_mtu_probes"]) * float(policy["ping_interval_s"])
 
     def client(self, play: Play) -> Reading:
         """Find the path MTU."""
-        probes = int(play.policy["path_mtu_probes"])
         counts = {"sent": 0, "received": 0}
 
-        def passes(size_bytes: int, count: int = 1) -> bool:
+        def probe(size_bytes: int, count: int) -> int:
             payload = size_bytes - path_mtu.header_bytes(play.peer_address)
             done = play.run(ping_argv(play, count, payload), self.limit_s(play.policy))
             received = int(_output(play, done).get("received") or 0)
             counts["sent"] += count
             counts["received"] += received
-            return received > 0
+            return received
 
-        found: int | None = play.mtu_bytes
-        if not passes(play.mtu_bytes, probes):
-            found = path_mtu.largest_passing(passes, play.mtu_bytes)
+        found = path_mtu.search(probe, play.mtu_bytes, int(play.policy["path_mtu_probes"]))
         if found is None:
             raise failed(play, "ping", f"no reply from {play.peer_address} at any packet size")
         claim = Claim("packets", float(counts["received"]), float(counts["sent"]))
-        return Reading({"path_mtu_bytes": found}, claim)
+        metrics = {"path_mtu_bytes": found.size_bytes, "sent": found.sent, "received": found.received}
+        return Reading(metrics, claim)
 
 
 def _output(play: Play, done: Finished) -> dict[str, Any]:

@@ -47,11 +47,10 @@ class UdpProbe(Tool):
 
     def limit_s(self, policy: Mapping[str, Any]) -> float:
         """Return the time of the search, which a healthy rail does not need."""
-        return 20.0
+        return 30.0
 
     def client(self, play: Play) -> Reading:
         """Find the largest datagram that reaches the server."""
-        probes = int(play.policy["path_mtu_probes"])
         totals = {"sent": 0, "received": 0}
 
         def batch(size_bytes: int, count: int) -> int:
@@ -63,27 +62,21 @@ class UdpProbe(Tool):
             play.note(f"{size_bytes} bytes: sent {sent}, received {received}\n")
             return received
 
-        def passes(size_bytes: int, count: int = 1) -> int:
+        def passes(size_bytes: int, count: int) -> int:
             received = 0
             for begun in range(0, count, _AT_ONCE):
                 came = batch(size_bytes, min(_AT_ONCE, count - begun))
                 received += came
-                if not came:
+                if not received:
                     break  # what is left would only be waited for
             return received
 
         token = secrets.token_bytes(16)
         with _socket(play) as sock:
-            received = passes(play.mtu_bytes, probes)
-            found: int | None = play.mtu_bytes
-            sent = probes
-            if not received:
-                found = path_mtu.largest_passing(lambda size: passes(size) > 0, play.mtu_bytes)
-                if found is None:
-                    raise failed(play, "udp_probe", f"no datagram of any size reached {play.peer_address}")
-                # The count that goes with the size that passed.
-                received, sent = passes(found, probes), probes
-        metrics = {"path_mtu_bytes": found, "sent": sent, "received": received}
+            found = path_mtu.search(passes, play.mtu_bytes, int(play.policy["path_mtu_probes"]))
+        if found is None:
+            raise failed(play, "udp_probe", f"no datagram of any size reached {play.peer_address}")
+        metrics = {"path_mtu_bytes": found.size_bytes, "sent": found.sent, "received": found.received}
         claim = Claim("packets_forward", float(totals["received"]), float(totals["sent"]))
         return Reading(metrics, claim)
 

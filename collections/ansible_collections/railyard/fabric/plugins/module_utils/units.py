@@ -25,6 +25,7 @@ _POLL_S = 0.02
 # How soon a wait notices that the runner is to stop; each turn costs the node that is being measured.
 _SLICE_S = 1.0
 _STOP_S = 2
+_SYSTEMCTL_S = 20
 
 
 def tool_unit(run: str, test_id: str, end: str, number: int = 0) -> str:
@@ -107,16 +108,30 @@ class SystemdLaunched(Launched):
 
     def end(self) -> None:
         """Stop the unit: systemd ends its whole control group."""
-        if self.poll() is None:
-            # The runner is a program of its own: there is no AnsibleModule whose run_command could do it.
-            subprocess.run(  # pylint: disable=ansible-bad-function
-                ["systemctl", "stop", self.unit + ".service"],
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                timeout=20,
-                check=False,
-            )
+        # 0 says that the unit has ended well. Anything else may be systemd-run's own end (the bus went away
+        # below it), which leaves its unit running.
+        if self.poll() != 0:
+            name = self.unit + ".service"
+            # One that is not gone in time is not asked any more.
+            if not _systemctl("stop", name):
+                _systemctl("kill", "--signal=KILL", name)
         _finish(self._process)
+
+
+def _systemctl(*words: str) -> bool:
+    """Have systemd do something to a unit; tell whether it did so in time."""
+    try:
+        # The runner is a program of its own: there is no AnsibleModule whose run_command could do it.
+        subprocess.run(  # pylint: disable=ansible-bad-function
+            ["systemctl", *words],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=_SYSTEMCTL_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return True
 
 
 class SystemdLauncher(Launcher):

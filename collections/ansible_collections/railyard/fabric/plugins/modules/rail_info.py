@@ -127,6 +127,14 @@ rail_info:
           description: MTU.
           type: int
           sample: 9000
+        mtu_max_bytes:
+          description: The largest MTU that the driver takes; null where it states none.
+          type: int
+          sample: 9978
+        ipoib_mode:
+          description: C(datagram) or C(connected) of an IPoIB netdev, which bounds its MTU; else null.
+          type: str
+          sample: datagram
         mac:
           description: Present hardware address, 20 bytes long for IPoIB.
           type: str

@@ -14,6 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ansible_collections.railyard.fabric.plugins.plugin_utils import rdma_mtu
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -190,12 +192,30 @@ def _check_parent(
         kind = next((other.get("kind") for other in devices if other["netdev"] == master), None)
         cause = "lag_member" if kind == "bond" else "netdev_enslaved"
         one.findings.append(Finding(cause, f"{name} is a member of {kind or 'device'} {master}"))
-    most = device.get("mtu_max_bytes")
+    mode, planned = device.get("ipoib_mode"), rail.get("ipoib_mode")
+    if mode is not None and planned is not None and mode != planned:
+        one.findings.append(Finding("ipoib_mode_differs", f"{name} is in {mode} mode, declared is {planned}"))
     wanted = rail.get("mtu")
-    if isinstance(most, int) and isinstance(wanted, int) and 0 < most < wanted:
-        one.findings.append(
-            Finding("mtu_too_large", f"{name} carries an MTU of {most} at most, {wanted} is asked")
-        )
+    for most, why in _mtu_limits(device, one.hca):
+        if isinstance(wanted, int) and 0 < most < wanted:
+            detail = f"{name} carries an MTU of {most} at most{why}, {wanted} is asked"
+            one.findings.append(Finding("mtu_too_large", detail))
+            break
+
+
+def _mtu_limits(device: Mapping[str, Any], hca: Mapping[str, Any] | None) -> list[tuple[int, str]]:
+    """Return what bounds a netdev's MTU, in bytes, and in words why where that is not the driver's word."""
+    limits = []
+    mode = device.get("ipoib_mode")
+    most = rdma_mtu.ipoib_most(mode, hca)
+    if most is not None:
+        active = (hca or {}).get("active_mtu_bytes")
+        over = f" over an InfiniBand MTU of {active}" if mode == "datagram" and active is not None else ""
+        limits.append((most, f" in {mode} mode{over}"))
+    own = device.get("mtu_max_bytes")
+    if isinstance(own, int):
+        limits.append((own, ""))
+    return limits
 
 
 def _has_mac(device: Mapping[str, Any], mac: object) -> bool:

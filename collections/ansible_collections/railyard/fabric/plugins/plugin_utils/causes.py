@@ -114,6 +114,13 @@ _TABLE = (
           "other netplan files."),
     Cause("mtu_too_large", "the link cannot carry the declared MTU",
           "Lower `mtu` in the inventory on all nodes, or use a card that carries it."),
+    Cause("ipoib_mtu_small", "the IPoIB netdev has a smaller MTU than declared",
+          "Run `railyard provision`; if it comes back, the partition's multicast group holds it down: give "
+          "the partition an MTU of 4096 in the subnet manager (opensm: `mtu=5` in partitions.conf), or lower "
+          "`mtu` in the inventory; in datagram mode it is the partition's less 4."),
+    Cause("ipoib_mode_differs", "the IPoIB netdev is not in the declared mode",
+          "Run `railyard provision`; mlx5's enhanced IPoIB has no connected mode (module ib_ipoib's "
+          "ipoib_enhanced=0 turns it off), so declare `ipoib_mode: datagram` where it stays."),
     Cause("address_missing", "the rail has no address",
           "Run `railyard provision`, then look at `ip addr` and `networkctl status NETDEV`."),
     Cause("address_wrong", "the rail has another address than the plan's",
@@ -146,6 +153,13 @@ _TABLE = (
     Cause("link_errors", "error counters of the link grew",
           "Look at the cable and transceivers between the two ends that are named, reseat or replace them; "
           "`ethtool -S NETDEV` and the port's counters in /sys/class/infiniband show whether it goes on."),
+    Cause("lossless_drops", "packets were dropped for want of buffers on a rail that is to be lossless",
+          "Compare trust, PFC priority, buffers and DSCP of both ends and of the switch ports between (role "
+          "roce_qos; `mlnx_qos -i NETDEV`): traffic may come in a priority without PFC, or the headroom "
+          "be too small for the cable; `ethtool -S NETDEV` shows whether discards and pauses go on."),
+    Cause("pause_storm", "the port sent pauses for so long that it stopped pausing, and may drop since",
+          "Look at what keeps the node from taking its packets (PCIe slot and NUMA node of the card, a stuck "
+          "process, IOMMU), then at the switch port's PFC watchdog; `ethtool -S NETDEV | grep storm`."),
     Cause("no_error_counters", "no test on this rail read the link's error counters",
           "Mend the tests of this rail first; their own verdicts say how."),
     Cause("error_counters_reset", "the link's error counters were reset, are full or cannot be read",
@@ -266,6 +280,9 @@ _TABLE = (
     Cause("deadline", "the tool ran past its deadline and was stopped", _LOOK_AT_RAW),
     Cause("peer_failed", "the other end could not run its part",
           "See the other end's error; its node has the cause."),
+    Cause("peer_deaf", "the other end did not take the word to go on",
+          "Look at what holds that node up (processors, a stalled disk), and at its runner.log in raw/; then "
+          "validate again."),
     Cause("busy", "the node is busy with something else, and load on it was not allowed",
           "Wait until the job has ended, or set fabric_policy.allow_busy: true if the disturbance is "
           "acceptable."),
@@ -300,6 +317,7 @@ ERROR_CLASSES = (
     "clock_lost",
     "deadline",
     "peer_failed",
+    "peer_deaf",
     "busy",
     "lease",
     "no_netdev",

@@ -70,6 +70,8 @@ _LATENCY = {
     "observations": "positive_count",
 }
 _LATENCY_BOUNDED = ("latency_average_us", "latency_p50_us", "latency_p99_us", "latency_p999_us")
+# How many packets of the size that was found were sent, and how many of them passed.
+_PATH_MTU = {"path_mtu_bytes": "positive_count", "sent": "positive_count", "received": "count"}
 
 
 def _rdma_bandwidth(name: str, title: str, server: bool = True) -> Check:
@@ -90,12 +92,12 @@ CHECKS: dict[str, Check] = {
         Check("rdma_port", "RDMA port", source="facts", rdma=True),
         Check("rdma_gid", "RDMA GID", source="facts", rdma=True),
         Check("rdma_mtu", "RDMA MTU", source="facts", rdma=True),
-        Check("path_mtu", "path MTU", (), {"path_mtu_bytes": "positive_count"}),
+        Check("path_mtu", "path MTU", (), dict(_PATH_MTU)),
         Check(
             "path_mtu_one_way",
             "one-way path MTU",
             (),
-            {"path_mtu_bytes": "positive_count", "sent": "positive_count", "received": "count"},
+            dict(_PATH_MTU),
         ),
         Check(
             "ping_rtt",

@@ -18,6 +18,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import (
     FAIL,
     NOT_APPLICABLE,
     PASS,
+    RECORDED,
     UNMEASURED,
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.policy import is_number
@@ -37,6 +38,7 @@ class Fleet:
         lost: nodes that answered when they were inspected, and of which there are no facts any more.
         transports: node -> the transport that the plan declares for it.
         ports: node -> all RDMA ports of its facts.
+        fastest: board id -> the highest rate in Gbit/s that an InfiniBand port of it runs at, and whose.
     """
 
     bound: dict[str, dict[str, Bound]] = field(default_factory=dict)
@@ -48,6 +50,7 @@ class Fleet:
     lost: frozenset[str] = frozenset()
     transports: dict[str, str] = field(default_factory=dict)
     ports: dict[str, list[Mapping[str, Any]]] = field(default_factory=dict)
+    fastest: dict[str, tuple[float, str]] = field(default_factory=dict)
 
     def why_unknown(self, node: str) -> dict[str, Any] | None:
         """Return the cause why nothing is known of a node, or None when something is."""
@@ -83,12 +86,23 @@ def gather(plan: Mapping[str, Any], facts: Iterable[Mapping[str, Any]], run: str
         fleet.bound[node] = bind.bind(plan["nodes"][node]["rails"], row)
         fleet.boot_ids[node] = row.get("boot_id")
         fleet.ports[node] = bind.ports(row)
+        _remember_fastest(fleet, node)
         tools = row.get("tools")
         version = tools.get("iperf3") if isinstance(tools, Mapping) else None
         fleet.iperf3[node] = version if isinstance(version, str) else None
         for address in _all_addresses(row):
             fleet.owners.setdefault(address, []).append(node)
     return fleet
+
+
+def _remember_fastest(fleet: Fleet, node: str) -> None:
+    """Keep what the node's InfiniBand ports show that their board can do."""
+    for port in fleet.ports[node]:
+        board, rate = port.get("board_id"), _positive(port.get("rate_gbps"))
+        # A port that is down tells a rate as well, which no link has shown.
+        shown = port.get("state") == "ACTIVE" and port.get("link_layer") == "InfiniBand"
+        if isinstance(board, str) and board and shown and rate > fleet.fastest.get(board, (0.0, ""))[0]:
+            fleet.fastest[board] = rate, f"{node} {port['hca']}"
 
 
 def judge(asked: Mapping[str, Any], rail: Mapping[str, Any], fleet: Fleet) -> Answer:
@@ -117,7 +131,7 @@ def judge(asked: Mapping[str, Any], rail: Mapping[str, Any], fleet: Fleet) -> An
     if check == "link":
         return _link(node, rail, bound)
     if check == "mtu":
-        return _mtu(node, rail, bound.netdev)
+        return _mtu(node, rail, bound)
     return _address(node, rail, bound.netdev, fleet)
 
 
@@ -157,20 +171,38 @@ def _link(node: str, rail: Mapping[str, Any], bound: Bound) -> Answer:
         if speed != wanted["speed_mbps"]:
             seen = f"runs at {float(speed or 0) / 1000:g} Gbit/s, declared {rate:g}"
             return failed(answer, "link_speed", f"{node} {rail['name']} ({name}) {seen}")
-    runs, most = _mbps(speed), _mbps(device.get("speed_max_mbps"))
-    if hardware and not is_number(rate) and 0 < runs < most:
-        # Without a declared rate the floors of bandwidth rest on the port's maximum, and so does this.
-        answer.observed["speed_mbps"], answer.floor["speed_mbps"] = speed, most
-        seen = f"runs at {runs / 1000:g} Gbit/s, its port can do {most / 1000:g}"
-        return failed(answer, "link_slow", f"{node} {rail['name']} ({name}) {seen}")
+    if hardware and not is_number(rate):
+        return _undeclared_speed(answer, f"{node} {rail['name']} ({name})", device)
     return answer
 
 
-def _mbps(value: Any) -> float:
-    return float(value) if is_number(value) else 0.0
+def _undeclared_speed(answer: Answer, where: str, device: Mapping[str, Any]) -> Answer:
+    """Hold a card's speed against what its port can do; the floors of bandwidth rest on that as well."""
+    runs, most = _positive(device.get("speed_mbps")), _positive(device.get("speed_max_mbps"))
+    answer.observed["speed_mbps"] = device.get("speed_mbps")
+    if not most:
+        answer.outcome = RECORDED
+        answer.floor, answer.ceiling = {}, {}
+        answer.basis = (
+            f"{where} is up; its speed is recorded, not judged: the inventory declares no rate_gbps, and the "
+            "driver does not tell what the port can do; declare rate_gbps of this rail"
+        )
+        return answer
+    answer.floor["speed_mbps"], answer.ceiling["speed_mbps"] = most, max(most, runs)
+    if not runs:
+        return unknown(answer, "link_unknown", f"{where}: it states no speed")
+    if runs < most:
+        seen = f"runs at {runs / 1000:g} Gbit/s, its port can do {most / 1000:g}"
+        return failed(answer, "link_slow", f"{where} {seen}")
+    return answer
 
 
-def _mtu(node: str, rail: Mapping[str, Any], device: Mapping[str, Any]) -> Answer:
+def _positive(value: Any) -> float:
+    return max(float(value), 0.0) if is_number(value) else 0.0
+
+
+def _mtu(node: str, rail: Mapping[str, Any], bound: Bound) -> Answer:
+    device = bound.netdev or {}
     wanted = {"mtu_bytes": rail["mtu"]}
     seen = device.get("mtu_bytes")
     answer = Answer(
@@ -179,8 +211,13 @@ def _mtu(node: str, rail: Mapping[str, Any], device: Mapping[str, Any]) -> Answe
     if not isinstance(seen, int) or isinstance(seen, bool) or seen <= 0:
         return unknown(answer, "facts_garbled", f"{node} {device['netdev']}: mtu_bytes {seen!r}")
     if seen != rail["mtu"]:
+        limit = next((one for one in bound.findings if one.cause == "mtu_too_large"), None)
+        if limit is not None:
+            return failed(answer, "mtu_too_large", f"{node} {rail['name']}: {limit.detail}")
+        # A datagram netdev takes the MTU of its partition's multicast group, whatever it was given.
+        clamped = device.get("ipoib_mode") == "datagram" and seen < rail["mtu"]
         detail = f"{node} {rail['name']} ({device['netdev']}) has {seen}, the plan's is {rail['mtu']}"
-        return failed(answer, "mtu_differs", detail)
+        return failed(answer, "ipoib_mtu_small" if clamped else "mtu_differs", detail)
     return answer
 
 

@@ -6,7 +6,8 @@
 Each end of each test reads the counters before and after. Physical ones (symbol errors, links that went down)
 may not grow at all, between the tests neither: so what a test without a row met shows too. Transport ones
 (packets sent again) are looked at within the tests, and weigh on hardware alone: software RDMA sends again
-whenever its processor is late.
+whenever its processor is late. Drops for want of buffers weigh within the tests, and where the node's own
+port promises that there are none (`lossless`). What congestion control did is told and never judged.
 """
 
 from __future__ import annotations
@@ -15,7 +16,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.link_errors import KINDS, PHYSICAL
+from ansible_collections.railyard.fabric.plugins.module_utils.link_errors import (
+    KINDS,
+    LOSS,
+    NOTICE,
+    PHYSICAL,
+)
+from ansible_collections.railyard.fabric.plugins.plugin_utils import lossless
 from ansible_collections.railyard.fabric.plugins.plugin_utils.answer import (
     Answer,
     failed,
@@ -45,17 +52,36 @@ Row = Mapping[str, Any]
 
 @dataclass
 class _Seen:
-    """What the rows of one node and rail say together."""
+    """What the rows of one node and rail say together.
 
+    Attributes:
+        promise: what the rail's port says of its losses.
+        growth: counter -> growth, of those that may not grow.
+        losses: the same of drops and pause storms that break the promise.
+        told: the same of what is no fault by itself.
+        peers: with whom one grew that may not.
+        used: ids of the rows.
+        names: counters that were read and may be judged.
+        doubt: why a counter cannot be trusted.
+    """
+
+    promise: lossless.Promise
     growth: dict[str, int] = field(default_factory=dict)
+    losses: dict[str, int] = field(default_factory=dict)
+    told: dict[str, int] = field(default_factory=dict)
     peers: dict[str, None] = field(default_factory=dict)
     used: list[str] = field(default_factory=list)
     names: set[str] = field(default_factory=set)
     doubt: str | None = None
 
-    def grew(self, name: str, by: int, peer: str) -> None:
-        self.growth[name] = self.growth.get(name, 0) + by
-        self.peers.setdefault(peer)
+    def grew(self, name: str, by: int, peer: str, broken: bool) -> None:
+        kind = KINDS[name]
+        place = self.growth
+        if kind in (LOSS, NOTICE):
+            place = self.losses if broken else self.told
+        place[name] = place.get(name, 0) + by
+        if place is not self.told:
+            self.peers.setdefault(peer)
 
 
 def judge(
@@ -71,9 +97,9 @@ def judge(
         bound: the rail, bound to the node's facts.
 
     Returns:
-        pass with zero growth; fail where a counter of the cable grew, or one of transport on hardware;
-        recorded where one of transport grew on software; unmeasured without counters, or with counters that
-        cannot be trusted.
+        pass with zero growth; fail where a counter of the cable grew, one of transport on hardware, or drops
+        and pause storms on a lossless rail; recorded where one of transport grew on software; unmeasured
+        without counters, or with counters that cannot be trusted.
     """
     node, rail = str(asked["node"]), str(asked["rail"])
     mine = [test for test in tests if test["rail"] == rail and node in (test["node"], test["peer"])]
@@ -85,18 +111,24 @@ def judge(
                 found.append((str(test["peer"] if end == "client" else test["node"]), row))
     seen = _read(found, bound)
     where = f"{node} {rail} ({(bound.netdev or {}).get('netdev')})"
+    grown = {**seen.growth, **seen.losses}
     answer = Answer(
         PASS,
-        {"errors": sum(seen.growth.values()), "counters": len(seen.names), **seen.growth},
+        {"errors": sum(grown.values()), "counters": len(seen.names), **grown, **seen.told},
         {"errors": 0},
         {"errors": 0},
-        f"no error counter of the rail may grow, in {len(seen.used)} rows and between them",
+        f"no error counter of the rail may grow, in {len(seen.used)} rows and between them"
+        + lossless.basis(seen.promise, seen.names)
+        + (f"; told, not judged: {_told(seen.told)}" if seen.told else ""),
         proof="proven",
         rows=list(dict.fromkeys(seen.used)),
     )
     physical = {name: by for name, by in seen.growth.items() if KINDS[name] == PHYSICAL}
     if physical:
         return failed(answer, "link_errors", f"{where}: {_told(physical)}; the cable to {_peers(seen)}")
+    if seen.losses:
+        detail = f"{where}: {_told(seen.losses)}, with {_peers(seen)}"
+        return failed(answer, "pause_storm" if lossless.STORM in seen.losses else "lossless_drops", detail)
     if seen.growth and not _is_software(bound):
         return failed(answer, "link_errors", f"{where}: {_told(seen.growth)}, with {_peers(seen)}")
     if seen.doubt:
@@ -117,7 +149,7 @@ def judge(
 
 
 def _read(found: Sequence[tuple[str, Row]], bound: Bound) -> _Seen:
-    seen = _Seen()
+    seen = _Seen(lossless.promise(bound.netdev))
     last: dict[str, int] = {}
     for peer, row in sorted(found, key=lambda one: str(one[1].get("started"))):
         spans = row.get("link_errors")
@@ -134,18 +166,25 @@ def _read(found: Sequence[tuple[str, Row]], bound: Bound) -> _Seen:
         if gone:
             seen.doubt = f"{row.get('id')}: {gone[0]} is not there any more"
         for name, span in spans.items():
-            _read_one(seen, last, str(name), span, str(row.get("id")), peer)
+            _read_one(seen, last, str(name), span, row, peer)
     return seen
 
 
-def _read_one(seen: _Seen, last: dict[str, int], name: str, span: object, identity: str, peer: str) -> None:
-    if name not in KINDS:
+def _read_one(seen: _Seen, last: dict[str, int], name: str, span: object, row: Row, peer: str) -> None:
+    identity = str(row.get("id"))
+    kind = KINDS.get(name)
+    if kind is None:
         seen.doubt = f"{identity}: {name} is no counter that this version knows"
         return
     if not isinstance(span, list) or len(span) != 2 or not all(_is_count(value) for value in span):
-        seen.doubt = f"{identity}: {name} is {span!r}"
+        # What is told alone need not be whole.
+        seen.doubt = seen.doubt if kind == NOTICE else f"{identity}: {name} is {span!r}"
         return
     before, after = span
+    if kind == NOTICE:
+        if after > before:
+            seen.grew(name, after - before, peer, broken=False)
+        return
     seen.names.add(name)
     earlier = last.get(name, before)
     last[name] = after
@@ -154,10 +193,13 @@ def _read_one(seen: _Seen, last: dict[str, int], name: str, span: object, identi
     elif after < before or before < earlier:
         seen.doubt = f"{identity}: {name} went from {max(before, earlier)} back to {min(before, after)}"
     grown = max(after - before, 0)
-    if KINDS[name] == PHYSICAL:
+    if kind == PHYSICAL:
         grown += max(before - earlier, 0)
     if grown:
-        seen.grew(name, grown, peer)
+        check = CHECKS.get(str(row.get("check")))
+        is_rdma = check is not None and check.rdma
+        broken = kind == LOSS and lossless.is_broken(name, seen.promise, row["link_errors"], is_rdma)
+        seen.grew(name, grown, peer, broken)
 
 
 def _is_count(value: object) -> bool:

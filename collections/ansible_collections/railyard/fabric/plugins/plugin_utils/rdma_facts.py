@@ -54,7 +54,7 @@ def judge(asked: Mapping[str, Any], rail: Mapping[str, Any], fleet: Fleet) -> An
         return failed(answer, "hca_missing", f"{where}: {_why_none(rail, bound, fleet.ports.get(node, ()))}")
     where += f" ({bound.hca.get('hca')})"
     if check == "rdma_port":
-        return _port(where, rail, bound, bound.hca, transport)
+        return _port(where, rail, bound, transport, fleet)
     if check == "rdma_gid":
         return _gid(where, rail, bound, bound.hca)
     return _mtu(where, rail, bound.hca, transport)
@@ -96,9 +96,8 @@ def _parent(bound: Bound) -> str:
     return str((bound.netdev or {}).get("netdev")).removesuffix(f".{bound.rail.get('vlan')}")
 
 
-def _port(
-    where: str, rail: Mapping[str, Any], bound: Bound, port: Mapping[str, Any], transport: str
-) -> Answer:
+def _port(where: str, rail: Mapping[str, Any], bound: Bound, transport: str, fleet: Fleet) -> Answer:
+    port = bound.hca or {}
     keys = ("hca", "state", "physical_state", "link_layer", "node_type", "rate_gbps", "width")
     observed = {key: port.get(key) for key in keys}
     wanted: dict[str, Any] = {"state": "ACTIVE", "link_layer": LINK_LAYERS[transport]}
@@ -140,6 +139,37 @@ def _port(
             return unknown(answer, "rdma_unknown", f"{where}: rate_gbps is {seen!r}")
         if not _RATE_SHARE * float(rate or 0) <= float(seen or 0) <= float(rate or 0) / _RATE_SHARE:
             return failed(answer, "link_speed", f"{where} runs at {seen:g} Gbit/s, declared is {rate:g}")
+    elif managed:
+        return _undeclared_rate(answer, where, port, fleet)
+    return answer
+
+
+def _undeclared_rate(answer: Answer, where: str, port: Mapping[str, Any], fleet: Fleet) -> Answer:
+    """Hold an InfiniBand port's rate against its like's, since nothing tells what the port itself could do.
+
+    The kernel states the rate and width that a link trained to and no others (`rate` in
+    Documentation/ABI/stable/sysfs-class-infiniband), and so does ibv_query_port (active_speed and
+    active_width). A port of the same board that runs faster shows what this one can do; where none does, all
+    may be slow alike, and there is nothing to judge by.
+    """
+    seen = port.get("rate_gbps")
+    if not is_number(seen) or float(seen or 0) <= 0:
+        return unknown(answer, "rdma_unknown", f"{where}: rate_gbps is {seen!r}")
+    runs = f"{seen:g} Gbit/s ({port.get('width') or 'of unknown width'})"
+    board = port.get("board_id")
+    most, whose = fleet.fastest.get(str(board), (0.0, ""))
+    if float(seen or 0) < _RATE_SHARE * most:
+        answer.floor["rate_gbps"] = most
+        return failed(
+            answer, "link_slow", f"{where} runs at {runs}; {whose}, also of board {board}, runs at {most:g}"
+        )
+    answer.outcome = RECORDED
+    answer.floor, answer.ceiling = {}, {}
+    answer.basis = (
+        f"{where} is up; its rate, {runs}, is recorded, not judged: the inventory declares no rate_gbps, the "
+        "node does not tell what the port can do, and no port of its board runs faster; declare rate_gbps of "
+        "this rail"
+    )
     return answer
 
 

@@ -17,6 +17,9 @@ KERNEL_HEADERS = 96
 LEAST_HEADERS = 44
 #: perftest takes no more than this on a ConnectX-3, whose 4096 is at fault, on either link layer.
 MLX4_BYTES = 2048
+#: IPoIB: what stands before each packet (RFC 4391), and the most in connected mode (IPOIB_CM_MTU).
+IPOIB_HEADER_BYTES = 4
+IPOIB_CONNECTED_BYTES = 0x10000 - 0x10
 
 
 def largest(netdev_mtu: int, headers: int = KERNEL_HEADERS) -> int | None:
@@ -65,3 +68,23 @@ def is_mlx4(hca: Mapping[str, Any]) -> bool:
 
 def _step(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and value in STEPS else None
+
+
+def ipoib_most(mode: object, hca: Mapping[str, Any] | None) -> int | None:
+    """Return the largest MTU in bytes that an IPoIB netdev can have, or None where that is not known.
+
+    Connected mode has a limit of its own; in datagram mode a packet is one of InfiniBand, whose header takes
+    4 bytes (torvalds/linux Documentation/infiniband/ipoib.rst; ipoib_change_mtu in drivers/infiniband/ulp/
+    ipoib/ipoib_main.c refuses more).
+
+    Args:
+        mode: what the netdev's `mode` in sysfs says.
+        hca: the facts' HCA port, or None where there is none.
+    """
+    if mode == "connected":
+        return IPOIB_CONNECTED_BYTES
+    if mode != "datagram":
+        return None
+    port = hca or {}
+    step = _step(port.get("active_mtu_bytes")) or _step(port.get("max_mtu_bytes")) or STEPS[-1]
+    return step - IPOIB_HEADER_BYTES

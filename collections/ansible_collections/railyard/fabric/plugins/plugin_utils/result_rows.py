@@ -286,6 +286,11 @@ _ORDERS = {
 
 def _impossible(row: Mapping[str, Any], metrics: Mapping[str, Any], policy: Mapping[str, Any]) -> str | None:
     check = str(row["check"])
+    streams = row.get("streams")
+    if check in (*BANDWIDTH, "tcp_bandwidth_bi") and not (
+        is_whole(streams) and streams == policy["iperf3_streams"]
+    ):
+        return f"streams is {streams!r}, asked was {policy['iperf3_streams']}"
     if row["end"] != "client":
         return None
     if "path_mtu_bytes" in metrics:
@@ -304,9 +309,11 @@ def _impossible(row: Mapping[str, Any], metrics: Mapping[str, Any], policy: Mapp
                 f"message_bytes is {row.get('message_bytes')!r}, asked was {policy['sockperf_message_bytes']}"
             )
         return _chain_problem(metrics, policy)
-    if check == "path_mtu_one_way":
-        if metrics["sent"] != policy["path_mtu_probes"]:
-            return f"{metrics['sent']} probes were sent, asked was {policy['path_mtu_probes']}"
+    if check in ("path_mtu", "path_mtu_one_way"):
+        # Twice as many where the first batch was lost and the second was not.
+        asked = int(policy["path_mtu_probes"])
+        if metrics["sent"] not in (asked, 2 * asked):
+            return f"{metrics['sent']} probes were sent, asked was {asked}"
         if metrics["received"] > metrics["sent"]:
             return f"{metrics['received']} probes arrived, {metrics['sent']} were sent"
     return None

@@ -67,7 +67,7 @@ def lost(client: Mapping[str, Any]) -> dict[str, Any] | None:
     metrics = client["metrics"]
     if metrics.get("loss_percent", 0) > 0:
         return causes.explain("lost_packets", f"{metrics['loss_percent']:g} %")
-    if client["check"] == "path_mtu_one_way" and metrics["received"] < metrics["sent"]:
+    if "path_mtu_bytes" in metrics and metrics["received"] < metrics["sent"]:
         # Where one packet of the full size passed, the size is not what held the others back.
         size = metrics["path_mtu_bytes"]
         full = size == client.get("mtu_bytes") and metrics["received"] > 0

@@ -162,3 +162,30 @@ def test_reading_of_confirmed_nodes_does_not_grow_with_the_cluster(tmp_path):
 def test_failure_says_why_and_what_became_of_it(answer, unreachable, words):
     text = netplan_apply.failure_text("gpuserver1", answer, unreachable)
     assert [word for word in words if word not in text] == []
+
+
+AWAY = "gpuserver1, rail1 (ens6d1): no carrier; its address is set when the link comes up"
+LOOSE = "gpuserver1, Permissions for /etc/netplan/50.yaml are too open"
+SILENT = "gpuserver1, rail0 (ens6): gpuserver2 (10.0.1.2) does not answer"
+
+
+@pytest.mark.parametrize(
+    ("outcome", "later", "told"),
+    [
+        ("confirmed", [AWAY, LOOSE, LOOSE, SILENT], [AWAY, LOOSE, SILENT]),
+        ("confirmed", [], [AWAY, LOOSE]),
+        ("rolled_back", [], [AWAY, LOOSE]),
+    ],
+)
+def test_each_finding_is_said_once_and_returned(monkeypatch, tmp_path, outcome, later, told):
+    warned = []
+    monkeypatch.setattr(netplan_apply.display, "warning", warned.append)
+    monkeypatch.setattr(netplan_apply.ActionBase, "run", lambda *_all: {})
+    monkeypatch.setattr(netplan_apply.constants, "DEFAULT_LOCAL_TMP", str(tmp_path))
+    staged = {"changed": True, "outcome": "pending", "token": "t", "findings": [AWAY, LOOSE]}
+    action = Action([staged, {"outcome": outcome, "equal": True, "findings": later}])
+    action.validate_argument_spec = lambda **_spec: (None, {"rails": [], "rollback_after_s": 5})
+    result = action.run(None, {"inventory_hostname": "gpuserver1"})
+    assert warned == told
+    assert result["findings"] == told
+    assert result["outcome"] == outcome

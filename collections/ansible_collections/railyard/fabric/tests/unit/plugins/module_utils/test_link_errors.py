@@ -47,7 +47,7 @@ def test_growth_and_what_went_away_are_told_apart() -> None:
 
 def test_every_name_has_a_place_and_a_meaning() -> None:
     assert {name.partition(".")[0] for name in link_errors.KINDS} == {"hca", "hw", "netdev", "ethtool"}
-    assert set(link_errors.KINDS.values()) == {"physical", "transport"}
+    assert set(link_errors.KINDS.values()) == {"physical", "transport", "loss", "notice"}
     # A cable shows in symbols, a full switch in packets that come out of sequence.
     assert link_errors.KINDS["hca.symbol_error"] == "physical"
     assert link_errors.KINDS["hw.out_of_seq_request"] == "transport"
@@ -72,3 +72,12 @@ def test_ethtools_answers_are_read_as_the_kernel_lays_them_out(monkeypatch: pyte
 def test_a_netdev_without_statistics_has_none() -> None:
     assert link_errors.ethtool_statistics("lo") == {}
     assert link_errors.ethtool_statistics("no-such-netdev0") == {}
+
+
+def test_drops_of_each_priority_and_storms_are_read_and_congestion_control_is_told() -> None:
+    # Names of the kernel's mlx5/counters.rst.
+    assert {link_errors.KINDS[f"ethtool.rx_prio{priority}_discards"] for priority in range(8)} == {"loss"}
+    for name in ("rx_discards_phy", "tx_pause_storm_error_events", "rx_prio3_cong_discard"):
+        assert link_errors.KINDS["ethtool." + name] == "loss"
+    for name in ("ethtool.tx_pause_storm_warning_events", "hw.np_cnp_sent", "hw.rp_cnp_handled"):
+        assert link_errors.KINDS[name] == "notice"

@@ -142,3 +142,8 @@ def test_sysctl_that_is_not_as_wanted_is_drift_with_its_rail():
     now = {"sysctls": {"net/ipv4/conf/ens6/arp_ignore": "0", "net/ipv4/conf/ens6/rp_filter": "2"}}
     (row,) = netplan_state.sysctl_drift([{"name": "rail0", "netdev": "ens6"}], now, wanted)
     assert netplan_state.sentence(row) == "rail0 (ens6): net/ipv4/conf/ens6/arp_ignore is 0, planned 1"
+
+
+def test_what_netplan_says_at_every_step_is_reported_once():
+    text = "Permissions are too open\n  Permissions are too open\nanother\nPermissions are too open\n"
+    assert netplan_state.unexpected_lines(text) == ["Permissions are too open", "another"]

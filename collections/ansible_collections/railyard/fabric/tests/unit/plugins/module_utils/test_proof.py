@@ -297,3 +297,28 @@ def test_a_claim_of_nothing_explains_no_traffic_either() -> None:
     verdict, reason = proof.prove(claim, "client", spans(tx_bytes=1151), {}, NO_IDLE)
     assert verdict == proof.UNPROVEN
     assert "other traffic" in str(reason)
+
+
+NAN, INFINITE = float("nan"), float("inf")
+
+
+@pytest.mark.parametrize(
+    "claim",
+    [
+        Claim("bytes", NAN, NAN),
+        Claim("bytes", 10, NAN),
+        Claim("bytes", NAN, 10),
+        Claim("bytes", INFINITE, INFINITE),
+        Claim("bytes", 10, INFINITE),
+        Claim("bytes", -1, 10),
+        Claim("packets", -5, 10),
+        Claim("bytes", 10, 10, NAN, NAN),
+        Claim("bytes", 10, 10, packet_bytes=0),
+    ],
+)
+def test_a_claim_that_is_no_amount_is_not_proven_by_any_counter(claim: Claim) -> None:
+    """JSON knows NaN, and NaN is neither less nor more than what a counter shows."""
+    seen = spans(tx_bytes=10, rx_bytes=10, tx_packets=10, rx_packets=10)
+    verdict, reason = proof.prove(claim, "client", seen, {}, NO_IDLE)
+    assert verdict == proof.UNPROVEN
+    assert "no amount" in str(reason)

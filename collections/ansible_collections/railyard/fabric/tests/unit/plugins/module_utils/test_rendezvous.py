@@ -240,6 +240,63 @@ def test_the_lobby_remembers_strangers(house: House) -> None:
     assert [address for address, _why in house.lobby.strangers("rail0")] == ["127.0.0.1"] * 2
 
 
+def test_a_caller_that_reads_nothing_holds_up_nobody_in_the_lobby(house: House) -> None:
+    """A line to it once had ten seconds, under the lock that every other caller needs."""
+    house.lobby.enter_round(0)
+    caller = house.call(round_number=3)
+    caller.receive(3.0)
+    with house.lobby._lock:
+        waiting = house.lobby._waiting["gpu001", "rail0"].channel
+        waiting._sock.setblocking(False)
+        try:
+            while True:
+                waiting._sock.send(b"\0" * 65536)
+        except BlockingIOError:
+            pass
+        begun = time.monotonic()
+        house.lobby._reassure()
+        assert house.lobby._waiting == {}
+    assert time.monotonic() - begun < 2
+    # It may call again, and is told that we have gone on.
+    house.lobby.enter_round(4)
+    assert house.call(round_number=3).receive(3.0) == {"t": "gone", "round": 4}
+
+
+@pytest.mark.parametrize("purpose", [[1], "session", 7])
+def test_a_purpose_that_is_none_is_a_strangers(ends: Ends, purpose: Any) -> None:
+    near, far = ends
+    answering = Answering(far)
+    call = {"railyard": 1, "run": RUN, "from": "gpu001", "to": "gpu002", "rail": "rail0", "nonce": "00"}
+    near.sendall(json.dumps({**call, "purpose": purpose}).encode() + b"\n")
+    assert isinstance(answering.wait(), Stranger)
+
+
+def test_who_takes_no_line_in_time_is_deaf_and_who_is_gone_is_not(ends: Ends) -> None:
+    near, far = ends
+    near.setblocking(False)
+    try:
+        while True:
+            near.send(b"\0" * 65536)
+    except BlockingIOError:
+        pass
+    channel = Channel(near, threading.Event())
+    for within_s in (0.0, 0.3):
+        begun = time.monotonic()
+        with pytest.raises(rendezvous.Deaf, match="took no line"):
+            channel.send({"t": "go"}, within_s)
+        assert within_s <= time.monotonic() - begun < within_s + 2
+    far.close()
+
+    def speak() -> None:
+        for _turn in range(50):
+            channel.send({"t": "go"}, 0.2)
+            time.sleep(0.02)
+
+    with pytest.raises(Broken) as found:
+        speak()
+    assert not isinstance(found.value, rendezvous.Deaf)
+
+
 def test_rails_without_ip_share_one_listener_and_are_told_apart_by_the_call(house: House) -> None:
     stop, port = threading.Event(), free_port()
     order = {

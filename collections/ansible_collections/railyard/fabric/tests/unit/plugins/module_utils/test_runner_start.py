@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import threading
 import time
@@ -14,10 +15,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils import runner_step
+from ansible_collections.railyard.fabric.plugins.module_utils import runner_pair, runner_start, runner_step
 from ansible_collections.railyard.fabric.plugins.module_utils.obstacle import Obstacle
-from ansible_collections.railyard.fabric.plugins.module_utils.rendezvous import Broken
+from ansible_collections.railyard.fabric.plugins.module_utils.rendezvous import Broken, Channel, Deaf
 from ansible_collections.railyard.fabric.plugins.module_utils.runner_start import Gate, Hold, Moment
+from ansible_collections.railyard.fabric.plugins.module_utils.schedule import Meeting
 
 
 class Log:
@@ -26,10 +28,10 @@ class Log:
     def __init__(self) -> None:
         self.words: list[str] = []
 
-    def party(self, rail: str) -> tuple[Callable[[Moment], None], Callable[[], None]]:
+    def party(self, rail: str) -> tuple[Callable[[Moment, float], None], Callable[[], None]]:
         """Return what a rail tells and releases."""
         return (
-            lambda _moment: self.words.append(f"tell {rail}"),
+            lambda _moment, _within_s: self.words.append(f"tell {rail}"),
             lambda: self.words.append(f"release {rail}"),
         )
 
@@ -154,7 +156,7 @@ class Line:
         self.sent: list[dict[str, Any]] = []
         self.broken = broken
 
-    def send(self, message: dict[str, Any]) -> None:
+    def send(self, message: dict[str, Any], _within_s: float = 0.0) -> None:
         if self.broken:
             raise Broken("gone")
         self.sent.append(message)
@@ -223,3 +225,117 @@ def test_a_server_that_is_gone_is_the_clients_own_trouble(group: str | None) -> 
 
     with pytest.raises(Broken):
         runner_step.client_end(step(Line(broken=True), client, group), Gate(1))
+
+
+def deaf_channel() -> tuple[Channel, socket.socket]:
+    """Return a conversation whose partner reads nothing, and whose buffers are full; and its end."""
+    with socket.socket() as listener:
+        # The receiver's buffer is taken over by what is accepted.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(1)
+        ours = socket.socket()
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+        ours.connect(listener.getsockname())
+        theirs, _address = listener.accept()
+    ours.settimeout(0.2)
+    try:
+        while True:
+            ours.send(b"\0" * 65536)
+    except OSError:
+        pass
+    return Channel(ours, threading.Event()), theirs
+
+
+class DeafLine(Line):
+    """The client's channel to a server that answered once and reads nothing since."""
+
+    def __init__(self, channel: Channel) -> None:
+        super().__init__()
+        self.channel = channel
+
+    def send(self, message: dict[str, Any], within_s: float = 0.0) -> None:
+        self.channel.send(message, within_s)
+
+
+def test_a_server_that_takes_no_word_fails_alone_and_the_others_begin_in_time() -> None:
+    """Its line once was sent under the gate's lock, with ten seconds for it."""
+    gate, log = Gate(3), Log()
+    channel, theirs = deaf_channel()
+    released: list[str] = []
+
+    def client(play: Any) -> runner_step.Reading:
+        play.together(lambda: released.append("the deaf one's tool"))
+        raise AssertionError("its tool began")
+
+    others = [begin(gate, rail, log) for rail in ("rail1", "rail2")]
+    begun = time.monotonic()
+    with pytest.raises(Deaf, match="took no line"):
+        runner_step.client_end(step(DeafLine(channel), client, "g1"), gate)
+    for thread, _moments in others:
+        thread.join(5)
+    lasted_s = time.monotonic() - begun
+    assert sorted(log.words[:2]) == ["tell rail1", "tell rail2"]
+    assert sorted(log.words[2:]) == ["release rail1", "release rail2"]
+    assert released == []
+    assert runner_start.TELL_S <= lasted_s < runner_start.TELL_S + 2
+    channel.close()
+    theirs.close()
+
+
+def test_who_is_being_told_locks_nobody_out() -> None:
+    gate, log = Gate(2), Log()
+    told = threading.Event()
+    slow = threading.Thread(
+        target=lambda: gate.start("rail0", 5.0, lambda *_all: bool(told.wait(20)), lambda: None), daemon=True
+    )
+    slow.start()
+    other, _moments = begin(gate, "rail1", log)
+    other.join(runner_start.TELL_S + 2)
+    assert log.words == ["tell rail1", "release rail1"]
+    before = time.monotonic()
+    gate.leave("rail0")
+    gate.moment()
+    assert time.monotonic() - before < 1
+    told.set()
+    slow.join(5)
+    assert not slow.is_alive()
+
+
+def test_the_word_never_waits_for_who_does_not_take_it() -> None:
+    hold = Hold()
+    hold._ours.setblocking(False)
+    try:
+        while True:
+            hold._ours.send(b"\0" * 65536)
+    except BlockingIOError:
+        pass
+    hold._ours.setblocking(True)
+    done = threading.Thread(target=hold.release, daemon=True)
+    done.start()
+    done.join(5)
+    assert not done.is_alive()
+    hold.close()
+
+
+@pytest.mark.parametrize(
+    ("error", "error_class"), [(Deaf("gone"), "peer_deaf"), (Broken("gone"), "peer_failed")]
+)
+def test_a_deaf_partner_is_a_failure_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, error: Broken, error_class: str
+) -> None:
+    refused: list[Obstacle] = []
+    desk = SimpleNamespace(node="gpu001", places={}, refuse=lambda _test, obstacle: refused.append(obstacle))
+    pair = runner_pair.PairRun(desk, None, Meeting(0, 0, "gpu001", "gpu002"), [])  # type: ignore[arg-type]
+    session = SimpleNamespace(dropped=0)
+    session.drop = lambda: setattr(session, "dropped", session.dropped + 1)
+    pair._sessions["rail0"] = session  # type: ignore[assignment]
+
+    def one(*_all: Any) -> Any:
+        raise error
+
+    monkeypatch.setattr(pair, "_one", one)
+    assert pair._guarded({"id": "m00001", "rail": "rail0"}, Gate(1), ()) is None
+    assert (refused[0].error_class, refused[0].status, refused[0].host) == (error_class, "failed", "gpu002")
+    # What the partner has of the line is of no use: the next test meets it anew.
+    assert session.dropped == 1

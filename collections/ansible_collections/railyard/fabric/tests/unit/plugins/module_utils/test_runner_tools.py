@@ -22,7 +22,11 @@ from ansible_collections.railyard.fabric.plugins.module_utils.obstacle import Ob
 from ansible_collections.railyard.fabric.plugins.module_utils.proof import Claim
 from ansible_collections.railyard.fabric.plugins.module_utils.rail_socket import Place
 from ansible_collections.railyard.fabric.plugins.module_utils.tool_base import Finished, Play
-from ansible_collections.railyard.fabric.plugins.module_utils.tool_iperf3 import Iperf3, moved_bytes
+from ansible_collections.railyard.fabric.plugins.module_utils.tool_iperf3 import (
+    Iperf3,
+    moved_bytes,
+    moving_streams,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils.tool_sockperf import Sockperf, sent_messages
 
 POLICY: dict[str, Any] = {
@@ -140,6 +144,55 @@ def test_an_mtu_of_1500_is_found_at_once_and_nothing_passing_is_none() -> None:
     assert path_mtu.largest_passing(lambda _size: False, 9000) is None
 
 
+class Path:
+    """A path of a small MTU, or none, that loses the packets whose numbers are named."""
+
+    def __init__(self, mtu_bytes: int = 9000, lost: range | tuple[int, ...] = ()) -> None:
+        self.mtu_bytes = mtu_bytes
+        self.lost = lost
+        self.number = 0
+        self.asked: list[tuple[int, int]] = []
+
+    def probe(self, size_bytes: int, count: int) -> int:
+        self.asked.append((size_bytes, count))
+        numbers = range(self.number, self.number + count)
+        self.number += count
+        return sum(number not in self.lost and size_bytes <= self.mtu_bytes for number in numbers)
+
+
+def test_a_path_that_loses_packets_is_not_one_of_a_small_mtu() -> None:
+    assert path_mtu.search(Path().probe, 9000, 5) == (9000, 5, 5)
+    assert path_mtu.search(Path(lost=(0, 3)).probe, 9000, 5) == (9000, 5, 3)
+    # All of the first batch was lost by chance: what the search then found is held against a second one.
+    assert path_mtu.search(Path(lost=range(5)).probe, 9000, 5) == (9000, 10, 5)
+    # A packet that is lost while a size is tried does not make the size too large.
+    assert path_mtu.search(Path(4000, lost=(5, 8, 9)).probe, 9000, 5) == (4000, 5, 5)
+
+
+def test_of_a_small_path_it_is_told_how_many_packets_pass() -> None:
+    path = Path(1500)
+    assert path_mtu.search(path.probe, 9000, 5) == (1500, 5, 5)
+    assert path.asked == [(9000, 5), (576, 3), (1500, 3), (1501, 3), (9000, 5), (1500, 5)]
+    assert path_mtu.search(Path(500).probe, 9000, 5) is None
+    # 5 and 3 and 3 and 3 and 5 were sent before the last batch, of which the first two are lost.
+    assert path_mtu.search(Path(1500, lost=(19, 20)).probe, 9000, 5) == (1500, 5, 3)
+
+
+def test_ping_tells_how_many_of_the_whole_size_came_back() -> None:
+    text = (
+        "PING 10.0.1.2 (10.0.1.2) from 10.0.1.1 ens6: 8972(9000) bytes of data.\n"
+        "8980 bytes from 10.0.1.2: icmp_seq=1 ttl=64 time=0.080 ms\n"
+        "8980 bytes from 10.0.1.2: icmp_seq=4 ttl=64 time=0.081 ms\n\n"
+        "--- 10.0.1.2 ping statistics ---\n"
+        "5 packets transmitted, 2 received, 60% packet loss, time 82ms\n"
+        "rtt min/avg/max/mdev = 0.080/0.080/0.081/0.000 ms\n"
+    )
+    play = Desk(text=text)
+    reading = tool_ping.PathMtu().client(play)
+    assert reading.metrics == {"path_mtu_bytes": 9000, "sent": 5, "received": 2}
+    assert len(play.ran) == 1
+
+
 def test_iperf3_claims_the_omitted_start_too() -> None:
     # Written by hand to the format: one omitted second, two measured ones.
     text = json.dumps(
@@ -166,25 +219,88 @@ def test_the_receivers_count_is_what_iperf3_claims() -> None:
     assert Sockperf().claim(sent, received) == sent
 
 
-@pytest.mark.parametrize(("protocol", "said"), [("UDP", "asked was TCP"), ("TCP", None)])
-def test_only_tcp_is_taken_for_tcp(protocol: str, said: str | None) -> None:
-    # By hand to the format of iperf3 3.12: what a wrapper that adds -u would print, but for the losses.
+def iperf3_text(streams: Any, protocol: str = "TCP") -> str:
+    """Return what the client of iperf3 3.12 prints, by hand to its format, with these streams in its end."""
     sums = {"bytes": 475000000, "bits_per_second": 0.95e9, "seconds": 4.0, "packets": 9, "lost_packets": 0}
-    text = json.dumps(
+    end = {"sum": sums, "sum_sent": sums, "sum_received": sums}
+    return json.dumps(
         {
             "start": {
                 "version": "iperf 3.12",
                 "test_start": {"protocol": protocol, "duration": 4, "num_streams": 4, "reverse": 0},
             },
             "intervals": [{"sum": {"bytes": 475000000}}],
-            "end": {"sum": sums, "sum_sent": sums, "sum_received": sums},
+            "end": end if streams is None else {**end, "streams": streams},
         }
     )
+
+
+def streams_of(*moved: int, sender: bool | None = True) -> list[dict[str, Any]]:
+    """Return streams that moved so many bytes; older versions do not tell which end was the sender."""
+    flag = {} if sender is None else {"sender": sender}
+    return [{"sender": {"bytes": one, **flag}, "receiver": {"bytes": one, **flag}} for one in moved]
+
+
+@pytest.mark.parametrize(("protocol", "said"), [("UDP", "asked was TCP"), ("TCP", None)])
+def test_only_tcp_is_taken_for_tcp(protocol: str, said: str | None) -> None:
+    # What a wrapper that adds -u would print, but for the losses.
+    text = iperf3_text(streams_of(1, 1, 1, 1), protocol)
     if said is None:
         assert Iperf3().client(Desk(text=text)).metrics["bandwidth_gbps"] == pytest.approx(0.95)
         return
     with pytest.raises(Obstacle, match=said):
         Iperf3().client(Desk(text=text))
+
+
+@pytest.mark.parametrize(
+    ("streams", "said"),
+    [
+        (streams_of(1, 1, 1, 1), None),
+        (streams_of(1, 1, 1, 1, sender=None), None),
+        (streams_of(1, 1, 0, 1), "3 of its streams moved something, asked were 4"),
+        (streams_of(1, 1, 1, 1, 1), "5 of its streams"),
+        (streams_of(0, 0, 0, 0), "0 of its streams"),
+        (None, "does not tell how many streams"),
+        ("four", "does not tell how many streams"),
+        ([1, 2, 3, 4], "does not tell how many streams"),
+    ],
+)
+def test_a_result_of_fewer_streams_than_asked_is_none(streams: Any, said: str | None) -> None:
+    if said is None:
+        assert Iperf3().client(Desk(text=iperf3_text(streams))).extra == {"streams": 4}
+        return
+    with pytest.raises(Obstacle, match=said) as found:
+        Iperf3().client(Desk(text=iperf3_text(streams)))
+    assert (found.value.error_class, found.value.host) == ("tool_failed", "gpu001")
+    assert found.value.fix
+
+
+class Ended(Desk):
+    """A play whose tool printed all that is wanted and ended with a status."""
+
+    def __init__(self, text: str, status: int) -> None:
+        super().__init__(text=text)
+        self.status = status
+
+    def run(self, argv: list[str], limit_s: float, connection: bool = False) -> Finished:
+        return super().run(argv, limit_s, connection)._replace(exit_status=self.status)
+
+
+@pytest.mark.parametrize("status", [1, 139, -9])
+def test_a_result_of_an_iperf3_that_failed_is_none(status: int) -> None:
+    with pytest.raises(Obstacle, match=f"ended with status {status}"):
+        Iperf3().client(Ended(iperf3_text(streams_of(1, 1, 1, 1)), status))
+
+
+def test_both_ways_have_all_their_streams_each() -> None:
+    ways = streams_of(1, 1, 1, 1) + streams_of(1, 1, 1, 1, sender=False)
+    assert moving_streams(json.dumps({"end": {"streams": ways}}), 2) == 4
+    assert moving_streams(json.dumps({"end": {"streams": ways[:-1]}}), 2) == 3
+    assert moving_streams(json.dumps({"end": {"streams": ways[:4]}}), 2) == 0
+    # A server of one direction has zeros where the client's half would stand.
+    half = [{"sender": {"bytes": 0, "sender": False}, "receiver": {"bytes": 7, "sender": False}}] * 4
+    assert moving_streams(json.dumps({"end": {"streams": half}}), 1) == 4
+    assert moving_streams("garbage", 1) is None
 
 
 class Receiver(Desk):

@@ -45,6 +45,8 @@ def test_hardware_netdev(tmp_path):
         "speed_mbps": 40000,
         "speed_max_mbps": None,
         "mtu_bytes": 9000,
+        "mtu_max_bytes": None,
+        "ipoib_mode": None,
         "mac": "aa:00:00:00:00:01",
         "permanent_mac": "aa:00:00:00:00:01",
         "addresses": ["10.0.1.1/24"],
@@ -162,6 +164,14 @@ def test_without_ip_the_rest_is_still_read(tree, text):
     assert any("ip -d -j addr" in one for one in reader.warnings)
 
 
+@pytest.mark.parametrize(
+    ("stated", "most"), [(9978, 9978), (0, None), (None, None), ("9978", None), (True, None)]
+)
+def test_the_largest_mtu_is_the_drivers_word(tree, stated, most):
+    tree.netdev("ens6", ip={"min_mtu": 68, "max_mtu": stated})
+    assert netdevs(tree)["ens6"]["mtu_max_bytes"] == most
+
+
 def test_wanted_netdev_that_is_not_there_is_a_warning(tree):
     tree.netdev("ens6")
     tree.netdev("ens7")
@@ -243,13 +253,16 @@ def test_both_ports_of_one_mlx4_function(tmp_path):
 def test_infiniband_ports_name_no_netdev_and_are_found_by_bus_and_port(tree, mark):
     card = tree.pci("0000:81:00.0", "mlx4_core")
     for number, name in ((1, "ib0"), (2, "ib1")):
-        tree.netdev(name, card, type=32, **{"dev_port": 0, "dev_id": "0x0", mark: hex(number - 1)})
+        tree.netdev(
+            name, card, type=32, **{"dev_port": 0, "dev_id": "0x0", "mode": "datagram", mark: hex(number - 1)}
+        )
         port = tree.port("mlx4_0", number, card, "InfiniBand", lid="0x1b")
         tree.gid(port, 0, "fe80:0000:0000:0000:0002:c903:0000:0001", "IB/RoCE v1", None)
     hcas = sysfs_rdma.read_hcas(tree.reader())
     assert [hca["netdev"] for hca in hcas] == ["ib0", "ib1"]
     assert (hcas[0]["lid"], hcas[0]["gids"][0]["type"], hcas[0]["gids"][0]["address"]) == (27, "IB", None)
-    assert netdevs(tree)["ib0"]["kind"] == "ipoib"
+    ib0 = netdevs(tree)["ib0"]
+    assert (ib0["kind"], ib0["ipoib_mode"]) == ("ipoib", "datagram")
 
 
 def test_a_switch_representor_is_not_the_port(tree):

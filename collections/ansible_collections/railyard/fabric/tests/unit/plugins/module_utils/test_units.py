@@ -76,3 +76,48 @@ def test_a_wait_does_not_look_all_the_time(monkeypatch: pytest.MonkeyPatch) -> N
         monkeypatch.setattr(launched, "poll", lambda: looks.append(1) or poll())
         launched.wait(30.0, threading.Event())
     assert len(looks) < 12
+
+
+class Systemd:
+    """What `systemctl` was asked to do, and whether it hangs at a verb."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, hangs: str = "") -> None:
+        self.asked: list[list[str]] = []
+        self.hangs = hangs
+        monkeypatch.setattr(units.subprocess, "run", self.run)
+
+    def run(self, argv: list[str], **options: Any) -> None:
+        self.asked.append(argv)
+        assert options["timeout"] <= 20
+        if argv[1] == self.hangs:
+            raise subprocess.TimeoutExpired(argv, options["timeout"])
+
+
+@pytest.mark.parametrize(("script", "stops"), [("exit 0", False), ("exit 1", True), ("exec sleep 60", True)])
+def test_a_unit_outlives_nobody_who_waited_for_it(
+    monkeypatch: pytest.MonkeyPatch, script: str, stops: bool
+) -> None:
+    """`systemd-run --wait` ends by itself when the bus goes away below it; its unit runs on."""
+    process = subprocess.Popen(["/bin/sh", "-c", script])
+    if script.startswith("exit"):
+        process.wait(10)
+    else:
+        waited = process.wait
+        monkeypatch.setattr(process, "wait", lambda timeout=None: process.kill() or waited(10))
+    systemd = Systemd(monkeypatch)
+    units.SystemdLaunched(process, "railyard-x").end()
+    assert systemd.asked == ([["systemctl", "stop", "railyard-x.service"]] if stops else [])
+
+
+def test_a_systemd_that_hangs_holds_up_neither_the_runner_nor_the_end_of_its_child(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    systemd = Systemd(monkeypatch, hangs="stop")
+    process = subprocess.Popen(["/bin/sh", "-c", "exec sleep 60"])
+    waited = process.wait
+    # As though five seconds had gone by.
+    monkeypatch.setattr(process, "wait", lambda timeout=None: waited(0.2 if timeout else None))
+    units.SystemdLaunched(process, "railyard-x").end()
+    assert process.returncode is not None
+    assert [argv[1] for argv in systemd.asked] == ["stop", "kill"]
+    assert systemd.asked[1][2:] == ["--signal=KILL", "railyard-x.service"]

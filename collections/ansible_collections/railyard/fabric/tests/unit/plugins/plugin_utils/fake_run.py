@@ -238,6 +238,7 @@ class FakeRun:
             "other_end": {"boot_id": f"boot-{2 - NODES.index(host)}"},
             **({"latency_is": "one_way"} if line["check"] == "tcp_latency" else {}),
             **({"bandwidth_is": "sum_of_both"} if line["direction"] == "bi" else {}),
+            **({"streams": self.policy["iperf3_streams"]} if line["tool"] == "iperf3" else {}),
             **({"samples": _samples(end)} if line["group"] else {}),
             # The same counters beside every test of a rail, TCP's too: they are the rail's.
             "link_errors": fake_rdma.link_errors(self.driver_class if self.rdma else None),
@@ -332,10 +333,9 @@ class FakeRun:
                 "loss_percent": 0.0,
             }
             return (metrics if end == "client" else {}), _counters(end, 1200, 12, 12), [0.0, 0.3]
-        metrics = {"path_mtu_bytes": 9000}
+        metrics = {"path_mtu_bytes": 9000, "sent": 5, "received": 5}
         echoed = 45500
         if check == "path_mtu_one_way":
-            metrics |= {"sent": 5, "received": 5}
             echoed = 400
         return (metrics if end == "client" else {}), _counters(end, 46000, 7, 6, echoed), [0.0, 0.2]
 

@@ -221,8 +221,9 @@ def test_a_down_hca_port_is_a_link_down() -> None:
         (None, 10000, 40000, "fail", "link_slow"),  # its floors rest on 40 Gbit/s, and so does the link's
         (None, 40000, 40000, "pass", None),
         (None, 40000, 10000, "pass", None),  # a mode that this version does not know
-        (None, 10000, None, "pass", None),
-        (None, None, 40000, "pass", None),
+        (None, 10000, None, "recorded", None),  # up, and nothing says how fast it could be
+        (None, None, 40000, "unmeasured", "link_unknown"),
+        (None, 0, 40000, "unmeasured", "link_unknown"),
         (10.0, 10000, 40000, "pass", None),  # the lower speed is what was paid for
     ],
 )
@@ -231,7 +232,74 @@ def test_without_a_declared_rate_a_link_runs_as_fast_as_its_port_can(
 ) -> None:
     one = spoilt("link", "hardware", rate, speed_mbps=speed, speed_max_mbps=most)
     assert (one["outcome"], one["cause_class"]) == (outcome, cause)
-    if cause:
+    if outcome == "fail":
         assert "runs at 10 Gbit/s, its port can do 40" in one["cause"]
         assert "rate_gbps" in one["next"]
+    if outcome == "recorded":
+        assert "gpuserver2 rail1 (ens6d1) is up; its speed is recorded, not judged" in one["basis"]
+        assert "declare rate_gbps" in one["basis"]
+        assert not one["floor"]
     assert spoilt("link", "software", None, speed_mbps=10, speed_max_mbps=40000)["outcome"] == "pass"
+
+
+def ipoib(mode: str | None = "datagram", active: int | None = 4096, **more: Any) -> dict[str, Any]:
+    """Return a node's facts with one IPoIB netdev, whose driver takes 65520 bytes whatever its mode."""
+    netdev = device("ibp24s0", "24", kind="ipoib", ipoib_mode=mode, mtu_max_bytes=65520, **more)
+    port = {"hca": "mlx5_0:1", "netdev": "ibp24s0", "active_mtu_bytes": active, "max_mtu_bytes": 4096}
+    return {"netdevs": [netdev], "hcas": [port]}
+
+
+@pytest.mark.parametrize(
+    ("facts", "mtu", "declared", "causes"),
+    [
+        (ipoib(), 4092, "datagram", []),
+        (ipoib(), 4093, "datagram", ["mtu_too_large"]),
+        (ipoib(active=2048), 2044, "datagram", []),
+        (ipoib(active=2048), 4092, "datagram", ["mtu_too_large"]),
+        (ipoib(active=None), 4092, "datagram", []),  # then what the port can at most do
+        (ipoib(active=None), 9000, "datagram", ["mtu_too_large"]),
+        (ipoib("connected", 2048), 65520, "connected", []),
+        (ipoib("connected"), 65521, "connected", ["mtu_too_large"]),
+        (ipoib("datagram"), 65520, "connected", ["ipoib_mode_differs", "mtu_too_large"]),
+        (ipoib("connected"), 2044, "datagram", ["ipoib_mode_differs"]),
+        (ipoib(None), 65520, "datagram", []),  # a kernel without the file
+        (ipoib(None), 65521, "datagram", ["mtu_too_large"]),
+    ],
+)
+def test_what_an_ipoib_netdev_can_carry_follows_its_mode(
+    facts: dict[str, Any], mtu: int, declared: str, causes: list[str]
+) -> None:
+    bound = bind.bind([rail(hca="mlx5_0:1", mtu=mtu, ipoib_mode=declared)], facts)["rail0"]
+    assert [finding.cause for finding in bound.findings] == causes
+    if causes == ["mtu_too_large"] and facts == ipoib(active=2048):
+        (finding,) = bound.findings
+        assert finding.detail == (
+            "ibp24s0 carries an MTU of 2044 at most in datagram mode over an InfiniBand MTU of 2048, "
+            "4092 is asked"
+        )
+
+
+@pytest.mark.parametrize(
+    ("active", "seen", "cause"),
+    [
+        (2048, 2044, "mtu_too_large"),  # no provisioning makes it larger
+        (4096, 2044, "ipoib_mtu_small"),  # the partition's multicast group holds it down
+        (4096, 4093, "mtu_differs"),
+        (4096, 4092, None),
+    ],
+)
+def test_an_ipoib_mtu_below_the_declared_one_says_what_holds_it_down(
+    active: int, seen: int, cause: str | None
+) -> None:
+    run = FakeRun(100.0, "hardware", "infiniband")
+    for node in run.plan["nodes"].values():
+        for one in node["rails"]:
+            one["mtu"] = 4092
+    run.facts[1]["netdevs"][1].update(kind="ipoib", ipoib_mode="datagram", mtu_bytes=seen)
+    run.facts[1]["hcas"][1]["active_mtu_bytes"] = active
+    found = run.verdict(run.ids("mtu", **GPU2_RAIL1)[0])
+    assert found["cause_class"] == cause
+    assert found["outcome"] == ("fail" if cause else "pass")
+    if cause:
+        assert "gpuserver2 rail1" in found["cause"]
+        assert found["next"]

@@ -191,3 +191,102 @@ def test_a_counter_that_vanished_between_two_tests_says_nothing_any_more(run: Fa
     # One that a driver brings later is no doubt about those that were read.
     last["link_errors"] |= {"hca.symbol_error": [3, 3], "hca.link_downed": [0, 0]}
     assert link_errors(run)["outcome"] == "pass"
+
+
+def on_card(
+    counters: dict[str, list[int]], qos: Any = None, check: str = "rdma_bandwidth", node: str = NODES[0]
+) -> dict[str, Any]:
+    """Return the verdict of a card's rail whose port has these counters of QoS, and grew so in one test."""
+    run = CARD.copy()
+    for facts in run.facts:
+        for netdev in facts["netdevs"]:
+            netdev["qos_counters"] = qos
+    row = row_of(run, check) if node == NODES[0] else row_of(run, check, "server")
+    row["link_errors"] |= counters
+    return link_errors(run, node)
+
+
+PFC3 = {"rx_prio3_pause": 12, "tx_prio3_pause": 0}
+GLOBAL = {"rx_global_pause": 4, "tx_global_pause": 0}
+NONE = {"rx_prio3_discards": 0}
+
+
+@pytest.mark.parametrize("node", NODES)
+def test_drops_of_a_lossless_priority_fail_at_the_end_that_had_them(node: str) -> None:
+    one = on_card({"ethtool.rx_prio3_discards": [5, 9]}, PFC3, node=node)
+    assert (one["outcome"], one["cause_class"]) == ("fail", "lossless_drops")
+    other = NODES[1] if node == NODES[0] else NODES[0]
+    for word in (f"{node} rail0 (ens6)", "ethtool.rx_prio3_discards grew by 4", f"with {other}"):
+        assert word in one["cause"]
+    assert "roce_qos" in one["next"]
+    assert one["observed"]["ethtool.rx_prio3_discards"] == 4
+
+
+@pytest.mark.parametrize(
+    ("counters", "qos", "check", "cause"),
+    [
+        ({"ethtool.rx_prio3_buf_discard": [0, 1]}, PFC3, "rdma_bandwidth", "lossless_drops"),
+        ({"ethtool.rx_prio3_cong_discard": [0, 1]}, PFC3, "tcp_bandwidth", "lossless_drops"),
+        ({"ethtool.rx_prio0_discards": [0, 1]}, PFC3, "rdma_bandwidth", None),  # TCP's priority is lossy
+        ({"ethtool.rx_prio3_discards": [0, 1]}, NONE, "rdma_bandwidth", None),  # no PFC, no promise
+        ({"ethtool.rx_prio3_discards": [0, 1]}, None, "rdma_bandwidth", None),
+        ({"ethtool.rx_prio0_discards": [0, 1]}, GLOBAL, "tcp_bandwidth", "lossless_drops"),
+        ({"ethtool.rx_discards_phy": [0, 1]}, GLOBAL, "tcp_bandwidth", "lossless_drops"),
+        # All priorities together: RDMA's where there is no counter for each.
+        ({"ethtool.rx_discards_phy": [0, 1]}, PFC3, "rdma_bandwidth", "lossless_drops"),
+        ({"ethtool.rx_discards_phy": [0, 1]}, PFC3, "tcp_bandwidth", None),
+        (
+            {"ethtool.rx_discards_phy": [0, 1], "ethtool.rx_prio3_discards": [2, 2]},
+            PFC3,
+            "rdma_bandwidth",
+            None,
+        ),
+        ({"ethtool.rx_discards_phy": [0, 1]}, NONE, "rdma_bandwidth", None),
+        ({"ethtool.tx_pause_storm_error_events": [0, 1]}, PFC3, "rdma_bandwidth", "pause_storm"),
+        ({"ethtool.tx_pause_storm_error_events": [0, 1]}, NONE, "tcp_bandwidth", "pause_storm"),
+        ({"ethtool.tx_pause_storm_error_events": [7, 7]}, PFC3, "rdma_bandwidth", None),  # of long ago
+        ({"ethtool.tx_pause_storm_warning_events": [0, 1]}, PFC3, "rdma_bandwidth", None),
+        ({"hw.np_cnp_sent": [1, 900], "hw.rp_cnp_handled": [3, 40]}, PFC3, "rdma_bandwidth", None),
+    ],
+)
+def test_what_a_port_promises_not_to_drop_is_read_from_the_port(
+    counters: dict[str, list[int]], qos: Any, check: str, cause: str | None
+) -> None:
+    one = on_card(counters, qos, check)
+    assert one["cause_class"] == cause
+    assert one["outcome"] == ("fail" if cause else "pass")
+    if not cause:
+        assert one["observed"]["errors"] == 0
+        for name, (before, after) in counters.items():
+            assert (f"{name} grew by {after - before}" in one["basis"]) == (after > before)
+
+
+def test_drops_between_the_tests_are_others() -> None:
+    run = CARD.copy()
+    late = False
+    for row in run.results:
+        if row["host"] == NODES[0] and row["rail"] == "rail0":
+            late = late or row["check"] == "rdma_bandwidth"
+            row["started"] = "2026-11-21T10:15:4" + ("1" if late else "0") + ".000Z"
+            row["link_errors"]["ethtool.rx_prio3_discards"] = [30, 30] if late else [2, 2]
+    for facts in run.facts:
+        for netdev in facts["netdevs"]:
+            netdev["qos_counters"] = PFC3
+    one = link_errors(run)
+    assert (one["outcome"], one["observed"]["errors"]) == ("pass", 0)
+
+
+def test_a_lossless_rail_whose_drops_are_not_counted_says_so() -> None:
+    assert "counts no drops: not judged" in on_card({}, PFC3)["basis"]
+    assert "no packet of it may be dropped" in on_card({"ethtool.rx_prio3_discards": [2, 2]}, PFC3)["basis"]
+    assert "lossless" not in on_card({}, NONE)["basis"]
+
+
+def test_congestion_control_alone_is_no_reading_of_the_ports_errors() -> None:
+    run = CARD.copy()
+    for row in run.results:
+        row["link_errors"] = {"netdev.rx_crc_errors": [2, 2], "hw.np_cnp_sent": [1, 9]}
+    assert link_errors(run)["cause_class"] == "no_error_counters"
+    reset = CARD.copy()
+    row_of(reset, "rdma_bandwidth")["link_errors"]["hw.np_cnp_sent"] = [9, 1]
+    assert link_errors(reset)["outcome"] == "pass"

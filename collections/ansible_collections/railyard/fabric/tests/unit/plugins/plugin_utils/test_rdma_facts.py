@@ -230,3 +230,67 @@ def test_a_port_that_the_inventory_does_not_name_is_no_part_of_a_tcp_link() -> N
     for row, roce in zip(run.facts, HEALTHY.facts, strict=True):
         row["hcas"] = [{**port, "state": "DOWN"} for port in roce["hcas"]]
     assert run.status() == 0
+
+
+def without_a_rate(rates: tuple[float, ...], boards: tuple[str | None, ...]) -> FakeRun:
+    """Return an InfiniBand run that declares no rate, whose four ports run so and are of these boards."""
+    run = INFINIBAND.copy()
+    for node in run.plan["nodes"].values():
+        for rail in node["rails"]:
+            rail["rate_gbps"] = None
+    ports = [port for row in run.facts for port in row["hcas"]]
+    for port, rate, board in zip(ports, rates, boards, strict=True):
+        port |= {"rate_gbps": rate, "board_id": board}
+    return run
+
+
+NDR, OTHER = "MT_0000000838", "MT_0000000222"
+
+
+@pytest.mark.parametrize(
+    ("width", "rate"),
+    [("4X", 200.0), ("1X", 100.0)],  # NDR 400 that trained to HDR, or on one lane of four
+)
+def test_an_infiniband_port_that_is_slower_than_its_like_fails(width: str, rate: float) -> None:
+    run = without_a_rate((rate, 400.0, 400.0, 400.0), (NDR,) * 4)
+    one = verdict_of("rdma_port", {"width": width}, run)
+    assert (one["outcome"], one["cause_class"]) == ("fail", "link_slow")
+    for word in ("gpuserver1 rail0 (mlx5_0:1)", f"{rate:g} Gbit/s ({width})", "gpuserver1 mlx5_1:1", "400"):
+        assert word in one["cause"]
+    assert "rate_gbps" in one["next"]
+    assert one["floor"]["rate_gbps"] == 400.0
+
+
+@pytest.mark.parametrize(
+    ("rates", "boards"),
+    [
+        ((200.0,) * 4, (NDR,) * 4),  # all may be slow alike: a switch of the generation before
+        ((200.0, 400.0, 400.0, 400.0), (OTHER, NDR, NDR, NDR)),
+        ((200.0, 400.0, 400.0, 400.0), (None, NDR, NDR, NDR)),
+        ((200.0, 400.0, 400.0, 400.0), ("", "", "", "")),
+    ],
+)
+def test_an_infiniband_rate_that_nothing_bounds_is_recorded_and_no_pass(
+    rates: tuple[float, ...], boards: tuple[str | None, ...]
+) -> None:
+    one = verdict_of("rdma_port", {}, without_a_rate(rates, boards))
+    assert (one["outcome"], one["floor"], one["ceiling"]) == ("recorded", None, None)
+    for word in (
+        "gpuserver1 rail0 (mlx5_0:1)",
+        "200 Gbit/s (4X)",
+        "recorded, not judged",
+        "declare rate_gbps",
+    ):
+        assert word in one["basis"]
+
+
+@pytest.mark.parametrize("told", [{"rate_gbps": None}, {"rate_gbps": 0}, {"rate_gbps": "fast"}])
+def test_an_infiniband_rate_that_is_not_told_is_unmeasured(told: dict[str, Any]) -> None:
+    one = verdict_of("rdma_port", told, without_a_rate((400.0,) * 4, (NDR,) * 4))
+    assert (one["outcome"], one["cause_class"]) == ("unmeasured", "rdma_unknown")
+
+
+def test_what_a_port_that_is_down_tells_is_no_measure_for_others() -> None:
+    run = without_a_rate((200.0, 400.0, 200.0, 200.0), (NDR,) * 4)
+    run.facts[0]["hcas"][1]["state"] = "DOWN"
+    assert verdict_of("rdma_port", {}, run)["outcome"] == "recorded"

@@ -251,8 +251,9 @@ def test_a_smaller_path_fails(check: str, metric: str, value: int) -> None:
     assert (one["outcome"], one["cause_class"]) == ("fail", "path_mtu_small")
 
 
-def test_lost_probes_of_the_full_size_are_no_small_path() -> None:
-    run = FakeRunView(HEALTHY, HEALTHY.ids("path_mtu_one_way")[0], "client")
+@pytest.mark.parametrize("check", ["path_mtu", "path_mtu_one_way"])
+def test_lost_probes_of_the_full_size_are_no_small_path(check: str) -> None:
+    run = FakeRunView(HEALTHY, HEALTHY.ids(check)[0], "client")
     run.row["metrics"]["received"] = 3
     one = run.verdict(run.row["id"])
     assert (one["outcome"], one["cause_class"]) == ("fail", "lost_packets")
@@ -509,3 +510,35 @@ def test_an_obstacle_changes_no_outcome_and_another_runs_says_nothing() -> None:
     run.results = []
     strange = judged_with(run, [obstacle("20200101T000000Z-0000", NODES[1], "not_staged")])
     assert "not_staged" not in {one["cause_class"] for one in strange}
+
+
+@pytest.mark.parametrize("check", ["path_mtu", "path_mtu_one_way"])
+@pytest.mark.parametrize(
+    ("sent", "received", "outcome", "cause"),
+    [
+        (10, 5, "fail", "lost_packets"),  # the first batch was lost, the second was not
+        (4, 4, "unmeasured", "row_garbled"),
+        (15, 15, "unmeasured", "row_garbled"),
+        (5, 6, "unmeasured", "row_garbled"),
+    ],
+)
+def test_as_many_probes_of_the_size_were_sent_as_were_asked(
+    check: str, sent: int, received: int, outcome: str, cause: str | None
+) -> None:
+    run = FakeRunView(HEALTHY, HEALTHY.ids(check)[0], "client")
+    run.row["metrics"].update(sent=sent, received=received)
+    for counter in run.row["counters"].values():
+        counter[1] = counter[0] + 2 * (counter[1] - counter[0])
+    one = run.verdict(run.row["id"])
+    assert (one["outcome"], one["cause_class"]) == (outcome, cause)
+
+
+@pytest.mark.parametrize("check", ["tcp_bandwidth", "tcp_bandwidth_bi", "tcp_bandwidth_concurrent"])
+@pytest.mark.parametrize("end", ["client", "server"])
+@pytest.mark.parametrize("streams", [3, 5, 0, None, True, 4.0, "4"])
+def test_a_row_of_other_streams_than_asked_is_not_the_asked_tests(check: str, end: str, streams: Any) -> None:
+    run = FakeRunView(HEALTHY, HEALTHY.ids(check)[0], end)
+    run.row["streams"] = streams
+    one = run.verdict(run.row["id"])
+    assert (one["outcome"], one["cause_class"]) == ("unmeasured", "row_garbled")
+    assert f"streams is {streams!r}, asked was 4" in one["cause"]

@@ -1,0 +1,120 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Nothing that a partner or the own node does leaves the runner without an end, or a test without its row."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from ansible_collections.railyard.fabric.plugins.module_utils import rail_socket, runner, runner_step
+from ansible_collections.railyard.fabric.plugins.module_utils.obstacle import Obstacle
+from ansible_collections.railyard.fabric.plugins.module_utils.rendezvous import Broken
+
+
+class Talker:
+    """A client that says the same things, and whose every line takes a second."""
+
+    def __init__(self, messages: Iterator[dict[str, Any]]) -> None:
+        self.messages = messages
+        self.now_s = 0.0
+        self.waits: list[float] = []
+        self.sent: list[dict[str, Any]] = []
+
+    def receive(self, timeout_s: float) -> dict[str, Any]:
+        self.waits.append(timeout_s)
+        self.now_s += 1.0
+        return next(self.messages)
+
+    def send(self, message: dict[str, Any]) -> None:
+        self.sent.append(message)
+
+
+def attend(monkeypatch: pytest.MonkeyPatch, talker: Talker) -> dict[str, Any]:
+    """Let a server attend to a client that has 30 s."""
+    monkeypatch.setattr(runner_step, "time", SimpleNamespace(monotonic=lambda: talker.now_s))
+    step: Any = SimpleNamespace(
+        channel=talker,
+        limit_s=20.0,
+        bench=SimpleNamespace(waits=SimpleNamespace(answer_s=10.0)),
+        play=None,
+        tool=SimpleNamespace(answer=lambda _play, question: {"heard": question["n"]}),
+    )
+    return runner_step._attend(step)
+
+
+def test_a_client_is_answered_until_it_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    talker = Talker(iter([{"t": "ask", "n": 1}, {"t": "ask", "n": 2}, {"t": "done", "claim": None}]))
+    assert attend(monkeypatch, talker)["t"] == "done"
+    assert talker.sent == [{"heard": 1, "t": "told"}, {"heard": 2, "t": "told"}]
+    assert talker.waits == [30.0, 29.0, 28.0]
+
+
+def test_a_client_that_asks_without_end_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    talker = Talker({"t": "ask", "n": number} for number in itertools.count())
+    with pytest.raises(Broken, match="not done after 30 s"):
+        attend(monkeypatch, talker)
+    assert len(talker.sent) == 30
+
+
+def test_a_client_that_speaks_of_something_else_is_broken_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    talker = Talker(itertools.repeat({"t": "begin", "number": 7}))
+    with pytest.raises(Broken, match="begin"):
+        attend(monkeypatch, talker)
+    assert len(talker.waits) == 1
+
+
+class Book:
+    """As much of a record as the runner's end touches."""
+
+    def __init__(self) -> None:
+        self.reason = ""
+
+    def finish(self, reason: str) -> None:
+        self.reason = reason
+
+
+@pytest.mark.parametrize("part", ["Lobby", "Cabling"])
+def test_a_runner_that_cannot_begin_still_says_so_in_every_row(
+    monkeypatch: pytest.MonkeyPatch, part: str
+) -> None:
+    closed: list[str] = []
+    stop = threading.Event()
+
+    def halt(reason: str) -> None:
+        bench.stop_reason = reason
+        stop.set()
+
+    bench = SimpleNamespace(places={}, halt=halt, record=Book(), stop=stop, stop_reason="")
+
+    def refuse(*_all: Any) -> Any:
+        raise OSError(97, "Address family not supported by protocol")
+
+    house = SimpleNamespace(start=lambda: None, close=lambda: closed.append("Lobby"))
+    monkeypatch.setattr(runner, "Lobby", lambda *_all: house)
+    monkeypatch.setattr(runner, part, refuse)
+    monkeypatch.setattr(runner.signal, "signal", lambda *_all: None)
+    monkeypatch.setattr(runner.Runner, "_guard", lambda _self: None)
+    monkeypatch.setattr(runner.Runner, "_write_the_rest", lambda self: closed.append("rest"))
+    one = runner.Runner.__new__(runner.Runner)
+    one._order, one._bench, one._stop = {}, bench, stop  # type: ignore[assignment]
+    assert one.run() == 1
+    assert closed == (["rest"] if part == "Lobby" else ["Lobby", "rest"])
+    assert "Address family not supported" in bench.record.reason
+
+
+def test_an_address_of_a_family_that_the_kernel_lacks_is_the_rails_own_trouble(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(*_all: Any) -> Any:
+        raise OSError(97, "Address family not supported by protocol")
+
+    monkeypatch.setattr(rail_socket.socket, "socket", refuse)
+    with pytest.raises(Obstacle) as found:
+        rail_socket.listen(rail_socket.Place("gpu001", "rail0", "lo", "fd00::1"), 18600)
+    assert (found.value.error_class, found.value.host) == ("internal", "gpu001")
