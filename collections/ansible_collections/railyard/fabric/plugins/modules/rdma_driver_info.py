@@ -48,6 +48,9 @@ options:
     description: Whether firmware may be written; otherwise it waits for consent.
     type: bool
     default: false
+  waits_topic:
+    description: The topic of M(railyard.fabric.waits) whose list is returned as RV(waiting).
+    type: str
   root:
     description: Where the node's files are.
     type: path
@@ -142,6 +145,14 @@ firmware_waits:
   type: list
   elements: dict
   sample: []
+waiting:
+  description: >-
+    What is kept under O(waits_topic), as M(railyard.fabric.waits) takes it; null where it has to be written
+    anew, since the node has booted or the file cannot be read.
+  returned: with O(waits_topic)
+  type: list
+  elements: dict
+  sample: []
 kernel:
   description: The running kernel.
   returned: success
@@ -187,9 +198,12 @@ from ansible_collections.railyard.fabric.plugins.module_utils import (
     rdma_firmware,
     rdma_hardware,
     rdma_provider_choice,
+    waits,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers import apt_get
 from ansible_collections.railyard.fabric.plugins.module_utils.sysfs import Reader
+
+WAITS_ROOT = "/"
 
 
 def read_packages(module: AnsibleModule) -> dict[str, apt_get.Package]:
@@ -268,11 +282,14 @@ def main() -> None:
             "remove_allow": {"type": "list", "elements": "str", "default": []},
             "firmware_images": {"type": "dict", "default": {}},
             "allow_firmware_update": {"type": "bool", "default": False},
+            "waits_topic": {"type": "str"},
             "root": {"type": "path", "default": "/"},
         },
         supports_check_mode=True,
     )
-    module.exit_json(**look(module))
+    topic = module.params["waits_topic"]
+    waiting = {} if topic is None else {"waiting": waits.standing(WAITS_ROOT, topic)}
+    module.exit_json(**look(module), **waiting)
 
 
 if __name__ == "__main__":
