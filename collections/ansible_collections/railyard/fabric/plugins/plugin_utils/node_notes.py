@@ -41,6 +41,7 @@ def driver_plan_lines(plan: Mapping[str, Any]) -> list[str]:
     lines += [f"apt REMOVES {name}" for name in plan.get("remove", ())]
     if plan.get("problem"):
         lines.append(f"apt cannot plan {', '.join(plan.get('missing', ()))} yet: {plan['problem']}")
+    lines += [f"REFUSED: {one}" for one in plan.get("refused", ())]
     return lines + [f"afterwards: {one}" for one in plan.get("needs", ())]
 
 

@@ -53,6 +53,7 @@ def test_a_driver_plan_says_versions_removals_and_what_apt_does_not_know():
             "problem": "Unable to locate package doca-ofed",
             "missing": ["doca-ofed"],
             "needs": ["a reboot, since a kernel is installed"],
+            "refused": ["apt would remove y. Fix: allow it"],
         }
     )
     assert lines == [
@@ -60,6 +61,7 @@ def test_a_driver_plan_says_versions_removals_and_what_apt_does_not_know():
         "apt moves x from 1 to 2",
         "apt REMOVES mlnx-ofed-kernel-dkms",
         "apt cannot plan doca-ofed yet: Unable to locate package doca-ofed",
+        "REFUSED: apt would remove y. Fix: allow it",
         "afterwards: a reboot, since a kernel is installed",
     ]
 
