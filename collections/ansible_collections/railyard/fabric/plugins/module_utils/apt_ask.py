@@ -61,7 +61,9 @@ def read_packages(run: Run) -> dict[str, apt_get.Package]:
 def refuse_now(wish: apt_plan.Wish, packages: t.Mapping[str, apt_get.Package]) -> list[str]:
     """Say why nothing may be begun on this node, whatever apt would do."""
     needed = apt_plan.need(wish, packages)
-    return apt_plan.refuse_state(packages, is_interrupted()) + apt_plan.refuse_conflicts(wish, needed, packages)
+    return apt_plan.refuse_state(packages, is_interrupted()) + apt_plan.refuse_conflicts(
+        wish, needed, packages
+    )
 
 
 def is_interrupted() -> bool:

@@ -13,7 +13,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils.parsers.apt_get im
 
 # A new kernel runs after a boot only; a new version of a loaded module after its restart or a boot.
 _KERNEL = re.compile(r"linux-image-\d")
-_DRIVER = re.compile(r".*-dkms\Z|nvidia-dkms-|nvidia-(?:open-)?kernel-|linux-modules-nvidia-|mlnx-ofed-kernel-")
+_DRIVER = re.compile(
+    r".*-dkms\Z|nvidia-dkms-|nvidia-(?:open-)?kernel-|linux-modules-nvidia-|mlnx-ofed-kernel-"
+)
 
 
 class Planned(t.NamedTuple):

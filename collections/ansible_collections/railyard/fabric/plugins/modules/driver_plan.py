@@ -38,7 +38,8 @@ options:
         type: dict
         default: {}
       hold:
-        description: Packages that will be held; those that a pinned package needs in one version move with it.
+        description:
+          - Packages that will be held. Those that a pinned package needs in one version move with it.
         type: list
         elements: str
         default: []
@@ -224,9 +225,7 @@ def main() -> None:
         "preferences": {"type": "dict", "default": {}},
     }
     module = AnsibleModule(
-        argument_spec={
-            "requests": {"type": "list", "elements": "dict", "default": [], "options": request}
-        },
+        argument_spec={"requests": {"type": "list", "elements": "dict", "default": [], "options": request}},
         supports_check_mode=True,
     )
     module_end.end(module, look, apt_ask.AptError, waits.WaitsError)

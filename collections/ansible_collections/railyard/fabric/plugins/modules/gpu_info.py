@@ -72,11 +72,20 @@ gpu_info:
       description: Release of the running kernel.
       type: str
       sample: 6.1.0-28-amd64
+    next_kernel:
+      description: The kernel that boots next; null where it cannot be told.
+      type: str
+      sample: 6.1.0-28-amd64
     kernels:
       description: Kernels whose modules or headers are there.
       type: list
       elements: dict
       sample: [{"kernel": "6.1.0-28-amd64", "headers": true}]
+    headers_missing:
+      description: Headers that are not there of the running kernel and of the one that boots next.
+      type: list
+      elements: str
+      sample: []
     gpus:
       description: NVIDIA's display controllers, by PCI address.
       type: list
@@ -195,7 +204,7 @@ gpu_info:
       sample: false
     packages:
       description: >-
-        Installed packages of drivers, CUDA, headers and DKMS, by name; C(version), C(held), and where there
+        Installed packages of drivers, CUDA, kernels and DKMS, by name; C(version), C(held), and where there
         is an archive of somebody else's the C(archive) that it came from (V(ppa), V(vendor)) and the newest
         version that others have, C(offered).
       type: dict

@@ -158,6 +158,17 @@ kernel:
   returned: success
   type: str
   sample: 6.8.0-60-generic
+next_kernel:
+  description: The kernel that boots next; null where it cannot be told.
+  returned: success
+  type: str
+  sample: 6.8.0-61-generic
+headers_missing:
+  description: Headers that are not there of the running kernel and of the one that boots next.
+  returned: success
+  type: list
+  elements: str
+  sample: [linux-headers-6.8.0-61-generic]
 has_headers:
   description: Whether the headers of the running kernel are there.
   returned: success
@@ -194,6 +205,8 @@ import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.railyard.fabric.plugins.module_utils import (
+    boot_kernel,
+    kernel_headers,
     rdma_driver,
     rdma_firmware,
     rdma_hardware,
@@ -229,6 +242,7 @@ def look(module: AnsibleModule) -> dict[str, t.Any]:
     root = p["root"]
     reader = Reader(*(os.path.join(root, name) for name in ("sys", "proc", "etc")))
     kernel = reader.text(reader.proc("sys", "kernel", "osrelease")) or os.uname().release
+    boots_next = boot_kernel.next_kernel(root).kernel
     cards = rdma_hardware.read_cards(reader)
     needed = rdma_hardware.needed_modules(cards)
     packages = read_packages(module)
@@ -236,7 +250,7 @@ def look(module: AnsibleModule) -> dict[str, t.Any]:
     node = rdma_provider_choice.Node(
         kernel,
         (sys.version_info[0], sys.version_info[1]),
-        rdma_driver.has_headers(root, kernel),
+        kernel_headers.are_there(root, kernel),
         rdma_driver.secure_boot(reader),
         p["secure_boot_key_enrolled"],
     )
@@ -252,7 +266,9 @@ def look(module: AnsibleModule) -> dict[str, t.Any]:
         "cards": [card._asdict() for card in cards],
         "modules": [one._asdict() for one in modules],
         "pending": rdma_driver.pending(modules, needed),
-        "without_driver": rdma_driver.without_driver(rdma_driver.read_kernels(root, needed), kernel),
+        "without_driver": rdma_driver.without_driver(
+            rdma_driver.read_kernels(root, needed), kernel, boots_next
+        ),
         "stack": {"name": stack, "versions": versions},
         "conflicts": rdma_driver.to_remove(choice.provider, stack, names),
         "provider": choice.provider,
@@ -263,7 +279,9 @@ def look(module: AnsibleModule) -> dict[str, t.Any]:
         "firmware_plan": planned,
         "firmware_waits": rdma_firmware.waits(planned, p["allow_firmware_update"]),
         "kernel": kernel,
+        "next_kernel": boots_next,
         "has_headers": node.has_headers,
+        "headers_missing": kernel_headers.missing(root, (kernel, boots_next)),
         "kernel_packages": kernel_packages,
         "headers_to_follow": rdma_driver.headers_to_follow(packages),
         "kernel_packages_free": [name for name in kernel_packages if packages[name].want != "hold"],

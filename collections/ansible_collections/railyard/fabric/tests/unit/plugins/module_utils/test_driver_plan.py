@@ -20,7 +20,11 @@ def test_nothing_planned_is_an_empty_plan():
 def test_plans_of_two_roles_name_once_what_both_bring():
     first = Planned(
         ["doca-ofed=3.2.0"],
-        [Move("old-driver-dkms", "5.1-1", None), Move("dkms", None, "3.0"), Move("doca-ofed", "3.1.0", "3.2.0")],
+        [
+            Move("old-driver-dkms", "5.1-1", None),
+            Move("dkms", None, "3.0"),
+            Move("doca-ofed", "3.1.0", "3.2.0"),
+        ],
         None,
         ["no"],
     )

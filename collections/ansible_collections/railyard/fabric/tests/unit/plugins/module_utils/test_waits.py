@@ -141,7 +141,9 @@ def test_what_a_boot_answers_is_said_again_after_one_and_a_consent_is_not(tmp_pa
     assert waits.standing(str(tmp_path), "driver") == [CONSENT]
 
 
-@pytest.mark.parametrize("text", ["{", '{"schema": 1, "items": [{"what": "x", "why": "y", "needs": "coffee"}]}'])
+@pytest.mark.parametrize(
+    "text", ["{", '{"schema": 1, "items": [{"what": "x", "why": "y", "needs": "coffee"}]}']
+)
 def test_a_damaged_list_does_not_stand(tmp_path, text):
     keep_on(tmp_path, [RESTART], OLD)
     (tmp_path / waits.FOLDER / "driver.json").write_text(text)

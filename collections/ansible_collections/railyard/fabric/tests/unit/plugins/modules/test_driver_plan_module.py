@@ -55,7 +55,9 @@ class DummyModule:
     def asked(self):
         """What apt-get was asked, its options left out."""
         return [
-            [word for word in argv[1:] if not word.startswith("-")] for argv in self.calls if argv[0] == "apt-get"
+            [word for word in argv[1:] if not word.startswith("-")]
+            for argv in self.calls
+            if argv[0] == "apt-get"
         ]
 
 
@@ -99,7 +101,8 @@ def test_the_way_back_of_a_held_stack_is_asked_as_the_role_asks_it():
     module.shown = "Package: doca-ofed\nDepends: mlnx-ofed-kernel-dkms (= 25.07-1)\n"
     module.apt = (
         0,
-        "Inst mlnx-ofed-kernel-dkms [25.10-1] (25.07-1 vendor [all])\nInst doca-ofed [3.2.0] (3.1.0 vendor [all])\n",
+        "Inst mlnx-ofed-kernel-dkms [25.10-1] (25.07-1 vendor [all])\n"
+        "Inst doca-ofed [3.2.0] (3.1.0 vendor [all])\n",
         "",
     )
     plan = driver_plan.look(module)["plan"]
@@ -124,7 +127,9 @@ def test_what_the_role_will_refuse_is_said():
 
 
 def test_what_may_be_removed_is_asked_to_go():
-    module = DummyModule({"packages": ["perftest"], "conflicts": ["doca-ofed"], "remove_allow": ["doca-ofed"]})
+    module = DummyModule(
+        {"packages": ["perftest"], "conflicts": ["doca-ofed"], "remove_allow": ["doca-ofed"]}
+    )
     module.apt = (0, "Remv doca-ofed [3.2.0]\n", "")
     plan = driver_plan.look(module)["plan"]
     assert "doca-ofed-" in next(argv for argv in module.calls if argv[0] == "apt-get")
