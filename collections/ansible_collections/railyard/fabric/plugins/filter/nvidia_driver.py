@@ -42,11 +42,12 @@ def nvidia_driver_preflight(
     pins: Mapping[str, str],
     replace: bool = False,
     uninstall_run: bool = False,
+    key_enrolled: bool = False,
 ) -> dict[str, Any]:
     """Return `refusals`, `findings`, `replace` and `foreign`; see nvidia_driver_preflight.yml."""
     return {
         "refusals": gpu_driver_preflight.refusals(
-            facts, choice, source, needed_bytes, pins, replace, uninstall_run
+            facts, choice, source, needed_bytes, pins, replace, uninstall_run, key_enrolled
         ),
         "findings": gpu_driver_preflight.findings(facts, choice),
         "replace": gpu_driver_replace.plan(facts, choice, source, replace, uninstall_run),
@@ -60,7 +61,8 @@ def nvidia_driver_outcome(
     """Return `unbuilt`, `differences` and `waits`; see nvidia_driver_outcome.yml."""
     return {
         "unbuilt": gpu_driver_preflight.unbuilt_kernels(facts, choice, own_kernel),
-        "differences": gpu_driver_preflight.version_differences(facts, choice),
+        "differences": gpu_driver_preflight.version_differences(facts, choice)
+        + gpu_driver_preflight.unsigned(facts, choice, own_kernel),
         "waits": gpu_driver_preflight.waits(facts, own_kernel),
     }
 

@@ -14,6 +14,7 @@ import os
 import re
 import typing as t
 
+from ansible_collections.railyard.fabric.plugins.module_utils import kernel_headers
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers import grub_cfg
 
 _GRUB = "boot/grub/grub.cfg"
@@ -110,11 +111,6 @@ def loaded(root: str) -> frozenset[str]:
     )
 
 
-def has_headers(root: str, kernel: str) -> bool:
-    """Tell whether modules can be built for a kernel; a link to headers that are gone is none."""
-    return os.path.isdir(os.path.join(root, "lib/modules", kernel, "build"))
-
-
 def module_name(path: str) -> str:
     """Return a module's name by its file: mlx5_core for updates/dkms/mlx5-core.ko.zst."""
     return os.path.basename(path).split(".", maxsplit=1)[0].replace("-", "_")
@@ -137,7 +133,7 @@ def look(root: str, running: str) -> dict[str, t.Any]:
         # A prebuilt driver that nothing has loaded is not missed.
         "modules": sorted(here.outside | (here.added & loaded(root))),
         "next_modules": sorted(there.outside | there.added),
-        "next_has_headers": found.kernel is not None and has_headers(root, found.kernel),
+        "next_has_headers": found.kernel is not None and kernel_headers.are_there(root, found.kernel),
     }
 
 

@@ -20,6 +20,8 @@ Sources, as of November 2026:
               Versions": 7.0 346.46, 8.0 367.48, 9.0 384.81, 10.0 410.48, 11.0 450.36, 11.7 515.43,
               11.8 520.61, 12.8 570.26. It begins with 7.0; of 6.0 (331.62) and 6.5 (340.21) others' tables
               were read.
+    [archive] docs.nvidia.com/cuda/archive/12.9.1/cuda-features-archive: toolkit 12.9 adds the compute
+              capabilities 10.3 and 12.1; it came with R575 (575.51.03).
     [compat]  docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html, table 1: toolkit
               11.x from driver 450, 12.x from 525, 13.x from 580.
 """
@@ -111,6 +113,10 @@ _DEVICES: Sequence[tuple[int, int, str]] = (
 # Hopper beside a Grace CPU: the open modules only, by [blog]. Ids: [ids], [open].
 _GRACE_HOPPER = frozenset((0x2342, 0x2345, 0x2348))
 
+# Of a generation, what came later than its first branch: B300 and GB300 (compute capability 10.3),
+# [archive]. Ids as above.
+_LATER: Sequence[tuple[int, int, int]] = ((0x3180, 0x3340, 575),)
+
 # GPUs that exist on HGX baseboards only, whose NVSwitches are no PCI devices of the node but behind a
 # ConnectX-7 bridge: [fabric] section "HGX B200/B100". Ids: [ids] B200, HGX B200 168GB, B300 SXM6. GB200 and
 # GB300 are not among them: the switches of their racks are in trays of their own, where the Fabric Manager
@@ -145,6 +151,16 @@ def flavours_of(generation: str, device: int | None = None) -> tuple[str, ...]:
         KeyError: No such generation.
     """
     return (OPEN,) if device in _GRACE_HOPPER else GENERATIONS[generation].flavours
+
+
+def first_branch_of(generation: str, device: int | None = None) -> int:
+    """Return the first driver branch that knows a GPU; a device may have come later than its generation.
+
+    Raises:
+        KeyError: No such generation.
+    """
+    later = (branch for first, last, branch in _LATER if device is not None and first <= device <= last)
+    return next(later, GENERATIONS[generation].first_branch)
 
 
 def switches_behind_bridge(device: int) -> bool:

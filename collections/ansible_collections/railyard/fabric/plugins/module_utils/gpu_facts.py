@@ -12,7 +12,13 @@ import os
 import re
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils import gpu_modules, gpu_packages, gpu_services
+from ansible_collections.railyard.fabric.plugins.module_utils import (
+    boot_kernel,
+    gpu_modules,
+    gpu_packages,
+    gpu_services,
+    kernel_headers,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils.gpu_catalogue import (
     NVIDIA,
     flavours_of,
@@ -180,6 +186,7 @@ def collect(reader: Reader, run: gpu_modules.Run, root: str = "/") -> dict[str, 
     functions = _pci_functions(reader)
     gpus = [_gpu(reader, one) for one in functions if one["class"] >> 8 == _DISPLAY_CLASS]
     kernel = reader.text(reader.proc("sys", "kernel", "osrelease"))
+    boots_next = boot_kernel.next_kernel(root).kernel
     now = gpu_modules.loaded(reader)
     there = gpu_modules.installed(root, run)
     nouveau = gpu_modules.nouveau_is_loaded(reader)
@@ -194,7 +201,9 @@ def collect(reader: Reader, run: gpu_modules.Run, root: str = "/") -> dict[str, 
         "schema": SCHEMA,
         "os": os_release(reader),
         "kernel": kernel,
+        "next_kernel": boots_next,
         "kernels": gpu_modules.kernels(root),
+        "headers_missing": kernel_headers.missing(root, (kernel, boots_next)),
         "gpus": gpus,
         "generations": sorted({gpu["generation"] for gpu in gpus if gpu["generation"]}),
         "nvswitches": [one["pci"] for one in functions if one["class"] == _BRIDGE_OTHER_CLASS],

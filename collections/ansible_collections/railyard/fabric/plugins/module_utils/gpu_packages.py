@@ -12,6 +12,7 @@ import os
 import re
 from typing import Any
 
+from ansible_collections.railyard.fabric.plugins.module_utils import kernel_headers
 from ansible_collections.railyard.fabric.plugins.module_utils.gpu_modules import Run
 
 PATTERNS = (
@@ -24,6 +25,7 @@ PATTERNS = (
     "nvlsm",
     "dkms",
     "linux-headers-*",
+    "linux-image-*",
 )
 _FORMAT = "RAILYARD ${Package} ${db:Status-Want} ${db:Status-Status} ${Version}\\n"
 _ROW = re.compile(r"^RAILYARD (\S+) (\S+) (\S+) ?(\S*)$", re.M)
@@ -55,7 +57,7 @@ def _names(folder: str) -> list[str]:
 
 
 def packages(run: Run) -> dict[str, dict[str, Any]]:
-    """Return the installed packages of drivers, CUDA, headers and DKMS: name to `version` and `held`."""
+    """Return the installed packages of drivers, CUDA, kernels and DKMS: name to `version` and `held`."""
     said = run(["dpkg-query", "--show", f"--showformat={_FORMAT}", *PATTERNS]) or ""
     return {
         name: {"version": version, "held": want == "hold"}
@@ -199,6 +201,8 @@ def read(root: str, run: Run, warnings: list[str]) -> dict[str, Any]:
         warnings.append("/var/lib/dpkg: not a Debian or Ubuntu system, so nothing is known of its packages")
     return {
         "packages": there,
+        "kernel_packages": kernel_headers.metapackages(there),
+        "headers_to_follow": kernel_headers.to_follow(there),
         "archives": sources,
         "run_installer": run_installer(root),
         "dkms": dkms_builds(root),

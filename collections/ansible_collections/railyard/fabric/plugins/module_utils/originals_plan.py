@@ -23,6 +23,7 @@ OWN_FILES = (
     "etc/apt/preferences.d/railyard-*",
     "etc/apt/sources.list.d/railyard-*",
     "etc/modprobe.d/railyard-*",
+    "etc/modules-load.d/railyard-nvidia.conf",
 )
 #: What a role takes back itself, by the file that tells that there is something.
 BY_ROLES = (
@@ -39,6 +40,9 @@ BY_ROLES = (
     ),
 )
 
+#: Put aside while another archive's driver was replaced; what was replaced does not come back by itself.
+_ASIDE = "etc/apt/sources.list.d/*.railyard.disabled"
+
 _REMOVED = re.compile(r"(?m)^(?:Remv|Purg) (\S+?)(?::\S+)? \[")
 
 #: Asks apt what goes when these go; with True also what was installed only for them.
@@ -53,12 +57,14 @@ class Packages(t.NamedTuple):
         keep: `{"name", "why"}` of what came with Railyard and stays.
         unhold: Were not held before, and are.
         moved: `{"name", "was", "is"}` of what was there in another version; it stays as it is.
+        gone: `{"name", "was"}` of what was there and has been replaced; it does not come back by itself.
     """
 
     remove: list[str]
     keep: list[dict[str, str]]
     unhold: list[str]
     moved: list[dict[str, str]]
+    gone: list[dict[str, str]]
 
 
 def parse_simulation(text: str) -> list[str]:
@@ -82,11 +88,15 @@ def plan_packages(
     """
     was: dict[str, t.Any] = {}
     before: set[str] | None = None
+    # What a role moved or removed, and had brought itself before, was never the site's.
+    sites: set[str] = set()
     for record in records.values():
+        names = record.get("installed_before")
         for name, state in record.get("packages", {}).items():
             # Of two roles, the one that saw it missing came first.
             was[name] = None if name in was and was[name] is None else state
-        names = record.get("installed_before")
+            if state is not None and (names is None or name in names):
+                sites.add(name)
         if names is not None:
             before = set(names) if before is None else before & set(names)
     known = before or set()
@@ -102,7 +112,8 @@ def plan_packages(
         # What came along must take nothing else with it.
         if set(simulate(sorted({*removable, *along}), False)) <= {*removable, *along}:
             remove = sorted({*removable, *along})
-    stays = [name for name in was if was[name] is not None and name in installed]
+    left = [name for name in was if was[name] is not None and name in sites and name not in remove]
+    stays = [name for name in left if name in installed]
     return Packages(
         remove,
         keep,
@@ -112,6 +123,7 @@ def plan_packages(
             for name in sorted(stays)
             if installed[name]["version"] != was[name].get("version")
         ],
+        [{"name": name, "was": was[name]["version"]} for name in sorted(left) if name not in installed],
     )
 
 
@@ -153,6 +165,14 @@ def plan_files(root: str, records: t.Mapping[str, t.Mapping[str, t.Any]]) -> dic
             for folder in record.get("folders", {})
             if os.path.isdir(os.path.join(root, folder.lstrip("/")))
         ]
+    aside = sorted(glob.glob(os.path.join(root, _ASIDE)))
+    plan["keep_files"] += [
+        {
+            "path": "/" + os.path.relpath(path, root),
+            "why": "put aside when its driver was replaced; give it its old name to use that archive again",
+        }
+        for path in aside
+    ]
     named = [path for record in records.values() for path in record.get("files", {})]
     for pattern in OWN_FILES:
         found = ["/" + os.path.relpath(path, root) for path in glob.glob(os.path.join(root, pattern))]

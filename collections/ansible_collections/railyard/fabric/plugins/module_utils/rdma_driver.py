@@ -13,6 +13,7 @@ import os
 import re
 import typing as t
 
+from ansible_collections.railyard.fabric.plugins.module_utils import kernel_headers
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.apt_get import Package
 from ansible_collections.railyard.fabric.plugins.module_utils.rdma_hardware import Card
 from ansible_collections.railyard.fabric.plugins.module_utils.sysfs import Reader
@@ -33,11 +34,6 @@ _STACKS = (
 # What mlnxofedinstall leaves, which asks for no metapackage; the second is built for one kernel only.
 _KERNEL_PARTS = ("mlnx-ofed-kernel-dkms", "mlnx-ofed-kernel-modules")
 Run = t.Callable[[t.Sequence[str]], "str | None"]
-# A kernel's metapackage, which brings the next kernel: the flavour alone (amd64, generic, generic-hwe-24.04).
-_KERNEL_META = re.compile(r"linux-(?:image|headers)-(?![0-9])\S+\Z")
-_IMAGE = "linux-image-"
-# Symbols for a debugger, and modules that come beside a kernel.
-_NO_HEADERS = re.compile(r"(?:-dbg|-dbgsym)\Z|\Aextra-")
 # The variable of UEFI that says it: four bytes of attributes, then the value.
 _SECURE_BOOT = "firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 _STATUS_BYTE = 4
@@ -127,7 +123,7 @@ def read_kernels(root: str, needed: t.Collection[str]) -> list[Kernel]:
     kernels = []
     for name in names:
         places = _places(root, name)
-        headers = has_headers(root, name)
+        headers = kernel_headers.are_there(root, name)
         # A kernel that was removed may leave an empty folder.
         if places or headers:
             built = [one for one in needed if one in places and not places[one].startswith("kernel/")]
@@ -135,19 +131,26 @@ def read_kernels(root: str, needed: t.Collection[str]) -> list[Kernel]:
     return kernels
 
 
-def without_driver(kernels: t.Iterable[Kernel], running: str) -> list[dict[str, t.Any]]:
+def without_driver(
+    kernels: t.Iterable[Kernel], running: str, boots_next: str | None = None
+) -> list[dict[str, t.Any]]:
     """Return the kernels that a boot would leave without the vendor's driver, each with the reason.
 
-    A kernel without headers that does not run is an old one, which nobody builds for.
+    Args:
+        kernels: From `read_kernels`. One without headers that neither runs nor boots next is an old one,
+            which nobody builds for.
+        running: The running kernel.
+        boots_next: The kernel that boots next, where that can be told.
     """
     missing = []
     for one in kernels:
-        if one.has_driver or not (one.has_headers or one.kernel == running):
+        if one.has_driver or not (one.has_headers or one.kernel in (running, boots_next)):
             continue
         why = (
             "DKMS built no module: `dkms status` and make.log below /var/lib/dkms say why"
             if one.has_headers
             else f"it has no headers: install linux-headers-{one.kernel}, or boot a kernel that has them"
+            + ("" if one.kernel == running else " (this one boots next)")
         )
         missing.append({"kernel": one.kernel, "has_headers": one.has_headers, "why": why})
     if running not in [one.kernel for one in kernels]:
@@ -214,27 +217,16 @@ def to_remove(provider: str, stack: str | None, names: t.Sequence[str]) -> list[
 
 def kernel_metapackages(packages: t.Mapping[str, Package]) -> list[str]:
     """Name what would bring another kernel."""
-    return sorted(
-        name
-        for name, package in packages.items()
-        if package.state == "installed" and _KERNEL_META.match(name)
-    )
+    return kernel_headers.metapackages(_installed(packages))
 
 
 def headers_to_follow(packages: t.Mapping[str, Package]) -> list[str]:
-    """Name the headers that follow the kernel's metapackages and are not there.
-
-    Without them the next kernel comes without headers, and DKMS builds nothing for it.
-    """
-    metapackages = kernel_metapackages(packages)
-    flavours = [name[len(_IMAGE) :] for name in metapackages if name.startswith(_IMAGE)]
-    wanted = [f"linux-headers-{flavour}" for flavour in flavours if not _NO_HEADERS.search(flavour)]
-    return [name for name in wanted if name not in metapackages]
+    """Name the headers that would follow the kernel's metapackages, and are not there."""
+    return kernel_headers.to_follow(_installed(packages))
 
 
-def has_headers(root: str, kernel: str) -> bool:
-    """Tell whether modules can be built for the running kernel."""
-    return os.path.exists(os.path.join(root, "lib/modules", kernel, "build"))
+def _installed(packages: t.Mapping[str, Package]) -> list[str]:
+    return [name for name, package in packages.items() if package.state == "installed"]
 
 
 def secure_boot(reader: Reader) -> bool | None:

@@ -147,6 +147,21 @@ def load(root: str, but: str | None = None) -> dict[str, list[Item]]:
     return topics
 
 
+def standing(root: str, topic: str) -> list[Item] | None:
+    """Return what is kept under a topic as a role says it; None where that has to be written anew.
+
+    An item that a boot answers stands while the boot runs in which it was said. A file that cannot be read is
+    written anew too.
+    """
+    try:
+        path, now = path_of(root, check_topic(topic)), read_now(root)
+        items = _read(path) if os.path.exists(path) else []
+        plain = [{key: value for key, value in item.items() if key != "boot_id"} for item in items]
+        return plain if stamped(plain, now) == items else None
+    except WaitsError:
+        return None
+
+
 def store(root: str, topic: str, items: t.Sequence[Item]) -> None:
     """Write a topic's file in one step; without items there is none."""
     path = path_of(root, topic)

@@ -2,7 +2,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Thin: outputs are read in module_utils/parsers/apt_get.py, refusals are in module_utils/apt_plan.py."""
+"""Thin: dpkg and apt are asked in module_utils/apt_ask.py, refusals are in apt_plan.py beside it."""
 
 from __future__ import annotations
 
@@ -182,114 +182,13 @@ failure:
   sample: "Sub-process /usr/bin/dpkg returned an error code (1). Fix: run the same apt-get on the node"
 """
 
-import os
 import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.railyard.fabric.plugins.module_utils import apt_plan
+from ansible_collections.railyard.fabric.plugins.module_utils import apt_ask, apt_plan, module_end
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers import apt_get
 
-DPKG_UPDATES = "/var/lib/dpkg/updates"
-ENVIRONMENT = {"LC_ALL": "C", "LANGUAGE": "C", "DEBIAN_FRONTEND": "noninteractive"}
-# Allowed in the simulation so that it shows them; what of it is refused is decided afterwards.
-SIMULATE = [
-    "--simulate",
-    "--quiet",
-    "--allow-downgrades",
-    "--allow-change-held-packages",
-    "--ignore-hold",
-    "-oAPT::Install-Recommends=no",
-]
-
-
-def run(module: AnsibleModule, *argv: str) -> tuple[int, str, str]:
-    """Run a program in the C locale."""
-    code, out, error = module.run_command(list(argv), environ_update=ENVIRONMENT)
-    return int(code), str(out), str(error)
-
-
-def read_packages(module: AnsibleModule) -> dict[str, apt_get.Package]:
-    """Ask dpkg for all packages."""
-    if module.get_bin_path("dpkg-query") is None:
-        module.fail_json(msg="there is no dpkg-query here. Fix: use this role on Debian or Ubuntu only")
-    native = run(module, "dpkg", "--print-architecture")[1].strip()
-    code, out, error = run(module, "dpkg-query", "--show", f"--showformat={apt_get.DPKG_QUERY_FORMAT}")
-    if code not in (0, 1):
-        module.fail_json(
-            msg=f"dpkg-query failed: {error.strip()}. Fix: look at /var/lib/dpkg/status on the node"
-        )
-    return apt_get.parse_packages(out, native)
-
-
-def is_interrupted() -> bool:
-    """Tell whether dpkg left updates that it did not bring into its list, which apt looks at as well."""
-    return os.path.isdir(DPKG_UPDATES) and any(name.isdigit() for name in os.listdir(DPKG_UPDATES))
-
-
-def place(path: str) -> tuple[str, int, int]:
-    """Return the path, its device and what is free there; of the nearest folder that exists."""
-    while not os.path.isdir(path):
-        path = os.path.dirname(path.rstrip("/")) or "/"
-    state = os.statvfs(path)
-    return path, os.stat(path).st_dev, state.f_bavail * state.f_frsize
-
-
-def archives_folder(module: AnsibleModule) -> str:
-    """Ask apt where it fetches packages to."""
-    out = run(module, "apt-config", "shell", "FOLDER", "Dir::Cache::archives/d")[1]
-    return out.strip().partition("=")[2].strip("'\"") or "/var/cache/apt/archives"
-
-
-def with_parts(module: AnsibleModule, wish: apt_plan.Wish, specs: list[str]) -> list[str]:
-    """Add the versions of the parts that hang on a pinned package, since apt would take the newest of each.
-
-    A part is what the request holds and a pinned package needs in exactly one version.
-    """
-    specs = list(specs)
-    for spec in specs:  # grows while it is walked: a part may have parts
-        if "=" not in spec:
-            continue
-        needed = apt_get.parse_exact_depends(run(module, "apt-cache", "show", spec)[1])
-        named = [one.split("=", maxsplit=1)[0] for one in specs]
-        specs += [
-            f"{name}={version}" for name, version in needed.items() if name in wish.hold and name not in named
-        ]
-    return specs
-
-
-def simulate(
-    module: AnsibleModule, wish: apt_plan.Wish, needed: apt_plan.Need, packages: dict[str, apt_get.Package]
-) -> tuple[dict[str, t.Any], list[str]]:
-    """Ask apt-get what it would do; return the plan, and why it is refused."""
-    away = [f"{name}-" for name in apt_plan.to_remove(wish, needed)]
-    specs = with_parts(module, wish, needed.specs)
-    code, out, error = run(module, "apt-get", *SIMULATE, "install", *specs, *away)
-    plan: dict[str, t.Any] = {
-        "specs": specs,
-        "moves": [],
-        "possible": code == 0,
-        "moves_held": False,
-        "before": {},
-    }
-    if code != 0:
-        offered = apt_get.parse_madison(run(module, "apt-cache", "madison", *wish.names, *wish.pins)[1])
-        return plan, apt_plan.explain_failure(wish, apt_get.parse_complaints(f"{out}\n{error}"), offered)
-    moves = apt_get.parse_simulation(out)
-    fetched = [f"{move.name}={move.after}" for move in moves if move.after is not None]
-    sizes = apt_get.Sizes(0, 0)
-    if fetched:
-        sizes = apt_get.parse_sizes(run(module, "apt-cache", "show", *fetched)[1])
-    spare_bytes = module.params["spare_mib"] * 1024 * 1024
-    rooms = apt_plan.rooms(sizes, place(archives_folder(module)), place("/usr"), spare_bytes)
-    plan.update(
-        moves=[move._asdict() for move in moves],
-        moves_held=apt_plan.moves_held(moves, packages),
-        before={move.name: packages[move.name]._asdict() for move in moves if move.name in packages},
-        **sizes._asdict(),
-    )
-    return plan, apt_plan.refuse_moves(wish, moves, packages) + (
-        apt_plan.refuse_space(rooms) if fetched else []
-    )
+_MEBIBYTE_BYTES = 1024 * 1024
 
 
 def way_back(plan: dict[str, t.Any], packages: dict[str, apt_get.Package]) -> dict[str, t.Any]:
@@ -304,7 +203,10 @@ def look(module: AnsibleModule) -> dict[str, t.Any]:
     p = module.params
     lists = [p[key] for key in ("hold", "unhold", "conflicts", "remove_allow")]
     wish = apt_plan.Wish(p["names"], {name: str(version) for name, version in p["pins"].items()}, *lists)
-    packages = read_packages(module)
+    if module.get_bin_path("dpkg-query") is None:
+        raise apt_ask.AptError("there is no dpkg-query here. Fix: use this role on Debian or Ubuntu only")
+    run = apt_ask.runner(module)
+    packages = apt_ask.read_packages(run)
     needed = apt_plan.need(wish, packages)
     there = apt_plan.installed(packages)
     differs = bool(needed.specs or needed.hold or needed.unhold or needed.conflicts)
@@ -323,10 +225,10 @@ def look(module: AnsibleModule) -> dict[str, t.Any]:
         result["undo"] = way_back(p["undo_plan"], packages)
         result["failure"] = apt_plan.explain_failed_transaction(said, apt_get.parse_complaints(said))
     elif differs:
-        result["refusals"] += apt_plan.refuse_state(packages, is_interrupted())
-        result["refusals"] += apt_plan.refuse_conflicts(wish, needed, packages)
+        result["refusals"] += apt_ask.refuse_now(wish, packages)
         if p["simulate"] and (needed.specs or result["remove"]):
-            result["plan"], refused = simulate(module, wish, needed, packages)
+            spare_bytes = p["spare_mib"] * _MEBIBYTE_BYTES
+            result["plan"], refused = apt_ask.simulate(run, wish, packages, spare_bytes)
             result["refusals"] += refused
     return result
 
@@ -349,7 +251,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    module.exit_json(**look(module))
+    module_end.end(module, look, apt_ask.AptError)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Thin: apt's words are read in module_utils/driver_plan.py."""
+"""Thin: apt is asked in module_utils/apt_ask.py, its answers are put together in driver_plan.py beside it."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ module: driver_plan
 short_description: Say what installing drivers would do to a node, before anything is changed
 version_added: "0.3.0"
 description:
-  - Asks dpkg what is missing of the packages of all driver roles and, only where something is, apt by a
-    simulation what would come, move and go.
-  - Says what the transaction needs afterwards (a reboot, a restart of modules), and what waits already.
+  - Asks dpkg what is missing of the packages of all driver roles and, only where something is, apt by the
+    simulation that the roles use what would come, move and go, downgrades and held parts among it.
+  - Says what of it the role will refuse, what the transaction needs afterwards (a reboot, a restart of
+    modules), and what waits already.
   - Changes nothing, fetches nothing, and takes no lock. What apt cannot plan yet (a repository that is still
     to be added, lists that were never fetched) is said in RV(plan.problem), and is no failure.
 author:
@@ -21,15 +22,48 @@ author:
 extends_documentation_fragment:
   - railyard.fabric.attributes
 options:
-  packages:
-    description: Packages that have to be there.
+  requests:
+    description: What each role will ask of apt, as M(railyard.fabric.apt_plan) takes it.
     type: list
-    elements: str
+    elements: dict
     default: []
-  pins:
-    description: Package to the version that it has to have.
-    type: dict
-    default: {}
+    suboptions:
+      packages:
+        description: Packages that have to be there.
+        type: list
+        elements: str
+        default: []
+      pins:
+        description: Package to the version that it has to have.
+        type: dict
+        default: {}
+      hold:
+        description:
+          - Packages that will be held. Those that a pinned package needs in one version move with it.
+        type: list
+        elements: str
+        default: []
+      unhold:
+        description: Packages that will be released.
+        type: list
+        elements: str
+        default: []
+      conflicts:
+        description: Packages that must not be there.
+        type: list
+        elements: str
+        default: []
+      remove_allow:
+        description: Packages that may be removed.
+        type: list
+        elements: str
+        default: []
+      preferences:
+        description:
+          - What files of C(/etc/apt/preferences.d) will be, name to contents; empty for one that will not be
+            there. apt is asked with them.
+        type: dict
+        default: {}
 attributes:
   check_mode:
     support: full
@@ -42,7 +76,11 @@ attributes:
 EXAMPLES = r"""
 - name: Plan
   railyard.fabric.driver_plan:
-    packages: [rdma-core, ibverbs-utils]
+    requests:
+      - packages: [rdma-core, ibverbs-utils]
+      - pins:
+          doca-ofed: 3.1.0
+        hold: [doca-ofed, mlnx-ofed-kernel-dkms]
 """
 
 RETURN = r"""
@@ -64,8 +102,12 @@ plan:
       type: list
       elements: str
     problem:
-      description: Why apt cannot plan it, in its own words; null when it can.
+      description: Why apt cannot plan it; null when it can.
       type: str
+    refused:
+      description: Why a role will not do it; each ends with what to do about it.
+      type: list
+      elements: str
     needs:
       description: What the transaction needs afterwards.
       type: list
@@ -75,6 +117,7 @@ plan:
     install: [{"name": "rdma-core", "from": null, "to": "44.0-2"}]
     remove: []
     problem: null
+    refused: []
     needs: []
 waits:
   description: What waits on this node, as RV(railyard.fabric.waits#module:waits).
@@ -89,53 +132,78 @@ ansible_facts:
   sample: {"railyard_driver_plan": {}, "railyard_waits": []}
 """
 
+import contextlib
+import os
+import shutil
+import tempfile
 import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.railyard.fabric.plugins.module_utils import driver_plan, module_end, originals, waits
+from ansible_collections.railyard.fabric.plugins.module_utils import (
+    apt_ask,
+    apt_plan,
+    driver_plan,
+    module_end,
+    waits,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers import apt_get
 
 ROOT = "/"
-_ENGLISH = {"LC_ALL": "C", "LANGUAGE": "C"}
-_SIMULATE = ["--simulate", "--no-install-recommends", "--allow-change-held-packages", "--allow-downgrades"]
+PREFERENCES = "/etc/apt/preferences.d"
+# What the roles leave free as well: apt_packages_spare_mib.
+SPARE_BYTES = 64 * 1024 * 1024
 
 
-def simulate(module: AnsibleModule, asked: list[str]) -> tuple[driver_plan.Simulated, str | None]:
-    """Ask apt what it would do for `name` and `name=version`."""
-    argv = [
-        module.get_bin_path("apt-get", required=True),
-        *_SIMULATE,
-        "-o",
-        "Debug::NoLocking=1",
-        "install",
-        *asked,
-    ]
-    code, out, error = module.run_command(argv, environ_update=_ENGLISH)
-    return driver_plan.parse_simulation(out), driver_plan.problem(code, error or out)
+@contextlib.contextmanager
+def preferred(files: t.Mapping[str, str]) -> t.Iterator[list[str]]:
+    """Yield the options that make apt read its preferences as they will be; it has them for this long."""
+    if not files:
+        yield []
+        return
+    folder = tempfile.mkdtemp(prefix="railyard-plan-")
+    try:
+        for name in os.listdir(PREFERENCES) if os.path.isdir(PREFERENCES) else ():
+            path = os.path.join(PREFERENCES, name)
+            if name not in files and os.path.isfile(path):
+                shutil.copy(path, folder)
+        for name, text in files.items():
+            if text:
+                with open(os.path.join(folder, os.path.basename(name)), "w", encoding="utf-8") as file:
+                    file.write(text)
+        yield [f"-oDir::Etc::preferencesparts={folder}"]
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def plan_one(
+    run: apt_ask.Run, request: dict[str, t.Any], packages: dict[str, apt_get.Package]
+) -> driver_plan.Planned:
+    """Ask apt what it would do for one role, as that role asks it."""
+    wish = driver_plan.wish_of(request)
+    needed = apt_plan.need(wish, packages)
+    if not (needed.specs or needed.conflicts):
+        return driver_plan.Planned([], [], None, [])
+    refused = apt_plan.wrong_wish(wish) + apt_ask.refuse_now(wish, packages)
+    with preferred(request.get("preferences") or {}) as options:
+        plan, more = apt_ask.simulate(run, wish, packages, SPARE_BYTES, options)
+    moves = [apt_get.Move(**move) for move in plan["moves"]]
+    if not plan["possible"]:
+        return driver_plan.Planned(plan["specs"], [], " | ".join(more), refused)
+    return driver_plan.Planned(plan["specs"], moves, None, refused + more)
 
 
 def look(module: AnsibleModule) -> dict[str, t.Any]:
     """Return the result."""
-    wanted: dict[str, t.Any] = module.params
-    asked: list[str] = []
-    simulated, problem = driver_plan.Simulated([], []), None
-    if wanted["packages"] or wanted["pins"]:
-        argv = [module.get_bin_path("dpkg-query", required=True), "--show", "--showformat", originals.SHOW]
-        code, out, error = module.run_command(argv, environ_update=_ENGLISH)
-        if code != 0:
-            raise originals.OriginalsError(f"dpkg-query failed: {error.strip() or code}. Fix: `dpkg --audit`")
-        pins = {name: str(version) for name, version in wanted["pins"].items()}
-        asked = driver_plan.missing(wanted["packages"], pins, originals.parse_packages(out))
-        if asked:
-            simulated, problem = simulate(module, asked)
+    requests: list[dict[str, t.Any]] = module.params["requests"]
+    planned = []
+    if any(request.get(key) for request in requests for key in ("packages", "pins", "conflicts")):
+        module.get_bin_path("dpkg-query", required=True)
+        run = apt_ask.runner(module)
+        packages = apt_ask.read_packages(run)
+        planned = [plan_one(run, request, packages) for request in requests]
+    plan = driver_plan.put_together(planned)
     now = waits.read_now(ROOT)
     waiting = waits.listed(waits.unanswered(waits.load(ROOT), now))
-    plan = {
-        "missing": asked,
-        "install": simulated.install,
-        "remove": simulated.remove,
-        "problem": problem,
-        "needs": driver_plan.needs(simulated),
-    }
     return {
         "changed": False,
         "plan": plan,
@@ -146,14 +214,21 @@ def look(module: AnsibleModule) -> dict[str, t.Any]:
 
 def main() -> None:
     """Run the module."""
+    names: dict[str, t.Any] = {"type": "list", "elements": "str", "default": []}
+    request = {
+        "packages": names,
+        "pins": {"type": "dict", "default": {}},
+        "hold": names,
+        "unhold": names,
+        "conflicts": names,
+        "remove_allow": names,
+        "preferences": {"type": "dict", "default": {}},
+    }
     module = AnsibleModule(
-        argument_spec={
-            "packages": {"type": "list", "elements": "str", "default": []},
-            "pins": {"type": "dict", "default": {}},
-        },
+        argument_spec={"requests": {"type": "list", "elements": "dict", "default": [], "options": request}},
         supports_check_mode=True,
     )
-    module_end.end(module, look, originals.OriginalsError, waits.WaitsError)
+    module_end.end(module, look, apt_ask.AptError, waits.WaitsError)
 
 
 if __name__ == "__main__":

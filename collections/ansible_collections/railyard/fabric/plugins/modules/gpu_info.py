@@ -21,7 +21,10 @@ author:
   - Railyard contributors (@railyard)
 extends_documentation_fragment:
   - railyard.fabric.attributes
-options: {}
+options:
+  waits_topic:
+    description: The topic of M(railyard.fabric.waits) whose list is returned as RV(waiting).
+    type: str
 attributes:
   check_mode:
     support: full
@@ -44,6 +47,14 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+waiting:
+  description: >-
+    What is kept under O(waits_topic), as M(railyard.fabric.waits) takes it; null where it has to be written
+    anew, since the node has booted or the file cannot be read.
+  returned: with O(waits_topic)
+  type: list
+  elements: dict
+  sample: []
 gpu_info:
   description: The node's GPUs and driver. A value that the node does not tell is null.
   returned: always
@@ -61,11 +72,20 @@ gpu_info:
       description: Release of the running kernel.
       type: str
       sample: 6.1.0-28-amd64
+    next_kernel:
+      description: The kernel that boots next; null where it cannot be told.
+      type: str
+      sample: 6.1.0-28-amd64
     kernels:
       description: Kernels whose modules or headers are there.
       type: list
       elements: dict
       sample: [{"kernel": "6.1.0-28-amd64", "headers": true}]
+    headers_missing:
+      description: Headers that are not there of the running kernel and of the one that boots next.
+      type: list
+      elements: str
+      sample: []
     gpus:
       description: NVIDIA's display controllers, by PCI address.
       type: list
@@ -184,7 +204,7 @@ gpu_info:
       sample: false
     packages:
       description: >-
-        Installed packages of drivers, CUDA, headers and DKMS, by name; C(version), C(held), and where there
+        Installed packages of drivers, CUDA, kernels and DKMS, by name; C(version), C(held), and where there
         is an archive of somebody else's the C(archive) that it came from (V(ppa), V(vendor)) and the newest
         version that others have, C(offered).
       type: dict
@@ -224,9 +244,11 @@ gpu_info:
 from collections.abc import Sequence
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.railyard.fabric.plugins.module_utils import gpu_facts
+from ansible_collections.railyard.fabric.plugins.module_utils import gpu_facts, waits
 from ansible_collections.railyard.fabric.plugins.module_utils.gpu_modules import Run
 from ansible_collections.railyard.fabric.plugins.module_utils.sysfs import Reader
+
+WAITS_ROOT = "/"
 
 
 def _runner(module: AnsibleModule) -> Run:
@@ -244,8 +266,10 @@ def _runner(module: AnsibleModule) -> Run:
 
 def main() -> None:
     """Run the module."""
-    module = AnsibleModule(argument_spec={}, supports_check_mode=True)
-    module.exit_json(changed=False, gpu_info=gpu_facts.collect(Reader(), _runner(module)))
+    module = AnsibleModule(argument_spec={"waits_topic": {"type": "str"}}, supports_check_mode=True)
+    topic = module.params["waits_topic"]
+    waiting = {} if topic is None else {"waiting": waits.standing(WAITS_ROOT, topic)}
+    module.exit_json(changed=False, gpu_info=gpu_facts.collect(Reader(), _runner(module)), **waiting)
 
 
 if __name__ == "__main__":

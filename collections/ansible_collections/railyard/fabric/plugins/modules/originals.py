@@ -85,8 +85,8 @@ record:
 plan:
   description: >-
     With O(state=read), what returning to the originals does: C(remove_packages), C(keep_packages), C(unhold),
-    C(moved_packages), C(remove_files), C(restore_files), C(keep_files), C(remove_folders), C(units) and
-    C(by_roles).
+    C(moved_packages), C(gone_packages), C(remove_files), C(restore_files), C(keep_files),
+    C(remove_folders), C(units), C(by_roles), and what that C(needs) afterwards.
   returned: O(state=read)
   type: dict
   sample: {"remove_packages": [iperf3, libiperf0], "remove_files": [/etc/nccl.conf]}
@@ -106,7 +106,12 @@ import json
 import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.railyard.fabric.plugins.module_utils import module_end, originals, originals_plan
+from ansible_collections.railyard.fabric.plugins.module_utils import (
+    driver_plan,
+    module_end,
+    originals,
+    originals_plan,
+)
 
 ROOT = "/"
 _ENGLISH = {"LC_ALL": "C", "LANGUAGE": "C"}
@@ -148,7 +153,7 @@ def short(record: t.Mapping[str, t.Any] | None) -> dict[str, t.Any]:
 
 def make_plan(module: AnsibleModule, records: dict[str, originals.Record]) -> dict[str, t.Any]:
     """Return the way back of all roles."""
-    packages = originals_plan.Packages([], [], [], [])
+    packages = originals_plan.Packages([], [], [], [], [])
     if any(record.get("packages") for record in records.values()):
 
         def simulate(names: t.Sequence[str], orphans: bool) -> list[str]:
@@ -164,9 +169,11 @@ def make_plan(module: AnsibleModule, records: dict[str, originals.Record]) -> di
         "keep_packages": packages.keep,
         "unhold": packages.unhold,
         "moved_packages": packages.moved,
+        "gone_packages": packages.gone,
         **originals_plan.plan_files(ROOT, records),
         "units": originals_plan.plan_units(was, unit_states(module, was)),
         "by_roles": originals_plan.by_roles(ROOT),
+        "needs": driver_plan.needs([], packages.remove),
     }
 
 

@@ -48,6 +48,9 @@ options:
     description: Whether firmware may be written; otherwise it waits for consent.
     type: bool
     default: false
+  waits_topic:
+    description: The topic of M(railyard.fabric.waits) whose list is returned as RV(waiting).
+    type: str
   root:
     description: Where the node's files are.
     type: path
@@ -142,11 +145,30 @@ firmware_waits:
   type: list
   elements: dict
   sample: []
+waiting:
+  description: >-
+    What is kept under O(waits_topic), as M(railyard.fabric.waits) takes it; null where it has to be written
+    anew, since the node has booted or the file cannot be read.
+  returned: with O(waits_topic)
+  type: list
+  elements: dict
+  sample: []
 kernel:
   description: The running kernel.
   returned: success
   type: str
   sample: 6.8.0-60-generic
+next_kernel:
+  description: The kernel that boots next; null where it cannot be told.
+  returned: success
+  type: str
+  sample: 6.8.0-61-generic
+headers_missing:
+  description: Headers that are not there of the running kernel and of the one that boots next.
+  returned: success
+  type: list
+  elements: str
+  sample: [linux-headers-6.8.0-61-generic]
 has_headers:
   description: Whether the headers of the running kernel are there.
   returned: success
@@ -183,13 +205,18 @@ import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.railyard.fabric.plugins.module_utils import (
+    boot_kernel,
+    kernel_headers,
     rdma_driver,
     rdma_firmware,
     rdma_hardware,
     rdma_provider_choice,
+    waits,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers import apt_get
 from ansible_collections.railyard.fabric.plugins.module_utils.sysfs import Reader
+
+WAITS_ROOT = "/"
 
 
 def read_packages(module: AnsibleModule) -> dict[str, apt_get.Package]:
@@ -215,6 +242,7 @@ def look(module: AnsibleModule) -> dict[str, t.Any]:
     root = p["root"]
     reader = Reader(*(os.path.join(root, name) for name in ("sys", "proc", "etc")))
     kernel = reader.text(reader.proc("sys", "kernel", "osrelease")) or os.uname().release
+    boots_next = boot_kernel.next_kernel(root).kernel
     cards = rdma_hardware.read_cards(reader)
     needed = rdma_hardware.needed_modules(cards)
     packages = read_packages(module)
@@ -222,7 +250,7 @@ def look(module: AnsibleModule) -> dict[str, t.Any]:
     node = rdma_provider_choice.Node(
         kernel,
         (sys.version_info[0], sys.version_info[1]),
-        rdma_driver.has_headers(root, kernel),
+        kernel_headers.are_there(root, kernel),
         rdma_driver.secure_boot(reader),
         p["secure_boot_key_enrolled"],
     )
@@ -238,7 +266,9 @@ def look(module: AnsibleModule) -> dict[str, t.Any]:
         "cards": [card._asdict() for card in cards],
         "modules": [one._asdict() for one in modules],
         "pending": rdma_driver.pending(modules, needed),
-        "without_driver": rdma_driver.without_driver(rdma_driver.read_kernels(root, needed), kernel),
+        "without_driver": rdma_driver.without_driver(
+            rdma_driver.read_kernels(root, needed), kernel, boots_next
+        ),
         "stack": {"name": stack, "versions": versions},
         "conflicts": rdma_driver.to_remove(choice.provider, stack, names),
         "provider": choice.provider,
@@ -249,7 +279,9 @@ def look(module: AnsibleModule) -> dict[str, t.Any]:
         "firmware_plan": planned,
         "firmware_waits": rdma_firmware.waits(planned, p["allow_firmware_update"]),
         "kernel": kernel,
+        "next_kernel": boots_next,
         "has_headers": node.has_headers,
+        "headers_missing": kernel_headers.missing(root, (kernel, boots_next)),
         "kernel_packages": kernel_packages,
         "headers_to_follow": rdma_driver.headers_to_follow(packages),
         "kernel_packages_free": [name for name in kernel_packages if packages[name].want != "hold"],
@@ -268,11 +300,14 @@ def main() -> None:
             "remove_allow": {"type": "list", "elements": "str", "default": []},
             "firmware_images": {"type": "dict", "default": {}},
             "allow_firmware_update": {"type": "bool", "default": False},
+            "waits_topic": {"type": "str"},
             "root": {"type": "path", "default": "/"},
         },
         supports_check_mode=True,
     )
-    module.exit_json(**look(module))
+    topic = module.params["waits_topic"]
+    waiting = {} if topic is None else {"waiting": waits.standing(WAITS_ROOT, topic)}
+    module.exit_json(**look(module), **waiting)
 
 
 if __name__ == "__main__":

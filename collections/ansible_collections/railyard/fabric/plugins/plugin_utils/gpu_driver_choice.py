@@ -117,16 +117,29 @@ def _flavour(work: _Work, generations: Mapping[str, tuple[str, ...]], branch: in
     return next((one for one in preferred if one in common), common[0])
 
 
+def _first_branches(work: _Work, generations: Mapping[str, tuple[str, ...]]) -> dict[str, int]:
+    """Return the first branch that knows each generation, as far as its GPUs on this node need."""
+    firsts = {name: gpu_catalogue.first_branch_of(name) for name in generations}
+    for gpu in [] if work.asked.get("generations") else work.facts.get("gpus") or []:
+        name = gpu["generation"]
+        if name in firsts:
+            device = int(gpu["pci_id"].partition(":")[2], 16)
+            firsts[name] = max(firsts[name], gpu_catalogue.first_branch_of(name, device))
+    return firsts
+
+
 def _branch(work: _Work, generations: Mapping[str, tuple[str, ...]]) -> int | None:
     """Return the driver branch: what is asked if all have it, else the newest that they all have."""
     known = [gpu_catalogue.GENERATIONS[name] for name in generations]
-    first = max(known, key=lambda one: one.first_branch)
+    firsts = _first_branches(work, generations)
+    first_name = max(firsts, key=lambda name: firsts[name])
+    first = firsts[first_name]
     ending = [one for one in known if one.last_branch is not None]
     last = min(ending, key=lambda one: one.last_branch or 0) if ending else None
-    if last is not None and last.last_branch is not None and first.first_branch > last.last_branch:
+    if last is not None and last.last_branch is not None and first > last.last_branch:
         work.refuse(
             "no_common_branch",
-            f"{first.name} begins with branch {first.first_branch}, {last.name} ends with {last.last_branch}",
+            f"{first_name} begins with branch {first}, {last.name} ends with {last.last_branch}",
             "move the GPUs of one generation to another node; one node has one driver",
         )
         return None
@@ -146,13 +159,13 @@ def _branch(work: _Work, generations: Mapping[str, tuple[str, ...]]) -> int | No
             f"nvidia_driver_branch: {newest}",
         )
         return None
-    if wanted < first.first_branch:
-        right = f"{first.first_branch} or newer" if newest is None else str(newest)
+    if wanted < first:
+        right = f"{first} or newer" if newest is None else str(newest)
         # The source may have no such branch either: then only another source helps.
-        elsewhere = bool(offered) and max(offered) < first.first_branch
+        elsewhere = bool(offered) and max(offered) < first
         work.refuse(
             "branch_too_old",
-            f"{first.name} is not driven by branch {wanted}: R{first.first_branch} was the first",
+            f"{first_name} is not driven by branch {wanted}: R{first} was the first",
             f"nvidia_driver_branch: {right}{', with nvidia_driver_source: vendor' if elsewhere else ''}",
         )
         return None

@@ -52,6 +52,7 @@ def refusals(
     pins: Mapping[str, str],
     replace: bool,
     uninstall_run: bool = False,
+    key_enrolled: bool = False,
 ) -> list[dict[str, str]]:
     """Return what stands in the way on the node, `code` and `text` each.
 
@@ -63,21 +64,35 @@ def refusals(
         pins: Exact versions that are asked for, by package.
         replace: Whether a driver of another branch or archive may be replaced.
         uninstall_run: Whether NVIDIA's own uninstaller may be run.
+        key_enrolled: Whether the key that DKMS signs with is enrolled, or does not matter here.
     """
     names = [*choice["driver_packages"], *choice["same_version_packages"], *choice["other_packages"]]
     return [
         *choice["refusals"],
         *gpu_driver_replace.refusals(facts, choice, source, pins, replace, uninstall_run),
         *_room(facts, needed_bytes, bool(missing_packages(facts, names))),
+        *_refuse_unsigned(facts, key_enrolled),
     ]
 
 
-def _unsigned(facts: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    return [
-        one
+def _is_signed_build(facts: Mapping[str, Any]) -> bool:
+    """Say whether what DKMS built for the running kernel is signed; what came prebuilt does not count."""
+    return any(
+        one["kernel"] == facts.get("kernel") and one.get("signer") and "/updates/" in str(one["path"])
         for one in facts["driver"]["installed"]
-        if one["kernel"] == facts.get("kernel") and not one.get("signer")
-    ]
+    )
+
+
+def _refuse_unsigned(facts: Mapping[str, Any], key_enrolled: bool) -> list[dict[str, str]]:
+    """Refuse a module that Secure Boot would not load: after the next boot the node would have no driver."""
+    if not facts.get("secure_boot") or key_enrolled or _is_signed_build(facts):
+        return []
+    text = (
+        "Secure Boot is on, and a module that is built on the node loads only when it is signed with a key "
+        f"of this machine's. Fix: {_MOK_STEPS}, then set nvidia_driver_secure_boot_key_enrolled: true; or "
+        "switch Secure Boot off."
+    )
+    return [{"code": "secure_boot", "text": text}]
 
 
 def findings(facts: Mapping[str, Any], choice: Mapping[str, Any]) -> list[dict[str, str]]:
@@ -89,10 +104,10 @@ def findings(facts: Mapping[str, Any], choice: Mapping[str, Any]) -> list[dict[s
             "at the next boot."
         )
         found.append({"code": "nouveau", "text": text})
-    if facts.get("secure_boot") and (_unsigned(facts) or not facts["driver"]["installed"]):
+    if facts.get("secure_boot"):
         text = (
-            "Secure Boot is on, and a module that DKMS builds loads only when it is signed with a key of "
-            f"this machine's: {_MOK_STEPS}."
+            "Secure Boot is on: the module loads while the key that DKMS signs with is enrolled (`mokutil "
+            "--test-key FILE` on the node tells it)."
         )
         found.append({"code": "secure_boot", "text": text})
     if facts.get("secure_boot") is None:
@@ -113,8 +128,9 @@ def unbuilt_kernels(
     """
     wanted = {one["kernel"] for one in facts.get("kernels") or [] if one["headers"]}
     running = facts.get("kernel")
-    if own_kernel and running:
-        wanted.add(running)
+    if own_kernel:
+        # Also without headers: nobody builds for it then, and it boots all the same.
+        wanted.update(one for one in (running, facts.get("next_kernel")) if one)
     missing = []
     for kernel in sorted(wanted):
         there = [one for one in facts["driver"]["installed"] if one["kernel"] == kernel]
@@ -131,8 +147,24 @@ def unbuilt_kernels(
             why = "DKMS built no module: `dkms status` and make.log below /var/lib/dkms say why"
         else:
             why = f"it has no headers: install linux-headers-{kernel}, or boot a kernel that has them"
+            why += "" if kernel == running else " (this one boots next)"
         missing.append({"kernel": kernel, "why": why})
     return missing
+
+
+def unsigned(facts: Mapping[str, Any], choice: Mapping[str, Any], own_kernel: bool) -> list[str]:
+    """Return the sentences about modules of the chosen branch that nobody signed, where Secure Boot is on.
+
+    Whether the key of one that is signed is enrolled is not seen here.
+    """
+    if not (own_kernel and facts.get("secure_boot")):
+        return []
+    return [
+        f"the module for kernel {one['kernel']} is not signed, and Secure Boot is on: have DKMS sign it "
+        "(mok_signing_key in /etc/dkms/framework.conf) and install it again (`dkms install --force`)"
+        for one in facts["driver"]["installed"]
+        if branch_of(str(one["version"])) == choice["branch"] and not one.get("signer")
+    ]
 
 
 def upstream(version: str) -> str:

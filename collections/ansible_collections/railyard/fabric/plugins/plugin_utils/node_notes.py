@@ -41,6 +41,7 @@ def driver_plan_lines(plan: Mapping[str, Any]) -> list[str]:
     lines += [f"apt REMOVES {name}" for name in plan.get("remove", ())]
     if plan.get("problem"):
         lines.append(f"apt cannot plan {', '.join(plan.get('missing', ()))} yet: {plan['problem']}")
+    lines += [f"REFUSED: {one}" for one in plan.get("refused", ())]
     return lines + [f"afterwards: {one}" for one in plan.get("needs", ())]
 
 
@@ -55,11 +56,15 @@ def uninstall_lines(plan: Mapping[str, Any]) -> list[str]:
         f"package {one['name']} stays at {one['is']}; it was {one['was']}"
         for one in plan.get("moved_packages", ())
     ]
+    lines += [
+        f"package {one['name']} {one['was']} was replaced and does not come back: install it again by hand"
+        for one in plan.get("gone_packages", ())
+    ]
     lines += [f"file {path} is removed" for path in plan.get("remove_files", ())]
     lines += [f"file {one['path']} is as it was before" for one in plan.get("restore_files", ())]
     lines += [f"file {one['path']} stays: {one['why']}" for one in plan.get("keep_files", ())]
     lines += [f"unit {one['unit']} is as it was before" for one in plan.get("units", ())]
-    return lines
+    return lines + [f"afterwards: {one}" for one in plan.get("needs", ())]
 
 
 #: Fact to how it is said.

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils import boot_kernel
+from ansible_collections.railyard.fabric.plugins.module_utils import boot_kernel, kernel_headers
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers import grub_cfg
 
 OLD, NEW = "6.1.0-56-amd64", "6.1.0-57-amd64"
@@ -210,7 +210,7 @@ def test_headers_that_have_gone_are_none(node, tmp_path):
     node.kernel(NEW)
     link = tmp_path / f"lib/modules/{NEW}/build"
     link.symlink_to("/nowhere/linux-headers")
-    assert not boot_kernel.has_headers(node.root, NEW)
+    assert not kernel_headers.are_there(node.root, NEW)
 
 
 def test_a_node_that_tells_nothing(node):

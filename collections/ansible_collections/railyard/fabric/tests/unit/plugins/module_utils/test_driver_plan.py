@@ -1,66 +1,63 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What apt would do, read from its own words, and what that needs afterwards."""
+"""What the roles' transactions would do, put together, and what that needs afterwards."""
 
 from __future__ import annotations
 
-import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils import driver_plan
+from ansible_collections.railyard.fabric.plugins.module_utils.driver_plan import Planned
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers.apt_get import Move
 
-# As apt 2.6 prints it (Debian 12): new, moved, of another architecture, and removed.
-SIMULATED = """\
-NOTE: This is only a simulation!
-      apt-get needs root privileges for real execution.
-Reading package lists...
-The following packages will be REMOVED:
-  old-driver-dkms
-Remv old-driver-dkms [5.1-1]
-Inst linux-image-6.1.0-56-amd64 (6.1.176-1 Debian-Security:12/oldstable-security [amd64])
-Inst nvidia-kernel-dkms [535.261.03-1] (535.309.01-1 Debian:12.13/oldstable [amd64]) []
-Inst libibverbs1:i386 (44.0-2 Debian:12.13/oldstable [i386])
-Conf libibverbs1:i386 (44.0-2 Debian:12.13/oldstable [i386])
-Conf nvidia-kernel-dkms (535.309.01-1 Debian:12.13/oldstable [amd64])
-"""
-INSTALLED = {"rdma-core": {"version": "44.0-2", "hold": False}, "driver": {"version": "1", "hold": True}}
+EMPTY = {"missing": [], "install": [], "remove": [], "problem": None, "refused": [], "needs": []}
 
 
-def test_apt_s_words_are_read():
-    simulated = driver_plan.parse_simulation(SIMULATED)
-    assert simulated.install == [
+def test_nothing_planned_is_an_empty_plan():
+    assert driver_plan.put_together([]) == EMPTY
+    assert driver_plan.put_together([Planned([], [], None, [])]) == EMPTY
+
+
+def test_plans_of_two_roles_name_once_what_both_bring():
+    first = Planned(
+        ["doca-ofed=3.2.0"],
+        [
+            Move("old-driver-dkms", "5.1-1", None),
+            Move("dkms", None, "3.0"),
+            Move("doca-ofed", "3.1.0", "3.2.0"),
+        ],
+        None,
+        ["no"],
+    )
+    second = Planned(["nvidia-x"], [Move("dkms", None, "3.0"), Move("libx:i386", None, "1")], None, ["no"])
+    third = Planned(["cuda"], [], "no source has cuda. Fix: x", ["other"])
+    plan = driver_plan.put_together([first, second, third])
+    assert plan["missing"] == ["doca-ofed=3.2.0", "nvidia-x", "cuda"]
+    assert plan["install"] == [
+        {"name": "dkms", "from": None, "to": "3.0"},
+        {"name": "doca-ofed", "from": "3.1.0", "to": "3.2.0"},
+        {"name": "libx", "from": None, "to": "1"},
+    ]
+    assert plan["remove"] == ["old-driver-dkms"]
+    assert (plan["problem"], plan["refused"]) == ("no source has cuda. Fix: x", ["no", "other"])
+
+
+def test_kernels_moved_drivers_and_drivers_that_go_need_something_afterwards():
+    install = [
         {"name": "linux-image-6.1.0-56-amd64", "from": None, "to": "6.1.176-1"},
         {"name": "nvidia-kernel-dkms", "from": "535.261.03-1", "to": "535.309.01-1"},
-        {"name": "libibverbs1", "from": None, "to": "44.0-2"},
+        {"name": "libibverbs1", "from": "43", "to": "44.0-2"},
     ]
-    assert simulated.remove == ["old-driver-dkms"]
-    kernel, driver = driver_plan.needs(simulated)
+    kernel, moved, gone = driver_plan.needs(install, ["nvidia-dkms-570", "libcuda1"])
     assert kernel == "a reboot, since linux-image-6.1.0-56-amd64 is installed"
-    assert "nvidia-kernel-dkms changes its version" in driver
+    assert "since nvidia-kernel-dkms changes its version" in moved
+    assert "since nvidia-dkms-570 goes" in gone
 
 
 def test_a_driver_that_was_not_there_needs_no_restart():
-    line = "Inst nvidia-kernel-dkms (535.309.01-1 Debian:12.13/oldstable [amd64])\n"
-    assert driver_plan.needs(driver_plan.parse_simulation(line)) == []
+    assert driver_plan.needs([{"name": "nvidia-kernel-dkms", "from": None, "to": "535.309.01-1"}], []) == []
 
 
-@pytest.mark.parametrize(
-    ("names", "pins", "asked"),
-    [
-        (["rdma-core"], {}, []),
-        (["rdma-core", "perftest", "perftest"], {}, ["perftest"]),
-        (["driver"], {"driver": "1"}, []),
-        (["driver"], {"driver": "2"}, ["driver=2"]),
-        ([], {"new": "3"}, ["new=3"]),
-    ],
-)
-def test_only_what_is_missing_or_of_another_version_is_asked(names, pins, asked):
-    assert driver_plan.missing(names, pins, INSTALLED) == asked
-
-
-def test_apt_says_itself_why_it_cannot():
-    text = "W: old lists\nE: Unable to locate package doca-ofed\nE: You have held broken packages.\n"
-    assert (
-        driver_plan.problem(100, text) == "Unable to locate package doca-ofed; You have held broken packages."
-    )
-    assert driver_plan.problem(0, text) is None
-    assert driver_plan.problem(100, "") == "exit status 100"
+def test_what_a_request_does_not_name_is_not_asked():
+    assert driver_plan.wish_of({}) == ([], {}, [], [], [], [])
+    wish = driver_plan.wish_of({"pins": {"doca-ofed": 3.1}, "hold": ["doca-ofed"], "unhold": None})
+    assert (wish.pins, wish.hold, wish.unhold) == ({"doca-ofed": "3.1"}, ["doca-ofed"], [])

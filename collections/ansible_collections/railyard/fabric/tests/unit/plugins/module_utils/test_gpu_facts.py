@@ -139,6 +139,21 @@ def test_each_kernel_has_its_module_and_headers_are_seen(two):
     assert [one["kernel"] for one in facts["driver"]["installed"]] == [KERNEL]
 
 
+def test_the_kernel_that_boots_next_and_the_headers_that_it_lacks_are_told(two):
+    two.install("535.183.01", "NVIDIA", kernel=KERNEL)
+    two.write("boot/vmlinuz-6.1.0-29-amd64", "")
+    two.answers["dpkg-query"] = "RAILYARD linux-image-amd64 install installed 6.1.159-1\n"
+    facts = two.facts()
+    assert (facts["next_kernel"], facts["headers_missing"]) == (
+        "6.1.0-29-amd64",
+        ["linux-headers-6.1.0-29-amd64"],
+    )
+    assert (facts["kernel_packages"], facts["headers_to_follow"]) == (
+        ["linux-image-amd64"],
+        ["linux-headers-amd64"],
+    )
+
+
 def test_nvidia_smi_is_not_asked_while_the_module_is_not_loaded(two):
     two.install("535.183.01", "NVIDIA")
     two.answers["nvidia-smi"] = CSV

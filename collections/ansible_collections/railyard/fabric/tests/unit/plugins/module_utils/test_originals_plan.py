@@ -68,6 +68,7 @@ def test_ours_go_with_what_came_along():
         [],
         [],
         [],
+        [],
     )
 
 
@@ -127,7 +128,22 @@ def test_a_hold_of_ours_is_taken_back_and_the_site_s_own_stays():
     apt.installed = {"driver": {"version": "2", "hold": True}, "own": {"version": "1", "hold": True}}
     known = {"driver": {"version": "1", "hold": False}, "own": {"version": "1", "hold": True}}
     made = plan(apt, nvidia_driver={"packages": known, "installed_before": ["driver", "own"]})
-    assert made == ([], [], ["driver"], [{"name": "driver", "was": "1", "is": "2"}])
+    assert made == ([], [], ["driver"], [{"name": "driver", "was": "1", "is": "2"}], [])
+
+
+def test_what_a_transaction_moved_or_removed_of_the_site_s_is_told():
+    apt = Apt({"rdma-core": [], "brought": []}, automatic=["brought"])
+    apt.installed = {"rdma-core": {"version": "2", "hold": False}, "brought": {"version": "2", "hold": False}}
+    known = {
+        "doca-ofed": None,
+        "rdma-core": {"version": "1", "hold": False},
+        "mlnx-ofed-all": {"version": "24.10", "hold": False},
+        # Moved by a later run, and brought by an earlier one.
+        "brought": {"version": "1", "hold": False},
+    }
+    made = plan(apt, rdma_stack={"packages": known, "installed_before": ["mlnx-ofed-all", "rdma-core"]})
+    assert made.moved == [{"name": "rdma-core", "was": "1", "is": "2"}]
+    assert made.gone == [{"name": "mlnx-ofed-all", "was": "24.10"}]
 
 
 def write(root, path, text, mode=0o644):
@@ -164,6 +180,17 @@ def test_files_go_or_come_back_with_their_bytes(tmp_path):
     [back] = made["restore_files"]
     assert (back["path"], back["mode"]) == (CONF, "0640")
     assert (tmp_path / back["backup"].lstrip("/")).read_text() == "NCCL_DEBUG=WARN\n"
+
+
+def test_files_of_the_nvidia_driver_go_and_what_it_put_aside_is_told(tmp_path):
+    write(tmp_path, "/etc/modules-load.d/railyard-nvidia.conf", "nvidia-peermem\n")
+    write(tmp_path, "/etc/modules-load.d/site.conf", "x\n")
+    write(tmp_path, "/etc/apt/sources.list.d/graphics.list.railyard.disabled", "deb x\n")
+    plan = originals_plan.plan_files(str(tmp_path), {})
+    assert plan["remove_files"] == ["/etc/modules-load.d/railyard-nvidia.conf"]
+    (kept,) = plan["keep_files"]
+    assert kept["path"] == "/etc/apt/sources.list.d/graphics.list.railyard.disabled"
+    assert "put aside" in kept["why"]
 
 
 def test_a_file_that_is_gone_comes_back(tmp_path):

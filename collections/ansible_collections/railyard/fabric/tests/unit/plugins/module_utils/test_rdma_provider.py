@@ -6,7 +6,11 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils import rdma_driver, rdma_hardware
+from ansible_collections.railyard.fabric.plugins.module_utils import (
+    kernel_headers,
+    rdma_driver,
+    rdma_hardware,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.apt_get import Package
 from ansible_collections.railyard.fabric.plugins.module_utils.rdma_hardware import Card
 from ansible_collections.railyard.fabric.plugins.module_utils.rdma_provider_choice import Node, best, choose
@@ -80,9 +84,9 @@ def test_modules_tell_whose_they_are(node):
     assert asked == [["modinfo", "-F", "version", f"{folder}/updates/dkms/mlx5_core.ko.zst"]]
     assert (mlx4.loaded, mlx4.on_disk) == ("inbox", "inbox")
     assert rdma_driver.read_modules(str(root), reader_of(root), "7.0")[0].on_disk is None
-    assert not rdma_driver.has_headers(str(root), "6.8.0-60-generic")
+    assert not kernel_headers.are_there(str(root), "6.8.0-60-generic")
     (folder / "build").mkdir()
-    assert rdma_driver.has_headers(str(root), "6.8.0-60-generic")
+    assert kernel_headers.are_there(str(root), "6.8.0-60-generic")
 
 
 @pytest.mark.parametrize(
@@ -176,6 +180,14 @@ def test_kernels_without_the_vendors_driver_are_found(node):
     assert "install linux-headers-6.8.0-50-generic" in without("6.8.0-50-generic")[0]["why"]
     assert [one["kernel"] for one in without("7.0")] == ["6.8.0-61-generic", "7.0"]
     assert without(running, ["mlx4_core", "mlx5_core"])[0]["kernel"] == running
+    # Of a kernel that boots next, whatever it has: here its headers were never installed.
+    kernels = rdma_driver.read_kernels(str(root), ("mlx5_core",))
+    both = rdma_driver.without_driver(kernels, running, "6.8.0-50-generic")
+    assert [one["kernel"] for one in both] == ["6.8.0-50-generic", "6.8.0-61-generic"]
+    assert both[0]["why"].startswith("it has no headers")
+    assert both[0]["why"].endswith("(this one boots next)")
+    missing_headers = kernel_headers.missing(str(root), (running, "6.8.0-50-generic", "7.0", None, running))
+    assert missing_headers == ["linux-headers-6.8.0-50-generic", "linux-headers-7.0"]
 
 
 @pytest.mark.parametrize(

@@ -117,3 +117,35 @@ def test_what_is_no_topic_is_left_alone(tmp_path):
     (folder / ".kernel.json.railyard").write_text("half written")
     (folder / "README").write_text("x")
     assert waits.load(str(tmp_path)) == {}
+
+
+def keep_on(root, items, now, boot_id=None):
+    """Keep items said in one boot on a node where another may run."""
+    place = root / "proc/sys/kernel/random/boot_id"
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_text(f"{boot_id or now.boot_id}\n")
+    (root / "proc/sys/kernel/osrelease").write_text(f"{now.kernel}\n")
+    waits.store(str(root), "driver", waits.stamped(items, now))
+
+
+@pytest.mark.parametrize("items", [[], [RESTART], [LOAD, CONSENT], [KERNEL]])
+def test_what_is_kept_stands_in_the_boot_in_which_it_was_said(tmp_path, items):
+    keep_on(tmp_path, items, OLD)
+    assert waits.standing(str(tmp_path), "driver") == items
+
+
+def test_what_a_boot_answers_is_said_again_after_one_and_a_consent_is_not(tmp_path):
+    keep_on(tmp_path, [RESTART], OLD, boot_id="boot-2")
+    assert waits.standing(str(tmp_path), "driver") is None
+    keep_on(tmp_path, [CONSENT], OLD, boot_id="boot-2")
+    assert waits.standing(str(tmp_path), "driver") == [CONSENT]
+
+
+@pytest.mark.parametrize(
+    "text", ["{", '{"schema": 1, "items": [{"what": "x", "why": "y", "needs": "coffee"}]}']
+)
+def test_a_damaged_list_does_not_stand(tmp_path, text):
+    keep_on(tmp_path, [RESTART], OLD)
+    (tmp_path / waits.FOLDER / "driver.json").write_text(text)
+    assert waits.standing(str(tmp_path), "driver") is None
+    assert waits.standing(str(tmp_path / "nowhere"), "driver") is None

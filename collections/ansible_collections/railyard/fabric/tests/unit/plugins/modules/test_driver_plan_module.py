@@ -1,33 +1,71 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The module: one look, apt asked only where something is missing, and only to simulate."""
+"""The module: one look at dpkg, apt asked only where something is missing, as the roles ask it."""
 
 from __future__ import annotations
 
+import os
+
 import pytest
+from ansible_collections.railyard.fabric.plugins.module_utils import apt_ask
 from ansible_collections.railyard.fabric.plugins.modules import driver_plan
+
+# What dpkg-query prints on a node that has rdma-core and the vendor's stack, whose parts are held.
+DPKG = """\
+rdma-core:amd64\t44.0-2\tinstall ok installed
+doca-ofed\t3.2.0\thold ok installed
+mlnx-ofed-kernel-dkms\t25.10-1\thold ok installed
+mine\t1\thold ok installed
+"""
+EMPTY = {"missing": [], "install": [], "remove": [], "problem": None, "refused": [], "needs": []}
 
 
 class DummyModule:
-    """What `look` uses of AnsibleModule, on a node that has rdma-core."""
+    """What the module uses of AnsibleModule."""
 
-    def __init__(self, packages, pins=None):
-        self.params = {"packages": packages, "pins": pins or {}}
+    def __init__(self, *requests):
+        self.params = {"requests": list(requests)}
         self.calls = []
         self.apt = (0, "Inst perftest (4.5.0.19-1 Debian:12.13/oldstable [amd64])\n", "")
+        self.shown = ""
+        self.preferences = None
 
     def get_bin_path(self, name, required=False):
         return f"/usr/bin/{name}"
 
     def run_command(self, argv, environ_update=None):
         self.calls.append(argv)
-        return (0, "install installed rdma-core 44.0-2\n", "") if "dpkg-query" in argv[0] else self.apt
+        if argv[0] == "dpkg":
+            return 0, "amd64\n", ""
+        if argv[0] == "dpkg-query":
+            return 0, DPKG, ""
+        if argv[0] == "apt-get":
+            for one in argv:
+                if one.startswith("-oDir::Etc::preferencesparts="):
+                    folder = one.partition("=")[2]
+                    self.preferences = {}
+                    for name in os.listdir(folder):
+                        with open(f"{folder}/{name}", encoding="utf-8") as file:
+                            self.preferences[name] = file.read()
+            return self.apt
+        return 0, self.shown if argv[1] == "show" else "", ""
+
+    @property
+    def asked(self):
+        """What apt-get was asked, its options left out."""
+        return [
+            [word for word in argv[1:] if not word.startswith("-")]
+            for argv in self.calls
+            if argv[0] == "apt-get"
+        ]
 
 
 @pytest.fixture(autouse=True)
 def node(tmp_path, monkeypatch):
     monkeypatch.setattr(driver_plan, "ROOT", str(tmp_path))
+    monkeypatch.setattr(driver_plan, "PREFERENCES", str(tmp_path / "preferences.d"))
+    monkeypatch.setattr(apt_ask, "DPKG_UPDATES", str(tmp_path / "updates"))
     boot_id = tmp_path / "proc/sys/kernel/random/boot_id"
     boot_id.parent.mkdir(parents=True)
     boot_id.write_text("boot-1\n")
@@ -36,32 +74,88 @@ def node(tmp_path, monkeypatch):
 
 
 def test_what_is_there_asks_apt_nothing():
-    module = DummyModule(["rdma-core"])
+    module = DummyModule({"packages": ["rdma-core"]}, {"pins": {"doca-ofed": "3.2.0"}}, {})
     found = driver_plan.look(module)
-    assert [argv[0] for argv in module.calls] == ["/usr/bin/dpkg-query"]
-    assert found["plan"] == {"missing": [], "install": [], "remove": [], "problem": None, "needs": []}
+    assert [argv[0] for argv in module.calls] == ["dpkg", "dpkg-query"]
+    assert found["plan"] == EMPTY
     assert found["ansible_facts"] == {"railyard_driver_plan": found["plan"], "railyard_waits": []}
 
 
 def test_nothing_wanted_asks_nobody():
-    module = DummyModule([])
-    driver_plan.look(module)
+    module = DummyModule({"packages": []}, {})
+    assert driver_plan.look(module)["plan"] == EMPTY
     assert module.calls == []
 
 
 def test_what_is_missing_is_simulated_only():
-    module = DummyModule(["rdma-core", "perftest"])
+    module = DummyModule({"packages": ["rdma-core", "perftest"]})
     plan = driver_plan.look(module)["plan"]
     assert plan["install"] == [{"name": "perftest", "from": None, "to": "4.5.0.19-1"}]
-    assert "--simulate" in module.calls[1]
-    assert module.calls[1][-2:] == ["install", "perftest"]
+    assert module.asked == [["install", "perftest"]]
+    assert all("--simulate" in argv for argv in module.calls if argv[0] == "apt-get")
+
+
+def test_the_way_back_of_a_held_stack_is_asked_as_the_role_asks_it():
+    pins, hold = {"doca-ofed": "3.1.0"}, ["doca-ofed", "mlnx-ofed-kernel-dkms"]
+    module = DummyModule({"pins": pins, "hold": hold})
+    module.shown = "Package: doca-ofed\nDepends: mlnx-ofed-kernel-dkms (= 25.07-1)\n"
+    module.apt = (
+        0,
+        "Inst mlnx-ofed-kernel-dkms [25.10-1] (25.07-1 vendor [all])\n"
+        "Inst doca-ofed [3.2.0] (3.1.0 vendor [all])\n",
+        "",
+    )
+    plan = driver_plan.look(module)["plan"]
+    assert module.asked == [["install", "doca-ofed=3.1.0", "mlnx-ofed-kernel-dkms=25.07-1"]]
+    options = next(argv for argv in module.calls if argv[0] == "apt-get")
+    assert {"--allow-downgrades", "--allow-change-held-packages", "--ignore-hold"} <= set(options)
+    assert [(one["name"], one["from"], one["to"]) for one in plan["install"]] == [
+        ("mlnx-ofed-kernel-dkms", "25.10-1", "25.07-1"),
+        ("doca-ofed", "3.2.0", "3.1.0"),
+    ]
+    assert (plan["problem"], plan["refused"]) == (None, [])
+
+
+def test_what_the_role_will_refuse_is_said():
+    module = DummyModule({"packages": ["perftest"], "conflicts": ["doca-ofed"]})
+    module.apt = (0, "Inst mine [1] (2 site [all])\nRemv rdma-core [44.0-2]\n", "")
+    refused = driver_plan.look(module)["plan"]["refused"]
+    assert len(refused) == 3
+    assert "in conflict with what is asked: doca-ofed 3.2.0" in refused[0]
+    assert "apt would remove rdma-core 44.0-2" in refused[1]
+    assert "on hold, and not by this request: mine" in refused[2]
+
+
+def test_what_may_be_removed_is_asked_to_go():
+    module = DummyModule(
+        {"packages": ["perftest"], "conflicts": ["doca-ofed"], "remove_allow": ["doca-ofed"]}
+    )
+    module.apt = (0, "Remv doca-ofed [3.2.0]\n", "")
+    plan = driver_plan.look(module)["plan"]
+    assert "doca-ofed-" in next(argv for argv in module.calls if argv[0] == "apt-get")
+    assert (plan["remove"], plan["refused"]) == (["doca-ofed"], [])
+
+
+def test_apt_is_asked_with_its_preferences_as_they_will_be(node):
+    folder = node / "preferences.d"
+    folder.mkdir()
+    (folder / "site").write_text("of the site")
+    (folder / "railyard-rdma-stack").write_text("old")
+    (folder / "railyard-nvidia-replace").write_text("old")
+    module = DummyModule(
+        {"packages": ["x"], "preferences": {"railyard-rdma-stack": "new", "railyard-nvidia-replace": ""}}
+    )
+    driver_plan.look(module)
+    assert module.preferences == {"site": "of the site", "railyard-rdma-stack": "new"}
+    assert (folder / "railyard-rdma-stack").read_text() == "old"
 
 
 def test_what_apt_cannot_plan_is_said_and_no_failure():
-    module = DummyModule(["doca-ofed"])
-    module.apt = (100, "", "E: Unable to locate package doca-ofed\n")
+    module = DummyModule({"packages": ["perftest"]})
+    module.apt = (100, "", "E: Unable to locate package perftest\n")
     plan = driver_plan.look(module)["plan"]
-    assert (plan["problem"], plan["missing"]) == ("Unable to locate package doca-ofed", ["doca-ofed"])
+    assert "Unable to locate package perftest" in plan["problem"]
+    assert plan["missing"] == ["perftest"]
 
 
 def test_what_waits_comes_with_the_same_look(node):
@@ -70,6 +164,6 @@ def test_what_waits_comes_with_the_same_look(node):
     (folder / "kernel.json").write_text(
         '{"schema": 1, "items": [{"what": "x", "why": "y", "needs": "reboot", "boot_id": "boot-1"}]}'
     )
-    assert driver_plan.look(DummyModule([]))["waits"] == [
+    assert driver_plan.look(DummyModule())["waits"] == [
         {"topic": "kernel", "what": "x", "why": "y", "needs": "reboot"}
     ]

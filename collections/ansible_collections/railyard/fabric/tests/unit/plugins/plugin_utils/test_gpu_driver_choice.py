@@ -14,6 +14,7 @@ DEVICES = {
     "H100": (0x2330, "Hopper"),
     "GH200": (0x2342, "Hopper"),
     "B200": (0x2901, "Blackwell"),
+    "B300": (0x3182, "Blackwell"),
     "K80": (0x102D, "Kepler"),
 }
 VENDOR = {
@@ -106,6 +107,16 @@ def test_blackwell_and_grace_hopper_with_proprietary_modules_are_refused(gpu):
 def test_blackwell_before_r570_is_refused_and_debian_is_told_to_be_too_old():
     assert "nvidia_driver_branch: 570 or newer." in refusal(choose(node("B200"), {"branch": 550}, VENDOR))
     assert "570 or newer, with nvidia_driver_source: vendor" in refusal(choose(node("B200"), {}, DEBIAN))
+
+
+def test_blackwell_ultra_came_with_r575():
+    # Compute capability 10.3 came with CUDA 12.9, that with R575.
+    text = refusal(choose(node("B200", "B300"), {"branch": 570}, VENDOR))
+    assert "Blackwell is not driven by branch 570: R575 was the first" in text
+    assert "nvidia_driver_branch: 575 or newer." in text
+    assert choose(node("B300"), {"branch": 575}, VENDOR)["branch"] == 575
+    # Declared by its generation, nothing is known of the device.
+    assert choose(node("B300"), {"branch": 570, "generations": ["Blackwell"]}, VENDOR)["branch"] == 570
 
 
 def test_h100_gets_the_default_branch_and_the_open_modules():

@@ -40,15 +40,21 @@ def node(**facts):
 
 
 def module(version="580.95.05", flavour="open", kernel=KERNEL, signer=None):
-    return {"kernel": kernel, "version": version, "flavour": flavour, "signer": signer, "path": "/x"}
+    return {
+        "kernel": kernel,
+        "version": version,
+        "flavour": flavour,
+        "signer": signer,
+        "path": f"/lib/modules/{kernel}/updates/dkms/nvidia.ko",
+    }
 
 
 def driver(*installed, loaded=None, why=None):
     return {"installed": list(installed), "loaded": loaded, "pending": why is not None, "pending_why": why}
 
 
-def refused(facts):
-    found = preflight.refusals(facts, CHOICE, "vendor", {"/usr": 3 * GIB}, {}, False)
+def refused(facts, **also):
+    found = preflight.refusals(facts, CHOICE, "vendor", {"/usr": 3 * GIB}, {}, False, **also)
     return [(one["code"], one["text"]) for one in found]
 
 
@@ -96,17 +102,49 @@ def test_too_little_room_only_where_something_is_to_be_installed():
     assert refused(facts) == []
 
 
-def test_nouveau_and_secure_boot_are_findings_and_no_refusals():
-    facts = node(nouveau=True, secure_boot=True)
+def test_nouveau_is_a_finding_and_no_refusal():
+    facts = node(nouveau=True)
     assert refused(facts) == []
-    found = {one["code"]: one["text"] for one in preflight.findings(facts, CHOICE)}
-    assert set(found) == {"nouveau", "secure_boot"}
-    assert "mokutil --import" in found["secure_boot"]
+    assert [one["code"] for one in preflight.findings(facts, CHOICE)] == ["nouveau"]
 
 
-def test_a_signed_module_needs_no_steps():
+PREBUILT = {
+    **module(signer="Canonical Ltd. Kernel Module Signing"),
+    "path": "/lib/modules/x/kernel/nvidia-580/nvidia.ko",
+}
+
+
+@pytest.mark.parametrize(
+    "installed",
+    [[], [module()], [PREBUILT], [module(kernel="6.1.0-29-amd64", signer="DKMS module signing key")]],
+    ids=["nothing", "unsigned", "the distribution's", "another kernel's"],
+)
+def test_a_module_that_secure_boot_would_not_load_is_refused_until_the_key_is_enrolled(installed):
+    facts = node(secure_boot=True, driver=driver(*installed))
+    ((code, text),) = refused(facts)
+    assert code == "secure_boot"
+    assert "mokutil --import" in text
+    assert "nvidia_driver_secure_boot_key_enrolled: true" in text
+    assert refused(facts, key_enrolled=True) == []
+    assert refused({**facts, "secure_boot": False}) == refused({**facts, "secure_boot": None}) == []
+
+
+def test_a_signed_build_needs_no_word_but_is_said():
     facts = node(secure_boot=True, driver=driver(module(signer="DKMS module signing key")))
-    assert preflight.findings(facts, CHOICE) == []
+    assert refused(facts) == []
+    assert [one["code"] for one in preflight.findings(facts, CHOICE)] == ["secure_boot"]
+
+
+def test_what_was_built_and_nobody_signed_is_a_fault():
+    built = driver(module(signer="key"), module(kernel="6.1.0-29-amd64"), module(version="535.1.1"))
+    facts = node(secure_boot=True, driver=built)
+    (said,) = preflight.unsigned(facts, CHOICE, True)
+    assert "kernel 6.1.0-29-amd64 is not signed, and Secure Boot is on" in said
+    assert (
+        preflight.unsigned(facts, CHOICE, False)
+        == preflight.unsigned({**facts, "secure_boot": None}, CHOICE, True)
+        == []
+    )
 
 
 def test_unknown_secure_boot_is_said():
@@ -139,6 +177,16 @@ def test_the_running_kernel_counts_without_headers_and_others_do_not():
     missing = preflight.unbuilt_kernels(facts, CHOICE, True)
     assert [one["kernel"] for one in missing] == [KERNEL]
     assert f"install linux-headers-{KERNEL}" in missing[0]["why"]
+
+
+def test_the_kernel_that_boots_next_counts_without_headers_too():
+    kernels = [{"kernel": KERNEL, "headers": True}, {"kernel": "6.1.0-29-amd64", "headers": False}]
+    facts = node(kernels=kernels, next_kernel="6.1.0-29-amd64", driver=driver(module()))
+    (missing,) = preflight.unbuilt_kernels(facts, CHOICE, True)
+    assert missing["kernel"] == "6.1.0-29-amd64"
+    assert missing["why"].endswith("(this one boots next)")
+    assert preflight.unbuilt_kernels(facts, CHOICE, False) == []
+    assert preflight.unbuilt_kernels({**facts, "next_kernel": KERNEL}, CHOICE, True) == []
 
 
 def test_in_a_container_the_running_kernel_is_its_hosts():

@@ -53,6 +53,7 @@ def test_a_driver_plan_says_versions_removals_and_what_apt_does_not_know():
             "problem": "Unable to locate package doca-ofed",
             "missing": ["doca-ofed"],
             "needs": ["a reboot, since a kernel is installed"],
+            "refused": ["apt would remove y. Fix: allow it"],
         }
     )
     assert lines == [
@@ -60,6 +61,7 @@ def test_a_driver_plan_says_versions_removals_and_what_apt_does_not_know():
         "apt moves x from 1 to 2",
         "apt REMOVES mlnx-ofed-kernel-dkms",
         "apt cannot plan doca-ofed yet: Unable to locate package doca-ofed",
+        "REFUSED: apt would remove y. Fix: allow it",
         "afterwards: a reboot, since a kernel is installed",
     ]
 
@@ -72,13 +74,17 @@ def test_an_uninstall_plan_says_what_stays_and_why():
             "keep_packages": [{"name": "libverbs", "why": "needed by openmpi"}],
             "unhold": ["driver"],
             "moved_packages": [{"name": "driver", "was": "1", "is": "2"}],
+            "gone_packages": [{"name": "old", "was": "3"}],
             "remove_files": ["/etc/railyard/nccl.env"],
             "restore_files": [{"path": "/etc/nccl.conf"}],
             "keep_files": [{"path": "/etc/x", "why": "somebody else has written it since"}],
             "units": [{"unit": "iperf3.service"}],
+            "needs": ["a restart of its modules or a reboot, since x-dkms goes"],
         }
     )
-    assert len(lines) == 9
+    assert len(lines) == 11
+    assert "package old 3 was replaced and does not come back: install it again by hand" in lines
+    assert lines[-1] == "afterwards: a restart of its modules or a reboot, since x-dkms goes"
     assert "apt purges iperf3, libiperf0" in lines
     assert "package libverbs stays: needed by openmpi" in lines
     assert "package driver stays at 2; it was 1" in lines
