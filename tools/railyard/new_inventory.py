@@ -16,6 +16,11 @@ from railyard.errors import UserError
 from railyard.new_inventory_nodes import Wrong
 from railyard.new_inventory_rails import Wanted
 
+from ansible_collections.railyard.fabric.plugins.plugin_utils.fabric_fields import (  # isort: skip
+    RATE_MAX_GBPS,
+    UPLINK_MAX_GBPS,
+)
+
 _TEMPORARY = ".railyard-new-"
 # Directory services have names as ops@example.org and EXAMPLE\\ops; braces would be an expression to Ansible.
 _USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@\\-]*\$?")
@@ -152,8 +157,14 @@ def _out_of_range(wanted: Wanted) -> list[Wrong]:
             None,
             "write how many nodes share their leaves, as 32",
         ),
-        ("--rate-gbps", wanted.rate_gbps, 0.001, 1e6, "write the link's rate in Gbit/s, as 400"),
-        ("--leaf-uplink-gbps", wanted.leaf_uplink_gbps, 0.001, 1e9, "write the leaf's uplinks in Gbit/s"),
+        ("--rate-gbps", wanted.rate_gbps, 0.001, RATE_MAX_GBPS, "write the link's rate in Gbit/s, as 400"),
+        (
+            "--leaf-uplink-gbps",
+            wanted.leaf_uplink_gbps,
+            0.001,
+            UPLINK_MAX_GBPS,
+            "write the leaf's uplinks in Gbit/s",
+        ),
     )
     wrong: list[Wrong] = [
         (option, f"{value} is out of range", fix)

@@ -161,7 +161,7 @@ def _each(made: Rails, option: str, text: str, count: int) -> list[str]:
 
 
 def _subnets(made: Rails, wanted: Wanted, units: Sequence[str], nodes_in_unit: int) -> None:
-    addressless = wanted.transport == "infiniband" and not (wanted.supernet or wanted.subnets)
+    addressless = wanted.transport == "infiniband" and wanted.supernet is None and not wanted.subnets
     if addressless:
         for option, value in (("--rail-prefix", wanted.rail_prefix), ("--gateway", wanted.gateway)):
             if value is not None:
@@ -194,7 +194,7 @@ def _given_subnets(made: Rails, wanted: Wanted, units: Sequence[str]) -> None:
 
 def _cut_subnets(made: Rails, wanted: Wanted, units: Sequence[str], nodes_in_unit: int) -> None:
     """Cut a subnet per rail and unit from the supernet; a rail's units lie beside each other."""
-    supernet = wanted.supernet or DEFAULT_SUPERNET
+    supernet = DEFAULT_SUPERNET if wanted.supernet is None else wanted.supernet
     if wanted.supernet is None:
         made.assumed.append(f"subnets out of {supernet}, which must be free in your site")
     try:

@@ -48,7 +48,7 @@ def plan_networks(
     """
     declared = dict(network_addresses or {})
     items = list(fabric.get("networks") or [])
-    strangers = sorted(set(declared) - {item.get("name") for item in items})
+    strangers = sorted(set(declared) - {item.get("name") for item in items}, key=str)
     if strangers:
         raise PlanError(
             f"network_addresses.{strangers[0]}", None, "the fabric has no such network", "correct the name"

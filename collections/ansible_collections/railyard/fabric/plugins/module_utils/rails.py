@@ -329,7 +329,7 @@ def plan_node(
     overrides = rail_overrides or {}
     number = node_number(name, node_index)
     specs = rail_specs(fabric)
-    strangers = sorted(set(overrides) - {spec["name"] for spec in specs})
+    strangers = sorted(set(overrides) - {spec["name"] for spec in specs}, key=str)
     if strangers:
         raise PlanError(
             f"rail_overrides.{strangers[0]}",

@@ -2,20 +2,32 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Find passwords that stand readable in an inventory, by the names of variables; values are never shown."""
+"""Find passwords that stand readable in an inventory, by the names of variables and a few forms of values.
+
+Values are never shown.
+"""
 
 from __future__ import annotations
 
+import datetime
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 _NAME = re.compile(
-    r"password|passwd|passphrase|passcode|secret|(^|[_-])(pass|token|api[_-]?key)$", re.IGNORECASE
+    r"password|passwd|passphrase|passcode|secret|(^|[_-])(pass|pwd|pw|psk|token|api[_-]?key)$", re.IGNORECASE
 )
 # What says where a password is, or what it must be like, is none.
-_ABOUT = re.compile(r"[_-](file|files|path|dir|command|length|days)$", re.IGNORECASE)
+_ABOUT = re.compile(
+    r"[_-](file|files|path|dir|command|length|days|mechanism|prompt|name|url|policy)$", re.IGNORECASE
+)
 _JINJA = re.compile(r"\{\{|\{%")
+# In whatever variable: user and password of a URL, a password on a command line, a private key.
+_VALUE = re.compile(
+    r"[A-Za-z][A-Za-z0-9+.-]*://[^/\s:@]+:[^/\s@{$]+@"
+    r"|\bsshpass\s+-p\s*[\"']?[^\s\"'{$]"
+    r"|-----BEGIN [A-Z ]*PRIVATE KEY-----"
+)
 
 FIX = (
     "encrypt it (ansible-vault encrypt_string), keep it in an encrypted file, or let Ansible ask (-k, -K); "
@@ -24,7 +36,7 @@ FIX = (
 
 
 def passwords(variables: Mapping[str, Any], path: str = "") -> Iterator[str]:
-    """Yield the dotted path of every variable that is named like a password and holds readable text.
+    """Yield the dotted path of every variable that is named like a password, or holds one in plain sight.
 
     What stands inside such a variable (`bmc_passwords: {gpu1: ...}`) counts as well. Expressions (which fetch
     the value from elsewhere) and encrypted values are left alone.
@@ -45,13 +57,13 @@ def _inside(value: Any, here: str, named: bool) -> Iterator[str]:
             yield from passwords(value, here)
     elif isinstance(value, list):
         for index, item in enumerate(value):
-            if named or isinstance(item, Mapping):
-                yield from _inside(item, f"{here}[{index}]", named)
-    elif named and _is_readable(value):
+            yield from _inside(item, f"{here}[{index}]", named)
+    elif (named and _is_readable(value)) or (isinstance(value, str) and _VALUE.search(value)):
         yield here
 
 
 def _is_readable(value: Any) -> bool:
     if isinstance(value, str):
         return value.strip() != "" and _JINJA.search(value) is None
-    return isinstance(value, int) and not isinstance(value, bool)
+    # YAML makes a number or a date of some passwords.
+    return isinstance(value, (int, float, datetime.date)) and not isinstance(value, bool)

@@ -17,15 +17,18 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils import rails
-from ansible_collections.railyard.fabric.plugins.plugin_utils import fabric_schema, route_checks
+from ansible_collections.railyard.fabric.plugins.plugin_utils import (
+    fabric_schema,
+    override_checks,
+    route_checks,
+)
 from ansible_collections.railyard.fabric.plugins.plugin_utils.fabric_fields import Finding
 from ansible_collections.railyard.fabric.plugins.plugin_utils.fabric_networks import Networks
 from ansible_collections.railyard.fabric.plugins.plugin_utils.host_variables import check_host_variables
-from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory_model import Node
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory_model import Located, Node, Origin
 from ansible_collections.railyard.fabric.plugins.plugin_utils.network_checks import Beside
 
 BACK_TO_BACK_NODES_MAX = 2
-_SELECTORS = ("netdev", "hca", "mac", "pci")
 # A refused value takes with it what means nothing without it.
 _DEPENDENTS = {
     "subnet": ("gateway", "routes"),
@@ -41,8 +44,6 @@ _DEPENDENTS = {
 # Of these, a refused inner value leaves the rest; of any other key it takes the whole.
 _PARTS = ("rails", "networks", "frontend")
 
-Located = tuple[Finding, tuple[str, ...]]
-
 
 @dataclass
 class _Fabric:
@@ -50,7 +51,7 @@ class _Fabric:
 
     sound: dict[str, Any]
     specs: list[dict[str, Any]]
-    groups: tuple[str, ...]
+    origin: Origin
     nodes: int = 0
 
 
@@ -59,7 +60,7 @@ class _Seen:
     """What all nodes together have taken so far: address, index or MAC → who has it."""
 
     addresses: dict[tuple[int, str], tuple[str, str]] = field(default_factory=dict)
-    gateways: dict[tuple[int, str], tuple[str, str, tuple[str, ...]]] = field(default_factory=dict)
+    gateways: dict[tuple[int, str], tuple[str, str, Origin]] = field(default_factory=dict)
     indexes: dict[tuple[int, str, int], str] = field(default_factory=dict)
     macs: dict[str, tuple[str, str]] = field(default_factory=dict)
     beside: Beside = field(default_factory=Beside)
@@ -72,28 +73,30 @@ def check(nodes: Sequence[Node]) -> Iterator[Located]:
     fabrics: dict[int, _Fabric] = {}
     networks = Networks()
     for node in nodes:
+        origin = Origin(node.groups, node.name)
         if node.fabric is None:
             fix = "define it in group_vars/all/fabric.yml (inventories/v100-pair shows one)"
-            yield Finding("fabric", "it is not defined", fix, node.name), node.groups
+            yield Finding("fabric", "it is not defined", fix, node.name), origin
             continue
         if id(node.fabric) not in fabrics:
             findings = list(fabric_schema.check_fabric(node.fabric))
             sound = _without_refused(node.fabric, findings)
-            fabric = _Fabric(sound, _specs(sound), node.groups)
+            fabric = _Fabric(sound, _specs(sound), origin)
             fabrics[id(node.fabric)] = fabric
-            networks.add(sound, fabric.specs, node.groups)
+            networks.add(sound, fabric.specs, origin)
             findings += _check_interfaces(fabric.specs, fabric, set())
             findings += route_checks.check(sound, fabric.specs)
-            yield from ((finding, node.groups) for finding in findings)
+            yield from ((finding, origin) for finding in findings)
         fabrics[id(node.fabric)].nodes += 1
     yield from _check_sharing(list(fabrics.values()))
+    yield from networks.unlike()
     overlaps = list(networks.overlaps())
     yield from overlaps
-    seen = _Seen(overlapping=frozenset(finding.rail for finding, _groups in overlaps))
+    seen = _Seen(overlapping=frozenset(finding.rail for finding, _origin in overlaps))
     for node in nodes:
         if node.fabric is not None:
             for finding in _check_node(node, fabrics[id(node.fabric)], networks, seen):
-                yield replace(finding, host=node.name), node.groups
+                yield replace(finding, host=node.name), Origin(node.groups, node.name)
     yield from _check_gateways(seen)
 
 
@@ -105,12 +108,14 @@ def _without_refused(fabric: Any, findings: Sequence[Finding]) -> dict[str, Any]
     """Copy a fabric without the values that findings are about; an item that is no mapping becomes empty."""
     if not isinstance(fabric, Mapping):
         return {}
-    refused = [_steps(finding.variable)[1:] for finding in findings]
+    named = [path for finding in findings for path in (finding.variable, finding.meant) if path]
+    refused = [steps for path in named if (steps := _steps(path)[1:])]
     top = {steps[0] for steps in refused if len(steps) == 1}
     top |= {
         steps[0]
         for steps in refused
-        if len(steps) > 1 and (steps[0] not in _PARTS or not isinstance(fabric[steps[0]], (Mapping, list)))
+        if len(steps) > 1
+        and (steps[0] not in _PARTS or not isinstance(fabric.get(steps[0]), (Mapping, list)))
     }
     top = _with_dependents(top)
     sound = {key: value for key, value in fabric.items() if key not in top}
@@ -157,7 +162,7 @@ def _check_interfaces(
     ]
     others.append(((fabric.sound.get("frontend") or {}).get("netdev"), "the frontend"))
     taken = {netdev: owner for netdev, owner in others if netdev is not None}
-    for key in _SELECTORS:
+    for key in override_checks.SELECTORS:
         owners: dict[str, str] = {}
         for spec in specs:
             value, name = spec[key], str(spec["name"])
@@ -184,14 +189,14 @@ def _check_sharing(fabrics: Sequence[_Fabric]) -> Iterator[Located]:
     nodes = sum(fabric.nodes for fabric in joined)
     if nodes > BACK_TO_BACK_NODES_MAX:
         message = f"back_to_back joins at most {BACK_TO_BACK_NODES_MAX} nodes, and there are {nodes}"
-        yield Finding("fabric.cabling", message, "write switched, or remove nodes"), joined[0].groups
+        yield Finding("fabric.cabling", message, "write switched, or remove nodes"), joined[0].origin
     for fabric in fabrics:
         address = (fabric.sound.get("frontend") or {}).get("address")
         if address is not None and fabric.nodes > 1:
             message = f"{address} would be the address of {fabric.nodes} nodes"
             yield (
                 Finding("fabric.frontend.address", message, "use dhcp4: true, or a fabric per node"),
-                fabric.groups,
+                fabric.origin,
             )
 
 
@@ -202,10 +207,12 @@ def _check_node(node: Node, fabric: _Fabric, networks: Networks, seen: _Seen) ->
     yield from _check_ansible_host(node, networks)
     if not any(finding.variable == "management_address" for finding in findings):
         yield from _check_management_address(node, networks)
-    overrides = _sound_overrides(node.rail_overrides, findings)
+    overrides = override_checks.sound(node.rail_overrides)
     specs = [spec for spec in fabric.specs if spec["name"] is not None]
     names = {spec["name"] for spec in specs}
-    for stranger in sorted(set(overrides) - names):
+    # Where a rail has lost its name, or there is none at all, that has been said.
+    whole = bool(specs) and len(specs) == len(fabric.specs)
+    for stranger in sorted(set(overrides) - names) if whole else ():
         fix = f"correct the name; rails: {', '.join(sorted(names))}"
         yield Finding(f"rail_overrides.{stranger}", "the fabric has no such rail", fix, None, stranger)
     if any(_steps(finding.variable)[0] in ("node_index", "scalable_unit") for finding in findings):
@@ -224,23 +231,12 @@ def _check_node(node: Node, fabric: _Fabric, networks: Networks, seen: _Seen) ->
             said.add((error.variable, error.problem, error.rail))
     if overrides:
         yield from _check_interfaces(planned, fabric, set(overrides))
+        yield from override_checks.check(fabric.sound, specs, planned, overrides, networks)
     twin = yield from _check_taken(node, number, planned, overrides, fabric, seen)
     refused = frozenset(_steps(finding.variable)[0] for finding in findings)
     for finding in seen.beside.check(node, fabric.sound, networks, refused, twin):
         if (finding.variable, finding.message, finding.rail) not in said:
             yield finding
-
-
-def _sound_overrides(overrides: Any, findings: Sequence[Finding]) -> dict[str, dict[str, Any]]:
-    if not isinstance(overrides, Mapping):
-        return {}
-    refused = [_steps(finding.variable) for finding in findings]
-    return {
-        str(rail): _item_without(
-            override, {steps[2] for steps in refused if steps[1:2] == [str(rail)] and steps[2:]}
-        )
-        for rail, override in overrides.items()
-    }
 
 
 def _check_ansible_host(node: Node, networks: Networks) -> Iterator[Finding]:
@@ -295,6 +291,7 @@ def _check_taken(
         if twin != node.name:
             fix = "give each node a node_index of its own (without one, the number that ends its name)"
             yield Finding("node_index", f"index {number} is also that of {twin}", fix)
+    origin = Origin(node.groups, node.name)
     said_in = {spec["name"]: spec["variable"] for spec in fabric.specs}
     for rail in planned:
         name = rail["name"]
@@ -302,7 +299,7 @@ def _check_taken(
             address = rail["address" + family]
             if rail["gateway" + family] is not None:
                 gateway = (version, rail["gateway" + family])
-                seen.gateways.setdefault(gateway, (name, f"{said_in[name]}.gateway", node.groups))
+                seen.gateways.setdefault(gateway, (name, f"{said_in[name]}.gateway", origin))
             if address is None:
                 continue
             override = overrides.get(name, {}).get("address" + family) is not None
@@ -328,9 +325,9 @@ def _check_taken(
 
 def _check_gateways(seen: _Seen) -> Iterator[Located]:
     """Check that no gateway is the address of a node (of its own node, the address rule has said it)."""
-    for (version, gateway), (rail, variable, groups) in seen.gateways.items():
+    for (version, gateway), (rail, variable, origin) in seen.gateways.items():
         owner = seen.addresses.get((version, gateway))
         if owner is not None:
             message = f"gateway {gateway} of rail {rail} is the address of {owner[0]} on rail {owner[1]}"
             fix = "move the nodes (host_offset, node_index) or the gateway"
-            yield Finding(variable, message, fix, owner[0], rail), groups
+            yield Finding(variable, message, fix, owner[0], rail), origin

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -26,6 +26,7 @@ class Finding:
         fix: what to write instead.
         host: node concerned, or None where the fabric itself is wrong.
         rail: rail concerned, or None.
+        meant: dotted path of what was probably meant, and so is missing without a word of its own.
     """
 
     variable: str
@@ -33,6 +34,7 @@ class Finding:
     fix: str
     host: str | None = None
     rail: str | None = None
+    meant: str | None = None
 
 
 class Field(NamedTuple):
@@ -50,10 +52,15 @@ IPOIB_MTU_MAX_BYTES = {"datagram": 4092, "connected": 65520}
 # Above the kernel's own tables (253 to 255) and what people number by hand. A rule has its table's number
 # as priority and must come before that of the main table, which is 32766; 512 rails fit below.
 ROUTE_TABLES = (1000, 32000)
+MAC_OCTETS_FIX = "write the port's own address as `ip link` shows it"
 
 _GATEWAY_RULE = Field(is_.choice("first", "last", "none"), "write first, last or none")
 _IPOIB_MODE = Field(is_.choice("datagram", "connected"), "write datagram or connected")
-_RATE = Field(is_.positive_number, "write the link's rate in Gbit/s as a number, as `rate_gbps: 40`")
+# The fastest ports to be had carry 1600; 10000 and more is a rate in Mbit/s.
+RATE_MAX_GBPS = 6400
+# Of one leaf, all of its uplinks together.
+UPLINK_MAX_GBPS = 10**7
+_RATE = Field(is_.rate(RATE_MAX_GBPS), "write the link's rate in Gbit/s as a number, as `rate_gbps: 40`")
 _VLAN = Field(is_.integer(1, 4094), "write a VLAN id, as `vlan: 100`")
 _NETDEV = Field(is_.netdev, "write the interface's name as `ip link` shows it, as ens6")
 _HCA = Field(is_.hca, "write device and port, as `mlx4_0:1`")
@@ -147,6 +154,14 @@ OVERRIDE: dict[str, Field] = {
 }
 
 
+def near_key(key: object, known: Iterable[str]) -> str | None:
+    """Return the key that was probably meant by one that is not known, or None."""
+    text = str(key).lower().replace("-", "_")
+    known = list(known)
+    near = [text] if text in known else difflib.get_close_matches(text, known, n=1)
+    return near[0] if near else None
+
+
 def check_mapping(
     value: Mapping[Any, Any], fields: Mapping[str, Field], where: str, rail: str | None = None
 ) -> Iterator[Finding]:
@@ -154,11 +169,11 @@ def check_mapping(
     for key, item in value.items():
         path = f"{where}.{key}"
         if key not in fields:
-            near = difflib.get_close_matches(str(key), fields, n=1)
-            hint = f"did you mean {near[0]}? " if near else ""
-            yield Finding(
-                path, f"unknown key {show(key)}", f"{hint}known keys: {', '.join(sorted(fields))}", None, rail
-            )
+            near = near_key(key, fields)
+            hint = f"did you mean {near}? " if near else ""
+            known = f"{hint}known keys: {', '.join(sorted(fields))}"
+            meant = f"{where}.{near}" if near and value.get(near) is None else None
+            yield Finding(path, f"unknown key {show(key)}", known, None, rail, meant)
         elif item is not None:
             for inner, wrong in is_.literal(item):
                 yield Finding(

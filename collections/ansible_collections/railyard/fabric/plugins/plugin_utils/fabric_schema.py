@@ -16,6 +16,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.fabric_fields impo
     FABRIC,
     FRONTEND,
     IPOIB_MTU_MAX_BYTES,
+    MAC_OCTETS_FIX,
     MTU_BYTES,
     NETWORK,
     RAIL,
@@ -39,6 +40,13 @@ def check_fabric(fabric: Any) -> Iterator[Finding]:
         )
         yield Finding("fabric", wrong, "write it as in inventories/v100-pair/group_vars/all/fabric.yml")
         return
+    found = list(_found_in(fabric))
+    # A key that is misspelt is missing under its right name, which needs no second word.
+    meant = {finding.meant for finding in found} - {f"fabric.{key}" for key in _PARTS if key in fabric}
+    yield from (finding for finding in found if finding.variable not in meant)
+
+
+def _found_in(fabric: Mapping[str, Any]) -> Iterator[Finding]:
     yield from check_mapping(
         {key: item for key, item in fabric.items() if key not in _PARTS}, FABRIC, "fabric"
     )
@@ -109,6 +117,13 @@ def _check_rail(
         yield Finding(f"{where}.netdev", message, rails.BOND_FIX, None, rail)
     yield from _check_vlan_name(item, where, rail)
     transport = fabric.get("transport")
+    if RAIL["mac"].check(item.get("mac")) is None and (wrong := is_.mac_octets(item["mac"], transport)):
+        yield Finding(f"{where}.mac", wrong, MAC_OCTETS_FIX, None, rail)
+    for key in ("leaf", "leaves"):
+        if fabric.get("cabling") == "back_to_back" and item.get(key) is not None:
+            fix = "remove it, or write cabling: switched"
+            message = "the rail is cabled back to back, and so patched to no switch"
+            yield Finding(f"{where}.{key}", message, fix, None, rail)
     if transport == "infiniband" and item.get("vlan") is not None:
         fix = "remove it; partitions (P_Keys) are the subnet manager's"
         yield Finding(f"{where}.vlan", "an IPoIB interface has no VLANs", fix, None, rail)
@@ -187,6 +202,11 @@ def _has_ipv6(fabric: Mapping[str, Any]) -> bool:
     items = [item for item in listed if isinstance(item, Mapping)] if isinstance(listed, list) else []
     supernet = fabric.get("supernet")
     return any(item.get("subnet6") or item.get("subnets6") for item in items) or ":" in str(supernet or "")
+
+
+def _is_too_small_for_ipv6(network: Mapping[str, Any]) -> bool:
+    sound = all(NETWORK[key].check(network.get(key)) is None for key in ("mtu", "subnet"))
+    return sound and network["mtu"] < MTU_IPV6_MIN_BYTES and ":" in network["subnet"]
 
 
 def _check_form(fabric: Mapping[str, Any]) -> Iterator[Finding]:
@@ -304,6 +324,9 @@ def _check_networks(fabric: Mapping[str, Any]) -> Iterator[Finding]:
         where = f"fabric.networks[{index}]"
         yield from _check_vlan_name(item, where, None)
         yield from _check_way_in(item, frontend or {}, where)
+        if _is_too_small_for_ipv6(item):
+            message = f"{item['mtu']} is too small for IPv6 (RFC 8200: at least {MTU_IPV6_MIN_BYTES} bytes)"
+            yield Finding(f"{where}.mtu", message, "raise the MTU")
         if isinstance(item.get("netdev"), str):
             owner = taken.setdefault((item["netdev"], str(item.get("vlan"))), str(item.get("name")))
             if owner != str(item.get("name")):

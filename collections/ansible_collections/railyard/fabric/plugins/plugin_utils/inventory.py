@@ -11,7 +11,6 @@ and nodes with the same fabric share one object.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -21,22 +20,25 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils import (
     clear_text,
     fabric_checks,
     inventory_files,
+    inventory_layout,
     inventory_source,
+    node_checks,
     policy,
 )
-from ansible_collections.railyard.fabric.plugins.plugin_utils.fabric_fields import Finding
-from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory_model import Inventory, Node, Problem
+from ansible_collections.railyard.fabric.plugins.plugin_utils.fabric_fields import Finding, near_key
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory_model import (
+    Inventory,
+    Located,
+    Node,
+    Origin,
+    Problem,
+)
 from ansible_collections.railyard.fabric.plugins.plugin_utils.value_checks import Vaulted, literal
 
 __all__ = ["GROUP", "Inventory", "Node", "Problem", "cluster_name", "fold", "from_play", "load", "validate"]
 
 GROUP = "gpu_nodes"
-# fmt: off
-VARIABLES = (
-    "fabric", "fabric_policy", "node_index", "scalable_unit", "rail_overrides", "network_addresses",
-    "bmc_address", "ansible_host", "management_address",
-)
-# fmt: on
+VARIABLES = (*inventory_layout.VARIABLES, "ansible_host")
 
 
 def load(sources: Sequence[str], limit: str | None = None) -> Inventory:
@@ -55,6 +57,8 @@ def load(sources: Sequence[str], limit: str | None = None) -> Inventory:
         try:
             _read(inventory, opened.reader)
         except AnsibleError as error:
+            failures = inventory_source.why_unreadable(sources, error)
+        except RecursionError as error:  # an alias inside what it names
             failures = inventory_source.why_unreadable(sources, error)
     inventory.problems = [Problem(file, None, None, message, fix) for file, message, fix in failures]
     return inventory
@@ -84,21 +88,31 @@ def validate(inventory: Inventory) -> list[Problem]:
     if inventory.problems:
         return inventory.problems
     groups_of = {node.name: node.groups for node in inventory.nodes}
+    # What is missing only because its name is misspelt needs no second word.
+    meant = {(finding.host, finding.meant) for finding, _origin in inventory.findings}
     found = [*inventory.findings, *fabric_checks.check(inventory.nodes), *_check_policy(inventory)]
-    folded: dict[tuple[str, str, str, str | None], list[tuple[str | None, tuple[str, ...]]]] = {}
-    for finding, groups in found:
+    folded: dict[tuple[str, str, str, str | None], list[tuple[str | None, Origin]]] = {}
+    for finding, origin in found:
+        if (finding.host, finding.variable) in meant:
+            continue
         key = (finding.variable, finding.message, finding.fix, finding.rail)
-        folded.setdefault(key, []).append((finding.host, groups))
-    problems = []
+        folded.setdefault(key, []).append((finding.host, origin))
+    problems = list(inventory.misplaced)
     for (variable, message, fix, rail), places in folded.items():
-        host, groups = places[0]
+        host, origin = places[0]
         # A password is worth a search by its bare name, where it stands beside a range of hosts, say.
         find = inventory_files.find_plain_text if fix == clear_text.FIX else inventory_files.find
-        file = find(inventory.sources, variable, host, groups_of.get(host or "", groups))
+        groups = groups_of.get(host or "", origin.groups)
+        file = find(inventory.sources, variable, host or origin.node, groups)
+        if file is None and variable == "fabric":
+            file = inventory_files.find_encrypted(inventory.sources, host, groups)
+            if file is not None:
+                message = "it is not defined where it can be read, and this file is encrypted as a whole"
+                fix = "define it in group_vars/all/fabric.yml, readable: only secrets are encrypted"
         if file is None and host is not None and not variable.startswith("fabric"):
             # What is not set has no line; where the node stands is where to write it.
             file = inventory_files.find_host(inventory.sources, host)
-        hosts = fold([name for name, _groups in places if name is not None])
+        hosts = fold([name for name, _origin in places if name is not None])
         # A variable that no file holds stands where the file's name would.
         said = f"{variable}: {message}" if file else message
         problems.append(Problem(file or variable, hosts, rail, said, fix))
@@ -126,24 +140,41 @@ def _read(inventory: Inventory, reader: inventory_source.Reader) -> None:
     if not hosts:
         fix = f"put the nodes into a group {GROUP} in the inventory's hosts.yml"
         missing = "has no host" if reader.has_group(GROUP) else "does not exist"
-        inventory.findings.append((Finding(GROUP, f"group {GROUP} {missing}: there is no node", fix), ()))
+        message = f"group {GROUP} {missing}: there is no node"
+        inventory.findings.append((Finding(GROUP, message, fix), Origin()))
     shared = _Shared()
+    machines = node_checks.Machines()
     for host in hosts:
-        groups, variables = reader.variables(host, VARIABLES)
-        address = variables.get("ansible_host")
+        name = str(host.name)
+        known = reader.variables(host, (*VARIABLES, *node_checks.WAYS))
+        groups, variables = known.groups, known.values
+        findings = [*node_checks.check_name(name)]
+        inventory.findings += [(finding, Origin(groups, name)) for finding in findings]
+        if findings:
+            continue  # what else could be said of it is said of something that is no node
+        address = plain(variables.get("ansible_host"))
+        findings = [*node_checks.check_connection(name, address)]
+        address = None if findings else _literal_host(name if address is None else address)
+        ways = {way: plain(variables.get(way)) for way in node_checks.WAYS}
+        findings += machines.check(name, address, ways)
+        findings += node_checks.check_misspelt(name, known.names, VARIABLES)
+        rivals = {variable: pair for variable, pair in known.rivals.items() if variable in VARIABLES}
+        findings += node_checks.check_rivals(name, rivals, known.own)
+        inventory.findings += [(finding, Origin(groups, name)) for finding in findings]
         policy_here = shared.plain(variables.get("fabric_policy"))
         if not inventory.nodes:
             inventory.policy = policy_here
         elif policy_here != inventory.policy:
-            inventory.findings.append((_other_policy(str(host.name), inventory.nodes[0].name), groups))
+            other = _other_policy(name, inventory.nodes[0].name)
+            inventory.findings.append((other, Origin(groups, name)))
         inventory.nodes.append(
             Node(
-                name=str(host.name),
+                name=name,
                 fabric=shared.plain(variables.get("fabric")),
                 node_index=plain(variables.get("node_index")),
                 scalable_unit=plain(variables.get("scalable_unit")),
                 rail_overrides=plain(variables.get("rail_overrides")),
-                ansible_host=_literal_host(host.name if address is None else plain(address)),
+                ansible_host=address,
                 groups=groups,
                 network_addresses=plain(variables.get("network_addresses")),
                 bmc_address=plain(variables.get("bmc_address")),
@@ -153,14 +184,16 @@ def _read(inventory: Inventory, reader: inventory_source.Reader) -> None:
     inventory.selected = frozenset(reader.selected(GROUP))
     if hosts and not inventory.selected:
         fix = f"name hosts of group {GROUP} in --limit"
-        inventory.findings.append((Finding("--limit", f"it leaves no host of group {GROUP}", fix), ()))
+        inventory.findings.append((Finding("--limit", f"it leaves no host of group {GROUP}", fix), Origin()))
+    names = reader.host_names(), reader.group_names()
+    inventory.misplaced += inventory_layout.check(inventory.sources, *names)
     for host_name, own_groups, own in reader.everything():
         for path in clear_text.passwords(own):
             if inventory_files.find_plain_text(inventory.sources, path, host_name, own_groups):
                 finding = Finding(
                     path, "a password stands readable in the inventory", clear_text.FIX, host_name
                 )
-                inventory.findings.append((finding, own_groups))
+                inventory.findings.append((finding, Origin(own_groups, host_name)))
 
 
 def _literal_host(address: Any) -> str | None:
@@ -187,10 +220,18 @@ class _Shared:
         known = self._by_identity.get(id(raw))
         if known is None:
             value = plain(raw)
-            value = self._by_text.setdefault(json.dumps(value, default=repr), value)
+            value = self._by_text.setdefault(_text_of(value), value)
             # The raw value is kept, or else its identity could be given to another.
             known = self._by_identity[id(raw)] = (raw, value)
         return known[1]
+
+
+def _text_of(value: Any) -> str:
+    """Write a value as text that differs where values differ."""
+    try:
+        return repr(value)
+    except ValueError:  # Python refuses to write a number of thousands of digits; it will be refused
+        return str(id(value))
 
 
 def plain(value: Any) -> Any:
@@ -211,11 +252,20 @@ def plain(value: Any) -> Any:
     return value if type(value).__module__ in ("datetime", "builtins") else Vaulted()
 
 
-def _check_policy(inventory: Inventory) -> list[tuple[Finding, tuple[str, ...]]]:
-    groups = inventory.nodes[0].groups if inventory.nodes else ()
+def _check_policy(inventory: Inventory) -> list[Located]:
+    node = inventory.nodes[0] if inventory.nodes else None
+    origin = Origin(node.groups, node.name) if node else Origin()
     try:
         policy.merge(inventory.policy)
     except policy.PolicyError as error:
-        fix = "correct fabric_policy, or remove the key to get the default"
-        return [(Finding("fabric_policy", problem, fix), groups) for problem in error.problems]
+        return [(_policy_finding(problem), origin) for problem in error.problems]
     return []
+
+
+def _policy_finding(problem: str) -> Finding:
+    """Make a finding of a sentence that begins with the path of its key."""
+    variable, _blank, message = problem.partition(" ")
+    known = not message.startswith("is not known")
+    near = None if known else near_key(variable.rpartition(".")[2], policy.DEFAULT)
+    hint = f"did you mean {near}? If not, " if near else ""
+    return Finding(variable, message, f"{hint}correct fabric_policy, or remove the key to get the default")

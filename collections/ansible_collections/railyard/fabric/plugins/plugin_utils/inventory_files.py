@@ -24,7 +24,7 @@ except ImportError:  # sanity's environment has none; ansible-core itself always
     yaml = None  # type: ignore[assignment]
 
 _VAULT_HEADER = b"$ANSIBLE_VAULT"
-_YAML_ENDINGS = ("", ".yml", ".yaml", ".json")
+YAML_ENDINGS = ("", ".yml", ".yaml", ".json")
 
 
 def shown(path: str) -> str:
@@ -42,65 +42,31 @@ def is_encrypted(path: str) -> bool:
         return False
 
 
-def syntax_error(path: str) -> tuple[int, str] | None:
-    """Return (line, what is wrong) where a file is no YAML, or a key stands twice in a mapping, else None."""
-    if yaml is None or is_encrypted(path):
-        return None
-    try:
-        return _repeated_key(yaml.compose(_read(path), Loader=_loader()))
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        return (mark.line + 1 if mark else 1), " ".join(filter(None, (error.context, error.problem)))
-    except yaml.YAMLError as error:
-        return 1, str(error)
-
-
-def _repeated_key(root: Any) -> tuple[int, str] | None:
-    """Return (line, what is wrong) for the first key that its mapping has already, which YAML forbids."""
-    waiting = [root]
-    found = []
-    seen_nodes: set[int] = set()
-    while waiting:
-        node = waiting.pop()
-        if id(node) in seen_nodes:
-            continue
-        # An alias leads to the same node again, and may lead back to where it stands.
-        seen_nodes.add(id(node))
-        if isinstance(node, yaml.SequenceNode):
-            waiting += node.value
-        if not isinstance(node, yaml.MappingNode):
-            continue
-        first: dict[tuple[str, str], int] = {}
-        for key, value in node.value:
-            waiting.append(value)
-            line = key.start_mark.line + 1
-            if isinstance(key, yaml.ScalarNode) and first.setdefault((key.tag, key.value), line) != line:
-                found.append((line, f"key {key.value!r} stands in line {first[key.tag, key.value]} already"))
-    return min(found, default=None)
-
-
 def variable_files(folder: str, kind: str, name: str) -> Iterator[str]:
     """Yield the files that hold the variables of one group or host, in Ansible's order."""
-    for ending in _YAML_ENDINGS:
+    for ending in YAML_ENDINGS:
         path = os.path.join(folder, kind, name + ending)
-        if os.path.isdir(path):
-            for parent, folders, files in os.walk(path):
-                folders.sort()
-                for file in sorted(files):
-                    if not file.startswith(".") and not file.endswith("~"):
-                        yield os.path.join(parent, file)
-        elif os.path.isfile(path):
-            yield path
+        if os.path.exists(path):
+            yield from files_below(path) if os.path.isdir(path) else [path]
+            return  # Ansible takes the first that there is
+
+
+def files_below(path: str) -> Iterator[str]:
+    """Yield the files in a folder and the folders in it, except hidden ones and backups, by name."""
+    for parent, folders, files in os.walk(path):
+        folders[:] = sorted(folder for folder in folders if not folder.startswith("."))
+        for file in sorted(files):
+            if not file.startswith(".") and not file.endswith("~"):
+                yield os.path.join(parent, file)
 
 
 def all_variable_files(sources: Sequence[str]) -> Iterator[str]:
     """Yield every file under the group_vars and host_vars that belong to these inventory sources."""
     for folder in source_folders(sources):
         for kind in ("group_vars", "host_vars"):
-            for parent, _folders, files in sorted(os.walk(os.path.join(folder, kind))):
-                for file in sorted(files):
-                    if os.path.splitext(file)[1] in _YAML_ENDINGS:
-                        yield os.path.join(parent, file)
+            for path in files_below(os.path.join(folder, kind)):
+                if os.path.splitext(path)[1] in YAML_ENDINGS:
+                    yield path
 
 
 def source_folders(sources: Sequence[str]) -> list[str]:
@@ -121,7 +87,18 @@ def source_files(sources: Sequence[str]) -> list[str]:
             ]
         else:
             files.append(path)
-    return [path for path in files if os.path.isfile(path) and not os.access(path, os.X_OK)]
+    return [path for path in files if os.path.isfile(path) and not _is_program(path)]
+
+
+def _is_program(path: str) -> bool:
+    """Tell whether a file is run rather than read: on some filesystems every text is executable."""
+    if not os.access(path, os.X_OK):
+        return False
+    try:
+        with open(path, "rb") as stream:
+            return stream.read(4).startswith((b"#!", b"\x7fELF"))
+    except OSError:
+        return True
 
 
 def find(sources: Sequence[str], variable: str, host: str | None, groups: Sequence[str]) -> str | None:
@@ -156,6 +133,16 @@ def find(sources: Sequence[str], variable: str, host: str | None, groups: Sequen
     return None
 
 
+def find_encrypted(sources: Sequence[str], host: str | None, groups: Sequence[str]) -> str | None:
+    """Return a file that is encrypted as a whole among those of a host and its groups, or None."""
+    kinds = (("host_vars", [host] if host else []), ("group_vars", groups))
+    for folder in source_folders(sources):
+        for path in (path for kind, names in kinds for path in _files_of(folder, kind, names)):
+            if is_encrypted(path):
+                return shown(path)
+    return None
+
+
 def find_host(sources: Sequence[str], host: str) -> str | None:
     """Return `file:line` where a YAML or INI inventory lists a host, by name or in a range."""
     for path in reversed(source_files(sources)):
@@ -187,12 +174,17 @@ def _files_of(folder: str, kind: str, names: Sequence[str]) -> list[str]:
     return [path for name in reversed(names) for path in reversed(list(variable_files(folder, kind, name)))]
 
 
-def _read(path: str) -> str:
-    with open(path, encoding="utf-8", errors="replace") as stream:
-        return stream.read()
+def text_of(path: str) -> str:
+    """Return a file's text; what is no text, or cannot be opened, is told where Ansible fails over it."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as stream:
+            return stream.read()
+    except OSError:
+        return ""
 
 
-def _loader() -> Any:
+def loader() -> Any:
+    """Return the fastest of YAML's safe loaders."""
     return getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -202,7 +194,7 @@ def _composed(path: str) -> Any:
     if yaml is None or is_encrypted(path):
         return None
     try:
-        node = yaml.compose(_read(path), Loader=_loader())
+        node = yaml.compose(text_of(path), Loader=loader())
     except (yaml.YAMLError, OSError):
         return None
     return node if isinstance(node, yaml.MappingNode) else None
@@ -214,9 +206,9 @@ def _listed(path: str) -> list[tuple[str, int]]:
     if is_encrypted(path):
         return []
     if _composed(path) is None:
-        lines = (
-            enumerate(_read(path).splitlines(), start=1) if path.endswith((".ini", ".cfg", "hosts")) else ()
-        )
+        # An INI file may have any name or none of these endings.
+        unread = os.path.splitext(path)[1] in (*YAML_ENDINGS[1:], ".md", ".txt", ".rst")
+        lines = () if unread else enumerate(text_of(path).splitlines(), start=1)
         return [(line.split()[0], number) for number, line in lines if line.strip() and line[0] not in "[#;"]
     found = []
     waiting = list(_composed(path).value)
@@ -225,6 +217,8 @@ def _listed(path: str) -> list[tuple[str, int]]:
         for part, content in group.value if isinstance(group, yaml.MappingNode) else []:
             if part.value == "hosts" and isinstance(content, yaml.MappingNode):
                 found += [(key.value, key.start_mark.line + 1) for key, _value in content.value]
+            elif part.value == "hosts" and isinstance(content, yaml.ScalarNode):
+                found.append((content.value, part.start_mark.line + 1))
             elif part.value == "children" and isinstance(content, yaml.MappingNode):
                 waiting += content.value
     return found
@@ -245,10 +239,29 @@ def _assignments(path: str) -> dict[str, int]:
     found: dict[str, int] = {}
     if is_encrypted(path):
         return found
-    for number, line in enumerate(_read(path).splitlines(), start=1):
+    for number, line in enumerate(text_of(path).splitlines(), start=1):
         for match in re.finditer(r"([A-Za-z_][A-Za-z0-9_]*)[\"']?\s*[=:]", line.split(" #", 1)[0]):
             found.setdefault(match.group(1), number)
     return found
+
+
+def scalars_of(path: str, names: Sequence[str]) -> Iterator[tuple[str, Any]]:
+    """Yield (name, scalar node) for all scalars that stand, at any depth, under a key of one of the names."""
+    waiting: list[tuple[str | None, Any]] = [(None, _composed(path))]
+    seen: set[tuple[str | None, int]] = set()
+    while waiting:
+        name, node = waiting.pop()
+        if (name, id(node)) in seen:
+            continue
+        seen.add((name, id(node)))
+        if isinstance(node, yaml.ScalarNode) and name is not None:
+            yield name, node
+        elif isinstance(node, yaml.SequenceNode):
+            waiting += [(name, item) for item in node.value]
+        elif isinstance(node, yaml.MappingNode):
+            for key, value in node.value:
+                inner = name or (key.value if key.value in names else None)
+                waiting += [(inner, value), (inner if name else None, key)]
 
 
 def _child(node: Any, step: str) -> tuple[Any, Any] | None:
@@ -262,10 +275,16 @@ def _child(node: Any, step: str) -> tuple[Any, Any] | None:
     return None
 
 
+def line_in(path: str, steps: Sequence[str]) -> int | None:
+    """Return the line of the deepest of the keys that lead somewhere in a YAML file, or None."""
+    return _line_of(_composed(path), steps)
+
+
 def _line_of(node: Any, steps: Sequence[str]) -> int | None:
     line = None
-    for step in steps:
-        pair = _child(node, step)
+    for position, step in enumerate(steps):
+        # A key may have dots of its own.
+        pair = _child(node, step) or _child(node, ".".join(steps[position:]))
         if pair is None:
             break
         line, node = pair[0].start_mark.line + 1, pair[1]
@@ -308,7 +327,7 @@ def _ini_index(path: str) -> dict[tuple[str, str, str], int]:
     if is_encrypted(path) or path.endswith((".yml", ".yaml", ".json")):
         return index
     section = ""
-    for number, line in enumerate(_read(path).splitlines(), start=1):
+    for number, line in enumerate(text_of(path).splitlines(), start=1):
         line = line.strip()
         if line.startswith("["):
             section = line.strip("[]")

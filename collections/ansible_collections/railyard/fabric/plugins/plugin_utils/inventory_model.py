@@ -7,9 +7,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.fabric_fields import Finding
+
+
+class Origin(NamedTuple):
+    """Where to look for the file that says something.
+
+    Attributes:
+        groups: groups whose variables may say so, the strongest last.
+        node: the node whose variables may say so, or None. It need not be a finding's host: a fabric that
+            stands among a node's own variables is wrong in itself.
+    """
+
+    groups: tuple[str, ...] = ()
+    node: str | None = None
+
+
+Located = tuple[Finding, Origin]
 
 
 @dataclass(frozen=True)
@@ -65,7 +81,8 @@ class Inventory:
         selected: names of the nodes within the limit.
         policy: raw `fabric_policy`, or None.
         problems: what kept the inventory from being read; then there is nothing else to check.
-        findings: what was noticed while reading (passwords, an empty group).
+        misplaced: what is wrong with files as such: never read, set twice, numbers in base 8.
+        findings: what was noticed while reading (passwords, names, where Ansible connects).
     """
 
     cluster: str
@@ -74,7 +91,8 @@ class Inventory:
     selected: frozenset[str] = frozenset()
     policy: Any = None
     problems: list[Problem] = field(default_factory=list)
-    findings: list[tuple[Finding, tuple[str, ...]]] = field(default_factory=list)
+    misplaced: list[Problem] = field(default_factory=list)
+    findings: list[Located] = field(default_factory=list)
 
     def selected_nodes(self) -> list[Node]:
         """Return the nodes within the limit, in inventory order."""

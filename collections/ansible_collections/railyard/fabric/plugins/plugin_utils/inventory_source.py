@@ -15,9 +15,9 @@ import io
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from ansible import constants
 from ansible.errors import AnsibleError
@@ -26,12 +26,30 @@ from ansible.inventory.manager import InventoryManager
 from ansible.parsing.dataloader import DataLoader
 from ansible.utils.vars import combine_vars
 from ansible.vars.plugins import get_vars_from_inventory_sources
-from ansible_collections.railyard.fabric.plugins.plugin_utils import inventory_files
+from ansible_collections.railyard.fabric.plugins.plugin_utils import inventory_files, inventory_syntax
 
 # Files that live beside hosts.yml and are no inventory; ansible.cfg tells ansible-playbook the same.
 _NO_INVENTORY = re.compile(r"^(expected|topology\.ya?ml)$")
 
 Failure = tuple[str, str, str]  # file, what is wrong, fix
+
+
+class HostVariables(NamedTuple):
+    """What a host has of the variables that were asked for.
+
+    Attributes:
+        groups: its groups, the weakest first.
+        values: variable → raw value.
+        names: all variables that it has, whoever reads them.
+        rivals: variable → two groups of one rank that set it to different values.
+        own: variables that the host itself sets.
+    """
+
+    groups: tuple[str, ...]
+    values: dict[str, Any]
+    names: frozenset[str]
+    rivals: dict[str, tuple[str, str]]
+    own: frozenset[str]
 
 
 class Reader:
@@ -47,7 +65,7 @@ class Reader:
         self._manager = manager
         self._loader = loader
         self._sources = list(sources)
-        self._chains: dict[tuple[str, ...], tuple[tuple[str, ...], dict[str, Any]]] = {}
+        self._chains: dict[tuple[str, ...], HostVariables] = {}
 
     def has_group(self, name: str) -> bool:
         """Tell whether the inventory has a group of this name."""
@@ -65,14 +83,26 @@ class Reader:
             return []
         return [str(host.name) for host in self._manager.get_hosts(group, ignore_restrictions=True)]
 
-    def variables(self, host: Any, names: Sequence[str]) -> tuple[tuple[str, ...], dict[str, Any]]:
-        """Return a host's groups (weakest first) and those of its variables that are asked for."""
-        groups, merged = self._of_groups(host, names)
+    def host_names(self) -> frozenset[str]:
+        """Return the names of all hosts."""
+        return frozenset(str(name) for name in self._manager.hosts)
+
+    def group_names(self) -> frozenset[str]:
+        """Return the names of all groups."""
+        return frozenset(str(name) for name in self._manager.groups)
+
+    def variables(self, host: Any, names: Sequence[str]) -> HostVariables:
+        """Return those of a host's variables that are asked for, and what is known of them."""
+        chain = self._of_groups(host, names)
+        merged = chain.values
+        own_names: set[str] = set()
         for source in (host.vars, self._from_files(host)):
+            own_names.update(map(str, source))
             own = {name: source[name] for name in names if name in source}
             if own:
                 merged = combine_vars(merged, own)
-        return groups, merged
+        own_set = frozenset(own_names)
+        return chain._replace(values=merged, names=chain.names | own_set, own=own_set)
 
     def everything(self) -> Iterator[tuple[str | None, tuple[str, ...], Mapping[str, Any]]]:
         """Yield (None, (group,), variables) per group and (host, (), variables) per host, unmerged."""
@@ -85,7 +115,7 @@ class Reader:
         # What plugins give at stage "inventory" is in the entity's own variables since parsing.
         return dict(get_vars_from_inventory_sources(self._loader, self._sources, [entity], "task"))
 
-    def _of_groups(self, host: Any, names: Sequence[str]) -> tuple[tuple[str, ...], dict[str, Any]]:
+    def _of_groups(self, host: Any, names: Sequence[str]) -> HostVariables:
         """Merge the variables of a host's groups, once for each combination of groups."""
         others = sort_groups([group for group in host.get_groups() if group.name != "all"])
         key = tuple(str(group.name) for group in others)
@@ -107,12 +137,38 @@ class Reader:
                     more: dict[str, Any] = parts[part]()
                     merged = combine_vars(merged, more)
             wanted = {name: merged[name] for name in names if name in merged}
-            self._chains[key] = (("all", *key), wanted)
+            # What stands in files wins over what stands beside the hosts, whatever the group.
+            in_files = [(group, self._from_files(group)) for group in others]
+            settled = {name for _group, held in in_files for name in held}.union(self._from_files(everyone))
+            rivals = _rivals([(group, group.vars) for group in others], set(names) - settled)
+            rivals.update(_rivals(in_files, names))
+            known = frozenset(map(str, merged))
+            self._chains[key] = HostVariables(("all", *key), wanted, known, rivals, frozenset())
         return self._chains[key]
+
+
+def _rivals(
+    layer: Sequence[tuple[Any, Mapping[str, Any]]], names: Iterable[str]
+) -> dict[str, tuple[str, str]]:
+    """Return variable → two groups of equal rank that set it differently: only their names decide."""
+    found = {}
+    for name in names:
+        setters = [(group, held[name]) for group, held in layer if name in held]
+        if len(setters) < 2:
+            continue
+        strongest, value = setters[-1]
+        for group, other in setters[:-1]:
+            if (group.depth, group.priority) == (strongest.depth, strongest.priority) and other != value:
+                found[name] = (str(group.name), str(strongest.name))
+    return found
 
 
 class _Loader(DataLoader):  # type: ignore[misc]
     """Takes a file that is encrypted as a whole for an empty one: a plan needs no vault password."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inventories: dict[str, Any] = {}
 
     def load_from_file(self, file_name: str, *args: Any, **kwargs: Any) -> Any:
         """Load a file of data as Ansible does, except an encrypted one."""
@@ -121,14 +177,18 @@ class _Loader(DataLoader):  # type: ignore[misc]
         if kwargs.get("cache") == "none":
             # Nobody else has what is not cached: the deep copy of thousands of hosts would protect nothing.
             kwargs["unsafe"] = True
+            self.inventories[file_name] = data = super().load_from_file(file_name, *args, **kwargs)
+            return data
         return super().load_from_file(file_name, *args, **kwargs)
 
 
 class _Manager(InventoryManager):  # type: ignore[misc]
     """Notes what cannot be parsed in place of warning of it (or stopping at the first)."""
 
-    def __init__(self, loader: DataLoader, sources: list[str]) -> None:
+    def __init__(self, loader: _Loader, sources: list[str]) -> None:
         self.unparsed: list[tuple[str, str]] = []
+        self._loaded = loader.inventories
+        self._given = list(sources)
         super().__init__(loader, sources=sources)
 
     def parse_sources(self, cache: bool = False) -> None:
@@ -141,7 +201,7 @@ class _Manager(InventoryManager):  # type: ignore[misc]
 
     def parse_source(self, source: str, cache: bool = False) -> bool:
         """Parse one source, a file in a folder included."""
-        if _NO_INVENTORY.match(os.path.basename(source)):
+        if _NO_INVENTORY.match(os.path.basename(source)) and source not in self._given:
             return True
         said = io.StringIO()
         try:
@@ -150,11 +210,17 @@ class _Manager(InventoryManager):  # type: ignore[misc]
         except AnsibleError as error:
             parsed = False
             said.write(str(error))
-        if not parsed and not os.path.isdir(source):
+        if not os.path.isdir(source) and (not parsed or self.passed_over(source)):
             self.unparsed.append((source, said.getvalue()))
         elif said.getvalue():
             sys.stderr.write(said.getvalue())
         return parsed
+
+    def passed_over(self, source: str) -> inventory_syntax.Wrong | None:
+        """Return what is wrong with the groups of a YAML source, of which Ansible at best warns."""
+        if not source.endswith((".yml", ".yaml", ".json")) or source not in self._loaded:
+            return None
+        return inventory_syntax.inventory_error(self._loaded[source])
 
 
 @dataclass
@@ -175,7 +241,7 @@ class Opened:
 def open_sources(sources: Sequence[str], limit: str | None) -> Opened:
     """Parse inventory sources as Ansible does and apply a limit; failures name file and line."""
     failures = [
-        (source, "no such inventory", "name a file or folder, as -i inventories/lab")
+        (source or "-i", "no such inventory", "name a file or folder, as -i inventories/lab")
         for source in sources
         if not os.path.exists(source) and "," not in source
     ]
@@ -186,7 +252,7 @@ def open_sources(sources: Sequence[str], limit: str | None) -> Opened:
     loader = _Loader()
     try:
         manager = _Manager(loader, list(sources))
-        failures = [_why_unparsed(path, said) for path, said in manager.unparsed]
+        failures = [_why_unparsed(path, said, manager.passed_over(path)) for path, said in manager.unparsed]
         if not failures:
             manager.subset(limit)
             manager.get_hosts("all")
@@ -200,23 +266,33 @@ def why_unreadable(sources: Sequence[str], error: Exception) -> list[Failure]:
 
     All files are looked at only now, after a failure: for thousands of host_vars that takes its time.
     """
-    failures = [
-        (f"{inventory_files.shown(path)}:{wrong[0]}", f"no YAML: {wrong[1]}", "correct the file at that line")
-        for path in inventory_files.all_variable_files(sources)
-        if (wrong := inventory_files.syntax_error(path)) is not None
-    ]
+    failures = []
+    for path in inventory_files.all_variable_files(sources):
+        if (wrong := inventory_syntax.syntax_error(path)) is not None:
+            failures.append(_no_yaml(path, wrong))
+        elif (wrong := inventory_syntax.no_variables(path)) is not None:
+            fix = "write `name: value` lines, or remove the file"
+            failures.append((f"{inventory_files.shown(path)}:{wrong[0]}", wrong[1], fix))
     return failures or [(str(sources[0]), " ".join(str(error).split()), "correct the inventory")]
 
 
-def _why_unparsed(path: str, said: str) -> Failure:
+def _no_yaml(path: str, wrong: tuple[int, str]) -> Failure:
+    name = inventory_files.shown(path)
+    return f"{name}:{wrong[0]}", f"no YAML: {wrong[1]}", "correct the file at that line"
+
+
+def _why_unparsed(path: str, said: str, wrong_part: inventory_syntax.Wrong | None) -> Failure:
     """Say why Ansible could not parse a source: the YAML error with its line, else Ansible's own words."""
     name = inventory_files.shown(path)
     if inventory_files.is_encrypted(path):
         return name, "the inventory file is encrypted as a whole", "keep only the secrets in encrypted files"
     if path.endswith((".yml", ".yaml", ".json")):
-        wrong = inventory_files.syntax_error(path)
+        wrong = inventory_syntax.syntax_error(path)
         if wrong is not None:
-            return f"{name}:{wrong[0]}", f"no YAML: {wrong[1]}", "correct the file at that line"
+            return _no_yaml(path, wrong)
+    if wrong_part is not None:
+        line = inventory_files.line_in(path, wrong_part.steps)
+        return (f"{name}:{line}" if line else name), wrong_part.message, wrong_part.fix
     words = " ".join(line for line in said.splitlines() if line.strip())
     return (
         name,

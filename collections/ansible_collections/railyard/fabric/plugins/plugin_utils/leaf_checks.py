@@ -12,6 +12,7 @@ from typing import Any
 from ansible_collections.railyard.fabric.plugins.plugin_utils import value_checks as is_
 from ansible_collections.railyard.fabric.plugins.plugin_utils.fabric_fields import (
     FABRIC,
+    UPLINK_MAX_GBPS,
     Field,
     Finding,
     check_mapping,
@@ -20,7 +21,8 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.value_checks impor
 
 LEAF: dict[str, Field] = {
     "uplink_gbps": Field(
-        is_.positive_number, "write the rates of all its uplinks together, in Gbit/s, as `uplink_gbps: 6400`"
+        is_.rate(UPLINK_MAX_GBPS),
+        "write the rates of all its uplinks together, in Gbit/s, as `uplink_gbps: 6400`",
     ),
 }
 _FIX = FABRIC["leaves"].fix

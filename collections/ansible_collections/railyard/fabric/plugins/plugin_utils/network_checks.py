@@ -61,6 +61,8 @@ class Beside:
                 if network["address"] is not None:
                     name = network["name"]
                     variable = f"network_addresses.{name}" if name in declared else "node_index"
+                    if network["subnet"] is None:
+                        yield from _check_own_network(network["address"], name, networks)
                     taken.append((network["address"].split("/", 1)[0], f"network {name}", variable))
         if "bmc_address" not in refused:
             yield from _check_bmc(node, fabric, networks)
@@ -91,6 +93,16 @@ def _check_ansible_host(text: str, fabric: Mapping[str, Any]) -> Iterator[Findin
     if network is not None and ipaddress.ip_address(text) in network:
         message = f"{text} is inside {network}, the network of the BMCs"
         yield Finding("ansible_host", message, "reach the nodes over the frontend, not over their BMCs")
+
+
+def _check_own_network(text: str, name: str, networks: Networks) -> Iterator[Finding]:
+    """Check an address whose network the fabric does not give, and so has not held against the rails'."""
+    interface = ipaddress.ip_interface(text)
+    claim = networks.overlapping(interface.network, None, rails_alone=True)
+    if claim is not None:
+        message = f"its network {interface.network} shares addresses with {claim.network} of {claim.owner}"
+        fix = "correct the address, or its prefix length"
+        yield Finding(f"network_addresses.{name}", message, fix, None, claim.rail)
 
 
 def _check_bmc(node: Node, fabric: Mapping[str, Any], networks: Networks) -> Iterator[Finding]:

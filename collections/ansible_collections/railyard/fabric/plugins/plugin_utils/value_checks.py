@@ -19,13 +19,25 @@ from ansible_collections.railyard.fabric.plugins.module_utils import rails
 Check = Callable[[Any], str | None]
 
 _JINJA = re.compile(r"\{\{|\{%|\{#")
-_HCA = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*:[1-9][0-9]?")
+_HCA = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,62}:[1-9][0-9]?")
 # Ethernet has 6 octets, an IPoIB interface 20.
 _MAC = re.compile(r"[0-9A-Fa-f]{2}(?::[0-9A-Fa-f]{2}){5}(?:(?::[0-9A-Fa-f]{2}){14})?")
 _PCI = re.compile(r"[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[01][0-9A-Fa-f]\.[0-7]")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,31}")
-_BOND = re.compile(r"(bond|team)[0-9]+(\.[0-9]+)?")
+_BOND = re.compile(r"(bond|team)[A-Za-z0-9_-]*(\.[0-9]+)?")
 _NETDEV_CHARS_MAX = 15  # IFNAMSIZ is 16 with its closing zero
+# The kernel takes more, but netplan reads `*?[` as a pattern, programs a leading `-` as an option, and what
+# stands after `@` in `ip link` is no part of the name.
+_NETDEV = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+# `lo` carries no rail; the kernel keeps the other two for the sysctls of all interfaces.
+_NETDEVS_RESERVED = ("lo", "all", "default")
+_HOST = re.compile(r"(?=.{1,253}$)[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_.])?")
+# Of networks that overlap one of these, some address can be no node's: this-host, loopback, link-local,
+# multicast and reserved ones.
+_UNFIT = tuple(
+    ipaddress.ip_network(text)
+    for text in ("0.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "224.0.0.0/3", "::/8", "fe80::/10", "ff00::/8")
+)
 
 
 class Vaulted:
@@ -37,7 +49,10 @@ class Vaulted:
 
 def show(value: Any) -> str:
     """Write a value for a message, without opening what is encrypted or printing a page."""
-    text = repr(value)
+    try:
+        text = repr(value)
+    except ValueError:  # Python refuses to write a number of thousands of digits
+        return "a number beyond all measure"
     return text if len(text) <= 80 else text[:77] + "..."
 
 
@@ -67,15 +82,20 @@ def integer(low: int, high: int) -> Check:
     def check(value: Any) -> str | None:
         if isinstance(value, bool) or not isinstance(value, int):
             return f"{show(value)} is no whole number"
-        return None if low <= value <= high else f"{value} is not between {low} and {high}"
+        return None if low <= value <= high else f"{show(value)} is not between {low} and {high}"
 
     return check
 
 
-def positive_number(value: Any) -> str | None:
-    """Check for a number above 0."""
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return None if number and 0 < value < float("inf") else f"{show(value)} is no number above 0"
+def rate(most_gbps: int) -> Check:
+    """Make a check for a rate in Gbit/s above 0; far beyond what links do, it was given in other units."""
+
+    def check(value: Any) -> str | None:
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
+            return f"{show(value)} is no number above 0"
+        return None if value <= most_gbps else f"{show(value)} is more than {most_gbps} Gbit/s"
+
+    return check
 
 
 def boolean(value: Any) -> str | None:
@@ -127,17 +147,30 @@ def mac(value: Any) -> str | None:
     wrong = _matches(_MAC, "MAC address")(value)
     if wrong is None and len(value) == 17 and int(value[:2], 16) & 1:
         return f"{value} is a multicast address, which no interface has"
+    if wrong is None and not value.strip("0:"):
+        return f"{value} is all zeros, which no interface has"
     return wrong
+
+
+def mac_octets(value: str, transport: Any) -> str | None:
+    """Check that a MAC address is as long as those of the transport's ports."""
+    wanted = {"infiniband": 20, "roce": 6, "tcp": 6}.get(transport) if isinstance(transport, str) else None
+    octets = value.count(":") + 1
+    if wanted in (None, octets):
+        return None
+    return f"{value} has {octets} octets, and a port of transport {transport} has {wanted}"
 
 
 def netdev(value: Any) -> str | None:
     """Check for a name that Linux accepts for an interface."""
     if not isinstance(value, str):
         return f"{show(value)} is no text"
-    if not value or value in (".", "..") or re.search(r"[\s/:]", value) or not value.isascii():
+    if not _NETDEV.fullmatch(value):
         return f"{show(value)} is no interface name"
     if len(value) > _NETDEV_CHARS_MAX:
         return f"{show(value)} has {len(value)} characters, an interface name at most {_NETDEV_CHARS_MAX}"
+    if value in _NETDEVS_RESERVED:
+        return f"{show(value)} is no port that could be patched"
     return None
 
 
@@ -162,8 +195,12 @@ def subnet(version: int | None) -> Check:
         if version is not None and network.version != version:
             other = "subnet6" if network.version == 6 else "subnet"
             return f"{value} is IPv{network.version}, which goes under {other}"
-        if network.is_multicast or network.is_loopback or network.is_link_local or network.prefixlen == 0:
-            return f"{value} is multicast, loopback, link-local or everything: no network for nodes"
+        if network.prefixlen == 0:
+            return f"{value} is everything: no network for nodes"
+        unfit = next((one for one in _UNFIT if network.overlaps(one)), None)
+        if unfit is not None:
+            what = "multicast, loopback, link-local or reserved"
+            return f"{value} overlaps {unfit}, which is {what}: no network for nodes"
         return None
 
     return check
@@ -186,9 +223,16 @@ def by_unit(version: int) -> Check:
             wrong = unit(unit_name) or subnet(version)(network)
             if wrong is not None:
                 return f"unit {show(unit_name)}: {wrong}"
-        return None
+        return _same_unit(value)
 
     return check
+
+
+def _same_unit(value: Mapping[Any, Any]) -> str | None:
+    """Units are compared as text, since YAML reads `1:` as a number and `"1":` as text."""
+    names = [str(name) for name in value]
+    twice = next((name for index, name in enumerate(names) if name in names[:index]), None)
+    return None if twice is None else f"unit {twice} is there twice, as a number and as text"
 
 
 def interface(version: int | None) -> Check:
@@ -201,8 +245,16 @@ def interface(version: int | None) -> Check:
             found = ipaddress.ip_interface(value)
         except ValueError as error:
             return f"{show(value)} is no address: {error}"
-        wrong = version is not None and found.version != version
-        return f"{value} is IPv{found.version}, not IPv{version}" if wrong else None
+        if version is not None and found.version != version:
+            return f"{value} is IPv{found.version}, not IPv{version}"
+        # Python reads 10.0.1.7/255.255.255.0 and fe80::1%ens6/64 as well; netplan does not.
+        if not value.rpartition("/")[2].isdigit() or "%" in value:
+            return f"{value} is not written as address/prefix length"
+        first, last = rails.usable_range(found.network)
+        unfit = any(one.version == found.version and found.ip in one for one in _UNFIT)
+        if unfit or not first <= int(found.ip) <= last:
+            return f"{value} is no address that a node can have in {found.network}"
+        return None
 
     return check
 
@@ -210,10 +262,41 @@ def interface(version: int | None) -> Check:
 def address(value: Any) -> str | None:
     """Check for a bare IP address."""
     try:
-        ipaddress.ip_address(value if isinstance(value, str) else "")
+        ipaddress.ip_address(value if isinstance(value, str) and "%" not in value else "")
     except ValueError:
         return f"{show(value)} is no IP address"
     return None
+
+
+def machine(value: Any) -> str | None:
+    """Check for a bare IP address that one machine can have; loopback counts, for what is forwarded."""
+    wrong = address(value)
+    if wrong is None and _is_nobodys(ipaddress.ip_address(value)):
+        return f"{value} is no address that a machine can have"
+    return wrong
+
+
+def _is_nobodys(found: Any) -> bool:
+    return bool(found.is_unspecified or found.is_multicast or (found.version == 4 and found.is_reserved))
+
+
+def connection(value: Any) -> str | None:
+    """Check for what Ansible can connect to: an IP address, with a zone if need be, or the name of a host."""
+    if not isinstance(value, str):
+        return f"{show(value)} is no text: YAML has read something else (quotes are missing)"
+    bare = value.partition("%")[0]
+    if ":" in value or re.fullmatch(r"[0-9]+(\.[0-9]*)+", bare):
+        return machine(bare)
+    if _HOST.fullmatch(value):
+        return None
+    return f"{show(value)} is neither an IP address nor the name of a host"
+
+
+def host_name(value: str) -> str | None:
+    """Check for a name that an inventory can give a node: it becomes part of file names and host patterns."""
+    if _HOST.fullmatch(value) or address(value) is None:
+        return None
+    return f"{show(value)} is no name of a host (letters, digits, `-`, `_`, `.`)"
 
 
 def subnets(value: Any) -> str | None:
@@ -243,7 +326,7 @@ def texts_by_unit(value: Any) -> str | None:
         wrong = unit(unit_name) or text(item)
         if wrong is not None:
             return f"unit {show(unit_name)}: {wrong}"
-    return None
+    return _same_unit(value)
 
 
 def is_bond(value: Any) -> bool:
@@ -267,4 +350,7 @@ def gateway_of(gateway_address: str, interface_address: str) -> str | None:
     own, other = ipaddress.ip_interface(interface_address), ipaddress.ip_address(gateway_address)
     if other not in own.network:
         return f"{gateway_address} is outside {own.network}"
+    first, last = rails.usable_range(own.network)
+    if not first <= int(other) <= last:
+        return f"{gateway_address} is no address that a router can have in {own.network}"
     return f"{gateway_address} is the interface's own address" if other == own.ip else None

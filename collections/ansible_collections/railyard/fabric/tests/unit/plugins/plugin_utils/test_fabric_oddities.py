@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import copy
+import datetime
 import sys
 from pathlib import Path
 
@@ -22,6 +23,20 @@ ODD = [
     None, [], {}, "", "x", -1, 0, True, 3.5, 10**12, "{{ x }}", [None], [[1]], {"a": None}, {"su1": None},
     "10.0.0.0/8", "fd00::/64", "10.0.0.1", ["10.0.0.0/8", "x"], ["{{ x }}"],
 ]  # fmt: skip
+ODD_KEYS = [
+    "",
+    ".",
+    "[]",
+    "a.b",
+    "frontend.netdev",
+    "rails.0",
+    "rails[0].mac",
+    5,
+    3.5,
+    None,
+    True,
+    datetime.date(2026, 11, 22),
+]
 UNITS = changed(
     SOUND, link_local=["ipv6"], accept_ra=False, route_table_base=6100, host_offset=1,
     rails__0__subnets={"su1": "10.1.0.0/24", "su2": "10.1.1.0/24"}, rails__0__gateway="first",
@@ -92,3 +107,46 @@ def test_an_odd_value_of_a_host():
                 told_or_planned(UNITS, first, SECOND)
             except Exception as error:
                 pytest.fail(f"{path} = {odd!r}: {error!r}")
+
+
+@pytest.mark.parametrize("base", BASES)
+def test_an_odd_key_in_the_fabric(base):
+    second = SECOND if base == "units" else {}
+    bare = {key: value for key, value in BASES[base].items() if key not in ("frontend", "networks")}
+    for fabric in (BASES[base], bare):
+        for path in places(fabric):
+            target = fabric
+            for step in path:
+                target = target[step]
+            if not isinstance(target, dict):
+                continue
+            for key in ODD_KEYS:
+                spoilt = put(fabric, path, {**target, key: "x"})
+                try:
+                    problems = told_or_planned(spoilt, {}, second)
+                except Exception as error:
+                    pytest.fail(f"{path} with key {key!r}: {error!r}")
+                # A leaf for one more unit is no fault.
+                assert problems or path[-1:] == ("leaves",), f"{path} with key {key!r} was taken"
+
+
+def test_an_odd_key_of_a_host():
+    for variable in ("rail_overrides", "network_addresses"):
+        for keys in [[key] for key in ODD_KEYS] + [[5, "x"], [None, "a.b"]]:
+            first = {**FIRST, variable: {**FIRST[variable], **{key: {} for key in keys}}}
+            try:
+                problems = told_or_planned(UNITS, first, SECOND)
+            except Exception as error:
+                pytest.fail(f"{variable} with {keys}: {error!r}")
+            assert problems, f"{variable} with {keys} was taken"
+
+
+def test_an_odd_value_for_a_rail_whose_name_has_a_dot():
+    fabric = changed(UNITS, rails__0__name="rail.0")
+    for key in ("netdev", "mac", "pci", "hca", "address", "address6"):
+        for odd in ODD:
+            first = {**FIRST, "rail_overrides": {"rail.0": {key: odd}}}
+            try:
+                told_or_planned(fabric, first, SECOND)
+            except Exception as error:
+                pytest.fail(f"{key} = {odd!r}: {error!r}")

@@ -10,7 +10,7 @@ import textwrap
 
 import pytest
 from ansible.parsing.vault import VaultLib, VaultSecret
-from ansible_collections.railyard.fabric.plugins.plugin_utils import inventory, inventory_files, plan
+from ansible_collections.railyard.fabric.plugins.plugin_utils import inventory, inventory_syntax, plan
 
 FABRIC = """\
 fabric:
@@ -232,8 +232,13 @@ def test_a_problem_names_its_file_and_line(folder, files, file, host, rail):
         pytest.param(
             {"hosts.yml": "gpu_nodes:\n  hosts:\n\tgpu1:\n"}, "site/hosts.yml:3", "no YAML", id="hosts"
         ),
-        pytest.param({"hosts.yml": "- gpu1\n"}, "site/hosts.yml", "cannot read", id="hosts-no-mapping"),
-        pytest.param({"group_vars/all/fabric.yml": "- fabric\n"}, "site", "", id="vars-no-mapping"),
+        pytest.param({"hosts.yml": "- gpu1\n"}, "site/hosts.yml", "it holds a list", id="hosts-no-mapping"),
+        pytest.param(
+            {"group_vars/all/fabric.yml": "- fabric\n"},
+            "site/group_vars/all/fabric.yml:1",
+            "it holds a list",
+            id="vars-no-mapping",
+        ),
     ],
 )
 def test_what_cannot_be_read_names_file_and_line(folder, files, file, part, capsys):
@@ -258,13 +263,21 @@ def test_every_unreadable_file_is_named(folder):
     [
         ("b:\n  - {c: 1}\n  - c: 1\n    c: 3\na: 4\na: 5\n", (4, "key 'c' stands in line 3 already")),
         ("a: 1\nb: 2\na: 3\n", (3, "key 'a' stands in line 1 already")),
-        ("one: &one {a: 1}\ntwo: {<<: *one, a: 2}\nthree: [{a: 1}, {a: 2}]\n", None),
+        ("one: &one {a: 1}\ntwo: {<<: *one, b: 2}\nthree: [{a: 1}, {a: 2}]\n", None),
+        # YAML would let the mapping's own key win; Ansible takes no key twice.
+        ("one: &o {a: 1}\ntwo: {<<: *o, a: 2}\n", (2, "key 'a' comes with the merge (<<) in line 2 as well")),
+        (
+            "o: &o {a: 1}\nt:\n  <<: [*o]\n  a: 2\n",
+            (4, "key 'a' comes with the merge (<<) in line 3 as well"),
+        ),
+        ("a: &a [*a]\n", (1, "an alias stands inside what it names")),
+        ("a: [1, !x 2]\n", (1, "tag '!x' means nothing to Ansible")),
         ("", None),
     ],
 )
 def test_a_key_that_stands_twice_is_named_with_both_lines(tmp_path, text, wrong):
     (tmp_path / "vars.yml").write_text(text)
-    assert inventory_files.syntax_error(str(tmp_path / "vars.yml")) == wrong
+    assert inventory_syntax.syntax_error(str(tmp_path / "vars.yml")) == wrong
 
 
 def test_a_missing_inventory_is_said(tmp_path):
