@@ -85,6 +85,9 @@ class VmKind:
         base = vm_image.folder_of(image) / "base.qcow2"
         overlay = ["qemu-img", "create", "-q", "-f", "qcow2", "-F", "qcow2", "-b", str(base), vm_argv.DISK]
         run(overlay, folder=folder)
+        loader = vm_image.folder_of(image) / vm_argv.LOADER
+        if loader.exists():
+            shutil.copyfile(loader, folder / vm_argv.LOADER)
         self._write_seed(node, content, links)
         record = {
             "image": image,
@@ -101,7 +104,8 @@ class VmKind:
         chosen = accelerator.choose(image / "vmlinuz")
         vm_cables.make(self.namespace, links)
         inside = ["nsenter", f"--net={network.namespace_path(self.namespace.name)}", "--"]
-        run([*inside, *vm_argv.argv(self.lab, node, links, image, chosen, folder)], folder=folder)
+        given = None if (folder / vm_argv.LOADER).exists() else image
+        run([*inside, *vm_argv.argv(self.lab, node, links, given, chosen, folder)], folder=folder)
 
     def plug_in(self, node: Node, links: list[Link]) -> list[str]:
         """Mend cables; a VM whose tap is gone is switched off and on, since QEMU cannot take another."""
