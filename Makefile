@@ -20,7 +20,7 @@ check: ## Everything that needs no node: lint, types, unit and golden tests on t
 test: ## Everything that CI runs (root or sudo; starts lab nodes and removes them)
 	@tools/test all
 
-test-full: ## `make test`, cables, rolling changes, NVIDIA's driver built, the demo on VMs; before an issue is resolved
+test-full: ## `make test`, cables, rolling changes, drivers built, a kernel update, the demo on VMs; before an issue is resolved
 	@tools/test full
 
 lint: ## ruff, mypy, yamllint, ansible-lint, shellcheck

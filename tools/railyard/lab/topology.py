@@ -71,10 +71,15 @@ class Node:
 
 @dataclass(frozen=True)
 class Image:
-    """What the nodes' root file system is made of, before any role has touched it."""
+    """What the nodes' root file system is made of, before any role has touched it.
+
+    With `boot_loader` a VM boots the kernel that its own GRUB takes, so that an update of it counts; without,
+    it is handed the image's kernel at every boot, which is quicker.
+    """
 
     suite: str
     packages: tuple[str, ...]
+    boot_loader: bool = False
 
 
 @dataclass(frozen=True)
@@ -293,10 +298,14 @@ def _subnet(checks: _Checks, raw: object, where: str) -> ipaddress.IPv4Network |
 
 
 def _image(checks: _Checks, raw: object) -> Image:
-    data = checks.mapping(raw, "image", {"suite", "packages"}, set())
+    data = checks.mapping(raw, "image", {"suite", "packages"}, {"boot_loader"})
+    boot_loader = data.get("boot_loader", False)
+    if not isinstance(boot_loader, bool):
+        checks.add(f"image.boot_loader: {boot_loader!r} is not true or false")
     packages = data.get("packages")
     if not isinstance(packages, list):
         checks.add("image.packages: a list of Debian package names is needed")
         packages = []
     names = [checks.text(name, f"image.packages[{i}]", _PACKAGE) for i, name in enumerate(packages)]
-    return Image(checks.text(data.get("suite"), "image.suite", _SUITE), tuple(sorted(set(names))))
+    suite = checks.text(data.get("suite"), "image.suite", _SUITE)
+    return Image(suite, tuple(sorted(set(names))), boot_loader is True)

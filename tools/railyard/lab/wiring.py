@@ -114,12 +114,13 @@ def await_ready(lab: Lab, node: Node, interrupted: Event, say: Callable[[str], N
     """Wait until the node answers SSH with its own host key, lets us be root, and systemd has come to rest.
 
     Raises:
-        LabError: not within the time that its kind may take, or switched off meanwhile (with the end of its
-            console), or with failed units, which the message names.
+        LabError: not within the time that its kind may take, or switched off or stuck meanwhile (with the end
+            of its console), or with failed units, which the message names.
     """
     kind, began = lab.kind(node), time.monotonic()
     deadline, next_word = began + kind.boot_deadline_s, began + _WORD_EVERY_S
     said = "no answer on port 22"
+    dead_end = kind.watch(node.name)
     while time.monotonic() < deadline:
         if interrupted.is_set():
             raise LabError(f"{node.name}: interrupted while it was starting")
@@ -127,6 +128,12 @@ def await_ready(lab: Lab, node: Node, interrupted: Event, say: Callable[[str], N
             next_word += _WORD_EVERY_S
             if not kind.states().get(node.name, NodeState("absent")).pid:
                 raise LabError(f"{node.name} went off while it was starting", kind.last_words(node.name))
+            stands_at = dead_end()
+            if stands_at:
+                raise LabError(
+                    f"{node.name} does not come up: its console stands at {stands_at!r}",
+                    kind.last_words(node.name),
+                )
             if say is not None:
                 waited_s = time.monotonic() - began
                 say(f"{node.name} ({node.kind}) is booting, {waited_s:.0f} s so far: {said}")

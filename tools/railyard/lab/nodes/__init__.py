@@ -103,3 +103,6 @@ class NodeKind(Protocol):
 
     def last_words(self, name: str) -> str:
         """Return the end of what a node said that does not come up, or ""."""
+
+    def watch(self, name: str) -> Callable[[], str]:
+        """Return what tells where a node's boot has come to stand since this call; "" while it goes on."""

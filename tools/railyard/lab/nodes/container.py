@@ -201,6 +201,10 @@ class ContainerKind:
         container = naming.on_host(self.lab, name)
         return run(self.host.podman("logs", "--tail", "20", container), check=False).stdout
 
+    def watch(self, _name: str) -> Callable[[], str]:
+        """See nothing: a container has no boot that could stop halfway and stay."""
+        return str
+
     def _condition(self, entry: dict[str, object]) -> tuple[Condition, int]:
         pid = int(str(entry.get("Pid") or 0))
         # After a crash of the host podman may remember a process id that is somebody else's by now.

@@ -21,7 +21,16 @@ from pathlib import Path
 from railyard.lab import naming, network, seed
 from railyard.lab.apt import AptSettings
 from railyard.lab.keys import Keys
-from railyard.lab.nodes import Condition, Link, NodeState, accelerator, vm_argv, vm_cables, vm_image
+from railyard.lab.nodes import (
+    Condition,
+    Link,
+    NodeState,
+    accelerator,
+    vm_argv,
+    vm_cables,
+    vm_console,
+    vm_image,
+)
 from railyard.lab.nodes.qmp import QmpError, ask
 from railyard.lab.process import LabError, run
 from railyard.lab.seed import Content
@@ -30,7 +39,6 @@ from railyard.paths import repo_root
 
 _RECORD = "vm.json"
 _POWER_OFF_S = 40.0
-_LAST_LINES = 15
 
 
 class VmKind:
@@ -85,6 +93,9 @@ class VmKind:
         base = vm_image.folder_of(image) / "base.qcow2"
         overlay = ["qemu-img", "create", "-q", "-f", "qcow2", "-F", "qcow2", "-b", str(base), vm_argv.DISK]
         run(overlay, folder=folder)
+        loader = vm_image.folder_of(image) / vm_argv.LOADER
+        if loader.exists():
+            shutil.copyfile(loader, folder / vm_argv.LOADER)
         self._write_seed(node, content, links)
         record = {
             "image": image,
@@ -101,7 +112,8 @@ class VmKind:
         chosen = accelerator.choose(image / "vmlinuz")
         vm_cables.make(self.namespace, links)
         inside = ["nsenter", f"--net={network.namespace_path(self.namespace.name)}", "--"]
-        run([*inside, *vm_argv.argv(self.lab, node, links, image, chosen, folder)], folder=folder)
+        given = None if (folder / vm_argv.LOADER).exists() else image
+        run([*inside, *vm_argv.argv(self.lab, node, links, given, chosen, folder)], folder=folder)
 
     def plug_in(self, node: Node, links: list[Link]) -> list[str]:
         """Mend cables; a VM whose tap is gone is switched off and on, since QEMU cannot take another."""
@@ -180,13 +192,14 @@ class VmKind:
 
     def last_words(self, name: str) -> str:
         """Return the end of the console log."""
-        log = naming.node_dir(self.lab, name) / vm_argv.CONSOLE
-        try:
-            lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
-        except OSError:
-            return ""
-        shown = "".join(f"    {_printable(line)}\n" for line in lines[-_LAST_LINES:] if line.strip())
-        return f"the end of {log}:\n{shown or '    (nothing)'}"
+        log = self._console(name)
+        shown = "".join(f"    {line}\n" for line in vm_console.last_lines(log))
+        return f"the end of {log}:\n{shown or '    (nothing)'}" if log.exists() else ""
+
+    def watch(self, name: str) -> Callable[[], str]:
+        """Look at the console: what an earlier boot left there does not count."""
+        log, since_bytes = self._console(name), vm_console.size_bytes(self._console(name))
+        return lambda: vm_console.dead_end(vm_console.last_lines(log, since_bytes))
 
     def _write_seed(self, node: Node, content: Content, links: list[Link]) -> None:
         own = {
@@ -195,6 +208,9 @@ class VmKind:
         }
         path = naming.node_dir(self.lab, node.name) / vm_argv.SEED
         _write(path, seed.archive({**content, **own}))
+
+    def _console(self, name: str) -> Path:
+        return naming.node_dir(self.lab, name) / vm_argv.CONSOLE
 
     def _power_off(self, name: str) -> None:
         """Press the button, and pull the plug when that does not help."""
@@ -258,7 +274,3 @@ def _write(path: Path, data: bytes) -> None:
         file.flush()
         os.fsync(file.fileno())
     os.replace(temporary, path)
-
-
-def _printable(line: str) -> str:
-    return "".join(character if character.isprintable() else " " for character in line).strip()

@@ -15,11 +15,13 @@ PROGRAM = "qemu-system-x86_64"
 # Names in the node's folder, which is QEMU's working folder while it starts: no path of this host's stands in
 # an option where a comma would split it.
 DISK, SEED, CONSOLE, CONTROL, PID_FILE = "disk.qcow2", "seed.tar", "console.log", "qmp.sock", "qemu.pid"
+LOADER = "loader.img"
 # `quiet` leaves the kernel's warnings on the console and spares an emulated serial line the rest. There is
 # nobody in an emulated machine from whom mitigations would protect, and they cost a third of its speed.
 # On a host shared by many an emulated boot takes minutes; a unit that systemd ends after its usual 90 s would
 # start over for ever.
-_KERNEL = "root=/dev/vda rw console=ttyS0 quiet mitigations=off systemd.default_timeout_start_sec=600"
+ROOT = "root=/dev/vda"
+KERNEL_OPTIONS = "rw console=ttyS0 quiet mitigations=off systemd.default_timeout_start_sec=600"
 # Frames arrive as on a wire, none larger than the MTU, each in one buffer. With buffers that are merged QEMU
 # before 9.1 waits for ever when the guest is late to offer enough of them for a large packet, and the rail,
 # or the way in, is dead.
@@ -45,7 +47,7 @@ def device(link: Link) -> str:
 
 
 def argv(
-    lab: str, node: Node, links: Sequence[Link], image: Path, accelerator: Accelerator, folder: Path
+    lab: str, node: Node, links: Sequence[Link], image: Path | None, accelerator: Accelerator, folder: Path
 ) -> list[str]:
     """Return the QEMU call of one node, to be run in `folder` and in the lab's network namespace.
 
@@ -55,7 +57,8 @@ def argv(
         lab: the lab's name.
         node: the node.
         links: its cables, management first; their taps exist.
-        image: the folder of the VM image (vmlinuz, initrd).
+        image: the folder of the VM image, whose vmlinuz and initrd every boot takes; None leaves the choice
+            to the boot loader in `folder`.
         accelerator: what the guest's CPU is made of.
         folder: the node's folder.
     """
@@ -71,17 +74,20 @@ def argv(
         *("-m", f"{node.memory_mib}M"),
         "-nodefaults",
         *("-display", "none"),
-        *("-kernel", str(image / "vmlinuz")),
-        *("-initrd", str(image / "initrd")),
-        *("-append", f"{_KERNEL} systemd.hostname={node.name}"),
         *("-chardev", f"file,id=console,path={CONSOLE},append=on"),
         *("-serial", "chardev:console"),
         *("-qmp", f"unix:{CONTROL},server=on,wait=off"),
-        # cache=unsafe: what the guest flushes is in this host's page cache, and outlives QEMU, not the host.
-        *("-drive", f"file={DISK},if=virtio,format=qcow2,cache=unsafe"),
-        *("-drive", f"file={SEED},if=virtio,format=raw,readonly=on"),
+        # In this order the guest finds them: /dev/vda, /dev/vdb. cache=unsafe: what the guest flushes is in
+        # this host's page cache, and outlives QEMU, not the host.
+        *_disk("disk", f"file={DISK},format=qcow2,cache=unsafe"),
+        *_disk("seed", f"file={SEED},format=raw,readonly=on"),
         *("-device", "virtio-rng-pci"),
     ]
+    if image is None:
+        call += _disk("loader", f"file={LOADER},format=raw,readonly=on", ",bootindex=1")
+    else:
+        call += ["-kernel", str(image / "vmlinuz"), "-initrd", str(image / "initrd")]
+        call += ["-append", f"{ROOT} {KERNEL_OPTIONS} systemd.hostname={node.name}"]
     for link in links:
         name = device(link)
         call += ["-netdev", f"tap,id={name},ifname={tap(link)},script=no,downscript=no,vhost=off"]
@@ -89,6 +95,15 @@ def argv(
         card = f"virtio-net-pci,netdev={name},id={name}-card,mac={link.mac}"
         call += ["-device", f"{card},host_mtu={link.mtu_bytes},romfile=,{_FRAMES}"]
     return call
+
+
+def _disk(name: str, drive: str, device: str = "") -> list[str]:
+    """Return the options of a disk whose place among the disks is its place among the options.
+
+    What `-drive if=virtio` makes comes behind each `-device`, wherever it stands: the boot loader's disk was
+    /dev/vda for the guest, which waited for a root file system there.
+    """
+    return ["-drive", f"if=none,id={name},{drive}", "-device", f"virtio-blk-pci,drive={name}{device}"]
 
 
 def recognise(command_line: bytes, lab: str) -> Found | None:

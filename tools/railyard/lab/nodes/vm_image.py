@@ -15,6 +15,7 @@ from pathlib import Path
 
 from railyard.lab import bootstrap, naming
 from railyard.lab.apt import AptSettings
+from railyard.lab.nodes import vm_loader
 from railyard.lab.process import CommandError, LabError, tied
 from railyard.lab.topology import Image
 
@@ -81,8 +82,11 @@ _SETUP = (
 
 def recipe(image: Image, settings: AptSettings) -> bootstrap.Recipe:
     """Return what the image is made of."""
-    packages = tuple(sorted({*image.packages, *_PACKAGES}))
-    return bootstrap.Recipe(image.suite, packages, settings, _FILES, _SETUP, _EARLY_FILES, _KEEP_LISTS)
+    loader = vm_loader if image.boot_loader else None
+    packages = tuple(sorted({*image.packages, *_PACKAGES, *(loader.PACKAGES if loader else ())}))
+    files = _FILES + (loader.FILES if loader else ())
+    setup = _SETUP + (loader.SETUP if loader else ())
+    return bootstrap.Recipe(image.suite, packages, settings, files, setup, _EARLY_FILES, _KEEP_LISTS)
 
 
 def tag(image: Image, settings: AptSettings) -> str:
@@ -91,7 +95,7 @@ def tag(image: Image, settings: AptSettings) -> str:
 
 
 def folder_of(name: str) -> Path:
-    """Return the folder of an image: base.qcow2, vmlinuz, initrd."""
+    """Return the folder of an image: base.qcow2, vmlinuz, initrd, loader.img where it has a boot loader."""
     return naming.vm_images() / name
 
 
@@ -115,6 +119,7 @@ def ensure(image: Image, settings: AptSettings, say: Callable[[str], None]) -> s
         say("making the disk")
         for part, pattern in (("vmlinuz", "vmlinuz-*"), ("initrd", "initrd.img-*")):
             shutil.copyfile(_only(root / "boot", pattern), made / part)
+        vm_loader.write(root, made)
         raw = workshop / "disk.raw"
         with raw.open("wb") as file:
             file.truncate(_DISK_BYTES)
