@@ -88,12 +88,13 @@ def _check_stranger(kind: str, name: str, paths: Sequence[str], known: Collectio
     what = "host" if kind == "host_vars" else "group"
     for path in (file for one in paths for file in _files_below(one)):
         said = _set_in(path)
-        if said:
-            variable, line = next(iter(said.items()))
+        variable = next(iter(said), None)
+        if variable is not None:
             near = difflib.get_close_matches(name, [str(one) for one in known], n=1)
             hint = f"did you mean {what} {near[0]}? If not, " if near else f"name it as its {what}, or "
             message = f"{variable}: it is set for {what} {name}, which the inventory does not have"
-            yield Problem(f"{files.shown(path)}:{line}", None, None, message, f"{hint}remove the file")
+            where = f"{files.shown(path)}:{said[variable]}"
+            yield Problem(where, None, None, message, f"{hint}remove the file")
 
 
 def _files_below(path: str) -> list[str]:

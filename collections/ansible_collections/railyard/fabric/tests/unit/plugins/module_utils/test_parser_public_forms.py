@@ -116,15 +116,15 @@ def test_flood_of_pings_is_no_binary_data():
 
 
 @pytest.mark.parametrize(
-    ("bar", "counts"),
+    ("ruler", "counts"),
     [
         ("--- 10.0.1.2 ping-Statistiken ---", "3 Pakete übertragen, 3 empfangen, 0% Paketverlust"),
         ("--- statistiques ping 10.0.1.2 ---", "3 paquets transmis, 3 reçus, 0% paquets perdus"),
         ("--- 10.0.1.2 ping 统计 ---", "已发送 3 个包\uff0c 已接收 3 个包, 0% 包丢失"),
     ],
 )
-def test_ping_in_another_language_is_refused_by_name(bar, counts):
-    text = f"PING 10.0.1.2 (10.0.1.2) 56(84) bytes of data.\n\n{bar}\n{counts}, time 2003ms\n"
+def test_ping_in_another_language_is_refused_by_name(ruler, counts):
+    text = f"PING 10.0.1.2 (10.0.1.2) 56(84) bytes of data.\n\n{ruler}\n{counts}, time 2003ms\n"
     found = parsers.parse("ping", text)
     assert (found["valid"], found["error"]["class"]) == (False, "language")
     assert "LC_ALL=C" in found["error"]["message"]
