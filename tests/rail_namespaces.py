@@ -54,11 +54,12 @@ LISTEN = """
 import json, sys, threading, time
 from ansible_collections.railyard.fabric.plugins.module_utils import runner_cabling, units
 from ansible_collections.railyard.fabric.plugins.module_utils.runner_bench import Bench
+from ansible_collections.railyard.fabric.plugins.module_utils.runner_pace import Pace
 from ansible_collections.railyard.fabric.plugins.module_utils.runner_record import Record
 order = json.load(open(sys.argv[1]))
 time.sleep(float(sys.argv[3]))
 launcher = units.launcher("direct", order["run"], order["node"])
-bench = Bench(order, Record(sys.argv[2], order, 0), launcher, threading.Event())
+bench = Bench(order, Record(sys.argv[2], order, 0, Pace({}, [])), launcher, threading.Event())
 cables = runner_cabling.Cabling(bench)
 begun = time.monotonic()
 cables.settle()
