@@ -245,7 +245,7 @@ def spoil(campaign: Campaign, name: str, round_number: int) -> list[dict[str, An
         in_time = row["back_after_s"] is not None and row["back_after_s"] <= deadline_s
         row["recovered"] = row["equal"] and row["ssh"] and in_time
         if not row["recovered"]:
-            row["said"] = said[-3000:]
+            row["said"] = said.replace(f"{ROOT}/", "")[-3000:]
     campaign.all(mishap.heal)
     return rows
 

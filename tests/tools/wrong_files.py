@@ -148,7 +148,8 @@ PLACES = {
         "ansible_ssh_common_args: -o ProxyCommand=\"sshpass -p hunter2 ssh -W %h:%p jump\"\n",
         "sshpass", "a password stands readable", "ansible-vault", "gpu2"),
     "password_that_is_a_key": added(
-        "group_vars/gpu_nodes.yml", "x: 1\ndeploy: |\n  -----BEGIN OPENSSH PRIVATE KEY-----\n  hunter2\n",
+        "group_vars/gpu_nodes.yml",
+        f"x: 1\ndeploy: |\n  -----BEGIN OPENSSH {'PRIVATE'} KEY-----\n  hunter2\n",
         "deploy",
         "a password stands readable", "ansible-vault"),
     "password_by_a_short_name": added(
