@@ -80,8 +80,10 @@ def why_not() -> str | None:
     missing = [tool for tool in ("ip", "iperf3", "sockperf", "ping", "setpriv") if not shutil.which(tool)]
     if missing:
         return f"needs the tools {', '.join(missing)}"
-    tried = subprocess.run(["ip", "netns", "add", "ry-try"], capture_output=True, text=True, check=False)
-    subprocess.run(["ip", "netns", "del", "ry-try"], capture_output=True, check=False)
+    # Another part of the tests may try at this moment.
+    name = f"ry-try{os.getpid():x}"
+    tried = subprocess.run(["ip", "netns", "add", name], capture_output=True, text=True, check=False)
+    subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False)
     return f"this machine makes no network namespaces: {tried.stderr.strip()}" if tried.returncode else None
 
 
