@@ -4,8 +4,8 @@
     side_by_side.py --stage 'lint types | unit' --budget lint=3 ... [--want lint ...] -- COMMAND...
 
 A stage's rows are parted by `|` and run at the same time, a row's parts one after the other; the next stage
-begins when all rows have ended. COMMAND gets a part's name as its last argument, and its row's number (from 1)
-in SIDE_BY_SIDE_ROW. A part that fails does not stop the others: one run shows all that is broken.
+begins when all rows have ended. COMMAND gets a part's name as its last argument, and its row's number, from
+1, in SIDE_BY_SIDE_ROW. A part that fails does not stop the others: one run shows all that is broken.
 
 A part that has its stage for itself writes to the terminal. What parts side by side write is kept, and is
 printed whole when the part has ended. A part that takes twice its budget counts as hung and is ended, with
