@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
-from railyard import ansible_args
+from railyard import ansible_args, orphans
 from railyard.ansible import AnsibleRun, ansible_environment
 from railyard.errors import UserError
 from railyard.progress import Line, Progress, message_of
@@ -128,6 +130,48 @@ def test_ctrl_c_stops_ansible_and_its_workers(tmp_path, inventory):
     while sleepers(seconds) and time.monotonic() < until:
         time.sleep(0.1)
     assert sleepers(seconds) == []
+
+
+def test_what_a_killed_ansible_leaves_is_ended(tmp_path, inventory, monkeypatch):
+    # As on a busy machine, where it does not come to its own clean-up in time.
+    monkeypatch.setattr("railyard.ansible._INTERRUPT_GRACE_S", 1000)
+    monkeypatch.setattr("railyard.ansible.AnsibleRun._signal", lambda self, number: None)
+    monkeypatch.setattr("railyard.ansible._TERMINATE_GRACE_S", 0)
+    seconds = f"4{os.getpid() % 1000:03d}.25"
+    seen: list[str] = []
+
+    def stops_asked() -> int:
+        seen.extend(sleepers(seconds))
+        return 2 if seen else 0
+
+    run = AnsibleRun(write(tmp_path, SLOW.format(seconds=seconds)), [inventory], [], stops_asked=stops_asked)
+    assert run.run().return_code == 254
+    until = time.monotonic() + 3
+    while sleepers(seconds) and time.monotonic() < until:
+        time.sleep(0.1)
+    assert sleepers(seconds) == []
+
+
+def test_a_run_that_nobody_stopped_ends_nothing(tmp_path, inventory, monkeypatch):
+    ended: list[str] = []
+    monkeypatch.setattr("railyard.orphans.end", ended.append)
+    AnsibleRun(write(tmp_path, SLOW.format(seconds=0)), [inventory], []).run()
+    assert ended == []
+
+
+def test_shared_connections_of_ssh_are_no_orphans():
+    mark = orphans.new_mark()
+    environment = {**os.environ, orphans.VARIABLE: mark}
+    words = {"executable": "/bin/sleep", "env": environment}
+    shared = subprocess.Popen(["ssh: /somewhere/socket [mux]", "60"], **words)
+    orphan = subprocess.Popen(["sleep", "60"], start_new_session=True, **words)
+    try:
+        orphans.end(mark)
+        assert orphan.wait(timeout=5) == -signal.SIGTERM
+        assert shared.poll() is None
+    finally:
+        shared.kill()
+        shared.wait()
 
 
 def sleepers(seconds: str) -> list[str]:

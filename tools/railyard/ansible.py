@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from railyard import paths
+from railyard import orphans, paths
 from railyard.progress import Line, Progress
 
 # How long Ansible gets to end by itself after an interrupt, and then after SIGTERM, before it is killed.
@@ -80,11 +80,21 @@ class AnsibleRun:
         self._shown_at = time.monotonic()
         self._signalled_at: float | None = None
         self._terminated_at: float | None = None
+        self._mark = orphans.new_mark()
 
     def run(self) -> Outcome:
         """Run to the end and return how it ended; raises nothing for what Ansible itself says."""
+        try:
+            return self._run()
+        finally:
+            # When Ansible had to be killed, its workers know nothing of it yet.
+            if self.stops_asked() > 0:
+                orphans.end(self._mark)
+
+    def _run(self) -> Outcome:
         import ansible_runner
 
+        environment = {**ansible_environment(), orphans.VARIABLE: self._mark}
         with tempfile.TemporaryDirectory(prefix="railyard-") as private:
             settings = Path(private, "env", "settings")
             settings.parent.mkdir()
@@ -98,7 +108,7 @@ class AnsibleRun:
                 # ansible-runner splits this like a shell.
                 cmdline=shlex.join(self.argv),
                 inventory=self.inventories,
-                envvars={**ansible_environment(), **(_SELDOM if self.measuring else {})},
+                envvars={**environment, **(_SELDOM if self.measuring else {})},
                 passwords=self.passwords,
                 # Else the passwords are written to the private folder.
                 suppress_env_files=True,

@@ -1,0 +1,60 @@
+"""Ends what a killed Ansible leaves: its workers are sessions of their own, and outlive their group.
+
+They are known by a variable in the environment that they were started with, which nothing else has.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+import time
+from pathlib import Path
+
+VARIABLE = "RAILYARD_ANSIBLE_RUN"
+_TERMINATE_GRACE_S = 2.0
+_LOOK_EVERY_S = 0.1
+
+
+def new_mark() -> str:
+    """Return a value for `VARIABLE` that no other run has."""
+    return secrets.token_hex(16)
+
+
+def end(mark: str) -> None:
+    """End all processes of the run with this mark; returns when they are gone, or were killed."""
+    deadline = time.monotonic() + _TERMINATE_GRACE_S
+    told: set[int] = set()
+    while (left := marked(mark)) and time.monotonic() < deadline:
+        # One that was told may start another before it ends.
+        _signal([pid for pid in left if pid not in told], signal.SIGTERM)
+        told.update(left)
+        time.sleep(_LOOK_EVERY_S)
+    _signal(marked(mark), signal.SIGKILL)
+
+
+def marked(mark: str) -> list[int]:
+    """Return the processes that were started with this mark, but for ssh's shared connections.
+
+    Those wait for the next command to the same node, of this run or another, and end by themselves.
+    """
+    wanted = f"{VARIABLE}={mark}".encode()
+    found = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdecimal() or int(entry.name) == os.getpid():
+            continue
+        try:
+            ours = wanted in (entry / "environ").read_bytes().split(b"\0")
+            if ours and not (entry / "cmdline").read_bytes().startswith(b"ssh: "):
+                found.append(int(entry.name))
+        except OSError:
+            continue  # it has ended, or it is somebody else's
+    return found
+
+
+def _signal(pids: list[int], number: signal.Signals) -> None:
+    for pid in pids:
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            continue
