@@ -17,10 +17,10 @@ demo-down: ## Take the lab of the demo down
 check: ## Everything that needs no node: lint, types, unit and golden tests on the oldest and newest ansible-core
 	@tools/test check
 
-test: ## Everything that CI runs (root or sudo; starts lab nodes and removes them)
+test: ## Everything that CI runs, side by side where it can be (root or sudo; starts lab nodes and removes them)
 	@tools/test all
 
-test-full: ## `make test`, cables, rolling changes, drivers built, a kernel update, the demo on VMs; before an issue is resolved
+test-full: ## `make test`, cables, rolling changes, drivers, a kernel update, the demo on VMs; before an issue is resolved
 	@tools/test full
 
 lint: ## ruff, mypy, yamllint, ansible-lint, shellcheck
