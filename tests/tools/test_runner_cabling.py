@@ -83,14 +83,16 @@ def test_healthy_rails_hear_each_other_alone_and_soon(rails: Rails, tmp_path: Pa
         else:
             assert told["replies"] == {"rail0": 0, "rail1": 0} | {rail: 3}
             assert told["route_netdev"] == NETDEVS[rail]
-    assert max(settled_s) < 3.2
+    # It waits for 3 s at most, an idle machine for one; the rest is what two busy cores add.
+    assert max(settled_s) < 4.5
 
 
 def test_a_node_that_comes_later_is_heard_all_the_same(rails: Rails, tmp_path: Path) -> None:
-    rows, settled_s = listen(rails, tmp_path, late_s=2.5, stay_s=4.0)
+    late_s = 3.5
+    rows, settled_s = listen(rails, tmp_path, late_s=late_s, stay_s=4.5)
     assert {row["status"] for row in rows.values()} == {"measured"}
     assert rows["cabling", NODES[0], "rail0"]["cabling"]["heard"] == 1
-    assert settled_s[0] < 3.2  # the tests were not held up
+    assert settled_s[0] < late_s  # the tests were not held up
 
 
 def test_swapped_cables_are_heard(rails: Rails, tmp_path: Path) -> None:
