@@ -64,6 +64,20 @@ def name(asked: Sequence[Mapping[str, Any]], answers: Sequence[Answer]) -> None:
                 _blame_nodes(rail, mine)
             elif len(mine) >= _LEAST_TESTS:
                 _blame_rail(rail, mine, {other: by_rail[other] for other in by_rail if other != rail})
+    _explain_sums(asked, answers)
+
+
+def _explain_sums(asked: Sequence[Mapping[str, Any]], answers: Sequence[Answer]) -> None:
+    """Give a sum below its floor the cause of its slow part."""
+    slow = {
+        line["id"]: answer.cause
+        for line, answer in zip(asked, answers, strict=True)
+        if answer.cause.get("cause_class") == "rail_slow"
+    }
+    for line, answer in zip(asked, answers, strict=True):
+        part = next((part for part in line.get("parts") or () if part in slow), None)
+        if part is not None and answer.cause.get("cause_class") == "below_floor":
+            answer.cause = slow[part]
 
 
 def _blame_nodes(rail: str, tests: Sequence[_Test]) -> None:
@@ -88,9 +102,9 @@ def _said(node: str, rail: str, slow: Mapping[End, Sequence[_Test]]) -> str:
     """Return what a slow node's rail carries, the same for all of its tests."""
     sent, received = slow.get((node, "sends"), ()), slow.get((node, "receives"), ())
     mine = [*sent, *received]
-    peers = dict.fromkeys(test.peer if test.node == node else test.node for test in mine)
+    peers = {test.peer if test.node == node else test.node for test in mine}
     way = "with" if sent and received else "to" if sent else "from"
-    return f"{node} {rail}: {_at_most(mine)} {way} {_names(list(peers))}, while others of this rail pass"
+    return f"{node} {rail}: {_at_most(mine)} {way} {_names(sorted(peers))}, while others of this rail pass"
 
 
 def _blame_rail(rail: str, tests: Sequence[_Test], others: Mapping[str, Sequence[_Test]]) -> None:

@@ -31,7 +31,9 @@ def told(nodes: int, slow: Slow, check: str = "tcp_bandwidth") -> dict[tuple[str
             if below:
                 answer.outcome, answer.observed = "fail", {"bandwidth_gbps": 0.0096}
                 answer.cause = causes.explain("below_floor", "bandwidth_gbps 0.0096, floor 0.04")
-            asked.append({"check": check, "node": node, "peer": peer, "rail": rail})
+            asked.append(
+                {"id": f"{node} {peer} {rail}", "check": check, "node": node, "peer": peer, "rail": rail}
+            )
             answers.append(answer)
     slow_rails.name(asked, answers)
     return {
@@ -114,3 +116,25 @@ def test_a_whole_run_names_the_slow_rail_and_counts_the_unmeasured_for_nothing()
     run.results = [row for row in run.results if row["id"] != slow[0]["id"]]
     assert run.verdict(slow[0]["id"])["outcome"] == "unmeasured"
     assert run.verdict(slow[1]["id"])["cause_class"] == "below_floor"
+
+
+def test_the_sum_of_all_rails_says_which_of_them_is_slow() -> None:
+    run = FakeRun()
+    for identity in run.ids("tcp_bandwidth_concurrent", rail="rail1"):
+        for row in run.rows(identity):
+            row["metrics"] |= {"bandwidth_gbps": 0.1, "sent_gbps": 0.1}
+            for name in ("tx_bytes", "rx_bytes"):
+                row["samples"][name] = [int(value * 0.1 / 0.95) for value in row["samples"][name]]
+    sums = [one for one in run.judge() if one["check"] == "aggregate_bandwidth"]
+    assert [(one["outcome"], one["cause_class"]) for one in sums] == [("fail", "rail_slow")] * 2
+    assert all("gpuserver1 or gpuserver2 rail1" in one["cause"] for one in sums)
+    # A sum that keeps its floor is no finding, whatever its parts are.
+    answers = [
+        Answer("fail", cause=causes.explain("rail_slow", "n1 rail1")),
+        Answer("pass"),
+    ]
+    slow_rails.name(
+        [{"id": "m1", "check": "tcp_latency"}, {"id": "a1", "check": "aggregate_bandwidth", "parts": ["m1"]}],
+        answers,
+    )
+    assert answers[1].cause == {}
