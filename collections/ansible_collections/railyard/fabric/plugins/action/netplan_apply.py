@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ansible import constants
-from ansible.errors import AnsibleConnectionFailure
+from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible_collections.railyard.fabric.plugins.module_utils import netplan_peers
@@ -210,11 +210,11 @@ class ActionModule(ActionBase):
         """Ask, and name a full disk on which the module could not be laid: the change has not begun.
 
         Raises:
-            AnsibleConnectionFailure: the node cannot be reached, for another reason.
+            AnsibleError: the module cannot be laid or the node be reached, for another reason.
         """
         try:
             staged = self._ask(args, task_vars)
-        except AnsibleConnectionFailure as error:
+        except AnsibleError as error:
             full = full_disk_text(args["node"], str(error))
             if full is None:
                 raise

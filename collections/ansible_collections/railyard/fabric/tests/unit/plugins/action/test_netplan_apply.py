@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible.errors import AnsibleConnectionFailure
+from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible_collections.railyard.fabric.plugins.action import netplan_apply
 
 QUESTION = {"node": "gpuserver1", "token": "t"}
@@ -37,6 +37,8 @@ class Action(netplan_apply.ActionModule):
         self.states.append(args["state"])
         self.ssh_args.append(self._connection.get_option("ssh_args"))
         answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
         if isinstance(answer, str):
             raise AnsibleConnectionFailure(answer)
         return answer
@@ -114,6 +116,9 @@ NO_TMP = (
     "FileNotFoundError: [Errno 2] No usable temporary directory found in ['/tmp', '/var/tmp', '/root']"
 )
 NO_DESERIALISATION = "Module result deserialization failed: No start of json char found"
+NO_TRANSFER = (
+    "Failed to transfer file to '/tmp/a-1/AnsiballZ.py': [Errno 28] No space left on device: b'/run/b'"
+)
 NO_MKDIR = (
     "mkdir: cannot create directory \u2018/home/railyard/.ansible/tmp/a-1\u2019: No space left on device\n"
 )
@@ -123,6 +128,7 @@ NO_MKDIR = (
     ("answer", "words"),
     [
         ({"failed": True, "msg": NO_DESERIALISATION, "module_stderr": NO_TMP}, ["disk of /tmp (", "Errno 2"]),
+        (AnsibleError(NO_TRANSFER), ["disk of /tmp/a-1/AnsiballZ.py (", "Errno 28"]),
         (NO_MKDIR, ["disk of /home/railyard/.ansible/tmp/a-1 (", "cannot create directory"]),
         (
             {"failed": True, "msg": "x", "module_stderr": "OSError: [Errno 28] No space left on device"},
