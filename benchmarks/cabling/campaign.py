@@ -6,29 +6,38 @@
     python benchmarks/cabling/campaign.py --table    # what has been found so far
 
 Each case makes its faults with `railyard lab fault`, validates, looks for each fault in the run folder (read
-with nothing of Railyard's own code), heals, and appends a line to results.jsonl.
+with nothing of Railyard's own code), heals, and appends a line to results.jsonl. A case that is not good is
+repeated by the next call, up to three runs in all. `--bond` is the case of a bond, which needs two VMs
+(topology-bond.yml, inventory-bond); it is made in the same way.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import fcntl
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+import yaml
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 RESULTS = HERE / "results.jsonl"
 RAILYARD = Path(sys.executable).parent / "railyard"
-TOPOLOGY, INVENTORY = HERE / "topology.yml", HERE / "inventory"
 NODES = ("gpuserver1", "gpuserver2", "gpuserver3", "gpuserver4")
 HEALTHY_RUNS = 10
+# What is not good after so many runs is no matter of a busy machine.
+MOST_RUNS = 3
 # A fifth of what the rails are shaped to.
 SLOW_RATE_GBPS = 0.01
 
@@ -58,6 +67,25 @@ PAIRS = (
     ("swap gpuserver1/rail0/rail1", "miswire gpuserver3/rail0/rail1"),
     ("join_rails rail0/rail1", "wrong_leaf gpuserver3/rail0/leaf9"),
 )
+
+
+BOND = "bond gpuserver1/rail1"
+
+
+class Case(NamedTuple):
+    """Faults that are there at once; `number` tells runs of the healthy lab apart."""
+
+    name: str
+    faults: tuple[str, ...]
+    number: int = 1
+
+
+CABLES = (
+    *(Case(fault, (fault,)) for fault in SINGLE),
+    *(Case(" + ".join(pair), pair) for pair in PAIRS),
+    *(Case("healthy", (), number) for number in range(1, HEALTHY_RUNS + 1)),
+)
+BONDS = (Case(BOND, (BOND,)),)
 
 
 def names(fault: str, failing: list[Verdict]) -> list[Verdict]:
@@ -92,7 +120,8 @@ def names(fault: str, failing: list[Verdict]) -> list[Verdict]:
         "duplicate_address": (("address_in_use", "address_duplicate"), said(node, rail)),
         "arp_flux": (("arp_flux",), said(f"{node} {rail}")),
         "reply_by_other_rail": (("reply_other_rail",), lambda one: at(one) and said(node, rail)(one)),
-        "slow_rail": (("below_floor",), between),
+        "slow_rail": (("rail_slow",), lambda one: between(one) and said(f"{node} {rail}")(one)),
+        "bond": (("lag_member",), lambda one: at(one) and said(node, rail)(one)),
         "wrong_leaf": (("wrong_leaf",), lambda one: at(one) and said(*rest)(one)),
     }
     causes, where = wanted[kind]
@@ -108,32 +137,85 @@ def railyard(*words: str) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
-def lab(*words: str) -> None:
-    """Run a command of the lab; a fault that cannot be made ends the campaign."""
-    done = railyard("lab", *words, "--topology", str(TOPOLOGY))
-    if done.returncode:
-        raise SystemExit(f"railyard lab {' '.join(words)}: {done.stdout}{done.stderr}")
+@dataclass(frozen=True)
+class Lab:
+    """The lab of a campaign, and the inventory that says what it is to be."""
+
+    topology: Path
+    inventory: Path
+
+    def run(self, *words: str) -> str:
+        """Run a command of the lab; one that fails ends the campaign."""
+        done = railyard("lab", *words, "--topology", str(self.topology))
+        if done.returncode:
+            raise SystemExit(f"railyard lab {' '.join(words)}: {done.stdout}{done.stderr}")
+        return done.stdout
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """Hold the lab alone: a second campaign would heal the faults of the first.
+
+        The kernel lets go when this process ends, however it ends.
+        """
+        file = ROOT / ".lab" / ".locks" / f"{self.topology.stem}-campaign.lock"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with file.open("w", encoding="utf-8") as handle:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise SystemExit("another campaign works on this lab; wait for it to end") from None
+            yield
+
+    def heal(self) -> None:
+        """Undo all faults, and see that the lab is this topology's, whole, and as fast as it says.
+
+        An earlier lab of the same name, or a node that a case has left down, would be measured otherwise.
+        """
+        self.run("heal", "--all")
+        found = json.loads(self.run("status", "--json"))
+        declared = yaml.safe_load(self.topology.read_text(encoding="utf-8"))
+        wanted = [rail.get("rate_gbps") for rail in declared["rails"]]
+        wrong = [
+            f"{name}: {node['condition']}, rails shaped to {rates} Gbit/s instead of {wanted}"
+            for name, node in found["nodes"].items()
+            for rates in [[rail["rate_gbps"] for rail in node["rails"]]]
+            if node["condition"] != "running" or rates != wanted
+        ]
+        if Path(found["topology"]) != self.topology or set(found["nodes"]) != set(declared["nodes"]):
+            wrong.append("it is a lab of another topology")
+        if wrong or not found["up"]:
+            raise SystemExit(
+                f"lab {found['name']} is not as its topology says: {'; '.join(wrong) or 'not up'}; call "
+                f"`railyard lab up --topology {self.topology.relative_to(ROOT)}`, then provision"
+            )
+
+    def faults(self) -> set[str]:
+        """Return the faults that are there."""
+        found = json.loads(self.run("status", "--json"))["faults"]
+        return {f"{one['kind']} {one['target']}" for one in found}
+
+    def run_folders(self) -> list[Path]:
+        """Return the run folders that there are, the oldest first."""
+        folder = ROOT / "reports" / "cabling" / self.inventory.name
+        return sorted(path for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else []
 
 
-def run_folders() -> list[Path]:
-    """Return the run folders that there are, the oldest first."""
-    folder = ROOT / "reports" / "cabling" / INVENTORY.name
-    return sorted(path for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else []
-
-
-def measure(case: str, faults: tuple[str, ...], repeat: int) -> dict[str, Any]:
+def measure(lab: Lab, case: Case) -> dict[str, Any]:
     """Make the faults of a case, validate, heal, and return the line of the results."""
-    begun = time.monotonic()
-    before = run_folders()
+    begun, faults = time.monotonic(), case.faults
+    before = lab.run_folders()
     try:
         for fault in faults:
-            lab("fault", *fault.split(" "), "--rate-gbps", str(SLOW_RATE_GBPS))
-        done = railyard("validate", "-i", str(INVENTORY))
+            lab.run("fault", *fault.split(" "), "--rate-gbps", str(SLOW_RATE_GBPS))
+        done = railyard("validate", "-i", str(lab.inventory))
+        there = lab.faults()
     finally:
-        lab("heal", "--all")
-    made = [path for path in run_folders() if path not in before]
-    if not made:
-        raise SystemExit(f"{case}: nothing was measured: {done.stdout}{done.stderr}")
+        lab.heal()
+    made = [path for path in lab.run_folders() if path not in before]
+    if not made or not (made[-1] / "verdicts.jsonl").exists():
+        raise SystemExit(f"{case.name}: nothing was judged: {done.stdout}{done.stderr}")
+    if there != set(faults):
+        raise SystemExit(f"{case.name}: at its end the lab's faults were {sorted(there)}; it does not count")
     folder = made[-1]
     verdicts = [json.loads(line) for line in (folder / "verdicts.jsonl").read_text().splitlines()]
     rows = [json.loads(line) for line in (folder / "results.jsonl").read_text().splitlines()]
@@ -150,12 +232,13 @@ def measure(case: str, faults: tuple[str, ...], repeat: int) -> dict[str, Any]:
         ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, text=True, capture_output=True, check=False
     )
     return {
-        "case": case,
+        "case": case.name,
         "faults": list(faults),
-        "repeat": repeat,
+        "repeat": case.number,
         "at": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "commit": commit.stdout.strip(),
         "wall_s": round(time.monotonic() - begun, 1),
+        "load": round(os.getloadavg()[1], 1),
         "exit_status": done.returncode,
         "good": good,
         "outcomes": {
@@ -175,13 +258,6 @@ def measure(case: str, faults: tuple[str, ...], repeat: int) -> dict[str, Any]:
     }
 
 
-def cases() -> list[tuple[str, tuple[str, ...], int]]:
-    """Return every case with its faults and number."""
-    listed: list[tuple[str, tuple[str, ...], int]] = [(fault, (fault,), 1) for fault in SINGLE]
-    listed += [(" + ".join(pair), pair, 1) for pair in PAIRS]
-    return listed + [("healthy", (), number) for number in range(1, HEALTHY_RUNS + 1)]
-
-
 def done_already() -> list[dict[str, Any]]:
     """Return the lines of the results so far."""
     text = RESULTS.read_text(encoding="utf-8") if RESULTS.exists() else ""
@@ -189,19 +265,47 @@ def done_already() -> list[dict[str, Any]]:
 
 
 def table(results: list[dict[str, Any]]) -> str:
-    """Return the results as Markdown; of a case that was run again, the last."""
-    last = {(one["case"], one["repeat"]): one for one in results}
-    lines = ["| case | good | exit | what was said first |", "|---|---|---|---|"]
-    healthy = [one for (case, _number), one in last.items() if case == "healthy"]
-    for case, faults, number in cases():
-        one = last.get((case, number))
-        if faults and one is not None:
+    """Return the results as Markdown: of a case that was run again the last run, and how many there were."""
+    ran = {case: [one for one in results if is_of(one, case)] for case in (*CABLES, *BONDS)}
+    lines = ["| case | good | runs | load | exit | what was said first |", "|---|---|---:|---:|---:|---|"]
+    for case, ones in ran.items():
+        if case.faults and ones:
+            one = ones[-1]
             said = "; ".join(next(iter(causes), "**not found**") for causes in one["found"].values())
-            lines.append(f"| {case} | {'yes' if one['good'] else 'NO'} | {one['exit_status']} | {said} |")
+            good, load = "yes" if one["good"] else "NO", one.get("load", "")
+            lines.append(f"| {case.name} | {good} | {len(ones)} | {load} | {one['exit_status']} | {said} |")
+    healthy = [ones for case, ones in ran.items() if not case.faults and ones]
     if healthy:
-        good = sum(one["good"] for one in healthy)
-        lines.append(f"| healthy, {len(healthy)} runs | {good} of {len(healthy)} | 0 | no finding |")
+        good_runs = sum(ones[-1]["good"] for ones in healthy)
+        loads = [ones[-1].get("load", 0.0) for ones in healthy]
+        said = "; ".join(text for ones in healthy for text in ones[-1]["not_good"][:1]) or "no finding"
+        exits = ", ".join(sorted({str(ones[-1]["exit_status"]) for ones in healthy}))
+        lines.append(
+            f"| healthy, {len(healthy)} times | {good_runs} of {len(healthy)} | {sum(map(len, healthy))} "
+            f"| {min(loads)} to {max(loads)} | {exits} | {said} |"
+        )
     return "\n".join(lines)
+
+
+def is_of(line: dict[str, Any], case: Case) -> bool:
+    """Tell whether a line of the results is of a case."""
+    return (line["case"], line["repeat"]) == (case.name, case.number)
+
+
+def left(cases: tuple[Case, ...], results: list[dict[str, Any]]) -> list[Case]:
+    """Return the cases that were never run, then those that were not good and may be repeated."""
+    runs = {case: [one for one in results if is_of(one, case)] for case in cases}
+    not_good = [
+        case
+        for case, ones in runs.items()
+        if 0 < len(ones) < MOST_RUNS and not any(one["good"] for one in ones)
+    ]
+    return [case for case, ones in runs.items() if not ones] + not_good
+
+
+def stop(_number: int, _frame: object) -> None:
+    """End in such a way that the faults of the case are healed."""
+    raise KeyboardInterrupt
 
 
 def main() -> int:
@@ -210,23 +314,28 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--table", action="store_true", help="print the results so far and measure nothing")
+    parser.add_argument("--bond", action="store_true", help="the case of a bond, in the lab of VMs")
     parser.add_argument("--only", default="", help="only cases whose name holds this text")
     parser.add_argument("--until", help="begin no case after this time of day (HH:MM, UTC)")
+    parser.add_argument("--most", type=int, help="run so many cases at most")
     options = parser.parse_args()
-    results = done_already()
     if options.table:
-        print(table(results))
+        print(table(done_already()))
         return 0
-    good = {(one["case"], one["repeat"]) for one in results if one["good"]}
-    for case, faults, number in cases():
-        if (case, number) in good or options.only not in case:
-            continue
-        if options.until and datetime.now(UTC).strftime("%H:%M") >= options.until:
-            break
-        one = measure(case, faults, number)
-        with RESULTS.open("a", encoding="utf-8") as handle:
-            handle.write(json.dumps(one) + "\n")
-        print(f"{case} {number}: {'good' if one['good'] else 'NOT GOOD'} ({one['wall_s']} s)", flush=True)
+    name, cases = ("-bond", BONDS) if options.bond else ("", CABLES)
+    lab = Lab(HERE / f"topology{name}.yml", HERE / f"inventory{name}")
+    signal.signal(signal.SIGTERM, stop)
+    with lab.alone():
+        lab.heal()
+        wanted = [case for case in left(cases, done_already()) if options.only in case.name]
+        for case in wanted[: options.most]:
+            if options.until and datetime.now(UTC).strftime("%H:%M") >= options.until:
+                break
+            one = measure(lab, case)
+            with RESULTS.open("a", encoding="utf-8") as handle:
+                handle.write(json.dumps(one) + "\n")
+            said = "good" if one["good"] else "NOT GOOD"
+            print(f"{case.name} {case.number}: {said} ({one['wall_s']} s)", flush=True)
     return 0
 
 

@@ -13,12 +13,13 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ansible import constants
-from ansible.errors import AnsibleConnectionFailure
+from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible_collections.railyard.fabric.plugins.module_utils import netplan_peers
@@ -35,6 +36,12 @@ PATIENCE_SLACK_S = 10.0
 # Nodes confirmed in this run, for the proof of those that follow; only the first ones are ever asked.
 _COMMITTED = "railyard-committed.jsonl"
 _COMMITTED_READ = 8
+
+# What the node's shell and Python say when there is no room; tempfile tries its folders and then names none.
+_FULL = ("No space left on device", "No usable temporary directory found in")
+# As coreutils and Python quote it, in any locale.
+_QUOTED_PATH = re.compile(r"['\u2018\"](/[^'\u2019\"]*)['\u2019\"]")
+_ANSIBLES_FOLDERS = "the temporary folders and of the login user's ~/.ansible/tmp"
 
 display = Display()
 
@@ -73,6 +80,27 @@ def failure_text(node: str, answer: dict[str, Any], unreachable: str | None) -> 
         left = "; ".join(answer.get("differences") or [])
         tail = f"the node has undone it, but this could not be brought back: {left}"
     return f"{head}:{body}\n  {tail}."
+
+
+def full_disk_text(node: str, said: str) -> str | None:
+    """Say that a node's disk was full before the change began, or None where that is not what was said.
+
+    Ansible lays a module on the node's disk before it can run, and where that fails it shows a traceback, or
+    calls the node unreachable.
+
+    Args:
+        node: the node's name.
+        said: all that came back instead of the module's answer.
+    """
+    line = next((one.strip() for one in said.splitlines() if any(words in one for words in _FULL)), None)
+    if line is None:
+        return None
+    found = _QUOTED_PATH.search(line)
+    where = found[1] if found else _ANSIBLES_FOLDERS
+    return (
+        f"{node}: the disk is full, or cannot be written: {line}; nothing was changed. "
+        f"Make room on the disk of {where} (`df -h` on the node tells which is full), then run again"
+    )
 
 
 def committed_in_this_run(folder: str | None = None) -> list[dict[str, Any]]:
@@ -161,7 +189,7 @@ class ActionModule(ActionBase):
         """
         end: float | None = None
         while True:
-            staged = self._ask(args, task_vars)
+            staged = self._ask_for_the_first_time(args, task_vars)
             if staged.get("outcome") != "in_flight":
                 return staged
             if end is None:
@@ -175,6 +203,29 @@ class ActionModule(ActionBase):
             if time.monotonic() > end:
                 return staged
             time.sleep(IN_FLIGHT_PAUSE_S)
+
+    def _ask_for_the_first_time(
+        self, args: dict[str, Any], task_vars: dict[str, Any] | None
+    ) -> dict[str, Any]:
+        """Ask, and name a full disk on which the module could not be laid: the change has not begun.
+
+        Raises:
+            AnsibleError: the module cannot be laid or the node be reached, for another reason.
+        """
+        try:
+            staged = self._ask(args, task_vars)
+        except AnsibleError as error:
+            full = full_disk_text(args["node"], str(error))
+            if full is None:
+                raise
+            return {"failed": True, "changed": False, "msg": full}
+        # The module's own words, where it got so far, are more exact.
+        if staged.get("failed") and "nothing was changed" not in str(staged.get("msg")):
+            said = "\n".join(str(staged.get(key) or "") for key in ("module_stderr", "module_stdout", "msg"))
+            full = full_disk_text(args["node"], said)
+            if full is not None:
+                return {"failed": True, "changed": False, "msg": full}
+        return staged
 
     def _ask(self, args: dict[str, Any], task_vars: dict[str, Any] | None) -> dict[str, Any]:
         answer: dict[str, Any] = self._execute_module(

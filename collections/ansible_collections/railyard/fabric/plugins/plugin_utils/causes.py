@@ -172,6 +172,10 @@ _TABLE = (
     Cause("below_floor", "the number is below its floor",
           "Compare with the other rails and the other direction; then look at link speed, errors, CPU "
           "and shaping."),
+    Cause("rail_slow", "the rail is slower than planned, and slower than the others",
+          "Look at the port that is named and at its switch port: speed (`ethtool NETDEV`), error counters, "
+          "the slot's width and speed (`lspci -vv`), and rate limits (`tc qdisc show dev NETDEV`, policers "
+          "and shapers of the switch); where the lower rate is meant, declare it as rate_gbps of this rail."),
     Cause("above_ceiling", "the number is above what is possible here, so it was not measured on this link",
           "Look at the counters: the traffic took another path, or the declared rate is wrong."),
     Cause("too_slow", "the number is above the ceiling that the site lays down",

@@ -27,6 +27,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils import (
     link_error_rows,
     policy,
     rdma_facts,
+    slow_rails,
     trusted_rows,
     weighing,
 )
@@ -88,7 +89,9 @@ def judge(
     court.tests = {str(line["id"]): line for line in asked}
     court.claims = court.contested(rows)
     court.chart.read(asked, rows)
-    return [court.answer(line, rows).line(line, rows) for line in asked]
+    answers = [court.answer(line, rows) for line in asked]
+    slow_rails.name(asked, answers)
+    return [answer.line(line, rows) for line, answer in zip(asked, answers, strict=True)]
 
 
 def exit_status(

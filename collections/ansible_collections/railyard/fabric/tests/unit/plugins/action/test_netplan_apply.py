@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible.errors import AnsibleConnectionFailure
+from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible_collections.railyard.fabric.plugins.action import netplan_apply
 
 QUESTION = {"node": "gpuserver1", "token": "t"}
@@ -37,6 +37,8 @@ class Action(netplan_apply.ActionModule):
         self.states.append(args["state"])
         self.ssh_args.append(self._connection.get_option("ssh_args"))
         answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
         if isinstance(answer, str):
             raise AnsibleConnectionFailure(answer)
         return answer
@@ -106,6 +108,52 @@ IN_FLIGHT = {"failed": True, "outcome": "in_flight", "settled_within_s": 41.5, "
 def test_change_that_another_controller_left_open_is_waited_for():
     action = Action([IN_FLIGHT, IN_FLIGHT, {"outcome": "unchanged"}])
     assert action._stage({"state": "staged", "node": "gpuserver1"}, {}) == {"outcome": "unchanged"}
+
+
+# As ansible-core 2.21 gave them, with the temporary folders of the node on a file system without room.
+NO_TMP = (
+    'Traceback (most recent call last):\n  File "<stdin>", line 266, in <module>\n'
+    "FileNotFoundError: [Errno 2] No usable temporary directory found in ['/tmp', '/var/tmp', '/root']"
+)
+NO_DESERIALISATION = "Module result deserialization failed: No start of json char found"
+NO_TRANSFER = (
+    "Failed to transfer file to '/tmp/a-1/AnsiballZ.py': [Errno 28] No space left on device: b'/run/b'"
+)
+NO_MKDIR = (
+    "mkdir: cannot create directory \u2018/home/railyard/.ansible/tmp/a-1\u2019: No space left on device\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        ({"failed": True, "msg": NO_DESERIALISATION, "module_stderr": NO_TMP}, ["disk of /tmp (", "Errno 2"]),
+        (AnsibleError(NO_TRANSFER), ["disk of /tmp/a-1/AnsiballZ.py (", "Errno 28"]),
+        (NO_MKDIR, ["disk of /home/railyard/.ansible/tmp/a-1 (", "cannot create directory"]),
+        (
+            {"failed": True, "msg": "x", "module_stderr": "OSError: [Errno 28] No space left on device"},
+            ["[Errno 28]", "the login user's ~/.ansible/tmp"],
+        ),
+    ],
+)
+def test_disk_on_which_no_module_can_be_laid_is_named(answer, words):
+    staged = Action([answer])._stage({"state": "staged", "node": "gpuserver1"}, {})
+    assert staged["failed"]
+    assert [word for word in words if word not in staged["msg"]] == []
+    assert staged["msg"].startswith("gpuserver1: the disk is full")
+    assert "nothing was changed. Make room" in staged["msg"]
+
+
+def test_other_ends_are_told_as_they_are():
+    own = {
+        "failed": True,
+        "msg": "gpuserver1: ...: No space left on device; nothing was changed. Make room on /v",
+    }
+    other = {"failed": True, "msg": "no netplan", "module_stderr": ""}
+    for answer in (own, other):
+        assert Action([answer])._stage({"state": "staged", "node": "gpuserver1"}, {}) == answer
+    with pytest.raises(AnsibleConnectionFailure, match="no route"):
+        Action(["no route to host"])._stage({"state": "staged", "node": "gpuserver1"}, {})
 
 
 def test_waiting_for_an_open_change_ends(monkeypatch):

@@ -206,6 +206,28 @@ def test_ends_that_differ_by_more_than_five_percent_are_unmeasured() -> None:
         assert run.verdict(identity)["outcome"] == outcome, server
 
 
+# Four streams in 4 s: buffers of 64 MiB each explain 0.5369 Gbit/s that did not arrive.
+@pytest.mark.parametrize(
+    ("arrived", "sent", "cause"),
+    [
+        (0.0101, 0.0315, "below_floor"),
+        (0.0101, 0.5468, "below_floor"),
+        (0.0101, 0.5472, "ends_disagree"),
+        (0.95, 1.9, None),
+        (0.95, 1.9001, "ends_disagree"),
+        (0.0101, 0.0096, "ends_disagree"),
+    ],
+)
+def test_a_slow_rail_leaves_much_in_buffers_and_is_measured(
+    arrived: float, sent: float, cause: str | None
+) -> None:
+    run = HEALTHY.copy()
+    identity = run.ids("tcp_bandwidth")[0]
+    for row in run.rows(identity):
+        row["metrics"] |= {"bandwidth_gbps": arrived, "sent_gbps": sent}
+    assert run.verdict(identity)["cause_class"] == cause
+
+
 @pytest.mark.parametrize("proof", ["unproven", None, "yes", True])
 @pytest.mark.parametrize("end", ["client", "server"])
 def test_unproven_is_unmeasured_and_says_so(end: str, proof: object) -> None:
