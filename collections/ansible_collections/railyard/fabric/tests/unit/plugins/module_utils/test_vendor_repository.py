@@ -33,7 +33,7 @@ def problems(node, uri, suite="./"):
         (NOBLE, "https://mirror.example.com/ubuntu", "noble-updates"),
         # Its own name, or another's, or only a word that begins as one does.
         (DEBIAN_12, "https://ubuntu2404.example.com/mirror", "./"),
-        (DEBIAN_12, "https://x86_64/doca", "./"),
+        (DEBIAN_12, "https://sbsa/doca", "./"),
         (DEBIAN_12, "file:/srv/ubuntu2404-and-debian12/doca", "./"),
         (NOBLE, "https://mirror.example.com/el/solid/olive", "stable"),
         # A site's own folder above the vendor's.
