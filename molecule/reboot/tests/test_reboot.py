@@ -1,4 +1,4 @@
-"""The node on which something waited was drained, rebooted and resumed; Slurm was not asked about the other."""
+"""The node on which something waited was drained, rebooted and resumed; Slurm was not told of the other."""
 
 import json
 
