@@ -60,6 +60,11 @@ def test_the_older_card_has_the_user_space_of_the_distribution(host, current):
         assert host.package("ibverbs-providers").is_installed
 
 
+def test_slurm_is_not_asked_where_nothing_is_restarted(host):
+    assert host.file("/usr/local/bin/scontrol").exists
+    assert not host.file("/usr/local/bin/scontrol.json").exists
+
+
 def test_the_restart_waits_for_consent(host, current):
     assert not host.file("/opt/bus/sys/module/mlx5_core/version").exists
     waits = host.file("/var/lib/railyard/waits/rdma_stack.json")

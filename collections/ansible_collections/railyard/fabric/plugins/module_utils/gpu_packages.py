@@ -66,6 +66,11 @@ def packages(run: Run) -> dict[str, dict[str, Any]]:
     }
 
 
+def architecture(run: Run) -> str | None:
+    """Return the architecture of the node's packages, in dpkg's words; None where there is no dpkg."""
+    return (run(["dpkg", "--print-architecture"]) or "").strip() or None
+
+
 def archives(root: str) -> list[dict[str, Any]]:
     """Return apt's sources of NVIDIA drivers that are not the distribution's.
 
@@ -200,6 +205,7 @@ def read(root: str, run: Run, warnings: list[str]) -> dict[str, Any]:
     if not os.path.isdir(os.path.join(root, "var/lib/dpkg")):
         warnings.append("/var/lib/dpkg: not a Debian or Ubuntu system, so nothing is known of its packages")
     return {
+        "architecture": architecture(run),
         "packages": there,
         "kernel_packages": kernel_headers.metapackages(there),
         "headers_to_follow": kernel_headers.to_follow(there),

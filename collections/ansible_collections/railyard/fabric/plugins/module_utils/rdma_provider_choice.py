@@ -18,6 +18,7 @@ from __future__ import annotations
 import re
 import typing as t
 
+from ansible_collections.railyard.fabric.plugins.module_utils import vendor_repository
 from ansible_collections.railyard.fabric.plugins.module_utils.rdma_hardware import Card
 
 _OLD = ("ConnectX-3", "ConnectX-3 Pro", "Connect-IB")
@@ -43,6 +44,7 @@ class Node(t.NamedTuple):
         has_headers: Whether the headers of the running kernel are there to build modules against.
         secure_boot: Whether Secure Boot is on; None where it cannot be told.
         key_enrolled: Whether the site says that the key which DKMS signs with is enrolled.
+        system: Its distribution and architecture.
     """
 
     kernel: str
@@ -50,6 +52,7 @@ class Node(t.NamedTuple):
     has_headers: bool
     secure_boot: bool | None
     key_enrolled: bool = False
+    system: vendor_repository.Node = vendor_repository.Node(None, None, None)
 
 
 class Choice(t.NamedTuple):
@@ -60,7 +63,14 @@ class Choice(t.NamedTuple):
     findings: list[str]
 
 
-def choose(wanted: str, version: str, cards: t.Sequence[Card], node: Node) -> Choice:
+def choose(
+    wanted: str,
+    version: str,
+    cards: t.Sequence[Card],
+    node: Node,
+    uris: t.Sequence[str] = (),
+    suites: t.Sequence[str] = ("./",),
+) -> Choice:
     """Decide between providers, or say why the wanted one does not fit.
 
     Args:
@@ -68,6 +78,8 @@ def choose(wanted: str, version: str, cards: t.Sequence[Card], node: Node) -> Ch
         version: Of MLNX_OFED where that is wanted (`4.9-7.1.0.0`); empty otherwise.
         cards: What stands on the bus.
         node: What else decides.
+        uris: Where the vendor's repository is, if a vendor's is taken.
+        suites: Its suites.
     """
     provider = best(cards, node) if wanted == "auto" else wanted
     refusals: list[str] = []
@@ -82,6 +94,7 @@ def choose(wanted: str, version: str, cards: t.Sequence[Card], node: Node) -> Ch
         else []
     )
     if provider in ("doca", "mlnx_ofed"):
+        refusals += vendor_repository.refuse(node.system, uris, suites, "rdma_stack_source")
         refusals += _refuse_unsigned(node)
         findings += _building(node)
     return Choice(provider, refusals, findings)

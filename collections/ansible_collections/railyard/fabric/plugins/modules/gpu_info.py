@@ -68,6 +68,10 @@ gpu_info:
       description: Distribution, from os-release, C(id) and C(version).
       type: dict
       sample: {"id": "debian", "version": "12"}
+    architecture:
+      description: Architecture of the node's packages, in dpkg's words; null where there is no dpkg.
+      type: str
+      sample: arm64
     kernel:
       description: Release of the running kernel.
       type: str

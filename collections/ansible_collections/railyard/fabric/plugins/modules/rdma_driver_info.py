@@ -27,6 +27,17 @@ options:
     description: The version of MLNX_OFED that is wanted.
     type: str
     default: ""
+  repository_uris:
+    description: >-
+      Where the vendor's repository is; one whose address names another release or architecture is refused.
+    type: list
+    elements: str
+    default: []
+  repository_suites:
+    description: Its suites.
+    type: list
+    elements: str
+    default: [./]
   firmware_wanted:
     description: The firmware that each generation of cards is to have.
     type: dict
@@ -206,11 +217,13 @@ import typing as t
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.railyard.fabric.plugins.module_utils import (
     boot_kernel,
+    host_facts,
     kernel_headers,
     rdma_driver,
     rdma_firmware,
     rdma_hardware,
     rdma_provider_choice,
+    vendor_repository,
     waits,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers import apt_get
@@ -219,13 +232,13 @@ from ansible_collections.railyard.fabric.plugins.module_utils.sysfs import Reade
 WAITS_ROOT = "/"
 
 
-def read_packages(module: AnsibleModule) -> dict[str, apt_get.Package]:
-    """Ask dpkg for all packages; none where there is no dpkg."""
+def read_packages(module: AnsibleModule) -> tuple[dict[str, apt_get.Package], str | None]:
+    """Ask dpkg for all packages and the node's architecture; none where there is no dpkg."""
     if module.get_bin_path("dpkg-query") is None:
-        return {}
+        return {}, None
     native = module.run_command(["dpkg", "--print-architecture"])[1].strip()
     out = module.run_command(["dpkg-query", "--show", f"--showformat={apt_get.DPKG_QUERY_FORMAT}"])[1]
-    return apt_get.parse_packages(out, native)
+    return apt_get.parse_packages(out, native), native
 
 
 def run_quietly(module: AnsibleModule, argv: t.Sequence[str]) -> str | None:
@@ -245,7 +258,8 @@ def look(module: AnsibleModule) -> dict[str, t.Any]:
     boots_next = boot_kernel.next_kernel(root).kernel
     cards = rdma_hardware.read_cards(reader)
     needed = rdma_hardware.needed_modules(cards)
-    packages = read_packages(module)
+    packages, architecture = read_packages(module)
+    system = host_facts.os_release(reader)
     modules = rdma_driver.read_modules(root, reader, kernel, lambda argv: run_quietly(module, argv))
     node = rdma_provider_choice.Node(
         kernel,
@@ -253,8 +267,11 @@ def look(module: AnsibleModule) -> dict[str, t.Any]:
         kernel_headers.are_there(root, kernel),
         rdma_driver.secure_boot(reader),
         p["secure_boot_key_enrolled"],
+        vendor_repository.Node(system["id"], system["version"], architecture),
     )
-    choice = rdma_provider_choice.choose(p["provider"], p["version"], cards, node)
+    choice = rdma_provider_choice.choose(
+        p["provider"], p["version"], cards, node, p["repository_uris"], p["repository_suites"]
+    )
     stack, names = rdma_driver.installed_stack(packages)
     versions = {name: packages[name].version for name in names}
     wanted = {generation: str(version) for generation, version in p["firmware_wanted"].items()}
@@ -295,6 +312,8 @@ def main() -> None:
         argument_spec={
             "provider": {"type": "str", "choices": ["doca", "mlnx_ofed", "inbox", "auto"], "default": "auto"},
             "version": {"type": "str", "default": ""},
+            "repository_uris": {"type": "list", "elements": "str", "default": []},
+            "repository_suites": {"type": "list", "elements": "str", "default": ["./"]},
             "firmware_wanted": {"type": "dict", "default": {}},
             "secure_boot_key_enrolled": {"type": "bool", "default": False, "no_log": False},
             "remove_allow": {"type": "list", "elements": "str", "default": []},

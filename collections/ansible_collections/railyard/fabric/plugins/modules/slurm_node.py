@@ -25,7 +25,7 @@ options:
     description:
       - V(read) looks only.
       - V(drained) sees to it that no new job comes.
-      - V(resumed) ends a drain that Railyard began, and no other.
+      - V(resumed) ends a drain that Railyard began, and no other; with O(reason) one for that reason only.
     type: str
     choices: [read, drained, resumed]
     default: read
@@ -33,15 +33,15 @@ options:
     description: The node's name in Slurm; by default the first part of its host name.
     type: str
   reason:
-    description: Why it is drained. Slurm shows it after C(Railyard:).
+    description: Why it is drained. Slurm shows it after C(Railyard:). Required with O(state=drained).
     type: str
-    default: reboot
 """
 
 EXAMPLES = r"""
 - name: Let no new job come
   railyard.fabric.slurm_node:
     state: drained
+    reason: reboot
   register: slurm
 
 - name: Wait for the jobs that run
@@ -96,7 +96,7 @@ import typing as t
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.railyard.fabric.plugins.module_utils import module_end, slurm
 
-_FIX = "Fix: see to it that `scontrol ping` answers on the node, or give -e railyard_slurm_drain=false"
+_FIX = "Fix: see to it that `scontrol ping` answers on the node, or give -e slurm_drain_enabled=false"
 
 
 def show(module: AnsibleModule, scontrol: str, name: str) -> slurm.Node | None:
@@ -142,22 +142,22 @@ def hold(module: AnsibleModule) -> dict[str, t.Any]:
     wanted: dict[str, t.Any] = module.params
     name = wanted["name"] or socket.gethostname().split(".", maxsplit=1)[0]
     scontrol = module.get_bin_path("scontrol")
+    reason = slurm.own_reason(wanted["reason"]) if wanted["reason"] else None
     before = show(module, scontrol, name) if scontrol else None
     if scontrol is None or before is None or wanted["state"] == "read":
         return answer(name, before, before, False)
     if wanted["state"] == "drained":
         if before.is_drained:
             return answer(name, before, before, False)
-        reason = slurm.own_reason(wanted["reason"])
         if module.check_mode:
-            return answer(name, before, before._replace(is_drained=True, reason=reason), True)
+            return answer(name, before, before._replace(is_drained=True, reason=reason or ""), True)
         after = update(module, scontrol, name, "State=DRAIN", f"Reason={reason}")
         if after is None or not after.is_ours:
             raise slurm.SlurmError(
                 f"Slurm took the drain of {name} and shows {after and after.state}. {_FIX}"
             )
         return answer(name, before, after, True)
-    if not before.is_ours:
+    if not before.is_ours or reason not in (None, before.reason):
         return answer(name, before, before, False)
     if module.check_mode:
         return answer(name, before, before._replace(is_drained=False), True)
@@ -173,8 +173,9 @@ def main() -> None:
         argument_spec={
             "state": {"type": "str", "choices": ["read", "drained", "resumed"], "default": "read"},
             "name": {"type": "str"},
-            "reason": {"type": "str", "default": "reboot"},
+            "reason": {"type": "str"},
         },
+        required_if=[("state", "drained", ("reason",))],
         supports_check_mode=True,
     )
     module_end.end(module, hold, slurm.SlurmError)

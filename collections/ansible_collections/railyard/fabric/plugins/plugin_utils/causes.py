@@ -68,9 +68,9 @@ _TABLE = (
           "Look at `rdma link`, /sys/class/infiniband and `lspci`: the driver may not be loaded or the name "
           "may differ; then `railyard provision` (role rdma_stack)."),
     Cause("module_missing", "this kernel has no module for the RDMA device",
-          "Install the package that brings it for the running kernel: on Debian linux-image-amd64 (its "
-          "cloud flavour has no rdma_rxe), on Ubuntu linux-modules-extra-$(uname -r); start that kernel, "
-          "then `railyard provision`."),
+          "Install the package that brings it for the running kernel: on Debian linux-image-amd64 or "
+          "linux-image-arm64 (the cloud flavour has no rdma_rxe), on Ubuntu "
+          "linux-modules-extra-$(uname -r); start that kernel, then `railyard provision`."),
     Cause("iwarp", "the device speaks iWARP, and neither RoCE nor InfiniBand",
           "Name a RoCE or InfiniBand port in the inventory, or declare `transport: tcp` for these nodes."),
     Cause("dpu_mode", "the BlueField card is in DPU mode, so its own Arm cores stand between host and wire",

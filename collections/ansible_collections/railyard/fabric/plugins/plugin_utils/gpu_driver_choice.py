@@ -14,7 +14,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils import gpu_catalogue
+from ansible_collections.railyard.fabric.plugins.module_utils import gpu_catalogue, vendor_repository
 from ansible_collections.railyard.fabric.plugins.module_utils.gpu_catalogue import (
     DMA_BUF,
     NO_PATH,
@@ -328,20 +328,46 @@ def _gpudirect(
     return {"path": NO_PATH, "why": f"{why_not[DMA_BUF]}; {why_not[PEERMEM]}"}
 
 
+def _headers(work: _Work) -> list[str]:
+    """Return the headers that follow the distribution's usual kernel of the node's architecture."""
+    architecture = work.facts.get("architecture") or ""
+    return [name.replace("{architecture}", architecture) for name in work.layout.get("headers") or []]
+
+
+def _uris(work: _Work) -> list[str]:
+    """Return where the vendor's repository is, for the node's architecture; none for the distribution's."""
+    offered = work.layout.get("uris")
+    if offered is None:
+        return []
+    architecture = work.facts.get("architecture")
+    uris = list(work.asked.get("vendor_uris") or offered.get(architecture) or [])
+    if not uris:
+        work.refuse(
+            "no_repository",
+            f"{work.layout['name']} is for {' and '.join(offered)}, and the node is {architecture}",
+            "nvidia_driver_source: distribution, or nvidia_driver_vendor_uris with a repository for it",
+        )
+    system = work.facts.get("os") or {}
+    node = vendor_repository.Node(system.get("id"), system.get("version"), architecture)
+    for problem in vendor_repository.refuse(node, uris, ["./"], "nvidia_driver_vendor_uris"):
+        work.refusals.append({"code": "repository", "text": f"{problem}."})
+    return uris
+
+
 def choose(facts: Mapping[str, Any], asked: Mapping[str, Any], layout: Mapping[str, Any]) -> dict[str, Any]:
     """Choose the driver of a node.
 
     Args:
         facts: What `gpu_info` returned.
         asked: `branch`, `flavour`, `generations`, `gpudirect`, `rdma_provider`, `fabric_manager`, `imex`,
-            `gds`, `dcgm`, `cuda`; what is absent is not asked.
+            `gds`, `dcgm`, `cuda`, `vendor_uris`; what is absent is not asked.
         layout: One source of packages for the node's distribution, from the role's vars.
 
     Returns:
         `refusals` and `findings` (`code` and `text` each), `generations`, `branch`, `flavour`,
         `driver_packages`, `same_version_packages` (those that must have exactly the driver's version),
-        `other_packages`, `gpudirect` (`path` and `why`), `fabric_manager`, `imex`. With a refusal there are
-        no packages.
+        `other_packages`, `headers` (the distribution's usual ones), `uris` (of the vendor's repository),
+        `gpudirect` (`path` and `why`), `fabric_manager`, `imex`. With a refusal there are no packages.
     """
     work = _Work(facts, asked, layout)
     chosen: dict[str, Any] = {
@@ -350,6 +376,8 @@ def choose(facts: Mapping[str, Any], asked: Mapping[str, Any], layout: Mapping[s
         "driver_packages": [],
         "same_version_packages": [],
         "other_packages": [],
+        "headers": _headers(work),
+        "uris": _uris(work),
         "gpudirect": {"path": NO_PATH, "why": "no driver is chosen"},
         "fabric_manager": False,
         "imex": bool(asked.get("imex")),

@@ -383,3 +383,10 @@ def test_what_dkms_built(node):
     )
     (node.root / "var/lib/dkms/zfs/2.1" / KERNEL / "x86_64/module").mkdir(parents=True)
     assert node.facts()["dkms"] == [{"module": "nvidia-current", "version": "535.183.01", "kernel": KERNEL}]
+
+
+def test_the_architecture_is_dpkgs(node):
+    assert node.facts()["architecture"] is None
+    node.answers["dpkg"] = "arm64\n"
+    assert node.facts()["architecture"] == "arm64"
+    assert ["dpkg", "--print-architecture"] in node.asked

@@ -14,7 +14,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils import (
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.apt_get import Package
 from ansible_collections.railyard.fabric.plugins.module_utils.rdma_hardware import Card
 from ansible_collections.railyard.fabric.plugins.module_utils.rdma_provider_choice import Node, best, choose
+from ansible_collections.railyard.fabric.plugins.module_utils.vendor_repository import Node as System
 
+GRACE = Node("6.8.0-60-generic-64k", (3, 12), True, False, False, System("ubuntu", "24.04", "arm64"))
 NODE = Node("6.8.0-60-generic", (3, 12), True, False)
 LEGACY = Node("5.4.0-200-generic", (3, 9), True, None)
 
@@ -290,3 +292,28 @@ def test_what_stands_between_source_and_module_is_found_before_the_act():
 def test_a_number_that_nobody_knows_is_said():
     unknown = Card("0000:17:00.0", "15b3:2222", None, None, None)
     assert "15b3:2222 is not in the table" in choose("auto", "", [unknown], NODE).findings[0]
+
+
+DOCA = "https://linux.mellanox.com/public/repo/doca/3.2.0/ubuntu24.04"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "folder", "refused"),
+    [
+        ("doca", "arm64-sbsa", False),
+        ("doca", "x86_64", True),
+        ("auto", "x86_64", True),
+        ("inbox", "x86_64", False),  # whose repository goes
+    ],
+)
+def test_a_vendors_repository_is_of_the_nodes_architecture(wanted, folder, refused):
+    choice = choose(wanted, "", [card("ConnectX-7")], GRACE, [f"{DOCA}/{folder}"])
+    assert len(choice.refusals) == int(refused)
+    assert not refused or "is for x86_64 (amd64), and the node is arm64" in choice.refusals[0]
+
+
+def test_headers_follow_the_kernels_of_each_architecture():
+    images = ["linux-image-arm64", "linux-image-generic-64k", "linux-image-nvidia-64k-hwe-24.04"]
+    wanted = ["linux-headers-arm64", "linux-headers-generic-64k", "linux-headers-nvidia-64k-hwe-24.04"]
+    there = [*images, "linux-image-6.1.0-40-arm64", "linux-headers-6.1.0-40-arm64"]
+    assert kernel_headers.to_follow(there) == wanted

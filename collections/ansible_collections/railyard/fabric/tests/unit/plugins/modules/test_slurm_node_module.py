@@ -46,9 +46,9 @@ class Cluster:
 class DummyModule:
     """What `hold` uses of AnsibleModule."""
 
-    def __init__(self, cluster, state="read", name="gpuserver1", check_mode=False):
+    def __init__(self, cluster, state="read", name="gpuserver1", check_mode=False, reason="reboot"):
         self.cluster = cluster
-        self.params = {"state": state, "name": name, "reason": "reboot"}
+        self.params = {"state": state, "name": name, "reason": reason}
         self.check_mode = check_mode
 
     def get_bin_path(self, name):
@@ -94,6 +94,15 @@ def test_a_drain_of_an_earlier_run_that_broke_off_is_ours(cluster):
     assert cluster.state == "IDLE"
 
 
+@pytest.mark.parametrize(("reason", "resumes"), [("restart of the modules", False), (None, True)])
+def test_a_drain_for_another_reason_is_another_works_to_end(cluster, reason, resumes):
+    cluster.state, cluster.reason = "IDLE+DRAIN", "Railyard: reboot"
+    for check_mode in (True, False):
+        done = slurm_node.hold(DummyModule(cluster, "resumed", check_mode=check_mode, reason=reason))
+        assert (done["changed"], done["drained"]) == (resumes, not resumes)
+    assert len(updates(cluster)) == int(resumes)
+
+
 def test_jobs_are_said_and_not_ended(cluster):
     cluster.state = "MIXED"
     done = slurm_node.hold(DummyModule(cluster, "drained"))
@@ -112,7 +121,7 @@ def test_where_slurm_is_not_there_is_nothing_to_do(cluster, missing):
 
 def test_a_controller_that_does_not_answer_is_no_node_without_slurm(cluster):
     cluster.answers = False
-    with pytest.raises(SlurmError, match=r"Unable to contact slurm controller.*Fix:.*railyard_slurm_drain"):
+    with pytest.raises(SlurmError, match=r"Unable to contact slurm controller.*Fix:.*slurm_drain_enabled"):
         slurm_node.hold(DummyModule(cluster, "drained"))
 
 

@@ -271,3 +271,43 @@ def test_all_that_is_wrong_is_said_at_once():
 @pytest.mark.parametrize("asked", [{"flavour": "open"}, {"branch": 590}, {"cuda": "13.0"}, {"gds": True}])
 def test_every_refusal_ends_with_its_fix(asked):
     assert ". Fix: " in refusal(choose(node("V100"), asked, VENDOR))
+
+
+REPOSITORIES = "https://developer.download.nvidia.com/compute/cuda/repos/ubuntu2404"
+BY_ARCHITECTURE = {
+    **VENDOR,
+    "headers": ["linux-headers-{architecture}"],
+    "uris": {"amd64": [f"{REPOSITORIES}/x86_64/"], "arm64": [f"{REPOSITORIES}/sbsa/"]},
+}
+
+
+def noble(architecture):
+    return {**node("GH200"), "os": {"id": "ubuntu", "version": "24.04"}, "architecture": architecture}
+
+
+@pytest.mark.parametrize(("architecture", "folder"), [("amd64", "x86_64"), ("arm64", "sbsa")])
+def test_repository_and_headers_are_those_of_the_nodes_architecture(architecture, folder):
+    choice = choose(noble(architecture), {}, BY_ARCHITECTURE)
+    assert choice["refusals"] == []
+    assert choice["uris"] == [f"{REPOSITORIES}/{folder}/"]
+    assert choice["headers"] == [f"linux-headers-{architecture}"]
+
+
+def test_a_sites_own_repository_takes_the_place_of_the_vendors():
+    choice = choose(noble("arm64"), {"vendor_uris": ["file:/srv/cuda"]}, BY_ARCHITECTURE)
+    assert (choice["uris"], choice["refusals"]) == (["file:/srv/cuda"], [])
+
+
+def test_a_repository_of_another_architecture_is_refused():
+    said = refusal(choose(noble("arm64"), {"vendor_uris": [f"{REPOSITORIES}/x86_64/"]}, BY_ARCHITECTURE))
+    assert "is for x86_64 (amd64), and the node is arm64" in said
+    assert "nvidia_driver_vendor_uris" in said
+
+
+def test_an_architecture_without_a_repository_is_refused():
+    said = refusal(choose(noble("ppc64el"), {}, BY_ARCHITECTURE))
+    assert said.startswith("NVIDIA's repository is for amd64 and arm64, and the node is ppc64el. Fix: ")
+
+
+def test_the_distributions_own_archive_needs_no_address():
+    assert choose(node("V100"), {}, DEBIAN)["uris"] == []
