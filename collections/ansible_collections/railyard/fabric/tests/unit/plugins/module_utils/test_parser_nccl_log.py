@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils import parsers
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers.nccl_log_lines import Message, messages
 
 ROCE = """\
 gpu01:207:267 [1] NCCL INFO NCCL version 2.26.2+cuda12.2
@@ -90,6 +91,14 @@ def test_rank_whose_line_begins_in_another_ones():
     torn = "1:207:267 [1] NCCL INFO Channel 01/0 : 3[1] -> 4[0] [send] via NET/IB/0\n"
     assert ranks(ROCE + torn + "m" + "gpu0" + torn)["gpu01", 1]["channels"] == {"NET/IB": 3, "P2P": 1}
     assert set(ranks(ROCE + torn)) == {("gpu01", 0), ("gpu01", 1)}
+
+
+def test_what_stands_before_a_name_belongs_to_the_message_before():
+    glued = "gpu01:1:2 [0] NCCL INFO Using network IBgpu01:3:4 [1] b.cc:1 (f) NCCL WARN odd"
+    assert list(messages([glued])) == [
+        Message("gpu01", 1, 0, "INFO", "Using network IB"),
+        Message("gpu01", 3, 1, "WARN", "odd"),
+    ]
 
 
 def test_same_name_with_a_prefix_is_another_host():
