@@ -159,6 +159,9 @@ def _ask_nvidia_smi(run: gpu_modules.Run, warnings: list[str]) -> dict[str, dict
     for fields in ((*_ALWAYS, *_SETTINGS), _ALWAYS):
         said = run(["nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv"])
         if said is None:
+            warnings.append(
+                "nvidia-smi: not found, though the driver is loaded: what is set on the GPUs is unknown"
+            )
             return {}
         try:
             answer = nvidia_smi_query.parse(said)
@@ -189,6 +192,7 @@ def collect(reader: Reader, run: gpu_modules.Run, root: str = "/") -> dict[str, 
     boots_next = boot_kernel.next_kernel(root).kernel
     now = gpu_modules.loaded(reader)
     there = gpu_modules.installed(root, run)
+    reader.warnings += [f"{one['path']}: modinfo tells no version" for one in there if one["version"] is None]
     nouveau = gpu_modules.nouveau_is_loaded(reader)
     why = gpu_modules.pending(now, there, kernel, nouveau)
     rows = _ask_nvidia_smi(run, reader.warnings) if now["version"] is not None else {}

@@ -146,8 +146,10 @@ def pending(
         what = "is loaded, but no NVIDIA module is installed for the running kernel"
         return f"{now['version']} {what} {kernel}"
     versions = {one["version"] for one in for_running}
+    if None in versions:
+        return None  # which one is installed is unknown, so that nothing is known to wait
     if now["version"] not in versions:
-        listed = ", ".join(sorted(str(version) for version in versions))
+        listed = ", ".join(sorted(versions))
         return f"{now['version']} is loaded, {listed} is installed for the running kernel"
     flavours = {one["flavour"] for one in for_running if one["version"] == now["version"]}
     if now["flavour"] is not None and None not in flavours and now["flavour"] not in flavours:

@@ -253,13 +253,15 @@ from ansible_collections.railyard.fabric.plugins.module_utils.gpu_modules import
 from ansible_collections.railyard.fabric.plugins.module_utils.sysfs import Reader
 
 WAITS_ROOT = "/"
+# Beside PATH: where images of virtual machines mount the driver's tools, which is on no PATH of sudo.
+_FOLDERS = ["/sbin", "/usr/sbin", "/usr/local/nvidia/bin"]
 
 
 def _runner(module: AnsibleModule) -> Run:
     """Return a function that runs a tool and gives what it printed, None when there is no such tool."""
 
     def run(argv: Sequence[str]) -> str | None:
-        path = module.get_bin_path(argv[0], opt_dirs=["/sbin", "/usr/sbin"])
+        path = module.get_bin_path(argv[0], opt_dirs=_FOLDERS)
         if path is None:
             return None
         _rc, out, err = module.run_command([path, *argv[1:]], errors="surrogate_then_replace")

@@ -33,7 +33,6 @@ _FAILURE = re.compile(r"Test (?:NCCL|CUDA) failure .*|NCCL failure .*|CUDA failu
                       r"Test failure .*|unhandled (?:system|cuda) error.*")  # fmt: skip
 _TYPE = re.compile(r"(?:u?int(?:8|32|64)|half|float(?:16|32|64)?|double|bfloat16|f8e[0-9]m[0-9])\Z")
 _SIDE_CELLS = 4
-_TAIL_CELLS = 2 * _SIDE_CELLS
 
 
 def _side(cells: list[str], old: bool) -> dict[str, Any]:
@@ -44,15 +43,22 @@ def _side(cells: list[str], old: bool) -> dict[str, Any]:
     return side
 
 
+def _sides(cells: list[str], header: list[str]) -> tuple[int, list[list[str]]]:
+    """Return where a row's two halves begin, and the four cells of each that all tables have."""
+    first, second = [at for at, name in enumerate(header) if name == "busbw"][:2]
+    # --per_iter_timing gives each half four columns more, -S ends a row in date and time.
+    width = second - first
+    begin = len(cells) - 2 * width - (2 if header[-1] == "timestamp" else 0)
+    return begin, [cells[at : at + _SIDE_CELLS] for at in (begin, begin + width)]
+
+
 def _row(cells: list[str], header: list[str]) -> dict[str, Any] | None:
     """Read one row, or return None when the line is none."""
-    if len(cells) < 3 + _TAIL_CELLS or to_int(cells[0]) is None or to_int(cells[1]) is None:
+    begin, sides = _sides(cells, header)
+    if begin < 3 or to_int(cells[0]) is None or to_int(cells[1]) is None:
         return None
-    head = cells[2 : len(cells) - _TAIL_CELLS]
-    if not head or not _TYPE.match(head[0]):
-        return None
-    tail = cells[len(cells) - _TAIL_CELLS :]
-    if any(to_float(cell) is None for side in (tail[:3], tail[4:7]) for cell in side):
+    head = cells[2:begin]
+    if not _TYPE.match(head[0]) or any(to_float(cell) is None for side in sides for cell in side[:3]):
         return None
     old = "error" in header
     # Behind the type stand redop, root, both or none; a root is a number.
@@ -62,8 +68,8 @@ def _row(cells: list[str], header: list[str]) -> dict[str, Any] | None:
         "count": to_int(cells[1]),
         "dtype": head[0],
         "redop": words[0] if words and words[0] != "none" else None,
-        "out_of_place": _side(tail[:_SIDE_CELLS], old),
-        "in_place": _side(tail[_SIDE_CELLS:], old),
+        "out_of_place": _side(sides[0], old),
+        "in_place": _side(sides[1], old),
     }
 
 
@@ -97,6 +103,11 @@ class _Run:
             return error("truncated", "there is no result row")
         if not self.has_average or self.bounds is None:
             return error("truncated", "the lines behind the table are missing")
+        if len(self.ranks) == 1 or self.average == 0:
+            # Also what mpirun starts without MPI in the binary: each process is a run of its own.
+            return error(
+                "not_measured", "one GPU alone: no byte went from GPU to GPU, so there is no bus bandwidth"
+            )
         if not self.bounds[1]:
             return error("wrong_values", f"{self.bounds[0]} values are out of bounds")
         wrong = sum((row[side]["wrong"] or 0) for row in self.rows for side in ("out_of_place", "in_place"))
@@ -165,4 +176,5 @@ def _read(run: _Run, line: str) -> None:
         row = _row(cells, run.header)
         if row:
             run.rows.append(row)
-            run.checked = run.checked or to_float(cells[-1]) is not None or to_float(cells[-5]) is not None
+            sides = _sides(cells, run.header)[1]
+            run.checked = run.checked or any(to_float(side[3]) is not None for side in sides)

@@ -120,6 +120,16 @@ def test_a_module_for_another_kernel_only_is_pending(two):
     assert why == f"535.183.01 is loaded, but no NVIDIA module is installed for the running kernel {KERNEL}"
 
 
+def test_a_module_of_unknown_version_lets_no_node_wait_for_a_reboot(two):
+    two.load("535.183.01", PROPRIETARY_535)
+    two.answers["nvidia-smi"] = CSV
+    path = two.install("580.95.05", "NVIDIA")
+    two.modinfo.clear()
+    facts = two.facts()
+    assert (facts["driver"]["pending"], facts["driver"]["pending_why"]) == (False, None)
+    assert facts["warnings"] == [f"{path}: modinfo tells no version"]
+
+
 def test_nouveau_with_an_installed_driver_is_pending_and_without_one_is_not(two):
     (two.root / "sys/module/nouveau").mkdir(parents=True)
     facts = two.facts()
@@ -201,6 +211,13 @@ def test_trouble_of_nvidia_smi_is_a_warning(two):
     two.answers["nvidia-smi"] = "Failed to initialize NVML: Driver/library version mismatch\n"
     facts = two.facts()
     assert "Driver/library version mismatch" in facts["warnings"][0]
+    assert facts["gpus"][0]["settings"] is None
+
+
+def test_a_driver_without_its_nvidia_smi_is_a_warning(two):
+    two.load("535.183.01", PROPRIETARY_535)
+    facts = two.facts()
+    assert "nvidia-smi: not found" in facts["warnings"][0]
     assert facts["gpus"][0]["settings"] is None
 
 

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The parsers of nvidia-smi topo and query, dcgmi, NCCL's log and mlnx_qos; the texts are by hand."""
+"""The parsers of nvidia-smi topo and query, dcgmi and mlnx_qos; the texts are by hand."""
 
 from __future__ import annotations
 
@@ -47,13 +47,6 @@ CSV = """\
 index, name, driver_version, memory.total [MiB], power.draw [W], mig.mode.current
 0, NVIDIA H100 80GB HBM3, 550.90.07, 81559 MiB, 72.31 W, [N/A]
 1, NVIDIA H100 80GB HBM3, 550.90.07, 81559 MiB, [Not Supported], Disabled
-"""
-NCCL = """\
-gpu01:207:267 [1] NCCL INFO NCCL version 2.26.2+cuda12.2
-gpu01:207:267 [1] NCCL INFO NET/IB : Using [0]mlx5_2:1/RoCE [1]mlx5_3:1/RoCE [RO]; OOB eno8:192.168.1.97<0>
-gpu01:207:267 [1] NCCL INFO Using network IBgpu01:206:264 [0] NCCL INFO Using network IB
-gpu01:207:267 [1] NCCL INFO NET/IB : GPU Direct RDMA Enabled for HCA 0 'mlx5_2'
-gpu01:207:267 [1] NCCL INFO Channel 00/0 : 3[3] -> 4[0] [send] via NET/IB/5(0)/GDRDMA
 """
 
 
@@ -128,41 +121,6 @@ def test_query_of_gpus():
         error_class("nvidia-smi-query", "NVIDIA-SMI has failed because it couldn't communicate\n")
         == "tool_error"
     )
-
-
-def test_log_of_a_run_over_roce():
-    assert one("nccl-log", NCCL) == {
-        "nccl_version": "2.26.2+cuda12.2",
-        "transport": "RoCE",
-        "hcas": ["mlx5_2:1", "mlx5_3:1"],
-        "gdr": True,
-        "socket_fallback": False,
-        "warnings": [],
-    }
-
-
-def test_that_gpudirect_could_be_used_does_not_say_that_it_is():
-    assert one("nccl-log", NCCL.replace("/GDRDMA", ""))["gdr"] is False
-    assert one("nccl-log", NCCL.split("gpu01:207:267 [1] NCCL INFO Channel", maxsplit=1)[0])["gdr"] is None
-
-
-def test_fallback_to_sockets():
-    text = (
-        "n:1:2 [0] NCCL INFO NCCL version 2.21.5+cuda12.4\n"
-        "n:1:2 [0] NCCL INFO NET/IB : No device found.\n"
-        "n:1:2 [0] NCCL INFO Using network Socket\n"
-    )
-    output = one("nccl-log", text)
-    assert (output["transport"], output["socket_fallback"]) == ("Socket", True)
-    quiet = one(
-        "nccl-log", text.replace("NET/IB : No device found.", "NCCL_IB_DISABLE set by environment to 1.")
-    )
-    assert quiet["socket_fallback"] is None
-
-
-def test_failed_run_of_nccl():
-    warned = "gpu01:1:2 [0] NCCL WARN NET/IB : Got completion from peer with error 12, opcode 0\n"
-    assert error_class("nccl-log", NCCL + warned) == "nccl_error"
 
 
 def test_diagnostic_and_health():

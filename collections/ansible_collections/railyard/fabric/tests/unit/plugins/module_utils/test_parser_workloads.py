@@ -173,3 +173,29 @@ def test_nccl_average_that_is_cut_is_none():
         assert nccl(text)["error"]["class"] == "truncated"
     assert nccl(NCCL[: upto + 2])["valid"] is True
     assert nccl(NCCL[: upto + 1] + " ")["valid"] is True
+
+
+def with_columns(text: str) -> str:
+    """Return the table as it is with per-iteration timing and time stamps."""
+    found = []
+    for line in text.splitlines():
+        cells = line.split()
+        if "busbw" in line:
+            line = line.rstrip() + " timestamp"
+            line = line.replace("#wrong", "#wrong i_min i_max i_p99 i_cv%")
+        elif cells and cells[0].isdigit():
+            more = ["1.0", "2.0", "3.0", "4.0"]
+            line = " ".join([*cells[:9], *more, *cells[9:], *more, "2026-11-22", "10:00:00"])
+        found.append(line + "\n")
+    return "".join(found)
+
+
+def test_nccl_table_with_more_columns():
+    assert nccl(with_columns(NCCL)) == nccl(NCCL)
+
+
+def test_nccl_of_one_gpu_measures_no_bus():
+    alone = "".join(line for line in NCCL.splitlines(keepends=True) if "Rank  1" not in line)
+    found = nccl(alone)
+    assert (found["valid"], found["error"]["class"]) == (False, "not_measured")
+    assert nccl(NCCL.replace(": 4.28", ": 0"))["error"]["class"] == "not_measured"

@@ -1,0 +1,104 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""NCCL's log taken apart: who says what, where two ranks share one line too."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+_MARK = re.compile(r"NCCL (INFO|WARN) ?")
+# "gpu01:207:267 [1] NCCL INFO", and for a warning "gpu01:207:267 [1] init.cc:943 NCCL WARN".
+_HEAD = re.compile(
+    r"([\w.-]{1,255}):([0-9]{1,10}):([0-9]{1,10}) \[(-?[0-9]{1,3})\] "
+    r"(?:\S{1,100}:[0-9]{1,6} (?:\(\w{1,30}\) )?)?\Z"
+)
+_LONGEST_HEAD = 400
+
+
+@dataclasses.dataclass(frozen=True)
+class Message:
+    """One message of one process.
+
+    Attributes:
+        host: The host that the process is on; None where the line's beginning is lost.
+        pid: Its process number, likewise.
+        gpu: The CUDA device that it works on, likewise.
+        level: `INFO` or `WARN`.
+        text: What it says, up to where another process breaks in.
+    """
+
+    host: str | None
+    pid: int | None
+    gpu: int | None
+    level: str
+    text: str
+
+
+@dataclasses.dataclass(frozen=True)
+class _Piece:
+    head: re.Match[str] | None
+    head_at: int
+    is_first: bool
+    level: str
+    text_at: int
+
+
+def _pieces(line: str) -> list[_Piece]:
+    found: list[_Piece] = []
+    end = 0
+    for mark in _MARK.finditer(line):
+        begin = max(end, mark.start() - _LONGEST_HEAD)
+        head = _HEAD.search(line[begin : mark.start()])
+        at = begin + head.start() if head else mark.start()
+        found.append(_Piece(head, at, not found, mark.group(1), mark.end()))
+        end = mark.end()
+    return found
+
+
+class _Hosts:
+    """Tells a host's name from one that another rank's words are stuck to (`IBgpu01`), or that is cut."""
+
+    def __init__(self, lines: Sequence[Sequence[_Piece]]) -> None:
+        heads = [(piece.head, piece.is_first) for pieces in lines for piece in pieces if piece.head]
+        self.at_line_start = {head.group(1) for head, is_first in heads if is_first}
+        # By process and GPU.
+        self.counts: dict[str, Counter[str]] = {}
+        for head, _is_first in heads:
+            self.counts.setdefault(f"{head.group(2)} {head.group(4)}", Counter())[head.group(1)] += 1
+
+    def name(self, head: re.Match[str]) -> str:
+        """Return the host of a message; what the log gives no better name for stays as it is."""
+        said = head.group(1)
+        # The same process under a longer or shorter name, and more often so: that is its name.
+        names = self.counts[f"{head.group(2)} {head.group(4)}"]
+        for name, count in names.most_common():
+            if count > names[said] and (name.endswith(said) or said.endswith(name)):
+                return name
+        if said in self.at_line_start:
+            return said
+        return next((said[at:] for at in range(1, len(said)) if said[at:] in self.at_line_start), said)
+
+
+def messages(lines: Sequence[str]) -> Iterator[Message]:
+    """Return the messages in the log's order; lines of other programs are passed over."""
+    taken = [(line, _pieces(line)) for line in lines]
+    hosts = _Hosts([pieces for _line, pieces in taken])
+    for line, pieces in taken:
+        end = len(line)
+        found: list[Message] = []
+        for piece in reversed(pieces):
+            text = line[piece.text_at : end]
+            end = piece.head_at
+            if piece.head is None:
+                found.append(Message(None, None, None, piece.level, text))
+                continue
+            said, pid, _tid, gpu = piece.head.groups()
+            host = hosts.name(piece.head)
+            # What stands before the host's name is the end of the message before.
+            end += max(0, len(said) - len(host))
+            found.append(Message(host, int(pid), int(gpu), piece.level, text))
+        yield from reversed(found)
