@@ -26,6 +26,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils import (
     hop_rows,
     link_error_rows,
     policy,
+    provenance,
     rdma_facts,
     trusted_rows,
     weighing,
@@ -132,7 +133,8 @@ def incomplete(
         return None
     if manifest.get("asked") != ask.fingerprint(asked):
         return "asked.jsonl is not what this run asked"
-    return ask.alone(asked) or ask.rdma_left_out(plan or {}, asked)
+    tampered = provenance.edited(manifest, plan) if plan else None
+    return tampered or ask.alone(asked) or ask.rdma_left_out(plan or {}, asked)
 
 
 def strangers(
