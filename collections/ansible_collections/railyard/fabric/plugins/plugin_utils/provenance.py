@@ -4,8 +4,8 @@
 """Which inventory a run was made of, and whether that is still so. Pure.
 
 A run is judged by its own plan and policy, whatever the inventory says by then; but who reads the verdicts
-must be told where the two differ. Bounds rest on plan and policy, so a run whose own are not those that it was
-made with proves nothing.
+must be told where the two differ. Bounds rest on plan and policy, so a run whose own are not those that it
+was made with proves nothing.
 """
 
 from __future__ import annotations
