@@ -11,6 +11,7 @@ from typing import Any
 from ansible_collections.railyard.fabric.plugins.plugin_utils import (
     cabling_rows,
     causes,
+    counter_claims,
     rdma_rows,
     result_rows,
     weighing,
@@ -34,13 +35,22 @@ class Trust:
         rules: the merged policy.
         fleet: all nodes' facts.
         chart: what the rails heard of each other, which explains why two ends did not meet.
+        claims: whose bytes the counters of all rows are.
     """
 
-    def __init__(self, run: str, rules: dict[str, Any], fleet: Fleet, chart: cabling_rows.Chart) -> None:
+    def __init__(
+        self,
+        run: str,
+        rules: dict[str, Any],
+        fleet: Fleet,
+        chart: cabling_rows.Chart,
+        claims: counter_claims.Claims,
+    ) -> None:
         self._run = run
         self._policy = rules
         self._fleet = fleet
         self._chart = chart
+        self._claims = claims
 
     def pair(self, asked: Mapping[str, Any], rows: Rows) -> Pair | Answer:
         """Return the two rows of a test when a verdict may rest on them, else the verdict that follows."""
@@ -138,6 +148,9 @@ class Trust:
             problem = result_rows.counter_problem(row, client, self._policy)
             if problem:
                 return unmeasured("unproven", f"{row['host']} ({row['end']}): {problem}")
+            twice = self._claims.shared(row)
+            if twice:
+                return unmeasured("counted_twice", f"{row['host']} ({row['end']}): {twice}")
         return None
 
 

@@ -18,6 +18,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils import (
     ask,
     bmc_rows,
     cabling_rows,
+    counter_claims,
     declared,
     documents,
     expectations,
@@ -84,9 +85,9 @@ def judge(
     fleet = fact_rows.gather(plan, facts, run)
     fleet.obstacles = _obstacles(obstacles, run)
     fleet.lost = frozenset(answered) - fleet.bound.keys() - fleet.broken.keys()
-    court = _Court(run, plan, policy.merge(manifest.get("policy")), fleet)
     rows = _by_id(results)
-    court.tests = {str(line["id"]): line for line in asked}
+    tests = {str(line["id"]): line for line in asked}
+    court = _Court(run, plan, policy.merge(manifest.get("policy")), fleet, tests, rows)
     court.claims = court.contested(rows)
     court.chart.read(asked, rows)
     return [court.answer(line, rows).line(line, rows) for line in asked]
@@ -157,15 +158,25 @@ _SETTLED = (PASS, RECORDED, "not_applicable")
 class _Court:
     """What all verdicts of a run share."""
 
-    def __init__(self, run: str, plan: Mapping[str, Any], rules: dict[str, Any], fleet: Fleet) -> None:
+    def __init__(
+        self,
+        run: str,
+        plan: Mapping[str, Any],
+        rules: dict[str, Any],
+        fleet: Fleet,
+        tests: Mapping[str, Mapping[str, Any]],
+        rows: Rows,
+    ) -> None:
         self.run = run
         self.policy = rules
         self.fleet = fleet
-        self.tests: dict[str, Mapping[str, Any]] = {}
+        self.tests = tests
         self.claims: dict[tuple[str, str], str] = {}
         self._latencies: list[hop_rows.Sample] | None = None
         self.chart = cabling_rows.Chart(run, plan, fleet)
-        self.trust = trusted_rows.Trust(run, rules, fleet, self.chart)
+        between = [line for line in tests.values() if CHECKS[str(line["check"])].source == "test"]
+        counted = counter_claims.Claims(run, between, rows)
+        self.trust = trusted_rows.Trust(run, rules, fleet, self.chart, counted)
         self._bmcs = {name: str(node.get("bmc_address")) for name, node in plan["nodes"].items()}
         self._no_bmc_answers: bool | None = None
         self._rails = {
