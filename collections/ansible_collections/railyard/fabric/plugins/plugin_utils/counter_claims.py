@@ -50,7 +50,7 @@ class Claims:
         """Note who overlaps; of those before, the one that reaches the furthest is enough to ask."""
         furthest = spans[0]
         for one in spans[1:]:
-            if one[0] < furthest[1] and one[2] != furthest[2]:
+            if one[0] < furthest[1]:
                 self._note(name, one, furthest)
                 self._note(name, furthest, one)
             furthest = max(furthest, one, key=lambda span: span[1])

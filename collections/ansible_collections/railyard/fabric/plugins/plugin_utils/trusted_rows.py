@@ -135,10 +135,10 @@ class Trust:
             apart = result_rows.exchange_problem(row, other)
             if apart:
                 return unmeasured("ends_disagree", apart)
-        apart = result_rows.disagreement(client, server)
+        apart = result_rows.disagreement(client, server, self._policy)
         if apart:
             return unmeasured("ends_disagree", apart)
-        wrong = rdma_rows.pair_problem(client, server)
+        wrong = rdma_rows.pair_problem(client, server, self._policy)
         if wrong:
             return unmeasured(*wrong)
         for row in (client, server):

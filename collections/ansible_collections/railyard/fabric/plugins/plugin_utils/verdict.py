@@ -29,6 +29,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils import (
     policy,
     provenance,
     rdma_facts,
+    result_rows,
     trusted_rows,
     weighing,
 )
@@ -198,7 +199,9 @@ class _Court:
         pair = self.trust.pair(asked, rows)
         if isinstance(pair, Answer):
             return pair
-        return weighing.weigh(weighing.observed(*pair), weighing.judged(*pair), self._bounds(asked))
+        own_windows = result_rows.own_window_s(check.name, self.policy) is not None
+        judged = weighing.judged(*pair, own_windows)
+        return weighing.weigh(weighing.observed(*pair), judged, self._bounds(asked))
 
     def _local(self, asked: Mapping[str, Any], rows: Rows) -> Answer:
         """Answer what is asked of one node: from its facts, or from the error counters in its rows."""

@@ -143,7 +143,8 @@ def test_a_chain_of_exchanges_fits_into_its_window(latency_is: str, lasted_s: fl
 def test_ends_of_a_send_time_it_each_by_its_own_clock() -> None:
     def ends(check: str, theirs: float) -> str | None:
         client = {"check": check, "metrics": {"bandwidth_gbps": 1.0}}
-        return result_rows.disagreement(client, {"check": check, "metrics": {"bandwidth_gbps": theirs}})
+        server = {"check": check, "metrics": {"bandwidth_gbps": theirs}}
+        return result_rows.disagreement(client, server, POLICY)
 
     assert ends("rdma_send_bandwidth", 1.1) is None
     assert ends("rdma_send_bandwidth", 1.3) is not None
