@@ -166,7 +166,8 @@ _TABLE = (
     Cause("no_error_counters", "no test on this rail read the link's error counters",
           "Mend the tests of this rail first; their own verdicts say how."),
     Cause("error_counters_reset", "the link's error counters were reset, are full or cannot be read",
-          "Look in `dmesg` for a device that was reset or came back, then validate again."),
+          "Look in `dmesg` for a device that was reset or came back; clear a counter that is full "
+          "(InfiniBand: `perfquery -R`), then validate again."),
     Cause("lost_packets", "packets were lost",
           "Look at error counters (`ip -s link`, `ethtool -S`), cable, and duplicate addresses on the rail."),
     Cause("path_mtu_small", "a packet of the declared MTU does not pass in this direction",

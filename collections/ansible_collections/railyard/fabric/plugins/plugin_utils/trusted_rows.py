@@ -130,6 +130,8 @@ class Trust:
                 return Answer(FAIL, weighing.observed(client, server), basis="loss must be 0", cause=lost)
         for row, other in ((client, server), (server, client)):
             boot_id = self._fleet.boot_ids.get(str(other["host"]))
+            if not boot_id:
+                return unmeasured("facts_garbled", f"{other['host']}: boot_id is {boot_id!r}")
             if result_rows.rebooted(row, boot_id):
                 return unmeasured("node_rebooted", str(other["host"]))
             apart = result_rows.exchange_problem(row, other)

@@ -160,7 +160,9 @@ def test_ends_of_a_send_time_it_each_by_its_own_clock() -> None:
         (2000, 2.1, None),  # a cold probe of 20 exchanges may be far slower than the test
         (1, 500.0, "1 exchanges"),
         (19, 500.0, "19 exchanges"),
-        (20, 0.5, None),  # the fewest that are asked for, where the probe was slow
+        (20, 150.0, None),  # the fewest that are asked for, where the probe was slow
+        (20, 0.5, "asked were 2 s"),  # no probe was ever so much slower
+        (100000, 0.05, "less than any message takes"),
         (100000, 0.5, None),  # the most that are asked for, where a card is fast
         (100001, 0.5, "100001 exchanges"),
     ],
