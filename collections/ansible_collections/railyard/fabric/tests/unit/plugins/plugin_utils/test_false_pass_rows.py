@@ -122,7 +122,7 @@ def end(rate_gbps: float, mtu: int = 9000) -> Bound:
             "hca": "mlx5_0:1",
             "driver": "mlx5_core",
             "driver_class": "hardware",
-            "max_mtu_bytes": max_mtu_bytes,
+            "max_mtu_bytes": 4096,
         },
     )
 
