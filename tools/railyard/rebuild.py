@@ -14,8 +14,9 @@ _ = paths  # it puts the collection on the path, and so has to be imported first
 
 
 def report(run: str, reports_dir: Path) -> int:
-    """Write the three documents again and print the end of the run; return its exit status."""
+    """Write verdicts and the three documents again, print the end of the run, return its exit status."""
     folder = find(run, reports_dir)
+    rejudge.rejudge(folder)
     out = terminal.console()
     read = model.read(folder)
     terminal.summary(read, out)

@@ -198,6 +198,10 @@ def _record(value: object) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
+def _list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
 def _moment(timestamp: object) -> str:
     """`2026-11-21T10:15:03.120Z` → `2026-11-21 10:15:03 UTC`; what is no such timestamp stays as it is."""
     found = re.fullmatch(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(\.\d+)?Z", str(timestamp))
@@ -318,14 +322,14 @@ def badness(measurement: Measurement) -> tuple[int, float, str]:
 def _environment(manifest: Mapping[str, Any], plan: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     rows = [
         ("inventory", wording.quantity_text(manifest.get("inventory"))),
-        ("command", " ".join(str(word) for word in manifest.get("argv") or []) or "unknown"),
+        ("command", " ".join(str(word) for word in _list(manifest.get("argv"))) or "unknown"),
         ("transport", wording.quantity_text(plan.get("transport"))),
         ("kind of nodes", wording.quantity_text(plan.get("node_class"))),
         ("cabling", wording.quantity_text(plan.get("cabling"))),
     ]
-    if manifest.get("limit"):
-        rows.append(("limited to", fold_names([str(name) for name in manifest["limit"]])))
-    rows += [(f"version of {name}", text) for name, text in _pairs(manifest.get("versions") or {})]
+    if limit := _list(manifest.get("limit")):
+        rows.append(("limited to", fold_names([str(name) for name in limit])))
+    rows += [(f"version of {name}", text) for name, text in _pairs(_record(manifest.get("versions")))]
     return tuple(rows)
 
 
@@ -351,17 +355,17 @@ def _nodes(plan: Mapping[str, Any], facts: list[dict[str, Any]]) -> tuple[dict[s
 def _described(row: Mapping[str, Any] | None) -> dict[str, str]:
     if row is None:
         return {"system": "did not answer", "tools": "", "devices": ""}
-    system = row.get("os") or {}
+    system = _record(row.get("os"))
     words = [
         f"{system.get('id', '')} {system.get('version', '')}".strip(),
         f"kernel {row.get('kernel') or 'unknown'}",
         f"Python {row.get('python') or 'unknown'}",
     ]
     tools = [
-        f"{name} {version or 'not installed'}" for name, version in sorted((row.get("tools") or {}).items())
+        f"{name} {version or 'not installed'}" for name, version in sorted(_record(row.get("tools")).items())
     ]
     devices = [
         f"{device.get('netdev')} ({device.get('driver') or 'no driver'}, MTU {device.get('mtu_bytes')})"
-        for device in row.get("netdevs") or []
+        for device in map(_record, _list(row.get("netdevs")))
     ]
     return {"system": ", ".join(words), "tools": ", ".join(tools), "devices": ", ".join(devices)}

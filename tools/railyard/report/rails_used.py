@@ -78,10 +78,20 @@ def _netdev(rail: Mapping[str, Any], row: Mapping[str, Any]) -> str:
     if rail.get("netdev"):
         return str(rail["netdev"])
     wanted = {rail.get("address"), rail.get("address6")} - {None}
-    for device in row.get("netdevs") or []:
-        if wanted & {*(device.get("addresses") or ()), *(device.get("addresses6") or ())}:
+    devices = row.get("netdevs")
+    # Facts that are garbled have their verdict; here they only name nothing.
+    for device in devices if isinstance(devices, list) else ():
+        if isinstance(device, Mapping) and wanted & {
+            *_texts(device, "addresses"),
+            *_texts(device, "addresses6"),
+        }:
             return str(device.get("netdev") or "")
     return ""
+
+
+def _texts(device: Mapping[str, Any], key: str) -> list[str]:
+    values = device.get(key)
+    return [value for value in values if isinstance(value, str)] if isinstance(values, list) else []
 
 
 def _in_brackets(text: str) -> str:

@@ -87,6 +87,8 @@ class Map:
     def lines(self, order: Mapping[str, Any], node: str | None = None) -> Iterator[dict[str, Any]]:
         """Yield the asked lines of all ports, or of one node's."""
         width = self._rails.most()
+        # A run that was asked by a version without the switch goes on as it was asked.
+        lldp = order["policy"].get("lldp", True)
         for position, entry in enumerate(order["roster"]):
             name = str(entry["name"])
             if node not in (None, name):
@@ -96,7 +98,7 @@ class Map:
                 if port is None or len(self.members[port.segment]) < 2:
                     continue
                 for place, (check, tool) in enumerate(TOOLS.items()):
-                    if _asked(check, port):
+                    if _asked(check, port) and (lldp or check != NEIGHBOUR):
                         number = (position * width + index) * len(TOOLS) + place
                         yield {**local_line(f"c{number:05d}", check, tool, name, rail), "group": None}
 

@@ -29,6 +29,7 @@ _SMALLEST_FRAME_BYTES = 64
 SHORTEST_S = 0.25
 #: A counter that stands at its greatest value stopped there, or is about to wrap.
 SATURATED = (2**32 - 1, 2**64 - 1)
+UNITS = ("bytes", "packets", "packets_forward")
 NETDEV_BYTES = ("tx_bytes", "rx_bytes")
 PORT_DATA = ("port_xmit_data", "port_rcv_data")
 # An InfiniBand port counts its data in words of four octets (IBTA vol. 1, PortCounters).
@@ -176,11 +177,16 @@ def prove(
 
 
 def _is_amount(claim: Claim) -> bool:
-    """Tell whether a claim can be compared: NaN is neither more nor less than any counter."""
+    """Tell whether a claim can be compared: NaN is neither more nor less than any counter.
+
+    A claim of nothing claims nothing, and what has passed at least lies within what explains it.
+    """
     said = (claim.at_least, claim.at_most, claim.back_at_least, claim.back_at_most)
     whole = all(math.isfinite(one) and one >= 0 for one in said)
     packets = claim.packet_bytes is None or claim.packet_bytes > 0
-    return whole and packets
+    ways = ((claim.at_least, claim.at_most), (claim.back_at_least, claim.back_at_most))
+    fits = any(most for _least, most in ways) and all(least <= most for least, most in ways)
+    return whole and packets and fits and claim.unit in UNITS
 
 
 def falls_short(claim: Claim | None, end: str, counters: Mapping[str, Span], driver: Driver = NETDEV) -> bool:

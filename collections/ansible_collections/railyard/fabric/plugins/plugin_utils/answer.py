@@ -80,7 +80,7 @@ def unmeasured(cause: str, detail: str) -> Answer:
     return Answer(
         UNMEASURED,
         cause=causes.explain(cause, detail),
-        proof="unproven" if cause == "unproven" else None,
+        proof="unproven" if cause in ("unproven", "counted_twice") else None,
     )
 
 

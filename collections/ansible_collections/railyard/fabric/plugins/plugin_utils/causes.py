@@ -148,6 +148,9 @@ _TABLE = (
     Cause("unproven", "the counters do not show that this traffic ran over this rail",
           "Look for other traffic on the rails and for a route that takes another one: `ip route get "
           "PEER from ADDRESS`."),
+    Cause("counted_twice", "two tests claim the same bytes of one counter, so they prove neither",
+          "Validate again into a new run folder: tests of one rail run one after the other, so rows were "
+          "copied, or two rails are one netdev or one port."),
     Cause("version_differs", "the two ends have different versions of the tool",
           "Install one version on all nodes (role benchmark_tools), then validate again."),
     Cause("link_errors", "error counters of the link grew",
@@ -163,7 +166,8 @@ _TABLE = (
     Cause("no_error_counters", "no test on this rail read the link's error counters",
           "Mend the tests of this rail first; their own verdicts say how."),
     Cause("error_counters_reset", "the link's error counters were reset, are full or cannot be read",
-          "Look in `dmesg` for a device that was reset or came back, then validate again."),
+          "Look in `dmesg` for a device that was reset or came back; clear a counter that is full "
+          "(InfiniBand: `perfquery -R`), then validate again."),
     Cause("lost_packets", "packets were lost",
           "Look at error counters (`ip -s link`, `ethtool -S`), cable, and duplicate addresses on the rail."),
     Cause("path_mtu_small", "a packet of the declared MTU does not pass in this direction",
@@ -228,6 +232,13 @@ _TABLE = (
           "See the reply_path and address checks of the peer, `ip route get` there, and firewalls for ICMP."),
     Cause("route_unknown", "the node does not tell by which netdev it would reply",
           "Install iproute2 on it and look at `ip route get PEER from ADDRESS`."),
+    Cause("no_lldp", "no switch said by LLDP who it is, so the cable's end was not compared with the plan",
+          "Switch LLDP on at the leaf's ports; a run shorter than the switch's interval (30 s as a rule) "
+          "hears it where lldpd runs on the node. Where the switches are not to speak, set "
+          "fabric_policy.lldp: false."),
+    Cause("switch_unnamed", "the switch at the cable's end does not tell its name",
+          "Have it send its system name by LLDP, name the leaf in the inventory as the switch tells it, or "
+          "set fabric_policy.lldp: false."),
     Cause("neighbour_unclear", "more than one switch speaks on this cable",
           "Look for a hub, a media converter or a virtual switch between node and leaf."),
     Cause("more_hops", "the latency is that of more switches on the way than planned",

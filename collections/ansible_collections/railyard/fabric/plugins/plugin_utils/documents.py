@@ -9,6 +9,7 @@ import ipaddress
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from ansible_collections.railyard.fabric.plugins.plugin_utils import run_folder
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import CHECKS
 
 #: What the judge reads of every asked line.
@@ -25,6 +26,9 @@ def problem(
 def _problems(
     manifest: Mapping[str, Any], plan: Mapping[str, Any], asked: Sequence[Mapping[str, Any]]
 ) -> Iterator[str]:
+    for name, document in ((run_folder.MANIFEST, manifest), (run_folder.PLAN, plan)):
+        if not _is_known(document):
+            yield f"{name} is of schema {document.get('schema')!r}, this version reads {run_folder.SCHEMA}"
     if not isinstance(manifest.get("run"), str):
         yield "manifest.json does not say of which run it is"
     nodes = plan.get("nodes")
@@ -41,6 +45,12 @@ def _problems(
     for line in asked:
         yield from _line_problems(line, rails, bmcs, seen)
         seen.add(str(line.get("id")))
+
+
+def _is_known(document: Mapping[str, Any]) -> bool:
+    """Tell whether a document is of the schema that is judged here; another one's words may mean more."""
+    schema = document.get("schema")
+    return schema == run_folder.SCHEMA and not isinstance(schema, bool)
 
 
 def _has_rails(node: object) -> bool:
@@ -77,6 +87,8 @@ def _line_problems(
 ) -> Iterator[str]:
     identity = str(line.get("id"))
     where = f"asked.jsonl: {identity}"
+    if not _is_known(line):
+        yield f"{where} is of schema {line.get('schema')!r}, this version reads {run_folder.SCHEMA}"
     for key in _ASKED_KEYS:
         if key not in line or not isinstance(line[key], (str, type(None))):
             yield f"{where}: {key} is {line.get(key)!r}"
@@ -89,6 +101,8 @@ def _line_problems(
     check = CHECKS[line["check"]]
     if check.local and line["peer"] is not None:
         yield f"{where}: {check.name} is asked of one node, peer is {line['peer']!r}"
+    if not check.local and line["node"] == line["peer"]:
+        yield f"{where}: {check.name} is asked of {line['node']} and itself"
     for node in [line["node"]] if check.local else [line["node"], line["peer"]]:
         if node not in rails:
             yield f"{where}: node {node!r} is not in plan.json"
@@ -104,3 +118,5 @@ def _line_problems(
         yield f"{where}: parts is {parts!r}"
     elif check.source == "sum" and len(set(parts or ())) < len(parts or ()):
         yield f"{where}: parts names a test twice"
+    elif check.source != "sum" and parts is not None:
+        yield f"{where}: {check.name} has no parts, parts is {parts!r}"

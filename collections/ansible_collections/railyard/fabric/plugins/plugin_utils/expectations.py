@@ -159,7 +159,7 @@ def for_test(
         own = _tcp_both_ways(able)
     elif check in BANDWIDTH:
         why_not = _no_floor([able], policy, iperf3_versions, shared_slot, transport)
-        own = _tcp_bandwidth([able], able.payload_share, why_not)
+        own = _tcp_bandwidth([able], [able.payload_share], why_not)
     else:
         own = Bounds(
             basis="no authority bounds it on this link; a site may, with fabric_policy.floors"
@@ -176,22 +176,28 @@ def for_aggregate(
     transport: str = "",
 ) -> Bounds:
     """Return the bounds for all rails of a pair together, as the netdevs' byte counters show it."""
-    share = min((one.frame_share for one in able), default=1.0)
     why_not = _no_floor(able, policy, iperf3_versions, shared_slot, transport)
-    own = _tcp_bandwidth(able, share, why_not)
+    own = _tcp_bandwidth(able, [one.frame_share for one in able], why_not)
     if own.floor:
         own.basis = "sum over the rails, from byte counters over their common window: " + own.basis
     return with_site_policy("aggregate_bandwidth", own, policy)
 
 
-def _tcp_bandwidth(able: Sequence[Capability], share: float, why_not: str | None) -> Bounds:
+def carried(rates_gbps: Sequence[float], shares: Sequence[float]) -> tuple[float, float]:
+    """Return what rails carry together, in Gbit/s, and its share of their rates: each has its own packets."""
+    together = sum(rate * share for rate, share in zip(rates_gbps, shares, strict=True))
+    return together, together / sum(rates_gbps)
+
+
+def _tcp_bandwidth(able: Sequence[Capability], shares: Sequence[float], why_not: str | None) -> Bounds:
     unknown = next((one for one in able if one.rate_gbps is None), None)
     if unknown is not None or not able:
         return Bounds(basis=unknown.basis if unknown else "no rail")
     total = sum(one.rate_gbps or 0.0 for one in able)
     sources = "; ".join(dict.fromkeys(one.basis for one in able))
     wire = "the link's frames" if any(one.software for one in able) else "the wire"
-    limit = round(total * share * CEILING_TOLERANCE, 4)
+    most, share = carried([one.rate_gbps or 0.0 for one in able], shares)
+    limit = round(most * CEILING_TOLERANCE, 4)
     bounds = Bounds(
         ceiling={"bandwidth_gbps": limit},
         basis=f"{sources}; ceiling: {share:.4f} of it fits {wire} at this MTU, +2 % for the window's ends",
@@ -231,6 +237,8 @@ def _no_floor(
 ) -> str | None:
     """Return why no authority says what TCP should reach here, or None when one does."""
     streams = int(policy["iperf3_streams"])
+    if any(one.payload_share <= TCP_FLOOR_SHARE for one in able):
+        return "at this MTU the headers alone take more than the floor leaves"
     rate_gbps = max((one.rate_gbps or 0.0 for one in able), default=0.0)
     if transport == "infiniband":
         return "no authority says what TCP reaches over InfiniBand (IPoIB)"

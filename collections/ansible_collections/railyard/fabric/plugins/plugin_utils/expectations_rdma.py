@@ -29,6 +29,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import BI, 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.expectations import (
     CEILING_TOLERANCE,
     Bounds,
+    carried,
     end_rate,
     with_site_policy,
 )
@@ -125,7 +126,6 @@ def for_test(
         able = capability(client, server, transport)
         own = _bandwidth(
             [able],
-            able.payload_share,
             2 if check in BI else 1,
             _no_floor(check, able, policy, transport, shared_slot),
         )
@@ -140,7 +140,7 @@ def for_aggregate(
     why = next(
         (found for one in able if (found := _no_floor(check, one, policy, transport, shared_slot))), None
     )
-    own = _bandwidth(able, min((one.payload_share for one in able), default=1.0), 1, why)
+    own = _bandwidth(able, 1, why)
     own.basis = (
         "sum over the rails of payload: the byte counters over their common window, less headers and what "
         f"was sent again: {own.basis}"
@@ -173,15 +173,17 @@ def _is_hardware(end: Bound) -> bool:
     return end.netdev is None or end.netdev.get("driver_class") == "hardware"
 
 
-def _bandwidth(able: Sequence[RdmaCapability], share: float, ways: int, why_not: str | None) -> Bounds:
+def _bandwidth(able: Sequence[RdmaCapability], ways: int, why_not: str | None) -> Bounds:
     unknown = next((one for one in able if one.rate_gbps is None), None)
     if unknown is not None or not able:
         return Bounds(basis=unknown.basis if unknown else "no rail")
-    total = ways * sum(one.rate_gbps or 0.0 for one in able)
+    rates = [one.rate_gbps or 0.0 for one in able]
+    total = ways * sum(rates)
+    most, share = carried(rates, [one.payload_share for one in able])
     sources = "; ".join(dict.fromkeys(one.basis for one in able))
     packet = f"{able[0].mtu_bytes} bytes of payload and {able[0].overhead_bytes} around them"
     bounds = Bounds(
-        ceiling={"bandwidth_gbps": round(total * share * CEILING_TOLERANCE, 4)},
+        ceiling={"bandwidth_gbps": round(ways * most * CEILING_TOLERANCE, 4)},
         basis=(
             f"{sources}{', both ways' if ways > 1 else ''}; ceiling: {share:.4f} of it with packets of "
             f"{packet}, +2 % for the window's ends"

@@ -133,7 +133,7 @@ def judge(
         return failed(answer, "link_errors", f"{where}: {_told(seen.growth)}, with {_peers(seen)}")
     if seen.doubt:
         return unknown(answer, "error_counters_reset", f"{where}: {seen.doubt}")
-    if not seen.used:
+    if not seen.names:  # what is told alone proves nothing of the link
         return unmeasured("no_error_counters", where)
     if any(CHECKS[str(test["check"])].rdma for test in mine) and not _has_rdma(seen.names):
         return unknown(answer, "no_error_counters", f"{where}: none of the RDMA port's own was read")

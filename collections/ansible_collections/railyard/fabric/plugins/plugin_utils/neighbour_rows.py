@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeGuard
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.answer import Answer, failed, unknown
-from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import PASS, RECORDED
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import PASS
 from ansible_collections.railyard.fabric.plugins.plugin_utils.policy import is_whole
 
 Told = Mapping[str, Any]
@@ -111,8 +111,8 @@ def _neighbour(node: str, rail: Mapping[str, Any], told: Told) -> Answer:
     leaf = str(rail.get("leaf"))
     wanted = {"switch": leaf}
     if not found:
-        basis = "no switch said by LLDP who it is while the run lasted, so that there was nothing to compare"
-        return Answer(RECORDED, {"neighbours": 0}, basis=basis, proof="proven")
+        # Silence says nothing of the cable: nothing was compared, so nothing is recorded or proven either.
+        return unknown(Answer(PASS, {"neighbours": 0}), "no_lldp", f"{where}, planned is {leaf}")
     said = [str(one.get("switch") or one.get("chassis") or "") for one in found]
     ports = ", ".join(f"{name} port {one.get('port')}" for name, one in zip(said, found, strict=True))
     answer = Answer(
@@ -120,6 +120,8 @@ def _neighbour(node: str, rail: Mapping[str, Any], told: Told) -> Answer:
         "the leaf that the inventory names, as it says itself by LLDP", proof="proven",
     )  # fmt: skip
     if not any(_same_switch(name, leaf) for name in said):
+        if not all(one.get("switch") for one in found):
+            return unknown(answer, "switch_unnamed", f"{where} is at {ports}, planned is {leaf}")
         return failed(answer, "wrong_leaf", f"{where} is at {ports}, planned is {leaf}")
     if not all(_same_switch(name, leaf) for name in said):
         return unknown(answer, "neighbour_unclear", f"{where} hears {ports}")

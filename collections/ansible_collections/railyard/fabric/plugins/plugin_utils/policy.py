@@ -24,6 +24,7 @@ DEFAULT: dict[str, Any] = {
     "rdma_tests": ["ib_write_bw", "ib_write_lat"],
     "bidirectional": True,
     "beacon": True,
+    "lldp": True,
     "bmc_check": "rmcp",
     "bmc_tcp_ports": [443],
     "bmc_timeout_s": 3,
@@ -47,7 +48,7 @@ DEFAULT: dict[str, Any] = {
 BMC_CHECKS = ("rmcp", "tcp", "none")
 # A BMC is asked at each of them.
 _MOST_PORTS = 8
-_SWITCHES = ("allow_busy", "beacon", "bidirectional", "numa_pinning", "numa_unpinned")
+_SWITCHES = ("allow_busy", "beacon", "bidirectional", "lldp", "numa_pinning", "numa_unpinned")
 
 _MOST_COUNTED = 2**64
 

@@ -4,7 +4,8 @@
 """Which inventory a run was made of, and whether that is still so. Pure.
 
 A run is judged by its own plan and policy, whatever the inventory says by then; but who reads the verdicts
-must be told where the two differ.
+must be told where the two differ. Bounds rest on plan and policy, so a run whose own are not those that it
+was made with proves nothing.
 """
 
 from __future__ import annotations
@@ -52,15 +53,21 @@ def changes(
     return found + [f"fabric_policy.{key}" for key in differing]
 
 
+def edited(manifest: Mapping[str, Any], plan: Mapping[str, Any]) -> str | None:
+    """Tell that plan or policy of a run are not those that it was made with, or None."""
+    stated = plan.get(FINGERPRINT)
+    if stated is None or stated == fingerprint(plan, manifest.get("policy")):
+        return None  # without one the run is of a version that did not keep it
+    return (
+        "plan.json or the policy in manifest.json is not what the inventory said when the run was made: "
+        "one of the two files was edited; bring it back from a copy of the run, or validate again"
+    )
+
+
 def notes(manifest: Mapping[str, Any], plan: Mapping[str, Any]) -> list[str]:
     """Return what a reader of the run's verdicts has to know of the inventory, one sentence each."""
-    said = []
-    stated = plan.get(FINGERPRINT)
-    if stated is not None and stated != fingerprint(plan, manifest.get("policy")):
-        said.append(
-            "plan.json or the policy in manifest.json is not what the inventory said when the run was made: "
-            "one of the two files was edited"
-        )
+    found = edited(manifest, plan)
+    said = [found] if found else []
     changed = manifest.get(CHANGED)
     if isinstance(changed, list) and changed:
         said.append(

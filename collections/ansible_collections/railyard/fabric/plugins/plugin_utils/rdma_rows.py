@@ -119,7 +119,9 @@ def _exchange_problem(row: Mapping[str, Any], end: Bound, host: object) -> Probl
     return None
 
 
-def pair_problem(client: Mapping[str, Any], server: Mapping[str, Any]) -> Problem | None:
+def pair_problem(
+    client: Mapping[str, Any], server: Mapping[str, Any], policy: Mapping[str, Any]
+) -> Problem | None:
     """Tell in what two good rows of one test do not belong together, or None."""
     check = str(client["check"])
     if CHECKS[check].rdma:
@@ -140,17 +142,13 @@ def pair_problem(client: Mapping[str, Any], server: Mapping[str, Any]) -> Proble
                     f"{row['host']} met a port of GUID {met.get('peer_port_guid')}, {other['host']}'s is "
                     f"{own.get('port_guid')}",
                 )
+    slack = result_rows.ends_slack(check, policy)
     for metric in _NUMBERS:
         mine, theirs = client["metrics"].get(metric), server["metrics"].get(metric)
         if metric not in client["metrics"] or metric not in server["metrics"]:
             continue  # what an end has to say, its check's table asks for
         if not (is_number(mine) and is_number(theirs)):
             return "ends_disagree", f"{metric}: client {mine!r}, server {theirs!r}"
-        slack = (
-            result_rows.OWN_WINDOWS_TOLERANCE
-            if check == "rdma_send_bandwidth"
-            else result_rows.ENDS_TOLERANCE
-        )
         if abs(mine - theirs) > max(slack * max(mine, theirs), _digits(metric)):
             return "ends_disagree", f"{metric}: client {mine:g}, server {theirs:g}"
     return _sum_problem(client) or _sum_problem(server)

@@ -32,8 +32,10 @@ ENDS_TOLERANCE = 0.05
 #: What one TCP connection may have sent that has not arrived: role node_tuning lets a socket's buffer grow to
 #: 128 MiB, and half of that is payload. Four connections over a rail of 10 Mbit/s had 5 MB in theirs.
 BUFFERED_BYTES = 64 * 2**20
-#: perftest's send times each end by its own clock, from its first message to its last.
+#: Where each end cuts its window by its own clock, a busy processor sets the two windows apart: by a share of
+#: them, or by so many seconds where they are short.
 OWN_WINDOWS_TOLERANCE = 0.15
+_OWN_WINDOWS_S = 0.3
 _SAME_AS_ASKED = ("check", "tool", "node", "peer", "rail", "direction")
 #: A server takes over the client's window by its own clock, which may put its beginning a little before the
 #: start.
@@ -202,8 +204,30 @@ def exchange_problem(row: Mapping[str, Any], other: Mapping[str, Any]) -> str | 
     return None
 
 
-def disagreement(client: Mapping[str, Any], server: Mapping[str, Any]) -> str | None:
+def own_window_s(check: str, policy: Mapping[str, Any]) -> float | None:
+    """Return how long each end measures by its own clock; None where both tell one window's numbers.
+
+    perftest's send is timed by each end from its first message to its last; of iperf3 each end leaves out the
+    omitted start when its own timer says so.
+    """
+    if check == "rdma_send_bandwidth":
+        return rdma_numbers.measured_s(policy)
+    if check in (*BANDWIDTH, "tcp_bandwidth_bi") and policy["iperf3_omit_s"] > 0:
+        return float(policy["iperf3_duration_s"])
+    return None
+
+
+def ends_slack(check: str, policy: Mapping[str, Any]) -> float:
+    """Return by what share the two ends' bandwidths of one test may differ."""
+    own_s = own_window_s(check, policy)
+    return ENDS_TOLERANCE if own_s is None else max(OWN_WINDOWS_TOLERANCE, _OWN_WINDOWS_S / own_s)
+
+
+def disagreement(
+    client: Mapping[str, Any], server: Mapping[str, Any], policy: Mapping[str, Any]
+) -> str | None:
     """Tell in what the two ends' numbers contradict each other, or None."""
+    of_rates = ends_slack(str(client["check"]), policy)
     mine, theirs = client["metrics"], server["metrics"]
     # Whatever both ends state must be the same thing; required metrics were checked before.
     for metric in ("bandwidth_gbps", "path_mtu_bytes", "sent", "received"):
@@ -212,9 +236,7 @@ def disagreement(client: Mapping[str, Any], server: Mapping[str, Any]) -> str | 
         one, other = mine[metric], theirs[metric]
         if not (is_number(one) and is_number(other)):
             return f"{metric}: client {one!r}, server {other!r}"
-        slack = ENDS_TOLERANCE if metric == "bandwidth_gbps" else 0.0
-        if client["check"] == "rdma_send_bandwidth":
-            slack = OWN_WINDOWS_TOLERANCE  # each end times what it posted and what it got by its own clock
+        slack = of_rates if metric == "bandwidth_gbps" else 0.0
         if abs(one - other) > slack * max(one, other):
             return f"{metric}: client {one:g}, server {other:g}"
     if "sent_gbps" in mine:
@@ -223,7 +245,7 @@ def disagreement(client: Mapping[str, Any], server: Mapping[str, Any]) -> str | 
         begin, end = window_s(client) or (0.0, 0.0)
         held_bytes = (sent - arrived) * 1e9 / 8 * (end - begin)
         too_much = sent > 2 * arrived and held_bytes > BUFFERED_BYTES * client["streams"]
-        if arrived > sent * (1 + ENDS_TOLERANCE) or too_much:
+        if arrived > sent * (1 + of_rates) or too_much:
             return f"{arrived:g} Gbit/s arrived, {sent:g} were sent"
     return None
 

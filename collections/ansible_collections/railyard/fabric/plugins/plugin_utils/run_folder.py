@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import math
 import os
 import re
 import secrets
@@ -67,7 +68,7 @@ def parse_lines(data: bytes) -> tuple[list[dict[str, Any]], bool]:
     """Read JSON Lines; return the rows that are whole, and whether anything had to be dropped.
 
     A line that is not a JSON object is dropped, wherever it stands: after a torn line more may have been
-    appended.
+    appended. What JSON has no word for (`_read`) is null, and whoever needs it says that it is missing.
     """
     rows: list[dict[str, Any]] = []
     torn = bool(data) and not data.endswith(b"\n")
@@ -75,7 +76,7 @@ def parse_lines(data: bytes) -> tuple[list[dict[str, Any]], bool]:
         if not raw.strip():
             continue
         try:
-            row = json.loads(raw.decode("utf-8"))
+            row = _read(raw.decode("utf-8"))
         except (ValueError, RecursionError):
             torn = True
             continue
@@ -84,6 +85,30 @@ def parse_lines(data: bytes) -> tuple[list[dict[str, Any]], bool]:
         else:
             torn = True
     return rows, torn
+
+
+def _float(text: str) -> float | None:
+    value = float(text)
+    return value if math.isfinite(value) else None
+
+
+_DECODER = json.JSONDecoder(parse_float=_float, parse_constant=lambda _name: None)
+
+
+def _read(text: str) -> Any:
+    """Read JSON so that it can be written again: NaN, infinity and 1e999 are null, half characters `?`.
+
+    Tools print such numbers, and Python's JSON writes and reads them; in what others read they are no JSON.
+
+    Raises:
+        ValueError: it is none.
+        RecursionError: it is nested beyond sense.
+    """
+    value = _DECODER.decode(text)
+    if "\\ud" not in text and "\\uD" not in text:
+        return value
+    whole = json.dumps(value, ensure_ascii=False).encode("utf-8", "replace").decode("utf-8")
+    return json.loads(whole)
 
 
 class RunFolder:
@@ -190,12 +215,12 @@ class RunFolder:
         """
         target = self.path / name
         try:
-            value = json.loads(target.read_text(encoding="utf-8"))
+            value = _read(target.read_text(encoding="utf-8"))
         except FileNotFoundError:
             raise RunFolderError(f"{target} is missing: this is not a run folder of Railyard") from None
         except OSError as error:
             raise RunFolderError(f"{target} cannot be read: {error.strerror}") from error
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise RunFolderError(f"{target} is not JSON: {error}; {_DAMAGED}") from error
         if not isinstance(value, dict):
             raise RunFolderError(f"{target} holds no JSON object; {_DAMAGED}")

@@ -48,7 +48,7 @@ def of(plan: Mapping[str, Any], judged: Judged) -> dict[str, Any]:
     notes = [f"{name}: a torn line was dropped" for name in judged.torn]
     notes += [f"not asked: {stranger}" for stranger in judged.strangers]
     notes += [judged.incomplete] if judged.incomplete else []
-    notes += judged.notes
+    notes += [note for note in judged.notes if note not in notes]
     return {
         "headline": headline(plan, verdicts, counts, judged),
         "exit_status": judged.exit_status,

@@ -11,6 +11,7 @@ from typing import Any
 from ansible_collections.railyard.fabric.plugins.plugin_utils import (
     cabling_rows,
     causes,
+    counter_claims,
     rdma_rows,
     result_rows,
     weighing,
@@ -34,13 +35,22 @@ class Trust:
         rules: the merged policy.
         fleet: all nodes' facts.
         chart: what the rails heard of each other, which explains why two ends did not meet.
+        claims: whose bytes the counters of all rows are.
     """
 
-    def __init__(self, run: str, rules: dict[str, Any], fleet: Fleet, chart: cabling_rows.Chart) -> None:
+    def __init__(
+        self,
+        run: str,
+        rules: dict[str, Any],
+        fleet: Fleet,
+        chart: cabling_rows.Chart,
+        claims: counter_claims.Claims,
+    ) -> None:
         self._run = run
         self._policy = rules
         self._fleet = fleet
         self._chart = chart
+        self._claims = claims
 
     def pair(self, asked: Mapping[str, Any], rows: Rows) -> Pair | Answer:
         """Return the two rows of a test when a verdict may rest on them, else the verdict that follows."""
@@ -120,15 +130,17 @@ class Trust:
                 return Answer(FAIL, weighing.observed(client, server), basis="loss must be 0", cause=lost)
         for row, other in ((client, server), (server, client)):
             boot_id = self._fleet.boot_ids.get(str(other["host"]))
+            if not boot_id:
+                return unmeasured("facts_garbled", f"{other['host']}: boot_id is {boot_id!r}")
             if result_rows.rebooted(row, boot_id):
                 return unmeasured("node_rebooted", str(other["host"]))
             apart = result_rows.exchange_problem(row, other)
             if apart:
                 return unmeasured("ends_disagree", apart)
-        apart = result_rows.disagreement(client, server)
+        apart = result_rows.disagreement(client, server, self._policy)
         if apart:
             return unmeasured("ends_disagree", apart)
-        wrong = rdma_rows.pair_problem(client, server)
+        wrong = rdma_rows.pair_problem(client, server, self._policy)
         if wrong:
             return unmeasured(*wrong)
         for row in (client, server):
@@ -138,6 +150,9 @@ class Trust:
             problem = result_rows.counter_problem(row, client, self._policy)
             if problem:
                 return unmeasured("unproven", f"{row['host']} ({row['end']}): {problem}")
+            twice = self._claims.shared(row)
+            if twice:
+                return unmeasured("counted_twice", f"{row['host']} ({row['end']}): {twice}")
         return None
 
 

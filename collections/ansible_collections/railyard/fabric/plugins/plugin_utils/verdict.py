@@ -18,6 +18,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils import (
     ask,
     bmc_rows,
     cabling_rows,
+    counter_claims,
     declared,
     documents,
     expectations,
@@ -26,7 +27,9 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils import (
     hop_rows,
     link_error_rows,
     policy,
+    provenance,
     rdma_facts,
+    result_rows,
     slow_rails,
     trusted_rows,
     weighing,
@@ -84,9 +87,9 @@ def judge(
     fleet = fact_rows.gather(plan, facts, run)
     fleet.obstacles = _obstacles(obstacles, run)
     fleet.lost = frozenset(answered) - fleet.bound.keys() - fleet.broken.keys()
-    court = _Court(run, plan, policy.merge(manifest.get("policy")), fleet)
     rows = _by_id(results)
-    court.tests = {str(line["id"]): line for line in asked}
+    tests = {str(line["id"]): line for line in asked}
+    court = _Court(run, plan, policy.merge(manifest.get("policy")), fleet, tests, rows)
     court.claims = court.contested(rows)
     court.chart.read(asked, rows)
     answers = [court.answer(line, rows) for line in asked]
@@ -135,7 +138,8 @@ def incomplete(
         return None
     if manifest.get("asked") != ask.fingerprint(asked):
         return "asked.jsonl is not what this run asked"
-    return ask.alone(asked) or ask.rdma_left_out(plan or {}, asked)
+    tampered = provenance.edited(manifest, plan) if plan else None
+    return tampered or ask.alone(asked) or ask.rdma_left_out(plan or {}, asked)
 
 
 def strangers(
@@ -158,15 +162,25 @@ _SETTLED = (PASS, RECORDED, "not_applicable")
 class _Court:
     """What all verdicts of a run share."""
 
-    def __init__(self, run: str, plan: Mapping[str, Any], rules: dict[str, Any], fleet: Fleet) -> None:
+    def __init__(
+        self,
+        run: str,
+        plan: Mapping[str, Any],
+        rules: dict[str, Any],
+        fleet: Fleet,
+        tests: Mapping[str, Mapping[str, Any]],
+        rows: Rows,
+    ) -> None:
         self.run = run
         self.policy = rules
         self.fleet = fleet
-        self.tests: dict[str, Mapping[str, Any]] = {}
+        self.tests = tests
         self.claims: dict[tuple[str, str], str] = {}
         self._latencies: list[hop_rows.Sample] | None = None
         self.chart = cabling_rows.Chart(run, plan, fleet)
-        self.trust = trusted_rows.Trust(run, rules, fleet, self.chart)
+        between = [line for line in tests.values() if CHECKS[str(line["check"])].source == "test"]
+        counted = counter_claims.Claims(run, between, rows)
+        self.trust = trusted_rows.Trust(run, rules, fleet, self.chart, counted)
         self._bmcs = {name: str(node.get("bmc_address")) for name, node in plan["nodes"].items()}
         self._no_bmc_answers: bool | None = None
         self._rails = {
@@ -188,7 +202,9 @@ class _Court:
         pair = self.trust.pair(asked, rows)
         if isinstance(pair, Answer):
             return pair
-        return weighing.weigh(weighing.observed(*pair), weighing.judged(*pair), self._bounds(asked))
+        own_windows = result_rows.own_window_s(check.name, self.policy) is not None
+        judged = weighing.judged(*pair, own_windows)
+        return weighing.weigh(weighing.observed(*pair), judged, self._bounds(asked))
 
     def _local(self, asked: Mapping[str, Any], rows: Rows) -> Answer:
         """Answer what is asked of one node: from its facts, or from the error counters in its rows."""

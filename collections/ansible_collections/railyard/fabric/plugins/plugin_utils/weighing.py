@@ -46,20 +46,37 @@ def weigh(observed: dict[str, Any], judged: Sequence[Mapping[str, Any]], bounds:
 
 
 def observed(client: Mapping[str, Any], server: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a verdict shows: the client's numbers, the receiver's bandwidth, both ends' CPU."""
+    """Return what a verdict shows: the client's numbers, both ends' CPU, the lower of their bandwidths."""
     shown = {key: value for key, value in client["metrics"].items() if policy.is_number(value)}
     theirs = server["metrics"]
     if policy.is_number(theirs.get("bandwidth_gbps")) and "bandwidth_gbps" in shown:
-        shown["bandwidth_gbps"] = theirs["bandwidth_gbps"]
+        shown["bandwidth_gbps"] = min(shown["bandwidth_gbps"], theirs["bandwidth_gbps"])
     for key in ("cpu_percent", "node_cpu_percent"):
         if policy.is_number(theirs.get(key)):
             shown[f"peer_{key}"] = theirs[key]
     return shown
 
 
-def judged(client: Mapping[str, Any], server: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the metrics that have to keep the bounds: the client's, the server's where it measures too."""
+def judged(
+    client: Mapping[str, Any], server: Mapping[str, Any], own_windows: bool = False
+) -> list[Mapping[str, Any]]:
+    """Return the metrics that have to keep the bounds: the client's, the server's where it measures too.
+
+    Args:
+        client: its row.
+        server: its row.
+        own_windows: each end measured by its own clock, so that one of the two may say more than the link can
+            carry: the lower of both is what is sure.
+    """
+    mine, theirs = client["metrics"], server["metrics"]
+    if own_windows:
+        both = [name for name in mine if _both(mine[name], theirs.get(name))]
+        return [{name: min(mine[name], theirs[name]) for name in both}]
     return [client["metrics"]] + ([server["metrics"]] if CHECKS[str(client["check"])].server else [])
+
+
+def _both(one: object, other: object) -> bool:
+    return policy.is_number(one) and policy.is_number(other)
 
 
 def lost(client: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -179,6 +179,9 @@ def test_each_port_is_asked_its_questions_and_knows_its_ids_alone() -> None:
 def test_a_switch_is_asked_for_where_the_inventory_names_one() -> None:
     asked = list(cabling.asked_lines(order(rail={"leaf": "leaf0"})))
     assert sum(line["check"] == "neighbour" for line in asked) >= 4
+    silent = order(rail={"leaf": "leaf0"}, policy={"beacon": True, "lldp": False})
+    kept = [line for line in asked if line["check"] != "neighbour"]
+    assert list(cabling.asked_lines(silent)) == kept
 
 
 @pytest.mark.parametrize(

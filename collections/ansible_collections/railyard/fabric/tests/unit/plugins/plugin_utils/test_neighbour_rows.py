@@ -99,9 +99,11 @@ def switch(name: str | None, port: str = "Ethernet1/7") -> dict[str, Any]:
         ([switch("LEAF0.example.net")], "pass", None),
         ([switch("leaf9")], "fail", "wrong_leaf"),
         ([switch("leaf0"), switch("leaf9")], "unmeasured", "neighbour_unclear"),
-        ([switch(None)], "fail", "wrong_leaf"),
-        # Silence is no pass: nothing was compared.
-        ([], "recorded", None),
+        # A MAC address is no name: whose it is the inventory does not say.
+        ([switch(None)], "unmeasured", "switch_unnamed"),
+        ([switch(None), switch("leaf9")], "unmeasured", "switch_unnamed"),
+        # Silence is no pass and no record either: nothing was compared.
+        ([], "unmeasured", "no_lldp"),
         (None, "unmeasured", "row_garbled"),
         (["leaf0"], "unmeasured", "row_garbled"),
     ],
@@ -111,6 +113,7 @@ def test_the_switch_says_that_it_is_the_planned_leaf(
 ) -> None:
     one = neighbour_rows.judge("neighbour", "gpu1", RAIL, {"neighbours": neighbours}, ADDRESSES)
     assert (one.outcome, one.cause.get("cause_class")) == (outcome, cause)
+    assert (one.proof == "proven") is (outcome == "pass")
     if cause == "wrong_leaf":
         assert "gpu1 rail0" in one.cause["cause"]
         assert "Ethernet1/7" in one.cause["cause"]

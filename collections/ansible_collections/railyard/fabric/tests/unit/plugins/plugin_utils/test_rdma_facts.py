@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-from fake_run import NODES, FakeRun
+from fake_run import NODES, FakeRun, in_sequence
 
 HEALTHY = FakeRun(transport="roce")
 ABSENT = object()
@@ -193,6 +193,7 @@ def test_a_connectx3_on_infiniband_is_measured_at_the_2048_that_perftest_takes_t
             for name, (before, after) in row["counters"].items():
                 if name.endswith("_packets"):  # half as long, twice as many
                     row["counters"][name] = [before, before + 2 * (after - before)]
+    in_sequence(run.results)
     one = run.verdict(run.ids("rdma_latency")[0])
     assert (one["outcome"], one["cause"]) == ("recorded", None)
     one = run.verdict(run.ids("rdma_bandwidth")[0])

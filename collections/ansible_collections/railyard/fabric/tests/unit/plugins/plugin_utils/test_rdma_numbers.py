@@ -143,7 +143,8 @@ def test_a_chain_of_exchanges_fits_into_its_window(latency_is: str, lasted_s: fl
 def test_ends_of_a_send_time_it_each_by_its_own_clock() -> None:
     def ends(check: str, theirs: float) -> str | None:
         client = {"check": check, "metrics": {"bandwidth_gbps": 1.0}}
-        return result_rows.disagreement(client, {"check": check, "metrics": {"bandwidth_gbps": theirs}})
+        server = {"check": check, "metrics": {"bandwidth_gbps": theirs}}
+        return result_rows.disagreement(client, server, POLICY)
 
     assert ends("rdma_send_bandwidth", 1.1) is None
     assert ends("rdma_send_bandwidth", 1.3) is not None
@@ -159,7 +160,9 @@ def test_ends_of_a_send_time_it_each_by_its_own_clock() -> None:
         (2000, 2.1, None),  # a cold probe of 20 exchanges may be far slower than the test
         (1, 500.0, "1 exchanges"),
         (19, 500.0, "19 exchanges"),
-        (20, 0.5, None),  # the fewest that are asked for, where the probe was slow
+        (20, 150.0, None),  # the fewest that are asked for, where the probe was slow
+        (20, 0.5, "asked were 2 s"),  # no probe was ever so much slower
+        (100000, 0.05, "less than any message takes"),
         (100000, 0.5, None),  # the most that are asked for, where a card is fast
         (100001, 0.5, "100001 exchanges"),
     ],

@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 sys.path.insert(0, str(Path(__file__).parent))
-from fake_run import NODES, FakeRun, exchanged
+from fake_run import NODES, FakeRun, exchanged, in_sequence
 from spoil import GARBAGE, FakeRunView, mutate, paths, still_true
 
 GOOD = ("pass", "recorded")
@@ -182,6 +182,7 @@ def test_bounds_are_kept_to_the_digit(rail: str, bandwidth: float, outcome: str,
         row["metrics"] |= {"bandwidth_gbps": bandwidth, "sent_gbps": bandwidth}
         for counter in ("tx_bytes", "rx_bytes"):
             row["counters"][counter] = [0, int(bandwidth * 5.3e9 / 8)]
+    in_sequence(run.results)
     one = run.verdict(identity)
     assert (one["outcome"], one["cause_class"]) == (outcome, cause)
     assert one["observed"]["bandwidth_gbps"] == bandwidth
@@ -199,7 +200,7 @@ def test_either_end_below_the_floor_fails() -> None:
 
 def test_ends_that_differ_by_more_than_five_percent_are_unmeasured() -> None:
     for server, outcome in ((0.95 * 0.951, "pass"), (0.95 * 0.949, "unmeasured"), (0.95 / 0.951, "pass")):
-        run = HEALTHY.copy()
+        run = FakeRun(iperf3_omit_s=0)
         identity = run.ids("tcp_bandwidth")[0]
         run.rows(identity, "server")[0]["metrics"]["bandwidth_gbps"] = server
         run.rows(identity, "client")[0]["metrics"]["sent_gbps"] = 1.0
