@@ -16,10 +16,11 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from right_inventories import RIGHT
 from wrong_files import PLACES
+from wrong_forms import FORMS
 from wrong_inventories import SOUND
 from wrong_values import VALUES
 
-WRONG = {**VALUES, **PLACES}
+WRONG = {**VALUES, **PLACES, **FORMS}
 
 
 def write(folder, files):

@@ -20,13 +20,17 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ansible import constants
-from ansible.errors import AnsibleError
+from ansible.errors import AnsibleError, AnsibleParserError
 from ansible.inventory.helpers import get_group_vars, sort_groups
 from ansible.inventory.manager import InventoryManager
 from ansible.parsing.dataloader import DataLoader
 from ansible.utils.vars import combine_vars
 from ansible.vars.plugins import get_vars_from_inventory_sources
-from ansible_collections.railyard.fabric.plugins.plugin_utils import inventory_files, inventory_syntax
+from ansible_collections.railyard.fabric.plugins.plugin_utils import (
+    inventory_files,
+    inventory_ini,
+    inventory_syntax,
+)
 
 # Files that live beside hosts.yml and are no inventory; ansible.cfg tells ansible-playbook the same.
 _NO_INVENTORY = re.compile(r"^(expected|topology\.ya?ml)$")
@@ -178,6 +182,9 @@ class _Loader(DataLoader):  # type: ignore[misc]
             # Nobody else has what is not cached: the deep copy of thousands of hosts would protect nothing.
             kwargs["unsafe"] = True
             self.inventories[file_name] = data = super().load_from_file(file_name, *args, **kwargs)
+            # Before it is unfolded: a range may have more hosts than there is memory.
+            if (wrong := inventory_syntax.inventory_error(data)) is not None:
+                raise AnsibleParserError(wrong.message)
             return data
         return super().load_from_file(file_name, *args, **kwargs)
 
@@ -194,8 +201,12 @@ class _Manager(InventoryManager):  # type: ignore[misc]
     def parse_sources(self, cache: bool = False) -> None:
         """Parse all sources; where one cannot be parsed, our failures say what Ansible says besides."""
         said = io.StringIO()
-        with contextlib.redirect_stderr(said):
-            super().parse_sources(cache=cache)
+        try:
+            with contextlib.redirect_stderr(said):
+                super().parse_sources(cache=cache)
+        except AnsibleError:
+            if not self.unparsed:
+                raise
         if not self.unparsed:
             sys.stderr.write(said.getvalue())
 
@@ -204,6 +215,9 @@ class _Manager(InventoryManager):  # type: ignore[misc]
         if _NO_INVENTORY.match(os.path.basename(source)) and source not in self._given:
             return True
         said = io.StringIO()
+        if not os.path.isdir(source) and self.passed_over(source):
+            self.unparsed.append((source, ""))
+            return False
         try:
             with contextlib.redirect_stderr(said):
                 parsed = bool(super().parse_source(source, cache=cache))
@@ -216,11 +230,18 @@ class _Manager(InventoryManager):  # type: ignore[misc]
             sys.stderr.write(said.getvalue())
         return parsed
 
-    def passed_over(self, source: str) -> inventory_syntax.Wrong | None:
-        """Return what is wrong with the groups of a YAML source, of which Ansible at best warns."""
-        if not source.endswith((".yml", ".yaml", ".json")) or source not in self._loaded:
-            return None
-        return inventory_syntax.inventory_error(self._loaded[source])
+    def passed_over(self, source: str) -> Failure | None:
+        """Return what is wrong with the groups of a source, of which Ansible at best warns."""
+        name, data = inventory_files.shown(source), self._loaded.get(source)
+        named_yaml = source.endswith((".yml", ".yaml", ".json"))
+        if source in self._loaded and (named_yaml or isinstance(data, Mapping)):
+            wrong = inventory_syntax.inventory_error(data)
+            line = None if wrong is None else inventory_files.line_in(source, wrong.steps)
+            return wrong and ((f"{name}:{line}" if line else name), wrong.message, wrong.fix)
+        if not named_yaml and source in inventory_files.source_files([source]):
+            found = None if inventory_files.is_encrypted(source) else inventory_ini.ini_error(source)
+            return found and (f"{name}:{found[0]}", found[1], found[2])
+        return None
 
 
 @dataclass
@@ -281,21 +302,23 @@ def _no_yaml(path: str, wrong: tuple[int, str]) -> Failure:
     return f"{name}:{wrong[0]}", f"no YAML: {wrong[1]}", "correct the file at that line"
 
 
-def _why_unparsed(path: str, said: str, wrong_part: inventory_syntax.Wrong | None) -> Failure:
-    """Say why Ansible could not parse a source: the YAML error with its line, else Ansible's own words."""
+def _why_unparsed(path: str, said: str, passed_over: Failure | None) -> Failure:
+    """Say why Ansible could not parse a source: the error with its line, else Ansible's own words."""
     name = inventory_files.shown(path)
     if inventory_files.is_encrypted(path):
         return name, "the inventory file is encrypted as a whole", "keep only the secrets in encrypted files"
-    if path.endswith((".yml", ".yaml", ".json")):
+    named_yaml = path.endswith((".yml", ".yaml", ".json"))
+    if named_yaml:
         wrong = inventory_syntax.syntax_error(path)
         if wrong is not None:
             return _no_yaml(path, wrong)
-    if wrong_part is not None:
-        line = inventory_files.line_in(path, wrong_part.steps)
-        return (f"{name}:{line}" if line else name), wrong_part.message, wrong_part.fix
-    words = " ".join(line for line in said.splitlines() if line.strip())
+    if passed_over is not None:
+        return passed_over
+    plugin = "auto" if "Plugin configuration YAML" in said else "yaml" if named_yaml else "ini"
+    words = inventory_ini.words_of(said, plugin)
+    line = inventory_ini.line_of(path, words)
     return (
-        name,
+        f"{name}:{line}" if line else name,
         f"Ansible cannot read it as an inventory: {words or 'no plugin accepts it'}",
         "correct the file",
     )
