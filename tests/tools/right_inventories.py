@@ -64,6 +64,21 @@ gpu_nodes:
             }
         },
     ),
+    "gateway_that_is_link_local": Right(
+        {
+            HOSTS: "gpu_nodes:\n  hosts:\n    gpu1: {scalable_unit: a}\n    gpu2: {scalable_unit: b}\n",
+            FABRIC: ROCE
+            + "    - name: r\n      netdev: e\n      gateway: 'FE80::1'\n      routes: ['fd01::/48']\n"
+            "      subnets6: {a: 'fd00:7::/64', b: 'fd00:8::/64'}\n",
+        },
+        {
+            ("gpu2", "r"): {
+                "address6": "fd00:8::2/64",
+                "gateway6": "fe80::1",
+                "routes": [{"to": "fd00:7::/64", "via": "fe80::1"}, {"to": "fd01::/48", "via": "fe80::1"}],
+            }
+        },
+    ),
     "point_to_point": Right(
         {
             HOSTS: TWO,

@@ -18,9 +18,10 @@ from right_inventories import RIGHT
 from wrong_files import PLACES
 from wrong_forms import FORMS
 from wrong_inventories import SOUND
+from wrong_links import LINKS
 from wrong_values import VALUES
 
-WRONG = {**VALUES, **PLACES, **FORMS}
+WRONG = {**VALUES, **PLACES, **FORMS, **LINKS}
 
 
 def write(folder, files):

@@ -30,7 +30,7 @@ FORMS = {
     "range_of_two_kinds": ranged("gpu[1:x]", "different kinds of characters"),
     "range_that_stands_still": ranged("gpu[1:3:0]", "has a step of 0"),
     "range_below_0": ranged("gpu[-1:2]", "gpu[-1:2] is no range to Ansible"),
-    "range_without_measure": ranged("gpu[1:99999999999]", "is one of 99999999999 hosts, and more than 100000"),
+    "range_without_measure": ranged("gpu[1:99999999999]", "one of 99999999999 hosts, and more than 100000"),
     # INI
     "ini_range_without_beginning": ini(
         "[gpu_nodes]\ngpu[:2]\n", "gpu[:2]", "gpu[:2] has no beginning", RANGE),

@@ -11,6 +11,7 @@ and nodes with the same fabric share one object.
 
 from __future__ import annotations
 
+import datetime
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -153,9 +154,9 @@ def _read(inventory: Inventory, reader: inventory_source.Reader) -> None:
         if findings:
             continue  # what else could be said of it is said of something that is no node
         address = plain(variables.get("ansible_host"))
-        findings = [*node_checks.check_connection(name, address)]
+        ways = {way: plain(variables[way]) for way in ("ansible_host", *node_checks.WAYS) if way in variables}
+        findings = [*node_checks.check_connection(name, address), *node_checks.check_port(name, ways)]
         address = None if findings else _literal_host(name if address is None else address)
-        ways = {way: plain(variables.get(way)) for way in node_checks.WAYS}
         findings += machines.check(name, address, ways)
         findings += node_checks.check_misspelt(name, known.names, VARIABLES)
         rivals = {variable: pair for variable, pair in known.rivals.items() if variable in VARIABLES}
@@ -244,6 +245,10 @@ def plain(value: Any) -> Any:
         return int(value)
     if isinstance(value, float):
         return float(value)
+    if isinstance(value, datetime.datetime):
+        return datetime.datetime.fromisoformat(value.isoformat())
+    if isinstance(value, datetime.date):
+        return datetime.date.fromisoformat(value.isoformat())
     if isinstance(value, Mapping):
         return {plain(key): plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

@@ -92,7 +92,7 @@ def _unacceptable(root: Any) -> Iterator[tuple[int, str]]:
 
 
 def _unfit_keys(mapping: Any) -> Iterator[tuple[int, str]]:
-    """Yield keys that are no scalars: mostly an expression without quotes, which is a mapping in a mapping."""
+    """Yield keys that are no scalars: mostly an expression without quotes, a mapping in a mapping."""
     for key, _value in mapping.value:
         if not _is_scalar(key):
             what = "a mapping" if isinstance(key, yaml.MappingNode) else "a list"
