@@ -129,6 +129,21 @@ def test_a_network_that_holds_others_is_held_against_all_of_them(tmp_path, capsy
     assert ["overlaps 172.16.0.0/12 of network wide" in line for line in lines] == [True] * 3
 
 
+def test_two_inventories_that_differ_over_a_group_are_refused(tmp_path, capsys, monkeypatch):
+    site_of(tmp_path, monkeypatch)
+    other = SOUND["pair"]["group_vars/all/fabric.yml"].replace("9000", "1500")
+    write(tmp_path / "other", {"hosts.yml": "gpu_nodes: {hosts: {gpu2: }}\n", "group_vars/all.yml": other})
+    assert plan_view.run(["site", "other"], True) == 2
+    said = capsys.readouterr().err
+    assert "other/group_vars/all.yml:1: fabric: site/group_vars/all/fabric.yml:1 sets it otherwise" in said
+
+
+def test_one_inventory_given_twice_is_one(tmp_path, capsys, monkeypatch):
+    site = site_of(tmp_path, monkeypatch)
+    (site / "hosts.yml").write_text("gpu_nodes: {hosts: {gpu1: {node_index: 4}, gpu2: }}\n")
+    assert plan_view.run(["site", str(site)], True) == 0, capsys.readouterr().err
+
+
 def test_there_are_enough():
     assert len(WRONG) >= 60
     assert len(RIGHT) >= 15

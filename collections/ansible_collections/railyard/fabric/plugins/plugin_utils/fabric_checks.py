@@ -28,6 +28,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.host_variables imp
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory_model import Located, Node, Origin
 from ansible_collections.railyard.fabric.plugins.plugin_utils.network_checks import Beside
 
+UNDEFINED = "it is not defined"
 BACK_TO_BACK_NODES_MAX = 2
 # A refused value takes with it what means nothing without it.
 _DEPENDENTS = {
@@ -78,7 +79,7 @@ def check(nodes: Sequence[Node]) -> Iterator[Located]:
         origin = Origin(node.groups, node.name)
         if node.fabric is None:
             fix = "define it in group_vars/all/fabric.yml (inventories/v100-pair shows one)"
-            yield Finding("fabric", "it is not defined", fix, node.name), origin
+            yield Finding("fabric", UNDEFINED, fix, node.name), origin
             continue
         if id(node.fabric) not in fabrics:
             findings = list(fabric_schema.check_fabric(node.fabric))

@@ -23,6 +23,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils import (
     inventory_files,
     inventory_layout,
     inventory_source,
+    inventory_twice,
     node_checks,
     policy,
 )
@@ -105,6 +106,14 @@ def validate(inventory: Inventory) -> list[Problem]:
         find = inventory_files.find_plain_text if fix == clear_text.FIX else inventory_files.find
         groups = groups_of.get(host or "", origin.groups)
         file = find(inventory.sources, variable, host or origin.node, groups)
+        if variable == "fabric" and message == fabric_checks.UNDEFINED:
+            if any(problem.message.startswith("fabric: it is set for") for problem in problems):
+                continue  # for the name of no group or host, which is why it is missing here
+            if file is not None and inventory_files.is_unread(file):
+                message = "it stands in a file that Ansible does not read, by its ending"
+                fix = "rename the file to end in .yml"
+        if file is None and variable == GROUP:
+            file = inventory_files.find_hosts(inventory.sources)
         if file is None and variable == "fabric":
             file = inventory_files.find_encrypted(inventory.sources, host, groups)
             if file is not None:
@@ -139,7 +148,10 @@ def _read(inventory: Inventory, reader: inventory_source.Reader) -> None:
     """Fill an inventory from what Ansible has parsed."""
     hosts = reader.hosts(GROUP)
     if not hosts:
-        fix = f"put the nodes into a group {GROUP} in the inventory's hosts.yml"
+        near = near_key(GROUP, [name.lower().replace("-", "_") for name in reader.group_names() - {GROUP}])
+        called = next((one for one in reader.group_names() if one.lower().replace("-", "_") == near), None)
+        hint = f"rename group {called}, or " if called else ""
+        fix = f"{hint}put the nodes into a group {GROUP} in the inventory's hosts.yml"
         missing = "has no host" if reader.has_group(GROUP) else "does not exist"
         message = f"group {GROUP} {missing}: there is no node"
         inventory.findings.append((Finding(GROUP, message, fix), Origin()))
@@ -161,6 +173,8 @@ def _read(inventory: Inventory, reader: inventory_source.Reader) -> None:
         findings += node_checks.check_misspelt(name, known.names, VARIABLES)
         rivals = {variable: pair for variable, pair in known.rivals.items() if variable in VARIABLES}
         findings += node_checks.check_rivals(name, rivals, known.own)
+        shadowed = {variable: pair for variable, pair in known.shadowed.items() if variable in VARIABLES}
+        findings += node_checks.check_shadowed(name, shadowed, known.own)
         inventory.findings += [(finding, Origin(groups, name)) for finding in findings]
         policy_here = shared.plain(variables.get("fabric_policy"))
         if not inventory.nodes:
@@ -188,6 +202,7 @@ def _read(inventory: Inventory, reader: inventory_source.Reader) -> None:
         inventory.findings.append((Finding("--limit", f"it leaves no host of group {GROUP}", fix), Origin()))
     names = reader.host_names(), reader.group_names()
     inventory.misplaced += inventory_layout.check(inventory.sources, *names)
+    inventory.misplaced += inventory_twice.check(inventory.sources)
     for host_name, own_groups, own in reader.everything():
         for path in clear_text.passwords(own):
             if inventory_files.find_plain_text(inventory.sources, path, host_name, own_groups):

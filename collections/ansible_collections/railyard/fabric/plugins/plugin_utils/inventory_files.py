@@ -116,7 +116,7 @@ def find(sources: Sequence[str], variable: str, host: str | None, groups: Sequen
     for path in [
         path for folder in folders for path in _files_of(folder, "host_vars", [host] if host else [])
     ]:
-        if line := _line_of(_composed(path), steps):
+        if line := _line_of(composed(path), steps):
             return f"{shown(path)}:{line}"
     entities = [("host", host)] if host else []
     for path in files:
@@ -124,7 +124,7 @@ def find(sources: Sequence[str], variable: str, host: str | None, groups: Sequen
             if line := _line_in_source(path, kind, name, steps):
                 return f"{shown(path)}:{line}"
     for path in [path for folder in folders for path in _files_of(folder, "group_vars", groups)]:
-        if line := _line_of(_composed(path), steps):
+        if line := _line_of(composed(path), steps):
             return f"{shown(path)}:{line}"
     for group in reversed(groups):
         for path in files:
@@ -147,9 +147,23 @@ def find_host(sources: Sequence[str], host: str) -> str | None:
     """Return `file:line` where a YAML or INI inventory lists a host, by name or in a range."""
     for path in reversed(source_files(sources)):
         for written, line in _listed(path):
-            if written == host or ("[" in written and host in _range_of(written)):
+            if written == host or ("[" in written and host in range_of(written)):
                 return f"{shown(path)}:{line}"
     return None
+
+
+def find_hosts(sources: Sequence[str]) -> str | None:
+    """Return the first inventory file that lists any host, or the source that has none."""
+    listing = (path for path in source_files(sources) if _listed(path))
+    found = next(listing, next((path for path in sources if os.path.exists(path)), None))
+    return None if found is None else shown(found)
+
+
+def is_unread(place: str) -> bool:
+    """Tell whether a `file:line` below group_vars or host_vars has an ending that Ansible passes over."""
+    path = place.rpartition(":")[0] or place
+    parts = os.path.normpath(path).split(os.sep)
+    return {"group_vars", "host_vars"} & set(parts) != set() and os.path.splitext(path)[1] not in YAML_ENDINGS
 
 
 def find_plain_text(
@@ -189,7 +203,7 @@ def loader() -> Any:
 
 
 @cache
-def _composed(path: str) -> Any:
+def composed(path: str) -> Any:
     """Return the YAML nodes of a file, which know their lines, or None where there is no readable mapping."""
     if yaml is None or is_encrypted(path):
         return None
@@ -205,13 +219,13 @@ def _listed(path: str) -> list[tuple[str, int]]:
     """Return (host or range as written, line) of an inventory file."""
     if is_encrypted(path):
         return []
-    if _composed(path) is None:
+    if composed(path) is None:
         # An INI file may have any name or none of these endings.
         unread = os.path.splitext(path)[1] in (*YAML_ENDINGS[1:], ".md", ".txt", ".rst")
         lines = () if unread else enumerate(text_of(path).splitlines(), start=1)
         return [(line.split()[0], number) for number, line in lines if line.strip() and line[0] not in "[#;"]
     found = []
-    waiting = list(_composed(path).value)
+    waiting = list(composed(path).value)
     while waiting:
         _name, group = waiting.pop()
         for part, content in group.value if isinstance(group, yaml.MappingNode) else []:
@@ -225,7 +239,7 @@ def _listed(path: str) -> list[tuple[str, int]]:
 
 
 @cache
-def _range_of(written: str) -> frozenset[str]:
+def range_of(written: str) -> frozenset[str]:
     """Return the hosts of a range as `gpu[001:512]`, as Ansible expands it."""
     try:
         return frozenset(str(name) for name in expand_hostname_range(written))
@@ -247,7 +261,7 @@ def _assignments(path: str) -> dict[str, int]:
 
 def scalars_of(path: str, names: Sequence[str]) -> Iterator[tuple[str, Any]]:
     """Yield (name, scalar node) for all scalars that stand, at any depth, under a key of one of the names."""
-    waiting: list[tuple[str | None, Any]] = [(None, _composed(path))]
+    waiting: list[tuple[str | None, Any]] = [(None, composed(path))]
     seen: set[tuple[str | None, int]] = set()
     while waiting:
         name, node = waiting.pop()
@@ -277,7 +291,7 @@ def _child(node: Any, step: str) -> tuple[Any, Any] | None:
 
 def line_in(path: str, steps: Sequence[str]) -> int | None:
     """Return the line of the deepest of the keys that lead somewhere in a YAML file, or None."""
-    return _line_of(_composed(path), steps)
+    return _line_of(composed(path), steps)
 
 
 def _line_of(node: Any, steps: Sequence[str]) -> int | None:
@@ -292,12 +306,12 @@ def _line_of(node: Any, steps: Sequence[str]) -> int | None:
 
 
 @cache
-def _source_index(path: str) -> dict[tuple[str, str], list[Any]]:
+def source_index(path: str) -> dict[tuple[str, str], list[Any]]:
     """Return the mappings that a YAML inventory file gives each host and group, by (kind, name)."""
     index: dict[tuple[str, str], list[Any]] = {}
-    waiting = list(getattr(_composed(path), "value", []))
+    waiting = list(getattr(composed(path), "value", []))
     while waiting:
-        key, group = waiting.pop()
+        key, group = waiting.pop(0)
         for part, content in getattr(group, "value", []) if isinstance(group, yaml.MappingNode) else []:
             if not isinstance(content, yaml.MappingNode):
                 continue
@@ -312,8 +326,8 @@ def _source_index(path: str) -> dict[tuple[str, str], list[Any]]:
 
 
 def _line_in_source(path: str, kind: str, name: str, steps: Sequence[str]) -> int | None:
-    if _composed(path) is not None:
-        for node in _source_index(path).get((kind, name), []):
+    if composed(path) is not None:
+        for node in source_index(path).get((kind, name), []):
             if line := _line_of(node, steps):
                 return line
         return None

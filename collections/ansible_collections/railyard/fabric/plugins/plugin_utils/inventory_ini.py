@@ -7,10 +7,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils import inventory_files as files
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory_syntax import RANGE_FIX, range_error
 
+_ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(\"[^\"]*\"|'[^']*'|[^\s#]+)")
 # What Ansible's words quote of the file.
 _QUOTED = re.compile(r"got: (.+)$|host definition '(.*)'|(\[[^\]]+\])|'([^']*)'")
 _SAID = re.compile(
@@ -42,6 +44,27 @@ def ini_error(path: str) -> tuple[int, str, str] | None:
             if wrong is not None:
                 return number, wrong, RANGE_FIX
     return None
+
+
+def settings(path: str) -> Iterator[tuple[str, str, str, str, int]]:
+    """Yield (kind, name, variable, value as text, line) of an INI file; none for a file in another form."""
+    if path.endswith((".yml", ".yaml", ".json", ".toml")) or files.composed(path) is not None:
+        return
+    section = ""
+    for number, line in enumerate(files.text_of(path).splitlines(), start=1):
+        line = line.strip()
+        if line.startswith("["):
+            section = line.strip("[]")
+        elif not line or line[0] in "#;" or section.endswith(":children"):
+            continue
+        elif section.endswith(":vars"):
+            variable, _equals, value = line.partition("=")
+            yield "group", section[: -len(":vars")], variable.strip(), value.strip().strip("\"'"), number
+        else:
+            written = line.split()[0]
+            for name in files.range_of(written) if "[" in written else (written,):
+                for variable, value in _ASSIGNMENT.findall(line):
+                    yield "host", name, variable, value.strip("\"'"), number
 
 
 def words_of(said: str, plugin: str) -> str:

@@ -40,7 +40,7 @@ def check(sources: Sequence[str], hosts: Collection[str], groups: Collection[str
         # Beside a single file there may be variables for the hosts of another one.
         whole = folder in sources
         for kind, known in (("group_vars", groups), ("host_vars", hosts)):
-            for name, paths in _entries(os.path.join(folder, kind)).items():
+            for name, paths in entries(os.path.join(folder, kind)).items():
                 if name in known:
                     yield from _check_entity(kind, name, paths)
                 elif whole:
@@ -49,7 +49,7 @@ def check(sources: Sequence[str], hosts: Collection[str], groups: Collection[str
         yield from _check_numbers(path)
 
 
-def _entries(folder: str) -> dict[str, list[str]]:
+def entries(folder: str) -> dict[str, list[str]]:
     """Return group or host → its files and folders, in the order in which Ansible looks for them."""
     found: dict[str, list[tuple[int, str]]] = {}
     try:
@@ -75,8 +75,8 @@ def _check_entity(kind: str, name: str, paths: Sequence[str]) -> Iterator[Proble
     if not os.path.isdir(paths[0]):
         return
     first: dict[str, str] = {}
-    for path in _files_below(paths[0]):
-        for variable, line in _set_in(path).items():
+    for path in files_of(paths[0]):
+        for variable, line in set_in(path).items():
             where = f"{files.shown(path)}:{line}"
             if first.setdefault(variable, where) != where:
                 message = f"{variable}: it stands in {first[variable]} as well, and the file's name decides"
@@ -86,8 +86,8 @@ def _check_entity(kind: str, name: str, paths: Sequence[str]) -> Iterator[Proble
 def _check_stranger(kind: str, name: str, paths: Sequence[str], known: Collection[str]) -> Iterator[Problem]:
     """Check that files of nobody say nothing of rails: nobody reads it."""
     what = "host" if kind == "host_vars" else "group"
-    for path in (file for one in paths for file in _files_below(one)):
-        said = _set_in(path)
+    for path in (file for one in paths for file in files_of(one)):
+        said = set_in(path)
         variable = next(iter(said), None)
         if variable is not None:
             near = difflib.get_close_matches(name, [str(one) for one in known], n=1)
@@ -97,14 +97,14 @@ def _check_stranger(kind: str, name: str, paths: Sequence[str], known: Collectio
             yield Problem(where, None, None, message, f"{hint}remove the file")
 
 
-def _files_below(path: str) -> list[str]:
+def files_of(path: str) -> list[str]:
     """Return a file, or the files of variables in a folder, in Ansible's order."""
     if not os.path.isdir(path):
         return [path]
     return [file for file in files.files_below(path) if os.path.splitext(file)[1] in files.YAML_ENDINGS]
 
 
-def _set_in(path: str) -> dict[str, int]:
+def set_in(path: str) -> dict[str, int]:
     """Return which of Railyard's variables a file of variables sets, with the line of each."""
     if files.is_encrypted(path):
         return {}

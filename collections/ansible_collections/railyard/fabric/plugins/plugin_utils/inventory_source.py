@@ -47,6 +47,7 @@ class HostVariables(NamedTuple):
         names: all variables that it has, whoever reads them.
         rivals: variable → two groups of one rank that set it to different values.
         own: variables that the host itself sets.
+        shadowed: variable → a group that sets it beside its hosts, and a wider one whose file wins over that.
     """
 
     groups: tuple[str, ...]
@@ -54,6 +55,7 @@ class HostVariables(NamedTuple):
     names: frozenset[str]
     rivals: dict[str, tuple[str, str]]
     own: frozenset[str]
+    shadowed: dict[str, tuple[str, str]]
 
 
 class Reader:
@@ -146,8 +148,10 @@ class Reader:
             settled = {name for _group, held in in_files for name in held}.union(self._from_files(everyone))
             rivals = _rivals([(group, group.vars) for group in others], set(names) - settled)
             rivals.update(_rivals(in_files, names))
+            with_files = [(everyone, self._from_files(everyone)), *in_files]
+            shadowed = _shadowed([(group, group.vars) for group in others], with_files, names)
             known = frozenset(map(str, merged))
-            self._chains[key] = HostVariables(("all", *key), wanted, known, rivals, frozenset())
+            self._chains[key] = HostVariables(("all", *key), wanted, known, rivals, frozenset(), shadowed)
         return self._chains[key]
 
 
@@ -164,6 +168,21 @@ def _rivals(
         for group, other in setters[:-1]:
             if (group.depth, group.priority) == (strongest.depth, strongest.priority) and other != value:
                 found[name] = (str(group.name), str(strongest.name))
+    return found
+
+
+def _shadowed(
+    beside: Sequence[tuple[Any, Mapping[str, Any]]],
+    in_files: Sequence[tuple[Any, Mapping[str, Any]]],
+    names: Iterable[str],
+) -> dict[str, tuple[str, str]]:
+    """Return variable → (narrower group that sets it beside its hosts, wider one whose file wins)."""
+    found = {}
+    for name in names:
+        inner = next(((group, held[name]) for group, held in reversed(beside) if name in held), None)
+        outer = next(((group, held[name]) for group, held in reversed(in_files) if name in held), None)
+        if inner and outer and inner[0].depth > outer[0].depth and inner[1] != outer[1]:
+            found[name] = (str(inner[0].name), str(outer[0].name))
     return found
 
 

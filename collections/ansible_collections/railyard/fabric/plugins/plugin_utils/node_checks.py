@@ -124,3 +124,13 @@ def check_rivals(name: str, rivals: Mapping[str, tuple[str, str]], own: Collecti
             message = f"groups {one} and {other} both set it, and only their names decide between them"
             fix = "take the node out of one of them, or set the variable on the node itself"
             yield Finding(variable, message, fix, name)
+
+
+def check_shadowed(
+    name: str, shadowed: Mapping[str, tuple[str, str]], own: Collection[str]
+) -> Iterator[Finding]:
+    """Yield variables that a group sets beside its hosts, where a wider group's file wins over it."""
+    for variable, (inner, outer) in sorted(shadowed.items()):
+        if variable not in own:
+            message = f"group {inner} sets it beside its hosts, and group_vars of the wider group {outer} win"
+            yield Finding(variable, message, f"move it into group_vars/{inner}.yml, or remove one", name)
