@@ -266,7 +266,10 @@ gpu_nodes:
             "group_vars/all/others.yml": "bmc_address_list: [1]\nfile_mode: 0644\n"
             "ansible_ssh_password_mechanism: sshpass\n"
             "proxy: http://proxy:3128\nrepo: https://ops:{{ token }}@repo.example.org\nfabric_name: x\n",
-            "group_vars/other.yml": "x: 1\n",
+            "group_vars/all/words.yml": "max_tokens: 4096\nbmc_credentials: {user: ops}\n"
+            "bmc_password: \"{{ lookup('env', 'X') | default('') }}\"\nauth: Basic\n"
+            "pins: [{name: MODE, value: x}]\ncmd: curl -u {{ user }} https://x\n",
+            "group_vars/other.yml": "x: 1\nkey: !vault |\n  $ANSIBLE_VAULT;1.1;AES256\n  6331\n",
             "host_vars/old9.yml": "x: 1\n",
         },
         SECOND,

@@ -19,9 +19,10 @@ from wrong_files import PLACES
 from wrong_forms import FORMS
 from wrong_inventories import SOUND
 from wrong_links import LINKS
+from wrong_secrets import SECRETS
 from wrong_values import VALUES
 
-WRONG = {**VALUES, **PLACES, **FORMS, **LINKS}
+WRONG = {**VALUES, **PLACES, **FORMS, **LINKS, **SECRETS}
 
 
 def write(folder, files):

@@ -110,7 +110,7 @@ def find(sources: Sequence[str], variable: str, host: str | None, groups: Sequen
         host: the node that is concerned, or None for groups alone.
         groups: its groups, the strongest last (`all` first).
     """
-    steps = re.findall(r"[^.\[\]]+", variable)
+    steps = steps_of(variable)
     folders = list(reversed(source_folders(sources)))
     files = list(reversed(source_files(sources)))
     for path in [
@@ -131,6 +131,23 @@ def find(sources: Sequence[str], variable: str, host: str | None, groups: Sequen
             if line := _line_in_source(path, "group", group, steps):
                 return f"{shown(path)}:{line}"
     return None
+
+
+def steps_of(variable: str) -> list[str]:
+    """Return the keys of a dotted path, as `fabric.rails[0].subnet`."""
+    return re.findall(r"[^.\[\]]+", variable)
+
+
+def plain_data(path: str) -> Any:
+    """Return what a YAML file holds, without Ansible's tags.
+
+    Raises:
+        ValueError: it is no YAML, or has tags that only Ansible knows.
+    """
+    try:
+        return yaml.load(text_of(path), Loader=loader())
+    except yaml.YAMLError as error:
+        raise ValueError(str(error)) from error
 
 
 def find_encrypted(sources: Sequence[str], host: str | None, groups: Sequence[str]) -> str | None:

@@ -13,8 +13,9 @@ from __future__ import annotations
 import difflib
 import os
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
+from ansible_collections.railyard.fabric.plugins.plugin_utils import clear_text
 from ansible_collections.railyard.fabric.plugins.plugin_utils import inventory_files as files
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory_model import Problem
 
@@ -87,6 +88,7 @@ def _check_stranger(kind: str, name: str, paths: Sequence[str], known: Collectio
     """Check that files of nobody say nothing of rails: nobody reads it."""
     what = "host" if kind == "host_vars" else "group"
     for path in (file for one in paths for file in files_of(one)):
+        yield from _check_secrets(path)
         said = set_in(path)
         variable = next(iter(said), None)
         if variable is not None:
@@ -95,6 +97,18 @@ def _check_stranger(kind: str, name: str, paths: Sequence[str], known: Collectio
             message = f"{variable}: it is set for {what} {name}, which the inventory does not have"
             where = f"{files.shown(path)}:{said[variable]}"
             yield Problem(where, None, None, message, f"{hint}remove the file")
+
+
+def _check_secrets(path: str) -> Iterator[Problem]:
+    """Check a file that Ansible does not read for passwords: whoever has the inventory reads it."""
+    try:
+        held = None if files.is_encrypted(path) else files.plain_data(path)
+    except ValueError:
+        return
+    for variable in clear_text.passwords(held) if isinstance(held, Mapping) else ():
+        line = files.line_in(path, files.steps_of(variable)) or 1
+        message = f"{variable}: a password stands readable in the inventory"
+        yield Problem(f"{files.shown(path)}:{line}", None, None, message, clear_text.FIX)
 
 
 def files_of(path: str) -> list[str]:

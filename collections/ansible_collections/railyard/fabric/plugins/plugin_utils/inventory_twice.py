@@ -4,7 +4,7 @@
 
 """One variable of one host or group, set differently in two places: which one holds, nobody sees.
 
-Ansible takes the last by an order of its own: files by name, inventories as given, `host_vars` over hosts.yml.
+Ansible takes the last by an order of its own: files by name, inventories as given, host_vars over hosts.yml.
 Files of variables are read only where something else speaks of the same host or group.
 """
 
