@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from wrong_inventories import FABRIC, HOSTS, INFINIBAND, PAIR, UNITS
+from sound_inventories import FABRIC, HOSTS, INFINIBAND, PAIR, UNITS
 
 
 class Right(NamedTuple):

@@ -15,9 +15,9 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils import inventory_s
 sys.path.insert(0, str(Path(__file__).parent))
 
 from right_inventories import RIGHT
+from sound_inventories import SOUND
 from wrong_files import PLACES
 from wrong_forms import FORMS
-from wrong_inventories import SOUND
 from wrong_links import LINKS
 from wrong_secrets import SECRETS
 from wrong_values import VALUES

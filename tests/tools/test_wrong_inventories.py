@@ -13,7 +13,8 @@ from railyard import plan_view
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from wrong_inventories import FAULTS, SEVERAL, SOUND, Fault
+from sound_inventories import SOUND
+from wrong_inventories import FAULTS, SEVERAL, Fault
 
 RAILYARD = Path(sys.executable).with_name("railyard")
 

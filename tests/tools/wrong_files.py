@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wrong_inventories import FABRIC, HOSTS, PAIR, UNITS
+from sound_inventories import FABRIC, HOSTS, PAIR, UNITS
 from wrong_values import Wrong
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from sound_inventories import FABRIC, HOSTS, PAIR
 from wrong_files import added, hosts, pair_of
-from wrong_inventories import FABRIC, HOSTS, PAIR
 from wrong_values import POLICY, Wrong, fabric
 
 RANGE = "write a range as Ansible does"

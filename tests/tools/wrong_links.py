@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from sound_inventories import FABRIC, HOSTS
 from wrong_files import hosts, pair_of, reached
-from wrong_inventories import FABRIC, HOSTS
 from wrong_values import RAIL1, Wrong, fabric
 
 V6 = "subnet6: 'fd00:0:0:1::/64'"
@@ -87,7 +87,8 @@ LINKS = {
         "units",
         {
             FABRIC: (
-                "  rails:\n    - name: rail0\n      netdev: ens1\n      hca: mlx5_0:1\n      gateway: first\n",
+                "  rails:\n    - name: rail0\n      netdev: ens1\n"
+                "      hca: mlx5_0:1\n      gateway: first\n",
                 "  link_local: []\n  rails:\n    - name: rail0\n      netdev: ens1\n      hca: mlx5_0:1\n"
                 "      subnet6: 'fd00:0:0:1::/64'\n      gateway: first\n      gateway6: 'fe80::1'\n",
             )
