@@ -49,37 +49,37 @@ FIX = (
 )
 
 
-def passwords(variables: Mapping[str, Any], path: str = "") -> Iterator[str]:
+def passwords(variables: Mapping[str, Any]) -> Iterator[str]:
     """Yield the dotted path of every variable that is named like a password, or holds one in plain sight.
 
     What stands inside such a variable (`bmc_passwords: {gpu1: ...}`) counts as well. Expressions (which fetch
-    the value from elsewhere) and encrypted values are left alone.
+    the value from elsewhere) and encrypted values are left alone. What aliases repeat is looked at once: a few
+    lines of them can stand for more values than could ever be walked.
     """
-    for key, value in variables.items():
-        name = str(key)
-        named = _names_one(name) or (isinstance(value, str) and _NAME_OF_TEXT.search(name) is not None)
-        yield from _inside(value, f"{path}.{name}" if path else name, named)
+    yield from _inside(variables, "", False, set())
 
 
 def _names_one(name: str) -> bool:
     return bool(_NAME.search(name) and not _ABOUT.search(name))
 
 
-def _inside(value: Any, here: str, named: bool) -> Iterator[str]:
+def _inside(value: Any, here: str, named: bool, seen: set[tuple[int, bool]]) -> Iterator[str]:
+    if isinstance(value, (Mapping, list)):
+        if (id(value), named) in seen:
+            return
+        seen.add((id(value), named))
     if isinstance(value, Mapping):
         # {name: BMC_PASSWORD, value: ...}, as environments are often written.
         called = value.get("name", value.get("key"))
-        if isinstance(called, str) and _names_one(called) and not named and "value" in value:
-            yield from _inside(value["value"], f"{here}.value", True)
-            value = {key: item for key, item in value.items() if key != "value"}
-        if named:
-            for key, item in value.items():
-                yield from _inside(item, f"{here}.{key}", True)
-        else:
-            yield from passwords(value, here)
+        is_pair = isinstance(called, str) and _names_one(called)
+        for key, item in value.items():
+            name = str(key)
+            of_text = isinstance(item, str) and _NAME_OF_TEXT.search(name) is not None
+            means_one = named or _names_one(name) or of_text or (is_pair and name == "value")
+            yield from _inside(item, f"{here}.{name}" if here else name, means_one, seen)
     elif isinstance(value, list):
         for index, item in enumerate(value):
-            yield from _inside(item, f"{here}[{index}]", named)
+            yield from _inside(item, f"{here}[{index}]", named, seen)
     elif (named and _is_readable(value)) or (isinstance(value, str) and _VALUE.search(value)):
         yield here
 

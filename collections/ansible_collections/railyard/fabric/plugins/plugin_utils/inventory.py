@@ -260,6 +260,8 @@ def plain(value: Any) -> Any:
         return int(value)
     if isinstance(value, float):
         return float(value)
+    if isinstance(value, bytes):
+        return bytes(value)
     if isinstance(value, datetime.datetime):
         return datetime.datetime.fromisoformat(value.isoformat())
     if isinstance(value, datetime.date):

@@ -23,6 +23,7 @@ try:
 except ImportError:  # sanity's environment has none; ansible-core itself always brings it
     yaml = None  # type: ignore[assignment]
 
+TAGS = ("!vault", "!vault-encrypted", "!unsafe")
 _VAULT_HEADER = b"$ANSIBLE_VAULT"
 YAML_ENDINGS = ("", ".yml", ".yaml", ".json")
 
@@ -87,10 +88,10 @@ def source_files(sources: Sequence[str]) -> list[str]:
             ]
         else:
             files.append(path)
-    return [path for path in files if os.path.isfile(path) and not _is_program(path)]
+    return [path for path in files if os.path.isfile(path) and not is_program(path)]
 
 
-def _is_program(path: str) -> bool:
+def is_program(path: str) -> bool:
     """Tell whether a file is run rather than read: on some filesystems every text is executable."""
     if not os.access(path, os.X_OK):
         return False
@@ -141,13 +142,23 @@ def steps_of(variable: str) -> list[str]:
 def plain_data(path: str) -> Any:
     """Return what a YAML file holds, without Ansible's tags.
 
+    What is encrypted is None.
+
     Raises:
-        ValueError: it is no YAML, or has tags that only Ansible knows.
+        ValueError: it cannot be read, and the words say why.
     """
+
+    class Plain(loader()):  # type: ignore[misc]
+        """A safe loader that knows Ansible's own tags."""
+
+    for tag in TAGS:
+        Plain.add_constructor(tag, lambda _loader, _node: None)
     try:
-        return yaml.load(text_of(path), Loader=loader())
+        return yaml.load(text_of(path), Loader=Plain)
     except yaml.YAMLError as error:
-        raise ValueError(str(error)) from error
+        raise ValueError(str(getattr(error, "problem", None) or error)) from error
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply, or an alias leads back to itself") from error
 
 
 def find_encrypted(sources: Sequence[str], host: str | None, groups: Sequence[str]) -> str | None:

@@ -25,6 +25,10 @@ VARIABLES = (
 )  # fmt: skip
 # At the left margin, as in a file of variables.
 _SET = re.compile(rf"^[\"']?({'|'.join(VARIABLES)})[\"']?[ \t]*:", re.MULTILINE)
+_TAGGED = re.compile(
+    r"""^[^#\n]*:\s+!vault(-encrypted)?[ \t]*([|>][-+0-9]*[ \t]*\n[ \t]*)?["']?(?!\$ANSIBLE_VAULT)[^\s"'|>$]""",
+    re.M,
+)
 _BASE_8 = re.compile(r"[-+]?0[0-7_]+")
 _BASE_8_SOMEWHERE = re.compile(rf"(?<![\w.:/-]){_BASE_8.pattern}(?![\w.:/-])")
 
@@ -48,6 +52,7 @@ def check(sources: Sequence[str], hosts: Collection[str], groups: Collection[str
                     yield from _check_stranger(kind, name, paths, known)
     for path in [*files.all_variable_files(sources), *files.source_files(sources)]:
         yield from _check_numbers(path)
+        yield from _check_tags(path)
 
 
 def entries(folder: str) -> dict[str, list[str]]:
@@ -97,6 +102,14 @@ def _check_stranger(kind: str, name: str, paths: Sequence[str], known: Collectio
             message = f"{variable}: it is set for {what} {name}, which the inventory does not have"
             where = f"{files.shown(path)}:{said[variable]}"
             yield Problem(where, None, None, message, f"{hint}remove the file")
+
+
+def _check_tags(path: str) -> Iterator[Problem]:
+    """Check that what is tagged as encrypted is: Ansible fails over it only when it is used."""
+    for match in _TAGGED.finditer("" if files.is_encrypted(path) else files.text_of(path)):
+        line = files.text_of(path).count("\n", 0, match.start()) + 1
+        message = "a value is tagged !vault, and is not encrypted"
+        yield Problem(f"{files.shown(path)}:{line}", None, None, message, clear_text.FIX)
 
 
 def _check_secrets(path: str) -> Iterator[Problem]:

@@ -313,6 +313,14 @@ def why_unreadable(sources: Sequence[str], error: Exception) -> list[Failure]:
         elif (wrong := inventory_syntax.no_variables(path)) is not None:
             fix = "write `name: value` lines, or remove the file"
             failures.append((f"{inventory_files.shown(path)}:{wrong[0]}", wrong[1], fix))
+        elif not inventory_files.is_encrypted(path):
+            try:
+                inventory_files.plain_data(path)
+            except ValueError as unfit:
+                words = f"a value in it cannot be read: {unfit}"
+                failures.append(
+                    (inventory_files.shown(path), words, "correct the value, or put it in quotes")
+                )
     return failures or [(str(sources[0]), " ".join(str(error).split()), "correct the inventory")]
 
 
@@ -334,8 +342,9 @@ def _why_unparsed(path: str, said: str, passed_over: Failure | None) -> Failure:
     if passed_over is not None:
         return passed_over
     plugin = "auto" if "Plugin configuration YAML" in said else "yaml" if named_yaml else "ini"
-    words = inventory_ini.words_of(said, plugin)
-    line = inventory_ini.line_of(path, words)
+    program = inventory_files.is_program(path)
+    words = inventory_ini.words_of(said, "script" if program else plugin)
+    line = None if program else inventory_ini.line_of(path, words)
     return (
         f"{name}:{line}" if line else name,
         f"Ansible cannot read it as an inventory: {words or 'no plugin accepts it'}",

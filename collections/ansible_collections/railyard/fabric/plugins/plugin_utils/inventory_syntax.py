@@ -19,7 +19,6 @@ try:
 except ImportError:  # sanity's environment has none; ansible-core itself always brings it
     yaml = None  # type: ignore[assignment]
 
-_TAGS = ("!vault", "!vault-encrypted", "!unsafe")
 _SECTIONS = ("hosts", "vars", "children")
 # Groups of this name hold YAML anchors, for want of a better place.
 _ANCHORS = ("x-", ".", "_")
@@ -81,7 +80,7 @@ def _unacceptable(root: Any) -> Iterator[tuple[int, str]]:
             continue
         around.add(id(node))
         waiting.append((node, True))
-        if node.tag.startswith("!") and node.tag not in _TAGS:
+        if node.tag.startswith("!") and node.tag not in files.TAGS:
             yield line, f"tag {node.tag!r} means nothing to Ansible"
         if isinstance(node, yaml.SequenceNode):
             waiting += [(item, False) for item in node.value]
