@@ -233,6 +233,16 @@ gpu_nodes:
         },
         {("gpu2", "rail1"): {"address": "10.0.1.2/24", "rate_gbps": 400}},
     ),
+    # Eleven lines of aliases that stand for 9 ** 9 values.
+    "aliases_of_aliases": Right(
+        {
+            HOSTS: TWO,
+            FABRIC: OLD,
+            "group_vars/all/x.yml": "x0: &x0 [1]\n"
+            + "".join(f"x{k}: &x{k} [{', '.join([f'*x{k - 1}'] * 9)}]\n" for k in range(1, 10)),
+        },
+        SECOND,
+    ),
     "numbers_of_yaml": Right(
         {HOSTS: TWO, FABRIC: OLD.replace("9000", "0x2328"), "host_vars/gpu2.yml": "node_index: 002\n"}, SECOND
     ),

@@ -101,6 +101,15 @@ def test_a_password_in_an_executable_file_is_found(tmp_path, capsys, monkeypatch
     assert line.startswith("site/hosts.yml:1, host gpu1: ansible_password: a password stands readable")
 
 
+def test_a_program_that_fails_is_said_in_its_own_words(tmp_path, capsys, monkeypatch):
+    site = site_of(tmp_path, monkeypatch)
+    (site / "hosts.yml").unlink()
+    (site / "nodes.sh").write_text("#!/bin/sh\nexit 3\n")
+    (site / "nodes.sh").chmod(0o755)
+    (line,) = said_of("site", capsys)
+    assert line.startswith("site/nodes.sh: Ansible cannot read it as an inventory: Inventory script returned")
+
+
 def test_no_inventory_at_all_is_said(capsys):
     (line,) = said_of("", capsys)
     assert line.startswith("-i: no such inventory. Fix: name a file or folder")

@@ -158,6 +158,27 @@ FORMS = {
         "key 'ping_count' stands in line 1 already",
         "at that line",
     ),
+    "date_of_no_month": Wrong(
+        "pair",
+        {"group_vars/all/x.yml": "since: 2026-99-01\n"},
+        "group_vars/all/x.yml|",
+        "a value in it cannot be read: month must be in 1..12",
+        "in quotes",
+    ),
+    "object_of_python": Wrong(
+        "pair",
+        {"group_vars/all/x.yml": "x: !!python/object:os.system ls\n"},
+        "group_vars/all/x.yml|",
+        "could not determine a constructor for the tag",
+        "correct the value",
+    ),
+    "vault_that_is_none": added(
+        "group_vars/all/x.yml",
+        "x: 1\nansible_password: !vault |\n  hunter2\n",
+        "!vault",
+        "tagged !vault, and is not encrypted",
+        "ansible-vault",
+    ),
     "control_character": Wrong(
         "pair", {FABRIC: ("mtu: 9000", "mtu: 9000\0")}, f"{FABRIC}|mtu", "unacceptable character", "at that"
     ),

@@ -53,7 +53,7 @@ def passwords(variables: Mapping[str, Any]) -> Iterator[str]:
     """Yield the dotted path of every variable that is named like a password, or holds one in plain sight.
 
     What stands inside such a variable (`bmc_passwords: {gpu1: ...}`) counts as well. Expressions (which fetch
-    the value from elsewhere) and encrypted values are left alone. What aliases repeat is looked at once: a few
+    the value from elsewhere) and encrypted values are left alone. What aliases repeat is looked at once: few
     lines of them can stand for more values than could ever be walked.
     """
     yield from _inside(variables, "", False, set())

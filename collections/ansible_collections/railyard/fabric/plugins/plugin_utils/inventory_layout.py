@@ -26,8 +26,9 @@ VARIABLES = (
 # At the left margin, as in a file of variables.
 _SET = re.compile(rf"^[\"']?({'|'.join(VARIABLES)})[\"']?[ \t]*:", re.MULTILINE)
 _TAGGED = re.compile(
-    r"""^[^#\n]*:\s+!vault(-encrypted)?[ \t]*([|>][-+0-9]*[ \t]*\n[ \t]*)?["']?(?!\$ANSIBLE_VAULT)[^\s"'|>$]""",
-    re.M,
+    r"^[^#\n]*:\s+!vault(-encrypted)?[ \t]*([|>][-+0-9]*[ \t]*\n[ \t]*)?"
+    r"[\"']?(?!\$ANSIBLE_VAULT)[^\s\"'|>$]",
+    re.MULTILINE,
 )
 _BASE_8 = re.compile(r"[-+]?0[0-7_]+")
 _BASE_8_SOMEWHERE = re.compile(rf"(?<![\w.:/-]){_BASE_8.pattern}(?![\w.:/-])")
