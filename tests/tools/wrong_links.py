@@ -121,6 +121,15 @@ LINKS = {
         "there is no router",
         "cabling: switched",
     ),
+    "leaf_of_two_lines": fabric(
+        "units",
+        "leaf-su1-r0,",
+        '"leaf\\u0007\\n1",',
+        "leaves",
+        "has characters that cannot be shown in a line",
+        "map scalable units",
+        rail="rail0",
+    ),
     # ports
     "rail_on_a_vlan_of_a_rail": fabric(
         "pair",

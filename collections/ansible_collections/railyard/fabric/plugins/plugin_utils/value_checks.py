@@ -108,8 +108,10 @@ def boolean(value: Any) -> str | None:
 
 
 def text(value: Any) -> str | None:
-    """Check for text that is not empty."""
-    return None if isinstance(value, str) and value.strip() else f"{show(value)} is no text"
+    """Check for text of one line that is not empty: it is shown in tables and drawings."""
+    if not isinstance(value, str) or not value.strip():
+        return f"{show(value)} is no text"
+    return None if value.isprintable() else f"{show(value)} has characters that cannot be shown in a line"
 
 
 def mapping(value: Any) -> str | None:
