@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from wrong_inventories import FABRIC, HOSTS, INFINIBAND, PAIR, UNITS
+from sound_inventories import FABRIC, HOSTS, INFINIBAND, PAIR, UNITS
 
 
 class Right(NamedTuple):
@@ -61,6 +61,21 @@ gpu_nodes:
                 "address": None,
                 "address6": "fd00:7::1/64",
                 "gateway6": "fd00:7::ffff:ffff:ffff:ffff",
+            }
+        },
+    ),
+    "gateway_that_is_link_local": Right(
+        {
+            HOSTS: "gpu_nodes:\n  hosts:\n    gpu1: {scalable_unit: a}\n    gpu2: {scalable_unit: b}\n",
+            FABRIC: ROCE
+            + "    - name: r\n      netdev: e\n      gateway: 'FE80::1'\n      routes: ['fd01::/48']\n"
+            "      subnets6: {a: 'fd00:7::/64', b: 'fd00:8::/64'}\n",
+        },
+        {
+            ("gpu2", "r"): {
+                "address6": "fd00:8::2/64",
+                "gateway6": "fe80::1",
+                "routes": [{"to": "fd00:7::/64", "via": "fe80::1"}, {"to": "fd01::/48", "via": "fe80::1"}],
             }
         },
     ),
@@ -218,6 +233,16 @@ gpu_nodes:
         },
         {("gpu2", "rail1"): {"address": "10.0.1.2/24", "rate_gbps": 400}},
     ),
+    # Eleven lines of aliases that stand for 9 ** 9 values.
+    "aliases_of_aliases": Right(
+        {
+            HOSTS: TWO,
+            FABRIC: OLD,
+            "group_vars/all/x.yml": "x0: &x0 [1]\n"
+            + "".join(f"x{k}: &x{k} [{', '.join([f'*x{k - 1}'] * 9)}]\n" for k in range(1, 10)),
+        },
+        SECOND,
+    ),
     "numbers_of_yaml": Right(
         {HOSTS: TWO, FABRIC: OLD.replace("9000", "0x2328"), "host_vars/gpu2.yml": "node_index: 002\n"}, SECOND
     ),
@@ -251,7 +276,10 @@ gpu_nodes:
             "group_vars/all/others.yml": "bmc_address_list: [1]\nfile_mode: 0644\n"
             "ansible_ssh_password_mechanism: sshpass\n"
             "proxy: http://proxy:3128\nrepo: https://ops:{{ token }}@repo.example.org\nfabric_name: x\n",
-            "group_vars/other.yml": "x: 1\n",
+            "group_vars/all/words.yml": "max_tokens: 4096\nbmc_credentials: {user: ops}\n"
+            "bmc_password: \"{{ lookup('env', 'X') | default('') }}\"\nauth: Basic\n"
+            "pins: [{name: MODE, value: x}]\ncmd: curl -u {{ user }} https://x\n",
+            "group_vars/other.yml": "x: 1\nkey: !vault |\n  $ANSIBLE_VAULT;1.1;AES256\n  6331\n",
             "host_vars/old9.yml": "x: 1\n",
         },
         SECOND,

@@ -15,11 +15,14 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils import inventory_s
 sys.path.insert(0, str(Path(__file__).parent))
 
 from right_inventories import RIGHT
+from sound_inventories import SOUND
 from wrong_files import PLACES
-from wrong_inventories import SOUND
+from wrong_forms import FORMS
+from wrong_links import LINKS
+from wrong_secrets import SECRETS
 from wrong_values import VALUES
 
-WRONG = {**VALUES, **PLACES}
+WRONG = {**VALUES, **PLACES, **FORMS, **LINKS, **SECRETS}
 
 
 def write(folder, files):
@@ -98,6 +101,15 @@ def test_a_password_in_an_executable_file_is_found(tmp_path, capsys, monkeypatch
     assert line.startswith("site/hosts.yml:1, host gpu1: ansible_password: a password stands readable")
 
 
+def test_a_program_that_fails_is_said_in_its_own_words(tmp_path, capsys, monkeypatch):
+    site = site_of(tmp_path, monkeypatch)
+    (site / "hosts.yml").unlink()
+    (site / "nodes.sh").write_text("#!/bin/sh\nexit 3\n")
+    (site / "nodes.sh").chmod(0o755)
+    (line,) = said_of("site", capsys)
+    assert line.startswith("site/nodes.sh: Ansible cannot read it as an inventory: Inventory script returned")
+
+
 def test_no_inventory_at_all_is_said(capsys):
     (line,) = said_of("", capsys)
     assert line.startswith("-i: no such inventory. Fix: name a file or folder")
@@ -125,6 +137,21 @@ def test_a_network_that_holds_others_is_held_against_all_of_them(tmp_path, capsy
     (site / "group_vars/all/fabric.yml").write_text(fabric)
     lines = said_of("site", capsys)
     assert ["overlaps 172.16.0.0/12 of network wide" in line for line in lines] == [True] * 3
+
+
+def test_two_inventories_that_differ_over_a_group_are_refused(tmp_path, capsys, monkeypatch):
+    site_of(tmp_path, monkeypatch)
+    other = SOUND["pair"]["group_vars/all/fabric.yml"].replace("9000", "1500")
+    write(tmp_path / "other", {"hosts.yml": "gpu_nodes: {hosts: {gpu2: }}\n", "group_vars/all.yml": other})
+    assert plan_view.run(["site", "other"], True) == 2
+    said = capsys.readouterr().err
+    assert "other/group_vars/all.yml:1: fabric: site/group_vars/all/fabric.yml:1 sets it otherwise" in said
+
+
+def test_one_inventory_given_twice_is_one(tmp_path, capsys, monkeypatch):
+    site = site_of(tmp_path, monkeypatch)
+    (site / "hosts.yml").write_text("gpu_nodes: {hosts: {gpu1: {node_index: 4}, gpu2: }}\n")
+    assert plan_view.run(["site", str(site)], True) == 0, capsys.readouterr().err
 
 
 def test_there_are_enough():

@@ -256,6 +256,7 @@ def test_names_that_yaml_takes_for_something_else_stay_names(tmp_path):
         ({"nodes_per_unit": 0}, ["--nodes-per-unit"]),
         ({"nodes_per_unit": 8, "leaf": "leaf{rail}"}, ["--leaf", "{unit}"]),
         ({"leaf": "leaf-{unit}"}, ["--leaf", "--nodes-per-unit"]),
+        ({"leaf": "leaf{port}"}, ["--leaf", "braces besides {rail}"]),
         ({"leaf_uplink_gbps": 6400.0}, ["--leaf-uplink-gbps", "--leaf"]),
         ({"host_offset": 250}, ["host_offset"]),
         ({"ansible_host": "{nodename}"}, ["--ansible-host", "{nodename}", "{name}"]),

@@ -13,7 +13,8 @@ from railyard import plan_view
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from wrong_inventories import FAULTS, SEVERAL, SOUND, Fault
+from sound_inventories import SOUND
+from wrong_inventories import FAULTS, SEVERAL, Fault
 
 RAILYARD = Path(sys.executable).with_name("railyard")
 
@@ -59,7 +60,7 @@ def test_a_fault_is_named_with_its_place_and_its_fix(name, tmp_path, capsys, mon
     where, _colon, fix = first.rpartition(" Fix: ")
     assert fault.fix in fix
     if fault.line is None:
-        assert where.startswith("gpu_nodes: ")  # no file says what is missing from all of them
+        assert where.startswith("site/hosts.yml: gpu_nodes: ")  # no line says what is missing from all
     else:
         place = re.match(r"site/(?P<file>[^:]+):(?P<line>[0-9]+)[,:]", where)
         assert place is not None, where

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wrong_inventories import FABRIC, HOSTS, PAIR, UNITS
+from sound_inventories import FABRIC, HOSTS, PAIR, UNITS
 from wrong_values import Wrong
 
 
@@ -139,29 +139,6 @@ PLACES = {
     "bmc_is_a_name": Wrong(
         "units", {HOSTS: ("172.16.8.12", "gpu2-bmc")}, f"{HOSTS}|gpu2-bmc", "'gpu2-bmc' is no IP address",
         "as `bmc_address", "gpu2"),
-    # passwords in other places
-    "password_of_a_proxy": added(
-        "group_vars/all/proxy.yml", "env: {https_proxy: 'http://ops:hunter2@proxy:3128'}\n", "https_proxy",
-        "a password stands readable", "ansible-vault"),
-    "password_of_a_jump_host": added(
-        "host_vars/gpu2.yml",
-        "ansible_ssh_common_args: -o ProxyCommand=\"sshpass -p hunter2 ssh -W %h:%p jump\"\n",
-        "sshpass", "a password stands readable", "ansible-vault", "gpu2"),
-    "password_that_is_a_key": added(
-        "group_vars/gpu_nodes.yml",
-        f"x: 1\ndeploy: |\n  -----BEGIN OPENSSH {'PRIVATE'} KEY-----\n  hunter2\n",
-        "deploy",
-        "a password stands readable", "ansible-vault"),
-    "password_by_a_short_name": added(
-        "group_vars/all/bmc.yml", "bmc:\n  user: admin\n  pwd: hunter2\n", "pwd",
-        "a password stands readable",
-        "ansible-vault"),
-    "password_that_is_a_date": added(
-        "group_vars/all/bmc.yml", "bmc_password: 2026-11-22\n", "bmc_password", "a password stands readable",
-        "ansible-vault"),
-    "password_in_a_list": added(
-        "group_vars/all/repos.yml", "repos:\n  - deb https://ops:hunter2@repo.example.org/x y z\n", "- deb",
-        "a password stands readable", "ansible-vault"),
     # files
     "latin_1": Wrong(
         "pair", {FABRIC: b"# f\xfcr alle\n" + PAIR[FABRIC].encode()}, f"{FABRIC}|# f",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from wrong_inventories import FABRIC, PAIR
+from sound_inventories import FABRIC, PAIR
 
 POLICY = "group_vars/all/policy.yml"
 

@@ -287,6 +287,10 @@ def subnets_of(item: dict[str, Any]) -> list[str]:
 def _leaves(made: Rails, wanted: Wanted, units: Sequence[str]) -> None:
     """Say which switch each rail is patched to, in each unit."""
     pattern = wanted.leaf or ""
+    if {"{", "}"} & set(pattern.replace("{rail}", "").replace("{unit}", "")):
+        fix = "write a pattern with {rail} (and {unit}), as 'leaf{rail}', or names"
+        made.wrong.append(("--leaf", f"{pattern!r} has braces besides {{rail}} and {{unit}}", fix))
+        return
     if units and "{unit}" not in pattern and len(units) > 1:
         fix = "write a pattern with {unit}, as 'leaf-{unit}-r{rail}'"
         made.wrong.append(("--leaf", f"{pattern!r} gives all scalable units the same switches", fix))

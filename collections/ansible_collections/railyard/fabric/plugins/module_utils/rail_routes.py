@@ -47,11 +47,13 @@ def routes_of(
             routes.update(dict.fromkeys(others, gateway))
     for target in spec["routes"]:
         family = "6" if network_of(target).version == 6 else ""
-        if target == rail["subnet" + family]:
+        own = rail["subnet" + family]
+        if own is not None and _is_inside(target, own):
+            where = "is" if target == own else "is inside"
             raise PlanError(
                 _routes_variable(spec),
                 spec["name"],
-                f"{target} is the rail's own subnet, which needs no route",
+                f"{target} {where} the rail's own subnet, which needs no route",
                 "remove it: routes name what lies behind the rail's gateway",
             )
         if rail["gateway" + family] is None:
@@ -63,6 +65,12 @@ def routes_of(
             )
         routes[target] = rail["gateway" + family]
     return [{"to": target, "via": routes[target]} for target in _in_order(tuple(routes))]
+
+
+@lru_cache(maxsize=8192)
+def _is_inside(target: str, subnet: str) -> bool:
+    one, other = network_of(target), network_of(subnet)
+    return one.prefixlen >= other.prefixlen and one.network_address in other
 
 
 @lru_cache(maxsize=8192)

@@ -288,6 +288,16 @@ def _gateway(spec: Mapping[str, Any], family: str, subnet: str | None, address: 
         )
     network = network_of(subnet)
     first, last = usable_range(network)
+    if family and rule not in ("first", "last") and ipaddress.ip_address(rule).is_link_local:
+        # A router announces itself by such an address; it is reached over the rail's own.
+        if "ipv6" not in spec["link_local"]:
+            raise PlanError(
+                variable,
+                spec["name"],
+                f"gateway {rule} is link-local, and link_local leaves the rail without such an address",
+                "add ipv6 to link_local, or name an address inside the subnet",
+            )
+        return str(ipaddress.ip_address(rule))
     if rule in ("first", "last"):
         value = first if rule == "first" else last
     else:

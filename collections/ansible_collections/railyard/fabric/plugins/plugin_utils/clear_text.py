@@ -15,17 +15,31 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 _NAME = re.compile(
-    r"password|passwd|passphrase|passcode|secret|(^|[_-])(pass|pwd|pw|psk|token|api[_-]?key)$", re.IGNORECASE
+    r"passwor[dt]|pass_word|passwd|passphrase|passcode|kennwort|secret"
+    r"|(^|[_-])(pass|pwd|pw|psk|token|api[_-]?key|munge_key)$",
+    re.IGNORECASE,
 )
+# Of text alone: a number of tokens is none of them, and of credentials a mapping names the user as well.
+_NAME_OF_TEXT = re.compile(r"(^|[_-])(tokens|credentials?|api[_-]?keys)$", re.IGNORECASE)
 # What says where a password is, or what it must be like, is none.
 _ABOUT = re.compile(
     r"[_-](file|files|path|dir|command|length|days|mechanism|prompt|name|url|policy)$", re.IGNORECASE
 )
 _JINJA = re.compile(r"\{\{|\{%")
+# An expression that brings the password itself, or one for want of another, fetches it from nowhere.
+_JINJA_WITH_TEXT = re.compile(
+    r"^\s*\{\{\s*(\"[^\"]+\"|'[^']+')\s*\}\}\s*$|\bdefault\(\s*(\"[^\"]+\"|'[^']+')|\bd\(\s*(\"[^\"]+\"|'[^']+')"
+)
 # In whatever variable: user and password of a URL, a password on a command line, a private key.
 _VALUE = re.compile(
-    r"[A-Za-z][A-Za-z0-9+.-]*://[^/\s:@]+:[^/\s@{$]+@"
+    r"[A-Za-z][A-Za-z0-9+.-]*://[^/\s:@]*:[^/\s@{$]+@"
     r"|\bsshpass\s+-p\s*[\"']?[^\s\"'{$]"
+    r"|\b(SSHPASS|[A-Z][A-Z0-9_]*(PASSWORD|PASSWD|SECRET|TOKEN))=[\"']?[^\s\"'{$]"
+    r"|\bipmitool\b.*\s-P\s*[\"']?[^\s\"'{$]"
+    r"|\bcurl\b.*\s(-u|--user)[\s=]*[\"']?[^\s:]+:[^\s\"'{$]"
+    r"|^(Authorization:\s*)?(Basic|Bearer)\s+[A-Za-z0-9+/._~-]{8,}=*$"
+    # What some services begin their tokens with.
+    r"|\b(gh[opsu]_[A-Za-z0-9]{30}|github_pat_[A-Za-z0-9_]{30}|glpat-[A-Za-z0-9_-]{20}|hf_[A-Za-z0-9]{30})"
     r"|-----BEGIN [A-Z ]*PRIVATE KEY-----"
 )
 
@@ -35,35 +49,45 @@ FIX = (
 )
 
 
-def passwords(variables: Mapping[str, Any], path: str = "") -> Iterator[str]:
+def passwords(variables: Mapping[str, Any]) -> Iterator[str]:
     """Yield the dotted path of every variable that is named like a password, or holds one in plain sight.
 
     What stands inside such a variable (`bmc_passwords: {gpu1: ...}`) counts as well. Expressions (which fetch
-    the value from elsewhere) and encrypted values are left alone.
+    the value from elsewhere) and encrypted values are left alone. What aliases repeat is looked at once: few
+    lines of them can stand for more values than could ever be walked.
     """
-    for key, value in variables.items():
-        name = str(key)
-        yield from _inside(
-            value, f"{path}.{name}" if path else name, bool(_NAME.search(name) and not _ABOUT.search(name))
-        )
+    yield from _inside(variables, "", False, set())
 
 
-def _inside(value: Any, here: str, named: bool) -> Iterator[str]:
+def _names_one(name: str) -> bool:
+    return bool(_NAME.search(name) and not _ABOUT.search(name))
+
+
+def _inside(value: Any, here: str, named: bool, seen: set[tuple[int, bool]]) -> Iterator[str]:
+    if isinstance(value, (Mapping, list)):
+        if (id(value), named) in seen:
+            return
+        seen.add((id(value), named))
     if isinstance(value, Mapping):
-        if named:
-            for key, item in value.items():
-                yield from _inside(item, f"{here}.{key}", True)
-        else:
-            yield from passwords(value, here)
+        # {name: BMC_PASSWORD, value: ...}, as environments are often written.
+        called = value.get("name", value.get("key"))
+        is_pair = isinstance(called, str) and _names_one(called)
+        for key, item in value.items():
+            name = str(key)
+            of_text = isinstance(item, str) and _NAME_OF_TEXT.search(name) is not None
+            means_one = named or _names_one(name) or of_text or (is_pair and name == "value")
+            yield from _inside(item, f"{here}.{name}" if here else name, means_one, seen)
     elif isinstance(value, list):
         for index, item in enumerate(value):
-            yield from _inside(item, f"{here}[{index}]", named)
+            yield from _inside(item, f"{here}[{index}]", named, seen)
     elif (named and _is_readable(value)) or (isinstance(value, str) and _VALUE.search(value)):
         yield here
 
 
 def _is_readable(value: Any) -> bool:
     if isinstance(value, str):
-        return value.strip() != "" and _JINJA.search(value) is None
+        if _JINJA.search(value):
+            return _JINJA_WITH_TEXT.search(value) is not None
+        return value.strip() != ""
     # YAML makes a number or a date of some passwords.
     return isinstance(value, (int, float, datetime.date)) and not isinstance(value, bool)

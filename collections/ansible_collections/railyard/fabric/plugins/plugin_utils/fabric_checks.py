@@ -28,6 +28,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.host_variables imp
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory_model import Located, Node, Origin
 from ansible_collections.railyard.fabric.plugins.plugin_utils.network_checks import Beside
 
+UNDEFINED = "it is not defined"
 BACK_TO_BACK_NODES_MAX = 2
 # A refused value takes with it what means nothing without it.
 _DEPENDENTS = {
@@ -41,6 +42,8 @@ _DEPENDENTS = {
     "gateway6": ("routes",),
 }
 
+# How VLANs (decimal) and InfiniBand partitions (hexadecimal) on a port are called.
+_CHILD = re.compile(r"\.([0-9]{1,4}|[0-9a-f]{4})$")
 # Of these, a refused inner value leaves the rest; of any other key it takes the whole.
 _PARTS = ("rails", "networks", "frontend")
 
@@ -76,7 +79,7 @@ def check(nodes: Sequence[Node]) -> Iterator[Located]:
         origin = Origin(node.groups, node.name)
         if node.fabric is None:
             fix = "define it in group_vars/all/fabric.yml (inventories/v100-pair shows one)"
-            yield Finding("fabric", "it is not defined", fix, node.name), origin
+            yield Finding("fabric", UNDEFINED, fix, node.name), origin
             continue
         if id(node.fabric) not in fabrics:
             findings = list(fabric_schema.check_fabric(node.fabric))
@@ -161,26 +164,36 @@ def _check_interfaces(
         (item.get("netdev"), f"network {item.get('name')}") for item in fabric.sound.get("networks") or []
     ]
     others.append(((fabric.sound.get("frontend") or {}).get("netdev"), "the frontend"))
-    taken = {netdev: owner for netdev, owner in others if netdev is not None}
+    taken = {_port(netdev): owner for netdev, owner in others if netdev is not None}
     for key in override_checks.SELECTORS:
-        owners: dict[str, str] = {}
+        owners: dict[str, tuple[str, str]] = {}
         for spec in specs:
             value, name = spec[key], str(spec["name"])
             if value is None:
                 continue
+            port = _port(value) if key == "netdev" else value
+            other, other_value = owners.setdefault(port, (name, value))
+            # With overrides, what an override has changed is the place to look, whichever rail comes first.
+            named = other if overridden and name not in overridden else name
             variable = f"{spec.get('variable', 'fabric')}.{key}"
             if variable == f"fabric.{key}":
-                variable = f"rail_overrides.{name}.{key}" if name in overridden else f"fabric.{key}_pattern"
-            relevant = not overridden or name in overridden or owners.get(value) in overridden
-            if value in owners and relevant:
-                message = f"{key} {value} is also that of rail {owners[value]}"
-                yield Finding(variable, message, "give each rail an interface of its own", None, name)
-            if key == "netdev" and value in taken and relevant:
-                message = f"netdev {value} is that of {taken[value]}"
+                variable = f"rail_overrides.{named}.{key}" if overridden else f"fabric.{key}_pattern"
+            if other != name and (not overridden or {name, other} & overridden):
+                rival = other if named == name else name
+                message = f"{key} {value} is also that of rail {rival}"
+                if other_value != value:
+                    message = f"netdevs {other_value} and {value} are on one port, and rail {rival} has it"
+                yield Finding(variable, message, "give each rail an interface of its own", None, named)
+            if key == "netdev" and port in taken and (not overridden or name in overridden):
+                message = f"netdev {value} is that of {taken[port]}"
                 yield Finding(
                     variable, message, "a rail's interface carries nothing else: change one", None, name
                 )
-            owners.setdefault(value, name)
+
+
+def _port(netdev: str) -> str:
+    """Return the port that carries a netdev: of a VLAN or an InfiniBand partition, what is before its dot."""
+    return _CHILD.sub("", netdev)
 
 
 def _check_sharing(fabrics: Sequence[_Fabric]) -> Iterator[Located]:
@@ -266,7 +279,8 @@ def _check_management_address(node: Node, networks: Networks) -> Iterator[Findin
         message = f"{address} is inside {claim.network} of {claim.owner}: nodes meet there beside the rails"
         fix = "name the node's address on the management network"
         yield Finding("management_address", message, fix, None, claim.rail)
-    if address.is_loopback or address.is_link_local or address.is_unspecified or address.is_multicast:
+    local = address.is_loopback or address.is_link_local or address.is_unspecified
+    if local or address.is_multicast or (address.version == 4 and address.is_reserved):
         message = f"{address} is no address by which another node could reach this one"
         yield Finding("management_address", message, "name the node's address on the management network")
 
@@ -316,7 +330,8 @@ def _check_taken(
         if rail["mac"] is not None:
             other, other_rail = seen.macs.setdefault(rail["mac"], (node.name, name))
             if other != node.name:
-                variable = f"rail_overrides.{name}.mac"
+                own = overrides.get(name, {}).get("mac") is not None
+                variable = f"rail_overrides.{name}.mac" if own else f"{said_in[name]}.mac"
                 message = f"MAC {rail['mac']} is already that of {other} on rail {other_rail}"
                 fix = "a MAC belongs to one interface: set it in the rail_overrides of its own node"
                 yield Finding(variable, message, fix, None, name)

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils import rails
@@ -62,6 +62,11 @@ def _found_in(fabric: Mapping[str, Any]) -> Iterator[Finding]:
 
 
 _PARTS = ("rails", "networks", "frontend", "leaves")
+_GATEWAYS = ("gateway", "gateway6")
+_NO_ROUTER = (
+    "the rails are cabled back to back, so there is no router between the nodes",
+    "remove it, or write cabling: switched",
+)
 
 
 def _check_list(fabric: Mapping[str, Any], key: str, fields: Mapping[str, Field]) -> Iterator[Finding]:
@@ -116,6 +121,7 @@ def _check_rail(
         message = f"{item['netdev']} {rails.BOND_REFUSED}"
         yield Finding(f"{where}.netdev", message, rails.BOND_FIX, None, rail)
     yield from _check_vlan_name(item, where, rail)
+    yield from _check_gateway(fabric, item, where, rail)
     transport = fabric.get("transport")
     if RAIL["mac"].check(item.get("mac")) is None and (wrong := is_.mac_octets(item["mac"], transport)):
         yield Finding(f"{where}.mac", wrong, MAC_OCTETS_FIX, None, rail)
@@ -127,8 +133,24 @@ def _check_rail(
     if transport == "infiniband" and item.get("vlan") is not None:
         fix = "remove it; partitions (P_Keys) are the subnet manager's"
         yield Finding(f"{where}.vlan", "an IPoIB interface has no VLANs", fix, None, rail)
-    if transport in ("roce", "tcp") and item.get("ipoib_mode") is not None:
+    if transport in ("roce", "tcp") and RAIL["ipoib_mode"].check(item.get("ipoib_mode")) is None:
         yield _ipoib_elsewhere(f"{where}.ipoib_mode", transport, rail)
+
+
+def _check_gateway(
+    fabric: Mapping[str, Any], item: Mapping[str, Any], where: str, rail: str | None
+) -> Iterator[Finding]:
+    """Check that the two gateways are of a family each, and that there can be one."""
+    one, other = (item.get(key) if RAIL[key].check(item.get(key)) is None else None for key in _GATEWAYS)
+    if other is not None and "." in other and ":" not in other:
+        message = f"{other} is IPv4, which goes under gateway"
+        yield Finding(f"{where}.gateway6", message, RAIL["gateway6"].fix, None, rail)
+    elif one is not None and other is not None and ":" in one:
+        message = f"gateway is {one}, of IPv6 as well, and only one of the two would be used"
+        yield Finding(f"{where}.gateway6", message, "keep one of gateway, gateway6", None, rail)
+    for key, value in zip(_GATEWAYS, (one, other), strict=True):
+        if fabric.get("cabling") == "back_to_back" and value not in (None, "none"):
+            yield Finding(f"{where}.{key}", *_NO_ROUTER, None, rail)
 
 
 def _check_vlan_name(item: Mapping[str, Any], where: str, rail: str | None) -> Iterator[Finding]:
@@ -148,7 +170,7 @@ def _ipoib_elsewhere(variable: str, transport: str, rail: str | None) -> Finding
 
 def _check_mtu(fabric: Mapping[str, Any]) -> Iterator[Finding]:
     mtu, transport = fabric.get("mtu"), fabric.get("transport")
-    if transport in ("roce", "tcp") and fabric.get("ipoib_mode") is not None:
+    if transport in ("roce", "tcp") and FABRIC["ipoib_mode"].check(fabric.get("ipoib_mode")) is None:
         yield _ipoib_elsewhere("fabric.ipoib_mode", transport, None)
     if mtu is None:
         if transport != "infiniband":
@@ -239,6 +261,8 @@ def _check_computed(fabric: Mapping[str, Any]) -> Iterator[Finding]:
     count, supernet, prefix = (fabric.get(key) for key in ("rail_count", "supernet", "rail_prefix"))
     if COMPUTED["rail_count"].check(count) is not None:
         return
+    if fabric.get("cabling") == "back_to_back" and fabric.get("gateway") in ("first", "last"):
+        yield Finding("fabric.gateway", *_NO_ROUTER)
     last = count - 1 if isinstance(count, int) else 0
     sound = [COMPUTED["supernet"].check(supernet) is None, COMPUTED["rail_prefix"].check(prefix) is None]
     if supernet is not None and isinstance(prefix, int) and all(sound):
@@ -270,6 +294,20 @@ def _check_rail_routes(fabric: Mapping[str, Any], prefix: int, last: int) -> Ite
         except rails.PlanError as error:
             fix = "name supernets that are cut as `supernet` is: rail k gets the k-th part of each"
             yield Finding("fabric.rail_routes", f"too small: {error.problem}", fix)
+
+
+def _check_vlan_mtu(item: Mapping[str, Any], listed: Sequence[Any], where: str) -> Iterator[Finding]:
+    """Check that no VLAN has a larger MTU than the port that carries it, where both are told."""
+    mtu, vlan = item.get("mtu"), item.get("vlan")
+    if vlan is None or mtu is None or NETWORK["mtu"].check(mtu) is not None:
+        return
+    for other in listed:
+        same = isinstance(other, Mapping) and other.get("netdev") == item.get("netdev") is not None
+        if not same or other.get("vlan") is not None or NETWORK["mtu"].check(other.get("mtu")) is not None:
+            continue
+        if other["mtu"] < mtu:
+            message = f"{mtu} is more than the {other['mtu']} of {item['netdev']}, which carries the VLAN"
+            yield Finding(f"{where}.mtu", message, "raise the port's MTU, or lower the VLAN's")
 
 
 def _check_way_in(item: Mapping[str, Any], frontend: Mapping[str, Any], where: str) -> Iterator[Finding]:
@@ -327,8 +365,12 @@ def _check_networks(fabric: Mapping[str, Any]) -> Iterator[Finding]:
         if _is_too_small_for_ipv6(item):
             message = f"{item['mtu']} is too small for IPv6 (RFC 8200: at least {MTU_IPV6_MIN_BYTES} bytes)"
             yield Finding(f"{where}.mtu", message, "raise the MTU")
+        yield from _check_vlan_mtu(item, listed or [], where)
         if isinstance(item.get("netdev"), str):
-            owner = taken.setdefault((item["netdev"], str(item.get("vlan"))), str(item.get("name")))
+            port, _dot, vlan = item["netdev"].rpartition(".")
+            if item.get("vlan") is not None or not port or not vlan.isdigit():
+                port, vlan = item["netdev"], str(item.get("vlan"))
+            owner = taken.setdefault((port, vlan), str(item.get("name")))
             if owner != str(item.get("name")):
                 message = f"{item['netdev']} is that of network {owner} as well"
                 yield Finding(f"{where}.netdev", message, "give one of them a vlan, or another port")

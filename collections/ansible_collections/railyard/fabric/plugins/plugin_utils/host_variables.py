@@ -30,7 +30,7 @@ def check_host_variables(node: Node) -> Iterator[Finding]:
          "write a whole number ≥ 0 without quotes, as `node_index: 7`"),
         ("scalable_unit", node.scalable_unit, is_.unit,
          "write a number or a name, as `scalable_unit: su1`"),
-        ("bmc_address", node.bmc_address, is_.machine,
+        ("bmc_address", node.bmc_address, is_.bmc,
          "write the BMC's address without a prefix length, as `bmc_address: 192.168.10.7`"),
         ("management_address", node.management_address, is_.address,
          "write the node's own address as other nodes reach it, without a prefix length, as "

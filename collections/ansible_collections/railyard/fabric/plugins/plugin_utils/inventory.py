@@ -11,6 +11,7 @@ and nodes with the same fabric share one object.
 
 from __future__ import annotations
 
+import datetime
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -22,6 +23,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils import (
     inventory_files,
     inventory_layout,
     inventory_source,
+    inventory_twice,
     node_checks,
     policy,
 )
@@ -104,6 +106,14 @@ def validate(inventory: Inventory) -> list[Problem]:
         find = inventory_files.find_plain_text if fix == clear_text.FIX else inventory_files.find
         groups = groups_of.get(host or "", origin.groups)
         file = find(inventory.sources, variable, host or origin.node, groups)
+        if variable == "fabric" and message == fabric_checks.UNDEFINED:
+            if any(problem.message.startswith("fabric: it is set for") for problem in problems):
+                continue  # for the name of no group or host, which is why it is missing here
+            if file is not None and inventory_files.is_unread(file):
+                message = "it stands in a file that Ansible does not read, by its ending"
+                fix = "rename the file to end in .yml"
+        if file is None and variable == GROUP:
+            file = inventory_files.find_hosts(inventory.sources)
         if file is None and variable == "fabric":
             file = inventory_files.find_encrypted(inventory.sources, host, groups)
             if file is not None:
@@ -138,7 +148,10 @@ def _read(inventory: Inventory, reader: inventory_source.Reader) -> None:
     """Fill an inventory from what Ansible has parsed."""
     hosts = reader.hosts(GROUP)
     if not hosts:
-        fix = f"put the nodes into a group {GROUP} in the inventory's hosts.yml"
+        near = near_key(GROUP, [name.lower().replace("-", "_") for name in reader.group_names() - {GROUP}])
+        called = next((one for one in reader.group_names() if one.lower().replace("-", "_") == near), None)
+        hint = f"rename group {called}, or " if called else ""
+        fix = f"{hint}put the nodes into a group {GROUP} in the inventory's hosts.yml"
         missing = "has no host" if reader.has_group(GROUP) else "does not exist"
         message = f"group {GROUP} {missing}: there is no node"
         inventory.findings.append((Finding(GROUP, message, fix), Origin()))
@@ -153,13 +166,15 @@ def _read(inventory: Inventory, reader: inventory_source.Reader) -> None:
         if findings:
             continue  # what else could be said of it is said of something that is no node
         address = plain(variables.get("ansible_host"))
-        findings = [*node_checks.check_connection(name, address)]
+        ways = {way: plain(variables[way]) for way in ("ansible_host", *node_checks.WAYS) if way in variables}
+        findings = [*node_checks.check_connection(name, address), *node_checks.check_port(name, ways)]
         address = None if findings else _literal_host(name if address is None else address)
-        ways = {way: plain(variables.get(way)) for way in node_checks.WAYS}
         findings += machines.check(name, address, ways)
         findings += node_checks.check_misspelt(name, known.names, VARIABLES)
         rivals = {variable: pair for variable, pair in known.rivals.items() if variable in VARIABLES}
         findings += node_checks.check_rivals(name, rivals, known.own)
+        shadowed = {variable: pair for variable, pair in known.shadowed.items() if variable in VARIABLES}
+        findings += node_checks.check_shadowed(name, shadowed, known.own)
         inventory.findings += [(finding, Origin(groups, name)) for finding in findings]
         policy_here = shared.plain(variables.get("fabric_policy"))
         if not inventory.nodes:
@@ -187,6 +202,7 @@ def _read(inventory: Inventory, reader: inventory_source.Reader) -> None:
         inventory.findings.append((Finding("--limit", f"it leaves no host of group {GROUP}", fix), Origin()))
     names = reader.host_names(), reader.group_names()
     inventory.misplaced += inventory_layout.check(inventory.sources, *names)
+    inventory.misplaced += inventory_twice.check(inventory.sources)
     for host_name, own_groups, own in reader.everything():
         for path in clear_text.passwords(own):
             if inventory_files.find_plain_text(inventory.sources, path, host_name, own_groups):
@@ -244,6 +260,12 @@ def plain(value: Any) -> Any:
         return int(value)
     if isinstance(value, float):
         return float(value)
+    if isinstance(value, bytes):
+        return bytes(value)
+    if isinstance(value, datetime.datetime):
+        return datetime.datetime.fromisoformat(value.isoformat())
+    if isinstance(value, datetime.date):
+        return datetime.date.fromisoformat(value.isoformat())
     if isinstance(value, Mapping):
         return {plain(key): plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

@@ -23,6 +23,7 @@ try:
 except ImportError:  # sanity's environment has none; ansible-core itself always brings it
     yaml = None  # type: ignore[assignment]
 
+TAGS = ("!vault", "!vault-encrypted", "!unsafe")
 _VAULT_HEADER = b"$ANSIBLE_VAULT"
 YAML_ENDINGS = ("", ".yml", ".yaml", ".json")
 
@@ -87,10 +88,10 @@ def source_files(sources: Sequence[str]) -> list[str]:
             ]
         else:
             files.append(path)
-    return [path for path in files if os.path.isfile(path) and not _is_program(path)]
+    return [path for path in files if os.path.isfile(path) and not is_program(path)]
 
 
-def _is_program(path: str) -> bool:
+def is_program(path: str) -> bool:
     """Tell whether a file is run rather than read: on some filesystems every text is executable."""
     if not os.access(path, os.X_OK):
         return False
@@ -110,13 +111,13 @@ def find(sources: Sequence[str], variable: str, host: str | None, groups: Sequen
         host: the node that is concerned, or None for groups alone.
         groups: its groups, the strongest last (`all` first).
     """
-    steps = re.findall(r"[^.\[\]]+", variable)
+    steps = steps_of(variable)
     folders = list(reversed(source_folders(sources)))
     files = list(reversed(source_files(sources)))
     for path in [
         path for folder in folders for path in _files_of(folder, "host_vars", [host] if host else [])
     ]:
-        if line := _line_of(_composed(path), steps):
+        if line := _line_of(composed(path), steps):
             return f"{shown(path)}:{line}"
     entities = [("host", host)] if host else []
     for path in files:
@@ -124,13 +125,40 @@ def find(sources: Sequence[str], variable: str, host: str | None, groups: Sequen
             if line := _line_in_source(path, kind, name, steps):
                 return f"{shown(path)}:{line}"
     for path in [path for folder in folders for path in _files_of(folder, "group_vars", groups)]:
-        if line := _line_of(_composed(path), steps):
+        if line := _line_of(composed(path), steps):
             return f"{shown(path)}:{line}"
     for group in reversed(groups):
         for path in files:
             if line := _line_in_source(path, "group", group, steps):
                 return f"{shown(path)}:{line}"
     return None
+
+
+def steps_of(variable: str) -> list[str]:
+    """Return the keys of a dotted path, as `fabric.rails[0].subnet`."""
+    return re.findall(r"[^.\[\]]+", variable)
+
+
+def plain_data(path: str) -> Any:
+    """Return what a YAML file holds, without Ansible's tags.
+
+    What is encrypted is None.
+
+    Raises:
+        ValueError: it cannot be read, and the words say why.
+    """
+
+    class Plain(loader()):  # type: ignore[misc]
+        """A safe loader that knows Ansible's own tags."""
+
+    for tag in TAGS:
+        Plain.add_constructor(tag, lambda _loader, _node: None)
+    try:
+        return yaml.load(text_of(path), Loader=Plain)
+    except yaml.YAMLError as error:
+        raise ValueError(str(getattr(error, "problem", None) or error)) from error
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply, or an alias leads back to itself") from error
 
 
 def find_encrypted(sources: Sequence[str], host: str | None, groups: Sequence[str]) -> str | None:
@@ -147,9 +175,23 @@ def find_host(sources: Sequence[str], host: str) -> str | None:
     """Return `file:line` where a YAML or INI inventory lists a host, by name or in a range."""
     for path in reversed(source_files(sources)):
         for written, line in _listed(path):
-            if written == host or ("[" in written and host in _range_of(written)):
+            if written == host or ("[" in written and host in range_of(written)):
                 return f"{shown(path)}:{line}"
     return None
+
+
+def find_hosts(sources: Sequence[str]) -> str | None:
+    """Return the first inventory file that lists any host, or the source that has none."""
+    listing = (path for path in source_files(sources) if _listed(path))
+    found = next(listing, next((path for path in sources if os.path.exists(path)), None))
+    return None if found is None else shown(found)
+
+
+def is_unread(place: str) -> bool:
+    """Tell whether a `file:line` below group_vars or host_vars has an ending that Ansible passes over."""
+    path = place.rpartition(":")[0] or place
+    parts = os.path.normpath(path).split(os.sep)
+    return {"group_vars", "host_vars"} & set(parts) != set() and os.path.splitext(path)[1] not in YAML_ENDINGS
 
 
 def find_plain_text(
@@ -189,7 +231,7 @@ def loader() -> Any:
 
 
 @cache
-def _composed(path: str) -> Any:
+def composed(path: str) -> Any:
     """Return the YAML nodes of a file, which know their lines, or None where there is no readable mapping."""
     if yaml is None or is_encrypted(path):
         return None
@@ -205,13 +247,13 @@ def _listed(path: str) -> list[tuple[str, int]]:
     """Return (host or range as written, line) of an inventory file."""
     if is_encrypted(path):
         return []
-    if _composed(path) is None:
+    if composed(path) is None:
         # An INI file may have any name or none of these endings.
         unread = os.path.splitext(path)[1] in (*YAML_ENDINGS[1:], ".md", ".txt", ".rst")
         lines = () if unread else enumerate(text_of(path).splitlines(), start=1)
         return [(line.split()[0], number) for number, line in lines if line.strip() and line[0] not in "[#;"]
     found = []
-    waiting = list(_composed(path).value)
+    waiting = list(composed(path).value)
     while waiting:
         _name, group = waiting.pop()
         for part, content in group.value if isinstance(group, yaml.MappingNode) else []:
@@ -225,7 +267,7 @@ def _listed(path: str) -> list[tuple[str, int]]:
 
 
 @cache
-def _range_of(written: str) -> frozenset[str]:
+def range_of(written: str) -> frozenset[str]:
     """Return the hosts of a range as `gpu[001:512]`, as Ansible expands it."""
     try:
         return frozenset(str(name) for name in expand_hostname_range(written))
@@ -247,7 +289,7 @@ def _assignments(path: str) -> dict[str, int]:
 
 def scalars_of(path: str, names: Sequence[str]) -> Iterator[tuple[str, Any]]:
     """Yield (name, scalar node) for all scalars that stand, at any depth, under a key of one of the names."""
-    waiting: list[tuple[str | None, Any]] = [(None, _composed(path))]
+    waiting: list[tuple[str | None, Any]] = [(None, composed(path))]
     seen: set[tuple[str | None, int]] = set()
     while waiting:
         name, node = waiting.pop()
@@ -277,7 +319,7 @@ def _child(node: Any, step: str) -> tuple[Any, Any] | None:
 
 def line_in(path: str, steps: Sequence[str]) -> int | None:
     """Return the line of the deepest of the keys that lead somewhere in a YAML file, or None."""
-    return _line_of(_composed(path), steps)
+    return _line_of(composed(path), steps)
 
 
 def _line_of(node: Any, steps: Sequence[str]) -> int | None:
@@ -292,12 +334,12 @@ def _line_of(node: Any, steps: Sequence[str]) -> int | None:
 
 
 @cache
-def _source_index(path: str) -> dict[tuple[str, str], list[Any]]:
+def source_index(path: str) -> dict[tuple[str, str], list[Any]]:
     """Return the mappings that a YAML inventory file gives each host and group, by (kind, name)."""
     index: dict[tuple[str, str], list[Any]] = {}
-    waiting = list(getattr(_composed(path), "value", []))
+    waiting = list(getattr(composed(path), "value", []))
     while waiting:
-        key, group = waiting.pop()
+        key, group = waiting.pop(0)
         for part, content in getattr(group, "value", []) if isinstance(group, yaml.MappingNode) else []:
             if not isinstance(content, yaml.MappingNode):
                 continue
@@ -312,8 +354,8 @@ def _source_index(path: str) -> dict[tuple[str, str], list[Any]]:
 
 
 def _line_in_source(path: str, kind: str, name: str, steps: Sequence[str]) -> int | None:
-    if _composed(path) is not None:
-        for node in _source_index(path).get((kind, name), []):
+    if composed(path) is not None:
+        for node in source_index(path).get((kind, name), []):
             if line := _line_of(node, steps):
                 return line
         return None

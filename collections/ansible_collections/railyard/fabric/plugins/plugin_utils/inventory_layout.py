@@ -13,8 +13,9 @@ from __future__ import annotations
 import difflib
 import os
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
+from ansible_collections.railyard.fabric.plugins.plugin_utils import clear_text
 from ansible_collections.railyard.fabric.plugins.plugin_utils import inventory_files as files
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory_model import Problem
 
@@ -24,6 +25,11 @@ VARIABLES = (
 )  # fmt: skip
 # At the left margin, as in a file of variables.
 _SET = re.compile(rf"^[\"']?({'|'.join(VARIABLES)})[\"']?[ \t]*:", re.MULTILINE)
+_TAGGED = re.compile(
+    r"^[^#\n]*:\s+!vault(-encrypted)?[ \t]*([|>][-+0-9]*[ \t]*\n[ \t]*)?"
+    r"[\"']?(?!\$ANSIBLE_VAULT)[^\s\"'|>$]",
+    re.MULTILINE,
+)
 _BASE_8 = re.compile(r"[-+]?0[0-7_]+")
 _BASE_8_SOMEWHERE = re.compile(rf"(?<![\w.:/-]){_BASE_8.pattern}(?![\w.:/-])")
 
@@ -40,16 +46,17 @@ def check(sources: Sequence[str], hosts: Collection[str], groups: Collection[str
         # Beside a single file there may be variables for the hosts of another one.
         whole = folder in sources
         for kind, known in (("group_vars", groups), ("host_vars", hosts)):
-            for name, paths in _entries(os.path.join(folder, kind)).items():
+            for name, paths in entries(os.path.join(folder, kind)).items():
                 if name in known:
                     yield from _check_entity(kind, name, paths)
                 elif whole:
                     yield from _check_stranger(kind, name, paths, known)
     for path in [*files.all_variable_files(sources), *files.source_files(sources)]:
         yield from _check_numbers(path)
+        yield from _check_tags(path)
 
 
-def _entries(folder: str) -> dict[str, list[str]]:
+def entries(folder: str) -> dict[str, list[str]]:
     """Return group or host → its files and folders, in the order in which Ansible looks for them."""
     found: dict[str, list[tuple[int, str]]] = {}
     try:
@@ -75,8 +82,8 @@ def _check_entity(kind: str, name: str, paths: Sequence[str]) -> Iterator[Proble
     if not os.path.isdir(paths[0]):
         return
     first: dict[str, str] = {}
-    for path in _files_below(paths[0]):
-        for variable, line in _set_in(path).items():
+    for path in files_of(paths[0]):
+        for variable, line in set_in(path).items():
             where = f"{files.shown(path)}:{line}"
             if first.setdefault(variable, where) != where:
                 message = f"{variable}: it stands in {first[variable]} as well, and the file's name decides"
@@ -86,8 +93,9 @@ def _check_entity(kind: str, name: str, paths: Sequence[str]) -> Iterator[Proble
 def _check_stranger(kind: str, name: str, paths: Sequence[str], known: Collection[str]) -> Iterator[Problem]:
     """Check that files of nobody say nothing of rails: nobody reads it."""
     what = "host" if kind == "host_vars" else "group"
-    for path in (file for one in paths for file in _files_below(one)):
-        said = _set_in(path)
+    for path in (file for one in paths for file in files_of(one)):
+        yield from _check_secrets(path)
+        said = set_in(path)
         variable = next(iter(said), None)
         if variable is not None:
             near = difflib.get_close_matches(name, [str(one) for one in known], n=1)
@@ -97,14 +105,34 @@ def _check_stranger(kind: str, name: str, paths: Sequence[str], known: Collectio
             yield Problem(where, None, None, message, f"{hint}remove the file")
 
 
-def _files_below(path: str) -> list[str]:
+def _check_tags(path: str) -> Iterator[Problem]:
+    """Check that what is tagged as encrypted is: Ansible fails over it only when it is used."""
+    for match in _TAGGED.finditer("" if files.is_encrypted(path) else files.text_of(path)):
+        line = files.text_of(path).count("\n", 0, match.start()) + 1
+        message = "a value is tagged !vault, and is not encrypted"
+        yield Problem(f"{files.shown(path)}:{line}", None, None, message, clear_text.FIX)
+
+
+def _check_secrets(path: str) -> Iterator[Problem]:
+    """Check a file that Ansible does not read for passwords: whoever has the inventory reads it."""
+    try:
+        held = None if files.is_encrypted(path) else files.plain_data(path)
+    except ValueError:
+        return
+    for variable in clear_text.passwords(held) if isinstance(held, Mapping) else ():
+        line = files.line_in(path, files.steps_of(variable)) or 1
+        message = f"{variable}: a password stands readable in the inventory"
+        yield Problem(f"{files.shown(path)}:{line}", None, None, message, clear_text.FIX)
+
+
+def files_of(path: str) -> list[str]:
     """Return a file, or the files of variables in a folder, in Ansible's order."""
     if not os.path.isdir(path):
         return [path]
     return [file for file in files.files_below(path) if os.path.splitext(file)[1] in files.YAML_ENDINGS]
 
 
-def _set_in(path: str) -> dict[str, int]:
+def set_in(path: str) -> dict[str, int]:
     """Return which of Railyard's variables a file of variables sets, with the line of each."""
     if files.is_encrypted(path):
         return {}

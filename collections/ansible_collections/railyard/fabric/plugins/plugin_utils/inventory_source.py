@@ -20,13 +20,17 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ansible import constants
-from ansible.errors import AnsibleError
+from ansible.errors import AnsibleError, AnsibleParserError
 from ansible.inventory.helpers import get_group_vars, sort_groups
 from ansible.inventory.manager import InventoryManager
 from ansible.parsing.dataloader import DataLoader
 from ansible.utils.vars import combine_vars
 from ansible.vars.plugins import get_vars_from_inventory_sources
-from ansible_collections.railyard.fabric.plugins.plugin_utils import inventory_files, inventory_syntax
+from ansible_collections.railyard.fabric.plugins.plugin_utils import (
+    inventory_files,
+    inventory_ini,
+    inventory_syntax,
+)
 
 # Files that live beside hosts.yml and are no inventory; ansible.cfg tells ansible-playbook the same.
 _NO_INVENTORY = re.compile(r"^(expected|topology\.ya?ml)$")
@@ -43,6 +47,7 @@ class HostVariables(NamedTuple):
         names: all variables that it has, whoever reads them.
         rivals: variable → two groups of one rank that set it to different values.
         own: variables that the host itself sets.
+        shadowed: variable → a group that sets it beside its hosts, and a wider one whose file wins over that.
     """
 
     groups: tuple[str, ...]
@@ -50,6 +55,7 @@ class HostVariables(NamedTuple):
     names: frozenset[str]
     rivals: dict[str, tuple[str, str]]
     own: frozenset[str]
+    shadowed: dict[str, tuple[str, str]]
 
 
 class Reader:
@@ -142,8 +148,10 @@ class Reader:
             settled = {name for _group, held in in_files for name in held}.union(self._from_files(everyone))
             rivals = _rivals([(group, group.vars) for group in others], set(names) - settled)
             rivals.update(_rivals(in_files, names))
+            with_files = [(everyone, self._from_files(everyone)), *in_files]
+            shadowed = _shadowed([(group, group.vars) for group in others], with_files, names)
             known = frozenset(map(str, merged))
-            self._chains[key] = HostVariables(("all", *key), wanted, known, rivals, frozenset())
+            self._chains[key] = HostVariables(("all", *key), wanted, known, rivals, frozenset(), shadowed)
         return self._chains[key]
 
 
@@ -163,6 +171,21 @@ def _rivals(
     return found
 
 
+def _shadowed(
+    beside: Sequence[tuple[Any, Mapping[str, Any]]],
+    in_files: Sequence[tuple[Any, Mapping[str, Any]]],
+    names: Iterable[str],
+) -> dict[str, tuple[str, str]]:
+    """Return variable → (narrower group that sets it beside its hosts, wider one whose file wins)."""
+    found = {}
+    for name in names:
+        inner = next(((group, held[name]) for group, held in reversed(beside) if name in held), None)
+        outer = next(((group, held[name]) for group, held in reversed(in_files) if name in held), None)
+        if inner and outer and inner[0].depth > outer[0].depth and inner[1] != outer[1]:
+            found[name] = (str(inner[0].name), str(outer[0].name))
+    return found
+
+
 class _Loader(DataLoader):  # type: ignore[misc]
     """Takes a file that is encrypted as a whole for an empty one: a plan needs no vault password."""
 
@@ -178,6 +201,9 @@ class _Loader(DataLoader):  # type: ignore[misc]
             # Nobody else has what is not cached: the deep copy of thousands of hosts would protect nothing.
             kwargs["unsafe"] = True
             self.inventories[file_name] = data = super().load_from_file(file_name, *args, **kwargs)
+            # Before it is unfolded: a range may have more hosts than there is memory.
+            if (wrong := inventory_syntax.inventory_error(data)) is not None:
+                raise AnsibleParserError(wrong.message)
             return data
         return super().load_from_file(file_name, *args, **kwargs)
 
@@ -194,8 +220,12 @@ class _Manager(InventoryManager):  # type: ignore[misc]
     def parse_sources(self, cache: bool = False) -> None:
         """Parse all sources; where one cannot be parsed, our failures say what Ansible says besides."""
         said = io.StringIO()
-        with contextlib.redirect_stderr(said):
-            super().parse_sources(cache=cache)
+        try:
+            with contextlib.redirect_stderr(said):
+                super().parse_sources(cache=cache)
+        except AnsibleError:
+            if not self.unparsed:
+                raise
         if not self.unparsed:
             sys.stderr.write(said.getvalue())
 
@@ -204,6 +234,9 @@ class _Manager(InventoryManager):  # type: ignore[misc]
         if _NO_INVENTORY.match(os.path.basename(source)) and source not in self._given:
             return True
         said = io.StringIO()
+        if not os.path.isdir(source) and self.passed_over(source):
+            self.unparsed.append((source, ""))
+            return False
         try:
             with contextlib.redirect_stderr(said):
                 parsed = bool(super().parse_source(source, cache=cache))
@@ -216,11 +249,18 @@ class _Manager(InventoryManager):  # type: ignore[misc]
             sys.stderr.write(said.getvalue())
         return parsed
 
-    def passed_over(self, source: str) -> inventory_syntax.Wrong | None:
-        """Return what is wrong with the groups of a YAML source, of which Ansible at best warns."""
-        if not source.endswith((".yml", ".yaml", ".json")) or source not in self._loaded:
-            return None
-        return inventory_syntax.inventory_error(self._loaded[source])
+    def passed_over(self, source: str) -> Failure | None:
+        """Return what is wrong with the groups of a source, of which Ansible at best warns."""
+        name, data = inventory_files.shown(source), self._loaded.get(source)
+        named_yaml = source.endswith((".yml", ".yaml", ".json"))
+        if source in self._loaded and (named_yaml or isinstance(data, Mapping)):
+            wrong = inventory_syntax.inventory_error(data)
+            line = None if wrong is None else inventory_files.line_in(source, wrong.steps)
+            return wrong and ((f"{name}:{line}" if line else name), wrong.message, wrong.fix)
+        if not named_yaml and source in inventory_files.source_files([source]):
+            found = None if inventory_files.is_encrypted(source) else inventory_ini.ini_error(source)
+            return found and (f"{name}:{found[0]}", found[1], found[2])
+        return None
 
 
 @dataclass
@@ -273,6 +313,14 @@ def why_unreadable(sources: Sequence[str], error: Exception) -> list[Failure]:
         elif (wrong := inventory_syntax.no_variables(path)) is not None:
             fix = "write `name: value` lines, or remove the file"
             failures.append((f"{inventory_files.shown(path)}:{wrong[0]}", wrong[1], fix))
+        elif not inventory_files.is_encrypted(path):
+            try:
+                inventory_files.plain_data(path)
+            except ValueError as unfit:
+                words = f"a value in it cannot be read: {unfit}"
+                failures.append(
+                    (inventory_files.shown(path), words, "correct the value, or put it in quotes")
+                )
     return failures or [(str(sources[0]), " ".join(str(error).split()), "correct the inventory")]
 
 
@@ -281,21 +329,24 @@ def _no_yaml(path: str, wrong: tuple[int, str]) -> Failure:
     return f"{name}:{wrong[0]}", f"no YAML: {wrong[1]}", "correct the file at that line"
 
 
-def _why_unparsed(path: str, said: str, wrong_part: inventory_syntax.Wrong | None) -> Failure:
-    """Say why Ansible could not parse a source: the YAML error with its line, else Ansible's own words."""
+def _why_unparsed(path: str, said: str, passed_over: Failure | None) -> Failure:
+    """Say why Ansible could not parse a source: the error with its line, else Ansible's own words."""
     name = inventory_files.shown(path)
     if inventory_files.is_encrypted(path):
         return name, "the inventory file is encrypted as a whole", "keep only the secrets in encrypted files"
-    if path.endswith((".yml", ".yaml", ".json")):
+    named_yaml = path.endswith((".yml", ".yaml", ".json"))
+    if named_yaml:
         wrong = inventory_syntax.syntax_error(path)
         if wrong is not None:
             return _no_yaml(path, wrong)
-    if wrong_part is not None:
-        line = inventory_files.line_in(path, wrong_part.steps)
-        return (f"{name}:{line}" if line else name), wrong_part.message, wrong_part.fix
-    words = " ".join(line for line in said.splitlines() if line.strip())
+    if passed_over is not None:
+        return passed_over
+    plugin = "auto" if "Plugin configuration YAML" in said else "yaml" if named_yaml else "ini"
+    program = inventory_files.is_program(path)
+    words = inventory_ini.words_of(said, "script" if program else plugin)
+    line = None if program else inventory_ini.line_of(path, words)
     return (
-        name,
+        f"{name}:{line}" if line else name,
         f"Ansible cannot read it as an inventory: {words or 'no plugin accepts it'}",
         "correct the file",
     )

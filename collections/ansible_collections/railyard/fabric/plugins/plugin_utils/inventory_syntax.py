@@ -19,12 +19,13 @@ try:
 except ImportError:  # sanity's environment has none; ansible-core itself always brings it
     yaml = None  # type: ignore[assignment]
 
-_TAGS = ("!vault", "!vault-encrypted", "!unsafe")
 _SECTIONS = ("hosts", "vars", "children")
 # Groups of this name hold YAML anchors, for want of a better place.
 _ANCHORS = ("x-", ".", "_")
-# A range in the words of ClusterShell and Slurm.
-_CLUSTERSHELL = re.compile(r"\[[^\]:]*\]")
+_END = r"[0-9]+|[A-Za-z]"
+_RANGE = re.compile(rf"(?P<first>{_END})?:(?P<last>{_END})?(:(?P<step>[0-9]+))?")
+HOSTS_MAX = 100000
+RANGE_FIX = "write a range as Ansible does, gpu[1:3] or gpu[01:32]"
 _VARIABLES_FIX = "move variables into group_vars/all/ beside the hosts' file"
 
 
@@ -55,7 +56,8 @@ def syntax_error(path: str) -> tuple[int, str] | None:
         mark = error.problem_mark or error.context_mark
         return (mark.line + 1 if mark else 1), " ".join(filter(None, (error.context, error.problem)))
     except yaml.YAMLError as error:
-        return 1, str(error)
+        place = getattr(error, "position", 0)
+        return text.count("\n", 0, place) + 1, " ".join(str(error).split())
     return min(_unacceptable(root), default=None)
 
 
@@ -78,21 +80,33 @@ def _unacceptable(root: Any) -> Iterator[tuple[int, str]]:
             continue
         around.add(id(node))
         waiting.append((node, True))
-        if node.tag.startswith("!") and node.tag not in _TAGS:
+        if node.tag.startswith("!") and node.tag not in files.TAGS:
             yield line, f"tag {node.tag!r} means nothing to Ansible"
         if isinstance(node, yaml.SequenceNode):
             waiting += [(item, False) for item in node.value]
         elif isinstance(node, yaml.MappingNode):
             waiting += [(value, False) for _key, value in node.value]
+            yield from _unfit_keys(node)
             yield from _repeated_keys(node)
+
+
+def _unfit_keys(mapping: Any) -> Iterator[tuple[int, str]]:
+    """Yield keys that are no scalars: mostly an expression without quotes, a mapping in a mapping."""
+    for key, _value in mapping.value:
+        if not _is_scalar(key):
+            what = "a mapping" if isinstance(key, yaml.MappingNode) else "a list"
+            words = f"{what} stands where a key is expected: a value with {{{{ }}}} needs quotes"
+            yield key.start_mark.line + 1, words
 
 
 def _repeated_keys(mapping: Any) -> Iterator[tuple[int, str]]:
     first: dict[tuple[str, str], int] = {}
     for key, _value in mapping.value:
         line = key.start_mark.line + 1
-        if _is_scalar(key) and first.setdefault((key.tag, key.value), line) != line:
+        if _is_scalar(key) and (key.tag, key.value) in first:
             yield line, f"key {key.value!r} stands in line {first[key.tag, key.value]} already"
+        elif _is_scalar(key):
+            first[key.tag, key.value] = line
     for key, value in mapping.value:
         merged = value.value if isinstance(value, yaml.SequenceNode) else [value]
         for other in merged if key.tag == "tag:yaml.org,2002:merge" else ():
@@ -159,18 +173,50 @@ def _section_errors(steps: tuple[str, ...], group: str, key: Any, content: Any) 
         yield Wrong(here, f"{key} of group {group} is {_kind(content)}, not a mapping", fix)
     elif isinstance(content, Mapping) and key == "children":
         for name, child in content.items():
-            yield from _group_errors(here, name, child)
+            if name in ("all", steps[-1]):
+                message = f"group {name} stands below group {group}, and would be inside itself"
+                yield Wrong((*here, str(name)), message, "take it out of the children")
+            else:
+                yield from _group_errors(here, name, child)
     elif isinstance(content, Mapping) and key == "hosts":
         for host, variables in content.items():
-            if isinstance(host, str) and _CLUSTERSHELL.search(host):
-                fix = "write a range as Ansible does, gpu[1:3] or gpu[01:32]"
-                yield Wrong((*here, host), f"{host} is no range to Ansible", fix)
+            if isinstance(host, str) and (wrong := range_error(host)) is not None:
+                yield Wrong((*here, host), wrong, RANGE_FIX)
             elif not isinstance(host, str):
                 message = f"host {host!r} is no text to YAML"
                 yield Wrong((*here, str(host)), message, "write its name in quotes")
             elif variables is not None and not isinstance(variables, Mapping):
                 message = f"what stands behind host {host} is {_kind(variables)}, not a mapping of variables"
                 yield Wrong((*here, host), message, "write it as `gpu1: {ansible_host: 192.168.0.1}`")
+
+
+def range_error(written: str) -> str | None:
+    """Return what is wrong with the ranges in a host's name, or None (there need be none)."""
+    if not {"[", "]"} & set(written) or written.startswith("["):  # [fd00::1]:22 is an address with its port
+        return None
+    parts = re.split(r"\[([^\[\]]*)\]", written)
+    if any({"[", "]"} & set(part) for part in parts):
+        return f"{written} has a bracket too few or too many"
+    for part in parts[1::2]:
+        found = _RANGE.fullmatch(part)
+        if found is None:
+            return f"{written} is no range to Ansible"
+        first, last = found["first"], found["last"]
+        if first is None or last is None:
+            end = "beginning: Ansible would begin with 0" if first is None else "end"
+            return f"range {written} has no {end}"
+        numbers = first.isdigit() and last.isdigit()
+        if first.isdigit() != last.isdigit() or first.isupper() != last.isupper():
+            return f"range {written} begins and ends with different kinds of characters"
+        if (int(first) > int(last)) if numbers else (first > last):
+            return f"range {written} ends before it begins"
+        if numbers and first.startswith("0") and len(first) != len(last):
+            return f"range {written} begins with a 0, and so both ends must have as many digits"
+        if found["step"] is not None and int(found["step"]) == 0:
+            return f"range {written} has a step of 0"
+        if numbers and (count := int(last) - int(first) + 1) > HOSTS_MAX:
+            return f"range {written} is one of {count} hosts, and more than {HOSTS_MAX} are not planned"
+    return None
 
 
 def _kind(value: Any) -> str:

@@ -48,6 +48,19 @@ def check_connection(name: str, address: Any) -> Iterator[Finding]:
         yield Finding("ansible_host", wrong, fix, name)
 
 
+def check_port(name: str, variables: Mapping[str, Any]) -> Iterator[Finding]:
+    """Yield what is wrong with a node's `ansible_port`, and an `ansible_host` that is there and empty."""
+    if "ansible_host" in variables and variables["ansible_host"] is None:
+        yield Finding("ansible_host", "it is empty", "write an address or name, or remove the variable", name)
+    port = variables.get("ansible_port")
+    if port is None or any(literal(port)):
+        return
+    number = int(port) if isinstance(port, str) and re.fullmatch(r"[0-9]{1,5}", port) else port
+    wrong = is_.integer(1, 65535)(number)
+    if wrong is not None:
+        yield Finding("ansible_port", wrong, "write the port of the node's SSH server, as 22", name)
+
+
 class Machines:
     """Which machine each node is, going by where and how Ansible connects."""
 
@@ -62,7 +75,8 @@ class Machines:
             address: where Ansible connects; None where only Ansible can tell.
             ways: its plain variables of `WAYS`.
         """
-        values = [ways.get(way) for way in WAYS]
+        # The port may be a number or text, and 22 need not be named.
+        values = [str(ways.get(way) or 22) if way == "ansible_port" else ways.get(way) for way in WAYS]
         unknown = any(_is_its_own(value) for value in values)
         if address is None or unknown or ways.get("ansible_connection") not in _SSH:
             return
@@ -82,7 +96,7 @@ def _normal(address: str) -> str:
     try:
         return str(ipaddress.ip_address(address))
     except ValueError:
-        return address.lower()
+        return address.lower().rstrip(".")
 
 
 def check_misspelt(name: str, variables: Collection[str], known: Sequence[str]) -> Iterator[Finding]:
@@ -110,3 +124,13 @@ def check_rivals(name: str, rivals: Mapping[str, tuple[str, str]], own: Collecti
             message = f"groups {one} and {other} both set it, and only their names decide between them"
             fix = "take the node out of one of them, or set the variable on the node itself"
             yield Finding(variable, message, fix, name)
+
+
+def check_shadowed(
+    name: str, shadowed: Mapping[str, tuple[str, str]], own: Collection[str]
+) -> Iterator[Finding]:
+    """Yield variables that a group sets beside its hosts, where a wider group's file wins over it."""
+    for variable, (inner, outer) in sorted(shadowed.items()):
+        if variable not in own:
+            message = f"group {inner} sets it beside its hosts, and group_vars of the wider group {outer} win"
+            yield Finding(variable, message, f"move it into group_vars/{inner}.yml, or remove one", name)

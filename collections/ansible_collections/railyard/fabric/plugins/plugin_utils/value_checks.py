@@ -9,6 +9,7 @@ Made to be read as `is_.netdev(value)` and put into tables of keys.
 
 from __future__ import annotations
 
+import datetime
 import ipaddress
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -22,7 +23,8 @@ _JINJA = re.compile(r"\{\{|\{%|\{#")
 _HCA = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,62}:[1-9][0-9]?")
 # Ethernet has 6 octets, an IPoIB interface 20.
 _MAC = re.compile(r"[0-9A-Fa-f]{2}(?::[0-9A-Fa-f]{2}){5}(?:(?::[0-9A-Fa-f]{2}){14})?")
-_PCI = re.compile(r"[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[01][0-9A-Fa-f]\.[0-7]")
+# A domain has 4 digits, and more only where it needs them; nvidia-smi writes 8, and sysfs never does.
+_PCI = re.compile(r"(?:[0-9A-Fa-f]{4}|[1-9A-Fa-f][0-9A-Fa-f]{4,7}):[0-9A-Fa-f]{2}:[01][0-9A-Fa-f]\.[0-7]")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,31}")
 _BOND = re.compile(r"(bond|team)[A-Za-z0-9_-]*(\.[0-9]+)?")
 _NETDEV_CHARS_MAX = 15  # IFNAMSIZ is 16 with its closing zero
@@ -49,6 +51,8 @@ class Vaulted:
 
 def show(value: Any) -> str:
     """Write a value for a message, without opening what is encrypted or printing a page."""
+    if isinstance(value, datetime.date):
+        return f"the date {value.isoformat()}"
     try:
         text = repr(value)
     except ValueError:  # Python refuses to write a number of thousands of digits
@@ -104,8 +108,10 @@ def boolean(value: Any) -> str | None:
 
 
 def text(value: Any) -> str | None:
-    """Check for text that is not empty."""
-    return None if isinstance(value, str) and value.strip() else f"{show(value)} is no text"
+    """Check for text of one line that is not empty: it is shown in tables and drawings."""
+    if not isinstance(value, str) or not value.strip():
+        return f"{show(value)} is no text"
+    return None if value.isprintable() else f"{show(value)} has characters that cannot be shown in a line"
 
 
 def mapping(value: Any) -> str | None:
@@ -192,6 +198,8 @@ def subnet(version: int | None) -> Check:
             network = rails.network_of(value)
         except ValueError:
             return _why_no_network(value)
+        if "%" in value:
+            return f"{value} names a zone, and a network has none"
         if version is not None and network.version != version:
             other = "subnet6" if network.version == 6 else "subnet"
             return f"{value} is IPv{network.version}, which goes under {other}"
@@ -260,12 +268,13 @@ def interface(version: int | None) -> Check:
 
 
 def address(value: Any) -> str | None:
-    """Check for a bare IP address."""
+    """Check for a bare IP address, of IPv4 in its own form."""
     try:
-        ipaddress.ip_address(value if isinstance(value, str) and "%" not in value else "")
+        found = ipaddress.ip_address(value if isinstance(value, str) and "%" not in value else "")
     except ValueError:
         return f"{show(value)} is no IP address"
-    return None
+    mapped = getattr(found, "ipv4_mapped", None)
+    return None if mapped is None else f"{value} is {mapped} of IPv4 in the form of IPv6"
 
 
 def machine(value: Any) -> str | None:
@@ -273,6 +282,14 @@ def machine(value: Any) -> str | None:
     wrong = address(value)
     if wrong is None and _is_nobodys(ipaddress.ip_address(value)):
         return f"{value} is no address that a machine can have"
+    return wrong
+
+
+def bmc(value: Any) -> str | None:
+    """Check for an address by which the controller could reach a BMC."""
+    wrong = machine(value)
+    if wrong is None and ipaddress.ip_address(value) in ipaddress.ip_network("fe80::/10"):
+        return f"{value} is link-local, and so means another machine on each of the controller's ports"
     return wrong
 
 
@@ -307,7 +324,8 @@ def subnets(value: Any) -> str | None:
         wrong = subnet(None)(item)
         if wrong is not None:
             return wrong
-    twice = [item for index, item in enumerate(value) if item in value[:index]]
+    known = [rails.network_of(item) for item in value]
+    twice = [item for index, item in enumerate(value) if known[index] in known[:index]]
     return f"{twice[0]} is there twice" if twice else None
 
 

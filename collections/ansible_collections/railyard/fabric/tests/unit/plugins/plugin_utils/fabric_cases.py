@@ -311,7 +311,7 @@ FAULTS = {
     ),
     "mac_on_two_nodes": (
         pair(changed(SOUND, rails__0__mac="02:00:00:00:00:0a")),
-        "rail_overrides.rail0.mac", "gpu2", "rail0", "already that of gpu1",
+        "fabric.rails[0].mac", "gpu2", "rail0", "already that of gpu1",
     ),
     # host variables
     "node_index_missing": (
