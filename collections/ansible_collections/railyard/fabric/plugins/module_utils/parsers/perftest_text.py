@@ -39,10 +39,10 @@ _COLUMN = re.compile(
     r"|t_(?:min|max|typical|avg|stdev)\[\w+\]|99(?:\.9)?% percentile\[\w+\]|tps average|CPU_Util\[%{1,2}\]"
 )
 # What may stand between the last row and the line that closes the table: counters of -W, the kernel's log,
-# warnings of standard error.
+# warnings of standard error, the result of --data_validation.
 _NOISE = re.compile(
     r"^\s*[\w./]{1,80}=[0-9]+\s*$|^\[ *[0-9]+\.[0-9]{6}\] |"
-    r"Conflicting CPU frequency|\b(?:[Ww]arning|WARNING)\b"
+    r"Conflicting CPU frequency|\b(?:[Ww]arning|WARNING)\b|^VALIDATION: PASSED\b"
 )
 # Only a server says so, behind its header.
 _CM_SERVER = re.compile(r"Waiting for client rdma_cm QP to connect")

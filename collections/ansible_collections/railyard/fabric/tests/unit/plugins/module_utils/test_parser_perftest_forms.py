@@ -213,6 +213,11 @@ def test_run_infinitely_gives_its_reports_and_is_not_whole():
         (" Did not get Message for 120 Seconds, exiting..\n Total Received=5\n", "timeout"),
         (" CPU Utilization works only with Duration mode.\n", "usage"),
         (" Multiple QPs only available on bw tests\n", "usage"),
+        ("No such device ID (9) exists in system\nCouldn't init GPU context: 1\n", "gpu"),
+        ("initializing CUDA\ncuInit(0) returned 100\n", "gpu"),
+        ("There are no available device(s) that support CUDA\n", "gpu"),
+        ("Requested ROCm device 3 but found only 2 device(s)\n", "gpu"),
+        ("GPU 7 is out of range, gpu[:2]\nFailed to initialize GPU\n", "gpu"),
     ],
 )
 def test_failures_in_its_own_words(text, kind):
@@ -225,6 +230,12 @@ def test_data_that_arrived_spoilt_is_no_result():
     assert (found["valid"], found["error"]["class"]) == (False, "validation")
     unproven = parse(table() + "VALIDATION: WARNING [client] - no data validated\n")
     assert unproven["valid"] is False
+
+
+def test_data_that_arrived_whole_says_so_above_the_last_ruler():
+    passed = "VALIDATION: PASSED - 40 chunks, 2621440 bytes\n"
+    (start, end) = table().rsplit(RULER, 1)
+    assert only(start + passed + RULER + end) == only(table())
 
 
 def test_noise_of_loaders_is_a_warning():
