@@ -41,6 +41,7 @@ _PORT_FIELDS = {
     "port_lid": "lid",
     "sm_lid": "sm_lid",
 }
+_MTUS = (256, 512, 1024, 2048, 4096)
 _NUMBERS = ("max_mtu_bytes", "active_mtu_bytes", "lid", "sm_lid")
 # With -v a port ends with its physical state and the GIDs, not with its link layer.
 _VERBOSE_KEYS = ("max_mr_size", "max_qp", "device_cap_flags", "max_msg_sz", "gid_tbl_len")
@@ -76,7 +77,11 @@ def _read_pair(device: dict[str, Any], key: str, value: str) -> None:
             device[_DEVICE_FIELDS[key]] = _plain(value)
     elif key in _PORT_FIELDS:
         name = _PORT_FIELDS[key]
-        device["ports"][-1][name] = to_int(_plain(value)) if name in _NUMBERS else _plain(value)
+        read = to_int(_plain(value)) if name in _NUMBERS else _plain(value)
+        if name.endswith("_mtu_bytes") and read is not None and read not in _MTUS:
+            # Half a number is no MTU.
+            device["_odd"], read = f"{key} {read}", None
+        device["ports"][-1][name] = read
     elif key in ("active_width", "active_speed"):
         device["ports"][-1]["_" + key] = value
 
@@ -153,7 +158,9 @@ def parse(text: str) -> dict[str, Any]:
         raise NotThisTool(f"no device of ibv_devinfo (hca_id:); the text begins with {first_text(lines)}")
     for device in devices:
         stated = device.pop("_ports", None)
-        verbose = device.pop("_verbose", False)
+        verbose, odd = device.pop("_verbose", False), device.pop("_odd", None)
+        if problem is None and odd:
+            problem = error("garbled", f"{device['name']} has a port of {odd}")
         speeds = [port.get("_active_speed") for port in device["ports"]]
         for port in device["ports"]:
             port["rate_gbps"] = _rate(port)

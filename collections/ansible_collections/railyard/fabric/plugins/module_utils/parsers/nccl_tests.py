@@ -48,6 +48,7 @@ _STAMP_CELLS = 2
 _BLANK_HALF = re.compile(r"\S {30,}\S")
 # Rates are printed with two digits behind the point, above 1000 GB/s with four before it.
 _HALF_DIGIT, _SHARE = 0.0051, 1e-4
+_LEAST_OF_OTHER, _MOST_OF_OTHER = 0.45, 2.05
 
 
 class _Layout:
@@ -162,11 +163,19 @@ class _Run:
             return error("below_limit", f"{self.average} GB/s are less than NCCL_TESTS_MIN_BW asks for")
         if wrong:
             return error("wrong_values", f"{wrong} wrong values")
-        return self._check_average()
+        return self._check_ratio() or self._check_average()
 
     def _sides(self) -> list[dict[str, Any]]:
         halves = ("out_of_place", "in_place")
         return [row[half] for row in self.rows for half in halves if row[half] is not None]
+
+    def _check_ratio(self) -> dict[str, str] | None:
+        """Tell when columns are swapped: a bus bandwidth is half the other at least and twice it at most."""
+        for side in self._sides():
+            other, bus = side["algbw_GBps"], side["busbw_GBps"]
+            if other >= 1 and bus and not _LEAST_OF_OTHER <= bus / other <= _MOST_OF_OTHER:
+                return error("inconsistent", f"{bus:g} GB/s on the bus do not come of {other:g} GB/s")
+        return None
 
     def _check_average(self) -> dict[str, str] | None:
         """Tell when rows are missing: the average is that of every bus bandwidth in the table."""

@@ -78,6 +78,8 @@ def _read_text(lines: list[str]) -> tuple[list[dict[str, Any]], dict[str, str] |
             words = {key: tokens[at + 1] for at, key in enumerate(tokens[:-1]) if key in _WORDS}
             if tokens and tokens[-1] in (*_WORDS, *_OTHER_WORDS[:-1]):
                 problem = problem or error("truncated", f"a link ends with {tokens[-1]!r} and has no value")
+            if any(value in (*_WORDS, *_OTHER_WORDS) for value in words.values()):
+                problem = problem or error("garbled", "a link has a word without its value")
             cut = next(filter(_is_cut, (words.get("state"), words.get("physical_state"))), None)
             if cut:
                 problem = problem or error("truncated", f"a link ends in the middle of a word, {cut!r}")

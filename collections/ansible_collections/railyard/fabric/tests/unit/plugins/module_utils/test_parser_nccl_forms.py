@@ -136,6 +136,13 @@ def test_damaged_row(damaged):
     assert failed(PLAIN.replace(ONE + TWO, damaged + "\n" + ROW + ONE + TWO)) == "garbled"
 
 
+def test_swapped_columns():
+    fast = PLAIN.replace("0.01    0.02", "40.0    80.0").replace(": 0.03", ": 40.02")
+    assert nccl(fast)["valid"] is True
+    swapped = fast.replace("11.40    40.0", "40.0   211.40").replace(": 0.03", ": 40.02")
+    assert failed(swapped) == "inconsistent"
+
+
 def test_last_error_of_the_library_is_a_warning():
     assert "slow link" in nccl(PLAIN + "# error: slow link\n")["warnings"]
 

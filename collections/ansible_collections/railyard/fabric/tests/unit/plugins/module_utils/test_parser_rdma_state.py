@@ -244,3 +244,18 @@ def test_rdma_link_that_ends_in_half_a_word_was_cut():
     for cut in ("LINK", "P"):
         found = parsers.parse("rdma-link", whole + cut)
         assert (found["valid"], found["error"]["class"]) == (False, "truncated")
+
+
+def test_link_whose_word_lost_its_value():
+    text = "link rxe0/1 state ACTIVE physical_state LINK_UP netdev ens6\n"
+    assert parsers.parse("rdma-link", text)["valid"] is True
+    for lost in ("ACTIVE ", "LINK_UP "):
+        found = parsers.parse("rdma-link", text.replace(lost, ""))
+        assert (found["valid"], found["error"]["class"]) == (False, "garbled")
+
+
+def test_half_a_number_is_no_mtu():
+    text = (FIXTURES / "ibv_devinfo" / "verbose.txt").read_text()
+    found = parsers.parse("ibv_devinfo", text.replace("4096 (5)", "40", 1))
+    assert (found["valid"], found["error"]["class"]) == (False, "garbled")
+    assert found["outputs"][0]["devices"][0]["ports"][0]["max_mtu_bytes"] is None
