@@ -53,7 +53,7 @@ def parse(text: str) -> dict[str, Any]:
         text: What ibstat printed for one device or all.
 
     Returns:
-        The common object with one output, `devices`. A rate is given for ports that are down, too.
+        The common object, one output per run: `devices`. A rate is given for ports that are down, too.
 
     Raises:
         NotThisTool: There is neither a device nor a message of ibstat.
@@ -90,7 +90,8 @@ def parse(text: str) -> dict[str, Any]:
             )
     problem = problem or hca_state.cut_short(devices, ("state", "link_layer"))
     warnings = _warnings(devices)
-    return result("ibstat", [{"devices": devices}] if devices else [], problem, warnings)
+    outputs = [{"devices": run} for run in hca_state.runs(devices, "name")]
+    return result("ibstat", outputs, problem, warnings)
 
 
 def _warnings(devices: list[dict[str, Any]]) -> list[str]:

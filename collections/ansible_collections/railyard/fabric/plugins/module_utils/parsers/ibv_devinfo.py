@@ -130,7 +130,7 @@ def parse(text: str) -> dict[str, Any]:
         text: What ibv_devinfo printed, `-v` or not.
 
     Returns:
-        The common object with one output, `devices`; a port's rate only from `-v`.
+        The common object, one output per run: `devices`; a port's rate only from `-v`.
 
     Raises:
         NotThisTool: There is neither a device nor a message of ibv_devinfo.
@@ -171,4 +171,5 @@ def parse(text: str) -> dict[str, Any]:
                 "truncated", f"{device['name']} has {stated} ports, the text {len(device['ports'])}"
             )
     problem = problem or hca_state.cut_short(devices, ("state", "link_layer"))
-    return result("ibv_devinfo", [{"devices": devices}] if devices else [], problem, warnings)
+    outputs = [{"devices": run} for run in hca_state.runs(devices, "name")]
+    return result("ibv_devinfo", outputs, problem, warnings)

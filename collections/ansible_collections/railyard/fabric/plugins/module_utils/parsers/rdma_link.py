@@ -96,7 +96,7 @@ def parse(text: str) -> dict[str, Any]:
         text: What rdma printed.
 
     Returns:
-        The common object with one output, `links`. An InfiniBand link has no netdev.
+        The common object, one output per run: `links`. An InfiniBand link has no netdev.
 
     Raises:
         NotThisTool: There is neither a link nor a message of rdma.
@@ -115,4 +115,5 @@ def parse(text: str) -> dict[str, Any]:
         raise NotThisTool(f"no link of rdma; the text begins with {first_text(lines)}")
     if problem is None and any(link["state"] is None or link["physical_state"] is None for link in links):
         problem = error("truncated", "a link has no state")
-    return result("rdma-link", [{"links": links}] if links else [], problem)
+    outputs = [{"links": run} for run in hca_state.runs(links, "device", "port")]
+    return result("rdma-link", outputs, problem)

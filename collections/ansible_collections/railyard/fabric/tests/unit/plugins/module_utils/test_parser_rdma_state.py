@@ -259,3 +259,28 @@ def test_half_a_number_is_no_mtu():
     found = parsers.parse("ibv_devinfo", text.replace("4096 (5)", "40", 1))
     assert (found["valid"], found["error"]["class"]) == (False, "garbled")
     assert found["outputs"][0]["devices"][0]["ports"][0]["max_mtu_bytes"] is None
+
+
+@pytest.mark.parametrize(
+    ("tool", "name", "key"),
+    [
+        ("ibstat", "dual_port.txt", "devices"),
+        ("ibstatus", "two.txt", "devices"),
+        ("ibv_devinfo", "verbose.txt", "devices"),
+        ("rdma-link", "text.txt", "links"),
+        ("show_gids", "mixed.txt", "gids"),
+    ],
+)
+def test_two_nodes_in_one_file_are_two_outputs(tool, name, key):
+    text = (FIXTURES / tool / name).read_text()
+    (alone,) = parsers.parse(tool, text)["outputs"]
+    found = parsers.parse(tool, text.rstrip("\n") + "\n\n" + text)
+    assert found["valid"] is True
+    assert [output[key] for output in found["outputs"]] == [alone[key]] * 2
+
+
+def test_gid_types_in_the_kernels_words():
+    text = (FIXTURES / "show_gids" / "mixed.txt").read_text()
+    spoken = text.replace("\tv2\t", "\tRoCE v2\t").replace("\tv1\t", "\tIB/RoCE v1\t")
+    assert spoken != text
+    assert parsers.parse("show_gids", spoken) == parsers.parse("show_gids", text)
