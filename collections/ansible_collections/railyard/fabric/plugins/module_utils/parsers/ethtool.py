@@ -94,4 +94,8 @@ def parse(text: str) -> dict[str, Any]:
         raise NotThisTool(f"no settings or driver of ethtool; the text begins with {first_text(lines)}")
     if problem is None and not all(one.whole() for one in found):
         problem = error("truncated", "the lines that end ethtool's output are missing")
-    return result("ethtool", [one.output for one in found], problem)
+    warnings: list[str] = []
+    if problem and problem["class"] == "permission" and found and all(one.whole() for one in found):
+        # Wake-on-LAN is told to root alone; everything else is there.
+        warnings, problem = [problem["message"]], None
+    return result("ethtool", [one.output for one in found], problem, warnings)

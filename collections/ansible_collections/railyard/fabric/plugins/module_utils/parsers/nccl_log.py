@@ -29,7 +29,8 @@ _CHANNEL = re.compile(r"via NET/([A-Za-z][\w ]{0,30})/[0-9]{1,3}(?:\([0-9]{1,3}\
 _NO_DEVICE = re.compile(r"NET/IB : No device found")
 _WARN = re.compile(r"NCCL WARN (.{1,300})")
 _FATAL = re.compile(
-    r"with error|unhandled|failed|failure|timed? ?out|abort|mismatch|invalid|refused|no route", re.I
+    r"with error|with status=[1-9]|unhandled|failed|failure|timed? ?out|abort|mismatch|invalid|refused|no route",
+    re.I,
 )
 
 
@@ -57,6 +58,7 @@ def parse(text: str) -> dict[str, Any]:
     lines = split_lines(strip_ansi(text))
     versions: list[str] = []
     networks: list[str] = []
+    over: list[str] = []
     hcas: list[str] = []
     layers: set[str] = set()
     direct: set[bool] = set()
@@ -73,10 +75,13 @@ def parse(text: str) -> dict[str, Any]:
                 layers.add(layer)
                 hcas += [hca] if hca not in hcas else []
         direct.update("/GDRDMA" in found.group(2) for found in _CHANNEL.finditer(line))
+        over += [found.group(1) for found in _CHANNEL.finditer(line)]
         no_device = no_device or bool(_NO_DEVICE.search(line))
         warned += _WARN.findall(line)
     if not ours:
         raise NotThisTool(f"no line of NCCL (NCCL INFO ...); the text begins with {first_text(lines)}")
+    # NCCL 2.4 and earlier do not say what they use, but for each channel.
+    networks = networks or over
     network = networks[0] if networks else None
     output = {
         "nccl_version": versions[0] if versions else None,
