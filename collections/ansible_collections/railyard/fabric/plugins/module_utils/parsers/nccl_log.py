@@ -29,7 +29,8 @@ _CHANNEL = re.compile(r"via NET/([A-Za-z][\w ]{0,30})/[0-9]{1,3}(?:\([0-9]{1,3}\
 _NO_DEVICE = re.compile(r"NET/IB : No device found")
 _WARN = re.compile(r"NCCL WARN (.{1,300})")
 _FATAL = re.compile(
-    r"with error|with status=[1-9]|unhandled|failed|failure|timed? ?out|abort|mismatch|invalid|refused|no route",
+    r"with error|with status=[1-9]|unhandled|failed|failure|timed? ?out|abort|mismatch|invalid|refused|"
+    r"no route",
     re.I,
 )
 

@@ -66,6 +66,21 @@ def _name_hidden(gids: list[dict[str, Any]]) -> None:
             row["type"] = "RoCE v1"
 
 
+def _runs(lines: list[str]) -> tuple[list[list[dict[str, Any]]], list[int | None]]:
+    """Return the rows of each run, which begins with its header and ends with its count, and the counts."""
+    parts: list[list[dict[str, Any]]] = [[]]
+    counts: list[int | None] = []
+    for line in lines:
+        row, found = _ROW.match(line), _FOUND.match(line)
+        if row:
+            parts[-1].append(_row(row))
+        elif found:
+            counts.append(to_int(found.group(1)))
+        if found or _HEADER.match(line):
+            parts.append([])
+    return [run for part in parts for run in hca_state.runs(part, "device", "port", "index")], counts
+
+
 def parse(text: str) -> dict[str, Any]:
     """Parse the output of show_gids.
 
@@ -79,11 +94,10 @@ def parse(text: str) -> dict[str, Any]:
         NotThisTool: There is no header, row or count of show_gids.
     """
     lines = split_lines(strip_ansi(text))
-    gids = [_row(match) for match in map(_ROW.match, lines) if match]
-    runs = hca_state.runs(gids, "device", "port", "index")
+    runs, counts = _runs(lines)
+    gids = [row for run in runs for row in run]
     for run in runs:
         _name_hidden(run)
-    counts = [to_int(match.group(1)) for match in map(_FOUND.match, lines) if match]
     if not counts and not any(_HEADER.match(line) for line in lines):
         raise NotThisTool(
             f"no header of show_gids (DEV PORT INDEX GID); the text begins with {first_text(lines)}"
@@ -92,7 +106,7 @@ def parse(text: str) -> dict[str, Any]:
     if not counts:
         problem = error("truncated", "the count of GIDs at the end is missing")
     elif sum(count or 0 for count in counts) != len(gids):
-        problem = error("truncated", f"{counts[-1]} GIDs are stated, {len(gids)} are listed")
+        problem = error("truncated", f"{sum(filter(None, counts))} GIDs are stated, {len(gids)} are listed")
     elif not gids:
         problem = error("no_device", "there is no GID")
     return result("show_gids", [{"gids": run} for run in runs or [[]]], problem)

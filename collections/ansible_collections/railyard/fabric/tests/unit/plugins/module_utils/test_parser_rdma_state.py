@@ -284,3 +284,12 @@ def test_gid_types_in_the_kernels_words():
     spoken = text.replace("\tv2\t", "\tRoCE v2\t").replace("\tv1\t", "\tIB/RoCE v1\t")
     assert spoken != text
     assert parsers.parse("show_gids", spoken) == parsers.parse("show_gids", text)
+
+
+def test_gids_of_a_node_with_a_further_device():
+    text = (FIXTURES / "show_gids" / "mixed.txt").read_text()
+    more = text.replace("mlx4_0", "bond_0")
+    found = parsers.parse("show_gids", text + "\n" + more)
+    assert found["valid"] is True
+    names = [{row["device"] for row in output["gids"]} for output in found["outputs"]]
+    assert (len(names), "bond_0" in names[0]) == (2, False)
