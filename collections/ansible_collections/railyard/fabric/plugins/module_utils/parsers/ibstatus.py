@@ -54,9 +54,11 @@ def parse(text: str) -> dict[str, Any]:
     found: list[dict[str, Any]] = []
     port: dict[str, Any] | None = None
     problem: dict[str, str] | None = None
+    seen = hca_state.Seen()
     for line in lines:
         head, pair = _PORT.match(line), _PAIR.match(line)
         if head:
+            seen.restart()
             port = hca_state.port(to_int(head.group(2)))
             # The ports of a device stand together; the same port again is that of another run.
             same = bool(found) and found[-1]["name"] == head.group(1)
@@ -65,6 +67,7 @@ def parse(text: str) -> dict[str, Any]:
             found[-1]["ports"].append(port)
         elif port is not None and pair:
             _read_pair(port, pair.group(1), pair.group(2))
+            seen.add(pair.group(1))
         elif line.strip():
             said = hca_state.message(line) or hca_state.begun(line, "Infiniband device")
             problem = hca_state.graver(problem, said)
@@ -72,5 +75,6 @@ def parse(text: str) -> dict[str, Any]:
     if not found and (problem is None or problem["class"] == "truncated"):
         raise NotThisTool(f"no port of ibstatus; the text begins with {first_text(lines)}")
     problem = problem or hca_state.cut_short(found, ("state", "physical_state", "link_layer"))
+    problem = problem or seen.twice
     outputs = [{"devices": run} for run in hca_state.runs(found, "name")]
     return result("ibstatus", outputs, problem)

@@ -139,12 +139,17 @@ def parse(text: str) -> dict[str, Any]:
     devices: list[dict[str, Any]] = []
     problem: dict[str, str] | None = None
     warnings: list[str] = []
+    seen = hca_state.Seen()
     for line in lines:
         pair = _PAIR.match(line)
+        if pair and pair.group(1) in ("hca_id", "port"):
+            seen.restart()
         if pair and pair.group(1) == "hca_id":
             devices.append(hca_state.device(pair.group(2)))
         elif devices and pair:
             _read_pair(devices[-1], pair.group(1), pair.group(2))
+            if pair.group(1) in _DEVICE_FIELDS or pair.group(1) in _PORT_FIELDS:
+                seen.add(pair.group(1))
         elif line.strip():
             warned = hca_state.warning(line)
             warnings += [warned] if warned else []
@@ -171,5 +176,6 @@ def parse(text: str) -> dict[str, Any]:
                 "truncated", f"{device['name']} has {stated} ports, the text {len(device['ports'])}"
             )
     problem = problem or hca_state.cut_short(devices, ("state", "link_layer"))
+    problem = problem or seen.twice
     outputs = [{"devices": run} for run in hca_state.runs(devices, "name")]
     return result("ibv_devinfo", outputs, problem, warnings)

@@ -25,7 +25,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common imp
 # `srun -l` writes "0: " before each line, `mpirun --tag-output` "[1,0]<stdout>:".
 _PREFIX = re.compile(r"^(?:\[[0-9]+,[0-9]+\]<std(?:out|err)>: ?|[0-9]{1,5}: )")
 # Up to 2018 the banner and the lines behind the table have no "#"; in HPC-X's build no line has.
-_BANNER = re.compile(r"^#? ?n[Tt]hread[s]? [0-9]+ .*\bminBytes [0-9]+")
+_BANNER = re.compile(r"n[Tt]hread[s]? [0-9]+ .*\bminBytes [0-9]+")
 _RANK = re.compile(r"^#?\s+Rank\s+([0-9]+)\b.*? on\s+(\S+) device")
 _NAMES = "all_reduce|all_gather|reduce_scatter|alltoallv?|broadcast|reduce|gather|scatter|sendrecv|hypercube"
 _COLLECTIVE = re.compile(rf"\b({_NAMES})_perf\b|^# Collective test starting: (\w+)_perf")
@@ -219,7 +219,7 @@ def parse(text: str) -> dict[str, Any]:
             problem = problem or error("tool_error", failure.group(0))
         if ended_by_signal(line):
             problem = problem or error("interrupted", line)
-        if _BANNER.match(line) or (_COLUMNS.match(line) and not runs):
+        if _BANNER.search(line[:400]) or (_COLUMNS.match(line) and not runs):
             runs.append(_Run())
             runs[-1].collective, collective = collective, None
         if runs:

@@ -156,6 +156,8 @@ class _Reader:
         # A title before the previous run has its columns: the other side has begun to print, too.
         mixed = bool(self.open) and self.open[-1].columns is None and title is not None
         # A closed header without columns is the whole output of a READ or ATOMIC server.
+        # Both sides run the same test.
+        mixed = mixed and title is not None and title.get("test") == self.open[-1].title.get("test")
         if mixed and self.open[-1].closed and perftest_run.is_one_sided(self.open[-1].title.get("test")):
             mixed = False
         self.open = [*self.open, run] if mixed else [run]

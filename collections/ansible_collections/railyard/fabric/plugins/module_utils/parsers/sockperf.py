@@ -21,7 +21,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common imp
     to_int,
 )
 
-_VERSION = re.compile(r"== version #?(\d[^\s=-]*)", re.A)
+_VERSION = re.compile(r"== version #?(\d+(?:\.\d+)*)(?=[\s=-])", re.A)
 _SERVER = re.compile(r"\[SERVER\] listen on")
 _MODE_WORD = re.compile(
     r"\bsockperf\s+(?:client\s+)?(pp|ping-pong|ul|under-load|tp|throughput|pb|playback)\b"
