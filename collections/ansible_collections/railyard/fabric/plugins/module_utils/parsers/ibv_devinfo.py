@@ -78,6 +78,9 @@ def _read_pair(device: dict[str, Any], key: str, value: str) -> None:
     elif key in _PORT_FIELDS:
         name = _PORT_FIELDS[key]
         read = to_int(_plain(value)) if name in _NUMBERS else _plain(value)
+        if key == "phys_state" and not _NUMBERED.match(value):
+            # The last line of -v that states anything: half a word is the mark of a cut.
+            read = None
         if name.endswith("_mtu_bytes") and read is not None and read not in _MTUS:
             # Half a number is no MTU.
             device["_odd"], read = f"{key} {read}", None

@@ -78,3 +78,10 @@ def test_version_of_sockperf_that_tore():
     text = read("sockperf", "pp_tcp.txt")
     found = parsers.parse("sockperf", "sockperf: == version #3" + text)
     assert found["outputs"][-1]["version"] == "3.7"
+
+
+@pytest.mark.parametrize("kept", ["LIN", "LINK_UP", "LINK_UP (5"])
+def test_half_a_physical_state(kept):
+    text = read("ibv_devinfo", "verbose.txt")
+    found = parsers.parse("ibv_devinfo", text[: text.rindex("LINK_UP")] + kept)
+    assert (found["valid"], found["error"]["class"]) == (False, "truncated")
