@@ -24,7 +24,6 @@ def read(tool: str, name: str) -> str:
         ("ibstatus", "two.txt", "\trate:"),
         ("ibv_devinfo", "verbose.txt", "\tnode_guid:"),
         ("rdma-link", "text.txt", " physical_"),
-        ("ethtool", "both.txt", "\tDuplex"),
     ],
 )
 def test_glued_in_the_middle_of_a_line(tool, name, upto):
@@ -32,6 +31,15 @@ def test_glued_in_the_middle_of_a_line(tool, name, upto):
     found = parsers.parse(tool, text[: text.rindex(upto) + len(upto)] + text)
     assert found["valid"] is False
     assert found["error"]["class"] in ("garbled", "truncated")
+
+
+def test_speed_of_another_netdev():
+    first, second = (
+        "Settings for ens1:\n\tSpeed: 40000Mb/s\n\tD",
+        "\tSpeed: 10000Mb/s\n\tLink detected: yes\n",
+    )
+    found = parsers.parse("ethtool", f"{first}Settings for ens2:\n{second}")
+    assert (found["valid"], found["error"]["class"]) == (False, "truncated")
 
 
 def test_link_of_which_the_beginning_is_left():
