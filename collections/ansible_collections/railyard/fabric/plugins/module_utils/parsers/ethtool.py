@@ -38,13 +38,19 @@ class _Netdev:
         self.output: dict[str, Any] = dict.fromkeys(_KEYS)
         self.has_settings = self.has_info = False
         self.settings_end = self.info_end = False
+        # A field that comes twice is another netdev's, glued on by a tear.
+        self.has_twice = False
 
     def whole(self) -> bool:
         """Both forms end in lines that ethtool always prints."""
-        return self.settings_end >= self.has_settings and self.info_end >= self.has_info
+        return (
+            not self.has_twice and self.settings_end >= self.has_settings and self.info_end >= self.has_info
+        )
 
     def read(self, key: str, value: str) -> None:
         out = self.output
+        field = _INFO.get(key, {"Speed": "speed_mbps", "Link detected": "link_detected"}.get(key, ""))
+        self.has_twice = self.has_twice or out.get(field) is not None
         if key in _INFO:
             self.has_info = True
             out[_INFO[key]] = value if value and value != "N/A" else None
@@ -94,4 +100,8 @@ def parse(text: str) -> dict[str, Any]:
         raise NotThisTool(f"no settings or driver of ethtool; the text begins with {first_text(lines)}")
     if problem is None and not all(one.whole() for one in found):
         problem = error("truncated", "the lines that end ethtool's output are missing")
-    return result("ethtool", [one.output for one in found], problem)
+    warnings: list[str] = []
+    if problem and problem["class"] == "permission" and found and all(one.whole() for one in found):
+        # Wake-on-LAN is told to root alone; everything else is there.
+        warnings, problem = [problem["message"]], None
+    return result("ethtool", [one.output for one in found], problem, warnings)

@@ -48,6 +48,47 @@ def port(number: int | None) -> dict[str, Any]:
     return {**dict.fromkeys(PORT_KEYS), "port": number}
 
 
+class Seen:
+    """The fields that a device or port has already: one that comes twice is another's, glued on by a tear."""
+
+    def __init__(self) -> None:
+        """Begin with no field."""
+        self._keys: set[str] = set()
+        self.twice: dict[str, str] | None = None
+
+    def restart(self) -> None:
+        """Begin the next device or port."""
+        self._keys = set()
+
+    def add(self, key: str) -> None:
+        """Note a field; the error of the first one that comes twice is kept in `twice`."""
+        if key in self._keys:
+            self.twice = self.twice or error("garbled", f"{key!r} comes twice in one device or port")
+        self._keys.add(key)
+
+
+def runs(found: list[dict[str, Any]], *keys: str) -> list[list[dict[str, Any]]]:
+    """Part what several runs printed into one text: a run names nothing twice.
+
+    Args:
+        found: Devices, links or GIDs in their order.
+        keys: What names one of them.
+
+    Returns:
+        The runs; none when nothing was found.
+    """
+    parts: list[list[dict[str, Any]]] = []
+    names: set[tuple[Any, ...]] = set()
+    for one in found:
+        name = tuple(one[key] for key in keys)
+        if not parts or name in names:
+            parts.append([])
+            names = set()
+        names.add(name)
+        parts[-1].append(one)
+    return parts
+
+
 def message(line: str) -> dict[str, str] | None:
     """Return the error that a line of one of these tools stands for."""
     if warning(line):

@@ -53,7 +53,7 @@ def parse(text: str) -> dict[str, Any]:
         text: What ibstat printed for one device or all.
 
     Returns:
-        The common object with one output, `devices`. A rate is given for ports that are down, too.
+        The common object, one output per run: `devices`. A rate is given for ports that are down, too.
 
     Raises:
         NotThisTool: There is neither a device nor a message of ibstat.
@@ -61,9 +61,12 @@ def parse(text: str) -> dict[str, Any]:
     lines = split_lines(strip_ansi(text))
     devices: list[dict[str, Any]] = []
     problem: dict[str, str] | None = None
+    seen = hca_state.Seen()
     for line in lines:
         name, kind = _DEVICE.match(line), _TYPE.match(line)
         number, pair = _PORT.match(line), _PAIR.match(line)
+        if name or number:
+            seen.restart()
         if name:
             devices.append(hca_state.device(name.group(1)))
         elif devices and kind:
@@ -72,6 +75,7 @@ def parse(text: str) -> dict[str, Any]:
             devices[-1]["ports"].append(hca_state.port(to_int(number.group(1))))
         elif devices and pair:
             _read_pair(devices[-1], pair.group(1), pair.group(2))
+            seen.add(pair.group(1))
             if pair.group(1) == "Number of ports":
                 devices[-1]["_ports"] = to_int(pair.group(2))
         elif line.strip():
@@ -89,8 +93,10 @@ def parse(text: str) -> dict[str, Any]:
                 "truncated", f"{device['name']} has {stated} ports, the text {len(device['ports'])}"
             )
     problem = problem or hca_state.cut_short(devices, ("state", "link_layer"))
+    problem = problem or seen.twice
     warnings = _warnings(devices)
-    return result("ibstat", [{"devices": devices}] if devices else [], problem, warnings)
+    outputs = [{"devices": run} for run in hca_state.runs(devices, "name")]
+    return result("ibstat", outputs, problem, warnings)
 
 
 def _warnings(devices: list[dict[str, Any]]) -> list[str]:

@@ -45,28 +45,36 @@ def parse(text: str) -> dict[str, Any]:
         text: What ibstatus printed.
 
     Returns:
-        The common object with one output, `devices`.
+        The common object, one output per run: `devices`.
 
     Raises:
         NotThisTool: There is neither a port nor a message of ibstatus.
     """
     lines = split_lines(strip_ansi(text))
-    devices: dict[str, dict[str, Any]] = {}
+    found: list[dict[str, Any]] = []
     port: dict[str, Any] | None = None
     problem: dict[str, str] | None = None
+    seen = hca_state.Seen()
     for line in lines:
         head, pair = _PORT.match(line), _PAIR.match(line)
         if head:
+            seen.restart()
             port = hca_state.port(to_int(head.group(2)))
-            devices.setdefault(head.group(1), hca_state.device(head.group(1)))["ports"].append(port)
+            # The ports of a device stand together; the same port again is that of another run.
+            same = bool(found) and found[-1]["name"] == head.group(1)
+            if not same or any(one["port"] == port["port"] for one in found[-1]["ports"]):
+                found.append(hca_state.device(head.group(1)))
+            found[-1]["ports"].append(port)
         elif port is not None and pair:
             _read_pair(port, pair.group(1), pair.group(2))
+            seen.add(pair.group(1))
         elif line.strip():
             said = hca_state.message(line) or hca_state.begun(line, "Infiniband device")
             problem = hca_state.graver(problem, said)
-    found = list(devices.values())
     problem = hca_state.without_shell(problem, bool(found))
-    if not devices and (problem is None or problem["class"] == "truncated"):
+    if not found and (problem is None or problem["class"] == "truncated"):
         raise NotThisTool(f"no port of ibstatus; the text begins with {first_text(lines)}")
     problem = problem or hca_state.cut_short(found, ("state", "physical_state", "link_layer"))
-    return result("ibstatus", [{"devices": found}] if found else [], problem)
+    problem = problem or seen.twice
+    outputs = [{"devices": run} for run in hca_state.runs(found, "name")]
+    return result("ibstatus", outputs, problem)

@@ -41,6 +41,7 @@ _PORT_FIELDS = {
     "port_lid": "lid",
     "sm_lid": "sm_lid",
 }
+_MTUS = (256, 512, 1024, 2048, 4096)
 _NUMBERS = ("max_mtu_bytes", "active_mtu_bytes", "lid", "sm_lid")
 # With -v a port ends with its physical state and the GIDs, not with its link layer.
 _VERBOSE_KEYS = ("max_mr_size", "max_qp", "device_cap_flags", "max_msg_sz", "gid_tbl_len")
@@ -76,7 +77,14 @@ def _read_pair(device: dict[str, Any], key: str, value: str) -> None:
             device[_DEVICE_FIELDS[key]] = _plain(value)
     elif key in _PORT_FIELDS:
         name = _PORT_FIELDS[key]
-        device["ports"][-1][name] = to_int(_plain(value)) if name in _NUMBERS else _plain(value)
+        read = to_int(_plain(value)) if name in _NUMBERS else _plain(value)
+        if key == "phys_state" and not _NUMBERED.match(value):
+            # The last line of -v that states anything: half a word is the mark of a cut.
+            read = None
+        if name.endswith("_mtu_bytes") and read is not None and read not in _MTUS:
+            # Half a number is no MTU.
+            device["_odd"], read = f"{key} {read}", None
+        device["ports"][-1][name] = read
     elif key in ("active_width", "active_speed"):
         device["ports"][-1]["_" + key] = value
 
@@ -125,7 +133,7 @@ def parse(text: str) -> dict[str, Any]:
         text: What ibv_devinfo printed, `-v` or not.
 
     Returns:
-        The common object with one output, `devices`; a port's rate only from `-v`.
+        The common object, one output per run: `devices`; a port's rate only from `-v`.
 
     Raises:
         NotThisTool: There is neither a device nor a message of ibv_devinfo.
@@ -134,12 +142,17 @@ def parse(text: str) -> dict[str, Any]:
     devices: list[dict[str, Any]] = []
     problem: dict[str, str] | None = None
     warnings: list[str] = []
+    seen = hca_state.Seen()
     for line in lines:
         pair = _PAIR.match(line)
+        if pair and pair.group(1) in ("hca_id", "port"):
+            seen.restart()
         if pair and pair.group(1) == "hca_id":
             devices.append(hca_state.device(pair.group(2)))
         elif devices and pair:
             _read_pair(devices[-1], pair.group(1), pair.group(2))
+            if pair.group(1) in _DEVICE_FIELDS or pair.group(1) in _PORT_FIELDS:
+                seen.add(pair.group(1))
         elif line.strip():
             warned = hca_state.warning(line)
             warnings += [warned] if warned else []
@@ -153,7 +166,9 @@ def parse(text: str) -> dict[str, Any]:
         raise NotThisTool(f"no device of ibv_devinfo (hca_id:); the text begins with {first_text(lines)}")
     for device in devices:
         stated = device.pop("_ports", None)
-        verbose = device.pop("_verbose", False)
+        verbose, odd = device.pop("_verbose", False), device.pop("_odd", None)
+        if problem is None and odd:
+            problem = error("garbled", f"{device['name']} has a port of {odd}")
         speeds = [port.get("_active_speed") for port in device["ports"]]
         for port in device["ports"]:
             port["rate_gbps"] = _rate(port)
@@ -164,4 +179,6 @@ def parse(text: str) -> dict[str, Any]:
                 "truncated", f"{device['name']} has {stated} ports, the text {len(device['ports'])}"
             )
     problem = problem or hca_state.cut_short(devices, ("state", "link_layer"))
-    return result("ibv_devinfo", [{"devices": devices}] if devices else [], problem, warnings)
+    problem = problem or seen.twice
+    outputs = [{"devices": run} for run in hca_state.runs(devices, "name")]
+    return result("ibv_devinfo", outputs, problem, warnings)

@@ -54,6 +54,7 @@ _OUTPUT_KEYS = (
 )
 # Under one of these a stream states what it moved.
 _HALVES = ("sender", "receiver", "udp")
+_LOSSES = ("lost_packets", "packets", "lost_percent", "jitter_ms")
 _PER_GIGA = 1e-9
 # An ended run may be a little shorter than asked for; one that lost a tenth of its time was cut off.
 _SHORTEST_SHARE = 0.9
@@ -78,6 +79,12 @@ def _join_stream(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
         elif name in ("start", "end", "error") and isinstance(name, str):
             runs[-1][name] = data
     return runs
+
+
+def _is_same(streamed: dict[str, Any], other: dict[str, Any]) -> bool:
+    """Tell whether --json-stream-full-output wrote a run's object behind its events."""
+    cookie = section(streamed, "start").get("cookie")
+    return cookie is not None and section(other, "start").get("cookie") == cookie and "end" in other
 
 
 def _bytes(sums: dict[str, Any]) -> float:
@@ -130,6 +137,8 @@ class _Run:
             # Zeros stand where the other end's result never came; only UDP can really lose every byte.
             if half != self.own_end(reverse) and not _bytes(sums) and (self.is_server or not self.is_udp()):
                 row[half + "_gbps"] = None
+                if losses is sums:
+                    row.update(dict.fromkeys(_LOSSES))
         return row
 
     def directions(self) -> list[dict[str, Any]]:
@@ -261,7 +270,7 @@ def parse(text: str) -> dict[str, Any]:
     found = json_text.find_objects(text)
     events = [one for one in found.objects if "event" in one and "data" in one]
     data = [one for one in found.objects if any(part in one for part in _PARTS) and "event" not in one]
-    data += _join_stream(events)
+    data += [one for one in _join_stream(events) if not any(_is_same(one, other) for other in data)]
     cut = found.cut if found.cut is not None and _CUT_MARK.search(found.cut) else None
     problem, warnings = _noise(found.around if found.cut is None else found.around + "\n" + found.cut)
     runs = [_Run(one) for one in data if isinstance(one.get("start", {}), dict)]

@@ -27,7 +27,7 @@ _CONNECTED = re.compile(r"^\[ *[0-9]+\](?:\[[RT]X-[CS]\])? local \S+ port [0-9]+
 _COLUMNS = re.compile(r"^\[ ID\](?:\[Role\])? Interval +Transfer +(?:Bitrate|Bandwidth)")
 _CPU = re.compile(r"^CPU Utilization: local/\w+ ([0-9.]+)% .{0,60}, remote/\w+ ([0-9.]+)%")
 _ROW = re.compile(
-    r"^\[ *(SUM|[0-9]+)\](?:\[([RT]X)-[CS]\])? +([0-9.]+)- ?([0-9.]+) +sec +[0-9.]+ +[KMGTP]?Bytes"
+    r"^\[ *(SUM|[0-9]+)\](?:\[([RT]X)-[CS]\])? +([0-9.]+)- ?([0-9.]+) +sec +([0-9.]+) +([KMGTP]?)Bytes"
     r" +([0-9.]+) +([KMGT]?)(bits|Bytes)/sec(.{0,120})$"
 )
 _ROLE = re.compile(r"\b(sender|receiver)\s*$")
@@ -37,7 +37,9 @@ _UNKNOWN_LOSS = re.compile(r"([0-9.]+) ms +Unknown/([0-9]+)\b")
 _RETRANSMITS = re.compile(r"^\s*([0-9]+)\s")
 # Rates in bits have decimal prefixes, rates in bytes (`-f K|M|G|T`) binary ones: iperf3's units.c.
 _DECIMAL = {"": 1e-9, "K": 1e-6, "M": 1e-3, "G": 1.0, "T": 1e3}
-_BINARY = {prefix: 8 * 1024**power / 1e9 for power, prefix in enumerate(("", "K", "M", "G", "T"))}
+_BINARY = {prefix: 8 * 1024**power / 1e9 for power, prefix in enumerate(("", "K", "M", "G", "T", "P"))}
+# Three digits of each number, and a hundredth of a second.
+_FARTHEST_APART, _SHORTEST_S = 1.1, 0.2
 _ROW_KEYS = (
     "sent_gbps",
     "received_gbps",
@@ -56,13 +58,21 @@ class _Row:
         self.is_sum = match.group(1) == "SUM"
         self.way = match.group(2)
         self.seconds = (to_float(match.group(4)) or 0.0) - (to_float(match.group(3)) or 0.0)
-        factor = (_DECIMAL if match.group(7) == "bits" else _BINARY)[match.group(6)]
-        self.gbps = scaled(to_float(match.group(5)), factor, 12)
-        self.rest = match.group(8)
+        factor = (_DECIMAL if match.group(9) == "bits" else _BINARY)[match.group(8)]
+        self.gbps = scaled(to_float(match.group(7)), factor, 12)
+        self.moved_gbit = scaled(to_float(match.group(5)), _BINARY[match.group(6)], 12)
+        self.rest = match.group(10)
         role = _ROLE.search(self.rest)
         self.role = role.group(1) if role else None
         self.loss = _LOSS.search(self.rest)
         self.unknown_loss = _UNKNOWN_LOSS.search(self.rest)
+
+    def contradicts_itself(self) -> bool:
+        """Tell whether the rate is not that of the bytes in the time: a unit or a digit is wrong."""
+        if not self.gbps or not self.moved_gbit or self.seconds < _SHORTEST_S:
+            return False
+        ratio = self.moved_gbit / self.seconds / self.gbps
+        return not 1 / _FARTHEST_APART <= ratio <= _FARTHEST_APART
 
 
 class Run:
@@ -181,6 +191,8 @@ class Run:
             return error("truncated", "the beginning of the run is missing"), None
         if not output["directions"] or (not self.done and not self.is_server):
             return error("truncated", "the sums at the end are missing"), None
+        if any(row.contradicts_itself() for row in self.summary or self.last):
+            return error("inconsistent", "a rate is not that of its bytes in its time"), None
         streams = {row.way for row in self.summary if row.is_sum}
         if (output["streams"] or 1) > 1 and self.summary and not streams:
             return error("truncated", "the sums over the streams are missing"), None
@@ -234,7 +246,7 @@ def read(lines: list[str]) -> tuple[list[Run], list[str]]:
                 client.done = True
         else:
             row = _ROW.match(line)
-            if current is None and row and _ROLE.search(row.group(8)):
+            if current is None and row and _ROLE.search(row.group(10)):
                 current = Run(None)
                 runs.append(current)
             if current is not None:

@@ -45,7 +45,7 @@ _ASKED_HCA = re.compile(r"NCCL_IB_HCA set to (\S{1,200})")
 _NO_LIBRARY = re.compile(r"Failed to open libibverbs")
 _FATAL = re.compile(
     r"with error|unhandled|failed|failure|timed? ?out|abort|mismatch|invalid|refused|no route"
-    r"|duplicate gpu|no socket interface|no usable|network \S+ not found|status=",
+    r"|duplicate gpu|no socket interface|no usable|network \S+ not found|status=[1-9]",
     re.I,
 )
 # How a call that fails leaves NCCL; 7 is "in progress".

@@ -20,6 +20,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common imp
 )
 
 _GPU = re.compile(r"^GPU ([0-9]{1,3}): (.{1,120}?)(?: \(UUID: ([^)]{1,80})\))?\s*$")
+# A name that was torn, and another's behind it.
+_GLUED = re.compile(r"GPU [0-9]{1,3}: |\(UUID: ")
 _LINK = re.compile(r"^\s+Link ([0-9]{1,3}): (?:([0-9.]+) GB/s|<?(inactive|Inactive|N/A)>?)\s*$")
 _TROUBLE = re.compile(r"NVIDIA-SMI has failed|Unable to determine|No devices were found|couldn't communicate|"
                       r"NVLink is not supported|Unable to retrieve NVLink", re.I)  # fmt: skip
@@ -46,6 +48,7 @@ def parse(text: str) -> dict[str, Any]:
         gpu, link = _GPU.match(line), _LINK.match(line)
         if gpu:
             name, uuid = gpu.group(2), gpu.group(3)
+            odd = odd or bool(_GLUED.search(name)) or " " in (uuid or "")
             gpus.append({"gpu": to_int(gpu.group(1)), "name": name, "uuid": uuid, "links": []})
         elif link and gpus:
             speed = to_float(link.group(2))

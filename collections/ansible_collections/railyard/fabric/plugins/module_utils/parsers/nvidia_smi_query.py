@@ -153,11 +153,14 @@ def parse(text: str) -> dict[str, Any]:
         driver, gpus, wrong = _read_q(lines)
         output = {"driver_version": driver, "gpus": gpus}
         return result("nvidia-smi-query", [output], problem or wrong)
-    head = next((match for match in map(_TABLE.match, lines) if match), None)
-    if head:
-        gpus, wrong = _read_table(lines)
-        output = {"driver_version": head.group(1), "gpus": gpus}
-        return result("nvidia-smi-query", [output], problem or wrong)
+    heads = [(at, match) for at, match in enumerate(map(_TABLE.match, lines)) if match]
+    outputs = []
+    for (at, head), (end, _next) in zip(heads, [*heads[1:], (len(lines), None)]):  # noqa: B905 - 3.9
+        gpus, wrong = _read_table(lines[at:end])
+        problem = problem or wrong
+        outputs.append({"driver_version": head.group(1), "gpus": gpus})
+    if outputs:
+        return result("nvidia-smi-query", outputs, problem)
     found = None if said else _read_csv(lines)
     if found is None and not said:
         raise NotThisTool(f"no header of nvidia-smi --query-gpu; the text begins with {first_text(lines)}")

@@ -22,6 +22,14 @@ _FAILED_STATUS = re.compile(r"Failed status(?: |-[\w/ -]{1,60} \()([0-9]{1,3})\b
 _TROUBLE = (
     ("no_device", re.compile(r"Did not detect devices|Unable to find the Infiniband/RoCE device|"
                              r"IB device .{0,60} not found|Couldn't get device|Failed to get IB devices")),
+    ("gpu", re.compile(r"No such device ID \([0-9]{1,9}\) exists|no available device\(s\) that support|"
+                       r"Couldn't init(?:ialize)? (?:GPU context|ROCm device)|Failed to initialize GPU|"
+                       r"Requested ROCm device .{1,20} but found only|"
+                       r"\b(?:cu|mu|cn)(?:Init|DeviceGetCount)\([0-9]?\) returned|"
+                       r"\b(?:cu|mu|cn)\w{2,40}(?:\(\))? error=|cuDeviceGetByPCIBusId failed|"
+                       r"Failed to load CUDA library|DMA-BUF is not supported on this GPU|"
+                       r"^hip\w{2,40}(?:\(\))? (?:returned|error=)|"
+                       r"(?:GPU|CUDA|ROCm)\b.{0,40}\bout of range")),
     ("port_down", re.compile(r"Port number [0-9]{1,3} state is ")),
     ("gid_mismatch", re.compile(r"Found Incompatibility issue with GID types")),
     ("validation", re.compile(r"VALIDATION: (?:FAILED|ERROR|WARNING)")),
@@ -55,6 +63,7 @@ _TROUBLE = (
 )  # fmt: skip
 _OWN = (
     "no_device",
+    "gpu",
     "port_down",
     "gid_mismatch",
     "rdma_cm",

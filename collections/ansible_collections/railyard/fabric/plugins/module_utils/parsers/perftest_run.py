@@ -149,7 +149,22 @@ def problem(output: dict[str, Any], closed: bool) -> tuple[dict[str, str] | None
             return error("inconsistent", contradiction), None
     elif any(not row["average_us"] and not row["typical_us"] for row in rows):
         return error("garbled", "a result row has no latency (CPU cycles of -C are no time)"), None
+    elif not all(map(_in_order, rows)):
+        return error("inconsistent", "the times of a result row are in the wrong order"), None
     return None, None
+
+
+def _in_order(row: dict[str, Any]) -> bool:
+    """Tell whether a row's times can stand in their columns: none lies outside the shortest and longest."""
+    average, rate = row["average_us"], row["transactions_per_s"]
+    if average and rate and not 1 / _MOST_APART <= average * rate / 1e6 <= _MOST_APART:
+        return False
+    for middle in (("average_us",), ("typical_us",), ("p99_us", "p999_us")):
+        times = [row[name] for name in ("min_us", *middle, "max_us")]
+        known = [time for time in times if time is not None]
+        if known != sorted(known):
+            return False
+    return True
 
 
 def _contradiction(row: dict[str, Any]) -> str | None:

@@ -39,10 +39,10 @@ _COLUMN = re.compile(
     r"|t_(?:min|max|typical|avg|stdev)\[\w+\]|99(?:\.9)?% percentile\[\w+\]|tps average|CPU_Util\[%{1,2}\]"
 )
 # What may stand between the last row and the line that closes the table: counters of -W, the kernel's log,
-# warnings of standard error.
+# warnings of standard error, the result of --data_validation.
 _NOISE = re.compile(
     r"^\s*[\w./]{1,80}=[0-9]+\s*$|^\[ *[0-9]+\.[0-9]{6}\] |"
-    r"Conflicting CPU frequency|\b(?:[Ww]arning|WARNING)\b"
+    r"Conflicting CPU frequency|\b(?:[Ww]arning|WARNING)\b|^VALIDATION: PASSED\b"
 )
 # Only a server says so, behind its header.
 _CM_SERVER = re.compile(r"Waiting for client rdma_cm QP to connect")
@@ -156,6 +156,8 @@ class _Reader:
         # A title before the previous run has its columns: the other side has begun to print, too.
         mixed = bool(self.open) and self.open[-1].columns is None and title is not None
         # A closed header without columns is the whole output of a READ or ATOMIC server.
+        # Both sides run the same test.
+        mixed = mixed and title is not None and title.get("test") == self.open[-1].title.get("test")
         if mixed and self.open[-1].closed and perftest_run.is_one_sided(self.open[-1].title.get("test")):
             mixed = False
         self.open = [*self.open, run] if mixed else [run]

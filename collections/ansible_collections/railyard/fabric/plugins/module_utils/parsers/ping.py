@@ -30,6 +30,7 @@ _COUNTS = re.compile(
 )
 _DUPLICATES = re.compile(r"\+?([0-9]+) duplicates\b")
 _ERRORS = re.compile(r"\+([0-9]+) errors\b")
+_CORRUPTED = re.compile(r"\+[0-9]+ corrupted\b|^wrong data byte #")
 _LOSS = re.compile(r"([0-9.]+)% packet loss\b")
 _RTT = re.compile(
     r"^(?:rtt|round-trip)(?: \(ms\))? +min/avg/max(/mdev|/stddev|/std-dev)? = "
@@ -71,7 +72,7 @@ class _Run:
         self.timed_replies = 0
         self.errors: int | None = None
         self.trouble: dict[str, str] | None = None
-        self.interrupted = False
+        self.interrupted = self.corrupted = False
         self.is_abroad = False
 
     def read_counts(self, match: re.Match[str]) -> None:
@@ -109,6 +110,8 @@ class _Run:
             return error("inconsistent", f"{stated:g} % loss is stated, the counts say {counted:.1f} %"), []
         if out["received"] == 0:
             return self.trouble or error("no_reply", f"none of {out['transmitted']} probes was answered"), []
+        if self.corrupted:
+            return error("corrupted", "replies came back with other data than was sent"), []
         return self._check_rtt()
 
     def _check_rtt(self) -> tuple[dict[str, str] | None, list[str]]:
@@ -130,6 +133,7 @@ class _Run:
 
 def _read_line(line: str, run: _Run) -> bool:
     """Read one line into the run; True when the line is ping's."""
+    run.corrupted = run.corrupted or bool(_CORRUPTED.search(line[:400]))
     reply = _REPLY.search(line)
     if reply:
         run.replies += 1

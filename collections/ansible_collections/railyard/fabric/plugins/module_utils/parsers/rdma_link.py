@@ -22,6 +22,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common imp
 
 # `link mlx5_0/1 state ACTIVE ...`, up to iproute2 4.20 `5/1: mlx5_5/1: state ACTIVE ...`
 _LINE = re.compile(r"^(?:link |[0-9]+/[0-9]+: )([^/\s:]{1,80})/([0-9]{1,3}|-)(?::)? (.*)$")
+_BEGUN = re.compile(r"^link \S{0,80}\s*$")
 _JSON_START = re.compile(r"^\s*\[(?=\s*[\]{])", re.M)
 _WORDS = ("state", "physical_state", "netdev", "lid", "sm_lid")
 _STATES = ("ACTIVE", "DOWN", "INIT", "LINK_UP", "POLLING", "DISABLED")
@@ -78,10 +79,16 @@ def _read_text(lines: list[str]) -> tuple[list[dict[str, Any]], dict[str, str] |
             words = {key: tokens[at + 1] for at, key in enumerate(tokens[:-1]) if key in _WORDS}
             if tokens and tokens[-1] in (*_WORDS, *_OTHER_WORDS[:-1]):
                 problem = problem or error("truncated", f"a link ends with {tokens[-1]!r} and has no value")
+            if any(tokens.count(word) > 1 for word in _WORDS):
+                problem = problem or error("garbled", f"a link's line has a word twice: {line.strip()[:80]}")
+            if any(value in (*_WORDS, *_OTHER_WORDS) for value in words.values()):
+                problem = problem or error("garbled", "a link has a word without its value")
             cut = next(filter(_is_cut, (words.get("state"), words.get("physical_state"))), None)
             if cut:
                 problem = problem or error("truncated", f"a link ends in the middle of a word, {cut!r}")
             links.append(_link(match.group(1), match.group(2), words))
+        elif not match and _BEGUN.match(line):
+            problem = hca_state.graver(problem, error("truncated", f"the line {line.strip()[:60]!r} is cut"))
         elif not match and line.strip():
             problem = hca_state.graver(problem, hca_state.message(line))
     return links, hca_state.without_shell(problem, bool(links))
@@ -94,7 +101,7 @@ def parse(text: str) -> dict[str, Any]:
         text: What rdma printed.
 
     Returns:
-        The common object with one output, `links`. An InfiniBand link has no netdev.
+        The common object, one output per run: `links`. An InfiniBand link has no netdev.
 
     Raises:
         NotThisTool: There is neither a link nor a message of rdma.
@@ -113,4 +120,5 @@ def parse(text: str) -> dict[str, Any]:
         raise NotThisTool(f"no link of rdma; the text begins with {first_text(lines)}")
     if problem is None and any(link["state"] is None or link["physical_state"] is None for link in links):
         problem = error("truncated", "a link has no state")
-    return result("rdma-link", [{"links": links}] if links else [], problem)
+    outputs = [{"links": run} for run in hca_state.runs(links, "device", "port")]
+    return result("rdma-link", outputs, problem)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers import hca_state
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import (
     NotThisTool,
     error,
@@ -24,12 +25,14 @@ _ROW = re.compile(
 )
 _IPV4 = re.compile(r"[0-9]{1,3}(?:\.[0-9]{1,3}){3}\Z")
 _VERSION = re.compile(r"(?:RoCE)?v([12])\Z", re.I)
+# Some builds write the version as the kernel does.
+_SPOKEN = re.compile(r"(?:IB/)?RoCE (?=v[12]\b)", re.I)
 _IPV4_MAPPED = "0000:0000:0000:0000:0000:ffff:"
 _FOUND = re.compile(r"^n_gids_found=([0-9]{1,6})\s*$")
 
 
 def _row(match: re.Match[str]) -> dict[str, Any]:
-    rest = match.group(5).split()
+    rest = _SPOKEN.sub("", match.group(5)).split()
     ipv4 = next((cell for cell in rest if _IPV4.match(cell)), None)
     version = next((found.group(1) for found in map(_VERSION.match, rest) if found), None)
     others = [cell for cell in rest if not _IPV4.match(cell) and not _VERSION.match(cell)]
@@ -63,6 +66,21 @@ def _name_hidden(gids: list[dict[str, Any]]) -> None:
             row["type"] = "RoCE v1"
 
 
+def _runs(lines: list[str]) -> tuple[list[list[dict[str, Any]]], list[int | None]]:
+    """Return the rows of each run, which begins with its header and ends with its count, and the counts."""
+    parts: list[list[dict[str, Any]]] = [[]]
+    counts: list[int | None] = []
+    for line in lines:
+        row, found = _ROW.match(line), _FOUND.match(line)
+        if row:
+            parts[-1].append(_row(row))
+        elif found:
+            counts.append(to_int(found.group(1)))
+        if found or _HEADER.match(line):
+            parts.append([])
+    return [run for part in parts for run in hca_state.runs(part, "device", "port", "index")], counts
+
+
 def parse(text: str) -> dict[str, Any]:
     """Parse the output of show_gids.
 
@@ -70,15 +88,16 @@ def parse(text: str) -> dict[str, Any]:
         text: What show_gids printed.
 
     Returns:
-        The common object with one output, `gids`.
+        The common object, one output per run: `gids`.
 
     Raises:
         NotThisTool: There is no header, row or count of show_gids.
     """
     lines = split_lines(strip_ansi(text))
-    gids = [_row(match) for match in map(_ROW.match, lines) if match]
-    _name_hidden(gids)
-    counts = [to_int(match.group(1)) for match in map(_FOUND.match, lines) if match]
+    runs, counts = _runs(lines)
+    gids = [row for run in runs for row in run]
+    for run in runs:
+        _name_hidden(run)
     if not counts and not any(_HEADER.match(line) for line in lines):
         raise NotThisTool(
             f"no header of show_gids (DEV PORT INDEX GID); the text begins with {first_text(lines)}"
@@ -87,7 +106,7 @@ def parse(text: str) -> dict[str, Any]:
     if not counts:
         problem = error("truncated", "the count of GIDs at the end is missing")
     elif sum(count or 0 for count in counts) != len(gids):
-        problem = error("truncated", f"{counts[-1]} GIDs are stated, {len(gids)} are listed")
+        problem = error("truncated", f"{sum(filter(None, counts))} GIDs are stated, {len(gids)} are listed")
     elif not gids:
         problem = error("no_device", "there is no GID")
-    return result("show_gids", [{"gids": gids}], problem)
+    return result("show_gids", [{"gids": run} for run in runs or [[]]], problem)

@@ -21,24 +21,28 @@ from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common imp
     to_int,
 )
 
-_VERSION = re.compile(r"== version #?(\d[^\s=-]*)", re.A)
+_VERSION = re.compile(r"== version #?(\d+(?:\.\d+)*)(?=[\s=-])", re.A)
 _SERVER = re.compile(r"\[SERVER\] listen on")
 _MODE_WORD = re.compile(
     r"\bsockperf\s+(?:client\s+)?(pp|ping-pong|ul|under-load|tp|throughput|pb|playback)\b"
 )
-# -n ends the run by its count and not by the clock.
-_END = re.compile(r"Test end \((?:interrupted by ([^)]{1,40})|reached packet number)\)")
+# -n ends the run by its count and not by the clock; 3.8 and later have other words for it.
+_END = re.compile(
+    r"Test end \((?:interrupted by ([^)]{1,40})|reached packet number|finished observation count)\)"
+)
 # The file of --full-log has the statistics and not the course of the test; it says what was asked.
 _ASKED_S = re.compile(r"test was performed using the following parameters: .{0,400}--time=([0-9]{1,9})\b")
 _TOTAL_S = re.compile(r"\[Total Run\] RunTime=([0-9.]{1,20}) sec")
 _VALID = re.compile(r"\[Valid Duration\].{0,120}SentMessages=([0-9]+); ReceivedMessages=([0-9]+)")
 _AVERAGE = re.compile(r"====> avg-(lat|latency|rtt) ?= {0,12}([0-9.]+) \(std-dev ?= {0,12}([0-9.]+)[,)]")
-_DROPPED = re.compile(r"# dropped messages = ([0-9]+); # duplicated messages = ([0-9]+); "
-                      r"# out-of-order messages = ([0-9]+)")  # fmt: skip
+_DROPPED = re.compile(r"# dropped (?:messages|packets) = ([0-9]+); "
+                      r"# duplicated (?:messages|packets) = ([0-9]+); "
+                      r"# out-of-order (?:messages|packets) = ([0-9]+)")  # fmt: skip
 _SUMMARY = re.compile(r"Summary: (Latency|Round trip) is {1,12}([0-9.]+) usec")
 _OBSERVATIONS = re.compile(r"Total ([0-9]+) observations; each percentile")
 # Always three decimals: fewer mean that the line was cut.
-_EXTREME = re.compile(r"---> <(MIN|MAX)> observation = +([0-9]+\.[0-9]{3,})\s*$")
+# A web page may have taken the angle brackets for a tag's.
+_EXTREME = re.compile(r"---> <?(MIN|MAX)>? observation = +([0-9]+\.[0-9]{3,})\s*$")
 _PERCENTILE = re.compile(r"---> percentile ([0-9.]+) = +([0-9]+\.[0-9]{3,})\s*$")
 _RATE = re.compile(r"Summary: Message Rate is ([0-9.]+) \[msg/sec\]")
 _BANDWIDTH = re.compile(r"Summary: BandWidth is [0-9.]+ ([MG])Bps \(([0-9.]+) [MG]bps\)")

@@ -145,3 +145,18 @@ def test_a_cell_that_is_cut_is_no_number():
     assert error_class("nvidia-smi-query", text.replace("81559 MiB", "81559 Mi")) == "garbled"
     lost = one("nvidia-smi-query", text.replace("35 %", "[GPU requires reset]"))
     assert lost["gpus"][0]["utilization.gpu"] is None
+
+
+def test_nccl_before_it_named_its_network():
+    text = (
+        "n1:7:7 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/IB ; OOB eth0:10.0.0.1<0>\n"
+        "NCCL version 2.4.8+cuda10.1\n"
+        "n1:7:9 [0] NCCL INFO Ring 00 : 0 -> 1 [send] via NET/IB/0/GDRDMA\n"
+    )
+    output = one("nccl-log", text)
+    assert (output["transport"], output["gdr"], output["hcas"]) == ("IB", True, ["mlx5_0:1"])
+
+
+def test_nccl_completion_that_failed():
+    warned = "n1:7:9 [0] net_ib.cc:9 NCCL WARN NET/IB : Got completion from peer 10.0.0.2<1> with status="
+    assert error_class("nccl-log", NCCL + warned + "12 opcode=0 len=0 vendor err 129\n") == "nccl_error"

@@ -222,3 +222,26 @@ def test_a_stream_that_has_no_result_or_moved_nothing_is_said():
     found = parsers.parse("iperf3", json.dumps(data))
     assert (found["valid"], found["error"]["class"]) == (False, "incomplete")
     assert "1 of 2 streams" in found["error"]["message"]
+
+
+def test_the_whole_object_behind_its_stream_is_the_same_run():
+    data = json.loads(read("tcp_2_streams_client.json"))
+    data["start"]["cookie"] = "abc"
+    events = [{"event": name, "data": data[name]} for name in ("start", "end")]
+    stream = "".join(json.dumps(one) + "\n" for one in events)
+    found = parsers.parse("iperf3", stream + json.dumps(data, indent=1))
+    assert (found["valid"], len(found["outputs"])) == (True, 1)
+    other = json.dumps({**data, "start": {**data["start"], "cookie": "xyz"}})
+    assert len(parsers.parse("iperf3", stream + other)["outputs"]) == 2
+
+
+def test_a_sending_udp_server_counts_no_losses():
+    data = json.loads(read("reverse_server.json"))
+    data["start"]["test_start"]["protocol"] = "UDP"
+    nothing = {"lost_packets": 0, "packets": 0, "lost_percent": 0, "jitter_ms": 0}
+    data["end"]["sum_received"] = {**nothing, "bytes": 0, "bits_per_second": 0}
+    found = parsers.parse("iperf3", json.dumps(data))
+    assert (found["valid"], found["error"]) == (False, None)
+    (row,) = found["outputs"][0]["directions"]
+    assert row["sent_gbps"] > 0
+    assert {row[name] for name in ("received_gbps", *nothing)} == {None}

@@ -156,3 +156,10 @@ def test_iperf2_is_another_tool():
     text = "Client connecting to 10.0.0.2, TCP port 5001\n[  3]  0.0-10.0 sec  1.10 GBytes   941 Mbits/sec\n"
     with pytest.raises(parsers.NotThisTool):
         parse(text)
+
+
+@pytest.mark.parametrize("unit", [" bits/sec", " Gbits/sec", " MBytes/sec"])
+def test_a_rate_that_is_not_that_of_its_bytes(unit):
+    text = (FIXTURES / "text_reverse_client.txt").read_text()
+    found = parsers.parse("iperf3", text.replace(" Mbits/sec", unit))
+    assert (found["valid"], found["error"]["class"]) == (False, "inconsistent")

@@ -106,3 +106,15 @@ def test_nvlink_cut_or_failed():
 def test_other_text_is_refused(tool, text):
     with pytest.raises(parsers.NotThisTool):
         parsers.parse(tool, text)
+
+
+def test_ethtool_of_a_user_who_is_not_root():
+    text = (
+        "Settings for ens1np0:\n\tSpeed: 100000Mb/s\n"
+        "Cannot get wake-on-lan settings: Operation not permitted\n\tLink detected: yes\n"
+    )
+    found = parsers.parse("ethtool", text)
+    assert (found["valid"], found["outputs"][0]["speed_mbps"]) == (True, 100000)
+    assert "wake-on-lan" in found["warnings"][0]
+    cut = parsers.parse("ethtool", text.replace("\tLink detected: yes\n", ""))
+    assert (cut["valid"], cut["error"]["class"]) == (False, "permission")

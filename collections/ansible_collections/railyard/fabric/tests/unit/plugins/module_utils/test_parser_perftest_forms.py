@@ -213,6 +213,11 @@ def test_run_infinitely_gives_its_reports_and_is_not_whole():
         (" Did not get Message for 120 Seconds, exiting..\n Total Received=5\n", "timeout"),
         (" CPU Utilization works only with Duration mode.\n", "usage"),
         (" Multiple QPs only available on bw tests\n", "usage"),
+        ("No such device ID (9) exists in system\nCouldn't init GPU context: 1\n", "gpu"),
+        ("initializing CUDA\ncuInit(0) returned 100\n", "gpu"),
+        ("There are no available device(s) that support CUDA\n", "gpu"),
+        ("Requested ROCm device 3 but found only 2 device(s)\n", "gpu"),
+        ("GPU 7 is out of range, gpu[:2]\nFailed to initialize GPU\n", "gpu"),
     ],
 )
 def test_failures_in_its_own_words(text, kind):
@@ -225,6 +230,12 @@ def test_data_that_arrived_spoilt_is_no_result():
     assert (found["valid"], found["error"]["class"]) == (False, "validation")
     unproven = parse(table() + "VALIDATION: WARNING [client] - no data validated\n")
     assert unproven["valid"] is False
+
+
+def test_data_that_arrived_whole_says_so_above_the_last_ruler():
+    passed = "VALIDATION: PASSED - 40 chunks, 2621440 bytes\n"
+    (start, end) = table().rsplit(RULER, 1)
+    assert only(start + passed + RULER + end) == only(table())
 
 
 def test_noise_of_loaders_is_a_warning():
@@ -246,3 +257,29 @@ def test_json_says_what_the_cpu_did():
     )
     output = only(text)
     assert (output["gpu"], output["rows"][0]["cpu_percent"]) == ("MUSA device 1", 12.5)
+
+
+LAT_COLUMNS = (
+    " #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]    t_stdev[usec]"
+    "   99% percentile[usec]   99.9% percentile[usec] \n"
+)
+LAT_ROW = " 2       1000          1.83           4.03         1.86     1.87        0.05   2.05    3.03   \n"
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [("1.83", "2.00"), ("1.86", "186"), ("1.87", "4.50"), ("2.05", "3.20"), ("4.03", "3.00")],
+)
+def test_times_outside_their_shortest_and_longest(right, wrong):
+    text = table(title="RDMA_Write Latency Test", columns=LAT_COLUMNS, rows=LAT_ROW)
+    assert only(text)["rows"][0]["p999_us"] == 3.03
+    assert parse(text.replace(right, wrong))["error"]["class"] == "inconsistent"
+
+
+def test_transactions_that_the_time_does_not_allow():
+    columns = " #bytes        #iterations       t_avg[usec]    tps average\n"
+    rows = " 2       100000     1.83       546448.09\n"
+    text = table(title="RDMA_Read Latency Test", columns=columns, rows=rows)
+    assert only(text)["rows"][0]["transactions_per_s"] == 546448.09
+    wrong = text.replace("546448.09", "546.09")
+    assert parse(wrong)["error"]["class"] == "inconsistent"

@@ -152,3 +152,17 @@ def test_unknown_and_unwritten_tools_say_so():
     with pytest.raises(parsers.NotThisTool, match="there is no tool"):
         parsers.parse("netperf", "")
     assert len(parsers.TOOLS) == 18
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        (" received, ", " received, +1 corrupted, "),
+        ("\n\n---", "\nwrong data byte #20 should be 0x14 but was 0x0\n---"),
+    ],
+)
+def test_replies_with_other_data(right, wrong):
+    text = read("ok.txt")
+    assert right in text
+    found = parsers.parse("ping", text.replace(right, wrong))
+    assert (found["valid"], found["error"]["class"]) == (False, "corrupted")

@@ -43,8 +43,22 @@ def failed(tool: str, text: str) -> str:
 
 
 def test_sockperf_ended_by_its_count():
-    text = read("sockperf", "pp_tcp.txt").replace("(interrupted by timer)", "(reached packet number)")
-    assert whole("sockperf", text) == whole("sockperf", read("sockperf", "pp_tcp.txt"))
+    text = read("sockperf", "pp_tcp.txt")
+    for said in ("reached packet number", "finished observation count"):
+        assert whole("sockperf", text.replace("interrupted by timer", said)) == whole("sockperf", text)
+
+
+def test_sockperf_extremes_without_angle_brackets():
+    text = read("sockperf", "pp_tcp.txt")
+    bare = text.replace("<MAX>", "MAX").replace("<MIN>", "MIN")
+    assert (bare != text, whole("sockperf", bare)) == (True, whole("sockperf", text))
+
+
+def test_sockperf_dropped_packets_of_old():
+    text = read("sockperf", "pp_tcp.txt").replace("dropped messages = 0", "dropped messages = 3")
+    old = text.replace(" messages = ", " packets = ")
+    assert whole("sockperf", old) == whole("sockperf", text)
+    assert whole("sockperf", old)[0]["dropped"] == 3
 
 
 def test_sockperf_ended_by_control_c():

@@ -244,3 +244,52 @@ def test_rdma_link_that_ends_in_half_a_word_was_cut():
     for cut in ("LINK", "P"):
         found = parsers.parse("rdma-link", whole + cut)
         assert (found["valid"], found["error"]["class"]) == (False, "truncated")
+
+
+def test_link_whose_word_lost_its_value():
+    text = "link rxe0/1 state ACTIVE physical_state LINK_UP netdev ens6\n"
+    assert parsers.parse("rdma-link", text)["valid"] is True
+    for lost in ("ACTIVE ", "LINK_UP "):
+        found = parsers.parse("rdma-link", text.replace(lost, ""))
+        assert (found["valid"], found["error"]["class"]) == (False, "garbled")
+
+
+def test_half_a_number_is_no_mtu():
+    text = (FIXTURES / "ibv_devinfo" / "verbose.txt").read_text()
+    found = parsers.parse("ibv_devinfo", text.replace("4096 (5)", "40", 1))
+    assert (found["valid"], found["error"]["class"]) == (False, "garbled")
+    assert found["outputs"][0]["devices"][0]["ports"][0]["max_mtu_bytes"] is None
+
+
+@pytest.mark.parametrize(
+    ("tool", "name", "key"),
+    [
+        ("ibstat", "dual_port.txt", "devices"),
+        ("ibstatus", "two.txt", "devices"),
+        ("ibv_devinfo", "verbose.txt", "devices"),
+        ("rdma-link", "text.txt", "links"),
+        ("show_gids", "mixed.txt", "gids"),
+    ],
+)
+def test_two_nodes_in_one_file_are_two_outputs(tool, name, key):
+    text = (FIXTURES / tool / name).read_text()
+    (alone,) = parsers.parse(tool, text)["outputs"]
+    found = parsers.parse(tool, text.rstrip("\n") + "\n\n" + text)
+    assert found["valid"] is True
+    assert [output[key] for output in found["outputs"]] == [alone[key]] * 2
+
+
+def test_gid_types_in_the_kernels_words():
+    text = (FIXTURES / "show_gids" / "mixed.txt").read_text()
+    spoken = text.replace("\tv2\t", "\tRoCE v2\t").replace("\tv1\t", "\tIB/RoCE v1\t")
+    assert spoken != text
+    assert parsers.parse("show_gids", spoken) == parsers.parse("show_gids", text)
+
+
+def test_gids_of_a_node_with_a_further_device():
+    text = (FIXTURES / "show_gids" / "mixed.txt").read_text()
+    more = text.replace("mlx4_0", "bond_0")
+    found = parsers.parse("show_gids", text + "\n" + more)
+    assert found["valid"] is True
+    names = [{row["device"] for row in output["gids"]} for output in found["outputs"]]
+    assert (len(names), "bond_0" in names[0]) == (2, False)

@@ -66,8 +66,9 @@ def bandwidth(iterations: int, mib: float, rate: float, title: str = "RDMA_Write
 
 
 def latency(iterations: int, average: float, title: str = "RDMA_Write Latency") -> str:
-    row = f" 64      {iterations}          10.00         90.00      20.00   \t       {average}      "
-    row += "\t1.15 \t\t80.00 \t\t90.00\n"
+    shortest, longest = min(10.0, average), max(90.0, average)
+    row = f" 64      {iterations}          {shortest:.2f}         {longest:.2f}      20.00   "
+    row += f"\t       {average}      \t1.15 \t\t80.00 \t\t90.00\n"
     return HEAD % (title, 1) + LAT + row + LINE + "\n"
 
 
