@@ -18,6 +18,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common imp
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.json_text import section
 
 _PROGRAM = re.compile(r"(?:^|/)(\w{1,40})_perf(?:_mpi)?\Z")
+#: Also what mpirun starts without MPI in the binary: each process is a run of its own.
+ONE_GPU = "one GPU alone: no byte went from GPU to GPU, so there is no bus bandwidth"
 _CUT = re.compile(r'"nccl_version"\s*:|"minimum_bytes"\s*:')
 
 
@@ -85,6 +87,8 @@ def _problem(data: dict[str, Any], output: dict[str, Any]) -> dict[str, str] | N
         return error("truncated", "there is no result")
     if any(None in (side["time_us"], side["algbw_GBps"], side["busbw_GBps"]) for side in sides):
         return error("garbled", "a result has no time or bandwidth")
+    if output["gpus"] == 1 or output["average_busbw_GBps"] == 0:
+        return error("not_measured", ONE_GPU)
     wrong = sum(side["wrong"] or 0 for side in sides)
     if wrong or bounds.get("okay") != "true":
         return error("wrong_values", f"{wrong or bounds.get('count')} wrong values")

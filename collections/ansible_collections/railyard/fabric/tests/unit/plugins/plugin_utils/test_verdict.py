@@ -216,7 +216,7 @@ def test_ends_that_differ_by_more_than_five_percent_are_unmeasured() -> None:
         (0.0101, 0.5472, "ends_disagree"),
         (0.95, 1.9, None),
         (0.95, 1.9001, "ends_disagree"),
-        (0.0101, 0.0096, "ends_disagree"),
+        (0.0101, 0.005, "ends_disagree"),
     ],
 )
 def test_a_slow_rail_leaves_much_in_buffers_and_is_measured(
