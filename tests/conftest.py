@@ -1,0 +1,10 @@
+"""What all tests of this folder need."""
+
+from __future__ import annotations
+
+import signal
+
+# A shell without job control starts what goes to its background with Ctrl-C ignored, and that is inherited:
+# the programs under test would never see the Ctrl-C that a test sends them.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
