@@ -298,15 +298,15 @@ def _check_rail_routes(fabric: Mapping[str, Any], prefix: int, last: int) -> Ite
 
 def _check_vlan_mtu(item: Mapping[str, Any], listed: Sequence[Any], where: str) -> Iterator[Finding]:
     """Check that no VLAN has a larger MTU than the port that carries it, where both are told."""
-    mtu, vlan = item.get("mtu"), item.get("vlan")
-    if vlan is None or mtu is None or NETWORK["mtu"].check(mtu) is not None:
+    mtu, vlan, netdev = item.get("mtu"), item.get("vlan"), item.get("netdev")
+    if None in (vlan, mtu, netdev) or NETWORK["mtu"].check(mtu) is not None:
         return
     for other in listed:
-        same = isinstance(other, Mapping) and other.get("netdev") == item.get("netdev") is not None
+        same = isinstance(other, Mapping) and other.get("netdev") == netdev
         if not same or other.get("vlan") is not None or NETWORK["mtu"].check(other.get("mtu")) is not None:
             continue
         if other["mtu"] < mtu:
-            message = f"{mtu} is more than the {other['mtu']} of {item['netdev']}, which carries the VLAN"
+            message = f"{mtu} is more than the {other['mtu']} of {netdev}, which carries the VLAN"
             yield Finding(f"{where}.mtu", message, "raise the port's MTU, or lower the VLAN's")
 
 
