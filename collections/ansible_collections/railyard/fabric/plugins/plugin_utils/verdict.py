@@ -26,6 +26,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils import (
     fact_rows,
     hop_rows,
     link_error_rows,
+    neighbour_rows,
     policy,
     provenance,
     rdma_facts,
@@ -94,6 +95,7 @@ def judge(
     court.chart.read(asked, rows)
     answers = [court.answer(line, rows) for line in asked]
     slow_rails.name(asked, answers)
+    neighbour_rows.settle(zip(asked, answers, strict=True))
     return [answer.line(line, rows) for line, answer in zip(asked, answers, strict=True)]
 
 
