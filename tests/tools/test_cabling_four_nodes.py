@@ -113,16 +113,17 @@ def validate(rails: Rails, folder: Path) -> list[Verdict]:
     texts = [(folder / node / "results.jsonl").read_text() for node in NODES]
     rows = [json.loads(line) for text in texts for line in text.splitlines()]
     plan = {
+        "schema": 1,
         "nodes": {
             str(entry["name"]): {"transport": "tcp", "rails": schedule.node_rails(common, entry)}
             for entry in roster
-        }
+        },
     }
     facts = [
         {"schema": 1, "run": RUN, "node": node, "netdevs": [{"netdev": name} for name in NETDEVS.values()]}
         for node in NODES
     ]
-    manifest = {"run": RUN, "policy": common["policy"]}
+    manifest = {"schema": 1, "run": RUN, "policy": common["policy"]}
     return verdict.judge(manifest, plan, list(cabling.asked_lines(common)), facts, rows)
 
 
