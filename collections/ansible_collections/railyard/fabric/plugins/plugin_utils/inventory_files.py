@@ -148,7 +148,7 @@ def plain_data(path: str) -> Any:
         ValueError: it cannot be read, and the words say why.
     """
 
-    class Plain(loader()):  # type: ignore[misc]
+    class Plain(loader()):  # type: ignore[misc]  # the base is known at run time alone
         """A safe loader that knows Ansible's own tags."""
 
     for tag in TAGS:

@@ -88,6 +88,7 @@ class _Layout:
         if None in sides:
             return None
         words = [cell for cell in head[1:] if to_int(cell) is None]
+        both = dict(zip(("out_of_place", "in_place"), sides))  # noqa: B905 - 3.9
         return {
             "bytes": to_int(cells[0]),
             "count": to_int(cells[1]),
@@ -95,7 +96,7 @@ class _Layout:
             "redop": words[0] if words and words[0] != "none" else None,
             "out_of_place": None,
             "in_place": None,
-            **(dict(zip(("out_of_place", "in_place"), sides)) if len(sides) > 1 else {self.alone: sides[0]}),  # noqa: B905
+            **(both if len(sides) > 1 else {self.alone: sides[0]}),
         }
 
     @staticmethod
