@@ -123,6 +123,38 @@ def test_a_node_that_answers_for_its_other_rail_is_heard(rails: Rails, tmp_path:
     assert rows["link_address_owner", NODES[1], "rail0"]["cabling"]["other_claimed_by"] == []
 
 
+# The frame that the other rail rightly gets arrives while the socket of this one is being made.
+EARLY = """
+import socket, sys
+from ansible_collections.railyard.fabric.plugins.module_utils import duplicate_address, rail_socket
+own, other, address, peer = sys.argv[1:]
+there = rail_socket.packet_socket(other, 0x0806)
+there.settimeout(5)
+class Late(socket.socket):
+    def bind(self, where):
+        frame = duplicate_address.request(there.getsockname()[4], address, peer)
+        there.send(frame)
+        while True:
+            if there.recvfrom(2048)[1][2] == 0:  # PACKET_HOST: the peer's answer
+                break
+        super().bind(where)
+rail_socket.socket.socket = Late
+here = rail_socket.packet_socket(own, 0x0806)
+here.settimeout(0.2)
+try:
+    print("heard", here.recvfrom(2048)[1])
+except TimeoutError:
+    print("silence")
+"""
+
+
+def test_a_socket_that_is_being_made_hears_nothing_of_another_rail(rails: Rails) -> None:
+    argv = rails.inside(NODES[0], sys.executable, "-c", EARLY, "ens6d1", "ens6", "10.0.1.1", "10.0.1.2")
+    environment = {**os.environ, "PYTHONPATH": str(COLLECTIONS), "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run(argv, env=environment, stdout=subprocess.PIPE, text=True, timeout=60, check=True)
+    assert done.stdout == "silence\n"
+
+
 def test_a_reply_that_would_leave_by_another_rail_is_seen(rails: Rails, tmp_path: Path) -> None:
     name = rails.namespace(NODES[1])
     ip("-n", name, "route", "add", "10.0.1.0/24", "dev", "ens6d1", "table", "77")

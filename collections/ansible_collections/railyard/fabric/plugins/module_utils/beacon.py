@@ -16,6 +16,7 @@ import struct
 from typing import NamedTuple
 
 from ansible_collections.railyard.fabric.plugins.module_utils.duplicate_address import mac_text
+from ansible_collections.railyard.fabric.plugins.module_utils.rail_socket import packet_socket
 
 #: IEEE 802 Local Experimental EtherType 1.
 ETHERTYPE = 0x88B5
@@ -77,13 +78,8 @@ def open_socket(netdev: str) -> socket.socket:
     Raises:
         OSError: not root, no such netdev, or no packet sockets.
     """
-    sock = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETHERTYPE))
-    try:
-        sock.bind((netdev, ETHERTYPE))
-        sock.setblocking(False)
-    except OSError:
-        sock.close()
-        raise
+    sock = packet_socket(netdev, ETHERTYPE)
+    sock.setblocking(False)
     return sock
 
 

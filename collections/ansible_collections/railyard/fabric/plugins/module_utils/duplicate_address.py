@@ -17,7 +17,7 @@ import time
 from collections.abc import Sequence
 
 from ansible_collections.railyard.fabric.plugins.module_utils.obstacle import Obstacle
-from ansible_collections.railyard.fabric.plugins.module_utils.rail_socket import Place
+from ansible_collections.railyard.fabric.plugins.module_utils.rail_socket import Place, packet_socket
 
 _ETH_P_ARP = 0x0806
 _FRAME = struct.Struct("!6s6sHHHBBH6s4s6s4s")
@@ -77,12 +77,11 @@ def probe(place: Place, peer_address: str) -> Claimants | None:
     claimants = Claimants()
     asked = (place.address, peer_address)
     try:
-        sock = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(_ETH_P_ARP))
+        sock = packet_socket(place.netdev, _ETH_P_ARP)
     except (PermissionError, OSError):
         return None
     with sock:
         try:
-            sock.bind((place.netdev, _ETH_P_ARP))
             own_mac = sock.getsockname()[4]
             begun = time.monotonic()
             due = list(_ASK_AT_S)

@@ -17,6 +17,8 @@ import subprocess
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from ansible_collections.railyard.fabric.plugins.module_utils.rail_socket import packet_socket
+
 ETHERTYPE = 0x88CC
 _HEADER_BYTES = 14
 # <linux/if_packet.h>; Python has no names for them.
@@ -67,9 +69,8 @@ def open_socket(netdev: str) -> socket.socket:
     Raises:
         OSError: not root, no such netdev, or no packet sockets.
     """
-    sock = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETHERTYPE))
+    sock = packet_socket(netdev, ETHERTYPE)
     try:
-        sock.bind((netdev, ETHERTYPE))
         request = struct.pack("=IHH8s", socket.if_nametoindex(netdev), _MULTICAST, 6, _NEAREST_BRIDGE)
         sock.setsockopt(_SOL_PACKET, _ADD_MEMBERSHIP, request)
         sock.setblocking(False)

@@ -21,7 +21,11 @@ from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.beacon import PACKET_OUTGOING
 from ansible_collections.railyard.fabric.plugins.module_utils.duplicate_address import Claimants, request
-from ansible_collections.railyard.fabric.plugins.module_utils.rail_socket import Place, bind_to_rail
+from ansible_collections.railyard.fabric.plugins.module_utils.rail_socket import (
+    Place,
+    bind_to_rail,
+    packet_socket,
+)
 
 _ETH_P_IP, _ETH_P_ARP = 0x0800, 0x0806
 _ASK_AT_S = (0.0, 0.15)
@@ -40,8 +44,7 @@ def claimants(place: Place, addresses: Sequence[str]) -> dict[str, list[str]]:
         OSError: packets cannot be sent there.
     """
     heard = Claimants()
-    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(_ETH_P_ARP)) as sock:
-        sock.bind((place.netdev, _ETH_P_ARP))
+    with packet_socket(place.netdev, _ETH_P_ARP) as sock:
         own_mac = sock.getsockname()[4]
         begun = time.monotonic()
         due = list(_ASK_AT_S)
@@ -76,9 +79,8 @@ def replies(place: Place, peer_address: str, netdevs: Mapping[str, str]) -> dict
     ears: dict[int, tuple[socket.socket, str]] = {}
     try:
         for rail, netdev in netdevs.items():
-            ear = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(_ETH_P_IP))
+            ear = packet_socket(netdev, _ETH_P_IP, socket.SOCK_DGRAM)
             ears[ear.fileno()] = (ear, rail)
-            ear.bind((netdev, _ETH_P_IP))
         with socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP) as sock:
             bind_to_rail(sock, place)
             sock.bind((place.address, 0))

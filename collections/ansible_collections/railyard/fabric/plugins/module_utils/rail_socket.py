@@ -53,6 +53,29 @@ class SocketRow(NamedTuple):
     inode: int
 
 
+def packet_socket(netdev: str, ethertype: int, kind: int = socket.SOCK_RAW) -> socket.socket:
+    """Open a packet socket that hears one EtherType on one netdev, and never anything else.
+
+    A packet socket that is made with its protocol hears every netdev until it is bound: in that moment the
+    answer that another rail rightly gave is taken for one of this rail. Protocol 0 hears nothing (packet(7)).
+
+    Args:
+        netdev: the only netdev to be heard.
+        ethertype: as in the frame, in host byte order.
+        kind: SOCK_RAW (frames with their Ethernet header) or SOCK_DGRAM (without).
+
+    Raises:
+        OSError: not root, no such netdev, or no packet sockets.
+    """
+    sock = socket.socket(socket.AF_PACKET, kind, 0)
+    try:
+        sock.bind((netdev, ethertype))
+    except OSError:
+        sock.close()
+        raise
+    return sock
+
+
 def family_of(address: str) -> int:
     """Return AF_INET6 for an address with a colon, else AF_INET."""
     return socket.AF_INET6 if ":" in address else socket.AF_INET

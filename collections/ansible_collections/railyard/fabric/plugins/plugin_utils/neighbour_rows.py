@@ -76,16 +76,18 @@ def _owner(node: str, rail: Mapping[str, Any], told: Told) -> Answer:
     )
     where = f"{peer} {rail['name']} ({address}), asked by {node}"
     own_ports = {one for one, owner in known.items() if str(owner).rpartition(" ")[0] == peer}
-    strangers = [one for one in (*claimed, *others) if one != mac and one not in own_ports]
-    if strangers:
-        said = ", ".join(f"{one} ({known[one]})" if one in known else one for one in strangers)
-        return failed(answer, "address_in_use", f"{where}: it is also claimed by {said}")
+    other_place = f"{told.get('other_address')} of its {told.get('other_rail')}"
+    for what, macs in (("it", claimed), (other_place, others)):
+        strangers = [one for one in macs if one != mac and one not in own_ports]
+        if strangers:
+            said = ", ".join(f"{one} ({known[one]})" if one in known else one for one in strangers)
+            return failed(answer, "address_in_use", f"{where}: {what} is also claimed by {said}")
     wrong = [one for one in claimed if one != mac]
     if wrong:
         said = " and ".join(f"{one} ({known[one]})" for one in wrong)
         return failed(answer, "arp_flux", f"{where}: answered by {said}")
     if foreign:
-        said = f"{where}: it also answers for {told.get('other_address')} of its {told.get('other_rail')}"
+        said = f"{where}: it also answers for {other_place}"
         return failed(answer, "arp_flux", said)
     if not claimed:
         return unknown(answer, "no_arp_answer", where)

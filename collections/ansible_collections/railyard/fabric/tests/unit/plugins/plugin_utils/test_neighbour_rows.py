@@ -45,7 +45,12 @@ def owner(**changes: Any) -> Any:
         ),
         ({"claimed_by": [OTHER], "known": {OTHER: "gpu2 rail1"}}, "fail", "arp_flux", "gpu2 rail1"),
         ({"other_claimed_by": [OWN]}, "fail", "arp_flux", "10.0.0.2 of its rail1"),
-        ({"other_claimed_by": [STRANGER]}, "fail", "address_in_use", STRANGER),
+        (
+            {"other_claimed_by": [STRANGER]},
+            "fail",
+            "address_in_use",
+            f"10.0.0.2 of its rail1 is also claimed by {STRANGER}",
+        ),
         (
             {"other_claimed_by": [OTHER], "known": {OWN: "gpu2 rail0", OTHER: "gpu2 rail1"}},
             "unmeasured",
