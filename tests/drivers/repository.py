@@ -258,6 +258,9 @@ def make_all(folder: Path) -> None:
     publish(folder / "repositories/changed", flat, driver("1.0"), vendor)
     release = folder / "repositories/changed/InRelease"
     release.write_text(release.read_text().replace("Origin: Railyard test", "Origin: Somebody else"))
+    # What a mirror serves, and what it serves later: lists of the first name a file that the second has not.
+    for when, version in (("earlier", "1.0"), ("later", "1.1")):
+        publish(folder / "repositories" / when, flat, [Package("railyard-moved", version)], vendor)
     with tarfile.open(folder / "bundle.tar", "w") as bundle:
         bundle.add(folder / "repositories/doca", arcname=".")
     digest = hashlib.sha256((folder / "bundle.tar").read_bytes()).hexdigest()

@@ -9,12 +9,15 @@ What the answers mean, and what of it is refused, is decided in `apt_plan`.
 from __future__ import annotations
 
 import os
+import time
 import typing as t
 
 from ansible_collections.railyard.fabric.plugins.module_utils import apt_plan
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers import apt_get
 
 DPKG_UPDATES = "/var/lib/dpkg/updates"
+# When the lists were fetched last, as ansible.builtin.apt reckons it: the first of these that is there.
+LISTS_FETCHED = ("/var/lib/apt/periodic/update-success-stamp", "/var/lib/apt/lists")
 _ENVIRONMENT = {"LC_ALL": "C", "LANGUAGE": "C", "DEBIAN_FRONTEND": "noninteractive"}
 # Allowed in the simulation so that it shows them; what of it is refused is decided afterwards.
 _SIMULATE = (
@@ -69,6 +72,24 @@ def refuse_now(wish: apt_plan.Wish, packages: t.Mapping[str, apt_get.Package]) -
 def is_interrupted() -> bool:
     """Tell whether dpkg left updates that it did not bring into its list, which apt looks at as well."""
     return os.path.isdir(DPKG_UPDATES) and any(name.isdigit() for name in os.listdir(DPKG_UPDATES))
+
+
+def lists_age_s() -> float | None:
+    """Return how long ago apt's lists were fetched, in seconds; None when nothing tells.
+
+    Below zero where the node's clock was set back since.
+    """
+    for path in LISTS_FETCHED:
+        try:
+            return time.time() - os.stat(path).st_mtime
+        except OSError:
+            continue
+    return None
+
+
+def are_young(age_s: float | None, valid_s: float) -> bool:
+    """Tell whether lists of that age need not be fetched; of an age that cannot be, they must."""
+    return age_s is not None and 0 <= age_s <= valid_s
 
 
 def with_parts(run: Run, wish: apt_plan.Wish, specs: t.Sequence[str]) -> list[str]:

@@ -52,6 +52,12 @@ options:
     description: Whether to ask apt-get for the plan, where there is something to do.
     type: bool
     default: false
+  lists_valid_s:
+    description:
+      - With O(simulate), the age in seconds up to which apt's lists are asked.
+      - With older ones, and with lists in which apt does not find all that it needs, there is no RV(plan) - they
+        have to be fetched first.
+    type: int
   spare_mib:
     description: Space in MiB that has to be left on the filesystem of C(/usr).
     type: int
@@ -159,7 +165,7 @@ plan:
     (V(specs), with the held parts that a pinned package needs in one version), whether it could plan it
     (V(possible)), whether it moves a held package (V(moves_held)), what is fetched and unpacked, and the
     packages' states before.
-  returned: with O(simulate), where something is to be done
+  returned: with O(simulate), where something is to be done and O(lists_valid_s) does not forbid it
   type: dict
   sample:
     specs: ["doca-ofed=3.2.0-046000"]
@@ -226,10 +232,15 @@ def look(module: AnsibleModule) -> dict[str, t.Any]:
         result["failure"] = apt_plan.explain_failed_transaction(said, apt_get.parse_complaints(said))
     elif differs:
         result["refusals"] += apt_ask.refuse_now(wish, packages)
-        if p["simulate"] and (needed.specs or result["remove"]):
+        valid_s = p["lists_valid_s"]
+        may_ask = valid_s is None or apt_ask.are_young(apt_ask.lists_age_s(), valid_s)
+        if p["simulate"] and may_ask and (needed.specs or result["remove"]):
             spare_bytes = p["spare_mib"] * _MEBIBYTE_BYTES
-            result["plan"], refused = apt_ask.simulate(run, wish, packages, spare_bytes)
-            result["refusals"] += refused
+            plan, refused = apt_ask.simulate(run, wish, packages, spare_bytes)
+            # Young lists may be empty ones, left by an update that was cut off.
+            if plan["possible"] or valid_s is None:
+                result["plan"] = plan
+                result["refusals"] += refused
     return result
 
 
@@ -245,6 +256,7 @@ def main() -> None:
             "conflicts": names,
             "remove_allow": names,
             "simulate": {"type": "bool", "default": False},
+            "lists_valid_s": {"type": "int"},
             "spare_mib": {"type": "int", "default": 64},
             "undo_plan": {"type": "dict"},
             "failure_text": {"type": "str", "default": ""},

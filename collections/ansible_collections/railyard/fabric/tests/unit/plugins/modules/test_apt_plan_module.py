@@ -1,0 +1,85 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The plan comes with the first look where apt's lists are young and suffice, and only there."""
+
+from __future__ import annotations
+
+import os
+import time
+
+import pytest
+from ansible_collections.railyard.fabric.plugins.module_utils import apt_ask
+from ansible_collections.railyard.fabric.plugins.modules import apt_plan
+
+SIMULATED = "Inst perftest (4.5-1 Debian:12.15/oldstable [amd64])\n"
+HOUR_S = 3600
+
+
+class Node:
+    """What `look` uses of AnsibleModule: a dpkg without packages, and an apt that can or cannot plan."""
+
+    def __init__(self, finds=True, **params):
+        lists = {name: [] for name in ("names", "hold", "unhold", "conflicts", "remove_allow")}
+        self.params = {**lists, "pins": {}, "names": ["perftest"], "simulate": True, "spare_mib": 1}
+        self.params |= {"undo_plan": None, "failure_text": "", "lists_valid_s": HOUR_S, **params}
+        self.finds = finds
+        self.simulated = 0
+
+    def get_bin_path(self, name):
+        return f"/usr/bin/{name}"
+
+    def run_command(self, argv, environ_update=None):
+        if argv[0] != "apt-get":
+            return 0, "", ""
+        self.simulated += 1
+        return (0, SIMULATED, "") if self.finds else (100, "", "E: Unable to locate package perftest\n")
+
+
+@pytest.fixture
+def lists(tmp_path, monkeypatch):
+    """Return a function that gives the lists, or the mark of their last fetching, an age."""
+    paths = [tmp_path / "stamp", tmp_path / "lists"]
+    monkeypatch.setattr(apt_ask, "LISTS_FETCHED", tuple(map(str, paths)))
+
+    def age(lists_s=None, stamp_s=None):
+        for path, value_s in zip(paths, (stamp_s, lists_s), strict=True):
+            if value_s is not None:
+                path.touch()
+                os.utime(path, (time.time() - value_s,) * 2)
+
+    return age
+
+
+def test_young_lists_are_asked_at_once(lists):
+    lists(lists_s=HOUR_S / 2)
+    result = apt_plan.look(Node())
+    assert [move["name"] for move in result["plan"]["moves"]] == ["perftest"]
+
+
+@pytest.mark.parametrize(
+    "ages",
+    [{"lists_s": 2 * HOUR_S}, {"lists_s": -HOUR_S}, {}, {"lists_s": 1, "stamp_s": 2 * HOUR_S}],
+    ids=["old", "of the future", "none", "young but not fetched whole"],
+)
+def test_other_lists_are_not_asked(lists, ages):
+    lists(**ages)
+    node = Node()
+    result = apt_plan.look(node)
+    assert "plan" not in result
+    assert result["specs"] == ["perftest"]
+    assert node.simulated == 0
+
+
+def test_young_lists_that_lack_the_package_give_neither_plan_nor_refusal(lists):
+    lists(lists_s=1)
+    result = apt_plan.look(Node(finds=False))
+    assert "plan" not in result
+    assert result["refusals"] == []
+
+
+def test_without_a_limit_any_lists_are_asked_and_what_they_lack_is_refused(lists):
+    lists(lists_s=100 * HOUR_S)
+    result = apt_plan.look(Node(finds=False, lists_valid_s=None))
+    assert result["plan"]["possible"] is False
+    assert "Unable to locate package perftest" in result["refusals"][0]
