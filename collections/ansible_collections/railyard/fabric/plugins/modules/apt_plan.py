@@ -55,8 +55,8 @@ options:
   lists_valid_s:
     description:
       - With O(simulate), the age in seconds up to which apt's lists are asked.
-      - With older ones, and with lists in which apt does not find all that it needs, there is no RV(plan) - they
-        have to be fetched first.
+      - With older ones, and with lists in which apt does not find all that it needs, there is no RV(plan).
+        They have to be fetched first.
     type: int
   spare_mib:
     description: Space in MiB that has to be left on the filesystem of C(/usr).
