@@ -236,7 +236,7 @@ def scenario_packages() -> list[Package]:
         Package("railyard-big", "1.0", {"Installed-Size": "1"}, {"opt/small/big": bytes(4 * MEBIBYTE_BYTES)}),
         Package("railyard-huge", "1.0", {"Installed-Size": str(1 << 34)}, {"opt/huge": b""}),
         Package("railyard-broken", "1.0", {"Depends": "railyard-driver (= 2.0)"}, {"opt/broken": b""},
-                {"postinst": "#!/bin/sh\necho 'the module did not build' >&2\nexit 1\n"}),
+                {"postinst": "#!/bin/sh\necho 'Failed to fetch the sources' >&2\nexit 1\n"}),
     ]  # fmt: skip
 
 

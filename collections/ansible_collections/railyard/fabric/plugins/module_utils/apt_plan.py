@@ -25,7 +25,8 @@ _CURES = (
     ("No space left on device", "free some space (`df -h` on the node tells where), then run again"),
     ("Hash Sum mismatch", "the mirror is being changed, or a proxy keeps old files: try again later"),
     (
-        "Failed to fetch",
+        # apt's own, before it unpacks anything; "Failed to fetch" may be a package's script.
+        "Unable to fetch some archives",
         "the mirror does not answer, or dropped the file: `apt-get update` on the node tells which",
     ),
     (

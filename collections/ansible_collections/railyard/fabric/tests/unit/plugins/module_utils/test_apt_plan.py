@@ -210,6 +210,20 @@ def test_the_cause_of_a_failed_transaction_brings_its_cure():
     assert "tail of it" in apt_plan.explain_failed_transaction("the tail of it", [])
 
 
+def test_a_script_that_cannot_fetch_is_not_the_mirror():
+    mirror = (
+        "E: Failed to fetch http://127.0.0.1:8123/./x_1.0_all.deb  404  File not found [IP: 127.0.0.1 8123]\n"
+        "E: Unable to fetch some archives, maybe run apt-get update or try with --fix-missing?\n"
+    )
+    script = (
+        "Failed to fetch https://example.com/blob: 403\n"
+        "dpkg: error processing package x (--configure):\n"
+        " installed x package post-installation script subprocess returned error exit status 1\n"
+    )
+    assert "the mirror does not answer" in apt_plan.explain_failed_transaction(mirror, [])
+    assert "a package's own script failed" in apt_plan.explain_failed_transaction(script, [])
+
+
 def test_the_way_back_purges_what_is_new_and_restores_what_moved():
     moves = [
         Move("new", None, "1"),
