@@ -17,13 +17,14 @@ HOUR_S = 3600
 
 
 class Node:
-    """What `look` uses of AnsibleModule: a dpkg without packages, and an apt that can or cannot plan."""
+    """What `look` uses of AnsibleModule: a dpkg, and an apt that can or cannot plan."""
 
-    def __init__(self, finds=True, **params):
+    def __init__(self, finds=True, simulated=SIMULATED, packages="", **params):
         lists = {name: [] for name in ("names", "hold", "unhold", "conflicts", "remove_allow")}
         self.params = {**lists, "pins": {}, "names": ["perftest"], "simulate": True, "spare_mib": 1}
         self.params |= {"undo_plan": None, "failure_text": "", "lists_valid_s": HOUR_S, **params}
         self.finds = finds
+        self.moves, self.packages = simulated, packages
         self.simulated = 0
 
     def get_bin_path(self, name):
@@ -31,9 +32,9 @@ class Node:
 
     def run_command(self, argv, environ_update=None):
         if argv[0] != "apt-get":
-            return 0, "", ""
+            return 0, self.packages if argv[0] == "dpkg-query" else "", ""
         self.simulated += 1
-        return (0, SIMULATED, "") if self.finds else (100, "", "E: Unable to locate package perftest\n")
+        return (0, self.moves, "") if self.finds else (100, "", "E: Unable to locate package perftest\n")
 
 
 @pytest.fixture
@@ -83,3 +84,24 @@ def test_without_a_limit_any_lists_are_asked_and_what_they_lack_is_refused(lists
     result = apt_plan.look(Node(finds=False, lists_valid_s=None))
     assert result["plan"]["possible"] is False
     assert "Unable to locate package perftest" in result["refusals"][0]
+
+
+def test_what_the_plan_of_young_lists_is_refused_for_comes_with_it(lists):
+    lists(lists_s=1)
+    held = "libibverbs1\t44.0-2\thold ok installed\nold-tools\t2.0\tinstall ok installed\n"
+    moves = "Inst libibverbs1 [44.0-2] (50.0-2 Debian:12.15/oldstable [amd64])\nPurg old-tools [2.0]\n"
+    result = apt_plan.look(Node(simulated=SIMULATED + moves, packages=held))
+    assert result["plan"]["moves_held"] is True
+    assert [line.split(". Fix:")[0] for line in result["refusals"]] == [
+        "apt would remove old-tools 2.0",
+        "on hold, and not by this request: libibverbs1 (held at 44.0-2, would become 50.0-2)",
+    ]
+
+
+@pytest.mark.parametrize("finds", [True, False])
+def test_a_dpkg_that_is_not_done_is_refused_with_or_without_a_plan(lists, finds):
+    lists(lists_s=1)
+    half = "iperf3\t3.12-1\tinstall ok half-configured\n"
+    result = apt_plan.look(Node(finds=finds, packages=half))
+    assert ("plan" in result) is finds
+    assert "dpkg has not finished with iperf3 (half-configured)" in result["refusals"][0]
