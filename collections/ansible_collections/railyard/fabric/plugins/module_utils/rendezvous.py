@@ -188,13 +188,7 @@ def dial(channel: Channel, terms: Terms, purpose: Mapping[str, Any], timeout_s: 
             "purpose": dict(purpose),
         }
     )
-    try:
-        answer = channel.receive(timeout_s)
-    except Broken as error:
-        # Silence may be a dead host; words that are not ours are a stranger's.
-        if "not JSON" in str(error) or "no object" in str(error):
-            raise Stranger(f"answers with something else than Railyard: {error}") from error
-        raise
+    answer = _words(channel, timeout_s, "answers")
     if answer.get("railyard") != PROTOCOL:
         raise Stranger(
             "speaks Railyard protocol {!r}, not {}".format(answer.get("railyard"), PROTOCOL)
@@ -205,6 +199,9 @@ def dial(channel: Channel, terms: Terms, purpose: Mapping[str, Any], timeout_s: 
     if answer.get("from") != terms.answerer or answer.get("run") != terms.run:
         raise Stranger("says it is {!r} in run {!r}".format(answer.get("from"), answer.get("run")))
     if not hmac.compare_digest(str(answer.get("proof", "")), _proof(terms, "answer", ours, theirs, purpose)):
+        # Said, and not only hung up: who falls silent may be a busy partner.
+        with contextlib.suppress(Broken):
+            channel.send({"proof": ""})
         raise Stranger(f"does not know the secret of run {terms.run}")
     channel.send({"proof": _proof(terms, "dial", ours, theirs, purpose)})
     channel.seal_with(_session_key(terms, ours, theirs), "dial")
@@ -219,12 +216,9 @@ def answer(
 
     Raises:
         Stranger: the caller is not of this run or does not speak the protocol.
-        Broken: the caller went away.
+        Broken: the caller went away or fell silent.
     """
-    try:
-        call = channel.receive(timeout_s)
-    except Broken as error:
-        raise Stranger(f"calls without a word of Railyard's protocol: {error}") from error
+    call = _words(channel, timeout_s, "calls")
     if call.get("railyard") != PROTOCOL:
         raise Stranger(f"does not speak Railyard's protocol {PROTOCOL}")
     rail = str(call.get("rail"))
@@ -241,14 +235,25 @@ def answer(
         raise Stranger(
             "calls for {!r} on {!r} in run {!r}".format(call.get("to"), call.get("rail"), call.get("run"))
         )
-    try:
-        reply = channel.receive(timeout_s)
-    except Broken as error:
-        raise Stranger(f"did not prove the run's secret: {error}") from error
+    reply = _words(channel, timeout_s, "proves itself")
     if not hmac.compare_digest(str(reply.get("proof", "")), _proof(terms, "dial", theirs, ours, purpose)):
         raise Stranger(f"does not know the secret of run {run}")
     channel.seal_with(_session_key(terms, theirs, ours), "answer")
     return call
+
+
+def _words(channel: Channel, timeout_s: float, does: str) -> dict[str, Any]:
+    """Return what somebody says who has not proven himself yet; words that are not ours are a stranger's.
+
+    Silence is not: a dead host is silent, and so is a partner whose processor was taken away for some
+    seconds, or who hung up because ours was.
+    """
+    try:
+        return channel.receive(timeout_s)
+    except Broken as error:
+        if "not JSON" in str(error) or "no object" in str(error):
+            raise Stranger(f"{does} with something else than Railyard: {error}") from error
+        raise
 
 
 def _proof(terms: Terms, side: str, dial_nonce: str, answer_nonce: str, purpose: Mapping[str, Any]) -> str:

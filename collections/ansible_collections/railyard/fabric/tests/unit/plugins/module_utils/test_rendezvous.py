@@ -262,12 +262,40 @@ def test_a_caller_that_reads_nothing_holds_up_nobody_in_the_lobby(house: House) 
     assert house.call(round_number=3).receive(3.0) == {"t": "gone", "round": 4}
 
 
+CALL = {"railyard": 1, "run": RUN, "from": "gpu001", "to": "gpu002", "rail": "rail0", "nonce": "00"}
+
+
+@pytest.mark.parametrize("said", [b"", json.dumps({**CALL, "purpose": {}}).encode() + b"\n"])
+def test_a_partner_that_hangs_up_half_way_is_no_stranger(house: House, said: bytes) -> None:
+    """A busy one does, where this end or its own was held up for the seconds that an answer may take."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        near = socket.create_connection(server.getsockname())
+        far, _address = server.accept()
+    near.sendall(said)
+    near.shutdown(socket.SHUT_WR)
+    house.lobby._greet(["rail0"], far)
+    near.close()
+    assert house.lobby.strangers("rail0") == []
+
+
+def test_a_caller_that_is_silent_for_too_long_is_no_stranger(ends: Ends) -> None:
+    channel = Channel(ends[1], threading.Event())
+    with pytest.raises(Broken, match="said nothing"):
+        rendezvous.answer(channel, RUN, SECRET, "gpu002", ["rail0"], 0.1)
+
+
+@pytest.mark.parametrize("words", [b"GET / HTTP/1.1\r\n", b"[]\n", b'{"railyard": 99}\n'])
+def test_who_calls_with_something_else_is_a_stranger(ends: Ends, words: bytes) -> None:
+    far = Answering(ends[1])
+    ends[0].sendall(words)
+    assert isinstance(far.wait(), Stranger)
+
+
 @pytest.mark.parametrize("purpose", [[1], "session", 7])
 def test_a_purpose_that_is_none_is_a_strangers(ends: Ends, purpose: Any) -> None:
     near, far = ends
     answering = Answering(far)
-    call = {"railyard": 1, "run": RUN, "from": "gpu001", "to": "gpu002", "rail": "rail0", "nonce": "00"}
-    near.sendall(json.dumps({**call, "purpose": purpose}).encode() + b"\n")
+    near.sendall(json.dumps({**CALL, "purpose": purpose}).encode() + b"\n")
     assert isinstance(answering.wait(), Stranger)
 
 
