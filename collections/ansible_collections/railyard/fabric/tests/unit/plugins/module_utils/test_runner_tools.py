@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import json
+import socket
+import threading
 from typing import Any
 
 import pytest
@@ -338,6 +340,59 @@ def test_many_probes_do_not_overflow_the_receiver(
         return
     reading = tool_udp_probe.UdpProbe().client(play)
     assert reading.metrics == {"path_mtu_bytes": 9000, "sent": 40, "received": received}
+
+
+TOKEN = b"t" * 16
+
+
+class Catcher(Desk):
+    """The receiving end on loopback; `catch` sends it datagrams of 1000 bytes and has it answer."""
+
+    def note(self, text: str) -> None:
+        pass
+
+    def catch(self, *tokens: bytes, wanted: int, after_s: float = 0.0) -> int:
+        tool = tool_udp_probe.UdpProbe()
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as here:
+            here.bind(("127.0.0.1", 0))
+
+            def send() -> None:
+                with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as there:
+                    for token in tokens:
+                        there.sendto(token.ljust(972, b"\0"), here.getsockname())
+
+            sender = threading.Timer(after_s, send)
+            sender.start()
+            if not after_s:
+                sender.join()
+            tool._server = here
+            answer = tool.answer(self, {"token": TOKEN.hex(), "bytes": 1000, "sent": wanted})
+            sender.join()
+        return int(answer["received"])
+
+
+class Held:
+    """A clock that shows ten seconds more at each look, as to a process that gets no processor."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def monotonic(self) -> float:
+        self.now_s += 10.0
+        return self.now_s
+
+
+def test_a_receiver_that_was_held_up_still_counts_what_has_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tool_udp_probe, "time", Held())
+    assert Catcher().catch(*[b"another's"] * 3, *[TOKEN] * 5, wanted=5) == 5
+    # What has not come is not waited for any more, and others' datagrams are not read for ever.
+    assert Catcher().catch(*[TOKEN] * 4, wanted=5) == 4
+    monkeypatch.setattr(tool_udp_probe, "_MOST_STRANGE", 2)
+    assert Catcher().catch(*[b"another's"] * 3, *[TOKEN] * 5, wanted=5) == 0
+
+
+def test_a_datagram_that_comes_a_little_late_is_not_lost() -> None:
+    assert Catcher().catch(TOKEN, wanted=1, after_s=0.25) == 1
 
 
 @pytest.mark.parametrize(
