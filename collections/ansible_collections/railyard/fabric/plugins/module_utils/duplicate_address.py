@@ -22,8 +22,12 @@ from ansible_collections.railyard.fabric.plugins.module_utils.rail_socket import
 _ETH_P_ARP = 0x0806
 _FRAME = struct.Struct("!6s6sHHHBBH6s4s6s4s")
 _REQUEST, _REPLY = 1, 2
-_LISTEN_S = 0.45
 _ASK_AT_S = (0.0, 0.15)
+# After the last question.
+_LISTEN_S = 0.3
+_SLICE_S = 0.05
+# So many frames are read beyond that time; a storm must not hold the run.
+_MOST_LATE = 1000
 
 
 class Claimants:
@@ -70,35 +74,51 @@ def request(own_mac: bytes, sender_ip: str, target_ip: str) -> bytes:
     )
 
 
+def hear(sock: socket.socket, requests: Sequence[bytes], asked: Sequence[str]) -> Claimants:
+    """Send the requests twice and return who claims the addresses.
+
+    A process that is held up finds its time over when it wakes. It asks and reads what has come all the same:
+    else the answer of a second owner would lie unread behind the first's.
+
+    Raises:
+        OSError: packets cannot be sent there.
+    """
+    claimants = Claimants()
+    begun = asked_at = time.monotonic()
+    due = list(_ASK_AT_S)
+    late = 0
+    while late < _MOST_LATE:
+        if due and time.monotonic() - begun >= due[0]:
+            due.pop(0)
+            for frame in requests:
+                sock.send(frame)
+            asked_at = time.monotonic()
+        over = not due and time.monotonic() - asked_at >= _LISTEN_S
+        late += over
+        if select.select([sock], [], [], 0.0 if over else _SLICE_S)[0]:
+            frame, origin = sock.recvfrom(2048)
+            if origin[2] != socket.PACKET_OUTGOING:
+                claimants.heard(frame, asked)
+        elif over:
+            break
+    return claimants
+
+
 def probe(place: Place, peer_address: str) -> Claimants | None:
     """Ask for the own address and the partner's; None when it cannot be asked (IPv6, not root, no netdev)."""
     if ":" in place.address or ":" in peer_address:
         return None
-    claimants = Claimants()
-    asked = (place.address, peer_address)
     try:
-        sock = packet_socket(place.netdev, _ETH_P_ARP)
-    except (PermissionError, OSError):
-        return None
-    with sock:
-        try:
+        with packet_socket(place.netdev, _ETH_P_ARP) as sock:
             own_mac = sock.getsockname()[4]
-            begun = time.monotonic()
-            due = list(_ASK_AT_S)
-            while time.monotonic() - begun < _LISTEN_S:
-                if due and time.monotonic() - begun >= due[0]:
-                    due.pop(0)
-                    # RFC 5227: a probe for the own address carries no sender address, so that no cache is
-                    # spoilt.
-                    sock.send(request(own_mac, "0.0.0.0", place.address))  # noqa: S104 - an ARP field, nothing is bound
-                    sock.send(request(own_mac, place.address, peer_address))
-                if select.select([sock], [], [], 0.05)[0]:
-                    frame, origin = sock.recvfrom(2048)
-                    if origin[2] != socket.PACKET_OUTGOING:
-                        claimants.heard(frame, asked)
-        except OSError:
-            return None
-    return claimants
+            # RFC 5227: a probe for the own address carries no sender address, so that no cache is spoilt.
+            requests = (
+                request(own_mac, "0.0.0.0", place.address),  # noqa: S104 - an ARP field, nothing is bound
+                request(own_mac, place.address, peer_address),
+            )
+            return hear(sock, requests, (place.address, peer_address))
+    except OSError:
+        return None
 
 
 def own_conflict(place: Place, claimants: Claimants | None, own_macs: Sequence[str]) -> Obstacle | None:
