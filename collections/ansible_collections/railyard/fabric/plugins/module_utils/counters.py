@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,6 +15,11 @@ from ansible_collections.railyard.fabric.plugins.module_utils import proof
 
 KEYS = ("tx_bytes", "rx_bytes", "tx_packets", "rx_packets")
 SAMPLE_PERIOD_S = 0.2
+# A reading that took longer tells of no moment: what it read may be older than its time, by all of that.
+_PROMPT_S = 0.05
+_TRIES = 3
+# Samples are so much of a period apart at least.
+_APART = 0.1
 SYS = "/sys/class/net"
 SYS_HCA = "/sys/class/infiniband"
 
@@ -100,14 +106,30 @@ class Sampler:
     def _run(self) -> None:
         tick = time.monotonic()
         while True:
-            seen = self._read_bytes()
-            at = time.monotonic() - self._started
-            if seen is not None:
-                self._rows.append([at, *seen])
-            # Against a fixed grid, so that a late sample does not delay those after it.
-            tick += SAMPLE_PERIOD_S
-            if self._over.wait(max(0.0, tick - time.monotonic())):
+            sample = self._sample()
+            if sample is not None:
+                self._rows.append(sample)
+            # Against a fixed grid, so that a late sample does not delay those after it. What was missed is
+            # not made up for: samples of one moment have no rate between them.
+            now = time.monotonic()
+            tick += SAMPLE_PERIOD_S * (1 + math.floor((now - tick) / SAMPLE_PERIOD_S + _APART))
+            if self._over.wait(tick - now):
                 return
+
+    def _sample(self) -> list[float] | None:
+        """Return the time and the bytes of that time; None where the processor was taken away each time.
+
+        The bytes that a window begins with would be too few otherwise, and its rate too high.
+        """
+        for _try in range(_TRIES):
+            begun = time.monotonic()
+            seen = self._read_bytes()
+            ended = time.monotonic()
+            if seen is None:
+                return None
+            if ended - begun <= _PROMPT_S:
+                return [ended - self._started, *seen]
+        return None
 
 
 def processor_ticks(text: str) -> dict[str, int]:
