@@ -106,7 +106,7 @@ class RailEar(threading.Thread):
         self._ring = chart.ring(bench.node, place.rail)
         self._heard: dict[tuple[str, str], str] = {}
         self._strangers = 0
-        self._begun = time.monotonic()
+        self._begun = self._until = time.monotonic()
         self._probe: threading.Thread | None = None
         self.settled = threading.Event()
         self.closing = threading.Event()
@@ -148,10 +148,13 @@ class RailEar(threading.Thread):
             if select.select([sock], [], [], _TICK_S)[0] and self._take(sock):
                 last_news, since_news = time.monotonic(), 0
                 next_beacon = min(next_beacon, last_news + _EVERY_S)
+            self._until = time.monotonic()
             self._ask_the_peer()
             if time.monotonic() - max(last_news, self._begun) > _QUIET_S:
                 self.settled.set()
-            if self._whole(since_news) or time.monotonic() - self._begun > patience_s:
+            # Whoever came in the last moment has heard this port too before it goes.
+            over = time.monotonic() - self._begun > patience_s and since_news >= _AFTER_NEWS
+            if over or self._whole(since_news):
                 return
 
     def _take(self, sock: socket.socket) -> bool:
@@ -249,8 +252,8 @@ class RailEar(threading.Thread):
             "strangers": self._strangers,
             # By the clock on the wall: who listened when another had gone has not missed it.
             "listened": [
-                round(time.time() - (time.monotonic() - self._begun), 1),
-                round(time.time(), 1),
+                round(time.time() - (time.monotonic() - moment_s), 1)
+                for moment_s in (self._begun, self._until)
             ],
         }
 

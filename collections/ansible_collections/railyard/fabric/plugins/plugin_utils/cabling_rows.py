@@ -243,8 +243,8 @@ class Chart:
                 return found
         if report.missing:
             return self._missing(answer, place, report)
-        # Peers that hear others and not this port, which hears them.
-        deaf = self._missed_by.get(place)
+        # Peers that hear others and not this port, which hears them; not those that had gone when it came.
+        deaf = [name for name in self._missed_by.get(place, ()) if self._together(report, (name, place[1]))]
         if deaf:
             return failed(answer, "beacon_one_way", f"{where} hears {_names(deaf)}, which does not hear it")
         guests = [f"{name} {one.rail}" for one in report.foreign for name in one.nodes]

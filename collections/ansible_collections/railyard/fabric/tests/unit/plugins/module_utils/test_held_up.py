@@ -7,11 +7,18 @@ from __future__ import annotations
 
 import socket
 import struct
+import threading
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils import duplicate_address, rail_probe
+from ansible_collections.railyard.fabric.plugins.module_utils import (
+    beacon,
+    duplicate_address,
+    rail_probe,
+    runner_cabling,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils.rail_socket import Place
 
 PLACE = Place("gpu001", "rail0", "ens6", "10.0.1.1")
@@ -22,12 +29,15 @@ PEER_ADDRESS = "10.0.1.2"
 class Clock:
     """What stands for `time`; `hold` is the processor gone for a while."""
 
-    def __init__(self) -> None:
+    def __init__(self, look_s: float = 0.05) -> None:
         self.now_s = 1000.0
+        self._look_s = look_s
 
     def monotonic(self) -> float:
-        self.now_s += 0.05
+        self.now_s += self._look_s
         return self.now_s
+
+    time = monotonic
 
     def hold(self) -> None:
         self.now_s += 5.0
@@ -156,3 +166,50 @@ def test_replies_by_another_rail_are_heard_by_a_runner_that_was_held_up(
     monkeypatch.setattr(rail_probe, "bind_to_rail", lambda _sock, _place: None)
     counts = rail_probe.replies(PLACE, PEER_ADDRESS, {"rail0": "ens6", "rail1": "ens6d1"})
     assert counts == {"rail0": 1, "rail1": 2}
+
+
+class Street:
+    """A rail on which another node speaks once, in the moment in which this one is about to go."""
+
+    def __init__(self, clock: Clock, comes_at_s: float) -> None:
+        self._clock, self._comes_at_s = clock, comes_at_s
+        self._come = False
+        self.since_news = 0
+
+    def getsockname(self) -> tuple[Any, ...]:
+        return ("ens6", beacon.ETHERTYPE, 0, 1, MINE)
+
+    def send(self, _frame: bytes) -> None:
+        self.since_news += 1
+
+    def select(self, _read: Any, _write: Any, _error: Any, wait_s: float) -> tuple[list[Any], ...]:
+        self._clock.now_s += wait_s
+        heard = not self._come and self._clock.now_s >= self._comes_at_s
+        return ([self], [], []) if heard else ([], [], [])
+
+    def heard(self, _sock: object, _seal: object) -> tuple[list[beacon.Beacon], int]:
+        self._come, self.since_news = True, 0
+        return [beacon.Beacon("gpu002", "rail0", duplicate_address.mac_text(PEER))], 0
+
+
+def test_who_comes_when_another_is_about_to_go_hears_it_still(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(look_s=0.0)
+    street = Street(clock, clock.now_s + 4.99)
+    monkeypatch.setattr(runner_cabling, "time", clock)
+    monkeypatch.setattr(runner_cabling, "select", street)
+    monkeypatch.setattr(runner_cabling.beacon, "heard", street.heard)
+    order = {"run": "20261121T101500Z-3f2a", "secret": "s" * 64}
+    policy = {"first_rendezvous_timeout_s": 5}
+    bench: Any = SimpleNamespace(node="gpu001", order=order, policy=policy, stop=threading.Event())
+    others = ["gpu002", "gpu003"]  # the third never comes
+    chart: Any = SimpleNamespace(expected=lambda *_place: others, ring=lambda *_place: [])
+    ear = runner_cabling.RailEar(bench, chart, PLACE, {}, {})
+    sock: Any = street
+    ear._listen(sock)
+    assert street.since_news == 3
+    # It has not listened while it waited for its other questions afterwards.
+    gone_s = clock.now_s
+    clock.hold()
+    begun_s, until_s = ear._told()["listened"]
+    assert begun_s == 1000.0
+    assert until_s == pytest.approx(gone_s, abs=0.1)

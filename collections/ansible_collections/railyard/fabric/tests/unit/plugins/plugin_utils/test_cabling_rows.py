@@ -262,6 +262,18 @@ def test_a_port_that_came_when_the_others_had_gone_is_not_blamed() -> None:
     assert set(failing(hall.verdicts())) == {("gpu4", rail) for rail in RAILS}
 
 
+def test_a_port_that_was_about_to_go_when_another_came_is_not_deaf_to_it() -> None:
+    hall = Hall(4)
+    # The last to come hears the last beacon of one that goes in that moment and never hears of it.
+    hall.listened["gpu1", "rail0"] = [955.0, 1000.1]
+    hall.deaf.add((("gpu1", "rail0"), ("gpu4", "rail0")))
+    found = hall.verdicts()
+    assert failing(found) == {}
+    assert found["gpu1", "rail0"][:2] == ("unmeasured", "peer_miswired")
+    hall.listened["gpu1", "rail0"] = [955.0, 1000.6]
+    assert failing(hall.verdicts()) == {("gpu4", "rail0"): "beacon_one_way"}
+
+
 def test_a_row_lists_some_and_counts_all() -> None:
     hall = Hall(15)
     hall.patched["gpu2", "rail0"], hall.patched["gpu2", "rail1"] = "rail1/0", "rail0/0"
