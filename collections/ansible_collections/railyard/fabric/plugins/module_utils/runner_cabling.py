@@ -214,7 +214,7 @@ class RailEar(threading.Thread):
             # MAC -> whose it is, for the claimants that send beacons themselves.
             "known": {
                 mac: f"{node} {rail}"
-                for (node, rail), mac in self._heard.items()
+                for (node, rail), mac in self._heard.copy().items()  # it grows in another thread
                 if mac in claims[address] or (other is not None and mac in claims[other[1]])
             },
         }

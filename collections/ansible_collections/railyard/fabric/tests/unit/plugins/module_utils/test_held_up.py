@@ -213,3 +213,33 @@ def test_who_comes_when_another_is_about_to_go_hears_it_still(monkeypatch: pytes
     begun_s, until_s = ear._told()["listened"]
     assert begun_s == 1000.0
     assert until_s == pytest.approx(gone_s, abs=0.1)
+
+
+def test_a_node_that_is_heard_while_a_row_is_made_does_not_spoil_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The questions are asked in a thread of their own, while the rail goes on to listen."""
+    order = {"run": "20261121T101500Z-3f2a", "secret": "s" * 64}
+    port = SimpleNamespace(address=PEER_ADDRESS)
+    chart: Any = SimpleNamespace(
+        expected=lambda *_place: ["gpu002"],
+        ring=lambda *_place: ["gpu002"],
+        ports={"gpu002": {"rail0": port}},
+        other_address=lambda *_place: None,
+    )
+    bench: Any = SimpleNamespace(node="gpu001", order=order)
+    ear = runner_cabling.RailEar(bench, chart, PLACE, {}, {})
+    mac = duplicate_address.mac_text(PEER)
+    ear._heard["gpu002", "rail0"] = mac
+
+    class Claimed(list[str]):
+        """A list of claimants; whoever looks into it hears another node meanwhile."""
+
+        def __contains__(self, one: object) -> bool:
+            ear._heard["gpu003", "rail0"] = duplicate_address.mac_text(OTHER)
+            return super().__contains__(one)
+
+        def __getitem__(self, _place: Any) -> Any:
+            return self
+
+    claims = {PEER_ADDRESS: Claimed([mac])}
+    monkeypatch.setattr(rail_probe, "claimants", lambda _place, _addresses: claims)
+    assert ear._owner("gpu002")["known"] == {mac: "gpu002 rail0"}
