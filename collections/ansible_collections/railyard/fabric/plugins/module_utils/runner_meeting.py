@@ -140,26 +140,33 @@ def meet(bench: Bench, house: lobby.Lobby, meeting: Meeting, session: Session, w
         str(bench.order["run"]), str(bench.order["secret"]), meeting.node, meeting.peer, session.place.rail
     )
     call = Call(bench, house, meeting, session, terms, int(bench.policy["base_port"]))
-    channel = _call(call, wait) if meeting.node == bench.node else _await(call, wait)
-    wait.met()
-    try:
-        channel.send(
-            {
-                "t": "hello",
-                "node": bench.node,
-                "boot_id": bench.boot_id,
-                "runner": RUNNER_VERSION,
-                "versions": bench.versions,
-                "macs": own_macs(),
-                "netdev": session.place.netdev,
-                "mtu_bytes": netdev_mtu_bytes(session.place.netdev),
-            }
-        )
-        session.hello = channel.expect("hello", _HELLO_S)
-    except rendezvous.Broken as error:
-        channel.close()
-        raise _not_met(call, str(error)) from error
-    session.channel = channel
+    while session.channel is None:
+        channel = _call(call, wait) if meeting.node == bench.node else _await(call, wait)
+        wait.met()
+        try:
+            channel.send(_hello(bench, session.place))
+            session.hello = channel.expect("hello", _HELLO_S)
+        except rendezvous.Broken as error:
+            # Its patience may have ended while this end was held up: then it is about to call again.
+            channel.close()
+            if wait.over():
+                raise _not_met(call, str(error)) from error
+            bench.stop.wait(_PAUSE_S)
+            continue
+        session.channel = channel
+
+
+def _hello(bench: Bench, place: Place) -> dict[str, Any]:
+    return {
+        "t": "hello",
+        "node": bench.node,
+        "boot_id": bench.boot_id,
+        "runner": RUNNER_VERSION,
+        "versions": bench.versions,
+        "macs": own_macs(),
+        "netdev": place.netdev,
+        "mtu_bytes": netdev_mtu_bytes(place.netdev),
+    }
 
 
 def _call(call: Call, wait: Patience) -> rendezvous.Channel:
