@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -15,6 +16,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils import units
 
 # The runner writes the rows that are missing before it goes.
 _FAREWELL_S = 20
+# There while systemd is (sd_booted(3)).
+_SYSTEMD = "/run/systemd/system"
 RunCommand = Callable[[Sequence[str]], "tuple[int, str, str]"]
 
 
@@ -88,9 +91,18 @@ class SystemdProcess(RunnerProcess):
         return [self.name + ".service", f"railyard-{self.run}-*.service"]
 
     def _units(self, patterns: Sequence[str]) -> list[str]:
+        """Return the units of these names that are there.
+
+        Raises:
+            OSError: systemd does not tell.
+        """
         states = "--state=active,activating,deactivating,reloading"
         argv = ["systemctl", "list-units", "--plain", "--no-legend", "--full", states, *patterns]
-        _status, output, _error = self._command(argv)
+        status, output, error = self._command(argv)
+        # No answer is not the answer that nothing runs: a runner would be left at work without its lease.
+        # Where there is no systemd no unit runs.
+        if status != 0 and os.path.isdir(_SYSTEMD):
+            raise OSError(f"systemctl list-units failed: {(error or output).strip()}")
         return [line.split()[0] for line in output.splitlines() if line.strip()]
 
 
@@ -125,7 +137,8 @@ class DirectProcess(RunnerProcess):
             pid = self._pid()
             if pid is None:
                 return
-            os.kill(pid, number)
+            with contextlib.suppress(ProcessLookupError):  # it has just ended by itself
+                os.kill(pid, number)
             deadline = time.monotonic() + patience_s
             while self._pid() is not None and time.monotonic() < deadline:
                 time.sleep(0.05)

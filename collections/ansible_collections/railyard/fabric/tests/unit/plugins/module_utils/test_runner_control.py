@@ -77,6 +77,15 @@ class Systemd:
         return 0, "".join(f"{unit} loaded active running\n" for unit in self.active) if listed else "", ""
 
 
+class Late(Systemd):
+    """One that does not answer in time, as D-Bus on a node under load."""
+
+    def __call__(self, argv: Sequence[str]) -> tuple[int, str, str]:
+        if argv[:2] == ["systemctl", "list-units"]:
+            return 1, "", "Failed to list units: Connection timed out\n"
+        return super().__call__(argv)
+
+
 @pytest.fixture
 def systemd() -> Systemd:
     return Systemd()
@@ -320,6 +329,40 @@ def test_the_direct_launcher_ends_the_whole_group(tmp_path: Path) -> None:
     while alive_in(group) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert alive_in(group) == []
+
+
+def test_a_systemd_that_does_not_answer_has_not_said_that_nothing_runs(
+    tmp_path: Path, program: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runner_process, "_SYSTEMD", str(tmp_path))
+    control = Control(RUN, "gpu001", Late(), "systemd", str(tmp_path / "var"), str(tmp_path / "run"))
+    stage(control, program)
+    for act in (
+        lambda: control.collect(False),
+        lambda: control.stop(False),
+        lambda: control.start(sys.executable, program[1], "me@here", 90.0, False),
+    ):
+        with pytest.raises(OSError, match="Connection timed out"):
+            act()
+    # The runner may be at work: its results are not packed, its lease and its order stay.
+    assert not os.path.exists(control.archive)
+    assert os.path.exists(control.order_path)
+    assert control.lease.read() is not None
+    monkeypatch.setattr(runner_process, "_SYSTEMD", str(tmp_path / "none"))
+    assert control.stop(False) is False
+
+
+def test_a_direct_runner_that_ends_just_now_is_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process = runner_process.DirectProcess(RUN, str(tmp_path), lambda _argv: (0, "", ""))
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    # It was there when it was looked for, and is not when it is told to end.
+    pids = [gone.pid, gone.pid]
+    monkeypatch.setattr(process, "_pid", lambda: pids.pop() if pids else None)
+    process.stop()
+    assert pids == []
 
 
 def test_a_direct_runner_is_found_by_pid_and_folder(tmp_path: Path) -> None:
