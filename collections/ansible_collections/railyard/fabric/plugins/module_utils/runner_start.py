@@ -43,6 +43,10 @@ class Moment(NamedTuple):
         """Return this moment."""
         return cls(utc_now(), time.monotonic())
 
+    def now_s(self) -> float:
+        """Return how long it is ago, in seconds."""
+        return round(time.monotonic() - self.monotonic, 4)
+
 
 class Hold:
     """A tool's command line that is not run before the word is given."""

@@ -194,6 +194,7 @@ def client_end(step: Step, gate: Gate) -> Row:
     channel.send(
         {
             "t": "done",
+            "at_s": play.moment.now_s(),
             "error": error_of(obstacle),
             "claim": proof.as_record(reading.claim),
             "metrics": reading.metrics,
@@ -243,8 +244,7 @@ class _Start:
 
     def _say(self, moment: Moment, within_s: float) -> None:
         self._said = True
-        at_s = round(time.monotonic() - moment.monotonic, 4)
-        self._step.channel.send({"t": "go", "at_s": at_s}, within_s)
+        self._step.channel.send({"t": "go", "at_s": moment.now_s()}, within_s)
 
 
 def server_end(step: Step, gate: Gate) -> Row:
@@ -274,12 +274,15 @@ def _server_end(step: Step, gate: Gate) -> Row:
     watch = step.watch()
     channel.send({"t": "ready", "port": play.port, "error": None})
     go = channel.expect("go", 2 * step.bench.waits.ready_s)
-    # When the client's clock showed 0: `go` may come some time after its group's start.
-    zero = time.monotonic() - float(go.get("at_s") or 0.0)
+    zero = _zero(go)
     play.moment = gate.moment()
     watch.begin_processor()
     step.sample(watch)
     done = _attend(step)
+    if step.test["group"]:
+        # What all rails carry is added up by this clock. A word is read late where the traffic that begins
+        # with it takes the processor, and never early: of the two the earlier tells better.
+        zero = min(zero, _zero(done))
     play.peer_failed = bool(done.get("error"))
     try:
         reading = step.tool.learn(step.tool.close(play), done.get("metrics") or {})
@@ -298,6 +301,11 @@ def _server_end(step: Step, gate: Gate) -> Row:
         reading = reading._replace(window_s=[round(at + offset, 4) for at in done["window_s"]])
     row = step.finish_row(step.row("server", watch, reading, claim), obstacle)
     return step.swap_rows(row)
+
+
+def _zero(message: Mapping[str, Any]) -> float:
+    """Return when the client's clock showed 0, by a message of it; `go` may come after its group's start."""
+    return time.monotonic() - float(message.get("at_s") or 0.0)
 
 
 def _attend(step: Step) -> dict[str, Any]:

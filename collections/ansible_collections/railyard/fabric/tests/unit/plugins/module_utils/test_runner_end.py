@@ -69,6 +69,76 @@ def test_a_client_that_speaks_of_something_else_is_broken_off(monkeypatch: pytes
     assert len(talker.waits) == 1
 
 
+class Caller:
+    """A client that began 0.2 s ago by its clock; the server reads each of its words so much later."""
+
+    def __init__(self, go_late_s: float, done_late_s: float) -> None:
+        self.now_s = 50.0
+        self.late_s = {"go": go_late_s, "done": done_late_s}
+
+    def _word(self, kind: str, at_s: float) -> dict[str, Any]:
+        self.now_s = 50.0 + at_s + self.late_s[kind]
+        return {"t": kind, "at_s": at_s, "window_s": [1.2, 11.2]}
+
+    def send(self, _message: object) -> None:
+        pass
+
+    def expect(self, _kind: str, _timeout_s: float) -> dict[str, Any]:
+        return self._word("go", 0.2)
+
+    def receive(self, _timeout_s: float) -> dict[str, Any]:
+        return self._word("done", 12.0)
+
+
+@pytest.mark.parametrize(
+    ("group", "go_late_s", "done_late_s", "begins_s"),
+    [
+        ("g1", 0.0, 0.0, 51.2),
+        # The traffic of all rails takes the processor as soon as it begins; it once seemed to begin later.
+        ("g1", 0.9, 0.0, 51.2),
+        ("g1", 0.0, 0.9, 51.2),
+        ("g1", 0.9, 0.3, 51.5),
+        # Nothing is added up of a test alone.
+        (None, 0.9, 0.0, 52.1),
+    ],
+)
+def test_a_server_that_reads_the_start_late_still_knows_when_it_was(
+    monkeypatch: pytest.MonkeyPatch,
+    group: str | None,
+    go_late_s: float,
+    done_late_s: float,
+    begins_s: float,
+) -> None:
+    caller = Caller(go_late_s, done_late_s)
+    monkeypatch.setattr(runner_step, "time", SimpleNamespace(monotonic=lambda: caller.now_s))
+    monkeypatch.setattr(runner_step.rail_socket, "past_closing", lambda _address, port: port)
+    watch = SimpleNamespace(**dict.fromkeys(("finish", "finish_processor", "begin_processor"), lambda: None))
+    own = SimpleNamespace(address="10.0.1.2")
+    reading = runner_step.Reading({})
+    step: Any = SimpleNamespace(
+        channel=caller,
+        play=SimpleNamespace(own=own, port=1, moment=None, peer_failed=False),
+        tool=SimpleNamespace(
+            open=lambda _play: None,
+            close=lambda _play: reading,
+            learn=lambda mine, _client: mine,
+            claim=lambda _client, _server: None,
+        ),
+        test={"group": group},
+        limit_s=20.0,
+        bench=SimpleNamespace(waits=SimpleNamespace(answer_s=10.0, ready_s=10.0)),
+        watch=lambda: watch,
+        sample=lambda _watch: None,
+        row=lambda _end, _watch, reading, _claim: {"window_s": reading.window_s},
+        finish_row=lambda row, _obstacle: row,
+        swap_rows=lambda row: row,
+    )
+    started: Any = SimpleNamespace(monotonic=50.0)
+    gate: Any = SimpleNamespace(moment=lambda: started)
+    window = runner_step._server_end(step, gate)["window_s"]
+    assert [50.0 + at for at in window] == pytest.approx([begins_s, begins_s + 10.0])
+
+
 class Book:
     """As much of a record as the runner's end touches."""
 
