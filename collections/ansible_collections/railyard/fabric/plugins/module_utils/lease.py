@@ -35,6 +35,9 @@ class Lease:
     def __init__(self, folder: str = FOLDER) -> None:
         self._folder = folder
         self.path = os.path.join(folder, FILE)
+        # What `lost_by` saw of the last sign of life, and since when by the clock that is never set.
+        self._sign: tuple[int, ...] = ()
+        self._seen_at = 0.0
 
     def alive_path(self, run: str) -> str:
         """Return the file that a run's controller writes to as its sign of life."""
@@ -107,17 +110,31 @@ class Lease:
             return True
 
     def lost_by(self, run: str) -> str | None:
-        """Return why a run may not go on, None while its lease holds."""
+        """Return why a run may not go on, None while its lease holds.
+
+        Whoever goes on asking is told by how long no sign of life was seen: the clock on the wall, by which
+        the files are dated, may be set in between.
+        """
         held = self.read()
         if held is None:
             return "the lease is gone"
         if held["run"] != run:
             return "run {} has taken the lease over".format(held["run"])
-        if float(held["until_s"]) <= time.time():
+        sign = self._signs(run)
+        if sign != self._sign:
+            self._sign, self._seen_at = sign, time.monotonic()
+        if time.monotonic() - self._seen_at >= float(held["lease_s"]):
             return "the lease ended at {}: the controller has shown no life".format(
                 text_time(float(held["until_s"]))
             )
         return None
+
+    def _signs(self, run: str) -> tuple[int, ...]:
+        found = []
+        for path in (self.path, self.alive_path(run)):
+            with contextlib.suppress(OSError):
+                found.append(os.stat(path).st_mtime_ns)
+        return tuple(found)
 
     def _write(self, lease: dict[str, Any]) -> None:
         draft = self.path + ".new"

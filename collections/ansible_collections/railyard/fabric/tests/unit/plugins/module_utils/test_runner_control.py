@@ -14,9 +14,11 @@ import tarfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from ansible_collections.railyard.fabric.plugins.module_utils import lease as lease_module
 from ansible_collections.railyard.fabric.plugins.module_utils import (
     runner_control,
     runner_process,
@@ -263,6 +265,30 @@ def test_an_expired_lease_is_taken_over_and_its_run_told(tmp_path: Path) -> None
     Path(lease.path).write_text('{"torn')
     assert lease.lost_by(OTHER) == "the lease is gone"
     lease.take(RUN, "third", 60, "gpu001")
+
+
+@pytest.mark.parametrize("step_s", [-86400.0, 86400.0])
+def test_a_clock_that_is_set_in_a_run_neither_ends_nor_keeps_its_lease(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step_s: float
+) -> None:
+    """A node that has just booted sets its clock once it has found a time server."""
+    lease = Lease(str(tmp_path))
+    lease.take(RUN, "first", 90, "gpu001")
+    clock = SimpleNamespace(wall_s=time.time(), s=1000.0)
+    fake = SimpleNamespace(
+        time=lambda: clock.wall_s, monotonic=lambda: clock.s, strftime=time.strftime, gmtime=time.gmtime
+    )
+    monkeypatch.setattr(lease_module, "time", fake)
+    assert lease.lost_by(RUN) is None
+    clock.wall_s += step_s
+    clock.s += 2.0
+    assert lease.lost_by(RUN) is None
+    # A sign of life by the new clock.
+    os.utime(lease.alive_path(RUN), (clock.wall_s, clock.wall_s))
+    clock.s += 80.0
+    assert lease.lost_by(RUN) is None
+    clock.s += 91.0
+    assert "shown no life" in str(lease.lost_by(RUN))
 
 
 def test_a_lease_holds_from_its_last_touch(tmp_path: Path) -> None:
