@@ -115,6 +115,7 @@ _GET_SET_SIZES = 0x37
 _STATISTICS_SET = 1
 _NAME_BYTES = 32
 _LARGEST_SET = 65536
+_TRIES = 3
 
 
 def read(netdev: str, hca: str | None, sys_root: str = "/sys") -> Values:
@@ -153,20 +154,28 @@ def spans(before: Mapping[str, int], after: Mapping[str, int]) -> Span:
 
 def ethtool_statistics(netdev: str) -> Values:
     """Return the driver's own statistics (`ethtool -S`), nothing for a netdev that has none."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-        try:
-            sizes = _ask(sock, netdev, struct.pack("=IIQI", _GET_SET_SIZES, 0, 1 << _STATISTICS_SET, 0))
-            mask, size = struct.unpack_from("=QI", sizes, 8)
-            if not mask or not 0 < size <= _LARGEST_SET:
-                return {}
-            # The kernel writes as many as there are at that moment, whatever was asked for: room for twice.
-            room = 2 * size + 64
-            words = struct.pack("=III", _GET_STRINGS, _STATISTICS_SET, size) + bytes(room * _NAME_BYTES)
-            names = _ask(sock, netdev, words)
-            numbers = _ask(sock, netdev, struct.pack("=II", _GET_STATISTICS, size) + bytes(room * 8))
-        except OSError:
-            return {}
-    found = min(struct.unpack_from("=I", names, 8)[0], struct.unpack_from("=I", numbers, 4)[0], room)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock, contextlib.suppress(OSError):
+        for _try in range(_TRIES):
+            values = _statistics(sock, netdev)
+            if values is not None:
+                return values
+    return {}
+
+
+def _statistics(sock: socket.socket, netdev: str) -> Values | None:
+    """Ask for names and numbers; None where the driver got other statistics between the two questions."""
+    sizes = _ask(sock, netdev, struct.pack("=IIQI", _GET_SET_SIZES, 0, 1 << _STATISTICS_SET, 0))
+    mask, size = struct.unpack_from("=QI", sizes, 8)
+    if not mask or not 0 < size <= _LARGEST_SET:
+        return {}
+    # The kernel writes as many as there are at that moment, whatever was asked for: room for twice.
+    room = 2 * size + 64
+    words = struct.pack("=III", _GET_STRINGS, _STATISTICS_SET, size) + bytes(room * _NAME_BYTES)
+    names = _ask(sock, netdev, words)
+    numbers = _ask(sock, netdev, struct.pack("=II", _GET_STATISTICS, size) + bytes(room * 8))
+    found: int = struct.unpack_from("=I", names, 8)[0]
+    if found != struct.unpack_from("=I", numbers, 4)[0] or found > room:
+        return None
     values: Values = {}
     for index in range(found):
         begin = 12 + index * _NAME_BYTES

@@ -69,6 +69,30 @@ def test_ethtools_answers_are_read_as_the_kernel_lays_them_out(monkeypatch: pyte
     assert link_errors.ethtool_statistics("ens6") == {"rx_packets": 5, "rx_crc_errors_phy": 2**40}
 
 
+@pytest.mark.parametrize(("changes", "found"), [(1, {"queue_0": 3, "rx_crc_errors_phy": 0}), (99, {})])
+def test_statistics_that_change_between_two_questions_are_asked_again(
+    monkeypatch: pytest.MonkeyPatch, changes: int, found: dict[str, int]
+) -> None:
+    """A queue more, and each number would stand under another name: packets as errors of the cable."""
+    asked = {"names": 0}
+
+    def answer(_sock: socket.socket, _netdev: str, question: bytes) -> bytes:
+        command = struct.unpack_from("=I", question)[0]
+        if command == 0x37:
+            return struct.pack("=IIQI", command, 0, 2, 2)
+        if command == 0x1B:
+            asked["names"] += 1
+            names = [b"queue_0", b"rx_crc_errors_phy"]
+            packed = b"".join(name.ljust(32, b"\0") for name in names)
+            return (struct.pack("=III", command, 1, 2) + packed).ljust(len(question), b"\0")
+        numbers = (3, 900, 0) if asked["names"] <= changes else (3, 0)
+        packed = struct.pack(f"={len(numbers)}Q", *numbers)
+        return (struct.pack("=II", command, len(numbers)) + packed).ljust(len(question), b"\0")
+
+    monkeypatch.setattr(link_errors, "_ask", answer)
+    assert link_errors.ethtool_statistics("ens6") == found
+
+
 def test_a_netdev_without_statistics_has_none() -> None:
     assert link_errors.ethtool_statistics("lo") == {}
     assert link_errors.ethtool_statistics("no-such-netdev0") == {}
