@@ -221,7 +221,16 @@ class Chart:
             return _unheard(peer)
         bound = self._fleet.bound[node][rail]
         planned = {**bound.rail, "netdev": (bound.netdev or {}).get("netdev")}
+        if isinstance(told.get("known"), Mapping):
+            # Who had sent no beacon yet when it was asked is known by its facts.
+            told = {**told, "known": {**self._ports(peer), **told["known"]}}
         return neighbour_rows.judge(str(line["check"]), node, planned, told, self._addresses.get(rail, {}))
+
+    def _ports(self, node: str) -> dict[str, str]:
+        """Return MAC -> node and rail, of a node's rails."""
+        bound = self._fleet.bound.get(node, {})
+        macs = {rail: (one.netdev or {}).get("mac") for rail, one in bound.items()}
+        return {str(mac): f"{node} {rail}" for rail, mac in macs.items() if mac}
 
     def answer(self, line: Row) -> Answer:
         """Answer a cabling line."""

@@ -351,6 +351,27 @@ def test_no_field_of_a_cables_row_can_be_spoilt_unnoticed(check: str) -> None:
             assert run.verdict(identity)["outcome"] != "pass", (path, value)
 
 
+@pytest.mark.parametrize(
+    ("field", "mac", "verdict"),
+    [
+        # The peer's other port had sent no beacon yet when the question was asked.
+        ("other_claimed_by", "02:00:00:00:01:02", ("unmeasured", "peer_miswired")),
+        ("claimed_by", "02:00:00:00:01:02", ("fail", "arp_flux")),
+        ("claimed_by", "02:00:00:00:00:99", ("fail", "address_in_use")),
+        # A port of another node is none of the peer's.
+        ("claimed_by", "02:00:00:00:01:01", ("fail", "address_in_use")),
+    ],
+)
+def test_a_port_of_the_peer_is_known_before_it_is_heard(
+    field: str, mac: str, verdict: tuple[str, str]
+) -> None:
+    run = HEALTHY.copy()
+    identity = run.ids("link_address_owner", node=NODES[0], rail="rail0")[0]
+    run.rows(identity)[0]["cabling"][field].append(mac)
+    one = run.verdict(identity)
+    assert (one["outcome"], one["cause_class"]) == verdict
+
+
 def test_two_rows_of_one_port_are_none() -> None:
     run = HEALTHY.copy()
     identity = HEALTHY.ids("cabling")[0]
