@@ -17,6 +17,8 @@ from rdma.support import NODES, WhileMeasuring, of, playbook, put, rdma_verdicts
 LONG = {"rdma_duration_s": 10}
 # Seconds in which a run of one rail has ended, whatever happened in it: its tests, deadlines, fetching.
 PATIENCE_S = 270
+# As in the lab's inventory: so long a runner goes on without a sign of its controller.
+LEASE_S = 180
 
 # The real tool, whose words are lost after its table has begun.
 TORN = """#!/bin/sh
@@ -131,6 +133,10 @@ def test_a_peer_that_hangs_in_mid_test(demo: Demo, long: Cluster) -> None:
     for one in rdma_verdicts(run):
         assert one["outcome"] == "unmeasured", one
     assert "gpuserver2" in of(run, "rdma_bandwidth", "gpuserver1")["cause"]
+    # Nobody speaks to its runner any more: that ends with its lease, and leaves the node to the next run.
+    while long.processes("gpuserver2") and time.monotonic() < began + PATIENCE_S + LEASE_S:
+        time.sleep(2)
+    assert long.processes("gpuserver2") == []
 
 
 def test_a_peer_that_reboots_in_mid_test(demo: Demo, long: Cluster) -> None:
