@@ -26,7 +26,11 @@ from ansible_collections.railyard.fabric.plugins.module_utils import netplan_pee
 
 MODULE = "railyard.fabric.netplan_stage"
 # ssh takes the first value of an option, so these win over whatever multiplexing the user has set.
-FRESH_SSH_ARGS = "-o ControlMaster=no -o ControlPath=none -o ConnectTimeout=5"
+FRESH_SSH_ARGS = "-o ControlMaster=no -o ControlPath=none"
+# What each further attempt waits for sshd, and for sudo behind it. The first is short, so that a cut-off node is
+# noticed soon; were all as short, a node too busy to answer within it could never prove itself.
+CONNECT_TIMEOUTS_S = (5, 10, 20)
+SUDO_PER_CONNECT_TIMEOUT = 2
 # The undo has its own patience (netplan_transaction) after the deadline; then the node gets time to answer.
 GRACE_S = 40
 PAUSE_S = 1.0
@@ -46,9 +50,9 @@ _ANSIBLES_FOLDERS = "the temporary folders and of the login user's ~/.ansible/tm
 display = Display()
 
 
-def fresh_ssh_args(user_args: str | None) -> str:
+def fresh_ssh_args(user_args: str | None, connect_timeout_s: int) -> str:
     """Return ssh arguments that open a connection of its own, the user's other ones (a jump host) kept."""
-    return f"{FRESH_SSH_ARGS} {user_args or ''}".strip()
+    return f"{FRESH_SSH_ARGS} -o ConnectTimeout={connect_timeout_s} {user_args or ''}".strip()
 
 
 def failure_text(node: str, answer: dict[str, Any], unreachable: str | None) -> str:
@@ -246,11 +250,13 @@ class ActionModule(ActionBase):
         problems: list[str] = []
         unreachable: str | None = None
         answer: dict[str, Any] = {}
+        failed_attempts = 0
         while time.monotonic() < end:
             try:
-                with self._fresh_connection():
+                with self._fresh_connection(failed_attempts):
                     answer = self._ask({"state": state, **question}, task_vars)
             except AnsibleConnectionFailure as error:
+                failed_attempts += 1
                 unreachable = str(error).strip().splitlines()[-1]
                 answer = {}
             problems = problems or list(answer.get("proof_problems") or [])
@@ -266,16 +272,19 @@ class ActionModule(ActionBase):
         return {**answer, "proof_problems": problems}, unreachable
 
     @contextlib.contextmanager
-    def _fresh_connection(self) -> Iterator[None]:
+    def _fresh_connection(self, failed_attempts: int) -> Iterator[None]:
         """Make commands inside open an SSH connection of their own, whatever multiplexing is in use."""
         connection = self._connection
         if connection.transport != "ssh":
             display.vv(f"connection {connection.transport} is not multiplexed; used as it is")
             yield
             return
-        user_args = connection.get_option("ssh_args")
-        connection.set_option("ssh_args", fresh_ssh_args(user_args))
+        connect_timeout_s = CONNECT_TIMEOUTS_S[min(failed_attempts, len(CONNECT_TIMEOUTS_S) - 1)]
+        users = {name: connection.get_option(name) for name in ("ssh_args", "timeout")}
+        connection.set_option("ssh_args", fresh_ssh_args(users["ssh_args"], connect_timeout_s))
+        connection.set_option("timeout", max(users["timeout"], SUDO_PER_CONNECT_TIMEOUT * connect_timeout_s))
         try:
             yield
         finally:
-            connection.set_option("ssh_args", user_args)
+            for name, value in users.items():
+                connection.set_option(name, value)

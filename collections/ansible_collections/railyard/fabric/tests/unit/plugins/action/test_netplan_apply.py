@@ -15,7 +15,7 @@ class Connection:
     transport = "ssh"
 
     def __init__(self):
-        self.options = {"ssh_args": "-o ControlMaster=auto -o ControlPersist=120s -J jump"}
+        self.options = {"ssh_args": "-o ControlMaster=auto -o ControlPersist=120s -J jump", "timeout": 10}
 
     def get_option(self, name):
         return self.options[name]
@@ -31,11 +31,13 @@ class Action(netplan_apply.ActionModule):
         self._connection = Connection()
         self.answers = list(answers)
         self.ssh_args = []
+        self.timeouts_s = []
         self.states = []
 
     def _ask(self, args, _task_vars):
         self.states.append(args["state"])
         self.ssh_args.append(self._connection.get_option("ssh_args"))
+        self.timeouts_s.append(self._connection.get_option("timeout"))
         answer = self.answers.pop(0)
         if isinstance(answer, Exception):
             raise answer
@@ -75,6 +77,15 @@ def test_connection_that_comes_back_in_time_is_enough():
         QUESTION, 5, {}
     )
     assert answer["outcome"] == "confirmed"
+
+
+def test_busy_node_gets_longer_from_attempt_to_attempt():
+    action = Action(["timed out"] * 3 + [{"outcome": "confirmed"}])
+    action._await(QUESTION, 5, {})
+    # ssh's word for its own wait, then Ansible's for the answer of sudo.
+    assert [args.split("ConnectTimeout=")[1].split()[0] for args in action.ssh_args] == ["5", "10", "20", "20"]
+    assert action.timeouts_s == [10, 20, 40, 40]
+    assert action._connection.get_option("timeout") == 10
 
 
 def test_failed_proof_is_followed_until_the_node_has_undone_it():
