@@ -12,7 +12,7 @@ from railyard import paths
 
 COLLECTION = paths.repo_root() / "collections" / "ansible_collections" / "railyard" / "fabric"
 sys.path.insert(0, str(COLLECTION / "tests" / "unit" / "plugins" / "plugin_utils"))
-from fake_bmc import PONG, SILENT, with_bmcs  # noqa: E402 - the collection's own fakes, found above
+from fake_bmc import SILENT, TAKEN, with_bmcs  # noqa: E402 - the collection's own fakes, found above
 from fake_run import FakeRun, exchanged  # noqa: E402 - as above
 
 
@@ -39,7 +39,7 @@ def test_what_is_written_keeps_its_schema(broken: bool) -> None:
             assert wrong(name, row) == [], row
 
 
-@pytest.mark.parametrize("replies", [(PONG, SILENT), (None, PONG)])
+@pytest.mark.parametrize("replies", [(TAKEN, SILENT), (None, TAKEN)])
 def test_what_is_written_of_bmcs_keeps_its_schema(replies: tuple[Any, ...]) -> None:
     run = with_bmcs(*replies)
     assert {row["id"][0] for row in run.results} == {"b", "c", "m"}

@@ -33,9 +33,7 @@ class ActionModule(ActionBase):
             rules = policy.merge(folder.manifest().get("policy"))
             addresses = bmc_rows.questions(asked, folder.plan())
             started = run_folder.timestamp()
-            replies = bmc_probe.ask(
-                addresses, str(rules["bmc_check"]), bmc_rows.ports(rules), float(rules["bmc_timeout_s"])
-            )
+            replies = bmc_probe.ask(addresses, rules["bmc_tcp_ports"], float(rules["bmc_timeout_s"]))
             folder.append(
                 run_folder.RESULTS,
                 [

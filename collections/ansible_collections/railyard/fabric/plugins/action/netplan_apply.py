@@ -27,8 +27,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils import netplan_pee
 MODULE = "railyard.fabric.netplan_stage"
 # ssh takes the first value of an option, so these win over whatever multiplexing the user has set.
 FRESH_SSH_ARGS = "-o ControlMaster=no -o ControlPath=none"
-# What each further attempt waits for sshd, and for sudo behind it. The first is short, so that a cut-off node is
-# noticed soon; were all as short, a node too busy to answer within it could never prove itself.
+# What each further attempt waits for sshd, and for sudo behind it. The first is short, so that a cut-off node
+# is noticed soon; were all as short, a node too busy to answer within it could never prove itself.
 CONNECT_TIMEOUTS_S = (5, 10, 20)
 SUDO_PER_CONNECT_TIMEOUT = 2
 # The undo has its own patience (netplan_transaction) after the deadline; then the node gets time to answer.

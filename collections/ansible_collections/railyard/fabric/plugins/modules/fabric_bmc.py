@@ -11,12 +11,12 @@ module: fabric_bmc
 short_description: Ask the nodes' BMCs whether they are there
 version_added: "0.1.0"
 description:
-  - Sends RMCP presence pings (UDP port 623), or opens TCP connections, to the BMC of every node whose
-    inventory has C(bmc_address), from the controller and without logging in.
+  - Opens a TCP connection to the BMC of every node whose inventory has C(bmc_address), from the controller
+    and without logging in, and once more, 10 s later, where nothing was heard.
   - Writes a row of C(results.jsonl) for each; M(railyard.fabric.fabric_judge) makes the verdicts of them.
-  - C(fabric_policy.bmc_check) says how (C(rmcp), C(tcp) or C(none)), C(fabric_policy.bmc_tcp_ports) where,
+  - C(fabric_policy.bmc_check) says whether, C(fabric_policy.bmc_tcp_ports) where,
     C(fabric_policy.bmc_timeout_s) for how long.
-  - Many BMCs are asked at a time, so that a thousand that are silent take less than half a minute.
+  - Many BMCs are asked at a time, so that a thousand that are silent take less than three minutes.
 author:
   - Railyard contributors (@railyard)
 extends_documentation_fragment:

@@ -3,34 +3,34 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Asks BMCs whether they are there: from the controller, many at a time, and nobody logs in.
 
-Each question has a socket of its own, which is connected: so the kernel drops what comes from elsewhere, and
-a refusal is heard. A thousand silent BMCs take `ceil(1000 / AT_ONCE)` times the patience for one, no more.
+A BMC is there when it takes a TCP connection. Each port that is tried has a socket of its own, so a refusal
+is heard. A thousand silent BMCs take `ceil(1000 / AT_ONCE)` times the patience for one and port, twice.
 """
 
 from __future__ import annotations
 
 import errno
 import os
-import secrets
 import selectors
 import socket
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-
-from ansible_collections.railyard.fabric.plugins.module_utils import rmcp
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 #: Far below the usual limit of 1,024 open files of a process.
 AT_ONCE = 128
-#: A ping is a datagram, which may be lost; and a BMC may need one to answer ARP.
-_PINGS = 3
+#: Who was not heard is asked once more after this: a BMC that restarts or is busy takes seconds.
+ASK_AGAIN_AFTER_S = 10.0
 ANSWERED, REFUSED, SILENT, NO_WAY = "answered", "refused", "silent", "no_way"
 # Best first: a BMC with several ports is what its best one says.
 _BEST = (ANSWERED, REFUSED, SILENT, NO_WAY)
-# What the controller's own kernel says before anything has left it. EHOSTUNREACH is none of them: it comes
-# too when nobody answers ARP for an address of the controller's own network.
-_OWN_FAULTS = (errno.ENETUNREACH, errno.EACCES, errno.EPERM, errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
+# What the controller's own kernel says, of its ways or of its own want, before anything has left it.
+# EHOSTUNREACH is none of them: it comes too when nobody answers ARP for an address of its own network.
+_OWN_FAULTS = (
+    errno.ENETUNREACH, errno.EACCES, errno.EPERM, errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT,
+    errno.ENOBUFS, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EAGAIN,
+)  # fmt: skip
 
 
 @dataclass
@@ -40,9 +40,8 @@ class Reply:
     Attributes:
         state: `answered`, `refused`, `silent` or `no_way`.
         port: that answered, or the last that was asked.
-        round_trip_us: from the question to its answer.
-        sent: how many questions left.
-        ipmi: whether a pong says that IPMI is spoken; None without a pong.
+        round_trip_us: from the question to its answer or refusal.
+        sent: how many connections were tried at that port.
         message: the kernel's word, where it had one.
     """
 
@@ -50,13 +49,12 @@ class Reply:
     port: int
     round_trip_us: float | None = None
     sent: int = 0
-    ipmi: bool | None = None
     message: str | None = None
 
 
 @dataclass
 class _Question:
-    """One socket's: the ping or the connection to one port of one BMC."""
+    """The connection to one port of one BMC."""
 
     node: str
     address: str
@@ -64,36 +62,36 @@ class _Question:
     sock: socket.socket | None = None
     started: float = 0.0
     sent: int = 0
-    tags: dict[int, float] = field(default_factory=dict)
     reply: Reply | None = None
 
-    def ends(
-        self,
-        state: str,
-        message: str | None = None,
-        round_trip_us: float | None = None,
-        ipmi: bool | None = None,
-    ) -> None:
-        self.reply = Reply(state, self.port, round_trip_us, self.sent, ipmi, message)
+    def ends(self, state: str, message: str | None = None, round_trip_us: float | None = None) -> None:
+        self.reply = Reply(state, self.port, round_trip_us, self.sent, message)
 
 
-def ask(addresses: Mapping[str, str], how: str, ports: Sequence[int], timeout_s: float) -> dict[str, Reply]:
+def ask(addresses: Mapping[str, str], ports: Sequence[int], timeout_s: float) -> dict[str, Reply]:
     """Ask BMCs whether they are there.
 
     Args:
         addresses: node -> its BMC's address.
-        how: `rmcp`, a presence ping to each port, or `tcp`, a connection to each.
-        ports: which; a BMC has answered when one of them has.
+        ports: TCP ports; a BMC has answered when one of them has.
         timeout_s: the longest to wait for one.
 
     Returns:
         node -> reply, for every node.
     """
     questions = [_Question(node, address, port) for node, address in addresses.items() for port in ports]
-    begin, hear, repeat_s = (
-        (_ping, _hear_pong, timeout_s / _PINGS) if how == "rmcp" else (_connect, _connected, timeout_s)
-    )
-    _walk(questions, begin, hear, timeout_s, repeat_s)
+    _walk(questions, timeout_s)
+    unheard = {node for node, reply in _best(questions).items() if reply.state in (SILENT, NO_WAY)}
+    if unheard:
+        time.sleep(ASK_AGAIN_AFTER_S)
+        again = [one for one in questions if one.node in unheard]
+        for one in again:
+            one.reply = None
+        _walk(again, timeout_s)
+    return _best(questions)
+
+
+def _best(questions: Sequence[_Question]) -> dict[str, Reply]:
     found: dict[str, Reply] = {}
     for one in questions:
         reply = one.reply or Reply(SILENT, one.port, sent=one.sent)
@@ -103,108 +101,63 @@ def ask(addresses: Mapping[str, str], how: str, ports: Sequence[int], timeout_s:
     return found
 
 
-def _walk(
-    questions: Iterable[_Question],
-    begin: Callable[[_Question], None],
-    hear: Callable[[_Question], None],
-    timeout_s: float,
-    repeat_s: float,
-) -> None:
+def _walk(questions: Sequence[_Question], timeout_s: float) -> None:
     waiting = deque(questions)
     asked: dict[int, _Question] = {}
     with selectors.DefaultSelector() as selector:
         while waiting or asked:
             while waiting and len(asked) < AT_ONCE:
                 one = waiting.popleft()
-                _guarded(one, begin)
+                _connect(one)
                 if one.reply is None and one.sock is not None:
-                    asked[selector.register(one.sock, _events(one)).fd] = one
+                    # A connection is made, or refused, when its socket can be written to.
+                    asked[selector.register(one.sock, selectors.EVENT_WRITE).fd] = one
                 else:
                     _close(one)
-            for key, _mask in selector.select(min(repeat_s / 4, 0.1) if asked else 0):
-                _guarded(asked[key.fd], hear)
+            for key, _mask in selector.select(0.1 if asked else 0):
+                _connected(asked[key.fd])
             now = time.monotonic()
             for fd, one in list(asked.items()):
                 if one.reply is None and now - one.started >= timeout_s:
                     one.ends(SILENT)
-                elif one.reply is None and now - one.started >= one.sent * repeat_s:
-                    _guarded(one, begin)
                 if one.reply is not None:
                     selector.unregister(fd)
                     del asked[fd]
                     _close(one)
 
 
-def _events(one: _Question) -> int:
-    """A connection is made when it can be written to; a pong has come when there is something to read."""
-    datagram = one.sock is not None and one.sock.type == socket.SOCK_DGRAM
-    return selectors.EVENT_READ if datagram else selectors.EVENT_WRITE
-
-
-def _guarded(one: _Question, step: Callable[[_Question], None]) -> None:
+def _connect(one: _Question) -> None:
     try:
-        step(one)
+        one.sock = socket.socket(
+            socket.AF_INET6 if ":" in one.address else socket.AF_INET, socket.SOCK_STREAM
+        )
+        one.sock.setblocking(False)
+        code = one.sock.connect_ex((one.address, one.port))
     except OSError as error:
-        said = error.strerror or str(error)
-        if isinstance(error, ConnectionRefusedError):
-            one.ends(REFUSED, said)
-        elif error.errno in _OWN_FAULTS:
-            one.ends(NO_WAY, said)
-        else:
-            one.ends(SILENT, said)
+        code = error.errno or errno.EIO
+    one.started = time.monotonic()
+    if code in (0, errno.EINPROGRESS):
+        one.sent += 1
+    else:
+        _failed(one, code)
 
 
-def _open(one: _Question, kind: socket.SocketKind) -> socket.socket:
-    one.sock = socket.socket(socket.AF_INET6 if ":" in one.address else socket.AF_INET, kind)
-    one.sock.setblocking(False)
-    return one.sock
+def _connected(one: _Question) -> None:
+    code = one.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) if one.sock else 0
+    if code:
+        _failed(one, code)
+    else:
+        one.ends(ANSWERED, round_trip_us=(time.monotonic() - one.started) * 1e6)
+
+
+def _failed(one: _Question, code: int) -> None:
+    if code == errno.ECONNREFUSED:
+        one.ends(REFUSED, os.strerror(code), (time.monotonic() - one.started) * 1e6)
+    else:
+        one.ends(NO_WAY if code in _OWN_FAULTS else SILENT, os.strerror(code))
 
 
 def _close(one: _Question) -> None:
     if one.sock is not None:
         one.sock.close()
         one.sock = None
-
-
-def _ping(one: _Question) -> None:
-    sock = one.sock or _open(one, socket.SOCK_DGRAM)
-    if not one.sent:
-        sock.connect((one.address, one.port))
-    tag = secrets.randbelow(255)
-    sock.send(rmcp.ping(tag))
-    now = time.monotonic()
-    one.tags[tag] = now
-    one.started = one.started or now
-    one.sent += 1
-
-
-def _hear_pong(one: _Question) -> None:
-    if one.sock is None:
-        return
-    try:
-        data = one.sock.recv(2048)
-    except BlockingIOError:  # a datagram with a wrong checksum: it was announced, and is not there
-        return
-    for tag, sent_at in one.tags.items():
-        said = rmcp.pong(data, tag)
-        if said is not None:
-            one.ends(ANSWERED, round_trip_us=(time.monotonic() - sent_at) * 1e6, ipmi=said.ipmi)
-            return
-
-
-def _connect(one: _Question) -> None:
-    sock = _open(one, socket.SOCK_STREAM)
-    code = sock.connect_ex((one.address, one.port))
-    if code not in (0, errno.EINPROGRESS):
-        # OSError makes ConnectionRefusedError of ECONNREFUSED by itself.
-        raise OSError(code, os.strerror(code))
-    one.sent, one.started = 1, time.monotonic()
-
-
-def _connected(one: _Question) -> None:
-    if one.sock is None:
-        return
-    code = one.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-    if code:
-        raise OSError(code, os.strerror(code))
-    one.ends(ANSWERED, round_trip_us=(time.monotonic() - one.started) * 1e6)

@@ -13,7 +13,6 @@ import ipaddress
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils import rmcp
 from ansible_collections.railyard.fabric.plugins.plugin_utils.answer import (
     Answer,
     failed,
@@ -27,26 +26,23 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.bmc_probe import (
     SILENT,
     Reply,
 )
-from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import NOT_APPLICABLE, PASS
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import NOT_APPLICABLE, PASS, RECORDED
 from ansible_collections.railyard.fabric.plugins.plugin_utils.policy import is_number, is_whole
 
 CHECK = "bmc"
 #: Who asks. The rows of nodes carry the node's name here.
 CONTROLLER = "controller"
-RMCP, TCP, NONE = "rmcp", "tcp", "none"
+NONE = "none"
 
-_CAUSES = {SILENT: "bmc_silent", REFUSED: "bmc_refused", NO_WAY: "bmc_no_way"}
+_CAUSES = {SILENT: "bmc_silent", NO_WAY: "bmc_no_way"}
+#: A refusal comes from the address as well.
+_THERE = (ANSWERED, REFUSED)
 _EMPTY = (
     "tool_version", "rail", "peer", "netdev", "hca", "gid_index", "gid_type", "window_s", "message_bytes",
     "qps", "mtu_bytes", "active_mtu_bytes", "counters", "raw", "error", "proof",
 )  # fmt: skip
 
 Row = Mapping[str, Any]
-
-
-def ports(policy: Mapping[str, Any]) -> list[int]:
-    """Return the ports at which a policy asks for a BMC."""
-    return [int(port) for port in policy["bmc_tcp_ports"]] if policy["bmc_check"] == TCP else [rmcp.PORT]
 
 
 def questions(asked: Iterable[Row], plan: Mapping[str, Any]) -> dict[str, str]:
@@ -68,7 +64,7 @@ def row_of(line: Row, address: str, reply: Reply, run: str, started: str) -> dic
         run: the run id.
         started: when the asking began.
     """
-    answered = reply.state == ANSWERED
+    there = reply.state in _THERE
     error = {
         "class": _CAUSES.get(reply.state),
         "message": reply.message or "",
@@ -84,10 +80,10 @@ def row_of(line: Row, address: str, reply: Reply, run: str, started: str) -> dic
         **{key: line[key] for key in ("id", "check", "tool", "node", "direction")},
         "address": address,
         "started": started,
-        "status": "measured" if answered else "unmeasured" if reply.state == NO_WAY else "failed",
-        "metrics": {"round_trip_us": reply.round_trip_us} if answered else {},
-        "bmc": {"state": reply.state, "port": reply.port, "questions": reply.sent, "ipmi": reply.ipmi},
-        **({"proof": "proven"} if answered else {"error": error}),
+        "status": "measured" if there else "unmeasured" if reply.state == NO_WAY else "failed",
+        "metrics": {"round_trip_us": reply.round_trip_us} if there else {},
+        "bmc": {"state": reply.state, "port": reply.port, "questions": reply.sent},
+        **({"proof": "proven"} if there else {"error": error}),
     }
 
 
@@ -100,7 +96,7 @@ def nobody(asked: Iterable[Row], rows: Mapping[str, Sequence[Row]]) -> bool:
         for row in rows.get(str(line["id"]), ())
         if isinstance(row.get("bmc"), Mapping)
     ]
-    return len(said) > 1 and not any(state in (ANSWERED, REFUSED) for state in said)
+    return len(said) > 1 and not any(state in _THERE for state in said)
 
 
 def judge(
@@ -122,9 +118,9 @@ def judge(
         all_silent: no BMC of the run was there.
 
     Returns:
-        pass when it answered from its own address; fail when it was asked and did not, or when a node has its
-        address; unmeasured when the question could not leave the controller, or nobody asked it; not
-        applicable by site policy.
+        pass when it takes a connection at its own address; recorded when it refuses all that are tried, as a
+        BMC with nothing but IPMI does; fail when it is silent, or when a node has its address; unmeasured
+        when the question could not leave the controller, or nobody asked it; not applicable by site policy.
     """
     if asked["tool"] == NONE:
         return Answer(NOT_APPLICABLE, basis="site policy: fabric_policy.bmc_check is none")
@@ -145,23 +141,25 @@ def judge(
         key = wrong or "bmc"
         return unmeasured("row_garbled", f"{CONTROLLER}: {key} is {row.get(key)!r}")
     held = {"answers": True}
-    how = "a presence ping (RMCP)" if asked["tool"] == RMCP else "a TCP connection"
     answer = Answer(
         PASS,
         {"answers": told["state"] == ANSWERED, "port": told["port"]},
         dict(held),
         dict(held),
-        f"a declared BMC answers {how} from its own address, asked by the controller without logging in",
+        "a declared BMC takes a TCP connection at its own address, asked by the controller, without a login",
         proof="proven",
     )
-    for key in ("questions", "ipmi"):
-        if told.get(key) is not None:
-            answer.observed[key] = told[key]
+    if told.get("questions") is not None:
+        answer.observed["questions"] = told["questions"]
     mine = sorted(owners.get(str(ipaddress.ip_address(address)), ()))
     if mine:
         return failed(answer, "bmc_address_taken", f"{where} is on a netdev of {', '.join(mine)}")
-    if told["state"] == ANSWERED:
+    if told["state"] in _THERE:
         answer.observed["round_trip_us"] = row["metrics"]["round_trip_us"]
+    if told["state"] == REFUSED:
+        answer.outcome, answer.floor, answer.ceiling = RECORDED, {}, {}
+        answer.basis = "a machine is at the BMC's address; it refuses all of fabric_policy.bmc_tcp_ports"
+    if told["state"] in _THERE:
         return answer
     error = row.get("error")
     said = str(error.get("message") or "") if isinstance(error, Mapping) else ""
@@ -178,11 +176,11 @@ def judge(
 def _is_told(row: Row, told: Mapping[str, Any]) -> bool:
     """Tell whether a row's parts fit together: an answer has its time and proof, and nothing else has."""
     state, metrics = told.get("state"), row.get("metrics")
-    answered = state == ANSWERED
-    status = {ANSWERED: "measured", NO_WAY: "unmeasured"}.get(str(state), "failed")
-    if state not in (ANSWERED, *_CAUSES) or row.get("status") != status or not is_whole(told.get("port")):
+    there = state in _THERE
+    status = "measured" if there else "unmeasured" if state == NO_WAY else "failed"
+    if state not in (*_THERE, *_CAUSES) or row.get("status") != status or not is_whole(told.get("port")):
         return False
-    if not isinstance(metrics, Mapping) or (row.get("proof") == "proven") is not answered:
+    if not isinstance(metrics, Mapping) or (row.get("proof") == "proven") is not there:
         return False
     time_us = metrics.get("round_trip_us")
-    return not answered or (is_number(time_us) and float(time_us or 0) > 0 and row.get("error") is None)
+    return not there or (is_number(time_us) and float(time_us or 0) > 0 and row.get("error") is None)

@@ -248,11 +248,8 @@ _TABLE = (
     # What the controller hears of BMCs
     Cause("bmc_silent", "the node's BMC does not answer",
           "Look at the BMC's cable and its own network settings (`ipmitool lan print` on the node) and at "
-          "the way from the controller to its network; a BMC with IPMI over LAN switched off is asked by "
-          "fabric_policy.bmc_check: tcp."),
-    Cause("bmc_refused", "a machine is at the BMC's address, but no BMC answers there",
-          "Look who has the address (`ip neigh` on the controller) and compare with bmc_address; if it is "
-          "the BMC, switch its IPMI over LAN on, or set fabric_policy.bmc_check: tcp and bmc_tcp_ports."),
+          "the way from the controller to its network; the TCP ports that are tried are "
+          "fabric_policy.bmc_tcp_ports."),
     Cause("bmc_no_way", "the controller cannot send to the BMC's network",
           "See `ip route get ADDRESS` and the firewall on the controller; run from a machine that reaches "
           "the BMCs, or leave them unasked by fabric_policy.bmc_check: none."),

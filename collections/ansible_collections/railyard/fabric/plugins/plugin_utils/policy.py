@@ -25,8 +25,8 @@ DEFAULT: dict[str, Any] = {
     "bidirectional": True,
     "beacon": True,
     "lldp": True,
-    "bmc_check": "rmcp",
-    "bmc_tcp_ports": [443],
+    "bmc_check": "tcp",
+    "bmc_tcp_ports": [443, 22, 80],
     "bmc_timeout_s": 3,
     "rdma_duration_s": 4,
     "rdma_margin_s": 1,
@@ -45,7 +45,7 @@ DEFAULT: dict[str, Any] = {
     "floors": {},
 }
 
-BMC_CHECKS = ("rmcp", "tcp", "none")
+BMC_CHECKS = ("tcp", "none", "rmcp")
 # A BMC is asked at each of them.
 _MOST_PORTS = 8
 _SWITCHES = ("allow_busy", "beacon", "bidirectional", "lldp", "numa_pinning", "numa_unpinned")
@@ -136,7 +136,8 @@ def merge(user: object) -> dict[str, Any]:
                 problems.append(
                     f"fabric_policy.bmc_check must be one of {', '.join(BMC_CHECKS)}, not {value!r}"
                 )
-            merged[key] = value
+            # The presence ping of earlier versions: a lost datagram was a silent BMC.
+            merged[key] = "tcp" if value == "rmcp" else value
         elif key == "bmc_tcp_ports":
             problems += _ports_problems(value)
             merged[key] = value

@@ -83,7 +83,12 @@ def test_busy_node_gets_longer_from_attempt_to_attempt():
     action = Action(["timed out"] * 3 + [{"outcome": "confirmed"}])
     action._await(QUESTION, 5, {})
     # ssh's word for its own wait, then Ansible's for the answer of sudo.
-    assert [args.split("ConnectTimeout=")[1].split()[0] for args in action.ssh_args] == ["5", "10", "20", "20"]
+    assert [args.split("ConnectTimeout=")[1].split()[0] for args in action.ssh_args] == [
+        "5",
+        "10",
+        "20",
+        "20",
+    ]
     assert action.timeouts_s == [10, 20, 40, 40]
     assert action._connection.get_option("timeout") == 10
 

@@ -16,8 +16,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 from fake_run import NODES, RUN, FakeRun
 
 ADDRESSES = dict(zip(NODES, ("172.16.8.11", "172.16.8.12"), strict=True))
-PONG = Reply("answered", 623, 812.5, 1, True)
-SILENT = Reply("silent", 623, None, 3)
+TAKEN = Reply("answered", 443, 812.5, 1)
+REFUSED = Reply("refused", 443, 790.0, 1, message="Connection refused")
+SILENT = Reply("silent", 443, None, 2)
 
 
 def with_bmcs(*replies: Reply | None, **rules: Any) -> FakeRun:
@@ -27,7 +28,7 @@ def with_bmcs(*replies: Reply | None, **rules: Any) -> FakeRun:
         run.plan["nodes"][node]["bmc_address"] = address
     run.asked = ask.asked_lines(run.plan, run.order)
     run.manifest["asked"] = ask.fingerprint(run.asked)
-    for line, reply in zip(lines(run), replies or (PONG, PONG), strict=True):
+    for line, reply in zip(lines(run), replies or (TAKEN, TAKEN), strict=True):
         if reply is not None:
             address = ADDRESSES[line["node"]]
             run.results.append(bmc_rows.row_of(line, address, reply, RUN, "2026-11-21T10:15:19.000Z"))

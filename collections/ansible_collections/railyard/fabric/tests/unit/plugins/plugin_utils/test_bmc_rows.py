@@ -20,7 +20,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils import (
 from ansible_collections.railyard.fabric.plugins.plugin_utils.bmc_probe import Reply
 
 sys.path.insert(0, str(Path(__file__).parent))
-from fake_bmc import ADDRESSES, PONG, SILENT, lines, with_bmcs
+from fake_bmc import ADDRESSES, REFUSED, SILENT, TAKEN, lines, with_bmcs
 from fake_run import NODES, FakeRun
 from spoil import GARBAGE, mutate, paths
 
@@ -32,11 +32,12 @@ def told(run: FakeRun) -> list[dict[str, Any]]:
 def test_each_declared_bmc_is_asked_for_once_and_on_no_rail() -> None:
     asked = lines(with_bmcs())
     assert [(line["id"], line["node"], line["rail"], line["peer"], line["tool"]) for line in asked] == [
-        ("b00000", NODES[0], None, None, "rmcp"),
-        ("b00001", NODES[1], None, None, "rmcp"),
+        ("b00000", NODES[0], None, None, "tcp"),
+        ("b00001", NODES[1], None, None, "tcp"),
     ]
     assert lines(FakeRun()) == []
-    assert [line["tool"] for line in lines(with_bmcs(None, None, bmc_check="tcp"))] == ["tcp", "tcp"]
+    # Of earlier versions, and still accepted.
+    assert lines(with_bmcs(None, None, bmc_check="rmcp")) == asked
 
 
 def test_a_bmc_that_answers_passes_and_the_run_is_whole() -> None:
@@ -45,7 +46,7 @@ def test_a_bmc_that_answers_passes_and_the_run_is_whole() -> None:
         assert (one["outcome"], one["proof"]) == ("pass", "proven")
         assert one["floor"] == one["ceiling"] == {"answers": True}
         assert one["observed"] == {
-            "answers": True, "port": 623, "questions": 1, "ipmi": True, "round_trip_us": 812.5,
+            "answers": True, "port": 443, "questions": 1, "round_trip_us": 812.5,
         }  # fmt: skip
         assert one["basis"]
         assert one["rows"] == [one["id"]]
@@ -57,14 +58,13 @@ def test_a_bmc_that_answers_passes_and_the_run_is_whole() -> None:
     ("reply", "outcome", "cause"),
     [
         (SILENT, "fail", "bmc_silent"),
-        (Reply("silent", 623, None, 3, message="No route to host"), "fail", "bmc_silent"),
-        (Reply("refused", 623, None, 1, message="Connection refused"), "fail", "bmc_refused"),
-        (Reply("no_way", 623, message="Network is unreachable"), "unmeasured", "bmc_no_way"),
+        (Reply("silent", 443, None, 2, message="No route to host"), "fail", "bmc_silent"),
+        (Reply("no_way", 443, message="Network is unreachable"), "unmeasured", "bmc_no_way"),
         (None, "unmeasured", "bmc_not_asked"),
     ],
 )
 def test_one_that_does_not_is_told_with_its_reason(reply: Reply | None, outcome: str, cause: str) -> None:
-    run = with_bmcs(reply, PONG)
+    run = with_bmcs(reply, TAKEN)
     bad, good = told(run)
     assert (bad["outcome"], bad["cause_class"], good["outcome"]) == (outcome, cause, "pass")
     assert "172.16.8.11" in bad["cause"]
@@ -78,7 +78,15 @@ def test_one_that_does_not_is_told_with_its_reason(reply: Reply | None, outcome:
 def test_where_none_answers_the_way_is_named_as_well() -> None:
     run = with_bmcs(SILENT, SILENT)
     assert all("none of this run's BMCs answers" in one["cause"] for one in told(run))
-    assert "none of" not in told(with_bmcs(SILENT, Reply("refused", 623, None, 1)))[0]["cause"]
+    assert "none of" not in told(with_bmcs(SILENT, REFUSED))[0]["cause"]
+
+
+def test_one_that_refuses_is_there_and_no_pass() -> None:
+    run = with_bmcs(REFUSED, TAKEN)
+    one = told(run)[0]
+    assert (one["outcome"], one["proof"], one["floor"]) == ("recorded", "proven", None)
+    assert "refuses" in one["basis"]
+    assert run.status() == 0
 
 
 def test_a_bmc_is_told_of_when_its_node_is_gone() -> None:
@@ -107,14 +115,12 @@ def test_site_policy_leaves_them_unasked_and_shows_it() -> None:
 def test_what_the_controller_is_to_ask() -> None:
     run = with_bmcs()
     assert bmc_rows.questions(run.asked, run.plan) == ADDRESSES
-    assert bmc_rows.ports(policy.merge({})) == [623]
-    assert bmc_rows.ports(policy.merge({"bmc_check": "tcp", "bmc_tcp_ports": [22, 443]})) == [22, 443]
 
 
 #: What a verdict does not rest on.
 IRRELEVANT = (
     "tool_version", "rail", "peer", "netdev", "hca", "gid_index", "gid_type", "window_s", "message_bytes",
-    "qps", "mtu_bytes", "active_mtu_bytes", "counters", "raw", "started", "bmc.questions", "bmc.ipmi",
+    "qps", "mtu_bytes", "active_mtu_bytes", "counters", "raw", "started", "bmc.questions",
 )  # fmt: skip
 
 
@@ -170,7 +176,7 @@ def test_the_place_is_the_node() -> None:
 @pytest.mark.parametrize(
     ("rules", "said"),
     [
-        ({"bmc_check": "ipmi"}, "bmc_check must be one of rmcp, tcp, none, not 'ipmi'"),
+        ({"bmc_check": "ipmi"}, "bmc_check must be one of tcp, none, rmcp, not 'ipmi'"),
         ({"bmc_check": None}, "bmc_check must be"),
         ({"bmc_check": ["rmcp"]}, "bmc_check must be"),
         ({"bmc_tcp_ports": []}, "bmc_tcp_ports must list 1 to 8 TCP ports"),
