@@ -19,14 +19,17 @@ RAILS = ("rail0", "rail1")
 QUICK = {"bidirectional": False, "ping_count": 10, "rdma_duration_s": 3, "rdma_latency_s": 0.5}
 
 
-def small_inventory(folder: Path, **policy: object) -> Cluster:
-    """Copy the lab's inventory with its first rail only."""
+def small_inventory(folder: Path, lab: str = "lab", subnet: str = "198.18.0.", **policy: object) -> Cluster:
+    """Copy the lab's inventory with its first rail only, for a lab of this name and management network."""
     cluster = Cluster(folder, "small")
-    cluster.lab_name = "lab"
-    shutil.copytree(ROOT / "inventories" / "lab", cluster.inventory)
+    cluster.lab_name = lab
+    # What `lab up` generated speaks for the lab called so.
+    others = shutil.ignore_patterns() if lab == "lab" else shutil.ignore_patterns("generated.yml")
+    shutil.copytree(ROOT / "inventories" / "lab", cluster.inventory, ignore=others)
     for path in cluster.inventory.rglob("*.yml"):
-        text = path.read_text(encoding="utf-8")
-        path.write_text(text.replace("{{ inventory_dir }}/../../.lab/", f"{ROOT}/.lab/"), encoding="utf-8")
+        text = path.read_text(encoding="utf-8").replace("198.18.0.", subnet)
+        text = text.replace("{{ inventory_dir }}/../../.lab/lab/", f"{ROOT}/.lab/{lab}/")
+        path.write_text(text, encoding="utf-8")
     for path in cluster.inventory.rglob("*.yml"):
         variables = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
         if "fabric" not in variables:
