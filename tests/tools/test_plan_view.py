@@ -42,6 +42,7 @@ def test_the_table_has_a_row_for_each_rail(inventory, capsys):
     assert plan_view.run(inventory(), False) == 0
     lines = capsys.readouterr().out.splitlines()
     assert any(line.split() == ["gpu2", "2", "rail0", "ens6", "10.0.0.2/16", "9000"] for line in lines)
+    assert lines[-1].startswith("Measuring takes about ")
 
 
 def test_many_nodes_show_the_ends_of_each_rail(inventory, capsys):

@@ -17,6 +17,7 @@ from railyard import paths
 # Ansible reads its configuration when it is imported; without ours it would take other files for inventories.
 os.environ.setdefault("ANSIBLE_CONFIG", str(paths.repo_root() / "ansible.cfg"))
 
+from ansible_collections.railyard.fabric.plugins.plugin_utils import cost as fabric_cost
 from ansible_collections.railyard.fabric.plugins.plugin_utils import inventory as fabric_inventory
 from ansible_collections.railyard.fabric.plugins.plugin_utils import plan as fabric_plan
 
@@ -56,6 +57,8 @@ def run(inventory: list[str], as_json: bool, limit: str | None = None, svg: str 
         sys.stdout.write("\n")
     elif svg is None:
         _print_table(plan)
+        if loaded.selected_nodes():
+            print(fabric_cost.of(loaded).text())
     return EXIT_GOOD
 
 

@@ -39,6 +39,10 @@ class Latency(Perftest):
         """Return the seconds of probe and test, with their starts."""
         return 2 * (LONGEST_S + _MARGIN_S)
 
+    def planned_s(self, policy: Mapping[str, Any]) -> float:
+        """Return about how long the iterations that the probe leads to take."""
+        return float(policy["rdma_latency_s"])
+
     def options(self, policy: Mapping[str, Any], iterations: int) -> list[str]:
         """Return the options that both ends must have alike."""
         return ["-s", str(policy["sockperf_message_bytes"]), "-n", str(iterations)]

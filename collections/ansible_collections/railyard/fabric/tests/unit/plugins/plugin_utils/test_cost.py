@@ -1,0 +1,78 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.railyard.fabric.plugins.plugin_utils import ask, cost, policy
+
+POLICY = {
+    "iperf3_duration_s": 4, "iperf3_omit_s": 1, "sockperf_duration_s": 2, "ping_count": 10,
+    "ping_interval_s": 0.02, "rdma_duration_s": 4, "rdma_latency_s": 2, "bidirectional": False,
+}  # fmt: skip
+
+
+def order(
+    nodes: int, rails: int, transport: str = "tcp", rate_gbps: float | None = 10, **rules: Any
+) -> dict[str, Any]:
+    fabric = {
+        "transport": transport,
+        "mtu": 9000,
+        "rails": [
+            {"name": f"rail{k}", "netdev": f"ens{k}", "subnet": f"10.{k}.0.0/20"}
+            | ({"rate_gbps": rate_gbps} if rate_gbps else {})
+            for k in range(rails)
+        ],
+    }
+    names = [f"gpu{number}" for number in range(1, nodes + 1)]
+    plan = {"nodes": {name: {"node_index": number} for number, name in enumerate(names, 1)}}
+    fabrics = dict.fromkeys(names, fabric)
+    return ask.work_order("run", plan, fabrics, policy.merge(POLICY | rules), names)
+
+
+def test_the_time_is_what_the_tools_are_asked_for_and_two_seconds_around_each() -> None:
+    found = cost.of_order(order(3, 1))
+    # Five tests for each direction: two probes of the MTU, pings (0.2 s), iperf3 (5 s), sockperf (2 s).
+    meeting_s = 2 * (5 * 2 + 0.2 + 5 + 2)
+    # An odd number of nodes: one rests in each of three rounds.
+    assert (found.pairs, found.rounds) == (3, 3)
+    assert found.duration_s == pytest.approx(30 + 3 * meeting_s)
+    # 10 Gbit/s are 1.25 GB/s, five seconds each way, for three pairs.
+    assert found.data_bytes == pytest.approx(3 * 2 * 5 * 1.25e9)
+    assert "3 pairs in 3 rounds, up to 37.5 GB over the rails." in found.text()
+
+
+def test_all_rails_at_once_are_one_turn_and_both_ways_are_twice_the_data() -> None:
+    one, two = (cost.of_order(order(2, rails, bidirectional=True)) for rails in (1, 2))
+    both_s, alone_s = 5 + 2, 2 * (5 * 2 + 0.2 + 5 + 2)
+    assert one.duration_s == pytest.approx(30 + alone_s + both_s)
+    assert two.duration_s == pytest.approx(30 + 2 * (alone_s + both_s) + 2 * (5 + 2))
+    assert one.data_bytes == pytest.approx((2 + 2) * 5 * 1.25e9)
+
+
+def test_rdma_counts_as_well() -> None:
+    tcp, roce = (cost.of_order(order(2, 1, transport)) for transport in ("tcp", "roce"))
+    assert roce.duration_s - tcp.duration_s == pytest.approx(2 * (4 + 2 + 2 + 2))
+
+
+def test_without_declared_rates_the_amount_is_not_known() -> None:
+    found = cost.of_order(order(2, 2, rate_gbps=None))
+    assert found.data_bytes is None
+    assert "no rate_gbps is declared" in found.text()
+
+
+def test_more_than_half_an_hour_wants_the_users_word() -> None:
+    assert cost.of_order(order(32, 1)).refusal() is None
+    said = cost.of_order(order(32, 8, "roce", 400)).refusal()
+    assert said is not None
+    assert "496 pairs in 31 rounds" in said
+    assert "-e railyard_allow_long=true" in said
+
+
+def test_a_thousand_nodes_are_reckoned_at_once_and_a_lone_one_is_no_pair() -> None:
+    assert cost.of_order(order(1000, 8)).pairs == 499500
+    lone = cost.of_order(order(1, 2))
+    assert (lone.pairs, lone.rounds, lone.data_bytes) == (0, 0, 0.0)
