@@ -53,7 +53,6 @@ class Settings:
         command: argv that gets a part's name as its last argument.
         budgets_min: part → minutes that it should take.
         labs: parts that make lab nodes: from the first of them on no other run on this machine has labs.
-        rows: so many rows take turns in the parts of a stage of one row.
         noun: what the parts are called in the last line.
         say_every_s: seconds between two lines about what is under way.
         grace_s: seconds that an interrupted part has to clean up, such as to take its lab down.
@@ -62,7 +61,6 @@ class Settings:
     command: list[str]
     budgets_min: dict[str, float]
     labs: frozenset[str] = frozenset()
-    rows: int = 1
     noun: str = "parts"
     say_every_s: float = 60.0
     grace_s: float = 120.0
@@ -131,11 +129,7 @@ class Suite:
             self._lock = labs_lock.take(say, stopped=lambda: self._stops > 0)
 
     def _run_stage(self, stage: Stage) -> None:
-        if len(stage) == 1 and self.settings.rows > 1:
-            shared = deque(stage[0])
-            queues = [shared] * min(self.settings.rows, len(shared))
-        else:
-            queues = [deque(row) for row in stage]
+        queues = [deque(row) for row in stage]
         alone = len(queues) == 1
         self._said_at = time.monotonic()
         while True:
@@ -341,7 +335,6 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--budget", action="append", default=[], type=budget, metavar="PART=MINUTES")
     parser.add_argument("--want", action="append", default=[], metavar="PART", help="this part, not all")
     parser.add_argument("--labs", action="append", default=[], metavar="PART", help="this part makes labs")
-    parser.add_argument("--rows", type=int, default=1, help="rows that share the parts of a stage of one row")
     parser.add_argument("--noun", default="parts")
     parser.add_argument("--say-every-s", type=float, default=60.0)
     parser.add_argument("--grace-s", type=float, default=120.0)
@@ -357,7 +350,6 @@ def main(argv: Sequence[str]) -> int:
         given.command,
         budgets_min,
         frozenset(given.labs),
-        given.rows,
         given.noun,
         given.say_every_s,
         given.grace_s,

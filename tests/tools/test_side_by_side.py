@@ -145,16 +145,6 @@ def test_the_next_stage_waits_for_all_rows(plan):
     assert status == 0, out
 
 
-def test_rows_that_share_parts_take_the_next_one(plan):
-    plan.part("a", "until [[ -e d ]]; do sleep 0.05; done; sleep 1; echo a on $SIDE_BY_SIDE_ROW")
-    for name in ("b", "c", "d"):
-        plan.part(name, f"touch {name}; echo {name} on $SIDE_BY_SIDE_ROW")
-    status, out = plan.run("--rows", "2", "--noun", "scenarios", "--stage", "a b c d")
-    assert status == 0, out
-    assert re.findall(r"^\w on \d$", out, re.M) == ["b on 2", "c on 2", "d on 2", "a on 1"]
-    assert "scenarios: 4 passed, 0 failed" in out
-
-
 def test_what_parts_write_side_by_side_is_not_mixed(plan):
     count = "for i in {1..30}; do echo $0 $1 line $i; echo $1 error >&2; sleep 0.02; done"
     plan.part("a", count)
