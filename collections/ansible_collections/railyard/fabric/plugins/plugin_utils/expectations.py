@@ -24,9 +24,11 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.policy import is_n
 TCP_FLOOR_SHARE = 0.80
 #: How far above the physical limit a reading may lie: the ends of an interval are cut between two readings.
 CEILING_TOLERANCE = 1.02
-#: Up to this rate one core feeds the link, whatever iperf3's version.
-ONE_CORE_GBPS = 40.0
+#: Up to this rate one core feeds the link, whatever iperf3's version: the least that ESnet has of a stream.
+ONE_CORE_GBPS = 15.0
+_ONE_CORE_AUTHORITY = "ESnet fasterdata reports 15 to 35 Gbit/s of a single stream, so of one core"
 #: Above it, up to 100 Gbit/s, ESnet's figures hold: about 12 streams, and a thread for each (iperf3 3.16).
+_THREADS_AUTHORITY = "ESnet fasterdata reports 0.90 of 100 Gbit/s with about 12 streams on an untuned host"
 MANY_STREAMS = 12
 THREADED_IPERF3 = (3, 16)
 FEW_STREAMS = 4
@@ -206,9 +208,10 @@ def _tcp_bandwidth(able: Sequence[Capability], shares: Sequence[float], why_not:
         bounds.basis += f"; no floor: {why_not}"
     else:
         bounds.floor = {"bandwidth_gbps": round(total * TCP_FLOOR_SHARE, 4)}
+        one_core = all((one.rate_gbps or 0.0) <= ONE_CORE_GBPS for one in able)
         bounds.basis += (
-            f"; floor: {TCP_FLOOR_SHARE:.2f} of it (Railyard's own margin for the host's TCP; "
-            "ESnet fasterdata reports 0.90 of 100 Gbit/s with about 12 streams on an untuned host)"
+            f"; floor: {TCP_FLOOR_SHARE:.2f} of it, a margin for the host's TCP "
+            f"({_ONE_CORE_AUTHORITY if one_core else _THREADS_AUTHORITY})"
         )
     return bounds
 

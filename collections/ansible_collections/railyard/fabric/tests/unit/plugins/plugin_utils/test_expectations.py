@@ -48,9 +48,12 @@ def test_the_ceiling_is_what_tcp_leaves_of_the_wire() -> None:
     ("rate", "rules", "versions", "floor"),
     [
         (1, {}, (), 0.8),
-        (25, {}, (), 20.0),
-        (40, {}, (), 32.0),
-        (40, {"iperf3_streams": 3}, (), None),
+        (10, {}, (), 8.0),
+        (10, {"iperf3_streams": 3}, (), None),
+        # 27.4 Gbit/s, all that a core gives, is healthy: before 3.16 iperf3 feeds all streams from one.
+        (40, {}, ("3.9", "3.9"), None),
+        (40, {}, ("3.18", "3.18"), None),  # 4 streams
+        (40, {"iperf3_streams": 12}, ("3.18", "3.18"), 32.0),
         (100, {}, ("3.16", "3.18"), None),  # 4 streams
         (100, {"iperf3_streams": 12}, ("3.16", "3.18"), 80.0),
         (100, {"iperf3_streams": 12}, ("3.15", "3.18"), None),
@@ -81,7 +84,7 @@ def test_a_trained_speed_never_moves_a_bound(one: int, other: int) -> None:
 
 
 def test_without_a_declared_rate_only_a_port_maximum_bounds() -> None:
-    assert bounds(speed_max_mbps=40000, speed_mbps=10000).floor == {"bandwidth_gbps": 32.0}
+    assert bounds(speed_max_mbps=10000, speed_mbps=1000).floor == {"bandwidth_gbps": 8.0}
     assert not bounds(speed_max_mbps=40000, driver_class="software").floor
     assert "software link" in bounds(driver_class="software", speed_mbps=10000).basis
     assert "declared" in bounds(speed_mbps=10000).basis
