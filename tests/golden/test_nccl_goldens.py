@@ -4,25 +4,29 @@ Rendered offline: the role's defaults and its template by Jinja, with the settin
 action; the rails by the one address rule.
 """
 
+import json
+import subprocess
+
 import jinja2
 import jinja2.nativetypes
 import pytest
 import yaml
 from ansible_collections.railyard.fabric.plugins.module_utils import rails
 from railyard import paths
+from railyard.ansible import ansible_environment
 
 ROLE = paths.repo_root() / "roles" / "nccl_profile"
 INVENTORIES = paths.repo_root() / "inventories"
 # What NCCL's documentation lists; a name that is none of these would be read by nobody.
-KNOWN_NAMES = {"NCCL_NET", "NCCL_IB_HCA", "NCCL_SOCKET_IFNAME"}
+KNOWN_NAMES = {"NCCL_NET", "NCCL_IB_HCA", "NCCL_IB_ROCE_VERSION_NUM", "NCCL_SOCKET_IFNAME"}
 
 
-def render(fabric, host, scalable_unit=None, **overrides):
-    """Return the profile of `host` as text."""
+def render(fabric, host, scalable_unit=None, *, roce_v1=False, **overrides):
+    """Return the profile of `host` as text; `roce_v1` is what its GID table says."""
     defaults = yaml.safe_load((ROLE / "defaults" / "main.yml").read_text())
     defaults["nccl_profile_rails"] = rails.plan_node(fabric, host, scalable_unit=scalable_unit)
     native = jinja2.nativetypes.NativeEnvironment()
-    variables = {}
+    variables = {"__nccl_profile_roce_v1": roce_v1}
     for name, value in {**defaults, **overrides}.items():
         is_template = isinstance(value, str) and "{{" in value
         variables[name] = (
@@ -45,7 +49,8 @@ def v100_fabric():
 
 @pytest.mark.parametrize("host", ["gpuserver1", "gpuserver2"])
 def test_v100_pair_is_what_the_notes_say(v100_fabric, host):
-    assert render(v100_fabric, host) == (INVENTORIES / "v100-pair/expected/nccl.conf").read_text()
+    golden = (INVENTORIES / "v100-pair/expected/nccl.conf").read_text()
+    assert render(v100_fabric, host, roce_v1=True) == golden
 
 
 # Beside v100-pair: node, its unit, and the HCAs in the order of the rails, counted out by hand.
@@ -65,11 +70,13 @@ def test_each_layout_has_its_golden(layout):
     node, unit, hcas = LAYOUTS[layout]
     fabric = yaml.safe_load((INVENTORIES / layout / "group_vars/all/fabric.yml").read_text())["fabric"]
     golden = (INVENTORIES / layout / "expected/nccl.conf").read_text()
-    assert render(fabric, node, unit) == golden
+    connectx3 = hcas.startswith("mlx4")  # which has RoCE v1 alone
+    assert render(fabric, node, unit, roce_v1=connectx3) == golden
     # The second = asks for the exact names: without it mlx5_1 would take mlx5_10 too.
     assert settings(golden) == {
         "NCCL_NET": "IB",
         "NCCL_IB_HCA": f"={hcas}",
+        **({"NCCL_IB_ROCE_VERSION_NUM": "1"} if connectx3 else {}),
         "NCCL_SOCKET_IFNAME": f"={fabric['frontend']['netdev']}",
     }
 
@@ -102,3 +109,67 @@ def test_every_line_is_one_that_nccl_reads(v100_fabric):
     lines = render(v100_fabric, "gpuserver1").splitlines()
     assert all(line.startswith("#") or not line.count("#") for line in lines), "NCCL has no inline comments"
     assert {line.partition("=")[0] for line in lines if not line.startswith("#")} <= KNOWN_NAMES
+
+
+PLAYBOOK = """
+- hosts: localhost
+  gather_facts: false
+  vars_files: [{role}/defaults/main.yml, {role}/vars/main.yml]
+  tasks:
+    - ansible.builtin.copy:
+        content: "{{{{ lookup('ansible.builtin.template', '{role}/templates/etc/nccl.conf.j2') }}}}"
+        dest: "{folder}/{{{{ index }}}}"
+        mode: "0644"
+      loop: "{{{{ cases }}}}"
+      loop_control: {{index_var: index}}
+      vars:
+        nccl_profile_transport: "{{{{ item.transport }}}}"
+        nccl_profile_settings: "{{{{ item.settings }}}}"
+        nccl_profile_rails: "{{{{ rails }}}}"
+        __nccl_profile_facts: "{{{{ item.facts }}}}"
+"""
+
+
+def test_the_gid_table_decides_the_roce_version(v100_fabric, tmp_path):
+    planned = rails.plan_node(v100_fabric, "gpuserver1")
+
+    def facts(*types):
+        gids = {
+            rail["hca"]: [
+                {"index": 2 * index, "type": kind, "gid": "", "address": rail["address"].split("/")[0]}
+                for index, kind in enumerate(types)
+            ]
+            for rail in planned
+        }
+        netdevs = [{"netdev": rail["netdev"]} for rail in planned]
+        hcas = [{"hca": hca, "netdev": None, "gids": table} for hca, table in gids.items()]
+        return {"rail_info": {"netdevs": netdevs, "hcas": hcas}}
+
+    v1, index = {"NCCL_IB_ROCE_VERSION_NUM": "1"}, {"NCCL_IB_GID_INDEX": "2"}
+    cases = [
+        ("roce", {}, facts("RoCE v1"), v1),
+        ("roce", {}, facts("RoCE v1", "RoCE v2"), {}),
+        ("roce", {}, facts(), {}),
+        ("roce", index, facts("RoCE v1"), index),  # the site's word
+        ("tcp", {}, {"skipped": True}, {}),
+    ]
+    (tmp_path / "play.yml").write_text(PLAYBOOK.format(role=ROLE, folder=tmp_path))
+    keys = ("transport", "settings", "facts")
+    told = {
+        "cases": [dict(zip(keys, case, strict=False)) for case in cases],
+        "rails": planned,
+        "fabric": v100_fabric,
+    }
+    (tmp_path / "vars.json").write_text(json.dumps(told))
+    argv = ["ansible-playbook", "-i", "localhost,", "-c", "local", "-e", f"@{tmp_path}/vars.json"]
+    done = subprocess.run(
+        [*argv, str(tmp_path / "play.yml")],
+        env=ansible_environment() | {"HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    for number, (*_case, wanted) in enumerate(cases):
+        found = settings((tmp_path / str(number)).read_text())
+        assert {name: found[name] for name in found if name in {**v1, **index}} == wanted, number

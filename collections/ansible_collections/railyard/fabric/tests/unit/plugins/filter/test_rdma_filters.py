@@ -1,14 +1,15 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""From the planned rails: the Soft-RoCE devices, and the ports of a subnet manager."""
+"""From the planned rails: the Soft-RoCE devices, the ports of a subnet manager, who speaks RoCE v1 alone."""
 
 from __future__ import annotations
 
 import pytest
 from ansible.errors import AnsibleFilterError
-from ansible_collections.railyard.fabric.plugins.filter import soft_roce, subnet_manager
+from ansible_collections.railyard.fabric.plugins.filter import roce, soft_roce, subnet_manager
 
+roce_v1_rails = roce.FilterModule().filters()["roce_v1_rails"]
 soft_roce_devices = soft_roce.FilterModule().filters()["soft_roce_devices"]
 subnet_manager_ports = subnet_manager.FilterModule().filters()["subnet_manager_ports"]
 
@@ -53,3 +54,23 @@ def test_all_rails_without_an_infiniband_port_are_named():
     facts = {"netdevs": [], "hcas": [port("mlx4_0:1", "Ethernet")]}
     with pytest.raises(AnsibleFilterError, match=r"rail0: .*Ethernet; rail rail1 has no RDMA port"):
         subnet_manager_ports([rail("rail0", hca="mlx4_0:1"), rail("rail1", hca="mlx4_1:1")], facts)
+
+
+def test_rails_of_roce_v1_alone_are_named():
+    def gids(*types):
+        return [
+            {"index": index, "gid": "::ffff:10.0.1.1", "address": "10.0.1.1", "type": kind, "netdev": "ens6"}
+            for index, kind in enumerate(types)
+        ]
+
+    planned = {**rail("rail0", "ens6", "mlx4_0:1"), "address": "10.0.1.1/24"}
+    device = {"netdev": "ens6", "mac": "02:00:00:00:00:01"}
+    for types, names in (
+        (("RoCE v1",), ["rail0"]),
+        (("RoCE v1", "RoCE v2"), []),
+        ((), []),
+    ):
+        hca = {**port("mlx4_0:1", "Ethernet"), "netdev": "ens6", "gids": gids(*types)}
+        assert roce_v1_rails([planned], {"netdevs": [device], "hcas": [hca]}) == names
+    # As where the driver waits for a reboot, or a play knows no more of a rail than its HCA.
+    assert roce_v1_rails([planned, {"name": "rail1", "hca": "mlx4_0:2"}], {"netdevs": [], "hcas": []}) == []
