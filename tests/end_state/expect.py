@@ -13,6 +13,8 @@ from typing import Any
 import yaml
 
 Plan = dict[str, Any]
+# Variables of the roles that an inventory sets, by name.
+Options = dict[str, Any]
 Reading = dict[str, Any]
 Problems = list[str]
 
@@ -45,7 +47,7 @@ def link(rail: Plan, reading: Reading) -> Problems:
     """The rail's link is up."""
     device = _device(rail, reading)
     if device is None:
-        return [_missing(rail)]
+        return _missing(rail)
     flags = device.get("flags") or []
     problems = [f"{device['ifname']} is not {flag}" for flag in ("UP", "LOWER_UP") if flag not in flags]
     if device.get("operstate") in ("DOWN", "LOWERLAYERDOWN"):
@@ -57,7 +59,7 @@ def mtu(rail: Plan, reading: Reading) -> Problems:
     """The rail has the planned MTU, exactly."""
     device = _device(rail, reading)
     if device is None:
-        return [_missing(rail)]
+        return _missing(rail)
     if rail.get("mtu") is None or device["mtu"] == rail["mtu"]:
         return []
     return [f"{device['ifname']} has MTU {device['mtu']}, planned is {rail['mtu']}"]
@@ -67,7 +69,7 @@ def addresses(rail: Plan, reading: Reading) -> Problems:
     """The rail has the planned addresses and no other; link-local ones are the kernel's own."""
     device = _device(rail, reading)
     if device is None:
-        return [_missing(rail)]
+        return _missing(rail)
     planned = {ipaddress.ip_interface(rail[key]) for key in ("address", "address6") if rail.get(key)}
     found = {one for one in _addresses(device) if not one.ip.is_link_local}
     if found == planned:
@@ -118,7 +120,7 @@ def netplan_file(rail: Plan, reading: Reading) -> Problems:
         return []
     netdev = netdev_of(rail, reading)
     if netdev is None:
-        return [_missing(rail)]
+        return _missing(rail)
     problems = []
     claiming = []
     for path, file in reading["netplan"].items():
@@ -178,18 +180,23 @@ def memlock(node_class: str, reading: Reading) -> Problems:
     return problems
 
 
-def nccl(node: Plan, reading: Reading) -> Problems:
+def nccl(node: Plan, options: Options, reading: Reading) -> Problems:
     """NCCL's profile names exactly the rails' HCAs and the frontend, and the env file says the same."""
+    transport = options.get("nccl_profile_transport", node["transport"])
+    hcas = [rail.get("hca") for rail in options.get("nccl_profile_rails", node["rails"])]
+    frontend = options.get("nccl_profile_socket_netdev", (node.get("frontend") or {}).get("netdev"))
     expected = {
-        "NCCL_NET": "Socket" if node["transport"] == "tcp" else "IB",
+        "NCCL_NET": options.get("nccl_profile_net", "Socket" if transport == "tcp" else "IB") or None,
         "NCCL_IB_HCA": None,
-        "NCCL_SOCKET_IFNAME": None,
+        "NCCL_IB_ROCE_VERSION_NUM": None,
+        "NCCL_SOCKET_IFNAME": f"={frontend}" if frontend else None,
     }
-    hcas = [rail.get("hca") for rail in node["rails"]]
-    if node["transport"] != "tcp" and hcas and None not in hcas:
+    if transport != "tcp" and hcas and None not in hcas:
         expected["NCCL_IB_HCA"] = "=" + ",".join(str(hca) for hca in hcas)
-    if (node.get("frontend") or {}).get("netdev"):
-        expected["NCCL_SOCKET_IFNAME"] = "=" + str(node["frontend"]["netdev"])
+    site = {name: str(value) for name, value in options.get("nccl_profile_settings", {}).items()}
+    if transport == "roce" and "NCCL_IB_GID_INDEX" not in site:
+        expected["NCCL_IB_ROCE_VERSION_NUM"] = "1" if _roce_v1_alone(node["rails"], reading) else None
+    expected |= site
     problems = []
     for path, file in reading["nccl"].items():
         if file is None or file["text"] is None:
@@ -206,10 +213,10 @@ def nccl(node: Plan, reading: Reading) -> Problems:
     return problems
 
 
-def tools(node: Plan, reading: Reading) -> Problems:
+def tools(node: Plan, options: Options, reading: Reading) -> Problems:
     """The benchmark tools are installed, perftest where RDMA is asked."""
     wanted = ["ping", "iperf3", "sockperf"]
-    if node["transport"] != "tcp":
+    if options.get("benchmark_tools_rdma", node["transport"] != "tcp"):
         wanted += ["ib_write_bw", "ibv_devinfo", "numactl"]
     return [f"{tool} is not installed" for tool in wanted if not reading["tools"].get(tool)]
 
@@ -267,14 +274,35 @@ def management(node: Plan, reading: Reading) -> Problems:
     return problems
 
 
+def gid_ip(gid: str) -> Any:
+    """Return the IP address that a GID stands for, or None."""
+    try:
+        address = ipaddress.IPv6Address(gid)
+    except ValueError:
+        return None
+    return address.ipv4_mapped or address
+
+
+def _roce_v1_alone(rails: list[Plan], reading: Reading) -> bool:
+    """Whether a rail's address is in the GID tables, and as RoCE v1 alone: NCCL looks for v2."""
+    for rail in rails:
+        own = ipaddress.ip_interface(rail["address"]).ip if rail.get("address") else None
+        types = {row["type"] for row in reading["gids"] if own is not None and gid_ip(row["gid"]) == own}
+        if types == {"IB/RoCE v1"}:
+            return True
+    return False
+
+
 def _device(rail: Plan, reading: Reading) -> dict[str, Any] | None:
     netdev = netdev_of(rail, reading)
     return next((one for one in reading["addresses"] or [] if one["ifname"] == netdev), None)
 
 
-def _missing(rail: Plan) -> str:
+def _missing(rail: Plan) -> Problems:
+    if not any(rail.get(key) for key in ("netdev", "mac", "pci", "address", "address6")):
+        return []  # InfiniBand without IP: the inventory names a port, and no netdev
     said = ", ".join(f"{key} {rail[key]}" for key in ("netdev", "mac", "pci", "hca") if rail.get(key))
-    return f"the node has no netdev for it ({said or 'the inventory names none'})"
+    return [f"the node has no netdev for it ({said or 'the inventory names none'})"]
 
 
 def _macs(device: dict[str, Any]) -> set[str]:

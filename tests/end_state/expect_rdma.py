@@ -9,16 +9,20 @@ from __future__ import annotations
 import ipaddress
 from typing import Any
 
-from end_state.expect import Plan, Problems, Reading, netdev_of
+from end_state.expect import Options, Plan, Problems, Reading, gid_ip, netdev_of
 
 # What user space talks to; a device's driver loads by itself, but for the one in software.
 _MODULES = ("ib_uverbs", "ib_umad", "rdma_ucm")
 _SOFTWARE_MODULE = "rdma_rxe"
+# Vendor and device of the cards that have RoCE v1 alone: ConnectX-3 and its virtual functions (mlx4's PCI
+# table); ConnectX-3 Pro (0x1007) was the first with v2.
+_ROCE_V1_CARDS = ("0x15b3:0x1003", "0x15b3:0x1004")
 
 
-def is_asked(node: Plan) -> bool:
-    """Whether the plan asks RDMA of a node whose kernel is its own."""
-    return node.get("transport") in ("roce", "infiniband") and node.get("node_class") != "container"
+def is_asked(node: Plan, options: Options) -> bool:
+    """Whether the inventory asks RDMA of a node whose kernel is its own."""
+    asked = options.get("rdma_stack_enabled", node.get("transport") in ("roce", "infiniband"))
+    return bool(asked) and node.get("node_class") != "container"
 
 
 def modules(reading: Reading) -> Problems:
@@ -27,11 +31,13 @@ def modules(reading: Reading) -> Problems:
     if any(device.get("is_software") for device in reading["rdma_devices"].values()):
         wanted.append(_SOFTWARE_MODULE)
     problems = [f"module {name} is not loaded" for name in wanted if name not in reading["modules"]]
-    problems += [
-        f"module {name} is in no file of modules-load.d, so it is not loaded at boot"
-        for name in wanted
-        if name not in reading["modules_at_boot"]
-    ]
+    if not reading["openibd_enabled"]:
+        problems += [
+            f"module {name} is in no file of modules-load.d, and no openibd.service (a vendor's) is enabled: "
+            "it is not loaded at boot"
+            for name in wanted
+            if name not in reading["modules_at_boot"]
+        ]
     return problems
 
 
@@ -51,7 +57,7 @@ def port(rail: Plan, reading: Reading) -> Problems:
 
 
 def gid(rail: Plan, reading: Reading) -> Problems:
-    """The port's GID table has the rail's address, as RoCE v2."""
+    """The port's GID table has the rail's address, as RoCE v2 where the card has that."""
     link = _link(rail, reading)
     if link is None:
         return [_missing(rail, reading)]
@@ -61,11 +67,14 @@ def gid(rail: Plan, reading: Reading) -> Problems:
     rows = [
         row
         for row in reading["gids"]
-        if (row["device"], row["port"]) == (link["ifname"], str(link["port"])) and _ip(row["gid"]) == address
+        if (row["device"], row["port"]) == (link["ifname"], str(link["port"]))
+        and gid_ip(row["gid"]) == address
     ]
     if not rows:
         return [f"{link['ifname']} has no GID of {address}"]
-    if not any(row["type"] == "RoCE v2" for row in rows):
+    device = reading["rdma_devices"].get(link["ifname"]) or {}
+    wanted = ("RoCE v2", "IB/RoCE v1") if device.get("pci_id") in _ROCE_V1_CARDS else ("RoCE v2",)
+    if not any(row["type"] in wanted for row in rows):
         return [f"{link['ifname']} has {address} as {', '.join(row['type'] for row in rows)}, not RoCE v2"]
     return []
 
@@ -104,11 +113,3 @@ def _physical(rail: Plan, reading: Reading) -> str | None:
 def _missing(rail: Plan, reading: Reading) -> str:
     there = ", ".join(f"{one['ifname']}/{one['port']}" for one in reading["rdma_links"] or []) or "none"
     return f"the node has no RDMA port for it ({rail.get('hca') or rail.get('netdev')}); there is: {there}"
-
-
-def _ip(gid_text: str) -> Any:
-    try:
-        address = ipaddress.IPv6Address(gid_text)
-    except ValueError:
-        return None
-    return address.ipv4_mapped or address

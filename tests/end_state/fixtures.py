@@ -4,7 +4,7 @@ A test that has `node` runs once per node of the plan, one that has `rail` once 
 environment, since molecule and `railyard verify` both start pytest, each with other options:
 
 RAILYARD_PLAN               plan.json; without it the plan is made from `--ansible-inventory`
-RAILYARD_EXPECT             JSON: node → {"governor", "memlock_unlimited"} where they are not the defaults
+RAILYARD_EXPECT             JSON: node → those variables of the roles that the inventory sets
 """
 
 from __future__ import annotations
@@ -44,6 +44,11 @@ class Node:
         return state
 
     @property
+    def options(self) -> dict[str, Any]:
+        """The roles' variables that the inventory sets."""
+        return self._session.options(self.name)
+
+    @property
     def node_class(self) -> str:
         """hardware, virtual or container."""
         return str(self.plan.get("node_class") or "hardware")
@@ -51,13 +56,17 @@ class Node:
     @property
     def governor(self) -> str:
         """The governor that the inventory wants; empty where it wants none, as in a VM by default."""
-        default = "" if self.node_class == "virtual" else _GOVERNOR
-        return str(self._session.expect(self.name).get("governor", default))
+        if self.options.get("node_tuning_state") == "restored":
+            return ""
+        virtual = self.options.get("node_tuning_node_class", self.node_class) == "virtual"
+        return str(self.options.get("node_tuning_governor", "" if virtual else _GOVERNOR))
 
     @property
     def memlock_unlimited(self) -> bool:
         """Whether the inventory wants locked memory without a limit."""
-        return bool(self._session.expect(self.name).get("memlock_unlimited", True))
+        if self.options.get("node_tuning_state") == "restored":
+            return False
+        return bool(self.options.get("node_tuning_memlock_unlimited", True))
 
 
 class UnreachableError(Exception):
@@ -94,8 +103,8 @@ class Session:
             self._states = read_all(self.wanted, self._inventory, force_ansible=self._force_ansible)
         return self._states
 
-    def expect(self, name: str) -> dict[str, Any]:
-        """What the inventory wants of a node beyond its plan."""
+    def options(self, name: str) -> dict[str, Any]:
+        """What the inventory sets of the roles' variables for a node."""
         return dict(json.loads(os.environ.get("RAILYARD_EXPECT") or "{}").get(name, {}))
 
 

@@ -117,11 +117,19 @@ def rdma():
     return {
         "rdma_links": json.loads(output("rdma", "-j", "link", "show") or "null"),
         "rdma_devices": {
-            os.path.basename(path): {"is_software": "/virtual/" in os.path.realpath(path)} for path in devices
+            os.path.basename(path): {
+                "is_software": "/virtual/" in os.path.realpath(path),
+                "pci_id": "{}:{}".format(
+                    *((text(f"{path}/device/{one}") or "").strip() for one in ("vendor", "device"))
+                ),
+            }
+            for path in devices
         },
         "gids": [dict(zip(("device", "port", "gid", "type"), words)) for words in gids],  # noqa: B905 - Python 3.9
         "modules": loaded,
         "modules_at_boot": lines_of("modules-load.d/*.conf"),
+        # The unit by which a vendor's driver (DOCA-OFED, MLNX_OFED) loads its modules itself.
+        "openibd_enabled": output("systemctl", "is-enabled", "openibd.service") is not None,
         "udev_rules": [line for line in lines_of("udev/rules.d/*.rules") if "rxe" in line],
     }
 

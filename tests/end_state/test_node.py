@@ -10,7 +10,7 @@ from end_state.fixtures import UnknownError, agree
 
 def test_cpu_governor(node):
     if not node.governor:
-        pytest.skip("the inventory leaves the governor alone (node_tuning_governor is empty)")
+        pytest.skip("the inventory leaves the governor alone (node_tuning_governor is empty, or restored)")
     if not node.state["governors"]:
         if node.node_class != "hardware":
             pytest.skip(f"the inventory declares node_class {node.node_class}: the clock is its host's")
@@ -20,16 +20,18 @@ def test_cpu_governor(node):
 
 def test_memory_can_be_locked(node):
     if not node.memlock_unlimited:
-        pytest.skip("the inventory leaves the limit alone (node_tuning_memlock_unlimited is false)")
+        pytest.skip(
+            "the inventory leaves the limit alone (node_tuning_memlock_unlimited is false, or restored)"
+        )
     agree(expect.memlock(node.node_class, node.state))
 
 
 def test_nccl_profile(node):
-    agree(expect.nccl(node.plan, node.state))
+    agree(expect.nccl(node.plan, node.options, node.state))
 
 
 def test_tools_are_installed(node):
-    agree(expect.tools(node.plan, node.state))
+    agree(expect.tools(node.plan, node.options, node.state))
 
 
 def test_nothing_of_a_run_is_left(node):

@@ -11,12 +11,14 @@ from end_state.fixtures import agree
 @pytest.fixture
 def rdma(node):
     """A node that RDMA is asked of."""
-    if not expect_rdma.is_asked(node.plan):
+    if not expect_rdma.is_asked(node.plan, node.options):
         pytest.skip("the inventory asks no RDMA of this node, or it is a container")
     return node
 
 
 def test_rdma_modules_are_loaded_now_and_at_boot(rdma):
+    if not rdma.options.get("rdma_stack_load_modules", True):
+        pytest.skip("the inventory leaves the modules alone (rdma_stack_load_modules is false)")
     agree(expect_rdma.modules(rdma.state))
 
 

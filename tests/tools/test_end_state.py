@@ -13,6 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 from end_state import expect, test_node
+from end_state.fixtures import Node
 from end_state.reading import NotReadError, command, read_all
 from railyard import verify
 
@@ -71,6 +72,7 @@ def reading():
             },
             "netdevs": {"ens6": {"pci": "0000:03:00.0"}, "enp5s0": {"pci": "0000:05:00.0"}},
             "hcas": {"mlx4_0:1": "ens6"},
+            "gids": [],
             "governors": ["performance"],
             "login_memlock": ["unlimited", "unlimited"],
             "service_memlock": "DefaultLimitMEMLOCK=infinity",
@@ -101,8 +103,8 @@ def all_problems(reading):
         *(problem for check in per_rail for problem in check(RAIL, reading)),
         *expect.governor("performance", reading),
         *expect.memlock("hardware", reading),
-        *expect.nccl(NODE, reading),
-        *expect.tools(NODE, reading),
+        *expect.nccl(NODE, {}, reading),
+        *expect.tools(NODE, {}, reading),
         *expect.leftovers(reading),
         *expect.management(NODE, reading),
     ]
@@ -189,6 +191,52 @@ def test_what_is_not_as_planned_is_named(reading, change, words):
     assert words in "\n".join(all_problems(reading))
 
 
+V1 = {"device": "mlx4_0", "port": "1", "gid": "0000:0000:0000:0000:0000:ffff:0a00:0101", "type": "IB/RoCE v1"}
+HCA, SOCKET = "NCCL_IB_HCA==mlx4_0:1", "NCCL_SOCKET_IFNAME==enp5s0"
+
+
+# The lines as role nccl_profile writes them, in any order.
+@pytest.mark.parametrize(
+    ("options", "gids", "lines"),
+    [
+        ({"nccl_profile_net": ""}, [], [HCA, SOCKET]),
+        ({"nccl_profile_net": "UCX"}, [], ["NCCL_NET=UCX", HCA, SOCKET]),
+        ({"nccl_profile_transport": "tcp"}, [V1], ["NCCL_NET=Socket", SOCKET]),
+        ({"nccl_profile_socket_netdev": ""}, [], ["NCCL_NET=IB", HCA]),
+        ({"nccl_profile_socket_netdev": "eno1"}, [], ["NCCL_NET=IB", HCA, "NCCL_SOCKET_IFNAME==eno1"]),
+        ({"nccl_profile_rails": [{"hca": "mlx5_2:1"}]}, [], ["NCCL_NET=IB", "NCCL_IB_HCA==mlx5_2:1", SOCKET]),
+        ({"nccl_profile_settings": {"NCCL_IB_TC": 106}}, [], ["NCCL_NET=IB", HCA, SOCKET, "NCCL_IB_TC=106"]),
+        ({}, [V1], ["NCCL_NET=IB", HCA, SOCKET, "NCCL_IB_ROCE_VERSION_NUM=1"]),
+        ({}, [V1, {**V1, "type": "RoCE v2"}], ["NCCL_NET=IB", HCA, SOCKET]),
+        (
+            {"nccl_profile_settings": {"NCCL_IB_GID_INDEX": 2}},
+            [V1],
+            ["NCCL_NET=IB", HCA, SOCKET, "NCCL_IB_GID_INDEX=2"],
+        ),
+    ],
+)
+def test_the_nccl_profile_follows_the_inventory(reading, options, gids, lines):
+    reading["gids"] = gids
+    for file in reading["nccl"].values():
+        file["text"] = "\n".join([*lines, ""])
+    assert expect.nccl(NODE, options, reading) == []
+    for file in reading["nccl"].values():
+        file["text"] = "\n".join([*lines[:-1], ""])
+    assert expect.nccl(NODE, options, reading) != []
+
+
+def test_perftest_is_asked_where_the_inventory_asks_it(reading):
+    reading["tools"].update(ib_write_bw=None, ibv_devinfo=None, numactl=None)
+    assert expect.tools(NODE, {"benchmark_tools_rdma": False}, reading) == []
+    assert expect.tools({**NODE, "transport": "tcp"}, {"benchmark_tools_rdma": True}, reading) != []
+
+
+def test_what_was_restored_is_not_asked_any_more():
+    session = SimpleNamespace(options=lambda name: {"node_tuning_state": "restored"})
+    node = Node("gpu1", {"node_class": "hardware"}, session)
+    assert (node.governor, node.memlock_unlimited) == ("", False)
+
+
 def test_a_container_may_be_held_to_less_memory(reading):
     reading["login_memlock"] = ["8192", "8192"]
     assert expect.memlock("container", reading) == []
@@ -251,7 +299,7 @@ gpu_nodes:
         "';'" in hosts["gpu1"]["ansible_ssh_common_args"]
         or "known_hosts;'" in hosts["gpu1"]["ansible_ssh_common_args"]
     )
-    assert expected == {"gpu1": {"governor": ""}}
+    assert expected == {"gpu1": {"node_tuning_governor": ""}}
     assert not passwords
 
 

@@ -27,7 +27,7 @@ AS_PLANNED = {
     "netdevs": {"ens6": {"pci": "virtio1"}},
     "hcas": {"rxe0:1": "ens6"},
     "rdma_links": [{"ifname": "rxe0", "port": 1, "state": "ACTIVE", "netdev": "ens6"}],
-    "rdma_devices": {"rxe0": {"is_software": True}},
+    "rdma_devices": {"rxe0": {"is_software": True, "pci_id": ":"}},
     "gids": [
         {
             "device": "rxe0",
@@ -44,6 +44,7 @@ AS_PLANNED = {
     ],
     "modules": [*MODULES, "virtio_net"],
     "modules_at_boot": MODULES,
+    "openibd_enabled": False,
     "udev_rules": [RULE],
 }
 
@@ -89,16 +90,37 @@ def test_hardware_needs_neither_rxe_nor_a_rule():
     reading.update(rdma_devices={"rxe0": {"is_software": False}}, udev_rules=[])
     reading["modules"].remove("rdma_rxe")
     assert all_problems(reading) == []
+    # A vendor's driver loads its modules by its own unit, and the role writes no list of them.
+    reading.update(modules_at_boot=[], openibd_enabled=True)
+    assert all_problems(reading) == []
 
 
 @pytest.mark.parametrize(
-    ("transport", "node_class", "asked"),
+    ("pci_id", "types", "is_right"),
     [
-        ("roce", "virtual", True),
-        ("infiniband", None, True),
-        ("tcp", "hardware", False),
-        ("roce", "container", False),
+        ("0x15b3:0x1003", ["IB/RoCE v1"], True),  # ConnectX-3
+        ("0x15b3:0x1007", ["IB/RoCE v1"], False),  # ConnectX-3 Pro
+        ("0x15b3:0x1007", ["IB/RoCE v1", "RoCE v2"], True),
+        ("0x15b3:0x1021", ["IB/RoCE v1"], False),  # ConnectX-7
     ],
 )
-def test_rdma_is_asked_by_the_plan(transport, node_class, asked):
-    assert expect_rdma.is_asked({"transport": transport, "node_class": node_class}) == asked
+def test_roce_v1_is_right_on_a_card_that_has_no_other(pci_id, types, is_right):
+    reading = copy.deepcopy(AS_PLANNED)
+    reading["rdma_devices"]["rxe0"] = {"is_software": False, "pci_id": pci_id}
+    row = reading["gids"].pop()
+    reading["gids"] += [{**row, "type": kind} for kind in types]
+    assert (expect_rdma.gid(RAIL, reading) == []) == is_right
+
+
+@pytest.mark.parametrize(
+    ("transport", "node_class", "options", "asked"),
+    [
+        ("roce", "virtual", {}, True),
+        ("infiniband", None, {}, True),
+        ("tcp", "hardware", {}, False),
+        ("roce", "container", {}, False),
+        ("roce", "hardware", {"rdma_stack_enabled": False}, False),
+    ],
+)
+def test_rdma_is_asked_by_the_inventory(transport, node_class, options, asked):
+    assert expect_rdma.is_asked({"transport": transport, "node_class": node_class}, options) == asked

@@ -33,7 +33,21 @@ _CONNECTION = (
 )
 _PASSWORDS = ("ansible_password", "ansible_ssh_pass", "ansible_ssh_password")
 _ARGUMENTS = ("ansible_ssh_common_args", "ansible_ssh_extra_args")
-_EXPECTED = {"node_tuning_governor": "governor", "node_tuning_memlock_unlimited": "memlock_unlimited"}
+# The roles' variables that change what a node should be; the end state's tests know their defaults.
+_OPTIONS = (
+    "benchmark_tools_rdma",
+    "nccl_profile_net",
+    "nccl_profile_rails",
+    "nccl_profile_settings",
+    "nccl_profile_socket_netdev",
+    "nccl_profile_transport",
+    "node_tuning_governor",
+    "node_tuning_memlock_unlimited",
+    "node_tuning_node_class",
+    "node_tuning_state",
+    "rdma_stack_enabled",
+    "rdma_stack_load_modules",
+)
 
 
 class _Counter:
@@ -147,7 +161,7 @@ def resolved(sources: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any], bo
     """Render what an inventory says of reaching its nodes: testinfra reads variables as they stand.
 
     Returns:
-        Node → connection variables, all literal; node → what it expects beyond the plan; whether a password
+        Node → connection variables, all literal; node → the roles' variables that it sets; whether a password
         is needed, so that testinfra has to go through Ansible.
     """
     from ansible.inventory.manager import InventoryManager
@@ -166,12 +180,10 @@ def resolved(sources: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any], bo
         passwords = passwords or any(name in variables for name in _PASSWORDS)
         templar = Templar(loader=loader, variables=variables)
         rendered = {
-            name: templar.template(variables[name])
-            for name in (*_CONNECTION, *_EXPECTED)
-            if name in variables
+            name: templar.template(variables[name]) for name in (*_CONNECTION, *_OPTIONS) if name in variables
         }
         hosts[host.name] = {name: _plain(name, rendered[name]) for name in _CONNECTION if name in rendered}
-        expected[host.name] = {key: rendered[name] for name, key in _EXPECTED.items() if name in rendered}
+        expected[host.name] = {name: rendered[name] for name in _OPTIONS if name in rendered}
     return hosts, expected, passwords
 
 
