@@ -76,10 +76,36 @@ def _read(name: str, inventory: str | None, variables: dict[str, Any], through_a
     except (RuntimeError, AssertionError, OSError, ValueError, KeyError) as error:
         # testinfra raises RuntimeError for ssh's own 255, and others where `ansible` prints no result.
         raise NotReadError(_told(str(error))) from error
-    line = next((line for line in done.stdout.splitlines() if line.startswith(_MARK)), None)
+    return parsed(done.stdout, done.stderr or done.stdout or f"exit status {done.rc} and no word")
+
+
+def parsed(output: str, otherwise: str) -> Any:
+    """Find the state in what `node_state.py` printed.
+
+    Raises:
+        NotReadError: it is not there; `otherwise` says why.
+    """
+    line = next((line for line in output.splitlines() if line.startswith(_MARK)), None)
     if line is None:
-        raise NotReadError(_told(done.stderr or done.stdout or f"exit status {done.rc} and no word"))
+        raise NotReadError(_told(otherwise))
     return json.loads(line[len(_MARK) :])
+
+
+def read_before(path: Path, names: Sequence[str]) -> dict[str, Any]:
+    """Take nodes as `railyard verify` read them by Ansible.
+
+    Args:
+        path: JSON: node → [output, why there may be none].
+        names: the nodes that are asked for.
+    """
+    told = json.loads(path.read_text(encoding="utf-8"))
+    states: dict[str, Any] = {}
+    for name in names:
+        try:
+            states[name] = parsed(*told.get(name, ("", "Ansible did not get to it")))
+        except NotReadError as error:
+            states[name] = error
+    return states
 
 
 def _needs_ansible(variables: dict[str, Any]) -> bool:
@@ -92,6 +118,6 @@ def _told(text: str) -> str:
     """The words of ssh or sudo out of testinfra's account, which has the whole command in it."""
     found = re.search(r"stderr=b?(['\"])(.*?)\1[,)]", text, flags=re.S)
     text = found[2].encode().decode("unicode_escape", "replace") if found else text
-    if "a password is required" in text:
-        text = "sudo asks for a password; let this user run sudo without one, or run verify as root"
+    if "a password is required" in text or "Missing sudo password" in text:
+        text = "sudo asks for a password; give it as to site (-- -K), or let this user run sudo without one"
     return " ".join(text.split())[-400:] or "no answer"

@@ -90,6 +90,26 @@ def parse(argv: Sequence[str]) -> AnsibleArguments:
     )
 
 
+def parse_reach(argv: Sequence[str]) -> tuple[AnsibleArguments, list[str]]:
+    """Take how to reach the nodes, as whom, and which, from what stands after `--` of verify.
+
+    The rest is pytest's, and so are the letters that both know (`-c`, `-k`, `-l`, `-v`): Ansible's options of
+    these are `--connection`, `--ask-pass` and `--limit`.
+
+    Raises:
+        UserError: an option of Ansible's without its value, or one that contradicts `railyard`'s own.
+    """
+    parser = _parser()
+    parser.allow_abbrev = False
+    for option in ("-c", "-k", "-l", "-v", "--verbose"):
+        del parser._option_string_actions[option]
+    options, rest = parser.parse_known_args(list(argv))
+    if options.inventory:
+        raise UserError("-i stands after `--`", "put it before `--`: railyard checks the inventory first")
+    reach = AnsibleArguments(_rebuild(parser, options), limit=options.subset, prompts=_prompts(options))
+    return reach, rest
+
+
 def ask_passwords(arguments: AnsibleArguments) -> dict[str, str]:
     """Ask for what Ansible will ask for, before it starts: it runs on a terminal of its own.
 

@@ -206,7 +206,10 @@ def verify(
     args: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="-- PYTEST ARGS", help="What stands after -- goes to pytest.", show_default=False
+            metavar="-- ARGS",
+            help="What stands after -- says how to reach the nodes, as for site (-K, -u, --limit, ...); "
+            "the rest goes to pytest.",
+            show_default=False,
         ),
     ] = None,
 ) -> None:

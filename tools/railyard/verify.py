@@ -6,17 +6,21 @@ import json
 import os
 import shlex
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from railyard import paths
-from railyard.ansible import ansible_environment
+from railyard import ansible_args, paths
+from railyard.ansible import AnsibleRun, ansible_environment
 from railyard.errors import BAD_INPUT, UserError
 from railyard.operate import checked_inventory
+from railyard.progress import Line, Progress
+from railyard.signals import Interrupts
 
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory_source import Loader  # isort: skip
 from ansible_collections.railyard.fabric.plugins.plugin_utils.plan import build_plan  # isort: skip
 
 OK, FAILED, UNKNOWN = 0, 1, 3
@@ -31,7 +35,12 @@ _CONNECTION = (
     "ansible_ssh_extra_args",
     "ansible_python_interpreter",
 )
-_PASSWORDS = ("ansible_password", "ansible_ssh_pass", "ansible_ssh_password")
+# What does not change how testinfra's ssh reaches a node, or becomes root there.
+_HARMLESS = {
+    "ansible_become": (True, False),
+    "ansible_become_method": ("sudo", "ansible.builtin.sudo"),
+    "ansible_become_user": ("root",),
+}
 _ARGUMENTS = ("ansible_ssh_common_args", "ansible_ssh_extra_args")
 # The roles' variables that change what a node should be; the end state's tests know their defaults.
 _OPTIONS = (
@@ -79,12 +88,28 @@ class _Counter:
         return report
 
 
+@dataclass
+class _States(Progress):
+    """Keeps what the nodes answered: what each printed, and why that may not be its state."""
+
+    told: dict[str, tuple[str, str]] = field(default_factory=dict)
+
+    def feed(self, event: Mapping[str, Any]) -> list[Line]:
+        """Take one event and return the lines that it is worth."""
+        data = event.get("event_data") or {}
+        if event.get("event") in ("runner_on_ok", "runner_on_failed", "runner_on_unreachable"):
+            result = data.get("res") or {}
+            why = result.get("stderr") or result.get("stdout") or result.get("msg") or "no word"
+            self.told[str(data.get("host"))] = (str(result.get("stdout") or ""), str(why))
+        return super().feed(event)
+
+
 def verify(sources: Sequence[str], arguments: Sequence[str]) -> int:
     """Run the end-state tests on the nodes of an inventory.
 
     Args:
         sources: what stood behind `-i`.
-        arguments: what stood after `--`, for pytest.
+        arguments: what stood after `--`: how to reach the nodes, for Ansible, and what pytest knows.
 
     Returns:
         0 all passed, 1 something failed, 3 nothing was tested, a node could not be read or does not tell.
@@ -92,24 +117,27 @@ def verify(sources: Sequence[str], arguments: Sequence[str]) -> int:
     Raises:
         UserError: bad input; no node was asked anything.
     """
-    inventory = checked_inventory(sources, None)
+    reach, for_pytest = ansible_args.parse_reach(arguments)
+    inventory = checked_inventory(sources, reach.limit)
+    passwords = ansible_args.ask_passwords(reach)
+    by_ansible = any(not word.startswith("--limit=") for word in reach.argv) or any(
+        name.startswith("ANSIBLE_") and name not in ansible_environment() for name in os.environ
+    )
     os.environ.update(ansible_environment())
     with tempfile.TemporaryDirectory(prefix="railyard-verify-") as private:
-        hosts, expected, through_ansible = resolved(sources)
+        hosts, options, needs_ansible = resolved(sources)
         plan_file, hosts_file = Path(private, "plan.json"), Path(private, "hosts.json")
         plan_file.write_text(json.dumps(build_plan(inventory)), encoding="utf-8")
         hosts_file.write_text(json.dumps({"gpu_nodes": {"hosts": hosts}}), encoding="utf-8")
         os.environ["RAILYARD_PLAN"] = str(plan_file)
-        os.environ["RAILYARD_EXPECT"] = json.dumps(expected)
-        # With passwords the original inventory stays: they shall not be written to a file, however private.
-        shown = (
-            [str(Path(sources[0]).absolute()), "--force-ansible"] if through_ansible else [str(hosts_file)]
-        )
-        if through_ansible and len(sources) > 1:
-            raise UserError(
-                "verify takes one inventory where its nodes need passwords", "use keys, or one -i"
-            )
+        os.environ["RAILYARD_EXPECT"] = json.dumps(options)
+        os.environ.pop("RAILYARD_READ", None)
         root = paths.repo_root()
+        if by_ansible or needs_ansible:
+            told = _read_by_ansible(root / "tests" / "end_state" / "read.yml", sources, reach.argv, passwords)
+            read_file = Path(private, "read.json")
+            read_file.write_text(json.dumps(told), encoding="utf-8")
+            os.environ["RAILYARD_READ"] = str(read_file)
         counter = _Counter()
         status = pytest.main(
             [
@@ -123,13 +151,34 @@ def verify(sources: Sequence[str], arguments: Sequence[str]) -> int:
                 "--no-header",
                 "--tb=short",
                 "--ansible-inventory",
-                *shown,
+                str(hosts_file),
                 str(root / "tests" / "end_state"),
-                *arguments,
+                *for_pytest,
             ],
             plugins=[counter],
         )
     return _conclude(int(status), counter)
+
+
+def _read_by_ansible(
+    playbook: Path, sources: Sequence[str], argv: Sequence[str], passwords: Mapping[str, str]
+) -> dict[str, tuple[str, str]]:
+    """Return node → what it printed, and why that may not be its state."""
+    states = _States()
+    with Interrupts() as interrupts:
+        outcome = AnsibleRun(
+            playbook,
+            sources,
+            argv,
+            stops_asked=lambda: interrupts.count,
+            passwords=passwords,
+            progress=states,
+        ).run()
+    if outcome.interrupted:
+        raise KeyboardInterrupt
+    if not states.started:
+        raise UserError("Ansible did not start; no node was read\n" + "\n".join(states.messages))
+    return states.told
 
 
 def _conclude(status: int, counter: _Counter) -> int:
@@ -161,30 +210,39 @@ def resolved(sources: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any], bo
     """Render what an inventory says of reaching its nodes: testinfra reads variables as they stand.
 
     Returns:
-        Node → connection variables, all literal; node → the roles' variables that it sets; whether a password
-        is needed, so that testinfra has to go through Ansible.
+        Node → connection variables, all literal; node → the roles' variables that it sets; whether Ansible
+        alone reaches a node as `railyard site` does: testinfra's ssh knows no password, nor any way but sudo.
+
+    Raises:
+        UserError: what is asked for cannot be rendered.
     """
+    from ansible.errors import AnsibleError
     from ansible.inventory.manager import InventoryManager
-    from ansible.parsing.dataloader import DataLoader
     from ansible.template import Templar
     from ansible.vars.manager import VariableManager
 
-    loader = DataLoader()
+    loader = Loader()
     inventory = InventoryManager(loader=loader, sources=[_absolute(source) for source in sources])
     manager = VariableManager(loader=loader, inventory=inventory)
+    magic = set(manager.get_vars(include_hostvars=False))
     hosts: dict[str, Any] = {}
-    expected: dict[str, Any] = {}
-    passwords = False
+    options: dict[str, Any] = {}
+    needs_ansible = False
     for host in inventory.get_hosts("gpu_nodes"):
         variables = manager.get_vars(host=host, include_hostvars=False)
-        passwords = passwords or any(name in variables for name in _PASSWORDS)
+        ways = {name for name in variables if name.startswith("ansible_")} - magic - set(_CONNECTION)
+        needs_ansible |= any(variables[name] not in _HARMLESS.get(name, ()) for name in ways)
         templar = Templar(loader=loader, variables=variables)
-        rendered = {
-            name: templar.template(variables[name]) for name in (*_CONNECTION, *_OPTIONS) if name in variables
-        }
+        rendered = {}
+        for name in (*_CONNECTION, *_OPTIONS):
+            if name in variables:
+                try:
+                    rendered[name] = templar.template(variables[name])
+                except AnsibleError as error:
+                    raise UserError(f"{host.name}: {name} cannot be rendered: {error}") from error
         hosts[host.name] = {name: _plain(name, rendered[name]) for name in _CONNECTION if name in rendered}
-        expected[host.name] = {name: rendered[name] for name in _OPTIONS if name in rendered}
-    return hosts, expected, passwords
+        options[host.name] = {name: rendered[name] for name in _OPTIONS if name in rendered}
+    return hosts, options, needs_ansible or loader.met_encrypted
 
 
 def _plain(name: str, value: Any) -> Any:

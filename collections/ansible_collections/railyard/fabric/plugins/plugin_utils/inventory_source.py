@@ -186,16 +186,22 @@ def _shadowed(
     return found
 
 
-class _Loader(DataLoader):  # type: ignore[misc]
-    """Takes a file that is encrypted as a whole for an empty one: a plan needs no vault password."""
+class Loader(DataLoader):  # type: ignore[misc]
+    """Takes a file that is encrypted as a whole for an empty one: a plan needs no vault password.
+
+    Attributes:
+        met_encrypted: whether there was one.
+    """
 
     def __init__(self) -> None:
         super().__init__()
+        self.met_encrypted = False
         self.inventories: dict[str, Any] = {}
 
     def load_from_file(self, file_name: str, *args: Any, **kwargs: Any) -> Any:
         """Load a file of data as Ansible does, except an encrypted one."""
         if inventory_files.is_encrypted(file_name):
+            self.met_encrypted = True
             return {}
         if kwargs.get("cache") == "none":
             # Nobody else has what is not cached: the deep copy of thousands of hosts would protect nothing.
@@ -211,7 +217,7 @@ class _Loader(DataLoader):  # type: ignore[misc]
 class _Manager(InventoryManager):  # type: ignore[misc]
     """Notes what cannot be parsed in place of warning of it (or stopping at the first)."""
 
-    def __init__(self, loader: _Loader, sources: list[str]) -> None:
+    def __init__(self, loader: Loader, sources: list[str]) -> None:
         self.unparsed: list[tuple[str, str]] = []
         self._loaded = loader.inventories
         self._given = list(sources)
@@ -289,7 +295,7 @@ def open_sources(sources: Sequence[str], limit: str | None) -> Opened:
         failures = [("-i", "no inventory is named", "name one, as -i inventories/lab")]
     if failures:
         return Opened(failures)
-    loader = _Loader()
+    loader = Loader()
     try:
         manager = _Manager(loader, list(sources))
         failures = [_why_unparsed(path, said, manager.passed_over(path)) for path, said in manager.unparsed]

@@ -1,0 +1,116 @@
+"""`railyard verify` becomes root in the ways of `railyard site`; sudo is played, and wants a password."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pexpect
+import pytest
+import yaml
+from ansible.parsing.vault import VaultLib, VaultSecret
+from railyard import ansible_args, paths
+from railyard.errors import UserError
+
+PASSWORD = "open-sesame-7319"
+FABRIC = {
+    "transport": "tcp",
+    "cabling": "back_to_back",
+    "mtu": 9000,
+    "rails": [{"name": "rail0", "netdev": "ens6", "subnet": "10.0.1.0/24"}],
+}
+# As sudo -S: asks by the prompt of -p, reads a line, runs the rest; looks who else could read the password.
+SUDO = f"""#!{sys.executable}
+import glob, os, sys
+words = sys.argv[1:]
+if "-n" in words:
+    sys.exit("sudo: a password is required")
+sys.stderr.write(words[words.index("-p") + 1])
+sys.stderr.flush()
+password = sys.stdin.readline().rstrip("\\n")
+if password != "{PASSWORD}":
+    sys.exit("Sorry, try again.")
+open(__file__ + ".passed", "w").close()
+for path in glob.glob("/proc/[0-9]*/cmdline") + glob.glob("/proc/[0-9]*/environ"):
+    try:
+        seen = password.encode() in open(path, "rb").read()
+    except OSError:
+        continue
+    if seen:
+        open(__file__ + ".seen", "a").write(path + "\\n")
+shell = words.index("/bin/sh")
+os.execv("/bin/sh", words[shell:])
+"""
+
+
+@pytest.fixture
+def inventory(tmp_path):
+    sudo = tmp_path / "sudo"
+    sudo.write_text(SUDO)
+    sudo.chmod(0o755)
+    folder = tmp_path / "mine"
+    (folder / "group_vars" / "all").mkdir(parents=True)
+    host = {"ansible_connection": "local", "ansible_become_exe": str(sudo)}
+    host["ansible_python_interpreter"] = sys.executable
+    (folder / "hosts.yml").write_text(yaml.safe_dump({"gpu_nodes": {"hosts": {"gpu1": host}}}))
+    (folder / "group_vars" / "all" / "fabric.yml").write_text(yaml.safe_dump({"fabric": FABRIC}))
+    return folder
+
+
+def verify(inventory: Path, *argv: str, answer: str | None = None) -> str:
+    """Return what was said, and how it ended."""
+    program = Path(sys.executable).parent / "railyard"
+    words = ["verify", "-i", str(inventory), "--", *argv, "-k", "test_memory_can_be_locked"]
+    # The tests may run as root already.
+    environment = {**os.environ, "ANSIBLE_BECOME_ALLOW_SAME_USER": "1"}
+    child = pexpect.spawn(
+        str(program), words, env=environment, cwd=str(paths.repo_root()), timeout=300, encoding="utf-8"
+    )
+    said = ""
+    if answer is not None:
+        child.expect("BECOME password: ")
+        said += child.before
+        child.sendline(answer)
+    child.expect(pexpect.EOF)
+    child.close()
+    return f"{said}{child.before}[exit {child.exitstatus}]"
+
+
+def was_read(said: str) -> bool:
+    """Whether the node was read: this machine may or may not let its users lock memory."""
+    return "End state:" in said and "could not be read" not in said
+
+
+def test_a_typed_password_reaches_sudo_and_nobody_else(inventory):
+    said = verify(inventory, "-K", answer=PASSWORD)
+    assert was_read(said), said
+    assert (inventory.parent / "sudo.passed").exists()
+    assert not (inventory.parent / "sudo.seen").exists()
+
+
+def test_a_password_in_the_vault_reaches_sudo(inventory):
+    (inventory.parent / "key").write_text("key")
+    secret = yaml.safe_dump({"ansible_become_password": PASSWORD})
+    encrypted = VaultLib([("default", VaultSecret(b"key"))]).encrypt(secret)
+    (inventory / "group_vars" / "all" / "secret.yml").write_bytes(encrypted)
+    said = verify(inventory, f"--vault-password-file={inventory.parent}/key")
+    assert was_read(said), said
+    assert (inventory.parent / "sudo.passed").exists()
+
+
+def test_a_missing_password_is_said_with_the_way_to_give_it(inventory):
+    said = " ".join(verify(inventory).split())
+    assert "could not be read: gpu1" in said, said
+    assert "-- -K" in said, said
+    assert "[exit 3]" in said
+
+
+def test_ansibles_ways_are_told_from_pytests_words():
+    argv = ["-K", "--limit", "gpu[1:2]", "-k", "not memory", "--become-method=su", "-x", "--lf", "-u", "me"]
+    reach, rest = ansible_args.parse_reach(argv)
+    assert rest == ["-k", "not memory", "-x", "--lf"]
+    assert (reach.limit, [question for _, question in reach.prompts]) == ("gpu[1:2]", ["BECOME password"])
+    assert sorted(reach.argv) == ["--ask-become-pass", "--become-method=su", "--limit=gpu[1:2]", "--user=me"]
+    with pytest.raises(UserError, match="before `--`"):
+        ansible_args.parse_reach(["-i", "other"])
