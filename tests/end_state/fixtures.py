@@ -51,16 +51,16 @@ class Node:
 
     @property
     def node_class(self) -> str:
-        """hardware, virtual or container."""
-        return str(self.plan.get("node_class") or "hardware")
+        """hardware, virtual or container, as node_tuning takes it."""
+        return str(self.options.get("node_tuning_node_class") or self.plan.get("node_class") or "hardware")
 
     @property
     def governor(self) -> str:
         """The governor that the inventory wants; empty where it wants none, as in a VM by default."""
         if self.options.get("node_tuning_state") == "restored":
             return ""
-        virtual = self.options.get("node_tuning_node_class", self.node_class) == "virtual"
-        return str(self.options.get("node_tuning_governor", "" if virtual else _GOVERNOR))
+        default = "" if self.node_class == "virtual" else _GOVERNOR
+        return str(self.options.get("node_tuning_governor", default))
 
     @property
     def memlock_unlimited(self) -> bool:

@@ -231,10 +231,18 @@ def test_perftest_is_asked_where_the_inventory_asks_it(reading):
     assert expect.tools({**NODE, "transport": "tcp"}, {"benchmark_tools_rdma": True}, reading) != []
 
 
-def test_what_was_restored_is_not_asked_any_more():
-    session = SimpleNamespace(options=lambda name: {"node_tuning_state": "restored"})
-    node = Node("gpu1", {"node_class": "hardware"}, session)
-    assert (node.governor, node.memlock_unlimited) == ("", False)
+@pytest.mark.parametrize(
+    ("options", "wanted"),
+    [
+        ({}, ("performance", True)),
+        ({"node_tuning_state": "restored"}, ("", False)),
+        ({"node_tuning_node_class": "virtual"}, ("", True)),
+        ({"node_tuning_governor": "powersave", "node_tuning_memlock_unlimited": False}, ("powersave", False)),
+    ],
+)
+def test_tuning_is_asked_as_the_inventory_says(options, wanted):
+    node = Node("gpu1", {"node_class": "hardware"}, SimpleNamespace(options=lambda name: options))
+    assert (node.governor, node.memlock_unlimited) == wanted
 
 
 def test_a_container_may_be_held_to_less_memory(reading):
@@ -291,16 +299,38 @@ gpu_nodes:
     ansible_ssh_private_key_file: "{{ inventory_dir }}/id"
     ansible_ssh_common_args: -o UserKnownHostsFile={{ inventory_dir }}/known_hosts; touch /tmp/owned
     node_tuning_governor: ""
+    rdma_stack_enabled: "no"
+    rdma_stack_load_modules: "{{ rdma_stack_enabled }}"
+    benchmark_tools_rdma: "{{ rdma_stack_provider == 'doca' }}"
 """
     )
-    hosts, expected, passwords = resolved([str(folder)])
+    hosts, expected, needs_ansible = resolved([str(folder)])
     assert hosts["gpu1"]["ansible_ssh_private_key_file"] == f"{folder}/id"
     assert (
         "';'" in hosts["gpu1"]["ansible_ssh_common_args"]
         or "known_hosts;'" in hosts["gpu1"]["ansible_ssh_common_args"]
     )
-    assert expected == {"gpu1": {"node_tuning_governor": ""}}
-    assert not passwords
+    switches = ("rdma_stack_enabled", "rdma_stack_load_modules", "benchmark_tools_rdma")
+    assert expected == {"gpu1": {"node_tuning_governor": "", **dict.fromkeys(switches, False)}}
+    assert not needs_ansible
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "needed"),
+    [
+        ("ansible_become_method", "ansible.builtin.sudo", False),
+        ("ansible_become_method", "su", True),
+        ("ansible_become_user", "admin", True),
+        ("ansible_become_password", "x", True),
+        ("ansible_password", "x", True),
+        ("ansible_ssh_user", "me", True),
+        ("ansible_port", 2222, False),
+    ],
+)
+def test_what_testinfras_ssh_does_not_know_is_left_to_ansible(tmp_path, variable, value, needed):
+    inventory = tmp_path / "hosts.yml"
+    inventory.write_text(json.dumps({"gpu_nodes": {"hosts": {"gpu1": {variable: value}}}}))
+    assert verify.resolved([str(inventory)])[2] == needed
 
 
 def node_with(

@@ -42,7 +42,8 @@ _HARMLESS = {
     "ansible_become_user": ("root",),
 }
 _ARGUMENTS = ("ansible_ssh_common_args", "ansible_ssh_extra_args")
-# The roles' variables that change what a node should be; the end state's tests know their defaults.
+_ROLES = ("benchmark_tools", "nccl_profile", "node_tuning", "rdma_stack")
+# Their variables that change what a node should be; the end state's tests know their defaults.
 _OPTIONS = (
     "benchmark_tools_rdma",
     "nccl_profile_net",
@@ -54,6 +55,12 @@ _OPTIONS = (
     "node_tuning_memlock_unlimited",
     "node_tuning_node_class",
     "node_tuning_state",
+    "rdma_stack_enabled",
+    "rdma_stack_load_modules",
+)
+_SWITCHES = (
+    "benchmark_tools_rdma",
+    "node_tuning_memlock_unlimited",
     "rdma_stack_enabled",
     "rdma_stack_load_modules",
 )
@@ -218,13 +225,19 @@ def resolved(sources: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any], bo
     """
     from ansible.errors import AnsibleError
     from ansible.inventory.manager import InventoryManager
+    from ansible.module_utils.parsing.convert_bool import boolean
     from ansible.template import Templar
     from ansible.vars.manager import VariableManager
 
     loader = Loader()
     inventory = InventoryManager(loader=loader, sources=[_absolute(source) for source in sources])
     manager = VariableManager(loader=loader, inventory=inventory)
-    magic = set(manager.get_vars(include_hostvars=False))
+    # Of no inventory: what Ansible knows of itself, and the facts of a host that it never asked.
+    magic = {*manager.get_vars(include_hostvars=False), "ansible_facts", "ansible_local"}
+    # What the inventory sets may be said in terms of what it leaves as it is.
+    defaults: dict[str, Any] = {}
+    for role in _ROLES:
+        defaults |= loader.load_from_file(str(paths.repo_root() / "roles" / role / "defaults" / "main.yml"))
     hosts: dict[str, Any] = {}
     options: dict[str, Any] = {}
     needs_ansible = False
@@ -232,16 +245,22 @@ def resolved(sources: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any], bo
         variables = manager.get_vars(host=host, include_hostvars=False)
         ways = {name for name in variables if name.startswith("ansible_")} - magic - set(_CONNECTION)
         needs_ansible |= any(variables[name] not in _HARMLESS.get(name, ()) for name in ways)
-        templar = Templar(loader=loader, variables=variables)
+        templar = Templar(loader=loader, variables={**defaults, **variables})
         rendered = {}
         for name in (*_CONNECTION, *_OPTIONS):
             if name in variables:
                 try:
                     rendered[name] = templar.template(variables[name])
                 except AnsibleError as error:
-                    raise UserError(f"{host.name}: {name} cannot be rendered: {error}") from error
+                    if name in _OPTIONS:
+                        raise UserError(f"{host.name}: {name} cannot be rendered: {error}") from error
+                    needs_ansible = True  # which knows more, such as other hosts' variables
         hosts[host.name] = {name: _plain(name, rendered[name]) for name in _CONNECTION if name in rendered}
-        options[host.name] = {name: rendered[name] for name in _OPTIONS if name in rendered}
+        options[host.name] = {
+            name: boolean(rendered[name], strict=False) if name in _SWITCHES else rendered[name]
+            for name in _OPTIONS
+            if name in rendered
+        }
     return hosts, options, needs_ansible or loader.met_encrypted
 
 
