@@ -183,7 +183,8 @@ def memlock(node_class: str, reading: Reading) -> Problems:
 def nccl(node: Plan, options: Options, reading: Reading) -> Problems:
     """NCCL's profile names exactly the rails' HCAs and the frontend, and the env file says the same."""
     transport = options.get("nccl_profile_transport", node["transport"])
-    hcas = [rail.get("hca") for rail in options.get("nccl_profile_rails", node["rails"])]
+    rails = options.get("nccl_profile_rails", node["rails"])
+    hcas = [rail.get("hca") for rail in rails]
     frontend = options.get("nccl_profile_socket_netdev", (node.get("frontend") or {}).get("netdev"))
     expected = {
         "NCCL_NET": options.get("nccl_profile_net", "Socket" if transport == "tcp" else "IB") or None,
@@ -195,7 +196,7 @@ def nccl(node: Plan, options: Options, reading: Reading) -> Problems:
         expected["NCCL_IB_HCA"] = "=" + ",".join(str(hca) for hca in hcas)
     site = {name: str(value) for name, value in options.get("nccl_profile_settings", {}).items()}
     if transport == "roce" and "NCCL_IB_GID_INDEX" not in site:
-        expected["NCCL_IB_ROCE_VERSION_NUM"] = "1" if _roce_v1_alone(node["rails"], reading) else None
+        expected["NCCL_IB_ROCE_VERSION_NUM"] = "1" if _roce_v1_alone(rails, reading) else None
     expected |= site
     problems = []
     for path, file in reading["nccl"].items():
@@ -286,9 +287,9 @@ def gid_ip(gid: str) -> Any:
 def _roce_v1_alone(rails: list[Plan], reading: Reading) -> bool:
     """Whether a rail's address is in the GID tables, and as RoCE v1 alone: NCCL looks for v2."""
     for rail in rails:
-        own = ipaddress.ip_interface(rail["address"]).ip if rail.get("address") else None
-        types = {row["type"] for row in reading["gids"] if own is not None and gid_ip(row["gid"]) == own}
-        if types == {"IB/RoCE v1"}:
+        planned = rail.get("address") or rail.get("address6")
+        own = ipaddress.ip_interface(planned).ip if planned else None
+        if {row["type"] for row in reading["gids"] if own and gid_ip(row["gid"]) == own} == {"IB/RoCE v1"}:
             return True
     return False
 
