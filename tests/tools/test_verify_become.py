@@ -97,6 +97,10 @@ def test_a_password_in_the_vault_reaches_sudo(inventory):
     said = verify(inventory, f"--vault-password-file={inventory.parent}/key")
     assert was_read(said), said
     assert (inventory.parent / "sudo.passed").exists()
+    (inventory.parent / "key").write_text("another")
+    said = " ".join(verify(inventory, f"--vault-password-file={inventory.parent}/key").split())
+    assert "Decryption failed" in said, said
+    assert "[exit 2]" in said
 
 
 def test_a_missing_password_is_said_with_the_way_to_give_it(inventory):

@@ -183,8 +183,8 @@ def _read_by_ansible(
         ).run()
     if outcome.interrupted:
         raise KeyboardInterrupt
-    if not states.started:
-        raise UserError("Ansible did not start; no node was read\n" + "\n".join(states.messages))
+    if not states.told:
+        raise UserError("Ansible did not get to any node: " + "\n".join(states.messages))
     return states.told
 
 

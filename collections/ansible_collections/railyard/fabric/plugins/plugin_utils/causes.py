@@ -86,8 +86,8 @@ _TABLE = (
           "Look at the address check first; then `rdma link` and the GIDs in "
           "/sys/class/infiniband/DEVICE/ports/PORT/gids: an entry comes with the address on the netdev."),
     Cause("gid_v1_only", "the address has a RoCE v1 GID alone, which no router passes on",
-          "Use it inside one subnet; NCCL needs NCCL_IB_ROCE_VERSION_NUM=1, which role nccl_profile writes, or "
-          "the index. Or set the card to RoCE v2, where it can."),
+          "Use it inside one subnet; NCCL needs NCCL_IB_ROCE_VERSION_NUM=1, which role nccl_profile writes, "
+          "or the index. Or set the card to RoCE v2, where it can."),
     Cause("gid_wrong", "the test did not use the GID that the rail's address has",
           "Validate again; if it comes back, look at what adds and removes addresses on that node."),
     Cause("rdma_mtu_small", "the RDMA MTU is smaller than the inventory's MTU allows",
