@@ -287,6 +287,29 @@ gpu_nodes:
     "a_vault_beside": Right(
         {HOSTS: TWO, FABRIC: OLD, "group_vars/all/vault.yml": "$ANSIBLE_VAULT;1.1;AES256\n6331\n"}, SECOND
     ),
+    # Ansible's own plugins by their full names, as their documentation writes them.
+    "constructed_beside": Right(
+        {
+            HOSTS: TWO,
+            FABRIC: OLD,
+            "z.yml": "plugin: ansible.builtin.constructed\nstrict: true\n"
+            "compose:\n  node_index: 7 + (inventory_hostname[-1] | int)\n"
+            "groups: {odd: inventory_hostname is match('.*1$')}\n",
+            "group_vars/odd.yml": "rail_overrides: {rail0: {netdev: odd0}}\n",
+        },
+        {
+            ("gpu1", "rail0"): {"netdev": "odd0", "address": "10.0.0.8/24"},
+            ("gpu2", "rail0"): {"netdev": "ens0", "address": "10.0.0.9/24"},
+        },
+    ),
+    "generated": Right(
+        {
+            "nodes.yml": "plugin: ansible.builtin.generator\nlayers: {n: [1, 2]}\n"
+            "hosts: {name: 'gpu{{ n }}', parents: [{name: gpu_nodes}]}\n",
+            FABRIC: OLD,
+        },
+        SECOND,
+    ),
     "one_node": Right({HOSTS: "gpu_nodes: {hosts: {gpu2: }}\n", FABRIC: PAIR[FABRIC]}, SECOND),
     "called_expected": Right({f"expected/{HOSTS}": TWO, f"expected/{FABRIC}": OLD}, SECOND, "expected"),
 }

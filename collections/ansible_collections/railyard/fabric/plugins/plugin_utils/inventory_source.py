@@ -24,6 +24,8 @@ from ansible.errors import AnsibleError, AnsibleParserError
 from ansible.inventory.helpers import get_group_vars, sort_groups
 from ansible.inventory.manager import InventoryManager
 from ansible.parsing.dataloader import DataLoader
+from ansible.plugins.loader import init_plugin_loader
+from ansible.utils.collection_loader import AnsibleCollectionConfig
 from ansible.utils.vars import combine_vars
 from ansible.vars.plugins import get_vars_from_inventory_sources
 from ansible_collections.railyard.fabric.plugins.plugin_utils import (
@@ -295,6 +297,9 @@ def open_sources(sources: Sequence[str], limit: str | None) -> Opened:
         failures = [("-i", "no inventory is named", "name one, as -i inventories/lab")]
     if failures:
         return Opened(failures)
+    if AnsibleCollectionConfig.collection_finder is None:
+        # As Ansible's programs do at their start: else no plugin is found by its full name.
+        init_plugin_loader()
     loader = Loader()
     try:
         manager = _Manager(loader, list(sources))
@@ -335,15 +340,6 @@ def _no_yaml(path: str, wrong: tuple[int, str]) -> Failure:
     return f"{name}:{wrong[0]}", f"no YAML: {wrong[1]}", "correct the file at that line"
 
 
-def _plugin_of(path: str) -> str:
-    """Return the inventory plugin that a file names, as far as it can be read."""
-    try:
-        data = inventory_files.plain_data(path)
-    except ValueError:
-        return "?"
-    return str(data.get("plugin")) if isinstance(data, dict) else "?"
-
-
 def _why_unparsed(path: str, said: str, passed_over: Failure | None) -> Failure:
     """Say why Ansible could not parse a source: the error with its line, else Ansible's own words."""
     name = inventory_files.shown(path)
@@ -359,9 +355,6 @@ def _why_unparsed(path: str, said: str, passed_over: Failure | None) -> Failure:
     plugin = "auto" if "Plugin configuration YAML" in said else "yaml" if named_yaml else "ini"
     program = inventory_files.is_program(path)
     words = inventory_ini.words_of(said, "script" if program else plugin)
-    if plugin == "auto" and words.startswith("No module named"):
-        # Outside of a program of Ansible's, 2.19 says no more of a plugin that is nowhere.
-        words = f"it specifies unknown plugin '{_plugin_of(path)}'"
     line = None if program else inventory_ini.line_of(path, words)
     return (
         f"{name}:{line}" if line else name,
