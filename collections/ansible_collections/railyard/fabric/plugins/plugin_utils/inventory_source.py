@@ -11,6 +11,7 @@ are put together in the order of Ansible's own VariableManager, without its temp
 from __future__ import annotations
 
 import contextlib
+import importlib
 import io
 import os
 import re
@@ -297,9 +298,7 @@ def open_sources(sources: Sequence[str], limit: str | None) -> Opened:
         failures = [("-i", "no inventory is named", "name one, as -i inventories/lab")]
     if failures:
         return Opened(failures)
-    if AnsibleCollectionConfig.collection_finder is None:
-        # As Ansible's programs do at their start: else no plugin is found by its full name.
-        init_plugin_loader()
+    _find_plugins_as_ansible_does()
     loader = Loader()
     try:
         manager = _Manager(loader, list(sources))
@@ -310,6 +309,17 @@ def open_sources(sources: Sequence[str], limit: str | None) -> Opened:
     except AnsibleError as error:
         failures = why_unreadable(sources, error)
     return Opened(failures, None if failures else Reader(manager, loader, sources))
+
+
+def _find_plugins_as_ansible_does() -> None:
+    """Do what Ansible's own programs do at their start: else no plugin is found by its full name."""
+    if AnsibleCollectionConfig.collection_finder is not None:
+        return
+    init_plugin_loader()
+    # These were imported by Python alone so far, without the metadata that Ansible's importer asks for.
+    packages = __name__.split(".")[:3]
+    for depth in range(1, len(packages) + 1):
+        importlib.reload(sys.modules[".".join(packages[:depth])])
 
 
 def why_unreadable(sources: Sequence[str], error: Exception) -> list[Failure]:
