@@ -69,6 +69,16 @@ def test_the_plan_is_not_made_of_extra_variables(inventory, extra):
     assert "extra variable" in done.stdout + done.stderr
 
 
+def test_an_extra_variable_that_is_nearly_one_of_ours_is_named(inventory, tmp_path):
+    (tmp_path / "more.yml").write_text("scalable-unit: 1\n")
+    done = run(inventory(), "-e", "nodeindex=3", "-e", f"@{tmp_path}/more.yml", "-e", "site_index=4")
+    told = done.stdout + done.stderr
+    assert done.returncode == 2, told
+    assert "2 problem(s)" in told
+    assert "-e: nodeindex: nothing reads a variable of this name. Fix: did you mean node_index?" in told
+    assert "did you mean scalable_unit?" in told
+
+
 def test_a_fabric_that_the_play_changes_is_refused(inventory, tmp_path):
     playbook = tmp_path / "play.yml"
     task = {"name": "Preflight", "railyard.fabric.preflight": None, "run_once": True}
@@ -122,7 +132,7 @@ def test_qos_refuses_what_no_packet_can_carry_without_a_connection(inventory, wr
     assert "write DSCPs from 0 to 63 and priorities from 0 to 7" in " ".join(done.stdout.split())
 
 
-STEPS = ("drivers", "network", "qos", "tuning", "nccl", "tools")
+STEPS = ("drivers", "network", "qos", "tuning", "nccl", "tools", "validate")
 
 
 @pytest.mark.parametrize("step", STEPS)
@@ -138,18 +148,43 @@ def test_a_step_of_its_own_refuses_a_wrong_inventory_before_any_node_is_touched(
     assert done.stdout.count("FAILED!") == 1
 
 
-def test_a_tag_does_not_leave_the_check_out(inventory):
-    done = run(inventory({**FABRIC, "mtux": 1}), "--tags", "nothing", playbook="playbooks/network.yml")
-    assert done.returncode == 2, done.stdout
-    assert "fabric.mtux" in done.stdout + done.stderr
+@pytest.mark.parametrize(
+    ("argv", "playbook", "words"),
+    [
+        (
+            ["--tags", "network,netwrok"],
+            "site.yml",
+            "--tags: netwrok: no play has this tag. Fix: did you mean",
+        ),
+        (["--tags", "rail_network"], "playbooks/network.yml", "There are: drivers, network, qos,"),
+        (["--tags", "valid"], "playbooks/validate.yml", "did you mean validate?"),
+        (["--skip-tags", "drivrs"], "playbooks/provision.yml", "--skip-tags: drivrs: no play"),
+    ],
+)
+def test_a_tag_of_no_play_is_refused_beside_all_else(inventory, argv, playbook, words):
+    done = run(inventory({**FABRIC, "mtux": 1}), *argv, playbook=playbook)
+    told = done.stdout + done.stderr
+    assert done.returncode == 2, told
+    assert words in told
+    assert "fabric.mtux" in told
+    assert "UNREACHABLE" not in told
+
+
+def test_every_tag_of_a_play_and_those_of_others_are_taken(inventory):
+    listed = run(inventory(), "--list-tags", playbook="site.yml").stdout
+    tags = {tag for found in re.findall(r"TAGS: \[([^\]]+)", listed) for tag in re.split(r",\s*", found)}
+    argv = ["--tags", ",".join(sorted(tags)) + ",mine,untagged", "--skip-tags", "molecule-notest,notest"]
+    done = run(inventory(), *argv, "-e", '{"railyard_own_tags": ["mine"]}')
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert {"network", "validate"} < tags
 
 
 def test_provisioning_checks_the_inventory_once(inventory, tmp_path):
     env = {"ANSIBLE_DISPLAY_SKIPPED_HOSTS": "true"}
-    # Nothing is tagged so: what runs is what always does.
-    argv = ["--tags", "nothing", "-e", "railyard_network_batch=100%"]
+    # What runs is what always does.
+    argv = ["--tags", "always", "-e", "railyard_network_batch=100%"]
     done = run(inventory(), *argv, playbook="playbooks/provision.yml", env=env)
     assert done.returncode == 0, done.stdout + done.stderr
     checks = re.findall(r"TASK \[Check the inventory.*\n(\w+):", done.stdout)
     assert checks.count("ok") == 1, done.stdout
-    assert checks.count("skipping") == len(STEPS), done.stdout
+    assert checks.count("skipping") == len(STEPS) - 1, done.stdout  # all but validate

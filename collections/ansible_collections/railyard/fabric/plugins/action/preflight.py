@@ -6,31 +6,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import difflib
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible.plugins.action import ActionBase
 from ansible_collections.railyard.fabric.plugins.plugin_utils import inventory as fabric_inventory
+from ansible_collections.railyard.fabric.plugins.plugin_utils import node_checks
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import Inventory, Problem
 
 # What the plan is made of: it has to come from the inventory, where `railyard plan` reads it too.
 _INVENTORY_ONLY = ("fabric", "node_index", "scalable_unit", "rail_overrides")
+_TAGS_OF_ANSIBLE = ("all", "always", "never", "tagged", "untagged")
 
 
 def check_extra_variables(extra: Mapping[str, Any]) -> list[Problem]:
-    """Refuse as extra variables what the plan is made of: neither the plan nor another run would see it."""
+    """Refuse as extra variables what the plan is made of, and what is nearly called so.
+
+    Neither the plan nor another run would see it.
+    """
     fix = "write it into the inventory (group_vars/all/fabric.yml, or the host's variables)"
-    return [
-        Problem(
-            "-e",
-            None,
-            None,
-            f"{name}: given as an extra variable, which `railyard plan` cannot see",
-            fix,
-        )
-        for name in _INVENTORY_ONLY
-        if name in extra
-    ]
+    seen = "given as an extra variable, which `railyard plan` cannot see"
+    found = [(name, seen, fix) for name in _INVENTORY_ONLY if name in extra]
+    misspelt = node_checks.check_misspelt("-e", extra, fabric_inventory.VARIABLES)
+    found += [(one.variable, one.message, one.fix) for one in misspelt]
+    return [Problem("-e", None, None, f"{name}: {message}", fix) for name, message, fix in found]
+
+
+def check_tags(known: Sequence[str], run: Sequence[str], skipped: Sequence[str]) -> list[Problem]:
+    """Refuse tags that no play has: Ansible would run nothing, or what was to be skipped, and be content.
+
+    Args:
+        known: the tags that there are.
+        run: what stands behind --tags.
+        skipped: what stands behind --skip-tags, where others' tags are common (molecule's `notest`).
+    """
+    problems = []
+    for option, tags in (("--tags", run), ("--skip-tags", skipped)):
+        for tag in tags:
+            near = difflib.get_close_matches(tag, known, n=1)
+            if tag not in (*known, *_TAGS_OF_ANSIBLE) and (near or option == "--tags"):
+                hint = f"did you mean {near[0]}? " if near else ""
+                fix = f"{hint}There are: {', '.join(known)}; tags of your own go into railyard_own_tags"
+                problems.append(Problem(option, None, None, f"{tag}: no play has this tag", fix))
+    return problems
 
 
 def check_what_the_play_sees(inventory: Inventory, name: str, seen: Mapping[str, Any]) -> list[Problem]:
@@ -51,11 +70,12 @@ class ActionModule(ActionBase):
 
     TRANSFERS_FILES = False
     _requires_connection = False
-    _VALID_ARGS = frozenset[str]()
+    _VALID_ARGS = frozenset({"known_tags"})
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Return `nodes` and `problems`, failed when there are any; see the module's RETURN."""
         result: dict[str, Any] = super().run(tmp, task_vars)
+        _spec, args = self.validate_argument_spec({"known_tags": {"type": "list", "elements": "str"}})
         manager = self._task.get_variable_manager()
         seen = task_vars or {}
         inventory = fabric_inventory.from_play(manager._inventory, self._loader)
@@ -63,6 +83,9 @@ class ActionModule(ActionBase):
         if not problems:
             problems = check_what_the_play_sees(inventory, str(seen.get("inventory_hostname", "")), seen)
         problems += fabric_inventory.validate(inventory)
+        if args["known_tags"]:
+            given = (seen.get("ansible_run_tags") or (), seen.get("ansible_skip_tags") or ())
+            problems += check_tags(args["known_tags"], *given)
         result["changed"] = False
         result["nodes"] = len(inventory.selected)
         result["problems"] = [

@@ -16,6 +16,13 @@ description:
   - All problems are told at once, each with file (or variable), host, rail and what to write instead.
   - Runs on the controller and opens no connection. Use it with C(run_once).
   - The hosts outside the limit are checked as well, since an address must be free among all of them.
+options:
+  known_tags:
+    description:
+      - The tags of all plays. Another one behind C(--tags), and one behind C(--skip-tags) that is nearly one
+        of these, is a problem. Without this option tags are not looked at.
+    type: list
+    elements: str
 author:
   - Railyard contributors (@railyard)
 extends_documentation_fragment:
@@ -29,7 +36,8 @@ attributes:
     support: full
 notes:
   - C(fabric), C(node_index), C(scalable_unit) and C(rail_overrides) must come from the inventory. Given as
-    extra variables, or changed by the play, they are refused, since the plan would not see them.
+    extra variables, or changed by the play, they are refused, since the plan would not see them; so are extra
+    variables that are nearly called as one of Railyard's.
 """
 
 EXAMPLES = r"""
