@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -75,6 +76,18 @@ def test_help_names_the_verbs_and_loads_nothing_heavy():
     code = f"import sys, railyard.cli; print([name for name in {heavy} if name in sys.modules])"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert loaded.stdout.strip() == "[]"
+
+
+def test_parse_names_every_tool_in_its_help_and_to_the_shell():
+    told = re.sub(r"\W+", " ", railyard("parse", "--help", COLUMNS="300", NO_COLOR="1").stdout)
+    shell = {"_RAILYARD_COMPLETE": "complete_bash", "COMP_WORDS": "railyard parse ", "COMP_CWORD": "2"}
+    offered = railyard(**shell).stdout.split()
+    rows = re.findall(r"^\| (`.*?) \|", (ROOT / "docs/parse.md").read_text(), re.MULTILINE)
+    documented = re.findall(r"`([\w-]+)`", re.sub(r"\(.*?\)", "", " ".join(rows)))
+    assert len(documented) >= 18
+    for tool in documented:
+        assert f" {tool.replace('-', ' ')} " in told
+        assert tool in offered
 
 
 def test_version():
@@ -261,14 +274,15 @@ def test_a_full_disk_behind_standard_output_is_said(inventory, words):
     assert "Traceback" not in done.stderr
 
 
-def test_a_reader_that_went_away_is_no_failure_of_a_node():
-    layout = ROOT / "inventories" / "computed-512"
-    argv = [RAILYARD, "plan", "-i", layout, "--json"]
+@pytest.mark.parametrize("form", [["--json"], []])
+def test_a_reader_that_went_away_ends_a_plan_as_it_does_any_program(form):
+    # 128 + SIGPIPE, as the shell tells it of `cat`: none of the statuses that speak of the fabric.
+    argv = [RAILYARD, "plan", "-i", ROOT / "inventories" / "computed-512", *form]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         process.stdout.readline()
         process.stdout.close()
         said = process.stderr.read()
-    assert (process.returncode, said) == (3, "")
+    assert (process.returncode, said) == (141, "")
 
 
 def test_a_locale_without_utf_8_is_taken(tmp_path):

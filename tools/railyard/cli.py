@@ -20,6 +20,8 @@ from railyard import paths
 from railyard.errors import BAD_INPUT, UserError
 
 INTERRUPTED = 3
+# As the shell writes the end of any program whose reader went away (`| head`): 128 + SIGPIPE.
+READER_GONE = 141
 _TYPER_INTERRUPTED = 130
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 
@@ -34,16 +36,26 @@ _click_errors: Any = sys.modules[typer.BadParameter.__module__]
 
 
 class _Verbs(TyperGroup):
-    """The verbs, and `lab`, whose own command line is loaded only when it is called."""
+    """The verbs; what `lab` and `parse` say of themselves is loaded only when they are called."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Find the command to run; the list in `--help` does not come through here."""
-        name, command, rest = super().resolve_command(ctx, args)
+        found: Any = super().resolve_command(ctx, args)
+        name, command, rest = found
         if name == "lab":
             from railyard.lab.cli import app as lab
 
             command = typer.main.get_command(lab)
+        elif name == "parse":
+            command.params[0].help = f"Whose output it is: {', '.join(_tools())}."
         return name, command, rest
+
+
+def _tools() -> tuple[str, ...]:
+    """Return the tools whose output can be parsed."""
+    from ansible_collections.railyard.fabric.plugins.module_utils.parsers import TOOLS
+
+    return TOOLS
 
 
 app = typer.Typer(
@@ -52,7 +64,6 @@ app = typer.Typer(
     help="Takes GPU/RDMA nodes from racked to proven: provisions rails, measures and judges the fabric.",
     epilog=_EXIT_STATUSES,
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -221,7 +232,7 @@ def verify(
 
 @app.command()
 def parse(
-    tool: Annotated[str, typer.Argument(metavar="TOOL", help="ping, iperf3, sockperf, ...")],
+    tool: Annotated[str, typer.Argument(metavar="TOOL", autocompletion=_tools)],
     file: Annotated[str, typer.Argument(metavar="FILE", help="The tool's output; - reads standard input.")],
 ) -> None:
     """Print what a tool's output says as one JSON object."""
@@ -263,8 +274,8 @@ def main() -> None:
     except Exception as error:
         status = _status_of(error)
     except SystemExit as ended:
-        # Typer's own way to end when the reader went away (`| head`): a 1, which means something else here.
-        status = INTERRUPTED if isinstance(ended.__context__, BrokenPipeError) else ended.code
+        # Typer's own way to end when the reader went away: a 1, which means something else here.
+        status = READER_GONE if isinstance(ended.__context__, BrokenPipeError) else ended.code
     except KeyboardInterrupt:
         status = _interrupted()
     sys.exit(_flushed(status if isinstance(status, int) else 0))
@@ -291,7 +302,9 @@ def _status_of(error: Exception) -> int:
     if isinstance(error, _click_errors.ClickException):
         error.show()
         return BAD_INPUT
-    if isinstance(error, (typer.Abort, BrokenPipeError)):
+    if isinstance(error, BrokenPipeError):
+        return READER_GONE
+    if isinstance(error, typer.Abort):
         return INTERRUPTED
     if isinstance(error, OSError) and error.errno in _NO_ROOM and error.filename is None:
         return _unwritable(error)
