@@ -5,7 +5,7 @@
 help: ## Show what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
 
-setup: ## Make the virtual environment (.venv) with the railyard command in it
+setup: ## Make the virtual environment (.venv) with the railyard command in it, for use
 	@tools/setup
 
 demo: ## Provision, measure and judge the built-in lab of two VMs (root or sudo); LAB=container: the quick one, TCP only
@@ -26,7 +26,7 @@ test-full: ## `make test`, cables, rolling changes, drivers, a kernel update, th
 lint: ## ruff, mypy, yamllint, ansible-lint, shellcheck
 	@tools/test lint types
 
-pins: ## Resolve requirements/requirements.in again for each Python and write the pins
+pins: ## Resolve requirements/run.in and develop.in again for each Python and write the pins
 	@tools/pins
 
 clean: ## Remove what the tools made here (not the lab: `make demo-down`)

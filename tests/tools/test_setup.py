@@ -1,0 +1,97 @@
+"""tools/setup: what it installs, and when it makes the environment anew; by a stand-in interpreter."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+
+import pytest
+from railyard import paths
+
+REPO = paths.repo_root()
+RUN, DEVELOP = "requirements/python3.12.txt", "requirements/python3.12-develop.txt"
+# Answers as setup asks an interpreter, makes an "environment" of a copy of itself, and notes pip's words.
+PYTHON = """\
+#!/bin/sh
+case "$1 $2" in
+  "- ") echo "$0" ;;
+  "-m venv") mkdir -p "$3/bin"; cp "$0" "$3/bin/python"; echo new >>"$LOG" ;;
+  "-m pip") echo "$*" >>"$LOG" ;;
+  -c*) echo 3.12 ;;
+esac
+"""
+
+
+@pytest.fixture
+def setup(tmp_path):
+    for name in ("tools/setup", RUN, DEVELOP, "pyproject.toml"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        shutil.copy(REPO / name, tmp_path / name)
+    (tmp_path / "python").write_text(PYTHON)
+    (tmp_path / "python").chmod(0o755)
+    log = tmp_path / "log"
+
+    def run(*argv):
+        """Return the pins that were installed, behind `new` where the environment was made for them."""
+        log.write_text("")
+        env = {**os.environ, "RAILYARD_PYTHON": str(tmp_path / "python"), "LOG": str(log)}
+        env.pop("RAILYARD_VENV", None)
+        subprocess.run(["tools/setup", *argv], cwd=tmp_path, env=env, check=True, capture_output=True)
+        return re.findall(r"^new|(?<=-r)\S+", log.read_text(), re.MULTILINE)
+
+    run.folder = tmp_path
+    return run
+
+
+def test_users_get_what_they_run_and_developers_the_rest_in_addition(setup):
+    assert setup() == ["new", RUN]
+    assert setup() == []
+    assert setup("--develop") == [RUN, DEVELOP]
+    assert setup("--develop") == []
+    assert setup() == []  # `make demo` after `make test` takes nothing away
+
+
+@pytest.mark.parametrize("changed", [RUN, DEVELOP, "pyproject.toml"])
+def test_other_pins_make_the_environment_anew(setup, changed):
+    setup("--develop")
+    text = (setup.folder / changed).read_text()
+    (setup.folder / changed).write_text(f"# another\n{text}")
+    assert setup("--develop") == ["new", RUN, DEVELOP]
+
+
+def test_the_lines_of_the_readme_work_as_they_are_typed(tmp_path):
+    """After `make setup` up to the plan; a bare PATH, as a new user has it."""
+    block = re.search(
+        r"^```\n(make setup .*?)^```", (REPO / "README.md").read_text(), re.DOTALL | re.MULTILINE
+    )[1]
+    lines = block.replace("\\\n", " ").splitlines()
+    typed = [line for line in lines if not line.startswith(("railyard site", "railyard val", "railyard ver"))]
+    assert len(typed) == len(lines) - 3
+    (tmp_path / ".venv").symlink_to(sys.prefix)
+    (tmp_path / "inventories").mkdir()
+    script = "set -e\nmake() { :; }\n" + "\n".join(typed)
+    env = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
+    done = subprocess.run(
+        ["bash", "-c", script], cwd=tmp_path, env=env, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "gpu032" in done.stdout
+    assert (tmp_path / "plan.svg").exists()
+
+
+@pytest.mark.parametrize("version", ["3.11", "3.12"])
+def test_what_the_package_imports_is_pinned_for_users_and_no_tool_of_the_checks(version):
+    def names(path):
+        lines = (REPO / path).read_text().lower().splitlines()
+        return {line.split("==")[0] for line in lines if re.match(r"[a-z]", line)}
+
+    run = names(f"requirements/python{version}.txt")
+    develop = names(f"requirements/python{version}-develop.txt")
+    project = tomllib.loads((REPO / "pyproject.toml").read_text())["project"]
+    assert {re.match(r"[A-Za-z0-9-]+", one)[0].lower() for one in project["dependencies"]} <= run
+    assert not run & {"molecule", "mypy", "ruff", "ansible-lint", "yamllint", "hypothesis"}
+    assert not run & develop
