@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+from netaddr import IPAddress, IPNetwork
 
 from railyard.report.grouping import fold_names
 
@@ -236,9 +237,7 @@ def folded(names: Iterable[str]) -> str:
 
 def span(addresses: Iterable[str], version: int) -> list[str]:
     """Write the first and last of many addresses of one family: `10.0.1.1 … .32`, or on two lines."""
-    found = sorted(
-        (address for text in addresses if (address := ipaddress.ip_address(text)).version == version), key=int
-    )
+    found = sorted(address for text in addresses if (address := IPAddress(text)).version == version)
     if not found:
         return []
     first, last = str(found[0]), str(found[-1])
@@ -254,5 +253,5 @@ def span(addresses: Iterable[str], version: int) -> list[str]:
 
 def networks(texts: Iterable[str | None]) -> list[str]:
     """Write one network, or the first and last of several on two lines."""
-    found = sorted({text for text in texts if text}, key=lambda text: int(ipaddress.ip_network(text)[0]))
+    found = sorted({text for text in texts if text}, key=IPNetwork)
     return found if len(found) < 2 else [found[0], f"… {found[-1]}"]

@@ -22,6 +22,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils import (
     override_checks,
     route_checks,
 )
+from ansible_collections.railyard.fabric.plugins.plugin_utils.addresses import IPAddress, address_of
 from ansible_collections.railyard.fabric.plugins.plugin_utils.fabric_fields import Finding
 from ansible_collections.railyard.fabric.plugins.plugin_utils.fabric_networks import Networks
 from ansible_collections.railyard.fabric.plugins.plugin_utils.host_variables import check_host_variables
@@ -253,9 +254,8 @@ def _check_node(node: Node, fabric: _Fabric, networks: Networks, seen: _Seen) ->
 
 
 def _check_ansible_host(node: Node, networks: Networks) -> Iterator[Finding]:
-    try:
-        address = ipaddress.ip_address(node.ansible_host or "")
-    except ValueError:
+    address = address_of(node.ansible_host or "")
+    if address is None:
         return  # a name: who it is, only a resolver knows
     claim, route = networks.rail_with(address), networks.route_with(address)
     if claim is None and route is not None:
@@ -274,7 +274,7 @@ def _check_management_address(node: Node, networks: Networks) -> Iterator[Findin
     if node.management_address is None:
         return
     address = ipaddress.ip_address(node.management_address)
-    claim = networks.rail_with(address)
+    claim = networks.rail_with(IPAddress(node.management_address))
     if claim is not None:
         message = f"{address} is inside {claim.network} of {claim.owner}: nodes meet there beside the rails"
         fix = "name the node's address on the management network"

@@ -13,11 +13,13 @@ from __future__ import annotations
 
 import datetime
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible.errors import AnsibleError
 from ansible_collections.railyard.fabric.plugins.plugin_utils import (
+    addresses,
     clear_text,
     fabric_checks,
     inventory_files,
@@ -89,6 +91,10 @@ def validate(inventory: Inventory) -> list[Problem]:
     """
     if inventory.problems:
         return inventory.problems
+    if addresses.IPNetwork is None:
+        message = f"{sys.executable} has no Python package netaddr, which networks are reckoned with"
+        fix = "install it there (python3-netaddr), or use the ansible-playbook that `make setup` installs"
+        return [Problem("netaddr", None, None, message, fix)]
     groups_of = {node.name: node.groups for node in inventory.nodes}
     # What is missing only because its name is misspelt needs no second word.
     meant = {(finding.host, finding.meant) for finding, _origin in inventory.findings}

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeGuard
 
+from ansible_collections.railyard.fabric.plugins.plugin_utils.addresses import maker_of
 from ansible_collections.railyard.fabric.plugins.plugin_utils.answer import Answer, failed, unknown
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import NOT_APPLICABLE, PASS
 from ansible_collections.railyard.fabric.plugins.plugin_utils.policy import is_whole
@@ -80,7 +81,8 @@ def _owner(node: str, rail: Mapping[str, Any], told: Told) -> Answer:
     for what, macs in (("it", claimed), (other_place, others)):
         strangers = [one for one in macs if one != mac and one not in own_ports]
         if strangers:
-            said = ", ".join(f"{one} ({known[one]})" if one in known else one for one in strangers)
+            owners = [known.get(one) or maker_of(one) or "no known maker" for one in strangers]
+            said = ", ".join(f"{one} ({owner})" for one, owner in zip(strangers, owners, strict=True))
             return failed(answer, "address_in_use", f"{where}: {what} is also claimed by {said}")
     wrong = [one for one in claimed if one != mac]
     if wrong:

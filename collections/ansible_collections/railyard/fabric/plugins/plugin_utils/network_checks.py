@@ -6,13 +6,17 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils import networks as node_networks
 from ansible_collections.railyard.fabric.plugins.module_utils import rails
+from ansible_collections.railyard.fabric.plugins.plugin_utils.addresses import (
+    IPAddress,
+    IPNetwork,
+    address_of,
+)
 from ansible_collections.railyard.fabric.plugins.plugin_utils.fabric_fields import Finding
 from ansible_collections.railyard.fabric.plugins.plugin_utils.fabric_networks import Networks
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory_model import Node
@@ -45,9 +49,10 @@ class Beside:
             twin: another node with the same index, whose equal addresses need no second word.
         """
         taken: list[tuple[str, str, str]] = []
-        if node.ansible_host is not None and _is_address(node.ansible_host):
-            taken.append((node.ansible_host, _ANSIBLE, "ansible_host"))
-            yield from _check_ansible_host(node.ansible_host, fabric)
+        ansible_host = address_of(node.ansible_host or "")
+        if ansible_host is not None:
+            taken.append((str(ansible_host), _ANSIBLE, "ansible_host"))
+            yield from _check_ansible_host(ansible_host, fabric)
         if node.management_address is not None and "management_address" not in refused:
             taken.append((node.management_address, _MANAGEMENT, "management_address"))
         if not {"network_addresses", "node_index"} & refused:
@@ -72,7 +77,7 @@ class Beside:
             yield from self._take(node, address, what, variable, twin)
 
     def _take(self, node: Node, text: str, what: str, variable: str, twin: str | None) -> Iterator[Finding]:
-        address = str(ipaddress.ip_address(text))
+        address = str(address_of(text))
         other, other_what = self.addresses.setdefault(address, (node.name, what))
         if other == twin and variable == "node_index":
             return
@@ -87,20 +92,19 @@ def _of_bmcs(fabric: Mapping[str, Any]) -> Mapping[str, Any] | None:
     return next((item for item in fabric.get("networks") or [] if item.get("bmc") is True), None)
 
 
-def _check_ansible_host(text: str, fabric: Mapping[str, Any]) -> Iterator[Finding]:
+def _check_ansible_host(address: IPAddress, fabric: Mapping[str, Any]) -> Iterator[Finding]:
     item = _of_bmcs(fabric) or {}
-    network = rails.network_of(item["subnet"]) if item.get("subnet") is not None else None
-    if network is not None and ipaddress.ip_address(text) in network:
-        message = f"{text} is inside {network}, the network of the BMCs"
+    if item.get("subnet") is not None and address in IPNetwork(item["subnet"]):
+        message = f"{address} is inside {item['subnet']}, the network of the BMCs"
         yield Finding("ansible_host", message, "reach the nodes over the frontend, not over their BMCs")
 
 
 def _check_own_network(text: str, name: str, networks: Networks) -> Iterator[Finding]:
     """Check an address whose network the fabric does not give, and so has not held against the rails'."""
-    interface = ipaddress.ip_interface(text)
-    claim = networks.overlapping(interface.network, None, rails_alone=True)
+    network = IPNetwork(text).cidr
+    claim = networks.overlapping(network, None, rails_alone=True)
     if claim is not None:
-        message = f"its network {interface.network} shares addresses with {claim.network} of {claim.owner}"
+        message = f"its network {network} shares addresses with {claim.network} of {claim.owner}"
         fix = "correct the address, or its prefix length"
         yield Finding(f"network_addresses.{name}", message, fix, None, claim.rail)
 
@@ -113,7 +117,7 @@ def _check_bmc(node: Node, fabric: Mapping[str, Any], networks: Networks) -> Ite
             message = f"it is not set, and network {item.get('name')} is that of the BMCs"
             yield Finding("bmc_address", message, "set the host variable bmc_address, as 192.168.10.7")
         return
-    address = ipaddress.ip_address(node.bmc_address)
+    address = IPAddress(node.bmc_address)
     claim = networks.rail_with(address)
     if claim is not None:
         message = f"the BMC's address {address} is inside {claim.network} of {claim.owner}"
@@ -124,11 +128,3 @@ def _check_bmc(node: Node, fabric: Mapping[str, Any], networks: Networks) -> Ite
         if address.version != network.version or not first <= int(address) <= last:
             message = f"{address} is no usable address of {network}, the network of the BMCs"
             yield Finding("bmc_address", message, _BMC_FIX)
-
-
-def _is_address(text: str) -> bool:
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return True

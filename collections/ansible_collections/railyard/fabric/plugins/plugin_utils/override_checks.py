@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils import rails
 from ansible_collections.railyard.fabric.plugins.plugin_utils import value_checks as is_
+from ansible_collections.railyard.fabric.plugins.plugin_utils.addresses import IPNetwork, meet
 from ansible_collections.railyard.fabric.plugins.plugin_utils.fabric_fields import (
     MAC_OCTETS_FIX,
     OVERRIDE,
@@ -87,9 +87,9 @@ def _check_networks_of_their_own(
             key = f"address{family}"
             if rail is None or spec[f"subnets{family}"] or overrides.get(rail["name"], {}).get(key) is None:
                 continue
-            network = rails.network_of(rail[f"subnet{family}"])
+            network = IPNetwork(rail[f"subnet{family}"])
             claim = networks.overlapping(network, rail["name"])
-            owner = claim.owner if claim else next((by for of, by in own if of.overlaps(network)), None)
+            owner = claim.owner if claim else next((by for of, by in own if meet(of, network)), None)
             if owner is not None:
                 message = f"its network {network} shares addresses with that of {owner}"
                 fix = "give each rail a network of its own"

@@ -6,11 +6,10 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils import rails
+from ansible_collections.railyard.fabric.plugins.plugin_utils.addresses import IPNetwork
 from ansible_collections.railyard.fabric.plugins.plugin_utils.fabric_fields import Finding
 
 _FIX = "route to each network through one rail; a network that has an interface of its own needs no route"
@@ -36,9 +35,9 @@ def check(fabric: Mapping[str, Any], specs: Sequence[Mapping[str, Any]]) -> Iter
                 message = f"route to {target}: rail {owner} has it as well, and only one of them is used"
                 yield Finding(variable_of(spec), message, _FIX, None, name)
                 continue
-            network: Any = rails.network_of(target)
+            network = IPNetwork(target)
             for other, rail, what in others:
-                if rail != name and other.version == network.version and network.subnet_of(other):
+                if rail != name and network in other:
                     message = f"route to {target} takes traffic from {other} of {what}"
                     yield Finding(variable_of(spec), message, _FIX, None, name)
                     break
@@ -51,20 +50,20 @@ def variable_of(spec: Mapping[str, Any]) -> str:
 
 def _others(
     fabric: Mapping[str, Any], specs: Sequence[Mapping[str, Any]]
-) -> list[tuple[Any, str | None, str]]:
+) -> list[tuple[IPNetwork, str | None, str]]:
     """Return all networks that a route could take traffic from: (network, rail or None, in words)."""
-    found: list[tuple[Any, str | None, str]] = [
-        (rails.network_of(subnet), str(spec["name"]), f"rail {spec['name']}")
+    found: list[tuple[IPNetwork, str | None, str]] = [
+        (IPNetwork(subnet), str(spec["name"]), f"rail {spec['name']}")
         for spec in specs
         for family in ("", "6")
         for subnet in spec["subnets" + family].values()
     ]
     found += [
-        (rails.network_of(item["subnet"]), None, f"network {item.get('name')}")
+        (IPNetwork(item["subnet"]), None, f"network {item.get('name')}")
         for item in fabric.get("networks") or []
         if item.get("subnet") is not None
     ]
     address = (fabric.get("frontend") or {}).get("address")
     if address is not None:
-        found.append((ipaddress.ip_interface(address).network, None, "the frontend"))
+        found.append((IPNetwork(address).cidr, None, "the frontend"))
     return found

@@ -58,6 +58,13 @@ def inline_vault(text, indent):
     return "!vault |\n" + textwrap.indent(vault(text), " " * indent)
 
 
+def test_a_controller_without_netaddr_is_named_and_nothing_is_guessed(folder, monkeypatch):
+    monkeypatch.setattr(inventory.addresses, "IPNetwork", None)
+    (problem,) = problems_of(folder)
+    assert "has no Python package netaddr" in problem.message
+    assert "python3-netaddr" in problem.fix
+
+
 def test_nodes_come_in_inventory_order_with_their_variables(folder):
     loaded = inventory.load([str(folder)])
     assert inventory.validate(loaded) == []

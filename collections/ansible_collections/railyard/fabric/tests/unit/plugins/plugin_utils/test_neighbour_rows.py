@@ -36,7 +36,14 @@ def owner(**changes: Any) -> Any:
     [
         ({}, "pass", None, ""),
         ({"claimed_by": [OWN, STRANGER]}, "fail", "address_in_use", STRANGER),
-        ({"claimed_by": [STRANGER]}, "fail", "address_in_use", STRANGER),
+        # Who to look for: what the IEEE's register says of the first three octets; of a VM's nothing.
+        ({"claimed_by": [STRANGER]}, "fail", "address_in_use", f"by {STRANGER} (no known maker)"),
+        (
+            {"claimed_by": [OWN, "24:8a:07:11:22:33"]},
+            "fail",
+            "address_in_use",
+            "by 24:8a:07:11:22:33 (Mellanox Technologies, Inc.)",
+        ),
         (
             {"claimed_by": [OWN, STRANGER], "known": {OWN: "gpu2 rail0", STRANGER: "gpu7 rail0"}},
             "fail",
