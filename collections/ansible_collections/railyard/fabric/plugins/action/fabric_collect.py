@@ -6,17 +6,24 @@
 from __future__ import annotations
 
 import os
+import posixpath
+import resource
 import shlex
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from ansible.errors import AnsibleActionFail, AnsibleError
+from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure, AnsibleError
 from ansible.plugins.action import ActionBase
+from ansible.utils.display import Display
+from ansible_collections.railyard.fabric.plugins.module_utils import runner_control
 from ansible_collections.railyard.fabric.plugins.plugin_utils import actions, harvest, run_folder
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run_folder import RunFolder
 
 _MODULE = "railyard.fabric.fabric_run"
+
+display = Display()
 
 
 class ActionModule(ActionBase):
@@ -38,39 +45,48 @@ class ActionModule(ActionBase):
         node = str((task_vars or {})["inventory_hostname"])
         arguments = {"run": folder.name, "node": node, "launcher": args["launcher"]}
         try:
-            reply = self._control("collected", arguments, task_vars)
-        except AnsibleError as error:
-            _note(folder, node, str(error))
-            raise
-        if reply.get("failed"):
-            _note(folder, node, str(reply.get("msg")))
-            return {**result, **reply}
-        if not reply.get("archive"):
-            return {
-                **result,
-                "changed": False,
-                "rows": 0,
-                "archive": None,
-                "notes": ["the node holds nothing"],
-            }
-        try:
-            place = self._fetch(str(reply["archive"]), folder, node)
-            found = harvest.read(place, folder.name, node, reply.get("sha256"))
-            fresh = folder.append_new(run_folder.RESULTS, found.rows)
-        except (harvest.ArchiveError, run_folder.RunFolderError, OSError) as error:
-            raise AnsibleActionFail(f"{node}: {error}") from error
-        notes = list(found.notes)
+            taken = self._collect(folder, node, arguments, task_vars)
+        except (AnsibleError, harvest.ArchiveError, run_folder.RunFolderError, OSError) as error:
+            said = actions.said(error).removeprefix(f"{node}: ")
+            with suppress(run_folder.RunFolderError):  # the failure itself is said all the same
+                actions.note_obstacle(folder, node, {"class": "not_collected", "message": said})
+            if isinstance(error, AnsibleConnectionFailure):
+                raise
+            raise AnsibleActionFail(f"{node}: {said}") from None
+        if taken is None:
+            notes = ["the node holds nothing"]
+            return {**result, "changed": False, "rows": 0, "archive": None, "notes": notes}
+        fresh, notes = taken
         if not args["keep"]:
             # Only now, with the rows on our disk; a node that cannot be cleared has lost nothing.
             cleared = self._control("absent", arguments, task_vars)
-            notes += [f"not cleared: {cleared.get('msg')}"] if cleared.get("failed") else []
-        return {
-            **result,
-            "changed": False,
-            "rows": fresh,
-            "archive": str(place.relative_to(folder.path)),
-            "notes": notes,
-        }
+            notes += [f"not cleared: {actions.said(cleared.get('msg'))}"] if cleared.get("failed") else []
+        for note in notes:
+            display.warning(f"{node}: {note}")
+        archive = f"raw/{node}.tar.gz"
+        return {**result, "changed": False, "rows": fresh, "archive": archive, "notes": notes}
+
+    def _collect(
+        self,
+        folder: RunFolder,
+        node: str,
+        arguments: dict[str, Any],
+        task_vars: dict[str, Any] | None,
+    ) -> tuple[int, list[str]] | None:
+        """Take the node's rows into the folder; return how many were new, and notes; None for none."""
+        reply = self._control("collected", arguments, task_vars)
+        if reply.get("failed"):
+            raise AnsibleActionFail(actions.said(reply.get("msg")))
+        if not reply.get("archive"):
+            return None
+        order = folder.document(run_folder.WORK_ORDER)
+        try:
+            most = harvest.limits(order, node)
+        except (KeyError, ValueError) as error:
+            raise harvest.ArchiveError(f"{folder.path}'s work order has no tests of it: {error}") from error
+        place = self._fetch(folder, node, most.total_bytes)
+        found = harvest.read(place, folder.name, node, reply.get("sha256"), most)
+        return folder.append_new(run_folder.RESULTS, found.rows), found.notes
 
     def _control(
         self, state: str, arguments: dict[str, Any], task_vars: dict[str, Any] | None
@@ -81,7 +97,7 @@ class ActionModule(ActionBase):
         reply.pop("invocation", None)
         return reply
 
-    def _fetch(self, remote: str, folder: RunFolder, node: str) -> Path:
+    def _fetch(self, folder: RunFolder, node: str, most_bytes: int) -> Path:
         """Fetch a file that root alone can read, as a file and not inside a module's result.
 
         A copy is laid into the connection's own temporary folder, which only the connecting user can enter
@@ -90,16 +106,25 @@ class ActionModule(ActionBase):
         shell = self._connection._shell
         temporary = shell.tmpdir or self._make_tmp_path()
         readable = shell.join_path(temporary, "railyard.tar.gz")
+        remote = posixpath.join(runner_control.STATE_FOLDER, "runs", folder.name, f"{node}.tar.gz")
         source, target_word, owner = (shlex.quote(word) for word in (remote, readable, temporary))
         copy = f"cp -- {source} {target_word} && chown --reference={owner} -- {target_word}"
         done = self._low_level_execute_command(copy, sudoable=True)
         if done.get("rc") != 0:
-            raise AnsibleActionFail(f"{node}: {remote} cannot be made readable: {done.get('stderr') or done}")
+            raise AnsibleActionFail(f"{remote} cannot be made readable: {done.get('stderr') or done}")
         target = folder.path / "raw" / f"{node}.tar.gz"
         part = target.with_name(f".{target.name}.part")
         try:
-            self._connection.fetch_file(readable, str(part))
+            with _confined(most_bytes):
+                self._connection.fetch_file(readable, str(part))
+            os.chmod(part, 0o600)  # scp brings the mode that the node told it
             os.replace(part, target)
+        except (AnsibleError, OSError) as error:
+            if part.exists() and part.stat().st_size >= most_bytes:
+                raise harvest.ArchiveError(
+                    f"its archive is longer than {most_bytes} bytes, more than was asked of it"
+                ) from error
+            raise
         finally:
             with suppress(FileNotFoundError):
                 part.unlink()
@@ -107,8 +132,15 @@ class ActionModule(ActionBase):
         return target
 
 
-def _note(folder: RunFolder, node: str, message: str) -> None:
-    text = "; ".join(line.strip() for line in message.splitlines() if line.strip())
-    error = {"class": "not_collected", "message": text.removeprefix(f"{node}: "), "host": node}
-    with suppress(run_folder.RunFolderError):  # the failure itself is said all the same
-        actions.note_obstacle(folder, node, error)
+@contextmanager
+def _confined(most_bytes: int) -> Iterator[None]:
+    """Let no file grow beyond a size, or be read by others, that is written in here or by what is started."""
+    mask = os.umask(0o077)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    soft = most_bytes if limits[0] == resource.RLIM_INFINITY else min(most_bytes, limits[0])
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        os.umask(mask)

@@ -237,8 +237,11 @@ class Control:
 
 
 def _pack(folder: str, archive: str) -> None:
-    """Pack rows, raw outputs and the log, flat, so that a member's name is what the row's `raw.name` says."""
-    with tarfile.open(archive + ".new", "w:gz") as packed:
+    """Pack rows, raw outputs and the log, flat, so that a member's name is what the row's `raw.name` says.
+
+    In GNU's format, which has one header for each: what another header would add, the controller refuses.
+    """
+    with tarfile.open(archive + ".new", "w:gz", format=tarfile.GNU_FORMAT) as packed:
         for name in (RESULTS, STATUS, "runner.log"):
             path = os.path.join(folder, name)
             if os.path.exists(path):

@@ -32,6 +32,11 @@ def end_of(test: Mapping[str, Any], host: str) -> str:
     return "client" if test["node"] == host else "server"
 
 
+def raw_name(identity: object, end: object) -> str:
+    """Return the name of the file with the tool's own words at an end of a test, also inside the archive."""
+    return f"{identity}.{end}.txt"
+
+
 class Record:
     """The run's folder on this node; each row is whole and on disk before the next test begins."""
 
@@ -101,8 +106,8 @@ class Record:
         return os.path.join(self.folder, RAW, self.raw_name(test))
 
     def raw_name(self, test: Mapping[str, Any]) -> str:
-        """Return the name of that file, also inside the archive."""
-        return "{}.{}.txt".format(test["id"], end_of(test, self._order["node"]))
+        """Return the name of that file."""
+        return raw_name(test["id"], end_of(test, self._order["node"]))
 
     def blank_row(
         self, test: Mapping[str, Any], rail: Mapping[str, Any], version: str | None

@@ -14,12 +14,13 @@ from typing import Any
 
 from ansible import __version__ as ansible_core_version
 from ansible.errors import AnsibleActionFail
-from ansible_collections.railyard.fabric.plugins.plugin_utils import inventory, run_folder
+from ansible_collections.railyard.fabric.plugins.plugin_utils import inventory, plain_text, run_folder
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import Inventory
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run_folder import RunFolder
 
 _COLLECTION = Path(__file__).resolve().parents[2]
 _EXTRA = ("-e", "--extra-vars")
+_SAID_CHARACTERS = 400
 
 
 def play_inventory(action: Any) -> Inventory:
@@ -40,15 +41,27 @@ def open_folder(path: str) -> RunFolder:
     return folder
 
 
+def said(words: object) -> str:
+    """Return what a node or a connection said, on one line that is fit to be shown: the end of it.
+
+    ssh and the shell say last what went wrong.
+    """
+    text = str(words)[-10 * _SAID_CHARACTERS :]
+    lines = (line.strip() for line in plain_text.clean(text).splitlines())
+    return "; ".join(line for line in lines if line)[-_SAID_CHARACTERS:]
+
+
 def note_obstacle(folder: RunFolder, node: str, error: Mapping[str, Any]) -> None:
     """Keep in the run folder what kept the controller from asking a node, for the judge to say.
 
     Args:
         folder: the run folder.
         node: the node's inventory name.
-        error: `class`, `message`, `host` and `fix` as in a result row; an absent `fix` is the cause table's.
+        error: `class`, `message` and `fix` as in a result row, some of it in the node's own words; an absent
+            `fix` is the cause table's.
     """
-    row = {"schema": run_folder.SCHEMA, "run": folder.name, "node": node, "error": dict(error)}
+    told = {key: said(error[key]) for key in ("class", "message", "fix") if error.get(key) is not None}
+    row = {"schema": run_folder.SCHEMA, "run": folder.name, "node": node, "error": {**told, "host": node}}
     folder.append_new(run_folder.OBSTACLES, [row])
 
 

@@ -1,24 +1,55 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Read the archive that a node packed: which of its rows belong to this run."""
+"""Read the archive that a node packed: which of its rows belong to this run.
+
+The archive is the node's word. It is read as a stream, and never further than an honest one reaches: what a
+member may be called, and how much there may be of it, follows from what the controller asked of the node.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import io
 import tarfile
+import zlib
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, NamedTuple
 
+from ansible_collections.railyard.fabric.plugins.module_utils import runner, runner_record, tools
 from ansible_collections.railyard.fabric.plugins.plugin_utils import run_folder
 
-#: No honest results file comes near; a damaged or hostile archive must not fill the memory.
-MOST_BYTES = 512 * 1024 * 1024
+#: What the log of a run takes that goes wrong, whatever it asks.
+_BASE_BYTES = 16 * 2**20
+# A row has 2 KB; five times a second a rail of several at once is sampled, in 45 bytes.
+_ROW_BYTES, _ROW_BYTES_PER_S = 16 * 2**10, 2**10
+#: How much longer than the others one row may be: one that has waited long for its partner.
+_LONGEST_ROW = 8
+# A tool's own words: iperf3 tells 400 bytes of each stream and second.
+_RAW_BYTES, _RAW_BYTES_PER_STREAM_S = 64 * 2**10, 16 * 2**10
+#: Deeper than any row that the runner writes.
+_DEEPEST = 16
+_PIECE_BYTES = 64 * 2**10
 
 
 class ArchiveError(ValueError):
-    """The archive is damaged; the message says how."""
+    """The archive is damaged, or none of ours; the message says how."""
+
+
+class Limits(NamedTuple):
+    """What a node's archive may hold.
+
+    Attributes:
+        raw: names of the tools' own words: one for each end of a test that the node has.
+        row_bytes: of a row, on average.
+        total_bytes: of all members, and of the archive itself.
+    """
+
+    raw: frozenset[str]
+    row_bytes: int
+    total_bytes: int
 
 
 @dataclass
@@ -26,7 +57,7 @@ class Harvest:
     """What an archive holds.
 
     Attributes:
-        rows: the whole rows that this host wrote for this run.
+        rows: the whole rows of this host's own ends of this run's tests.
         notes: what was left out, in words.
     """
 
@@ -34,7 +65,23 @@ class Harvest:
     notes: list[str] = field(default_factory=list)
 
 
-def read(path: Path, run: str, host: str, sha256: str | None) -> Harvest:
+def limits(order: Mapping[str, Any], node: str) -> Limits:
+    """Return what a node may hand over for a work order.
+
+    Args:
+        order: the run's work order.
+        node: a name of its roster.
+    """
+    policy = order["policy"]
+    asked = runner.asked_of({**order, "node": node})
+    raw = frozenset(runner_record.raw_name(line["id"], runner_record.end_of(line, node)) for line in asked)
+    longest_s = max(tool().planned_s(policy) for tool in tools.TOOL_OF_CHECK.values())
+    words = _RAW_BYTES + _RAW_BYTES_PER_STREAM_S * int(policy["iperf3_streams"]) * longest_s
+    row = _ROW_BYTES + _ROW_BYTES_PER_S * longest_s
+    return Limits(raw, int(row), _BASE_BYTES + int(len(raw) * (row + words)))
+
+
+def read(path: Path, run: str, host: str, sha256: object, most: Limits) -> Harvest:
     """Read a node's archive.
 
     Args:
@@ -42,33 +89,131 @@ def read(path: Path, run: str, host: str, sha256: str | None) -> Harvest:
         run: the run id that its rows must carry.
         host: the node that must have written them.
         sha256: what the node said that the file's hash is, if it said so.
+        most: what it may hold.
 
     Raises:
-        ArchiveError: it is not what the node packed, or no archive, or holds no results.
+        ArchiveError: it is not what the node packed, or no archive, or holds no results or something else.
     """
-    if sha256 is not None:
-        seen = hashlib.sha256(path.read_bytes()).hexdigest()
-        if seen != sha256:
-            raise ArchiveError(
-                f"{path}: fetched with SHA-256 {seen}, the node packed {sha256}; collect again"
-            )
     try:
-        with tarfile.open(path, "r:gz") as archive:
-            member = archive.getmember(run_folder.RESULTS)
-            stream = archive.extractfile(member)
-            if stream is None or member.size > MOST_BYTES:
-                raise ArchiveError(f"{path}: {run_folder.RESULTS} is no file of a sane size")
-            data = stream.read()
-    except KeyError:
-        raise ArchiveError(f"{path}: there is no {run_folder.RESULTS} in it; see runner.log in it") from None
-    except (tarfile.TarError, EOFError, OSError) as error:
+        with path.open("rb") as packed:
+            if sha256 is not None:
+                seen = hashlib.file_digest(packed, "sha256").hexdigest()
+                if seen != sha256:
+                    raise ArchiveError(
+                        f"fetched with SHA-256 {seen}, the node packed {sha256}; collect again"
+                    )
+                packed.seek(0)
+            return _read(io.BufferedReader(_Unzipped(packed, most.total_bytes)), run, host, most)
+    except ArchiveError as error:
+        raise ArchiveError(f"{path}: {error}") from None
+    except (tarfile.TarError, zlib.error, EOFError, OSError) as error:
         raise ArchiveError(f"{path}: damaged archive: {error}; collect again") from error
-    rows, torn = run_folder.parse_lines(data)
-    harvest = Harvest(notes=["a torn line was dropped"] if torn else [])
-    for row in rows:
-        if row.get("run") == run and row.get("host") == host:
-            harvest.rows.append(row)
-    foreign = len(rows) - len(harvest.rows)
-    if foreign:
-        harvest.notes.append(f"{foreign} rows were of another run or host and were left out")
+
+
+def _read(stream: BinaryIO, run: str, host: str, most: Limits) -> Harvest:
+    expected = {run_folder.RESULTS, runner_record.STATUS, "runner.log", *most.raw}
+    harvest = Harvest()
+    found: set[str] = set()
+    # Each header by itself: tarfile would follow what another one says of it, and read that whole.
+    while (block := stream.read(tarfile.BLOCKSIZE)) != bytes(tarfile.BLOCKSIZE):
+        member = tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
+        if member.name not in expected:
+            raise ArchiveError(f"it holds {member.name!r}, which no run writes; look at the node")
+        if member.name in found:
+            raise ArchiveError(f"it holds {member.name} twice; look at the node")
+        found.add(member.name)
+        if member.type != tarfile.REGTYPE or member.size < 0:
+            raise ArchiveError(f"{member.name} in it is no plain file; look at the node")
+        if member.name == run_folder.RESULTS:
+            _take(_lines(stream, member.size, most), run, host, most, harvest)
+        else:
+            _skip(stream, member.size)
+        _skip(stream, -member.size % tarfile.BLOCKSIZE)
+    while stream.read(_PIECE_BYTES):
+        pass  # to the checksum at its end
+    if run_folder.RESULTS not in found:
+        raise ArchiveError(f"there is no {run_folder.RESULTS} in it; see runner.log in it")
     return harvest
+
+
+def _take(lines: Iterator[bytes], run: str, host: str, most: Limits, harvest: Harvest) -> None:
+    """Take the rows of the host's own ends of tests; what is left out is noted."""
+    torn, foreign = False, 0
+    for text in lines:
+        rows, damaged = run_folder.parse_lines(text)
+        torn = torn or damaged
+        for row in rows:
+            own = row.get("run") == run and row.get("host") == host
+            if is_deep(row):
+                torn = True
+            elif own and runner_record.raw_name(row.get("id"), row.get("end")) in most.raw:
+                harvest.rows.append(row)
+            else:
+                foreign += 1
+    if torn:
+        harvest.notes.append("a torn line was dropped")
+    if foreign:
+        harvest.notes.append(
+            f"{foreign} rows were left out: they are not of its own ends of this run's tests"
+        )
+
+
+def _lines(stream: BinaryIO, size: int, most: Limits) -> Iterator[bytes]:
+    rows = len(most.raw)
+    if size > (rows + _LONGEST_ROW) * most.row_bytes:
+        raise ArchiveError(f"{run_folder.RESULTS} in it has {size} bytes, too many for {rows} tests")
+    longest = _LONGEST_ROW * most.row_bytes
+    count = 0
+    while size:
+        text = stream.readline(min(size, longest + 1))
+        count += 1
+        if not text:
+            raise EOFError("it ends early")
+        if len(text) > longest:
+            raise ArchiveError(f"{run_folder.RESULTS} in it has a line of more than {longest} bytes")
+        if count > rows:
+            raise ArchiveError(f"{run_folder.RESULTS} in it has more rows than the {rows} that were asked")
+        size -= len(text)
+        yield text
+
+
+def _skip(stream: BinaryIO, size: int) -> None:
+    while size:
+        piece = stream.read(min(size, _PIECE_BYTES))
+        if not piece:
+            raise EOFError("it ends early")
+        size -= len(piece)
+
+
+def is_deep(value: Any, left: int = _DEEPEST) -> bool:
+    """Tell whether a JSON value is nested deeper than anything that Railyard writes."""
+    if not isinstance(value, (dict, list)):
+        return False
+    inner = value.values() if isinstance(value, dict) else value
+    return left == 0 or any(is_deep(one, left - 1) for one in inner)
+
+
+class _Unzipped(io.RawIOBase):
+    """What is in a gzip file, unpacked piece by piece as it is read, and never more than so much."""
+
+    def __init__(self, packed: BinaryIO, most_bytes: int) -> None:
+        self._packed = packed
+        self._most_bytes = self._left_bytes = most_bytes
+        self._inflate = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        place = memoryview(buffer)
+        data = b""
+        while not data and not self._inflate.eof:
+            piece = self._inflate.unconsumed_tail or self._packed.read(_PIECE_BYTES)
+            data = self._inflate.decompress(piece, len(place))
+            if not piece and not data:
+                raise EOFError("it ends early")
+        self._left_bytes -= len(data)
+        if self._left_bytes < 0:
+            raise ArchiveError(f"unpacked it is longer than {self._most_bytes} bytes, more than was asked")
+        place[: len(data)] = data
+        return len(data)

@@ -5,10 +5,7 @@
 
 from __future__ import annotations
 
-import hashlib
-import io
 import sys
-import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +14,6 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils import (
     actions,
     ask,
     causes,
-    harvest,
     rejudge,
     run_folder,
     summary,
@@ -200,39 +196,6 @@ def test_ask_is_the_same_for_the_same_input_and_keeps_to_the_rails_named() -> No
     assert {line["rail"] for line in lines} == {"rail1"}
     assert ask.asked_lines(run.plan, order) == lines
     assert 0 < ask.patience_s(order) < 600
-
-
-def archive(tmp_path: Path, data: bytes, name: str = "results.jsonl") -> Path:
-    path = tmp_path / "gpuserver1.tar.gz"
-    with tarfile.open(path, "w:gz") as packed:
-        member = tarfile.TarInfo(name)
-        member.size = len(data)
-        packed.addfile(member, io.BytesIO(data))
-    return path
-
-
-def test_only_whole_rows_of_this_host_and_run_are_harvested(tmp_path: Path) -> None:
-    rows = [
-        {"run": RUN, "host": "gpuserver1", "id": "m00000"},
-        {"run": RUN, "host": "gpuserver2", "id": "m00001"},
-        {"run": "other", "host": "gpuserver1", "id": "m00002"},
-    ]
-    data = "".join(run_folder.line(row) + "\n" for row in rows).encode() + b'{"run":"'
-    path = archive(tmp_path, data)
-    found = harvest.read(path, RUN, "gpuserver1", hashlib.sha256(path.read_bytes()).hexdigest())
-    assert found.rows == rows[:1]
-    assert len(found.notes) == 2
-
-
-def test_a_damaged_archive_is_refused(tmp_path: Path) -> None:
-    path = archive(tmp_path, b"x" * 5000)
-    with pytest.raises(harvest.ArchiveError, match="SHA-256"):
-        harvest.read(path, RUN, "gpuserver1", "0" * 64)
-    path.write_bytes(path.read_bytes()[:-20])
-    with pytest.raises(harvest.ArchiveError, match="damaged"):
-        harvest.read(path, RUN, "gpuserver1", None)
-    with pytest.raises(harvest.ArchiveError, match=r"no results\.jsonl"):
-        harvest.read(archive(tmp_path, b"", "other"), RUN, "gpuserver1", None)
 
 
 def test_no_secret_of_the_command_line_is_kept() -> None:
