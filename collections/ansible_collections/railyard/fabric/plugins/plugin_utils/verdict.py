@@ -88,8 +88,8 @@ def judge(
     fleet = fact_rows.gather(plan, facts, run)
     fleet.obstacles = _obstacles(obstacles, run)
     fleet.lost = frozenset(answered) - fleet.bound.keys() - fleet.broken.keys()
-    rows = _by_id(results)
     tests = {str(line["id"]): line for line in asked}
+    rows = _by_id(results, tests)
     court = _Court(run, plan, policy.merge(manifest.get("policy")), fleet, tests, rows)
     court.claims = court.contested(rows)
     court.chart.read(asked, rows)
@@ -147,14 +147,20 @@ def incomplete(
 def strangers(
     manifest: Mapping[str, Any], asked: Sequence[Mapping[str, Any]], results: Iterable[Mapping[str, Any]]
 ) -> list[str]:
-    """Name the result rows that answer nothing that was asked, one sentence each."""
-    ids = {str(line["id"]) for line in asked}
+    """Name the result rows that answer nothing that was asked of who wrote them."""
+    lines = {str(line["id"]): line for line in asked}
     said = []
+    foreign: dict[str, list[Any]] = {}
     for row in results:
+        line = lines.get(str(row.get("id")))
         if row.get("run") != manifest.get("run"):
             said.append(f"a row of run {row.get('run')!r} by {row.get('host')!r} (test {row.get('id')!r})")
-        elif str(row.get("id")) not in ids:
+        elif line is None:
             said.append(f"a row of test {row.get('id')!r} by {row.get('host')!r}, which was not asked")
+        elif row.get("host") not in _writers(line):
+            foreign.setdefault(repr(row.get("host")), []).append(row.get("id"))
+    for host, ids in foreign.items():
+        said.append(f"{len(ids)} rows by {host}, of tests that it has no end of (test {ids[0]!r} the first)")
     return said
 
 
@@ -326,8 +332,18 @@ def _obstacles(rows: Iterable[Mapping[str, Any]], run: str) -> dict[str, Mapping
     return found
 
 
-def _by_id(results: Iterable[Mapping[str, Any]]) -> Rows:
+def _by_id(results: Iterable[Mapping[str, Any]], tests: Mapping[str, Mapping[str, Any]]) -> Rows:
+    """Return test -> the rows by those who were asked it: nobody else has a say in it."""
     rows: Rows = {}
     for row in results:
-        rows.setdefault(str(row.get("id")), []).append(row)
+        identity = str(row.get("id"))
+        if identity in tests and row.get("host") in _writers(tests[identity]):
+            rows.setdefault(identity, []).append(row)
     return rows
+
+
+def _writers(asked: Mapping[str, Any]) -> tuple[object, ...]:
+    """Return whose rows may answer a line."""
+    if CHECKS[str(asked["check"])].source == "bmc":
+        return (bmc_rows.CONTROLLER,)
+    return (asked["node"],) if asked["peer"] is None else (asked["node"], asked["peer"])

@@ -102,3 +102,25 @@ def test_a_document_nested_beyond_sense_is_named(tmp_path: Path) -> None:
     (folder.path / "plan.json").write_text('{"nodes":' * 200000)
     with pytest.raises(run_folder.RunFolderError, match=r"plan\.json is not JSON"):
         rejudge.rejudge(folder.path)
+
+
+@pytest.mark.parametrize("third", ["gpuserver3", "controller", None, ["gpuserver1"]])
+def test_a_third_nodes_rows_change_no_verdict_and_name_it(tmp_path: Path, third: object) -> None:
+    run = FakeRun()
+    healthy = made(tmp_path / "healthy", run)
+    assert rejudge.rejudge(healthy.path) == 0
+    folder = made(tmp_path / "forged", FakeRun())
+    # Of each end a second row, one that failed, and one that heard somebody else at a node's address.
+    told = [
+        {"class": name, "message": "it is mine", "host": "gpuserver1"} for name in ("tool_failed", "stranger")
+    ]
+    forged = [{**row, "host": third} for row in run.results]
+    forged += [
+        {**row, "host": third, "status": "failed", "error": one} for row in run.results for one in told
+    ]
+    folder.append("results.jsonl", forged)
+    assert rejudge.rejudge(folder.path) == 0
+    assert (folder.path / "verdicts.jsonl").read_bytes() == (healthy.path / "verdicts.jsonl").read_bytes()
+    notes = [note for note in summary.summarise(folder.path)["notes"] if repr(third) in note]
+    assert len(notes) == 1
+    assert notes[0].startswith(f"not asked: {len(forged)} rows by")
