@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -12,7 +14,8 @@ from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure, AnsibleE
 from ansible.plugins.action import ActionBase
 from ansible_collections.railyard.fabric.plugins.plugin_utils import actions, run_folder
 
-_MESSAGE_CHARACTERS = 400
+# A netdev or port has few KB of facts: hundreds of them fit.
+_MOST_BYTES = 4 * 2**20
 
 
 class ActionModule(ActionBase):
@@ -32,14 +35,13 @@ class ActionModule(ActionBase):
             )
         except AnsibleError as error:
             unreachable = isinstance(error, AnsibleConnectionFailure)
-            self._note(folder, node, "node_unreachable" if unreachable else "not_inspected", str(error))
+            self._note(folder, node, "node_unreachable" if unreachable else "not_inspected", error)
             raise
-        if reply.get("failed") or not isinstance(reply.get("rail_info"), dict):
-            reply.setdefault("msg", f"{node}: rail_info returned no facts")
-            said = reply.get("module_stderr") or reply.get("module_stdout") or ""
-            self._note(folder, node, "not_inspected", f"{reply['msg']}\n{said}")
-            return {**result, **reply, "failed": True}
-        row = actions.plain(reply["rail_info"])
+        try:
+            row = _facts(reply)
+        except ValueError as error:
+            self._note(folder, node, "not_inspected", error)
+            return {**result, "failed": True, "msg": f"{node}: {actions.said(error)}"}
         # The inventory's name is the one that the plan knows; the node may call itself otherwise.
         row = {**row, "hostname": row.get("node"), "node": node, "run": folder.name}
         try:
@@ -48,8 +50,30 @@ class ActionModule(ActionBase):
             raise AnsibleActionFail(str(error)) from error
         return {**result, "changed": False, "inspected": True}
 
-    def _note(self, folder: run_folder.RunFolder, node: str, kind: str, message: str) -> None:
-        # One line, and the end of it: ssh and the shell say last what went wrong.
-        text = "; ".join(line.strip() for line in message.splitlines() if line.strip())[-_MESSAGE_CHARACTERS:]
+    def _note(self, folder: run_folder.RunFolder, node: str, kind: str, words: Exception) -> None:
         with suppress(run_folder.RunFolderError):  # what failed matters more than that it cannot be noted
-            actions.note_obstacle(folder, node, {"class": kind, "message": text, "host": node})
+            actions.note_obstacle(folder, node, {"class": kind, "message": words})
+
+
+def _facts(reply: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the facts in a module's reply, as they can be written and read again.
+
+    Raises:
+        ValueError: there are none, or they are not what any node's facts could be.
+    """
+    found = reply.get("rail_info")
+    if reply.get("failed") or not isinstance(found, dict):
+        words = reply.get("module_stderr") or reply.get("module_stdout") or ""
+        raise ValueError(f"{reply.get('msg') or 'rail_info returned no facts'}\n{words}")
+    try:
+        text = json.dumps(found)
+    except RecursionError:
+        text = ""
+    if len(text) > _MOST_BYTES:
+        raise ValueError(
+            f"it gave facts of {len(text)} bytes, and {_MOST_BYTES} are too many; look at the node"
+        )
+    rows, _torn = run_folder.parse_lines(text.encode())
+    if not rows or run_folder.is_deep(rows[0]):
+        raise ValueError("it gave facts that are nested deeper than facts can be; look at the node")
+    return rows[0]

@@ -29,8 +29,6 @@ _ROW_BYTES, _ROW_BYTES_PER_S = 16 * 2**10, 2**10
 _LONGEST_ROW = 8
 # A tool's own words: iperf3 tells 400 bytes of each stream and second.
 _RAW_BYTES, _RAW_BYTES_PER_STREAM_S = 64 * 2**10, 16 * 2**10
-#: Deeper than any row that the runner writes.
-_DEEPEST = 16
 _PIECE_BYTES = 64 * 2**10
 
 
@@ -144,7 +142,7 @@ def _take(lines: Iterator[bytes], run: str, host: str, most: Limits, harvest: Ha
         torn = torn or damaged
         for row in rows:
             own = row.get("run") == run and row.get("host") == host
-            if is_deep(row):
+            if run_folder.is_deep(row):
                 torn = True
             elif own and runner_record.raw_name(row.get("id"), row.get("end")) in most.raw:
                 harvest.rows.append(row)
@@ -183,14 +181,6 @@ def _skip(stream: BinaryIO, size: int) -> None:
         if not piece:
             raise EOFError("it ends early")
         size -= len(piece)
-
-
-def is_deep(value: Any, left: int = _DEEPEST) -> bool:
-    """Tell whether a JSON value is nested deeper than anything that Railyard writes."""
-    if not isinstance(value, (dict, list)):
-        return False
-    inner = value.values() if isinstance(value, dict) else value
-    return left == 0 or any(is_deep(one, left - 1) for one in inner)
 
 
 class _Unzipped(io.RawIOBase):

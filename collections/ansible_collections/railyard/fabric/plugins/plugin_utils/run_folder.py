@@ -87,6 +87,14 @@ def parse_lines(data: bytes) -> tuple[list[dict[str, Any]], bool]:
     return rows, torn
 
 
+def is_deep(value: Any, left: int = 16) -> bool:
+    """Tell whether a JSON value is nested deeper than anything that a node has to say."""
+    if not isinstance(value, (dict, list)):
+        return False
+    inner = value.values() if isinstance(value, dict) else value
+    return left == 0 or any(is_deep(one, left - 1) for one in inner)
+
+
 def _float(text: str) -> float | None:
     value = float(text)
     return value if math.isfinite(value) else None
