@@ -17,7 +17,13 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible_collections.railyard.fabric.plugins.module_utils import work_order
-from ansible_collections.railyard.fabric.plugins.plugin_utils import actions, bind, run_folder, runner_zipapp
+from ansible_collections.railyard.fabric.plugins.plugin_utils import (
+    actions,
+    bind,
+    policy,
+    run_folder,
+    runner_zipapp,
+)
 
 _MODULE = "railyard.fabric.fabric_run"
 # A run whose controller was killed leaves its lease behind, for 90 s by default; longer ones are refused.
@@ -33,7 +39,7 @@ class ActionModule(ActionBase):
     _supports_check_mode = True
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Return `program_sha256`, `program_path`, `uploaded`, `controller` and `lease_s`."""
+        """Return `program_sha256`, `uploaded`, `controller` and `lease_s`."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         _spec, args = self.validate_argument_spec(
             {
@@ -61,17 +67,19 @@ class ActionModule(ActionBase):
             arguments["program_source"] = self._upload(program)
             reply = self._execute_module(module_name=_MODULE, module_args=arguments, task_vars=task_vars)
             uploaded = True
+        failure = {}
         if reply.get("failed"):
-            message = str(reply.get("msg")).removeprefix(f"{node}: ")
-            error = reply.get("error") or {"class": "not_staged", "message": message, "host": node}
+            message = actions.said(reply.get("msg"))
+            failure = {"failed": True, "msg": message}
+            error = reply.get("error")
+            if not isinstance(error, dict):
+                error = {"class": "not_staged", "message": message.removeprefix(f"{node}: ")}
             with suppress(run_folder.RunFolderError):  # the failure itself is said all the same
                 actions.note_obstacle(folder, node, error)
-        # What was invoked holds the work order, censored or not: it is nobody's business.
-        reply.pop("invocation", None)
-        reply.pop("program_needed", None)
+        # Nothing else of the reply: Ansible would take facts for the node from it.
         return {
             **result,
-            **reply,
+            **failure,
             "changed": bool(reply.get("changed")) or uploaded,
             "uploaded": uploaded,
             "program_sha256": program.sha256,
@@ -90,6 +98,7 @@ class ActionModule(ActionBase):
                 module_name=_MODULE, module_args=arguments, task_vars=task_vars
             )
             now_left_s = reply.get("lease_left_s") if reply.get("failed") else None
+            now_left_s = now_left_s if policy.is_number(now_left_s) else None
             renewed = left_s is not None and now_left_s is not None and now_left_s > left_s
             if now_left_s is None or renewed or (patience_s is not None and patience_s <= 0):
                 return reply

@@ -52,11 +52,6 @@ program_sha256:
   returned: success
   type: str
   sample: 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
-program_path:
-  description: Where the runner is on the node.
-  returned: success
-  type: str
-  sample: /var/lib/railyard/bin/runner-0123456789abcdef.pyz
 uploaded:
   description: Whether the runner had to be uploaded.
   returned: success

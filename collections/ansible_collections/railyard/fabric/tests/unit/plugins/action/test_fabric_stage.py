@@ -4,8 +4,17 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import pytest
+from ansible.plugins.action import ActionBase
 from ansible_collections.railyard.fabric.plugins.action import fabric_stage
+from ansible_collections.railyard.fabric.plugins.plugin_utils import rejudge, run_folder
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "plugin_utils"))
+from fake_run import FakeRun
+from test_judge_folder import write
 
 
 class Action(fabric_stage.ActionModule):
@@ -51,3 +60,46 @@ def test_other_failures_are_not_waited_for(slept):
     failure = {"failed": True, "msg": "No space left on device"}
     assert Action([failure])._stage({"node": "gpuserver1"}, {}) == failure
     assert slept == []
+
+
+@pytest.mark.parametrize(
+    "left_s", [float("nan"), float("inf"), -1e308, 10**400, "90", True, [90], {"a": 1}, "\x1b[2J"]
+)
+def test_a_lease_of_no_time_is_not_waited_for(slept, left_s):
+    reply = Action([leased(left_s)] * 1000)._stage({"node": "gpuserver1"}, {})
+    assert reply["failed"]
+    assert sum(slept) < 110
+
+
+def test_what_a_node_answers_sets_nothing_but_whether_it_is_staged(tmp_path, monkeypatch):
+    words = "\x1b[2Jno room\n" + "there\n" * 10**6
+    bad = {"failed": True, "msg": words, "error": {"class": words, "message": words, "host": "gpuserver2"}}
+    keys = {
+        "ansible_facts": {"railyard_run": "x"},
+        "lease_s": 10**9,
+        "controller": words,
+        "program_path": words,
+    }
+    run = FakeRun()
+    folder = write(run, tmp_path)
+    folder.write(run_folder.WORK_ORDER, run_folder.pretty(run.order))
+    monkeypatch.setattr(ActionBase, "run", lambda *_args, **_kwargs: {})
+    arguments = {"folder": str(folder.path), "launcher": "systemd"}
+    monkeypatch.setattr(Action, "validate_argument_spec", lambda *_args: (None, arguments), raising=False)
+    results = [
+        Action([{**keys, **reply}]).run(None, {"inventory_hostname": "gpuserver1"})
+        for reply in ({"changed": True}, bad, {**bad, "error": words})
+    ]
+    for result in results:
+        assert set(result) <= {
+            "changed", "uploaded", "program_sha256", "controller", "lease_s", "failed", "msg",
+        }  # fmt: skip
+        assert (result["lease_s"], result["controller"]) == (90, fabric_stage.controller_name())
+    rows = folder.rows(run_folder.OBSTACLES)[0]
+    assert len(rows) == 2
+    for text in (*(result["msg"] for result in results[1:]), *(row["error"]["message"] for row in rows)):
+        assert text.isprintable()
+        assert text.endswith("there")
+        assert len(text) < 500
+    assert {(row["node"], row["error"]["host"]) for row in rows} == {("gpuserver1", "gpuserver1")}
+    assert {one["outcome"] for one in rejudge.judge_folder(folder.path).verdicts} <= {"pass", "recorded"}
