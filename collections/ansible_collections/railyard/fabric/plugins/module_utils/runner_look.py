@@ -38,6 +38,8 @@ printf '%s\\n' "$status"
 """
 # Where systemd (240 and later) keeps a link for each unit that is neither inactive nor failed.
 UNIT_FOLDER = "/run/systemd/units"
+# What no runner says, a node may.
+_MOST_STATUS_CHARACTERS, _MOST_CHARACTERS, _MOST_TESTS = 65536, 300, 10**9
 
 
 class LookError(ValueError):
@@ -85,33 +87,43 @@ def read(output: str) -> dict[str, Any]:
         raise LookError(f"the node answers {output[:80]!r} where a run's state was asked")
     said = _status(text)
     running = state == "running"
-    done = bool(said.get("done")) or not running
-    reason = said.get("reason")
-    if done and not said.get("done"):
+    ended = said.get("done") is True
+    reason = _words(said.get("reason"))
+    if not running and not ended:
         reason = "the runner ended without a word: it was killed, or never started"
     return {
-        "done": done,
+        "done": ended or not running,
         "running": running,
-        "finished_tests": int(said.get("finished_tests", 0)),
-        "total_tests": int(said.get("total_tests", 0)),
+        "finished_tests": _count(said.get("finished_tests")),
+        "total_tests": _count(said.get("total_tests")),
         "left_s": _left_s(said, uptime),
-        "current": said.get("current"),
+        "current": _words(said.get("current")),
         "reason": reason,
         "lease_renewed": lease == "renewed",
     }
+
+
+def _count(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _MOST_TESTS:
+        return 0
+    return value
+
+
+def _words(value: object) -> str | None:
+    return value[:_MOST_CHARACTERS] if isinstance(value, str) else None
 
 
 def _left_s(said: dict[str, Any], uptime: str) -> int | None:
     """Return what the runner said is left, less the time since it said so; both by the node's own clock."""
     try:
         return max(0, round(float(said["left_s"]) - (float(uptime) - float(said["uptime_s"]))))
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, OverflowError, TypeError, ValueError):
         return None
 
 
 def _status(text: str) -> dict[str, Any]:
     try:
-        said = json.loads(text) if text.strip() else {}
-    except ValueError:
+        said = json.loads(text) if text.strip() and len(text) <= _MOST_STATUS_CHARACTERS else {}
+    except (RecursionError, ValueError):
         said = {}
     return said if isinstance(said, dict) else {}

@@ -172,3 +172,30 @@ def test_what_is_no_run_id_reaches_no_shell(run: str) -> None:
 def test_an_answer_that_is_none_is_refused(output: str) -> None:
     with pytest.raises(runner_look.LookError, match="where a run's state was asked"):
         runner_look.read(output)
+
+
+MADE_UP: list[Any] = [float("nan"), float("inf"), 10**400, -5, "9", True, [], {}, None]
+
+
+@pytest.mark.parametrize("value", MADE_UP, ids=[str(value)[:6] for value in MADE_UP])
+@pytest.mark.parametrize("key", ["finished_tests", "total_tests", "left_s", "uptime_s", "done"])
+def test_a_number_that_a_node_made_up_is_none(key: str, value: Any) -> None:
+    status = {"left_s": 70.4, "uptime_s": 800.0, "total_tests": 4, "finished_tests": 1, "done": False}
+    status[key] = value
+    seen = runner_look.read(f"running\nrenewed\n812.44\n{json.dumps(status)}\n")
+    assert {type(seen[name]) for name in ("finished_tests", "total_tests")} == {int}
+    assert 0 <= seen["finished_tests"] <= 1
+    assert 0 <= seen["total_tests"] <= 4
+    assert seen["left_s"] is None or 0 <= seen["left_s"] <= 871
+    assert seen["done"] is (key == "done" and value is True)
+
+
+def test_a_status_beyond_sense_is_none() -> None:
+    begun_s = time.process_time()
+    for text in ("[" * 10**6, '{"current":' * 10**5, json.dumps({"current": "x\x1b[2J" * 10**7})):
+        seen = runner_look.read(f"running\nrenewed\n812.44\n{text}\n")
+        assert (seen["total_tests"], seen["current"]) == (0, None)
+    assert time.process_time() - begun_s < 3
+    said = json.dumps({"current": "m1 " + "x" * 5000, "reason": {"a": 1}, "done": True})
+    seen = runner_look.read(f"ended\nlost\n812.44\n{said}\n")
+    assert (len(seen["current"]), seen["reason"]) == (300, None)
