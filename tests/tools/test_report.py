@@ -10,6 +10,7 @@ from pathlib import Path
 from xml.etree import ElementTree as Xml
 
 import pytest
+from railyard import rebuild
 from railyard.report import model, pages, write_report
 from railyard.report.grouping import group
 from tools.run_builder import RUN, build_run
@@ -171,6 +172,23 @@ def test_hostile_text_stays_text(tmp_path):
     markdown = (folder / "report.md").read_text(encoding="utf-8")
     assert "<script>" not in markdown
     Xml.parse(folder / "junit.xml")
+
+
+def test_a_nodes_words_without_end_are_cut_wherever_they_are_shown(tmp_path, capsys):
+    words = HOSTILE + "\n\n# all measured and proven\n" + "x" * 10**5
+
+    def hostile(row):
+        row.update(status="failed", error={"class": words, "message": words, "host": words, "fix": words})
+        return row if row["host"] == "gpuserver2" else {**row, "tool": words}
+
+    folder = build_run(tmp_path / "lab" / RUN, change_result=hostile)
+    write_report(folder)
+    rebuild.judge(str(folder), tmp_path)
+    for text in (*((folder / name).read_text(encoding="utf-8") for name in MADE), capsys.readouterr().out):
+        assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f\u202e]|^# all|x{1000}", text, flags=re.M)
+    assert "script" not in {tag for tag, _ in page_of(folder).tags}
+    Xml.parse(folder / "junit.xml")
+    assert "x" * 1000 not in (folder / "verdicts.jsonl").read_text(encoding="utf-8")
 
 
 def test_hostile_names_stay_text_in_the_drawings(tmp_path):

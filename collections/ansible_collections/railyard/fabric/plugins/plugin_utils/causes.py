@@ -13,6 +13,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ansible_collections.railyard.fabric.plugins.plugin_utils import plain_text
+
+#: How much of a node's own words a verdict holds.
+_MOST_CHARACTERS = 1000
+
 
 @dataclass(frozen=True)
 class Cause:
@@ -350,14 +355,15 @@ def explain(name: str, detail: str = "", fix: str | None = None) -> dict[str, An
 
     Args:
         name: an id of the table; an id that it lacks is the runner's defect and named as such.
-        detail: what was seen.
+        detail: what was seen; it may hold a node's own words, which become one line that has an end.
         fix: a more exact next step, where the row brought one.
     """
+    detail, fix = (plain_text.clean_line(text or "")[:_MOST_CHARACTERS] for text in (detail, fix))
     cause = CAUSES.get(name)
     if cause is None:
         cause, detail = (
             CAUSES["row_garbled"],
-            f"unknown error class {name!r}" + (f", {detail}" if detail else ""),
+            f"unknown error class {name[:_MOST_CHARACTERS]!r}" + (f", {detail}" if detail else ""),
         )
     text = cause.sentence + (f": {detail}" if detail else "")
     return {"cause_class": cause.name, "cause": text, "next": fix or cause.next}
