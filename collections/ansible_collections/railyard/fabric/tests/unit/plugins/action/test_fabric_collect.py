@@ -23,6 +23,7 @@ import pytest
 from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
 from ansible_collections.railyard.fabric.plugins.action import fabric_collect
+from ansible_collections.railyard.fabric.plugins.module_utils import runner_control, runner_record
 from ansible_collections.railyard.fabric.plugins.plugin_utils import rejudge, run_folder, summary
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run_folder import RunFolder
 
@@ -124,11 +125,18 @@ def collect(folder: RunFolder, node: str, archive: Path, reply: dict[str, Any] |
 
 
 def good(path: Path, node: str) -> Path:
-    """Write an honest node's archive."""
-    rows = member("results.jsonl", lines(rows_of(node)))
-    end = next(row for row in rows_of(node) if row["id"].startswith("m"))
-    raw = member(f"{end['id']}.{end['end']}.txt", b"words of a tool\n")
-    return packed(path, rows, member("status.json", b"{}"), member("runner.log"), raw)
+    """Write an honest node's archive, as the module on the node does."""
+    run = path.parent / f"run-of-{node}"
+    raw = run / runner_record.RAW
+    raw.mkdir(parents=True)
+    (run / runner_record.RESULTS).write_bytes(lines(rows_of(node)))
+    (run / runner_record.STATUS).write_text("{}")
+    (run / "runner.log").write_text("")
+    for row in rows_of(node):
+        if row["id"].startswith("m"):
+            (raw / runner_record.raw_name(row["id"], row["end"])).write_text("words of a tool\n" * 1000)
+    runner_control._pack(str(run), str(path))
+    return path
 
 
 def test_what_honest_nodes_hand_over_is_judged(folder: RunFolder, tmp_path: Path) -> None:
