@@ -120,7 +120,7 @@ class Chart:
         row = mine[0]
         error = row.get("error")
         if row.get("status") != "measured" and isinstance(error, Mapping):
-            return Answer(UNMEASURED, cause=causes.explain_error(error))
+            return Answer(UNMEASURED, cause=causes.explain_error(error, node))
         bound = self._fleet.bound[node][rail]
         wanted = {
             "schema": 1,

@@ -369,9 +369,11 @@ def explain(name: str, detail: str = "", fix: str | None = None) -> dict[str, An
     return {"cause_class": cause.name, "cause": text, "next": fix or cause.next}
 
 
-def explain_error(error: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the same for a row's `error`."""
+def explain_error(error: Mapping[str, Any], *hosts: str) -> dict[str, Any]:
+    """Return the same for an `error`: of a row, that of one of `hosts`, whose first wrote the row."""
     host = error.get("host")
+    if hosts and host not in hosts:
+        host = hosts[0]
     message = str(error.get("message") or "")
     detail = f"{host}: {message}" if host else message
     fix = error.get("fix")

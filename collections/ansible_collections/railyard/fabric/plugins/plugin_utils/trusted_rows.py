@@ -109,7 +109,8 @@ class Trust:
             return unmeasured(*wrong) if wrong else None
         if status not in ("failed", "unmeasured") or not isinstance(error, Mapping):
             return unmeasured("row_garbled", f"{host}: status is {status!r}, error {error!r}")
-        answer = Answer(UNMEASURED, cause=causes.explain_error(error))
+        ends = str(asked["node"]), str(asked["peer"])
+        answer = Answer(UNMEASURED, cause=causes.explain_error(error, host, *ends))
         # A probe that was sent and never came back is an answer about the path, not a missing one.
         ran = status == "failed" and error.get("class") == "tool_failed" and asked["check"] in PROBES
         if ran and self.answers(row, asked):

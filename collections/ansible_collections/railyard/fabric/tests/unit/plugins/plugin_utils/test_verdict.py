@@ -322,6 +322,14 @@ def test_an_error_brings_its_cause_and_fix(check: str, status: str) -> None:
     assert "gpuserver2: what was seen" in one["cause"]
 
 
+@pytest.mark.parametrize("check", [*CHECKS_BETWEEN, "cabling"])
+@pytest.mark.parametrize("host", ["gpuserver9", "", None, ["gpuserver2"]])
+def test_an_error_is_laid_at_no_other_nodes_door(check: str, host: Any) -> None:
+    run = FakeRunView(HEALTHY, HEALTHY.ids(check)[0], "client")
+    error_row(run.row, "tool_failed", "unmeasured", host)
+    assert f": {run.row['host']}: what was seen" in run.verdict(run.row["id"])["cause"]
+
+
 @pytest.mark.parametrize("turned", [False, True])
 def test_the_end_that_knows_the_reason_is_heard_whatever_the_order(turned: bool) -> None:
     run = HEALTHY.copy()
