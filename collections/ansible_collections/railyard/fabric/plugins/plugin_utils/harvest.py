@@ -27,8 +27,8 @@ _BASE_BYTES = 16 * 2**20
 _ROW_BYTES, _ROW_BYTES_PER_S = 16 * 2**10, 2**10
 #: How much longer than the others one row may be: one that has waited long for its partner.
 _LONGEST_ROW = 8
-# A tool's own words: iperf3 tells 400 bytes of each stream and second.
-_RAW_BYTES, _RAW_BYTES_PER_STREAM_S = 64 * 2**10, 16 * 2**10
+# A tool's own words: iperf3 tells 500 bytes of each stream and second, and each way of them.
+_RAW_BYTES, _RAW_BYTES_PER_STREAM_S = 32 * 2**10, 4 * 2**10
 _PIECE_BYTES = 64 * 2**10
 
 
