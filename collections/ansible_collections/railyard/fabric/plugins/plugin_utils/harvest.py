@@ -27,7 +27,7 @@ _BASE_BYTES = 16 * 2**20
 _ROW_BYTES, _ROW_BYTES_PER_S = 16 * 2**10, 2**10
 #: How much longer than the others one row may be: one that has waited long for its partner.
 _LONGEST_ROW = 8
-# A tool's own words: iperf3 tells 500 bytes of each stream and second, and each way of them.
+# A tool's own words: iperf3's have less than 1 KB for each stream and second, each way of them.
 _RAW_BYTES, _RAW_BYTES_PER_STREAM_S = 32 * 2**10, 4 * 2**10
 _PIECE_BYTES = 64 * 2**10
 
