@@ -188,3 +188,25 @@ def test_provisioning_checks_the_inventory_once(inventory, tmp_path):
     checks = re.findall(r"TASK \[Check the inventory.*\n(\w+):", done.stdout)
     assert checks.count("ok") == 1, done.stdout
     assert checks.count("skipping") == len(STEPS) - 1, done.stdout  # all but validate
+
+
+@pytest.mark.parametrize(
+    ("playbook", "argv", "status"),
+    [
+        ("site.yml", [], 2),
+        ("playbooks/validate.yml", ["--limit", "gpu_nodes[0:19]"], 2),
+        ("site.yml", ["--tags", "always"], 0),
+        ("playbooks/preflight.yml", ["-e", "railyard_measures=true", "-e", "railyard_allow_long=yes"], 0),
+        ("playbooks/preflight.yml", ["-e", "railyard_measures=true", "--limit", "gpu001,gpu002"], 0),
+    ],
+)
+def test_a_measurement_of_hours_wants_the_users_word(inventory, playbook, argv, status):
+    rails = [{"name": f"rail{k}", "netdev": f"ens{k}", "subnet": f"10.{k}.0.0/24"} for k in range(8)]
+    hosts = {f"gpu{number:03d}": {"ansible_host": f"192.0.2.{number}"} for number in range(1, 33)}
+    done = run(inventory({**FABRIC, "rails": rails}, hosts), *argv, playbook=playbook)
+    told = done.stdout + done.stderr
+    assert done.returncode == status, told
+    assert "UNREACHABLE" not in told
+    if status == 2:
+        assert "Measuring takes about" in told
+        assert "Fix: -e railyard_allow_long=true" in told

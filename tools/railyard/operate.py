@@ -50,10 +50,13 @@ def operate(verb: str, sources: Sequence[str], argv: Sequence[str], reports_dir:
     if arguments.only_lists:
         return _list_only(playbook, sources, arguments)
     passwords = ansible_args.ask_passwords(arguments)
-    from ansible_collections.railyard.fabric.plugins.plugin_utils import run_folder
+    from ansible_collections.railyard.fabric.plugins.plugin_utils import cost, run_folder
 
     run = run_folder.new_run_id()
     out = terminal.console()
+    if verb != "provision" and not arguments.check and not arguments.selects_tasks:
+        # Ansible's preflight holds it against railyard_allow_long, wherever that is set.
+        out.print(cost.of(inventory).text(), highlight=False)
     with cluster_lock(reports_dir, inventory.cluster, run) as folder, Interrupts() as interrupts:
         variables = [f"railyard_run={run}", f"railyard_reports_dir={reports_dir.absolute()}"]
         ours = [word for variable in variables for word in ("-e", variable)]

@@ -10,13 +10,19 @@ import difflib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action import ActionBase
+from ansible.utils.display import Display
+from ansible_collections.railyard.fabric.plugins.plugin_utils import cost, node_checks
 from ansible_collections.railyard.fabric.plugins.plugin_utils import inventory as fabric_inventory
-from ansible_collections.railyard.fabric.plugins.plugin_utils import node_checks
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import Inventory, Problem
+
+display = Display()
 
 # What the plan is made of: it has to come from the inventory, where `railyard plan` reads it too.
 _INVENTORY_ONLY = ("fabric", "node_index", "scalable_unit", "rail_overrides")
+# The tag of the play that measures.
+_MEASURES = "validate"
 _TAGS_OF_ANSIBLE = ("all", "always", "never", "tagged", "untagged")
 
 
@@ -65,17 +71,35 @@ def check_what_the_play_sees(inventory: Inventory, name: str, seen: Mapping[str,
     ]
 
 
+def will_measure(run: Sequence[str], skipped: Sequence[str]) -> bool:
+    """Tell whether the tags of this call leave the play that measures in it."""
+    return bool({_MEASURES, "all", "tagged"} & set(run)) and not {_MEASURES, "all", "tagged"} & set(skipped)
+
+
+def check_cost(found: cost.Cost, allowed: object) -> list[Problem]:
+    """Refuse a long measurement that nobody has said may take so long."""
+    refusal = found.refusal()
+    if refusal is None or boolean(allowed, strict=False):
+        return []
+    return [Problem(cost.CONSENT, None, None, refusal, cost.FIX)]
+
+
 class ActionModule(ActionBase):
     """Validate the inventory of the running play, all hosts at once."""
 
     TRANSFERS_FILES = False
     _requires_connection = False
-    _VALID_ARGS = frozenset({"known_tags"})
+    _VALID_ARGS = frozenset({"known_tags", "measures"})
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Return `nodes` and `problems`, failed when there are any; see the module's RETURN."""
         result: dict[str, Any] = super().run(tmp, task_vars)
-        _spec, args = self.validate_argument_spec({"known_tags": {"type": "list", "elements": "str"}})
+        _spec, args = self.validate_argument_spec(
+            {
+                "known_tags": {"type": "list", "elements": "str"},
+                "measures": {"type": "bool", "default": False},
+            }
+        )
         manager = self._task.get_variable_manager()
         seen = task_vars or {}
         inventory = fabric_inventory.from_play(manager._inventory, self._loader)
@@ -83,9 +107,13 @@ class ActionModule(ActionBase):
         if not problems:
             problems = check_what_the_play_sees(inventory, str(seen.get("inventory_hostname", "")), seen)
         problems += fabric_inventory.validate(inventory)
+        given = (seen.get("ansible_run_tags") or (), seen.get("ansible_skip_tags") or ())
         if args["known_tags"]:
-            given = (seen.get("ansible_run_tags") or (), seen.get("ansible_skip_tags") or ())
             problems += check_tags(args["known_tags"], *given)
+        if args["measures"] and not problems and not self._task.check_mode and will_measure(*given):
+            found = cost.of(inventory)
+            display.display(found.text())
+            problems += check_cost(found, seen.get(cost.CONSENT, False))
         result["changed"] = False
         result["nodes"] = len(inventory.selected)
         result["problems"] = [

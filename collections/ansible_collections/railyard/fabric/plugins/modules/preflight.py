@@ -23,6 +23,12 @@ options:
         of these, is a problem. Without this option tags are not looked at.
     type: list
     elements: str
+  measures:
+    description:
+      - Whether the playbook measures as well. What that takes is then told, and above half an hour it is a
+        problem unless variable C(railyard_allow_long) is true. Not so where tags leave the measurement out.
+    type: bool
+    default: false
 author:
   - Railyard contributors (@railyard)
 extends_documentation_fragment:

@@ -24,6 +24,10 @@ LONG_S = 1800.0
 CONSENT = "railyard_allow_long"
 #: Staging, the phase of cables, the first meeting, collecting: seen on real runs beside the tests themselves.
 _AROUND_S = 30.0
+FIX = (
+    f"-e {CONSENT}=true, or measure fewer nodes at a time (--limit), or for a shorter time "
+    "(iperf3_duration_s, rdma_duration_s and others of fabric_policy)"
+)
 _UNITS = ((1e18, "EB"), (1e15, "PB"), (1e12, "TB"), (1e9, "GB"), (1e6, "MB"))
 
 
@@ -60,11 +64,7 @@ class Cost:
         """Return why this is not begun without the user's word, or None."""
         if self.duration_s <= LONG_S:
             return None
-        return (
-            f"{self.text()} That is above {LONG_S / 60:.0f} min, and nobody has said that it may. "
-            f"Fix: -e {CONSENT}=true, or measure fewer nodes at a time (--limit), or for a shorter time "
-            "(iperf3_duration_s, rdma_duration_s and others of fabric_policy)."
-        )
+        return f"{self.text()} That is above {LONG_S / 60:.0f} min, and nobody has said that it may"
 
 
 def of(inventory: Inventory) -> Cost:
