@@ -22,7 +22,7 @@ Run = Callable[[list[str]], tuple[int, str, str]]
 
 SYSCTL_FILE = "/etc/sysctl.d/60-railyard-rails.conf"
 _FOLDERS = ("lib/netplan", "etc/netplan", "run/netplan")
-_GENERATED = ("run/systemd/network", "run/NetworkManager/system-connections")
+_GENERATED = ("/run/systemd/network", "/run/NetworkManager/system-connections")
 
 
 class CandidateError(ValueError):
@@ -127,15 +127,25 @@ def generate(
     said = (err + out).replace(work, "")
     if status != 0:
         raise CandidateError(said.strip() or f"netplan generate ended with {status}")
-    texts = {}
-    for folder in _GENERATED:
-        base = os.path.join(work, folder)
-        for name in sorted(os.listdir(base)) if os.path.isdir(base) else []:
-            # .link files speak of names and hardware, they configure no address
-            if not name.endswith(".link"):
-                with open(os.path.join(base, name), encoding="utf-8") as handle:
-                    texts[f"/{folder}/{name}"] = handle.read()
+    # .link files speak of names and hardware, they configure no address
+    texts = {
+        path: text
+        for path, text in tree(work).items()
+        if os.path.dirname(path) in _GENERATED and not path.endswith(".link")
+    }
     return texts, said
+
+
+def tree(work: str) -> dict[str, str]:
+    """Return `{path on the node: text}` of all that netplan generated in the folder of a trial."""
+    texts = {}
+    for folder, _folders, names in sorted(os.walk(os.path.join(work, "run"))):
+        for name in sorted(names):
+            path = os.path.join(folder, name)
+            if not (os.path.islink(path) or name.endswith(".yaml")):
+                with open(path, encoding="utf-8", errors="replace") as handle:
+                    texts[path[len(work) :]] = handle.read()
+    return texts
 
 
 def claims_by_netplan(

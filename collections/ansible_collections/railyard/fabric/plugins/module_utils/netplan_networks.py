@@ -79,7 +79,7 @@ def render(
     for netdev in sorted(links & set(carried)):
         # netplan wants to have read of a VLAN's link before, and reads the rails' file after this one: it
         # merges the two.
-        ethernets = [f"    {scalar(netdev)}: {{}}", *ethernets]
+        ethernets = [f"    {scalar(netdev)}:", netplan_render.RENDERER, *ethernets]
     if frontend is not None:
         ethernets = [*_frontend(frontend), *ethernets]
     return HEADER + netplan_render.document(ethernets, vlans)

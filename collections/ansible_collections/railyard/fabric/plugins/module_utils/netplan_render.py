@@ -23,6 +23,9 @@ HEADER = (
     "# The next run undoes what is changed here by hand; change the inventory instead.\n"
 )
 
+# Of each device, never of the file: there is one global renderer, and it holds for everybody's files.
+RENDERER = "      renderer: networkd"
+
 # What YAML 1.1 would read as something else than a string when it stands bare.
 _BARE_ID = re.compile(r"[A-Za-z][A-Za-z0-9_-]*\Z")
 _YAML_WORDS = {"y", "n", "yes", "no", "true", "false", "on", "off", "null"}
@@ -54,7 +57,7 @@ def head(device: Mapping[str, Any], *, parent: bool) -> list[str]:
     where the kernel calls it permanent; `set-name` keeps the name that rules, sysctls and NCCL know.
     """
     name = str(device["parent"] if parent else device["netdev"])
-    lines = [f"    {scalar(name)}:"]
+    lines = [f"    {scalar(name)}:", RENDERER]
     if device.get("permanent_mac"):
         lines += [
             "      match:",
@@ -165,7 +168,7 @@ def stanzas(used: Sequence[Mapping[str, Any]], known: Sequence[str] = ()) -> tup
         if rail.get("vlan") is None:
             ethernets += [f"    # {rail['name']}", *head(rail, parent=False), *_settings(rail)]
         else:
-            vlans += [f"    # {rail['name']}", f"    {scalar(str(rail['netdev']))}:"]
+            vlans += [f"    # {rail['name']}", f"    {scalar(str(rail['netdev']))}:", RENDERER]
             vlans += [f"      id: {int(rail['vlan'])}", f"      link: {scalar(str(rail['parent']))}"]
             # netplan knows `infiniband-mode` for devices that exist, not for VLANs
             vlans += _settings({**rail, "ipoib_mode": None})
@@ -174,7 +177,7 @@ def stanzas(used: Sequence[Mapping[str, Any]], known: Sequence[str] = ()) -> tup
 
 def document(ethernets: Sequence[str], vlans: Sequence[str]) -> str:
     """Return a netplan document of these stanzas; at least one must be there."""
-    lines = ["network:", "  version: 2", "  renderer: networkd"]
+    lines = ["network:", "  version: 2"]
     lines += ["  ethernets:", *ethernets] if ethernets else []
     lines += ["  vlans:", *vlans] if vlans else []
     return "\n".join(lines) + "\n"

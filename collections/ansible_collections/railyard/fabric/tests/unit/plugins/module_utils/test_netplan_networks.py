@@ -13,6 +13,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils import (
     netplan_candidate,
     netplan_change,
     netplan_networks,
+    netplan_running,
 )
 
 STORAGE = {
@@ -57,6 +58,7 @@ def test_vlan_on_the_managed_frontend_needs_no_stanza_of_its_own():
     network = yaml.safe_load(netplan_networks.render([placed(STORAGE)], FRONTEND))["network"]
     assert network["ethernets"] == {
         "enp5s0": {
+            "renderer": "networkd",
             "dhcp4": False,
             "addresses": ["192.168.1.7/24"],
             "routes": [{"to": "default", "via": "192.168.1.1"}],
@@ -74,7 +76,9 @@ def test_vlan_on_a_netdev_of_its_own_brings_it_up():
 
 def test_dhcp_frontend_has_neither_address_nor_route():
     text = netplan_networks.render([], {"netdev": "enp5s0", "dhcp4": True})
-    assert yaml.safe_load(text)["network"]["ethernets"] == {"enp5s0": {"dhcp4": True}}
+    assert yaml.safe_load(text)["network"]["ethernets"] == {
+        "enp5s0": {"renderer": "networkd", "dhcp4": True}
+    }
 
 
 def test_network_without_table_has_no_rule_and_no_sysctl():
@@ -102,6 +106,21 @@ def test_each_file_has_its_own_and_absent_ones_are_removed():
     sysctl = found["/etc/sysctl.d/60-railyard-rails.conf"]
     assert "net/ipv4/conf/ens6/arp_ignore = 1\n" in sysctl["text"]
     assert (found[RAILS_FILE]["mode"], sysctl["mode"]) == (0o600, 0o644)
+
+
+@pytest.mark.skipif(shutil.which("netplan") is None, reason="netplan.io is not installed on this machine")
+def test_beside_network_manager_all_of_ours_is_networkds_and_the_rest_stays_its(tmp_path):
+    rail = {**RAIL, "vlan": 7, "netdev": "ens6.7", "parent": "ens6", "ipoib_mode": "datagram"}
+    candidates = texts(rail, {**RAIL, "netdev": "ib0"}, placed(STORAGE), frontend=FRONTEND)
+    written = {path: one["text"] for path, one in candidates.items() if netplan_candidate.is_netplan(path)}
+    # As Ubuntu's desktop has it.
+    written["/etc/netplan/01-network-manager-all.yaml"] = "network: {version: 2, renderer: NetworkManager}\n"
+    netplan_candidate.generate(netplan_running.run, "netplan", {}, written, str(tmp_path))
+    made = netplan_candidate.tree(str(tmp_path))
+    assert made["/run/NetworkManager/conf.d/10-globally-managed-devices.conf"] == ""
+    assert not [path for path in made if path.endswith(".nmconnection")]
+    names = {f"10-netplan-{netdev}.network" for netdev in ("ens6", "ens6.7", "ib0", "enp5s0", "enp5s0.90")}
+    assert {path.split("/")[-1] for path in made if path.endswith(".network")} == names
 
 
 def test_networks_stand_in_their_own_file():

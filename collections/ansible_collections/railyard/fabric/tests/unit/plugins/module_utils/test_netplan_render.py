@@ -37,6 +37,7 @@ def ethernets(*rails):
 def test_stanza_has_what_a_rail_needs_and_no_more():
     assert ethernets(RAIL) == {
         "ens6": {
+            "renderer": "networkd",
             "dhcp4": False,
             "dhcp6": False,
             "accept-ra": False,
@@ -78,6 +79,7 @@ TAGGED = {**RAIL, "netdev": "ens6.100", "parent": "ens6", "vlan": 100}
 def test_vlan_has_the_address_and_its_parent_only_carries_it():
     network = yaml.safe_load(netplan_render.render([TAGGED]))["network"]
     assert network["ethernets"]["ens6"] == {
+        "renderer": "networkd",
         "dhcp4": False,
         "dhcp6": False,
         "accept-ra": False,
