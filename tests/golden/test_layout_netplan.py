@@ -64,7 +64,7 @@ def stanzas(layout: str, node: str, file: str, kind: str) -> dict:
     assert set(document["network"]) <= {"version", "ethernets", "vlans"}
     assert document["network"]["version"] == 2
     found = document["network"].get(kind) or {}
-    # A global one would be everybody's: beside NetworkManager's file the way in may be unmanaged after a boot.
+    # A global one would be everybody's: beside NetworkManager's the way in may be unmanaged after a boot.
     assert {stanza.pop("renderer") for stanza in found.values()} <= {"networkd"}
     return found
 

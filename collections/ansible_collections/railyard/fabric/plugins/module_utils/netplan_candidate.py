@@ -21,6 +21,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils import (
 Run = Callable[[list[str]], tuple[int, str, str]]
 
 SYSCTL_FILE = "/etc/sysctl.d/60-railyard-rails.conf"
+# The trial of all files that are not ours; what is generated there must be so after a change.
+OTHERS = "others"
 _FOLDERS = ("lib/netplan", "etc/netplan", "run/netplan")
 _GENERATED = ("/run/systemd/network", "/run/NetworkManager/system-connections")
 
@@ -159,7 +161,7 @@ def claims_by_netplan(
     """
     if not files:
         return []
-    together, _said = generate(run, netplan, files, {}, os.path.join(work, "others"))
+    together, _said = generate(run, netplan, files, {}, os.path.join(work, OTHERS))
     claims = netplan_claims.claims(netdevs, together, {})
     if not claims:
         return []

@@ -73,9 +73,11 @@ def examine(wanted: Mapping[str, Any], netplan: str, work: str) -> tuple[list[st
         entries = netplan_candidate.files(resolved, wanted["path"], frontend, rp_filter)
     except netplan_render.RenderError as error:
         return [*problems, str(error)], {}
-    foreign, moved, warnings = _foreign(wanted, resolved, frontend, entries, netplan, work)
+    owner = _owners(resolved, frontend)
+    foreign, moved, warnings = _foreign(wanted, owner, entries, netplan, work)
     files = [{**entry, **_as_it_is(entry)} for entry in [*moved, *entries]]
-    refused, said = _try_candidate(files, netplan, work)
+    aside = [entry["path"] for entry in moved if netplan_candidate.is_netplan(entry["path"])]
+    refused, said = _try_candidate(files, list(owner), aside, netplan, work)
     tables, firewall_warnings = host_firewall.read(netplan_running.run)
     problems += foreign + refused
     drift = netplan_state.drift(resolved, taken) + netplan_state.sysctl_drift(resolved, taken, sysctls)
@@ -191,19 +193,23 @@ def _as_it_is(entry: Mapping[str, Any]) -> dict[str, Any]:
     return {"before": text, "wrong": text != entry["text"] or not owned}
 
 
+def _owners(resolved: Sequence[Mapping[str, Any]], frontend: Mapping[str, Any] | None) -> dict[str, str]:
+    """Return `{netdev: name of the rail or network}` of all netdevs that our files configure."""
+    owner = {str(rail["parent"]): rail["name"] for rail in resolved if rail.get("parent")}
+    owner.update({rail["netdev"]: rail["name"] for rail in resolved})
+    if frontend is not None:
+        owner[frontend["netdev"]] = "frontend"
+    return owner
+
+
 def _foreign(
     wanted: Mapping[str, Any],
-    resolved: Sequence[Mapping[str, Any]],
-    frontend: Mapping[str, Any] | None,
+    owner: Mapping[str, str],
     entries: Sequence[Mapping[str, Any]],
     netplan: str,
     work: str,
 ) -> tuple[list[str], list[dict[str, Any]], list[str]]:
     """Return what of others' files keeps us from writing, the entries that move files aside, and warnings."""
-    owner = {str(rail["parent"]): rail["name"] for rail in resolved if rail.get("parent")}
-    owner.update({rail["netdev"]: rail["name"] for rail in resolved})
-    if frontend is not None:
-        owner[frontend["netdev"]] = "frontend"
     ours = {entry["path"] for entry in entries}
     files = {path: source for path, source in netplan_candidate.netplan_files().items() if path not in ours}
     written = netplan_claims.read_networkd(_NETWORKD_FOLDERS)
@@ -226,9 +232,12 @@ def _foreign(
 
 
 def _try_candidate(
-    entries: Sequence[Mapping[str, Any]], netplan: str, work: str
+    entries: Sequence[Mapping[str, Any]], owned: Sequence[str], aside: Sequence[str], netplan: str, work: str
 ) -> tuple[list[str], list[str]]:
-    """Let netplan generate from all files as they will be; returns problems and unexpected lines it said."""
+    """Let netplan generate from all files as they will be; returns problems and unexpected lines it said.
+
+    What it makes of others' files must not change: `_foreign` has left that in the folder of its trial.
+    """
     ours = {entry["path"] for entry in entries}
     files = {path: source for path, source in netplan_candidate.netplan_files().items() if path not in ours}
     candidates = {
@@ -236,13 +245,18 @@ def _try_candidate(
         for entry in entries
         if entry["text"] is not None and netplan_candidate.is_netplan(entry["path"])
     }
+    trial = os.path.join(work, "candidate")
     try:
-        _texts, said = netplan_candidate.generate(
-            netplan_running.run, netplan, files, candidates, os.path.join(work, "candidate")
-        )
+        _texts, said = netplan_candidate.generate(netplan_running.run, netplan, files, candidates, trial)
     except netplan_candidate.CandidateError as error:
         return [f"netplan refuses the candidate for {', '.join(candidates)}: {error}"], []
-    return [], netplan_state.unexpected_lines(said)
+    altered = netplan_foreign.altered(
+        netplan_candidate.tree(os.path.join(work, netplan_candidate.OTHERS)),
+        netplan_candidate.tree(trial),
+        netplan_candidate.netdev_facts(list(owned)),
+    )
+    problems = [netplan_foreign.altered_sentence(path, fate, aside) for path, fate in altered]
+    return problems, netplan_state.unexpected_lines(said)
 
 
 def prove(record: Mapping[str, Any], applied: Mapping[str, Any] | None) -> tuple[list[str], list[str]]:

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What an apply would sweep away or in: rules that no file declares, edits that were never applied."""
+"""What a change would do to others: rules that no file declares, edits never applied, their files altered."""
 
 from __future__ import annotations
 
@@ -152,3 +152,57 @@ def pending_edits(
             "(netplan try) or revert it, or set rail_network_accept_drift=true"
         )
     return found
+
+
+def _netdef(path: str) -> str:
+    """Return the id of the one stanza that a generated file is of; empty for what several stanzas share."""
+    found = re.search(r"netplan-(.+)\.(?:network|netdev|link|nmconnection|rules)\Z", path)
+    return found.group(1) if found else ""
+
+
+def altered(
+    before: Mapping[str, str], after: Mapping[str, str], facts: Mapping[str, Mapping[str, str]]
+) -> list[tuple[str, str]]:
+    """Return `(generated file, what becomes of it)` for what a change would alter of others' files.
+
+    Args:
+        before: `{path: text}` of all that netplan makes of others' files alone, as they are.
+        after: what it makes of all files once the change is made.
+        facts: `{netdev: {"mac", "driver"}}` of our netdevs: what others say of these goes by consent alone.
+    """
+    ours = {_netdef(path) for path, text in before.items() if netplan_claims.claims(facts, {path: text}, {})}
+    names = "|".join(re.escape(name) for name in {*facts, *ours}) or "(?!)"
+    named = re.compile(rf"(?<![\w.-])(?:{names})(?![\w.-])")
+    found = []
+    for path, old in before.items():
+        netdef, new = _netdef(path), after.get(path)
+        if new == old or netdef in ours:
+            continue
+        if not netdef and (named.search(old) or (new is not None and _has_all(new, old))):
+            continue
+        found.append((path, "go" if new is None else "be changed"))
+    return found
+
+
+def altered_sentence(path: str, fate: str, moved: Sequence[str]) -> str:
+    """Say that a change would alter what is others', and what can be done about it.
+
+    Args:
+        path: what netplan generated.
+        fate: what becomes of it, as `altered` has it.
+        moved: files of others that the change moves aside, or out of which it moves stanzas.
+    """
+    fix = "give no stanza of theirs the name of a rail's netdev"
+    if moved:
+        files = " and ".join(moved)
+        fix = (
+            f"what stays needs something of {files}, such as its global `renderer`: say that in the stanzas "
+            f"that stay (`renderer` of each), or take the rails out of {files} by hand"
+        )
+    return f"{path}, which netplan makes of others' files, would {fate} with the change; {fix}"
+
+
+def _has_all(new: str, old: str) -> bool:
+    """Say whether each line of the old text is in the new one, which may say more: ours share such files."""
+    lines = [set(line.split()) for line in new.splitlines()]
+    return all(any(set(line.split()) <= one for one in lines) for line in old.splitlines())

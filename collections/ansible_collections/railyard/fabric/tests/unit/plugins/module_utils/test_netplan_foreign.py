@@ -108,3 +108,34 @@ def test_edit_that_was_never_applied_is_said_with_its_file(would_be, loaded, wor
 def test_edit_of_the_rails_own_file_is_no_others_business():
     assert netplan_foreign.pending_edits({OURS_AT: OURS + "#"}, {OURS_AT: OURS}, RAILS, {}) == []
     assert netplan_foreign.pending_edits({}, {OURS_AT: OURS}, RAILS, {}) == []
+
+
+MANAGED = "/run/NetworkManager/conf.d/10-globally-managed-devices.conf"
+UDEV = "/run/udev/rules.d/90-netplan.rules"
+
+
+def unmanaged(netdev):
+    """As netplan 0.106 writes it."""
+    return f'ACTION=="add|change|move", ENV{{ID_NET_NAME}}=="{netdev}", ENV{{NM_UNMANAGED}}="1"\n'
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "found"),
+    [
+        ({MANAGED: ""}, {MANAGED: ""}, []),
+        ({MANAGED: ""}, {}, [(MANAGED, "go")]),
+        ({MANAGEMENT_AT: MANAGEMENT}, {MANAGEMENT_AT: OURS}, [(MANAGEMENT_AT, "be changed")]),
+        # Ours comes beside it, in place of what others said of the netdev.
+        ({OURS_AT: OURS}, {OURS_AT: OURS.replace("1.1", "1.7")}, []),
+        ({OURS_AT.replace("ens6", "wild"): OURS}, {OURS_AT: OURS}, []),
+        # Their stanza has our netdev's name, and is of another one.
+        ({OURS_AT: MANAGEMENT}, {OURS_AT: OURS}, [(OURS_AT, "be changed")]),
+        # A file that all stanzas share.
+        ({UDEV: unmanaged("enp5s0")}, {UDEV: unmanaged("enp5s0") + unmanaged("ens6")}, []),
+        ({UDEV: unmanaged("enp5s0")}, {UDEV: unmanaged("ens6")}, [(UDEV, "be changed")]),
+        ({UDEV: unmanaged("ens6")}, {}, []),
+        ({UDEV: unmanaged("ens66")}, {}, [(UDEV, "go")]),
+    ],
+)  # fmt: skip
+def test_nothing_that_others_files_generate_may_change(before, after, found):
+    assert netplan_foreign.altered(before, after, RAILS) == found

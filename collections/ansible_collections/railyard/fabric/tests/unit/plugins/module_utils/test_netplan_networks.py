@@ -76,9 +76,7 @@ def test_vlan_on_a_netdev_of_its_own_brings_it_up():
 
 def test_dhcp_frontend_has_neither_address_nor_route():
     text = netplan_networks.render([], {"netdev": "enp5s0", "dhcp4": True})
-    assert yaml.safe_load(text)["network"]["ethernets"] == {
-        "enp5s0": {"renderer": "networkd", "dhcp4": True}
-    }
+    assert yaml.safe_load(text)["network"]["ethernets"] == {"enp5s0": {"renderer": "networkd", "dhcp4": True}}
 
 
 def test_network_without_table_has_no_rule_and_no_sysctl():
