@@ -6,7 +6,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -136,6 +138,32 @@ def generate(
         if os.path.dirname(path) in _GENERATED and not path.endswith(".link")
     }
     return texts, said
+
+
+def without(run: Run, netplan: str, path: str, stanzas: Mapping[str, Sequence[str]], work: str) -> str:
+    """Return a netplan file's text without some of its stanzas, as netplan itself writes it.
+
+    There need not be another reader of YAML on the node. Comments and order do not survive.
+
+    Args:
+        run: runs an argv list.
+        netplan: path of the netplan command.
+        path: the file, that `generate` has put into `work` alone.
+        stanzas: `{section: ids}`.
+        work: folder of the trial.
+
+    Raises:
+        CandidateError: what stays is not whole.
+    """
+    patch = json.dumps({section: dict.fromkeys(ids) for section, ids in stanzas.items()})
+    hint = os.path.splitext(os.path.basename(path))[0]
+    status, _out, err = run([netplan, "set", "--root-dir", work, "--origin-hint", hint, f"network={patch}"])
+    if status != 0:
+        # netplan's own sentence, without the Python around it
+        said = re.search(r"\S+\.yaml:.*", err.replace(work, ""))
+        raise CandidateError(said.group() if said else err.strip()[-300:])
+    with open(work + path, encoding="utf-8") as handle:
+        return handle.read()
 
 
 def tree(work: str) -> dict[str, str]:

@@ -227,7 +227,11 @@ def _foreign(
     if not take_over:
         return problems, [], []
     moved = netplan_take_over.moves(claims)
-    warnings = [f"{one['path']} is moved to {one['path']}{netplan_take_over.ASIDE}" for one in moved[1::2]]
+    warnings = [
+        f"{one['path']} is moved to {one['path']}{netplan_take_over.ASIDE}"
+        + ("" if one["text"] is None else "; the stanzas of others stay")
+        for one in moved[1::2]
+    ]
     return problems, [*moved, *netplan_take_over.cloud_init()], warnings
 
 

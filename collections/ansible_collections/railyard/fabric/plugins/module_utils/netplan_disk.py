@@ -126,8 +126,8 @@ def prepare(entries: Sequence[dict[str, Any]], keep: str) -> None:
     """Write ahead: the new text and the old file beside each target, and a copy of the old one under `keep`.
 
     Args:
-        entries: `{"path", "text" (None removes the file), "mode"}` each; gets `backup`, the copy under
-            `keep`, or None where there was no file.
+        entries: `{"path", "text" (None removes the file), "mode"}` each, and `owner` where that is not root;
+            gets `backup`, the copy under `keep`, or None where there was no file.
         keep: folder for the copies that outlive the change; rollback.yml returns to them.
 
     Raises:
@@ -142,7 +142,8 @@ def prepare(entries: Sequence[dict[str, Any]], keep: str) -> None:
             _copy(path, kept_path(path))
         if entry["text"] is not None:
             os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
-            _write(staged_path(path), entry["text"].encode("utf-8"), entry["mode"], (0, 0))
+            data = entry["text"].encode("utf-8", "surrogateescape")
+            _write(staged_path(path), data, entry["mode"], entry.get("owner", (0, 0)))
             sync_folder(os.path.dirname(path))
 
 
@@ -154,7 +155,7 @@ def put(entry: Mapping[str, Any]) -> None:
     elif os.path.exists(staged_path(path)):
         os.replace(staged_path(path), path)
     else:
-        write_file(path, entry["text"], entry["mode"])
+        write_file(path, entry["text"], entry["mode"], entry.get("owner", (0, 0)))
     if os.path.isdir(os.path.dirname(path)):
         sync_folder(os.path.dirname(path))
 

@@ -154,12 +154,6 @@ def pending_edits(
     return found
 
 
-def _netdef(path: str) -> str:
-    """Return the id of the one stanza that a generated file is of; empty for what several stanzas share."""
-    found = re.search(r"netplan-(.+)\.(?:network|netdev|link|nmconnection|rules)\Z", path)
-    return found.group(1) if found else ""
-
-
 def altered(
     before: Mapping[str, str], after: Mapping[str, str], facts: Mapping[str, Mapping[str, str]]
 ) -> list[tuple[str, str]]:
@@ -170,12 +164,14 @@ def altered(
         after: what it makes of all files once the change is made.
         facts: `{netdev: {"mac", "driver"}}` of our netdevs: what others say of these goes by consent alone.
     """
-    ours = {_netdef(path) for path, text in before.items() if netplan_claims.claims(facts, {path: text}, {})}
+    ours = {
+        netplan_claims.netdef(path) for _netdev, path, _reason in netplan_claims.claims(facts, before, {})
+    }
     names = "|".join(re.escape(name) for name in {*facts, *ours}) or "(?!)"
     named = re.compile(rf"(?<![\w.-])(?:{names})(?![\w.-])")
     found = []
     for path, old in before.items():
-        netdef, new = _netdef(path), after.get(path)
+        netdef, new = netplan_claims.netdef(path), after.get(path)
         if new == old or netdef in ours:
             continue
         if not netdef and (named.search(old) or (new is not None and _has_all(new, old))):

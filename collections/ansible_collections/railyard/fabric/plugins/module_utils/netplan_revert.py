@@ -21,7 +21,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils import (
 def _text(path: str | None) -> str | None:
     if path is None:
         return None
-    with open(path, encoding="utf-8") as handle:
+    with open(path, encoding="utf-8", errors="surrogateescape", newline="") as handle:
         return handle.read()
 
 
@@ -29,8 +29,11 @@ def _entry(entry: Mapping[str, Any]) -> dict[str, Any]:
     """Turn a file of the confirmed change around: what was replaced is what is wanted."""
     before = _text(entry["path"]) if os.path.exists(entry["path"]) else None
     wanted = _text(entry["backup"])
-    mode = os.stat(entry["backup"]).st_mode & 0o7777 if entry["backup"] else entry["mode"]
-    return {"path": entry["path"], "text": wanted, "mode": mode, "before": before, "wrong": before != wanted}
+    turned = {**entry, "text": wanted, "before": before, "wrong": before != wanted}
+    if entry["backup"]:
+        status = os.stat(entry["backup"])
+        turned.update(mode=status.st_mode & 0o7777, owner=[status.st_uid, status.st_gid])
+    return turned
 
 
 def plan(folder: str) -> tuple[str, dict[str, Any]]:

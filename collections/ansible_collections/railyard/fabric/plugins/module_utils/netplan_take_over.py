@@ -4,13 +4,15 @@
 
 """Files of others that configure a rail's netdev: an installer's, cloud-init's, somebody's own.
 
-They are a finding. Asked to take over, the change moves them aside, but only those that speak of nothing
-else: a file that also brings up the management network is edited by a person, not by us.
+They are a finding. Asked to take over, the change moves them aside; out of a file that also brings up the
+management network it moves the stanzas of our netdevs alone, and netplan writes what stays.
 """
 
 from __future__ import annotations
 
 import os
+import re
+import stat
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -21,11 +23,13 @@ ASIDE = ".railyard-disabled"
 # cloud-init writes its netplan file anew at boot unless this is said (its documentation, "Disabling network
 # configuration").
 CLOUD_INIT_FILE = "/etc/cloud/cloud.cfg.d/99-railyard-network.cfg"
+_DISABLED = "network: {config: disabled}"
 CLOUD_INIT_TEXT = (
     "# Written by Railyard (role rail_network, rail_network_take_over): netplan has the network.\n"
-    "network: {config: disabled}\n"
+    f"{_DISABLED}\n"
 )
 _MOVABLE = ("/etc/netplan", "/etc/systemd/network")
+_CLOUD_INITS_OWN = "/etc/netplan/50-cloud-init.yaml"
 
 
 class Claim(NamedTuple):
@@ -35,57 +39,51 @@ class Claim(NamedTuple):
         netdev: the netdev.
         path: the file.
         reason: by what it claims the netdev.
-        blocked: why it cannot be moved aside; empty when it can.
+        blocked: why nothing of it can be moved aside; empty when it can.
+        fix: what helps then; empty when taking the netdev out of the file does.
+        stays: the file's text without the stanzas of our netdevs; None when it holds nothing else.
     """
 
     netdev: str
     path: str
     reason: str
-    blocked: str
+    blocked: str = ""
+    fix: str = ""
+    stays: str | None = None
 
 
-def spoken_of(texts: Mapping[str, str], present: Mapping[str, Mapping[str, str]]) -> tuple[set[str], bool]:
-    """Return which netdevs these networkd files configure, and whether they also speak of absent ones.
+def sort(
+    texts: Mapping[str, str], present: Mapping[str, Mapping[str, str]], ours: Sequence[str]
+) -> tuple[dict[str, list[str]], dict[str, list[str]], bool]:
+    """Sort stanzas by whose netdevs they configure.
 
     Args:
-        texts: `{path: text}` of generated or hand-written files.
+        texts: `{path: text}` of what netplan generates of a file, or a hand-written file of networkd.
         present: `{netdev: {"mac", "driver"}}` of all netdevs of the node.
+        ours: the netdevs that our files configure.
+
+    Returns:
+        `({section: ids} of those that configure nothing but ours, {id: the others} of those that configure
+        ours and others, whether there are more)`.
     """
-    found: set[str] = set()
-    absent = False
+    mine: dict[str, list[str]] = {}
+    shared: dict[str, list[str]] = {}
+    more = False
     for path, text in texts.items():
         if not path.endswith((".network", ".nmconnection")):
             continue
-        own = {
-            netdev
-            for netdev, known in present.items()
-            if netplan_claims.claims_netdev(text, netdev, known.get("mac", ""), known.get("driver", ""))
-        }
-        found |= own
-        absent = absent or not own
-    return found, absent
-
-
-def blocked_by(
-    path: str, texts: Mapping[str, str] | None, present: Mapping[str, Mapping[str, str]], ours: Sequence[str]
-) -> str:
-    """Say why a file cannot be moved aside; empty when it configures nothing but `ours`.
-
-    Args:
-        path: the file.
-        texts: what it means to networkd; None when netplan does not take it alone.
-        present: as `spoken_of`.
-        ours: the netdevs that our files configure.
-    """
-    if os.path.dirname(path) not in _MOVABLE:
-        return f"only files in {' and '.join(_MOVABLE)} are moved aside"
-    if texts is None:
-        return "it is not whole without other files"
-    found, absent = spoken_of(texts, present)
-    strangers = sorted(found - set(ours) - {"lo"})
-    if strangers:
-        return f"it also configures {', '.join(strangers)}"
-    return "it also configures a netdev that is not there now" if absent else ""
+        found = {netdev for netdev, *_why in netplan_claims.claims(present, {path: text}, {})} - {"lo"}
+        others = sorted(found - set(ours))
+        if found & set(ours) and others:
+            shared[netplan_claims.netdef(path)] = others
+        elif found & set(ours):
+            # A netdev of ours is a port, or a VLAN on one.
+            device = texts.get(re.sub(r"network\Z", "netdev", path), text)
+            section = "vlans" if re.search(r"^(?:Kind|type)=vlan$", device, re.MULTILINE) else "ethernets"
+            mine.setdefault(section, []).append(netplan_claims.netdef(path))
+        else:
+            more = True
+    return mine, shared, more
 
 
 def look(
@@ -117,17 +115,56 @@ def look(
     if not claims:
         return []
     present = netplan_candidate.netdev_facts(_netdevs(sys_root), sys_root)
-    blocked: dict[str, str] = {}
+    parts: dict[str, tuple[str, str, str | None]] = {}
     for index, path in enumerate(sorted({path for _netdev, path, _reason in claims})):
-        texts: Mapping[str, str] | None = {path: written[path]} if path in written else None
-        if path in files:
-            try:
-                trial = os.path.join(work, f"moved{index}")
-                texts, _said = netplan_candidate.generate(run, netplan, {path: files[path]}, {}, trial)
-            except netplan_candidate.CandidateError:
-                texts = None
-        blocked[path] = blocked_by(path, texts, present, ours)
-    return [Claim(netdev, path, reason, blocked[path]) for netdev, path, reason in claims]
+        if os.path.dirname(path) not in _MOVABLE:
+            parts[path] = f"only files in {' and '.join(_MOVABLE)} are moved aside", "", None
+        elif path in files:
+            trial = os.path.join(work, f"moved{index}")
+            parts[path] = _part(run, netplan, path, files[path], present, ours, trial)
+        else:
+            parts[path] = *_shared(sort({path: written[path]}, present, ours)[1], ours), None
+    return [Claim(*claim, *parts[claim[1]]) for claim in claims]
+
+
+def _part(
+    run: netplan_candidate.Run,
+    netplan: str,
+    path: str,
+    source: str,
+    present: Mapping[str, Mapping[str, str]],
+    ours: Sequence[str],
+    work: str,
+) -> tuple[str, str, str | None]:
+    """Return `blocked`, `fix` and `stays` of a netplan file."""
+    try:
+        texts, _said = netplan_candidate.generate(run, netplan, {path: source}, {}, work)
+    except netplan_candidate.CandidateError:
+        return "it is not whole without other files", "", None
+    mine, shared, more = sort(texts, present, ours)
+    if shared or not more:
+        return *_shared(shared, ours), None
+    ids = ", ".join(netdef for section in mine.values() for netdef in section)
+    try:
+        stays = netplan_candidate.without(run, netplan, path, mine, work)
+        left, _said = netplan_candidate.generate(run, netplan, {}, {path: stays}, work + "-stays")
+    except netplan_candidate.CandidateError as error:
+        return f"what stays does not stand without {ids}: {error}", "", None
+    if netplan_claims.claims({netdev: present.get(netdev, {}) for netdev in ours}, left, {}):
+        return f"netplan cannot take {ids} out of it", "", None
+    return "", "", stays
+
+
+def _shared(shared: Mapping[str, Sequence[str]], ours: Sequence[str]) -> tuple[str, str]:
+    """Return `blocked` and `fix` of a stanza that matches netdevs of ours and of others."""
+    for netdef, others in shared.items():
+        each = f"`match: {{name: {others[0]}}}`" if netdef else f"`Name={' '.join(others)}`"
+        where = f"its stanza {netdef}" if netdef else "its [Match]"
+        fix = f"put a stanza for each of {', '.join(others)} in its place ({each} and what it says)"
+        if not netdef:
+            fix = f"have it match these alone ({each})"
+        return f"{where} also configures {', '.join(others)}", fix
+    return "", ""
 
 
 def _netdevs(sys_root: str) -> list[str]:
@@ -138,13 +175,14 @@ def _netdevs(sys_root: str) -> list[str]:
 
 
 def moves(claims: Sequence[Claim]) -> list[dict[str, Any]]:
-    """Return the change's entries that move the claiming files aside: the copy first, then the removal."""
+    """Return the change's entries for each claiming file: the copy first, then its removal or what stays."""
     entries: list[dict[str, Any]] = []
-    for path in sorted({claim.path for claim in claims if not claim.blocked}):
-        with open(path, encoding="utf-8", errors="surrogateescape") as handle:
-            text = handle.read()
+    for path, stays in sorted({claim.path: claim.stays for claim in claims if not claim.blocked}.items()):
+        with open(path, encoding="utf-8", errors="surrogateescape", newline="") as handle:
+            text, status = handle.read(), os.stat(handle.fileno())
+        kept = {"mode": stat.S_IMODE(status.st_mode), "owner": [status.st_uid, status.st_gid]}
         entries.append({"path": path + ASIDE, "text": text, "mode": 0o600})
-        entries.append({"path": path, "text": None, "mode": 0o600})
+        entries.append({"path": path, "text": stays, **kept})
     return entries
 
 
@@ -168,11 +206,14 @@ def problems(claims: Sequence[Claim], owner: Mapping[str, str], path: str, *, ta
     for claim in claims:
         if take_over and not claim.blocked:
             continue
-        fix = f"take {claim.netdev} out of that file, so that only {path} speaks of it"
-        if take_over:
+        fix = claim.fix or f"take {claim.netdev} out of that file, so that only {path} speaks of it"
+        if claim.path == _CLOUD_INITS_OWN:
+            fix += f", and write `{_DISABLED}` to {CLOUD_INIT_FILE}, or cloud-init may undo it at a boot"
+        if take_over or claim.fix:
             fix = f"rail_network_take_over does not move it, since {claim.blocked}: {fix}"
         elif not claim.blocked:
-            fix += "; or set rail_network_take_over: true, and it is moved aside"
+            moved = "it is" if claim.stays is None else "its stanzas of such netdevs alone are"
+            fix += f"; or set rail_network_take_over: true, and {moved} moved aside"
         name = owner.get(claim.netdev, claim.netdev)
         said.append(
             f"{name}: {claim.path} also configures its netdev {claim.netdev} (by {claim.reason}); {fix}"

@@ -51,8 +51,9 @@ options:
     default: 2
   take_over:
     description:
-      - Whether netplan and networkd files of others that configure nothing but these netdevs are moved aside
+      - Whether netplan and networkd files of others that configure these netdevs are moved aside
         (C(.railyard-disabled)), and cloud-init is told to leave the network alone.
+      - Of a netplan file that holds more, the stanzas of others stay, and what netplan generates of them.
       - Without it such a file is refused.
     type: bool
     default: false

@@ -68,8 +68,9 @@ options:
     default: 2
   take_over:
     description:
-      - Whether netplan and networkd files of others that configure nothing but these netdevs are moved aside
+      - Whether netplan and networkd files of others that configure these netdevs are moved aside
         (C(.railyard-disabled)), and cloud-init is told to leave the network alone.
+      - Of a netplan file that holds more, the stanzas of others stay, and what netplan generates of them.
       - Without it such a file is refused.
     type: bool
     default: false
@@ -297,7 +298,10 @@ def stage(module: AnsibleModule) -> dict[str, Any]:
     kept = ("sysctls", "rails", "netdevs", "snapshot", "foreign_rules", "own_rules", "target", "reverts")
     record = {
         "token": token,
-        "files": [{key: entry[key] for key in ("path", "text", "mode")} for entry in found["files"]],
+        "files": [
+            {key: entry[key] for key in ("path", "text", "mode", "owner") if key in entry}
+            for entry in found["files"]
+        ],
         "rollback_after_s": module.params["rollback_after_s"],
         **{key: found[key] for key in kept if key in found},
     }

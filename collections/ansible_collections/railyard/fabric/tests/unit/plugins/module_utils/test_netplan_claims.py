@@ -54,6 +54,8 @@ def test_networkd_file_leaves_the_rail_alone(match):
         ("[connection]\ntype=ethernet\ninterface-name=ens6\n", "interface-name ens6"),
         ("[connection]\ntype=ethernet\n[ethernet]\nmac-address=02:00:00:00:00:06\n", f"mac-address {MAC}"),
         ("[connection]\ntype=ethernet\ninterface-name=ens7\n", ""),
+        ("[connection]\ntype=ethernet\n[match]\ninterface-name=eno1;en*;\n", "interface-name eno1 en*"),
+        ("[connection]\ntype=ethernet\n[match]\ninterface-name=eno*;\n", ""),
     ],
 )
 def test_networkmanager_profile(text, reason):

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils import (
     netplan_foreign,
@@ -28,9 +30,22 @@ def confirmed(change, node, monkeypatch):
     return folder, token, path
 
 
+def test_each_byte_comes_back_and_the_owner(change, monkeypatch):
+    monkeypatch.setattr(netplan_foreign, "networkd_texts", dict)
+    old = b"network: {version: 2}\r\n# \xe9\n"
+    change.path.write_bytes(old)
+    folder, token, path = change(before=None)
+    netplan_transaction.apply(folder, token)
+    assert netplan_transaction.confirm(folder, token)
+    found = netplan_revert.plan(folder)[1]
+    assert found["files"][0]["owner"] == [os.getuid(), os.getgid()]
+    back(folder, found, "fedcba9876543210")
+    assert path.read_bytes() == old
+
+
 def back(folder, found, token):
     kept = ("sysctls", "rails", "netdevs", "snapshot", "target", "reverts", "foreign_rules", "own_rules")
-    files = [{key: entry[key] for key in ("path", "text", "mode")} for entry in found["files"]]
+    files = [{key: entry[key] for key in ("path", "text", "mode", "owner")} for entry in found["files"]]
     record = {"token": token, "files": files, "rollback_after_s": 20, **{key: found[key] for key in kept}}
     with netplan_transaction.locked(folder):
         netplan_transaction.begin(folder, record, {})

@@ -6,9 +6,16 @@ from __future__ import annotations
 
 import os
 import shutil
+import tempfile
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils import netplan_running, netplan_take_over
+import yaml
+from ansible_collections.railyard.fabric.plugins.module_utils import (
+    netplan_candidate,
+    netplan_foreign,
+    netplan_running,
+    netplan_take_over,
+)
 
 PRESENT = {
     "ens6": {"mac": "02:00:00:00:00:06", "driver": ""},
@@ -24,41 +31,23 @@ def network(match):
     return f"[Match]\n{match}\n\n[Network]\nDHCP=ipv4\n"
 
 
-def blocked(*matches, path=PATH):
-    texts = {
-        f"/run/systemd/network/10-netplan-{number}.network": network(match)
-        for number, match in enumerate(matches)
-    }
-    return netplan_take_over.blocked_by(path, texts, PRESENT, OURS)
-
-
 @pytest.mark.parametrize(
-    ("matches", "why"),
+    ("matches", "sorted_"),
     [
-        (["Name=ens6"], ""),
-        (["Name=ens6", "Name=ens6d1"], ""),
-        (["Name=ens6*"], ""),
-        (["PermanentMACAddress=02:00:00:00:00:07"], ""),
-        (["Name=ens6", "Name=enp5s0"], "it also configures enp5s0"),
-        (["Name=en*"], "it also configures enp5s0"),
-        (["Name=ens6", "Name=ens9"], "it also configures a netdev that is not there now"),
+        (["Name=ens6", "Name=ens6*"], ({"ethernets": ["0", "1"]}, {}, False)),
+        (["PermanentMACAddress=02:00:00:00:00:07"], ({"ethernets": ["0"]}, {}, False)),
+        (["Name=ens6", "Name=enp5s0"], ({"ethernets": ["0"]}, {}, True)),
+        (["Name=ens6", "Name=ens9"], ({"ethernets": ["0"]}, {}, True)),
+        (["Name=*"], ({}, {"0": ["enp5s0"]}, False)),
     ],
 )
-def test_only_a_file_that_speaks_of_nothing_else_is_moved(matches, why):
-    assert blocked(*matches) == why
+def test_stanzas_are_sorted_by_whose_netdevs_they_match(matches, sorted_):
+    texts = {f"/run/systemd/network/10-netplan-{n}.network": network(one) for n, one in enumerate(matches)}
+    assert netplan_take_over.sort(texts, PRESENT, OURS) == sorted_
 
 
-def test_file_outside_the_folders_is_not_moved():
-    assert "only files in /etc/netplan" in blocked("Name=ens6", path="/lib/netplan/00-network.yaml")
-    assert "only files in /etc/netplan" in blocked("Name=ens6", path="/etc/network/interfaces")
-
-
-def test_file_that_needs_others_is_not_moved():
-    assert netplan_take_over.blocked_by(PATH, None, PRESENT, OURS) == "it is not whole without other files"
-
-
-def claim(blocked="", path=PATH, netdev="ens6"):
-    return netplan_take_over.Claim(netdev, path, "name ens6", blocked)
+def claim(blocked="", path=PATH, netdev="ens6", **more):
+    return netplan_take_over.Claim(netdev, path, "name ens6", blocked, **more)
 
 
 def said(take_over, *claims):
@@ -70,7 +59,10 @@ def said(take_over, *claims):
 def test_finding_names_the_way_to_take_over():
     (problem,) = said(False, claim())
     assert problem.startswith(f"rail0: {PATH} also configures its netdev ens6 (by name ens6); take ens6 out")
-    assert "rail_network_take_over: true" in problem
+    assert "rail_network_take_over: true, and it is moved aside" in problem
+    # Else cloud-init brings back what a person took out.
+    assert "write `network: {config: disabled}` to /etc/cloud/cloud.cfg.d/" in problem
+    assert "its stanzas of such netdevs alone are moved aside" in said(False, claim(stays="rest\n"))[0]
 
 
 def test_blocked_file_stays_a_finding_and_says_why():
@@ -83,11 +75,15 @@ def test_blocked_file_stays_a_finding_and_says_why():
 def test_copy_is_written_before_the_file_is_removed(tmp_path):
     path = tmp_path / "50-cloud-init.yaml"
     path.write_text("network: {}\n")
+    path.chmod(0o640)
     claims = [claim(path=str(path)), claim(path=str(path), netdev="ens6d1"), claim("why", "/nowhere.yaml")]
+    owner = [os.getuid(), os.getgid()]
     assert netplan_take_over.moves(claims) == [
         {"path": f"{path}.railyard-disabled", "text": "network: {}\n", "mode": 0o600},
-        {"path": str(path), "text": None, "mode": 0o600},
+        {"path": str(path), "text": None, "mode": 0o640, "owner": owner},
     ]
+    (_copy, entry) = netplan_take_over.moves([claim(path=str(path), stays="rest\n")])
+    assert entry == {"path": str(path), "text": "rest\n", "mode": 0o640, "owner": owner}
 
 
 def test_cloud_init_is_told_where_it_is_there(tmp_path):
@@ -109,27 +105,121 @@ def node(tmp_path):
     return tmp_path
 
 
-@pytest.mark.skipif(shutil.which("netplan") is None, reason="netplan.io is not installed on this machine")
+def look(node, text):
+    place = node / "file.yaml"
+    place.write_text(text)
+    place.chmod(0o600)
+    work, sys_root = str(node / "work"), str(node / "sys")
+    shutil.rmtree(work)
+    return netplan_take_over.look(
+        netplan_running.run, "netplan", {PATH: str(place)}, {}, OURS, work, sys_root
+    )
+
+
+def made_of(node, text):
+    folder = tempfile.mkdtemp(dir=node)
+    netplan_candidate.generate(netplan_running.run, "netplan", {}, {PATH: text}, folder)
+    return netplan_candidate.tree(folder)
+
+
+needs_netplan = pytest.mark.skipif(
+    shutil.which("netplan") is None, reason="netplan.io is not installed on this machine"
+)
+# The notes', word for word; and an installer's, for NetworkManager, with a name that YAML takes for a truth.
+NOTES = """network:
+  version: 2
+  ethernets:
+    enp5s0:
+      dhcp4: true
+    enp6s0:
+      dhcp4: true
+      optional: true
+    ens6:
+      dhcp4: false
+      addresses:
+        - 10.0.1.1/24
+      mtu: 9000
+      optional: true
+    ens6d1:
+      dhcp4: false
+      addresses:
+        - 10.0.0.1/24
+      mtu: 9000
+      optional: true
+"""
+INSTALLERS = """network:
+  version: 2
+  renderer: NetworkManager
+  ethernets:
+    "on": {match: {name: ens6}, mtu: 9000}
+    port: {match: {macaddress: "02:00:00:00:00:07"}, addresses: [10.0.0.1/24]}
+    enp5s0: {renderer: networkd, addresses: [192.168.1.7/24], routes: [{to: default, via: 192.168.1.1}]}
+    eno9: {wakeonlan: true, dhcp4: true}
+"""
+
+
+@needs_netplan
+@pytest.mark.parametrize(
+    ("text", "others"), [(NOTES, ["enp5s0", "enp6s0"]), (INSTALLERS, ["enp5s0", "eno9"])]
+)
+def test_stanzas_of_others_stay_and_what_netplan_makes_of_them(node, text, others):
+    found = look(node, text)
+    assert {(one.netdev, one.blocked) for one in found} == {("ens6", ""), ("ens6d1", "")}
+    before, after = made_of(node, text), made_of(node, found[0].stays)
+    assert netplan_foreign.altered(before, after, {name: PRESENT[name] for name in OURS}) == []
+    assert list(yaml.safe_load(found[0].stays)["network"]["ethernets"]) == others
+
+
+@needs_netplan
+def test_vlan_of_ours_leaves_with_its_port(node):
+    text = (
+        "network: {version: 2, ethernets: {ens6: {}, enp5s0: {}}, "
+        "vlans: {ens6d1: {id: 7, link: ens6}, up: {id: 8, link: enp5s0}}}\n"
+    )
+    (one, _other) = look(node, text)
+    network_ = yaml.safe_load(one.stays)["network"]
+    assert (list(network_["ethernets"]), list(network_["vlans"])) == (["enp5s0"], ["up"])
+
+
+@needs_netplan
 @pytest.mark.parametrize(
     ("ethernets", "why"),
     [
         ("ens6: {dhcp4: true}", ""),
-        ("ens6: {dhcp4: true}, enp5s0: {dhcp4: true}", "it also configures enp5s0"),
-        ("every: {match: {name: 'en*'}, dhcp4: true}", "it also configures enp5s0"),
+        ("every: {match: {name: 'en*'}, dhcp4: true}", "its stanza every also configures enp5s0"),
+        (
+            "ens6: {}, enp5s0: {}}, bonds: {bond0: {interfaces: [ens6]}",
+            "what stays does not stand without ens6: ",
+        ),
     ],
 )
 def test_files_are_judged_by_what_the_real_netplan_makes_of_them(node, ethernets, why):
-    place = node / "50-cloud-init.yaml"
-    place.write_text(f"network: {{version: 2, renderer: networkd, ethernets: {{{ethernets}}}}}\n")
-    place.chmod(0o600)
-    files, work, sys_root = {PATH: str(place)}, str(node / "work"), str(node / "sys")
-    found = netplan_take_over.look(netplan_running.run, "netplan", files, {}, OURS, work, sys_root)
-    assert {(one.path, one.blocked) for one in found} == {(PATH, why)}
+    found = look(node, f"network: {{version: 2, renderer: networkd, ethernets: {{{ethernets}}}}}\n")
+    assert {one.stays for one in found} == {None}
+    assert all(one.blocked.startswith(why) and bool(one.blocked) == bool(why) for one in found)
+
+
+@needs_netplan
+def test_what_the_refusal_of_a_glob_advises_is_accepted(node):
+    every = "{{every: {{match: {{name: {}}}, dhcp4: true}}}}"
+    file = f"network: {{{{version: 2, renderer: NetworkManager, ethernets: {every}}}}}\n"
+    found = look(node, file.format("'en*'"))
+    (problem, _second) = said(False, *found)
+    assert (
+        "put a stanza for each of enp5s0 in its place (`match: {name: enp5s0}` and what it says)" in problem
+    )
+    assert "take ens6 out" not in problem
+    assert look(node, file.format("enp5s0")) == []
 
 
 def test_networkd_file_by_hand_is_judged_by_its_own_text(node):
     written = {"/etc/systemd/network/10-rail.network": network("Name=ens6")}
     work, sys_root = str(node / "work"), str(node / "sys")
-    (found,) = netplan_take_over.look(netplan_running.run, "netplan", {}, written, ["ens6"], work, sys_root)
-    assert (found.path, found.blocked) == ("/etc/systemd/network/10-rail.network", "")
+    written["/etc/systemd/network/20-all.network"] = network("Name=en*")
+    found = netplan_take_over.look(netplan_running.run, "netplan", {}, written, ["ens6"], work, sys_root)
+    assert [(one.path, one.blocked) for one in found] == [
+        ("/etc/systemd/network/10-rail.network", ""),
+        ("/etc/systemd/network/20-all.network", "its [Match] also configures enp5s0, ens6d1"),
+    ]
+    assert found[1].fix == "have it match these alone (`Name=enp5s0 ens6d1`)"
     assert os.listdir(work) == []
