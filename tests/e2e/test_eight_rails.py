@@ -1,13 +1,19 @@
-"""A node with eight rails behind gateways: each has its own way out, and a second run costs little."""
+"""A node with eight rails behind gateways: each has its own way out, and a second run costs little.
+
+Before, two of them stand in somebody's file beside the way in, and NetworkManager has the rest of the node.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import shlex
+from threading import Event
 
 import pytest
 import yaml
 from e2e.support import BIN, ROOT, Cluster, run
+from railyard.lab import wiring
 
 SUBNET = "198.18.86."
 MOST_EXEC_REQUESTS = 3
@@ -65,16 +71,89 @@ def node(tmp_path_factory: pytest.TempPathFactory):
         print(made.railyard("lab", "down", "--topology", str(made.topology)).stdout)
 
 
-def apply(node) -> str:
-    """Run the playbook; returns the line that counts what it did."""
+def apply(node, playbook: str = "network", **variables) -> str:
+    """Run a playbook; returns the line that counts what it did."""
     environment = {**os.environ, "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg")}
-    done = run(BIN / "ansible-playbook", "-i", node.inventory, "playbooks/network.yml", env=environment)
+    argv = [f"playbooks/{playbook}.yml", "-e", json.dumps(variables)]
+    done = run(BIN / "ansible-playbook", "-i", node.inventory, *argv, env=environment)
     assert done.returncode == 0, done.stdout
     return next(line for line in done.stdout.splitlines() if line.startswith("gpuserver1 "))
 
 
 def ways(node, *words: str) -> list[dict]:
     return list(json.loads(node.ssh("gpuserver1", "ip", "-j", *words)))
+
+
+# The notes' own file, word for word, beside NetworkManager's; the way in is networkd's.
+NOTES = """# both ports of the card, and the way in
+network:
+  version: 2
+  ethernets:
+    enp5s0:
+      dhcp4: true
+    enp6s0:
+      dhcp4: true
+      optional: true
+    ens6:
+      dhcp4: false
+      addresses:
+        - 10.0.1.1/24
+      mtu: 9000
+      optional: true
+    ens6d1:
+      dhcp4: false
+      addresses:
+        - 10.0.0.1/24
+      mtu: 9000
+      optional: true
+"""
+PREPARE = r"""cd /etc/netplan; cp -p 01-management.yaml /root
+sed -i '/^  renderer/d; s/^    enp5s0:/&\n      renderer: networkd/' 01-management.yaml
+umask 077; cat >01-network.yaml; chmod 640 01-network.yaml; chgrp daemon 01-network.yaml
+printf 'network: {version: 2, renderer: NetworkManager}\n' >01-network-manager-all.yaml
+netplan apply"""
+BARE = "cd /etc/netplan; rm 01-network*; cp -p /root/01-management.yaml .; netplan apply"
+# All that netplan made but what is of our eight netdevs; the names of files count as well.
+OTHERS = (
+    "cd /run; find NetworkManager systemd/network -type f ! -name '*ens[6-9]*' | sort | "
+    'while read -r file; do echo "$file"; cat "$file"; done'
+)
+
+
+def root(node, script: str, text: str = "") -> str:
+    return str(node.ssh("gpuserver1", f"sudo sh -ec {shlex.quote(script)} <<'END'\n{text}END"))
+
+
+def test_rails_leave_the_notes_file_and_the_way_in_stays_through_a_boot(node):
+    root(node, PREPARE, NOTES)
+    before, look = (
+        root(node, OTHERS),
+        "cd /etc/netplan; stat -c %a:%U:%G 01-network.yaml; cat 01-network.yaml",
+    )
+    assert "conf.d/10-globally-managed-devices.conf" in before
+    assert "netplan-enp6s0.nmconnection" in before
+    assert "changed=1" in apply(node, rail_network_take_over=True)
+    assert root(node, OTHERS) == before
+    status, _line, text = root(node, look).partition("\n")
+    assert status == "640:root:daemon"
+    ways_in = {"enp5s0": {"dhcp4": True}, "enp6s0": {"dhcp4": True, "optional": True}}
+    assert yaml.safe_load(text)["network"]["ethernets"] == ways_in
+
+    boot = "cat /proc/sys/kernel/random/boot_id"
+    booted = root(node, boot)
+    lab = wiring.open_lab(file=node.topology)
+    place = lab.topology.node("gpuserver1")
+    lab.kind(place).kill("gpuserver1")
+    wiring.start(lab, place)
+    wiring.await_ready(lab, place, Event())
+    assert root(node, boot) != booted
+    assert root(node, OTHERS) == before
+    assert "changed=0" in apply(node, rail_network_take_over=True)
+
+    assert "changed=1" in apply(node, "rollback", railyard_allow_rollback=True)
+    assert root(node, OTHERS) == before
+    assert root(node, look) == f"640:root:daemon\n{NOTES}"
+    root(node, BARE)
 
 
 def test_each_rail_has_its_own_way_out_and_the_second_run_asks_little(node):
