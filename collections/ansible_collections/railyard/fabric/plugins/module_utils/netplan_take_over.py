@@ -59,7 +59,7 @@ def sort(
 
     Args:
         texts: `{path: text}` of what netplan generates of a file, or a hand-written file of networkd.
-        present: `{netdev: {"mac", "driver"}}` of all netdevs of the node.
+        present: `{netdev: {"mac", "driver"}}` of all netdevs of the node, and of ours that are yet to come.
         ours: the netdevs that our files configure.
 
     Returns:
@@ -114,7 +114,8 @@ def look(
     claims += netplan_claims.claims(facts, written, {})
     if not claims:
         return []
-    present = netplan_candidate.netdev_facts(_netdevs(sys_root), sys_root)
+    # A VLAN of ours need not be there yet.
+    present = netplan_candidate.netdev_facts(sorted({*_netdevs(sys_root), *ours}), sys_root)
     parts: dict[str, tuple[str, str, str | None]] = {}
     for index, path in enumerate(sorted({path for _netdev, path, _reason in claims})):
         if os.path.dirname(path) not in _MOVABLE:
@@ -150,7 +151,7 @@ def _part(
         left, _said = netplan_candidate.generate(run, netplan, {}, {path: stays}, work + "-stays")
     except netplan_candidate.CandidateError as error:
         return f"what stays does not stand without {ids}: {error}", "", None
-    if netplan_claims.claims({netdev: present.get(netdev, {}) for netdev in ours}, left, {}):
+    if netplan_claims.claims({netdev: present[netdev] for netdev in ours}, left, {}):
         return f"netplan cannot take {ids} out of it", "", None
     return "", "", stays
 

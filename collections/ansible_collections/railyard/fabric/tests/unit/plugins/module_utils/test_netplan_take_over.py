@@ -171,7 +171,8 @@ def test_stanzas_of_others_stay_and_what_netplan_makes_of_them(node, text, other
 
 
 @needs_netplan
-def test_vlan_of_ours_leaves_with_its_port(node):
+def test_vlan_of_ours_that_is_not_there_leaves_with_its_port(node):
+    shutil.rmtree(node / "sys/class/net/ens6d1")
     text = (
         "network: {version: 2, ethernets: {ens6: {}, enp5s0: {}}, "
         "vlans: {ens6d1: {id: 7, link: ens6}, up: {id: 8, link: enp5s0}}}\n"
