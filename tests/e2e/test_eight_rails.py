@@ -111,7 +111,9 @@ PREPARE = r"""cd /etc/netplan; cp -p 01-management.yaml /root
 sed -i '/^  renderer/d; s/^    enp5s0:/&\n      renderer: networkd/' 01-management.yaml
 umask 077; cat >01-network.yaml; chmod 640 01-network.yaml; chgrp daemon 01-network.yaml
 printf 'network: {version: 2, renderer: NetworkManager}\n' >01-network-manager-all.yaml
-netplan apply"""
+# netplan starts it where a stanza is its; a stand-in, so that what netplan makes is all that is looked at
+cd /etc/systemd/system; printf '[Service]\nExecStart=/bin/sleep inf\n' >NetworkManager.service
+systemctl daemon-reload; netplan apply"""
 BARE = "cd /etc/netplan; rm 01-network*; cp -p /root/01-management.yaml .; netplan apply"
 # All that netplan made but what is of our eight netdevs; the names of files count as well.
 OTHERS = (
