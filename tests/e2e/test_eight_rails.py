@@ -128,10 +128,8 @@ def root(node, script: str, text: str = "") -> str:
 
 def test_rails_leave_the_notes_file_and_the_way_in_stays_through_a_boot(node):
     root(node, PREPARE, NOTES)
-    before, look = (
-        root(node, OTHERS),
-        "cd /etc/netplan; stat -c %a:%U:%G 01-network.yaml; cat 01-network.yaml",
-    )
+    before = root(node, OTHERS)
+    look = "cd /etc/netplan; stat -c %a:%U:%G 01-network.yaml; cat 01-network.yaml"
     assert "conf.d/10-globally-managed-devices.conf" in before
     assert "netplan-enp6s0.nmconnection" in before
     assert "changed=1" in apply(node, rail_network_take_over=True)

@@ -105,14 +105,14 @@ def node(tmp_path):
     return tmp_path
 
 
-def look(node, text):
+def look(node, text, ours=OURS):
     place = node / "file.yaml"
     place.write_text(text)
     place.chmod(0o600)
     work, sys_root = str(node / "work"), str(node / "sys")
     shutil.rmtree(work)
     return netplan_take_over.look(
-        netplan_running.run, "netplan", {PATH: str(place)}, {}, OURS, work, sys_root
+        netplan_running.run, "netplan", {PATH: str(place)}, {}, ours, work, sys_root
     )
 
 
@@ -160,13 +160,19 @@ INSTALLERS = """network:
 
 @needs_netplan
 @pytest.mark.parametrize(
-    ("text", "others"), [(NOTES, ["enp5s0", "enp6s0"]), (INSTALLERS, ["enp5s0", "eno9"])]
+    ("text", "ours", "others"),
+    [
+        (NOTES, OURS, ["enp5s0", "enp6s0"]),
+        # with a frontend that is managed
+        (NOTES, [*OURS, "enp5s0"], ["enp6s0"]),
+        (INSTALLERS, OURS, ["enp5s0", "eno9"]),
+    ],
 )
-def test_stanzas_of_others_stay_and_what_netplan_makes_of_them(node, text, others):
-    found = look(node, text)
-    assert {(one.netdev, one.blocked) for one in found} == {("ens6", ""), ("ens6d1", "")}
+def test_stanzas_of_others_stay_and_what_netplan_makes_of_them(node, text, ours, others):
+    found = look(node, text, ours)
+    assert {(one.netdev, one.blocked) for one in found} == {(netdev, "") for netdev in ours}
     before, after = made_of(node, text), made_of(node, found[0].stays)
-    assert netplan_foreign.altered(before, after, {name: PRESENT[name] for name in OURS}) == []
+    assert netplan_foreign.altered(before, after, {name: PRESENT[name] for name in ours}) == []
     assert list(yaml.safe_load(found[0].stays)["network"]["ethernets"]) == others
 
 
