@@ -192,8 +192,8 @@ def altered_sentence(path: str, fate: str, moved: Sequence[str]) -> str:
     if moved:
         files = " and ".join(moved)
         fix = (
-            f"what stays needs something of {files}, such as its global `renderer`: say that in the stanzas "
-            f"that stay (`renderer` of each), or take the rails out of {files} by hand"
+            f"what stays needs something of {files}, such as its global `renderer`: say that in a file that "
+            f"stays (`network: {{version: 2, renderer: ...}}`), or take the rails out of {files} by hand"
         )
     return f"{path}, which netplan makes of others' files, would {fate} with the change; {fix}"
 

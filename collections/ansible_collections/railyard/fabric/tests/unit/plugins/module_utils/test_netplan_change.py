@@ -4,8 +4,15 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils import netplan_change
+from ansible_collections.railyard.fabric.plugins.module_utils import (
+    netplan_candidate,
+    netplan_change,
+    netplan_running,
+)
 
 RECORD = {"netdevs": ["ens6"], "rails": [], "snapshot": {}}
 
@@ -97,3 +104,44 @@ def test_waits_for_netplan(clock):
     assert netplan_change.await_applied(record, lambda: answers.pop(0))
     assert not netplan_change.await_applied(record, lambda: None)
     assert clock.now_s == pytest.approx(1005, abs=0.2)
+
+
+ASIDE, OWN = "/etc/netplan/00-rails.yaml", "/etc/netplan/60-railyard-rails.yaml"
+MANAGER = "network: {version: 2, renderer: NetworkManager}\n"
+STANZA = "network: {version: 2, ethernets: {%s}}\n"
+
+
+@pytest.fixture
+def aside(tmp_path, monkeypatch):
+    """Try the change that moves a file aside, beside others' files; returns what is wrong with it."""
+
+    def run(others):
+        sources = {path: str(tmp_path / os.path.basename(path)) for path in others}
+        for path, text in others.items():
+            with open(sources[path], "w") as handle:
+                handle.write(text)
+        monkeypatch.setattr(netplan_candidate, "netplan_files", lambda: sources)
+        folder = str(tmp_path / str(len(others)))
+        facts = {"ens6": {"mac": "", "driver": ""}}
+        netplan_candidate.claims_by_netplan(netplan_running.run, "netplan", sources, facts, folder)
+        own = STANZA % "ens6: {renderer: networkd, addresses: [10.0.1.1/24]}"
+        entries = [{"path": ASIDE, "text": None}, {"path": OWN, "text": own}]
+        return netplan_change._try_candidate(entries, ["ens6"], [ASIDE], "netplan", folder)[0]
+
+    return run
+
+
+@pytest.mark.skipif(shutil.which("netplan") is None, reason="netplan.io is not installed on this machine")
+def test_file_moved_aside_may_not_take_the_renderer_of_others_along(aside):
+    others = {
+        ASIDE: "network: {version: 2, renderer: NetworkManager, ethernets: {ens6: {dhcp4: true}}}\n",
+        "/etc/netplan/50-way-in.yaml": STANZA % "enp5s0: {dhcp4: true}",
+    }
+    problems = aside(others)
+    assert [problem.split(",")[0].rsplit("/", 1)[1] for problem in problems] == [
+        "10-globally-managed-devices.conf",
+        "netplan-enp5s0.nmconnection",
+    ]
+    assert all("would go with the change" in problem and ASIDE in problem for problem in problems)
+    # What it advises.
+    assert aside({**others, "/etc/netplan/01-renderer.yaml": MANAGER}) == []
