@@ -146,13 +146,14 @@ def _part(
     if shared or not more:
         return *_shared(shared, ours), None
     ids = ", ".join(netdef for section in mine.values() for netdef in section)
+    cannot = f"netplan cannot take {ids} out of it"
     try:
         stays = netplan_candidate.without(run, netplan, path, mine, work)
         left, _said = netplan_candidate.generate(run, netplan, {}, {path: stays}, work + "-stays")
     except netplan_candidate.CandidateError as error:
-        return f"what stays does not stand without {ids}: {error}", "", None
+        return f"{cannot}: {error}", "", None
     if netplan_claims.claims({netdev: present[netdev] for netdev in ours}, left, {}):
-        return f"netplan cannot take {ids} out of it", "", None
+        return cannot, "", None
     return "", "", stays
 
 
