@@ -54,6 +54,8 @@ class Trust:
 
     def pair(self, asked: Mapping[str, Any], rows: Rows) -> Pair | Answer:
         """Return the two rows of a test when a verdict may rest on them, else the verdict that follows."""
+        if nothing := self.unknown(asked):
+            return nothing
         mine = rows.get(str(asked["id"]), [])
         by_end: dict[str, list[Mapping[str, Any]]] = {"client": [], "server": []}
         for row in mine:
@@ -84,6 +86,11 @@ class Trust:
             return self._held_up(silent) or unmeasured("one_ended", f"{silent} is silent")
         client, server = by_end["client"][0], by_end["server"][0]
         return self._doubt(client, server) or (client, server)
+
+    def unknown(self, asked: Mapping[str, Any]) -> Answer | None:
+        """Return the verdict of a test when nothing is known of one of its ends."""
+        cause = self._fleet.why_unknown(asked["node"]) or self._fleet.why_unknown(asked["peer"])
+        return Answer(UNMEASURED, cause=cause) if cause else None
 
     def _held_up(self, node: str) -> Answer | None:
         """Return the verdict of a test to which a node gave no row, when the controller knows why."""

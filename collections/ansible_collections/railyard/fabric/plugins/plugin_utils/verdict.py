@@ -202,11 +202,8 @@ class _Court:
         left_out = declared.without_ip(asked, self._rails, self.fleet.transports, self.tests)
         if left_out:
             return left_out
-        unknown = self.fleet.why_unknown(asked["node"]) or self.fleet.why_unknown(asked["peer"])
-        if unknown:
-            return Answer(UNMEASURED, cause=unknown)
         if check.source == "sum":
-            return self._aggregate(asked, rows)
+            return self.trust.unknown(asked) or self._aggregate(asked, rows)
         pair = self.trust.pair(asked, rows)
         if isinstance(pair, Answer):
             return pair

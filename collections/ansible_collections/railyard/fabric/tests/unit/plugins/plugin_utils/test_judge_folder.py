@@ -98,6 +98,26 @@ def test_a_node_that_did_not_answer_is_unreachable_though_the_folder_has_no_fact
     assert {one["cause_class"] for one in rejudge.judge_folder(folder.path).verdicts} == {"not_inspected"}
 
 
+@pytest.mark.parametrize("damage", ["lost", "torn", "doubled"])
+def test_the_facts_of_one_node_stop_nobody_where_hops_are_asked(tmp_path: Path, damage: str) -> None:
+    run = FakeRun(transport="roce", driver_class="hardware")
+    for node in run.plan["nodes"].values():
+        for rail in node["rails"]:
+            rail["leaf"] = "leaf1"
+    run.asked = ask.asked_lines(run.plan, run.order)
+    run.manifest["asked"] = ask.fingerprint(run.asked)
+    other = {**run.facts[1], "boot_id": "another"}
+    run.facts = {"lost": run.facts[:1], "torn": run.facts, "doubled": [*run.facts, other]}[damage]
+    folder = write(run, tmp_path)
+    if damage == "torn":
+        path = folder.path / "facts.jsonl"
+        path.write_bytes(path.read_bytes()[:-9])
+    said = summary.summarise(folder.path)
+    assert said["exit_status"] == 3
+    hops = {one["node"]: one["outcome"] for one in said["problems"] if one["check"] == "hops"}
+    assert hops == dict.fromkeys(NODES, "unmeasured")
+
+
 def test_the_sentence_of_a_good_run() -> None:
     said = of(FakeRun())
     assert said["headline"] == (
