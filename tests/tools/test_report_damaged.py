@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from railyard import rebuild
@@ -47,3 +52,37 @@ def test_a_report_is_made_of_garbled_documents_too(tmp_path, name, key, value):
         (folder / "plan.json").write_text(json.dumps(plan))
     write_report(folder)
     assert (folder / "index.html").is_file()
+
+
+def _judged(folder):
+    """Judge a folder as a user does, on a machine without memory to spare."""
+    return subprocess.run(
+        [Path(sys.executable).parent / "railyard", "judge", str(folder)],
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30)),
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+
+
+def test_a_line_larger_than_the_memory_is_dropped_and_said(tmp_path):
+    folder = build_run(tmp_path / "lab" / RUN)
+    with (folder / "results.jsonl").open("ab") as stream:
+        stream.truncate(stream.tell() + (1 << 30))  # of zeros, and with no room on the disk
+    done = _judged(folder)
+    assert done.returncode == 3, done.stdout + done.stderr
+    assert "results.jsonl lost a line" in " ".join(done.stdout.split())
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "pipe"), [("plan.json", False), ("plan.json", True), ("results.jsonl", True)]
+)
+def test_what_is_no_file_of_a_run_is_named(tmp_path, name, pipe):
+    folder = build_run(tmp_path / "lab" / RUN)
+    os.truncate(folder / name, 1 << 30)
+    if pipe:
+        (folder / name).unlink()
+        os.mkfifo(folder / name)
+    done = _judged(folder)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert str(folder / name) in done.stderr
+    assert "Traceback" not in done.stderr

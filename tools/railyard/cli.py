@@ -314,6 +314,9 @@ def _status_of(error: Exception) -> int:
     if type(error).__name__ == "JudgeError":
         print(f"railyard: this run cannot be judged: {error}", file=sys.stderr)
         return INTERRUPTED
+    if isinstance(error, MemoryError):
+        print("railyard: there is not enough memory; nothing is known before it is there", file=sys.stderr)
+        return INTERRUPTED
     raise error
 
 

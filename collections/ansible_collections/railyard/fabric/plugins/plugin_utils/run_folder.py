@@ -10,24 +10,29 @@ most the last line, and a torn line is dropped and said.
 
 from __future__ import annotations
 
+import errno
 import fcntl
+import io
 import json
 import math
 import os
 import re
 import secrets
+import stat
 import tempfile
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 MANIFEST, PLAN, FACTS, ASKED = "manifest.json", "plan.json", "facts.jsonl", "asked.jsonl"
 OBSTACLES = "obstacles.jsonl"
 RESULTS, VERDICTS, WORK_ORDER, SECRET = "results.jsonl", "verdicts.jsonl", "work_order.json", ".secret"
 SCHEMA = 1
 REASONS = ("completed", "interrupted")
+#: No honest row or document comes near; what Python makes of JSON is many times as large.
+MOST_LINE_BYTES, MOST_DOCUMENT_BYTES = 8 << 20, 256 << 20
 
 _RUN_ID = re.compile(r"[0-9]{8}T[0-9]{6}Z-[0-9a-f]{4}")
 
@@ -68,12 +73,19 @@ def parse_lines(data: bytes) -> tuple[list[dict[str, Any]], bool]:
     """Read JSON Lines; return the rows that are whole, and whether anything had to be dropped.
 
     A line that is not a JSON object is dropped, wherever it stands: after a torn line more may have been
-    appended. What JSON has no word for (`_read`) is null, and whoever needs it says that it is missing.
+    appended. So is one beyond MOST_LINE_BYTES, unread. What JSON has no word for (`_read`) is null, and
+    whoever needs it says that it is missing.
     """
+    return _rows(io.BytesIO(data))
+
+
+def _rows(stream: BinaryIO) -> tuple[list[dict[str, Any]], bool]:
     rows: list[dict[str, Any]] = []
-    torn = bool(data) and not data.endswith(b"\n")
-    for raw in data.split(b"\n"):
-        if not raw.strip():
+    torn = too_long = False
+    while raw := stream.readline(MOST_LINE_BYTES):
+        begun, too_long = too_long, not raw.endswith(b"\n") and len(raw) == MOST_LINE_BYTES
+        torn = torn or not raw.endswith(b"\n")
+        if begun or too_long or not raw.strip():
             continue
         try:
             row = _read(raw.decode("utf-8"))
@@ -140,11 +152,13 @@ class RunFolder:
         Raises:
             RunFolderError: the file cannot be written.
         """
-        lines = [line(row) for row in rows]
+        lines = [f"{line(row)}\n".encode() for row in rows]
         if not lines:
             return
-        data = ("\n".join(lines) + "\n").encode("utf-8")
+        data = b"".join(lines)
         target = self.path / name
+        if len(max(lines, key=len)) >= MOST_LINE_BYTES:
+            raise RunFolderError(f"{target} takes no row of {MOST_LINE_BYTES >> 20} MiB or more")
         try:
             handle = os.open(target, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
             try:
@@ -186,12 +200,20 @@ class RunFolder:
             RunFolderError: the file is there and cannot be read.
         """
         try:
-            data = (self.path / name).read_bytes()
+            with self._open(name) as stream:
+                return _rows(stream)
         except FileNotFoundError:
             return [], False
         except OSError as error:
             raise RunFolderError(f"{self.path / name} cannot be read: {error.strerror}") from error
-        return parse_lines(data)
+
+    def _open(self, name: str) -> BinaryIO:
+        """Open a regular file for reading; a pipe or a device in its place would never end."""
+        handle = os.open(self.path / name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            os.close(handle)
+            raise OSError(errno.EINVAL, "it is no regular file")
+        return os.fdopen(handle, "rb", buffering=1 << 20)
 
     def write(self, name: str, text: str, mode: int = 0o644) -> None:
         """Replace a file atomically: a reader sees the old text or the new one, never a part.
@@ -223,7 +245,10 @@ class RunFolder:
         """
         target = self.path / name
         try:
-            value = _read(target.read_text(encoding="utf-8"))
+            with self._open(name) as stream:
+                if os.fstat(stream.fileno()).st_size > MOST_DOCUMENT_BYTES:
+                    raise OSError(errno.EFBIG, f"it is larger than {MOST_DOCUMENT_BYTES >> 20} MiB")
+                value = _read(stream.read().decode("utf-8"))
         except FileNotFoundError:
             raise RunFolderError(f"{target} is missing: this is not a run folder of Railyard") from None
         except OSError as error:

@@ -139,6 +139,14 @@ def test_many_writers_never_mix_their_lines(tmp_path: Path) -> None:
     assert all(rows[at] == rows[at + 1] == rows[at + 2] for at in range(0, len(rows), 3))
 
 
+def test_a_row_beyond_reading_is_not_written(tmp_path: Path) -> None:
+    folder = make(tmp_path)
+    folder.append("results.jsonl", [{"id": 1}])
+    with pytest.raises(run_folder.RunFolderError, match=r"results\.jsonl takes no row of 8 MiB"):
+        folder.append("results.jsonl", [{"id": 2}, {"id": "x" * (8 << 20)}])
+    assert folder.rows("results.jsonl") == ([{"id": 1}], False)
+
+
 def test_a_full_disk_leaves_the_file_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = make(tmp_path)
     folder.append("results.jsonl", [{"a": 1}])
