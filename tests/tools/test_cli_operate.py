@@ -7,7 +7,7 @@ import json
 import re
 
 import pytest
-from railyard import ansible_args, operate
+from railyard import ansible_args, operate, paths
 from railyard.ansible import Outcome
 from railyard.progress import Failure, Progress
 from rich.console import Console
@@ -131,6 +131,24 @@ def test_an_interrupted_run_is_judged_with_what_came_and_keeps_no_secret(tmp_pat
     assert (run_dir / "verdicts.jsonl").read_text().count('"outcome":"pass"') > 20
     assert not (run_dir / ".secret").exists()
     assert "interrupted" in out.file.getvalue()
+
+
+def test_what_a_dead_ansible_left_on_the_nodes_is_collected(tmp_path, monkeypatch):
+    begun = []
+
+    class Dies:
+        def __init__(self, playbook, _sources, argv, **_how):
+            run = next(word for word in argv if word.startswith("railyard_run=")).split("=")[1]
+            (tmp_path / "v100-pair" / run).mkdir(parents=True, exist_ok=True)
+            begun.append(playbook.name)
+
+        def run(self):
+            return ended(250, stats=False)
+
+    monkeypatch.setattr(operate, "AnsibleRun", Dies)
+    inventory = str(paths.repo_root() / "inventories" / "v100-pair")
+    assert operate.operate("validate", [inventory], [], tmp_path) != 0
+    assert begun == ["validate.yml", "stop.yml"]
 
 
 def test_a_run_cut_off_before_it_knew_what_to_ask_is_no_pass_and_no_traceback(tmp_path):

@@ -74,7 +74,8 @@ def operate(verb: str, sources: Sequence[str], argv: Sequence[str], reports_dir:
             ).run()
         if progress.stats:
             terminal.recap(progress.stats, out)
-        if outcome.interrupted and (folder / run).is_dir():
+        # Without a summary Ansible died on the way (of a worker that was killed, of want of memory).
+        if (outcome.interrupted or progress.stats is None) and (folder / run).is_dir():
             _stop(sources, [*arguments.stop_argv, *ours], passwords, interrupts, out)
         return conclude(verb, outcome, folder / run, arguments, out)
 
@@ -238,7 +239,7 @@ def _stop(
             style="yellow",
         )
         return
-    playbook = paths.repo_root() / "playbooks" / "stop.yml"
+    playbook, asked_before = paths.repo_root() / "playbooks" / "stop.yml", interrupts.count
     out.print("Stopping what runs on the nodes and fetching what was measured.", style="yellow")
     progress = Progress()
     with Display(progress, out) as display:
@@ -246,8 +247,8 @@ def _stop(
             playbook,
             sources,
             argv,
-            # The first Ctrl-C is why we are here; the next one stops this as well.
-            stops_asked=lambda: interrupts.count - 1,
+            # A Ctrl-C may be why we are here; the next one stops this as well.
+            stops_asked=lambda: interrupts.count - asked_before,
             passwords=passwords,
             progress=progress,
             show=display.show,

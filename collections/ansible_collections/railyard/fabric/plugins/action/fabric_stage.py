@@ -16,7 +16,7 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
-from ansible_collections.railyard.fabric.plugins.module_utils import work_order
+from ansible_collections.railyard.fabric.plugins.module_utils import runner, work_order
 from ansible_collections.railyard.fabric.plugins.plugin_utils import (
     actions,
     bind,
@@ -39,7 +39,7 @@ class ActionModule(ActionBase):
     _supports_check_mode = True
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Return `program_sha256`, `uploaded`, `controller` and `lease_s`."""
+        """Return `program_sha256`, `uploaded`, `controller`, `lease_s` and `deadline_s`."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         _spec, args = self.validate_argument_spec(
             {
@@ -85,6 +85,8 @@ class ActionModule(ActionBase):
             "program_sha256": program.sha256,
             "controller": arguments["controller"],
             "lease_s": arguments["lease_s"],
+            # Reckoned here: a node that names its own could hold the controller for as long as it likes.
+            "deadline_s": int(runner.worst_case_s(order)),
         }
 
     def _stage(self, arguments: dict[str, Any], task_vars: dict[str, Any] | None) -> dict[str, Any]:

@@ -114,16 +114,13 @@ class Control:
         """Start the runner; one that runs already, or has finished, is left alone.
 
         Returns:
-            `changed`, `unit`, `deadline_s` (after which it is certainly over), `leftovers` (runs whose
-            results nobody has fetched).
+            `changed`, `unit`, `leftovers` (runs whose results nobody has fetched).
         """
         order = self._order()
-        deadline_s = runner.worst_case_s(order)
         begun = self._process.running() or os.path.exists(os.path.join(self.folder, STATUS))
         result = {
             "changed": not begun,
             "unit": self._process.name,
-            "deadline_s": round(deadline_s, 1),
             "leftovers": self.leftovers(),
         }
         if check:
@@ -134,7 +131,7 @@ class Control:
                 raise Obstacle("internal", "the runner is not staged", self.node, "run state: staged first")
             argv = [python, self.program_path(sha256), self.order_path, "--folder", self.folder]
             argv += ["--launcher", self._launcher, "--lease", self._run_folder]
-            self._process.start(argv, deadline_s + 60.0)
+            self._process.start(argv, runner.worst_case_s(order) + 60.0)
         return result
 
     def stop(self, check: bool) -> bool:

@@ -103,11 +103,6 @@ unit:
   returned: with O(state=started)
   type: str
   sample: railyard-runner-20261121T101500Z-3f2a
-deadline_s:
-  description: Seconds after which the run on this node is certainly over.
-  returned: with O(state=started)
-  type: float
-  sample: 512.0
 leftovers:
   description: Other runs on the node whose results nobody has fetched.
   returned: with O(state=started)

@@ -67,4 +67,9 @@ lease_s:
   returned: success
   type: int
   sample: 90
+deadline_s:
+  description: Seconds after which the run on the node is certainly over, by its work order.
+  returned: success
+  type: int
+  sample: 512
 """

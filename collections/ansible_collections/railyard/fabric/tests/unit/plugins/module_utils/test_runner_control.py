@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils import lease as lease_module
 from ansible_collections.railyard.fabric.plugins.module_utils import (
+    runner,
     runner_control,
     runner_process,
     units,
@@ -187,7 +188,7 @@ def test_the_runner_is_a_unit_that_ends_with_all_it_started(
     argv = next(asked for asked in systemd.asked if asked[0] == "systemd-run")
     assert "KillMode=control-group" in argv
     limit = next(word for word in argv if word.startswith("RuntimeMaxSec="))
-    assert float(limit.split("=")[1]) == pytest.approx(started["deadline_s"] + 60, abs=1)
+    assert float(limit.split("=")[1]) == pytest.approx(runner.worst_case_s(order()) + 60, abs=1)
     command = argv[argv.index("--") + 1 :]
     assert command[:2] == ["/usr/bin/python3", control.program_path(program[1])]
     assert SECRET not in " ".join(argv)

@@ -1,0 +1,143 @@
+"""validate.yml by plain ansible-playbook, on stand-ins of nodes: collected and judged whatever happens."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from railyard import paths
+
+REPO = paths.repo_root()
+COLLECTION = REPO / "collections" / "ansible_collections" / "railyard" / "fabric"
+FABRIC = {
+    "transport": "tcp",
+    "mtu": 9000,
+    "rails": [{"name": "rail0", "netdev": "ens6", "subnet": "10.0.0.0/16"}],
+}
+#: 3 h of the controller's own reckoning.
+DEADLINE_S = 10_800
+STAND_IN = """
+import os
+from pathlib import Path
+from ansible.errors import AnsibleConnectionFailure
+from ansible.plugins.action import ActionBase
+
+NAME = Path(__file__).stem
+
+
+class ActionModule(ActionBase):
+    def run(self, tmp=None, task_vars=None):
+        node = task_vars["inventory_hostname"]
+        diary = Path(os.environ["DIARY"], f"{NAME}.{node}")
+        with diary.open("a") as stream:
+            stream.write(".")
+        return {"changed": False, **getattr(self, NAME)(node, diary.stat().st_size)}
+
+    def fabric_inspect(self, node, count):
+        with Path(self._task.args["folder"], "facts.jsonl").open("a") as stream:
+            stream.write('{"node": "%s"}\\n' % node)
+        return {"inspected": True}
+
+    def fabric_stage(self, node, count):
+        return {"program_sha256": "00", "controller": "me", "lease_s": 90, "deadline_s": 10800}
+
+    def fabric_run(self, node, count):
+        return {"unit": "railyard-runner", "deadline_s": 365 * 86400.0}
+
+    def fabric_watch(self, node, count):
+        if node == "lost2" and count > 2:
+            raise AnsibleConnectionFailure("Connection timed out")
+        year = 365 * 86400
+        return {"done": node == "quick1", "left_s": year, "finished_tests": 0, "total_tests": 9}
+
+    def fabric_collect(self, node, count):
+        with Path(self._task.args["folder"], "results.jsonl").open("a") as stream:
+            stream.write('{"host": "%s"}\\n' % node)
+        return {"rows": 1}
+"""
+#: Each process of the play waits in no time, by a clock that they share.
+CLOCK = """
+import os, time
+_sleep, _time, _clock = time.sleep, time.time, os.environ["DIARY"] + "/clock"
+
+
+def sleep(seconds):
+    if seconds < 1:
+        return _sleep(seconds)
+    with open(_clock, "a") as stream:
+        stream.write("." * int(seconds))
+
+
+def now():
+    return _time() + (os.path.getsize(_clock) if os.path.exists(_clock) else 0)
+
+
+time.sleep, time.time = sleep, now
+"""
+
+
+@pytest.fixture
+def validate(tmp_path):
+    """Run validate.yml on nodes; return the process and the run folder."""
+    plugins = tmp_path / "collections" / "ansible_collections" / "railyard" / "fabric" / "plugins"
+    (plugins / "action").mkdir(parents=True)
+    for kind in ("module_utils", "modules", "plugin_utils", "filter", "doc_fragments"):
+        (plugins / kind).symlink_to(COLLECTION / "plugins" / kind)
+    for action in (COLLECTION / "plugins" / "action").glob("*.py"):
+        (plugins / "action" / action.name).symlink_to(action)
+    for name in ("inspect", "stage", "run", "watch", "collect"):
+        stand_in = plugins / "action" / f"fabric_{name}.py"
+        stand_in.unlink(missing_ok=True)
+        stand_in.write_text(STAND_IN)
+    (tmp_path / "sitecustomize.py").write_text(CLOCK)
+    (tmp_path / "diary").mkdir()
+
+    def run(*nodes: str, argv: tuple[str, ...] = ()) -> tuple[subprocess.CompletedProcess[str], Path]:
+        hosts = {name: {"ansible_host": f"192.0.2.{number}"} for number, name in enumerate(nodes, 1)}
+        inventory = {"gpu_nodes": {"hosts": hosts, "vars": {"fabric": FABRIC}}}
+        (tmp_path / "hosts.yml").write_text(yaml.safe_dump(inventory))
+        program = str(Path(sys.executable).parent / "ansible-playbook")
+        reports = f"railyard_reports_dir={tmp_path / 'reports'}"
+        env = {
+            **os.environ,
+            "ANSIBLE_CONFIG": str(REPO / "ansible.cfg"),
+            "ANSIBLE_COLLECTIONS_PATH": str(tmp_path / "collections"),
+            "ANSIBLE_NOCOLOR": "1",
+            "PYTHONPATH": str(tmp_path),
+            "DIARY": str(tmp_path / "diary"),
+        }
+        done = subprocess.run(
+            [program, "-i", str(tmp_path / "hosts.yml"), "playbooks/validate.yml", "-e", reports, *argv],
+            cwd=REPO, env=env, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+        folders = [found.parent for found in (tmp_path / "reports").glob("*/*/manifest.json")]
+        assert len(folders) == 1, done.stdout + done.stderr
+        return done, folders[0]
+
+    return run
+
+
+def looks(folder: Path, node: str) -> int:
+    return (folder.parents[2] / "diary" / f"fabric_watch.{node}").stat().st_size
+
+
+def test_three_hours_of_waiting_are_collected_and_judged(validate):
+    nodes = ("quick1", "lost2", "slow3")
+    done, folder = validate(*nodes, argv=("--tags", "validate"))
+    assert "Traceback" not in done.stdout + done.stderr
+    assert done.returncode == 2, done.stdout[-3000:] + done.stderr  # of the judge
+    rows = [json.loads(line) for line in (folder / "results.jsonl").read_text().splitlines()]
+    assert {row["host"] for row in rows if "run" not in row} == set(nodes)
+    assert json.loads((folder / "manifest.json").read_text())["end"]["reason"] == "completed"
+    assert (folder / "verdicts.jsonl").stat().st_size
+    # A node that is done or does not answer twice is not waited for; a year is the node's word alone.
+    assert (looks(folder, "quick1"), looks(folder, "lost2")) == (1, 4)
+    waited_s = (folder.parents[2] / "diary" / "clock").stat().st_size
+    assert DEADLINE_S < waited_s < DEADLINE_S + 60
+    # As few as the lease of 90 s allows: each in time to be missed once. After a miss the next comes at once.
+    assert looks(folder, "slow3") <= waited_s / 30 + 3
