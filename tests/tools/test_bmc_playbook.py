@@ -12,8 +12,9 @@ from xml.etree import ElementTree as Xml
 
 import pytest
 import yaml
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present import model
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present.documents import write_report
 from railyard import paths
-from railyard.report import model, write_report
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils import (  # isort: skip
     ask,

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import shutil
+import sys
 from html.parser import HTMLParser
 from pathlib import Path
 from xml.etree import ElementTree as Xml
 
 import pytest
-from railyard import rebuild
-from railyard.report import model, pages, write_report
-from railyard.report.grouping import group
+from ansible_collections.railyard.fabric.plugins.plugin_utils import rejudge
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present import model, pages
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present.documents import write_report
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present.grouping import group
+from railyard import operate, rebuild
+from rich.console import Console
 from tools.run_builder import RUN, build_run
 
 MADE = ("index.html", "report.md", "junit.xml")
@@ -303,7 +308,7 @@ def test_grouping_tells_failures_first():
 
 
 def test_an_outcome_of_a_newer_version_is_not_shown_as_good():
-    from railyard.report import wording
+    from ansible_collections.railyard.fabric.plugins.plugin_utils.present import wording
 
     assert wording.outcome("splendid").name == "unmeasured"
     assert wording.worst([]) == "unmeasured"
@@ -323,7 +328,7 @@ def test_an_outcome_of_a_newer_version_is_not_shown_as_good():
     ],
 )
 def test_quantities_carry_their_unit(metric, value, text):
-    from railyard.report import wording
+    from ansible_collections.railyard.fabric.plugins.plugin_utils.present import wording
 
     assert wording.quantity(metric, value) == text
 
@@ -351,3 +356,24 @@ def test_junit_tells_the_cause_of_each_question_and_no_others(tmp_path):
         [case] = [one for one in cases if one.get("name", "").startswith(where)]
         message = case.find("error").get("message")
         assert f": {said}" in message, (check, rail)
+
+
+def test_without_matplotlib_and_clustershell_the_page_has_its_tables_and_says_so(tmp_path, monkeypatch):
+    # As Ansible of a distribution runs it.
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.setitem(sys.modules, "ClusterShell.NodeSet", None)
+    folder = build_run(tmp_path / "lab" / RUN, nodes=tuple(f"gpu{number}" for number in range(1, 5)))
+    write_report(folder)
+    page = (folder / "index.html").read_text()
+    assert "charts are left out, since matplotlib cannot be loaded" in " ".join(page.split())
+    assert "chart" not in re.findall(r'<svg class="([^"]*)"', page)
+    assert "TCP bandwidth" in page
+    assert all((folder / name).stat().st_size for name in MADE)
+
+
+def test_what_the_judge_reported_is_not_rendered_again(tmp_path, monkeypatch):
+    folder = build_run(tmp_path / "lab" / RUN)
+    rejudge.rejudge(folder)
+    write_report(folder)
+    monkeypatch.setattr(pages, "html", None)
+    assert operate.judged(folder, Console(file=io.StringIO())) == 0

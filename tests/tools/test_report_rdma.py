@@ -8,9 +8,10 @@ import re
 from xml.etree import ElementTree as Xml
 
 import pytest
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present import model, wording
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present.documents import write_report
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present.grouping import group
 from railyard import terminal
-from railyard.report import model, wording, write_report
-from railyard.report.grouping import group
 from rich.console import Console
 from tools.run_builder import RUN, build_run
 from tools.test_report import HOSTILE, MADE, page_of
@@ -210,7 +211,7 @@ def test_link_errors_name_the_cable(tmp_path):
 
 
 def test_a_switched_cable_ends_at_its_switch():
-    from railyard.report.rails_used import cables
+    from ansible_collections.railyard.fabric.plugins.plugin_utils.present.rails_used import cables
 
     def node(number, **fields):
         rail = {"name": "rail0", "netdev": None, "address": f"10.0.0.{number}/24", **fields}

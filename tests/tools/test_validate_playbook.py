@@ -134,7 +134,8 @@ def test_three_hours_of_waiting_are_collected_and_judged(validate):
     rows = [json.loads(line) for line in (folder / "results.jsonl").read_text().splitlines()]
     assert {row["host"] for row in rows if "run" not in row} == set(nodes)
     assert json.loads((folder / "manifest.json").read_text())["end"]["reason"] == "completed"
-    assert (folder / "verdicts.jsonl").stat().st_size
+    for name in ("verdicts.jsonl", "report.md", "index.html", "junit.xml"):
+        assert (folder / name).stat().st_size, name
     # A node that is done or does not answer twice is not waited for; a year is the node's word alone.
     assert (looks(folder, "quick1"), looks(folder, "lost2")) == (1, 4)
     waited_s = (folder.parents[2] / "diary" / "clock").stat().st_size

@@ -8,9 +8,13 @@ from typing import Any
 
 import yaml
 
+from railyard import paths  # noqa: F401 - makes the collection importable
 from railyard.new_inventory_nodes import GROUP, NewNode
 from railyard.new_inventory_rails import Rails, Wanted, leaves_of, plain_number, subnets_of
-from railyard.report.grouping import fold_names
+
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present.grouping import (  # isort: skip
+    fold_names,
+)
 
 _FABRIC_HEAD = """\
 ---

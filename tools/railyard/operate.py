@@ -159,7 +159,7 @@ def judged(
     finished: bool = True,
     whole: Callable[[int], int] = lambda measured: measured,
 ) -> int:
-    """Judge a run folder that nobody judged yet, write its report and print its end.
+    """Print the end of a run; judge it and write its report where `fabric_judge` has not come to that.
 
     Args:
         run_dir: the run folder.
@@ -170,25 +170,21 @@ def judged(
     Returns:
         The exit status that the folder means.
     """
-    from railyard.report import model, write_report
-
-    from ansible_collections.railyard.fabric.plugins.plugin_utils import (  # isort: skip
-        policy,
-        rejudge,
-        run_folder,
-        verdict,
-    )
+    from ansible_collections.railyard.fabric.plugins.plugin_utils import policy, rejudge, run_folder, verdict
+    from ansible_collections.railyard.fabric.plugins.plugin_utils.present import documents, model
 
     folder = run_folder.RunFolder(run_dir)
     try:
         folder.forget_secret()
         if not finished:
             folder.finish("interrupted")
-        if not finished or not (run_dir / run_folder.VERDICTS).exists():
+        there = (run_dir / run_folder.VERDICTS).exists() and (run_dir / documents.PAGE).exists()
+        if not there:
             rejudge.rejudge(run_dir)
         report = model.read(run_dir)
         terminal.summary(report, out, whole(report.exit_status))
-        write_report(run_dir, report)
+        if not there:
+            documents.write_report(run_dir, report)
     except (run_folder.RunFolderError, verdict.JudgeError, policy.PolicyError) as error:
         # Cut off before it knew what to ask, or the disk is full: whatever it is, it is not proven.
         out.print(f"The run cannot be judged: {error}", style="red", markup=False)
@@ -212,7 +208,7 @@ def _provisioning_status(outcome: Outcome, out: Console) -> int:
     for failure in progress.failures_while_measuring()[:12]:
         out.print(f"✗ {failure.host} failed in task: {failure.task}", style="red", markup=False)
     if unreachable:
-        from railyard.report.grouping import fold_names
+        from ansible_collections.railyard.fabric.plugins.plugin_utils.present.grouping import fold_names
 
         out.print(f"! did not answer: {fold_names(unreachable)}", style="magenta", markup=False)
     if failed:

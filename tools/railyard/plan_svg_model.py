@@ -9,7 +9,11 @@ from typing import Any
 
 from netaddr import IPAddress, IPNetwork
 
-from railyard.report.grouping import fold_names
+from railyard import paths  # noqa: F401 - makes the collection importable
+
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present.grouping import (  # isort: skip
+    fold_names,
+)
 
 # Nodes that share a box, and boxes that share a band, agree in these.
 _BAND_KEYS = ("leaf", "subnet", "subnet6", "gateway", "gateway6")

@@ -6,9 +6,10 @@ from pathlib import Path
 
 from railyard import paths, terminal
 from railyard.errors import UserError
-from railyard.report import model, write_report
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils import rejudge, run_folder  # isort: skip
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present import model  # isort: skip
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present.documents import write_report  # isort: skip
 
 _ = paths  # it puts the collection on the path, and so has to be imported first
 

@@ -10,11 +10,14 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from railyard.report import model, wording
-from railyard.report.grouping import fold_names
-from railyard.report.pages import exit_meaning
+from railyard import paths
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils import comparison_text  # isort: skip
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present import model, wording  # isort: skip
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present.grouping import fold_names  # isort: skip
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present.pages import exit_meaning  # isort: skip
+
+_ = paths  # it puts the collection on the path, and so has to be imported first
 
 _STYLES = {
     "pass": "green",

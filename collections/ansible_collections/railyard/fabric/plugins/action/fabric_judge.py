@@ -22,12 +22,13 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils import (
     summary,
     verdict,
 )
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present import documents, model
 
 display = Display()
 
 
 class ActionModule(ActionBase):
-    """End the run, decide its verdicts, and fail unless all that was asked is proven and nothing failed."""
+    """End the run, judge, report, and fail unless all that was asked is proven and nothing failed."""
 
     _requires_connection = False
     _supports_check_mode = True
@@ -58,6 +59,10 @@ class ActionModule(ActionBase):
         finally:
             folder.forget_secret()
         told = [*summary.lines(said, str(Path(args["folder"]))), *comparison_text.lines(compared)]
+        try:
+            documents.write_report(folder.path, model.read(folder.path, judged))
+        except Exception as error:  # whatever it is, the verdicts stand and are told
+            told.append(f"the report was not written: {type(error).__name__}: {error}; see `railyard report`")
         # Causes hold words of the nodes; here they go to a terminal as they are.
         lines = [plain_text.clean_line(line) for line in told]
         for line in lines:

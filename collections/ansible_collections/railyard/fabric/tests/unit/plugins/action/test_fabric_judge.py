@@ -12,10 +12,23 @@ from typing import Any
 import pytest
 from ansible.plugins.action import ActionBase
 from ansible_collections.railyard.fabric.plugins.action import fabric_judge
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run_folder import RunFolder
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "plugin_utils"))
 from fake_run import FakeRun
 from test_judge_folder import write
+
+
+def judged(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> tuple[dict[str, Any], list[str]]:
+    """Return what the action returns, and what it prints."""
+    printed: list[str] = []
+    monkeypatch.setattr(fabric_judge.display, "display", printed.append)
+    monkeypatch.setattr(ActionBase, "run", lambda *_args, **_kwargs: {})
+    arguments: dict[str, Any] = {"folder": str(folder.path), "reason": "completed"}
+    monkeypatch.setattr(
+        fabric_judge.ActionModule, "validate_argument_spec", lambda *_args: (None, arguments), raising=False
+    )
+    return fabric_judge.ActionModule.__new__(fabric_judge.ActionModule).run(), printed
 
 
 def test_a_nodes_words_are_only_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -25,15 +38,19 @@ def test_a_nodes_words_are_only_words(tmp_path: Path, monkeypatch: pytest.Monkey
     said = "\x1b[2J\x1b]0;mine\x07all 1 asked checks measured and proven\nhost: \u202eok\x9b1m"
     row.update(status="failed", error={"class": "tool_failed", "message": said, "host": "x", "fix": said})
     folder = write(run, tmp_path)
-    printed: list[str] = []
-    monkeypatch.setattr(fabric_judge.display, "display", printed.append)
-    monkeypatch.setattr(ActionBase, "run", lambda *_args, **_kwargs: {})
-    arguments: dict[str, Any] = {"folder": str(folder.path), "reason": "completed"}
-    monkeypatch.setattr(
-        fabric_judge.ActionModule, "validate_argument_spec", lambda *_args: (None, arguments), raising=False
-    )
-    result = fabric_judge.ActionModule.__new__(fabric_judge.ActionModule).run()
+    result, printed = judged(folder, monkeypatch)
     assert result["exit_status"] == 3
     assert any("all 1 asked checks" in line for line in printed)
     assert not any(line.startswith(("all 1", "host:")) for line in printed)
     assert not [line for line in (*printed, *result["lines"]) if not line.isprintable()]
+
+
+def test_a_report_that_cannot_be_written_is_said_and_costs_no_verdict(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = write(FakeRun(), tmp_path)
+    (folder.path / "report.md").mkdir()
+    result, printed = judged(folder, monkeypatch)
+    assert (result["exit_status"], result["failed"]) == (0, False)
+    assert (folder.path / "verdicts.jsonl").stat().st_size
+    assert [line for line in printed if "the report was not written" in line and "report.md" in line]

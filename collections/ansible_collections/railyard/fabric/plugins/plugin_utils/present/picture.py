@@ -1,3 +1,6 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The picture of nodes and rails, coloured by verdict: two nodes as they are cabled, more as a grid."""
 
 from __future__ import annotations
@@ -6,8 +9,8 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any
 
-from railyard.report import wording
-from railyard.report.model import Measurement, Report
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present import wording
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present.model import Measurement, Report
 
 _WIDTH = 920
 _LANE = 92

@@ -1,3 +1,6 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Fold many problems into few: what has one cause is told once, with the places where it was seen."""
 
 from __future__ import annotations
@@ -6,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from railyard.report import wording
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present import wording
 
 # So many places are told one by one; more are folded.
 _PLACES_SHOWN = 6
@@ -88,9 +91,11 @@ def group(
 
 
 def fold_names(names: Sequence[str]) -> str:
-    """Fold node names, such as `gpu[001-512]`; names that ClusterShell cannot read are listed as they are."""
-    from ClusterShell.NodeSet import NodeSet, NodeSetException
-
+    """Fold node names, such as `gpu[001-512]`; list them without ClusterShell, or where it cannot."""
+    try:
+        from ClusterShell.NodeSet import NodeSet, NodeSetException
+    except ImportError:
+        return ", ".join(names)
     try:
         return str(NodeSet.fromlist(list(names)))
     except NodeSetException:

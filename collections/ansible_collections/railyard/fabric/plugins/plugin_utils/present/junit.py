@@ -1,11 +1,18 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The report as JUnit XML, which CI systems read: a suite per check, a case per question."""
 
 from __future__ import annotations
 
 from xml.etree import ElementTree as Xml
 
-from railyard.report import wording
-from railyard.report.model import CheckTable, Measurement, Report
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present import wording
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present.model import (
+    CheckTable,
+    Measurement,
+    Report,
+)
 
 
 def render(report: Report) -> str:

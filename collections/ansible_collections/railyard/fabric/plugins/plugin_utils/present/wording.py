@@ -1,3 +1,6 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
 """How the report calls things: outcomes, checks, units, numbers; on page, in Markdown and on the terminal."""
 
 from __future__ import annotations
@@ -7,10 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from railyard import paths  # noqa: F401 - makes the collection importable
-
-from ansible_collections.railyard.fabric.plugins.plugin_utils import checks  # isort: skip
-
+from ansible_collections.railyard.fabric.plugins.plugin_utils import checks
 
 #: Worst first: what several verdicts are shown as.
 WORST_FIRST = checks.WORST_FIRST

@@ -1,3 +1,6 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Bars of bandwidth and latency as inline SVG. Deterministic: the same report gives the same bytes."""
 
 from __future__ import annotations
@@ -9,8 +12,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from railyard.report import wording
-from railyard.report.model import Measurement, badness
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present import wording
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present.model import Measurement, badness
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -1,16 +1,20 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The report of a run: page, Markdown and JUnit, from the run folder alone."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from railyard.report.model import Report
+from ansible_collections.railyard.fabric.plugins.plugin_utils import run_folder
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present import junit, model, pages
+
+PAGE = "index.html"
 
 
-def write_report(run_dir: Path, read: Report | None = None) -> None:
-    """Write `index.html`, `report.md` and `junit.xml` into a run folder; same folder, same bytes.
+def write_report(run_dir: Path, read: model.Report | None = None) -> None:
+    """Write `report.md`, `junit.xml` and `index.html` into a run folder; same folder, same bytes.
 
     Args:
         run_dir: the run folder.
@@ -19,16 +23,12 @@ def write_report(run_dir: Path, read: Report | None = None) -> None:
     Raises:
         RunFolderError, JudgeError, PolicyError: it is no run folder, or cannot be read, judged or written.
     """
-    # Late, since matplotlib takes longer to load than most commands to run.
-    from railyard.report import junit, model, pages
-
-    from ansible_collections.railyard.fabric.plugins.plugin_utils import run_folder  # isort: skip
-
     report = read or model.read(run_dir)
     folder = run_folder.RunFolder(run_dir)
+    # The page last: where it is, the others are.
     for name, text in (
         ("report.md", pages.markdown(report)),
         ("junit.xml", junit.render(report)),
-        ("index.html", pages.html(report)),
+        (PAGE, pages.html(report)),
     ):
         folder.write(name, text)

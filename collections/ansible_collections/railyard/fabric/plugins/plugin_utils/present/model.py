@@ -1,3 +1,6 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What the report says, as plain data from the run folder alone; the same for page, Markdown and JUnit."""
 
 from __future__ import annotations
@@ -10,19 +13,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from railyard.report import rails_used, wording
-from railyard.report.grouping import LINK_ERRORS, Problem, fold_names, group, place_text
-from railyard.report.rails_used import Conditions
-from railyard.text import clean_all
-
-from railyard import paths  # noqa: F401  # isort: skip - makes the collection importable
-from ansible_collections.railyard.fabric.plugins.plugin_utils import (  # isort: skip
+from ansible_collections.railyard.fabric.plugins.plugin_utils import (
     comparison,
     policy,
     rejudge,
     run_folder,
     summary,
 )
+from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import clean_all
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present import rails_used, wording
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present.grouping import (
+    LINK_ERRORS,
+    Problem,
+    fold_names,
+    group,
+    place_text,
+)
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present.rails_used import Conditions
 
 # Beyond this many nodes, rows of the picture that look the same are folded into one.
 _NODES_SHOWN = 16
@@ -143,15 +150,15 @@ class Report:
         return {0: "pass", 1: "fail"}.get(self.exit_status, "unmeasured")
 
 
-def read(run_dir: str | os.PathLike[str]) -> Report:
-    """Read a run folder.
+def read(run_dir: str | os.PathLike[str], judged: rejudge.Judged | None = None) -> Report:
+    """Read a run folder, and judge it where the caller has not.
 
     Raises:
         RunFolderError, JudgeError, PolicyError: it is none, cannot be read, or holds nothing to judge.
     """
     folder = run_folder.RunFolder(Path(run_dir))
     manifest, plan = clean_all(folder.manifest()), clean_all(folder.plan())
-    judged = rejudge.judge_folder(Path(run_dir))
+    judged = judged or rejudge.judge_folder(Path(run_dir))
     total = clean_all(summary.of(folder.plan(), judged))
     facts, results = (
         _of_run(manifest, folder.rows(name)[0]) for name in (run_folder.FACTS, run_folder.RESULTS)

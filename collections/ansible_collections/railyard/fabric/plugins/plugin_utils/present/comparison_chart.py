@@ -1,3 +1,6 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
 """TCP beside RDMA as bars, a pair of them for each rail and direction. Deterministic, as the other charts."""
 
 from __future__ import annotations
@@ -6,10 +9,9 @@ import io
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from railyard.report import charts
-
-from ansible_collections.railyard.fabric.plugins.plugin_utils import comparison_text  # isort: skip
-from ansible_collections.railyard.fabric.plugins.plugin_utils.comparison import Compared, Row, three  # isort: skip
+from ansible_collections.railyard.fabric.plugins.plugin_utils import comparison_text
+from ansible_collections.railyard.fabric.plugins.plugin_utils.comparison import Compared, Row, three
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present import charts
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -1,17 +1,25 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
 """The page and its Markdown twin, from templates. Everything that came from outside is escaped here."""
 
 from __future__ import annotations
 
 import re
 from functools import cache
+from pathlib import Path
+from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from ansible_collections.railyard.fabric.plugins.plugin_utils import comparison_text
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present import (
+    charts,
+    comparison_chart,
+    picture,
+    wording,
+)
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present.model import Report
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
-
-from railyard.report import charts, comparison_chart, picture, wording
-from railyard.report.model import Report
-
-from ansible_collections.railyard.fabric.plugins.plugin_utils import comparison_text  # isort: skip
 
 _PROBLEMS_SHOWN = 40
 # So many lines of TCP against RDMA are shown; more are the worst.
@@ -40,8 +48,7 @@ def html(report: Report) -> str:
             verdict=_verdict,
             style=Markup(style),  # noqa: S704 - our own file, and it is no template
             picture=Markup(picture.draw(report)),  # noqa: S704 - escapes every name itself
-            charts=charts.draw(report.measurements),
-            compared_chart=comparison_chart.draw(report.compared),
+            **_charts(report),
             **_compared(report),
             open_tables={
                 table.check for table in report.tables if _worth_opening(table.check, len(table.shown))
@@ -52,6 +59,15 @@ def html(report: Report) -> str:
         .rstrip()
         + "\n"
     )
+
+
+def _charts(report: Report) -> dict[str, Any]:
+    """Return the drawings, or why there are none: a distribution's Ansible comes without matplotlib."""
+    try:
+        drawn, compared = charts.draw(report.measurements), comparison_chart.draw(report.compared)
+    except ImportError as error:
+        return {"charts": [], "compared_chart": None, "no_charts": str(error)}
+    return {"charts": drawn, "compared_chart": compared, "no_charts": ""}
 
 
 def markdown(report: Report) -> str:
@@ -98,7 +114,7 @@ def markdown_text(text: object) -> str:
 @cache
 def _environment(*, autoescape: bool) -> Environment:
     environment = Environment(
-        loader=PackageLoader("railyard.report"),
+        loader=FileSystemLoader(Path(__file__).with_name("templates")),
         autoescape=autoescape,  # noqa: S701 - off for Markdown only, whose own escape is the `md` filter
         undefined=StrictUndefined,
         keep_trailing_newline=True,

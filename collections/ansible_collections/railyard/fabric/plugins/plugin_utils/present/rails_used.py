@@ -1,3 +1,6 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
 """What a test ran over: HCA, GID, MTU and NUMA node of each end, and the cable between them."""
 
 from __future__ import annotations
@@ -7,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from railyard.report import wording
-from railyard.report.grouping import place_text
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present import wording
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present.grouping import place_text
 
 
 @dataclass(frozen=True)
