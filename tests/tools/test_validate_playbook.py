@@ -83,7 +83,7 @@ time.sleep, time.time = sleep, now
 
 @pytest.fixture
 def validate(tmp_path):
-    """Run validate.yml on nodes; return the process and the run folder."""
+    """Run validate.yml as site.yml does, on nodes; return the process and the run folder."""
     plugins = tmp_path / "collections" / "ansible_collections" / "railyard" / "fabric" / "plugins"
     (plugins / "action").mkdir(parents=True)
     for kind in ("module_utils", "modules", "plugin_utils", "filter", "doc_fragments"):
@@ -96,6 +96,8 @@ def validate(tmp_path):
         stand_in.write_text(STAND_IN)
     (tmp_path / "sitecustomize.py").write_text(CLOCK)
     (tmp_path / "diary").mkdir()
+    playbook = {"import_playbook": str(REPO / "playbooks" / "validate.yml")}
+    (tmp_path / "site.yml").write_text(yaml.safe_dump([playbook]))
 
     def run(*nodes: str, argv: tuple[str, ...] = ()) -> tuple[subprocess.CompletedProcess[str], Path]:
         hosts = {name: {"ansible_host": f"192.0.2.{number}"} for number, name in enumerate(nodes, 1)}
@@ -112,7 +114,7 @@ def validate(tmp_path):
             "DIARY": str(tmp_path / "diary"),
         }
         done = subprocess.run(
-            [program, "-i", str(tmp_path / "hosts.yml"), "playbooks/validate.yml", "-e", reports, *argv],
+            [program, "-i", str(tmp_path / "hosts.yml"), str(tmp_path / "site.yml"), "-e", reports, *argv],
             cwd=REPO, env=env, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL,
         )  # fmt: skip
         folders = [found.parent for found in (tmp_path / "reports").glob("*/*/manifest.json")]

@@ -18,7 +18,7 @@ _RUNNER_ACTIONS = ("railyard.fabric.fabric_watch", "fabric_watch")
 _QUIET_ACTIONS = tuple(
     prefix + name
     for prefix in ("", "ansible.builtin.")
-    for name in ("pause", "include_tasks", "meta", "validate_argument_spec")
+    for name in ("pause", "include_tasks", "meta", "set_fact", "validate_argument_spec")
 )
 _OUTPUT_LINES_SHOWN = 20
 
