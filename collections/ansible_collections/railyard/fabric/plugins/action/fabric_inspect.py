@@ -47,7 +47,7 @@ class ActionModule(ActionBase):
         try:
             folder.append_new(run_folder.FACTS, [row])
         except run_folder.RunFolderError as error:
-            self._note(folder, node, "not_inspected", str(error))
+            self._note(folder, node, "not_inspected", error)
             raise AnsibleActionFail(str(error)) from error
         return {**result, "changed": False, "inspected": True}
 

@@ -92,7 +92,7 @@ def test_what_a_node_answers_sets_nothing_but_whether_it_is_staged(tmp_path, mon
     ]
     for result in results:
         assert set(result) <= {
-            "changed", "uploaded", "program_sha256", "controller", "lease_s", "failed", "msg",
+            "changed", "uploaded", "program_sha256", "controller", "lease_s", "deadline_s", "failed", "msg",
         }  # fmt: skip
         assert (result["lease_s"], result["controller"]) == (90, fabric_stage.controller_name())
     rows = folder.rows(run_folder.OBSTACLES)[0]
