@@ -25,6 +25,8 @@ from typing import Any, NamedTuple
 
 PROTOCOL = 1
 _LONGEST_LINE_BYTES = 4 << 20
+# Who has not proven himself says who he is, and no more.
+_LONGEST_GREETING_BYTES = 8 << 10
 # How soon a wait notices that the runner is to stop; each turn costs the node that is being measured.
 _SLICE_S = 1.0
 # A line is short; a partner whose kernel takes none of it for so long reads nothing any more.
@@ -107,7 +109,7 @@ class Channel:
             self._received += 1
         try:
             message = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise Broken(f"a line from {self.remote} is not JSON: {line[:80]!r}") from error
         if not isinstance(message, dict):
             raise Broken(f"a line from {self.remote} is no object: {line[:80]!r}")
@@ -142,6 +144,7 @@ class Channel:
         return hmac.new(self._key, prefix + text, hashlib.sha256).hexdigest().encode()
 
     def _line(self, deadline: float, timeout_s: float) -> bytes:
+        longest = _LONGEST_GREETING_BYTES if self._key is None else _LONGEST_LINE_BYTES
         while b"\n" not in self._pending:
             if self._stop.is_set():
                 raise Stopped()
@@ -151,13 +154,13 @@ class Channel:
             try:
                 if not select.select([self._sock], [], [], min(left, _SLICE_S))[0]:
                     continue
-                piece = self._sock.recv(1 << 16)
+                piece = self._sock.recv(min(1 << 16, longest - len(self._pending)))
             except (OSError, ValueError) as error:
                 raise Broken(f"the connection to {self.remote} broke: {error}") from error
             if not piece:
                 raise Broken(f"{self.remote} closed the connection")
             self._pending += piece
-            if len(self._pending) > _LONGEST_LINE_BYTES:
+            if len(self._pending) >= longest and b"\n" not in self._pending:
                 raise Broken(f"{self.remote} sent a line without end")
         line, _newline, self._pending = self._pending.partition(b"\n")
         return line
@@ -198,7 +201,7 @@ def dial(channel: Channel, terms: Terms, purpose: Mapping[str, Any], timeout_s: 
     theirs = str(answer.get("nonce", ""))
     if answer.get("from") != terms.answerer or answer.get("run") != terms.run:
         raise Stranger("says it is {!r} in run {!r}".format(answer.get("from"), answer.get("run")))
-    if not hmac.compare_digest(str(answer.get("proof", "")), _proof(terms, "answer", ours, theirs, purpose)):
+    if not _is_proof(answer.get("proof"), _proof(terms, "answer", ours, theirs, purpose)):
         # Said, and not only hung up: who falls silent may be a busy partner.
         with contextlib.suppress(Broken):
             channel.send({"proof": ""})
@@ -227,16 +230,17 @@ def answer(
     ours = secrets.token_hex(16)
     theirs = str(call.get("nonce", ""))
     purpose = call.get("purpose") or {}
-    if not isinstance(purpose, dict):
+    if not isinstance(purpose, dict) or any(isinstance(one, (dict, list)) for one in purpose.values()):
         raise Stranger(f"calls for the purpose {str(purpose)[:40]!r}, which is none")
     proof = _proof(terms, "answer", theirs, ours, purpose)
-    channel.send({"railyard": PROTOCOL, "run": run, "from": own_name, "nonce": ours, "proof": proof})
+    own = {"railyard": PROTOCOL, "run": run, "from": own_name, "nonce": ours, "proof": proof}
+    channel.send(own, timeout_s)
     if call.get("run") != run or call.get("to") != own_name or call.get("rail") != terms.rail:
         raise Stranger(
             "calls for {!r} on {!r} in run {!r}".format(call.get("to"), call.get("rail"), call.get("run"))
         )
     reply = _words(channel, timeout_s, "proves itself")
-    if not hmac.compare_digest(str(reply.get("proof", "")), _proof(terms, "dial", theirs, ours, purpose)):
+    if not _is_proof(reply.get("proof"), _proof(terms, "dial", theirs, ours, purpose)):
         raise Stranger(f"does not know the secret of run {run}")
     channel.seal_with(_session_key(terms, theirs, ours), "answer")
     return call
@@ -251,9 +255,14 @@ def _words(channel: Channel, timeout_s: float, does: str) -> dict[str, Any]:
     try:
         return channel.receive(timeout_s)
     except Broken as error:
-        if "not JSON" in str(error) or "no object" in str(error):
+        if any(what in str(error) for what in ("not JSON", "no object", "without end")):
             raise Stranger(f"{does} with something else than Railyard: {error}") from error
         raise
+
+
+def _is_proof(said: object, proof: str) -> bool:
+    # Bytes: of text it compares ASCII alone, and raises TypeError for the rest.
+    return hmac.compare_digest(str(said).encode("utf-8", "replace"), proof.encode())
 
 
 def _proof(terms: Terms, side: str, dial_nonce: str, answer_nonce: str, purpose: Mapping[str, Any]) -> str:

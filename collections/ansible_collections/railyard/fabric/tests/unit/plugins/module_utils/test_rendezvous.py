@@ -148,6 +148,16 @@ def test_a_repeated_line_ends_the_conversation(ends: Ends) -> None:
         far.channel.receive(2.0)
 
 
+def test_a_line_too_deep_to_be_read_ends_the_conversation(ends: Ends) -> None:
+    far = Answering(ends[1])
+    near = dial(ends[0])
+    far.wait()
+    deep = b"[" * 200000
+    ends[0].sendall(near._seal("dial", 0, deep) + b" " + deep + b"\n")
+    with pytest.raises(Broken, match="not JSON"):
+        far.channel.receive(5.0)
+
+
 def test_silence_has_an_end(ends: Ends) -> None:
     far = Answering(ends[1])
     near = dial(ends[0])
@@ -284,19 +294,35 @@ def test_a_caller_that_is_silent_for_too_long_is_no_stranger(ends: Ends) -> None
         rendezvous.answer(channel, RUN, SECRET, "gpu002", ["rail0"], 0.1)
 
 
-@pytest.mark.parametrize("words", [b"GET / HTTP/1.1\r\n", b"[]\n", b'{"railyard": 99}\n'])
+@pytest.mark.parametrize(
+    "words", [b"GET / HTTP/1.1\r\n", b"[]\n", b'{"railyard": 99}\n', b"[" * 5000 + b"\n", b"x" * 9000]
+)
 def test_who_calls_with_something_else_is_a_stranger(ends: Ends, words: bytes) -> None:
     far = Answering(ends[1])
     ends[0].sendall(words)
     assert isinstance(far.wait(), Stranger)
 
 
-@pytest.mark.parametrize("purpose", [[1], "session", 7])
+@pytest.mark.parametrize("purpose", [[1], "session", 7, {"kind": {"kind": []}}])
 def test_a_purpose_that_is_none_is_a_strangers(ends: Ends, purpose: Any) -> None:
     near, far = ends
     answering = Answering(far)
     near.sendall(json.dumps({**CALL, "purpose": purpose}).encode() + b"\n")
     assert isinstance(answering.wait(), Stranger)
+
+
+def test_a_proof_that_is_no_ascii_is_wrong_like_any_other(ends: Ends) -> None:
+    far = Answering(ends[1])
+    said = [{**CALL, "purpose": {}}, {"proof": "\ud800\u00e9" * 32}]
+    ends[0].sendall("".join(json.dumps(one) + "\n" for one in said).encode())
+    assert isinstance(far.wait(), Stranger)
+
+
+def test_an_answer_whose_proof_is_no_ascii_is_a_strangers(ends: Ends) -> None:
+    said = {"railyard": 1, "run": RUN, "from": "gpu002", "nonce": "00", "proof": "\u00e9" * 64}
+    ends[1].sendall(json.dumps(said).encode() + b"\n")
+    with pytest.raises(Stranger, match="does not know the secret"):
+        dial(ends[0])
 
 
 def test_who_takes_no_line_in_time_is_deaf_and_who_is_gone_is_not(ends: Ends) -> None:
