@@ -6,18 +6,22 @@
 A node meets one partner at a time, but its partners of later rounds may be ahead of it. Their calls are
 answered at once and kept waiting, so that a busy node is never taken for a dead one, and a dead one costs
 its partners `rendezvous_timeout_s` once and not once per rail.
+
+Only the roster's addresses are spoken to. Who has not proven himself yet has little room and little time, and
+makes way for whoever comes after him.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ipaddress
 import socket
 import threading
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ansible_collections.railyard.fabric.plugins.module_utils import rendezvous
+from ansible_collections.railyard.fabric.plugins.module_utils import rendezvous, schedule, work_order
 from ansible_collections.railyard.fabric.plugins.module_utils.obstacle import Obstacle
 from ansible_collections.railyard.fabric.plugins.module_utils.rail_socket import (
     Place,
@@ -33,6 +37,8 @@ _DIAL_S = 1.5
 _PAUSE_S = 0.2
 # Under the lock nothing is waited for: whose connection does not take a line at once reads none any more.
 _AT_ONCE_S = 0.0
+# A partner proves itself within milliseconds; so many may be about it at once at one address.
+_MOST_UNPROVEN = 64
 
 
 class Call(NamedTuple):
@@ -53,10 +59,12 @@ class Lobby:
         self._stop = stop
         self._lock = threading.Condition()
         self._waiting: dict[tuple[str, str], Call] = {}
-        self._strangers: dict[str, list[tuple[str, str]]] = {}
+        self._unproven: dict[str, list[rendezvous.Channel]] = {}
+        self._strangers: dict[tuple[str, str], str] = {}
         self._listeners: dict[str, socket.socket] = {}
         self.round = -1
         self.obstacles: dict[str, Obstacle] = {}
+        self._callers = _addresses(order)
         without_ip = [rail for rail, place in places.items() if place.management]
         for rail, place in places.items():
             rails = without_ip if place.management else [rail]
@@ -71,6 +79,7 @@ class Lobby:
         except Obstacle as obstacle:
             self.obstacles.update(dict.fromkeys(rails, obstacle))
             return
+        self._unproven[rails[0]] = []
         threading.Thread(
             target=self._serve, args=(rails, listener), daemon=True, name="lobby-" + rails[0]
         ).start()
@@ -97,10 +106,10 @@ class Lobby:
                     self._dismiss(call)
                     del self._waiting[key]
 
-    def strangers(self, rail: str) -> list[tuple[str, str]]:
-        """Return `(address, why)` of everybody who called on the rail without being of this run."""
+    def stranger(self, rail: str, address: str) -> str | None:
+        """Return why who called from an address on a rail is not of this run, unless the node itself has."""
         with self._lock:
-            return list(self._strangers.get(rail, ()))
+            return self._strangers.get((rail, _same(address)))
 
     def take(self, peer: str, rail: str, timeout_s: float) -> Call | None:
         """Wait for a partner's call on a rail; None when it did not come in time."""
@@ -116,36 +125,49 @@ class Lobby:
     def _serve(self, rails: Sequence[str], listener: socket.socket) -> None:
         while not self._stop.is_set():
             try:
-                sock, _address = listener.accept()
+                sock, address = listener.accept()
             except OSError:
                 if listener.fileno() < 0:
                     return
                 time.sleep(_PAUSE_S)
                 continue
+            if not any(_same(address[0]) in self._callers.get(rail, ()) for rail in rails):
+                sock.close()
+                continue
+            try:
+                channel = rendezvous.Channel(sock, self._stop)
+            except OSError:
+                sock.close()
+                continue
+            self._make_room(rails[0], channel)
             threading.Thread(
-                target=self._greet, args=(rails, sock), daemon=True, name="greet-" + rails[0]
+                target=self._greet, args=(rails, channel), daemon=True, name="greet-" + rails[0]
             ).start()
 
-    def _greet(self, rails: Sequence[str], sock: socket.socket) -> None:
-        try:
-            channel = rendezvous.Channel(sock, self._stop)
-        except OSError:
-            sock.close()
-            return
+    def _make_room(self, rail: str, channel: rendezvous.Channel) -> None:
+        with self._lock:
+            unproven = self._unproven[rail]
+            unproven.append(channel)
+            if len(unproven) > _MOST_UNPROVEN:
+                unproven.pop(0).close()
+
+    def _greet(self, rails: Sequence[str], channel: rendezvous.Channel) -> None:
         try:
             call = rendezvous.answer(channel, self._run, self._secret, self._node, rails, _ANSWER_S)
             if call["from"] not in self._roster:
                 raise rendezvous.Stranger("says it is {!r}, which is not in this run".format(call["from"]))
+            with self._lock:
+                self._strangers.pop((str(call["rail"]), _same(channel.remote)), None)
             self._admit(str(call["rail"]), channel, str(call["from"]), call.get("purpose") or {})
         except rendezvous.Stranger as error:
             with self._lock:
-                for rail in rails:
-                    seen = self._strangers.setdefault(rail, [])
-                    if len(seen) < 100:  # a port scanner must not fill the memory
-                        seen.append((channel.remote, str(error)))
+                self._strangers.update({(rail, _same(channel.remote)): str(error) for rail in rails})
             channel.close()
         except (rendezvous.Broken, rendezvous.Stopped):
             channel.close()
+        finally:
+            with self._lock, contextlib.suppress(ValueError):
+                self._unproven[rails[0]].remove(channel)
 
     def _admit(self, rail: str, channel: rendezvous.Channel, peer: str, purpose: dict[str, Any]) -> None:
         call = Call(channel, purpose)
@@ -181,6 +203,23 @@ class Lobby:
                 except rendezvous.Broken:
                     call.channel.close()
                     del self._waiting[key]
+
+
+def _addresses(order: Mapping[str, Any]) -> dict[str, set[str]]:
+    """Return rail -> the addresses that the other nodes have on it, or are met at where it has no IP."""
+    found: dict[str, set[str]] = {}
+    for entry in order["roster"]:
+        management = (entry.get("management") or {}).get("address")
+        for rail in schedule.node_rails(order, entry) if entry["name"] != order["node"] else ():
+            address = work_order.address_of(rail) or management
+            if address:
+                found.setdefault(str(rail["name"]), set()).add(_same(address))
+    return found
+
+
+def _same(address: str) -> str:
+    """Return an address as it is written, whoever wrote it."""
+    return str(ipaddress.ip_address(address.partition("%")[0]))
 
 
 def dial(

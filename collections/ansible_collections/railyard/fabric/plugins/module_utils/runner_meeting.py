@@ -171,19 +171,17 @@ def _hello(bench: Bench, place: Place) -> dict[str, Any]:
 
 def _call(call: Call, wait: Patience) -> rendezvous.Channel:
     """Dial until the partner welcomes us."""
-    last = "no answer"
+    last, stranger = "no answer", None
     while not wait.over():
         _mind_stop(call.bench)
         try:
             channel = _dial(call, "session")
-        except OSError as error:
-            last = error.strerror or str(error)
+        except (OSError, rendezvous.Broken, rendezvous.Stranger) as error:
+            last = getattr(error, "strerror", None) or str(error)
+            stranger = last if isinstance(error, rendezvous.Stranger) else stranger
             call.bench.stop.wait(_PAUSE_S)
             continue
-        except rendezvous.Broken as error:
-            last = str(error)
-            call.bench.stop.wait(_PAUSE_S)
-            continue
+        stranger = None
         try:
             welcomed = _welcomed(call, channel, wait)
         except rendezvous.Broken as error:
@@ -192,7 +190,7 @@ def _call(call: Call, wait: Patience) -> rendezvous.Channel:
             continue
         if welcomed:
             return channel
-    raise _not_met(call, last)
+    raise _not_met(call, last, stranger)
 
 
 def _welcomed(call: Call, channel: rendezvous.Channel, wait: Patience) -> bool:
@@ -213,12 +211,9 @@ def _welcomed(call: Call, channel: rendezvous.Channel, wait: Patience) -> bool:
 def _await(call: Call, wait: Patience) -> rendezvous.Channel:
     """Wait for the partner's call, and ask in between whether it lives."""
     session, rail = call.session, call.session.place.rail
-    last = "it did not call"
+    last, stranger, lives = "it did not call", None, False
     while not wait.over():
         _mind_stop(call.bench)
-        for address, why in call.lobby.strangers(rail):
-            if address == session.peer_address:
-                raise _stranger(call, why)
         caller = call.lobby.take(session.peer, rail, 1.0)
         if caller:
             try:
@@ -228,11 +223,13 @@ def _await(call: Call, wait: Patience) -> rendezvous.Channel:
                 last = str(error)
                 continue
         try:
-            last = _ask(call, wait)
-        except (OSError, rendezvous.Broken) as error:
+            last, lives = _ask(call, wait), True
+        except (OSError, rendezvous.Broken, rendezvous.Stranger) as error:
             last = str(error)
+            stranger = last if isinstance(error, rendezvous.Stranger) else stranger
     _mind_stop(call.bench)
-    raise _not_met(call, last)
+    stranger = stranger or call.lobby.stranger(rail, session.peer_address)
+    raise _not_met(call, last, None if lives else stranger)
 
 
 def _ask(call: Call, wait: Patience) -> str:
@@ -254,12 +251,9 @@ def _dial(call: Call, kind: str) -> rendezvous.Channel:
     if call.bench.node != terms.dialler:
         terms = terms._replace(dialler=terms.answerer, answerer=terms.dialler)
     purpose = {"kind": kind, "round": call.meeting.round}
-    try:
-        return lobby.dial(
-            call.session.place, call.session.peer_address, call.port, terms, purpose, call.bench.stop
-        )
-    except rendezvous.Stranger as error:
-        raise _stranger(call, str(error)) from error
+    return lobby.dial(
+        call.session.place, call.session.peer_address, call.port, terms, purpose, call.bench.stop
+    )
 
 
 def _mind_stop(bench: Bench) -> None:
@@ -291,8 +285,11 @@ def _gone_on(call: Call, message: Mapping[str, Any]) -> Obstacle:
     )
 
 
-def _not_met(call: Call, last: str) -> Obstacle:
+def _not_met(call: Call, last: str, stranger: str | None = None) -> Obstacle:
+    """Say that patience has ended; whoever else spoke from the partner's address is named only then."""
     session = call.session
+    if stranger is not None:
+        return _stranger(call, stranger)
     if session.place.management:
         return Obstacle(
             "management_timeout",

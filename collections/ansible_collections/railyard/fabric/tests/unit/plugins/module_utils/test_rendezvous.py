@@ -186,21 +186,32 @@ def free_port() -> int:
         return int(server.getsockname()[1])
 
 
+def order(node: str, port: int, subnet: str | None = "127.0.0.0/24") -> dict[str, Any]:
+    """Two nodes on two rails of one subnet; without it they meet over management, at one address."""
+    rails = [{"name": rail, **({"subnet": subnet} if subnet else {})} for rail in ("rail0", "rail1")]
+    roster = [
+        {"name": f"gpu00{number}", "node_index": number, "management": {"address": "127.0.0.1"}}
+        for number in (1, 2)
+    ]
+    fabric = {"transport": "tcp" if subnet else "infiniband", "mtu": 9000, "rails": rails}
+    return {
+        "run": RUN,
+        "secret": SECRET,
+        "node": node,
+        "fabrics": [fabric],
+        "roster": roster,
+        "policy": {"base_port": port, "rendezvous_timeout_s": 1, "first_rendezvous_timeout_s": 0},
+    }
+
+
 class House:
     """gpu002's lobby on loopback, and how gpu001 calls it."""
 
     def __init__(self) -> None:
         self.port = free_port()
-        order = {
-            "run": RUN,
-            "secret": SECRET,
-            "node": "gpu002",
-            "roster": [{"name": "gpu001"}, {"name": "gpu002"}],
-            "policy": {"base_port": self.port},
-        }
         self.place = rail_socket.Place("gpu002", "rail0", "lo", "127.0.0.1")
         self.stop = threading.Event()
-        self.lobby = lobby.Lobby(order, {"rail0": self.place}, self.stop)
+        self.lobby = lobby.Lobby(order("gpu002", self.port), {"rail0": self.place}, self.stop)
         self.lobby.start()
 
     def call(self, kind: str = "session", round_number: int = 0, terms: Terms = TERMS) -> Channel:
@@ -245,9 +256,51 @@ def test_the_lobby_remembers_strangers(house: House) -> None:
     with pytest.raises((Stranger, Broken)):
         house.call(terms=TERMS._replace(dialler="gpu009")).receive(2.0)
     deadline = time.monotonic() + 3
-    while len(house.lobby.strangers("rail0")) < 2 and time.monotonic() < deadline:
+    while "gpu009" not in str(house.lobby.stranger("rail0", "127.0.0.1")) and time.monotonic() < deadline:
         time.sleep(0.02)
-    assert [address for address, _why in house.lobby.strangers("rail0")] == ["127.0.0.1"] * 2
+    assert "which is not in this run" in str(house.lobby.stranger("rail0", "127.0.0.1"))
+    # Whoever it was: the node itself has called since.
+    house.call("ask").receive(3.0)
+    assert house.lobby.stranger("rail0", "127.0.0.1") is None
+
+
+def hung_up(sock: socket.socket, within_s: float) -> bool:
+    """Tell whether the other end closes a connection in time, whatever it says before."""
+    sock.settimeout(within_s)
+    try:
+        while sock.recv(4096):
+            pass
+    except ConnectionError:
+        return True
+    except socket.timeout:  # noqa: UP041 - in 3.9 it is no TimeoutError
+        return False
+    return True
+
+
+def test_who_has_no_address_of_the_roster_is_refused_at_once(house: House) -> None:
+    with socket.create_connection(("127.0.0.1", house.port), source_address=("127.0.0.9", 0)) as sock:
+        assert hung_up(sock, 2.0)
+    assert house.lobby._unproven == {"rail0": []}
+    assert house.lobby.stranger("rail0", "127.0.0.9") is None
+
+
+def test_who_says_too_much_before_it_has_proven_itself_is_a_stranger(house: House) -> None:
+    """Of forty callers with four MiB each, 297 MiB were kept."""
+    with socket.create_connection(("127.0.0.1", house.port)) as sock:
+        sock.sendall(b"x" * (16 << 10))
+        assert hung_up(sock, 2.0)
+    assert "without end" in str(house.lobby.stranger("rail0", "127.0.0.1"))
+
+
+def test_many_who_say_nothing_make_way_for_a_partner(house: House) -> None:
+    silent = [socket.create_connection(("127.0.0.1", house.port)) for _one in range(100)]
+    try:
+        assert house.call("ask").receive(3.0)["t"] == "present"
+        assert len(house.lobby._unproven["rail0"]) <= 64
+        assert hung_up(silent[0], 0.5)  # long before it is given up for its silence
+    finally:
+        for sock in silent:
+            sock.close()
 
 
 def test_a_caller_that_reads_nothing_holds_up_nobody_in_the_lobby(house: House) -> None:
@@ -283,9 +336,9 @@ def test_a_partner_that_hangs_up_half_way_is_no_stranger(house: House, said: byt
         far, _address = server.accept()
     near.sendall(said)
     near.shutdown(socket.SHUT_WR)
-    house.lobby._greet(["rail0"], far)
+    house.lobby._greet(["rail0"], Channel(far, house.stop))
     near.close()
-    assert house.lobby.strangers("rail0") == []
+    assert house.lobby.stranger("rail0", "127.0.0.1") is None
 
 
 def test_a_caller_that_is_silent_for_too_long_is_no_stranger(ends: Ends) -> None:
@@ -353,18 +406,12 @@ def test_who_takes_no_line_in_time_is_deaf_and_who_is_gone_is_not(ends: Ends) ->
 
 def test_rails_without_ip_share_one_listener_and_are_told_apart_by_the_call(house: House) -> None:
     stop, port = threading.Event(), free_port()
-    order = {
-        "run": RUN,
-        "secret": SECRET,
-        "node": "gpu002",
-        "roster": [{"name": "gpu001"}, {"name": "gpu002"}],
-        "policy": {"base_port": port},
-    }
+    shared = order("gpu002", port, subnet=None)
     places = {
         rail: rail_socket.Place("gpu002", rail, "", "127.0.0.1", management=True)
         for rail in ("rail0", "rail1")
     }
-    made = lobby.Lobby(order, places, stop)
+    made = lobby.Lobby(shared, places, stop)
     try:
         assert made.obstacles == {}
         purpose = {"kind": "session", "round": 0}
@@ -376,7 +423,7 @@ def test_rails_without_ip_share_one_listener_and_are_told_apart_by_the_call(hous
             lobby.dial(places["rail0"], "127.0.0.1", port, TERMS._replace(rail="rail7"), purpose, stop)
         # Who does not hold the address cannot be met there, and says so for each of the rails.
         gone = {rail: place._replace(address="192.0.2.1") for rail, place in places.items()}
-        obstacles = lobby.Lobby(order, gone, stop).obstacles
+        obstacles = lobby.Lobby(shared, gone, stop).obstacles
         assert {rail: one.error_class for rail, one in obstacles.items()} == dict.fromkeys(
             places, "no_management"
         )

@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
+import socket
 import threading
+import time
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils import runner_meeting
+from ansible_collections.railyard.fabric.plugins.module_utils import lobby, runner_meeting
 from ansible_collections.railyard.fabric.plugins.module_utils.obstacle import Obstacle
 from ansible_collections.railyard.fabric.plugins.module_utils.rail_socket import Place
 from ansible_collections.railyard.fabric.plugins.module_utils.rendezvous import Broken
@@ -18,6 +20,11 @@ from ansible_collections.railyard.fabric.plugins.module_utils.schedule import Me
 
 PLACE = Place("gpu001", "rail0", "lo", "10.0.1.1")
 ORDER = {"run": "20261121T101500Z-3f2a", "secret": "s" * 64}
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
 
 
 class Line:
@@ -78,3 +85,98 @@ def test_who_hung_up_before_its_hello_is_met_once_more(
         assert said is lines[gone]
         assert session.hello["node"] == "gpu002"
     assert [one.closed for one in lines if one.gone] == [True] * len(lines[:gone])
+
+
+class Node:
+    """One of two nodes on loopback, with a lobby of its own; it meets the other in a thread."""
+
+    def __init__(self, number: int, port: int) -> None:
+        name, other = f"gpu00{number}", 3 - number
+        rails = [{"name": "rail0", "subnet": "127.0.0.0/24"}]
+        policy = {"base_port": port, "rendezvous_timeout_s": 2.0, "first_rendezvous_timeout_s": 0}
+        order = {
+            **ORDER,
+            "node": name,
+            "fabrics": [{"transport": "tcp", "mtu": 9000, "rails": rails}],
+            "roster": [{"name": f"gpu00{one}", "node_index": one} for one in (1, 2)],
+            "policy": policy,
+        }
+        self.stop = threading.Event()
+        self.bench: Any = SimpleNamespace(
+            node=name, order=order, policy=policy, begun=0.0, stop=self.stop, boot_id="b", versions={}
+        )
+        place = Place(name, "rail0", "lo", f"127.0.0.{number}")
+        self.session = runner_meeting.Session(place, f"gpu00{other}", f"127.0.0.{other}")
+        self.lobby = lobby.Lobby(order, {"rail0": place}, self.stop)
+        self.lobby.enter_round(0)
+        self.obstacle: Obstacle | None = None
+        self._thread = threading.Thread(target=self._meet)
+
+    def begin(self) -> Node:
+        self._thread.start()
+        return self
+
+    def _meet(self) -> None:
+        meeting, wait = Meeting(0, 0, "gpu001", "gpu002"), runner_meeting.Patience(self.bench)
+        try:
+            runner_meeting.meet(self.bench, self.lobby, meeting, self.session, wait)
+        except Obstacle as obstacle:
+            self.obstacle = obstacle
+
+    def met(self) -> str | None:
+        """Return who was met at last."""
+        self._thread.join(20)
+        self.stop.set()
+        self.lobby.close()
+        return self.session.hello.get("node")
+
+
+def stranger(server: socket.socket) -> None:
+    """Answer every call with two bytes that are no word of ours, until the server is closed."""
+    while True:
+        try:
+            caller = server.accept()[0]
+        except OSError:
+            return
+        with caller:
+            caller.sendall(b"x\n")
+
+
+def two_bytes(number: int, port: int) -> None:
+    """Say two bytes to a node's rendezvous from the other's address, as any user of that other can."""
+    with socket.create_connection(
+        (f"127.0.0.{number}", port), source_address=(f"127.0.0.{3 - number}", 0)
+    ) as sock:
+        sock.sendall(b"x\n")
+        while sock.recv(4096):
+            pass
+
+
+@pytest.mark.parametrize("comes", [True, False])
+def test_two_bytes_of_a_stranger_do_not_keep_a_partner_from_being_met(comes: bool) -> None:
+    """They once lost all tests of the pair."""
+    port = free_port()
+    node = Node(2, port)
+    two_bytes(2, port)
+    node.begin()
+    partner = Node(1, port).begin() if comes else None
+    assert node.met() == ("gpu001" if comes else None)
+    assert partner is None or partner.met() == "gpu002"
+    assert comes or (node.obstacle is not None and node.obstacle.error_class == "stranger")
+
+
+@pytest.mark.parametrize("comes", [True, False])
+def test_a_stranger_at_the_partners_address_is_named_when_patience_ends(comes: bool) -> None:
+    port = free_port()
+    with socket.create_server(("127.0.0.2", port)) as server:
+        threading.Thread(target=stranger, args=(server,), daemon=True).start()
+        node = Node(1, port).begin()
+        time.sleep(0.3)  # it has called by then
+        if not comes:
+            assert node.met() is None
+            assert node.obstacle is not None
+            assert node.obstacle.error_class == "stranger"
+            return
+        server.shutdown(socket.SHUT_RDWR)
+    partner = Node(2, port).begin()
+    assert (node.met(), partner.met()) == ("gpu002", "gpu001")
