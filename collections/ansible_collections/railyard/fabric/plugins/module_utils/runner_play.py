@@ -26,7 +26,13 @@ class RailPlay(Play):
     """One end of one test on one rail."""
 
     def __init__(
-        self, bench: Bench, session: Session, channel: Channel, test: Mapping[str, Any], port: int
+        self,
+        bench: Bench,
+        session: Session,
+        channel: Channel,
+        test: Mapping[str, Any],
+        port: int,
+        capabilities: str | None,
     ) -> None:
         self.bench = bench
         self.channel = channel
@@ -45,6 +51,7 @@ class RailPlay(Play):
         self.together: Callable[[Callable[[], None]], None] | None = None
         self.argvs: list[list[str]] = []
         self.exit_status: int | None = None
+        self._capabilities = capabilities
         self._end = end_of(test, bench.node)
         self._raw = bench.record.raw_path(test)
         self._server: units.Launched | None = None
@@ -97,7 +104,7 @@ class RailPlay(Play):
             ended - zero,
         )
 
-    def serve(self, argv: list[str], limit_s: float, for_peer_only: bool = False) -> None:
+    def serve(self, argv: list[str], limit_s: float) -> None:
         """Start a server; ready is when the kernel shows its socket, nothing is connected to find out.
 
         Raises:
@@ -107,7 +114,7 @@ class RailPlay(Play):
             raise rail_socket.port_taken(self.own, self.port)
         self._begun = time.monotonic()
         self._offset = _size(self._raw)
-        self._server = self._launch(argv, limit_s, self.peer_address if for_peer_only else None)
+        self._server = self._launch(argv, limit_s, self.peer_address)
         within_s = self.bench.waits.listening_s
         deadline = self._begun + within_s
         while not rail_socket.is_listening(self.own.address, self.port):
@@ -179,10 +186,12 @@ class RailPlay(Play):
         start = self.bench.launcher.start
         try:
             if hold is None:
-                return start(unit, argv, limit_s + 2, self._raw, only_peer)
+                return start(unit, argv, limit_s + 2, self._raw, self._capabilities, only_peer)
             # Its time begins with the word; until then the others of its group are waited for.
             most_s = limit_s + 2 + self.bench.waits.listening_s + self.bench.waits.ready_s
-            launched = start(unit, hold.argv(argv), most_s, self._raw, only_peer, hold.stdin.fileno())
+            launched = start(
+                unit, hold.argv(argv), most_s, self._raw, self._capabilities, only_peer, hold.stdin.fileno()
+            )
             hold.started()
             return launched
         except OSError as error:

@@ -62,7 +62,7 @@ class Step:
             len(bench.rails),
             str(test["check"]),
         )
-        self.play = RailPlay(bench, session, channel, test, port)
+        self.play = RailPlay(bench, session, channel, test, port, self.tool.capabilities)
         self.sampler: counters.Sampler | None = None
 
     def watch(self) -> Watch:

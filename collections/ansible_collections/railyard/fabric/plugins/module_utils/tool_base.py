@@ -69,11 +69,8 @@ class Play:
         """Run a command to its end; `connection` asks when it was connected to the peer's port."""
         raise NotImplementedError
 
-    def serve(self, argv: list[str], limit_s: float, for_peer_only: bool = False) -> None:
-        """Start a server and return when it listens on `port` (TCP).
-
-        `for_peer_only` shuts others out of a server that listens on all addresses.
-        """
+    def serve(self, argv: list[str], limit_s: float) -> None:
+        """Start a server, which the peer alone may speak to; return when it listens on `port` (TCP)."""
         raise NotImplementedError
 
     def served(self, patience_s: float) -> Finished:
@@ -101,6 +98,8 @@ class Tool:
     rdma = False
     # Both ends must have one version, or one's words mean nothing to the other.
     same_version = False
+    # What it needs of root's capabilities; with none it does not run as root, with None it has all of them.
+    capabilities: str | None = ""
 
     def limit_s(self, policy: Mapping[str, Any]) -> float:
         """Return the seconds after which the client side is stopped."""

@@ -57,7 +57,7 @@ class Bandwidth(Perftest):
     def open(self, play: Play) -> None:
         """Start the server."""
         self._argv = self.command(play, self.options(play.policy), server=True)
-        play.serve(self._argv, self.limit_s(play.policy) + _MARGIN_S, for_peer_only=True)
+        play.serve(self._argv, self.limit_s(play.policy) + _MARGIN_S)
 
     def client(self, play: Play) -> Reading:
         """Send, and read the client's table."""

@@ -88,7 +88,7 @@ class Latency(Perftest):
 
     def _serve(self, play: Play, iterations: int) -> None:
         self._argv = self.command(play, self.options(play.policy, iterations), server=True)
-        play.serve(self._argv, 2 * self.limit_s(play.policy), for_peer_only=True)
+        play.serve(self._argv, 2 * self.limit_s(play.policy))
 
     def _run(self, play: Play, iterations: int) -> dict[str, Any]:
         self._argv = self.command(play, self.options(play.policy, iterations), server=False)

@@ -21,6 +21,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils.tool_base import (
 )
 
 _REPLY_WAIT_S = 1
+# It binds itself to a netdev; and only root may ping as often as the policy asks for.
+_CAPABILITIES = "CAP_NET_RAW"
 
 
 def ping_argv(play: Play, count: int, payload_bytes: int | None) -> list[str]:
@@ -38,6 +40,7 @@ class PingRtt(Tool):
 
     name = "ping"
     package = "iputils-ping"
+    capabilities = _CAPABILITIES
 
     def limit_s(self, policy: Mapping[str, Any]) -> float:
         """Return the time of all packets, and some."""
@@ -64,6 +67,7 @@ class PathMtu(Tool):
 
     name = "ping"
     package = "iputils-ping"
+    capabilities = _CAPABILITIES
 
     def limit_s(self, policy: Mapping[str, Any]) -> float:
         """Return the time of the search, which a healthy rail does not need."""

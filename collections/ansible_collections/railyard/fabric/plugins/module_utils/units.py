@@ -26,6 +26,13 @@ _POLL_S = 0.02
 _SLICE_S = 1.0
 _STOP_S = 2
 _SYSTEMCTL_S = 20
+# Whom a tool runs as that needs nothing of root's: systemd and Debian leave 65520 to 65533 to nobody. Not
+# DynamicUser, whose seccomp filter turns the processor's speculation down on kernels before 5.16: what is to
+# measure the node would slow it.
+_NOBODYS_ID = "65533"
+_UNPRIVILEGED = ("setpriv", "--reuid", _NOBODYS_ID, "--regid", _NOBODYS_ID, "--clear-groups", "--")
+# What no tool needs, root's or not.
+_SANDBOX = {"NoNewPrivileges": "yes", "ProtectSystem": "strict", "ProtectHome": "yes", "PrivateTmp": "yes"}
 
 
 def tool_unit(run: str, test_id: str, end: str, number: int = 0) -> str:
@@ -84,6 +91,7 @@ class Launcher:
         argv: Sequence[str],
         limit_s: float,
         output: str,
+        capabilities: str | None = None,
         only_peer: str | None = None,
         stdin: int = subprocess.DEVNULL,
     ) -> Launched:
@@ -94,6 +102,7 @@ class Launcher:
             argv: the command line.
             limit_s: seconds after which it is ended.
             output: the file that its standard output and error are added to.
+            capabilities: those of root's that it needs; with none it is not root, with None it has all.
             only_peer: the one address that may speak to it, where the launcher can see to that.
             stdin: what it reads from; `--pipe` hands it on to a unit.
 
@@ -137,13 +146,20 @@ def _systemctl(*words: str) -> bool:
 class SystemdLauncher(Launcher):
     """Runs each tool in a transient unit of its own."""
 
-    def argv(self, unit: str, argv: Sequence[str], limit_s: float, only_peer: str | None = None) -> list[str]:
+    def argv(
+        self,
+        unit: str,
+        argv: Sequence[str],
+        limit_s: float,
+        capabilities: str | None = None,
+        only_peer: str | None = None,
+    ) -> list[str]:
         """Return the full command line."""
         command = ["systemd-run", "--collect", "--pipe", "--wait", "--quiet", "--unit", unit]
-        for name, value in self._properties(limit_s, only_peer).items():
+        for name, value in self._properties(limit_s, capabilities, only_peer).items():
             command += ["-p", f"{name}={value}"]
         # `--` keeps a tool's own options from being read as systemd-run's.
-        return [*command, "--", *argv]
+        return [*command, "--", *(_UNPRIVILEGED if capabilities == "" else ()), *argv]
 
     def start(
         self,
@@ -151,16 +167,20 @@ class SystemdLauncher(Launcher):
         argv: Sequence[str],
         limit_s: float,
         output: str,
+        capabilities: str | None = None,
         only_peer: str | None = None,
         stdin: int = subprocess.DEVNULL,
     ) -> Launched:
         """Start the unit; a kernel that cannot filter a unit's packets leaves `only_peer` undone."""
-        return SystemdLaunched(_popen(self.argv(unit, argv, limit_s, only_peer), output, stdin), unit)
+        command = self.argv(unit, argv, limit_s, capabilities, only_peer)
+        return SystemdLaunched(_popen(command, output, stdin), unit)
 
-    def _properties(self, limit_s: float, only_peer: str | None) -> dict[str, str]:
+    def _properties(self, limit_s: float, capabilities: str | None, only_peer: str | None) -> dict[str, str]:
         filtered = {"IPAddressDeny": "any", "IPAddressAllow": only_peer} if only_peer else {}
         return {
             **filtered,
+            **({"CapabilityBoundingSet": capabilities} if capabilities else {}),
+            **_SANDBOX,
             "RuntimeMaxSec": f"{limit_s:.0f}",
             "TimeoutStopSec": str(_STOP_S),
             "KillMode": "control-group",
@@ -196,10 +216,11 @@ class DirectLauncher(Launcher):
         argv: Sequence[str],
         limit_s: float,
         output: str,
+        capabilities: str | None = None,
         only_peer: str | None = None,
         stdin: int = subprocess.DEVNULL,
     ) -> Launched:
-        """Start the process group; `limit_s` is kept by whoever waits, `only_peer` by nobody."""
+        """Start the process group; `limit_s` is kept by whoever waits, what it may do by nobody."""
         guard = ["setpriv", "--pdeathsig", "KILL"] if shutil.which("setpriv") else []
         return DirectLaunched(_popen([*guard, *argv], output, stdin), unit)
 

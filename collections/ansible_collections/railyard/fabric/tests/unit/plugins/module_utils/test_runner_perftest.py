@@ -87,7 +87,6 @@ class Desk(Play):
         self.status = status
         self.ran: list[list[str]] = []
         self.asked: list[Mapping[str, Any]] = []
-        self.restricted: list[bool] = []
 
     def rdma_port(self) -> RdmaPort:
         if self.here is None:
@@ -98,9 +97,8 @@ class Desk(Play):
         self.ran.append(argv)
         return Finished(self.status, self.texts.pop(0), 0.0, 0.5, 5.5)
 
-    def serve(self, argv: list[str], limit_s: float, for_peer_only: bool = False) -> None:
+    def serve(self, argv: list[str], limit_s: float) -> None:
         self.ran.append(argv)
-        self.restricted.append(for_peer_only)
 
     def served(self, patience_s: float) -> Finished:
         return Finished(self.status, self.texts.pop(0), 0.0, None, 6.0)
@@ -119,9 +117,6 @@ def test_command_lines_of_both_ends_agree_and_name_the_rails_port() -> None:
     assert tool.command(play, tool.options(POLICY), server=False) == [*whole, "10.0.1.2"]
     assert "-b" in Bandwidth("ib_write_bw", bi=True).options(POLICY)
     assert Latency("ib_read_lat").options(POLICY, 700) == ["-s", "64", "-n", "700"]
-    tool.open(play)
-    # It listens on all addresses: others are shut out.
-    assert play.restricted == [True]
 
 
 @pytest.mark.parametrize(

@@ -1,20 +1,26 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Waiting for a tool: told by the kernel, bounded, and interrupted by the word to stop."""
+"""Waiting for a tool (told by the kernel, bounded, interrupted by the word to stop), and what it may do."""
 
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils import units
+from ansible_collections.railyard.fabric.plugins.module_utils import tools, units
+from ansible_collections.railyard.fabric.plugins.module_utils.rail_socket import Place
+from ansible_collections.railyard.fabric.plugins.module_utils.rdma_place import RdmaPort
 from ansible_collections.railyard.fabric.plugins.module_utils.rendezvous import Stopped
+from ansible_collections.railyard.fabric.plugins.module_utils.runner_play import RailPlay
 
 
 @pytest.fixture(params=["pidfd", "no pidfd"])
@@ -121,3 +127,64 @@ def test_a_systemd_that_hangs_holds_up_neither_the_runner_nor_the_end_of_its_chi
     assert process.returncode is not None
     assert [argv[1] for argv in systemd.asked] == ["stop", "kill"]
     assert systemd.asked[1][2:] == ["--signal=KILL", "railyard-x.service"]
+
+
+class Listening(units.SystemdLauncher):
+    """Listens in the tool's place, and keeps the command line."""
+
+    def start(self, unit: str, argv: Any, limit_s: float, output: str, *rest: Any, **named: Any) -> Any:
+        self.argv_of_unit = self.argv(unit, argv, limit_s, *rest, **named)
+        self.server = socket.create_server(("127.0.0.1", int(argv[list(argv).index("-p") + 1])))
+        return SimpleNamespace(poll=lambda: None)
+
+
+POLICY = {
+    "iperf3_duration_s": 4,
+    "iperf3_omit_s": 1,
+    "sockperf_duration_s": 2,
+    "sockperf_message_bytes": 64,
+    "rdma_duration_s": 3,
+    "rdma_margin_s": 1,
+    "rdma_message_bytes": 65536,
+    "rdma_qps": 1,
+    "numa_pinning": False,
+}
+
+
+@pytest.mark.parametrize(
+    ("check", "own_user"), [("tcp_bandwidth", True), ("tcp_latency", True), ("rdma_bandwidth", False)]
+)
+def test_a_tools_server_speaks_with_the_peer_alone_and_is_root_only_where_it_must(
+    check: str, own_user: bool, tmp_path: Path
+) -> None:
+    """Four bare connections failed the bandwidth of a rail."""
+    tool, launcher = tools.TOOL_OF_CHECK[check](), Listening("railyard-runner-x")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    bench: Any = SimpleNamespace(
+        node="gpu002", order={"run": "x"}, policy=POLICY, stop=threading.Event(), launcher=launcher,
+        rails={"rail0": {"mtu": 9000}}, version_of=lambda _test: "1", waits=SimpleNamespace(listening_s=5.0),
+        record=SimpleNamespace(raw_path=lambda _test: str(tmp_path / "raw")),
+    )  # fmt: skip
+    session: Any = SimpleNamespace(
+        place=Place("gpu002", "rail0", "lo", "127.0.0.1"), peer_address="10.0.1.1", peer="gpu001"
+    )
+    test = {"id": "m1", "check": check, "tool": tool.name, "node": "gpu001", "rail": "rail0"}
+    play = RailPlay(bench, session, None, test, port, tool.capabilities)  # type: ignore[arg-type]
+    play.rdma_port = lambda: RdmaPort("rxe0", 1, 1, "RoCE v2", None, "g")  # type: ignore[method-assign]
+    tool.open(play)
+    launcher.server.close()
+    argv = launcher.argv_of_unit
+    own, program = argv[: argv.index("--")], argv[argv.index("--") + 1 :]
+    assert {"IPAddressDeny=any", "IPAddressAllow=10.0.1.1", "NoNewPrivileges=yes"} <= set(own)
+    assert {"ProtectSystem=strict", "ProtectHome=yes", "PrivateTmp=yes"} <= set(own)
+    assert (program[:3] == ["setpriv", "--reuid", "65533"]) is own_user
+    assert program[program.index("--") + 1 if own_user else 0] == tool.name
+
+
+def test_ping_has_of_root_what_it_needs_and_no_more() -> None:
+    for check in ("ping_rtt", "path_mtu"):
+        capabilities = tools.TOOL_OF_CHECK[check]().capabilities
+        argv = units.SystemdLauncher("x").argv("u", ["ping"], 5.0, capabilities)
+        assert "CapabilityBoundingSet=CAP_NET_RAW" in argv
+        assert argv[argv.index("--") :] == ["--", "ping"]
