@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import subprocess
@@ -104,6 +105,47 @@ def test_swapped_cables_are_heard(rails: Rails, tmp_path: Path) -> None:
     assert told["foreign"] == [{"rail": "rail1", "network": "10.0.0.0/24", "count": 1, "nodes": [NODES[0]]}]
     # Whom it does not hear it cannot ask.
     assert rows["link_address_owner", NODES[1], "rail0"]["error"]["class"] == "peer_unheard"
+
+
+# Records what a node sends on one rail and sends it to another node's other rail: netdevs of both.
+REPLAY = """
+import sys
+from ansible_collections.railyard.fabric.plugins.module_utils import rail_socket
+there, here = (rail_socket.packet_socket(netdev, 0x88B5) for netdev in sys.argv[1:])
+print(flush=True)
+while True:
+    frame, origin = there.recvfrom(2048)
+    if origin[2] != 4:  # PACKET_OUTGOING
+        here.send(frame)
+"""
+
+
+def test_a_beacon_that_was_recorded_on_another_rail_is_not_believed(rails: Rails, tmp_path: Path) -> None:
+    legs = (f"{NODES[1][-6:]}1", f"{NODES[0][-6:]}0")
+    argv = rails.inside("switch", sys.executable, "-c", REPLAY, *legs)
+    environment = {**os.environ, "PYTHONPATH": str(COLLECTIONS), "PYTHONDONTWRITEBYTECODE": "1"}
+    with subprocess.Popen(argv, env=environment, stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            process.stdout.readline()
+            rows, _settled_s = listen(rails, tmp_path)
+        finally:
+            process.kill()
+    told = rows["cabling", NODES[0], "rail0"]["cabling"]
+    assert (told["heard"], told["missing"], told["foreign"]) == (1, [], [])
+
+
+def test_rails_that_are_joined_are_heard_on_each_other(rails: Rails, tmp_path: Path) -> None:
+    for node in NODES:
+        move(rails, node, 1, "rail0")
+    rows, _settled_s = listen(rails, tmp_path)
+    for node, (rail, other) in itertools.product(NODES, (("rail0", "rail1"), ("rail1", "rail0"))):
+        told = rows["cabling", node, rail]["cabling"]
+        assert told["heard"] == 1, (node, rail)
+        assert [(one["rail"], one["nodes"]) for one in told["foreign"]] == [(other, list(NODES))], (
+            node,
+            rail,
+        )
 
 
 def test_a_port_without_a_link_says_so_and_does_not_wait(rails: Rails, tmp_path: Path) -> None:

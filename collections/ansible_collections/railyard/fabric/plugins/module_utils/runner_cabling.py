@@ -104,7 +104,10 @@ class RailEar(threading.Thread):
         self._seal = beacon.Seal(str(bench.order["run"]), str(bench.order["secret"]))
         self._expected = set(chart.expected(bench.node, place.rail))
         self._ring = chart.ring(bench.node, place.rail)
+        self._nonce = beacon.new_nonce()
         self._heard: dict[tuple[str, str], str] = {}
+        # Whoever is not expected here, with its nonce; it is believed once it has answered ours.
+        self._guests: dict[tuple[str, str], bytes] = {}
         self._strangers = 0
         self._begun = self._until = time.monotonic()
         self._probe: threading.Thread | None = None
@@ -135,14 +138,14 @@ class RailEar(threading.Thread):
 
     def _listen(self, sock: socket.socket) -> None:
         own_mac = sock.getsockname()[4]
-        frame = self._seal.frame(own_mac, self._bench.node, self._place.rail)
         patience_s = float(self._bench.policy["first_rendezvous_timeout_s"])
         last_news = next_beacon = self._begun
         since_news = 0
         while not self._bench.stop.is_set() and not self.closing.is_set():
             now = time.monotonic()
             if now >= next_beacon:
-                sock.send(frame)
+                who = (self._bench.node, self._place.rail)
+                sock.send(self._seal.frame(own_mac, *who, self._nonce, self._guests.values()))
                 since_news += 1
                 next_beacon = now + (_EVERY_S if since_news < _FAST_BEACONS else _SLOWLY_S)
             if select.select([sock], [], [], _TICK_S)[0] and self._take(sock):
@@ -161,18 +164,23 @@ class RailEar(threading.Thread):
         """Take in what has come; tell whether it holds anybody new."""
         found, strangers = beacon.heard(sock, self._seal)
         self._strangers += strangers
-        before = len(self._heard)
+        before = len(self._heard) + len(self._guests)
         for one in found:
-            if (one.node, one.rail) != (self._bench.node, self._place.rail):
-                self._heard.setdefault((one.node, one.rail), one.mac)
-        return len(self._heard) > before
+            who = (one.node, one.rail)
+            if who == (self._bench.node, self._place.rail):
+                continue
+            expected = one.rail == self._place.rail and one.node in self._expected
+            if not expected:
+                self._guests[who] = one.nonce
+            if expected or self._nonce in one.answers:
+                self._heard.setdefault(who, one.mac)
+        return len(self._heard) + len(self._guests) > before
 
     def _whole(self, since_news: int) -> bool:
         asked = not self._ring or (self._probe is not None and not self._probe.is_alive())
         long_enough = time.monotonic() - self._begun >= _LEAST_S and since_news >= _AFTER_NEWS
-        return (
-            asked and long_enough and all((peer, self._place.rail) in self._heard for peer in self._expected)
-        )
+        awaited = [*((peer, self._place.rail) for peer in self._expected), *self._guests]
+        return asked and long_enough and all(who in self._heard for who in awaited)
 
     def _ask_the_peer(self) -> None:
         """Ask the next node of the ring; when all is quiet and it was not heard, the next that was."""

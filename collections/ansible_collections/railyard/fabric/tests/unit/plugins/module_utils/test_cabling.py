@@ -9,18 +9,29 @@ import itertools
 import json
 import struct
 import sys
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils import beacon, cabling, lldp, rail_probe
+from ansible_collections.railyard.fabric.plugins.module_utils import (
+    beacon,
+    cabling,
+    lldp,
+    rail_probe,
+    runner_cabling,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils.rail_socket import Place
 
 MAC = bytes.fromhex("020000000001")
 SEAL = beacon.Seal("20261121T101500Z-3f2a", "s" * 64)
 
 
+NONCES = [bytes((number,)) * 8 for number in range(1, 251)]
+
+
 def test_a_beacon_says_who_sent_it_from_where() -> None:
-    frame = SEAL.frame(MAC, "gpuserver1", "rail0")
-    assert SEAL.read(frame) == ("gpuserver1", "rail0", "02:00:00:00:00:01")
+    frame = SEAL.frame(MAC, "gpuserver1", "rail0", NONCES[0])
+    assert SEAL.read(frame) == ("gpuserver1", "rail0", "02:00:00:00:00:01", NONCES[0], frozenset())
     # IEEE 802.3: broadcast, local experimental EtherType 1, never shorter than 60 bytes without the FCS.
     assert frame[:6] == b"\xff" * 6
     assert frame[12:14] == b"\x88\xb5"
@@ -31,16 +42,63 @@ def test_a_beacon_says_who_sent_it_from_where() -> None:
     "other", [beacon.Seal("20261121T101500Z-3f2a", "t" * 64), beacon.Seal("20261121T101501Z-3f2a", "s" * 64)]
 )
 def test_a_beacon_of_another_run_or_secret_is_no_beacon(other: beacon.Seal) -> None:
-    assert other.read(SEAL.frame(MAC, "gpuserver1", "rail0")) is None
+    assert other.read(SEAL.frame(MAC, "gpuserver1", "rail0", NONCES[0])) is None
 
 
 def test_no_byte_of_a_beacon_can_be_changed_or_cut_off() -> None:
-    frame = SEAL.frame(MAC, "gpuserver1-with-a-name-that-fills-the-frame", "rail0")
+    frame = SEAL.frame(MAC, "gpuserver1", "rail0", NONCES[0], NONCES[1:4])
     for place in range(6, len(frame)):  # the receiver's address is the switch's matter
         changed = bytearray(frame)
         changed[place] ^= 1
         assert SEAL.read(bytes(changed)) is None, place
         assert SEAL.read(frame[:place]) is None, place
+
+
+def test_a_beacon_answers_as_many_as_a_frame_holds_and_others_the_next_time() -> None:
+    frames = [SEAL.frame(MAC, "n" * 300, "r" * 300, NONCES[0], NONCES) for _turn in range(20)]
+    assert max(map(len, frames)) <= 1514
+    found = [SEAL.read(frame) for frame in frames]
+    assert all(one is not None and len(one.answers) == 100 for one in found)
+    assert {nonce for one in found if one for nonce in one.answers} == set(NONCES)
+
+
+class Wire:
+    """A socket on which these frames come in, and then nothing; `endless`: again and again."""
+
+    def __init__(self, *frames: bytes, endless: bool = False) -> None:
+        self._frames = itertools.cycle(frames) if endless else iter(frames)
+
+    def recvfrom(self, _most: int) -> Any:
+        try:
+            return next(self._frames), ("ens0", beacon.ETHERTYPE, 1)
+        except StopIteration:
+            raise BlockingIOError from None
+
+
+def ear(rail: str) -> runner_cabling.RailEar:
+    said = {**order(), "run": "20261121T101500Z-3f2a", "secret": "s" * 64}
+    bench: Any = SimpleNamespace(node="gpu1", order=said)
+    place = Place("gpu1", rail, "ens0", "10.0.0.1")
+    return runner_cabling.RailEar(bench, cabling.Map(said), place, {}, {})
+
+
+def test_a_beacon_of_another_rail_is_believed_once_it_answers() -> None:
+    """Recorded there and sent here, it was taken for a crossed cable."""
+    here, there = ear("rail0"), ear("rail1")
+    told: Any = Wire(SEAL.frame(MAC, "gpu2", "rail1", NONCES[0], [there._nonce, NONCES[5]]))
+    expected: Any = Wire(*(SEAL.frame(MAC, f"gpu{node}", "rail0", NONCES[node]) for node in (2, 3, 4)))
+    assert here._take(told)  # whoever it is gets its answer
+    here._take(expected)
+    assert (here._told()["heard"], here._told()["foreign"]) == (3, [])
+    assert NONCES[0] in here._guests.values()
+    # Rails that are joined carry the answers too.
+    here._take(Wire(SEAL.frame(MAC, "gpu2", "rail1", NONCES[0], [here._nonce])))  # type: ignore[arg-type]
+    assert [(one["rail"], one["nodes"]) for one in here._told()["foreign"]] == [("rail1", ["gpu2"])]
+
+
+def test_a_flood_keeps_no_rail_from_sending() -> None:
+    sock: Any = Wire(b"\0" * 60, endless=True)
+    assert beacon.heard(sock, SEAL)[1] <= 1000
 
 
 def tlv(kind: int, value: bytes) -> bytes:

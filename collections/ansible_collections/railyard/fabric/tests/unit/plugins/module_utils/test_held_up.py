@@ -189,7 +189,7 @@ class Street:
 
     def heard(self, _sock: object, _seal: object) -> tuple[list[beacon.Beacon], int]:
         self._come, self.since_news = True, 0
-        return [beacon.Beacon("gpu002", "rail0", duplicate_address.mac_text(PEER))], 0
+        return [beacon.Beacon("gpu002", "rail0", duplicate_address.mac_text(PEER), b"", frozenset())], 0
 
 
 def test_who_comes_when_another_is_about_to_go_hears_it_still(monkeypatch: pytest.MonkeyPatch) -> None:
