@@ -4,7 +4,8 @@
 """What a switch says of itself by LLDP (IEEE 802.1AB): heard without a daemon, or asked of lldpd.
 
 A switch speaks every 30 s as a rule, so the socket stays open while the run does its other work; silence says
-nothing about the cable.
+nothing about the cable. Nothing in a frame proves who sent it; but no bridge passes on what is sent to LLDP's
+own addresses, so that it comes from the cable's other end.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ _HEADER_BYTES = 14
 # <linux/if_packet.h>; Python has no names for them.
 _SOL_PACKET, _ADD_MEMBERSHIP, _MULTICAST = 263, 1, 0
 _NEAREST_BRIDGE = bytes.fromhex("0180c200000e")
+# IEEE 802.1AB: nearest bridge, nearest non-TPMR bridge, nearest customer bridge.
+_ADDRESSES = (_NEAREST_BRIDGE, bytes.fromhex("0180c2000003"), bytes.fromhex("0180c2000000"))
 _END, _CHASSIS, _PORT, _PORT_DESCRIPTION, _SYSTEM_NAME = 0, 1, 2, 4, 5
 # Subtypes whose value is a MAC address, of a chassis and of a port.
 _MAC_CHASSIS, _MAC_PORT = 4, 3
@@ -41,8 +44,10 @@ class Neighbour(NamedTuple):
 
 
 def read(frame: bytes) -> Neighbour | None:
-    """Return the neighbour of an LLDP frame; None when it is none, or is cut short."""
+    """Return the neighbour of an LLDP frame; None when it is none, is cut short, or may come from afar."""
     if len(frame) < _HEADER_BYTES or int.from_bytes(frame[12:14], "big") != ETHERTYPE:
+        return None
+    if frame[:6] not in _ADDRESSES:
         return None
     values: dict[int, bytes] = {}
     at = _HEADER_BYTES

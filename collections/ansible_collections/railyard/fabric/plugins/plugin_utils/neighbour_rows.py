@@ -14,7 +14,11 @@ from typing import Any, TypeGuard
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.addresses import maker_of
 from ansible_collections.railyard.fabric.plugins.plugin_utils.answer import Answer, failed, unknown
-from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import NOT_APPLICABLE, PASS
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import (
+    NOT_APPLICABLE,
+    PASS,
+    RECORDED,
+)
 from ansible_collections.railyard.fabric.plugins.plugin_utils.policy import is_whole
 
 Told = Mapping[str, Any]
@@ -137,8 +141,9 @@ def _neighbour(node: str, rail: Mapping[str, Any], told: Told) -> Answer:
     said = [str(one.get("switch") or one.get("chassis") or "") for one in found]
     ports = ", ".join(f"{name} port {one.get('port')}" for name, one in zip(said, found, strict=True))
     answer = Answer(
-        PASS, {"switch": ", ".join(said), "ports": ports}, dict(wanted), dict(wanted),
-        "the leaf that the inventory names, as it says itself by LLDP", proof="proven",
+        RECORDED, {"switch": ", ".join(said), "ports": ports}, dict(wanted), dict(wanted),
+        "the leaf that the inventory names, as it says itself by LLDP, which nothing proves",
+        proof="unproven",
     )  # fmt: skip
     if not any(_same_switch(name, leaf) for name in said):
         if not all(one.get("switch") for one in found):

@@ -15,6 +15,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import (
     FAIL,
     NOT_APPLICABLE,
     OUTCOMES,
+    RECORDED,
     UNMEASURED,
     WORST_FIRST,
 )
@@ -121,7 +122,9 @@ def headline(
         said = ", ".join(bad)
     else:
         settled = f"{counts['pass']} pass, {counts['recorded']} recorded"
-        said = f"all {asked} asked checks measured and proven ({settled})"
+        unproven = sum(one["outcome"] == RECORDED and one["proof"] != "proven" for one in verdicts)
+        proven = f", all but {unproven} proven" if unproven else " and proven"
+        said = f"all {asked} asked checks measured{proven} ({settled})"
         if not asked:
             said = "nothing of what was asked applies, so nothing is known"
     if judged.torn or judged.incomplete:

@@ -37,7 +37,12 @@ OUTCOMES = {
         ),
         Outcome("fail", "fail", "✗", "measured, and not what it should be"),
         Outcome("unmeasured", "unmeasured", "?", "asked, but not measured or not proven"),
-        Outcome("recorded", "recorded", "○", "measured and proven, but no authority gives a bound: no pass"),
+        Outcome(
+            "recorded",
+            "recorded",
+            "○",
+            "measured, but no authority gives a bound, or nothing proves it: no pass",
+        ),
         Outcome(
             "not_applicable",
             "not asked",

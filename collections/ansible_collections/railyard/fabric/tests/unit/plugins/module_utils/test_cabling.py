@@ -120,6 +120,13 @@ def test_a_switch_is_read_from_its_lldp_frame() -> None:
     )
 
 
+def test_a_frame_that_a_switch_may_have_passed_on_names_nobody() -> None:
+    frame = lldp_frame(tlv(1, b"\x04" + MAC), tlv(2, b"\x05Ethernet1/7"))
+    assert lldp.read(frame) is not None
+    for address in (b"\xff" * 6, MAC, bytes.fromhex("01005e000001")):
+        assert lldp.read(address + frame[6:]) is None
+
+
 @pytest.mark.parametrize("cut", [3, 13, 16, 20, 30])
 def test_a_frame_that_is_cut_short_names_nobody(cut: int) -> None:
     frame = lldp_frame(tlv(1, b"\x04" + MAC), tlv(2, b"\x05Ethernet1/7"))

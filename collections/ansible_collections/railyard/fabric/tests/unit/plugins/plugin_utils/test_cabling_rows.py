@@ -123,6 +123,16 @@ def test_a_hall_that_is_patched_as_planned_passes(nodes: int, units: int) -> Non
     assert {one[0] for one in found.values()} == {"pass"}
 
 
+def test_what_a_switch_says_is_read_though_nothing_proves_it() -> None:
+    chart, lines = Hall(2).chart()
+    line = {**lines[0], "id": "c00009", "check": "neighbour", "tool": "lldp"}
+    row = {**line, "schema": 1, "run": RUN, "host": "gpu1", "end": "client", "status": "measured",
+           "proof": "unproven", "error": None, "netdev": RAILS["rail0"][0],
+           "address": Hall(2).rail("gpu1", "rail0")["address"].split("/")[0],
+           "cabling": {"neighbours": [{"switch": "leaf9", "port": "7"}]}}  # fmt: skip
+    assert chart.judge(line, {"c00009": [row]}).cause["cause_class"] == "wrong_leaf"
+
+
 @pytest.mark.parametrize("nodes", [3, 4, 24])
 def test_swapped_cables_are_the_swapped_nodes_and_name_both_rails(nodes: int) -> None:
     hall = Hall(nodes)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -116,6 +117,17 @@ def test_the_facts_of_one_node_stop_nobody_where_hops_are_asked(tmp_path: Path, 
     assert said["exit_status"] == 3
     hops = {one["node"]: one["outcome"] for one in said["problems"] if one["check"] == "hops"}
     assert hops == dict.fromkeys(NODES, "unmeasured")
+
+
+def test_the_sentence_calls_nothing_proven_that_a_switch_said() -> None:
+    local = {"node": NODES[0], "peer": None, "rail": "rail0"}
+    verdicts = [
+        {**local, "check": "cabling", "outcome": "pass", "proof": "proven"},
+        {**local, "check": "neighbour", "outcome": "recorded", "proof": "unproven"},
+    ]
+    counts, judged = dict.fromkeys(("pass", "recorded"), 1), SimpleNamespace(torn=(), incomplete=None)
+    said = summary.headline(FakeRun().plan, verdicts, {**counts, "not_applicable": 0}, judged)  # type: ignore[arg-type]
+    assert said.endswith("all 2 asked checks measured, all but 1 proven (1 pass, 1 recorded).")
 
 
 def test_the_sentence_of_a_good_run() -> None:
