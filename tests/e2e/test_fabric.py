@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import shlex
 import shutil
 import signal
 import time
@@ -130,8 +131,38 @@ def test_each_fault_is_named_with_node_and_rail(
         assert [v["outcome"] for v in good] == ["pass"] * 2, good
 
 
-def test_healed_it_is_proven_again(cluster: Cluster) -> None:
-    status, run, output = cluster.validate()
+# What any user of a node can do: connect to the tools' ports there, say a word to the partners' rendezvous.
+KNOCK = """
+import socket, sys, time
+own, others = (words.split(',') for words in sys.argv[1:])
+while True:
+    for address, port in [(one, port) for one in own for port in range(18616, 18616 + 256)]:
+        try:
+            socket.create_connection((address, port), 0.2).close()
+        except OSError:
+            pass
+    for address in others:
+        try:
+            socket.create_connection((address, 18600), 0.2).sendall(b'x' + bytes([10]))
+        except OSError:
+            pass
+    time.sleep(0.2)
+"""
+
+
+def test_healed_it_is_proven_again_whoever_knocks(cluster: Cluster) -> None:
+    for index, node in enumerate(NODES):
+        own, others = ((f"10.0.1.{number}", f"10.0.0.{number}") for number in (index + 1, 2 - index))
+        words = ("python3", "-c", KNOCK, ",".join(own), ",".join(others))
+        cluster.ssh(node, "sudo", "systemd-run", "--unit=knock", "--uid=nobody", *map(shlex.quote, words))
+    try:
+        status, run, output = cluster.validate()
+        assert [cluster.ssh(node, "systemctl", "is-active", "knock").strip() for node in NODES] == [
+            "active"
+        ] * 2
+    finally:
+        for node in NODES:
+            cluster.ssh(node, "sudo", "systemctl", "stop", "knock")
     assert status == 0, output
     assert run.not_good() == []
 
