@@ -1,0 +1,101 @@
+"""What a node's modules return is data: roles run here, with modules that answer as a hostile node's."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from railyard import paths
+
+REPO = paths.repo_root()
+COLLECTION = Path("ansible_collections/railyard/fabric")
+PSID = "MT_0000000838"
+MODULE = """\
+from ansible.module_utils.basic import AnsibleModule
+module = AnsibleModule({{"plan": {{"type": "raw"}}, "folder": {{}}}}, supports_check_mode=True)
+module.exit_json(**{})
+"""
+
+
+def link_but(source: Path, target: Path, name: str) -> None:
+    """Make a folder that holds what another holds, but for one name."""
+    target.mkdir(parents=True)
+    for path in source.iterdir():
+        if path.name != name:
+            (target / path.name).symlink_to(path)
+
+
+@pytest.fixture
+def play(tmp_path):
+    """Run tasks of a role, after `rdma_driver_info` has answered what it is given."""
+    collection = REPO / "collections" / COLLECTION
+    link_but(collection, tmp_path / COLLECTION, "plugins")
+    link_but(collection / "plugins", tmp_path / COLLECTION / "plugins", "modules")
+    (tmp_path / "roles/apt_packages/tasks").mkdir(parents=True)
+    (tmp_path / "roles/apt_packages/tasks/main.yml").write_text("[]\n")
+    (tmp_path / "node/firmware").mkdir(parents=True)
+
+    def run(tasks_from: str, answers: dict[str, dict[str, object]], variables: dict[str, object]) -> str:
+        modules = tmp_path / COLLECTION / "plugins/modules"
+        modules.mkdir()
+        for name, answer in answers.items():
+            (modules / f"{name}.py").write_text(MODULE.format(answer))
+        variables = {
+            "ansible_connection": "local",
+            "ansible_python_interpreter": sys.executable,
+            "__rdma_stack_firmware_folder": str(tmp_path / "node/firmware"),
+            **variables,
+        }
+        tasks = [
+            {"railyard.fabric.rdma_driver_info": {}, "register": "__rdma_stack_driver"},
+            {"ansible.builtin.include_role": {"name": "rdma_stack", "tasks_from": tasks_from}},
+        ]
+        tasks.append({"ansible.builtin.debug": {"var": "stolen"}})
+        (tmp_path / "play.yml").write_text(
+            yaml.safe_dump([{"hosts": "all", "gather_facts": False, "tasks": tasks}])
+        )
+        argv = [str(Path(sys.executable).with_name("ansible-playbook")), "-i", "gpu1,", "play.yml"]
+        argv += ["--check", "--diff", "-e", json.dumps(variables)]
+        environment = {
+            **os.environ,
+            "ANSIBLE_CONFIG": str(REPO / "ansible.cfg"),
+            "ANSIBLE_COLLECTIONS_PATH": str(tmp_path),
+            "ANSIBLE_ROLES_PATH": f"{tmp_path / 'roles'}:{REPO / 'roles'}",
+        }
+        done = subprocess.run(
+            argv, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120, check=False
+        )
+        return done.stdout + done.stderr
+
+    return run
+
+
+def test_the_image_is_the_inventorys_whatever_path_the_node_names(play, tmp_path):
+    (tmp_path / "secret").write_text("the controller's own\n")
+    (tmp_path / "image").write_text("the image of the inventory\n")
+    image = {"version": "28.43.2026", "file": str(tmp_path / "image"), "sha256": "ab" * 32}
+    asked = {"pci": "0000:17:00.0", "psid": PSID, "version": "28.43.2026", "file": str(tmp_path / "secret")}
+    stranger = {**asked, "psid": "../../etc/MT_1"}
+    answers = {
+        "rdma_driver_info": {"firmware_plan": [asked, stranger]},
+        "rdma_firmware_info": {"burn": [], "refusals": []},
+    }
+    said = play("firmware", answers, {"rdma_stack_firmware_images": {PSID: image}})
+    assert "the controller's own" not in said
+    assert "+the image of the inventory" in said
+    assert "MT_1" not in said
+    assert "failed=0" in said
+
+
+def test_a_provider_that_a_node_names_is_one_of_ours(play, tmp_path):
+    (tmp_path / "other.yml").write_text("stolen: the controller's own\n")
+    up = "../" * len(REPO.joinpath("roles/rdma_stack/vars").parts)
+    answers = {"rdma_driver_info": {"provider": f"{up}{tmp_path.relative_to('/')}/other"}}
+    said = play("set_vars", answers, {"rdma_stack_provider": "auto"})
+    assert "the controller's own" not in said
+    assert "gpu1: the node answered with an RDMA provider that there is not" in said
