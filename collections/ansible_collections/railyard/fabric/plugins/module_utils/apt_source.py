@@ -91,17 +91,20 @@ def check_key(text: str, fingerprint: str) -> list[str]:
             "(`gpg --show-keys KEY` prints them); a short key id can be forged"
         ]
     try:
-        found = openpgp.fingerprints(text)
+        found, _key = openpgp.one_key(text)
     except openpgp.KeyFormatError as error:
-        return [f"the key is not usable: {error}. Fix: `gpg --export --armor` writes one that is"]
-    if found != [wanted]:
+        return [unusable_key(error)]
+    if found != wanted:
         return [
-            f"the key has the fingerprint {', '.join(found) or 'of nobody'}, not {wanted}. Fix: this "
-            "is not the "
-            "key that was meant; take the vendor's, with its fingerprint from another place, and no "
-            "other key beside it"
+            f"the key has the fingerprint {found}, not {wanted}. Fix: this is not the key that was meant; "
+            "take the vendor's, with its fingerprint from another place"
         ]
     return []
+
+
+def unusable_key(error: openpgp.KeyFormatError) -> str:
+    """Say why a key cannot be taken, and what to do."""
+    return f"the key is not usable: {error}. Fix: `gpg --export --armor FINGERPRINT` writes one that is"
 
 
 def explain(text: str) -> str:

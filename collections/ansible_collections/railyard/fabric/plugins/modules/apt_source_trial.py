@@ -99,7 +99,7 @@ import tempfile
 import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.railyard.fabric.plugins.module_utils import apt_source
+from ansible_collections.railyard.fabric.plugins.module_utils import apt_source, openpgp
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers import apt_get
 
 ENVIRONMENT = {"LC_ALL": "C", "LANGUAGE": "C"}
@@ -139,7 +139,7 @@ def prepare(module: AnsibleModule, folder: str) -> None:
     p = module.params
     for name in ("lists/partial", "cache/archives/partial", "preferences", "alone", "all"):
         os.makedirs(os.path.join(folder, name))
-    store(f"{folder}/key.asc", p["key"])
+    store(f"{folder}/key.asc", openpgp.one_key(p["key"])[1])
     alone = re.sub(r"(?m)^Signed-By:.*$", f"Signed-By: {folder}/key.asc", p["source"])
     store(f"{folder}/alone/{p['name']}", alone)
     for path in glob.glob(f"{SOURCES}/*.list") + glob.glob(f"{SOURCES}/*.sources"):

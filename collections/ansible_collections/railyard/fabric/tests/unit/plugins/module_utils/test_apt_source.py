@@ -30,22 +30,59 @@ CRPRnbk77Q7xEFHW+usscwc=
 """
 
 
-def test_fingerprint_is_the_one_that_gpg_says():
-    assert openpgp.fingerprints(KEY) == [FINGERPRINT]
+PRIMARY = bytes([0x98, 51]) + base64.b64decode(KEY.splitlines()[3])[2:53]  # 0x98: old form, tag 6, one octet
 
 
-def test_a_second_key_in_the_file_is_seen():
-    assert openpgp.fingerprints(KEY + KEY) == [FINGERPRINT, FINGERPRINT]
-    assert "no other key beside it" in apt_source.check_key(KEY + KEY, FINGERPRINT)[0]
+def armoured(packets: bytes) -> str:
+    text = base64.b64encode(packets).decode()
+    return f"-----BEGIN PGP PUBLIC KEY BLOCK-----\n\n{text}\n-----END PGP PUBLIC KEY BLOCK-----\n"
+
+
+def test_what_is_written_is_the_key_as_gpg_exports_it_without_what_stood_around():
+    exported = KEY.replace("Comment: made for a test\n", "")
+    assert openpgp.one_key(KEY) == (FINGERPRINT, exported)
+    assert openpgp.one_key(f"\n{KEY}\n".replace("\n", "\r\n")) == (FINGERPRINT, exported)
+    without_checksum = "".join(line for line in KEY.splitlines(True) if not line.startswith("="))
+    assert openpgp.one_key(without_checksum) == (FINGERPRINT, exported)
+
+
+# apt takes a line that begins with five dashes and BEGIN for the head of a block, and reads to the next END.
+@pytest.mark.parametrize(
+    "text",
+    [
+        KEY + KEY,
+        KEY.replace(" BLOCK-----", "-----", 1) + KEY,
+        KEY.replace("-----BEGIN PGP", "-----BEGIN  PGP") + KEY,
+        KEY + KEY.replace("KEY BLOCK-----\n", "KEY BLOCK----- \n"),
+        KEY.replace("\n", "\r") + "\n" + KEY,
+        "The vendor's key:\n" + KEY,
+        KEY + "mDMEawIS\n",
+        KEY.replace("Comment: ", "-----BEGIN "),
+        KEY.replace("mDME", "\nmDME"),
+        KEY.replace("mDMEawISCxYJ", "mDMEawISCxYJ\n\n"),
+        KEY.replace("=rkP7\n", "=rkP7\nmDME\n"),
+        KEY.replace("=rkP7", "=rkP8"),
+        armoured(PRIMARY + PRIMARY),
+        armoured(PRIMARY[:-1]),
+        armoured(b"\x98\x00" + PRIMARY),
+        armoured(PRIMARY + bytes([0xC0 | 13, 225, 0, 0])),  # of partial length
+        armoured(PRIMARY + bytes([0x80 | 13 << 2 | 3, 0])),  # of indeterminate length
+        armoured(PRIMARY + bytes([0xC0 | 11, 1, 0])),  # literal data
+        armoured(PRIMARY[:2] + b"\x06" + PRIMARY[3:]),  # version 6
+        armoured(b""),
+    ],
+)
+def test_more_than_one_key_or_anything_beside_it_is_refused(text):
+    with pytest.raises(openpgp.KeyFormatError):
+        openpgp.one_key(text)
+    assert apt_source.check_key(text, FINGERPRINT)
 
 
 def test_packets_of_the_new_form_are_read():
     body = b"\x04" + bytes(300)  # version 4; 301 bytes make a length of two octets
     packet = bytes([0xC0 | 6, 192 + ((301 - 192) >> 8), (301 - 192) & 0xFF]) + body
-    text = base64.b64encode(packet).decode()
-    block = f"-----BEGIN PGP PUBLIC KEY BLOCK-----\n\n{text}\n-----END PGP PUBLIC KEY BLOCK-----\n"
     # sha1sum over 99 01 2d and the body
-    assert openpgp.fingerprints(block) == ["950F60A5661BE3920B1596E49A676A9B8F42CE0D"]
+    assert openpgp.one_key(armoured(packet))[0] == "950F60A5661BE3920B1596E49A676A9B8F42CE0D"
 
 
 @pytest.mark.parametrize(
@@ -53,8 +90,8 @@ def test_packets_of_the_new_form_are_read():
 )
 def test_what_is_no_public_key_is_said(text):
     with pytest.raises(openpgp.KeyFormatError):
-        openpgp.fingerprints(text)
-    assert "Fix: `gpg --export --armor`" in apt_source.check_key(text, FINGERPRINT)[0]
+        openpgp.one_key(text)
+    assert "Fix: `gpg --export --armor FINGERPRINT`" in apt_source.check_key(text, FINGERPRINT)[0]
 
 
 def test_key_is_taken_for_its_full_fingerprint_only():
