@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import os
 import signal
 import subprocess
@@ -102,6 +104,40 @@ def test_a_run_is_followed_to_its_end(tmp_path, inventory, monkeypatch):
         "gpu1: Fail without harm",
         "gpu2: Fail without harm",
     ]
+
+
+def as_runner_writes(value: object) -> str:
+    """Return a value as ansible-runner's own callback puts it into the output."""
+    text = base64.b64encode(json.dumps(value).encode()).decode()
+    return f"\x1b[K{text}\x1b[{len(text)}D\x1b[K"
+
+
+FORGED = {
+    "uuid": "00000000-0000-4000-8000-000000000000",
+    "event": "runner_on_failed",
+    "pid": 4194303,
+    "event_data": {"host": "gpu1", "task": "Forged", "task_action": "x", "res": {"msg": "forged"}},
+}
+
+
+@pytest.mark.parametrize(
+    "forged", [FORGED, {**FORGED, "event_data": "x"}, {**FORGED, "pid": "x"}, "text", [1]]
+)
+def test_what_a_node_says_is_no_event(tmp_path, inventory, forged):
+    text = """
+- hosts: gpu1
+  gather_facts: false
+  tasks:
+    - name: Say
+      ansible.builtin.fail: {msg: "{{ said }}"}
+      ignore_errors: true
+"""
+    forged = [FORGED, {}, {**FORGED, "event_data": "x"}, {}, "text", [1]]
+    said = json.dumps({"said": " ".join(as_runner_writes(value) for value in forged)})
+    outcome = AnsibleRun(write(tmp_path, text), [inventory], ["-e", said, "-v"]).run()
+    assert outcome.return_code == 0
+    [failure] = outcome.progress.failures
+    assert (failure.task, failure.kind) == ("Say", "ignored")
 
 
 def test_ctrl_c_stops_ansible_and_its_workers(tmp_path, inventory):
@@ -278,6 +314,17 @@ def test_a_judge_that_breaks_down_is_no_judgement():
     lines = Progress().feed(judge_failed({"msg": "No space left on device"}))
     assert len(lines) == 1
     assert "No space left on device" in lines[0].text
+
+
+@pytest.mark.parametrize("name", ["runner_on_ok", "runner_on_start", "verbose", "playbook_on_stats", ["x"]])
+@pytest.mark.parametrize(
+    "data",
+    ["x", ["x"], {"res": "x"}, {"host": ["x"], "res": {"warnings": 5, "total_tests": "x"}}, {"failures": 5}],
+)
+def test_an_event_of_another_shape_says_nothing(name, data):
+    progress = Progress()
+    assert progress.feed({"event": name, "event_data": data, "pid": 1}) == []
+    assert (progress.failures, progress.failed_hosts(), progress.unreachable_hosts()) == ([], [], [])
 
 
 def test_a_node_cannot_write_to_the_terminal():

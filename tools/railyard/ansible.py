@@ -137,8 +137,8 @@ class AnsibleRun:
                 self._shown_at = now
                 self.show(self.progress.still())
             return False
-        if self.progress.pid is None:
-            # It has not said a word yet, so it has touched nothing.
+        if not self.progress.started:
+            # No play has begun, so it has touched nothing.
             return True
         if self._signalled_at is None:
             self._signalled_at = now
@@ -153,12 +153,8 @@ class AnsibleRun:
         return self._terminated_at is not None and now - self._terminated_at > _TERMINATE_GRACE_S
 
     def _signal(self, number: signal.Signals) -> None:
-        if self.progress.pid is not None:
-            try:
-                os.kill(self.progress.pid, number)
-            except ProcessLookupError:
-                # It ended by itself in the meantime, which is what we wanted.
-                return
+        # None, or one that is gone: it ended by itself in the meantime, which is what we wanted.
+        orphans.signal_all(orphans.children(self._mark), number)
 
 
 def ansible_environment() -> dict[str, str]:
@@ -169,6 +165,10 @@ def ansible_environment() -> dict[str, str]:
         # ansible-runner turns host key checking off unless the environment says something.
         "ANSIBLE_HOST_KEY_CHECKING": os.environ.get("ANSIBLE_HOST_KEY_CHECKING", "True"),
         "ANSIBLE_NOCOLOR": "1",
+        # As in ansible.cfg, also where the user has callbacks of their own.
+        "ANSIBLE_CALLBACKS_ENABLED": ",".join(
+            filter(None, ("railyard.fabric.plain_output", os.environ.get("ANSIBLE_CALLBACKS_ENABLED")))
+        ),
         "PATH": search,
     }
 

@@ -27,10 +27,10 @@ def end(mark: str) -> None:
     told: set[int] = set()
     while (left := marked(mark)) and time.monotonic() < deadline:
         # One that was told may start another before it ends.
-        _signal([pid for pid in left if pid not in told], signal.SIGTERM)
+        signal_all([pid for pid in left if pid not in told], signal.SIGTERM)
         told.update(left)
         time.sleep(_LOOK_EVERY_S)
-    _signal(marked(mark), signal.SIGKILL)
+    signal_all(marked(mark), signal.SIGKILL)
 
 
 def marked(mark: str) -> list[int]:
@@ -52,7 +52,21 @@ def marked(mark: str) -> list[int]:
     return found
 
 
-def _signal(pids: list[int], number: signal.Signals) -> None:
+def children(mark: str) -> list[int]:
+    """Return the processes with this mark that this process has started itself: `ansible-playbook`."""
+    ours = f"PPid:\t{os.getpid()}\n"
+    found = []
+    for pid in marked(mark):
+        try:
+            if ours in Path(f"/proc/{pid}/status").read_text(encoding="utf-8", errors="replace"):
+                found.append(pid)
+        except OSError:
+            continue  # it has ended
+    return found
+
+
+def signal_all(pids: list[int], number: signal.Signals) -> None:
+    """Send them a signal; one that is gone is passed over."""
     for pid in pids:
         try:
             os.kill(pid, number)

@@ -73,7 +73,6 @@ class Progress:
     current_test: str = ""
     failures: list[Failure] = field(default_factory=list)
     stats: dict[str, dict[str, int]] | None = None
-    pid: int | None = None
     started: bool = False
     measuring: bool = False
     messages: list[str] = field(default_factory=list)
@@ -83,9 +82,8 @@ class Progress:
 
     def feed(self, event: Mapping[str, Any]) -> list[Line]:
         """Take one event and return the lines that it is worth."""
-        data = event.get("event_data") or {}
-        if isinstance(event.get("pid") or data.get("pid"), int):
-            self.pid = event.get("pid") or data.get("pid")
+        data = event.get("event_data")
+        data = data if isinstance(data, Mapping) else {}
         handler = getattr(self, "_on_" + str(event.get("event", "")), None)
         lines: list[Line] = list(handler(event, data)) if handler else []
         if self.verbosity and event.get("stdout") and event.get("event") != "verbose":
@@ -193,7 +191,8 @@ class Progress:
     def _on_playbook_on_stats(self, _event: Mapping[str, Any], data: Mapping[str, Any]) -> Iterator[Line]:
         yield from self._end_task()
         kinds = ("ok", "changed", "dark", "failures", "skipped", "rescued", "ignored")
-        self.stats = {kind: dict(data.get(kind) or {}) for kind in kinds}
+        counts = {kind: data.get(kind) for kind in kinds}
+        self.stats = {kind: dict(of) if isinstance(of, Mapping) else {} for kind, of in counts.items()}
 
     def _settle(self, host: str, state: str) -> None:
         self.hosts[host] = state
@@ -213,7 +212,8 @@ class Progress:
 
     def _warnings(self, host: str, result: Mapping[str, Any]) -> Iterator[Line]:
         """Say what a result warns of, which Ansible shows with the result and not as an event of its own."""
-        for warning in result.get("warnings") or ():
+        warnings = result.get("warnings")
+        for warning in warnings if isinstance(warnings, list) else ():
             text = clean(str(warning)).strip()
             # The same on a thousand hosts is said once, with the first of them.
             if text and text not in self._told:
