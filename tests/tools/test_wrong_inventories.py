@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -105,3 +106,90 @@ def test_the_command_itself_ends_with_2(name, tmp_path):
     assert (done.returncode, done.stdout) == (2, "")
     assert FAULTS[name].message in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def no_more_than_4_gib() -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
+
+
+def railyard(*words: str | Path) -> subprocess.CompletedProcess[str]:
+    """Run a command that has to answer within seconds, and in little memory."""
+    return subprocess.run(
+        [RAILYARD, *words],
+        capture_output=True, text=True, check=False, timeout=60, preexec_fn=no_more_than_4_gib,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        ("fifo", "hosts.yml"),
+        ("fifo", "host_vars/gpu1.yml"),
+        ("endless", "hosts.yml"),
+        ("endless", "group_vars/all/fabric.yml"),
+        ("too_large", "host_vars/gpu2/more.yml"),
+    ],
+)
+def test_what_has_no_end_is_named_and_not_read(kind, name, tmp_path):
+    path = write(tmp_path / "site", SOUND["pair"]) / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+    if kind == "fifo":
+        os.mkfifo(path)
+    elif kind == "endless":
+        path.symlink_to("/dev/zero")
+    else:
+        path.touch()
+        os.truncate(path, 1 << 40)
+    for source in (tmp_path / "site", tmp_path / "site/hosts.yml"):
+        done = railyard("plan", "-i", source)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert f"{path}: " in done.stderr
+        assert ("it has 1099511627776 bytes" if kind == "too_large" else "it is no file") in done.stderr
+        assert ". Fix: " in done.stderr
+
+
+def test_extra_variables_without_end_are_named_and_not_read(tmp_path):
+    folder = write(tmp_path / "site", SOUND["pair"])
+    done = railyard("validate", "-i", folder, "--", "-e", "@/dev/zero")
+    assert done.returncode == 2
+    assert "/dev/zero: it is no file" in done.stderr
+
+
+def test_more_hosts_or_rails_than_there_can_be_are_refused_at_once(tmp_path):
+    folder = write(tmp_path / "site", SOUND["pair"])
+    hosts = (folder / "hosts.yml").read_text()
+    (folder / "hosts.yml").write_text("gpu_nodes:\n  hosts:\n    gpu[1:99999]-[1:99999]:\n")
+    assert "gpu[1:99999]-[1:99999] is one of 9999800001 hosts" in railyard("plan", "-i", folder).stderr
+    (folder / "hosts.ini").write_text("[gpu_nodes]\ngpu[1:99999][a:z]\n")
+    (folder / "hosts.yml").unlink()
+    assert "gpu[1:99999][a:z] is one of 2599974 hosts" in railyard("plan", "-i", folder).stderr
+    (folder / "hosts.ini").unlink()
+    (folder / "hosts.yml").write_text(hosts)
+    rail = "    - {{name: rail{0}, netdev: ens{0}, subnet: 10.0.0.0/24}}\n"
+    for count, said in (
+        (300, "fabric.rails: it has 300 entries"),
+        (100000, " and more than 2097152 are not"),
+    ):
+        rails = "".join(rail.format(number) for number in range(count))
+        text = f"fabric:\n  transport: tcp\n  mtu: 9000\n  rails:\n{rails}"
+        (folder / "group_vars/all/fabric.yml").write_text(text)
+        done = railyard("plan", "-i", folder)
+        assert done.returncode == 2
+        assert said in done.stderr
+
+
+def test_names_in_what_is_said_cannot_write_to_the_terminal(tmp_path):
+    folder = tmp_path / "site\x1b[2Jx"
+    write(folder, {**SOUND["pair"], "hosts.yml": 'gpu_nodes: {hosts: {"gpu\\e[2J1": }}\n'})
+    for words in (
+        ("plan", "-i", folder), ("plan", "-i", f"{folder}/none"), ("validate", "-i", f"{folder}/none"),
+        ("report", f"{folder}/none"), ("plan", "--none\x1b[2J"),
+    ):  # fmt: skip
+        done = railyard(*words)
+        assert done.returncode == 2, words
+        assert "\x1b[2J" not in done.stdout + done.stderr, words
+    write(folder, SOUND["pair"])
+    done = railyard("plan", "-i", folder)
+    assert done.returncode == 0
+    assert "\x1b[2J" not in done.stdout

@@ -10,7 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
+from railyard import paths  # noqa: F401 - makes the collection importable
 from railyard.errors import UserError
+
+from ansible_collections.railyard.fabric.plugins.plugin_utils import inventory_files  # isort: skip
 
 # What the clean-up after Ctrl-C keeps of the user's arguments: how to reach the nodes, as whom, and which.
 # Not kept: tags, --check, --start-at-task and their like, which would make the clean-up do nothing.
@@ -70,6 +73,9 @@ def parse(argv: Sequence[str]) -> AnsibleArguments:
         )
     if options.inventory:
         raise UserError("-i stands after `--`", "put it before `--`: railyard checks the inventory first")
+    for path in (str(extra)[1:] for extra in options.extra_vars or [] if str(extra).startswith("@")):
+        if (wrong := inventory_files.endless_file(path)) is not None:
+            raise UserError(f"{path}: {wrong}", "name a plain file of variables")
     for extra in options.extra_vars or []:
         for name in _OURS:
             if re.search(rf"\b{name}\b", str(extra)):

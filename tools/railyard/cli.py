@@ -296,10 +296,13 @@ def _take_any_locale() -> None:
 
 def _status_of(error: Exception) -> int:
     """Say what went wrong and return the exit status; what is no user's fault is raised again."""
+    from railyard.text import clean  # a name in what is said may hold what moves the cursor
+
     if isinstance(error, UserError):
-        print(f"railyard: {error}", file=sys.stderr)
+        print(f"railyard: {clean(str(error))}", file=sys.stderr)
         return error.exit_status
     if isinstance(error, _click_errors.ClickException):
+        error.message = clean(error.message)
         error.show()
         return BAD_INPUT
     if isinstance(error, BrokenPipeError):
@@ -309,10 +312,10 @@ def _status_of(error: Exception) -> int:
     if isinstance(error, OSError) and error.errno in _NO_ROOM and error.filename is None:
         return _unwritable(error)
     if type(error).__name__ in ("RunFolderError", "PolicyError"):
-        print(f"railyard: {error}", file=sys.stderr)
+        print(f"railyard: {clean(str(error))}", file=sys.stderr)
         return BAD_INPUT
     if type(error).__name__ == "JudgeError":
-        print(f"railyard: this run cannot be judged: {error}", file=sys.stderr)
+        print(f"railyard: this run cannot be judged: {clean(str(error))}", file=sys.stderr)
         return INTERRUPTED
     if isinstance(error, MemoryError):
         print("railyard: there is not enough memory; nothing is known before it is there", file=sys.stderr)

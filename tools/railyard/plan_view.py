@@ -11,6 +11,7 @@ from typing import Any
 from rich import box
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from railyard import paths
 
@@ -20,6 +21,7 @@ os.environ.setdefault("ANSIBLE_CONFIG", str(paths.repo_root() / "ansible.cfg"))
 from ansible_collections.railyard.fabric.plugins.plugin_utils import cost as fabric_cost
 from ansible_collections.railyard.fabric.plugins.plugin_utils import inventory as fabric_inventory
 from ansible_collections.railyard.fabric.plugins.plugin_utils import plan as fabric_plan
+from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import clean
 
 EXIT_GOOD = 0
 EXIT_BAD_INPUT = 2
@@ -89,7 +91,7 @@ def _print_table(plan: dict[str, Any]) -> None:
     # The width of a pipe is unknown: there, no cell may be cut.
     console = Console(width=None if sys.stdout.isatty() else 200)
     nodes: dict[str, Any] = plan["nodes"]
-    console.print(f"[bold]{plan['cluster']}[/]: {_head(plan)}", highlight=False)
+    console.print(Text.assemble((clean(plan["cluster"]), "bold"), f": {_head(plan)}"))
     rows = sum(len(node["rails"]) for node in nodes.values())
     console.print(_rail_table(nodes) if rows > _ROWS_MAX else _node_table(nodes))
     if rows > _ROWS_MAX:

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from railyard import paths
+from railyard.text import clean
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils import comparison_text  # isort: skip
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import model, wording  # isort: skip
@@ -92,7 +93,7 @@ def summary(report: model.Report, out: Console, status: int | None = None) -> No
 
 def report_place(run_dir: Path, out: Console) -> None:
     """Say where the report is: on a line of its own, so that a terminal makes a link of it."""
-    out.print(Text(f"Report: {run_dir / 'index.html'}"))
+    out.print(Text(clean(f"Report: {run_dir / 'index.html'}")))
 
 
 def recap(stats: dict[str, dict[str, int]], out: Console, hosts_shown: int = 12) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.fabric_fields import Finding
+from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import clean_line
 
 
 class Origin(NamedTuple):
@@ -51,7 +52,8 @@ class Problem:
         where = [self.file]
         where += [f"host {self.host}"] if self.host else []
         where += [f"rail {self.rail}"] if self.rail else []
-        return f"{', '.join(where)}: {self.message}. Fix: {self.fix}"
+        # Names of files and hosts may hold what moves a terminal's cursor.
+        return clean_line(f"{', '.join(where)}: {self.message}. Fix: {self.fix}")
 
 
 @dataclass(frozen=True)

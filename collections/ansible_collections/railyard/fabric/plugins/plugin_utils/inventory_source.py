@@ -296,6 +296,10 @@ def open_sources(sources: Sequence[str], limit: str | None) -> Opened:
     ]
     if not sources:
         failures = [("-i", "no inventory is named", "name one, as -i inventories/lab")]
+    fix = "put a plain file with the text there, or remove it"
+    failures += [
+        (inventory_files.shown(path), wrong, fix) for path, wrong in inventory_files.endless(sources)
+    ]
     if failures:
         return Opened(failures)
     _find_plugins_as_ansible_does()

@@ -197,6 +197,7 @@ def range_error(written: str) -> str | None:
     parts = re.split(r"\[([^\[\]]*)\]", written)
     if any({"[", "]"} & set(part) for part in parts):
         return f"{written} has a bracket too few or too many"
+    hosts = 1
     for part in parts[1::2]:
         found = _RANGE.fullmatch(part)
         if found is None:
@@ -214,8 +215,10 @@ def range_error(written: str) -> str | None:
             return f"range {written} begins with a 0, and so both ends must have as many digits"
         if found["step"] is not None and int(found["step"]) == 0:
             return f"range {written} has a step of 0"
-        if numbers and (count := int(last) - int(first) + 1) > HOSTS_MAX:
-            return f"range {written} is one of {count} hosts, and more than {HOSTS_MAX} are not planned"
+        first_place, last_place = (int(first), int(last)) if numbers else (ord(first), ord(last))
+        hosts *= (last_place - first_place) // int(found["step"] or 1) + 1
+        if hosts > HOSTS_MAX:
+            return f"range {written} is one of {hosts} hosts, and more than {HOSTS_MAX} are not planned"
     return None
 
 

@@ -120,9 +120,11 @@ def mapping(value: Any) -> str | None:
 
 
 def filled_list(value: Any) -> str | None:
-    """Check for a list with something in it."""
+    """Check for a list with something in it, and no more than the computed form of rails may count."""
     if not isinstance(value, list):
         return f"it is {show(value)}, not a list"
+    if len(value) > 256:
+        return f"it has {len(value)} entries, and no node has more than 256"
     return None if value else "the list is empty"
 
 
