@@ -352,6 +352,7 @@ def test_a_lease_that_is_not_renewed_ends_the_run(rails: Rails, tmp_path: Path) 
     assert classes(runner.rows()) == {"interrupted"}
     assert len(runner.rows()) == 10
     assert "shown no life" in runner.rows()[0]["error"]["message"]
+    assert not (runner.folder / "work_order.json").exists()  # it held the run's secret
     assert runner.status()["done"] is True
 
 

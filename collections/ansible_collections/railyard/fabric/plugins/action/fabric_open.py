@@ -76,7 +76,7 @@ def _new(reports_dir: str, run: str | None, inventory: Inventory) -> RunFolder:
     }
     whole[provenance.FINGERPRINT] = provenance.fingerprint(whole, rules)
     folder = run_folder.create(reports_dir, inventory.cluster, run, manifest)
-    for name in abandoned.forget_secrets(folder.path.parent, folder.name):
+    for name in abandoned.forget_secrets(folder.path.parent.parent, folder.name):
         display.vv(f"removed the secret of run {name}, whose controller is gone")
     folder.write(run_folder.PLAN, run_folder.pretty(whole))
     return folder

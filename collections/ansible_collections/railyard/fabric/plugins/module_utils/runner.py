@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import faulthandler
 import itertools
+import os
 import signal
 import sys
 import threading
@@ -54,7 +56,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (work_order.WorkOrderError, Obstacle) as error:
         sys.stderr.write(f"runner: {error}\n")
         return 2
-    return Runner(order, options.folder, launcher, options.lease).run()
+    status = Runner(order, options.folder, launcher, options.lease).run()
+    if status != 0:
+        # Nobody starts it again, and a controller that died will not come for the secret in it.
+        with contextlib.suppress(OSError):
+            os.unlink(options.order)
+    return status
 
 
 class Runner:

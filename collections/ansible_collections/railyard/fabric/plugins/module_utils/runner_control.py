@@ -101,6 +101,7 @@ class Control:
             self._refuse_if_leased()
             return {"changed": changed, "program_needed": False, "program_path": self.program_path(sha256)}
         self.lease.take(self.run, controller, lease_s, self.node)
+        self._forget_others()
         if source is not None and needed:
             self._place_program(source, sha256)
             needed = False
@@ -225,6 +226,12 @@ class Control:
         shutil.copyfile(source, draft)
         os.chmod(draft, 0o644)
         os.replace(draft, self.program_path(sha256))
+
+    def _forget_others(self) -> None:
+        """Remove the secrets of other runs: the lease is ours, so their controllers are dead."""
+        for name in os.listdir(self._run_folder):
+            if name != self.run and work_order.RUN_ID.match(name):
+                shutil.rmtree(os.path.join(self._run_folder, name), ignore_errors=True)
 
     def _let_go(self, check: bool) -> None:
         if check:

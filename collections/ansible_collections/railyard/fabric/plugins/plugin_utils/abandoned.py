@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Runs whose controller was killed: their secrets are removed by the next run of the cluster.
+"""Runs whose controller was killed: their secrets are removed by the next run, of any cluster.
 
 A run needs its secret until its nodes are staged, and whatever ends a run removes it; a controller that is
 killed ends nothing. What such a run measured can still be collected, which needs no secret.
@@ -30,15 +30,15 @@ def controller(pid: int) -> dict[str, Any]:
     return {"pid": pid, "started_ticks": _started_ticks(pid), "boot_id": _boot_id()}
 
 
-def forget_secrets(parent: Path, but: str) -> list[str]:
-    """Remove the secrets of a cluster's runs that nobody carries on; return their run ids.
+def forget_secrets(reports: Path, but: str) -> list[str]:
+    """Remove the secrets of runs that nobody carries on; return their run ids.
 
     Args:
-        parent: the folder of the cluster's runs.
+        reports: the folder of all clusters' runs.
         but: the run that has just begun.
     """
     forgotten = []
-    for path in sorted(parent.glob(f"*/{run_folder.SECRET}")):
+    for path in sorted(reports.glob(f"*/*/{run_folder.SECRET}")):
         folder = RunFolder(path.parent)
         if folder.name != but and not _carried_on(folder, path):
             with suppress(OSError):  # somebody else's folder: what cannot be removed is theirs to remove

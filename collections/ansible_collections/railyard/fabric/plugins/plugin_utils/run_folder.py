@@ -326,7 +326,8 @@ def create(
         raise _unwritable(parent, error) from error
     folder = _make_exclusive(parent, run)
     try:
-        (folder.path / "raw").mkdir()
+        # The archives hold what root's programs said on the nodes.
+        (folder.path / "raw").mkdir(mode=0o700)
     except OSError as error:
         raise _unwritable(folder.path, error) from error
     fixed = {

@@ -143,6 +143,22 @@ def test_the_secret_is_for_root_alone_and_goes_with_the_run(
     )
 
 
+def test_the_secret_of_a_run_whose_controller_died_goes_with_the_next_run(
+    control: Control, program: tuple[str, str]
+) -> None:
+    dead = Path(control.order_path).parent.with_name(OTHER)
+    dead.mkdir(parents=True)
+    (dead / "work_order.json").write_text(SECRET)
+    stranger = dead.with_name("not-a-run")
+    stranger.mkdir()
+    stage(control, program, check=True)
+    assert dead.exists()
+    stage(control, program)
+    assert not dead.exists()
+    assert stranger.exists()
+    assert os.path.exists(control.order_path)
+
+
 def test_a_program_that_came_damaged_is_refused(control: Control, program: tuple[str, str]) -> None:
     with pytest.raises(Obstacle, match="came as"):
         control.stage(work_order.dump(order()), "0" * 64, program[0], "me@here", 90.0, False)

@@ -35,7 +35,8 @@ def test_a_new_folder_has_manifest_secret_and_raw(tmp_path: Path) -> None:
         None,
         1,
     )
-    assert (folder.path / "raw").is_dir()
+    # What the nodes sent is for the owner: logs and raw outputs of root's.
+    assert (folder.path / "raw").stat().st_mode & 0o777 == 0o700
     secret = folder.path / ".secret"
     assert secret.stat().st_mode & 0o777 == 0o600
     assert len(folder.secret()) == 32
