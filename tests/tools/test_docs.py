@@ -58,3 +58,13 @@ def test_the_map_names_the_three_places_that_a_reader_asks_for() -> None:
     ):
         assert re.search(rf"\| {re.escape(idea)} \| `F/{re.escape(path)}`", text), idea
         assert name in (PLUGINS / path).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("pins", ["3.11", "3.11-develop", "3.12", "3.12-develop"])
+def test_each_pin_has_the_hashes_of_its_files_and_names_no_index(pins):
+    text = (ROOT / f"requirements/python{pins}.txt").read_text(encoding="utf-8")
+    lines = [line for line in text.replace("\\\n", " ").splitlines() if not line.startswith("#")]
+    assert len(lines) > 20
+    assert [
+        line for line in lines if not re.fullmatch(r"\S+==\S+( +--hash=sha256:[0-9a-f]{64})+", line)
+    ] == []

@@ -41,7 +41,7 @@ def setup(tmp_path):
         env = {**os.environ, "RAILYARD_PYTHON": str(tmp_path / "python"), "LOG": str(log)}
         env.pop("RAILYARD_VENV", None)
         subprocess.run(["tools/setup", *argv], cwd=tmp_path, env=env, check=True, capture_output=True)
-        return re.findall(r"^new|(?<=-r)\S+", log.read_text(), re.MULTILINE)
+        return re.findall(r"^new|(?<= -r)\S+", log.read_text(), re.MULTILINE)
 
     run.folder = tmp_path
     return run
