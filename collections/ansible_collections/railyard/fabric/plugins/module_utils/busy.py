@@ -15,6 +15,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.obstacle import Ob
 from ansible_collections.railyard.fabric.plugins.module_utils.rail_socket import Place
 
 _WATCH_S = 0.5
+_STEP_TITLE = b"slurmstepd: ["
 
 
 def rail_is_busy(place: Place, policy: Mapping[str, object], hca: str | None = None) -> Obstacle | None:
@@ -44,7 +45,7 @@ def node_is_busy(host: str, policy: Mapping[str, object]) -> Obstacle | None:
     if processes:
         return _busy(host, "GPU processes run on {}: {}".format(host, ", ".join(processes[:5])))
     if slurm_step():
-        return _busy(host, f"a Slurm job runs on {host} (slurmstepd is there)")
+        return _busy(host, f"a Slurm job runs on {host} (the slurmstepd of a step is there)")
     return None
 
 
@@ -67,11 +68,14 @@ def gpu_processes() -> list[str]:
 
 
 def slurm_step(root: str = "/proc") -> bool:
-    """Tell whether a Slurm job step runs: each has a slurmstepd."""
+    """Tell whether a Slurm job step runs: the slurmstepd of each has the title `slurmstepd: [job.step]`.
+
+    `slurmstepd infinity` is of no job: with cgroup/v2 slurmd keeps one, which holds its systemd scope open.
+    """
     for pid in filter(str.isdigit, os.listdir(root)):
         try:
-            with open(os.path.join(root, pid, "comm"), encoding="utf-8", errors="replace") as handle:
-                if handle.read().strip() == "slurmstepd":
+            with open(os.path.join(root, pid, "cmdline"), "rb") as handle:
+                if handle.read(len(_STEP_TITLE)) == _STEP_TITLE:
                     return True
         except OSError:
             continue

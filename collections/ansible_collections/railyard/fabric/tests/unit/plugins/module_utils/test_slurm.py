@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils import slurm
+from ansible_collections.railyard.fabric.plugins.module_utils import busy, slurm
 from ansible_collections.railyard.fabric.plugins.module_utils.slurm import SlurmError
 
 # The lay-out of Slurm 22.05's slurm_sprint_node_table.
@@ -96,3 +98,25 @@ def test_a_node_that_the_cluster_does_not_know_is_told_from_a_cluster_that_does_
 
 def test_our_reason_is_one_line():
     assert slurm.own_reason("reboot\nnow") == "Railyard: reboot now"
+
+
+@pytest.mark.parametrize(
+    ("command_line", "is_job"),
+    [
+        (b"slurmstepd: [614.0]\0", True),
+        (b"slurmstepd: [614.extern]", True),
+        (b"slurmstepd: [614+1.batch]\0\0\0", True),
+        # slurmd with cgroup/v2 keeps one of these on every node, idle or not.
+        (b"/usr/sbin/slurmstepd\0infinity\0", False),
+        (b"/usr/sbin/slurmd\0-D\0", False),
+        (b"grep\0slurmstepd: [614.0]\0", False),
+        (b"", False),
+    ],
+)
+def test_only_the_title_of_a_step_is_a_job(tmp_path: Path, command_line: bytes, is_job: bool) -> None:
+    for pid in ("1", "4711"):
+        (tmp_path / pid).mkdir()
+        (tmp_path / pid / "comm").write_text("slurmstepd\n" if pid == "4711" else "systemd\n")
+        (tmp_path / pid / "cmdline").write_bytes(command_line if pid == "4711" else b"/sbin/init\0")
+    (tmp_path / "4712").mkdir()  # a process that has just gone
+    assert busy.slurm_step(str(tmp_path)) is is_job
