@@ -19,6 +19,10 @@ _SMALL_SEGMENT_BYTES = 1000
 # Beyond every port that `tools.tool_port` gives out for up to 32 rails, and below the ephemeral ones.
 _PORTS_APART = 4096
 _PORTS_TO_TRY = 4
+# <asm-generic/socket.h>: more than net.core.rmem_max, for root. Python has no name for it.
+_SO_RCVBUFFORCE = 33
+# 256 beacons fill the usual 208 KiB, and a thousand nodes send those in 38 ms; a node may set less than that.
+_RECEIVE_BUFFER_BYTES = 8 << 20
 _LISTEN = "0A"
 _ESTABLISHED = "01"
 
@@ -69,11 +73,20 @@ def packet_socket(netdev: str, ethertype: int, kind: int = socket.SOCK_RAW) -> s
     """
     sock = socket.socket(socket.AF_PACKET, kind, 0)
     try:
+        enlarge_receive_buffer(sock)
         sock.bind((netdev, ethertype))
     except OSError:
         sock.close()
         raise
     return sock
+
+
+def enlarge_receive_buffer(sock: socket.socket) -> None:
+    """Let a socket hold what comes while its process waits for the processor; else the kernel drops it."""
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _RECEIVE_BUFFER_BYTES)
+    except OSError:  # not root: what net.core.rmem_max allows
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER_BYTES)
 
 
 def family_of(address: str) -> int:

@@ -23,6 +23,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.proof import Claim
 from ansible_collections.railyard.fabric.plugins.module_utils.rail_socket import (
     bind_obstacle,
     bind_to_rail,
+    enlarge_receive_buffer,
     family_of,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.tool_base import Play, Reading, Tool, failed
@@ -137,6 +138,7 @@ def _socket(play: Play, port: int = 0) -> socket.socket:
     sock = socket.socket(family, socket.SOCK_DGRAM)
     try:
         bind_to_rail(sock, play.own)
+        enlarge_receive_buffer(sock)
         if family == socket.AF_INET6:
             sock.setsockopt(socket.IPPROTO_IPV6, _IPV6_MTU_DISCOVER, _IPV6_PMTUDISC_PROBE)
         else:

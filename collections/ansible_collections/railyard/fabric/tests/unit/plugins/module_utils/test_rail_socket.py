@@ -4,10 +4,14 @@
 
 from __future__ import annotations
 
+import os
 import socket
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils import rail_socket
+from ansible_collections.railyard.fabric.plugins.module_utils import rail_socket, tool_udp_probe
+from ansible_collections.railyard.fabric.plugins.module_utils.rail_socket import Place
 
 
 def connection_closed_by_the_server() -> tuple[socket.socket, int]:
@@ -43,3 +47,36 @@ def test_a_free_port_is_taken_as_it_is() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     assert rail_socket.past_closing("127.0.0.1", port) == port
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="SO_RCVBUFFORCE needs root")
+def test_a_small_rmem_default_drops_no_jumbo_datagram(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Small(socket.socket):
+        """A socket as net.core.rmem_default makes it where a site has set it low."""
+
+        def __init__(self, *kind: Any) -> None:
+            super().__init__(*kind)
+            self.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+
+    play: Any = SimpleNamespace(own=Place("gpu001", "rail0", "lo", "127.0.0.1"))
+    monkeypatch.setattr(tool_udp_probe.socket, "socket", Small)
+    with tool_udp_probe._socket(play) as here, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as there:
+        for _number in range(40):
+            there.sendto(bytes(8972), here.getsockname())
+        here.setblocking(False)
+        assert sum(len(here.recv(9000)) for _number in range(40)) == 40 * 8972
+    with rail_socket.packet_socket("lo", 0x88B5) as ear:
+        assert ear.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) > 1 << 20
+
+
+def test_without_root_a_buffer_is_as_large_as_the_site_allows() -> None:
+    asked = []
+
+    def setsockopt(_level: int, name: int, _bytes: int) -> None:
+        asked.append(name)
+        if name != socket.SO_RCVBUF:
+            raise PermissionError
+
+    sock: Any = SimpleNamespace(setsockopt=setsockopt)
+    rail_socket.enlarge_receive_buffer(sock)
+    assert asked[-1] == socket.SO_RCVBUF
