@@ -22,9 +22,10 @@ from ansible_collections.railyard.fabric.plugins.module_utils.rail_socket import
 _ETH_P_ARP = 0x0806
 _FRAME = struct.Struct("!6s6sHHHBBH6s4s6s4s")
 _REQUEST, _REPLY = 1, 2
-_ASK_AT_S = (0.0, 0.15)
-# After the last question.
-_LISTEN_S = 0.3
+# It is listened for so long after each question. A second owner has two to answer; the others are asked only
+# where an owner who has to be there is silent: his node may be held up.
+_LISTEN_S = (0.15, 0.4, 1.0, 2.0)
+_ASKED_ALWAYS = 2
 _SLICE_S = 0.05
 # So many frames are read beyond that time; a storm must not hold the run.
 _MOST_LATE = 1000
@@ -74,8 +75,10 @@ def request(own_mac: bytes, sender_ip: str, target_ip: str) -> bytes:
     )
 
 
-def hear(sock: socket.socket, requests: Sequence[bytes], asked: Sequence[str]) -> Claimants:
-    """Send the requests twice and return who claims the addresses.
+def hear(
+    sock: socket.socket, requests: Sequence[bytes], asked: Sequence[str], awaited: Sequence[str] = ()
+) -> Claimants:
+    """Send the requests twice, again while an awaited address has no owner; return who claims the addresses.
 
     A process that is held up finds its time over when it wakes. It asks and reads what has come all the same:
     else the answer of a second owner would lie unread behind the first's.
@@ -84,16 +87,20 @@ def hear(sock: socket.socket, requests: Sequence[bytes], asked: Sequence[str]) -
         OSError: packets cannot be sent there.
     """
     claimants = Claimants()
-    begun = asked_at = time.monotonic()
-    due = list(_ASK_AT_S)
+    for number, listen_s in enumerate(_LISTEN_S):
+        if number >= _ASKED_ALWAYS and all(claimants.of(address) for address in awaited):
+            break
+        for frame in requests:
+            sock.send(frame)
+        _listen(sock, listen_s, claimants, asked)
+    return claimants
+
+
+def _listen(sock: socket.socket, listen_s: float, claimants: Claimants, asked: Sequence[str]) -> None:
+    deadline = time.monotonic() + listen_s
     late = 0
     while late < _MOST_LATE:
-        if due and time.monotonic() - begun >= due[0]:
-            due.pop(0)
-            for frame in requests:
-                sock.send(frame)
-            asked_at = time.monotonic()
-        over = not due and time.monotonic() - asked_at >= _LISTEN_S
+        over = time.monotonic() >= deadline
         late += over
         if select.select([sock], [], [], 0.0 if over else _SLICE_S)[0]:
             frame, origin = sock.recvfrom(2048)
@@ -101,7 +108,6 @@ def hear(sock: socket.socket, requests: Sequence[bytes], asked: Sequence[str]) -
                 claimants.heard(frame, asked)
         elif over:
             break
-    return claimants
 
 
 def probe(place: Place, peer_address: str) -> Claimants | None:

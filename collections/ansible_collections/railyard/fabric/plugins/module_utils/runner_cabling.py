@@ -33,6 +33,8 @@ _AFTER_NEWS = 3
 _TICK_S = 0.05
 #: How many names a row lists; beyond them it counts.
 NAMED = 16
+# Both questions to a peer that answers neither, with the time that a busy node takes to begin them.
+_ASKED_S = 12.0
 _ARPHRD_ETHER = "1"
 # So many frames of switches are read at most, whoever sends more.
 _MOST_FRAMES = 1000
@@ -81,7 +83,7 @@ class Cabling:
             ear.closing.set()
         for ear in self._ears:
             if ear.is_alive():
-                ear.join(5.0)
+                ear.join(_ASKED_S + 1.0)
         for switch in self._switches:
             switch.close()
 
@@ -126,7 +128,7 @@ class RailEar(threading.Thread):
                 self._begun = time.monotonic()
                 self._listen(sock)
             if self._probe is not None:
-                self._probe.join(10.0)
+                self._probe.join(_ASKED_S)
             self._bench.record.add([self._row(self._lines[cabling.CABLING], self._told())])
         except Obstacle as obstacle:
             self._refuse(obstacle)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import select
 import socket
 import struct
 import threading
@@ -118,12 +119,38 @@ def test_a_second_owner_is_heard_however_often_the_runner_is_held_up(
     assert [len(wire.sent) for wire in wires] == [2, 4]
 
 
+@pytest.mark.parametrize(("held_s", "questions"), [(0.1, 2), (0.5, 2), (0.8, 3), (1.5, 3), (9.0, 4)])
+def test_an_owner_whose_node_is_held_up_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch, held_s: float, questions: int
+) -> None:
+    """What comes to a node that is held up waits there, and all of it is answered when it goes on."""
+    clock = Clock(look_s=0.01)
+    begun_s, waiting = clock.now_s, []
+
+    class HeldUp(Wire):
+        def select(self, *_lists: Any) -> tuple[list[Any], ...]:
+            if clock.now_s - begun_s >= held_s:
+                for frame in waiting[:]:
+                    waiting.remove(frame)
+                    for answer in two_owners(frame)[:1]:
+                        self.take(answer)
+            return select.select([self], [], [], 0.0)
+
+    wire = HeldUp(clock, lambda frame: waiting.append(frame) or [], "never")
+    monkeypatch.setattr(duplicate_address, "time", clock)
+    monkeypatch.setattr(duplicate_address, "select", wire)
+    monkeypatch.setattr(rail_probe, "packet_socket", lambda *_where: wire)
+    owners = rail_probe.claimants(PLACE, [PEER_ADDRESS, "10.0.0.2"])[PEER_ADDRESS]
+    assert owners == ([] if held_s > 3 else [duplicate_address.mac_text(PEER)])
+    assert len(wire.sent) == 2 * questions
+
+
 class Echo:
     """A raw socket: what it sends is answered, the first time over its own rail and then over another."""
 
-    def __init__(self, wires: dict[str, Wire]) -> None:
+    def __init__(self, wires: dict[str, Wire], from_packet: int = 1) -> None:
         self._wires = wires
-        self._count = 0
+        self._count = 1 - from_packet
 
     def __enter__(self) -> Echo:
         return self
@@ -137,12 +164,16 @@ class Echo:
     def sendto(self, packet: bytes, address: tuple[str, int]) -> None:
         head = b"\x45" + bytes(8) + b"\x01" + bytes(2) + socket.inet_aton(address[0]) + bytes(4)
         self._count += 1
-        self._wires["ens6" if self._count == 1 else "ens6d1"].take(head + b"\0" + packet[1:])
+        if self._count > 0:
+            self._wires["ens6" if self._count == 1 else "ens6d1"].take(head + b"\0" + packet[1:])
 
 
-@pytest.mark.parametrize("held_at", ["never", "heard"])
+# The fourth packet is the first of the second try, the tenth would be of a fourth.
+@pytest.mark.parametrize(
+    ("held_at", "from_packet"), [("never", 1), ("heard", 1), ("never", 4), ("never", 10)]
+)
 def test_replies_by_another_rail_are_heard_by_a_runner_that_was_held_up(
-    monkeypatch: pytest.MonkeyPatch, held_at: str
+    monkeypatch: pytest.MonkeyPatch, held_at: str, from_packet: int
 ) -> None:
     clock = Clock()
     wires: dict[str, Wire] = {}
@@ -158,14 +189,15 @@ def test_replies_by_another_rail_are_heard_by_a_runner_that_was_held_up(
             return getattr(socket, name)
 
         def socket(self, *_kind: int) -> Echo:
-            return Echo(wires)
+            return Echo(wires, from_packet)
 
     monkeypatch.setattr(rail_probe, "time", clock)
+    monkeypatch.setattr(rail_probe, "_SLICE_S", 0.0)
     monkeypatch.setattr(rail_probe, "packet_socket", packet_socket)
     monkeypatch.setattr(rail_probe, "socket", Sockets())
     monkeypatch.setattr(rail_probe, "bind_to_rail", lambda _sock, _place: None)
     counts = rail_probe.replies(PLACE, PEER_ADDRESS, {"rail0": "ens6", "rail1": "ens6d1"})
-    assert counts == {"rail0": 1, "rail1": 2}
+    assert counts == ({"rail0": 1, "rail1": 2} if from_packet < 10 else {"rail0": 0, "rail1": 0})
 
 
 class Street:
