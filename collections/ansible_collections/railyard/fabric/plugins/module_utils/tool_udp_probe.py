@@ -32,13 +32,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils.tool_base import P
 # what is being asked. Python has no names for them.
 _IP_MTU_DISCOVER, _IP_PMTUDISC_PROBE = 10, 3
 _IPV6_MTU_DISCOVER, _IPV6_PMTUDISC_PROBE = 23, 3
-# A receiver whose kernel is late by this much has not lost anything; waited for only where something is.
-_SILENCE_S = 0.5
-_ANSWER_S = 1.0
 # So many datagrams of others are passed over before the rest of ours is given up.
 _MOST_STRANGE = 1000
-# So many jumbo datagrams fit a receive buffer of the usual 208 KiB; of 40 sent at once 28 were dropped.
-_AT_ONCE = 5
 _TOKEN = struct.Struct("!16sI")
 
 
@@ -52,7 +47,7 @@ class UdpProbe(Tool):
 
     def limit_s(self, policy: Mapping[str, Any]) -> float:
         """Return the time of the search, which a healthy rail does not need."""
-        return 30.0
+        return 45.0
 
     def client(self, play: Play) -> Reading:
         """Find the largest datagram that reaches the server."""
@@ -69,9 +64,8 @@ class UdpProbe(Tool):
 
         def passes(size_bytes: int, count: int) -> int:
             received = 0
-            for begun in range(0, count, _AT_ONCE):
-                came = batch(size_bytes, min(_AT_ONCE, count - begun))
-                received += came
+            for at_once in path_mtu.batches(count, size_bytes):
+                received += batch(size_bytes, at_once)
                 if not received:
                     break  # what is left would only be waited for
             return received
@@ -95,10 +89,10 @@ class UdpProbe(Tool):
             raise RuntimeError("answer() before open()")
         token = bytes.fromhex(str(question["token"]))
         size, wanted, received, strange = int(question["bytes"]), int(question["sent"]), 0, 0
-        deadline = time.monotonic() + _ANSWER_S
+        deadline = time.monotonic() + path_mtu.LOST_AFTER_S
         while received < wanted and strange < _MOST_STRANGE:
             # What has come is counted after the deadline too: a process that was held up has lost nothing.
-            wait_s = _SILENCE_S if time.monotonic() < deadline else 0.0
+            wait_s = max(0.0, deadline - time.monotonic())
             if not select.select([self._server], [], [], wait_s)[0]:
                 break
             data = self._server.recv(1 << 16)

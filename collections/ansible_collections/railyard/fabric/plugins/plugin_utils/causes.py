@@ -175,6 +175,8 @@ _TABLE = (
           "(InfiniBand: `perfquery -R`), then validate again."),
     Cause("lost_packets", "packets were lost",
           "Look at error counters (`ip -s link`, `ethtool -S`), cable, and duplicate addresses on the rail."),
+    Cause("probes_missed", "the tool missed packets that the rail's counters show to have come",
+          "Look at what holds the receiving node up (processors, another load), then validate again."),
     Cause("path_mtu_small", "a packet of the declared MTU does not pass in this direction",
           "Check the MTU of the peer's netdev and of every switch port between; the mtu checks name "
           "the node."),

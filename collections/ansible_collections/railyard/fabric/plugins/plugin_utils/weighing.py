@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.plugin_utils import causes, policy
+from ansible_collections.railyard.fabric.plugins.plugin_utils import causes, policy, result_rows
 from ansible_collections.railyard.fabric.plugins.plugin_utils.answer import Answer
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import CHECKS, FAIL, PASS, RECORDED
 from ansible_collections.railyard.fabric.plugins.plugin_utils.expectations import Bounds
+
+_ETHERNET_HEADER_BYTES = 14
 
 
 def weigh(observed: dict[str, Any], judged: Sequence[Mapping[str, Any]], bounds: Bounds) -> Answer:
@@ -91,3 +93,22 @@ def lost(client: Mapping[str, Any]) -> dict[str, Any] | None:
         seen = f"{metrics['received']} of {metrics['sent']} probes of {size} bytes arrived"
         return causes.explain("lost_packets" if full else "path_mtu_small", seen)
     return None
+
+
+def came_after_all(client: Mapping[str, Any], server: Mapping[str, Any]) -> str | None:
+    """Return what the rail's counters say against a loss: all packets came, and the tool missed some.
+
+    A tool that was held up does not read what lies in its socket. One packet of these is more than all else
+    that an idle rail carries beside them, so that the bytes show whether one is missing.
+    """
+    metrics, claim = client["metrics"], client.get("claim")
+    size, sent = metrics.get("path_mtu_bytes", metrics.get("packet_bytes")), metrics.get("sent")
+    end = server if client["check"] == "path_mtu_one_way" else client
+    deltas = result_rows.counter_deltas(end.get("counters"))
+    most = claim.get("at_most") if isinstance(claim, Mapping) else None
+    if deltas is None or not (policy.is_whole(size) and policy.is_whole(sent) and policy.is_number(most)):
+        return None
+    wanted_bytes = sent * (size + _ETHERNET_HEADER_BYTES)
+    if deltas["rx_packets"] < max(sent, float(most or 0)) or deltas["rx_bytes"] < wanted_bytes:
+        return None
+    return f"{sent} packets are {wanted_bytes} bytes, rx_bytes of {end['host']} grew by {deltas['rx_bytes']}"

@@ -276,13 +276,38 @@ def test_a_smaller_path_fails(check: str, metric: str, value: int) -> None:
 
 @pytest.mark.parametrize("check", ["path_mtu", "path_mtu_one_way"])
 def test_lost_probes_of_the_full_size_are_no_small_path(check: str) -> None:
-    run = FakeRunView(HEALTHY, HEALTHY.ids(check)[0], "client")
-    run.row["metrics"]["received"] = 3
-    one = run.verdict(run.row["id"])
+    run = HEALTHY.copy()
+    client, server = (run.rows(run.ids(check)[0], end)[0] for end in ("client", "server"))
+    client["metrics"]["received"] = 3
+    client["claim"] = {"unit": "packets", "at_least": 3.0, "at_most": 5.0}
+    counters = (server if check == "path_mtu_one_way" else client)["counters"]
+    # Two packets of 9000 bytes and their Ethernet headers are missing, beside what the rendezvous sends.
+    counters["rx_bytes"] = [0, 3 * 9014 + 800]
+    one = run.verdict(client["id"])
     assert (one["outcome"], one["cause_class"]) == ("fail", "lost_packets")
     assert "3 of 5 probes of 9000 bytes" in one["cause"]
-    run.row["metrics"]["path_mtu_bytes"] = 1500
-    assert run.verdict(run.row["id"])["cause_class"] == "path_mtu_small"
+    # The counters show all five: the tool was held up, and the rail has lost nothing.
+    counters["rx_bytes"] = [0, 5 * 9014 + 800]
+    assert run.verdict(client["id"])["cause_class"] == "probes_missed"
+    counters["rx_packets"] = [0, 4]
+    assert run.verdict(client["id"])["cause_class"] == "lost_packets"
+    client["metrics"]["path_mtu_bytes"] = 1500
+    assert run.verdict(client["id"])["cause_class"] == "path_mtu_small"
+
+
+def test_a_ping_that_was_held_up_is_no_loss_of_the_rail() -> None:
+    run = FakeRunView(HEALTHY, HEALTHY.ids("ping_rtt")[0], "client")
+    run.row["metrics"] |= {"loss_percent": 1.0, "sent": 300, "received": 297, "packet_bytes": 1428}
+    run.row["claim"] = {"unit": "packets", "at_least": 304.0, "at_most": 310.0}
+    for counter in ("tx_bytes", "rx_bytes"):
+        run.row["counters"][counter] = [0, 300 * 1442 + 980]
+    for counter in ("tx_packets", "rx_packets"):
+        run.row["counters"][counter] = [0, 312]
+    one = run.verdict(run.row["id"])
+    assert (one["outcome"], one["cause_class"]) == ("unmeasured", "probes_missed")
+    run.row["counters"]["rx_bytes"] = [0, 297 * 1442 + 980 + 500]
+    one = run.verdict(run.row["id"])
+    assert (one["outcome"], one["cause_class"]) == ("fail", "lost_packets")
 
 
 def test_a_path_larger_than_declared_fails_too() -> None:
