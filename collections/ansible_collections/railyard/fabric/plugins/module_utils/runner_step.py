@@ -70,8 +70,8 @@ class Step:
         return Watch(self.bench, self.test, self.group, self.tool.rdma)
 
     def sample(self, watch: Watch) -> None:
-        """Begin to sample the rail, in a group."""
-        if self.test["group"]:
+        """Begin to sample the rail, where what it carried in the test's own window is asked for."""
+        if self.test["group"] or self.tool.sampled:
             rail, begun = self.session.place.rail, self.play.moment.monotonic
             self.sampler = counters.Sampler(rail, begun, watch.read_bytes)
 

@@ -96,6 +96,8 @@ class Tool:
     name = ""
     package: str | None = None
     rdma = False
+    # What it says is held against what the rail's counters show in its own window.
+    sampled = False
     # Both ends must have one version, or one's words mean nothing to the other.
     same_version = False
     # What it needs of root's capabilities; with none it does not run as root, with None it has all of them.

@@ -38,6 +38,7 @@ class Iperf3(Tool):
 
     name = "iperf3"
     package = "iperf3"
+    sampled = True
 
     def __init__(self, bi: bool = False) -> None:
         self._bi = bi

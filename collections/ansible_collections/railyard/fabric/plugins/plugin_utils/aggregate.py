@@ -25,6 +25,8 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.policy import is_n
 LEAST_OVERLAP = 0.90
 #: Least share of the common window that the counter samples must cover.
 LEAST_COVERED = 0.75
+#: The same of a test's own window, where a rate is asked and not the bytes of a moment.
+LEAST_SEEN = 0.5
 #: The counters see headers and acknowledgements that the tool does not, up to the proof's own factor;
 #: Soft-RoCE sends again what was only late.
 MOST_OVERHEAD = proof.NETDEV.bytes_factor
@@ -96,6 +98,21 @@ def add_up(servers: Sequence[Mapping[str, Any]], payload: bool = False) -> dict[
         "overlap_percent": round(overlap * 100, 1),
         "window_s": round(end - begin, 3),
     }
+
+
+def received_gbps(row: Mapping[str, Any]) -> float:
+    """Return the rate of frames that arrived in a test's own window, by the samples that lie in it.
+
+    Raises:
+        NotAdded: the row has no samples, or too few of them.
+    """
+    times, values = _samples(row)
+    begin, end = result_rows.window_s(row) or (0.0, 0.0)
+    inside = [(at, value) for at, value in zip(times, values, strict=True) if begin <= at <= end]
+    if not inside or inside[-1][0] - inside[0][0] < LEAST_SEEN * (end - begin):
+        raise NotAdded("row_garbled", f"{row.get('rail')}: the counter samples do not cover the window")
+    (first_s, first), (last_s, last) = inside[0], inside[-1]
+    return (last - first) * 8 / 1e9 / (last_s - first_s)
 
 
 def _who_was_late(servers: Sequence[Mapping[str, Any]], windows: Sequence[tuple[float, float]]) -> str:

@@ -36,6 +36,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils import (
     weighing,
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.answer import Answer, failed, unmeasured
+from ansible_collections.railyard.fabric.plugins.plugin_utils.bind import Bound
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import (
     AGGREGATES,
     CHECKS,
@@ -208,8 +209,12 @@ class _Court:
         if isinstance(pair, Answer):
             return pair
         own_windows = result_rows.own_window_s(check.name, self.policy) is not None
-        judged = weighing.judged(*pair, own_windows)
-        return weighing.weigh(weighing.observed(*pair), judged, self._bounds(asked))
+        judged, bounds = weighing.judged(*pair, own_windows), self._bounds(asked)
+        answer = weighing.weigh(weighing.observed(*pair), judged, bounds)
+        if asked["tool"] != "iperf3" or answer.outcome != UNMEASURED:
+            return answer
+        able = expectations.capability(*self._ends(asked))
+        return weighing.by_counters(answer, pair, judged, bounds, able.payload_share / able.frame_share)
 
     def _local(self, asked: Mapping[str, Any], rows: Rows) -> Answer:
         """Answer what is asked of one node: from its facts, or from the error counters in its rows."""
@@ -271,10 +276,13 @@ class _Court:
                     found.setdefault((str(owner), str(asked["rail"])), str(error.get("message") or ""))
         return found
 
+    def _ends(self, asked: Mapping[str, Any]) -> tuple[Bound, Bound]:
+        rail = str(asked["rail"])
+        return self.fleet.bound[str(asked["node"])][rail], self.fleet.bound[str(asked["peer"])][rail]
+
     def _bounds(self, asked: Mapping[str, Any]) -> Bounds:
-        node, peer, rail = str(asked["node"]), str(asked["peer"]), str(asked["rail"])
-        check = str(asked["check"])
-        ends = self.fleet.bound[node][rail], self.fleet.bound[peer][rail]
+        node, peer, check = str(asked["node"]), str(asked["peer"]), str(asked["check"])
+        ends = self._ends(asked)
         shared = asked.get("group") is not None and self._shared_slot(node, peer)
         transport = self.fleet.transports[node]
         if CHECKS[check].rdma:
