@@ -67,7 +67,7 @@ print(time.monotonic() - begun)
 time.sleep(float(sys.argv[4]))
 # A whole run lasts longer than its slowest node takes to start.
 deadline = time.monotonic() + (float(sys.argv[5]) if len(sys.argv) > 5 else 0)
-while time.monotonic() < deadline and any(ear.is_alive() for ear in cables._ears):
+while time.monotonic() < deadline and any(ear.is_alive() and not ear.heard_all for ear in cables._ears):
     time.sleep(0.1)
 cables.close()
 """

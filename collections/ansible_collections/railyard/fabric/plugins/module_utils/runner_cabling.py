@@ -3,9 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Where do the cables end? Each rail says who it is and listens for the others, before the first test.
 
-Nodes begin at different times. So a rail goes on, in the background and once a second, until it has heard all
-that it must hear, or until they have had the time that a first meeting is given; the tests wait only until
-nothing new has been heard for a moment. A healthy pair takes a second, a broken one two.
+Nodes begin at different times, and one that is held up hears nothing for a while. So a rail goes on, in the
+background and once a second, until some time after it has heard all that it must hear, or until they have had
+the time that a first meeting is given; the tests wait only until nothing new has been heard for a moment. A
+healthy pair takes a second, a broken one two.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ _EVERY_S, _SLOWLY_S = 0.15, 1.0
 _FAST_BEACONS = 10
 # So many go out after the last news, so that whoever has just come hears at least one.
 _AFTER_NEWS = 3
+# Who has heard all speaks on for so long: the others may be deaf for a moment, and judged is who stays deaf.
+_SPEAKS_ON_S = 10.0
 _TICK_S = 0.05
 #: How many names a row lists; beyond them it counts.
 NAMED = 16
@@ -115,6 +118,7 @@ class RailEar(threading.Thread):
         self._strangers = 0
         self._begun = self._until = time.monotonic()
         self._probe: threading.Thread | None = None
+        self.heard_all = False
         self.settled = threading.Event()
         self.closing = threading.Event()
 
@@ -157,11 +161,13 @@ class RailEar(threading.Thread):
                 next_beacon = min(next_beacon, last_news + _EVERY_S)
             self._until = time.monotonic()
             self._ask_the_peer()
-            if time.monotonic() - max(last_news, self._begun) > _QUIET_S:
+            quiet_s = time.monotonic() - last_news
+            self.heard_all = self._whole(since_news)
+            if quiet_s > _QUIET_S or self.heard_all:
                 self.settled.set()
             # Whoever came in the last moment has heard this port too before it goes.
             over = time.monotonic() - self._begun > patience_s and since_news >= _AFTER_NEWS
-            if over or self._whole(since_news):
+            if over or (self.heard_all and quiet_s > _SPEAKS_ON_S):
                 return
 
     def _take(self, sock: socket.socket) -> bool:

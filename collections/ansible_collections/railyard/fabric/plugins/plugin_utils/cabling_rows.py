@@ -27,8 +27,8 @@ Place = tuple[str, str]
 Segment = tuple[str, str]
 #: How many names a sentence lists before it says "and N more".
 _NAMED = 4
-#: Two ports that listened together for less have not had the time to hear each other.
-_OVERLAP_S = 0.5
+#: Of two ports that listened together for less one may have been held up: neither is deaf.
+_OVERLAP_S = 5.0
 
 
 @dataclass

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import itertools
 import select
 import socket
 import struct
@@ -207,12 +208,14 @@ class Street:
         self._clock, self._comes_at_s = clock, comes_at_s
         self._come = False
         self.since_news = 0
+        self.sent_at_s: list[float] = []
 
     def getsockname(self) -> tuple[Any, ...]:
         return ("ens6", beacon.ETHERTYPE, 0, 1, MINE)
 
     def send(self, _frame: bytes) -> None:
         self.since_news += 1
+        self.sent_at_s.append(self._clock.now_s)
 
     def select(self, _read: Any, _write: Any, _error: Any, wait_s: float) -> tuple[list[Any], ...]:
         self._clock.now_s += wait_s
@@ -245,6 +248,29 @@ def test_who_comes_when_another_is_about_to_go_hears_it_still(monkeypatch: pytes
     begun_s, until_s = ear._told()["listened"]
     assert begun_s == 1000.0
     assert until_s == pytest.approx(gone_s, abs=0.1)
+
+
+def test_who_has_heard_all_speaks_on_for_one_that_was_deaf(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(look_s=0.0)
+    street = Street(clock, clock.now_s + 0.2)
+    monkeypatch.setattr(runner_cabling, "time", clock)
+    monkeypatch.setattr(runner_cabling, "select", street)
+    monkeypatch.setattr(runner_cabling.beacon, "heard", street.heard)
+    order = {"run": "20261121T101500Z-3f2a", "secret": "s" * 64}
+    policy = {"first_rendezvous_timeout_s": 45}
+    bench: Any = SimpleNamespace(node="gpu001", order=order, policy=policy, stop=threading.Event())
+    chart: Any = SimpleNamespace(expected=lambda *_place: ["gpu002"], ring=lambda *_place: [])
+    ear = runner_cabling.RailEar(bench, chart, PLACE, {}, {})
+    settled_at_s: list[float] = []
+    monkeypatch.setattr(ear.settled, "set", lambda: settled_at_s.append(clock.now_s))
+    sock: Any = street
+    ear._listen(sock)
+    # The tests do not wait for it.
+    assert settled_at_s[0] < 1001
+    # Whoever was deaf until some second hears one in the next.
+    assert clock.now_s == pytest.approx(1010.2, abs=0.2)
+    assert max(b - a for a, b in itertools.pairwise(street.sent_at_s)) == pytest.approx(1.0, abs=0.1)
+    assert street.sent_at_s[-1] > 1009
 
 
 def test_a_node_that_is_heard_while_a_row_is_made_does_not_spoil_it(monkeypatch: pytest.MonkeyPatch) -> None:
