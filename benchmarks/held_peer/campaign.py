@@ -42,7 +42,7 @@ RATE_GBPS = 0.2
 GOOD = {"pass", "recorded"}
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
 # How many such frames a run has: the hold is at each of them in turn.
-FRAMES = {"icmp": 30, "arp": 6, "beacon": 8}
+FRAMES = {"icmp": 30, "arp": 4, "beacon": 8}
 CHECKS = {"icmp": ("path_mtu", "ping_rtt"), "iperf3": ("tcp_bandwidth",)}
 
 # The runner with the tests of some checks alone: folder, checks.
