@@ -190,6 +190,7 @@ def nccl(node: Plan, options: Options, reading: Reading) -> Problems:
         "NCCL_NET": options.get("nccl_profile_net", "Socket" if transport == "tcp" else "IB") or None,
         "NCCL_IB_HCA": None,
         "NCCL_IB_ROCE_VERSION_NUM": None,
+        "NCCL_IB_TC": None,
         "NCCL_SOCKET_IFNAME": f"={frontend}" if frontend else None,
     }
     if transport != "tcp" and hcas and None not in hcas:
@@ -197,6 +198,10 @@ def nccl(node: Plan, options: Options, reading: Reading) -> Problems:
     site = {name: str(value) for name, value in options.get("nccl_profile_settings", {}).items()}
     if transport == "roce" and "NCCL_IB_GID_INDEX" not in site:
         expected["NCCL_IB_ROCE_VERSION_NUM"] = "1" if _roce_v1_alone(rails, reading) else None
+    if node.get("cabling") == "mixed":
+        del expected["NCCL_IB_TC"]  # whether there is a switch between these nodes the plan does not say
+    elif transport == "roce" and not _roce_v1_alone(rails, reading):
+        expected["NCCL_IB_TC"] = _marked(node, options)
     expected |= site
     problems = []
     for path, file in reading["nccl"].items():
@@ -292,6 +297,18 @@ def _roce_v1_alone(rails: list[Plan], reading: Reading) -> bool:
         if {row["type"] for row in reading["gids"] if own and gid_ip(row["gid"]) == own} == {"IB/RoCE v1"}:
             return True
     return False
+
+
+def _marked(node: Plan, options: Options) -> str | None:
+    """The traffic class that NCCL puts on its packets where a switch sorts them and the driver marks none."""
+    switched = (node.get("node_class"), node.get("cabling")) == ("hardware", "switched")
+    from_kernel = options.get("rdma_stack_provider", "inbox") == "inbox"
+    unmarked = "traffic_class" in options.get("roce_qos_not_asked", ["traffic_class"] if from_kernel else [])
+    asked = options.get("roce_qos_enabled", switched) and unmarked
+    # DSCP above the two bits of ECN, which say ECT(0).
+    marked = int(options.get("roce_qos_dscp", 26)) << 2 | 0b10 if asked else 0
+    marked = int(options.get("nccl_profile_traffic_class", marked))
+    return str(marked) if marked else None
 
 
 def _device(rail: Plan, reading: Reading) -> dict[str, Any] | None:

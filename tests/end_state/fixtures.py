@@ -96,7 +96,8 @@ class Session:
     @property
     def nodes(self) -> dict[str, dict[str, Any]]:
         """The nodes of the plan, by name."""
-        return dict(_plan(os.environ.get("RAILYARD_PLAN"), self._inventory)["nodes"])
+        plan = _plan(os.environ.get("RAILYARD_PLAN"), self._inventory)
+        return {name: {"cabling": plan["cabling"], **node} for name, node in plan["nodes"].items()}
 
     def states(self) -> dict[str, Any]:
         """Read all nodes that a collected test asks for, at the first call."""

@@ -18,7 +18,7 @@ from railyard.ansible import ansible_environment
 ROLE = paths.repo_root() / "roles" / "nccl_profile"
 INVENTORIES = paths.repo_root() / "inventories"
 # What NCCL's documentation lists; a name that is none of these would be read by nobody.
-KNOWN_NAMES = {"NCCL_NET", "NCCL_IB_HCA", "NCCL_IB_ROCE_VERSION_NUM", "NCCL_SOCKET_IFNAME"}
+KNOWN_NAMES = {"NCCL_NET", "NCCL_IB_HCA", "NCCL_IB_ROCE_VERSION_NUM", "NCCL_IB_TC", "NCCL_SOCKET_IFNAME"}
 
 
 def render(fabric, host, scalable_unit=None, *, roce_v1=False, **overrides):
@@ -26,8 +26,9 @@ def render(fabric, host, scalable_unit=None, *, roce_v1=False, **overrides):
     defaults = yaml.safe_load((ROLE / "defaults" / "main.yml").read_text())
     defaults["nccl_profile_rails"] = rails.plan_node(fabric, host, scalable_unit=scalable_unit)
     native = jinja2.nativetypes.NativeEnvironment()
+    native.filters["bool"] = bool
     variables = {"__nccl_profile_roce_v1": roce_v1}
-    for name, value in {**defaults, **overrides}.items():
+    for name, value in {**overrides, **defaults, **overrides}.items():
         is_template = isinstance(value, str) and "{{" in value
         variables[name] = (
             native.from_string(value).render(fabric=fabric, **variables) if is_template else value
@@ -77,6 +78,8 @@ def test_each_layout_has_its_golden(layout):
         "NCCL_NET": "IB",
         "NCCL_IB_HCA": f"={hcas}",
         **({"NCCL_IB_ROCE_VERSION_NUM": "1"} if connectx3 else {}),
+        # DSCP 26, with ECN's ECT(0): what the kernel's own mlx5 does not put on RoCE packets.
+        **({"NCCL_IB_TC": "106"} if fabric["transport"] == "roce" and not connectx3 else {}),
         "NCCL_SOCKET_IFNAME": f"={fabric['frontend']['netdev']}",
     }
 
@@ -98,6 +101,25 @@ def test_tcp_asks_for_sockets_and_names_no_hca(v100_fabric):
         "NCCL_NET": "Socket",
         "NCCL_SOCKET_IFNAME": "=enp5s0",
     }
+
+
+@pytest.mark.parametrize(
+    ("fabric_says", "role_says", "wanted"),
+    [
+        ({}, {}, "106"),
+        ({}, {"roce_qos_dscp": 24}, "98"),
+        ({}, {"rdma_stack_provider": "doca"}, None),
+        ({}, {"rdma_stack_provider": "doca", "roce_qos_not_asked": ["traffic_class"]}, "106"),
+        ({}, {"roce_qos_enabled": False}, None),
+        ({}, {"nccl_profile_settings": {"NCCL_IB_TC": 42}}, "42"),
+        ({"cabling": "back_to_back"}, {}, None),
+        ({"node_class": "virtual"}, {}, None),
+        ({"transport": "infiniband"}, {}, None),
+    ],
+)
+def test_nccl_marks_what_the_driver_does_not_and_a_switch_sorts(fabric_says, role_says, wanted):
+    fabric = yaml.safe_load((INVENTORIES / "dual-port/group_vars/all/fabric.yml").read_text())["fabric"]
+    assert settings(render({**fabric, **fabric_says}, "node1", **role_says)).get("NCCL_IB_TC") == wanted
 
 
 def test_extra_settings_come_last_and_sorted(v100_fabric):

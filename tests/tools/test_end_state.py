@@ -193,6 +193,7 @@ def test_what_is_not_as_planned_is_named(reading, change, words):
 
 V1 = {"device": "mlx4_0", "port": "1", "gid": "0000:0000:0000:0000:0000:ffff:0a00:0101", "type": "IB/RoCE v1"}
 HCA, SOCKET = "NCCL_IB_HCA==mlx4_0:1", "NCCL_SOCKET_IFNAME==enp5s0"
+IB = ["NCCL_NET=IB", HCA, SOCKET]
 
 
 # The lines as role nccl_profile writes them, in any order.
@@ -207,6 +208,15 @@ HCA, SOCKET = "NCCL_IB_HCA==mlx4_0:1", "NCCL_SOCKET_IFNAME==enp5s0"
         ({"nccl_profile_rails": [{"hca": "mlx5_2:1"}]}, [], ["NCCL_NET=IB", "NCCL_IB_HCA==mlx5_2:1", SOCKET]),
         ({"nccl_profile_settings": {"NCCL_IB_TC": 106}}, [], ["NCCL_NET=IB", HCA, SOCKET, "NCCL_IB_TC=106"]),
         ({}, [V1], ["NCCL_NET=IB", HCA, SOCKET, "NCCL_IB_ROCE_VERSION_NUM=1"]),
+        ({"roce_qos_enabled": True}, [], [*IB, "NCCL_IB_TC=106"]),
+        ({"roce_qos_enabled": True, "rdma_stack_provider": "doca"}, [], IB),
+        (
+            {"roce_qos_enabled": True, "roce_qos_not_asked": ["traffic_class"], "roce_qos_dscp": 24},
+            [],
+            [*IB, "NCCL_IB_TC=98"],
+        ),
+        ({"roce_qos_enabled": True}, [V1], [*IB, "NCCL_IB_ROCE_VERSION_NUM=1"]),
+        ({"nccl_profile_traffic_class": 98}, [], [*IB, "NCCL_IB_TC=98"]),
         ({}, [V1, {**V1, "type": "RoCE v2"}], ["NCCL_NET=IB", HCA, SOCKET]),
         (
             {"nccl_profile_settings": {"NCCL_IB_GID_INDEX": 2}},

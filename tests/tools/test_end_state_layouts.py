@@ -96,7 +96,8 @@ def state(folder, name, node):
 
 @pytest.mark.parametrize(("folder", "name"), NODES, ids=[f"{one.parent.name}-{name}" for one, name in NODES])
 def test_a_node_as_the_roles_leave_it_passes(folder, name):
-    node = json.loads((folder / "plan.json").read_text())["nodes"][name]
+    plan = json.loads((folder / "plan.json").read_text())
+    node = {"cabling": plan["cabling"], **plan["nodes"][name]}
     reading = state(folder, name, node)
     per_rail = [expect.link, expect.mtu, expect.addresses, expect.own_table, expect.arp]
     per_rail += [expect_rdma.port, expect_rdma.at_boot]

@@ -77,7 +77,7 @@ def test_the_files_are_as_tidy_as_this_repository_s(tmp_path):
     config = paths.repo_root() / ".yamllint"
     config = config if config.exists() else paths.repo_root() / ".yamllint.yml"
     files = sorted(str(file) for file in folder.rglob("*.yml"))
-    assert [Path(file).name for file in files] == ["connection.yml", "fabric.yml", "hosts.yml"]
+    assert [Path(file).name for file in files] == ["connection.yml", "fabric.yml", "rdma.yml", "hosts.yml"]
     argv = [sys.executable, "-m", "yamllint", "--strict", "-c", str(config), *files]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout

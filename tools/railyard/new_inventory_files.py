@@ -28,6 +28,14 @@ _CONNECTION = """\
 ansible_user: {user}
 ansible_become_method: ansible.builtin.sudo
 """
+_RDMA = """\
+---
+# Where the RDMA driver comes from (role rdma_stack): `inbox` is the kernel's own, `doca` the vendor's.
+"""
+_RDMA_QOS = """\
+# The kernel's own mlx5 driver has no setting for ECN and the traffic class: role roce_qos leaves them out,
+# and NCCL marks its packets.
+"""
 _FOLDED_MAX = 100
 
 
@@ -59,6 +67,12 @@ def files(contents: Contents) -> dict[str, str]:
         "group_vars/all/fabric.yml": _FABRIC_HEAD + _yaml({"fabric": _fabric(contents)}),
         "README.md": _readme(contents),
     }
+    wanted = contents.wanted
+    if wanted.transport != "tcp":
+        has_qos = wanted.transport == "roce" and wanted.node_class in (None, "hardware")
+        has_qos = has_qos and wanted.cabling != "back_to_back"
+        qos = _RDMA_QOS if has_qos else ""
+        made["group_vars/all/rdma.yml"] = f"{_RDMA}{qos}rdma_stack_provider: inbox\n"
     if contents.wanted.user is not None:
         user = _inline(contents.wanted.user)
         made["group_vars/all/connection.yml"] = _CONNECTION.format(user=user)

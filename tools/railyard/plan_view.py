@@ -20,6 +20,7 @@ os.environ.setdefault("ANSIBLE_CONFIG", str(paths.repo_root() / "ansible.cfg"))
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils import cost as fabric_cost
 from ansible_collections.railyard.fabric.plugins.plugin_utils import inventory as fabric_inventory
+from ansible_collections.railyard.fabric.plugins.plugin_utils import node_notes, qos_notes
 from ansible_collections.railyard.fabric.plugins.plugin_utils import plan as fabric_plan
 from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import clean
 
@@ -59,6 +60,12 @@ def run(inventory: list[str], as_json: bool, limit: str | None = None, svg: str 
         sys.stdout.write("\n")
     elif svg is None:
         _print_table(plan)
+        said = {
+            node.name: node_notes.qos_plan_lines(qos_notes.plan(node.fabric, node.qos))
+            for node in loaded.selected_nodes()
+        }
+        for line in node_notes.folded(said):
+            print(line)
         if loaded.selected_nodes():
             print(fabric_cost.of(loaded).text())
     return EXIT_GOOD

@@ -42,7 +42,7 @@ _HARMLESS = {
     "ansible_become_user": ("root",),
 }
 _ARGUMENTS = ("ansible_ssh_common_args", "ansible_ssh_extra_args")
-_ROLES = ("benchmark_tools", "nccl_profile", "node_tuning", "rdma_stack")
+_ROLES = ("benchmark_tools", "nccl_profile", "node_tuning", "rdma_stack", "roce_qos")
 # Their variables that change what a node should be; the end state's tests know their defaults.
 _OPTIONS = (
     "benchmark_tools_rdma",
@@ -50,6 +50,7 @@ _OPTIONS = (
     "nccl_profile_rails",
     "nccl_profile_settings",
     "nccl_profile_socket_netdev",
+    "nccl_profile_traffic_class",
     "nccl_profile_transport",
     "node_tuning_governor",
     "node_tuning_memlock_unlimited",
@@ -57,12 +58,17 @@ _OPTIONS = (
     "node_tuning_state",
     "rdma_stack_enabled",
     "rdma_stack_load_modules",
+    "rdma_stack_provider",
+    "roce_qos_dscp",
+    "roce_qos_enabled",
+    "roce_qos_not_asked",
 )
 _SWITCHES = (
     "benchmark_tools_rdma",
     "node_tuning_memlock_unlimited",
     "rdma_stack_enabled",
     "rdma_stack_load_modules",
+    "roce_qos_enabled",
 )
 
 

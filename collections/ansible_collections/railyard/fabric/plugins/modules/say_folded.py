@@ -23,7 +23,7 @@ options:
     description: Which fact; each has its own words.
     type: str
     required: true
-    choices: [railyard_driver_plan, railyard_uninstall_plan, railyard_waits]
+    choices: [railyard_driver_plan, railyard_uninstall_plan, railyard_waits, roce_qos_plan]
   heading:
     description: The line above.
     type: str

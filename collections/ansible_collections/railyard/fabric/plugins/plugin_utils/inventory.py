@@ -28,6 +28,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils import (
     inventory_twice,
     node_checks,
     policy,
+    qos_notes,
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.fabric_fields import Finding, near_key
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory_model import (
@@ -165,7 +166,7 @@ def _read(inventory: Inventory, reader: inventory_source.Reader) -> None:
     machines = node_checks.Machines()
     for host in hosts:
         name = str(host.name)
-        known = reader.variables(host, (*VARIABLES, *node_checks.WAYS))
+        known = reader.variables(host, (*VARIABLES, *node_checks.WAYS, *qos_notes.VARIABLES))
         groups, variables = known.groups, known.values
         findings = [*node_checks.check_name(name)]
         inventory.findings += [(finding, Origin(groups, name)) for finding in findings]
@@ -200,6 +201,7 @@ def _read(inventory: Inventory, reader: inventory_source.Reader) -> None:
                 network_addresses=plain(variables.get("network_addresses")),
                 bmc_address=plain(variables.get("bmc_address")),
                 management_address=plain(variables.get("management_address")),
+                qos={name: plain(variables[name]) for name in qos_notes.VARIABLES if name in variables},
             )
         )
     inventory.selected = frozenset(reader.selected(GROUP))

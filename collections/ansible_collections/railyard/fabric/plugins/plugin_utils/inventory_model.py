@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -58,7 +59,10 @@ class Problem:
 
 @dataclass(frozen=True)
 class Node:
-    """What the inventory says of one node; raw values, None where it says nothing."""
+    """What the inventory says of one node; raw values, None where it says nothing.
+
+    `qos` holds variables of roles, which may be expressions, for what `railyard plan` tells of them.
+    """
 
     name: str
     fabric: Any
@@ -70,6 +74,7 @@ class Node:
     network_addresses: Any = None
     bmc_address: Any = None
     management_address: Any = None
+    qos: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass

@@ -67,10 +67,26 @@ def uninstall_lines(plan: Mapping[str, Any]) -> list[str]:
     return lines + [f"afterwards: {one}" for one in plan.get("needs", ())]
 
 
+def qos_plan_lines(plan: Mapping[str, Any]) -> list[str]:
+    """Say what of RoCE's QoS is not asked of a node, and what follows; nothing where all of it is."""
+    if plan["reason"]:
+        return [str(plan["reason"])]
+    names = plan["not_asked"]
+    parts = [f"{', '.join(names)} not asked of the driver, which has no way to set it (roce_qos_not_asked)"]
+    parts += ["the cards' firmware decides on ECN"] if "ecn" in names else []
+    if "traffic_class" in names:
+        parts.append(
+            "applications mark their packets themselves, NCCL by "
+            f"NCCL_IB_TC={plan['traffic_class']} (role nccl_profile)"
+        )
+    return ["; ".join(parts)] if names else []
+
+
 #: Fact to how it is said.
 KINDS: dict[str, Callable[[Any], list[str]]] = {
     "railyard_waits": waits_lines,
     "railyard_driver_plan": driver_plan_lines,
+    "roce_qos_plan": qos_plan_lines,
     "railyard_uninstall_plan": uninstall_lines,
 }
 
