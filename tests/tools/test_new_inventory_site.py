@@ -67,6 +67,7 @@ def play(folder: Path, tmp_path: Path) -> dict[str, object]:
     conf = f"{REPO}/roles/nccl_profile/templates/etc/nccl.conf.j2"
     told = {
         "not_asked": "{{ roce_qos_not_asked }}",
+        "pin": "{{ __rdma_stack_pin }}",
         "nccl": f"{{{{ lookup('ansible.builtin.template', '{conf}') }}}}",
     }
     tasks.append(
@@ -76,7 +77,11 @@ def play(folder: Path, tmp_path: Path) -> dict[str, object]:
                 "dest": f"{tmp_path}/told",
                 "mode": "0644",
             },
-            "vars": {"told": told, "__nccl_profile_facts": {"rail_info": {"netdevs": [], "hcas": []}}},
+            "vars": {
+                "told": told,
+                "__rdma_stack_vendor": {"packages": ["doca-ofed"]},
+                "__nccl_profile_facts": {"rail_info": {"netdevs": [], "hcas": []}},
+            },
         }
     )
     playbook = tmp_path / "play.yml"
@@ -103,6 +108,10 @@ def test_what_new_inventory_writes_is_refused_by_no_role(tmp_path, capsys, provi
     if provider == "doca":
         node.vendor()
         assert "NCCL_IB_TC=106" not in lines
+        assert {"packages": ["doca-ofed"], "version": "3.2.0-046000"} in told["pin"]
+        # The CUDA repository's mft is newer, and not what this driver came with.
+        [kept_out] = [one for one in told["pin"] if "mft" in one["packages"]]
+        assert (kept_out["release"], kept_out["priority"]) == ("l=NVIDIA CUDA", -1)
         assert "ecn, traffic_class" not in planned + str(told["said"])
     else:
         # What the kernel's own mlx5 has: debugfs for the CNP, configfs for rdma_cm; neither ecn/ nor tc/.

@@ -5,7 +5,9 @@
 
 What a provider serves is data, with its source:
 - DOCA-OFED: ConnectX-5 and newer, BlueField in NIC mode (HPE's SDR page of doca-ofed). MLNX_OFED 24.10
-  was the last release of its own; what is newer comes as DOCA-OFED only.
+  was the last release of its own; what is newer comes as DOCA-OFED only. "DOCA 2.9.0 (and its LTS branch) is
+  the final software version to support ConnectX-4", and has no ConnectX-8 (docs.nvidia.com, DOCA 2.9.4,
+  "Changes and New Features"; its "General Support" has firmware of ConnectX-4 and ConnectX-4 Lx).
 - MLNX_OFED dropped ConnectX-3, ConnectX-3 Pro and Connect-IB in 5.1 (release notes of 5.3 and 4.9): 4.9
   is their last.
 - 4.9 builds on kernels up to 5.4 (release notes of 4.9-2.2.6.0), on Debian to 10 and Ubuntu to 20.04,
@@ -23,6 +25,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils.rdma_hardware impo
 
 _OLD = ("ConnectX-3", "ConnectX-3 Pro", "Connect-IB")
 _BETWEEN = ("ConnectX-4", "ConnectX-4 Lx")
+_AFTER_LTS = ("ConnectX-8",)
+_DOCA_LTS = (2, 9)
 _LEGACY_KERNEL = (5, 4)
 _NODE_PYTHON = (3, 9)
 _CURRENT = "doca"
@@ -75,16 +79,16 @@ def choose(
 
     Args:
         wanted: `doca`, `mlnx_ofed`, `inbox` or `auto`.
-        version: Of MLNX_OFED where that is wanted (`4.9-7.1.0.0`); empty otherwise.
+        version: Of the vendor's metapackage (`4.9-7.1.0.0`, `2.9.5-0.1.8`); empty where none is named.
         cards: What stands on the bus.
         node: What else decides.
         uris: Where the vendor's repository is, if a vendor's is taken.
         suites: Its suites.
     """
-    provider = best(cards, node) if wanted == "auto" else wanted
+    provider = best(cards, node, version) if wanted == "auto" else wanted
     refusals: list[str] = []
     if provider == "doca":
-        refusals += _refuse_doca(cards, node)
+        refusals += _refuse_doca(version, cards, node)
     elif provider == "mlnx_ofed":
         refusals += _refuse_mlnx_ofed(version, cards, node)
     unknown = sorted({card.pci_id for card in cards if card.generation is None})
@@ -100,16 +104,16 @@ def choose(
     return Choice(provider, refusals, findings)
 
 
-def best(cards: t.Sequence[Card], node: Node) -> str:
+def best(cards: t.Sequence[Card], node: Node, version: str = "") -> str:
     """Name the provider that serves all cards; where there is none, or no card, the kernel's own."""
     if not cards:
         return "inbox"
     if _named(cards, _OLD):
         return "mlnx_ofed" if not _named_not(cards, _OLD) and _can_legacy(node) else "inbox"
-    return "inbox" if _named(cards, _BETWEEN) else _CURRENT
+    return "inbox" if _named(cards, _BETWEEN) and not _is_lts(version) else _CURRENT
 
 
-def _refuse_doca(cards: t.Sequence[Card], node: Node) -> list[str]:
+def _refuse_doca(version: str, cards: t.Sequence[Card], node: Node) -> list[str]:
     """Say which cards DOCA-OFED does not serve."""
     if not cards:
         return ["no card of NVIDIA Networking is on the PCI bus. Fix: use provider inbox, or look for it"]
@@ -127,8 +131,17 @@ def _refuse_doca(cards: t.Sequence[Card], node: Node) -> list[str]:
             "too old here"
         )
         refusals.append(f"DOCA-OFED has no driver for {old}. Fix: use provider {instead}")
-    if between:
-        refusals.append(f"DOCA-OFED serves ConnectX-5 and newer, not {between}. Fix: use provider inbox")
+    if between and not _is_lts(version):
+        refusals.append(
+            f"support of {between} ends with DOCA 2.9 LTS. Fix: name a rdma_stack_version 2.9, or use "
+            "provider inbox"
+        )
+    young = _named(cards, _AFTER_LTS)
+    if young and _is_lts(version):
+        refusals.append(
+            f"DOCA 2.9 LTS has no driver for {young}. Fix: name a newer rdma_stack_version, or use provider "
+            "inbox"
+        )
     return refusals
 
 
@@ -213,6 +226,12 @@ def _kernel(release: str) -> tuple[int, int]:
     """Return major and minor of a kernel; one that cannot be read is newer than any."""
     match = re.match(r"(\d+)\.(\d+)", release)
     return (int(match.group(1)), int(match.group(2))) if match else (9999, 0)
+
+
+def _is_lts(version: str) -> bool:
+    """Tell whether a version of DOCA-OFED is of the branch that ends support of the older cards."""
+    match = re.match(r"(\d+)\.(\d+)\.", version)
+    return match is not None and (int(match.group(1)), int(match.group(2))) == _DOCA_LTS
 
 
 def _release(version: str) -> tuple[int, int] | None:

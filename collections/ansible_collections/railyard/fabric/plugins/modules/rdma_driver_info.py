@@ -24,7 +24,7 @@ options:
     choices: [doca, mlnx_ofed, inbox, auto]
     default: auto
   version:
-    description: The version of MLNX_OFED that is wanted.
+    description: The version of the vendor's metapackage that is wanted; not every card is served by each.
     type: str
     default: ""
   repository_uris:

@@ -251,11 +251,33 @@ def test_mixed_cards_and_those_between_get_the_kernels_own():
     mixed = [card("ConnectX-3"), card("ConnectX-6", "0000:81:00.0")]
     assert best(mixed, LEGACY) == "inbox"
     assert best([card("ConnectX-4 Lx")], NODE) == "inbox"
-    assert (
-        "ConnectX-5 and newer, not ConnectX-4" in choose("doca", "", [card("ConnectX-4")], NODE).refusals[0]
-    )
     assert best([], NODE) == "inbox"
     assert "no card" in choose("doca", "", [], NODE).refusals[0]
+
+
+@pytest.mark.parametrize(
+    ("version", "generation", "said"),
+    [
+        ("2.9.5-0.1.8", "ConnectX-4", None),
+        ("2.9.0-1", "ConnectX-4 Lx", None),
+        ("2.9.5-0.1.8", "ConnectX-7", None),
+        ("3.2.0-046000", "ConnectX-4", "ends with DOCA 2.9 LTS"),
+        ("2.10.0-1", "ConnectX-4 Lx", "rdma_stack_version 2.9"),
+        ("", "ConnectX-4", "ends with DOCA 2.9 LTS"),
+        ("2.9.5-0.1.8", "ConnectX-8", "DOCA 2.9 LTS has no driver for ConnectX-8"),
+        ("3.2.0-046000", "ConnectX-8", None),
+    ],
+)
+def test_a_release_of_doca_must_fit(version, generation, said):
+    refusals = choose("doca", version, [card(generation)], NODE).refusals
+    assert bool(refusals) == bool(said)
+    assert (said or "") in " ".join(refusals)
+
+
+def test_the_lts_is_what_auto_takes_for_cards_that_end_with_it():
+    old = [card("ConnectX-4"), card("ConnectX-7", "0000:81:00.0")]
+    assert choose("auto", "2.9.5-0.1.8", old, NODE) == ("doca", [], [])
+    assert choose("auto", "3.2.0-046000", old, NODE).provider == "inbox"
 
 
 @pytest.mark.parametrize(
