@@ -231,27 +231,23 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path):
 
 
 def test_ctrl_c_before_the_run_is_no_traceback(inventory, tmp_path):
-    # An inventory that is a pipe without a writer: the command waits in the midst of reading it.
-    pipe = inventory / "hosts.yml"
-    pipe.unlink()
-    os.mkfifo(pipe)
+    # An inventory script that does not end: the command waits in the midst of reading it.
+    script, begun = inventory / "slow.sh", tmp_path / "begun"
+    script.write_text(f"#!/bin/sh\ntouch {begun}\nexec sleep 60\n")
+    script.chmod(0o755)
     process = subprocess.Popen(
-        [RAILYARD, "validate", "-i", pipe, "--reports-dir", tmp_path],
+        [RAILYARD, "validate", "-i", script, "--reports-dir", tmp_path],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         start_new_session=True,
     )
     until = time.monotonic() + 30
-    while time.monotonic() < until:
-        try:
-            writer = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
-            break
-        except OSError:
-            time.sleep(0.1)
+    while time.monotonic() < until and not begun.exists():
+        time.sleep(0.1)
+    assert begun.exists()
     os.killpg(process.pid, 2)
     output, _ = process.communicate(timeout=60)
-    os.close(writer)
     assert process.returncode == 3, output
     assert "Traceback" not in output
 
