@@ -1,12 +1,15 @@
 """The role's data of each distribution answers for each generation of GPUs: packages, or a way out."""
 
+import json
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
 import yaml
 from ansible_collections.railyard.fabric.plugins.module_utils import gpu_catalogue
 from ansible_collections.railyard.fabric.plugins.plugin_utils.gpu_driver_choice import choose
+from railyard.ansible import ansible_environment
 
 VARS = Path(__file__).resolve().parents[2] / "roles/nvidia_driver/vars"
 DISTRIBUTIONS = ["debian_12", "debian_13", "ubuntu_22.04", "ubuntu_24.04"]
@@ -100,3 +103,86 @@ def test_a_source_has_what_the_choice_reads(distribution, source):
     if source == "vendor":
         assert set(data["uris"]) == set(ARCHITECTURES)
         assert data["pinned"]
+
+
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
+def test_the_key_of_nvidias_repository_is_known(distribution):
+    data = layout(distribution, "vendor")
+    assert re.fullmatch(r"[0-9A-F]{40}", data["fingerprint"])
+    # NVIDIA calls the file by the last eight digits, and lays it beside the packages.
+    assert data["fingerprint"].endswith(Path(data["key"]).stem.upper())
+    assert any(data["key"].startswith(uri) for uri in data["uris"]["amd64"])
+
+
+STUB = """- ansible.builtin.copy:
+    content: "{{ told | to_json }}"
+    dest: "{{ told_file }}"
+    mode: "0644"
+  vars:
+    told:
+      uris: "{{ apt_source_uris }}"
+      fingerprint: "{{ apt_source_fingerprint }}"
+      bundle: "{{ apt_source_bundle }}"
+      sum: "{{ apt_source_bundle_sha256 }}"
+      on_node: "{{ apt_source_bundle_on_node }}"
+"""
+NVIDIA_KEY, OWN_KEY = "EB693B3035CD5710E231E123A4B469963BF863CC", "0" * 40
+
+
+@pytest.mark.parametrize(
+    ("says", "wanted"),
+    [
+        ({}, {"uris": ["https://developer.download.nvidia.com/compute/cuda/repos/ubuntu2404/x86_64/"]}),
+        ({"nvidia_driver_vendor_uris": ["file:/srv/cuda"]}, {"uris": ["file:/srv/cuda"]}),
+        ({"nvidia_driver_vendor_fingerprint": OWN_KEY}, {"fingerprint": OWN_KEY}),
+        (
+            {
+                "nvidia_driver_vendor_bundle": "/srv/cuda.tar",
+                "nvidia_driver_vendor_bundle_sha256": "1" * 64,
+                "nvidia_driver_vendor_bundle_on_node": True,
+            },
+            {"uris": [], "bundle": "/srv/cuda.tar", "sum": "1" * 64, "on_node": True},
+        ),
+    ],
+)
+def test_a_mirror_or_a_bundle_takes_the_place_of_nvidias_repository(tmp_path, says, wanted):
+    stub = tmp_path / "roles/apt_source/tasks"
+    stub.mkdir(parents=True)
+    (stub / "main.yml").write_text(STUB)
+    role = VARS.parent
+    files = [f"{role}/defaults/main.yml", f"{role}/vars/main.yml", f"{role}/vars/ubuntu_24.04.yml"]
+    facts = {**facts_of("ubuntu_24.04"), "headers_missing": [], "kernel_packages": []}
+    task = {
+        "ansible.builtin.include_tasks": f"{role}/tasks/source.yml",
+        "vars": {
+            "__nvidia_driver_choice": (
+                "{{ facts"
+                " | railyard.fabric.nvidia_driver_choice(__nvidia_driver_asked, __nvidia_driver_layout) }}"
+            ),
+            "__nvidia_driver_source_tasks": "main",
+            "__nvidia_driver_source_found": None,
+        },
+    }
+    given = {"nvidia_driver_source": "vendor", "nvidia_driver_generations": ["Hopper"], **says}
+    play = {"hosts": "localhost", "gather_facts": False, "vars_files": files, "tasks": [task]}
+    (tmp_path / "play.yml").write_text(yaml.safe_dump([play]))
+    told = {**given, "facts": facts, "told_file": f"{tmp_path}/told", "fabric": {}}
+    (tmp_path / "vars.json").write_text(json.dumps(told))
+    argv = ["ansible-playbook", "-i", "localhost,", "-c", "local", "-e", f"@{tmp_path}/vars.json"]
+    done = subprocess.run(
+        [*argv, str(tmp_path / "play.yml")],
+        env=ansible_environment() | {"HOME": str(tmp_path), "ANSIBLE_ROLES_PATH": str(tmp_path / "roles")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads((tmp_path / "told").read_text())
+    assert found == {
+        "fingerprint": NVIDIA_KEY,
+        "bundle": None,
+        "sum": None,
+        "on_node": False,
+        "uris": found["uris"],
+        **wanted,
+    }
