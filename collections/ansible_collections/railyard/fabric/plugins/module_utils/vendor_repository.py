@@ -41,6 +41,13 @@ _PATHS = (
     ("/doca/", {"amd64": "x86_64", "arm64": "arm64-sbsa"}),
     ("/mlnx_ofed/", {"amd64": "x86_64", "arm64": "arm64"}),
 )
+# Where the RDMA vendor has a repository for each release of Ubuntu: its own folder for the version (of DOCA
+# the three numbers of the release, as 3.2.0 of 3.2.0-046000) and the marks above.
+_OWN = {
+    "doca": (re.compile(r"([0-9]+\.[0-9]+\.[0-9]+)(?:-[0-9].*)?\Z"), "/doca/"),
+    "mlnx_ofed": (re.compile(r"([0-9]+\.[0-9]+-[0-9.]+)\Z"), "/mlnx_ofed/"),
+}
+_OWN_ROOT = "https://linux.mellanox.com/public/repo"
 _UBUNTU = re.compile(r"ubuntu-?([0-9]{2})\.?([0-9]{2})\Z")
 # DOCA names a point release as well (`debian12.5`): no other distribution, and the node does not say its own.
 _DEBIAN = re.compile(r"debian-?([0-9]{1,2})(?:\.[0-9]+)?\Z")
@@ -81,6 +88,22 @@ class _Named(t.NamedTuple):
     release: tuple[str, str] | None
     architecture: str | None
     architecture_word: str
+
+
+def own_uris(provider: str, version: str, node: Node) -> list[str]:
+    """Return where the RDMA vendor itself has the repository; none where that does not follow.
+
+    Args:
+        provider: `doca` or `mlnx_ofed`.
+        version: Of the metapackage.
+        node: The node; a Debian's folder may name a point release, which the node does not say.
+    """
+    pattern, mark = _OWN.get(provider, (None, ""))
+    found = pattern.match(version) if pattern else None
+    folder = dict(_PATHS).get(mark, {}).get(node.architecture or "")
+    if found is None or folder is None or node.os_id != "ubuntu" or not node.os_version:
+        return []
+    return [f"{_OWN_ROOT}{mark}{found.group(1)}/ubuntu{node.os_version}/{folder}"]
 
 
 def refuse(node: Node, uris: t.Iterable[str], suites: t.Iterable[str], variable: str) -> list[str]:

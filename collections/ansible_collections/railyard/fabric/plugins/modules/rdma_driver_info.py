@@ -30,6 +30,7 @@ options:
   repository_uris:
     description: >-
       Where the vendor's repository is; one whose address names another release or architecture is refused.
+      Empty, the vendor's own where that follows from version and node.
     type: list
     elements: str
     default: []
@@ -130,6 +131,12 @@ provider:
   returned: success
   type: str
   sample: doca
+repository_uris:
+  description: Where its repository is, as asked or the vendor's own; empty where neither is known.
+  returned: success
+  type: list
+  elements: str
+  sample: [https://linux.mellanox.com/public/repo/doca/3.2.0/ubuntu24.04/x86_64]
 refusals:
   description: Why the provider cannot be had; each ends with what to do.
   returned: success
@@ -289,6 +296,8 @@ def look(module: AnsibleModule) -> dict[str, t.Any]:
         "stack": {"name": stack, "versions": versions},
         "conflicts": rdma_driver.to_remove(choice.provider, stack, names),
         "provider": choice.provider,
+        "repository_uris": p["repository_uris"]
+        or vendor_repository.own_uris(choice.provider, p["version"], node.system),
         "refusals": choice.refusals
         + rdma_driver.refuse_stack(choice.provider, stack, versions, p["remove_allow"])
         + bad_images,

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils.vendor_repository import Node, refuse
+from ansible_collections.railyard.fabric.plugins.module_utils.vendor_repository import Node, own_uris, refuse
 
 DEBIAN_12 = Node("debian", "12", "amd64")
 NOBLE = Node("ubuntu", "24.04", "amd64")
@@ -87,3 +87,30 @@ def test_each_contradiction_is_told_once():
     found = refuse(DEBIAN_12, uris, ["./", "/"], "site_source")
     assert len(found) == 2
     assert all(uris[0] in problem for problem in found)
+
+
+@pytest.mark.parametrize(
+    ("provider", "version", "node", "uri"),
+    [
+        ("doca", "3.2.0-046000", NOBLE, f"{DOCA}/ubuntu24.04/x86_64"),
+        ("doca", "3.2.0-046000", GRACE, f"{DOCA}/ubuntu24.04/arm64-sbsa"),
+        (
+            "doca",
+            "2.9.5-0.1.8",
+            NOBLE,
+            "https://linux.mellanox.com/public/repo/doca/2.9.5/ubuntu24.04/x86_64",
+        ),
+        ("mlnx_ofed", "24.10-3.2.5.0", NOBLE, f"{OFED}/ubuntu24.04/x86_64"),
+        # A Debian's folder may name a point release, which the node does not say.
+        ("doca", "3.2.0-046000", DEBIAN_12, None),
+        ("doca", "", NOBLE, None),
+        ("doca", "../..", NOBLE, None),
+        ("inbox", "3.2.0-046000", NOBLE, None),
+        ("doca", "3.2.0-046000", Node("ubuntu", "24.04", "riscv64"), None),
+        ("doca", "3.2.0-046000", Node("ubuntu", None, "amd64"), None),
+    ],
+)
+def test_the_vendors_own_address_follows_from_version_and_node(provider, version, node, uri):
+    found = own_uris(provider, version, node)
+    assert found == ([uri] if uri else [])
+    assert refuse(node, found, ["./"], "site_source") == []
