@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 from ansible_collections.railyard.fabric.plugins.module_utils import gpu_catalogue
+from ansible_collections.railyard.fabric.plugins.plugin_utils import gpu_driver_preflight
 from ansible_collections.railyard.fabric.plugins.plugin_utils.gpu_driver_choice import choose
 from railyard.ansible import ansible_environment
 
@@ -112,6 +113,46 @@ def test_the_key_of_nvidias_repository_is_known(distribution):
     # NVIDIA calls the file by the last eight digits, and lays it beside the packages.
     assert data["fingerprint"].endswith(Path(data["key"]).stem.upper())
     assert any(data["key"].startswith(uri) for uri in data["uris"]["amd64"])
+
+
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
+@pytest.mark.parametrize(("flavour", "suffix"), [("open", "-open"), ("proprietary", "")])
+def test_ubuntu_has_modules_that_it_signed_itself(distribution, flavour, suffix):
+    facts = facts_of(distribution) | {
+        "kernel": "6.8.0-60-generic",
+        "next_kernel": "6.8.0-60-generic",
+        "kernel_packages": [
+            "linux-headers-generic",
+            "linux-image-aws",
+            "linux-image-generic",
+            "linux-image-unsigned-generic",
+        ],
+        "secure_boot": True,
+        "driver": {"installed": []},
+        "kernels": [{"kernel": one, "headers": True} for one in ("6.8.0-50-generic", "6.8.0-60-generic")],
+    }
+    asked = {"generations": ["Ampere"], "flavour": flavour, "prebuilt": True}
+    choice = choose(facts, asked, layout(distribution, "distribution"))
+    if distribution.startswith("debian"):
+        assert "nvidia_driver_prebuilt: false" in choice["refusals"][0]["text"]
+        return
+    assert choice["refusals"] == []
+    # Those that follow each kernel that moves, and those of the kernel that runs.
+    assert choice["driver_packages"] == [
+        *(
+            f"linux-modules-nvidia-580-server{suffix}-{kernel}"
+            for kernel in ("aws", "generic", "6.8.0-60-generic")
+        ),
+        f"nvidia-headless-no-dkms-580-server{suffix}",
+        "nvidia-utils-580-server",
+    ]
+    assert choice["headers"] == []
+    # Nothing is built on the node, so no key of this machine's is wanted, and old kernels get nothing.
+    assert gpu_driver_preflight._refuse_unsigned(facts, choice, False) == []
+    assert [one["code"] for one in gpu_driver_preflight.findings(facts, choice)] == []
+    [unbuilt] = gpu_driver_preflight.unbuilt_kernels(facts, choice, True)
+    assert unbuilt["kernel"] == "6.8.0-60-generic"
+    assert f"install linux-modules-nvidia-580-server{suffix}-6.8.0-60-generic" in unbuilt["why"]
 
 
 STUB = """- ansible.builtin.copy:

@@ -26,6 +26,7 @@ PATTERNS = (
     "dkms",
     "linux-headers-*",
     "linux-image-*",
+    "linux-modules-nvidia-*",
 )
 _FORMAT = "RAILYARD ${Package} ${db:Status-Want} ${db:Status-Status} ${Version}\\n"
 _ROW = re.compile(r"^RAILYARD (\S+) (\S+) (\S+) ?(\S*)$", re.M)

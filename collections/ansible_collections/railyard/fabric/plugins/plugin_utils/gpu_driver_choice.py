@@ -26,6 +26,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils.gpu_catalogue impo
 AUTO = "auto"
 # RDMA stacks that bring the peer-memory interface that nvidia-peermem needs; the inbox one does not.
 _WITH_PEER_MEMORY = ("doca", "mlnx_ofed")
+# Of a kernel that Ubuntu signed: for others, and for its modules beside the kernel, there are none.
+_IMAGE = re.compile(r"linux-image-(?!unsigned-|extra-)(.+)(?<!-dbg)(?<!-dbgsym)\Z")
 _KERNEL = re.compile(r"([0-9]+)\.([0-9]+)")
 
 
@@ -198,7 +200,25 @@ def _named(names: Sequence[str], branch: int, cuda: str = "") -> list[str]:
     return [name.replace("{branch}", str(branch)).replace("{cuda}", cuda.replace(".", "-")) for name in names]
 
 
+def _prebuilt_packages(work: _Work, branch: int, flavour: str) -> list[str]:
+    """Return what brings the distribution's own signed modules: of each kernel that moves, and this one."""
+    offered = work.layout.get("prebuilt", {}).get(flavour)
+    if not offered:
+        work.refuse(
+            "prebuilt_not_offered",
+            f"{work.layout['name']} has no {flavour} kernel modules that are built and signed already",
+            "nvidia_driver_prebuilt: false",
+        )
+        return []
+    images = (_IMAGE.match(name) for name in work.facts.get("kernel_packages") or [])
+    kernels = [image.group(1) for image in images if image] + [str(work.facts.get("kernel") or "")]
+    names = [name.replace("{kernel}", kernel) for kernel in kernels for name in offered["modules"]]
+    return _named([*dict.fromkeys(names), *offered["packages"]], branch)
+
+
 def _driver_packages(work: _Work, branch: int, flavour: str) -> list[str]:
+    if work.asked.get("prebuilt"):
+        return _prebuilt_packages(work, branch, flavour)
     for row in work.layout["packages"]:
         if int(row["first_branch"]) <= branch <= int(row.get("last_branch") or branch):
             names = row.get(flavour)
@@ -360,14 +380,15 @@ def choose(facts: Mapping[str, Any], asked: Mapping[str, Any], layout: Mapping[s
     Args:
         facts: What `gpu_info` returned.
         asked: `branch`, `flavour`, `generations`, `gpudirect`, `rdma_provider`, `fabric_manager`, `imex`,
-            `gds`, `dcgm`, `cuda`, `vendor_uris`; what is absent is not asked.
+            `gds`, `dcgm`, `cuda`, `vendor_uris`, `prebuilt`; what is absent is not asked.
         layout: One source of packages for the node's distribution, from the role's vars.
 
     Returns:
         `refusals` and `findings` (`code` and `text` each), `generations`, `branch`, `flavour`,
         `driver_packages`, `same_version_packages` (those that must have exactly the driver's version),
-        `other_packages`, `headers` (the distribution's usual ones), `uris` (of the vendor's repository),
-        `gpudirect` (`path` and `why`), `fabric_manager`, `imex`. With a refusal there are no packages.
+        `other_packages`, `headers` (the distribution's usual ones), `prebuilt` (nothing is built on the
+        node), `uris` (of the vendor's repository), `gpudirect` (`path` and `why`), `fabric_manager`, `imex`.
+        With a refusal there are no packages.
     """
     work = _Work(facts, asked, layout)
     chosen: dict[str, Any] = {
@@ -376,7 +397,8 @@ def choose(facts: Mapping[str, Any], asked: Mapping[str, Any], layout: Mapping[s
         "driver_packages": [],
         "same_version_packages": [],
         "other_packages": [],
-        "headers": _headers(work),
+        "headers": [] if asked.get("prebuilt") else _headers(work),
+        "prebuilt": bool(asked.get("prebuilt")),
         "uris": _uris(work),
         "gpudirect": {"path": NO_PATH, "why": "no driver is chosen"},
         "fabric_manager": False,

@@ -71,7 +71,7 @@ def refusals(
         *choice["refusals"],
         *gpu_driver_replace.refusals(facts, choice, source, pins, replace, uninstall_run),
         *_room(facts, needed_bytes, bool(missing_packages(facts, names))),
-        *_refuse_unsigned(facts, key_enrolled),
+        *_refuse_unsigned(facts, choice, key_enrolled),
     ]
 
 
@@ -83,14 +83,16 @@ def _is_signed_build(facts: Mapping[str, Any]) -> bool:
     )
 
 
-def _refuse_unsigned(facts: Mapping[str, Any], key_enrolled: bool) -> list[dict[str, str]]:
+def _refuse_unsigned(
+    facts: Mapping[str, Any], choice: Mapping[str, Any], key_enrolled: bool
+) -> list[dict[str, str]]:
     """Refuse a module that Secure Boot would not load: after the next boot the node would have no driver."""
-    if not facts.get("secure_boot") or key_enrolled or _is_signed_build(facts):
+    if not facts.get("secure_boot") or choice.get("prebuilt") or key_enrolled or _is_signed_build(facts):
         return []
     text = (
         "Secure Boot is on, and a module that is built on the node loads only when it is signed with a key "
         f"of this machine's. Fix: {_MOK_STEPS}, then set nvidia_driver_secure_boot_key_enrolled: true; or "
-        "switch Secure Boot off."
+        "switch Secure Boot off; or, on Ubuntu, take modules that it signed: nvidia_driver_prebuilt: true."
     )
     return [{"code": "secure_boot", "text": text}]
 
@@ -104,7 +106,7 @@ def findings(facts: Mapping[str, Any], choice: Mapping[str, Any]) -> list[dict[s
             "at the next boot."
         )
         found.append({"code": "nouveau", "text": text})
-    if facts.get("secure_boot"):
+    if facts.get("secure_boot") and not choice.get("prebuilt"):
         text = (
             "Secure Boot is on: the module loads while the key that DKMS signs with is enrolled (`mokutil "
             "--test-key FILE` on the node tells it)."
@@ -126,7 +128,8 @@ def unbuilt_kernels(
         choice: What was chosen.
         own_kernel: Whether the running kernel is the node's own; a container's is its host's.
     """
-    wanted = {one["kernel"] for one in facts.get("kernels") or [] if one["headers"]}
+    prebuilt = bool(choice.get("prebuilt"))
+    wanted = {one["kernel"] for one in facts.get("kernels") or [] if one["headers"] and not prebuilt}
     running = facts.get("kernel")
     if own_kernel:
         # Also without headers: nobody builds for it then, and it boots all the same.
@@ -143,6 +146,10 @@ def unbuilt_kernels(
         elif there:
             versions = ", ".join(sorted(str(one["version"]) for one in there))
             why = f"it has {versions}, not branch {choice['branch']}"
+        elif prebuilt:
+            modules = [name for name in choice["driver_packages"] if name.endswith(f"-{running}")]
+            names = " ".join(name[: -len(str(running))] + kernel for name in modules)
+            why = f"install {names}, or boot a kernel that has its modules"
         elif headers:
             why = "DKMS built no module: `dkms status` and make.log below /var/lib/dkms say why"
         else:
