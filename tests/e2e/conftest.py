@@ -17,7 +17,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory):
     if os.geteuid() != 0:
         pytest.skip("the lab needs root")
     made = Cluster(tmp_path_factory.mktemp("e2e"), "e2e")
-    write_inventory(made, "198.18.2.")
+    # The demos have Debian 12.
+    write_inventory(made, "198.18.2.", "trixie")
     try:
         made.lab("up")
         yield made

@@ -145,7 +145,7 @@ class Run:
         return [verdict for verdict in self.verdicts if verdict["outcome"] in ("fail", "unmeasured")]
 
 
-def write_inventory(cluster: Cluster, subnet: str) -> None:
+def write_inventory(cluster: Cluster, subnet: str, suite: str = "bookworm") -> None:
     """Write the inventory of the test's lab: the built-in one on containers, renumbered, rails shaped."""
     built_in = ROOT / "inventories" / "lab"
     # What `lab up` generated for the demo's lab would speak for that lab.
@@ -158,6 +158,7 @@ def write_inventory(cluster: Cluster, subnet: str) -> None:
     built_in_topology = ROOT / "tools" / "railyard" / "lab" / "topology-container.yml"
     topology = yaml.safe_load(built_in_topology.read_text(encoding="utf-8").replace("198.18.0.", subnet))
     topology["name"] = cluster.name
+    topology["image"]["suite"] = suite
     for rail in topology["rails"]:
         rail["rate_gbps"] = RATE_GBPS
     cluster.topology.write_text(yaml.safe_dump(topology, sort_keys=False), encoding="utf-8")

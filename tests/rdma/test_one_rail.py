@@ -1,6 +1,6 @@
-"""One rail of two VMs, provisioned from bare Debian 13 and measured by ib_write_bw and ib_write_lat.
+"""One rail of two VMs, from bare to measured by ib_write_bw and ib_write_lat.
 
-What `make test` sees of RDMA; the whole run and its faults are on Debian 12, in the tests beside this one.
+What `make test` sees of RDMA; the whole run and its faults are in the tests beside this one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory):
     made = small_inventory(tmp_path_factory.mktemp("onerail"), LAB, SUBNET)
     built_in = (ROOT / "tools" / "railyard" / "lab" / "topology.yml").read_text(encoding="utf-8")
     topology = yaml.safe_load(built_in.replace("198.18.0.", SUBNET)) | {"name": LAB}
-    topology["image"]["suite"] = "trixie"
     made.topology.write_text(yaml.safe_dump(topology, sort_keys=False), encoding="utf-8")
     try:
         made.lab("up")
@@ -55,4 +54,3 @@ def test_bare_nodes_become_a_measured_rail(cluster: Cluster) -> None:
         ("ib_write_lat", "recorded"),
     }
     assert {facts["node"] for facts in run.lines("facts.jsonl")} == set(NODES)
-    assert all("trixie" in cluster.ssh(node, "cat /etc/os-release") for node in NODES)

@@ -106,7 +106,7 @@ def test_a_source_has_what_the_choice_reads(distribution, source):
         assert data["pinned"]
 
 
-@pytest.mark.parametrize("distribution", sorted({*DISTRIBUTIONS} - {"debian_13"}))  # its is the site's to name
+@pytest.mark.parametrize("distribution", sorted({*DISTRIBUTIONS} - {"debian_13"}))
 def test_the_key_of_nvidias_repository_is_known(distribution):
     data = layout(distribution, "vendor")
     assert re.fullmatch(r"[0-9A-F]{40}", data["fingerprint"])
