@@ -72,8 +72,16 @@ def content(wanted: Topology) -> str | None:
     text += f"  frontend: {{netdev: {wanted.management.netdev}}}\n"
     if rdma:
         text += "\nrdma_stack_provider: soft_roce\n"
-    wait_s = 90 if "vm" in wanted.kinds else 20
-    text += "\n# Lab nodes answer soon: one that a change cut off need not wait as long as real ones do.\n"
+    wait_s, why = (
+        20,
+        "Lab nodes answer soon: one that a change cut off need not wait as long as real ones do.",
+    )
+    if "vm" in wanted.kinds:
+        wait_s, why = (
+            180,
+            "An emulated node on a busy machine takes minutes over what a real one does in seconds.",
+        )
+    text += f"\n# {why}\n"
     text += f"rail_network_rollback_after_s: {wait_s}\n"
     return text + (_VM_POLICY if "vm" in wanted.kinds else "")
 
