@@ -9,6 +9,20 @@ for the `railyard` command, finds its events in it by such sequences and would t
 
 from __future__ import annotations
 
+DOCUMENTATION = """
+name: plain_output
+type: aggregate
+short_description: Take control sequences of nodes and inventories out of what Ansible writes
+version_added: 0.1.0
+author: Railyard contributors (@railyard)
+description:
+  - Whatever a module returns is written to the terminal by Ansible as it is. With this callback only
+    Ansible's own colours stay.
+  - It adds nothing to the output and goes with any stdout callback.
+requirements:
+  - Enabled in the configuration, as Railyard's ansible.cfg does (C(callbacks_enabled)).
+"""
+
 import functools
 import re
 from collections.abc import Callable
@@ -18,20 +32,6 @@ from ansible.plugins.callback import CallbackBase
 from ansible.utils.color import ANSIBLE_COLOR
 from ansible.utils.display import Display
 from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import clean
-
-DOCUMENTATION = """
-name: plain_output
-type: aggregate
-short_description: Take control sequences of nodes and inventories out of what Ansible writes
-version_added: 0.3.0
-author: Railyard contributors (@railyard)
-description:
-  - Whatever a module returns is written to the terminal by Ansible as it is. With this callback only
-    Ansible's own colours stay.
-  - It adds nothing to the output and goes with any stdout callback.
-requirements:
-  - Enabled in the configuration, as Railyard's ansible.cfg does (C(callbacks_enabled)).
-"""
 
 # As ansible.utils.color.stringc writes them around what it colours.
 _COLOUR = re.compile(r"(\x1b\[(?:0|[01];3[0-7])m)")

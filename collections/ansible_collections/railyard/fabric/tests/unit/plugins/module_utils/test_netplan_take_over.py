@@ -105,7 +105,8 @@ def node(tmp_path):
     return tmp_path
 
 
-def look(node, text, ours=OURS):
+def look(node, text, ours=None):
+    ours = OURS if ours is None else ours
     place = node / "file.yaml"
     place.write_text(text)
     place.chmod(0o600)

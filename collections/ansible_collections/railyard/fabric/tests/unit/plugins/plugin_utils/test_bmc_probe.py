@@ -23,7 +23,7 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 def full(server: socket.socket) -> list[socket.socket]:
     """Fill the queue of a listener, which takes no further connection then: as silent as a busy BMC."""
     queued = []
-    for _ in range(8):
+    for _turn in range(8):
         sock = socket.socket()
         sock.setblocking(False)
         sock.connect_ex(server.getsockname())
@@ -50,7 +50,7 @@ def test_a_bmc_that_was_busy_is_asked_again() -> None:
             time.sleep(0.4)
             for sock in queued:
                 sock.close()
-            for _ in queued:
+            for _turn in queued:
                 server.settimeout(0.2)
                 try:
                     server.accept()[0].close()
