@@ -13,7 +13,7 @@ DOCUMENTATION = """
 name: plain_output
 type: aggregate
 short_description: Take control sequences of nodes and inventories out of what Ansible writes
-version_added: 0.1.0
+version_added: 0.3.0
 author: Railyard contributors (@railyard)
 description:
   - Whatever a module returns is written to the terminal by Ansible as it is. With this callback only
