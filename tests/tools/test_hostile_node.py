@@ -75,6 +75,7 @@ def play(tmp_path):
     return run
 
 
+@pytest.mark.minutes
 def test_the_image_is_the_inventorys_whatever_path_the_node_names(play, tmp_path):
     (tmp_path / "secret").write_text("the controller's own\n")
     (tmp_path / "image").write_text("the image of the inventory\n")

@@ -114,6 +114,7 @@ def test_the_next_command_can_be_pasted(tmp_path, capsys):
     assert f"Next: railyard plan -i '{tmp_path}/my nodes'" in capsys.readouterr().out
 
 
+@pytest.mark.minutes
 def test_scalable_units_have_subnets_leaves_and_gateways_of_their_own(tmp_path):
     plan, folder = make(
         tmp_path, nodes="gpu[001-512]", nodes_per_unit=32, leaf="leaf-{unit}-r{rail}", leaf_uplink_gbps=6400
@@ -348,6 +349,7 @@ def test_the_same_words_write_the_same_bytes(tmp_path):
             assert file.read_bytes() == (second / file.relative_to(first)).read_bytes()
 
 
+@pytest.mark.minutes
 def test_a_thousand_nodes(tmp_path):
     plan, _folder = make(tmp_path, nodes="gpu[0001-1000]", ansible_host="192.168.0.1")
     # 1,000 hosts need a /22: 1022 usable addresses.

@@ -97,6 +97,7 @@ def play(folder: Path, tmp_path: Path) -> dict[str, object]:
     return {**json.loads((tmp_path / "told").read_text()), "said": done.stdout}
 
 
+@pytest.mark.minutes
 @pytest.mark.parametrize("provider", ["inbox", "doca"])
 def test_what_new_inventory_writes_is_refused_by_no_role(tmp_path, capsys, provider):
     folder = site_of(tmp_path, provider)

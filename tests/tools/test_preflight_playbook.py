@@ -170,6 +170,7 @@ def test_a_tag_of_no_play_is_refused_beside_all_else(inventory, argv, playbook, 
     assert "UNREACHABLE" not in told
 
 
+@pytest.mark.minutes
 def test_every_tag_of_a_play_and_those_of_others_are_taken(inventory):
     listed = run(inventory(), "--list-tags", playbook="site.yml").stdout
     tags = {tag for found in re.findall(r"TAGS: \[([^\]]+)", listed) for tag in re.split(r",\s*", found)}
@@ -190,14 +191,14 @@ def test_provisioning_checks_the_inventory_once(inventory, tmp_path):
     assert checks.count("skipping") == len(STEPS) - 1, done.stdout  # all but validate
 
 
+@pytest.mark.minutes
 @pytest.mark.parametrize(
     ("playbook", "argv", "status"),
     [
         ("site.yml", [], 2),
         ("playbooks/validate.yml", ["--limit", "gpu_nodes[0:19]"], 2),
-        ("site.yml", ["--tags", "always"], 0),
+        ("playbooks/preflight.yml", ["-e", "railyard_measures=true", "--tags", "network"], 0),
         ("playbooks/preflight.yml", ["-e", "railyard_measures=true", "-e", "railyard_allow_long=yes"], 0),
-        ("playbooks/preflight.yml", ["-e", "railyard_measures=true", "--limit", "gpu001,gpu002"], 0),
     ],
 )
 def test_a_measurement_of_hours_wants_the_users_word(inventory, playbook, argv, status):

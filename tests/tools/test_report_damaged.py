@@ -63,6 +63,7 @@ def _judged(folder):
     )  # fmt: skip
 
 
+@pytest.mark.minutes
 def test_a_line_larger_than_the_memory_is_dropped_and_said(tmp_path):
     folder = build_run(tmp_path / "lab" / RUN)
     with (folder / "results.jsonl").open("ab") as stream:

@@ -128,6 +128,7 @@ def looks(folder: Path, node: str) -> int:
     return (folder.parents[2] / "diary" / f"fabric_watch.{node}").stat().st_size
 
 
+@pytest.mark.minutes
 def test_three_hours_of_waiting_are_collected_and_judged(validate):
     nodes = ("quick1", "lost2", "slow3")
     done, folder = validate(*nodes, argv=("--tags", "validate"))

@@ -89,6 +89,7 @@ def test_a_typed_password_reaches_sudo_and_nobody_else(inventory):
     assert not (inventory.parent / "sudo.seen").exists()
 
 
+@pytest.mark.minutes
 def test_a_password_in_the_vault_reaches_sudo(inventory):
     (inventory.parent / "key").write_text("key")
     secret = yaml.safe_dump({"ansible_become_password": PASSWORD})
@@ -103,6 +104,7 @@ def test_a_password_in_the_vault_reaches_sudo(inventory):
     assert "[exit 2]" in said
 
 
+@pytest.mark.minutes
 def test_a_missing_password_is_said_with_the_way_to_give_it(inventory):
     said = " ".join(verify(inventory).split())
     assert "could not be read: gpu1" in said, said

@@ -156,6 +156,7 @@ def test_extra_variables_without_end_are_named_and_not_read(tmp_path):
     assert "/dev/zero: it is no file" in done.stderr
 
 
+@pytest.mark.minutes
 def test_more_hosts_or_rails_than_there_can_be_are_refused_at_once(tmp_path):
     folder = write(tmp_path / "site", SOUND["pair"])
     hosts = (folder / "hosts.yml").read_text()
@@ -179,6 +180,7 @@ def test_more_hosts_or_rails_than_there_can_be_are_refused_at_once(tmp_path):
         assert said in done.stderr
 
 
+@pytest.mark.minutes
 def test_names_in_what_is_said_cannot_write_to_the_terminal(tmp_path):
     folder = tmp_path / "site\x1b[2Jx"
     write(folder, {**SOUND["pair"], "hosts.yml": 'gpu_nodes: {hosts: {"gpu\\e[2J1": }}\n'})
