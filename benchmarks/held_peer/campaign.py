@@ -31,6 +31,7 @@ ROOT = HERE.parents[1]
 RESULTS = HERE / "results.jsonl"
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "collections")]
 
+# Found by the path that was set just above, hence the waivers of E402.
 import rail_namespaces as lab  # noqa: E402
 from ansible_collections.railyard.fabric.plugins.module_utils import cabling, schedule  # noqa: E402
 from ansible_collections.railyard.fabric.plugins.plugin_utils import policy, verdict  # noqa: E402
