@@ -96,6 +96,10 @@ class Sampler:
         """End it and return the lists `t_s` (after `started`), `tx_bytes` and `rx_bytes`."""
         self._over.set()
         self._thread.join(timeout=2 * SAMPLE_PERIOD_S)
+        return self.so_far()
+
+    def so_far(self) -> dict[str, list[float]]:
+        """Return what `stop` would, and go on."""
         rows = list(self._rows)
         return {
             "t_s": [round(row[0], 4) for row in rows],

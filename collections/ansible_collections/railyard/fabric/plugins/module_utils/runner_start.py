@@ -166,16 +166,19 @@ class Gate:
                 self._lock.notify_all()
             return self._moment
 
-    def common(self, rail: str, interval: list[float] | None, patience_s: float) -> list[float] | None:
+    def common(
+        self, rail: str, interval: list[float] | None, least_s: float, patience_s: float
+    ) -> list[float] | None:
         """Wait until every test of the group is over and return when all of them were at work.
 
         Args:
             rail: whose test is over.
             interval: when this one was surely at work, seconds after the common start; None when it failed.
+            least_s: a shorter time is none.
             patience_s: how long the others are waited for.
 
         Returns:
-            The time that all intervals share; None when one failed, none is shared, or patience ended.
+            The time that all intervals share; None when one failed, less is shared, or patience ended.
         """
         deadline = time.monotonic() + patience_s
         with self._lock:
@@ -189,7 +192,7 @@ class Gate:
                 return None
             begin_s = max(one[0] for one in self._intervals)
             end_s = min(one[1] for one in self._intervals)
-        return [begin_s, end_s] if begin_s < end_s else None
+        return [begin_s, end_s] if end_s - begin_s >= least_s else None
 
     def moment(self) -> Moment:
         """Return the common start, which is now for who asks first."""

@@ -20,6 +20,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils import (
     rail_socket,
     rdma_place,
     tool_base,
+    tool_perftest_bw,
     tools,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.obstacle import Obstacle, error_of
@@ -74,6 +75,17 @@ class Step:
         if self.test["group"] or self.tool.sampled:
             rail, begun = self.session.place.rail, self.play.moment.monotonic
             self.sampler = counters.Sampler(rail, begun, watch.read_bytes)
+
+    def sending_s(self, reading: Reading, watch: Watch) -> list[float] | None:
+        """Return between which moments a tool of RDMA was surely sending; None where it failed."""
+        if reading.sending_s is None or self.sampler is None or watch.driver is not proof.SOFT_ROCE:
+            return reading.sending_s  # a card's counters may come a second late
+        samples = self.sampler.so_far()
+        return tool_perftest_bw.sending_seen_s(reading.sending_s, reading.claim, samples, self.bench.policy)
+
+    def least_window_s(self) -> float:
+        """Return how long a time that all rails share must be; what is shorter is not what was asked."""
+        return tool_perftest_bw.measured_s(self.bench.policy) / 2
 
     def row(self, end: str, watch: Watch | None, reading: Reading, claim: proof.Claim | None) -> Row:
         """Return this end's row of a measured test, proven or not, before the other end's part is in."""
@@ -189,7 +201,8 @@ def client_end(step: Step, gate: Gate) -> Row:
     watch.finish_processor()
     if step.test["group"] and step.tool.rdma:
         # All rails together are added up over a time in which all of them were sending.
-        shared = gate.common(str(step.test["rail"]), reading.sending_s, step.limit_s)
+        sending_s = step.sending_s(reading, watch)
+        shared = gate.common(str(step.test["rail"]), sending_s, step.least_window_s(), step.limit_s)
         reading = reading._replace(window_s=shared or reading.window_s)
     channel.send(
         {

@@ -39,7 +39,7 @@ class Reading(NamedTuple):
     window_s: list[float] | None = None
     message_bytes: int | None = None
     extra: dict[str, Any] | None = None
-    # When the tool was surely sending, longer than the window that it counts in; seconds after the start.
+    # When the tool had begun to send at the latest and ended at the earliest; seconds after the start.
     sending_s: list[float] | None = None
 
 

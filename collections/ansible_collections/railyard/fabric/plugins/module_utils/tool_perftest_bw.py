@@ -146,11 +146,31 @@ def window_s(done: Finished, policy: Mapping[str, Any]) -> list[float]:
     return [round(begin_s, 4), round(begin_s + measured_s(policy), 4)]
 
 
-def sending_s(done: Finished, policy: Mapping[str, Any]) -> list[float] | None:
-    """Return when perftest was sending wherever its start and farewell lay, or None when that is never."""
+def sending_s(done: Finished, policy: Mapping[str, Any]) -> list[float]:
+    """Return when perftest had begun to send at the latest, and when it ended at the earliest.
+
+    Where its start and farewell took longer than the duration the second comes before the first.
+    """
     begun_s, left_s = _time_left(done, policy)
-    begin_s, end_s = begun_s + left_s, begun_s + float(policy["rdma_duration_s"])
-    return [round(begin_s, 4), round(end_s, 4)] if begin_s < end_s else None
+    return [round(begun_s + left_s, 4), round(begun_s + float(policy["rdma_duration_s"]), 4)]
+
+
+def sending_seen_s(
+    bounds_s: list[float], claim: Claim | None, samples: Mapping[str, list[float]], policy: Mapping[str, Any]
+) -> list[float]:
+    """Narrow `sending_s` down by the counters of a driver that counts at once.
+
+    An emulated node takes seconds for perftest's start and farewell, and what is left between the bounds is
+    then too short to add up rails. The counter shows where the data began: at the first sample by which it
+    rose at half of the claimed rate it was sending, and two samples before not yet; it lasts the duration.
+    """
+    rate = claim.at_least / measured_s(policy) / 2 if claim is not None else 0.0
+    times, sent = samples["t_s"], samples["tx_bytes"]
+    for index in range(1, len(times)):
+        if rate > 0 and sent[index] - sent[index - 1] >= rate * (times[index] - times[index - 1]):
+            end_s = times[max(index - 2, 0)] + float(policy["rdma_duration_s"])
+            return [min(bounds_s[0], times[index]), max(bounds_s[1], round(end_s, 4))]
+    return bounds_s
 
 
 def _time_left(done: Finished, policy: Mapping[str, Any]) -> tuple[float, float]:

@@ -334,19 +334,54 @@ def test_rails_at_once_are_added_up_while_all_of_them_send() -> None:
     # Connected at 1 s and ended at 6 s, 4 s of it sending: from 2 s at the latest to 5 s at the earliest.
     first = tool_perftest_bw.sending_s(Finished(0, "", 0.0, 1.0, 6.0), POLICY)
     assert first == [2.0, 5.0]
-    assert tool_perftest_bw.sending_s(Finished(0, "", 0.0, 1.0, 9.5), POLICY) is None
     gate = Gate(2)
     shared: list[object] = []
-    other = threading.Thread(target=lambda: shared.append(gate.common("rail1", [2.5, 5.5], 5.0)))
+    other = threading.Thread(target=lambda: shared.append(gate.common("rail1", [2.5, 5.5], 1.0, 5.0)))
     other.start()
-    shared.append(gate.common("rail0", first, 5.0))
+    shared.append(gate.common("rail0", first, 1.0, 5.0))
     other.join()
     assert shared == [[2.5, 5.0]] * 2
     alone = Gate(2)
     alone.leave("rail1")
-    assert alone.common("rail0", first, 5.0) is None
-    apart = Gate(1)
-    assert apart.common("rail0", [3.0, 2.0], 5.0) is None
+    assert alone.common("rail0", first, 1.0, 5.0) is None
+    # An end that took longer than the sending leaves nothing, or too little, that is sure.
+    never = tool_perftest_bw.sending_s(Finished(0, "", 0.0, 1.0, 9.5), POLICY)
+    assert never == [5.5, 5.0]
+    assert Gate(1).common("rail0", never, 1.0, 5.0) is None
+    assert Gate(1).common("rail0", [4.0, 4.9], 1.0, 5.0) is None
+
+
+# A healthy lab, seen: connected at 1.1 s, ended at 8.2 s, since perftest took 3.1 s for its farewell.
+SAMPLES = {
+    "t_s": [0.2063, 1.0864, 1.8826, 2.0773, 2.3013, 2.4773, 4.0782, 6.0886, 6.9747, 7.1677, 8.1013],
+    "tx_bytes": [0, 284, 350, 416, 2332000, 6919000, 24042000, 40379000, 48585000, 48664000, 48665000],
+}
+
+
+def test_counters_that_count_at_once_show_when_it_sent() -> None:
+    bounds_s = tool_perftest_bw.sending_s(Finished(0, "", 0.0, 1.0964, 8.2265), POLICY)
+    assert bounds_s == [4.2265, 5.0964]
+    claim = Claim("bytes", 18022400.0, 45626688.0)
+    # It rose by 10 MB/s first at 2.3013 s, so it had not begun at 1.8826 s: that and 4 s is its earliest end.
+    assert tool_perftest_bw.sending_seen_s(bounds_s, claim, SAMPLES, POLICY) == [2.3013, 5.8826]
+    # What the times say for certain is never given up.
+    assert tool_perftest_bw.sending_seen_s([2.2, 6.0], claim, SAMPLES, POLICY) == [2.2, 6.0]
+
+
+@pytest.mark.parametrize(
+    ("claim", "samples"),
+    [
+        (None, SAMPLES),
+        (Claim("bytes", 0.0, 0.0, 18022400.0, 45626688.0), SAMPLES),  # it fetched, and sent nothing
+        (Claim("bytes", 18022400.0, 45626688.0), {"t_s": [], "tx_bytes": []}),
+        # Keys that are exchanged, and others' traffic, are no sending.
+        (Claim("bytes", 18022400.0, 45626688.0), {"t_s": [1.0, 1.2, 1.4], "tx_bytes": [0, 9000, 400000]}),
+    ],
+)
+def test_without_data_in_the_counters_the_times_stand(
+    claim: Claim | None, samples: Mapping[str, list[float]]
+) -> None:
+    assert tool_perftest_bw.sending_seen_s([4.0, 5.0], claim, samples, POLICY) == [4.0, 5.0]
 
 
 def test_versions_are_read_and_a_difference_is_named() -> None:

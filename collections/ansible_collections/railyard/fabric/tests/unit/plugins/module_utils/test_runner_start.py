@@ -97,7 +97,7 @@ def test_to_leave_after_the_start_is_to_be_over() -> None:
     thread.join(5)
     gate.leave("rail1")
     before = time.monotonic()
-    assert gate.common("rail0", [1.0, 2.0], 60.0) is None
+    assert gate.common("rail0", [1.0, 2.0], 1.0, 60.0) is None
     assert time.monotonic() - before < 5
 
 
