@@ -149,6 +149,24 @@ def test_half_the_time_is_no_result():
     assert parsers.parse("iperf3", json.dumps(data))["valid"] is True
 
 
+@pytest.mark.parametrize(
+    ("omitted_s", "summed_s", "valid"),
+    [
+        (1.317, 2.632, True),  # seen on a busy lab: -O 1 -t 3, and 4 s in all
+        (1.0, 2.632, False),
+        (1.317, 2.3, False),
+    ],
+)
+def test_what_the_omitted_start_took_too_long_is_not_missing(omitted_s, summed_s, valid):
+    data = json.loads(read("tcp_2_streams_client.json"))
+    data["start"]["test_start"].update(duration=3, omit=1)
+    data["intervals"].insert(0, {"sum": {"start": 0, "end": omitted_s, "omitted": True}})
+    for name in ("sum_sent", "sum_received"):
+        data["end"][name]["seconds"] = summed_s
+        data["end"][name]["bits_per_second"] = data["end"][name]["bytes"] * 8 / summed_s
+    assert parsers.parse("iperf3", json.dumps(data))["valid"] is valid
+
+
 def test_nothing_received_is_no_result():
     sums = {"start": 0, "end": 2, "seconds": 2, "bytes": 0, "bits_per_second": 0}
     assert parsers.parse("iperf3", edited("tcp_2_streams_client.json", sum_received=sums))["valid"] is False
