@@ -79,7 +79,7 @@ def add_up(servers: Sequence[Mapping[str, Any]], payload: bool = False) -> dict[
     covered = [common, *(_sampled(row) for row in servers)]
     begin, end = max(first for first, _last in covered), min(last for _first, last in covered)
     if end - begin < LEAST_COVERED * (common[1] - common[0]):
-        raise NotAdded("row_garbled", "the counter samples do not cover the common window")
+        raise NotAdded("samples_sparse", "the counter samples do not cover the common window")
     total = frames = 0.0
     for row in servers:
         rate = _rate_gbps(row, begin, end)
@@ -110,7 +110,7 @@ def received_gbps(row: Mapping[str, Any]) -> float:
     begin, end = result_rows.window_s(row) or (0.0, 0.0)
     inside = [(at, value) for at, value in zip(times, values, strict=True) if begin <= at <= end]
     if not inside or inside[-1][0] - inside[0][0] < LEAST_SEEN * (end - begin):
-        raise NotAdded("row_garbled", f"{row.get('rail')}: the counter samples do not cover the window")
+        raise NotAdded("samples_sparse", f"{row.get('rail')}: the counter samples do not cover the window")
     (first_s, first), (last_s, last) = inside[0], inside[-1]
     return (last - first) * 8 / 1e9 / (last_s - first_s)
 
@@ -175,7 +175,7 @@ def _bytes_at(row: Mapping[str, Any], when: float) -> float:
                 break
             share = (at - times[index - 1]) / (times[index] - times[index - 1])
             return values[index - 1] + share * (values[index] - values[index - 1])
-    raise NotAdded("row_garbled", f"{row.get('rail')}: the counter samples do not cover the window")
+    raise NotAdded("samples_sparse", f"{row.get('rail')}: the counter samples do not cover the window")
 
 
 def _samples(row: Mapping[str, Any]) -> tuple[list[float], list[float]]:

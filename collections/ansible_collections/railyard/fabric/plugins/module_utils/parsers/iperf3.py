@@ -156,10 +156,10 @@ class _Run:
                 return value
         return None
 
-    def late_s(self) -> float:
-        """Return by how much the omitted start took longer than asked, at the cost of what is summed.
+    def ran_s(self) -> float:
+        """Return how long the test ran, its omitted start included, by its intervals.
 
-        Both timers run from the test's start: on a busy node the first may come late and the second in time.
+        iperf3 begins its sums anew when the start is over: on a busy node late, while the end comes in time.
         """
         intervals = self.data.get("intervals")
         sums = (
@@ -167,8 +167,7 @@ class _Run:
             if isinstance(intervals, list)
             else []
         )
-        omitted = [to_float(one.get("end")) or 0.0 for one in sums if one.get("omitted") is True]
-        return max(max(omitted, default=0.0) - (to_float(self.test.get("omit")) or 0.0), 0.0)
+        return sum(to_float(one.get("seconds")) or 0.0 for one in sums)
 
     def output(self) -> dict[str, Any]:
         version = _VERSION.match(str(self.start.get("version", ""))[:200])
@@ -205,7 +204,9 @@ class _Run:
             return False, error("incomplete", "the JSON has no sums: the test did not reach its end")
         asked, got = to_float(self.test.get("duration")), self.seconds()
         by_amount = any(to_int(self.test.get(name)) for name in ("bytes", "blocks"))
-        if asked and got and not by_amount and got + self.late_s() < asked * _SHORTEST_SHARE:
+        missing_s = asked + (to_float(self.test.get("omit")) or 0.0) - self.ran_s() if asked else 0.0
+        short = asked and got and got < asked * _SHORTEST_SHARE and missing_s > asked * (1 - _SHORTEST_SHARE)
+        if short and not by_amount:
             return False, error("interrupted", f"the sums cover {got:.1f} s of {asked:g} s")
         streams, wanted = self.end.get("streams"), to_int(self.test.get("num_streams"))
         if isinstance(streams, list) and streams:
