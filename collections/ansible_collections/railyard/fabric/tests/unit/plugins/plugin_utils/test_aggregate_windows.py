@@ -36,3 +36,16 @@ def test_who_was_late_is_named(windows: list[tuple[float, float]], says: str) ->
     with pytest.raises(aggregate.NotAdded) as refused:
         aggregate.add_up(rows)
     assert (refused.value.cause, str(refused.value)) == ("windows_apart", says)
+
+
+def test_counters_that_a_busy_node_read_too_rarely_are_no_garbled_row() -> None:
+    times = [1.0, 1.2, 2.4, 2.6, 2.8, 3.0, 5.0]  # nothing for 1.2 s of a window of 3.7 s
+    sampled = {
+        "t_s": times,
+        "rx_bytes": [int(at * 1e9 / 8) for at in times],
+        "tx_bytes": [0 for _at in times],
+    }
+    row = {**server("rail0", 1.3, 5.0), "metrics": {"bandwidth_gbps": 1.0}, "samples": sampled}
+    with pytest.raises(aggregate.NotAdded) as refused:
+        aggregate.add_up([row, {**row, "rail": "rail1"}])
+    assert refused.value.cause == "samples_sparse"
