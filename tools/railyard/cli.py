@@ -53,7 +53,7 @@ class _Verbs(TyperGroup):
 
 def _tools() -> tuple[str, ...]:
     """Return the tools whose output can be parsed."""
-    from ansible_collections.railyard.fabric.plugins.module_utils.parsers import TOOLS
+    from ansible_collections.railyard.fabric.plugins.module_utils.parsers.registry import TOOLS
 
     return TOOLS
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from railyard import paths  # noqa: F401 - makes the collection importable
 
-from ansible_collections.railyard.fabric.plugins.module_utils import parsers  # isort: skip
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers import registry  # isort: skip
 
 UNDERSTOOD = 0
 NOT_UNDERSTOOD = 2
@@ -40,7 +40,7 @@ def run(tool: str, file: str) -> int:
     """Parse a file and print one JSON object on standard output.
 
     Args:
-        tool: One of the names in `parsers.TOOLS`.
+        tool: One of the names in `registry.TOOLS`.
         file: Path, or `-` for standard input.
 
     Returns:
@@ -57,8 +57,8 @@ def run(tool: str, file: str) -> int:
         print(f"railyard parse: {name}: larger than {_LARGEST_BYTES} bytes, no capture", file=sys.stderr)
         return NOT_UNDERSTOOD
     try:
-        found = parsers.parse(tool, decode(data))
-    except parsers.NotThisTool as problem:
+        found = registry.parse(tool, decode(data))
+    except registry.NotThisTool as problem:
         print(f"railyard parse: {name}: {problem.position}: {problem.message}", file=sys.stderr)
         return NOT_UNDERSTOOD
     # ASCII escapes: what a tool printed may hold lone surrogates, which standard output could refuse.

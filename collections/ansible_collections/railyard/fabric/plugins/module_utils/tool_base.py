@@ -208,7 +208,7 @@ def number(version: str | None) -> tuple[int, ...] | None:
 
 
 def parsed(play: Play, tool: str, text: str, parse: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
-    """Return the first complete output of a tool as `parsers.parse` describes it.
+    """Return the first complete output of a tool as `registry.parse` describes it.
 
     Raises:
         Obstacle: `tool_garbage` when it is not the tool's output, `tool_failed` when the tool reports a

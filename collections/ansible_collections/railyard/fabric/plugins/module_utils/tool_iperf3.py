@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils import parsers
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers import json_text
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers import capture, iperf3, json_text
 from ansible_collections.railyard.fabric.plugins.module_utils.proof import Claim
 from ansible_collections.railyard.fabric.plugins.module_utils.tool_base import (
     Finished,
@@ -196,7 +195,7 @@ def duration_s(text: str, policy: Mapping[str, Any]) -> float:
 
 def _parse(text: str) -> dict[str, Any]:
     """Parse; a server that sent, too, lacks what arrived of it, and is whole here."""
-    result: dict[str, Any] = parsers.parse("iperf3", text)
+    result: dict[str, Any] = capture.read(iperf3.parse, text)
     outputs = result["outputs"]
     both = len(outputs) == 1 and len(outputs[0]["directions"]) == 2
     return {**result, "valid": True} if both and result["error"] is None else result

@@ -12,8 +12,8 @@ import shutil
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils import parsers
 from ansible_collections.railyard.fabric.plugins.module_utils.obstacle import CLOCK_LOST, Obstacle
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers import capture, perftest
 from ansible_collections.railyard.fabric.plugins.module_utils.tool_base import (
     Finished,
     Play,
@@ -150,7 +150,7 @@ def _source_option(play: Play) -> list[str]:
 
 def _parse_whole(text: str) -> dict[str, Any]:
     """Parse; the passive side of a read prints no rows by nature, and that is whole here."""
-    result: dict[str, Any] = parsers.parse("perftest", text)
+    result: dict[str, Any] = capture.read(perftest.parse, text)
     outputs = result["outputs"]
     silent = len(outputs) == 1 and not outputs[0]["rows"] and outputs[0]["role"] == "server"
     if silent and result["error"] is None and str(outputs[0]["test"]).startswith("ib_read_"):

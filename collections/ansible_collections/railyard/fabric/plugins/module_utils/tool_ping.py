@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils import parsers, path_mtu
+from ansible_collections.railyard.fabric.plugins.module_utils import path_mtu
 from ansible_collections.railyard.fabric.plugins.module_utils.obstacle import Obstacle
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers import capture, ping
 from ansible_collections.railyard.fabric.plugins.module_utils.proof import Claim
 from ansible_collections.railyard.fabric.plugins.module_utils.tool_base import (
     Finished,
@@ -152,7 +153,7 @@ def _output(play: Play, done: Finished) -> dict[str, Any]:
 
 
 def _parse(text: str) -> dict[str, Any]:
-    result: dict[str, Any] = parsers.parse("ping", text)
+    result: dict[str, Any] = capture.read(ping.parse, text)
     return result
 
 

@@ -9,8 +9,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils import parsers, tool_base
+from ansible_collections.railyard.fabric.plugins.module_utils import tool_base
 from ansible_collections.railyard.fabric.plugins.module_utils.obstacle import Obstacle
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers import capture, sockperf
 from ansible_collections.railyard.fabric.plugins.module_utils.proof import Claim
 from ansible_collections.railyard.fabric.plugins.module_utils.tool_base import (
     Play,
@@ -106,5 +107,5 @@ def sent_messages(text: str) -> int | None:
 
 
 def _parse(text: str) -> dict[str, Any]:
-    result: dict[str, Any] = parsers.parse("sockperf", text)
+    result: dict[str, Any] = capture.read(sockperf.parse, text)
     return result

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils import parsers
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers import registry
 
 FIXTURES = Path(__file__).parent / "fixtures"
 TOOLS = (
@@ -55,7 +55,7 @@ LABELS = {"srun -l": each("0: "), "pdsh": each("gpu01: "), "compose": each("gpu0
 @pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.name}")
 def test_numbers_are_the_same(path, form):
     text = path.read_text()
-    plain, pasted = (parsers.parse(path.parent.name, one) for one in (text, FORMS[form](text)))
+    plain, pasted = (registry.parse(path.parent.name, one) for one in (text, FORMS[form](text)))
     assert (pasted["valid"], pasted["outputs"]) == (plain["valid"], plain["outputs"])
     assert (pasted["error"] or {}).get("class") == (plain["error"] or {}).get("class")
 
@@ -66,16 +66,16 @@ def test_labels_of_launchers(path, form):
     text = path.read_text()
     if len([line for line in text.split("\n") if line.strip()]) < 4:
         pytest.skip("a label is told from a tool's own message by four lines")
-    plain, pasted = (parsers.parse(path.parent.name, one) for one in (text, LABELS[form](text)))
+    plain, pasted = (registry.parse(path.parent.name, one) for one in (text, LABELS[form](text)))
     assert (pasted["valid"], pasted["outputs"]) == (plain["valid"], plain["outputs"])
 
 
 def test_two_ranks_are_sorted_apart():
     text = (FIXTURES / "perftest" / "write_bw_mib_client.txt").read_text().strip("\n")
     lines = "".join(f"{rank}: {line}\n" for line in text.split("\n") for rank in (0, 1))
-    found = parsers.parse("perftest", lines)
+    found = registry.parse("perftest", lines)
     assert found["valid"] is True
-    assert found["outputs"] == parsers.parse("perftest", text)["outputs"] * 2
+    assert found["outputs"] == registry.parse("perftest", text)["outputs"] * 2
 
 
 @pytest.mark.parametrize("tool", TOOLS)
@@ -83,6 +83,6 @@ def test_two_ranks_are_sorted_apart():
 def test_a_huge_line_ends_soon(tool, piece):
     """A quadratic pattern would take hours over these 4 MB; the bound is wide for a busy machine."""
     began = time.monotonic()
-    with pytest.raises(parsers.NotThisTool):
-        parsers.parse(tool, piece * (4_000_000 // len(piece)))
+    with pytest.raises(registry.NotThisTool):
+        registry.parse(tool, piece * (4_000_000 // len(piece)))
     assert time.monotonic() - began < 10

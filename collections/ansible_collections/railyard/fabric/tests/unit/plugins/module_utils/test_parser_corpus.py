@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils import parsers
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers import registry
 from ansible_collections.railyard.fabric.tests.unit.plugins.module_utils.corpus_measured import (
     CASES,
     OUTPUTS_AND_ROWS,
@@ -47,7 +47,7 @@ def at(value: Any, path: str) -> Any:
     ("file", "tool", "valid", "kind", "expected"), CASES, ids=[case[0] for case in CASES]
 )
 def test_capture_reads_as_the_index_says(file, tool, valid, kind, expected):
-    found = parsers.parse(tool, read(file))
+    found = registry.parse(tool, read(file))
     assert found["valid"] is valid, found["error"]
     assert (found["error"] or {}).get("class") == kind
     for path, value in expected.items():
@@ -60,7 +60,7 @@ def test_capture_reads_as_the_index_says(file, tool, valid, kind, expected):
 
 @pytest.mark.parametrize(("file", "tool", "valid", "kind", "count", "ports"), HCA_CASES)
 def test_hca_state_reads_as_the_index_says(file, tool, valid, kind, count, ports):
-    found = parsers.parse(tool, read(file))
+    found = registry.parse(tool, read(file))
     assert (found["valid"], (found["error"] or {}).get("class")) == (valid, kind)
     devices = {one["name"]: one for one in found["outputs"][0]["devices"]}
     assert len(devices) == count
@@ -72,7 +72,7 @@ def test_hca_state_reads_as_the_index_says(file, tool, valid, kind, count, ports
 
 @pytest.mark.parametrize(("file", "tool", "valid", "expected"), OTHER_TOOLS)
 def test_other_capture_reads_as_the_index_says(file, tool, valid, expected):
-    found = parsers.parse(tool, read(file))
+    found = registry.parse(tool, read(file))
     assert found["valid"] is valid, found["error"]
     for path, value in expected.items():
         assert at(found["outputs"][0], path) == value, path
@@ -83,8 +83,8 @@ def test_other_capture_reads_as_the_index_says(file, tool, valid, expected):
 @pytest.mark.parametrize(("file", "tool"), REFUSED)
 def test_another_report_of_the_tool_is_never_valid(file, tool):
     try:
-        found = parsers.parse(tool, read(file))
-    except parsers.NotThisTool:
+        found = registry.parse(tool, read(file))
+    except registry.NotThisTool:
         return
     assert (found["valid"], found["outputs"]) == (False, [])
 
@@ -97,12 +97,12 @@ def test_every_file_of_a_supported_tool_has_its_expectations():
 
 
 def test_ibstatus_lid_is_hexadecimal():
-    (output,) = parsers.parse("ibstatus", read("ibstat/08-ibstatus-a100-8ib.txt"))["outputs"]
+    (output,) = registry.parse("ibstatus", read("ibstat/08-ibstatus-a100-8ib.txt"))["outputs"]
     assert output["devices"][0]["ports"][0]["lid"] == 0x33BF
 
 
 def test_nvlink_of_eight_gpus():
-    found = parsers.parse("nvidia-smi-nvlink", read("nvidia_smi/07-nvlink-status-a100.txt"))
+    found = registry.parse("nvidia-smi-nvlink", read("nvidia_smi/07-nvlink-status-a100.txt"))
     assert found["valid"] is True
     assert [one["gpu"] for one in found["outputs"]] == list(range(8))
     assert found["outputs"][0]["links"][11] == {"link": 11, "speed_gbytes_per_s": 25.0, "active": True}
@@ -110,7 +110,7 @@ def test_nvlink_of_eight_gpus():
 
 @pytest.mark.parametrize(("file", "rows"), OUTPUTS_AND_ROWS.items())
 def test_number_of_runs_and_rows(file, rows):
-    found = parsers.parse(file.split("/")[0], read(file))
+    found = registry.parse(file.split("/")[0], read(file))
     assert [len(output["rows"]) for output in found["outputs"]] == rows
 
 
@@ -128,7 +128,7 @@ def test_no_parser_takes_another_tools_capture_for_a_valid_result():
             if path.parent.name == folder:
                 continue
             try:
-                found = parsers.parse(tool, read(str(path.relative_to(CORPUS))))
-            except parsers.NotThisTool:
+                found = registry.parse(tool, read(str(path.relative_to(CORPUS))))
+            except registry.NotThisTool:
                 continue
             assert found["valid"] is False, (tool, path.name)

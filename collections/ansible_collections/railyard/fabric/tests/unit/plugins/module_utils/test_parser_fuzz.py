@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils import parsers
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers import registry
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import to_float, to_int
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 FIXTURES = Path(__file__).parent / "fixtures"
 SAMPLES = {
     tool: sorted(path.read_text() for path in (FIXTURES / tool).iterdir())
-    for tool in parsers.TOOLS
+    for tool in registry.TOOLS
     if (FIXTURES / tool).is_dir()
 }
-WRITTEN = [tool for tool in parsers.TOOLS if tool in SAMPLES]
+WRITTEN = [tool for tool in registry.TOOLS if tool in SAMPLES]
 # Derandomised: the same examples each time, so that a red run can be repeated.
 QUICK = settings(
     max_examples=60, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
@@ -30,8 +30,8 @@ NUMBERS = ["nan", "-nan", "inf", "1e999", "9" * 5000, "-1", "0", "٣", "", "null
 
 def check(tool: str, text: str) -> None:
     try:
-        found = parsers.parse(tool, text)
-    except parsers.NotThisTool:
+        found = registry.parse(tool, text)
+    except registry.NotThisTool:
         return
     assert sorted(found) == ["error", "outputs", "schema", "tool", "valid", "warnings"]
     assert (found["schema"], found["tool"]) == (1, tool)

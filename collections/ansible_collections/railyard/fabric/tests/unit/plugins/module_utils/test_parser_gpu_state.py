@@ -9,7 +9,7 @@ import json
 from typing import Any
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils import parsers
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers import registry
 
 TOPO = """\
 \t\x1b[4mGPU0\tGPU1\tNIC0\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\x1b[0m
@@ -51,14 +51,14 @@ index, name, driver_version, memory.total [MiB], power.draw [W], mig.mode.curren
 
 
 def one(tool: str, text: str) -> dict[str, Any]:
-    found = parsers.parse(tool, text)
+    found = registry.parse(tool, text)
     assert (found["valid"], found["error"]) == (True, None)
     (output,) = found["outputs"]
     return output
 
 
 def error_class(tool: str, text: str) -> str:
-    found = parsers.parse(tool, text)
+    found = registry.parse(tool, text)
     assert found["valid"] is False
     return found["error"]["class"]
 
@@ -80,14 +80,14 @@ def test_topology(text):
 
 
 def test_damaged_and_missing_rows_are_named():
-    damaged = parsers.parse("nvidia-smi-topo", TOPO.replace("NV18\t X \tSYS", "NV18 X SYSSYS"))
+    damaged = registry.parse("nvidia-smi-topo", TOPO.replace("NV18\t X \tSYS", "NV18 X SYSSYS"))
     assert (damaged["valid"], damaged["outputs"][0]["damaged_rows"]) == (False, ["GPU1"])
     assert error_class("nvidia-smi-topo", TOPO.split("NIC0\tPIX", maxsplit=1)[0]) == "truncated"
 
 
 def test_matrix_of_peer_access_is_another_one():
-    with pytest.raises(parsers.NotThisTool):
-        parsers.parse("nvidia-smi-topo", " \tGPU0\tGPU1\n GPU0\tX\tOK\n GPU1\tOK\tX\n")
+    with pytest.raises(registry.NotThisTool):
+        registry.parse("nvidia-smi-topo", " \tGPU0\tGPU1\n GPU0\tX\tOK\n GPU1\tOK\tX\n")
 
 
 def test_qos():
@@ -101,7 +101,7 @@ def test_qos():
 def test_qos_cut_at_any_line_is_never_valid():
     lines = QOS.split("tc: 0", maxsplit=1)[0].split("\n")
     for count in range(1, len(lines)):
-        assert parsers.parse("mlnx_qos", "\n".join(lines[:count]))["valid"] is False, count
+        assert registry.parse("mlnx_qos", "\n".join(lines[:count]))["valid"] is False, count
 
 
 def test_query_of_gpus():

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils import parsers
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers import registry
 
 FIXTURES = Path(__file__).parent / "fixtures" / "iperf3"
 
@@ -20,7 +20,7 @@ def read(name: str) -> str:
 
 
 def parse(name: str) -> dict[str, Any]:
-    return parsers.parse("iperf3", read(name))
+    return registry.parse("iperf3", read(name))
 
 
 def edited(name: str, **end: Any) -> str:
@@ -83,7 +83,7 @@ def test_both_directions():
 def test_repeated_keys_of_3_9_keep_both_directions():
     repeated = read("bidir_client.json").replace("_bidir_reverse", "")
     assert json.loads(repeated)["end"]["sum_received"]["bytes"] == 2620391424  # what a naive reader sees
-    assert parsers.parse("iperf3", repeated)["outputs"] == parse("bidir_client.json")["outputs"]
+    assert registry.parse("iperf3", repeated)["outputs"] == parse("bidir_client.json")["outputs"]
 
 
 def test_udp_counts_losses():
@@ -95,7 +95,7 @@ def test_udp_counts_losses():
 
 
 def test_udp_of_3_9_has_the_senders_rate_only():
-    found = parsers.parse("iperf3", edited("udp_client.json", sum_sent=None, sum_received=None))
+    found = registry.parse("iperf3", edited("udp_client.json", sum_sent=None, sum_received=None))
     (row,) = found["outputs"][0]["directions"]
     assert found["valid"] is True
     assert row["sent_gbps"] == pytest.approx(0.050061994700794876)
@@ -106,7 +106,7 @@ def test_udp_of_3_9_has_the_senders_rate_only():
 def test_lower_case_nan_is_unknown_and_no_crash():
     text = read("udp_client.json").replace('"lost_percent":\t0', '"lost_percent":\t-nan')
     assert "-nan" in text
-    assert parsers.parse("iperf3", text)["outputs"][0]["directions"][0]["lost_percent"] is None
+    assert registry.parse("iperf3", text)["outputs"][0]["directions"][0]["lost_percent"] is None
 
 
 @pytest.mark.parametrize(
@@ -132,10 +132,10 @@ def test_zero_received_of_a_lost_server_is_unknown():
 def test_3_9_fails_without_an_error_key():
     data = json.loads(read("peer_lost.json"))
     del data["error"]
-    found = parsers.parse("iperf3", json.dumps(data))
+    found = registry.parse("iperf3", json.dumps(data))
     assert found["valid"] is False
     assert found["error"]["class"] == "incomplete"
-    said = parsers.parse(
+    said = registry.parse(
         "iperf3", json.dumps(data) + "\niperf3: error - control socket has closed unexpectedly\n"
     )
     assert said["error"]["class"] == "peer_lost"
@@ -144,9 +144,9 @@ def test_3_9_fails_without_an_error_key():
 def test_half_the_time_is_no_result():
     data = json.loads(read("tcp_2_streams_client.json"))
     data["start"]["test_start"]["duration"] = 4
-    assert parsers.parse("iperf3", json.dumps(data))["error"]["class"] == "interrupted"
+    assert registry.parse("iperf3", json.dumps(data))["error"]["class"] == "interrupted"
     data["start"]["test_start"]["bytes"] = 10**9
-    assert parsers.parse("iperf3", json.dumps(data))["valid"] is True
+    assert registry.parse("iperf3", json.dumps(data))["valid"] is True
 
 
 @pytest.mark.parametrize(
@@ -168,33 +168,33 @@ def test_what_the_omitted_start_took_too_long_is_not_missing(seconds, summed_s, 
     for name in ("sum_sent", "sum_received"):
         data["end"][name]["seconds"] = summed_s
         data["end"][name]["bits_per_second"] = data["end"][name]["bytes"] * 8 / summed_s
-    assert parsers.parse("iperf3", json.dumps(data))["valid"] is valid
+    assert registry.parse("iperf3", json.dumps(data))["valid"] is valid
 
 
 def test_nothing_received_is_no_result():
     sums = {"start": 0, "end": 2, "seconds": 2, "bytes": 0, "bits_per_second": 0}
-    assert parsers.parse("iperf3", edited("tcp_2_streams_client.json", sum_received=sums))["valid"] is False
+    assert registry.parse("iperf3", edited("tcp_2_streams_client.json", sum_received=sums))["valid"] is False
 
 
 def test_cut_at_any_byte_is_never_valid():
     whole = read("udp_client.json").rstrip()
     first = whole.index('"start"') + len('"start":')
     for length in range(first, len(whole), 7):
-        assert parsers.parse("iperf3", whole[:length])["valid"] is False
+        assert registry.parse("iperf3", whole[:length])["valid"] is False
 
 
 def test_several_objects_and_noise_around():
     noisy = (
         "warning: something\n" + read("tcp_2_streams_client.json") + "\x1b[0mrest\n" + read("udp_client.json")
     )
-    found = parsers.parse("iperf3", noisy)
+    found = registry.parse("iperf3", noisy)
     assert found["valid"] is True
     assert [one["protocol"] for one in found["outputs"]] == ["TCP", "UDP"]
     assert found["warnings"]
     assert (
-        parsers.parse("iperf3", read("udp_client.json") + "Terminated\n")["error"]["class"] == "interrupted"
+        registry.parse("iperf3", read("udp_client.json") + "Terminated\n")["error"]["class"] == "interrupted"
     )
-    spoilt = parsers.parse("iperf3", read("udp_client.json") + read("udp_client.json")[:900])
+    spoilt = registry.parse("iperf3", read("udp_client.json") + read("udp_client.json")[:900])
     assert spoilt["valid"] is False
     assert len(spoilt["outputs"]) == 2
 
@@ -205,11 +205,11 @@ def test_json_stream_reads_as_the_same_run():
     events += [{"event": "interval", "data": one} for one in data["intervals"]]
     unfinished = "".join(json.dumps(one) + "\n" for one in events)
     whole = unfinished + json.dumps({"event": "end", "data": data["end"]}) + "\n"
-    assert parsers.parse("iperf3", whole)["outputs"] == parse("tcp_2_streams_client.json")["outputs"]
-    assert parsers.parse("iperf3", whole)["valid"] is True
-    assert parsers.parse("iperf3", unfinished)["valid"] is False
+    assert registry.parse("iperf3", whole)["outputs"] == parse("tcp_2_streams_client.json")["outputs"]
+    assert registry.parse("iperf3", whole)["valid"] is True
+    assert registry.parse("iperf3", unfinished)["valid"] is False
     failed = unfinished + json.dumps({"event": "error", "data": "the server is busy"}) + "\n"
-    assert parsers.parse("iperf3", failed)["error"]["class"] == "busy"
+    assert registry.parse("iperf3", failed)["error"]["class"] == "busy"
 
 
 @pytest.mark.parametrize(
@@ -222,26 +222,26 @@ def test_json_stream_reads_as_the_same_run():
     ],
 )
 def test_absurd_json_is_invalid_and_no_crash(text):
-    assert parsers.parse("iperf3", text)["valid"] is False
+    assert registry.parse("iperf3", text)["valid"] is False
 
 
 @pytest.mark.parametrize(
     "text", ["", "hello", "{}", "[1]", '{"fio version": "fio-3.33", "jobs": []}', "{" * 9000]
 )
 def test_other_text_is_refused(text):
-    with pytest.raises(parsers.NotThisTool):
-        parsers.parse("iperf3", text)
+    with pytest.raises(registry.NotThisTool):
+        registry.parse("iperf3", text)
 
 
 def test_a_stream_that_has_no_result_or_moved_nothing_is_said():
     data = json.loads(read("tcp_2_streams_client.json"))
     for half in ("sender", "receiver"):
         data["end"]["streams"][1][half]["bytes"] = 0
-    found = parsers.parse("iperf3", json.dumps(data))
+    found = registry.parse("iperf3", json.dumps(data))
     assert found["valid"] is True
     assert "1 of 2 streams moved nothing" in found["warnings"]
     del data["end"]["streams"][1]
-    found = parsers.parse("iperf3", json.dumps(data))
+    found = registry.parse("iperf3", json.dumps(data))
     assert (found["valid"], found["error"]["class"]) == (False, "incomplete")
     assert "1 of 2 streams" in found["error"]["message"]
 
@@ -251,10 +251,10 @@ def test_the_whole_object_behind_its_stream_is_the_same_run():
     data["start"]["cookie"] = "abc"
     events = [{"event": name, "data": data[name]} for name in ("start", "end")]
     stream = "".join(json.dumps(one) + "\n" for one in events)
-    found = parsers.parse("iperf3", stream + json.dumps(data, indent=1))
+    found = registry.parse("iperf3", stream + json.dumps(data, indent=1))
     assert (found["valid"], len(found["outputs"])) == (True, 1)
     other = json.dumps({**data, "start": {**data["start"], "cookie": "xyz"}})
-    assert len(parsers.parse("iperf3", stream + other)["outputs"]) == 2
+    assert len(registry.parse("iperf3", stream + other)["outputs"]) == 2
 
 
 def test_a_sending_udp_server_counts_no_losses():
@@ -262,7 +262,7 @@ def test_a_sending_udp_server_counts_no_losses():
     data["start"]["test_start"]["protocol"] = "UDP"
     nothing = {"lost_packets": 0, "packets": 0, "lost_percent": 0, "jitter_ms": 0}
     data["end"]["sum_received"] = {**nothing, "bytes": 0, "bits_per_second": 0}
-    found = parsers.parse("iperf3", json.dumps(data))
+    found = registry.parse("iperf3", json.dumps(data))
     assert (found["valid"], found["error"]) == (False, None)
     (row,) = found["outputs"][0]["directions"]
     assert row["sent_gbps"] > 0

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils import parsers
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers import registry
 
 FIXTURES = Path(__file__).parent / "fixtures" / "iperf3"
 EMPTY = dict.fromkeys(("retransmits", "lost_packets", "packets", "lost_percent", "jitter_ms"))
@@ -22,7 +22,7 @@ def read(name: str) -> str:
 
 
 def parse(text: str) -> dict[str, Any]:
-    return parsers.parse("iperf3", text)
+    return registry.parse("iperf3", text)
 
 
 def row(direction: str, sent: float | None, received: float | None, **more: Any) -> dict[str, Any]:
@@ -104,7 +104,7 @@ def test_cut_at_any_line_is_never_valid(name):
     for count in range(len(lines)):
         try:
             found = parse("\n".join(lines[:count]))
-        except parsers.NotThisTool:
+        except registry.NotThisTool:
             continue
         assert found["valid"] is False, count
 
@@ -154,12 +154,12 @@ def test_table_without_its_beginning_has_no_direction():
 
 def test_iperf2_is_another_tool():
     text = "Client connecting to 10.0.0.2, TCP port 5001\n[  3]  0.0-10.0 sec  1.10 GBytes   941 Mbits/sec\n"
-    with pytest.raises(parsers.NotThisTool):
+    with pytest.raises(registry.NotThisTool):
         parse(text)
 
 
 @pytest.mark.parametrize("unit", [" bits/sec", " Gbits/sec", " MBytes/sec"])
 def test_a_rate_that_is_not_that_of_its_bytes(unit):
     text = (FIXTURES / "text_reverse_client.txt").read_text()
-    found = parsers.parse("iperf3", text.replace(" Mbits/sec", unit))
+    found = registry.parse("iperf3", text.replace(" Mbits/sec", unit))
     assert (found["valid"], found["error"]["class"]) == (False, "inconsistent")

@@ -9,7 +9,7 @@ import json
 from typing import Any
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils import parsers
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers import registry
 
 BANNER = (
     "# nThread 1 nGpus 2 minBytes 8 maxBytes 16 step: 2(factor) warmup iters: 5 iters: 20 agg iters: 1 "
@@ -29,7 +29,7 @@ PLAIN = BANNER + CAPTION + COLUMNS + f"{HALF}   {HALF}\n" + ROW + ONE + TWO + "\
 
 
 def nccl(text: str) -> dict[str, Any]:
-    return parsers.parse("nccl-tests", text)
+    return registry.parse("nccl-tests", text)
 
 
 def row(text: str) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils import parsers
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers import registry
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.nccl_log_lines import Message, messages
 
 ROCE = """\
@@ -34,7 +34,7 @@ GID = "gpu01:207:500 [1] NCCL INFO NET/IB: {} qpn 2706 mtu 5 {}GID 3 (0/6165A8C0
 
 
 def read(text: str) -> dict[str, Any]:
-    return parsers.parse("nccl-log", text)
+    return registry.parse("nccl-log", text)
 
 
 def one(text: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils import parsers
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers import registry
 
 FIXTURES = Path(__file__).parent / "fixtures"
 
@@ -19,7 +19,7 @@ def read(tool: str, name: str) -> str:
 
 
 def outputs(tool: str, name: str) -> list[dict[str, Any]]:
-    found = parsers.parse(tool, read(tool, name))
+    found = registry.parse(tool, read(tool, name))
     assert found["valid"] is True, found["error"]
     return found["outputs"]
 
@@ -40,9 +40,9 @@ def test_show_gids_with_blank_cells():
 def test_show_gids_count_must_agree():
     text = read("show_gids", "mixed.txt")
     for wrong in (text.replace("n_gids_found=4", "n_gids_found=5"), text.replace("n_gids_found=4\n", "")):
-        assert parsers.parse("show_gids", wrong)["error"]["class"] == "truncated"
+        assert registry.parse("show_gids", wrong)["error"]["class"] == "truncated"
     for length in range(text.index("---"), len(text) - 2, 5):
-        assert parsers.parse("show_gids", text[:length])["valid"] is False
+        assert registry.parse("show_gids", text[:length])["valid"] is False
 
 
 def test_ethtool_of_both_calls_is_one_netdev():
@@ -59,7 +59,7 @@ def test_ethtool_of_both_calls_is_one_netdev():
 
 
 def test_ethtool_of_two_netdevs():
-    both = parsers.parse("ethtool", read("ethtool", "both.txt") + read("ethtool", "veth_down.txt"))
+    both = registry.parse("ethtool", read("ethtool", "both.txt") + read("ethtool", "veth_down.txt"))
     assert [one["driver"] for one in both["outputs"]] == ["mlx4_en", "veth"]
 
 
@@ -71,12 +71,12 @@ def test_ethtool_without_link_has_what_the_text_has():
         None,
         None,
     )
-    unknown = parsers.parse("ethtool", read("ethtool", "both.txt").replace("40000Mb/s", "Unknown!"))
+    unknown = registry.parse("ethtool", read("ethtool", "both.txt").replace("40000Mb/s", "Unknown!"))
     assert unknown["outputs"][0]["speed_mbps"] is None
 
 
 def test_ethtool_failures():
-    found = parsers.parse("ethtool", read("ethtool", "no_device.txt"))
+    found = registry.parse("ethtool", read("ethtool", "no_device.txt"))
     assert (found["valid"], found["error"]["class"]) == (False, "no_device")
 
 
@@ -84,7 +84,7 @@ def test_ethtool_cut_anywhere_is_not_valid():
     driver, _heading, settings = read("ethtool", "both.txt").partition("Settings for")
     for text, start in ((driver, "driver: m"), ("Settings for" + settings, "Settings for ens6:\n")):
         for length in range(len(start), len(text.rstrip()) - 2, 3):
-            assert parsers.parse("ethtool", text[:length])["valid"] is False, text[:length]
+            assert registry.parse("ethtool", text[:length])["valid"] is False, text[:length]
 
 
 def test_nvlink_speeds_and_inactive_links():
@@ -96,16 +96,16 @@ def test_nvlink_speeds_and_inactive_links():
 
 def test_nvlink_cut_or_failed():
     text = read("nvidia-smi-nvlink", "two.txt")
-    assert parsers.parse("nvidia-smi-nvlink", text.rstrip()[:-3])["valid"] is False
-    failed = parsers.parse("nvidia-smi-nvlink", "NVIDIA-SMI has failed because it couldn't communicate\n")
+    assert registry.parse("nvidia-smi-nvlink", text.rstrip()[:-3])["valid"] is False
+    failed = registry.parse("nvidia-smi-nvlink", "NVIDIA-SMI has failed because it couldn't communicate\n")
     assert failed["error"]["class"] == "tool_error"
 
 
 @pytest.mark.parametrize("tool", ["show_gids", "ethtool", "nvidia-smi-nvlink"])
 @pytest.mark.parametrize("text", ["", "hello\n", '{"start": {}}', "GPU 0: only a name\n"])
 def test_other_text_is_refused(tool, text):
-    with pytest.raises(parsers.NotThisTool):
-        parsers.parse(tool, text)
+    with pytest.raises(registry.NotThisTool):
+        registry.parse(tool, text)
 
 
 def test_ethtool_of_a_user_who_is_not_root():
@@ -113,8 +113,8 @@ def test_ethtool_of_a_user_who_is_not_root():
         "Settings for ens1np0:\n\tSpeed: 100000Mb/s\n"
         "Cannot get wake-on-lan settings: Operation not permitted\n\tLink detected: yes\n"
     )
-    found = parsers.parse("ethtool", text)
+    found = registry.parse("ethtool", text)
     assert (found["valid"], found["outputs"][0]["speed_mbps"]) == (True, 100000)
     assert "wake-on-lan" in found["warnings"][0]
-    cut = parsers.parse("ethtool", text.replace("\tLink detected: yes\n", ""))
+    cut = registry.parse("ethtool", text.replace("\tLink detected: yes\n", ""))
     assert (cut["valid"], cut["error"]["class"]) == (False, "permission")

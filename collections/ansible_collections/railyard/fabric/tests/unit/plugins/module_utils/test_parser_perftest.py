@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils import parsers
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers import registry
 
 FIXTURES = Path(__file__).parent / "fixtures" / "perftest"
 # 2000 MiB/s = 2000 x 2^20 x 8 bit/s
@@ -21,7 +21,7 @@ def read(name: str) -> str:
 
 
 def parse(name: str) -> dict[str, Any]:
-    return parsers.parse("perftest", read(name))
+    return registry.parse("perftest", read(name))
 
 
 def test_header_and_binary_megabytes():
@@ -51,7 +51,7 @@ def test_header_and_binary_megabytes():
 
 def test_older_spelling_of_the_unit_is_the_same_number():
     older = read("write_bw_mib_client.txt").replace("MiB/sec", "MB/sec")
-    assert parsers.parse("perftest", older)["outputs"] == parse("write_bw_mib_client.txt")["outputs"]
+    assert registry.parse("perftest", older)["outputs"] == parse("write_bw_mib_client.txt")["outputs"]
 
 
 def test_decimal_gigabits_and_several_rows():
@@ -78,7 +78,7 @@ def test_read_server_is_silent_by_nature():
 
 def test_read_server_beside_its_client_is_valid():
     client = read("write_bw_gbps_client.txt").replace("RDMA_Write", "RDMA_Read")
-    found = parsers.parse("perftest", read("read_bw_server.txt") + client)
+    found = registry.parse("perftest", read("read_bw_server.txt") + client)
     assert found["valid"] is True
     assert [one["role"] for one in found["outputs"]] == ["server", "client"]
 
@@ -106,7 +106,7 @@ def test_latency_and_what_it_is():
             "latency_is": "one_way",
         }
     ]
-    reading = parsers.parse("perftest", read("write_lat_client.txt").replace("RDMA_Write", "RDMA_Read"))
+    reading = registry.parse("perftest", read("write_lat_client.txt").replace("RDMA_Write", "RDMA_Read"))
     assert reading["outputs"][0]["latency_is"] == "round_trip"
 
 
@@ -116,7 +116,7 @@ def test_latency_in_duration_mode():
 
 
 def test_cycles_are_no_time():
-    found = parsers.parse("perftest", read("write_lat_client.txt").replace("[usec]", "[cycles]"))
+    found = registry.parse("perftest", read("write_lat_client.txt").replace("[usec]", "[cycles]"))
     assert found["valid"] is False
     assert found["outputs"][0]["rows"][0]["average_us"] is None
 
@@ -135,10 +135,10 @@ def test_json_latency():
 
 def test_json_unit_is_inferred_or_null():
     gigabits = read("write_bw_new.json").replace("2000.00", "16.78").replace("2100.00", "17.00")
-    (output,) = parsers.parse("perftest", gigabits)["outputs"]
+    (output,) = registry.parse("perftest", gigabits)["outputs"]
     assert output["reported_unit"] == "Gbit/s"
     assert output["rows"][0]["bandwidth_average_gbps"] == 16.78
-    neither = parsers.parse("perftest", read("write_bw_new.json").replace("2000.00", "500.00"))
+    neither = registry.parse("perftest", read("write_bw_new.json").replace("2000.00", "500.00"))
     assert neither["valid"] is False
     assert neither["outputs"][0]["reported_unit"] is None
     assert neither["outputs"][0]["rows"][0]["bandwidth_average_gbps"] is None
@@ -152,7 +152,7 @@ def test_failed_completion_names_its_status():
 
 
 def test_limit_not_reached_is_an_error():
-    found = parsers.parse(
+    found = registry.parse(
         "perftest", read("write_bw_mib_client.txt") + " Error: BW result is below bw limit\n"
     )
     assert found["error"]["class"] == "below_limit"
@@ -162,7 +162,7 @@ def test_cpu_frequency_is_a_warning():
     text = read("write_bw_mib_client.txt").replace(
         " #bytes", "Conflicting CPU frequency values detected: 800.0 != 3600.0\n #bytes"
     )
-    found = parsers.parse("perftest", text)
+    found = registry.parse("perftest", text)
     assert found["valid"] is True
     assert "Conflicting" in found["warnings"][0]
 
@@ -172,8 +172,8 @@ def test_cut_at_any_byte_is_never_valid(name):
     whole = read(name).rstrip().rstrip("-")
     for length in range(whole.index("Test"), len(whole)):
         try:
-            found = parsers.parse("perftest", whole[:length])
-        except parsers.NotThisTool:
+            found = registry.parse("perftest", whole[:length])
+        except registry.NotThisTool:
             continue
         assert found["valid"] is False, length
 
@@ -185,7 +185,7 @@ def with_cell(name: str, place: int, cell: str) -> dict[str, Any]:
     words = lines[at].split()
     words[place] = cell
     lines[at] = " " + "   ".join(words)
-    return parsers.parse("perftest", "\n".join(lines))
+    return registry.parse("perftest", "\n".join(lines))
 
 
 @pytest.mark.parametrize(("name", "cells"), [("write_bw_mib_client.txt", 5), ("write_lat_client.txt", 9)])
@@ -214,7 +214,7 @@ def test_what_cannot_be_counted_is_no_number(name, place, cell, kind):
 
 def test_second_runs_header_does_not_end_the_first():
     cut = read("write_bw_gbps_client.txt").rstrip("\n-") + "\n"
-    found = parsers.parse("perftest", cut + read("write_bw_mib_client.txt"))
+    found = registry.parse("perftest", cut + read("write_bw_mib_client.txt"))
     assert found["valid"] is False
     assert len(found["outputs"]) == 2
 
@@ -228,20 +228,20 @@ def test_two_sides_mixed_line_by_line():
         mixed.append(line)
         if line in server:
             mixed.append(line)
-    found = parsers.parse("perftest", "\n".join(mixed) + "\n")
+    found = registry.parse("perftest", "\n".join(mixed) + "\n")
     assert found["valid"] is True
     assert [(one["role"], len(one["rows"])) for one in found["outputs"]] == [("client", 2), ("server", 1)]
 
 
 def test_waiting_server_is_a_truncated_run():
-    found = parsers.parse("perftest", "* Waiting for client to connect... *\n")
+    found = registry.parse("perftest", "* Waiting for client to connect... *\n")
     assert (found["valid"], found["error"]["class"]) == (False, "truncated")
 
 
 @pytest.mark.parametrize("text", ["", "196.20\n", "#bytes\n", '{"start": {}}', "Connection refused\n"])
 def test_other_text_is_refused(text):
-    with pytest.raises(parsers.NotThisTool):
-        parsers.parse("perftest", text)
+    with pytest.raises(registry.NotThisTool):
+        registry.parse("perftest", text)
 
 
 def test_report_both_gives_the_sum():
@@ -290,13 +290,13 @@ def test_four_queue_pairs_and_the_cpu_column():
 @pytest.mark.parametrize("name", ["write_bw_old.json", "write_bw_new.json", "write_lat_old.json"])
 def test_json_in_one_line(name):
     one_line = " ".join(read(name).split())
-    assert parsers.parse("perftest", one_line)["outputs"] == parse(name)["outputs"]
+    assert registry.parse("perftest", one_line)["outputs"] == parse(name)["outputs"]
 
 
 def test_results_of_one_direction_beside_the_sum():
     local = ',\n"results_local": {\n"MsgSize": 1,\n"BW_average": 7.0\n}\n}'
     text = read("write_bw_new.json").rstrip().removesuffix("}").rstrip() + local
-    assert parsers.parse("perftest", text)["outputs"] == parse("write_bw_new.json")["outputs"]
+    assert registry.parse("perftest", text)["outputs"] == parse("write_bw_new.json")["outputs"]
 
 
 def test_waiting_server_above_a_client_in_one_paste():
@@ -305,25 +305,25 @@ def test_waiting_server_above_a_client_in_one_paste():
         ("write_bw_mib_client.txt", ""),
         ("write_bw_bidirectional.txt", "user@gpu02:~$ ib_write_bw -b -d rxe0 gpu01\n"),
     ):
-        found = parsers.parse("perftest", banner + command + read(name))
+        found = registry.parse("perftest", banner + command + read(name))
         assert [one["role"] for one in found["outputs"]] == ["client"], name
 
 
 def test_shortened_rulers_end_a_table_too():
     text = read("write_bw_gbps_client.txt").replace("-" * 87, "-" * 20)
-    assert parsers.parse("perftest", text) == parse("write_bw_gbps_client.txt")
+    assert registry.parse("perftest", text) == parse("write_bw_gbps_client.txt")
 
 
 def test_a_column_that_is_not_known_moves_no_number():
     text = read("write_bw_gbps_client.txt")
     for before in ("BW peak", "BW average", "MsgRate"):
         wider = text.replace(before, f"Retries   {before}").replace(" 5000 ", " 5000   7 ")
-        found = parsers.parse("perftest", wider)
+        found = registry.parse("perftest", wider)
         assert (found["valid"], found["error"]["class"]) == (False, "garbled"), before
         assert found["outputs"][0]["rows"][0]["bandwidth_average_gbps"] is None
     behind = text.replace("MsgRate[Mpps]", "MsgRate[Mpps]   Retries")
     behind = behind.replace("0.377655", "0.377655   7").replace("0.190735", "0.190735   7")
-    assert parsers.parse("perftest", behind)["outputs"] == parse("write_bw_gbps_client.txt")["outputs"]
+    assert registry.parse("perftest", behind)["outputs"] == parse("write_bw_gbps_client.txt")["outputs"]
 
 
 @pytest.mark.parametrize(
@@ -331,13 +331,13 @@ def test_a_column_that_is_not_known_moves_no_number():
     [("write_bw_gbps_client.txt", "Gb/sec", "MB/sec"), ("write_bw_mib_client.txt", "MiB/sec", "Gb/sec")],
 )
 def test_a_unit_that_the_message_rate_contradicts_is_refused(name, said, meant):
-    found = parsers.parse("perftest", read(name).replace(said, meant))
+    found = registry.parse("perftest", read(name).replace(said, meant))
     assert (found["valid"], found["error"]["class"]) == (False, "inconsistent")
 
 
 @pytest.mark.parametrize("cell", ["32768", "5000", "99.50", "99.00", "0.377655"])
 def test_a_row_with_a_number_too_many_gives_none(cell):
     text = read("write_bw_gbps_client.txt")
-    found = parsers.parse("perftest", text.replace(f" {cell}", f" {cell} {cell}", 1))
+    found = registry.parse("perftest", text.replace(f" {cell}", f" {cell} {cell}", 1))
     assert (found["valid"], found["error"]["class"]) == (False, "garbled")
     assert found["outputs"][0]["rows"][0]["bandwidth_average_gbps"] is None

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils import parsers
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers import registry
 
 RULER = "-" * 87 + "\n"
 BANNER = "*" * 36 + "\n* Waiting for client to connect... *\n" + "*" * 36 + "\n"
@@ -41,7 +41,7 @@ def table(header: str = HEADER, columns: str = COLUMNS, rows: str = ROW, title: 
 
 
 def parse(text: str) -> dict[str, Any]:
-    return parsers.parse("perftest", text)
+    return registry.parse("perftest", text)
 
 
 def only(text: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils import parsers
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers import registry
 
 FIXTURES = Path(__file__).parent / "fixtures" / "ping"
 
@@ -19,7 +19,7 @@ def read(name: str) -> str:
 
 
 def parse(name: str) -> dict[str, Any]:
-    return parsers.parse("ping", read(name))
+    return registry.parse("ping", read(name))
 
 
 def test_whole_run_gives_every_number_in_microseconds():
@@ -65,7 +65,7 @@ def test_a_run_without_an_answer_is_not_valid(name, kind):
 
 
 def test_standard_error_names_the_reason():
-    found = parsers.parse("ping", "ping: local error: message too long, mtu=1500\n" + read("too_long.txt"))
+    found = registry.parse("ping", "ping: local error: message too long, mtu=1500\n" + read("too_long.txt"))
     assert found["error"]["class"] == "message_too_long"
     assert found["outputs"][0]["received"] == 0
 
@@ -94,34 +94,34 @@ def test_small_payload_has_no_times_and_says_so():
 def test_cut_at_any_byte_is_never_valid():
     whole = read("ok.txt").rstrip("\n")
     for length in range(len("PING "), len(whole)):
-        found = parsers.parse("ping", whole[:length])
+        found = registry.parse("ping", whole[:length])
         assert found["valid"] is False, whole[:length][-40:]
 
 
 def test_duplicates_are_counted_and_warned_of():
-    found = parsers.parse("ping", read("ok.txt").replace("received, ", "received, +3 duplicates, "))
+    found = registry.parse("ping", read("ok.txt").replace("received, ", "received, +3 duplicates, "))
     assert found["outputs"][0]["duplicates"] == 3
     assert "another host" in found["warnings"][0]
 
 
 def test_interrupt_shown_by_the_terminal_is_not_valid():
-    found = parsers.parse("ping", read("ok.txt").replace("\n\n---", "\n^C\n---"))
+    found = registry.parse("ping", read("ok.txt").replace("\n\n---", "\n^C\n---"))
     assert found["valid"] is False
     assert found["error"]["class"] == "interrupted"
 
 
 def test_two_runs_in_one_file_are_two_outputs_and_one_bad_run_spoils_the_file():
-    both = parsers.parse("ping", read("ok.txt") + read("jumbo.txt"))
+    both = registry.parse("ping", read("ok.txt") + read("jumbo.txt"))
     assert both["valid"] is True
     assert [one["received"] for one in both["outputs"]] == [10, 5]
-    spoilt = parsers.parse("ping", read("ok.txt") + read("killed.txt"))
+    spoilt = registry.parse("ping", read("ok.txt") + read("killed.txt"))
     assert spoilt["valid"] is False
     assert len(spoilt["outputs"]) == 2
 
 
 def test_colours_line_ends_and_trailing_noise_do_not_matter():
     noisy = "\x1b[1m" + read("ok.txt").replace("\n", "\r\n") + "\x1b[0m\x00\ufffdsome junk\n"
-    assert parsers.parse("ping", noisy)["outputs"] == parse("ok.txt")["outputs"]
+    assert registry.parse("ping", noisy)["outputs"] == parse("ok.txt")["outputs"]
 
 
 @pytest.mark.parametrize(
@@ -135,23 +135,23 @@ def test_colours_line_ends_and_trailing_noise_do_not_matter():
 )
 def test_numbers_that_contradict_each_other_are_not_valid(old, new):
     assert old in read("ok.txt")
-    assert parsers.parse("ping", read("ok.txt").replace(old, new))["valid"] is False
+    assert registry.parse("ping", read("ok.txt").replace(old, new))["valid"] is False
 
 
 @pytest.mark.parametrize(
     "text", ["", "\n\n", "root:x:0:0:root\n", '{"start": {}}', "\x00\x01\x02", "pinging\n"]
 )
 def test_other_text_is_refused_with_a_position(text):
-    with pytest.raises(parsers.NotThisTool) as caught:
-        parsers.parse("ping", text)
+    with pytest.raises(registry.NotThisTool) as caught:
+        registry.parse("ping", text)
     assert caught.value.position == "line 1"
     assert caught.value.message
 
 
 def test_unknown_and_unwritten_tools_say_so():
-    with pytest.raises(parsers.NotThisTool, match="there is no tool"):
-        parsers.parse("netperf", "")
-    assert len(parsers.TOOLS) == 18
+    with pytest.raises(registry.NotThisTool, match="there is no tool"):
+        registry.parse("netperf", "")
+    assert len(registry.TOOLS) == 18
 
 
 @pytest.mark.parametrize(
@@ -164,5 +164,5 @@ def test_unknown_and_unwritten_tools_say_so():
 def test_replies_with_other_data(right, wrong):
     text = read("ok.txt")
     assert right in text
-    found = parsers.parse("ping", text.replace(right, wrong))
+    found = registry.parse("ping", text.replace(right, wrong))
     assert (found["valid"], found["error"]["class"]) == (False, "corrupted")

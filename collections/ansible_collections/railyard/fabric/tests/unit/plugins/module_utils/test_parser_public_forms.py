@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils import parsers
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers import registry
 
 FIXTURES = Path(__file__).parent / "fixtures"
 LIBRARY_IS_MISSING = (
@@ -25,7 +25,7 @@ def read(tool: str, name: str) -> str:
 
 def whole(tool: str, text: str) -> list[dict[str, Any]]:
     """Return the outputs of a text that must be valid."""
-    found = parsers.parse(tool, text)
+    found = registry.parse(tool, text)
     assert found["valid"] is True, found["error"]
     outputs: list[dict[str, Any]] = found["outputs"]
     return outputs
@@ -33,7 +33,7 @@ def whole(tool: str, text: str) -> list[dict[str, Any]]:
 
 def failed(tool: str, text: str) -> str:
     """Return the class of the error of a text that must not be valid."""
-    found = parsers.parse(tool, text)
+    found = registry.parse(tool, text)
     assert found["valid"] is False
     assert found["error"] is not None
     return str(found["error"]["class"])
@@ -139,7 +139,7 @@ def test_flood_of_pings_is_no_binary_data():
 )
 def test_ping_in_another_language_is_refused_by_name(ruler, counts):
     text = f"PING 10.0.1.2 (10.0.1.2) 56(84) bytes of data.\n\n{ruler}\n{counts}, time 2003ms\n"
-    found = parsers.parse("ping", text)
+    found = registry.parse("ping", text)
     assert (found["valid"], found["error"]["class"]) == (False, "language")
     assert "LC_ALL=C" in found["error"]["message"]
 
@@ -151,7 +151,7 @@ LATE = "iperf3: OUT OF ORDER - incoming packet = 27 and received packet = 63 AND
 
 def test_late_datagrams_are_no_failure():
     text = read("iperf3", "text_udp_client.txt")
-    found = parsers.parse("iperf3", LATE + text.replace("[  5]   1.00", LATE + "[  5]   1.00"))
+    found = registry.parse("iperf3", LATE + text.replace("[  5]   1.00", LATE + "[  5]   1.00"))
     assert found["outputs"] == whole("iperf3", text)
     assert (found["valid"], found["error"]) == (True, None)
     assert "datagrams arrived out of order" in found["warnings"]
@@ -211,12 +211,12 @@ def test_verbose_port_of_iwarp_that_was_cut():
     text = iwarp_verbose()
     start, end = text.index("\t\t\tlink_layer"), text.index("Gbps (1)") + len("Gbps (1")
     for length in range(start, end + 1):
-        assert parsers.parse("ibv_devinfo", text[:length])["valid"] is False, text[:length][-40:]
+        assert registry.parse("ibv_devinfo", text[:length])["valid"] is False, text[:length][-40:]
 
 
 def test_missing_libraries_of_other_cards_are_warnings():
     text = read("ibv_devinfo", "rxe_verbose.txt")
-    found = parsers.parse("ibv_devinfo", LIBRARY_IS_MISSING * 2 + text)
+    found = registry.parse("ibv_devinfo", LIBRARY_IS_MISSING * 2 + text)
     assert (found["valid"], found["error"]) == (True, None)
     assert found["warnings"] == [LIBRARY_IS_MISSING.strip()]
     gone = "libibverbs: Warning: couldn't open /dev/infiniband/uverbs1: No such device\n"
@@ -244,10 +244,10 @@ def test_links_beside_statistics_and_resources():
         "link mlx5_0/1 lqpn 1 type GSI state RTS sq-psn 23 comm [ib_core]\n"
     )
     assert whole("rdma-link", others + link) == whole("rdma-link", link)
-    with pytest.raises(parsers.NotThisTool):
-        parsers.parse("rdma-link", others)
-    with pytest.raises(parsers.NotThisTool, match="physical_state"):
-        parsers.parse("rdma-link", '[{"ifindex":0,"ifname":"mlx5_0","port":1,"lqpn":1,"state":"RTS"}]')
+    with pytest.raises(registry.NotThisTool):
+        registry.parse("rdma-link", others)
+    with pytest.raises(registry.NotThisTool, match="physical_state"):
+        registry.parse("rdma-link", '[{"ifindex":0,"ifname":"mlx5_0","port":1,"lqpn":1,"state":"RTS"}]')
     assert failed("rdma-link", "link mlx5_0/1 sta") == "truncated"
 
 

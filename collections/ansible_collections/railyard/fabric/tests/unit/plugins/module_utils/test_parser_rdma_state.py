@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils import parsers
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers import registry
 
 FIXTURES = Path(__file__).parent / "fixtures"
 FILES = {
@@ -25,7 +25,7 @@ def read(tool: str, name: str | None = None) -> str:
 
 
 def devices(tool: str) -> list[dict[str, Any]]:
-    found = parsers.parse(tool, read(tool))
+    found = registry.parse(tool, read(tool))
     assert found["valid"] is True, found["error"]
     (output,) = found["outputs"]
     return output["devices"]
@@ -48,10 +48,10 @@ def test_ibstat_of_two_ports_and_blank_fields():
 
 def test_ibstat_warns_of_a_rate_that_means_nothing_and_of_a_missing_subnet_manager():
     text = read("ibstat")
-    assert parsers.parse("ibstat", text)["warnings"] == [
+    assert registry.parse("ibstat", text)["warnings"] == [
         "mlx4_0 port 2: the rate of a port that is down means nothing"
     ]
-    alone = parsers.parse("ibstat", text.replace("Physical state: Disabled", "Physical state: LinkUp"))
+    alone = registry.parse("ibstat", text.replace("Physical state: Disabled", "Physical state: LinkUp"))
     assert "no subnet manager" in alone["warnings"][0]
 
 
@@ -95,12 +95,12 @@ def test_ibv_devinfo_keeps_the_words_and_reckons_the_rate():
 
 def test_ibv_devinfo_without_v_states_no_rate():
     brief = "\n".join(line for line in read("ibv_devinfo").splitlines() if "active_width" not in line)
-    (output,) = parsers.parse("ibv_devinfo", brief)["outputs"]
+    (output,) = registry.parse("ibv_devinfo", brief)["outputs"]
     assert output["devices"][0]["ports"][0]["rate_gbps"] is None
 
 
 def test_rdma_link_of_both_ages_and_json():
-    (output,) = parsers.parse("rdma-link", read("rdma-link"))["outputs"]
+    (output,) = registry.parse("rdma-link", read("rdma-link"))["outputs"]
     infiniband, soft, old = output["links"]
     assert (infiniband["device"], infiniband["lid"], infiniband["sm_lid"], infiniband["netdev"]) == (
         "mlx5_0",
@@ -115,7 +115,7 @@ def test_rdma_link_of_both_ages_and_json():
         None,
     )
     assert (old["device"], old["port"], old["state"], old["netdev"]) == ("mlx5_5", 1, "DOWN", "ens7")
-    (as_json,) = parsers.parse("rdma-link", read("rdma-link", "json.txt"))["outputs"]
+    (as_json,) = registry.parse("rdma-link", read("rdma-link", "json.txt"))["outputs"]
     assert as_json["links"] == [infiniband, soft]
 
 
@@ -130,7 +130,7 @@ def test_cut_inside_the_last_device_is_not_valid(tool):
     )
     end = whole.rindex("link_layer") if tool != "ibstat" else whole.rindex("Link layer")
     for length in range(start + 1, end + len("Link layer: Ethe")):
-        found = parsers.parse(tool, whole[:length])
+        found = registry.parse(tool, whole[:length])
         assert found["valid"] is False, whole[start:length]
 
 
@@ -149,12 +149,14 @@ def test_cut_inside_the_last_device_is_not_valid(tool):
     ],
 )
 def test_the_tools_own_failures_are_understood(tool, text, kind):
-    found = parsers.parse(tool, text)
+    found = registry.parse(tool, text)
     assert (found["valid"], found["error"]["class"], found["outputs"]) == (False, kind, [])
 
 
 def test_a_panic_behind_good_devices_spoils_the_whole():
-    found = parsers.parse("ibstat", read("ibstat") + "ibpanic: [1] main: stat of IB device 'mlx5_8' failed\n")
+    found = registry.parse(
+        "ibstat", read("ibstat") + "ibpanic: [1] main: stat of IB device 'mlx5_8' failed\n"
+    )
     assert found["valid"] is False
     assert len(found["outputs"][0]["devices"]) == 2
 
@@ -164,8 +166,8 @@ def test_a_panic_behind_good_devices_spoils_the_whole():
     "text", ["", "hello\n", '{"start": {}}', "PING 10.0.0.1 (10.0.0.1) 56(84) bytes of data.\n"]
 )
 def test_other_text_is_refused(tool, text):
-    with pytest.raises(parsers.NotThisTool):
-        parsers.parse(tool, text)
+    with pytest.raises(registry.NotThisTool):
+        registry.parse(tool, text)
 
 
 def test_ibstat_of_one_port():
@@ -174,7 +176,7 @@ def test_ibstat_of_one_port():
         "CA: 'mlx5_0'\nPort 1:\nState: Initializing\nPhysical state: LinkUp\nRate: 100\nBase lid: 65535\n"
         "LMC: 0\nSM lid: 0\nPort GUID: 0x0000000000000001\nLink layer: InfiniBand\n"
     )
-    found = parsers.parse("ibstat", text)
+    found = registry.parse("ibstat", text)
     (port,) = found["outputs"][0]["devices"][0]["ports"]
     assert found["valid"] is True
     assert (port["state"], port["rate_gbps"], port["lid"], port["sm_lid"]) == (
@@ -187,11 +189,11 @@ def test_ibstat_of_one_port():
 
 def test_debug_lines_of_ibstat_are_no_error():
     text = "ibwarn: [168988] umad_init: umad_init\n" + read("ibstat")
-    assert parsers.parse("ibstat", text)["valid"] is True
+    assert registry.parse("ibstat", text)["valid"] is True
 
 
 def test_ibv_devinfo_of_soft_roce():
-    found = parsers.parse("ibv_devinfo", read("ibv_devinfo", "rxe_verbose.txt"))
+    found = registry.parse("ibv_devinfo", read("ibv_devinfo", "rxe_verbose.txt"))
     (device,) = found["outputs"][0]["devices"]
     assert found["valid"] is True
     assert (device["name"], device["firmware"], device["transport"]) == ("rxe0", "0.0.0", "InfiniBand")
@@ -212,51 +214,51 @@ def test_ibv_devinfo_of_soft_roce():
 
 def test_verbose_port_that_ends_with_its_link_layer_was_cut():
     cut = read("ibv_devinfo").split("\t\t\tactive_width")[0]
-    found = parsers.parse("ibv_devinfo", cut)
+    found = registry.parse("ibv_devinfo", cut)
     assert (found["valid"], found["error"]["class"]) == (False, "truncated")
 
 
 def test_list_of_device_names():
-    found = parsers.parse("ibv_devinfo", "2 HCAs found:\n\tmlx5_0\n\tmlx5_1\n\n")
+    found = registry.parse("ibv_devinfo", "2 HCAs found:\n\tmlx5_0\n\tmlx5_1\n\n")
     assert found["valid"] is True
     assert [one["name"] for one in found["outputs"][0]["devices"]] == ["mlx5_0", "mlx5_1"]
-    cut = parsers.parse("ibv_devinfo", "2 HCAs found:\n\tmlx5_0\n")
+    cut = registry.parse("ibv_devinfo", "2 HCAs found:\n\tmlx5_0\n")
     assert (cut["valid"], cut["error"]["class"]) == (False, "truncated")
-    none = parsers.parse("ibv_devinfo", "0 HCAs found:\n")
+    none = registry.parse("ibv_devinfo", "0 HCAs found:\n")
     assert (none["valid"], none["error"]["class"]) == (False, "no_device")
 
 
 def test_details_of_rdma_link():
-    found = parsers.parse("rdma-link", read("rdma-link", "rxe_details.txt"))
+    found = registry.parse("rdma-link", read("rdma-link", "rxe_details.txt"))
     assert found["valid"] is True
     links = found["outputs"][0]["links"]
     assert [(one["device"], one["netdev"]) for one in links] == [("rxe0", "ens6"), ("rxe1", "ens6d1")]
 
 
 def test_link_that_ends_in_a_key_was_cut():
-    found = parsers.parse("rdma-link", "link rxe0/1 state ACTIVE physical_state LINK_UP netdev\n")
+    found = registry.parse("rdma-link", "link rxe0/1 state ACTIVE physical_state LINK_UP netdev\n")
     assert (found["valid"], found["error"]["class"]) == (False, "truncated")
 
 
 def test_rdma_link_that_ends_in_half_a_word_was_cut():
     whole = "link mlx5_0/1 state ACTIVE physical_state "
-    assert parsers.parse("rdma-link", whole + "LINK_UP")["valid"] is True
+    assert registry.parse("rdma-link", whole + "LINK_UP")["valid"] is True
     for cut in ("LINK", "P"):
-        found = parsers.parse("rdma-link", whole + cut)
+        found = registry.parse("rdma-link", whole + cut)
         assert (found["valid"], found["error"]["class"]) == (False, "truncated")
 
 
 def test_link_whose_word_lost_its_value():
     text = "link rxe0/1 state ACTIVE physical_state LINK_UP netdev ens6\n"
-    assert parsers.parse("rdma-link", text)["valid"] is True
+    assert registry.parse("rdma-link", text)["valid"] is True
     for lost in ("ACTIVE ", "LINK_UP "):
-        found = parsers.parse("rdma-link", text.replace(lost, ""))
+        found = registry.parse("rdma-link", text.replace(lost, ""))
         assert (found["valid"], found["error"]["class"]) == (False, "garbled")
 
 
 def test_half_a_number_is_no_mtu():
     text = (FIXTURES / "ibv_devinfo" / "verbose.txt").read_text()
-    found = parsers.parse("ibv_devinfo", text.replace("4096 (5)", "40", 1))
+    found = registry.parse("ibv_devinfo", text.replace("4096 (5)", "40", 1))
     assert (found["valid"], found["error"]["class"]) == (False, "garbled")
     assert found["outputs"][0]["devices"][0]["ports"][0]["max_mtu_bytes"] is None
 
@@ -273,8 +275,8 @@ def test_half_a_number_is_no_mtu():
 )
 def test_two_nodes_in_one_file_are_two_outputs(tool, name, key):
     text = (FIXTURES / tool / name).read_text()
-    (alone,) = parsers.parse(tool, text)["outputs"]
-    found = parsers.parse(tool, text.rstrip("\n") + "\n\n" + text)
+    (alone,) = registry.parse(tool, text)["outputs"]
+    found = registry.parse(tool, text.rstrip("\n") + "\n\n" + text)
     assert found["valid"] is True
     assert [output[key] for output in found["outputs"]] == [alone[key]] * 2
 
@@ -283,13 +285,13 @@ def test_gid_types_in_the_kernels_words():
     text = (FIXTURES / "show_gids" / "mixed.txt").read_text()
     spoken = text.replace("\tv2\t", "\tRoCE v2\t").replace("\tv1\t", "\tIB/RoCE v1\t")
     assert spoken != text
-    assert parsers.parse("show_gids", spoken) == parsers.parse("show_gids", text)
+    assert registry.parse("show_gids", spoken) == registry.parse("show_gids", text)
 
 
 def test_gids_of_a_node_with_a_further_device():
     text = (FIXTURES / "show_gids" / "mixed.txt").read_text()
     more = text.replace("mlx4_0", "bond_0")
-    found = parsers.parse("show_gids", text + "\n" + more)
+    found = registry.parse("show_gids", text + "\n" + more)
     assert found["valid"] is True
     names = [{row["device"] for row in output["gids"]} for output in found["outputs"]]
     assert (len(names), "bond_0" in names[0]) == (2, False)

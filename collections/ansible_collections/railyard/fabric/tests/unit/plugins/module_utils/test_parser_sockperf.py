@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils import parsers
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers import registry
 
 FIXTURES = Path(__file__).parent / "fixtures" / "sockperf"
 
@@ -19,7 +19,7 @@ def read(name: str) -> str:
 
 
 def parse(name: str) -> dict[str, Any]:
-    return parsers.parse("sockperf", read(name))
+    return registry.parse("sockperf", read(name))
 
 
 def test_ping_pong_over_tcp():
@@ -67,10 +67,10 @@ def test_throughput_bandwidth_is_binary_megabytes():
 
 def test_names_of_older_and_newer_versions():
     old = read("pp_tcp.txt").replace("avg-latency=", "avg-lat= ").replace("#3.7-no.git", "#2.8-0.git")
-    assert parsers.parse("sockperf", old)["outputs"][0]["average_us"] == 43.577
-    assert parsers.parse("sockperf", old)["outputs"][0]["version"] == "2.8"
+    assert registry.parse("sockperf", old)["outputs"][0]["average_us"] == 43.577
+    assert registry.parse("sockperf", old)["outputs"][0]["version"] == "2.8"
     new = read("pp_tcp.txt").replace("(std-dev=14.134)", "(std-dev=14.134, mean-ad=3.014, cv=0.324)")
-    assert parsers.parse("sockperf", new)["outputs"][0]["stdev_us"] == 14.134
+    assert registry.parse("sockperf", new)["outputs"][0]["stdev_us"] == 14.134
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_failures_that_exit_0(name, kind):
 
 
 def test_interrupted_before_the_timer_is_not_valid():
-    found = parsers.parse("sockperf", read("pp_tcp.txt").replace("by timer", "by signal 2"))
+    found = registry.parse("sockperf", read("pp_tcp.txt").replace("by timer", "by signal 2"))
     assert found["valid"] is False
     assert found["error"]["class"] == "interrupted"
     assert found["outputs"][0]["average_us"] == 43.577
@@ -94,18 +94,18 @@ def test_cut_at_any_byte_is_never_valid():
     for name in ("pp_tcp.txt", "tp.txt"):
         whole = read(name).rstrip()
         for length in range(len("sockperf: "), len(whole)):
-            assert parsers.parse("sockperf", whole[:length])["valid"] is False, (name, length)
+            assert registry.parse("sockperf", whole[:length])["valid"] is False, (name, length)
 
 
 def test_two_runs_and_a_server_in_one_file():
-    both = parsers.parse("sockperf", read("pp_tcp.txt") + read("pp_rtt.txt"))
+    both = registry.parse("sockperf", read("pp_tcp.txt") + read("pp_rtt.txt"))
     assert both["valid"] is True
     assert [one["metric"] for one in both["outputs"]] == ["one_way", "round_trip"]
     server = "sockperf: == version #3.7-no.git ==\nsockperf: [SERVER] listen on:\n"
-    alone = parsers.parse("sockperf", server)
+    alone = registry.parse("sockperf", server)
     assert (alone["valid"], alone["error"]) == (False, None)
     assert alone["warnings"] == ["a server prints no result"]
-    assert parsers.parse("sockperf", server + read("pp_tcp.txt"))["valid"] is True
+    assert registry.parse("sockperf", server + read("pp_tcp.txt"))["valid"] is True
 
 
 @pytest.mark.parametrize(
@@ -119,12 +119,12 @@ def test_two_runs_and_a_server_in_one_file():
 )
 def test_numbers_that_contradict_each_other_are_not_valid(old, new):
     assert old in read("pp_tcp.txt")
-    assert parsers.parse("sockperf", read("pp_tcp.txt").replace(old, new))["valid"] is False
+    assert registry.parse("sockperf", read("pp_tcp.txt").replace(old, new))["valid"] is False
 
 
 @pytest.mark.parametrize(
     "text", ["", "hello\n", '{"start": {}}', "PING 10.0.0.1 (10.0.0.1) 56(84) bytes of data.\n"]
 )
 def test_other_text_is_refused(text):
-    with pytest.raises(parsers.NotThisTool):
-        parsers.parse("sockperf", text)
+    with pytest.raises(registry.NotThisTool):
+        registry.parse("sockperf", text)

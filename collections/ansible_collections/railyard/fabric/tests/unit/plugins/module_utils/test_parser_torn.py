@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils import parsers
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers import registry
 
 FIXTURES = Path(__file__).parent / "fixtures"
 
@@ -28,7 +28,7 @@ def read(tool: str, name: str) -> str:
 )
 def test_glued_in_the_middle_of_a_line(tool, name, upto):
     text = read(tool, name)
-    found = parsers.parse(tool, text[: text.rindex(upto) + len(upto)] + text)
+    found = registry.parse(tool, text[: text.rindex(upto) + len(upto)] + text)
     assert found["valid"] is False
     assert found["error"]["class"] in ("garbled", "truncated")
 
@@ -38,36 +38,36 @@ def test_speed_of_another_netdev():
         "Settings for ens1:\n\tSpeed: 40000Mb/s\n\tD",
         "\tSpeed: 10000Mb/s\n\tLink detected: yes\n",
     )
-    found = parsers.parse("ethtool", f"{first}Settings for ens2:\n{second}")
+    found = registry.parse("ethtool", f"{first}Settings for ens2:\n{second}")
     assert (found["valid"], found["error"]["class"]) == (False, "truncated")
 
 
 def test_link_of_which_the_beginning_is_left():
     text = read("rdma-link", "text.txt")
     for begun in ("link rx", "link mlx5_0/1"):
-        found = parsers.parse("rdma-link", f"{begun}\n\n{text}")
+        found = registry.parse("rdma-link", f"{begun}\n\n{text}")
         assert (found["valid"], found["error"]["class"]) == (False, "truncated")
 
 
 def test_ranks_of_a_table_that_never_came():
     text = read("nccl-tests", "all_reduce_checked.txt")
-    found = parsers.parse("nccl-tests", text[: text.index("count")] + text)
+    found = registry.parse("nccl-tests", text[: text.index("count")] + text)
     assert (found["valid"], found["error"]["class"], len(found["outputs"])) == (False, "truncated", 2)
 
 
 def test_header_of_one_test_with_the_table_of_another():
     first, second = read("perftest", "send_bw_server.txt"), read("perftest", "write_bw_mib_client.txt")
-    found = parsers.parse("perftest", first[: first.index(" Link type")] + "\n" + second)
+    found = registry.parse("perftest", first[: first.index(" Link type")] + "\n" + second)
     assert found["valid"] is False
     torn, whole = found["outputs"]
     assert torn["rows"] == []
-    assert whole == parsers.parse("perftest", second)["outputs"][0]
+    assert whole == registry.parse("perftest", second)["outputs"][0]
 
 
 def test_names_of_gpus_in_one_another():
     text = read("nvidia-smi-nvlink", "two.txt")
     for upto in ("GPU 1: Tes", "(UUID: GPU-0"):
-        found = parsers.parse("nvidia-smi-nvlink", text[: text.rindex(upto) + len(upto)] + text)
+        found = registry.parse("nvidia-smi-nvlink", text[: text.rindex(upto) + len(upto)] + text)
         assert (found["valid"], found["error"]["class"]) == (False, "truncated")
 
 
@@ -77,19 +77,19 @@ def test_gpus_of_two_nodes():
         "|   0  NVIDIA H100 80GB HBM3          On  |   00000000:1B:00.0 Off |                    0 |\n"
     )
     end = "| Processes:                                                                              |\n"
-    found = parsers.parse("nvidia-smi-query", table + end + table + end)
+    found = registry.parse("nvidia-smi-query", table + end + table + end)
     assert (found["valid"], [len(one["gpus"]) for one in found["outputs"]]) == (True, [1, 1])
-    assert parsers.parse("nvidia-smi-query", table + table + end)["valid"] is False
+    assert registry.parse("nvidia-smi-query", table + table + end)["valid"] is False
 
 
 def test_version_of_sockperf_that_tore():
     text = read("sockperf", "pp_tcp.txt")
-    found = parsers.parse("sockperf", "sockperf: == version #3" + text)
+    found = registry.parse("sockperf", "sockperf: == version #3" + text)
     assert found["outputs"][-1]["version"] == "3.7"
 
 
 @pytest.mark.parametrize("kept", ["LIN", "LINK_UP", "LINK_UP (5"])
 def test_half_a_physical_state(kept):
     text = read("ibv_devinfo", "verbose.txt")
-    found = parsers.parse("ibv_devinfo", text[: text.rindex("LINK_UP")] + kept)
+    found = registry.parse("ibv_devinfo", text[: text.rindex("LINK_UP")] + kept)
     assert (found["valid"], found["error"]["class"]) == (False, "truncated")

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils import parsers
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers import registry
 
 FIXTURES = Path(__file__).parent / "fixtures"
 CAPTURES = [
     pytest.param(tool, path, id=f"{tool}-{path.name}")
-    for tool in parsers.TOOLS
+    for tool in registry.TOOLS
     if (FIXTURES / tool).is_dir()
     for path in sorted((FIXTURES / tool).iterdir())
 ]
@@ -36,8 +36,8 @@ def numbers(value: Any, path: str = "") -> Iterator[tuple[str, float]]:
 
 def parsed(tool: str, text: str) -> dict[str, Any] | None:
     try:
-        return parsers.parse(tool, text)
-    except parsers.NotThisTool:
+        return registry.parse(tool, text)
+    except registry.NotThisTool:
         return None
 
 

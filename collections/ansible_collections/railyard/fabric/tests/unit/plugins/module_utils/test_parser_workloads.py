@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils import parsers
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers import registry
 
 FIXTURES = Path(__file__).parent / "fixtures"
 
@@ -19,11 +19,11 @@ def read(tool: str, name: str) -> str:
 
 
 def fio(text: str) -> dict[str, Any]:
-    return parsers.parse("fio", text)
+    return registry.parse("fio", text)
 
 
 def nccl(text: str) -> dict[str, Any]:
-    return parsers.parse("nccl-tests", text)
+    return registry.parse("nccl-tests", text)
 
 
 NCCL = read("nccl-tests", "all_reduce_checked.txt")
@@ -156,8 +156,8 @@ def test_nccl_failure_of_a_rank():
 @pytest.mark.parametrize("tool", ["fio", "nccl-tests"])
 @pytest.mark.parametrize("text", ["", "hello\n", '{"start": {}}', "# a comment\n"])
 def test_other_text_is_refused(tool, text):
-    with pytest.raises(parsers.NotThisTool):
-        parsers.parse(tool, text)
+    with pytest.raises(registry.NotThisTool):
+        registry.parse(tool, text)
 
 
 def test_nccl_below_its_own_limit_is_no_whole_result():

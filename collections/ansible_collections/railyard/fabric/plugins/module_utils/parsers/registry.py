@@ -1,0 +1,77 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The tools whose output `railyard parse` reads, by name: text in, its object out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers import (
+    capture,
+    dcgmi,
+    ethtool,
+    fio,
+    ibstat,
+    ibstatus,
+    ibv_devinfo,
+    iperf3,
+    mlnx_qos,
+    nccl_log,
+    nccl_tests,
+    nvidia_smi_nvlink,
+    nvidia_smi_query,
+    nvidia_smi_topo,
+    perftest,
+    ping,
+    rdma_link,
+    show_gids,
+    sockperf,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import NotThisTool
+
+__all__ = ["TOOLS", "NotThisTool", "parse"]
+
+# In the order of the documentation.
+_PARSERS: dict[str, capture.Parser] = {
+    "perftest": perftest.parse,
+    "iperf3": iperf3.parse,
+    "sockperf": sockperf.parse,
+    "ping": ping.parse,
+    "fio": fio.parse,
+    "nccl-tests": nccl_tests.parse,
+    "ibstat": ibstat.parse,
+    "ibstatus": ibstatus.parse,
+    "ibv_devinfo": ibv_devinfo.parse,
+    "rdma-link": rdma_link.parse,
+    "show_gids": show_gids.parse,
+    "mlnx_qos": mlnx_qos.parse,
+    "ethtool": ethtool.parse,
+    "nvidia-smi-topo": nvidia_smi_topo.parse,
+    "nvidia-smi-query": nvidia_smi_query.parse,
+    "nvidia-smi-nvlink": nvidia_smi_nvlink.parse,
+    "dcgmi": dcgmi.parse,
+    "nccl-log": nccl_log.parse,
+}
+
+# Every name that `railyard parse` knows.
+TOOLS = tuple(_PARSERS)
+
+
+def parse(tool: str, text: str) -> dict[str, Any]:
+    """Parse a tool's output.
+
+    Args:
+        tool: One of `TOOLS`.
+        text: What the tool printed.
+
+    Returns:
+        `{"schema", "tool", "valid", "error", "warnings", "outputs"}`; `valid` only for a whole, good run.
+
+    Raises:
+        NotThisTool: The text is not this tool's, or there is no such tool.
+    """
+    parser = _PARSERS.get(tool)
+    if parser is None:
+        raise NotThisTool(f"there is no tool {tool[:40]!r}; one of: {', '.join(TOOLS)}", "tool name")
+    return capture.read(parser, text)
