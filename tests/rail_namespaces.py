@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 COLLECTIONS = Path(__file__).resolve().parents[1] / "collections"
-RUNNER = "ansible_collections.railyard.fabric.plugins.module_utils.runner"
+RUNNER = "ansible_collections.railyard.fabric.plugins.module_utils.runner.main"
 RUN = "20261121T101500Z-3f2a"
 SECRET = "0123456789abcdef" * 4
 POLICY: dict[str, Any] = {
@@ -52,10 +52,11 @@ NETDEVS = {"rail0": "ens6", "rail1": "ens6d1"}
 # The part of the runner that comes before the tests: order, folder, seconds to wait before and after.
 LISTEN = """
 import json, sys, threading, time
-from ansible_collections.railyard.fabric.plugins.module_utils import runner_cabling, units
-from ansible_collections.railyard.fabric.plugins.module_utils.runner_bench import Bench
-from ansible_collections.railyard.fabric.plugins.module_utils.runner_pace import Pace
-from ansible_collections.railyard.fabric.plugins.module_utils.runner_record import Record
+from ansible_collections.railyard.fabric.plugins.module_utils.runner import cabling as runner_cabling
+from ansible_collections.railyard.fabric.plugins.module_utils.runner import launcher as units
+from ansible_collections.railyard.fabric.plugins.module_utils.runner.context import Bench
+from ansible_collections.railyard.fabric.plugins.module_utils.runner.eta import Pace
+from ansible_collections.railyard.fabric.plugins.module_utils.runner.record import Record
 order = json.load(open(sys.argv[1]))
 time.sleep(float(sys.argv[3]))
 launcher = units.launcher("direct", order["run"], order["node"])

@@ -33,8 +33,9 @@ sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "collections")]
 
 # Found by the path that was set just above, hence the waivers of E402.
 import rail_namespaces as lab  # noqa: E402
-from ansible_collections.railyard.fabric.plugins.module_utils import cabling, schedule  # noqa: E402
-from ansible_collections.railyard.fabric.plugins.plugin_utils import policy, verdict  # noqa: E402
+from ansible_collections.railyard.fabric.plugins.module_utils.schedule import cable_checks, rounds  # noqa: E402
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy  # noqa: E402
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import verdict  # noqa: E402
 from railyard.lab.network import tbf_arguments  # noqa: E402
 
 HOLDS_S = (0.1, 0.5, 0.8)
@@ -49,7 +50,8 @@ CHECKS = {"icmp": ("path_mtu", "ping_rtt"), "iperf3": ("tcp_bandwidth",)}
 # The runner with the tests of some checks alone: folder, checks.
 RUN = """
 import sys
-from ansible_collections.railyard.fabric.plugins.module_utils import runner, schedule
+from ansible_collections.railyard.fabric.plugins.module_utils.runner import main as runner
+from ansible_collections.railyard.fabric.plugins.module_utils.schedule import rounds as schedule
 schedule.RAIL_CHECKS = tuple(one for one in schedule.RAIL_CHECKS if one[0] in sys.argv[2].split(","))
 folder = sys.argv[1]
 sys.argv = ["runner", folder + "/work_order.json", "--folder", folder, "--launcher", "direct"]
@@ -164,7 +166,7 @@ def judge(folder: Path, case: Case) -> list[dict[str, Any]]:
     texts = [(folder / node / "results.jsonl").read_text() for node in lab.NODES]
     rows = [json.loads(line) for text in texts for line in text.splitlines()]
     nodes = {
-        str(entry["name"]): {"transport": "tcp", "rails": schedule.node_rails(common, entry)}
+        str(entry["name"]): {"transport": "tcp", "rails": rounds.node_rails(common, entry)}
         for entry in common["roster"]
     }
     facts = [
@@ -173,11 +175,11 @@ def judge(folder: Path, case: Case) -> list[dict[str, Any]]:
         for node in lab.NODES
     ]  # fmt: skip
     if case.kind in CHECKS:
-        asked = [one for one in schedule.asked_tests(common) if one["check"] in CHECKS[case.kind]]
+        asked = [one for one in rounds.asked_tests(common) if one["check"] in CHECKS[case.kind]]
         # The numbers of what was left out are not those of the runner.
         asked = [{**one, "id": f"m{number:05d}"} for number, one in enumerate(asked)]
     else:
-        asked = list(cabling.asked_lines(common))
+        asked = list(cable_checks.asked_lines(common))
     manifest = {"schema": 1, "run": lab.RUN, "policy": common["policy"]}
     found = verdict.judge(manifest, {"schema": 1, "nodes": nodes}, asked, facts, rows)
     for one in found:

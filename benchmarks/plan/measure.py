@@ -22,7 +22,7 @@ _REPO = Path(__file__).resolve().parents[2]
 _CHILD = """
 import resource, sys
 sys.path.insert(0, sys.argv[1])
-from railyard import plan_view
+from railyard.plan import view as plan_view
 status = plan_view.run([sys.argv[2]], True)
 usage = resource.getrusage(resource.RUSAGE_SELF)
 print(usage.ru_utime + usage.ru_stime, usage.ru_maxrss, file=sys.stderr)

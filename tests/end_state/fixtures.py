@@ -121,8 +121,8 @@ def _plan(path: str | None, inventory: str | None) -> dict[str, Any]:
         raise pytest.UsageError(
             "the end-state tests need a plan: set RAILYARD_PLAN or give --ansible-inventory"
         )
-    from ansible_collections.railyard.fabric.plugins.plugin_utils import inventory as inventories
-    from ansible_collections.railyard.fabric.plugins.plugin_utils.plan import build_plan
+    from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import load as inventories
+    from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.plan import build_plan
 
     return build_plan(inventories.load([inventory]))
 

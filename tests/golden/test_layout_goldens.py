@@ -13,7 +13,8 @@ import jsonschema
 import pytest
 import yaml
 from netaddr import IPNetwork
-from railyard import paths, plan_view
+from railyard.base import paths
+from railyard.plan import view
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -48,7 +49,7 @@ BY_HAND = {
 
 
 def plan_of(folder: Path, nodes: list[str] | None = None) -> dict:
-    plan, problems = plan_view.plan_or_problems([str(folder)], ",".join(nodes) if nodes else None)
+    plan, problems = view.plan_or_problems([str(folder)], ",".join(nodes) if nodes else None)
     assert problems == []
     return plan
 

@@ -9,14 +9,11 @@ from pathlib import Path
 
 import pytest
 import yaml
-from ansible_collections.railyard.fabric.plugins.module_utils import (
-    netplan_networks,
-    netplan_render,
-    networks,
-    rails,
-)
+from ansible_collections.railyard.fabric.plugins.module_utils.netplan import networks as netplan_networks
+from ansible_collections.railyard.fabric.plugins.module_utils.netplan import render
+from ansible_collections.railyard.fabric.plugins.module_utils.rails import networks, plan
 from netaddr import IPNetwork
-from railyard import paths
+from railyard.base import paths
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -43,9 +40,7 @@ def rendered(layout: str, node: str, file: str) -> str:
     folder = INVENTORIES / layout
     fabric, variables = reckoning.fabric_of(folder), reckoning.hosts_of(folder)[node]
     if file == RAILS:
-        return netplan_render.render(
-            rails.plan_node(fabric, node, scalable_unit=variables.get("scalable_unit"))
-        )
+        return render.render(plan.plan_node(fabric, node, scalable_unit=variables.get("scalable_unit")))
     planned = networks.plan_networks(fabric, node, None, variables.get("network_addresses"))
     placed = netplan_networks.as_rails(planned)
     for row in placed:

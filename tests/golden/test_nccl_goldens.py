@@ -12,9 +12,9 @@ import jinja2
 import jinja2.nativetypes
 import pytest
 import yaml
-from ansible_collections.railyard.fabric.plugins.module_utils import rails
-from railyard import paths
-from railyard.ansible import ansible_environment
+from ansible_collections.railyard.fabric.plugins.module_utils.rails import plan
+from railyard.base import paths
+from railyard.operate.ansible import ansible_environment
 
 ROLE = paths.repo_root() / "roles" / "nccl_profile"
 INVENTORIES = paths.repo_root() / "inventories"
@@ -25,7 +25,7 @@ KNOWN_NAMES = {"NCCL_NET", "NCCL_IB_HCA", "NCCL_IB_ROCE_VERSION_NUM", "NCCL_IB_T
 def render(fabric, host, scalable_unit=None, *, roce_v1=False, **overrides):
     """Return the profile of `host` as text; `roce_v1` is what its GID table says."""
     defaults = yaml.safe_load((ROLE / "defaults" / "main.yml").read_text())
-    defaults["nccl_profile_rails"] = rails.plan_node(fabric, host, scalable_unit=scalable_unit)
+    defaults["nccl_profile_rails"] = plan.plan_node(fabric, host, scalable_unit=scalable_unit)
     native = jinja2.nativetypes.NativeEnvironment()
     native.filters["bool"] = bool
     variables = {"__nccl_profile_roce_v1": roce_v1}
@@ -154,7 +154,7 @@ PLAYBOOK = """
 
 
 def test_the_gid_table_decides_the_roce_version(v100_fabric, tmp_path):
-    planned = rails.plan_node(v100_fabric, "gpuserver1")
+    planned = plan.plan_node(v100_fabric, "gpuserver1")
 
     def facts(*types):
         gids = {

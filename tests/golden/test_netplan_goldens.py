@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from ansible_collections.railyard.fabric.plugins.module_utils import netplan_render, rails
+from ansible_collections.railyard.fabric.plugins.module_utils.netplan import render
+from ansible_collections.railyard.fabric.plugins.module_utils.rails import plan
 
 INVENTORY = Path(__file__).resolve().parents[2] / "inventories" / "v100-pair"
 NODES = ("gpuserver1", "gpuserver2")
@@ -26,7 +27,7 @@ NOTES = {
 
 def rendered(node: str) -> str:
     source = (INVENTORY / "group_vars" / "all" / "fabric.yml").read_text(encoding="utf-8")
-    return netplan_render.render(rails.plan_node(yaml.safe_load(source)["fabric"], node))
+    return render.render(plan.plan_node(yaml.safe_load(source)["fabric"], node))
 
 
 def golden(node: str) -> str:

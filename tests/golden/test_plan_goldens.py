@@ -9,7 +9,8 @@ import jsonschema
 import pytest
 import yaml
 from netaddr import IPNetwork
-from railyard import paths, plan_view
+from railyard.base import paths
+from railyard.plan import view
 
 V100 = paths.repo_root() / "inventories" / "v100-pair"
 SCHEMA = json.loads((paths.repo_root() / "docs" / "schema" / "plan.schema.json").read_text())
@@ -25,7 +26,7 @@ NOTES_RATE_GBPS = 40
 
 
 def plan_of(folder: Path) -> dict:
-    plan, problems = plan_view.plan_or_problems([str(folder)])
+    plan, problems = view.plan_or_problems([str(folder)])
     assert problems == []
     jsonschema.validate(plan, SCHEMA)
     return plan

@@ -11,7 +11,7 @@ from itertools import combinations, product
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.plugin_utils import ask
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import requests
 
 from tools import run_builder_rdma
 
@@ -84,7 +84,7 @@ def build_run(
             "limit": None,
             "start": {"at": STARTED},
             "end": default_end if end is None else (end or None),
-            "asked": ask.fingerprint(asked),
+            "asked": requests.fingerprint(asked),
             **(manifest or {}),
         },
     )

@@ -12,10 +12,11 @@ import time
 from pathlib import Path
 
 import pytest
-from railyard import ansible_args, orphans
-from railyard.ansible import AnsibleRun, ansible_environment
-from railyard.errors import UserError
-from railyard.progress import Line, Progress, message_of
+from railyard.base import orphans
+from railyard.base.errors import UserError
+from railyard.base.progress import Line, Progress, message_of
+from railyard.operate import ansible_args
+from railyard.operate.ansible import AnsibleRun, ansible_environment
 
 INVENTORY = """
 gpu_nodes:
@@ -170,9 +171,9 @@ def test_ctrl_c_stops_ansible_and_its_workers(tmp_path, inventory):
 
 def test_what_a_killed_ansible_leaves_is_ended(tmp_path, inventory, monkeypatch):
     # As on a busy machine, where it does not come to its own clean-up in time.
-    monkeypatch.setattr("railyard.ansible._INTERRUPT_GRACE_S", 1000)
-    monkeypatch.setattr("railyard.ansible.AnsibleRun._signal", lambda self, number: None)
-    monkeypatch.setattr("railyard.ansible._TERMINATE_GRACE_S", 0)
+    monkeypatch.setattr("railyard.operate.ansible._INTERRUPT_GRACE_S", 1000)
+    monkeypatch.setattr("railyard.operate.ansible.AnsibleRun._signal", lambda self, number: None)
+    monkeypatch.setattr("railyard.operate.ansible._TERMINATE_GRACE_S", 0)
     seconds = f"4{os.getpid() % 1000:03d}.25"
     seen: list[str] = []
 
@@ -190,7 +191,7 @@ def test_what_a_killed_ansible_leaves_is_ended(tmp_path, inventory, monkeypatch)
 
 def test_a_run_that_nobody_stopped_ends_nothing(tmp_path, inventory, monkeypatch):
     ended: list[str] = []
-    monkeypatch.setattr("railyard.orphans.end", ended.append)
+    monkeypatch.setattr("railyard.base.orphans.end", ended.append)
     AnsibleRun(write(tmp_path, SLOW.format(seconds=0)), [inventory], []).run()
     assert ended == []
 

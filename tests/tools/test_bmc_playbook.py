@@ -12,18 +12,14 @@ from xml.etree import ElementTree as Xml
 
 import pytest
 import yaml
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import load, plan
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import rejudge
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import model
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present.documents import write_report
-from railyard import paths
-
-from ansible_collections.railyard.fabric.plugins.plugin_utils import (  # isort: skip
-    ask,
-    inventory,
-    plan,
-    policy,
-    rejudge,
-    run_folder,
-)
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import requests
+from railyard.base import paths
 
 REPO = paths.repo_root()
 RUN = "20261121T101500Z-3f2a"
@@ -51,12 +47,12 @@ def opened(tmp_path: Path, port: int) -> tuple[Path, run_folder.RunFolder]:
     (tmp_path / "hosts.yml").write_text(
         yaml.safe_dump({"gpu_nodes": {"hosts": hosts, "vars": {"fabric": FABRIC}}})
     )
-    planned = plan.build_plan(inventory.load([str(tmp_path / "hosts.yml")], None))
+    planned = plan.build_plan(load.load([str(tmp_path / "hosts.yml")], None))
     rules = policy.merge({"bmc_check": "tcp", "bmc_tcp_ports": [port], "bmc_timeout_s": 1})
-    order = ask.work_order(RUN, planned, dict.fromkeys(hosts, FABRIC), rules, hosts)
-    lines = ask.asked_lines(planned, order)
+    order = requests.work_order(RUN, planned, dict.fromkeys(hosts, FABRIC), rules, hosts)
+    lines = requests.asked_lines(planned, order)
     folder = run_folder.create(
-        tmp_path / "reports", "lab", RUN, {"policy": rules, "asked": ask.fingerprint(lines)}
+        tmp_path / "reports", "lab", RUN, {"policy": rules, "asked": requests.fingerprint(lines)}
     )
     folder.write("plan.json", run_folder.pretty(planned))
     folder.append("asked.jsonl", lines)

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils import cabling, schedule
-from ansible_collections.railyard.fabric.plugins.plugin_utils import policy, verdict
+from ansible_collections.railyard.fabric.plugins.module_utils.schedule import cable_checks, rounds
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import verdict
 from rail_namespaces import COLLECTIONS, LISTEN, NETDEVS, RUN, SECRET, Rails, ip, order, why_not
 
 REASON = why_not()
@@ -115,7 +116,7 @@ def validate(rails: Rails, folder: Path) -> list[Verdict]:
     plan = {
         "schema": 1,
         "nodes": {
-            str(entry["name"]): {"transport": "tcp", "rails": schedule.node_rails(common, entry)}
+            str(entry["name"]): {"transport": "tcp", "rails": rounds.node_rails(common, entry)}
             for entry in roster
         },
     }
@@ -124,7 +125,7 @@ def validate(rails: Rails, folder: Path) -> list[Verdict]:
         for node in NODES
     ]
     manifest = {"schema": 1, "run": RUN, "policy": common["policy"]}
-    return verdict.judge(manifest, plan, list(cabling.asked_lines(common)), facts, rows)
+    return verdict.judge(manifest, plan, list(cable_checks.asked_lines(common)), facts, rows)
 
 
 #: fault -> the cause of a failing verdict, the words in it, and whose verdict it is (None: anybody's)

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from railyard import causes_doc
+from railyard.report import causes_doc
 
 
 def test_the_document_is_up_to_date() -> None:

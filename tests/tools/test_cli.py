@@ -147,7 +147,7 @@ def test_a_second_run_is_told_of_the_first(inventory, tmp_path):
 
 
 def test_a_lock_that_a_killed_run_left_behind_is_no_lock(tmp_path):
-    from railyard.lock import cluster_lock
+    from railyard.base.lock import cluster_lock
 
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / ".lock").write_text('{"pid": 1, "run": "old", "since": "long ago"}')
@@ -158,8 +158,8 @@ def test_a_lock_that_a_killed_run_left_behind_is_no_lock(tmp_path):
 def test_too_little_room_is_refused_before_the_run(tmp_path, monkeypatch):
     import shutil
 
-    from railyard.errors import UserError
-    from railyard.lock import cluster_lock
+    from railyard.base.errors import UserError
+    from railyard.base.lock import cluster_lock
 
     usage = shutil.disk_usage(tmp_path)
     monkeypatch.setattr("shutil.disk_usage", lambda path: usage._replace(free=10 * 2**20))

@@ -7,9 +7,10 @@ import json
 import re
 
 import pytest
-from railyard import ansible_args, operate, paths
-from railyard.ansible import Outcome
-from railyard.progress import Failure, Progress
+from railyard.base import paths
+from railyard.base.progress import Failure, Progress
+from railyard.operate import ansible_args, commands
+from railyard.operate.ansible import Outcome
 from rich.console import Console
 from tools.run_builder import RUN, build_run
 
@@ -80,7 +81,7 @@ def test_exit_status(tmp_path, verb, folder, outcome, argv, status):
     if folder:
         build_run(run_dir, change_result=folder, end={} if outcome.interrupted else None)
     out = Console(file=io.StringIO(), width=120)
-    found = operate.conclude(verb, outcome, run_dir, ansible_args.parse(argv), out)
+    found = commands.conclude(verb, outcome, run_dir, ansible_args.parse(argv), out)
     assert found == status, out.file.getvalue()
     if folder:
         assert (run_dir / "index.html").exists()
@@ -110,7 +111,7 @@ def judge_broke(**how):
 def test_the_exit_status_that_is_told_is_the_one_that_comes(tmp_path, verb, folder, outcome, status):
     run_dir = build_run(tmp_path / "lab" / RUN, change_result=folder)
     out = Console(file=io.StringIO(), width=120)
-    assert operate.conclude(verb, outcome, run_dir, ansible_args.parse([]), out) == status
+    assert commands.conclude(verb, outcome, run_dir, ansible_args.parse([]), out) == status
     told = out.file.getvalue()
     assert re.findall(r"Exit status (\d)", told) == [str(status)]
     measured = json.loads((run_dir / "verdicts.jsonl").read_text().splitlines()[0])
@@ -125,7 +126,7 @@ def test_an_interrupted_run_is_judged_with_what_came_and_keeps_no_secret(tmp_pat
     run_dir = build_run(tmp_path / "lab" / RUN, end={})
     (run_dir / ".secret").write_text("secret")
     out = Console(file=io.StringIO(), width=120)
-    assert operate.judged(run_dir, out, finished=False) == 3
+    assert commands.judged(run_dir, out, finished=False) == 3
     manifest = json.loads((run_dir / "manifest.json").read_text())
     assert manifest["end"]["reason"] == "interrupted"
     assert (run_dir / "verdicts.jsonl").read_text().count('"outcome":"pass"') > 20
@@ -145,9 +146,9 @@ def test_what_a_dead_ansible_left_on_the_nodes_is_collected(tmp_path, monkeypatc
         def run(self):
             return ended(250, stats=False)
 
-    monkeypatch.setattr(operate, "AnsibleRun", Dies)
+    monkeypatch.setattr(commands, "AnsibleRun", Dies)
     inventory = str(paths.repo_root() / "inventories" / "v100-pair")
-    assert operate.operate("validate", [inventory], [], tmp_path) != 0
+    assert commands.operate("validate", [inventory], [], tmp_path) != 0
     assert begun == ["validate.yml", "stop.yml"]
 
 
@@ -156,7 +157,7 @@ def test_a_run_cut_off_before_it_knew_what_to_ask_is_no_pass_and_no_traceback(tm
     for name in ("asked.jsonl", "results.jsonl", "facts.jsonl"):
         (run_dir / name).unlink()
     out = Console(file=io.StringIO(), width=120)
-    assert operate.judged(run_dir, out, finished=False) == 3
+    assert commands.judged(run_dir, out, finished=False) == 3
     assert "cannot be judged" in out.file.getvalue()
 
 
@@ -167,7 +168,7 @@ def test_input_that_only_the_preflight_sees_is_bad_input(tmp_path):
         Failure("gpu1", "Check the inventory", "railyard.fabric.preflight", "1 problem(s)", "failed")
     )
     arguments = ansible_args.parse([])
-    assert operate.conclude("site", outcome, tmp_path / "none", arguments, out) == 2
+    assert commands.conclude("site", outcome, tmp_path / "none", arguments, out) == 2
 
 
 @pytest.mark.parametrize(
@@ -182,19 +183,19 @@ def test_input_that_only_the_preflight_sees_is_bad_input(tmp_path):
 )
 def test_why_nothing_was_measured_is_said(tmp_path, argv, word):
     out = Console(file=io.StringIO(), width=120)
-    assert operate.conclude("validate", ended(), tmp_path / "none", ansible_args.parse(argv), out) == 3
+    assert commands.conclude("validate", ended(), tmp_path / "none", ansible_args.parse(argv), out) == 3
     assert word in out.file.getvalue()
 
 
 def test_the_failing_host_and_task_are_named(tmp_path):
     out = Console(file=io.StringIO(), width=120)
     outcome = ended(2, failures={"gpu2": 1})
-    operate.conclude("provision", outcome, tmp_path / "none", ansible_args.parse([]), out)
+    commands.conclude("provision", outcome, tmp_path / "none", ansible_args.parse([]), out)
     assert "gpu2 failed in task: Install things" in out.file.getvalue()
 
 
 def test_the_recap_says_what_changed(tmp_path):
-    from railyard import terminal
+    from railyard.base import terminal
 
     out = Console(file=io.StringIO(), width=120)
     stats = {"ok": {"gpu1": 9, "gpu2": 9}, "changed": {"gpu1": 2}, "dark": {}, "failures": {}}

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from railyard import paths
+from railyard.base import paths
 
 COLLECTION = paths.repo_root() / "collections/ansible_collections/railyard/fabric"
 MODULES = {path.stem: path.read_text() for path in (COLLECTION / "plugins/modules").glob("*.py")}

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from railyard.paths import repo_root
+from railyard.base.paths import repo_root
 
 ROOT = repo_root()
 PLUGINS = ROOT / "collections/ansible_collections/railyard/fabric/plugins"
@@ -52,9 +52,9 @@ def test_every_path_in_a_document_exists(document: str) -> None:
 def test_the_map_names_the_three_places_that_a_reader_asks_for() -> None:
     text = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
     for idea, path, name in (
-        ("a rail's address is computed", "module_utils/rails.py", "def plan_node("),
-        ("netplan is rendered", "module_utils/netplan_render.py", "def render("),
-        ("a verdict is decided", "plugin_utils/verdict.py", "def judge("),
+        ("a rail's address is computed", "module_utils/rails/plan.py", "def plan_node("),
+        ("netplan is rendered", "module_utils/netplan/render.py", "def render("),
+        ("a verdict is decided", "plugin_utils/judge/verdict.py", "def judge("),
     ):
         assert re.search(rf"\| {re.escape(idea)} \| `F/{re.escape(path)}`", text), idea
         assert name in (PLUGINS / path).read_text(encoding="utf-8")

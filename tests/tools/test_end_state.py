@@ -15,7 +15,7 @@ import pytest
 from end_state import expect, test_node
 from end_state.fixtures import Node
 from end_state.reading import NotReadError, command, read_all
-from railyard import verify
+from railyard.operate import verify
 
 RAIL = {
     "name": "rail0",
@@ -286,7 +286,7 @@ def test_a_node_that_does_not_answer_is_told_from_one_that_fails(tmp_path, monke
     inventory = tmp_path / "hosts.json"
     host = {"ansible_host": "127.0.0.1", "ansible_port": port, "ansible_connection": "ssh"}
     inventory.write_text(json.dumps({"gpu_nodes": {"hosts": {"gpu1": host}}}))
-    from railyard.ansible import ansible_environment
+    from railyard.operate.ansible import ansible_environment
 
     for name, value in ansible_environment().items():
         monkeypatch.setenv(name, value)
@@ -296,7 +296,7 @@ def test_a_node_that_does_not_answer_is_told_from_one_that_fails(tmp_path, monke
 
 
 def test_connection_templates_are_rendered_and_shell_words_are_only_words(tmp_path):
-    from railyard.verify import resolved
+    from railyard.operate.verify import resolved
 
     folder = tmp_path / "mine"
     folder.mkdir()

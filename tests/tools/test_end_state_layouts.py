@@ -7,7 +7,7 @@ import json
 
 import pytest
 from end_state import expect, expect_rdma
-from railyard import paths
+from railyard.base import paths
 
 INVENTORIES = paths.repo_root() / "inventories"
 FOLDERS = sorted(path.parent for path in INVENTORIES.glob("*/expected/plan.json"))

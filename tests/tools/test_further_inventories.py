@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from railyard import plan_view
+from railyard.plan import view
 
-from ansible_collections.railyard.fabric.plugins.plugin_utils import inventory_syntax  # isort: skip
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import yaml_errors  # isort: skip
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -49,7 +49,7 @@ def spoil(folder, wrong):
 
 def said_of(source, capsys):
     """Return the lines of `railyard plan`, which must end with 2 and print no plan."""
-    status = plan_view.run([str(source)], True)
+    status = view.run([str(source)], True)
     said = capsys.readouterr()
     assert (status, said.out) == (2, "")
     assert "Traceback" not in said.err
@@ -125,7 +125,7 @@ def test_what_an_ini_file_of_any_name_lacks_is_told_at_its_line(tmp_path, capsys
 
 def test_a_file_that_cannot_be_opened_is_named(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert inventory_syntax.syntax_error("gone.yml") == (1, "it cannot be opened: No such file or directory")
+    assert yaml_errors.syntax_error("gone.yml") == (1, "it cannot be opened: No such file or directory")
 
 
 def test_a_network_that_holds_others_is_held_against_all_of_them(tmp_path, capsys, monkeypatch):
@@ -143,7 +143,7 @@ def test_two_inventories_that_differ_over_a_group_are_refused(tmp_path, capsys, 
     site_of(tmp_path, monkeypatch)
     other = SOUND["pair"]["group_vars/all/fabric.yml"].replace("9000", "1500")
     write(tmp_path / "other", {"hosts.yml": "gpu_nodes: {hosts: {gpu2: }}\n", "group_vars/all.yml": other})
-    assert plan_view.run(["site", "other"], True) == 2
+    assert view.run(["site", "other"], True) == 2
     said = capsys.readouterr().err
     assert "other/group_vars/all.yml:1: fabric: site/group_vars/all/fabric.yml:1 sets it otherwise" in said
 
@@ -151,7 +151,7 @@ def test_two_inventories_that_differ_over_a_group_are_refused(tmp_path, capsys, 
 def test_one_inventory_given_twice_is_one(tmp_path, capsys, monkeypatch):
     site = site_of(tmp_path, monkeypatch)
     (site / "hosts.yml").write_text("gpu_nodes: {hosts: {gpu1: {node_index: 4}, gpu2: }}\n")
-    assert plan_view.run(["site", str(site)], True) == 0, capsys.readouterr().err
+    assert view.run(["site", str(site)], True) == 0, capsys.readouterr().err
 
 
 def test_there_are_enough():
@@ -163,7 +163,7 @@ def test_there_are_enough():
 def test_an_unusual_inventory_is_planned(name, tmp_path, capsys):
     right = RIGHT[name]
     write(tmp_path / "site", right.files)
-    status = plan_view.run([str(tmp_path / "site" / right.source)], True)
+    status = view.run([str(tmp_path / "site" / right.source)], True)
     said = capsys.readouterr()
     assert status == 0, said.err
     nodes = json.loads(said.out)["nodes"]

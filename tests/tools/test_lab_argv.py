@@ -7,7 +7,18 @@ from pathlib import Path
 
 import pytest
 import yaml
-from railyard.lab import apt, bootstrap, cpu_tree, host, keys, naming, network, seed, stranger, topology
+from railyard.lab import (
+    apt,
+    bootstrap,
+    cpu_tree,
+    host,
+    keys,
+    naming,
+    network,
+    seed,
+    stranger,
+    topology,
+)
 from railyard.lab.host import Host
 from railyard.lab.nodes import Link, container_image
 from railyard.lab.nodes.container import cable, create_arguments

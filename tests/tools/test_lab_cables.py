@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils import lldp
+from ansible_collections.railyard.fabric.plugins.module_utils.cabling import lldp
 from railyard.lab import cable_faults, fault_kinds, naming, speaker, topology, wiring
 from railyard.lab.nodes import NodeState
 

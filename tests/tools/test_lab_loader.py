@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from ansible_collections.railyard.fabric.plugins.module_utils import boot_kernel
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers import grub_cfg
+from ansible_collections.railyard.fabric.plugins.module_utils.kernel import next_boot
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers.node import grub_cfg
 from railyard.lab import apt, network, topology
 from railyard.lab.nodes import vm_argv, vm_image, vm_loader
 from railyard.lab.nodes.accelerator import Accelerator
@@ -81,7 +81,7 @@ def test_the_topology_says_it(lab: topology.Topology, said: bool | None, found: 
 def test_the_first_menu_boots_the_one_kernel_as_qemu_would() -> None:
     text = {path: text for path, _, text in vm_loader.FILES}["/boot/grub/grub.cfg"]
     menu = grub_cfg.parse_menu(text.replace("RELEASE", "6.1.0-57-amd64"))
-    assert boot_kernel.release_of(boot_kernel.chosen_image(menu, {})) == "6.1.0-57-amd64"
+    assert next_boot.release_of(next_boot.chosen_image(menu, {})) == "6.1.0-57-amd64"
     assert "\tlinux\t/boot/vmlinuz-RELEASE root=/dev/vda rw console=ttyS0 " in text
     assert "\tinitrd\t/boot/initrd.img-RELEASE\n" in text
 

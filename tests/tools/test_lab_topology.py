@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from railyard import paths
+from railyard.base import paths
 from railyard.lab import topology
 from railyard.lab.process import LabError
 

@@ -13,10 +13,18 @@ from pathlib import Path
 
 import pytest
 import yaml
+from railyard.base.paths import repo_root
 from railyard.lab import apt, bootstrap, inventory, naming, network, topology
-from railyard.lab.nodes import accelerator, container_image, qmp, vm, vm_argv, vm_cables, vm_image
+from railyard.lab.nodes import (
+    accelerator,
+    container_image,
+    qmp,
+    vm,
+    vm_argv,
+    vm_cables,
+    vm_image,
+)
 from railyard.lab.nodes.accelerator import Accelerator
-from railyard.paths import repo_root
 
 SETTINGS = apt.AptSettings(("deb http://mirror.example/debian bookworm main",), (), ())
 TCG = Accelerator("tcg", "a test")

@@ -12,23 +12,25 @@ import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from railyard import new_inventory, paths, plan_view
-from railyard.errors import UserError
-from railyard.new_inventory_rails import Wanted
+from railyard.base import paths
+from railyard.base.errors import UserError
+from railyard.new_inventory import command
+from railyard.new_inventory.rails import Wanted
+from railyard.plan import view
 
 RAILYARD = Path(sys.executable).parent / "railyard"
 ROCE = {"nodes": "gpu[001-032]", "rails": 8, "transport": "roce"}
 
 
 def plan_of(folder):
-    plan, problems = plan_view.plan_or_problems([str(folder)])
+    plan, problems = view.plan_or_problems([str(folder)])
     assert [problem.text() for problem in problems] == []
     return plan
 
 
 def make(tmp_path, **wanted):
     folder = tmp_path / "mine"
-    assert new_inventory.run(Wanted(**{**ROCE, **wanted}), folder) == 0
+    assert command.run(Wanted(**{**ROCE, **wanted}), folder) == 0
     return plan_of(folder), folder
 
 
@@ -102,7 +104,7 @@ def test_the_files_are_as_tidy_as_this_repository_s(tmp_path):
 )
 def test_a_network_that_is_none_is_refused_with_the_one_that_was_meant(tmp_path, wanted, what, fix):
     with pytest.raises(UserError) as refused:
-        new_inventory.run(Wanted(**{**ROCE, **wanted}), tmp_path / "mine")
+        command.run(Wanted(**{**ROCE, **wanted}), tmp_path / "mine")
     said, _fix, remedy = str(refused.value).rpartition("Fix: ")
     assert what in said
     assert fix in remedy
@@ -110,7 +112,7 @@ def test_a_network_that_is_none_is_refused_with_the_one_that_was_meant(tmp_path,
 
 
 def test_the_next_command_can_be_pasted(tmp_path, capsys):
-    assert new_inventory.run(Wanted(**ROCE), tmp_path / "my nodes") == 0
+    assert command.run(Wanted(**ROCE), tmp_path / "my nodes") == 0
     assert f"Next: railyard plan -i '{tmp_path}/my nodes'" in capsys.readouterr().out
 
 
@@ -274,7 +276,7 @@ def test_names_that_yaml_takes_for_something_else_stay_names(tmp_path):
 )
 def test_bad_input_names_the_fix_and_writes_nothing(tmp_path, wrong, words):
     with pytest.raises(UserError) as refused:
-        new_inventory.run(Wanted(**{**ROCE, **wrong}), tmp_path / "mine")
+        command.run(Wanted(**{**ROCE, **wrong}), tmp_path / "mine")
     said = str(refused.value)
     assert refused.value.exit_status == 2
     for word in [*words, "ix: ", "nothing was written"]:
@@ -286,7 +288,7 @@ def test_bad_input_names_the_fix_and_writes_nothing(tmp_path, wrong, words):
 def test_all_that_is_wrong_is_told_at_once(tmp_path):
     wanted = Wanted("gpu[1-4]", 2, "roce", netdev="a,b,c", hca="d", leaf="x-{unit}", ansible_host="{who}")
     with pytest.raises(UserError) as refused:
-        new_inventory.run(wanted, tmp_path / "mine")
+        command.run(wanted, tmp_path / "mine")
     for option in ("4 problems", "--netdev", "--hca", "--leaf", "--ansible-host"):
         assert option in str(refused.value)
 
@@ -301,7 +303,7 @@ def test_nothing_is_overwritten(tmp_path, kind):
     else:
         place.symlink_to(tmp_path / "nowhere")
     with pytest.raises(UserError, match="is there already"):
-        new_inventory.run(Wanted(**ROCE), place)
+        command.run(Wanted(**ROCE), place)
     assert sorted(tmp_path.iterdir()) == [place]
     assert kind != "file" or place.read_text() == "precious"
 
@@ -309,18 +311,18 @@ def test_nothing_is_overwritten(tmp_path, kind):
 @pytest.mark.parametrize("looked_again", [True, False])
 def test_a_folder_that_appears_meanwhile_is_left_alone(tmp_path, monkeypatch, looked_again):
     place = tmp_path / "mine"
-    planned = plan_view.plan_or_problems
+    planned = view.plan_or_problems
 
     def slow(*sources):
         place.mkdir()
         (place / "hosts.yml").write_text("theirs")
         if not looked_again:  # it appears between the last look and the rename
-            monkeypatch.setattr(new_inventory, "_refuse_existing", lambda _target: None)
+            monkeypatch.setattr(command, "_refuse_existing", lambda _target: None)
         return planned(*sources)
 
-    monkeypatch.setattr(plan_view, "plan_or_problems", slow)
+    monkeypatch.setattr(view, "plan_or_problems", slow)
     with pytest.raises(UserError, match="is there already"):
-        new_inventory.run(Wanted(**ROCE), place)
+        command.run(Wanted(**ROCE), place)
     assert (place / "hosts.yml").read_text() == "theirs"
     assert list(tmp_path.iterdir()) == [place]
 
@@ -331,14 +333,14 @@ def test_a_full_disk_leaves_no_trace(tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(UserError, match="No space left on device"):
-        new_inventory.run(Wanted(**ROCE), tmp_path / "deep" / "down" / "mine")
+        command.run(Wanted(**ROCE), tmp_path / "deep" / "down" / "mine")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_folder_that_cannot_be_written_is_bad_input(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="cannot be written"):
-        new_inventory.run(Wanted(**ROCE), tmp_path / "file" / "mine")
+        command.run(Wanted(**ROCE), tmp_path / "file" / "mine")
 
 
 def test_the_same_words_write_the_same_bytes(tmp_path):
@@ -381,7 +383,7 @@ def test_whatever_is_asked_is_planned_or_refused(
         nodes_per_unit=per_unit,
     )
     try:
-        new_inventory.run(wanted, folder)
+        command.run(wanted, folder)
     except UserError:
         assert not folder.exists()
         assert prefix is not None, "without a prefix length of the user's own there is room for all"

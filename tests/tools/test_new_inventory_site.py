@@ -15,8 +15,10 @@ from pathlib import Path
 import pytest
 import yaml
 from ansible_collections.railyard.fabric.tests.unit.plugins.module_utils.qos_node import QosNode
-from railyard import new_inventory, paths, plan_view
-from railyard.new_inventory_rails import Wanted
+from railyard.base import paths
+from railyard.new_inventory import command
+from railyard.new_inventory.rails import Wanted
+from railyard.plan import view
 
 REPO = paths.repo_root()
 ROLES = sorted(path.name for path in (REPO / "roles").iterdir())
@@ -35,7 +37,7 @@ NOT_OF_THE_SITE = ("apt_source", "apt_packages", "slurm_drain")
 
 def site_of(tmp_path: Path, provider: str) -> Path:
     folder = tmp_path / "mine"
-    assert new_inventory.run(WANTED, folder) == 0
+    assert command.run(WANTED, folder) == 0
     written = yaml.safe_load((folder / "group_vars/all/rdma.yml").read_text())
     assert written == {"rdma_stack_provider": "inbox"}
     if provider == "doca":
@@ -101,7 +103,7 @@ def play(folder: Path, tmp_path: Path) -> dict[str, object]:
 @pytest.mark.parametrize("provider", ["inbox", "doca"])
 def test_what_new_inventory_writes_is_refused_by_no_role(tmp_path, capsys, provider):
     folder = site_of(tmp_path, provider)
-    assert plan_view.run([str(folder)], as_json=False) == 0
+    assert view.run([str(folder)], as_json=False) == 0
     planned = capsys.readouterr().out
     told = play(folder, tmp_path)
     lines = str(told["nccl"]).splitlines()

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 import yaml
-from ansible_collections.railyard.fabric.plugins.module_utils import gpu_catalogue
-from ansible_collections.railyard.fabric.plugins.plugin_utils import gpu_driver_preflight
-from ansible_collections.railyard.fabric.plugins.plugin_utils.gpu_driver_choice import choose
-from railyard.ansible import ansible_environment
+from ansible_collections.railyard.fabric.plugins.module_utils.gpu import catalogue
+from ansible_collections.railyard.fabric.plugins.plugin_utils.gpu import preflight
+from ansible_collections.railyard.fabric.plugins.plugin_utils.gpu.choice import choose
+from railyard.operate.ansible import ansible_environment
 
 VARS = Path(__file__).resolve().parents[2] / "roles/nvidia_driver/vars"
 DISTRIBUTIONS = ["debian_12", "debian_13", "ubuntu_22.04", "ubuntu_24.04"]
@@ -100,8 +100,8 @@ def test_the_usual_headers_are_those_of_the_architectures_kernel(distribution, a
 def test_a_source_has_what_the_choice_reads(distribution, source):
     data = layout(distribution, source)
     assert {"name", "branches", "default_branch", "packages", "headers", "cuda"} <= set(data)
-    assert set(data.get("modules", {})) <= set(gpu_catalogue.FLAVOURS)
-    assert set(data.get("flavours", [])) <= set(gpu_catalogue.FLAVOURS)
+    assert set(data.get("modules", {})) <= set(catalogue.FLAVOURS)
+    assert set(data.get("flavours", [])) <= set(catalogue.FLAVOURS)
     if source == "vendor":
         assert set(data["uris"]) == set(ARCHITECTURES)
         assert data["pinned"]
@@ -149,9 +149,9 @@ def test_ubuntu_has_modules_that_it_signed_itself(distribution, flavour, suffix)
     ]
     assert choice["headers"] == []
     # Nothing is built on the node, so no key of this machine's is wanted, and old kernels get nothing.
-    assert gpu_driver_preflight._refuse_unsigned(facts, choice, False) == []
-    assert [one["code"] for one in gpu_driver_preflight.findings(facts, choice)] == []
-    [unbuilt] = gpu_driver_preflight.unbuilt_kernels(facts, choice, True)
+    assert preflight._refuse_unsigned(facts, choice, False) == []
+    assert [one["code"] for one in preflight.findings(facts, choice)] == []
+    [unbuilt] = preflight.unbuilt_kernels(facts, choice, True)
     assert unbuilt["kernel"] == "6.8.0-60-generic"
     assert f"install linux-modules-nvidia-580-server{suffix}-6.8.0-60-generic" in unbuilt["why"]
 

@@ -7,7 +7,7 @@ import json
 import sys
 
 import pytest
-from railyard import parse
+from railyard.report import parse
 
 PING = b"""PING 10.0.1.2 (10.0.1.2) 56(84) bytes of data.
 

@@ -10,9 +10,11 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
-from railyard import new_inventory, paths, plan_svg, plan_svg_model, plan_view
-from railyard.errors import UserError
-from railyard.new_inventory_rails import Wanted
+from railyard.base import paths
+from railyard.base.errors import UserError
+from railyard.new_inventory import command
+from railyard.new_inventory.rails import Wanted
+from railyard.plan import svg, svg_model, view
 
 RAILYARD = Path(sys.executable).parent / "railyard"
 PAIR = paths.repo_root() / "inventories" / "v100-pair"
@@ -23,7 +25,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 def folder(tmp_path):
     def make(nodes="gpu[001-032]", rails=8, transport="roce", **more):
         place = tmp_path / "mine"
-        new_inventory.run(Wanted(nodes, rails, transport, **more), place)
+        command.run(Wanted(nodes, rails, transport, **more), place)
         return place
 
     return make
@@ -31,7 +33,7 @@ def folder(tmp_path):
 
 def drawn(place):
     file = place.parent / "plan.svg"
-    assert plan_view.run([str(place)], False, svg=str(file)) == 0
+    assert view.run([str(place)], False, svg=str(file)) == 0
     return ET.fromstring(file.read_text(encoding="utf-8"))
 
 
@@ -83,7 +85,7 @@ def test_thirty_two_nodes_are_one_box_with_eight_rails(folder):
 
 def test_two_nodes_back_to_back_stand_on_both_ends_of_their_cables(tmp_path):
     file = tmp_path / "plan.svg"
-    assert plan_view.run([str(PAIR)], False, svg=str(file)) == 0
+    assert view.run([str(PAIR)], False, svg=str(file)) == 0
     root = ET.fromstring(file.read_text(encoding="utf-8"))
     said = texts(root)
     assert len(shapes(root, "node")) == 2
@@ -109,7 +111,7 @@ def test_units_that_are_alike_are_one_stack_and_few_stand_apart(folder, tmp_path
     assert (
         said.count("12.8 Tbit/s down") == said.count("6.4 Tbit/s up") == said.count("oversubscribed 2:1") == 8
     )
-    new_inventory.run(Wanted("gpu[001-064]", 8, "roce", **many), tmp_path / "small")
+    command.run(Wanted("gpu[001-064]", 8, "roce", **many), tmp_path / "small")
     root = drawn(tmp_path / "small")
     assert [text for text in texts(root) if text.startswith("scalable unit")] == [
         "scalable unit su1",
@@ -137,7 +139,7 @@ def test_an_unknown_rate_is_not_guessed(folder):
 
 def test_one_unknown_rate_makes_the_sum_unknown():
     nodes = {"n1": {"rail0": {"leaf": "a"}}, "n2": {"rail0": {"leaf": "a", "rate_gbps": 100}}}
-    assert plan_svg_model.arrange(plan_with(nodes), {"a": 100}).leaves["a"].oversubscription is None
+    assert svg_model.arrange(plan_with(nodes), {"a": 100}).leaves["a"].oversubscription is None
 
 
 @pytest.mark.parametrize(
@@ -151,18 +153,18 @@ def test_one_unknown_rate_makes_the_sum_unknown():
     ],
 )
 def test_names_are_folded_and_never_reckoned_with(names, folded):
-    assert plan_svg_model.folded(names) == folded
+    assert svg_model.folded(names) == folded
 
 
 def test_nodes_that_differ_have_boxes_of_their_own_up_to_a_few():
     one = {"rail0": {"netdev": "ens1", "leaf": "a"}, "rail1": {"netdev": "ens2", "leaf": "b"}}
     other = {"rail0": {"netdev": "eth1", "leaf": "a"}}
-    drawing = plan_svg_model.arrange(plan_with({"n1": one, "n2": other, "n3": one}), {})
+    drawing = svg_model.arrange(plan_with({"n1": one, "n2": other, "n3": one}), {})
     [band] = drawing.bands
     assert [box.label for box in band.boxes] == ["n[1,3]", "n2"]
     assert band.boxes[1].ports[1] is None
     many = {f"n{number}": {"rail0": {"netdev": f"ens{number}", "leaf": "a"}} for number in range(100)}
-    root = ET.fromstring(plan_svg.draw(plan_with(many), {}))
+    root = ET.fromstring(svg.draw(plan_with(many), {}))
     assert len(shapes(root, "node")) == 8
     assert "n[7-99]: 93 nodes of 93 kinds, ports of n7" in texts(root)
 
@@ -172,7 +174,7 @@ def test_a_leaf_of_several_subnets_is_counted_once():
         f"n{number}": {"rail0": {"leaf": "a", "rate_gbps": 100, "subnet": f"10.0.{number}.0/24"}}
         for number in range(2)
     }
-    root = ET.fromstring(plan_svg.draw(plan_with(nodes), {"a": 100}))
+    root = ET.fromstring(svg.draw(plan_with(nodes), {"a": 100}))
     assert texts(root).count("a (shared)") == 2
     assert texts(root).count("oversubscribed 2:1") == 2
     assert description(root).count("Leaf a: 200 Gbit/s down") == 1
@@ -182,7 +184,7 @@ def test_many_sets_that_differ_are_cut_and_it_says_so():
     nodes = {
         f"n{number:02}": {"rail0": {"leaf": f"l{number}", "rate_gbps": number}} for number in range(1, 21)
     }
-    root = ET.fromstring(plan_svg.draw(plan_with(nodes), {}))
+    root = ET.fromstring(svg.draw(plan_with(nodes), {}))
     assert len(shapes(root, "node")) == 12
     assert "and 8 nodes on other leaves: n[13-20]" in texts(root)
 
@@ -213,7 +215,7 @@ HOSTILE = "<script>alert(1)</script>&\"'\x1b[31m\u202e]]>"
 
 def test_names_are_text_and_nothing_else():
     nodes = {f"n{number}{HOSTILE}": {HOSTILE: {"leaf": HOSTILE, "netdev": HOSTILE}} for number in range(2)}
-    text = plan_svg.draw({**plan_with(nodes), "cluster": HOSTILE}, {})
+    text = svg.draw({**plan_with(nodes), "cluster": HOSTILE}, {})
     root = ET.fromstring(text)
     assert not list(root.iter(f"{SVG}script"))
     assert not re.search("[\x1b\u202e]", text)
@@ -223,7 +225,7 @@ def test_names_are_text_and_nothing_else():
 def test_a_name_is_cut_to_its_room_and_kept_whole_beside_it():
     name = "leaf-in-row-seventeen-rack-twenty-three"
     root = ET.fromstring(
-        plan_svg.draw(plan_with({"n1": {f"rail{n}": {"leaf": f"{name}{n}"} for n in range(8)}}), {})
+        svg.draw(plan_with({"n1": {f"rail{n}": {"leaf": f"{name}{n}"} for n in range(8)}}), {})
     )
     cut = [element for element in root.iter(f"{SVG}text") if len(element) and name in element[0].text]
     assert len(cut) == 8
@@ -330,8 +332,8 @@ def test_a_drawing_is_replaced_as_a_whole(tmp_path, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr(os, "replace", full)
         with pytest.raises(UserError, match="No space left"):
-            plan_svg.write("<svg/>", str(file))
+            svg.write("<svg/>", str(file))
     assert file.read_text() == "before"
     assert list(tmp_path.iterdir()) == [file]
-    plan_svg.write("<svg/>", str(file))
+    svg.write("<svg/>", str(file))
     assert file.read_text() == "<svg/>"

@@ -9,7 +9,8 @@ import sys
 
 import pytest
 import yaml
-from railyard import paths, plan_view
+from railyard.base import paths
+from railyard.plan import view
 
 FABRIC = {
     "transport": "tcp",
@@ -31,7 +32,7 @@ def inventory(tmp_path):
 
 
 def test_json_is_the_plan_and_nothing_else(inventory, capsys):
-    assert plan_view.run(inventory(), True) == 0
+    assert view.run(inventory(), True) == 0
     said = capsys.readouterr()
     rails = json.loads(said.out)["nodes"]["gpu2"]["rails"]
     assert [(rail["name"], rail["address"]) for rail in rails] == [("rail0", "10.0.0.2/16")]
@@ -39,14 +40,14 @@ def test_json_is_the_plan_and_nothing_else(inventory, capsys):
 
 
 def test_the_table_has_a_row_for_each_rail(inventory, capsys):
-    assert plan_view.run(inventory(), False) == 0
+    assert view.run(inventory(), False) == 0
     lines = capsys.readouterr().out.splitlines()
     assert any(line.split() == ["gpu2", "2", "rail0", "ens6", "10.0.0.2/16", "9000"] for line in lines)
     assert lines[-1].startswith("Measuring takes about ")
 
 
 def test_many_nodes_show_the_ends_of_each_rail(inventory, capsys):
-    assert plan_view.run(inventory(nodes=600), False) == 0
+    assert view.run(inventory(nodes=600), False) == 0
     said = capsys.readouterr().out
     assert "600 nodes" in said
     assert "10.0.0.1/16" in said
@@ -62,7 +63,7 @@ def test_the_table_shows_the_addresses_beside_the_rails(inventory, capsys):
         {"name": "others", "netdev": "ens8", "subnet": "10.7.0.0/24"},
     ]
     hosts = {"gpu1": {"bmc_address": "10.8.0.201"}, "gpu2": {"bmc_address": "10.8.0.202"}}
-    assert plan_view.run(inventory({**FABRIC, "networks": networks}, **hosts), False) == 0
+    assert view.run(inventory({**FABRIC, "networks": networks}, **hosts), False) == 0
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert ["gpu2", "fs", "ens9.90", "10.9.0.2/24", "9000", "Railyard"] in lines
     assert ["bmc", "-", "10.8.0.202", "-", "others"] in lines
@@ -71,14 +72,14 @@ def test_the_table_shows_the_addresses_beside_the_rails(inventory, capsys):
 
 
 def test_a_bmc_without_a_network_of_its_own_is_shown(inventory, capsys):
-    assert plan_view.run(inventory(gpu1={"bmc_address": "192.168.1.72"}), False) == 0
+    assert view.run(inventory(gpu1={"bmc_address": "192.168.1.72"}), False) == 0
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert ["gpu1", "bmc", "-", "192.168.1.72", "-", "others"] in lines
 
 
 def test_many_nodes_show_the_ends_of_the_other_networks_too(inventory, capsys):
     storage = {"name": "storage", "netdev": "ens9", "subnet": "10.9.0.0/16", "manage": True}
-    assert plan_view.run(inventory({**FABRIC, "networks": [storage]}, nodes=600), False) == 0
+    assert view.run(inventory({**FABRIC, "networks": [storage]}, nodes=600), False) == 0
     said = capsys.readouterr().out
     assert "10.9.0.1/16" in said
     assert "10.9.2.88/16" in said
@@ -87,7 +88,7 @@ def test_many_nodes_show_the_ends_of_the_other_networks_too(inventory, capsys):
 
 def test_all_problems_go_to_standard_error_and_the_status_is_2(inventory, capsys):
     bad = {**FABRIC, "transport": "iwarp", "mtu": 20}
-    assert plan_view.run(inventory(bad, gpu1={"node_index": -1}), True) == 2
+    assert view.run(inventory(bad, gpu1={"node_index": -1}), True) == 2
     said = capsys.readouterr()
     assert said.out == ""
     assert "3 problems" in said.err
@@ -96,13 +97,13 @@ def test_all_problems_go_to_standard_error_and_the_status_is_2(inventory, capsys
 
 
 def test_a_limit_selects(inventory, capsys):
-    assert plan_view.run(inventory(), True, "gpu1") == 0
+    assert view.run(inventory(), True, "gpu1") == 0
     assert list(json.loads(capsys.readouterr().out)["nodes"]) == ["gpu1"]
 
 
 @pytest.mark.parametrize("source", ["/nowhere/inventory", "nowhere"])
 def test_a_missing_inventory_is_status_2(source, capsys):
-    assert plan_view.run([source], False) == 2
+    assert view.run([source], False) == 2
     assert "no such inventory" in capsys.readouterr().err
 
 

@@ -12,11 +12,12 @@ from pathlib import Path
 from xml.etree import ElementTree as Xml
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.plugin_utils import rejudge
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import rejudge
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import model, pages
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present.documents import write_report
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present.grouping import group
-from railyard import operate, rebuild
+from railyard.operate import commands
+from railyard.report import rebuild
 from rich.console import Console
 from tools.run_builder import RUN, build_run
 
@@ -376,4 +377,4 @@ def test_what_the_judge_reported_is_not_rendered_again(tmp_path, monkeypatch):
     rejudge.rejudge(folder)
     write_report(folder)
     monkeypatch.setattr(pages, "html", None)
-    assert operate.judged(folder, Console(file=io.StringIO())) == 0
+    assert commands.judged(folder, Console(file=io.StringIO())) == 0

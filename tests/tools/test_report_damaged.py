@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present.documents import write_report
-from railyard import rebuild
+from railyard.report import rebuild
 from tools.run_builder import RUN, build_run
 
 

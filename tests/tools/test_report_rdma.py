@@ -11,7 +11,7 @@ import pytest
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import model, wording
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present.documents import write_report
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present.grouping import group
-from railyard import terminal
+from railyard.base import terminal
 from rich.console import Console
 from tools.run_builder import RUN, build_run
 from tools.test_report import HOSTILE, MADE, page_of

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
-from railyard import paths
+from railyard.base import paths
 
 COLLECTION = paths.repo_root() / "collections" / "ansible_collections" / "railyard" / "fabric"
 sys.path.insert(0, str(COLLECTION / "tests" / "unit" / "plugins" / "plugin_utils"))
@@ -78,7 +78,8 @@ def test_a_fault_without_cause_is_no_verdict() -> None:
 
 
 def test_an_obstacle_is_noted_once_as_its_schema_says(tmp_path) -> None:
-    from ansible_collections.railyard.fabric.plugins.plugin_utils import actions, run_folder
+    from ansible_collections.railyard.fabric.plugins.plugin_utils.run import action_base as actions
+    from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 
     folder = run_folder.RunFolder(tmp_path / "20261121T101500Z-3f2a")
     folder.path.mkdir()

@@ -110,7 +110,7 @@ def test_swapped_cables_are_heard(rails: Rails, tmp_path: Path) -> None:
 # Records what a node sends on one rail and sends it to another node's other rail: netdevs of both.
 REPLAY = """
 import sys
-from ansible_collections.railyard.fabric.plugins.module_utils import rail_socket
+from ansible_collections.railyard.fabric.plugins.module_utils.channel import rail_socket
 # ETH_P_ALL: a bridge takes what comes in on its ports before a socket of one EtherType is asked.
 there, here = (rail_socket.packet_socket(netdev, 0x0003) for netdev in sys.argv[1:])
 print(flush=True)
@@ -169,7 +169,8 @@ def test_a_node_that_answers_for_its_other_rail_is_heard(rails: Rails, tmp_path:
 # The frame that the other rail rightly gets arrives while the socket of this one is being made.
 EARLY = """
 import socket, sys
-from ansible_collections.railyard.fabric.plugins.module_utils import duplicate_address, rail_socket
+from ansible_collections.railyard.fabric.plugins.module_utils.channel import arp as duplicate_address
+from ansible_collections.railyard.fabric.plugins.module_utils.channel import rail_socket
 own, other, address, peer = sys.argv[1:]
 there = rail_socket.packet_socket(other, 0x0806)
 there.settimeout(5)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils import tool_base
+from ansible_collections.railyard.fabric.plugins.module_utils.measure import base
 from rail_namespaces import NODES, RUN, Rails, Runner, ip, measure, order, two_nodes, why_not
 
 REASON = why_not()
@@ -187,7 +187,7 @@ def test_rails_of_ipv6_are_measured(tmp_path: Path) -> None:
         assert {(row["status"], row["proof"]) for row in others} == {("measured", "proven")}
         assert len(others) == 8
         latency = of_check(rows[node], "tcp_latency")
-        if tool_base.number(latency["tool_version"]) < (3, 8):
+        if base.number(latency["tool_version"]) < (3, 8):
             assert (latency["status"], latency["error"]["class"]) == ("unmeasured", "tool_too_old")
         else:
             assert (latency["status"], latency["proof"]) == ("measured", "proven")

@@ -10,7 +10,7 @@ import sys
 import tomllib
 
 import pytest
-from railyard import paths
+from railyard.base import paths
 
 REPO = paths.repo_root()
 RUN, DEVELOP = "requirements/python3.12.txt", "requirements/python3.12-develop.txt"

@@ -15,7 +15,7 @@ from pathlib import Path
 import labs_lock
 import pytest
 import side_by_side
-from railyard.paths import repo_root
+from railyard.base.paths import repo_root
 
 PROGRAM = repo_root() / "tools" / "side_by_side.py"
 LONG_S = 120  # a part that is ended would sleep so long

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from railyard import paths
+from railyard.base import paths
 
 REPO = paths.repo_root()
 PLAY = """\

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.perftest_run import GBPS_PER_UNIT
-from railyard.paths import repo_root
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers.perftest.run import GBPS_PER_UNIT
+from railyard.base.paths import repo_root
 
 TEXT = (repo_root() / "docs/units.md").read_text(encoding="utf-8")
 ONE_LINE = " ".join(TEXT.split())

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from railyard import paths
+from railyard.base import paths
 
 REPO = paths.repo_root()
 COLLECTION = REPO / "collections" / "ansible_collections" / "railyard" / "fabric"

@@ -10,8 +10,9 @@ import pexpect
 import pytest
 import yaml
 from ansible.parsing.vault import VaultLib, VaultSecret
-from railyard import ansible_args, paths
-from railyard.errors import UserError
+from railyard.base import paths
+from railyard.base.errors import UserError
+from railyard.operate import ansible_args
 
 PASSWORD = "open-sesame-7319"
 FABRIC = {

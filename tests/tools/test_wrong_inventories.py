@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from railyard import plan_view
+from railyard.plan import view
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -37,7 +37,7 @@ def spoilt(folder: Path, fault: Fault) -> Path:
 
 def said_of(folder: Path, capsys: pytest.CaptureFixture[str]) -> list[str]:
     """Return the lines of `railyard plan`, which must end with 2 and print no plan."""
-    assert plan_view.run([str(folder)], True) == 2
+    assert view.run([str(folder)], True) == 2
     said = capsys.readouterr()
     assert said.out == ""
     head, *lines = said.err.splitlines()
@@ -47,7 +47,7 @@ def said_of(folder: Path, capsys: pytest.CaptureFixture[str]) -> list[str]:
 
 @pytest.mark.parametrize("base", SOUND)
 def test_what_the_faults_begin_with_is_sound(base, tmp_path, capsys):
-    assert plan_view.run([str(write(tmp_path / base, SOUND[base]))], True) == 0, capsys.readouterr().err
+    assert view.run([str(write(tmp_path / base, SOUND[base]))], True) == 0, capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", FAULTS)

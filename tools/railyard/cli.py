@@ -16,8 +16,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from railyard import paths
-from railyard.errors import BAD_INPUT, UserError
+from railyard.base import paths
+from railyard.base.errors import BAD_INPUT, UserError
 
 INTERRUPTED = 3
 # As the shell writes the end of any program whose reader went away (`| head`): 128 + SIGPIPE.
@@ -112,7 +112,7 @@ def plan(
     ] = None,
 ) -> None:
     """Show every rail and address that an inventory means. Touches no node."""
-    from railyard import plan_view
+    from railyard.plan import view as plan_view
 
     if as_json and svg == "-":
         raise UserError("--json and --svg - both want standard output", "name a file for --svg")
@@ -165,8 +165,8 @@ def new_inventory(
     node_class: Annotated[str | None, typer.Option(help="hardware, virtual or container.")] = None,
 ) -> None:
     """Write an inventory folder that plans cleanly. Overwrites nothing, touches no node."""
-    from railyard import new_inventory as writing
-    from railyard.new_inventory_rails import Wanted
+    from railyard.new_inventory import command as writing
+    from railyard.new_inventory.rails import Wanted
 
     wanted = Wanted(
         nodes=nodes,
@@ -225,7 +225,7 @@ def verify(
     ] = None,
 ) -> None:
     """Read the end state of the nodes with a second, independent program: testinfra."""
-    from railyard import verify as verifying
+    from railyard.operate import verify as verifying
 
     _end(verifying.verify(inventory, args or []))
 
@@ -236,7 +236,7 @@ def parse(
     file: Annotated[str, typer.Argument(metavar="FILE", help="The tool's output; - reads standard input.")],
 ) -> None:
     """Print what a tool's output says as one JSON object."""
-    from railyard import parse as parsing
+    from railyard.report import parse as parsing
 
     _end(parsing.run(tool, file))
 
@@ -244,7 +244,7 @@ def parse(
 @app.command(epilog=_EXIT_STATUSES)
 def report(run: RunArgument, reports_dir: ReportsDir = None) -> None:
     """Write index.html, report.md and junit.xml of a run again, from its folder alone."""
-    from railyard import rebuild
+    from railyard.report import rebuild
 
     _end(rebuild.report(run, reports_dir or paths.reports_dir()))
 
@@ -252,7 +252,7 @@ def report(run: RunArgument, reports_dir: ReportsDir = None) -> None:
 @app.command(epilog=_EXIT_STATUSES)
 def judge(run: RunArgument, reports_dir: ReportsDir = None) -> None:
     """Decide the verdicts of a run again, from its folder alone."""
-    from railyard import rebuild
+    from railyard.report import rebuild
 
     _end(rebuild.judge(run, reports_dir or paths.reports_dir()))
 
@@ -296,7 +296,7 @@ def _take_any_locale() -> None:
 
 def _status_of(error: Exception) -> int:
     """Say what went wrong and return the exit status; what is no user's fault is raised again."""
-    from railyard.text import clean  # a name in what is said may hold what moves the cursor
+    from railyard.base.text import clean  # a name in what is said may hold what moves the cursor
 
     if isinstance(error, UserError):
         print(f"railyard: {clean(str(error))}", file=sys.stderr)
@@ -356,7 +356,7 @@ def _drop_standard_output() -> None:
 
 
 def _operate(verb: str, inventory: list[str], args: list[str] | None, reports_dir: Path | None) -> None:
-    from railyard.operate import operate
+    from railyard.operate.commands import operate
 
     _end(operate(verb, inventory, args or [], reports_dir or paths.reports_dir()))
 

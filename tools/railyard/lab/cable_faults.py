@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from railyard.errors import BAD_INPUT
+from railyard.base.errors import BAD_INPUT
 from railyard.lab import naming, network
 from railyard.lab.fault_kinds import (
     BETWEEN_RAILS,

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from railyard.errors import BAD_INPUT, UserError
+from railyard.base.errors import BAD_INPUT, UserError
 from railyard.lab import faults, host, host_settings, lifecycle, status, topology
 from railyard.lab.process import LabError
 from railyard.lab.wiring import kinds_of, open_lab

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from railyard.errors import BAD_INPUT
+from railyard.base.errors import BAD_INPUT
 from railyard.lab.process import LabError
 from railyard.lab.topology import Node
 from railyard.lab.wiring import Lab

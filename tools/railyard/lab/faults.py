@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from threading import Event
 from typing import Any
 
-from railyard.errors import BAD_INPUT
+from railyard.base.errors import BAD_INPUT
 from railyard.lab import cable_faults, fault_kinds, naming, network, state
 from railyard.lab.fault_kinds import ON_NODE, ON_RAIL, Kind, Place, would_be_none
 from railyard.lab.fault_kinds import netdev as netdev_of

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from railyard.base.paths import repo_root
 from railyard.lab import naming, topology
 from railyard.lab.topology import Topology
-from railyard.paths import repo_root
 
 _HEADER = """\
 ---

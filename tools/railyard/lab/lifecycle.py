@@ -17,12 +17,23 @@ from pathlib import Path
 from threading import Event
 from types import FrameType
 
-from railyard.lab import apt, bootstrap, faults, host, inventory, keys, naming, network, seed, state
+from railyard.base.paths import repo_root
+from railyard.lab import (
+    apt,
+    bootstrap,
+    faults,
+    host,
+    inventory,
+    keys,
+    naming,
+    network,
+    seed,
+    state,
+)
 from railyard.lab.nodes import NodeKind, NodeState
 from railyard.lab.process import LabError
 from railyard.lab.topology import Node, Topology
 from railyard.lab.wiring import Lab, await_ready, kinds_of, plug_in, start
-from railyard.paths import repo_root
 
 Say = Callable[[str], None]
 There = Mapping[str, Mapping[str, NodeState]]  # kind → node → what was found

@@ -9,8 +9,8 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
+from railyard.base.paths import repo_root
 from railyard.lab.topology import Node
-from railyard.paths import repo_root
 
 MANAGEMENT_BRIDGE = "mgmt"
 LABEL_LAB = "railyard.lab"

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from railyard.errors import UserError
+from railyard.base.errors import UserError
 
 _PR_SET_PDEATHSIG = 1
 

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from railyard.errors import BAD_INPUT
+from railyard.base.errors import BAD_INPUT
 from railyard.lab import naming
 from railyard.lab.process import LabError
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from railyard.errors import BAD_INPUT
+from railyard.base.errors import BAD_INPUT
 from railyard.lab.process import LabError
 
 # It becomes part of link and namespace names, which have to stay apart from those of a lab whose name is

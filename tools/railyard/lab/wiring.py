@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
 
-from railyard.errors import BAD_INPUT
+from railyard.base.errors import BAD_INPUT
 from railyard.lab import host, keys, naming, network, state, topology
 from railyard.lab.nodes import Link, NodeKind, NodeState
 from railyard.lab.nodes.container import ContainerKind

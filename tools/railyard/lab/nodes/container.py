@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from railyard.base.paths import repo_root
 from railyard.lab import cpu_tree, naming, network, seed
 from railyard.lab.apt import AptSettings
 from railyard.lab.host import Host
@@ -18,7 +19,6 @@ from railyard.lab.nodes import Condition, Link, NodeState, container_image
 from railyard.lab.process import LabError, run
 from railyard.lab.seed import Content
 from railyard.lab.topology import Image, Node
-from railyard.paths import repo_root
 
 # Readable in a node, not writable: they are this host's. /proc/sys/net is the node's own.
 _READ_ONLY_SYS = ("/sys/kernel/mm", "/sys/module", "/sys/power")

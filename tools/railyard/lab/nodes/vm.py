@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from railyard.base.paths import repo_root
 from railyard.lab import naming, network, seed
 from railyard.lab.apt import AptSettings
 from railyard.lab.keys import Keys
@@ -35,7 +36,6 @@ from railyard.lab.nodes.qmp import QmpError, ask
 from railyard.lab.process import LabError, run
 from railyard.lab.seed import Content
 from railyard.lab.topology import Image, Node
-from railyard.paths import repo_root
 
 _RECORD = "vm.json"
 _POWER_OFF_S = 40.0

@@ -10,7 +10,8 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
-from ansible_collections.railyard.fabric.plugins.plugin_utils import actions, ask, management, run_folder
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import action_base, management, requests
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 
 
 class ActionModule(ActionBase):
@@ -28,33 +29,33 @@ class ActionModule(ActionBase):
                 "rails": {"type": "list", "elements": "str"},
             }
         )
-        folder = actions.open_folder(args["folder"])
-        nodes = actions.play_inventory(self).selected_nodes()
+        folder = action_base.open_folder(args["folder"])
+        nodes = action_base.play_inventory(self).selected_nodes()
         fabrics = {node.name: node.fabric for node in nodes}
         try:
             plan = folder.plan()
             facts, _torn = folder.rows(run_folder.FACTS)
-            order = ask.work_order(
+            order = requests.work_order(
                 folder.name,
                 plan,
-                actions.plain(fabrics),
+                action_base.plain(fabrics),
                 folder.manifest()["policy"],
                 [str(row.get("node")) for row in facts],
                 args["rails"] or None,
                 management.entries(nodes, plan, facts, addresses_of),
             )
-            lines = ask.asked_lines(plan, order)
+            lines = requests.asked_lines(plan, order)
             folder.write(run_folder.ASKED, "".join(run_folder.line(line) + "\n" for line in lines))
             folder.write(run_folder.WORK_ORDER, run_folder.pretty(order))
-            folder.update_manifest(asked=ask.fingerprint(lines))
-        except (run_folder.RunFolderError, ask.AskError, ValueError) as error:
+            folder.update_manifest(asked=requests.fingerprint(lines))
+        except (run_folder.RunFolderError, requests.AskError, ValueError) as error:
             raise AnsibleActionFail(str(error)) from error
         return {
             **result,
             "changed": False,
             "asked": len(lines),
             "absent": order["absent"],
-            "patience_s": ask.patience_s(order),
+            "patience_s": requests.patience_s(order),
         }
 
 

@@ -9,13 +9,10 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
-from ansible_collections.railyard.fabric.plugins.plugin_utils import (
-    actions,
-    bmc_probe,
-    bmc_rows,
-    policy,
-    run_folder,
-)
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import bmc
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import action_base, bmc_probe
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 
 
 class ActionModule(ActionBase):
@@ -27,21 +24,19 @@ class ActionModule(ActionBase):
         """Return `asked`, `answered` (numbers) and `silent` (nodes whose BMC did not answer)."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         _spec, args = self.validate_argument_spec({"folder": {"type": "path", "required": True}})
-        folder = actions.open_folder(args["folder"])
+        folder = action_base.open_folder(args["folder"])
         try:
             asked = folder.rows(run_folder.ASKED)[0]
             rules = policy.merge(folder.manifest().get("policy"))
-            addresses = bmc_rows.questions(asked, folder.plan())
+            addresses = bmc.questions(asked, folder.plan())
             started = run_folder.timestamp()
             replies = bmc_probe.ask(addresses, rules["bmc_tcp_ports"], float(rules["bmc_timeout_s"]))
             folder.append(
                 run_folder.RESULTS,
                 [
-                    bmc_rows.row_of(
-                        line, addresses[line["node"]], replies[line["node"]], folder.name, started
-                    )
+                    bmc.row_of(line, addresses[line["node"]], replies[line["node"]], folder.name, started)
                     for line in asked
-                    if line["check"] == bmc_rows.CHECK and line["node"] in replies
+                    if line["check"] == bmc.CHECK and line["node"] in replies
                 ],
             )
         except (run_folder.RunFolderError, policy.PolicyError, KeyError, OSError) as error:

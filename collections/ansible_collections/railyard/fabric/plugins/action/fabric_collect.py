@@ -17,9 +17,11 @@ from typing import Any
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure, AnsibleError
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
-from ansible_collections.railyard.fabric.plugins.module_utils import runner_control
-from ansible_collections.railyard.fabric.plugins.plugin_utils import actions, harvest, run_folder
-from ansible_collections.railyard.fabric.plugins.plugin_utils.run_folder import RunFolder
+from ansible_collections.railyard.fabric.plugins.module_utils.runner import control
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import action_base
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import archive as harvest
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder
 
 _MODULE = "railyard.fabric.fabric_run"
 
@@ -41,15 +43,15 @@ class ActionModule(ActionBase):
                 "keep": {"type": "bool", "default": False},
             }
         )
-        folder = actions.open_folder(args["folder"])
+        folder = action_base.open_folder(args["folder"])
         node = str((task_vars or {})["inventory_hostname"])
         arguments = {"run": folder.name, "node": node, "launcher": args["launcher"]}
         try:
             taken = self._collect(folder, node, arguments, task_vars)
         except (AnsibleError, harvest.ArchiveError, run_folder.RunFolderError, OSError) as error:
-            said = actions.said(error).removeprefix(f"{node}: ")
+            said = action_base.said(error).removeprefix(f"{node}: ")
             with suppress(run_folder.RunFolderError):  # the failure itself is said all the same
-                actions.note_obstacle(folder, node, {"class": "not_collected", "message": said})
+                action_base.note_obstacle(folder, node, {"class": "not_collected", "message": said})
             if isinstance(error, AnsibleConnectionFailure):
                 raise
             raise AnsibleActionFail(f"{node}: {said}") from None
@@ -60,7 +62,7 @@ class ActionModule(ActionBase):
         if not args["keep"]:
             # Only now, with the rows on our disk; a node that cannot be cleared has lost nothing.
             cleared = self._control("absent", arguments, task_vars)
-            notes += [f"not cleared: {actions.said(cleared.get('msg'))}"] if cleared.get("failed") else []
+            notes += [f"not cleared: {action_base.said(cleared.get('msg'))}"] if cleared.get("failed") else []
         for note in notes:
             display.warning(f"{node}: {note}")
         archive = f"raw/{node}.tar.gz"
@@ -76,7 +78,7 @@ class ActionModule(ActionBase):
         """Take the node's rows into the folder; return how many were new, and notes; None for none."""
         reply = self._control("collected", arguments, task_vars)
         if reply.get("failed"):
-            raise AnsibleActionFail(actions.said(reply.get("msg")))
+            raise AnsibleActionFail(action_base.said(reply.get("msg")))
         if not reply.get("archive"):
             return None
         order = folder.document(run_folder.WORK_ORDER)
@@ -106,7 +108,7 @@ class ActionModule(ActionBase):
         shell = self._connection._shell
         temporary = shell.tmpdir or self._make_tmp_path()
         readable = shell.join_path(temporary, "railyard.tar.gz")
-        remote = posixpath.join(runner_control.STATE_FOLDER, "runs", folder.name, f"{node}.tar.gz")
+        remote = posixpath.join(control.STATE_FOLDER, "runs", folder.name, f"{node}.tar.gz")
         source, target_word, owner = (shlex.quote(word) for word in (remote, readable, temporary))
         copy = f"cp -- {source} {target_word} && chown --reference={owner} -- {target_word}"
         done = self._low_level_execute_command(copy, sudoable=True)

@@ -12,7 +12,8 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure, AnsibleError
 from ansible.plugins.action import ActionBase
-from ansible_collections.railyard.fabric.plugins.plugin_utils import actions, run_folder
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import action_base
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 
 # A netdev or port has few KB of facts: hundreds of them fit.
 _MOST_BYTES = 4 * 2**20
@@ -27,7 +28,7 @@ class ActionModule(ActionBase):
         """Return `inspected`; an unreachable node is unreachable, as with any module."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         _spec, args = self.validate_argument_spec({"folder": {"type": "path", "required": True}})
-        folder = actions.open_folder(args["folder"])
+        folder = action_base.open_folder(args["folder"])
         node = str((task_vars or {})["inventory_hostname"])
         try:
             reply = self._execute_module(
@@ -41,7 +42,7 @@ class ActionModule(ActionBase):
             row = _facts(reply)
         except ValueError as error:
             self._note(folder, node, "not_inspected", error)
-            return {**result, "failed": True, "msg": f"{node}: {actions.said(error)}"}
+            return {**result, "failed": True, "msg": f"{node}: {action_base.said(error)}"}
         # The inventory's name is the one that the plan knows; the node may call itself otherwise.
         row = {**row, "hostname": row.get("node"), "node": node, "run": folder.name}
         try:
@@ -53,7 +54,7 @@ class ActionModule(ActionBase):
 
     def _note(self, folder: run_folder.RunFolder, node: str, kind: str, words: Exception) -> None:
         with suppress(run_folder.RunFolderError):  # what failed matters more than that it cannot be noted
-            actions.note_obstacle(folder, node, {"class": kind, "message": words})
+            action_base.note_obstacle(folder, node, {"class": kind, "message": words})
 
 
 def _facts(reply: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,18 +11,18 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
-from ansible_collections.railyard.fabric.plugins.plugin_utils import (
-    actions,
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import rejudge, verdict
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present import (
     comparison,
     comparison_text,
+    documents,
+    model,
     plain_text,
-    policy,
-    rejudge,
-    run_folder,
     summary,
-    verdict,
 )
-from ansible_collections.railyard.fabric.plugins.plugin_utils.present import documents, model
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import action_base
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 
 display = Display()
 
@@ -42,7 +42,7 @@ class ActionModule(ActionBase):
                 "reason": {"type": "str", "choices": list(run_folder.REASONS), "default": "completed"},
             }
         )
-        folder = actions.open_folder(args["folder"])
+        folder = action_base.open_folder(args["folder"])
         try:
             folder.finish(args["reason"])
             judged = rejudge.judge_folder(folder.path)

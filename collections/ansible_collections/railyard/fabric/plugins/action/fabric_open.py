@@ -13,16 +13,16 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
-from ansible_collections.railyard.fabric.plugins.plugin_utils import (
-    abandoned,
-    actions,
-    plan,
-    policy,
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import plan
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.load import Inventory
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import (
+    action_base,
     provenance,
-    run_folder,
+    stale_secrets,
 )
-from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import Inventory
-from ansible_collections.railyard.fabric.plugins.plugin_utils.run_folder import RunFolder
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder
 
 display = Display()
 
@@ -43,7 +43,7 @@ class ActionModule(ActionBase):
                 "existing": {"type": "bool", "default": False},
             }
         )
-        inventory = actions.play_inventory(self)
+        inventory = action_base.play_inventory(self)
         if args["existing"]:
             folder = _existing(args["reports_dir"], inventory.cluster, args["run"])
             try:
@@ -62,21 +62,21 @@ class ActionModule(ActionBase):
 
 def _new(reports_dir: str, run: str | None, inventory: Inventory) -> RunFolder:
     rules = policy.merge(inventory.policy)
-    whole = actions.plain(plan.build_plan(inventory))
+    whole = action_base.plain(plan.build_plan(inventory))
     whole["nodes"] = {name: node for name, node in whole["nodes"].items() if name in inventory.selected}
     limited = len(inventory.selected) < len(inventory.nodes)
     manifest = {
         "inventory": [Path(source).name for source in inventory.sources],
-        "versions": actions.versions(),
+        "versions": action_base.versions(),
         "policy": rules,
-        "argv": actions.command_line(),
+        "argv": action_base.command_line(),
         "limit": sorted(inventory.selected) if limited else None,
         # This is a worker's; its parent is ansible-playbook, which lives as long as the run.
-        "controller": abandoned.controller(os.getppid()),
+        "controller": stale_secrets.controller(os.getppid()),
     }
     whole[provenance.FINGERPRINT] = provenance.fingerprint(whole, rules)
     folder = run_folder.create(reports_dir, inventory.cluster, run, manifest)
-    for name in abandoned.forget_secrets(folder.path.parent.parent, folder.name):
+    for name in stale_secrets.forget_secrets(folder.path.parent.parent, folder.name):
         display.vv(f"removed the secret of run {name}, whose controller is gone")
     folder.write(run_folder.PLAN, run_folder.pretty(whole))
     return folder
@@ -94,7 +94,7 @@ def compare(folder: RunFolder, inventory: Inventory) -> None:
         return  # of a version that did not keep it
     nodes = {node.name: plan.plan_of(node) for node in inventory.nodes}
     # As JSON has it, which is how the run's are.
-    now = json.loads(json.dumps(actions.plain([nodes, policy.merge(inventory.policy)])))
+    now = json.loads(json.dumps(action_base.plain([nodes, policy.merge(inventory.policy)])))
     changed = provenance.changes(made, manifest["policy"], *now)
     if changed != manifest.get(provenance.CHANGED, []):
         folder.update_manifest(**{provenance.CHANGED: changed})
@@ -103,4 +103,4 @@ def compare(folder: RunFolder, inventory: Inventory) -> None:
 def _existing(reports_dir: str, cluster: str, run: str | None) -> RunFolder:
     if not run:
         raise AnsibleActionFail("say which run: -e railyard_run=20261121T101500Z-3f2a (a folder of reports/)")
-    return actions.open_folder(str(Path(reports_dir) / cluster / run))
+    return action_base.open_folder(str(Path(reports_dir) / cluster / run))

@@ -16,14 +16,13 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
-from ansible_collections.railyard.fabric.plugins.module_utils import runner, work_order
-from ansible_collections.railyard.fabric.plugins.plugin_utils import (
-    actions,
-    bind,
-    policy,
-    run_folder,
-    runner_zipapp,
-)
+from ansible_collections.railyard.fabric.plugins.module_utils.rails import bind
+from ansible_collections.railyard.fabric.plugins.module_utils.runner import main
+from ansible_collections.railyard.fabric.plugins.module_utils.schedule import work_order
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import action_base
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import program as runner_zipapp
 
 _MODULE = "railyard.fabric.fabric_run"
 # A run whose controller was killed leaves its lease behind, for 90 s by default; longer ones are refused.
@@ -47,7 +46,7 @@ class ActionModule(ActionBase):
                 "launcher": {"type": "str", "choices": ["systemd", "direct"], "default": "systemd"},
             }
         )
-        folder = actions.open_folder(args["folder"])
+        folder = action_base.open_folder(args["folder"])
         node = str((task_vars or {})["inventory_hostname"])
         order = node_order(folder, node)
         program = _program()
@@ -69,13 +68,13 @@ class ActionModule(ActionBase):
             uploaded = True
         failure = {}
         if reply.get("failed"):
-            message = actions.said(reply.get("msg"))
+            message = action_base.said(reply.get("msg"))
             failure = {"failed": True, "msg": message}
             error = reply.get("error")
             if not isinstance(error, dict):
                 error = {"class": "not_staged", "message": message.removeprefix(f"{node}: ")}
             with suppress(run_folder.RunFolderError):  # the failure itself is said all the same
-                actions.note_obstacle(folder, node, error)
+                action_base.note_obstacle(folder, node, error)
         # Nothing else of the reply: Ansible would take facts for the node from it.
         return {
             **result,
@@ -86,7 +85,7 @@ class ActionModule(ActionBase):
             "controller": arguments["controller"],
             "lease_s": arguments["lease_s"],
             # Reckoned here: a node that names its own could hold the controller for as long as it likes.
-            "deadline_s": int(runner.worst_case_s(order)),
+            "deadline_s": int(main.worst_case_s(order)),
         }
 
     def _stage(self, arguments: dict[str, Any], task_vars: dict[str, Any] | None) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
-from ansible_collections.railyard.fabric.plugins.module_utils import runner_look
+from ansible_collections.railyard.fabric.plugins.module_utils.runner import progress
 
 
 class ActionModule(ActionBase):
@@ -23,16 +23,16 @@ class ActionModule(ActionBase):
         result: dict[str, Any] = super().run(tmp, task_vars)
         _spec, args = self.validate_argument_spec({"run": {"type": "str", "required": True}})
         try:
-            words = shlex.join(runner_look.command(args["run"]))
+            words = shlex.join(progress.command(args["run"]))
             said = self._look(words, as_root=False)
             # Refused, or there is nothing yet to be seen: the lease is lost only when root says so.
             if not said["lease_renewed"] or not said["total_tests"]:
                 said = self._look(words, as_root=True)
-        except runner_look.LookError as error:
+        except progress.LookError as error:
             node = (task_vars or {}).get("inventory_hostname")
             raise AnsibleActionFail(f"{node}: {error}") from error
         return {**result, "changed": False, **said}
 
     def _look(self, words: str, as_root: bool) -> dict[str, Any]:
-        done = self._low_level_execute_command(words, sudoable=as_root, in_data=runner_look.SCRIPT.encode())
-        return runner_look.read(str(done.get("stdout", "")))
+        done = self._low_level_execute_command(words, sudoable=as_root, in_data=progress.SCRIPT.encode())
+        return progress.read(str(done.get("stdout", "")))

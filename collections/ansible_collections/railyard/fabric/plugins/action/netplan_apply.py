@@ -22,7 +22,8 @@ from ansible import constants
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
-from ansible_collections.railyard.fabric.plugins.module_utils import netplan_peers, netplan_running
+from ansible_collections.railyard.fabric.plugins.module_utils.netplan import peers as netplan_peers
+from ansible_collections.railyard.fabric.plugins.module_utils.rollback import restore
 
 MODULE = "railyard.fabric.netplan_stage"
 # ssh takes the first value of an option, so these win over whatever multiplexing the user has set.
@@ -198,7 +199,7 @@ class ActionModule(ActionBase):
                 return staged
             if end is None:
                 # No longer than a change of our own would take to be undone, whatever the node says.
-                most_s = float(args["rollback_after_s"] + netplan_running.PATIENCE_S + 30)
+                most_s = float(args["rollback_after_s"] + restore.PATIENCE_S + 30)
                 patience_s = min(most_s, float(staged["settled_within_s"])) + PATIENCE_SLACK_S
                 end = time.monotonic() + patience_s
                 # Not a warning: Ansible keeps those until the task is over.

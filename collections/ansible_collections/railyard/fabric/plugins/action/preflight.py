@@ -13,9 +13,10 @@ from typing import Any
 from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
-from ansible_collections.railyard.fabric.plugins.plugin_utils import cost, node_checks
-from ansible_collections.railyard.fabric.plugins.plugin_utils import inventory as fabric_inventory
-from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import Inventory, Problem
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import load
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import nodes as node_checks
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.load import Inventory, Problem
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import cost
 
 display = Display()
 
@@ -34,7 +35,7 @@ def check_extra_variables(extra: Mapping[str, Any]) -> list[Problem]:
     fix = "write it into the inventory (group_vars/all/fabric.yml, or the host's variables)"
     seen = "given as an extra variable, which `railyard plan` cannot see"
     found = [(name, seen, fix) for name in _INVENTORY_ONLY if name in extra]
-    misspelt = node_checks.check_misspelt("-e", extra, fabric_inventory.VARIABLES)
+    misspelt = node_checks.check_misspelt("-e", extra, load.VARIABLES)
     found += [(one.variable, one.message, one.fix) for one in misspelt]
     return [Problem("-e", None, None, f"{name}: {message}", fix) for name, message, fix in found]
 
@@ -67,7 +68,7 @@ def check_what_the_play_sees(inventory: Inventory, name: str, seen: Mapping[str,
     return [
         Problem(key, name, None, f"{key}: the play sees another value than the inventory holds", fix)
         for key in _INVENTORY_ONLY
-        if fabric_inventory.plain(seen.get(key)) != getattr(nodes[name], key)
+        if load.plain(seen.get(key)) != getattr(nodes[name], key)
     ]
 
 
@@ -102,11 +103,11 @@ class ActionModule(ActionBase):
         )
         manager = self._task.get_variable_manager()
         seen = task_vars or {}
-        inventory = fabric_inventory.from_play(manager._inventory, self._loader)
+        inventory = load.from_play(manager._inventory, self._loader)
         problems = check_extra_variables(manager.extra_vars)
         if not problems:
             problems = check_what_the_play_sees(inventory, str(seen.get("inventory_hostname", "")), seen)
-        problems += fabric_inventory.validate(inventory)
+        problems += load.validate(inventory)
         given = (seen.get("ansible_run_tags") or (), seen.get("ansible_skip_tags") or ())
         if args["known_tags"]:
             problems += check_tags(args["known_tags"], *given)

@@ -9,7 +9,8 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
-from ansible_collections.railyard.fabric.plugins.plugin_utils import actions, node_notes, plain_text
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present import node_summary, plain_text
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import action_base
 
 display = Display()
 
@@ -26,7 +27,7 @@ class ActionModule(ActionBase):
         result: dict[str, Any] = super().run(tmp, task_vars)
         _spec, args = self.validate_argument_spec(
             {
-                "fact": {"type": "str", "required": True, "choices": sorted(node_notes.KINDS)},
+                "fact": {"type": "str", "required": True, "choices": sorted(node_summary.KINDS)},
                 "heading": {"type": "str", "required": True},
                 "nothing": {"type": "str", "required": True},
             }
@@ -38,9 +39,9 @@ class ActionModule(ActionBase):
             facts = seen["hostvars"][host].get("ansible_facts") or {}
             known = args["fact"] in facts
             said[str(host)] = (
-                node_notes.KINDS[args["fact"]](actions.plain(facts[args["fact"]])) if known else None
+                node_summary.KINDS[args["fact"]](action_base.plain(facts[args["fact"]])) if known else None
             )
-        lines = node_notes.folded(said)
+        lines = node_summary.folded(said)
         for line in [args["heading"], *lines] if lines else [args["nothing"]]:
             # On a terminal a node's words must neither move the cursor nor look like a line of ours.
             display.display(plain_text.clean_line(line))

@@ -9,12 +9,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.railyard.fabric.plugins.plugin_utils import (
-    gpu_driver_choice,
-    gpu_driver_preflight,
-    gpu_driver_replace,
-    gpu_settings,
-)
+from ansible_collections.railyard.fabric.plugins.plugin_utils.gpu import choice as gpu_driver_choice
+from ansible_collections.railyard.fabric.plugins.plugin_utils.gpu import preflight, settings
+from ansible_collections.railyard.fabric.plugins.plugin_utils.gpu import replace as gpu_driver_replace
 
 
 def nvidia_driver_choice(
@@ -46,10 +43,10 @@ def nvidia_driver_preflight(
 ) -> dict[str, Any]:
     """Return `refusals`, `findings`, `replace` and `foreign`; see nvidia_driver_preflight.yml."""
     return {
-        "refusals": gpu_driver_preflight.refusals(
+        "refusals": preflight.refusals(
             facts, choice, source, needed_bytes, pins, replace, uninstall_run, key_enrolled
         ),
-        "findings": gpu_driver_preflight.findings(facts, choice),
+        "findings": preflight.findings(facts, choice),
         "replace": gpu_driver_replace.plan(facts, choice, source, replace, uninstall_run),
         "foreign": gpu_driver_replace.left(facts, source),
     }
@@ -60,10 +57,10 @@ def nvidia_driver_outcome(
 ) -> dict[str, Any]:
     """Return `unbuilt`, `differences` and `waits`; see nvidia_driver_outcome.yml."""
     return {
-        "unbuilt": gpu_driver_preflight.unbuilt_kernels(facts, choice, own_kernel),
-        "differences": gpu_driver_preflight.version_differences(facts, choice)
-        + gpu_driver_preflight.unsigned(facts, choice, own_kernel),
-        "waits": gpu_driver_preflight.waits(facts, own_kernel),
+        "unbuilt": preflight.unbuilt_kernels(facts, choice, own_kernel),
+        "differences": preflight.version_differences(facts, choice)
+        + preflight.unsigned(facts, choice, own_kernel),
+        "waits": preflight.waits(facts, own_kernel),
     }
 
 
@@ -74,8 +71,8 @@ def nvidia_gpu_settings(facts: Mapping[str, Any], wanted: Mapping[str, Any]) -> 
         AnsibleFilterError: What is asked cannot be set.
     """
     try:
-        return gpu_settings.plan(facts, wanted)
-    except gpu_settings.SettingsError as error:
+        return settings.plan(facts, wanted)
+    except settings.SettingsError as error:
         raise AnsibleFilterError(f"nvidia_gpu_settings: {error}") from error
 
 

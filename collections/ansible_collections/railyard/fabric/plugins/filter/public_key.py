@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.railyard.fabric.plugins.module_utils import apt_source, openpgp
+from ansible_collections.railyard.fabric.plugins.module_utils.apt import openpgp, source
 
 
 def one_public_key(text: str, origin: str) -> str:
@@ -21,7 +21,7 @@ def one_public_key(text: str, origin: str) -> str:
     try:
         return openpgp.one_key(text)[1]
     except openpgp.KeyFormatError as error:
-        raise AnsibleFilterError(f"{origin}: {apt_source.unusable_key(error)}") from None
+        raise AnsibleFilterError(f"{origin}: {source.unusable_key(error)}") from None
 
 
 class FilterModule:

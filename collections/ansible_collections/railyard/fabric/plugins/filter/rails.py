@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.railyard.fabric.plugins.module_utils import networks, rails
+from ansible_collections.railyard.fabric.plugins.module_utils.rails import networks, plan
 
 
 def node_rails(
@@ -28,8 +28,8 @@ def node_rails(
     if not isinstance(fabric, Mapping):
         raise AnsibleFilterError("node_rails: fabric is not a dictionary. Fix: see group_vars/all/fabric.yml")
     try:
-        return rails.plan_node(fabric, name, node_index, scalable_unit, rail_overrides)
-    except (rails.PlanError, ValueError) as error:
+        return plan.plan_node(fabric, name, node_index, scalable_unit, rail_overrides)
+    except (plan.PlanError, ValueError) as error:
         raise AnsibleFilterError(f"node_rails: host {name}: {error}") from error
 
 
@@ -50,7 +50,7 @@ def node_networks(
         )
     try:
         return networks.plan_networks(fabric, name, node_index, network_addresses)
-    except (rails.PlanError, ValueError) as error:
+    except (plan.PlanError, ValueError) as error:
         raise AnsibleFilterError(f"node_networks: host {name}: {error}") from error
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.plugin_utils import reboot_compare, reboot_guard
+from ansible_collections.railyard.fabric.plugins.plugin_utils.reboot import compare, guard
 
 
 class FilterModule:
@@ -17,9 +17,9 @@ class FilterModule:
     def filters(self) -> dict[str, Callable[..., Any]]:
         """Return the filters by name."""
         return {
-            "reboot_announcement": reboot_guard.announcement,
-            "reboot_differences": reboot_compare.differences,
-            "reboot_kernel_change": reboot_compare.kernel_change,
-            "reboot_kernel_unexpected": reboot_compare.unexpected_kernel,
-            "reboot_refusals": reboot_guard.refusals,
+            "reboot_announcement": guard.announcement,
+            "reboot_differences": compare.differences,
+            "reboot_kernel_change": compare.kernel_change,
+            "reboot_kernel_unexpected": compare.unexpected_kernel,
+            "reboot_refusals": guard.refusals,
         }

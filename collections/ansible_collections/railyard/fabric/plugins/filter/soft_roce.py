@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.railyard.fabric.plugins.module_utils import soft_roce
+from ansible_collections.railyard.fabric.plugins.module_utils.rdma import soft_roce
 
 
 def soft_roce_devices(rails: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:

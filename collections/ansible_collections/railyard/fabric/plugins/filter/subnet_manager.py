@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.railyard.fabric.plugins.plugin_utils import bind
+from ansible_collections.railyard.fabric.plugins.module_utils.rails import bind
 
 
 def subnet_manager_ports(rails: Sequence[Mapping[str, Any]], facts: Mapping[str, Any]) -> list[str]:

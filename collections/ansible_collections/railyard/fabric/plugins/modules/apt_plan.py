@@ -2,7 +2,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Thin: dpkg and apt are asked in module_utils/apt_ask.py, refusals are in apt_plan.py beside it."""
+"""Thin: dpkg and apt are asked in module_utils/apt/query.py, refusals are in apt_plan.py beside it."""
 
 from __future__ import annotations
 
@@ -191,8 +191,10 @@ failure:
 import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.railyard.fabric.plugins.module_utils import apt_ask, apt_plan, module_end
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers import apt_get
+from ansible_collections.railyard.fabric.plugins.module_utils import module_end
+from ansible_collections.railyard.fabric.plugins.module_utils.apt import plan as apt_plan
+from ansible_collections.railyard.fabric.plugins.module_utils.apt import query
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers.node import apt_get
 
 _MEBIBYTE_BYTES = 1024 * 1024
 
@@ -210,9 +212,9 @@ def look(module: AnsibleModule) -> dict[str, t.Any]:
     lists = [p[key] for key in ("hold", "unhold", "conflicts", "remove_allow")]
     wish = apt_plan.Wish(p["names"], {name: str(version) for name, version in p["pins"].items()}, *lists)
     if module.get_bin_path("dpkg-query") is None:
-        raise apt_ask.AptError("there is no dpkg-query here. Fix: use this role on Debian or Ubuntu only")
-    run = apt_ask.runner(module)
-    packages = apt_ask.read_packages(run)
+        raise query.AptError("there is no dpkg-query here. Fix: use this role on Debian or Ubuntu only")
+    run = query.runner(module)
+    packages = query.read_packages(run)
     needed = apt_plan.need(wish, packages)
     there = apt_plan.installed(packages)
     differs = bool(needed.specs or needed.hold or needed.unhold or needed.conflicts)
@@ -231,12 +233,12 @@ def look(module: AnsibleModule) -> dict[str, t.Any]:
         result["undo"] = way_back(p["undo_plan"], packages)
         result["failure"] = apt_plan.explain_failed_transaction(said, apt_get.parse_complaints(said))
     elif differs:
-        result["refusals"] += apt_ask.refuse_now(wish, packages)
+        result["refusals"] += query.refuse_now(wish, packages)
         valid_s = p["lists_valid_s"]
-        may_ask = valid_s is None or apt_ask.are_young(apt_ask.lists_age_s(), valid_s)
+        may_ask = valid_s is None or query.are_young(query.lists_age_s(), valid_s)
         if p["simulate"] and may_ask and (needed.specs or result["remove"]):
             spare_bytes = p["spare_mib"] * _MEBIBYTE_BYTES
-            plan, refused = apt_ask.simulate(run, wish, packages, spare_bytes)
+            plan, refused = query.simulate(run, wish, packages, spare_bytes)
             # Young lists may be empty ones, left by an update that was cut off.
             if plan["possible"] or valid_s is None:
                 result["plan"] = plan
@@ -263,7 +265,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    module_end.end(module, look, apt_ask.AptError)
+    module_end.end(module, look, query.AptError)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Thin: what apt's words mean is in module_utils/apt_source.py, whose key it is in openpgp.py."""
+"""Thin: what apt's words mean is in module_utils/apt/source.py, whose key it is in openpgp.py."""
 
 from __future__ import annotations
 
@@ -99,8 +99,8 @@ import tempfile
 import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.railyard.fabric.plugins.module_utils import apt_source, openpgp
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers import apt_get
+from ansible_collections.railyard.fabric.plugins.module_utils.apt import openpgp, source
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers.node import apt_get
 
 ENVIRONMENT = {"LC_ALL": "C", "LANGUAGE": "C"}
 SOURCES = "/etc/apt/sources.list.d"
@@ -155,7 +155,7 @@ def try_it(module: AnsibleModule, folder: str) -> dict[str, list[str]]:
     beside = options(folder, f"{folder}/all", p["timeout_s"])
     code, out, error = module.run_command(["apt-get", "indextargets", *beside], environ_update=ENVIRONMENT)
     if code != 0:
-        module.fail_json(msg=apt_source.explain(f"{out}\n{error}"))
+        module.fail_json(msg=source.explain(f"{out}\n{error}"))
     alone = ["-oDir::Etc::sourcelist=/dev/null", *options(folder, f"{folder}/alone", p["timeout_s"])]
     whole_s = p["timeout_s"] * _WHOLE_PER_CONNECTION
     argv = ["timeout", "--kill-after=5", str(whole_s), "apt-get", "--quiet", "update", *alone]
@@ -163,13 +163,13 @@ def try_it(module: AnsibleModule, folder: str) -> dict[str, list[str]]:
     if code == _TIMED_OUT:
         error = f"E: the connection timed out: no lists after {whole_s} s"
     if code != 0:
-        module.fail_json(msg=apt_source.explain(f"{out}\n{error}"))
-    names = apt_source.plain_names(p["pins"])
+        module.fail_json(msg=source.explain(f"{out}\n{error}"))
+    names = source.plain_names(p["pins"])
     if not names:
         return {}
     out = module.run_command(["apt-cache", "madison", *alone, *names], environ_update=ENVIRONMENT)[1]
     offered: dict[str, list[str]] = apt_get.parse_madison(out)
-    problems = apt_source.missing_versions(p["pins"], offered)
+    problems = source.missing_versions(p["pins"], offered)
     if problems:
         module.fail_json(msg=" | ".join(problems), offered=offered)
     return offered
@@ -195,7 +195,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    problems = apt_source.check_key(module.params["key"], module.params["fingerprint"])
+    problems = source.check_key(module.params["key"], module.params["fingerprint"])
     if problems:
         module.fail_json(msg=" | ".join(problems))
     folder = tempfile.mkdtemp(prefix="railyard-apt-")

@@ -2,7 +2,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Thin: what the boot loader and depmod know is read in module_utils/boot_kernel.py."""
+"""Thin: what the boot loader and depmod know is read in module_utils/kernel/next_boot.py."""
 
 from __future__ import annotations
 
@@ -83,8 +83,8 @@ boot_kernel:
 import os
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.railyard.fabric.plugins.module_utils import boot_kernel
-from ansible_collections.railyard.fabric.plugins.module_utils.sysfs import Reader
+from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import Reader
+from ansible_collections.railyard.fabric.plugins.module_utils.kernel import next_boot
 
 
 def main() -> None:
@@ -93,7 +93,7 @@ def main() -> None:
     root = module.params["root"]
     reader = Reader(*(os.path.join(root, name) for name in ("sys", "proc", "etc")))
     running = reader.text(reader.proc("sys", "kernel", "osrelease")) or os.uname().release
-    module.exit_json(changed=False, boot_kernel=boot_kernel.look(root, running))
+    module.exit_json(changed=False, boot_kernel=next_boot.look(root, running))
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Thin: apt is asked in module_utils/apt_ask.py, its answers are put together in driver_plan.py beside it."""
+"""Thin: apt is asked in module_utils/apt/query.py, put together in driver_plan.py beside it."""
 
 from __future__ import annotations
 
@@ -139,14 +139,11 @@ import tempfile
 import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.railyard.fabric.plugins.module_utils import (
-    apt_ask,
-    apt_plan,
-    driver_plan,
-    module_end,
-    waits,
-)
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers import apt_get
+from ansible_collections.railyard.fabric.plugins.module_utils import module_end
+from ansible_collections.railyard.fabric.plugins.module_utils.apt import driver_plan, query
+from ansible_collections.railyard.fabric.plugins.module_utils.apt import plan as apt_plan
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers.node import apt_get
+from ansible_collections.railyard.fabric.plugins.module_utils.state import pending
 
 ROOT = "/"
 PREFERENCES = "/etc/apt/preferences.d"
@@ -176,16 +173,16 @@ def preferred(files: t.Mapping[str, str]) -> t.Iterator[list[str]]:
 
 
 def plan_one(
-    run: apt_ask.Run, request: dict[str, t.Any], packages: dict[str, apt_get.Package]
+    run: query.Run, request: dict[str, t.Any], packages: dict[str, apt_get.Package]
 ) -> driver_plan.Planned:
     """Ask apt what it would do for one role, as that role asks it."""
     wish = driver_plan.wish_of(request)
     needed = apt_plan.need(wish, packages)
     if not (needed.specs or needed.conflicts):
         return driver_plan.Planned([], [], None, [])
-    refused = apt_plan.wrong_wish(wish) + apt_ask.refuse_now(wish, packages)
+    refused = apt_plan.wrong_wish(wish) + query.refuse_now(wish, packages)
     with preferred(request.get("preferences") or {}) as options:
-        plan, more = apt_ask.simulate(run, wish, packages, SPARE_BYTES, options)
+        plan, more = query.simulate(run, wish, packages, SPARE_BYTES, options)
     moves = [apt_get.Move(**move) for move in plan["moves"]]
     if not plan["possible"]:
         return driver_plan.Planned(plan["specs"], [], " | ".join(more), refused)
@@ -198,12 +195,12 @@ def look(module: AnsibleModule) -> dict[str, t.Any]:
     planned = []
     if any(request.get(key) for request in requests for key in ("packages", "pins", "conflicts")):
         module.get_bin_path("dpkg-query", required=True)
-        run = apt_ask.runner(module)
-        packages = apt_ask.read_packages(run)
+        run = query.runner(module)
+        packages = query.read_packages(run)
         planned = [plan_one(run, request, packages) for request in requests]
     plan = driver_plan.put_together(planned)
-    now = waits.read_now(ROOT)
-    waiting = waits.listed(waits.unanswered(waits.load(ROOT), now))
+    now = pending.read_now(ROOT)
+    waiting = pending.listed(pending.unanswered(pending.load(ROOT), now))
     return {
         "changed": False,
         "plan": plan,
@@ -228,7 +225,7 @@ def main() -> None:
         argument_spec={"requests": {"type": "list", "elements": "dict", "default": [], "options": request}},
         supports_check_mode=True,
     )
-    module_end.end(module, look, apt_ask.AptError, waits.WaitsError)
+    module_end.end(module, look, query.AptError, pending.WaitsError)
 
 
 if __name__ == "__main__":

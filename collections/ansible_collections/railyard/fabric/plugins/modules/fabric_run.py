@@ -2,7 +2,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Thin: what a run does on its node is decided in module_utils/runner_control.py."""
+"""Thin: what a run does on its node is decided in module_utils/runner/control.py."""
 
 from __future__ import annotations
 
@@ -147,9 +147,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.railyard.fabric.plugins.module_utils.lease import Lease
-from ansible_collections.railyard.fabric.plugins.module_utils.obstacle import Obstacle
-from ansible_collections.railyard.fabric.plugins.module_utils.runner_control import Control
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import Obstacle
+from ansible_collections.railyard.fabric.plugins.module_utils.runner.control import Control
+from ansible_collections.railyard.fabric.plugins.module_utils.runner.lease import Lease
 
 ARGUMENTS: dict[str, Any] = {
     "state": {

@@ -2,7 +2,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Thin: how GPUs and their driver are read is decided in module_utils/gpu_facts.py."""
+"""Thin: how GPUs and their driver are read is decided in module_utils/gpu/facts.py."""
 
 from __future__ import annotations
 
@@ -248,9 +248,10 @@ gpu_info:
 from collections.abc import Sequence
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.railyard.fabric.plugins.module_utils import gpu_facts, waits
-from ansible_collections.railyard.fabric.plugins.module_utils.gpu_modules import Run
-from ansible_collections.railyard.fabric.plugins.module_utils.sysfs import Reader
+from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import Reader
+from ansible_collections.railyard.fabric.plugins.module_utils.gpu import facts
+from ansible_collections.railyard.fabric.plugins.module_utils.gpu.modules import Run
+from ansible_collections.railyard.fabric.plugins.module_utils.state import pending
 
 WAITS_ROOT = "/"
 # Beside PATH: where images of virtual machines mount the driver's tools, which is on no PATH of sudo.
@@ -274,8 +275,8 @@ def main() -> None:
     """Run the module."""
     module = AnsibleModule(argument_spec={"waits_topic": {"type": "str"}}, supports_check_mode=True)
     topic = module.params["waits_topic"]
-    waiting = {} if topic is None else {"waiting": waits.standing(WAITS_ROOT, topic)}
-    module.exit_json(changed=False, gpu_info=gpu_facts.collect(Reader(), _runner(module)), **waiting)
+    waiting = {} if topic is None else {"waiting": pending.standing(WAITS_ROOT, topic)}
+    module.exit_json(changed=False, gpu_info=facts.collect(Reader(), _runner(module)), **waiting)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Thin: what to read, write and record is decided in module_utils/kernel_settings.py."""
+"""Thin: what to read, write and record is decided in module_utils/kernel/settings.py."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ import resource
 import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.railyard.fabric.plugins.module_utils import kernel_settings
+from ansible_collections.railyard.fabric.plugins.module_utils.kernel import settings
 
 ROOT = "/"
 
@@ -119,9 +119,7 @@ def memlock_unlimited_possible() -> bool:
     return True
 
 
-def make_diff(
-    writes: list[kernel_settings.Write], before: t.Any, after: t.Any, path: str
-) -> list[dict[str, t.Any]]:
+def make_diff(writes: list[settings.Write], before: t.Any, after: t.Any, path: str) -> list[dict[str, t.Any]]:
     """Return the diff of kernel values and of the record."""
     diff = []
     if writes:
@@ -144,31 +142,31 @@ def hold(module: AnsibleModule) -> dict[str, t.Any]:
     """Do what the parameters ask; return the result."""
     wanted: dict[str, t.Any] = module.params
     path = wanted["originals"]
-    recorded = kernel_settings.load_originals(path)
+    recorded = settings.load_originals(path)
     after: dict[str, t.Any] | None
     absent: list[str] = []
     if wanted["state"] == "present":
         rivals = active_units(module, wanted["rivals"]) if wanted["governor"] else []
         if rivals:
-            raise kernel_settings.KernelSettingsError(
+            raise settings.KernelSettingsError(
                 f"{', '.join(rivals)} is active and sets the CPU governor too: stop and disable it, or leave "
                 "the governor to it"
             )
         sysctl = {key: str(value) for key, value in wanted["sysctl"].items()}
-        state = kernel_settings.read_state(ROOT, sysctl)
-        writes, absent = kernel_settings.plan_present(state, wanted["governor"], sysctl)
-        after = kernel_settings.merge_originals(recorded, state, wanted["governor"])
+        state = settings.read_state(ROOT, sysctl)
+        writes, absent = settings.plan_present(state, wanted["governor"], sysctl)
+        after = settings.merge_originals(recorded, state, wanted["governor"])
     else:
-        state = kernel_settings.read_state(ROOT, (recorded or {}).get("sysctl", {}))
-        writes = kernel_settings.plan_restored(state, recorded or {})
+        state = settings.read_state(ROOT, (recorded or {}).get("sysctl", {}))
+        writes = settings.plan_restored(state, recorded or {})
         after = None
     if not module.check_mode:
         # The record comes first: a run cut off between the two must not take its own values for originals.
         if after is not None and after != recorded:
-            kernel_settings.store_originals(path, after)
-        kernel_settings.apply(ROOT, writes)
+            settings.store_originals(path, after)
+        settings.apply(ROOT, writes)
         if after is None and recorded is not None:
-            kernel_settings.remove_originals(path)
+            settings.remove_originals(path)
     return {
         "changed": bool(writes) or after != recorded,
         "diff": make_diff(writes, recorded, after, path),
@@ -193,7 +191,7 @@ def main() -> None:
     )
     try:
         result = hold(module)
-    except (kernel_settings.KernelSettingsError, OSError) as error:
+    except (settings.KernelSettingsError, OSError) as error:
         module.fail_json(msg=str(error))
     module.exit_json(**result)
 

@@ -196,21 +196,23 @@ import tempfile
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.railyard.fabric.plugins.module_utils import (
-    netplan_boot,
-    netplan_change,
-    netplan_diff,
-    netplan_disk,
-    netplan_peers,
-    netplan_revert,
-    netplan_running,
-    netplan_snapshot,
-    netplan_state,
-    netplan_transaction,
+from ansible_collections.railyard.fabric.plugins.module_utils import atomic_files
+from ansible_collections.railyard.fabric.plugins.module_utils.netplan import (
+    change,
+    diff,
+    drift,
+    peers,
+    revert,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils.rollback import (
+    boot,
+    restore,
+    snapshot,
+    transaction,
 )
 
 # What the node's own program consists of.
-_PROGRAM = (netplan_boot, netplan_disk, netplan_running, netplan_snapshot, netplan_transaction)
+_PROGRAM = (boot, atomic_files, restore, snapshot, transaction)
 
 
 def _source(python_module: Any) -> str:
@@ -219,20 +221,18 @@ def _source(python_module: Any) -> str:
 
 
 def _start(module: AnsibleModule, record: dict[str, Any]) -> None:
-    folder, token = netplan_transaction.STATE_DIR, record["token"]
-    sources = {
-        python_module.__name__.rsplit(".", 1)[-1]: _source(python_module) for python_module in _PROGRAM
-    }
-    with netplan_transaction.locked(folder):
-        netplan_transaction.begin(folder, record, sources)
+    folder, token = transaction.STATE_DIR, record["token"]
+    sources = {one.__name__.split(".module_utils.", 1)[-1]: _source(one) for one in _PROGRAM}
+    with transaction.locked(folder):
+        transaction.begin(folder, record, sources)
     program = [sys.executable, os.path.join(folder, "program.pyz")]
     run_unit = ["systemd-run", "--quiet", "--collect"]
     timer = [
-        f"--on-active={netplan_transaction.fires_after_s(record)}s",
+        f"--on-active={transaction.fires_after_s(record)}s",
         "--timer-property=AccuracySec=100ms",
     ]
-    expire = netplan_transaction.unit("expire", token)
-    apply = netplan_transaction.unit("apply", token)
+    expire = transaction.unit("expire", token)
+    apply = transaction.unit("apply", token)
     # The timer is armed before anything is applied: from here on, the node mends itself.
     for argv in (
         [*run_unit, f"--unit={expire}", *timer, *program, "expire", token],
@@ -240,8 +240,8 @@ def _start(module: AnsibleModule, record: dict[str, Any]) -> None:
     ):
         status, _out, err = module.run_command(argv)
         if status != 0:
-            with netplan_transaction.locked(folder):
-                netplan_transaction.abandon(folder, record)
+            with transaction.locked(folder):
+                transaction.abandon(folder, record)
             module.run_command(["systemctl", "stop", f"{expire}.timer"])
             module.fail_json(
                 msg=f"{module.params['node']}: systemd does not start {argv[3]}: {err.strip()}; "
@@ -251,20 +251,20 @@ def _start(module: AnsibleModule, record: dict[str, Any]) -> None:
 
 def _finish_old(module: AnsibleModule) -> None:
     """Undo what an earlier, dead controller left unconfirmed; refuse while its timer still runs."""
-    folder = netplan_transaction.STATE_DIR
-    record = netplan_transaction.in_flight(folder)
+    folder = transaction.STATE_DIR
+    record = transaction.in_flight(folder)
     if record is None:
         return
     node, token = module.params["node"], record["token"]
-    if not netplan_transaction.is_stale(record):
+    if not transaction.is_stale(record):
         module.fail_json(
             msg=f"{node}: a network change of {record['created']} is neither confirmed nor undone yet; "
             f"it undoes itself {record['rollback_after_s']} s after it began: wait, then run again",
             outcome="in_flight",
-            settled_within_s=netplan_transaction.settled_within_s(record),
+            settled_within_s=transaction.settled_within_s(record),
         )
     program = [sys.executable, os.path.join(folder, "program.pyz"), "expire", token]
-    unit = f"--unit={netplan_transaction.unit('late', token)}"
+    unit = f"--unit={transaction.unit('late', token)}"
     module.warn(f"{node}: undoing the network change of {record['created']}, which nobody confirmed")
     module.run_command(["systemd-run", "--quiet", "--collect", "--wait", unit, *program], check_rc=True)
 
@@ -291,7 +291,7 @@ def stage(module: AnsibleModule) -> dict[str, Any]:
     if found.get("why"):
         result["reason_unchanged"] = found["why"]
     if found["changed"]:
-        result["diff"] = netplan_diff.rows(found)
+        result["diff"] = diff.rows(found)
     if not found["changed"] or module.check_mode:
         return result
     token = secrets.token_hex(8)
@@ -310,7 +310,7 @@ def stage(module: AnsibleModule) -> dict[str, Any]:
     except OSError as error:
         module.fail_json(
             msg=f"{node}: what an undo would need cannot be kept: {error}; nothing was changed. "
-            f"Make room on the disk of {netplan_transaction.STATE_DIR} and of the files' folders"
+            f"Make room on the disk of {transaction.STATE_DIR} and of the files' folders"
         )
     return {**result, "token": token, "outcome": "pending"}
 
@@ -319,7 +319,7 @@ def _examined(module: AnsibleModule, netplan: str) -> dict[str, Any]:
     work = tempfile.mkdtemp(prefix="railyard-netplan-")
     params = module.params
     try:
-        problems, found = netplan_change.examine(params, netplan, work)
+        problems, found = change.examine(params, netplan, work)
     finally:
         shutil.rmtree(work, ignore_errors=True)
     if problems:
@@ -329,7 +329,7 @@ def _examined(module: AnsibleModule, netplan: str) -> dict[str, Any]:
 
 
 def _reverted(module: AnsibleModule) -> dict[str, Any]:
-    why, found = netplan_revert.plan(netplan_transaction.STATE_DIR)
+    why, found = revert.plan(transaction.STATE_DIR)
     if why:
         return {"changed": False, "why": why, "rails": [], "drift": [], "warnings": []}
     changed = any(entry["wrong"] for entry in found["files"]) or bool(found["drift"])
@@ -338,11 +338,11 @@ def _reverted(module: AnsibleModule) -> dict[str, Any]:
 
 def confirm(module: AnsibleModule) -> dict[str, Any]:
     """Wait for netplan, or prove and confirm the change or undo it; asked again, it answers the same."""
-    folder, token = netplan_transaction.STATE_DIR, module.params["token"]
-    state = netplan_transaction.outcome(folder, token)
+    folder, token = transaction.STATE_DIR, module.params["token"]
+    state = transaction.outcome(folder, token)
     if state["outcome"] != "pending":
         return {"changed": False, "findings": [], **state}
-    record = netplan_transaction.in_flight(folder) or {}
+    record = transaction.in_flight(folder) or {}
 
     def applied() -> dict[str, Any] | None:
         try:
@@ -352,18 +352,18 @@ def confirm(module: AnsibleModule) -> dict[str, Any]:
             return None
 
     if module.params["state"] == "applied":
-        done = netplan_change.await_applied(record, applied)
+        done = change.await_applied(record, applied)
         return {"changed": False, "outcome": "applied" if done else "pending", "findings": []}
-    problems, away = netplan_change.await_proof(record, applied)
+    problems, away = change.await_proof(record, applied)
     if not problems:
         # Only nodes that this run has changed already: the others still have the old MTU.
-        problems, silent = netplan_peers.ask(netplan_running.run, record["rails"], module.params["peers"])
+        problems, silent = peers.ask(restore.run, record["rails"], module.params["peers"])
         away = away + silent
-    if not problems and netplan_transaction.confirm(folder, token):
-        said = netplan_state.unexpected_lines((applied() or {}).get("stderr", ""))
+    if not problems and transaction.confirm(folder, token):
+        said = drift.unexpected_lines((applied() or {}).get("stderr", ""))
         findings = [f"{module.params['node']}, {line}" for line in away + said]
         return {"changed": True, "outcome": "confirmed", "findings": findings}
-    expire = netplan_transaction.unit("expire", token)
+    expire = transaction.unit("expire", token)
     module.run_command(["systemctl", "start", "--no-block", f"{expire}.service"])
     return {"changed": False, "outcome": "rolling_back", "proof_problems": problems, "findings": []}
 
@@ -393,7 +393,7 @@ def main() -> None:
         module.fail_json(msg="rollback_after_s must be at least 10: undoing takes some seconds itself")
     try:
         result = stage(module) if module.params["state"] == "staged" else confirm(module)
-    except (netplan_transaction.BusyError, RuntimeError, OSError) as error:
+    except (transaction.BusyError, RuntimeError, OSError) as error:
         module.fail_json(msg=f"{module.params['node']}: {error}")
     module.exit_json(**result)
 

@@ -2,7 +2,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Thin: what is kept is decided in module_utils/originals.py, the way back in originals_plan.py beside it."""
+"""Thin: what is kept is decided in module_utils/state/baseline.py, the way back in restore_plan.py."""
 
 from __future__ import annotations
 
@@ -106,12 +106,9 @@ import json
 import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.railyard.fabric.plugins.module_utils import (
-    driver_plan,
-    module_end,
-    originals,
-    originals_plan,
-)
+from ansible_collections.railyard.fabric.plugins.module_utils import module_end
+from ansible_collections.railyard.fabric.plugins.module_utils.apt import driver_plan
+from ansible_collections.railyard.fabric.plugins.module_utils.state import baseline, restore_plan
 
 ROOT = "/"
 _ENGLISH = {"LC_ALL": "C", "LANGUAGE": "C"}
@@ -122,7 +119,7 @@ def run(module: AnsibleModule, program: str, *words: str) -> str:
     argv = [module.get_bin_path(program, required=True), *words]
     code, out, error = module.run_command(argv, environ_update=_ENGLISH)
     if code != 0:
-        raise originals.OriginalsError(
+        raise baseline.OriginalsError(
             f"{' '.join(argv[:3])} failed: {error.strip() or out.strip() or code}. "
             f"Fix: run `{' '.join(argv)}` on the node; what it says has to be mended first"
         )
@@ -131,7 +128,7 @@ def run(module: AnsibleModule, program: str, *words: str) -> str:
 
 def installed(module: AnsibleModule) -> dict[str, dict[str, t.Any]]:
     """Return the packages of the node."""
-    return originals.parse_packages(run(module, "dpkg-query", "--show", "--showformat", originals.SHOW))
+    return baseline.parse_packages(run(module, "dpkg-query", "--show", "--showformat", baseline.SHOW))
 
 
 def unit_states(module: AnsibleModule, units: t.Iterable[str]) -> dict[str, dict[str, bool]]:
@@ -151,28 +148,28 @@ def short(record: t.Mapping[str, t.Any] | None) -> dict[str, t.Any]:
     return {key: value for key, value in (record or {}).items() if key != "installed_before"}
 
 
-def make_plan(module: AnsibleModule, records: dict[str, originals.Record]) -> dict[str, t.Any]:
+def make_plan(module: AnsibleModule, records: dict[str, baseline.Record]) -> dict[str, t.Any]:
     """Return the way back of all roles."""
-    packages = originals_plan.Packages([], [], [], [], [])
+    packages = restore_plan.Packages([], [], [], [], [])
     if any(record.get("packages") for record in records.values()):
 
         def simulate(names: t.Sequence[str], orphans: bool) -> list[str]:
             options = ["--simulate", "--allow-change-held-packages", "-o", "Debug::NoLocking=1"]
             options += ["--auto-remove"] if orphans else []
-            return originals_plan.parse_simulation(run(module, "apt-get", *options, "purge", *names))
+            return restore_plan.parse_simulation(run(module, "apt-get", *options, "purge", *names))
 
         automatic = set(run(module, "apt-mark", "showauto").split())
-        packages = originals_plan.plan_packages(records, installed(module), automatic, simulate)
-    was = originals_plan.recorded_units(records)
+        packages = restore_plan.plan_packages(records, installed(module), automatic, simulate)
+    was = restore_plan.recorded_units(records)
     return {
         "remove_packages": packages.remove,
         "keep_packages": packages.keep,
         "unhold": packages.unhold,
         "moved_packages": packages.moved,
         "gone_packages": packages.gone,
-        **originals_plan.plan_files(ROOT, records),
-        "units": originals_plan.plan_units(was, unit_states(module, was)),
-        "by_roles": originals_plan.by_roles(ROOT),
+        **restore_plan.plan_files(ROOT, records),
+        "units": restore_plan.plan_units(was, unit_states(module, was)),
+        "by_roles": restore_plan.by_roles(ROOT),
         "needs": driver_plan.needs([], packages.remove),
     }
 
@@ -180,27 +177,27 @@ def make_plan(module: AnsibleModule, records: dict[str, originals.Record]) -> di
 def keep(module: AnsibleModule, role: str) -> dict[str, t.Any]:
     """Record what is not recorded yet."""
     wanted: dict[str, t.Any] = module.params
-    recorded = originals.load(ROOT, role)
+    recorded = baseline.load(ROOT, role)
     seen: dict[str, t.Any] = dict(wanted["record"])
     known_packages, known_files = (set((recorded or {}).get(key, {})) for key in ("packages", "files"))
     if not set(wanted["packages"]) <= known_packages:
         present = installed(module)
-        seen["packages"] = originals.look_at_packages(wanted["packages"], present)
+        seen["packages"] = baseline.look_at_packages(wanted["packages"], present)
         seen["installed_before"] = sorted(present)
     new_files = [path for path in wanted["files"] if path not in known_files]
     if new_files:
-        seen["files"] = {path: originals.look_at_file(ROOT, path) for path in new_files}
-        missing = [folder for path in new_files for folder in originals.missing_folders(ROOT, path)]
+        seen["files"] = {path: baseline.look_at_file(ROOT, path) for path in new_files}
+        missing = [folder for path in new_files for folder in baseline.missing_folders(ROOT, path)]
         if missing:
             seen["folders"] = dict.fromkeys(missing)
-    record = originals.merged(recorded, seen)
+    record = baseline.merged(recorded, seen)
     changed = bool(record) and record != recorded
     if changed and not module.check_mode:
         # The copies come first: a record without its copy would be a promise that cannot be kept.
         for path in new_files:
             if seen["files"][path] is not None:
-                originals.keep_file(ROOT, role, path)
-        originals.store(ROOT, role, record)
+                baseline.keep_file(ROOT, role, path)
+        baseline.store(ROOT, role, record)
     return {"changed": changed, "record": short(record), "diff": make_diff(role, recorded, record)}
 
 
@@ -208,7 +205,7 @@ def make_diff(
     role: str, before: t.Mapping[str, t.Any] | None, after: t.Mapping[str, t.Any] | None
 ) -> dict[str, str]:
     """Return the diff of a record."""
-    path = f"/{originals.FOLDER}/{role}.json"
+    path = f"/{baseline.FOLDER}/{role}.json"
     texts = [
         json.dumps(short(record), indent=2, sort_keys=True) + "\n" if record else ""
         for record in (before, after)
@@ -219,11 +216,11 @@ def make_diff(
 def hold(module: AnsibleModule) -> dict[str, t.Any]:
     """Do what the parameters ask; return the result."""
     wanted: dict[str, t.Any] = module.params
-    role = originals.check_role(wanted["role"]) if wanted["role"] is not None else None
+    role = baseline.check_role(wanted["role"]) if wanted["role"] is not None else None
     if wanted["state"] == "present" and role is not None:
         result = keep(module, role)
-        return {**result, "roles": sorted({*originals.load_all(ROOT), *([role] if result["record"] else [])})}
-    records = originals.load_all(ROOT)
+        return {**result, "roles": sorted({*baseline.load_all(ROOT), *([role] if result["record"] else [])})}
+    records = baseline.load_all(ROOT)
     if role is not None:
         records = {name: record for name, record in records.items() if name == role}
     if wanted["state"] == "read":
@@ -232,12 +229,12 @@ def hold(module: AnsibleModule) -> dict[str, t.Any]:
             "changed": False,
             "roles": sorted(records),
             "plan": plan,
-            "empty": originals_plan.is_empty(plan),
+            "empty": restore_plan.is_empty(plan),
             "ansible_facts": {"railyard_uninstall_plan": plan},
         }
     if not module.check_mode:
         for name in records:
-            originals.remove(ROOT, name)
+            baseline.remove(ROOT, name)
     return {
         "changed": bool(records),
         "roles": [],
@@ -258,7 +255,7 @@ def main() -> None:
         required_if=[("state", "present", ["role"])],
         supports_check_mode=True,
     )
-    module_end.end(module, hold, originals.OriginalsError)
+    module_end.end(module, hold, baseline.OriginalsError)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Thin: how a node is read is decided in module_utils/node_facts.py and the readers that it puts together."""
+"""Thin: how a node is read is decided in module_utils/facts/node.py and the readers that it puts together."""
 
 from __future__ import annotations
 
@@ -356,8 +356,8 @@ rail_info:
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.railyard.fabric.plugins.module_utils import node_facts
-from ansible_collections.railyard.fabric.plugins.module_utils.sysfs import Reader
+from ansible_collections.railyard.fabric.plugins.module_utils.facts import node
+from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import Reader
 
 
 def _runner(module: AnsibleModule) -> Any:
@@ -379,7 +379,7 @@ def main() -> None:
         argument_spec={"netdevs": {"type": "list", "elements": "str"}}, supports_check_mode=True
     )
     module.exit_json(
-        changed=False, rail_info=node_facts.collect(Reader(), _runner(module), module.params["netdevs"])
+        changed=False, rail_info=node.collect(Reader(), _runner(module), module.params["netdevs"])
     )
 
 

@@ -2,7 +2,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Thin: cards are read in module_utils/rdma_hardware.py, provider in rdma_provider_choice.py."""
+"""Thin: cards are read in module_utils/rdma/hardware.py, provider in rdma_provider_choice.py."""
 
 from __future__ import annotations
 
@@ -222,19 +222,13 @@ import sys
 import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.railyard.fabric.plugins.module_utils import (
-    boot_kernel,
-    host_facts,
-    kernel_headers,
-    rdma_driver,
-    rdma_firmware,
-    rdma_hardware,
-    rdma_provider_choice,
-    vendor_repository,
-    waits,
-)
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers import apt_get
-from ansible_collections.railyard.fabric.plugins.module_utils.sysfs import Reader
+from ansible_collections.railyard.fabric.plugins.module_utils.apt import vendor_repository
+from ansible_collections.railyard.fabric.plugins.module_utils.facts import host
+from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import Reader
+from ansible_collections.railyard.fabric.plugins.module_utils.kernel import headers, next_boot
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers.node import apt_get
+from ansible_collections.railyard.fabric.plugins.module_utils.rdma import driver, firmware, hardware, provider
+from ansible_collections.railyard.fabric.plugins.module_utils.state import pending
 
 WAITS_ROOT = "/"
 
@@ -262,54 +256,52 @@ def look(module: AnsibleModule) -> dict[str, t.Any]:
     root = p["root"]
     reader = Reader(*(os.path.join(root, name) for name in ("sys", "proc", "etc")))
     kernel = reader.text(reader.proc("sys", "kernel", "osrelease")) or os.uname().release
-    boots_next = boot_kernel.next_kernel(root).kernel
-    cards = rdma_hardware.read_cards(reader)
-    needed = rdma_hardware.needed_modules(cards)
+    boots_next = next_boot.next_kernel(root).kernel
+    cards = hardware.read_cards(reader)
+    needed = hardware.needed_modules(cards)
     packages, architecture = read_packages(module)
-    system = host_facts.os_release(reader)
-    modules = rdma_driver.read_modules(root, reader, kernel, lambda argv: run_quietly(module, argv))
-    node = rdma_provider_choice.Node(
+    system = host.os_release(reader)
+    modules = driver.read_modules(root, reader, kernel, lambda argv: run_quietly(module, argv))
+    node = provider.Node(
         kernel,
         (sys.version_info[0], sys.version_info[1]),
-        kernel_headers.are_there(root, kernel),
-        rdma_driver.secure_boot(reader),
+        headers.are_there(root, kernel),
+        driver.secure_boot(reader),
         p["secure_boot_key_enrolled"],
         vendor_repository.Node(system["id"], system["version"], architecture),
     )
-    choice = rdma_provider_choice.choose(
+    choice = provider.choose(
         p["provider"], p["version"], cards, node, p["repository_uris"], p["repository_suites"]
     )
-    stack, names = rdma_driver.installed_stack(packages)
+    stack, names = driver.installed_stack(packages)
     versions = {name: packages[name].version for name in names}
     wanted = {generation: str(version) for generation, version in p["firmware_wanted"].items()}
-    bad_images = rdma_firmware.check_images(p["firmware_images"])
-    planned = [] if bad_images else rdma_firmware.plan(cards, p["firmware_images"])
-    kernel_packages = rdma_driver.kernel_metapackages(packages)
+    bad_images = firmware.check_images(p["firmware_images"])
+    planned = [] if bad_images else firmware.plan(cards, p["firmware_images"])
+    kernel_packages = driver.kernel_metapackages(packages)
     return {
         "changed": False,
         "cards": [card._asdict() for card in cards],
         "modules": [one._asdict() for one in modules],
-        "pending": rdma_driver.pending(modules, needed),
-        "without_driver": rdma_driver.without_driver(
-            rdma_driver.read_kernels(root, needed), kernel, boots_next
-        ),
+        "pending": driver.pending(modules, needed),
+        "without_driver": driver.without_driver(driver.read_kernels(root, needed), kernel, boots_next),
         "stack": {"name": stack, "versions": versions},
-        "conflicts": rdma_driver.to_remove(choice.provider, stack, names),
+        "conflicts": driver.to_remove(choice.provider, stack, names),
         "provider": choice.provider,
         "repository_uris": p["repository_uris"]
         or vendor_repository.own_uris(choice.provider, p["version"], node.system),
         "refusals": choice.refusals
-        + rdma_driver.refuse_stack(choice.provider, stack, versions, p["remove_allow"])
+        + driver.refuse_stack(choice.provider, stack, versions, p["remove_allow"])
         + bad_images,
-        "findings": choice.findings + rdma_driver.firmware_differs(cards, wanted),
+        "findings": choice.findings + driver.firmware_differs(cards, wanted),
         "firmware_plan": planned,
-        "firmware_waits": rdma_firmware.waits(planned, p["allow_firmware_update"]),
+        "firmware_waits": firmware.waits(planned, p["allow_firmware_update"]),
         "kernel": kernel,
         "next_kernel": boots_next,
         "has_headers": node.has_headers,
-        "headers_missing": kernel_headers.missing(root, (kernel, boots_next)),
+        "headers_missing": headers.missing(root, (kernel, boots_next)),
         "kernel_packages": kernel_packages,
-        "headers_to_follow": rdma_driver.headers_to_follow(packages),
+        "headers_to_follow": driver.headers_to_follow(packages),
         "kernel_packages_free": [name for name in kernel_packages if packages[name].want != "hold"],
         "secure_boot": node.secure_boot,
     }
@@ -334,7 +326,7 @@ def main() -> None:
         supports_check_mode=True,
     )
     topic = module.params["waits_topic"]
-    waiting = {} if topic is None else {"waiting": waits.standing(WAITS_ROOT, topic)}
+    waiting = {} if topic is None else {"waiting": pending.standing(WAITS_ROOT, topic)}
     module.exit_json(**look(module), **waiting)
 
 

@@ -2,7 +2,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Thin: what mstflint says is read in module_utils/parsers/mstflint.py, judged in rdma_firmware.py."""
+"""Thin: what mstflint says is read in module_utils/parsers/hca/mstflint.py, judged in rdma_firmware.py."""
 
 from __future__ import annotations
 
@@ -70,8 +70,8 @@ import os
 import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.railyard.fabric.plugins.module_utils import rdma_firmware
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers import mstflint
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers.hca import mstflint
+from ansible_collections.railyard.fabric.plugins.module_utils.rdma import firmware
 
 
 def query(module: AnsibleModule, *words: str) -> mstflint.Flash:
@@ -94,7 +94,7 @@ def look(module: AnsibleModule) -> dict[str, t.Any]:
         with open(path, "rb") as file:
             digest = hashlib.sha256(file.read()).hexdigest()
         flash, image = query(module, "-d", one["pci"]), query(module, "-i", path)
-        refusal = rdma_firmware.refuse_image(one, digest, image, flash)
+        refusal = firmware.refuse_image(one, digest, image, flash)
         if refusal is not None:
             refusals.append(refusal)
         elif flash.version != one["version"]:

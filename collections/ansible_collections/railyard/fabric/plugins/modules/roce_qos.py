@@ -2,7 +2,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Thin: what is wanted is decided in module_utils/roce_qos.py, the rest in roce_qos_{hold,node,tools}.py."""
+"""Thin: what is wanted is decided in module_utils/qos/settings.py, the rest in {apply,node,tools}.py."""
 
 from __future__ import annotations
 
@@ -160,9 +160,9 @@ rival:
 import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.railyard.fabric.plugins.module_utils import roce_qos_hold
-from ansible_collections.railyard.fabric.plugins.module_utils.roce_qos import QosError
-from ansible_collections.railyard.fabric.plugins.module_utils.roce_qos_tools import Answer
+from ansible_collections.railyard.fabric.plugins.module_utils.qos import apply
+from ansible_collections.railyard.fabric.plugins.module_utils.qos.settings import QosError
+from ansible_collections.railyard.fabric.plugins.module_utils.qos.tools import Answer
 
 
 def runner(module: AnsibleModule) -> t.Any:
@@ -208,9 +208,7 @@ def main() -> None:
     )
     module.run_command_environ_update = {"LC_ALL": "C"}
     try:
-        result = roce_qos_hold.hold(
-            module.params, runner(module), module.get_bin_path, check_mode=module.check_mode
-        )
+        result = apply.hold(module.params, runner(module), module.get_bin_path, check_mode=module.check_mode)
     except (QosError, OSError) as error:
         module.fail_json(msg=str(error))
     module.exit_json(**result)

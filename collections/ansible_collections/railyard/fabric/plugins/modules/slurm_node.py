@@ -2,7 +2,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Thin: what scontrol says is read in module_utils/slurm.py."""
+"""Thin: what scontrol says is read in module_utils/state/slurm.py."""
 
 from __future__ import annotations
 
@@ -94,7 +94,8 @@ import socket
 import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.railyard.fabric.plugins.module_utils import module_end, slurm
+from ansible_collections.railyard.fabric.plugins.module_utils import module_end
+from ansible_collections.railyard.fabric.plugins.module_utils.state import slurm
 
 _FIX = "Fix: see to it that `scontrol ping` answers on the node, or give -e slurm_drain_enabled=false"
 

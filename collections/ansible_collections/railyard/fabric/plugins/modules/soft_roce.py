@@ -2,7 +2,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Thin: whose a device is and what to do is decided in module_utils/soft_roce.py."""
+"""Thin: whose a device is and what to do is decided in module_utils/rdma/soft_roce.py."""
 
 from __future__ import annotations
 
@@ -86,7 +86,8 @@ import os
 import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.railyard.fabric.plugins.module_utils import module_end, soft_roce
+from ansible_collections.railyard.fabric.plugins.module_utils import module_end
+from ansible_collections.railyard.fabric.plugins.module_utils.rdma import soft_roce
 
 ROOT = "/"
 

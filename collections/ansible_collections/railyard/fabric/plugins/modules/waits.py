@@ -2,7 +2,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Thin: what an item is and when it is answered is decided in module_utils/waits.py."""
+"""Thin: what an item is and when it is answered is decided in module_utils/state/pending.py."""
 
 from __future__ import annotations
 
@@ -96,7 +96,8 @@ ansible_facts:
 import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.railyard.fabric.plugins.module_utils import module_end, waits
+from ansible_collections.railyard.fabric.plugins.module_utils import module_end
+from ansible_collections.railyard.fabric.plugins.module_utils.state import pending
 
 ROOT = "/"
 
@@ -104,26 +105,26 @@ ROOT = "/"
 def hold(module: AnsibleModule) -> dict[str, t.Any]:
     """Do what the parameters ask; return the result."""
     wanted: dict[str, t.Any] = module.params
-    now = waits.read_now(ROOT)
-    topic = waits.check_topic(wanted["topic"]) if wanted["state"] == "present" else None
-    before = waits.load(ROOT, but=topic)
+    now = pending.read_now(ROOT)
+    topic = pending.check_topic(wanted["topic"]) if wanted["state"] == "present" else None
+    before = pending.load(ROOT, but=topic)
     after = dict(before)
     if topic is not None:
-        after[topic] = waits.stamped(wanted["items"], now)
+        after[topic] = pending.stamped(wanted["items"], now)
     elif wanted["state"] == "booted":
-        after = waits.unanswered(before, now)
+        after = pending.unanswered(before, now)
     changed = [one for one, items in after.items() if items != before.get(one, [])]
     if not module.check_mode:
         for one in changed:
-            waits.store(ROOT, one, after[one])
-    waiting = waits.listed(waits.unanswered(after, now))
+            pending.store(ROOT, one, after[one])
+    waiting = pending.listed(pending.unanswered(after, now))
     return {
         "changed": bool(changed),
         "diff": {
             "before_header": "what waits",
             "after_header": "what waits",
-            "before": waits.text(before),
-            "after": waits.text(after),
+            "before": pending.text(before),
+            "after": pending.text(after),
         },
         "waits": waiting,
         "ansible_facts": {"railyard_waits": waiting},
@@ -150,7 +151,7 @@ def main() -> None:
         required_if=[("state", "present", ["topic", "items"])],
         supports_check_mode=True,
     )
-    module_end.end(module, hold, waits.WaitsError)
+    module_end.end(module, hold, pending.WaitsError)
 
 
 if __name__ == "__main__":

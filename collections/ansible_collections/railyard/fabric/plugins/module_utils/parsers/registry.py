@@ -7,28 +7,27 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers import (
-    capture,
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers import capture, ping, sockperf
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import NotThisTool
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers.gpu import (
     dcgmi,
-    ethtool,
-    fio,
-    ibstat,
-    ibstatus,
-    ibv_devinfo,
-    iperf3,
-    mlnx_qos,
-    nccl_log,
-    nccl_tests,
     nvidia_smi_nvlink,
     nvidia_smi_query,
     nvidia_smi_topo,
-    perftest,
-    ping,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers.hca import (
+    ethtool,
+    ibstat,
+    ibstatus,
+    ibv_devinfo,
+    mlnx_qos,
     rdma_link,
     show_gids,
-    sockperf,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import NotThisTool
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers.iperf3 import output as iperf3
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers.nccl import log, nccl_tests
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers.node import fio
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers.perftest import output as perftest
 
 __all__ = ["TOOLS", "NotThisTool", "parse"]
 
@@ -51,7 +50,7 @@ _PARSERS: dict[str, capture.Parser] = {
     "nvidia-smi-query": nvidia_smi_query.parse,
     "nvidia-smi-nvlink": nvidia_smi_nvlink.parse,
     "dcgmi": dcgmi.parse,
-    "nccl-log": nccl_log.parse,
+    "nccl-log": log.parse,
 }
 
 # Every name that `railyard parse` knows.

@@ -9,9 +9,8 @@ import io
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ansible_collections.railyard.fabric.plugins.plugin_utils import comparison_text
-from ansible_collections.railyard.fabric.plugins.plugin_utils.comparison import Compared, Row, three
-from ansible_collections.railyard.fabric.plugins.plugin_utils.present import charts
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present import charts, comparison_text
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present.comparison import Compared, Row, three
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ansible_collections.railyard.fabric.plugins.plugin_utils import run_folder
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import junit, model, pages
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 
 PAGE = "index.html"
 

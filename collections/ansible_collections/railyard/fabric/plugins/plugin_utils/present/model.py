@@ -13,15 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.plugin_utils import (
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import rejudge
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present import (
     comparison,
-    policy,
-    rejudge,
-    run_folder,
+    rails_used,
     summary,
+    wording,
 )
-from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import clean_all
-from ansible_collections.railyard.fabric.plugins.plugin_utils.present import rails_used, wording
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present.grouping import (
     LINK_ERRORS,
     Problem,
@@ -29,7 +28,9 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.present.grouping i
     group,
     place_text,
 )
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present.plain_text import clean_all
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present.rails_used import Conditions
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 
 # Beyond this many nodes, rows of the picture that look the same are folded into one.
 _NODES_SHOWN = 16

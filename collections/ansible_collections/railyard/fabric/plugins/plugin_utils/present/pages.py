@@ -10,10 +10,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.plugin_utils import comparison_text
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import (
     charts,
     comparison_chart,
+    comparison_text,
     picture,
     wording,
 )

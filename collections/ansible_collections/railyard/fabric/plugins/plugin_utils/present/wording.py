@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.plugin_utils import checks
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import catalogue
 
 #: Worst first: what several verdicts are shown as.
-WORST_FIRST = checks.WORST_FIRST
+WORST_FIRST = catalogue.WORST_FIRST
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ def worst(names: Iterable[str]) -> str:
 
 def check_title(name: str) -> str:
     """Return what a person calls a check."""
-    check = checks.CHECKS.get(name)
+    check = catalogue.CHECKS.get(name)
     return check.title if check else name.replace("_", " ")
 
 
@@ -94,7 +94,7 @@ def heading(name: str) -> str:
 
 def check_order(name: str) -> tuple[int, str]:
     """Sort key: checks in the order in which they are asked, unknown ones after."""
-    known = list(checks.CHECKS)
+    known = list(catalogue.CHECKS)
     return (known.index(name), name) if name in known else (len(known), name)
 
 

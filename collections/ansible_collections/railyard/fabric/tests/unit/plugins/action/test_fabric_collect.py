@@ -23,9 +23,11 @@ import pytest
 from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
 from ansible_collections.railyard.fabric.plugins.action import fabric_collect
-from ansible_collections.railyard.fabric.plugins.module_utils import runner_control, runner_record
-from ansible_collections.railyard.fabric.plugins.plugin_utils import rejudge, run_folder, summary
-from ansible_collections.railyard.fabric.plugins.plugin_utils.run_folder import RunFolder
+from ansible_collections.railyard.fabric.plugins.module_utils.runner import control, record
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import rejudge
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present import summary
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "plugin_utils"))
 from fake_run import NODES, RUN, FakeRun, exchanged
@@ -127,15 +129,15 @@ def collect(folder: RunFolder, node: str, archive: Path, reply: dict[str, Any] |
 def good(path: Path, node: str) -> Path:
     """Write an honest node's archive, as the module on the node does."""
     run = path.parent / f"run-of-{node}"
-    raw = run / runner_record.RAW
+    raw = run / record.RAW
     raw.mkdir(parents=True)
-    (run / runner_record.RESULTS).write_bytes(lines(rows_of(node)))
-    (run / runner_record.STATUS).write_text("{}")
+    (run / record.RESULTS).write_bytes(lines(rows_of(node)))
+    (run / record.STATUS).write_text("{}")
     (run / "runner.log").write_text("")
     for row in rows_of(node):
         if row["id"].startswith("m"):
-            (raw / runner_record.raw_name(row["id"], row["end"])).write_text("words of a tool\n" * 1000)
-    runner_control._pack(str(run), str(path))
+            (raw / record.raw_name(row["id"], row["end"])).write_text("words of a tool\n" * 1000)
+    control._pack(str(run), str(path))
     return path
 
 

@@ -14,8 +14,10 @@ from typing import Any
 import pytest
 from ansible.plugins.action import ActionBase
 from ansible_collections.railyard.fabric.plugins.action import fabric_inspect
-from ansible_collections.railyard.fabric.plugins.plugin_utils import rejudge, run_folder, summary
-from ansible_collections.railyard.fabric.plugins.plugin_utils.run_folder import RunFolder
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import rejudge
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present import summary
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "plugin_utils"))
 from fake_run import NODES, FakeRun

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from ansible.plugins.action import ActionBase
 from ansible_collections.railyard.fabric.plugins.action import fabric_judge
-from ansible_collections.railyard.fabric.plugins.plugin_utils.run_folder import RunFolder
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "plugin_utils"))
 from fake_run import FakeRun

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from ansible.plugins.action import ActionBase
 from ansible_collections.railyard.fabric.plugins.action import fabric_stage
-from ansible_collections.railyard.fabric.plugins.plugin_utils import rejudge, run_folder
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import rejudge
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "plugin_utils"))
 from fake_run import FakeRun

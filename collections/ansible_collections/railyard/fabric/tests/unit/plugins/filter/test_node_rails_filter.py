@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 from ansible.errors import AnsibleFilterError
 from ansible_collections.railyard.fabric.plugins.filter.rails import FilterModule
-from ansible_collections.railyard.fabric.plugins.module_utils import rails
+from ansible_collections.railyard.fabric.plugins.module_utils.rails import plan
 
 FABRIC = {
     "transport": "tcp",
@@ -21,7 +21,7 @@ node_rails = FilterModule().filters()["node_rails"]
 
 def test_it_is_the_rule_itself():
     overrides = {"rail0": {"netdev": "ens7"}}
-    expected = rails.plan_node(FABRIC, "gpu3", 8, None, overrides)
+    expected = plan.plan_node(FABRIC, "gpu3", 8, None, overrides)
     assert node_rails(FABRIC, "gpu3", 8, None, overrides) == expected
     assert expected[0]["address"] == "10.0.1.8/24"
 

@@ -7,22 +7,18 @@ from __future__ import annotations
 import copy
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils import (
-    netplan_boot,
-    netplan_running,
-    netplan_transaction,
-)
+from ansible_collections.railyard.fabric.plugins.module_utils.rollback import boot, restore, transaction
 from ansible_collections.railyard.fabric.tests.unit.plugins.module_utils.network_change import NEW, OLD, Node
 
 
 @pytest.fixture
 def node(monkeypatch, tmp_path):
     made = Node()
-    monkeypatch.setattr(netplan_running, "run", made.run)
-    monkeypatch.setattr(netplan_running, "snapshot", made.snapshot)
-    monkeypatch.setattr(netplan_running, "generated_files", dict)
-    monkeypatch.setattr(netplan_boot, "SYSTEM_DIR", str(tmp_path / "system"))
-    monkeypatch.setattr(netplan_transaction.time, "sleep", lambda _s: None)
+    monkeypatch.setattr(restore, "run", made.run)
+    monkeypatch.setattr(restore, "snapshot", made.snapshot)
+    monkeypatch.setattr(restore, "generated_files", dict)
+    monkeypatch.setattr(boot, "SYSTEM_DIR", str(tmp_path / "system"))
+    monkeypatch.setattr(transaction.time, "sleep", lambda _s: None)
     return made
 
 
@@ -44,8 +40,8 @@ def change(tmp_path, node):
         if before is not None:
             path.write_text(before)
             path.chmod(0o640)
-        with netplan_transaction.locked(str(folder)):
-            netplan_transaction.begin(str(folder), {**copy.deepcopy(record), **more}, {})
+        with transaction.locked(str(folder)):
+            transaction.begin(str(folder), {**copy.deepcopy(record), **more}, {})
         return str(folder), record["token"], path
 
     begin.path = path

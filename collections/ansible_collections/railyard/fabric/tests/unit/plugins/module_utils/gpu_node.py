@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils import gpu_facts
+from ansible_collections.railyard.fabric.plugins.module_utils.gpu import facts as gpu_facts
 
 from .sysfs_tree import Tree
 

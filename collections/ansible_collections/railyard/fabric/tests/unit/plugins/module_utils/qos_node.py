@@ -15,8 +15,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils import roce_qos_hold
-from ansible_collections.railyard.fabric.plugins.module_utils.roce_qos_tools import Answer
+from ansible_collections.railyard.fabric.plugins.module_utils.qos import apply
+from ansible_collections.railyard.fabric.plugins.module_utils.qos.tools import Answer
 
 from .sysfs_tree import Tree
 
@@ -121,9 +121,7 @@ class QosNode:
             "root": str(self.root),
             **options,
         }
-        return roce_qos_hold.hold(
-            params, self.run, lambda name: shutil.which(name, path=str(self.bin)), check_mode
-        )
+        return apply.hold(params, self.run, lambda name: shutil.which(name, path=str(self.bin)), check_mode)
 
     def replay(self, name: str) -> subprocess.CompletedProcess[str]:
         """Run the program that was kept, as udev would have it run when `name` comes."""

@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.sysfs import Reader
+from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import Reader
 
 
 class Tree:

@@ -6,9 +6,9 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils import apt_plan
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers import apt_get
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.apt_get import Move, Package, Sizes
+from ansible_collections.railyard.fabric.plugins.module_utils.apt import plan
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers.node import apt_get
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers.node.apt_get import Move, Package, Sizes
 
 MEBIBYTE_BYTES = 1024 * 1024
 HERE = Package("1.0", "install", "installed", False)
@@ -27,7 +27,7 @@ Purg old-tools [2.0]
 
 def wish(**parts):
     empty = {"names": [], "pins": {}, "hold": [], "unhold": [], "conflicts": [], "remove_allow": []}
-    return apt_plan.Wish(**{**empty, **parts})
+    return plan.Wish(**{**empty, **parts})
 
 
 def test_dpkg_list_is_read_with_selection_state_and_foreign_architecture():
@@ -42,8 +42,8 @@ def test_dpkg_list_is_read_with_selection_state_and_foreign_architecture():
     assert packages["libc6"] == Package("2.36-9", "hold", "installed", False)
     assert packages["libc6:i386"].want == "install"
     assert packages["half"] == Package("1", "install", "half-installed", True)
-    assert apt_plan.installed(packages) == {"bash": "5.2.15-2+b8", "libc6": "2.36-9", "libc6:i386": "2.36-9"}
-    assert apt_plan.unfinished(packages) == ["half (reinst-required, half-installed)"]
+    assert plan.installed(packages) == {"bash": "5.2.15-2+b8", "libc6": "2.36-9", "libc6:i386": "2.36-9"}
+    assert plan.unfinished(packages) == ["half (reinst-required, half-installed)"]
 
 
 def test_simulation_gives_each_move_once():
@@ -103,7 +103,7 @@ def test_only_what_is_needed_in_one_version_is_an_exact_dependency():
 
 
 def test_nothing_is_needed_where_all_is_as_asked():
-    needed = apt_plan.need(wish(names=["a"], pins={"b": "1.0"}, hold=["b"]), {"a": HERE, "b": HELD})
+    needed = plan.need(wish(names=["a"], pins={"b": "1.0"}, hold=["b"]), {"a": HERE, "b": HELD})
     assert (needed.specs, needed.hold, needed.absent, needed.conflicts) == ([], [], [], [])
 
 
@@ -111,7 +111,7 @@ def test_what_is_missing_or_in_another_version_becomes_a_spec():
     asked = wish(
         names=["a", "b", "c"], pins={"b": "2.0", "c": "1.5"}, hold=["a", "d"], unhold=["b"], conflicts=["e"]
     )
-    needed = apt_plan.need(asked, {"a": HERE, "b": HELD, "e": HERE})
+    needed = plan.need(asked, {"a": HERE, "b": HELD, "e": HERE})
     assert needed.specs == ["c=1.5", "b=2.0"]
     assert needed.missing == ["c"]
     assert needed.other_version == [Move("b", "1.0", "2.0")]
@@ -120,94 +120,89 @@ def test_what_is_missing_or_in_another_version_becomes_a_spec():
 
 def test_a_removed_package_with_its_configuration_left_is_missing():
     left = Package("1.0", "deinstall", "config-files", False)
-    assert apt_plan.need(wish(names=["a"]), {"a": left}).missing == ["a"]
-    assert apt_plan.unfinished({"a": left}) == []
+    assert plan.need(wish(names=["a"]), {"a": left}).missing == ["a"]
+    assert plan.unfinished({"a": left}) == []
 
 
 @pytest.mark.parametrize("version", ["", "535.*", "1.0 2.0"])
 def test_a_pattern_is_no_exact_version(version):
-    assert "is a pattern" in apt_plan.wrong_wish(wish(pins={"a": version}))[0]
+    assert "is a pattern" in plan.wrong_wish(wish(pins={"a": version}))[0]
 
 
 def test_contradictions_are_named():
-    said = apt_plan.wrong_wish(wish(names=["a"], conflicts=["a"], hold=["b"], unhold=["b"]))
+    said = plan.wrong_wish(wish(names=["a"], conflicts=["a"], hold=["b"], unhold=["b"]))
     assert len(said) == 2
     assert all("Fix: ask for one of the two" in line for line in said)
 
 
 def test_removal_is_refused_unless_allowed_by_name():
     moves = [Move("old", "1.0", None), Move("older", "0.9", None)]
-    (said,) = apt_plan.refuse_moves(wish(remove_allow=["old"]), moves, {})
+    (said,) = plan.refuse_moves(wish(remove_allow=["old"]), moves, {})
     assert "apt would remove older 0.9." in said
-    assert apt_plan.refuse_moves(wish(remove_allow=["old", "older"]), moves, {}) == []
+    assert plan.refuse_moves(wish(remove_allow=["old", "older"]), moves, {}) == []
 
 
 def test_a_hold_is_moved_only_by_the_request_that_holds_it_and_pins():
     moves = [Move("a", "1.0", "2.0")]
-    assert (
-        "a (held at 1.0, would become 2.0)" in apt_plan.refuse_moves(wish(names=["a"]), moves, {"a": HELD})[0]
-    )
-    assert apt_plan.refuse_moves(wish(pins={"a": "2.0"}), moves, {"a": HELD}) != []
-    assert apt_plan.refuse_moves(wish(pins={"a": "2.0"}, hold=["a"]), moves, {"a": HELD}) == []
-    assert apt_plan.refuse_moves(wish(pins={"meta": "2.0"}, hold=["a"]), moves, {"a": HELD}) == []
-    assert apt_plan.refuse_moves(wish(names=["a"], hold=["a"]), moves, {"a": HELD}) != []
-    assert apt_plan.refuse_moves(wish(names=["a"]), moves, {"a": HERE}) == []
-    assert apt_plan.refuse_moves(wish(names=["a"], unhold=["a"]), moves, {"a": HELD}) == []
-    assert apt_plan.moves_held(moves, {"a": HELD})
-    assert not apt_plan.moves_held(moves, {"a": HERE})
+    assert "a (held at 1.0, would become 2.0)" in plan.refuse_moves(wish(names=["a"]), moves, {"a": HELD})[0]
+    assert plan.refuse_moves(wish(pins={"a": "2.0"}), moves, {"a": HELD}) != []
+    assert plan.refuse_moves(wish(pins={"a": "2.0"}, hold=["a"]), moves, {"a": HELD}) == []
+    assert plan.refuse_moves(wish(pins={"meta": "2.0"}, hold=["a"]), moves, {"a": HELD}) == []
+    assert plan.refuse_moves(wish(names=["a"], hold=["a"]), moves, {"a": HELD}) != []
+    assert plan.refuse_moves(wish(names=["a"]), moves, {"a": HERE}) == []
+    assert plan.refuse_moves(wish(names=["a"], unhold=["a"]), moves, {"a": HELD}) == []
+    assert plan.moves_held(moves, {"a": HELD})
+    assert not plan.moves_held(moves, {"a": HERE})
 
 
 def test_a_hold_does_not_keep_what_may_be_removed_by_name():
     gone = [Move("a", "1.0", None)]
-    assert apt_plan.refuse_moves(wish(remove_allow=["a"]), gone, {"a": HELD}) == []
-    assert len(apt_plan.refuse_moves(wish(), gone, {"a": HELD})) == 2
+    assert plan.refuse_moves(wish(remove_allow=["a"]), gone, {"a": HELD}) == []
+    assert len(plan.refuse_moves(wish(), gone, {"a": HELD})) == 2
     # The consent is to the removal alone.
-    assert apt_plan.refuse_moves(wish(remove_allow=["a"]), [Move("a", "1.0", "2.0")], {"a": HELD}) != []
+    assert plan.refuse_moves(wish(remove_allow=["a"]), [Move("a", "1.0", "2.0")], {"a": HELD}) != []
 
 
 def test_conflicts_are_listed_before_the_act():
     asked = wish(conflicts=["x", "y"], remove_allow=["y"])
     packages = {"x": HERE, "y": HERE}
-    needed = apt_plan.need(asked, packages)
-    assert "x 1.0. Fix" in apt_plan.refuse_conflicts(asked, needed, packages)[0]
-    assert apt_plan.to_remove(asked, needed) == ["y"]
+    needed = plan.need(asked, packages)
+    assert "x 1.0. Fix" in plan.refuse_conflicts(asked, needed, packages)[0]
+    assert plan.to_remove(asked, needed) == ["y"]
 
 
 def test_interrupted_and_unfinished_dpkg_is_said():
     half = Package("1.0", "install", "half-configured", False)
-    said = apt_plan.refuse_state({"a": half, "b": HERE}, True)
+    said = plan.refuse_state({"a": half, "b": HERE}, True)
     assert "dpkg was interrupted" in said[0]
     assert "a (half-configured)" in said[1]
-    assert apt_plan.refuse_state({"b": HERE}, False) == []
+    assert plan.refuse_state({"b": HERE}, False) == []
 
 
 def test_one_filesystem_has_to_hold_both():
     sizes = Sizes(10 * MEBIBYTE_BYTES, 30 * MEBIBYTE_BYTES)
     spare_bytes = 5 * MEBIBYTE_BYTES
     free = 44 * MEBIBYTE_BYTES
-    (room,) = apt_plan.rooms(sizes, ("/var", 1, free), ("/usr", 1, free), spare_bytes)
-    assert apt_plan.refuse_space([room])[0].startswith("/var and /usr: 45 MiB needed, 44 MiB free")
-    apart = apt_plan.rooms(sizes, ("/var", 1, free), ("/usr", 2, free), spare_bytes)
-    assert apt_plan.refuse_space(apart) == []
+    (room,) = plan.rooms(sizes, ("/var", 1, free), ("/usr", 1, free), spare_bytes)
+    assert plan.refuse_space([room])[0].startswith("/var and /usr: 45 MiB needed, 44 MiB free")
+    apart = plan.rooms(sizes, ("/var", 1, free), ("/usr", 2, free), spare_bytes)
+    assert plan.refuse_space(apart) == []
 
 
 def test_a_missing_version_is_named_with_those_there_are():
     asked = wish(names=["a"], pins={"b": "9"})
-    (said,) = apt_plan.explain_failure(asked, ["Version '9' for 'b' was not found"], {"b": ["2", "1"]})
+    (said,) = plan.explain_failure(asked, ["Version '9' for 'b' was not found"], {"b": ["2", "1"]})
     assert said.startswith("no source has b in version 9; there are: 2, 1. Fix:")
-    assert apt_plan.explain_failure(asked, [], {})[0].startswith("no source has b. Fix:")
+    assert plan.explain_failure(asked, [], {})[0].startswith("no source has b. Fix:")
     assert (
-        "Unable to locate"
-        in apt_plan.explain_failure(wish(names=["a"]), ["Unable to locate package a"], {})[0]
+        "Unable to locate" in plan.explain_failure(wish(names=["a"]), ["Unable to locate package a"], {})[0]
     )
 
 
 def test_the_cause_of_a_failed_transaction_brings_its_cure():
-    said = apt_plan.explain_failed_transaction(
-        "x\nfailed to write (No space left on device)", ["dpkg: error"]
-    )
+    said = plan.explain_failed_transaction("x\nfailed to write (No space left on device)", ["dpkg: error"])
     assert said.startswith("dpkg: error. Fix: free some space")
-    assert "tail of it" in apt_plan.explain_failed_transaction("the tail of it", [])
+    assert "tail of it" in plan.explain_failed_transaction("the tail of it", [])
 
 
 def test_a_script_that_cannot_fetch_is_not_the_mirror():
@@ -220,8 +215,8 @@ def test_a_script_that_cannot_fetch_is_not_the_mirror():
         "dpkg: error processing package x (--configure):\n"
         " installed x package post-installation script subprocess returned error exit status 1\n"
     )
-    assert "the mirror does not answer" in apt_plan.explain_failed_transaction(mirror, [])
-    assert "a package's own script failed" in apt_plan.explain_failed_transaction(script, [])
+    assert "the mirror does not answer" in plan.explain_failed_transaction(mirror, [])
+    assert "a package's own script failed" in plan.explain_failed_transaction(script, [])
 
 
 def test_the_way_back_purges_what_is_new_and_restores_what_moved():
@@ -245,9 +240,9 @@ def test_the_way_back_purges_what_is_new_and_restores_what_moved():
         "moved": Package("2.0", "install", "installed", False),
         "kept": HELD,
     }
-    back = apt_plan.undo(moves, before, now)
+    back = plan.undo(moves, before, now)
     assert back.purge == ["new"]
     assert back.remove == ["configured-before"]
     assert back.restore == ["moved=1.0", "removed=1.0"]
     assert back.hold == ["moved"]
-    assert apt_plan.undo(moves, before, before) == ([], [], [], [])
+    assert plan.undo(moves, before, before) == ([], [], [], [])

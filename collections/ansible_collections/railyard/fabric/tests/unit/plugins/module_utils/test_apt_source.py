@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils import apt_source, openpgp
+from ansible_collections.railyard.fabric.plugins.module_utils.apt import openpgp, source
 
 # Made by gpg 2.2.40 for this test: an ed25519 key with a subkey. gpg says the fingerprint.
 FINGERPRINT = "D6993C5502BE758BB0E7A09036CAA35F39507BC9"
@@ -75,7 +75,7 @@ def test_what_is_written_is_the_key_as_gpg_exports_it_without_what_stood_around(
 def test_more_than_one_key_or_anything_beside_it_is_refused(text):
     with pytest.raises(openpgp.KeyFormatError):
         openpgp.one_key(text)
-    assert apt_source.check_key(text, FINGERPRINT)
+    assert source.check_key(text, FINGERPRINT)
 
 
 def test_packets_of_the_new_form_are_read():
@@ -91,15 +91,15 @@ def test_packets_of_the_new_form_are_read():
 def test_what_is_no_public_key_is_said(text):
     with pytest.raises(openpgp.KeyFormatError):
         openpgp.one_key(text)
-    assert "Fix: `gpg --export --armor FINGERPRINT`" in apt_source.check_key(text, FINGERPRINT)[0]
+    assert "Fix: `gpg --export --armor FINGERPRINT`" in source.check_key(text, FINGERPRINT)[0]
 
 
 def test_key_is_taken_for_its_full_fingerprint_only():
     spaced = " ".join(FINGERPRINT[i : i + 4] for i in range(0, 40, 4)).lower()
-    assert apt_source.check_key(KEY, spaced) == []
-    assert "no full fingerprint" in apt_source.check_key(KEY, FINGERPRINT[-16:])[0]
+    assert source.check_key(KEY, spaced) == []
+    assert "no full fingerprint" in source.check_key(KEY, FINGERPRINT[-16:])[0]
     other = FINGERPRINT.replace("D", "E")
-    assert f"has the fingerprint {FINGERPRINT}, not {other}" in apt_source.check_key(KEY, other)[0]
+    assert f"has the fingerprint {FINGERPRINT}, not {other}" in source.check_key(KEY, other)[0]
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_key_is_taken_for_its_full_fingerprint_only():
     ],
 )
 def test_apts_words_are_explained(text, meaning):
-    said = apt_source.explain(text)
+    said = source.explain(text)
     assert meaning in said
     assert ". Fix: " in said
 
@@ -164,8 +164,8 @@ def test_pinned_versions_must_be_there():
         {"packages": ["b"], "version": "1"},
         {"packages": ["any"], "release": "o=NVIDIA"},
     ]
-    assert apt_source.plain_names(pins) == ["doca-ofed", "b"]
-    assert apt_source.missing_versions(pins, {"doca-ofed": ["3.2.0-1"], "b": ["1"]}) == []
-    said = apt_source.missing_versions(pins, {"doca-ofed": ["3.1.0-1"]})
+    assert source.plain_names(pins) == ["doca-ofed", "b"]
+    assert source.missing_versions(pins, {"doca-ofed": ["3.2.0-1"], "b": ["1"]}) == []
+    said = source.missing_versions(pins, {"doca-ofed": ["3.1.0-1"]})
     assert said[0].startswith("it has doca-ofed in version 3.1.0-1, not 3.2.*")
     assert said[1].startswith("it has no package b.")

@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils import boot_kernel, kernel_headers
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers import grub_cfg
+from ansible_collections.railyard.fabric.plugins.module_utils.kernel import headers as kernel_headers
+from ansible_collections.railyard.fabric.plugins.module_utils.kernel import next_boot
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers.node import grub_cfg
 
 OLD, NEW = "6.1.0-56-amd64", "6.1.0-57-amd64"
 # The parts that decide, as grub-mkconfig 2.06 lays them out.
@@ -112,7 +113,7 @@ def node(tmp_path):
 )
 def test_grub_takes(node, default, environment, kernel):
     node.grub(default, **environment)
-    assert boot_kernel.next_kernel(node.root) == (kernel, "grub")
+    assert next_boot.next_kernel(node.root) == (kernel, "grub")
 
 
 @pytest.mark.parametrize("default", ["1", "3", "${somebody_else}"])
@@ -122,31 +123,31 @@ def test_where_grub_does_not_tell_the_newest_kernel_is_assumed(node, default):
     for release in (OLD, NEW, "6.1.0-9-amd64"):
         node.write(f"boot/vmlinuz-{release}")
         node.write(f"boot/initrd.img-{release}")
-    assert boot_kernel.next_kernel(node.root) == (NEW, "newest")
+    assert next_boot.next_kernel(node.root) == (NEW, "newest")
 
 
 def test_two_defaults_are_none():
     menu = grub_cfg.parse_menu(HEADER.replace("DEFAULT", "0") + 'set default="1>1"\n' + MENU)
-    assert boot_kernel.chosen_image(menu, {}) is None
-    assert boot_kernel.chosen_image(menu, {"next_entry": "1>1"}) == f"/boot/vmlinuz-{OLD}"
+    assert next_boot.chosen_image(menu, {}) is None
+    assert next_boot.chosen_image(menu, {"next_entry": "1>1"}) == f"/boot/vmlinuz-{OLD}"
 
 
 def test_a_menu_that_does_not_look_for_grub_reboots_word_does_not_follow_it():
     menu = grub_cfg.parse_menu('set default="0"\n' + MENU)
-    assert boot_kernel.chosen_image(menu, {"next_entry": "1>1"}) == f"/boot/vmlinuz-{NEW}"
+    assert next_boot.chosen_image(menu, {"next_entry": "1>1"}) == f"/boot/vmlinuz-{NEW}"
 
 
 def test_without_a_boot_loader_or_a_kernel_nothing_is_told(node):
-    assert boot_kernel.next_kernel(node.root) == (None, None)
+    assert next_boot.next_kernel(node.root) == (None, None)
     node.write("boot/config-6.1.0-56-amd64")
-    assert boot_kernel.next_kernel(node.root) == (None, None)
+    assert next_boot.next_kernel(node.root) == (None, None)
 
 
 @pytest.mark.parametrize(
     "text", ["", "}\n}\n", "menuentry 'a {\n linux /vmlinuz-1\n}\n", 'set default="0"\n', "menuentry {\n}\n"]
 )
 def test_a_torn_menu_is_no_error(text):
-    assert boot_kernel.chosen_image(grub_cfg.parse_menu(text), {}) is None
+    assert next_boot.chosen_image(grub_cfg.parse_menu(text), {}) is None
 
 
 @pytest.mark.parametrize(
@@ -161,7 +162,7 @@ def test_a_torn_menu_is_no_error(text):
     ],
 )
 def test_the_files_name_tells_the_release(image, release):
-    assert boot_kernel.release_of(image) == release
+    assert next_boot.release_of(image) == release
 
 
 def test_modules_from_outside_are_told_from_the_kernels_own(node):
@@ -170,21 +171,21 @@ def test_modules_from_outside_are_told_from_the_kernels_own(node):
         modules=["updates/dkms/railyard-probe.ko.xz", "extra/gdrdrv.ko", "kernel/nvidia-580/nvidia.ko.zst"],
         own=("kernel/drivers/net/virtio_net.ko", "kernel/drivers/net/mlx5_core.ko"),
     )
-    assert boot_kernel.read_modules(node.root, OLD) == ({"railyard_probe", "gdrdrv"}, {"nvidia"})
-    assert boot_kernel.read_modules(node.root, NEW) == (set(), set())
+    assert next_boot.read_modules(node.root, OLD) == ({"railyard_probe", "gdrdrv"}, {"nvidia"})
+    assert next_boot.read_modules(node.root, NEW) == (set(), set())
 
 
 def test_a_file_that_has_gone_since_depmod_saw_it_is_no_module(node):
     node.kernel(OLD)
     node.write(f"lib/modules/{OLD}/modules.dep", "updates/dkms/railyard_probe.ko:\n")
-    assert boot_kernel.read_modules(node.root, OLD).outside == set()
+    assert next_boot.read_modules(node.root, OLD).outside == set()
 
 
 def test_without_the_kernels_list_nothing_in_its_tree_is_added(node):
     node.kernel(OLD, own=())
     node.write(f"lib/modules/{OLD}/modules.dep", "kernel/a.ko:\n")
     node.write(f"lib/modules/{OLD}/kernel/a.ko", "x")
-    assert boot_kernel.read_modules(node.root, OLD).added == set()
+    assert next_boot.read_modules(node.root, OLD).added == set()
 
 
 def test_what_the_guard_is_told(node):
@@ -192,7 +193,7 @@ def test_what_the_guard_is_told(node):
     node.kernel(OLD, ["updates/dkms/railyard_probe.ko", "kernel/nvidia/nvidia.ko", "kernel/zfs/zfs.ko"])
     node.kernel(NEW, ["updates/dkms/other.ko"])
     node.write("proc/modules", "nvidia 1 0 - Live 0x0 (POE)\nvirtio_net 1 0 - Live 0x0\n")
-    assert boot_kernel.look(node.root, OLD) == {
+    assert next_boot.look(node.root, OLD) == {
         "running": OLD,
         "next": NEW,
         "told_by": "grub",
@@ -202,7 +203,7 @@ def test_what_the_guard_is_told(node):
         "next_has_headers": False,
     }
     node.kernel(NEW, ["updates/dkms/railyard_probe.ko", "kernel/nvidia/nvidia.ko"], headers=True)
-    told = boot_kernel.look(node.root, OLD)
+    told = next_boot.look(node.root, OLD)
     assert (told["next_modules"], told["next_has_headers"]) == (["nvidia", "railyard_probe"], True)
 
 
@@ -214,7 +215,7 @@ def test_headers_that_have_gone_are_none(node, tmp_path):
 
 
 def test_a_node_that_tells_nothing(node):
-    assert boot_kernel.look(node.root, OLD) == {
+    assert next_boot.look(node.root, OLD) == {
         "running": OLD,
         "next": None,
         "told_by": None,

@@ -13,14 +13,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils import (
-    beacon,
-    cabling,
-    lldp,
-    rail_probe,
-    runner_cabling,
-)
-from ansible_collections.railyard.fabric.plugins.module_utils.rail_socket import Place
+from ansible_collections.railyard.fabric.plugins.module_utils.cabling import arp_probe, beacon, lldp
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.rail_socket import Place
+from ansible_collections.railyard.fabric.plugins.module_utils.runner import cabling as runner_cabling
+from ansible_collections.railyard.fabric.plugins.module_utils.schedule import cable_checks
 
 MAC = bytes.fromhex("020000000001")
 SEAL = beacon.Seal("20261121T101500Z-3f2a", "s" * 64)
@@ -79,7 +75,7 @@ def ear(rail: str) -> runner_cabling.RailEar:
     said = {**order(), "run": "20261121T101500Z-3f2a", "secret": "s" * 64}
     bench: Any = SimpleNamespace(node="gpu1", order=said)
     place = Place("gpu1", rail, "ens0", "10.0.0.1")
-    return runner_cabling.RailEar(bench, cabling.Map(said), place, {}, {})
+    return runner_cabling.RailEar(bench, cable_checks.Map(said), place, {}, {})
 
 
 def test_a_beacon_of_another_rail_is_believed_once_it_answers() -> None:
@@ -185,11 +181,11 @@ def reply(kind: int = 0, identity: int = 7, token: bytes = b"t" * 16, sender: st
     ],
 )
 def test_only_the_peers_answer_to_our_question_is_a_reply(packet: bytes, is_one: bool) -> None:
-    assert rail_probe.is_reply(packet, "10.0.1.2", 7, b"t" * 16) is is_one
+    assert arp_probe.is_reply(packet, "10.0.1.2", 7, b"t" * 16) is is_one
 
 
 def test_an_echo_request_carries_its_internet_checksum() -> None:
-    packet = rail_probe.echo(7, 1, b"t" * 16)
+    packet = arp_probe.echo(7, 1, b"t" * 16)
     total = sum(struct.unpack(f"!{len(packet) // 2}H", packet))
     # RFC 1071: with its checksum in place the one's complement sum is all ones.
     assert (total & 0xFFFF) + (total >> 16) == 0xFFFF
@@ -201,7 +197,7 @@ def test_an_echo_request_carries_its_internet_checksum() -> None:
     [('[{"dst":"10.0.1.2","dev":"ens6"}]', "ens6"), ("[]", None), ("", None), ("{}", None), ("[1]", None)],
 )
 def test_the_netdev_of_a_route(text: str, netdev: str | None) -> None:
-    assert rail_probe.read_route(text) == netdev
+    assert arp_probe.read_route(text) == netdev
 
 
 def order(nodes: int = 4, units: int = 1, **changes: Any) -> dict[str, Any]:
@@ -233,20 +229,20 @@ def order(nodes: int = 4, units: int = 1, **changes: Any) -> dict[str, Any]:
 
 
 def test_each_port_is_asked_its_questions_and_knows_its_ids_alone() -> None:
-    asked = list(cabling.asked_lines(order()))
+    asked = list(cable_checks.asked_lines(order()))
     assert [line["check"] for line in asked[:3]] == ["cabling", "link_address_owner", "reply_path"]
     assert len(asked) == 4 * 2 * 3  # nodes, rails, questions; no leaf is named
     assert len({line["id"] for line in asked}) == len(asked)
-    own = [list(cabling.asked_lines(order(), f"gpu{node}")) for node in range(1, 5)]
+    own = [list(cable_checks.asked_lines(order(), f"gpu{node}")) for node in range(1, 5)]
     assert list(itertools.chain(*own)) == asked
 
 
 def test_a_switch_is_asked_for_where_the_inventory_names_one() -> None:
-    asked = list(cabling.asked_lines(order(rail={"leaf": "leaf0"})))
+    asked = list(cable_checks.asked_lines(order(rail={"leaf": "leaf0"})))
     assert sum(line["check"] == "neighbour" for line in asked) >= 4
     silent = order(rail={"leaf": "leaf0"}, policy={"beacon": True, "lldp": False})
     kept = [line for line in asked if line["check"] != "neighbour"]
-    assert list(cabling.asked_lines(silent)) == kept
+    assert list(cable_checks.asked_lines(silent)) == kept
 
 
 @pytest.mark.parametrize(
@@ -254,20 +250,20 @@ def test_a_switch_is_asked_for_where_the_inventory_names_one() -> None:
     [{"policy": {}}, {"policy": {"beacon": False}}, {"fabric": {"transport": "infiniband"}}, {"nodes": 1}],
 )
 def test_nothing_is_asked_where_there_is_nobody_or_no_ethernet(changes: dict[str, Any]) -> None:
-    assert list(cabling.asked_lines(order(**changes))) == []
+    assert list(cable_checks.asked_lines(order(**changes))) == []
 
 
 def test_only_the_own_subnet_is_expected_and_the_absent_are_not() -> None:
-    units = cabling.Map(order(nodes=8, units=2))
+    units = cable_checks.Map(order(nodes=8, units=2))
     assert units.expected("gpu1", "rail0") == ["gpu3", "gpu5", "gpu7"]
     assert units.ring("gpu5", "rail1") == ["gpu7", "gpu1", "gpu3"]
-    less = cabling.Map(order(nodes=8, units=2, absent=["gpu3"]))
+    less = cable_checks.Map(order(nodes=8, units=2, absent=["gpu3"]))
     assert less.expected("gpu1", "rail0") == ["gpu5", "gpu7"]
     assert less.ring("gpu1", "rail0") == ["gpu5", "gpu7"]
 
 
 def test_the_other_address_is_one_of_another_segment() -> None:
-    assert cabling.Map(order()).other_address("gpu2", "rail0") == ("rail1", "10.128.0.2")
+    assert cable_checks.Map(order()).other_address("gpu2", "rail0") == ("rail1", "10.128.0.2")
 
 
 def test_a_thousand_nodes_are_asked_in_linear_work() -> None:
@@ -280,7 +276,7 @@ def test_a_thousand_nodes_are_asked_in_linear_work() -> None:
         asked = order(nodes=nodes, units=8)
         sys.setprofile(count)
         try:
-            chart = cabling.Map(asked)
+            chart = cable_checks.Map(asked)
             lines = list(chart.lines(asked, "gpu1"))
         finally:
             sys.setprofile(None)

@@ -10,7 +10,7 @@ import threading
 from types import SimpleNamespace
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils import counters
+from ansible_collections.railyard.fabric.plugins.module_utils.measure import counters
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
-from ansible_collections.railyard.fabric.plugins.module_utils import driver_plan
-from ansible_collections.railyard.fabric.plugins.module_utils.driver_plan import Planned
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.apt_get import Move
+from ansible_collections.railyard.fabric.plugins.module_utils.apt import driver_plan
+from ansible_collections.railyard.fabric.plugins.module_utils.apt.driver_plan import Planned
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers.node.apt_get import Move
 
 EMPTY = {"missing": [], "install": [], "remove": [], "problem": None, "refused": [], "needs": []}
 

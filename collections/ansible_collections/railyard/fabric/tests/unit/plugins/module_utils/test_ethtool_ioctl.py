@@ -10,7 +10,7 @@ import struct
 from pathlib import Path
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils import ethtool_ioctl
+from ansible_collections.railyard.fabric.plugins.module_utils.facts import ethtool
 
 HEADER = Path("/usr/include/linux/ethtool.h")
 
@@ -47,21 +47,21 @@ def supports(*bits: int, advertised: tuple[int, ...] = ()) -> bytes:
     ],
 )
 def test_fastest_supported_mode(bits, mbps):
-    assert ethtool_ioctl.decode_speed_max_mbps(supports(*bits)) == mbps
+    assert ethtool.decode_speed_max_mbps(supports(*bits)) == mbps
 
 
 def test_what_is_only_advertised_is_not_supported():
-    assert ethtool_ioctl.decode_speed_max_mbps(supports(5, advertised=(85,))) == 1000
+    assert ethtool.decode_speed_max_mbps(supports(5, advertised=(85,))) == 1000
 
 
 @pytest.mark.parametrize("answer", [link_settings(0), link_settings(-4), link_settings(4, [1 << 23])])
 def test_an_answer_without_its_masks_is_unknown(answer):
-    assert ethtool_ioctl.decode_speed_max_mbps(answer) is None
+    assert ethtool.decode_speed_max_mbps(answer) is None
 
 
 def test_the_kernel_states_the_size_of_its_masks_negated():
-    assert ethtool_ioctl.link_words(link_settings(-4)) == 4
-    assert ethtool_ioctl.link_words(link_settings(0)) == 0
+    assert ethtool.link_words(link_settings(-4)) == 4
+    assert ethtool.link_words(link_settings(0)) == 0
 
 
 def test_each_mode_has_the_speed_that_its_name_in_the_kernels_header_states():
@@ -70,7 +70,7 @@ def test_each_mode_has_the_speed_that_its_name_in_the_kernels_header_states():
     stated = re.findall(r"ETHTOOL_LINK_MODE_(\d+)base\w+?_(?:Full|FEC)_BIT\s*=\s*(\d+)", HEADER.read_text())
     assert len(stated) > 70
     for mbps, bit in stated:
-        assert ethtool_ioctl.decode_speed_max_mbps(supports(int(bit))) == int(mbps), bit
+        assert ethtool.decode_speed_max_mbps(supports(int(bit))) == int(mbps), bit
 
 
 def names(*texts: str) -> bytes:
@@ -84,24 +84,22 @@ def values(*numbers: int) -> bytes:
 def test_statistics_are_joined_by_place():
     # 2**40 needs the 64 bits; a name of all 32 bytes has no end mark; what lies behind the count is no value.
     full = "rx_vport_rdma_unicast_packets_xx"
-    answer = ethtool_ioctl.decode_stats(
-        names("rx_crc_errors_phy", full) + bytes(64), values(3, 2**40) + bytes(8)
-    )
+    answer = ethtool.decode_stats(names("rx_crc_errors_phy", full) + bytes(64), values(3, 2**40) + bytes(8))
     assert answer == {"rx_crc_errors_phy": 3, full: 2**40}
 
 
 def test_of_names_given_twice_or_empty():
-    assert ethtool_ioctl.decode_stats(names("a", "", "a"), values(1, 2, 3)) == {"a": 1}
+    assert ethtool.decode_stats(names("a", "", "a"), values(1, 2, 3)) == {"a": 1}
 
 
 @pytest.mark.parametrize("counted", [values(1), values(1, 2, 3), struct.pack("=II", 0x1D, 2)])
 def test_counts_that_differ_give_no_numbers(counted):
-    assert ethtool_ioctl.decode_stats(names("a", "b"), counted) is None
+    assert ethtool.decode_stats(names("a", "b"), counted) is None
 
 
 @pytest.mark.parametrize(("mask", "count", "expected"), [(2, 16, 16), (0, 16, 0), (2, 2**31, 0)])
 def test_number_of_statistics(mask, count, expected):
-    assert ethtool_ioctl.stats_count(struct.pack("=IIQI", 0x37, 0, mask, count)) == expected
+    assert ethtool.stats_count(struct.pack("=IIQI", 0x37, 0, mask, count)) == expected
 
 
 def test_channels_added_between_the_questions_are_asked_again(monkeypatch):
@@ -118,12 +116,12 @@ def test_channels_added_between_the_questions_are_asked_again(monkeypatch):
             return names("a") if len(asked) == 2 else names("a", "b")
         return values(1, 2)
 
-    monkeypatch.setattr(ethtool_ioctl, "_ask", answer)
-    assert ethtool_ioctl.stats("ens6") == {"a": 1, "b": 2}
+    monkeypatch.setattr(ethtool, "_ask", answer)
+    assert ethtool.stats("ens6") == {"a": 1, "b": 2}
     assert asked == [0x37, 0x1B, 0x1D] * 2
 
 
 @pytest.mark.parametrize("netdev", ["lo", "no-such-netdev", "a name of more than 15 bytes", "", "\udcff"])
 def test_a_netdev_that_cannot_be_asked_has_no_answer(netdev):
-    assert ethtool_ioctl.stats(netdev) == {}
-    assert ethtool_ioctl.speed_max_mbps(netdev) is None
+    assert ethtool.stats(netdev) == {}
+    assert ethtool.speed_max_mbps(netdev) is None

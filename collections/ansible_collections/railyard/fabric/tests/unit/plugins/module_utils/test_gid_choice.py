@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils.gid_choice import Choice, choose
+from ansible_collections.railyard.fabric.plugins.module_utils.facts.gid import Choice, choose
 
 LINK_LOCAL = "fe80:0000:0000:0000:0000:00ff:fe00:0101"
 MAPPED = "0000:0000:0000:0000:0000:ffff:0a00:0101"

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils import gpu_catalogue
+from ansible_collections.railyard.fabric.plugins.module_utils.gpu import catalogue
 
 # Product by device id as in pci.ids, and its architecture as in NVIDIA's data sheets.
 PRODUCTS = [
@@ -34,22 +34,22 @@ PRODUCTS = [
 
 @pytest.mark.parametrize(("device", "product", "generation"), PRODUCTS)
 def test_generation_of_a_product(device, product, generation):
-    assert gpu_catalogue.generation_of(device) == generation, product
+    assert catalogue.generation_of(device) == generation, product
 
 
 @pytest.mark.parametrize("device", [0x1AF1, 0x22A3, 0x3021, 0x0000, 0xFFFF])
 def test_what_is_no_gpu_or_not_known_has_no_generation(device):
-    assert gpu_catalogue.generation_of(device) is None
+    assert catalogue.generation_of(device) is None
 
 
 def test_devices_do_not_overlap_and_are_in_order():
-    ends = [number for first, last, _name in gpu_catalogue._DEVICES for number in (first, last)]
+    ends = [number for first, last, _name in catalogue._DEVICES for number in (first, last)]
     assert ends == sorted(ends)
     assert len(set(ends)) == len(ends)
 
 
 def test_every_named_generation_has_its_data():
-    assert {name for _first, _last, name in gpu_catalogue._DEVICES} == set(gpu_catalogue.GENERATIONS)
+    assert {name for _first, _last, name in catalogue._DEVICES} == set(catalogue.GENERATIONS)
 
 
 @pytest.mark.parametrize(
@@ -57,22 +57,22 @@ def test_every_named_generation_has_its_data():
     [("Volta", {"proprietary"}), ("Turing", {"open", "proprietary"}), ("Blackwell", {"open"})],
 )
 def test_modules_of_a_generation(generation, flavours):
-    assert set(gpu_catalogue.flavours_of(generation)) == flavours
+    assert set(catalogue.flavours_of(generation)) == flavours
 
 
 def test_grace_hopper_takes_the_open_modules_only_and_other_hoppers_both():
-    assert gpu_catalogue.flavours_of("Hopper", 0x2342) == ("open",)
-    assert set(gpu_catalogue.flavours_of("Hopper", 0x2330)) == {"open", "proprietary"}
+    assert catalogue.flavours_of("Hopper", 0x2342) == ("open",)
+    assert set(catalogue.flavours_of("Hopper", 0x2330)) == {"open", "proprietary"}
 
 
 @pytest.mark.parametrize("generation", ["Maxwell", "Pascal", "Volta"])
 def test_what_ends_with_r580_and_cuda_12(generation):
-    data = gpu_catalogue.GENERATIONS[generation]
+    data = catalogue.GENERATIONS[generation]
     assert (data.last_branch, data.last_cuda_major) == (580, 12)
     assert "dma_buf" not in data.gpudirect
 
 
 def test_hgx_b200_has_its_switches_behind_a_bridge_and_nvl72_in_other_trays():
-    assert gpu_catalogue.switches_behind_bridge(0x2901)
-    assert not gpu_catalogue.switches_behind_bridge(0x2941)
-    assert not gpu_catalogue.switches_behind_bridge(0x2330)
+    assert catalogue.switches_behind_bridge(0x2901)
+    assert not catalogue.switches_behind_bridge(0x2941)
+    assert not catalogue.switches_behind_bridge(0x2330)

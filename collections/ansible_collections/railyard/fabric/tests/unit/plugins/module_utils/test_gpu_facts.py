@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils import gpu_facts
+from ansible_collections.railyard.fabric.plugins.module_utils.gpu import facts as gpu_facts
 from ansible_collections.railyard.fabric.tests.unit.plugins.module_utils.gpu_node import (
     CSV,
     KERNEL,

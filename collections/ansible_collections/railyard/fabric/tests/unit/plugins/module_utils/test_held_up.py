@@ -15,13 +15,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils import (
-    beacon,
-    duplicate_address,
-    rail_probe,
-    runner_cabling,
-)
-from ansible_collections.railyard.fabric.plugins.module_utils.rail_socket import Place
+from ansible_collections.railyard.fabric.plugins.module_utils.cabling import arp_probe, beacon
+from ansible_collections.railyard.fabric.plugins.module_utils.channel import arp
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.rail_socket import Place
+from ansible_collections.railyard.fabric.plugins.module_utils.runner import cabling
 
 PLACE = Place("gpu001", "rail0", "ens6", "10.0.1.1")
 MINE, PEER, OTHER = (bytes.fromhex(f"02000000000{number}") for number in (1, 2, 3))
@@ -108,12 +105,12 @@ def test_a_second_owner_is_heard_however_often_the_runner_is_held_up(
         wires.append(Wire(clock, two_owners, held_at))
         return wires[-1]
 
-    for module in (duplicate_address, rail_probe):
+    for module in (arp, arp_probe):
         monkeypatch.setattr(module, "time", clock)
         monkeypatch.setattr(module, "packet_socket", packet_socket)
-    macs = [duplicate_address.mac_text(mac) for mac in (PEER, OTHER)]
-    assert rail_probe.claimants(PLACE, [PEER_ADDRESS]) == {PEER_ADDRESS: macs}
-    found = duplicate_address.probe(PLACE, PEER_ADDRESS)
+    macs = [arp.mac_text(mac) for mac in (PEER, OTHER)]
+    assert arp_probe.claimants(PLACE, [PEER_ADDRESS]) == {PEER_ADDRESS: macs}
+    found = arp.probe(PLACE, PEER_ADDRESS)
     assert found is not None
     assert found.of(PEER_ADDRESS) == set(macs)
     # Both questions of both are asked twice.
@@ -138,11 +135,11 @@ def test_an_owner_whose_node_is_held_up_is_waited_for(
             return select.select([self], [], [], 0.0)
 
     wire = HeldUp(clock, lambda frame: waiting.append(frame) or [], "never")
-    monkeypatch.setattr(duplicate_address, "time", clock)
-    monkeypatch.setattr(duplicate_address, "select", wire)
-    monkeypatch.setattr(rail_probe, "packet_socket", lambda *_where: wire)
-    owners = rail_probe.claimants(PLACE, [PEER_ADDRESS, "10.0.0.2"])[PEER_ADDRESS]
-    assert owners == ([] if held_s > 3 else [duplicate_address.mac_text(PEER)])
+    monkeypatch.setattr(arp, "time", clock)
+    monkeypatch.setattr(arp, "select", wire)
+    monkeypatch.setattr(arp_probe, "packet_socket", lambda *_where: wire)
+    owners = arp_probe.claimants(PLACE, [PEER_ADDRESS, "10.0.0.2"])[PEER_ADDRESS]
+    assert owners == ([] if held_s > 3 else [arp.mac_text(PEER)])
     assert len(wire.sent) == 2 * questions
 
 
@@ -192,12 +189,12 @@ def test_replies_by_another_rail_are_heard_by_a_runner_that_was_held_up(
         def socket(self, *_kind: int) -> Echo:
             return Echo(wires, from_packet)
 
-    monkeypatch.setattr(rail_probe, "time", clock)
-    monkeypatch.setattr(rail_probe, "_SLICE_S", 0.0)
-    monkeypatch.setattr(rail_probe, "packet_socket", packet_socket)
-    monkeypatch.setattr(rail_probe, "socket", Sockets())
-    monkeypatch.setattr(rail_probe, "bind_to_rail", lambda _sock, _place: None)
-    counts = rail_probe.replies(PLACE, PEER_ADDRESS, {"rail0": "ens6", "rail1": "ens6d1"})
+    monkeypatch.setattr(arp_probe, "time", clock)
+    monkeypatch.setattr(arp_probe, "_SLICE_S", 0.0)
+    monkeypatch.setattr(arp_probe, "packet_socket", packet_socket)
+    monkeypatch.setattr(arp_probe, "socket", Sockets())
+    monkeypatch.setattr(arp_probe, "bind_to_rail", lambda _sock, _place: None)
+    counts = arp_probe.replies(PLACE, PEER_ADDRESS, {"rail0": "ens6", "rail1": "ens6d1"})
     assert counts == ({"rail0": 1, "rail1": 2} if from_packet < 10 else {"rail0": 0, "rail1": 0})
 
 
@@ -224,21 +221,21 @@ class Street:
 
     def heard(self, _sock: object, _seal: object) -> tuple[list[beacon.Beacon], int]:
         self._come, self.since_news = True, 0
-        return [beacon.Beacon("gpu002", "rail0", duplicate_address.mac_text(PEER), b"", frozenset())], 0
+        return [beacon.Beacon("gpu002", "rail0", arp.mac_text(PEER), b"", frozenset())], 0
 
 
 def test_who_comes_when_another_is_about_to_go_hears_it_still(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(look_s=0.0)
     street = Street(clock, clock.now_s + 4.99)
-    monkeypatch.setattr(runner_cabling, "time", clock)
-    monkeypatch.setattr(runner_cabling, "select", street)
-    monkeypatch.setattr(runner_cabling.beacon, "heard", street.heard)
+    monkeypatch.setattr(cabling, "time", clock)
+    monkeypatch.setattr(cabling, "select", street)
+    monkeypatch.setattr(cabling.beacon, "heard", street.heard)
     order = {"run": "20261121T101500Z-3f2a", "secret": "s" * 64}
     policy = {"first_rendezvous_timeout_s": 5}
     bench: Any = SimpleNamespace(node="gpu001", order=order, policy=policy, stop=threading.Event())
     others = ["gpu002", "gpu003"]  # the third never comes
     chart: Any = SimpleNamespace(expected=lambda *_place: others, ring=lambda *_place: [])
-    ear = runner_cabling.RailEar(bench, chart, PLACE, {}, {})
+    ear = cabling.RailEar(bench, chart, PLACE, {}, {})
     sock: Any = street
     ear._listen(sock)
     assert street.since_news == 3
@@ -253,14 +250,14 @@ def test_who_comes_when_another_is_about_to_go_hears_it_still(monkeypatch: pytes
 def test_who_has_heard_all_speaks_on_for_one_that_was_deaf(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(look_s=0.0)
     street = Street(clock, clock.now_s + 0.2)
-    monkeypatch.setattr(runner_cabling, "time", clock)
-    monkeypatch.setattr(runner_cabling, "select", street)
-    monkeypatch.setattr(runner_cabling.beacon, "heard", street.heard)
+    monkeypatch.setattr(cabling, "time", clock)
+    monkeypatch.setattr(cabling, "select", street)
+    monkeypatch.setattr(cabling.beacon, "heard", street.heard)
     order = {"run": "20261121T101500Z-3f2a", "secret": "s" * 64}
     policy = {"first_rendezvous_timeout_s": 45}
     bench: Any = SimpleNamespace(node="gpu001", order=order, policy=policy, stop=threading.Event())
     chart: Any = SimpleNamespace(expected=lambda *_place: ["gpu002"], ring=lambda *_place: [])
-    ear = runner_cabling.RailEar(bench, chart, PLACE, {}, {})
+    ear = cabling.RailEar(bench, chart, PLACE, {}, {})
     settled_at_s: list[float] = []
     monkeypatch.setattr(ear.settled, "set", lambda: settled_at_s.append(clock.now_s))
     sock: Any = street
@@ -284,20 +281,20 @@ def test_a_node_that_is_heard_while_a_row_is_made_does_not_spoil_it(monkeypatch:
         other_address=lambda *_place: None,
     )
     bench: Any = SimpleNamespace(node="gpu001", order=order)
-    ear = runner_cabling.RailEar(bench, chart, PLACE, {}, {})
-    mac = duplicate_address.mac_text(PEER)
+    ear = cabling.RailEar(bench, chart, PLACE, {}, {})
+    mac = arp.mac_text(PEER)
     ear._heard["gpu002", "rail0"] = mac
 
     class Claimed(list[str]):
         """A list of claimants; whoever looks into it hears another node meanwhile."""
 
         def __contains__(self, one: object) -> bool:
-            ear._heard["gpu003", "rail0"] = duplicate_address.mac_text(OTHER)
+            ear._heard["gpu003", "rail0"] = arp.mac_text(OTHER)
             return super().__contains__(one)
 
         def __getitem__(self, _place: Any) -> Any:
             return self
 
     claims = {PEER_ADDRESS: Claimed([mac])}
-    monkeypatch.setattr(rail_probe, "claimants", lambda _place, _addresses: claims)
+    monkeypatch.setattr(arp_probe, "claimants", lambda _place, _addresses: claims)
     assert ear._owner("gpu002")["known"] == {mac: "gpu002 rail0"}

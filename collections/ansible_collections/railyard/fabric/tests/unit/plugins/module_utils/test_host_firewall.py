@@ -10,7 +10,7 @@ import shutil
 import subprocess
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils import firewall_rules, host_firewall
+from ansible_collections.railyard.fabric.plugins.module_utils.netplan import firewall, firewall_rules
 
 RAIL = {"name": "rail0", "netdev": "ens6", "address": "10.0.1.1/24", "address6": None}
 # The order of ufw's own chains in its before.rules and after.rules, shortened.
@@ -43,7 +43,7 @@ COMMIT
 
 
 def said(*tables, rail=None):
-    return host_firewall.findings([rail or RAIL], [table for group in tables for table in group])
+    return firewall.findings([rail or RAIL], [table for group in tables for table in group])
 
 
 def ufw(rule=""):
@@ -246,7 +246,7 @@ def test_read_asks_each_tool_and_takes_missing_ones_as_empty():
         asked.append(argv)
         return (0, UFW % "", "") if argv == ["iptables-save"] else (127, "", "not found")
 
-    tables, warnings = host_firewall.read(run)
+    tables, warnings = firewall.read(run)
     assert (len(tables), warnings) == (1, [])
     assert ["nft", "-j", "list", "ruleset"] in asked
 
@@ -260,10 +260,10 @@ def test_read_counts_the_tables_of_iptables_nft_once():
             return 0, UFW % "-A ufw-user-input -i ens6 -j ACCEPT", ""
         return (0, listing, "") if argv[0] == "nft" else (127, "", "")
 
-    tables, _warnings = host_firewall.read(run)
+    tables, _warnings = firewall.read(run)
     assert said(tables) == []
 
 
 def test_answer_that_is_no_ruleset_is_said():
-    _tables, warnings = host_firewall.read(lambda argv: (0, "[]" if argv[0] == "nft" else "", ""))
+    _tables, warnings = firewall.read(lambda argv: (0, "[]" if argv[0] == "nft" else "", ""))
     assert len(warnings) == 1

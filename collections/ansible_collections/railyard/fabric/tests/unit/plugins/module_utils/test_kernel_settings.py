@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils import kernel_settings
+from ansible_collections.railyard.fabric.plugins.module_utils.kernel import settings
 
 RMEM = "net.ipv4.tcp_rmem"
 
@@ -27,7 +27,7 @@ def node(tmp_path):
 
 
 def read(node, keys=(RMEM,)):
-    return kernel_settings.read_state(str(node), keys)
+    return settings.read_state(str(node), keys)
 
 
 def test_reads_cpus_in_order_and_sysctls_as_they_are(node):
@@ -45,19 +45,19 @@ def test_reads_cpus_in_order_and_sysctls_as_they_are(node):
 def test_a_sysctl_that_is_only_shown_counts_as_absent(node):
     (node / "proc/sys/net/ipv4/tcp_rmem").chmod(0o444)
     state = read(node)
-    assert kernel_settings.plan_present(state, None, {RMEM: "1 2 3"}) == ([], [RMEM])
-    assert kernel_settings.merge_originals(None, state, None)["sysctl"] == {}
+    assert settings.plan_present(state, None, {RMEM: "1 2 3"}) == ([], [RMEM])
+    assert settings.merge_originals(None, state, None)["sysctl"] == {}
 
 
 def test_node_without_cpufreq(tmp_path):
     state = read(tmp_path)
     assert (state["governors"], state["available_governors"], state["cpufreq_driver"]) == ({}, [], None)
-    assert kernel_settings.plan_present(state, "performance", {}) == ([], [])
+    assert settings.plan_present(state, "performance", {}) == ([], [])
 
 
 def test_plan_writes_what_differs_and_names_what_is_absent(node):
     state = read(node, [RMEM, "net.core.rmem_max"])
-    writes, absent = kernel_settings.plan_present(
+    writes, absent = settings.plan_present(
         state, "performance", {RMEM: "4096 131072 134217728", "net.core.rmem_max": "1"}
     )
     assert [(write.path, write.before, write.after) for write in writes] == [
@@ -69,79 +69,75 @@ def test_plan_writes_what_differs_and_names_what_is_absent(node):
 
 
 def test_plan_is_empty_when_all_is_so_already_whatever_the_blanks(node):
-    assert kernel_settings.plan_present(read(node), "powersave", {RMEM: "4096 131072  6291456"}) == ([], [])
+    assert settings.plan_present(read(node), "powersave", {RMEM: "4096 131072  6291456"}) == ([], [])
 
 
 def test_no_governor_asked_leaves_the_governors_alone(node):
-    assert kernel_settings.plan_present(read(node), None, {}) == ([], [])
+    assert settings.plan_present(read(node), None, {}) == ([], [])
 
 
 def test_governor_that_the_driver_lacks_is_refused_with_the_reason(node):
     with pytest.raises(
-        kernel_settings.KernelSettingsError, match=r"(?s)schedutil.*performance powersave.*intel_pstate"
+        settings.KernelSettingsError, match=r"(?s)schedutil.*performance powersave.*intel_pstate"
     ):
-        kernel_settings.plan_present(read(node), "schedutil", {})
+        settings.plan_present(read(node), "schedutil", {})
 
 
 def test_driver_that_lists_no_governors_is_not_refused(node):
     for path in node.glob("sys/devices/system/cpu/cpu*/cpufreq/scaling_available_governors"):
         path.unlink()
-    assert len(kernel_settings.plan_present(read(node), "schedutil", {})[0]) == 2
+    assert len(settings.plan_present(read(node), "schedutil", {})[0]) == 2
 
 
 def test_what_was_recorded_once_stays(node):
-    first = kernel_settings.merge_originals(None, read(node), "performance")
-    kernel_settings.apply(
-        str(node), kernel_settings.plan_present(read(node), "performance", {RMEM: "1 2 3"})[0]
-    )
-    assert kernel_settings.merge_originals(first, read(node), "performance") == first
+    first = settings.merge_originals(None, read(node), "performance")
+    settings.apply(str(node), settings.plan_present(read(node), "performance", {RMEM: "1 2 3"})[0])
+    assert settings.merge_originals(first, read(node), "performance") == first
 
 
 def test_a_key_asked_for_later_is_added_to_the_record(node):
-    first = kernel_settings.merge_originals(None, read(node, []), None)
+    first = settings.merge_originals(None, read(node, []), None)
     assert first == {"schema": 1, "governors": {}, "sysctl": {}}
-    later = kernel_settings.merge_originals(first, read(node), "performance")
+    later = settings.merge_originals(first, read(node), "performance")
     assert later["sysctl"] == {RMEM: "4096\t131072\t6291456"}
     assert later["governors"] == {"cpu2": "powersave", "cpu10": "powersave"}
 
 
 def test_there_and_back_again(node):
     before = {path: path.read_text().split() for path in node.rglob("*") if path.is_file()}
-    record = kernel_settings.merge_originals(None, read(node), "performance")
-    kernel_settings.apply(
-        str(node), kernel_settings.plan_present(read(node), "performance", {RMEM: "1 2 3"})[0]
-    )
+    record = settings.merge_originals(None, read(node), "performance")
+    settings.apply(str(node), settings.plan_present(read(node), "performance", {RMEM: "1 2 3"})[0])
     assert read(node)["sysctl"][RMEM] == "1 2 3"
-    kernel_settings.apply(str(node), kernel_settings.plan_restored(read(node), record))
+    settings.apply(str(node), settings.plan_restored(read(node), record))
     assert {path: path.read_text().split() for path in node.rglob("*") if path.is_file()} == before
-    assert kernel_settings.plan_restored(read(node), record) == []
+    assert settings.plan_restored(read(node), record) == []
 
 
 def test_restore_passes_over_a_cpu_that_is_gone(node):
     record = {"schema": 1, "governors": {"cpu99": "powersave"}, "sysctl": {"net.gone": "1"}}
-    assert kernel_settings.plan_restored(read(node, ["net.gone"]), record) == []
+    assert settings.plan_restored(read(node, ["net.gone"]), record) == []
 
 
 def test_all_refusals_come_at_once(node):
-    writes = [kernel_settings.Write(f"proc/sys/none/{name}", "1", "2") for name in ("first", "second")]
-    with pytest.raises(kernel_settings.KernelSettingsError, match=r"none/first = 2.*none/second = 2"):
-        kernel_settings.apply(str(node), writes)
+    writes = [settings.Write(f"proc/sys/none/{name}", "1", "2") for name in ("first", "second")]
+    with pytest.raises(settings.KernelSettingsError, match=r"none/first = 2.*none/second = 2"):
+        settings.apply(str(node), writes)
 
 
 def test_record_survives_the_disk(tmp_path):
     path = tmp_path / "deep/originals.json"
     document = {"schema": 1, "governors": {"cpu0": "powersave"}, "sysctl": {}}
-    assert kernel_settings.load_originals(str(path)) is None
-    kernel_settings.store_originals(str(path), document)
-    assert kernel_settings.load_originals(str(path)) == document
+    assert settings.load_originals(str(path)) is None
+    settings.store_originals(str(path), document)
+    assert settings.load_originals(str(path)) == document
     assert [entry.name for entry in path.parent.iterdir()] == ["originals.json"]
-    kernel_settings.remove_originals(str(path))
-    assert kernel_settings.load_originals(str(path)) is None
+    settings.remove_originals(str(path))
+    assert settings.load_originals(str(path)) is None
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", json.dumps({"schema": 2})])
 def test_a_broken_record_is_no_absent_record(tmp_path, text):
     path = tmp_path / "originals.json"
     path.write_text(text)
-    with pytest.raises(kernel_settings.KernelSettingsError, match=r"originals\.json.*repair or remove"):
-        kernel_settings.load_originals(str(path))
+    with pytest.raises(settings.KernelSettingsError, match=r"originals\.json.*repair or remove"):
+        settings.load_originals(str(path))

@@ -10,7 +10,7 @@ import struct
 from pathlib import Path
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils import link_errors
+from ansible_collections.railyard.fabric.plugins.module_utils.facts import link_errors
 
 
 def write(root: Path, path: str, value: str) -> None:

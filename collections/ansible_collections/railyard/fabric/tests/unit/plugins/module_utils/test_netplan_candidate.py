@@ -7,7 +7,8 @@ from __future__ import annotations
 import shutil
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils import netplan_candidate, netplan_running
+from ansible_collections.railyard.fabric.plugins.module_utils.netplan import candidate as netplan_candidate
+from ansible_collections.railyard.fabric.plugins.module_utils.rollback import restore
 
 pytestmark = pytest.mark.skipif(
     shutil.which("netplan") is None, reason="netplan.io is not installed on this machine"
@@ -33,13 +34,13 @@ def other(tmp_path, name, ethernets):
 
 
 def claims(files, work):
-    return netplan_candidate.claims_by_netplan(netplan_running.run, "netplan", files, NETDEVS, work)
+    return netplan_candidate.claims_by_netplan(restore.run, "netplan", files, NETDEVS, work)
 
 
 def test_candidate_is_generated_with_the_others(tmp_path, work):
     files = other(tmp_path, "50-management.yaml", "  ethernets:\n    enp5s0:\n      dhcp4: true\n")
     candidate = {"/etc/netplan/60-railyard-rails.yaml": OURS}
-    texts, said = netplan_candidate.generate(netplan_running.run, "netplan", files, candidate, work)
+    texts, said = netplan_candidate.generate(restore.run, "netplan", files, candidate, work)
     assert set(texts) >= {
         "/run/systemd/network/10-netplan-ens6.network",
         "/run/systemd/network/10-netplan-enp5s0.network",
@@ -50,7 +51,7 @@ def test_candidate_is_generated_with_the_others(tmp_path, work):
 def test_refusal_speaks_of_the_nodes_own_path(work):
     candidate = {"/etc/netplan/60-railyard-rails.yaml": OURS + "      no-such-key: 1\n"}
     with pytest.raises(netplan_candidate.CandidateError) as caught:
-        netplan_candidate.generate(netplan_running.run, "netplan", {}, candidate, work)
+        netplan_candidate.generate(restore.run, "netplan", {}, candidate, work)
     assert "/etc/netplan/60-railyard-rails.yaml:7:7" in str(caught.value)
     assert "unknown key" in str(caught.value)
     assert work not in str(caught.value)

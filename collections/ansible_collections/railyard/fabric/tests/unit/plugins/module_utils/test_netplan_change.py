@@ -8,11 +8,8 @@ import os
 import shutil
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils import (
-    netplan_candidate,
-    netplan_change,
-    netplan_running,
-)
+from ansible_collections.railyard.fabric.plugins.module_utils.netplan import candidate, change
+from ansible_collections.railyard.fabric.plugins.module_utils.rollback import restore
 
 RECORD = {"netdevs": ["ens6"], "rails": [], "snapshot": {}}
 
@@ -31,7 +28,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch):
     made = Clock()
-    monkeypatch.setattr(netplan_change, "time", made)
+    monkeypatch.setattr(change, "time", made)
     return made
 
 
@@ -42,11 +39,11 @@ def prove(monkeypatch, clock):
     def run(*answers, seconds_left=20.0, **more):
         left = list(answers)
         monkeypatch.setattr(
-            netplan_change, "prove", lambda _record, _applied: left.pop(0) if len(left) > 1 else left[0]
+            change, "prove", lambda _record, _applied: left.pop(0) if len(left) > 1 else left[0]
         )
         started = clock.now_s
         record = {**RECORD, "expires_monotonic_s": started + seconds_left}
-        result = netplan_change.await_proof(record, dict, **more)
+        result = change.await_proof(record, dict, **more)
         return result, clock.now_s - started
 
     return run
@@ -95,14 +92,14 @@ def test_cable_that_is_away_does_not_undo_the_change(prove):
 
 
 def test_nothing_is_proven_before_netplan_is_done():
-    assert netplan_change.prove(RECORD, None) == (["netplan apply has not finished"], [])
+    assert change.prove(RECORD, None) == (["netplan apply has not finished"], [])
 
 
 def test_waits_for_netplan(clock):
     answers = [None, None, {"status": 0}]
     record = {**RECORD, "expires_monotonic_s": clock.now_s + 5}
-    assert netplan_change.await_applied(record, lambda: answers.pop(0))
-    assert not netplan_change.await_applied(record, lambda: None)
+    assert change.await_applied(record, lambda: answers.pop(0))
+    assert not change.await_applied(record, lambda: None)
     assert clock.now_s == pytest.approx(1005, abs=0.2)
 
 
@@ -120,13 +117,13 @@ def aside(tmp_path, monkeypatch):
         for path, text in others.items():
             with open(sources[path], "w") as handle:
                 handle.write(text)
-        monkeypatch.setattr(netplan_candidate, "netplan_files", lambda: sources)
+        monkeypatch.setattr(candidate, "netplan_files", lambda: sources)
         folder = str(tmp_path / str(len(others)))
         facts = {"ens6": {"mac": "", "driver": ""}}
-        netplan_candidate.claims_by_netplan(netplan_running.run, "netplan", sources, facts, folder)
+        candidate.claims_by_netplan(restore.run, "netplan", sources, facts, folder)
         own = STANZA % "ens6: {renderer: networkd, addresses: [10.0.1.1/24]}"
         entries = [{"path": ASIDE, "text": None}, {"path": OWN, "text": own}]
-        return netplan_change._try_candidate(entries, ["ens6"], [ASIDE], "netplan", folder)[0]
+        return change._try_candidate(entries, ["ens6"], [ASIDE], "netplan", folder)[0]
 
     return run
 

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils import netplan_claims
+from ansible_collections.railyard.fabric.plugins.module_utils.netplan import claims
 
 MAC = "02:00:00:00:00:06"
 
@@ -27,7 +27,7 @@ MAC = "02:00:00:00:00:06"
 )
 def test_networkd_file_claims(match, reason):
     text = f"# by hand\n[Match]\n{match}\n\n[Network]\nDHCP=yes\n"
-    assert netplan_claims.claims_netdev(text, "ens6", MAC, "mlx4_core") == reason
+    assert claims.claims_netdev(text, "ens6", MAC, "mlx4_core") == reason
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_networkd_file_claims(match, reason):
 )
 def test_networkd_file_leaves_the_rail_alone(match):
     text = f"[Match]\n{match}\n[Network]\nName=ens6\n"
-    assert netplan_claims.claims_netdev(text, "ens6", MAC, "mlx4_core") == ""
+    assert claims.claims_netdev(text, "ens6", MAC, "mlx4_core") == ""
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_networkd_file_leaves_the_rail_alone(match):
     ],
 )
 def test_networkmanager_profile(text, reason):
-    assert netplan_claims.claims_netdev(text, "ens6", MAC) == reason
+    assert claims.claims_netdev(text, "ens6", MAC) == reason
 
 
 @pytest.mark.parametrize(
@@ -77,11 +77,11 @@ def test_networkmanager_profile(text, reason):
     ],
 )
 def test_ifupdown(line, claimed):
-    assert netplan_claims.ifupdown_claims(f"auto lo\n{line}\n", "ens6") == (line if claimed else "")
+    assert claims.ifupdown_claims(f"auto lo\n{line}\n", "ens6") == (line if claimed else "")
 
 
 def test_every_claim_names_its_file():
-    found = netplan_claims.claims(
+    found = claims.claims(
         {"ens6": {"mac": MAC, "driver": ""}, "ens6d1": {"mac": "", "driver": ""}},
         {"/etc/systemd/network/20-wired.network": "[Match]\nName=en*\n"},
         {"/etc/network/interfaces": "iface ens6 inet dhcp\n"},
@@ -97,7 +97,7 @@ def test_reading_leaves_netplans_own_output_out(tmp_path):
     (tmp_path / "10-netplan-ens6.network").write_text("[Match]\nName=ens6\n")
     (tmp_path / "20-wired.network").write_text("[Match]\nName=en*\n")
     (tmp_path / "20-wired.link").write_text("[Match]\nOriginalName=en*\n")
-    assert list(netplan_claims.read_networkd([str(tmp_path), str(tmp_path / "absent")])) == [
+    assert list(claims.read_networkd([str(tmp_path), str(tmp_path / "absent")])) == [
         str(tmp_path / "20-wired.network")
     ]
 
@@ -107,4 +107,4 @@ def test_ifupdown_files_are_read_with_their_folder(tmp_path):
     folder.mkdir(parents=True)
     (tmp_path / "etc/network/interfaces").write_text("auto lo\n")
     (folder / "rails").write_text("auto ens6\n")
-    assert sorted(netplan_claims.read_ifupdown(str(tmp_path)).values()) == ["auto ens6\n", "auto lo\n"]
+    assert sorted(claims.read_ifupdown(str(tmp_path)).values()) == ["auto ens6\n", "auto lo\n"]

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils import netplan_foreign
+from ansible_collections.railyard.fabric.plugins.module_utils.netplan import unmanaged as netplan_foreign
 
 RAILS = {"ens6": {"mac": "02:00:00:00:00:06", "driver": "veth"}}
 OURS = """[Match]

@@ -9,12 +9,9 @@ import subprocess
 
 import pytest
 import yaml
-from ansible_collections.railyard.fabric.plugins.module_utils import (
-    netplan_candidate,
-    netplan_change,
-    netplan_networks,
-    netplan_running,
-)
+from ansible_collections.railyard.fabric.plugins.module_utils.netplan import candidate, networks
+from ansible_collections.railyard.fabric.plugins.module_utils.netplan import change as netplan_change
+from ansible_collections.railyard.fabric.plugins.module_utils.rollback import restore
 
 STORAGE = {
     "name": "storage",
@@ -34,28 +31,28 @@ RAILS_FILE = "/etc/netplan/60-railyard-rails.yaml"
 
 def placed(network):
     """As netplan_resolve.place leaves it on a node."""
-    (row,) = netplan_networks.as_rails([network])
+    (row,) = networks.as_rails([network])
     return {**row, "netdev": "enp5s0.90", "parent": "enp5s0"} if network["vlan"] else row
 
 
 @pytest.mark.parametrize("change", [{"manage": False}, {"address": None}, {"bmc": True}])
 def test_what_is_not_ours_is_no_row(change):
-    assert netplan_networks.as_rails([{**STORAGE, **change}]) == []
+    assert networks.as_rails([{**STORAGE, **change}]) == []
 
 
 def test_frontend_is_written_only_when_it_is_managed():
-    assert netplan_networks.managed_frontend({**FRONTEND, "manage": False}) is None
-    assert netplan_networks.managed_frontend({}) is None
-    assert netplan_networks.managed_frontend(None) is None
-    assert netplan_networks.managed_frontend({**FRONTEND, "manage": True})["netdev"] == "enp5s0"
+    assert networks.managed_frontend({**FRONTEND, "manage": False}) is None
+    assert networks.managed_frontend({}) is None
+    assert networks.managed_frontend(None) is None
+    assert networks.managed_frontend({**FRONTEND, "manage": True})["netdev"] == "enp5s0"
 
 
 def test_nothing_managed_is_no_file():
-    assert netplan_networks.render([], None) == ""
+    assert networks.render([], None) == ""
 
 
 def test_vlan_on_the_managed_frontend_needs_no_stanza_of_its_own():
-    network = yaml.safe_load(netplan_networks.render([placed(STORAGE)], FRONTEND))["network"]
+    network = yaml.safe_load(networks.render([placed(STORAGE)], FRONTEND))["network"]
     assert network["ethernets"] == {
         "enp5s0": {
             "renderer": "networkd",
@@ -69,32 +66,32 @@ def test_vlan_on_the_managed_frontend_needs_no_stanza_of_its_own():
 
 
 def test_vlan_on_a_netdev_of_its_own_brings_it_up():
-    network = yaml.safe_load(netplan_networks.render([placed(STORAGE)], None))["network"]
+    network = yaml.safe_load(networks.render([placed(STORAGE)], None))["network"]
     assert network["ethernets"]["enp5s0"]["link-local"] == []
     assert "addresses" not in network["ethernets"]["enp5s0"]
 
 
 def test_dhcp_frontend_has_neither_address_nor_route():
-    text = netplan_networks.render([], {"netdev": "enp5s0", "dhcp4": True})
+    text = networks.render([], {"netdev": "enp5s0", "dhcp4": True})
     assert yaml.safe_load(text)["network"]["ethernets"] == {"enp5s0": {"renderer": "networkd", "dhcp4": True}}
 
 
 def test_network_without_table_has_no_rule_and_no_sysctl():
     row = placed({**STORAGE, "vlan": None})
-    stanza = yaml.safe_load(netplan_networks.render([row], None))["network"]["ethernets"]["enp5s0"]
+    stanza = yaml.safe_load(networks.render([row], None))["network"]["ethernets"]["enp5s0"]
     assert not {"routes", "routing-policy"} & set(stanza)
-    assert netplan_candidate.sysctls([RAIL, row]).keys() == {
+    assert candidate.sysctls([RAIL, row]).keys() == {
         f"net/ipv4/conf/ens6/{name}" for name in ("arp_ignore", "arp_announce", "rp_filter")
     }
 
 
 def test_ipv6_network():
     row = placed({**STORAGE, "vlan": None, "address": "fd09::7/64"})
-    assert "fd09::7/64" in netplan_networks.render([row], None)
+    assert "fd09::7/64" in networks.render([row], None)
 
 
 def texts(*rails, frontend=None):
-    return {one["path"]: one for one in netplan_candidate.files(rails, RAILS_FILE, frontend)}
+    return {one["path"]: one for one in candidate.files(rails, RAILS_FILE, frontend)}
 
 
 def test_each_file_has_its_own_and_absent_ones_are_removed():
@@ -110,11 +107,11 @@ def test_each_file_has_its_own_and_absent_ones_are_removed():
 def test_beside_network_manager_all_of_ours_is_networkds_and_the_rest_stays_its(tmp_path):
     rail = {**RAIL, "vlan": 7, "netdev": "ens6.7", "parent": "ens6", "ipoib_mode": "datagram"}
     candidates = texts(rail, {**RAIL, "netdev": "ib0"}, placed(STORAGE), frontend=FRONTEND)
-    written = {path: one["text"] for path, one in candidates.items() if netplan_candidate.is_netplan(path)}
+    written = {path: one["text"] for path, one in candidates.items() if candidate.is_netplan(path)}
     # As Ubuntu's desktop has it.
     written["/etc/netplan/01-network-manager-all.yaml"] = "network: {version: 2, renderer: NetworkManager}\n"
-    netplan_candidate.generate(netplan_running.run, "netplan", {}, written, str(tmp_path))
-    made = netplan_candidate.tree(str(tmp_path))
+    candidate.generate(restore.run, "netplan", {}, written, str(tmp_path))
+    made = candidate.tree(str(tmp_path))
     assert made["/run/NetworkManager/conf.d/10-globally-managed-devices.conf"] == ""
     assert not [path for path in made if path.endswith(".nmconnection")]
     names = {f"10-netplan-{netdev}.network" for netdev in ("ens6", "ens6.7", "ib0", "enp5s0", "enp5s0.90")}
@@ -136,8 +133,8 @@ def test_netplan_takes_both_files_together(tmp_path):
     rail = {**RAIL, "netdev": "ens6.5", "parent": "ens6", "vlan": 5}
     backup = {**placed({**STORAGE, "name": "backup", "netdev": "ens6", "vlan": 6}), "netdev": "ens6.6"}
     backup["parent"] = "ens6"
-    for one in netplan_candidate.files([rail, placed(STORAGE), backup], RAILS_FILE, FRONTEND):
-        if netplan_candidate.is_netplan(one["path"]):
+    for one in candidate.files([rail, placed(STORAGE), backup], RAILS_FILE, FRONTEND):
+        if candidate.is_netplan(one["path"]):
             place = tmp_path / one["path"].lstrip("/")
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_text(one["text"], encoding="utf-8")

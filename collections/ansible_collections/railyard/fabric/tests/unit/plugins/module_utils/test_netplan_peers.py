@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils import netplan_peers
+from ansible_collections.railyard.fabric.plugins.module_utils.netplan import peers
 
 RAILS = [
     {"name": "rail0", "netdev": "ens6", "address": "10.0.1.2/24", "mtu": 9000},
@@ -19,11 +19,11 @@ def node(name, host, mtu=9000):
 
 
 def test_first_node_of_a_run_has_nobody_to_ask():
-    assert netplan_peers.chosen(RAILS, []) == []
+    assert peers.chosen(RAILS, []) == []
 
 
 def test_each_rail_asks_the_first_node_that_was_committed():
-    assert netplan_peers.chosen(RAILS, [node("a", 1), node("c", 3)]) == [
+    assert peers.chosen(RAILS, [node("a", 1), node("c", 3)]) == [
         {"rail": "rail0", "peer": "a", "address": "10.0.1.1", "mtu_bytes": 9000},
         {"rail": "rail1", "peer": "a", "address": "10.0.0.1", "mtu_bytes": 9000},
     ]
@@ -31,16 +31,16 @@ def test_each_rail_asks_the_first_node_that_was_committed():
 
 def test_node_of_another_unit_is_on_another_subnet_and_not_asked():
     far = {"node": "far", "rails": [{"name": "rail0", "address": "10.7.1.1/24", "mtu": 9000}]}
-    assert netplan_peers.chosen(RAILS, [far]) == []
-    assert [row["peer"] for row in netplan_peers.chosen(RAILS, [far, node("a", 1)])] == ["a", "a"]
+    assert peers.chosen(RAILS, [far]) == []
+    assert [row["peer"] for row in peers.chosen(RAILS, [far, node("a", 1)])] == ["a", "a"]
 
 
 def test_node_does_not_ask_itself():
-    assert netplan_peers.chosen(RAILS, [node("self", 2)]) == []
+    assert peers.chosen(RAILS, [node("self", 2)]) == []
 
 
 def test_smaller_mtu_of_both_ends_is_asked_for():
-    assert {row["mtu_bytes"] for row in netplan_peers.chosen(RAILS, [node("a", 1, 1500)])} == {1500}
+    assert {row["mtu_bytes"] for row in peers.chosen(RAILS, [node("a", 1, 1500)])} == {1500}
 
 
 def run_with(carried_bytes, calls=None):
@@ -57,12 +57,12 @@ def run_with(carried_bytes, calls=None):
     return run
 
 
-PEERS = netplan_peers.chosen(RAILS, [node("a", 1)])
+PEERS = peers.chosen(RAILS, [node("a", 1)])
 
 
 def test_whole_packets_that_arrive_are_enough():
     calls = []
-    assert netplan_peers.ask(run_with(9000, calls), RAILS, PEERS) == ([], [])
+    assert peers.ask(run_with(9000, calls), RAILS, PEERS) == ([], [])
     whole = [argv for argv in calls if "-s" in argv]
     assert {(argv[argv.index("-I") + 1], argv[argv.index("-s") + 1], argv[-1]) for argv in whole} == {
         ("ens6", "8972", "10.0.1.1"),
@@ -73,17 +73,17 @@ def test_whole_packets_that_arrive_are_enough():
 
 @pytest.mark.parametrize("carried_bytes", [1500, 8999])
 def test_path_that_carries_less_is_a_problem(carried_bytes):
-    problems, findings = netplan_peers.ask(run_with(carried_bytes), RAILS, PEERS)
+    problems, findings = peers.ask(run_with(carried_bytes), RAILS, PEERS)
     assert findings == []
     assert problems[0].startswith("rail0 (ens6): a (10.0.1.1) answers small packets and none of 9000 bytes")
     assert len(problems) == 2
 
 
 def test_cable_that_is_out_is_a_finding_and_undoes_nothing():
-    problems, findings = netplan_peers.ask(run_with(0), RAILS, PEERS)
+    problems, findings = peers.ask(run_with(0), RAILS, PEERS)
     assert problems == []
     assert "does not answer" in findings[0]
 
 
 def test_node_without_ping_asks_nobody():
-    assert netplan_peers.ask(lambda _argv: (127, "", ""), RAILS, PEERS) == ([], [])
+    assert peers.ask(lambda _argv: (127, "", ""), RAILS, PEERS) == ([], [])

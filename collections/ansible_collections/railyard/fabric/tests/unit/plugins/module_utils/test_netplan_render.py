@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 import yaml
-from ansible_collections.railyard.fabric.plugins.module_utils import netplan_render
+from ansible_collections.railyard.fabric.plugins.module_utils.netplan import render
 
 RAIL = {
     "name": "rail0",
@@ -31,7 +31,7 @@ RAIL = {
 
 
 def ethernets(*rails):
-    return yaml.safe_load(netplan_render.render(rails))["network"]["ethernets"]
+    return yaml.safe_load(render.render(rails))["network"]["ethernets"]
 
 
 def test_stanza_has_what_a_rail_needs_and_no_more():
@@ -55,7 +55,7 @@ def test_both_families_ipv4_first():
 
 
 def test_gateway_becomes_no_route():
-    assert "10.0.1.254" not in netplan_render.render([{**RAIL, "gateway": "10.0.1.254"}])
+    assert "10.0.1.254" not in render.render([{**RAIL, "gateway": "10.0.1.254"}])
 
 
 @pytest.mark.parametrize("netdev", ["eth0.100", "on", "yes", "1e3", "enp1s0f0np0", "a:b", 'x"y'])
@@ -70,14 +70,14 @@ def test_without_mtu_none_is_written():
 def test_rail_without_address_has_no_stanza_and_no_rail_no_file():
     bare = {**RAIL, "name": "rail1", "netdev": "ib0", "address": None}
     assert list(ethernets(RAIL, bare)) == ["ens6"]
-    assert netplan_render.render([bare]) == ""
+    assert render.render([bare]) == ""
 
 
 TAGGED = {**RAIL, "netdev": "ens6.100", "parent": "ens6", "vlan": 100}
 
 
 def test_vlan_has_the_address_and_its_parent_only_carries_it():
-    network = yaml.safe_load(netplan_render.render([TAGGED]))["network"]
+    network = yaml.safe_load(render.render([TAGGED]))["network"]
     assert network["ethernets"]["ens6"] == {
         "renderer": "networkd",
         "dhcp4": False,
@@ -93,20 +93,20 @@ def test_vlan_has_the_address_and_its_parent_only_carries_it():
 
 def test_two_vlans_share_a_parent_as_large_as_the_larger():
     other = {**TAGGED, "name": "rail1", "netdev": "ens6.200", "vlan": 200, "mtu": 1500}
-    network = yaml.safe_load(netplan_render.render([other, TAGGED]))["network"]
+    network = yaml.safe_load(render.render([other, TAGGED]))["network"]
     assert network["ethernets"]["ens6"]["mtu"] == 9000
     assert sorted(network["vlans"]) == ["ens6.100", "ens6.200"]
 
 
 def test_vlan_over_an_untagged_rail_keeps_the_rails_own_stanza():
     other = {**TAGGED, "name": "rail1", "address": "10.0.2.1/24"}
-    network = yaml.safe_load(netplan_render.render([RAIL, other]))["network"]
+    network = yaml.safe_load(render.render([RAIL, other]))["network"]
     assert network["ethernets"]["ens6"]["addresses"] == ["10.0.1.1/24"]
 
 
 def test_vlan_without_its_parent_is_refused():
-    with pytest.raises(netplan_render.RenderError, match="rail0: no netdev"):
-        netplan_render.render([{**RAIL, "vlan": 100}])
+    with pytest.raises(render.RenderError, match="rail0: no netdev"):
+        render.render([{**RAIL, "vlan": 100}])
 
 
 def test_permanent_mac_is_matched_and_the_name_kept():
@@ -127,8 +127,8 @@ def test_infiniband_mode():
 
 
 def test_unresolved_netdev_is_refused():
-    with pytest.raises(netplan_render.RenderError, match="rail0: no netdev"):
-        netplan_render.render([{**RAIL, "netdev": None}])
+    with pytest.raises(render.RenderError, match="rail0: no netdev"):
+        render.render([{**RAIL, "netdev": None}])
 
 
 def sections(text):
@@ -151,7 +151,7 @@ def generated(tmp_path):
     def generate(*rails):
         place = tmp_path / "etc/netplan/60-railyard-rails.yaml"
         place.parent.mkdir(parents=True)
-        place.write_text(netplan_render.render(rails), encoding="utf-8")
+        place.write_text(render.render(rails), encoding="utf-8")
         place.chmod(0o600)
         argv = ["netplan", "generate", "--root-dir", str(tmp_path)]
         done = subprocess.run(argv, capture_output=True, text=True, check=False)
@@ -242,7 +242,7 @@ def test_networkd_gets_link_local_and_router_advertisements(generated, declared,
 def test_netplan_reads_it_as_meant(tmp_path):
     place = tmp_path / "etc/netplan/60-railyard-rails.yaml"
     place.parent.mkdir(parents=True)
-    place.write_text(netplan_render.render([{**RAIL, "address6": "fd00:1::1/64"}]), encoding="utf-8")
+    place.write_text(render.render([{**RAIL, "address6": "fd00:1::1/64"}]), encoding="utf-8")
     place.chmod(0o600)
     done = subprocess.run(
         ["netplan", "generate", "--root-dir", str(tmp_path)], capture_output=True, text=True, check=False

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils import netplan_resolve
+from ansible_collections.railyard.fabric.plugins.module_utils.netplan import resolve as netplan_resolve
 
 RAIL = {"name": "rail0", "netdev": None, "mac": None, "pci": None, "hca": None}
 

@@ -7,37 +7,32 @@ from __future__ import annotations
 import os
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils import (
-    netplan_foreign,
-    netplan_revert,
-    netplan_transaction,
-)
+from ansible_collections.railyard.fabric.plugins.module_utils.netplan import revert, unmanaged
+from ansible_collections.railyard.fabric.plugins.module_utils.rollback import transaction
 from ansible_collections.railyard.fabric.tests.unit.plugins.module_utils.network_change import NEW, OLD, STATE
 
 
 @pytest.fixture
 def confirmed(change, node, monkeypatch):
-    monkeypatch.setattr(
-        netplan_revert.os.path, "exists", lambda path: True if "/sys/" in path else exists(path)
-    )
-    exists = netplan_revert.os.path.lexists
-    monkeypatch.setattr(netplan_foreign, "networkd_texts", dict)
-    monkeypatch.setattr(netplan_foreign, "keeps_foreign_rules", lambda: False)
+    monkeypatch.setattr(revert.os.path, "exists", lambda path: True if "/sys/" in path else exists(path))
+    exists = revert.os.path.lexists
+    monkeypatch.setattr(unmanaged, "networkd_texts", dict)
+    monkeypatch.setattr(unmanaged, "keeps_foreign_rules", lambda: False)
     folder, token, path = change()
-    netplan_transaction.apply(folder, token)
-    assert netplan_transaction.confirm(folder, token)
+    transaction.apply(folder, token)
+    assert transaction.confirm(folder, token)
     assert (path.read_text(), node.state["links"]["ens6"]["mtu_bytes"]) == (NEW, 9000)
     return folder, token, path
 
 
 def test_each_byte_comes_back_and_the_owner(change, monkeypatch):
-    monkeypatch.setattr(netplan_foreign, "networkd_texts", dict)
+    monkeypatch.setattr(unmanaged, "networkd_texts", dict)
     old = b"network: {version: 2}\r\n# \xe9\n"
     change.path.write_bytes(old)
     folder, token, path = change(before=None)
-    netplan_transaction.apply(folder, token)
-    assert netplan_transaction.confirm(folder, token)
-    found = netplan_revert.plan(folder)[1]
+    transaction.apply(folder, token)
+    assert transaction.confirm(folder, token)
+    found = revert.plan(folder)[1]
     assert found["files"][0]["owner"] == [os.getuid(), os.getgid()]
     back(folder, found, "fedcba9876543210")
     assert path.read_bytes() == old
@@ -47,18 +42,18 @@ def back(folder, found, token):
     kept = ("sysctls", "rails", "netdevs", "snapshot", "target", "reverts", "foreign_rules", "own_rules")
     files = [{key: entry[key] for key in ("path", "text", "mode", "owner")} for entry in found["files"]]
     record = {"token": token, "files": files, "rollback_after_s": 20, **{key: found[key] for key in kept}}
-    with netplan_transaction.locked(folder):
-        netplan_transaction.begin(folder, record, {})
-    return netplan_transaction.apply(folder, token)
+    with transaction.locked(folder):
+        transaction.begin(folder, record, {})
+    return transaction.apply(folder, token)
 
 
 def test_what_was_replaced_comes_back_files_and_running_network(confirmed, node):
     folder, token, path = confirmed
-    why, found = netplan_revert.plan(folder)
+    why, found = revert.plan(folder)
     assert (why, found["reverts"]) == ("", token)
     assert found["drift"] == ["ens6: mtu_bytes 1500 is 9000"]
     assert back(folder, found, "fedcba9876543210") == 0
-    assert netplan_transaction.confirm(folder, "fedcba9876543210")
+    assert transaction.confirm(folder, "fedcba9876543210")
     assert (path.read_text(), path.stat().st_mode & 0o777) == (OLD, 0o640)
     # netplan alone leaves the MTU that the old file does not set
     assert node.state["links"]["ens6"]["mtu_bytes"] == STATE["links"]["ens6"]["mtu_bytes"]
@@ -66,21 +61,21 @@ def test_what_was_replaced_comes_back_files_and_running_network(confirmed, node)
 
 def test_return_that_is_not_confirmed_is_undone_like_any_change(confirmed, node):
     folder, _token, path = confirmed
-    back(folder, netplan_revert.plan(folder)[1], "fedcba9876543210")
+    back(folder, revert.plan(folder)[1], "fedcba9876543210")
     assert path.read_text() == OLD
     node.state["links"]["ens6"]["mtu_bytes"] = 1500
-    netplan_transaction.expire(folder, "fedcba9876543210")
+    transaction.expire(folder, "fedcba9876543210")
     assert (path.read_text(), node.state["links"]["ens6"]["mtu_bytes"]) == (NEW, 9000)
 
 
 def test_second_return_has_nothing_to_do(confirmed):
     folder, _token, _path = confirmed
-    back(folder, netplan_revert.plan(folder)[1], "fedcba9876543210")
-    netplan_transaction.confirm(folder, "fedcba9876543210")
-    why, found = netplan_revert.plan(folder)
+    back(folder, revert.plan(folder)[1], "fedcba9876543210")
+    transaction.confirm(folder, "fedcba9876543210")
+    why, found = revert.plan(folder)
     assert "was a return already" in why
     assert found == {}
 
 
 def test_node_that_was_never_changed_says_so(tmp_path):
-    assert "ever confirmed" in netplan_revert.plan(str(tmp_path))[0]
+    assert "ever confirmed" in revert.plan(str(tmp_path))[0]

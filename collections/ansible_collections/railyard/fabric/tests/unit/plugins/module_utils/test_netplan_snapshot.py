@@ -13,7 +13,7 @@ import subprocess
 import uuid
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils import netplan_snapshot
+from ansible_collections.railyard.fabric.plugins.module_utils.rollback import snapshot
 
 RAILS = ["ens6"]
 
@@ -56,7 +56,7 @@ def before(tmp_path):
     conf = tmp_path / "sys/net/ipv6/conf/ens6"
     conf.mkdir(parents=True)
     (conf / "accept_ra").write_text("1\n")
-    return netplan_snapshot.take(answer, RAILS, proc_root=str(tmp_path))
+    return snapshot.take(answer, RAILS, proc_root=str(tmp_path))
 
 
 def test_what_is_kept(before):
@@ -73,8 +73,8 @@ def test_what_is_kept(before):
 
 
 def test_same_state_has_no_difference(before):
-    assert netplan_snapshot.differences(before, copy.deepcopy(before), RAILS) == []
-    assert netplan_snapshot.replay(before, copy.deepcopy(before), RAILS) == []
+    assert snapshot.differences(before, copy.deepcopy(before), RAILS) == []
+    assert snapshot.replay(before, copy.deepcopy(before), RAILS) == []
 
 
 def change(now, kind):
@@ -138,29 +138,29 @@ def change(now, kind):
 def test_difference_and_its_way_back(before, kind, word, argv):
     now = copy.deepcopy(before)
     change(now, kind)
-    said = netplan_snapshot.differences(before, now, RAILS)
+    said = snapshot.differences(before, now, RAILS)
     assert len(said) == 1
     assert said[0].startswith(word)
-    assert netplan_snapshot.replay(before, now, RAILS) == [argv]
+    assert snapshot.replay(before, now, RAILS) == [argv]
 
 
 def test_sysctl_difference_is_said(before):
     now = copy.deepcopy(before)
     change(now, "sysctl")
-    assert netplan_snapshot.differences(before, now, RAILS) == ["sysctl net/ipv6/conf/ens6/accept_ra 1 is 0"]
+    assert snapshot.differences(before, now, RAILS) == ["sysctl net/ipv6/conf/ens6/accept_ra 1 is 0"]
 
 
 @pytest.mark.parametrize("kind", ["address gone", "route gone", "rule gone"])
 def test_management_that_is_lost_is_named(before, kind):
     now = copy.deepcopy(before)
     change(now, kind)
-    assert len(netplan_snapshot.lost_management(before, now, RAILS)) == 1
+    assert len(snapshot.lost_management(before, now, RAILS)) == 1
 
 
 def test_lost_rule_is_named_in_ips_words_with_a_fix(before):
     now = copy.deepcopy(before)
     change(now, "rule gone")
-    said = netplan_snapshot.lost_management(before, now, RAILS)[0]
+    said = snapshot.lost_management(before, now, RAILS)[0]
     assert "`priority 90 from all fwmark 0x2a lookup 100` is gone" in said
     assert "ManageForeignRoutingPolicyRules=no" in said
 
@@ -169,7 +169,7 @@ def test_lost_rule_is_named_in_ips_words_with_a_fix(before):
 def test_what_happens_on_a_rail_is_no_loss_of_management(before, kind):
     now = copy.deepcopy(before)
     change(now, kind)
-    assert netplan_snapshot.lost_management(before, now, RAILS) == []
+    assert snapshot.lost_management(before, now, RAILS) == []
 
 
 def test_default_route_by_a_rail_is_a_loss(before):
@@ -177,14 +177,14 @@ def test_default_route_by_a_rail_is_a_loss(before):
     now["routes"].append(
         {"family": "inet", "table": "main", "dst": "default", "dev": "ens6", "gateway": "10.0.1.9"}
     )
-    assert netplan_snapshot.lost_management(before, now, RAILS) == ["default route by rail ens6 is new"]
+    assert snapshot.lost_management(before, now, RAILS) == ["default route by rail ens6 is new"]
 
 
 def test_link_that_came_since_is_left_alone(before):
     now = copy.deepcopy(before)
     now["links"]["veth1"] = {"mtu_bytes": 1500, "admin_up": True, "carrier": True, "master": None}
     now["addresses"]["veth1"] = [{"cidr": "172.17.0.1/16", "scope": "global"}]
-    assert netplan_snapshot.replay(before, now, RAILS) == []
+    assert snapshot.replay(before, now, RAILS) == []
 
 
 @pytest.fixture
@@ -256,14 +256,14 @@ def test_replay_brings_a_real_network_back(namespace, changes):
         "ip -6 rule add priority 79 from fd00:2::/64 lookup 100",
     ):
         namespace(*line.split())
-    before = netplan_snapshot.take(lambda argv: namespace(*argv), RAILS)
+    before = snapshot.take(lambda argv: namespace(*argv), RAILS)
     assert len(before["routes"]) == 4
     for line in changes:
         namespace(*line.split())
-    now = netplan_snapshot.take(lambda argv: namespace(*argv), RAILS)
-    assert netplan_snapshot.differences(before, now, RAILS)
+    now = snapshot.take(lambda argv: namespace(*argv), RAILS)
+    assert snapshot.differences(before, now, RAILS)
     for _pass in range(2):  # as the undo does: what a first pass brings back may let a second bring more
-        for argv in netplan_snapshot.replay(before, now, RAILS):
+        for argv in snapshot.replay(before, now, RAILS):
             namespace(*argv)
-        now = netplan_snapshot.take(lambda argv: namespace(*argv), RAILS)
-    assert netplan_snapshot.differences(before, now, RAILS) == []
+        now = snapshot.take(lambda argv: namespace(*argv), RAILS)
+    assert snapshot.differences(before, now, RAILS) == []

@@ -7,7 +7,7 @@ from __future__ import annotations
 import copy
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils import netplan_state
+from ansible_collections.railyard.fabric.plugins.module_utils.netplan import drift
 
 RAILS = [
     {"name": "rail0", "netdev": "ens6", "address": "10.0.1.1/24", "address6": "fd00:1::1/64", "mtu": 9000},
@@ -36,13 +36,13 @@ def good():
 
 
 def said(snapshot):
-    return [netplan_state.sentence(row) for row in netplan_state.drift(RAILS, snapshot)]
+    return [drift.sentence(row) for row in drift.drift(RAILS, snapshot)]
 
 
 def test_as_planned_is_no_drift(good):
     assert said(good) == []
-    assert netplan_state.without_carrier(RAILS, good) == []
-    assert netplan_state.guards(RAILS, good, {}) == []
+    assert drift.without_carrier(RAILS, good) == []
+    assert drift.guards(RAILS, good, {}) == []
 
 
 def test_mtu(good):
@@ -70,21 +70,21 @@ def test_wrong_prefix_length_is_another_address(good):
 
 def test_same_ipv6_address_in_another_form(good):
     rails = [{**RAILS[0], "address6": "fd00:1:0:0::1/64"}]
-    assert netplan_state.drift(rails, good) == []
+    assert drift.drift(rails, good) == []
 
 
 def test_no_carrier_is_a_finding_and_its_missing_address_no_drift(good):
     good["links"]["ens6d1"]["carrier"] = False
     good["addresses"]["ens6d1"] = []
     assert said(good) == []
-    assert netplan_state.without_carrier(RAILS, good) == [
+    assert drift.without_carrier(RAILS, good) == [
         "rail1 (ens6d1): no carrier; its address is set when the link comes up"
     ]
 
 
 def test_link_that_is_down_says_nothing_about_its_cable(good):
     good["links"]["ens6"].update(admin_up=False, carrier=False)
-    assert netplan_state.without_carrier(RAILS, good) == []
+    assert drift.without_carrier(RAILS, good) == []
 
 
 def test_no_carrier_does_not_excuse_the_mtu(good):
@@ -99,26 +99,24 @@ def test_netdev_that_went_away(good):
 
 def test_rail_without_address_is_not_looked_at(good):
     bare = {"name": "rail2", "netdev": "ib0", "address": None, "address6": None, "mtu": 4092}
-    assert netplan_state.drift([bare], good) == []
-    assert netplan_state.without_carrier([bare], good) == []
+    assert drift.drift([bare], good) == []
+    assert drift.without_carrier([bare], good) == []
 
 
 def test_port_of_a_bond_is_refused(good):
-    assert (
-        "rail1: netdev ens6d1 is a port of bond0" in netplan_state.guards(RAILS, good, {"ens6d1": "bond0"})[0]
-    )
+    assert "rail1: netdev ens6d1 is a port of bond0" in drift.guards(RAILS, good, {"ens6d1": "bond0"})[0]
 
 
 def test_netdev_with_a_default_route_is_refused(good):
     rails = [{**RAILS[0], "netdev": "enp5s0"}]
-    assert "rail0: netdev enp5s0 carries a default route" in netplan_state.guards(rails, good, {})[0]
+    assert "rail0: netdev enp5s0 carries a default route" in drift.guards(rails, good, {})[0]
     good["routes"] = [{"dst": "default", "nexthops": [{"dev": "ens6"}, {"dev": "ens6d1"}]}]
-    assert len(netplan_state.guards(RAILS, good, {})) == 2
+    assert len(drift.guards(RAILS, good, {})) == 2
 
 
 def test_two_rails_on_one_netdev_are_refused(good):
     rails = [RAILS[0], {**copy.deepcopy(RAILS[1]), "netdev": "ens6"}]
-    assert "rail1: netdev ens6 is also the netdev of rail0" in netplan_state.guards(rails, good, {})[0]
+    assert "rail1: netdev ens6 is also the netdev of rail0" in drift.guards(rails, good, {})[0]
 
 
 @pytest.mark.parametrize(
@@ -134,16 +132,16 @@ def test_two_rails_on_one_netdev_are_refused(good):
     ],
 )
 def test_only_known_noise_is_left_out(text, left):
-    assert netplan_state.unexpected_lines(text) == left
+    assert drift.unexpected_lines(text) == left
 
 
 def test_sysctl_that_is_not_as_wanted_is_drift_with_its_rail():
     wanted = {"net/ipv4/conf/ens6/arp_ignore": "1", "net/ipv4/conf/ens6/rp_filter": "2"}
     now = {"sysctls": {"net/ipv4/conf/ens6/arp_ignore": "0", "net/ipv4/conf/ens6/rp_filter": "2"}}
-    (row,) = netplan_state.sysctl_drift([{"name": "rail0", "netdev": "ens6"}], now, wanted)
-    assert netplan_state.sentence(row) == "rail0 (ens6): net/ipv4/conf/ens6/arp_ignore is 0, planned 1"
+    (row,) = drift.sysctl_drift([{"name": "rail0", "netdev": "ens6"}], now, wanted)
+    assert drift.sentence(row) == "rail0 (ens6): net/ipv4/conf/ens6/arp_ignore is 0, planned 1"
 
 
 def test_what_netplan_says_at_every_step_is_reported_once():
     text = "Permissions are too open\n  Permissions are too open\nanother\nPermissions are too open\n"
-    assert netplan_state.unexpected_lines(text) == ["Permissions are too open", "another"]
+    assert drift.unexpected_lines(text) == ["Permissions are too open", "another"]

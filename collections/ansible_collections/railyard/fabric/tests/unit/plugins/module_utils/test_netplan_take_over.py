@@ -10,12 +10,9 @@ import tempfile
 
 import pytest
 import yaml
-from ansible_collections.railyard.fabric.plugins.module_utils import (
-    netplan_candidate,
-    netplan_foreign,
-    netplan_running,
-    netplan_take_over,
-)
+from ansible_collections.railyard.fabric.plugins.module_utils.netplan import candidate, unmanaged
+from ansible_collections.railyard.fabric.plugins.module_utils.netplan import take_over as netplan_take_over
+from ansible_collections.railyard.fabric.plugins.module_utils.rollback import restore
 
 PRESENT = {
     "ens6": {"mac": "02:00:00:00:00:06", "driver": ""},
@@ -112,15 +109,13 @@ def look(node, text, ours=None):
     place.chmod(0o600)
     work, sys_root = str(node / "work"), str(node / "sys")
     shutil.rmtree(work)
-    return netplan_take_over.look(
-        netplan_running.run, "netplan", {PATH: str(place)}, {}, ours, work, sys_root
-    )
+    return netplan_take_over.look(restore.run, "netplan", {PATH: str(place)}, {}, ours, work, sys_root)
 
 
 def made_of(node, text):
     folder = tempfile.mkdtemp(dir=node)
-    netplan_candidate.generate(netplan_running.run, "netplan", {}, {PATH: text}, folder)
-    return netplan_candidate.tree(folder)
+    candidate.generate(restore.run, "netplan", {}, {PATH: text}, folder)
+    return candidate.tree(folder)
 
 
 needs_netplan = pytest.mark.skipif(
@@ -173,7 +168,7 @@ def test_stanzas_of_others_stay_and_what_netplan_makes_of_them(node, text, ours,
     found = look(node, text, ours)
     assert {(one.netdev, one.blocked) for one in found} == {(netdev, "") for netdev in ours}
     before, after = made_of(node, text), made_of(node, found[0].stays)
-    assert netplan_foreign.altered(before, after, {name: PRESENT[name] for name in ours}) == []
+    assert unmanaged.altered(before, after, {name: PRESENT[name] for name in ours}) == []
     assert list(yaml.safe_load(found[0].stays)["network"]["ethernets"]) == others
 
 
@@ -221,7 +216,7 @@ def test_networkd_file_by_hand_is_judged_by_its_own_text(node):
     written = {"/etc/systemd/network/10-rail.network": network("Name=ens6")}
     work, sys_root = str(node / "work"), str(node / "sys")
     written["/etc/systemd/network/20-all.network"] = network("Name=en*")
-    found = netplan_take_over.look(netplan_running.run, "netplan", {}, written, ["ens6"], work, sys_root)
+    found = netplan_take_over.look(restore.run, "netplan", {}, written, ["ens6"], work, sys_root)
     assert [(one.path, one.blocked) for one in found] == [
         ("/etc/systemd/network/10-rail.network", ""),
         ("/etc/systemd/network/20-all.network", "its [Match] also configures enp5s0, ens6d1"),

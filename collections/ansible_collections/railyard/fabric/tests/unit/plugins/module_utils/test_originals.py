@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils import originals
-from ansible_collections.railyard.fabric.plugins.module_utils.originals import OriginalsError
+from ansible_collections.railyard.fabric.plugins.module_utils.state import baseline
+from ansible_collections.railyard.fabric.plugins.module_utils.state.baseline import OriginalsError
 
 DPKG = """\
 install installed iperf3 3.12-1+deb12u1
@@ -30,22 +30,22 @@ def write(root, path, text, mode=0o644):
 
 
 def test_only_installed_packages_count_and_a_hold_is_seen():
-    packages = originals.parse_packages(DPKG)
+    packages = baseline.parse_packages(DPKG)
     assert packages == {
         "iperf3": {"version": "3.12-1+deb12u1", "hold": False},
         "perftest": {"version": "4.5.0.19-1", "hold": True},
     }
-    seen = originals.look_at_packages(["iperf3", "opensm", "nowhere"], packages)
+    seen = baseline.look_at_packages(["iperf3", "opensm", "nowhere"], packages)
     assert seen == {"iperf3": {"version": "3.12-1+deb12u1", "hold": False}, "opensm": None, "nowhere": None}
 
 
 def test_a_file_of_the_site_is_kept_with_its_bytes_and_mode(tmp_path):
     write(tmp_path, "/etc/nccl.conf", "NCCL_DEBUG=WARN\n", 0o640)
-    was = originals.look_at_file(str(tmp_path), "/etc/nccl.conf")
+    was = baseline.look_at_file(str(tmp_path), "/etc/nccl.conf")
     # of the 16 bytes, by sha256sum
     assert was["sha256"] == "bf9ee2f14cd5554b93a374321c2bd45d61837902195d985735057dcea32d6948"
     assert (was["mode"], was["uid"], was["gid"]) == ("0640", os.getuid(), os.getgid())
-    originals.keep_file(str(tmp_path), "nccl_profile", "/etc/nccl.conf")
+    baseline.keep_file(str(tmp_path), "nccl_profile", "/etc/nccl.conf")
     copy = tmp_path / "var/lib/railyard/originals/files/nccl_profile/etc/nccl.conf"
     assert copy.read_text() == "NCCL_DEBUG=WARN\n"
     assert copy.stat().st_mode & 0o777 == 0o640
@@ -54,35 +54,35 @@ def test_a_file_of_the_site_is_kept_with_its_bytes_and_mode(tmp_path):
 
 def test_a_file_that_a_role_wrote_is_no_original(tmp_path):
     write(tmp_path, "/etc/nccl.conf", OURS)
-    assert originals.is_ours(str(tmp_path), "/etc/nccl.conf")
-    assert originals.look_at_file(str(tmp_path), "/etc/nccl.conf") is None
-    assert originals.look_at_file(str(tmp_path), "/etc/nowhere") is None
+    assert baseline.is_ours(str(tmp_path), "/etc/nccl.conf")
+    assert baseline.look_at_file(str(tmp_path), "/etc/nccl.conf") is None
+    assert baseline.look_at_file(str(tmp_path), "/etc/nowhere") is None
 
 
 def test_a_link_is_recorded_as_one_even_where_it_leads_to_ours(tmp_path):
     write(tmp_path, "/etc/real.conf", OURS)
     (tmp_path / "etc/nccl.conf").symlink_to("real.conf")
-    assert originals.look_at_file(str(tmp_path), "/etc/nccl.conf") == {"link": "real.conf"}
+    assert baseline.look_at_file(str(tmp_path), "/etc/nccl.conf") == {"link": "real.conf"}
 
 
 def test_a_folder_in_the_place_of_a_file_is_named(tmp_path):
     (tmp_path / "etc/nccl.conf").mkdir(parents=True)
     with pytest.raises(OriginalsError, match=r"/etc/nccl\.conf is no file\. Fix:"):
-        originals.look_at_file(str(tmp_path), "/etc/nccl.conf")
+        baseline.look_at_file(str(tmp_path), "/etc/nccl.conf")
 
 
 def test_folders_that_are_missing_are_named_from_the_outermost(tmp_path):
     (tmp_path / "etc").mkdir()
-    assert originals.missing_folders(str(tmp_path), "/etc/railyard/a/nccl.env") == [
+    assert baseline.missing_folders(str(tmp_path), "/etc/railyard/a/nccl.env") == [
         "/etc/railyard",
         "/etc/railyard/a",
     ]
-    assert originals.missing_folders(str(tmp_path), "/etc/nccl.conf") == []
+    assert baseline.missing_folders(str(tmp_path), "/etc/nccl.conf") == []
 
 
 def test_what_is_recorded_is_never_changed_and_what_is_new_is_added():
-    first = originals.merged(None, {"packages": {"iperf3": None}, "installed_before": ["adduser"]})
-    later = originals.merged(
+    first = baseline.merged(None, {"packages": {"iperf3": None}, "installed_before": ["adduser"]})
+    later = baseline.merged(
         first,
         {
             "packages": {"iperf3": {"version": "3.12", "hold": False}, "fio": None},
@@ -100,16 +100,16 @@ def test_what_is_recorded_is_never_changed_and_what_is_new_is_added():
 
 def test_records_come_back_by_role_and_go_with_their_copies(tmp_path):
     root = str(tmp_path)
-    assert originals.load_all(root) == {}
+    assert baseline.load_all(root) == {}
     write(tmp_path, "/etc/nccl.conf", "x\n")
-    originals.keep_file(root, "nccl_profile", "/etc/nccl.conf")
-    originals.store(root, "nccl_profile", {"files": {}})
-    originals.store(root, "rdma_stack", {"packages": {}})
-    assert originals.load_all(root) == {"nccl_profile": {"files": {}}, "rdma_stack": {"packages": {}}}
-    originals.remove(root, "nccl_profile")
-    assert originals.load_all(root) == {"rdma_stack": {"packages": {}}}
+    baseline.keep_file(root, "nccl_profile", "/etc/nccl.conf")
+    baseline.store(root, "nccl_profile", {"files": {}})
+    baseline.store(root, "rdma_stack", {"packages": {}})
+    assert baseline.load_all(root) == {"nccl_profile": {"files": {}}, "rdma_stack": {"packages": {}}}
+    baseline.remove(root, "nccl_profile")
+    assert baseline.load_all(root) == {"rdma_stack": {"packages": {}}}
     assert not (tmp_path / "var/lib/railyard/originals/files").exists()
-    originals.remove(root, "rdma_stack")
+    baseline.remove(root, "rdma_stack")
     assert not (tmp_path / "var/lib/railyard/originals").exists()
     assert (tmp_path / "var/lib/railyard").exists()
 
@@ -118,10 +118,10 @@ def test_records_come_back_by_role_and_go_with_their_copies(tmp_path):
 def test_a_damaged_record_is_no_empty_one(tmp_path, text):
     write(tmp_path, "/var/lib/railyard/originals/rdma_stack.json", text)
     with pytest.raises(OriginalsError, match=r"rdma_stack.*Fix:"):
-        originals.load_all(str(tmp_path))
+        baseline.load_all(str(tmp_path))
 
 
 @pytest.mark.parametrize("role", ["", "../x", "Role", "a-b", "a/b"])
 def test_a_role_that_is_no_file_name_is_refused(role):
     with pytest.raises(OriginalsError, match="Fix:"):
-        originals.check_role(role)
+        baseline.check_role(role)

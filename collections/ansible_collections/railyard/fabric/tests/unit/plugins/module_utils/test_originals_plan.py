@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils import originals, originals_plan
+from ansible_collections.railyard.fabric.plugins.module_utils.state import baseline, restore_plan
 
 # As apt 2.6 prints it (Debian 12).
 SIMULATED = """\
@@ -53,12 +53,12 @@ def record(ours, before=("base",), **more):
 
 
 def plan(apt, **records):
-    return originals_plan.plan_packages(records, apt.installed, apt.automatic, apt.simulate)
+    return restore_plan.plan_packages(records, apt.installed, apt.automatic, apt.simulate)
 
 
 def test_apt_s_words_are_read():
-    assert originals_plan.parse_simulation(SIMULATED) == ["iperf3", "libiperf0", "perftest"]
-    assert originals_plan.parse_simulation("0 upgraded, 0 newly installed, 0 to remove\n") == []
+    assert restore_plan.parse_simulation(SIMULATED) == ["iperf3", "libiperf0", "perftest"]
+    assert restore_plan.parse_simulation("0 upgraded, 0 newly installed, 0 to remove\n") == []
 
 
 def test_ours_go_with_what_came_along():
@@ -155,11 +155,11 @@ def write(root, path, text, mode=0o644):
 
 def files_of(root, role, *paths):
     """Record files as the module does."""
-    seen = {path: originals.look_at_file(str(root), path) for path in paths}
-    folders = [folder for path in paths for folder in originals.missing_folders(str(root), path)]
+    seen = {path: baseline.look_at_file(str(root), path) for path in paths}
+    folders = [folder for path in paths for folder in baseline.missing_folders(str(root), path)]
     for path, state in seen.items():
         if state is not None:
-            originals.keep_file(str(root), role, path)
+            baseline.keep_file(str(root), role, path)
     return {role: {"files": seen, "folders": dict.fromkeys(folders)}}
 
 
@@ -170,11 +170,11 @@ CONF, ENV = "/etc/nccl.conf", "/etc/railyard/nccl.env"
 def test_files_go_or_come_back_with_their_bytes(tmp_path):
     write(tmp_path, CONF, "NCCL_DEBUG=WARN\n", 0o640)
     records = files_of(tmp_path, "nccl_profile", CONF, ENV)
-    untouched = originals_plan.plan_files(str(tmp_path), records)
+    untouched = restore_plan.plan_files(str(tmp_path), records)
     assert untouched == {"remove_files": [], "restore_files": [], "keep_files": [], "remove_folders": []}
     write(tmp_path, CONF, OURS)
     write(tmp_path, ENV, OURS)
-    made = originals_plan.plan_files(str(tmp_path), records)
+    made = restore_plan.plan_files(str(tmp_path), records)
     assert made["remove_files"] == [ENV]
     assert made["remove_folders"] == ["/etc/railyard"]
     [back] = made["restore_files"]
@@ -186,7 +186,7 @@ def test_files_of_the_nvidia_driver_go_and_what_it_put_aside_is_told(tmp_path):
     write(tmp_path, "/etc/modules-load.d/railyard-nvidia.conf", "nvidia-peermem\n")
     write(tmp_path, "/etc/modules-load.d/site.conf", "x\n")
     write(tmp_path, "/etc/apt/sources.list.d/graphics.list.railyard.disabled", "deb x\n")
-    plan = originals_plan.plan_files(str(tmp_path), {})
+    plan = restore_plan.plan_files(str(tmp_path), {})
     assert plan["remove_files"] == ["/etc/modules-load.d/railyard-nvidia.conf"]
     (kept,) = plan["keep_files"]
     assert kept["path"] == "/etc/apt/sources.list.d/graphics.list.railyard.disabled"
@@ -197,15 +197,13 @@ def test_a_file_that_is_gone_comes_back(tmp_path):
     write(tmp_path, CONF, "NCCL_DEBUG=WARN\n")
     records = files_of(tmp_path, "nccl_profile", CONF)
     (tmp_path / "etc/nccl.conf").unlink()
-    assert [one["path"] for one in originals_plan.plan_files(str(tmp_path), records)["restore_files"]] == [
-        CONF
-    ]
+    assert [one["path"] for one in restore_plan.plan_files(str(tmp_path), records)["restore_files"]] == [CONF]
 
 
 def test_a_file_that_somebody_wrote_since_stays(tmp_path):
     records = files_of(tmp_path, "nccl_profile", CONF)
     write(tmp_path, CONF, "NCCL_DEBUG=INFO\n")
-    made = originals_plan.plan_files(str(tmp_path), records)
+    made = restore_plan.plan_files(str(tmp_path), records)
     assert made["remove_files"] == made["restore_files"] == []
     assert made["keep_files"] == [{"path": CONF, "why": "somebody else has written it since"}]
 
@@ -220,7 +218,7 @@ def test_a_copy_that_is_damaged_is_not_put_back(tmp_path, damage):
         copy.unlink()
     else:
         copy.write_text(damage)
-    made = originals_plan.plan_files(str(tmp_path), records)
+    made = restore_plan.plan_files(str(tmp_path), records)
     assert made["restore_files"] == []
     assert "gone or damaged" in made["keep_files"][0]["why"]
 
@@ -231,7 +229,7 @@ def test_a_link_comes_back_as_one(tmp_path):
     records = files_of(tmp_path, "nccl_profile", CONF)
     (tmp_path / "etc/nccl.conf").unlink()
     write(tmp_path, CONF, OURS)
-    made = originals_plan.plan_files(str(tmp_path), records)
+    made = restore_plan.plan_files(str(tmp_path), records)
     assert made["restore_files"] == [{"path": CONF, "link": "site.conf"}]
 
 
@@ -239,7 +237,7 @@ def test_files_that_are_ours_by_name_go_without_a_record(tmp_path):
     for path in ("/etc/apt/sources.list.d/railyard-doca.sources", "/etc/apt/keyrings/railyard-doca.asc"):
         write(tmp_path, path, "x")
     write(tmp_path, "/etc/apt/sources.list.d/debian.sources", "x")
-    made = originals_plan.plan_files(str(tmp_path), {})
+    made = restore_plan.plan_files(str(tmp_path), {})
     assert made["remove_files"] == [
         "/etc/apt/keyrings/railyard-doca.asc",
         "/etc/apt/sources.list.d/railyard-doca.sources",
@@ -249,24 +247,24 @@ def test_files_that_are_ours_by_name_go_without_a_record(tmp_path):
 def test_units_come_back_unless_a_role_brought_them():
     unit = {"iperf3.service": {"package": "iperf3", "enabled": "enabled", "active": "active"}}
     site = {"benchmark_tools": {"packages": {"iperf3": {"version": "1"}}, "units": unit}}
-    was = originals_plan.recorded_units(site)
+    was = restore_plan.recorded_units(site)
     off = {"enabled": False, "active": False}
-    assert originals_plan.plan_units(was, {"iperf3.service": off}) == [
+    assert restore_plan.plan_units(was, {"iperf3.service": off}) == [
         {"unit": "iperf3.service", "enabled": True, "active": True}
     ]
-    assert originals_plan.plan_units(was, {"iperf3.service": {"enabled": True, "active": True}}) == []
-    assert originals_plan.plan_units(was, {}) == []
+    assert restore_plan.plan_units(was, {"iperf3.service": {"enabled": True, "active": True}}) == []
+    assert restore_plan.plan_units(was, {}) == []
     ours = {"benchmark_tools": {"packages": {"iperf3": None}, "units": unit}}
-    assert originals_plan.recorded_units(ours) == {}
+    assert restore_plan.recorded_units(ours) == {}
 
 
 def test_what_roles_take_back_is_said(tmp_path):
-    assert originals_plan.by_roles(str(tmp_path)) == []
+    assert restore_plan.by_roles(str(tmp_path)) == []
     write(tmp_path, "/var/lib/railyard/node_tuning/originals.json", "{}")
-    assert ["node_tuning" in one for one in originals_plan.by_roles(str(tmp_path))] == [True]
+    assert ["node_tuning" in one for one in restore_plan.by_roles(str(tmp_path))] == [True]
 
 
 def test_an_empty_plan_is_one_that_changes_nothing():
     nothing = {"remove_packages": [], "keep_packages": [{"name": "x"}], "remove_folders": ["/etc/railyard"]}
-    assert originals_plan.is_empty(nothing)
-    assert not originals_plan.is_empty({**nothing, "unhold": ["x"]})
+    assert restore_plan.is_empty(nothing)
+    assert not restore_plan.is_empty({**nothing, "unhold": ["x"]})

@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers import dcb, mlnx_qos
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import NotThisTool
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers.hca import dcb, mlnx_qos
 
 
 def test_pfc_of_eight_priorities():

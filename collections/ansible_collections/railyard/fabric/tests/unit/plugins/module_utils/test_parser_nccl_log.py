@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers import registry
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.nccl_log_lines import Message, messages
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers.nccl.log_lines import Message, messages
 
 ROCE = """\
 gpu01:207:267 [1] NCCL INFO NCCL version 2.26.2+cuda12.2

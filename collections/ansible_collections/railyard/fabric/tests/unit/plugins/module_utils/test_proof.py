@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils import proof
-from ansible_collections.railyard.fabric.plugins.module_utils.proof import Allowance, Claim
+from ansible_collections.railyard.fabric.plugins.module_utils.measure import proof
+from ansible_collections.railyard.fabric.plugins.module_utils.measure.proof import Allowance, Claim
 
 NO_IDLE = Allowance(0.0, 5.0)
 IDLE = Allowance(200000.0, 5.0)  # one million bytes, 15,625 packets

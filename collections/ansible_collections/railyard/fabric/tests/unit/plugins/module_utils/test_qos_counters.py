@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils import qos_counters
+from ansible_collections.railyard.fabric.plugins.module_utils.facts import qos_counters
 
 
 @pytest.mark.parametrize(

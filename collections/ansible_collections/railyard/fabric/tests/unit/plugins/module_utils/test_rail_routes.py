@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils import networks, rails
+from ansible_collections.railyard.fabric.plugins.module_utils.rails import networks, plan
 
 UNITS = {"su1": "10.1.0.0/24", "su2": "10.1.1.0/24", 3: "10.1.2.0/24"}
 
@@ -17,7 +17,7 @@ def fabric_of(**rail):
 
 
 def planned(fabric, unit=None, name="gpu5", **keys):
-    return rails.plan_node(fabric, name, scalable_unit=unit, **keys)[0]
+    return plan.plan_node(fabric, name, scalable_unit=unit, **keys)[0]
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_a_network_has_one_spelling():
     rail = planned(fabric_of(subnet6="FD00:0:0:A::/64", gateway="last", routes=["FD00:0:0:000b::/64"]))
     assert rail["subnet6"] == "fd00:0:0:a::/64"
     assert [route["to"] for route in rail["routes"]] == ["fd00:0:0:b::/64"]
-    with pytest.raises(rails.PlanError, match="own subnet"):
+    with pytest.raises(plan.PlanError, match="own subnet"):
         planned(fabric_of(subnet6="fd00:0:0:a::/64", gateway="last", routes=["FD00:0:0:A::/64"]))
 
 
@@ -81,7 +81,7 @@ def test_units_that_do_not_meet_say_so():
     ],
 )  # fmt: skip
 def test_a_route_that_leads_nowhere_is_refused(rail, variable, problem):
-    with pytest.raises(rails.PlanError, match=problem) as caught:
+    with pytest.raises(plan.PlanError, match=problem) as caught:
         planned(fabric_of(**rail), "su1")
     assert (caught.value.variable, caught.value.rail) == (variable, "rail0")
 
@@ -92,21 +92,21 @@ def test_the_computed_form_routes_its_own_part_of_other_supernets():
         "transport": "roce", "mtu": 9000, "rail_count": 3, "supernet": "10.16.0.0/16", "rail_prefix": 20,
         "netdev_pattern": "ens{rail}", "gateway": "last", "rail_routes": ["10.18.0.0/16", "10.17.0.0/16"],
     }  # fmt: skip
-    assert rails.plan_node(fabric, "gpu1")[2]["routes"] == [
+    assert plan.plan_node(fabric, "gpu1")[2]["routes"] == [
         {"to": "10.17.32.0/20", "via": "10.16.47.254"},
         {"to": "10.18.32.0/20", "via": "10.16.47.254"},
     ]
-    with pytest.raises(rails.PlanError) as caught:
-        rails.plan_node({**fabric, "rail_routes": ["10.18.0.0/19"]}, "gpu1")
+    with pytest.raises(plan.PlanError) as caught:
+        plan.plan_node({**fabric, "rail_routes": ["10.18.0.0/19"]}, "gpu1")
     assert caught.value.variable == "fabric.rail_routes"
 
 
 def test_each_rail_with_an_address_has_a_table_of_its_own():
     fabric = fabric_of(subnet="10.1.0.0/24")
     fabric["rails"].append({"name": "rail1", "netdev": "ens7", "subnet6": "fd00:1::/64"})
-    assert [rail["table"] for rail in rails.plan_node(fabric, "gpu1")] == [6100, 6101]
+    assert [rail["table"] for rail in plan.plan_node(fabric, "gpu1")] == [6100, 6101]
     fabric["route_table_base"] = 1000
-    assert [rail["table"] for rail in rails.plan_node(fabric, "gpu1")] == [1000, 1001]
+    assert [rail["table"] for rail in plan.plan_node(fabric, "gpu1")] == [1000, 1001]
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_link_local_and_router_advertisements_are_as_declared():
 
 
 def test_a_rail_on_a_bond_is_refused():
-    with pytest.raises(rails.PlanError, match="one RDMA connection is one flow"):
+    with pytest.raises(plan.PlanError, match="one RDMA connection is one flow"):
         planned(fabric_of(subnet="10.1.0.0/24", bond="bond0"))
 
 
@@ -174,6 +174,6 @@ def test_an_unmanaged_network_has_only_what_the_node_says():
     ],
 )
 def test_a_network_without_a_right_address_is_refused(item, declared, problem):
-    with pytest.raises(rails.PlanError, match=problem) as caught:
+    with pytest.raises(plan.PlanError, match=problem) as caught:
         network_of(item, network_addresses=declared)
     assert problem in caught.value.problem or problem in caught.value.fix

@@ -7,7 +7,7 @@ from __future__ import annotations
 import copy
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils import rail_routing
+from ansible_collections.railyard.fabric.plugins.module_utils.netplan import routing
 
 RAIL = {
     "name": "rail0",
@@ -47,12 +47,12 @@ def running(**changes):
 
 
 def test_no_default_in_main_and_one_in_the_table():
-    defaults = [row for row in rail_routing.routes(RAIL) if row["to"] == "default"]
+    defaults = [row for row in routing.routes(RAIL) if row["to"] == "default"]
     assert defaults == [{"to": "default", "via": "10.0.1.254", "table": 6100, "family": "inet"}]
 
 
 def test_table_has_subnet_and_routes_of_its_family():
-    rows = [row for row in rail_routing.routes(RAIL) if row["table"] == 6100]
+    rows = [row for row in routing.routes(RAIL) if row["table"] == 6100]
     assert [(row["to"], row["via"]) for row in rows] == [
         ("10.0.1.0/24", None),
         ("10.1.1.0/24", "10.0.1.254"),
@@ -62,12 +62,12 @@ def test_table_has_subnet_and_routes_of_its_family():
 
 
 def test_main_has_the_declared_routes_alone():
-    rows = [row for row in rail_routing.routes(RAIL) if row["table"] is None]
+    rows = [row for row in routing.routes(RAIL) if row["table"] is None]
     assert [(row["to"], row["via"]) for row in rows] == [("10.1.1.0/24", "10.0.1.254")]
 
 
 def test_rule_is_for_the_one_address():
-    assert rail_routing.rules(RAIL) == [
+    assert routing.rules(RAIL) == [
         {"from": "10.0.1.1/32", "table": 6100, "priority": 6100},
         {"from": "fd00:1::1/128", "table": 6100, "priority": 6100},
     ]
@@ -75,16 +75,16 @@ def test_rule_is_for_the_one_address():
 
 def test_without_table_neither_table_nor_rule():
     bare = {**RAIL, "table": None, "routes": []}
-    assert rail_routing.routes(bare) == []
-    assert rail_routing.rules(bare) == []
+    assert routing.routes(bare) == []
+    assert routing.rules(bare) == []
 
 
 def test_gateway_without_table_makes_no_default():
-    assert [row["to"] for row in rail_routing.routes({**RAIL, "table": None})] == ["10.1.1.0/24"]
+    assert [row["to"] for row in routing.routes({**RAIL, "table": None})] == ["10.1.1.0/24"]
 
 
 def test_sysctls_are_paths_since_a_vlan_has_a_dot():
-    assert rail_routing.sysctls({**RAIL, "netdev": "ens6.100"}) == {
+    assert routing.sysctls({**RAIL, "netdev": "ens6.100"}) == {
         "net/ipv4/conf/ens6.100/arp_ignore": "1",
         "net/ipv4/conf/ens6.100/arp_announce": "2",
         "net/ipv4/conf/ens6.100/rp_filter": "2",
@@ -92,16 +92,16 @@ def test_sysctls_are_paths_since_a_vlan_has_a_dot():
 
 
 def test_sysctls_of_a_rail_without_ipv4_are_none():
-    assert rail_routing.sysctls({**RAIL, "address": None}) == {}
-    assert rail_routing.sysctl_text([{**RAIL, "address": None}]) == ""
+    assert routing.sysctls({**RAIL, "address": None}) == {}
+    assert routing.sysctl_text([{**RAIL, "address": None}]) == ""
 
 
 def test_declared_rp_filter_wins():
-    assert "net/ipv4/conf/ens6/rp_filter = 1\n" in rail_routing.sysctl_text([RAIL], rp_filter=1)
+    assert "net/ipv4/conf/ens6/rp_filter = 1\n" in routing.sysctl_text([RAIL], rp_filter=1)
 
 
 def test_as_planned_is_no_drift():
-    assert rail_routing.drift(RAIL, running()) == []
+    assert routing.drift(RAIL, running()) == []
 
 
 def without(kind, **marks):
@@ -126,13 +126,13 @@ def without(kind, **marks):
     ids=["rule", "default", "main", "ipv6"],
 )
 def test_missing_is_drift(state, said):
-    assert rail_routing.drift(RAIL, state) == [said]
+    assert routing.drift(RAIL, state) == [said]
 
 
 def test_rule_at_another_priority_is_drift_both_ways():
     state = running()
     state["rules"][0]["priority"] = 50
-    assert {(what, actual == "absent") for what, actual, _planned in rail_routing.drift(RAIL, state)} == {
+    assert {(what, actual == "absent") for what, actual, _planned in routing.drift(RAIL, state)} == {
         ("rule", True),
         ("rule", False),
     }
@@ -142,6 +142,6 @@ def test_route_of_another_hand_in_main_is_left_alone_and_in_the_rails_table_is_d
     foreign = {"dst": "10.9.0.0/24", "dev": "ens6", "family": "inet", "type": "unicast", "protocol": "boot"}
     state = running()
     state["routes"].append({**foreign, "table": "main"})
-    assert rail_routing.drift(RAIL, state) == []
+    assert routing.drift(RAIL, state) == []
     state["routes"].append({**foreign, "table": "6100"})
-    assert rail_routing.drift(RAIL, state) == [("route", "10.9.0.0/24 in table 6100", "absent")]
+    assert routing.drift(RAIL, state) == [("route", "10.9.0.0/24 in table 6100", "absent")]

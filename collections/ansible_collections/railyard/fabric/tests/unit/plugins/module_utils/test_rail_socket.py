@@ -10,8 +10,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils import rail_socket, tool_udp_probe
-from ansible_collections.railyard.fabric.plugins.module_utils.rail_socket import Place
+from ansible_collections.railyard.fabric.plugins.module_utils.channel import rail_socket
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.rail_socket import Place
+from ansible_collections.railyard.fabric.plugins.module_utils.measure import udp_probe
 
 
 def connection_closed_by_the_server() -> tuple[socket.socket, int]:
@@ -59,8 +60,8 @@ def test_a_small_rmem_default_drops_no_jumbo_datagram(monkeypatch: pytest.Monkey
             self.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
 
     play: Any = SimpleNamespace(own=Place("gpu001", "rail0", "lo", "127.0.0.1"))
-    monkeypatch.setattr(tool_udp_probe.socket, "socket", Small)
-    with tool_udp_probe._socket(play) as here, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as there:
+    monkeypatch.setattr(udp_probe.socket, "socket", Small)
+    with udp_probe._socket(play) as here, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as there:
         for _number in range(40):
             there.sendto(bytes(8972), here.getsockname())
         here.setblocking(False)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ipaddress
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils import rails
+from ansible_collections.railyard.fabric.plugins.module_utils.rails import plan
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -43,7 +43,7 @@ def one_rail(**keys):
 
 
 def test_the_lab_gets_the_addresses_of_the_notes():
-    planned = {name: rails.plan_node(LAB, name) for name in ("gpuserver1", "gpuserver2")}
+    planned = {name: plan.plan_node(LAB, name) for name in ("gpuserver1", "gpuserver2")}
     assert [rail["address"] for rail in planned["gpuserver1"]] == ["10.0.1.1/24", "10.0.0.1/24"]
     assert [rail["address"] for rail in planned["gpuserver2"]] == ["10.0.1.2/24", "10.0.0.2/24"]
 
@@ -55,12 +55,12 @@ def test_a_rail_has_every_key_and_unknown_ones_are_none():
         "gateway6": None, "vlan": None, "rate_gbps": None, "leaf": None, "routes": [], "table": 6100,
         "ipoib_mode": None, "link_local": ["ipv6"], "accept_ra": False, "bond": None,
     }  # fmt: skip
-    assert rails.plan_node(LAB, "gpuserver1")[0] == expected
+    assert plan.plan_node(LAB, "gpuserver1")[0] == expected
 
 
 def test_the_computed_form_counts_rails_from_0():
     # /20 blocks of 10.16.0.0/16 are 16 apart in the third octet; host 300 = 1 * 256 + 44.
-    planned = rails.plan_node(COMPUTED, "gpu300")
+    planned = plan.plan_node(COMPUTED, "gpu300")
     assert [rail["name"] for rail in planned] == ["rail0", "rail1", "rail2", "rail3"]
     assert [rail["netdev"] for rail in planned] == ["ens0f0", "ens1f0", "ens2f0", "ens3f0"]
     assert [rail["hca"] for rail in planned] == ["mlx5_0:1", "mlx5_1:1", "mlx5_2:1", "mlx5_3:1"]
@@ -84,7 +84,7 @@ def test_the_computed_form_of_an_ipv6_supernet_gives_address6():
         "gateway": "first",
         "host_offset": 15,
     }
-    planned = rails.plan_node(fabric, "gpu1")
+    planned = plan.plan_node(fabric, "gpu1")
     assert planned[3]["subnet6"] == "fd00:10:0:3::/64"
     assert planned[3]["address6"] == "fd00:10:0:3::10/64"
     assert planned[3]["gateway6"] == "fd00:10:0:3::1"
@@ -92,7 +92,7 @@ def test_the_computed_form_of_an_ipv6_supernet_gives_address6():
 
 
 def test_both_families_on_one_rail():
-    rail = rails.plan_node(one_rail(subnet6="fd00:1::/64", gateway="last"), "gpu7")[0]
+    rail = plan.plan_node(one_rail(subnet6="fd00:1::/64", gateway="last"), "gpu7")[0]
     assert (rail["address"], rail["address6"]) == ("10.0.1.7/24", "fd00:1::7/64")
     assert (rail["gateway"], rail["gateway6"]) == ("10.0.1.254", "fd00:1::ffff:ffff:ffff:ffff")
 
@@ -110,7 +110,7 @@ def test_both_families_on_one_rail():
 )
 def test_ipv4_edges(subnet, offset, expected):
     fabric = {**one_rail(subnet=subnet), "host_offset": offset}
-    assert rails.plan_node(fabric, "gpu1")[0]["address"] == expected
+    assert plan.plan_node(fabric, "gpu1")[0]["address"] == expected
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_ipv4_edges(subnet, offset, expected):
 )
 def test_ipv6_edges(subnet, offset, expected):
     fabric = {**one_rail(subnet=None, subnet6=subnet), "host_offset": offset}
-    assert rails.plan_node(fabric, "gpu1")[0]["address6"] == expected
+    assert plan.plan_node(fabric, "gpu1")[0]["address6"] == expected
 
 
 @pytest.mark.parametrize(
@@ -140,8 +140,8 @@ def test_ipv6_edges(subnet, offset, expected):
     ],
 )
 def test_an_address_that_is_none_for_a_node_is_refused(keys, offset):
-    with pytest.raises(rails.PlanError) as caught:
-        rails.plan_node({**one_rail(**keys), "host_offset": offset}, "gpu1")
+    with pytest.raises(plan.PlanError) as caught:
+        plan.plan_node({**one_rail(**keys), "host_offset": offset}, "gpu1")
     assert caught.value.rail == "rail0"
     assert "subnet" in caught.value.variable
     assert "host_offset" in caught.value.fix
@@ -163,18 +163,18 @@ def test_an_address_that_is_none_for_a_node_is_refused(keys, offset):
     ],
 )
 def test_the_number_of_a_node(name, index, expected):
-    assert rails.node_number(name, index) == expected
+    assert plan.node_number(name, index) == expected
 
 
 @pytest.mark.parametrize("index", [-1, "7", True, 1.5])
 def test_a_bad_node_index_is_refused(index):
-    with pytest.raises(rails.PlanError, match="node_index"):
-        rails.node_number("gpu1", index)
+    with pytest.raises(plan.PlanError, match="node_index"):
+        plan.node_number("gpu1", index)
 
 
 def test_a_name_without_number_needs_a_node_index():
-    with pytest.raises(rails.PlanError) as caught:
-        rails.plan_node(LAB, "login")
+    with pytest.raises(plan.PlanError) as caught:
+        plan.plan_node(LAB, "login")
     assert caught.value.variable == "node_index"
 
 
@@ -183,35 +183,35 @@ def test_a_name_without_number_needs_a_node_index():
 )
 def test_each_scalable_unit_has_its_subnet(unit, address):
     fabric = one_rail(subnet=None, subnets={"su1": "10.1.0.0/24", 2: "10.2.0.0/24"}, gateway="first")
-    rail = rails.plan_node(fabric, "gpu4", scalable_unit=unit)[0]
+    rail = plan.plan_node(fabric, "gpu4", scalable_unit=unit)[0]
     assert rail["address"] == address
     assert rail["gateway"] == address.replace(".4/24", ".1")
 
 
 @pytest.mark.parametrize(("unit", "variable"), [(None, "scalable_unit"), ("su9", "fabric.rails[0].subnets")])
 def test_a_node_without_a_unit_of_the_fabric_is_refused(unit, variable):
-    with pytest.raises(rails.PlanError) as caught:
-        rails.plan_node(one_rail(subnet=None, subnets={"su1": "10.1.0.0/24"}), "gpu4", scalable_unit=unit)
+    with pytest.raises(plan.PlanError) as caught:
+        plan.plan_node(one_rail(subnet=None, subnets={"su1": "10.1.0.0/24"}), "gpu4", scalable_unit=unit)
     assert caught.value.variable == variable
 
 
 def test_infiniband_without_subnet_has_no_address_and_needs_no_index():
     fabric = {"transport": "infiniband", "rails": [{"name": "rail0", "hca": "mlx5_0:1"}]}
-    rail = rails.plan_node(fabric, "login")[0]
+    rail = plan.plan_node(fabric, "login")[0]
     assert (rail["address"], rail["hca"], rail["netdev"], rail["mtu"]) == (None, "mlx5_0:1", None, None)
 
 
 def test_any_other_transport_needs_a_subnet():
-    with pytest.raises(rails.PlanError, match="no subnet"):
-        rails.plan_node(one_rail(subnet=None), "gpu1")
+    with pytest.raises(plan.PlanError, match="no subnet"):
+        plan.plan_node(one_rail(subnet=None), "gpu1")
 
 
 def test_overrides_change_only_their_rail():
     overrides = {
         "rail1": {"netdev": "ens9", "mac": "02:AB:00:00:00:01", "hca": "mlx4_1:1", "address": "10.0.0.77/24"}
     }
-    planned = rails.plan_node(LAB, "gpuserver1", rail_overrides=overrides)
-    assert planned[0] == rails.plan_node(LAB, "gpuserver1")[0]
+    planned = plan.plan_node(LAB, "gpuserver1", rail_overrides=overrides)
+    assert planned[0] == plan.plan_node(LAB, "gpuserver1")[0]
     assert planned[1]["netdev"] == "ens9"
     assert planned[1]["mac"] == "02:ab:00:00:00:01"
     assert (planned[1]["hca"], planned[1]["address"], planned[1]["subnet"]) == (
@@ -223,7 +223,7 @@ def test_overrides_change_only_their_rail():
 
 def test_an_overriding_address_needs_no_index():
     overrides = {"rail0": {"address": "10.0.1.9/24"}, "rail1": {"address": "10.0.0.9/24"}}
-    assert [rail["address"] for rail in rails.plan_node(LAB, "login", rail_overrides=overrides)] == [
+    assert [rail["address"] for rail in plan.plan_node(LAB, "login", rail_overrides=overrides)] == [
         "10.0.1.9/24",
         "10.0.0.9/24",
     ]
@@ -234,14 +234,14 @@ def test_an_overriding_address_needs_no_index():
     ["10.0.2.9/24", "10.0.1.9", "10.0.1.9/25", "10.0.1.0/24", "10.0.1.255/24", "fd00::1/64", "ten"],
 )
 def test_a_bad_overriding_address_is_refused(address):
-    with pytest.raises(rails.PlanError) as caught:
-        rails.plan_node(LAB, "gpuserver1", rail_overrides={"rail0": {"address": address}})
+    with pytest.raises(plan.PlanError) as caught:
+        plan.plan_node(LAB, "gpuserver1", rail_overrides={"rail0": {"address": address}})
     assert caught.value.variable == "rail_overrides.rail0.address"
 
 
 def test_an_override_of_no_rail_is_refused():
-    with pytest.raises(rails.PlanError, match="rail7"):
-        rails.plan_node(LAB, "gpuserver1", rail_overrides={"rail7": {"netdev": "ens9"}})
+    with pytest.raises(plan.PlanError, match="rail7"):
+        plan.plan_node(LAB, "gpuserver1", rail_overrides={"rail7": {"netdev": "ens9"}})
 
 
 @pytest.mark.parametrize(
@@ -257,14 +257,14 @@ def test_an_override_of_no_rail_is_refused():
     ],
 )
 def test_a_bad_gateway_is_refused(gateway, name, problem):
-    with pytest.raises(rails.PlanError, match=problem) as caught:
-        rails.plan_node(one_rail(gateway=gateway), name)
+    with pytest.raises(plan.PlanError, match=problem) as caught:
+        plan.plan_node(one_rail(gateway=gateway), name)
     assert "gateway" in caught.value.variable
 
 
 def test_a_supernet_that_is_too_small_is_refused():
-    with pytest.raises(rails.PlanError) as caught:
-        rails.plan_node({**COMPUTED, "rail_count": 17}, "gpu1")
+    with pytest.raises(plan.PlanError) as caught:
+        plan.plan_node({**COMPUTED, "rail_count": 17}, "gpu1")
     assert caught.value.variable == "fabric.supernet"
 
 
@@ -301,7 +301,7 @@ def test_addresses_are_unique_and_inside_their_own_subnet(drawn, indexes, offset
         "transport": "roce", "mtu": 9000, "rail_count": rail_count, "supernet": supernet,
         "rail_prefix": prefix, "netdev_pattern": "e{rail}", "host_offset": offset,
     }  # fmt: skip
-    planned = {index: rails.plan_node(fabric, "login", node_index=index) for index in indexes}
+    planned = {index: plan.plan_node(fabric, "login", node_index=index) for index in indexes}
     interfaces = [
         ipaddress.ip_interface(rail["address" + family]) for node in planned.values() for rail in node
     ]
@@ -325,8 +325,8 @@ def test_addresses_are_unique_and_inside_their_own_subnet(drawn, indexes, offset
 )
 def test_a_plan_is_stable_under_adding_nodes_and_reordering(indexes, data):
     names = [f"gpu{index:03d}" for index in indexes]
-    before = {name: rails.plan_node(LAB, name) for name in names[:-1]}
-    after = {name: rails.plan_node(LAB, name) for name in data.draw(st.permutations(names))}
+    before = {name: plan.plan_node(LAB, name) for name in names[:-1]}
+    after = {name: plan.plan_node(LAB, name) for name in data.draw(st.permutations(names))}
     assert all(after[name] == planned for name, planned in before.items())
 
 
@@ -338,4 +338,4 @@ def test_the_number_is_that_of_a_reader_from_the_right(name):
         if not character.isdigit():
             break
         digits = character + digits
-    assert rails.node_number(name) == (int(digits) if digits else None)
+    assert plan.node_number(name) == (int(digits) if digits else None)

@@ -6,9 +6,9 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils import rdma_firmware
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.mstflint import Flash, parse_query
-from ansible_collections.railyard.fabric.plugins.module_utils.rdma_hardware import Card
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers.hca.mstflint import Flash, parse_query
+from ansible_collections.railyard.fabric.plugins.module_utils.rdma import firmware as rdma_firmware
+from ansible_collections.railyard.fabric.plugins.module_utils.rdma.hardware import Card
 
 PSID = "MT_0000000838"
 IMAGES = {PSID: {"version": "28.43.2026", "file": "firmware/cx7.bin", "sha256": "AB" * 32}}

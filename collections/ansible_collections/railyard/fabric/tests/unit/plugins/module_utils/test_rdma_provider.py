@@ -6,15 +6,12 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils import (
-    kernel_headers,
-    rdma_driver,
-    rdma_hardware,
-)
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.apt_get import Package
-from ansible_collections.railyard.fabric.plugins.module_utils.rdma_hardware import Card
-from ansible_collections.railyard.fabric.plugins.module_utils.rdma_provider_choice import Node, best, choose
-from ansible_collections.railyard.fabric.plugins.module_utils.vendor_repository import Node as System
+from ansible_collections.railyard.fabric.plugins.module_utils.apt.vendor_repository import Node as System
+from ansible_collections.railyard.fabric.plugins.module_utils.kernel import headers as kernel_headers
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers.node.apt_get import Package
+from ansible_collections.railyard.fabric.plugins.module_utils.rdma import driver, hardware
+from ansible_collections.railyard.fabric.plugins.module_utils.rdma.hardware import Card
+from ansible_collections.railyard.fabric.plugins.module_utils.rdma.provider import Node, best, choose
 
 GRACE = Node("6.8.0-60-generic-64k", (3, 12), True, False, False, System("ubuntu", "24.04", "arm64"))
 NODE = Node("6.8.0-60-generic", (3, 12), True, False)
@@ -38,7 +35,7 @@ def node(tmp_path):
 
 
 def reader_of(root):
-    return rdma_hardware.Reader(str(root / "sys"), str(root / "proc"), str(root / "etc"))
+    return hardware.Reader(str(root / "sys"), str(root / "proc"), str(root / "etc"))
 
 
 def test_cards_are_read_from_the_bus_without_and_with_a_driver(node):
@@ -54,14 +51,14 @@ def test_cards_are_read_from_the_bus_without_and_with_a_driver(node):
     (served / "infiniband/mlx5_0/board_id").write_text("MT_0000000838\n")
     (served / "driver").symlink_to(root / "sys/bus/pci/drivers/mlx5_core")
     assert bare.exists()
-    assert rdma_hardware.read_cards(reader_of(root)) == [
+    assert hardware.read_cards(reader_of(root)) == [
         Card("0000:07:00.0", "15b3:1003", "ConnectX-3", None, None),
         Card("0000:17:00.0", "15b3:1021", "ConnectX-7", "mlx5_core", "28.43.2026", "MT_0000000838"),
     ]
 
 
 def test_a_node_without_cards_or_bus_has_none(tmp_path):
-    assert rdma_hardware.read_cards(reader_of(tmp_path)) == []
+    assert hardware.read_cards(reader_of(tmp_path)) == []
 
 
 def test_modules_tell_whose_they_are(node):
@@ -81,11 +78,11 @@ def test_modules_tell_whose_they_are(node):
         asked.append(argv)
         return "25.10-1.2.8\n"
 
-    mlx5, mlx4 = rdma_driver.read_modules(str(root), reader_of(root), "6.8.0-60-generic", modinfo)
+    mlx5, mlx4 = driver.read_modules(str(root), reader_of(root), "6.8.0-60-generic", modinfo)
     assert (mlx5.loaded, mlx5.on_disk, mlx5.version_on_disk) == ("25.10-0.6.0", "vendor", "25.10-1.2.8")
     assert asked == [["modinfo", "-F", "version", f"{folder}/updates/dkms/mlx5_core.ko.zst"]]
     assert (mlx4.loaded, mlx4.on_disk) == ("inbox", "inbox")
-    assert rdma_driver.read_modules(str(root), reader_of(root), "7.0")[0].on_disk is None
+    assert driver.read_modules(str(root), reader_of(root), "7.0")[0].on_disk is None
     assert not kernel_headers.are_there(str(root), "6.8.0-60-generic")
     (folder / "build").mkdir()
     assert kernel_headers.are_there(str(root), "6.8.0-60-generic")
@@ -99,30 +96,30 @@ def test_secure_boot_is_read_from_the_variable(tmp_path, value, said):
     folder.mkdir(parents=True)
     if value is not None:
         (folder / "SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c").write_bytes(value)
-    assert rdma_driver.secure_boot(reader_of(tmp_path)) is said
+    assert driver.secure_boot(reader_of(tmp_path)) is said
 
 
 def test_installed_stack_is_known_by_its_metapackage():
     def there(*names):
         return {name: Package("1", "install", "installed", False) for name in names}
 
-    assert rdma_driver.installed_stack(there("doca-ofed", "mlnx-ofed-kernel-dkms")) == ("doca", ["doca-ofed"])
-    assert rdma_driver.installed_stack(there("mlnx-ofed-all", "mlnx-ofed-kernel-dkms"))[0] == "mlnx_ofed"
-    assert rdma_driver.installed_stack(there("mlnx-ofed-kernel-dkms"))[0] == "unknown"
-    assert rdma_driver.installed_stack(there("mlnx-ofed-kernel-modules"))[0] == "unknown"
-    assert rdma_driver.installed_stack(there("doca-ofed-generic-hwe-26.04"))[0] == "ubuntu"
-    assert rdma_driver.installed_stack(there("rdma-core", "doca-ofed-userspace-x")) == (None, [])
+    assert driver.installed_stack(there("doca-ofed", "mlnx-ofed-kernel-dkms")) == ("doca", ["doca-ofed"])
+    assert driver.installed_stack(there("mlnx-ofed-all", "mlnx-ofed-kernel-dkms"))[0] == "mlnx_ofed"
+    assert driver.installed_stack(there("mlnx-ofed-kernel-dkms"))[0] == "unknown"
+    assert driver.installed_stack(there("mlnx-ofed-kernel-modules"))[0] == "unknown"
+    assert driver.installed_stack(there("doca-ofed-generic-hwe-26.04"))[0] == "ubuntu"
+    assert driver.installed_stack(there("rdma-core", "doca-ofed-userspace-x")) == (None, [])
     kernels = there(
         "linux-image-generic", "linux-image-6.8.0-60-generic", "linux-headers-amd64", "linux-base"
     )
-    assert rdma_driver.kernel_metapackages(kernels) == ["linux-headers-amd64", "linux-image-generic"]
+    assert driver.kernel_metapackages(kernels) == ["linux-headers-amd64", "linux-image-generic"]
 
 
 def test_headers_are_to_follow_each_kernel_that_moves():
     def there(*names):
         return {name: Package("1", "install", "installed", False) for name in names}
 
-    follow = rdma_driver.headers_to_follow
+    follow = driver.headers_to_follow
     assert follow(there("linux-image-generic-hwe-24.04")) == ["linux-headers-generic-hwe-24.04"]
     assert follow(there("linux-image-amd64", "linux-headers-amd64")) == []
     others = ("linux-image-amd64-dbg", "linux-image-6.1.0-56-amd64", "linux-image-extra-virtual")
@@ -130,18 +127,18 @@ def test_headers_are_to_follow_each_kernel_that_moves():
 
 
 def test_another_stack_is_refused_until_its_replacement_is_allowed_by_name():
-    (said,) = rdma_driver.refuse_stack("doca", "mlnx_ofed", {"mlnx-ofed-all": "24.10-1"}, [])
+    (said,) = driver.refuse_stack("doca", "mlnx_ofed", {"mlnx-ofed-all": "24.10-1"}, [])
     assert "mlnx-ofed-all 24.10-1 is there and belongs to another stack (mlnx_ofed). Fix:" in said
-    (said,) = rdma_driver.refuse_stack("doca", "unknown", {"mlnx-ofed-kernel-dkms": "24.10"}, [])
+    (said,) = driver.refuse_stack("doca", "unknown", {"mlnx-ofed-kernel-dkms": "24.10"}, [])
     assert "as mlnxofedinstall does it" in said
     allowed = ["mlnx-ofed-all"]
-    assert rdma_driver.refuse_stack("doca", "mlnx_ofed", {"mlnx-ofed-all": "24.10-1"}, allowed) == []
-    assert rdma_driver.refuse_stack("doca", "doca", {"doca-ofed": "3.1.0"}, []) == []
-    assert rdma_driver.refuse_stack("inbox", "doca", {"doca-ofed": "3.1.0"}, []) == []
-    assert rdma_driver.to_remove("doca", "mlnx_ofed", allowed) == allowed
+    assert driver.refuse_stack("doca", "mlnx_ofed", {"mlnx-ofed-all": "24.10-1"}, allowed) == []
+    assert driver.refuse_stack("doca", "doca", {"doca-ofed": "3.1.0"}, []) == []
+    assert driver.refuse_stack("inbox", "doca", {"doca-ofed": "3.1.0"}, []) == []
+    assert driver.to_remove("doca", "mlnx_ofed", allowed) == allowed
     # The kernel part is what the other stack's becomes: it is moved, not removed.
-    assert rdma_driver.to_remove("doca", "unknown", ["mlnx-ofed-kernel-dkms"]) == []
-    assert rdma_driver.to_remove("doca", "doca", ["doca-ofed"]) == []
+    assert driver.to_remove("doca", "unknown", ["mlnx-ofed-kernel-dkms"]) == []
+    assert driver.to_remove("doca", "doca", ["doca-ofed"]) == []
 
 
 def test_the_modules_of_the_cards_are_the_needed_ones():
@@ -149,9 +146,9 @@ def test_the_modules_of_the_cards_are_the_needed_ones():
         Card("a", "15b3:1003", "ConnectX-3", None, None),
         Card("b", "15b3:1011", "Connect-IB", None, None),
     ]
-    assert rdma_hardware.needed_modules(cards) == ["mlx4_core", "mlx5_core"]
-    assert rdma_hardware.needed_modules(cards[:1]) == ["mlx4_core"]
-    assert rdma_hardware.needed_modules([]) == []
+    assert hardware.needed_modules(cards) == ["mlx4_core", "mlx5_core"]
+    assert hardware.needed_modules(cards[:1]) == ["mlx4_core"]
+    assert hardware.needed_modules([]) == []
 
 
 def test_kernels_without_the_vendors_driver_are_found(node):
@@ -173,7 +170,7 @@ def test_kernels_without_the_vendors_driver_are_found(node):
             (folder / "build").mkdir()
 
     def without(kernel, needed=("mlx5_core",)):
-        return rdma_driver.without_driver(rdma_driver.read_kernels(str(root), needed), kernel)
+        return driver.without_driver(driver.read_kernels(str(root), needed), kernel)
 
     (missing,) = without(running)
     assert (missing["kernel"], missing["has_headers"]) == ("6.8.0-61-generic", True)
@@ -183,8 +180,8 @@ def test_kernels_without_the_vendors_driver_are_found(node):
     assert [one["kernel"] for one in without("7.0")] == ["6.8.0-61-generic", "7.0"]
     assert without(running, ["mlx4_core", "mlx5_core"])[0]["kernel"] == running
     # Of a kernel that boots next, whatever it has: here its headers were never installed.
-    kernels = rdma_driver.read_kernels(str(root), ("mlx5_core",))
-    both = rdma_driver.without_driver(kernels, running, "6.8.0-50-generic")
+    kernels = driver.read_kernels(str(root), ("mlx5_core",))
+    both = driver.without_driver(kernels, running, "6.8.0-50-generic")
     assert [one["kernel"] for one in both] == ["6.8.0-50-generic", "6.8.0-61-generic"]
     assert both[0]["why"].startswith("it has no headers")
     assert both[0]["why"].endswith("(this one boots next)")
@@ -206,18 +203,18 @@ def test_kernels_without_the_vendors_driver_are_found(node):
     ],
 )
 def test_what_runs_is_held_against_what_a_boot_would_load(loaded, on_disk, version, said):
-    modules = [rdma_driver.KernelModule("mlx5_core", loaded, on_disk, version)]
-    found = rdma_driver.pending(modules, ["mlx5_core"])
+    modules = [driver.KernelModule("mlx5_core", loaded, on_disk, version)]
+    found = driver.pending(modules, ["mlx5_core"])
     assert found == said if said is None else said in found
-    assert rdma_driver.pending(modules, ["mlx4_core"]) is None
+    assert driver.pending(modules, ["mlx4_core"]) is None
 
 
 def test_firmware_is_compared_by_generation():
     cards = [card("ConnectX-7", firmware="28.39.1002"), card("ConnectX-6", firmware="20.1")]
-    (said,) = rdma_driver.firmware_differs(cards, {"ConnectX-7": "28.43.2026"})
+    (said,) = driver.firmware_differs(cards, {"ConnectX-7": "28.43.2026"})
     assert "ConnectX-7 (0000:17:00.0) runs firmware 28.39.1002, wanted is 28.43.2026" in said
     assert "rdma_stack_firmware_images" in said
-    assert rdma_driver.firmware_differs(cards, {"ConnectX-7": "28.39.1002"}) == []
+    assert driver.firmware_differs(cards, {"ConnectX-7": "28.39.1002"}) == []
 
 
 @pytest.mark.parametrize(

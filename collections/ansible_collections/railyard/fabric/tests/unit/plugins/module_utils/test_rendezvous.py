@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils import lobby, rail_socket, rendezvous
-from ansible_collections.railyard.fabric.plugins.module_utils.obstacle import Obstacle
-from ansible_collections.railyard.fabric.plugins.module_utils.rendezvous import (
+from ansible_collections.railyard.fabric.plugins.module_utils.channel import listener, rail_socket, rendezvous
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import Obstacle
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.rendezvous import (
     Broken,
     Channel,
     Stranger,
@@ -211,12 +211,12 @@ class House:
         self.port = free_port()
         self.place = rail_socket.Place("gpu002", "rail0", "lo", "127.0.0.1")
         self.stop = threading.Event()
-        self.lobby = lobby.Lobby(order("gpu002", self.port), {"rail0": self.place}, self.stop)
+        self.lobby = listener.Lobby(order("gpu002", self.port), {"rail0": self.place}, self.stop)
         self.lobby.start()
 
     def call(self, kind: str = "session", round_number: int = 0, terms: Terms = TERMS) -> Channel:
         purpose = {"kind": kind, "round": round_number}
-        return lobby.dial(self.place, "127.0.0.1", self.port, terms, purpose, self.stop)
+        return listener.dial(self.place, "127.0.0.1", self.port, terms, purpose, self.stop)
 
 
 @pytest.fixture
@@ -411,19 +411,19 @@ def test_rails_without_ip_share_one_listener_and_are_told_apart_by_the_call(hous
         rail: rail_socket.Place("gpu002", rail, "", "127.0.0.1", management=True)
         for rail in ("rail0", "rail1")
     }
-    made = lobby.Lobby(shared, places, stop)
+    made = listener.Lobby(shared, places, stop)
     try:
         assert made.obstacles == {}
         purpose = {"kind": "session", "round": 0}
         for rail in ("rail1", "rail0"):
-            lobby.dial(places[rail], "127.0.0.1", port, TERMS._replace(rail=rail), purpose, stop)
+            listener.dial(places[rail], "127.0.0.1", port, TERMS._replace(rail=rail), purpose, stop)
             assert made.take("gpu001", "rail0" if rail == "rail1" else "rail1", 0.1) is None
             assert made.take("gpu001", rail, 2.0) is not None
         with pytest.raises(Stranger):
-            lobby.dial(places["rail0"], "127.0.0.1", port, TERMS._replace(rail="rail7"), purpose, stop)
+            listener.dial(places["rail0"], "127.0.0.1", port, TERMS._replace(rail="rail7"), purpose, stop)
         # Who does not hold the address cannot be met there, and says so for each of the rails.
         gone = {rail: place._replace(address="192.0.2.1") for rail, place in places.items()}
-        obstacles = lobby.Lobby(shared, gone, stop).obstacles
+        obstacles = listener.Lobby(shared, gone, stop).obstacles
         assert {rail: one.error_class for rail, one in obstacles.items()} == dict.fromkeys(
             places, "no_management"
         )

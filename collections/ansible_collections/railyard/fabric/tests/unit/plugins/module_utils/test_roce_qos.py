@@ -8,9 +8,9 @@ from __future__ import annotations
 import json
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils import roce_qos
-from ansible_collections.railyard.fabric.plugins.module_utils.roce_qos import QosError
-from ansible_collections.railyard.fabric.plugins.module_utils.roce_qos_tools import Answer
+from ansible_collections.railyard.fabric.plugins.module_utils.qos import settings
+from ansible_collections.railyard.fabric.plugins.module_utils.qos.settings import QosError
+from ansible_collections.railyard.fabric.plugins.module_utils.qos.tools import Answer
 
 from .qos_node import DEFAULTS, QosNode
 
@@ -20,8 +20,8 @@ PFC_ON_3 = [0, 0, 0, 1, 0, 0, 0, 0]
 
 def test_traffic_class_carries_dscp_and_ect():
     # RFC 2474 and 3168: six bits of DSCP, then 10 for ECT(0).
-    assert roce_qos.traffic_class(26) == 0b011010_10 == 106
-    assert roce_qos.traffic_class(0) == 0b000000_10
+    assert settings.traffic_class(26) == 0b011010_10 == 106
+    assert settings.traffic_class(0) == 0b000000_10
 
 
 @pytest.mark.parametrize("tools", TOOLS)
@@ -270,12 +270,12 @@ def test_a_rival_is_named(tmp_path):
 )
 def test_a_wrong_declaration_is_named(options, message):
     with pytest.raises(QosError, match=message):
-        roce_qos.check({**DEFAULTS, **options})
+        settings.check({**DEFAULTS, **options})
 
 
 def test_all_wrong_declarations_come_at_once():
     with pytest.raises(QosError) as caught:
-        roce_qos.check({**DEFAULTS, "dscp": 99, "cnp_priority": 11})
+        settings.check({**DEFAULTS, "dscp": 99, "cnp_priority": 11})
     assert "dscp 99" in str(caught.value)
     assert "cnp_priority 11" in str(caught.value)
 

@@ -18,17 +18,15 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils import lease as lease_module
-from ansible_collections.railyard.fabric.plugins.module_utils import (
-    runner,
-    runner_control,
-    runner_process,
-    units,
-    work_order,
-)
-from ansible_collections.railyard.fabric.plugins.module_utils.lease import Lease
-from ansible_collections.railyard.fabric.plugins.module_utils.obstacle import Obstacle
-from ansible_collections.railyard.fabric.plugins.module_utils.runner_control import Control
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import Obstacle
+from ansible_collections.railyard.fabric.plugins.module_utils.runner import control as runner_control
+from ansible_collections.railyard.fabric.plugins.module_utils.runner import launcher as units
+from ansible_collections.railyard.fabric.plugins.module_utils.runner import lease as lease_module
+from ansible_collections.railyard.fabric.plugins.module_utils.runner import main
+from ansible_collections.railyard.fabric.plugins.module_utils.runner import process as runner_process
+from ansible_collections.railyard.fabric.plugins.module_utils.runner.control import Control
+from ansible_collections.railyard.fabric.plugins.module_utils.runner.lease import Lease
+from ansible_collections.railyard.fabric.plugins.module_utils.schedule import work_order
 
 RUN, OTHER = "20261121T101500Z-3f2a", "20261121T111500Z-4444"
 SECRET = "0123456789abcdef" * 2
@@ -204,7 +202,7 @@ def test_the_runner_is_a_unit_that_ends_with_all_it_started(
     argv = next(asked for asked in systemd.asked if asked[0] == "systemd-run")
     assert "KillMode=control-group" in argv
     limit = next(word for word in argv if word.startswith("RuntimeMaxSec="))
-    assert float(limit.split("=")[1]) == pytest.approx(runner.worst_case_s(order()) + 60, abs=1)
+    assert float(limit.split("=")[1]) == pytest.approx(main.worst_case_s(order()) + 60, abs=1)
     command = argv[argv.index("--") + 1 :]
     assert command[:2] == ["/usr/bin/python3", control.program_path(program[1])]
     assert SECRET not in " ".join(argv)

@@ -12,9 +12,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils import rail_socket, runner, runner_step
-from ansible_collections.railyard.fabric.plugins.module_utils.obstacle import Obstacle
-from ansible_collections.railyard.fabric.plugins.module_utils.rendezvous import Broken
+from ansible_collections.railyard.fabric.plugins.module_utils.channel import rail_socket
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import Obstacle
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.rendezvous import Broken
+from ansible_collections.railyard.fabric.plugins.module_utils.runner import main
+from ansible_collections.railyard.fabric.plugins.module_utils.runner import step as runner_step
 
 
 class Talker:
@@ -166,12 +168,12 @@ def test_a_runner_that_cannot_begin_still_says_so_in_every_row(
         raise OSError(97, "Address family not supported by protocol")
 
     house = SimpleNamespace(start=lambda: None, close=lambda: closed.append("Lobby"))
-    monkeypatch.setattr(runner, "Lobby", lambda *_all: house)
-    monkeypatch.setattr(runner, part, refuse)
-    monkeypatch.setattr(runner.signal, "signal", lambda *_all: None)
-    monkeypatch.setattr(runner.Runner, "_guard", lambda _self: None)
-    monkeypatch.setattr(runner.Runner, "_write_the_rest", lambda self: closed.append("rest"))
-    one = runner.Runner.__new__(runner.Runner)
+    monkeypatch.setattr(main, "Lobby", lambda *_all: house)
+    monkeypatch.setattr(main, part, refuse)
+    monkeypatch.setattr(main.signal, "signal", lambda *_all: None)
+    monkeypatch.setattr(main.Runner, "_guard", lambda _self: None)
+    monkeypatch.setattr(main.Runner, "_write_the_rest", lambda self: closed.append("rest"))
+    one = main.Runner.__new__(main.Runner)
     one._order, one._bench, one._stop = {}, bench, stop  # type: ignore[assignment]
     assert one.run() == 1
     assert closed == (["rest"] if part == "Lobby" else ["Lobby", "rest"])

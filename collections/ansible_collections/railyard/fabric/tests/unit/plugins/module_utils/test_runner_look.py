@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils import runner_look
-from ansible_collections.railyard.fabric.plugins.module_utils.lease import Lease
+from ansible_collections.railyard.fabric.plugins.module_utils.runner import progress
+from ansible_collections.railyard.fabric.plugins.module_utils.runner.lease import Lease
 
 RUN = "20261121T101500Z-3f2a"
 OTHER = "20261121T101501Z-77aa"
@@ -56,15 +56,15 @@ class Node:
         folders = [str(self.root / name) for name in ("var", "run", "units")]
         env = dict(os.environ) if only is None else {"PATH": only}
         done = subprocess.run(
-            runner_look.command(RUN, *folders),
-            input=runner_look.SCRIPT,
+            progress.command(RUN, *folders),
+            input=progress.SCRIPT,
             capture_output=True,
             text=True,
             check=True,
             env=env,
         )
         assert done.stderr == ""
-        return runner_look.read(done.stdout)
+        return progress.read(done.stdout)
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ def node(tmp_path: Path) -> Node:
 def test_what_is_left_is_what_the_runner_said_less_the_time_since(
     said: dict[str, Any], uptime: str, left_s: int | None
 ) -> None:
-    assert runner_look.read(f"running\nrenewed\n{uptime}\n{json.dumps(said)}\n")["left_s"] == left_s
+    assert progress.read(f"running\nrenewed\n{uptime}\n{json.dumps(said)}\n")["left_s"] == left_s
 
 
 def test_a_run_that_goes_on(node: Node) -> None:
@@ -162,16 +162,16 @@ def test_the_lease_of_another_run_is_left_alone(node: Node) -> None:
 
 @pytest.mark.parametrize("run", ["", "../x", f"{RUN}; reboot", f"{RUN}\n"])
 def test_what_is_no_run_id_reaches_no_shell(run: str) -> None:
-    with pytest.raises(runner_look.LookError, match="no run id"):
-        runner_look.command(run)
+    with pytest.raises(progress.LookError, match="no run id"):
+        progress.command(run)
 
 
 @pytest.mark.parametrize(
     "output", ["", "active", "sudo: a password is required\n", "running\nhello\n{}", "active\nlost\n{}"]
 )
 def test_an_answer_that_is_none_is_refused(output: str) -> None:
-    with pytest.raises(runner_look.LookError, match="where a run's state was asked"):
-        runner_look.read(output)
+    with pytest.raises(progress.LookError, match="where a run's state was asked"):
+        progress.read(output)
 
 
 MADE_UP: list[Any] = [float("nan"), float("inf"), 10**400, -5, "9", True, [], {}, None]
@@ -182,7 +182,7 @@ MADE_UP: list[Any] = [float("nan"), float("inf"), 10**400, -5, "9", True, [], {}
 def test_a_number_that_a_node_made_up_is_none(key: str, value: Any) -> None:
     status = {"left_s": 70.4, "uptime_s": 800.0, "total_tests": 4, "finished_tests": 1, "done": False}
     status[key] = value
-    seen = runner_look.read(f"running\nrenewed\n812.44\n{json.dumps(status)}\n")
+    seen = progress.read(f"running\nrenewed\n812.44\n{json.dumps(status)}\n")
     assert {type(seen[name]) for name in ("finished_tests", "total_tests")} == {int}
     assert 0 <= seen["finished_tests"] <= 1
     assert 0 <= seen["total_tests"] <= 4
@@ -193,9 +193,9 @@ def test_a_number_that_a_node_made_up_is_none(key: str, value: Any) -> None:
 def test_a_status_beyond_sense_is_none() -> None:
     begun_s = time.process_time()
     for text in ("[" * 10**6, '{"current":' * 10**5, json.dumps({"current": "x\x1b[2J" * 10**7})):
-        seen = runner_look.read(f"running\nrenewed\n812.44\n{text}\n")
+        seen = progress.read(f"running\nrenewed\n812.44\n{text}\n")
         assert (seen["total_tests"], seen["current"]) == (0, None)
     assert time.process_time() - begun_s < 3
     said = json.dumps({"current": "m1 " + "x" * 5000, "reason": {"a": 1}, "done": True})
-    seen = runner_look.read(f"ended\nlost\n812.44\n{said}\n")
+    seen = progress.read(f"ended\nlost\n812.44\n{said}\n")
     assert (len(seen["current"]), seen["reason"]) == (300, None)

@@ -12,11 +12,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils import lobby, runner_meeting
-from ansible_collections.railyard.fabric.plugins.module_utils.obstacle import Obstacle
-from ansible_collections.railyard.fabric.plugins.module_utils.rail_socket import Place
-from ansible_collections.railyard.fabric.plugins.module_utils.rendezvous import Broken
-from ansible_collections.railyard.fabric.plugins.module_utils.schedule import Meeting
+from ansible_collections.railyard.fabric.plugins.module_utils.channel import listener
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import Obstacle
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.rail_socket import Place
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.rendezvous import Broken
+from ansible_collections.railyard.fabric.plugins.module_utils.runner import session as runner_meeting
+from ansible_collections.railyard.fabric.plugins.module_utils.schedule.rounds import Meeting
 
 PLACE = Place("gpu001", "rail0", "lo", "10.0.1.1")
 ORDER = {"run": "20261121T101500Z-3f2a", "secret": "s" * 64}
@@ -107,7 +108,7 @@ class Node:
         )
         place = Place(name, "rail0", "lo", f"127.0.0.{number}")
         self.session = runner_meeting.Session(place, f"gpu00{other}", f"127.0.0.{other}")
-        self.lobby = lobby.Lobby(order, {"rail0": place}, self.stop)
+        self.lobby = listener.Lobby(order, {"rail0": place}, self.stop)
         self.lobby.enter_round(0)
         self.obstacle: Obstacle | None = None
         self._thread = threading.Thread(target=self._meet)

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils import runner_pace
-from ansible_collections.railyard.fabric.plugins.module_utils.runner_pace import Pace
+from ansible_collections.railyard.fabric.plugins.module_utils.runner import eta
+from ansible_collections.railyard.fabric.plugins.module_utils.runner.eta import Pace
 
 PLANNED_S = {"ping_rtt": 0.0, "tcp_bandwidth": 9.0, "rdma_bandwidth": 14.0, "tcp_bandwidth_concurrent": 9.0}
 
@@ -56,7 +56,7 @@ def test_where_the_runner_starts_slowly_so_do_the_tests_that_start_tools(
 
 def test_the_age_of_a_process_is_told() -> None:
     program = "import time; time.sleep(0.5); from {0} import {1} as age; print(age())"
-    words = program.format(runner_pace.__name__, runner_pace.process_age_s.__name__)
+    words = program.format(eta.__name__, eta.process_age_s.__name__)
     done = subprocess.run(
         [sys.executable, "-c", words],
         capture_output=True,
@@ -99,5 +99,5 @@ def test_a_group_is_one_turn_and_a_cable_none(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_the_clock_is_the_one_that_a_shell_reads() -> None:
-    before, seen = float(Path("/proc/uptime").read_text("ascii").split()[0]), runner_pace.uptime_s()
+    before, seen = float(Path("/proc/uptime").read_text("ascii").split()[0]), eta.uptime_s()
     assert 0 <= seen - before < 5

@@ -11,22 +11,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils import (
-    rdma_place,
-    tool_base,
-    tool_perftest,
-    tool_perftest_bw,
-    tool_perftest_lat,
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import Obstacle
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.rail_socket import Place
+from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import Reader
+from ansible_collections.railyard.fabric.plugins.module_utils.measure import (
+    base,
+    perftest,
+    perftest_bw,
+    perftest_lat,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils.obstacle import Obstacle
-from ansible_collections.railyard.fabric.plugins.module_utils.proof import Claim
-from ansible_collections.railyard.fabric.plugins.module_utils.rail_socket import Place
-from ansible_collections.railyard.fabric.plugins.module_utils.rdma_place import RdmaPort
-from ansible_collections.railyard.fabric.plugins.module_utils.runner_start import Gate
-from ansible_collections.railyard.fabric.plugins.module_utils.sysfs import Reader
-from ansible_collections.railyard.fabric.plugins.module_utils.tool_base import Finished, Play, Reading
-from ansible_collections.railyard.fabric.plugins.module_utils.tool_perftest_bw import Bandwidth
-from ansible_collections.railyard.fabric.plugins.module_utils.tool_perftest_lat import Latency
+from ansible_collections.railyard.fabric.plugins.module_utils.measure import rdma_port as rdma_place
+from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import Finished, Play, Reading
+from ansible_collections.railyard.fabric.plugins.module_utils.measure.perftest_bw import Bandwidth
+from ansible_collections.railyard.fabric.plugins.module_utils.measure.perftest_lat import Latency
+from ansible_collections.railyard.fabric.plugins.module_utils.measure.proof import Claim
+from ansible_collections.railyard.fabric.plugins.module_utils.measure.rdma_port import RdmaPort
+from ansible_collections.railyard.fabric.plugins.module_utils.runner.barrier import Gate
 
 POLICY: dict[str, Any] = {
     "rdma_duration_s": 4,
@@ -153,7 +153,7 @@ def test_infiniband_has_no_gid_to_name() -> None:
 def test_pinned_only_where_the_node_is_known_and_the_policy_and_the_tool_allow_it(
     monkeypatch: pytest.MonkeyPatch, node: int | None, pinning: bool, may: bool, there: bool, pinned: bool
 ) -> None:
-    monkeypatch.setattr(tool_perftest.shutil, "which", lambda _name: "/usr/bin/numactl" if there else None)
+    monkeypatch.setattr(perftest.shutil, "which", lambda _name: "/usr/bin/numactl" if there else None)
     play = Desk(bandwidth(1000, 31.25, 0.0005), port=PORT._replace(numa_node=node))
     play.policy["numa_pinning"] = pinning
     reading = Bandwidth("ib_write_bw", pinned=may).client(play)
@@ -313,7 +313,7 @@ def test_a_round_trip_is_not_doubled() -> None:
     ],
 )
 def test_no_latency_test_lasts_long(iteration_us: float, wanted_s: float, iterations: int) -> None:
-    assert tool_perftest_lat.suitable(iteration_us, {"rdma_latency_s": wanted_s}) == iterations
+    assert perftest_lat.suitable(iteration_us, {"rdma_latency_s": wanted_s}) == iterations
 
 
 @pytest.mark.parametrize("iterations", [0, 19, 100001, "50", None])
@@ -324,15 +324,15 @@ def test_the_server_is_not_talked_into_an_endless_test(iterations: object) -> No
 
 def test_the_window_lies_within_the_sending() -> None:
     done = Finished(0, "", 0.0, 1.0, 5.0)
-    assert tool_perftest_bw.window_s(done, POLICY) == [2.0, 4.0]
+    assert perftest_bw.window_s(done, POLICY) == [2.0, 4.0]
     # A clock that saw less than the duration moves nothing.
-    assert tool_perftest_bw.window_s(done._replace(ended_s=4.5), POLICY) == [2.0, 4.0]
-    assert tool_perftest_bw.window_s(done._replace(connected_s=None), POLICY) == [1.5, 3.5]
+    assert perftest_bw.window_s(done._replace(ended_s=4.5), POLICY) == [2.0, 4.0]
+    assert perftest_bw.window_s(done._replace(connected_s=None), POLICY) == [1.5, 3.5]
 
 
 def test_rails_at_once_are_added_up_while_all_of_them_send() -> None:
     # Connected at 1 s and ended at 6 s, 4 s of it sending: from 2 s at the latest to 5 s at the earliest.
-    first = tool_perftest_bw.sending_s(Finished(0, "", 0.0, 1.0, 6.0), POLICY)
+    first = perftest_bw.sending_s(Finished(0, "", 0.0, 1.0, 6.0), POLICY)
     assert first == [2.0, 5.0]
     gate = Gate(2)
     shared: list[object] = []
@@ -345,7 +345,7 @@ def test_rails_at_once_are_added_up_while_all_of_them_send() -> None:
     alone.leave("rail1")
     assert alone.common("rail0", first, 1.0, 5.0) is None
     # An end that took longer than the sending leaves nothing, or too little, that is sure.
-    never = tool_perftest_bw.sending_s(Finished(0, "", 0.0, 1.0, 9.5), POLICY)
+    never = perftest_bw.sending_s(Finished(0, "", 0.0, 1.0, 9.5), POLICY)
     assert never == [5.5, 5.0]
     assert Gate(1).common("rail0", never, 1.0, 5.0) is None
     assert Gate(1).common("rail0", [4.0, 4.9], 1.0, 5.0) is None
@@ -359,13 +359,13 @@ SAMPLES = {
 
 
 def test_counters_that_count_at_once_show_when_it_sent() -> None:
-    bounds_s = tool_perftest_bw.sending_s(Finished(0, "", 0.0, 1.0964, 8.2265), POLICY)
+    bounds_s = perftest_bw.sending_s(Finished(0, "", 0.0, 1.0964, 8.2265), POLICY)
     assert bounds_s == [4.2265, 5.0964]
     claim = Claim("bytes", 18022400.0, 45626688.0)
     # It rose by 10 MB/s first at 2.3013 s, so it had not begun at 1.8826 s: that and 4 s is its earliest end.
-    assert tool_perftest_bw.sending_seen_s(bounds_s, claim, SAMPLES, POLICY) == [2.3013, 5.8826]
+    assert perftest_bw.sending_seen_s(bounds_s, claim, SAMPLES, POLICY) == [2.3013, 5.8826]
     # What the times say for certain is never given up.
-    assert tool_perftest_bw.sending_seen_s([2.2, 6.0], claim, SAMPLES, POLICY) == [2.2, 6.0]
+    assert perftest_bw.sending_seen_s([2.2, 6.0], claim, SAMPLES, POLICY) == [2.2, 6.0]
 
 
 @pytest.mark.parametrize(
@@ -381,16 +381,16 @@ def test_counters_that_count_at_once_show_when_it_sent() -> None:
 def test_without_data_in_the_counters_the_times_stand(
     claim: Claim | None, samples: Mapping[str, list[float]]
 ) -> None:
-    assert tool_perftest_bw.sending_seen_s([4.0, 5.0], claim, samples, POLICY) == [4.0, 5.0]
+    assert perftest_bw.sending_seen_s([4.0, 5.0], claim, samples, POLICY) == [4.0, 5.0]
 
 
 def test_versions_are_read_and_a_difference_is_named() -> None:
-    argv, pattern = tool_base._VERSION["ib_write_bw"]
+    argv, pattern = base._VERSION["ib_write_bw"]
     assert argv == ["ib_write_bw", "--version"]
     found = pattern.search("Version: 6.06\n")
     assert found is not None
     assert found.group(1) == "6.06"
-    obstacle = tool_base.version_differs("ib_write_bw", "6.06", "gpu001", "6.17", "gpu002")
+    obstacle = base.version_differs("ib_write_bw", "6.06", "gpu001", "6.17", "gpu002")
     assert (obstacle.error_class, obstacle.status) == ("version_differs", "unmeasured")
     assert all(word in obstacle.message for word in ("6.06", "gpu001", "6.17", "gpu002"))
 

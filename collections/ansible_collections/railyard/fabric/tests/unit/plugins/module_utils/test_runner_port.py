@@ -13,17 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils import (
-    rdma_place,
-    runner_port,
-    tool_perftest_bw,
-    work_order,
-)
-from ansible_collections.railyard.fabric.plugins.module_utils.obstacle import Obstacle
-from ansible_collections.railyard.fabric.plugins.module_utils.rail_socket import Place
-from ansible_collections.railyard.fabric.plugins.module_utils.rdma_place import RdmaPort
-from ansible_collections.railyard.fabric.plugins.module_utils.rendezvous import Broken, Channel
-from ansible_collections.railyard.fabric.plugins.module_utils.sysfs import Reader
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import Obstacle
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.rail_socket import Place
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.rendezvous import Broken, Channel
+from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import Reader
+from ansible_collections.railyard.fabric.plugins.module_utils.measure import perftest_bw, rdma_port
+from ansible_collections.railyard.fabric.plugins.module_utils.measure.rdma_port import RdmaPort
+from ansible_collections.railyard.fabric.plugins.module_utils.runner import port_proof
+from ansible_collections.railyard.fabric.plugins.module_utils.schedule import work_order
 
 sys.path.insert(0, str(Path(__file__).parent))
 from test_runner_perftest import POLICY, Desk
@@ -44,7 +41,7 @@ def meet(monkeypatch: pytest.MonkeyPatch, seen: dict[str, Any], expected: dict[s
             raise found
         return RdmaPort("mlx5_0", 1, None, None, None, found)
 
-    monkeypatch.setattr(rdma_place, "find", find)
+    monkeypatch.setattr(rdma_port, "find", find)
     with socket.create_server(("127.0.0.1", 0)) as server:
         near = socket.create_connection(server.getsockname())
         far, _address = server.accept()
@@ -53,7 +50,7 @@ def meet(monkeypatch: pytest.MonkeyPatch, seen: dict[str, Any], expected: dict[s
         channel = Channel(sock, threading.Event())
         wanted = {"node": peer, "boot_id": f"boot-{peer}", "port_guid": expected[peer]}
         try:
-            return runner_port.exchange(channel, PLACES[name], "mlx5_0:1", f"boot-{name}", wanted, 3.0)
+            return port_proof.exchange(channel, PLACES[name], "mlx5_0:1", f"boot-{name}", wanted, 3.0)
         except Obstacle as obstacle:
             return obstacle
 
@@ -91,7 +88,7 @@ def test_a_port_that_one_end_does_not_believe_is_refused_by_both(
 def test_a_partner_of_another_boot_is_not_the_one_that_was_met(monkeypatch: pytest.MonkeyPatch) -> None:
     theirs = {"t": "port", "error": None, "node": "dgx02", "boot_id": "later", "port_guid": GUIDS["dgx02"]}
     monkeypatch.setattr(
-        rdma_place, "find", lambda place, hca: RdmaPort("mlx5_0", 1, None, None, None, GUIDS["dgx01"])
+        rdma_port, "find", lambda place, hca: RdmaPort("mlx5_0", 1, None, None, None, GUIDS["dgx01"])
     )
 
     class Partner:
@@ -111,7 +108,7 @@ def test_a_partner_of_another_boot_is_not_the_one_that_was_met(monkeypatch: pyte
     partner: Any = Partner()
     wanted = {"node": "dgx02", "boot_id": "boot", "port_guid": GUIDS["dgx02"]}
     with pytest.raises(Obstacle, match="later as boot_id"):
-        runner_port.exchange(partner, PLACES["dgx01"], "mlx5_0:1", "b", wanted, 1.0)
+        port_proof.exchange(partner, PLACES["dgx01"], "mlx5_0:1", "b", wanted, 1.0)
     assert partner.heard[-1]["error"]["class"] == "guid_differs"
 
 
@@ -143,7 +140,7 @@ def test_a_rail_with_an_address_is_met_nowhere_else() -> None:
 def test_perftest_names_the_port_alone_and_meets_over_management() -> None:
     play = Desk(port=RdmaPort("mlx5_0", 1, None, None, None, GUIDS["dgx01"]))
     play.own, play.peer_address = PLACES["dgx01"], "192.168.0.2"
-    argv = tool_perftest_bw.Bandwidth("ib_write_bw").command(
+    argv = perftest_bw.Bandwidth("ib_write_bw").command(
         play, ["-s", str(POLICY["rdma_message_bytes"])], False
     )
     assert argv[:5] == ["ib_write_bw", "-d", "mlx5_0", "-i", "1"]
@@ -157,8 +154,8 @@ def test_a_port_that_turned_to_ethernet_is_not_the_rails(tmp_path: Path) -> None
     (port / "link_layer").write_text("InfiniBand\n")
     (port / "gids/0").write_text("fe80:0000:0000:0000:b83f:d203:00a1:0000\n")
     reader = Reader(str(tmp_path))
-    assert rdma_place.find(PLACES["dgx01"], "mlx5_0:1", reader).port_guid == GUIDS["dgx01"]
+    assert rdma_port.find(PLACES["dgx01"], "mlx5_0:1", reader).port_guid == GUIDS["dgx01"]
     (port / "link_layer").write_text("Ethernet\n")
     with pytest.raises(Obstacle) as found:
-        rdma_place.find(PLACES["dgx01"], "mlx5_0:1", reader)
+        rdma_port.find(PLACES["dgx01"], "mlx5_0:1", reader)
     assert found.value.error_class == "link_layer_wrong"

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils import runner_pair
-from ansible_collections.railyard.fabric.plugins.module_utils.schedule import Meeting
+from ansible_collections.railyard.fabric.plugins.module_utils.runner import pair as runner_pair
+from ansible_collections.railyard.fabric.plugins.module_utils.schedule.rounds import Meeting
 
 
 class Book:

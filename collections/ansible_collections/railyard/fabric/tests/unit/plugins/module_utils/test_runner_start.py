@@ -15,11 +15,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils import runner_pair, runner_start, runner_step
-from ansible_collections.railyard.fabric.plugins.module_utils.obstacle import Obstacle
-from ansible_collections.railyard.fabric.plugins.module_utils.rendezvous import Broken, Channel, Deaf
-from ansible_collections.railyard.fabric.plugins.module_utils.runner_start import Gate, Hold, Moment
-from ansible_collections.railyard.fabric.plugins.module_utils.schedule import Meeting
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import Obstacle
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.rendezvous import Broken, Channel, Deaf
+from ansible_collections.railyard.fabric.plugins.module_utils.runner import barrier
+from ansible_collections.railyard.fabric.plugins.module_utils.runner import pair as runner_pair
+from ansible_collections.railyard.fabric.plugins.module_utils.runner import step as runner_step
+from ansible_collections.railyard.fabric.plugins.module_utils.runner.barrier import Gate, Hold, Moment
+from ansible_collections.railyard.fabric.plugins.module_utils.schedule.rounds import Meeting
 
 
 class Log:
@@ -278,7 +280,7 @@ def test_a_server_that_takes_no_word_fails_alone_and_the_others_begin_in_time() 
     assert sorted(log.words[:2]) == ["tell rail1", "tell rail2"]
     assert sorted(log.words[2:]) == ["release rail1", "release rail2"]
     assert released == []
-    assert runner_start.TELL_S <= lasted_s < runner_start.TELL_S + 2
+    assert barrier.TELL_S <= lasted_s < barrier.TELL_S + 2
     channel.close()
     theirs.close()
 
@@ -291,7 +293,7 @@ def test_who_is_being_told_locks_nobody_out() -> None:
     )
     slow.start()
     other, _moments = begin(gate, "rail1", log)
-    other.join(runner_start.TELL_S + 2)
+    other.join(barrier.TELL_S + 2)
     assert log.words == ["tell rail1", "release rail1"]
     before = time.monotonic()
     gate.leave("rail0")

@@ -12,24 +12,24 @@ import threading
 from typing import Any
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils import (
-    duplicate_address,
+from ansible_collections.railyard.fabric.plugins.module_utils.channel import arp as duplicate_address
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import Obstacle
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.rail_socket import Place
+from ansible_collections.railyard.fabric.plugins.module_utils.measure import (
+    base,
     path_mtu,
-    tool_base,
-    tool_ping,
-    tool_udp_probe,
-    tools,
+    ping,
+    registry,
+    udp_probe,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils.obstacle import Obstacle
-from ansible_collections.railyard.fabric.plugins.module_utils.proof import Claim
-from ansible_collections.railyard.fabric.plugins.module_utils.rail_socket import Place
-from ansible_collections.railyard.fabric.plugins.module_utils.tool_base import Finished, Play
-from ansible_collections.railyard.fabric.plugins.module_utils.tool_iperf3 import (
+from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import Finished, Play
+from ansible_collections.railyard.fabric.plugins.module_utils.measure.iperf3 import (
     Iperf3,
     moved_bytes,
     moving_streams,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils.tool_sockperf import Sockperf, sent_messages
+from ansible_collections.railyard.fabric.plugins.module_utils.measure.proof import Claim
+from ansible_collections.railyard.fabric.plugins.module_utils.measure.sockperf import Sockperf, sent_messages
 
 POLICY: dict[str, Any] = {
     "iperf3_duration_s": 4,
@@ -119,7 +119,7 @@ def test_sockperf_before_3_8_is_not_asked_over_ipv6() -> None:
 @pytest.mark.parametrize(("family", "flag", "payload"), [(4, "-4", "8972"), (6, "-6", "8952")])
 def test_ping_asks_for_the_whole_mtu_in_one_piece(family: int, flag: str, payload: str) -> None:
     play = Desk(family=family)
-    argv = tool_ping.patient_argv(play, 5, 9000, unbroken=True)
+    argv = ping.patient_argv(play, 5, 9000, unbroken=True)
     # iputils waits for the last reply as long as its interval; -W counts only while none has come.
     head = [
         "ping",
@@ -141,8 +141,8 @@ def test_ping_asks_for_the_whole_mtu_in_one_piece(family: int, flag: str, payloa
         "2",
     ]
     assert argv == [*head, play.peer_address]
-    assert "-M" not in tool_ping.patient_argv(play, 5, 1428, unbroken=False)
-    assert tool_ping.paced_argv(play, 10)[5:9] == ["-i", "0.02", "-c", "10"]
+    assert "-M" not in ping.patient_argv(play, 5, 1428, unbroken=False)
+    assert ping.paced_argv(play, 10)[5:9] == ["-i", "0.02", "-c", "10"]
 
 
 def ping_text(sent: int, received: int) -> str:
@@ -170,11 +170,11 @@ class HeldUp(Desk):
 
 def test_replies_that_ping_did_not_wait_for_are_not_lost() -> None:
     healthy = HeldUp(missed=0)
-    reading = tool_ping.PingRtt().client(healthy)
+    reading = ping.PingRtt().client(healthy)
     assert (len(healthy.ran), reading.metrics["loss_percent"]) == (1, 0.0)
     assert reading.claim == Claim("packets", 10, 10)
     held = HeldUp(missed=7)
-    reading = tool_ping.PingRtt().client(held)
+    reading = ping.PingRtt().client(held)
     assert {name: reading.metrics[name] for name in ("loss_percent", "sent", "received", "packet_bytes")} == {
         "loss_percent": 0.0,
         "sent": 300,
@@ -184,11 +184,11 @@ def test_replies_that_ping_did_not_wait_for_are_not_lost() -> None:
     assert reading.claim == Claim("packets", 303, 310)
     # No more at once than a receive buffer of 208 KiB holds, at the 2,304 bytes that a driver may take each.
     assert max(int(argv[argv.index("-l") + 1]) for argv in held.ran[1:]) * 2304 < 208 * 1024
-    lossy = tool_ping.PingRtt().client(HeldUp(missed=1, lost_of_batch=1))
+    lossy = ping.PingRtt().client(HeldUp(missed=1, lost_of_batch=1))
     assert lossy.metrics["loss_percent"] > 0
     assert lossy.metrics["received"] < lossy.metrics["sent"] == 300
     with pytest.raises(Obstacle, match="no reply"):
-        tool_ping.PingRtt().client(HeldUp(missed=10))
+        ping.PingRtt().client(HeldUp(missed=10))
 
 
 @pytest.mark.parametrize("true_bytes", [576, 577, 1499, 1500, 1501, 4000, 8999])
@@ -256,7 +256,7 @@ def test_ping_tells_how_many_of_the_whole_size_came_back() -> None:
         "rtt min/avg/max/mdev = 0.080/0.080/0.081/0.000 ms\n"
     )
     play = Desk(text=text)
-    reading = tool_ping.PathMtu().client(play)
+    reading = ping.PathMtu().client(play)
     assert reading.metrics == {"path_mtu_bytes": 9000, "sent": 5, "received": 2}
     assert len(play.ran) == 1
 
@@ -398,13 +398,13 @@ def test_many_probes_do_not_overflow_the_receiver(
         play.waiting += count
         return count
 
-    monkeypatch.setattr(tool_udp_probe, "_socket", lambda _play: contextlib.nullcontext())
-    monkeypatch.setattr(tool_udp_probe, "send", send)
+    monkeypatch.setattr(udp_probe, "_socket", lambda _play: contextlib.nullcontext())
+    monkeypatch.setattr(udp_probe, "send", send)
     if received is None:
         with pytest.raises(Obstacle, match="no datagram"):
-            tool_udp_probe.UdpProbe().client(play)
+            udp_probe.UdpProbe().client(play)
         return
-    reading = tool_udp_probe.UdpProbe().client(play)
+    reading = udp_probe.UdpProbe().client(play)
     assert reading.metrics == {"path_mtu_bytes": 9000, "sent": 40, "received": received}
 
 
@@ -418,7 +418,7 @@ class Catcher(Desk):
         pass
 
     def catch(self, *tokens: bytes, wanted: int, after_s: float = 0.0) -> int:
-        tool = tool_udp_probe.UdpProbe()
+        tool = udp_probe.UdpProbe()
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as here:
             here.bind(("127.0.0.1", 0))
 
@@ -449,11 +449,11 @@ class Held:
 
 
 def test_a_receiver_that_was_held_up_still_counts_what_has_come(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tool_udp_probe, "time", Held())
+    monkeypatch.setattr(udp_probe, "time", Held())
     assert Catcher().catch(*[b"another's"] * 3, *[TOKEN] * 5, wanted=5) == 5
     # What has not come is not waited for any more, and others' datagrams are not read for ever.
     assert Catcher().catch(*[TOKEN] * 4, wanted=5) == 4
-    monkeypatch.setattr(tool_udp_probe, "_MOST_STRANGE", 2)
+    monkeypatch.setattr(udp_probe, "_MOST_STRANGE", 2)
     assert Catcher().catch(*[b"another's"] * 3, *[TOKEN] * 5, wanted=5) == 0
 
 
@@ -477,7 +477,7 @@ def test_a_datagram_that_comes_late_is_not_lost() -> None:
 def test_a_ping_that_could_not_probe_is_no_finding_about_the_path(text: str, error_class: str) -> None:
     # tool_failed of a probe is a failing verdict, any other class an unmeasured one.
     with pytest.raises(Obstacle) as found:
-        tool_ping.PingRtt().client(Desk(text=text))
+        ping.PingRtt().client(Desk(text=text))
     assert found.value.error_class == error_class
 
 
@@ -503,7 +503,7 @@ def test_all_messages_of_sockperf_are_counted() -> None:
 )
 def test_only_a_whole_result_counts(parse: Any, error_class: str) -> None:
     with pytest.raises(Obstacle) as found:
-        tool_base.parsed(Desk(), "ping", "words", parse)
+        base.parsed(Desk(), "ping", "words", parse)
     assert found.value.error_class == error_class
     assert found.value.host == "gpu001"
     assert found.value.fix
@@ -511,19 +511,21 @@ def test_only_a_whole_result_counts(parse: Any, error_class: str) -> None:
 
 def test_ports_of_checks_rails_and_neighbouring_rounds_differ() -> None:
     ports = [
-        tools.tool_port(18600, round_number, rail, 8, check)
+        registry.tool_port(18600, round_number, rail, 8, check)
         for round_number in (6, 7)
         for rail in range(8)
-        for check in tools.TOOL_OF_CHECK
+        for check in registry.TOOL_OF_CHECK
     ]
     assert len(set(ports)) == len(ports)
     # The rendezvous has the base port, and nothing reaches the kernel's own ephemeral ports.
     assert min(ports) > 18600
-    assert max(tools.tool_port(18600, r, 15, 16, c) for r in range(8) for c in tools.TOOL_OF_CHECK) < 32768
+    assert (
+        max(registry.tool_port(18600, r, 15, 16, c) for r in range(8) for c in registry.TOOL_OF_CHECK) < 32768
+    )
 
 
 def test_every_check_of_the_schedule_has_a_tool_of_its_name() -> None:
-    from ansible_collections.railyard.fabric.plugins.module_utils import schedule
+    from ansible_collections.railyard.fabric.plugins.module_utils.schedule import rounds as schedule
 
     asked = (
         *schedule.RAIL_CHECKS,
@@ -535,8 +537,8 @@ def test_every_check_of_the_schedule_has_a_tool_of_its_name() -> None:
         *schedule.RDMA_GROUP_CHECKS,
     )
     for check, tool in asked:
-        assert tools.TOOL_OF_CHECK[check]().name == tool
-    assert {check for check, _tool in asked} == set(tools.TOOL_OF_CHECK)
+        assert registry.TOOL_OF_CHECK[check]().name == tool
+    assert {check for check, _tool in asked} == set(registry.TOOL_OF_CHECK)
 
 
 def arp(operation: int, sender_mac: str, sender_ip: str, target_ip: str) -> bytes:

@@ -10,7 +10,7 @@ from itertools import combinations
 from typing import Any
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils import schedule
+from ansible_collections.railyard.fabric.plugins.module_utils.schedule import rounds
 
 CHECKS = ["path_mtu", "path_mtu_one_way", "ping_rtt", "tcp_bandwidth", "tcp_latency"]
 POLICY: dict[str, Any] = {
@@ -45,7 +45,7 @@ def order(nodes: int, rails: int = 2, **changes: Any) -> dict[str, Any]:
 
 
 def test_two_nodes_are_one_round_in_the_order_of_the_contract() -> None:
-    tests = list(schedule.asked_tests(order(2)))
+    tests = list(rounds.asked_tests(order(2)))
     assert [test["id"] for test in tests] == [f"m{number:05d}" for number in range(24)]
     assert {test["round"] for test in tests} == {0}
     alone, together = tests[:20], tests[20:]
@@ -81,7 +81,7 @@ def test_two_nodes_are_one_round_in_the_order_of_the_contract() -> None:
 @pytest.mark.parametrize("nodes", [2, 3, 4, 5, 6, 7, 8, 13, 16])
 @pytest.mark.parametrize("seed", [0, 7])
 def test_all_pairs_meet_once_and_nobody_twice_in_a_round(nodes: int, seed: int) -> None:
-    meetings = list(schedule.meetings(order(nodes, seed=seed)))
+    meetings = list(rounds.meetings(order(nodes, seed=seed)))
     names = [f"gpu{number:03d}" for number in range(1, nodes + 1)]
     met = Counter(frozenset((meeting.node, meeting.peer)) for meeting in meetings)
     assert met == Counter(frozenset(pair) for pair in combinations(names, 2))
@@ -96,28 +96,28 @@ def test_all_pairs_meet_once_and_nobody_twice_in_a_round(nodes: int, seed: int) 
 
 @pytest.mark.parametrize("nodes", [1, 2, 5, 8])
 def test_a_nodes_share_is_what_the_whole_says_of_it(nodes: int) -> None:
-    whole = list(schedule.asked_tests(order(nodes, seed=3)))
+    whole = list(rounds.asked_tests(order(nodes, seed=3)))
     for entry in order(nodes)["roster"]:
-        share = list(schedule.asked_tests(order(nodes, seed=3), entry["name"]))
+        share = list(rounds.asked_tests(order(nodes, seed=3), entry["name"]))
         assert share == [test for test in whole if entry["name"] in (test["node"], test["peer"])]
 
 
 def test_a_share_is_found_without_walking_through_all_pairs() -> None:
     # 4,096 nodes have 8.4 million pairs; a share is 4,095 meetings.
-    share = list(schedule.meetings(order(4096), "gpu2048"))
+    share = list(rounds.meetings(order(4096), "gpu2048"))
     assert len(share) == 4095
     assert len({meeting.round for meeting in share}) == 4095
 
 
 def test_seeds_change_the_order_and_are_repeatable() -> None:
-    first, again, other = (list(schedule.meetings(order(8, seed=seed))) for seed in (1, 1, 2))
+    first, again, other = (list(rounds.meetings(order(8, seed=seed))) for seed in (1, 1, 2))
     assert first == again
     assert first != other
 
 
 def test_one_rail_is_not_asked_for_a_sum() -> None:
-    assert len(list(schedule.asked_tests(order(2, rails=1)))) == 10
-    assert {test["rail"] for test in schedule.asked_tests(order(2, rails=3, rails_=None))} == {
+    assert len(list(rounds.asked_tests(order(2, rails=1)))) == 10
+    assert {test["rail"] for test in rounds.asked_tests(order(2, rails=3, rails_=None))} == {
         "rail0",
         "rail1",
         "rail2",
@@ -127,22 +127,22 @@ def test_one_rail_is_not_asked_for_a_sum() -> None:
 def test_only_the_rails_that_are_wanted_and_that_both_have() -> None:
     chosen = order(2, rails=3)
     chosen["rails"] = ["rail2", "rail0"]
-    assert {test["rail"] for test in schedule.asked_tests(chosen)} == {"rail0", "rail2"}
+    assert {test["rail"] for test in rounds.asked_tests(chosen)} == {"rail0", "rail2"}
     mixed = order(2, rails=3)
     mixed["fabrics"].append({**mixed["fabrics"][0], "rails": mixed["fabrics"][0]["rails"][1:]})
     mixed["roster"][1]["fabric"] = 1
-    tests = list(schedule.asked_tests(mixed))
+    tests = list(rounds.asked_tests(mixed))
     assert {test["rail"] for test in tests} == {"rail1", "rail2"}
     assert len({test["id"] for test in tests}) == len(tests)
 
 
 def test_what_cannot_be_scheduled_is_said() -> None:
-    with pytest.raises(schedule.ScheduleError, match="pattern is 'ring'"):
-        list(schedule.asked_tests(order(2, pattern="ring")))
+    with pytest.raises(rounds.ScheduleError, match="pattern is 'ring'"):
+        list(rounds.asked_tests(order(2, pattern="ring")))
     twice = order(2)
     twice["roster"][1]["name"] = "gpu001"
-    with pytest.raises(schedule.ScheduleError, match="twice"):
-        list(schedule.asked_tests(twice))
+    with pytest.raises(rounds.ScheduleError, match="twice"):
+        list(rounds.asked_tests(twice))
 
 
 def shape(tests: list[dict[str, Any]]) -> list[tuple[str, str, str]]:
@@ -151,7 +151,7 @@ def shape(tests: list[dict[str, Any]]) -> list[tuple[str, str, str]]:
 
 @pytest.mark.parametrize("transport", ["roce", "infiniband"])
 def test_rdma_is_asked_after_tcp_and_both_directions_once(transport: str) -> None:
-    tests = list(schedule.asked_tests(order(2, transport=transport, policy={"bidirectional": True})))
+    tests = list(rounds.asked_tests(order(2, transport=transport, policy={"bidirectional": True})))
     rdma = [("rdma_bandwidth", "ib_write_bw", "uni"), ("rdma_latency", "ib_write_lat", "uni")]
     tcp_tools = ["ping", "udp_probe", "ping", "iperf3", "sockperf"]
     way = [(check, tool, "uni") for check, tool in zip(CHECKS, tcp_tools, strict=True)] + rdma
@@ -171,7 +171,7 @@ def test_rdma_is_asked_after_tcp_and_both_directions_once(transport: str) -> Non
 def test_the_policy_names_the_rdma_tests() -> None:
     names = ["ib_send_lat", "ib_read_bw", "ib_write_bw"]
     policy = {"rdma_tests": names, "numa_unpinned": True}
-    tests = list(schedule.asked_tests(order(2, rails=1, transport="roce", policy=policy)))
+    tests = list(rounds.asked_tests(order(2, rails=1, transport="roce", policy=policy)))
     one_way = [test["check"] for test in tests if test["node"] == "gpu001"][5:]
     assert one_way == [
         "rdma_bandwidth",
@@ -180,7 +180,7 @@ def test_the_policy_names_the_rdma_tests() -> None:
         "rdma_bandwidth_unpinned",
     ]
     without = {"rdma_tests": ["ib_write_lat"], "numa_unpinned": True, "bidirectional": True}
-    tests = list(schedule.asked_tests(order(2, transport="roce", policy=without)))
+    tests = list(rounds.asked_tests(order(2, transport="roce", policy=without)))
     assert {test["check"] for test in tests if test["tool"].startswith("ib_")} == {"rdma_latency"}
 
 
@@ -191,11 +191,11 @@ def test_in_a_mixed_fabric_only_pairs_of_two_rdma_nodes_are_asked_and_ids_agree(
     for number in (1, 3):
         mixed["roster"][number]["fabric"] = 1
     tcp = {"gpu002", "gpu004"}
-    whole = list(schedule.asked_tests(mixed))
+    whole = list(rounds.asked_tests(mixed))
     asked = {frozenset((test["node"], test["peer"])) for test in whole if test["check"].startswith("rdma")}
     names = {f"gpu{number:03d}" for number in range(1, 6)}
     assert asked == {frozenset(pair) for pair in combinations(names - tcp, 2)}
     assert len({test["id"] for test in whole}) == len(whole)
     for entry in mixed["roster"]:
-        share = list(schedule.asked_tests(mixed, entry["name"]))
+        share = list(rounds.asked_tests(mixed, entry["name"]))
         assert share == [test for test in whole if entry["name"] in (test["node"], test["peer"])]

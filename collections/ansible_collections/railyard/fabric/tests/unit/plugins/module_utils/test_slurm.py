@@ -8,8 +8,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils import busy, slurm
-from ansible_collections.railyard.fabric.plugins.module_utils.slurm import SlurmError
+from ansible_collections.railyard.fabric.plugins.module_utils.runner import busy
+from ansible_collections.railyard.fabric.plugins.module_utils.state import slurm
+from ansible_collections.railyard.fabric.plugins.module_utils.state.slurm import SlurmError
 
 # The lay-out of Slurm 22.05's slurm_sprint_node_table.
 SHOWN = """\

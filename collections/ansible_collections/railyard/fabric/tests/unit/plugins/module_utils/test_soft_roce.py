@@ -6,8 +6,12 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils import soft_roce
-from ansible_collections.railyard.fabric.plugins.module_utils.soft_roce import Present, SoftRoceError, Wanted
+from ansible_collections.railyard.fabric.plugins.module_utils.rdma import soft_roce
+from ansible_collections.railyard.fabric.plugins.module_utils.rdma.soft_roce import (
+    Present,
+    SoftRoceError,
+    Wanted,
+)
 
 RXE0, RXE1 = Wanted("rxe0", "ens6"), Wanted("rxe1", "ens6d1")
 NETDEVS = ["ens6", "ens6d1", "enp5s0"]

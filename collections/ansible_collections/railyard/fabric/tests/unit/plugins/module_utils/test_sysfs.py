@@ -10,12 +10,7 @@ import os
 from typing import Any
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils import (
-    host_facts,
-    sysfs,
-    sysfs_netdev,
-    sysfs_rdma,
-)
+from ansible_collections.railyard.fabric.plugins.module_utils.facts import host, netdev, rdma_port, sysfs
 from ansible_collections.railyard.fabric.tests.unit.plugins.module_utils.sysfs_tree import (
     Tree,
     addresses,
@@ -29,7 +24,7 @@ def tree(tmp_path):
 
 
 def netdevs(tree: Tree, wanted: list[str] | None = None) -> dict[str, dict[str, Any]]:
-    rows = sysfs_netdev.read_netdevs(tree.reader(), tree.ip_json(), wanted)
+    rows = netdev.read_netdevs(tree.reader(), tree.ip_json(), wanted)
     return {row["netdev"]: row for row in rows}
 
 
@@ -159,7 +154,7 @@ def test_without_ip_the_rest_is_still_read(tree, text):
     tree.netdev("ens6", ip=addresses("10.0.1.1/24"))
     tree.write("sys/class/net/ens6/uevent", "DEVTYPE=vlan\nINTERFACE=ens6")
     reader = tree.reader()
-    (row,) = sysfs_netdev.read_netdevs(reader, text)
+    (row,) = netdev.read_netdevs(reader, text)
     assert (row["addresses"], row["mtu_bytes"], row["kind"]) == ([], 9000, "vlan")
     assert any("ip -d -j addr" in one for one in reader.warnings)
 
@@ -176,7 +171,7 @@ def test_wanted_netdev_that_is_not_there_is_a_warning(tree):
     tree.netdev("ens6")
     tree.netdev("ens7")
     reader = tree.reader()
-    rows = sysfs_netdev.read_netdevs(reader, tree.ip_json(), ["ens7", "ens9", "ens7"])
+    rows = netdev.read_netdevs(reader, tree.ip_json(), ["ens7", "ens9", "ens7"])
     assert [row["netdev"] for row in rows] == ["ens7"]
     assert reader.warnings == ["netdev ens9: there is none on this node"]
 
@@ -193,7 +188,7 @@ def test_unreadable_and_garbled_files_are_null_with_a_warning(tree, monkeypatch)
 
     monkeypatch.setattr("os.open", refuse)
     reader = tree.reader()
-    (row,) = sysfs_netdev.read_netdevs(reader, tree.ip_json())
+    (row,) = netdev.read_netdevs(reader, tree.ip_json())
     assert (row["mac"], row["mtu_bytes"], row["operstate"]) == (None, None, "up")
     assert len(reader.warnings) == 2
     assert any("'nine thousand' is not a number" in one for one in reader.warnings)
@@ -216,9 +211,9 @@ def test_what_a_kernel_answers_for_no_value_now_is_no_warning(tree, monkeypatch,
 def test_both_ports_of_one_mlx4_function(tmp_path):
     tree = dual_port_mlx4(tmp_path)
     reader = tree.reader()
-    rows = sysfs_netdev.read_netdevs(reader, tree.ip_json())
-    hcas = sysfs_rdma.read_hcas(reader)
-    sysfs_rdma.attach(rows, hcas)
+    rows = netdev.read_netdevs(reader, tree.ip_json())
+    hcas = rdma_port.read_hcas(reader)
+    rdma_port.attach(rows, hcas)
     assert {row["netdev"]: row["hca"] for row in rows} == {
         "enp5s0": None,
         "ens6": "mlx4_0:1",
@@ -258,7 +253,7 @@ def test_infiniband_ports_name_no_netdev_and_are_found_by_bus_and_port(tree, mar
         )
         port = tree.port("mlx4_0", number, card, "InfiniBand", lid="0x1b")
         tree.gid(port, 0, "fe80:0000:0000:0000:0002:c903:0000:0001", "IB/RoCE v1", None)
-    hcas = sysfs_rdma.read_hcas(tree.reader())
+    hcas = rdma_port.read_hcas(tree.reader())
     assert [hca["netdev"] for hca in hcas] == ["ib0", "ib1"]
     assert (hcas[0]["lid"], hcas[0]["gids"][0]["type"], hcas[0]["gids"][0]["address"]) == (27, "IB", None)
     ib0 = netdevs(tree)["ib0"]
@@ -270,7 +265,7 @@ def test_a_switch_representor_is_not_the_port(tree):
     tree.netdev("enp129s0f0npf0vf0", card, phys_port_name="pf0vf0")
     tree.netdev("enp129s0f0np0", card, phys_port_name="p0")
     tree.port("mlx5_0", 1, card)
-    assert sysfs_rdma.read_hcas(tree.reader())[0]["netdev"] == "enp129s0f0np0"
+    assert rdma_port.read_hcas(tree.reader())[0]["netdev"] == "enp129s0f0np0"
 
 
 def test_a_vlans_gids_do_not_take_the_port_away(tree):
@@ -279,21 +274,21 @@ def test_a_vlans_gids_do_not_take_the_port_away(tree):
     port = tree.port("mlx5_0", 1, card)
     tree.gid(port, 0, "0000:0000:0000:0000:0000:ffff:0a00:6401", "RoCE v2", "ens1.100")
     tree.gid(port, 1, "0000:0000:0000:0000:0000:ffff:0a00:0101", "RoCE v2", "ens1")
-    assert sysfs_rdma.read_hcas(tree.reader())[0]["netdev"] == "ens1"
+    assert rdma_port.read_hcas(tree.reader())[0]["netdev"] == "ens1"
 
 
 def test_soft_roce_names_its_netdev_in_parent(tree):
     tree.netdev("ens6", ip={"linkinfo": {"info_kind": "veth"}})
     tree.port("rxe0", 1, None, rate="2.5 Gb/sec (1X SDR)")
     tree.write("sys/class/infiniband/rxe0/parent", "ens6")
-    (hca,) = sysfs_rdma.read_hcas(tree.reader())
+    (hca,) = rdma_port.read_hcas(tree.reader())
     assert (hca["netdev"], hca["rate_gbps"]) == ("ens6", 2.5)
 
 
 def test_devices_come_in_the_order_of_their_numbers(tree):
     for device in ("mlx5_10", "mlx5_2", "mlx5_bond_0", "mlx5_0"):
         tree.port(device, 1, None)
-    assert [hca["device"] for hca in sysfs_rdma.read_hcas(tree.reader())] == [
+    assert [hca["device"] for hca in rdma_port.read_hcas(tree.reader())] == [
         "mlx5_0",
         "mlx5_2",
         "mlx5_10",
@@ -303,12 +298,12 @@ def test_devices_come_in_the_order_of_their_numbers(tree):
 
 def test_no_rdma_is_no_warning(tree):
     reader = tree.reader()
-    assert sysfs_rdma.read_hcas(reader) == []
+    assert rdma_port.read_hcas(reader) == []
     assert reader.warnings == []
 
 
 def test_host_facts(tmp_path):
-    found = host_facts.read_host(dual_port_mlx4(tmp_path).reader())
+    found = host.read_host(dual_port_mlx4(tmp_path).reader())
     assert found == {
         "schema": 1,
         "boot_id": "8a1f3f0e-5a39-4b0c-9e0c-5d5d1b2f8a11",
@@ -321,7 +316,7 @@ def test_host_facts(tmp_path):
 
 def test_a_bare_container_has_unknowns_and_no_failure(tree):
     reader = tree.reader()
-    assert host_facts.read_host(reader) == {
+    assert host.read_host(reader) == {
         "schema": 1,
         "boot_id": None,
         "kernel": None,
@@ -336,7 +331,7 @@ def test_limited_memlock(tree):
     tree.write(
         "proc/self/limits", "Max locked memory         8388608              unlimited            bytes     "
     )
-    assert host_facts.memlock_bytes(tree.reader()) == 8388608
+    assert host.memlock_bytes(tree.reader()) == 8388608
 
 
 def test_versions_as_the_tools_print_them():
@@ -346,10 +341,10 @@ def test_versions_as_the_tools_print_them():
         "ping": "ping from iputils 20221126\n",
         "ib_write_bw": "Version: 6.06\n",
     }
-    found = host_facts.tool_versions(lambda argv: said.get(argv[0]))
+    found = host.tool_versions(lambda argv: said.get(argv[0]))
     assert found == {"iperf3": "3.12", "sockperf": "3.7", "ping": "20221126", "perftest": "6.06"}
-    assert set(host_facts.tool_versions(lambda _argv: None).values()) == {None}
-    assert host_facts.tool_versions(lambda _argv: "Segmentation fault")["iperf3"] is None
+    assert set(host.tool_versions(lambda _argv: None).values()) == {None}
+    assert host.tool_versions(lambda _argv: "Segmentation fault")["iperf3"] is None
 
 
 def test_pci_address_needs_its_whole_form():

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils import gid_choice, sysfs_rdma, verbs_port
-from ansible_collections.railyard.fabric.plugins.module_utils.sysfs import Reader
+from ansible_collections.railyard.fabric.plugins.module_utils.facts import gid as gid_choice
+from ansible_collections.railyard.fabric.plugins.module_utils.facts import rdma_port, verbs
+from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import Reader
 from ansible_collections.railyard.fabric.tests.unit.plugins.module_utils.sysfs_tree import Tree
 
 LINK_LOCAL = "fe80:0000:0000:0000:0e42:a1ff:fe00:0001"
@@ -38,7 +39,7 @@ def pkeys(tree: Tree, port: str, *entries: str) -> None:
 
 def read(tree: Tree, device_name: str, port: int = 1) -> dict[str, Any]:
     reader = tree.reader()
-    row = sysfs_rdma.read_port(reader, device_name, port)
+    row = rdma_port.read_port(reader, device_name, port)
     assert row is not None
     assert reader.warnings == []
     return row
@@ -150,10 +151,10 @@ def test_of_two_devices_on_one_netdev_the_adapter_is_the_netdevs(tree):
     device(tree, "a_rxe", parent="ens6", node_type="1: CA")
     tree.gid(tree.port("mlx5_0", 1, card), 0, mapped("0a00:0101"), "RoCE v2", "ens6")
     device(tree, "mlx5_0", node_type="1: CA", hca_type="MT4129")
-    hcas = sysfs_rdma.read_hcas(tree.reader())
+    hcas = rdma_port.read_hcas(tree.reader())
     assert [(one["hca"], one["netdev"]) for one in hcas] == [("a_rxe:1", "ens6"), ("mlx5_0:1", "ens6")]
     netdevs: list[dict[str, Any]] = [{"netdev": "ens6", "hca": None}]
-    sysfs_rdma.attach(netdevs, hcas)
+    rdma_port.attach(netdevs, hcas)
     assert netdevs[0]["hca"] == "mlx5_0:1"
 
 
@@ -210,7 +211,7 @@ def test_what_another_device_tells_of_its_switch_is_not_the_bluefields(tree):
 def test_no_such_port(tree, name, port):
     tree.port("mlx5_0", 1, None)
     reader = tree.reader()
-    assert sysfs_rdma.read_port(reader, name, port) is None
+    assert rdma_port.read_port(reader, name, port) is None
     assert reader.warnings == []
 
 
@@ -245,7 +246,7 @@ def test_a_device_that_vanishes_while_it_is_read_is_gone(tree, trigger):
         device(tree, name, node_type="1: CA", parent="ens6", fw_ver="1")
     victim = tree.root / "sys/class/infiniband/rxe0"
     reader = Vanishing(tree, trigger, victim)
-    rows = sysfs_rdma.read_hcas(reader)
+    rows = rdma_port.read_hcas(reader)
     assert not victim.exists()
     assert [row["hca"] for row in rows] == ["rxe1:1"]
     assert reader.warnings == []
@@ -266,15 +267,15 @@ def test_the_mtu_of_all_ports_is_asked_for_at_once(tree, monkeypatch):
         tree.port(name, 1, None)
     asked = []
 
-    def query(ports: list[tuple[str, int]]) -> dict[tuple[str, int], verbs_port.Mtu]:
+    def query(ports: list[tuple[str, int]]) -> dict[tuple[str, int], verbs.Mtu]:
         asked.append(ports)
-        return {("mlx5_1", 1): verbs_port.Mtu(1024, 4096)}
+        return {("mlx5_1", 1): verbs.Mtu(1024, 4096)}
 
-    monkeypatch.setattr(verbs_port, "query", query)
-    rows = sysfs_rdma.read_hcas(live(tree))
+    monkeypatch.setattr(verbs, "query", query)
+    rows = rdma_port.read_hcas(live(tree))
     assert asked == [[("mlx5_0", 1), ("mlx5_1", 1)]]
     assert [(row["active_mtu_bytes"], row["max_mtu_bytes"]) for row in rows] == [(None, None), (1024, 4096)]
-    row = sysfs_rdma.read_port(live(tree), "mlx5_1", 1)
+    row = rdma_port.read_port(live(tree), "mlx5_1", 1)
     assert asked[1:] == [[("mlx5_1", 1)]]
     assert row is not None
     assert row["active_mtu_bytes"] == 1024

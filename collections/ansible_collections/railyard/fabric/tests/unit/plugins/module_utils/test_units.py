@@ -16,11 +16,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils import tools, units
-from ansible_collections.railyard.fabric.plugins.module_utils.rail_socket import Place
-from ansible_collections.railyard.fabric.plugins.module_utils.rdma_place import RdmaPort
-from ansible_collections.railyard.fabric.plugins.module_utils.rendezvous import Stopped
-from ansible_collections.railyard.fabric.plugins.module_utils.runner_play import RailPlay
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.rail_socket import Place
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.rendezvous import Stopped
+from ansible_collections.railyard.fabric.plugins.module_utils.measure import registry
+from ansible_collections.railyard.fabric.plugins.module_utils.measure.rdma_port import RdmaPort
+from ansible_collections.railyard.fabric.plugins.module_utils.runner import launcher as units
+from ansible_collections.railyard.fabric.plugins.module_utils.runner.tool_session import RailPlay
 
 
 @pytest.fixture(params=["pidfd", "no pidfd"])
@@ -158,7 +159,7 @@ def test_a_tools_server_speaks_with_the_peer_alone_and_is_root_only_where_it_mus
     check: str, own_user: bool, tmp_path: Path
 ) -> None:
     """Four bare connections failed the bandwidth of a rail."""
-    tool, launcher = tools.TOOL_OF_CHECK[check](), Listening("railyard-runner-x")
+    tool, launcher = registry.TOOL_OF_CHECK[check](), Listening("railyard-runner-x")
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     bench: Any = SimpleNamespace(
@@ -184,7 +185,7 @@ def test_a_tools_server_speaks_with_the_peer_alone_and_is_root_only_where_it_mus
 
 def test_ping_has_of_root_what_it_needs_and_no_more() -> None:
     for check in ("ping_rtt", "path_mtu"):
-        capabilities = tools.TOOL_OF_CHECK[check]().capabilities
+        capabilities = registry.TOOL_OF_CHECK[check]().capabilities
         argv = units.SystemdLauncher("x").argv("u", ["ping"], 5.0, capabilities)
         assert "CapabilityBoundingSet=CAP_NET_RAW" in argv
         assert argv[argv.index("--") :] == ["--", "ping"]

@@ -6,7 +6,11 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils.vendor_repository import Node, own_uris, refuse
+from ansible_collections.railyard.fabric.plugins.module_utils.apt.vendor_repository import (
+    Node,
+    own_uris,
+    refuse,
+)
 
 DEBIAN_12 = Node("debian", "12", "amd64")
 NOBLE = Node("ubuntu", "24.04", "amd64")

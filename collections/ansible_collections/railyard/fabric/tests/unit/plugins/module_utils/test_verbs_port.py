@@ -13,8 +13,8 @@ import time
 from pathlib import Path
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils import verbs_port
-from ansible_collections.railyard.fabric.plugins.module_utils.verbs_port import Mtu
+from ansible_collections.railyard.fabric.plugins.module_utils.facts import verbs
+from ansible_collections.railyard.fabric.plugins.module_utils.facts.verbs import Mtu
 
 # Two devices; what the second does when opened is the test's. The whole structure of the newest header is
 # written (60 bytes), and what was taken is counted on the way back.
@@ -77,7 +77,7 @@ def library(tmp_path):
 
 
 def test_each_port_asked_for_and_everything_given_back(library, tmp_path, capfd):
-    found = verbs_port.query(PORTS, library())
+    found = verbs.query(PORTS, library())
     assert found == {**FIRST, ("mlx5_1", 1): Mtu(4096, 4096)}
     assert (tmp_path / "held").read_text() == "0"
     assert capfd.readouterr() == ("", "")
@@ -85,13 +85,13 @@ def test_each_port_asked_for_and_everything_given_back(library, tmp_path, capfd)
 
 @pytest.mark.parametrize("when_opened", ["return 0", "abort()", "*(volatile int *)0 = 1", "_exit(3)"])
 def test_a_driver_library_that_fails_takes_nothing_else_away(library, when_opened, capfd):
-    assert verbs_port.query(PORTS, library(when_opened)) == FIRST
+    assert verbs.query(PORTS, library(when_opened)) == FIRST
     assert capfd.readouterr() == ("", "")
 
 
 def test_a_device_that_hangs_is_given_up(library):
     start = time.monotonic()
-    assert verbs_port.query(PORTS, library("sleep(60)"), limit_s=0.5) == FIRST
+    assert verbs.query(PORTS, library("sleep(60)"), limit_s=0.5) == FIRST
     assert time.monotonic() - start < 5
     with pytest.raises(ChildProcessError):
         os.waitpid(-1, os.WNOHANG)
@@ -99,12 +99,12 @@ def test_a_device_that_hangs_is_given_up(library):
 
 @pytest.mark.parametrize("name", ["libno-such-verbs.so.1", "libc.so.6"])
 def test_without_the_library_or_its_functions_there_is_no_answer(name):
-    assert verbs_port.query(PORTS, name) == {}
+    assert verbs.query(PORTS, name) == {}
 
 
 def test_without_ports_nothing_is_started(monkeypatch):
     monkeypatch.setattr(os, "fork", lambda: pytest.fail("a process was started for nothing"))
-    assert verbs_port.query([]) == {}
+    assert verbs.query([]) == {}
 
 
 def test_no_process_to_be_had(monkeypatch):
@@ -113,7 +113,7 @@ def test_no_process_to_be_had(monkeypatch):
 
     monkeypatch.setattr(os, "fork", refuse)
     before = len(list(Path("/proc/self/fd").iterdir()))
-    assert verbs_port.query(PORTS) == {}
+    assert verbs.query(PORTS) == {}
     assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
@@ -122,9 +122,9 @@ def test_no_process_to_be_had(monkeypatch):
 )
 def test_codes_of_enum_ibv_mtu(code, mtu_bytes):
     attributes = struct.pack("=iii", 1, 5, code) + bytes(48)
-    assert verbs_port.decode(attributes) == Mtu(mtu_bytes, 4096)
+    assert verbs.decode(attributes) == Mtu(mtu_bytes, 4096)
 
 
 def test_a_line_cut_short_is_no_port():
-    assert verbs_port.parse("mlx5_0 1 4096 4096\nmlx5_0 2 10") == {("mlx5_0", 1): Mtu(4096, 4096)}
-    assert verbs_port.parse("mlx5_0 1 0 4096\ngarbage\n\n") == {("mlx5_0", 1): Mtu(None, 4096)}
+    assert verbs.parse("mlx5_0 1 4096 4096\nmlx5_0 2 10") == {("mlx5_0", 1): Mtu(4096, 4096)}
+    assert verbs.parse("mlx5_0 1 0 4096\ngarbage\n\n") == {("mlx5_0", 1): Mtu(None, 4096)}

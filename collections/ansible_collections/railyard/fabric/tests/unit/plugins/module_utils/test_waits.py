@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils import waits
-from ansible_collections.railyard.fabric.plugins.module_utils.waits import Now, WaitsError
+from ansible_collections.railyard.fabric.plugins.module_utils.state import pending
+from ansible_collections.railyard.fabric.plugins.module_utils.state.pending import Now, WaitsError
 
 OLD = Now("boot-1", "6.1.0-55-amd64")
 SAME_KERNEL = Now("boot-2", "6.1.0-55-amd64")
@@ -31,13 +31,13 @@ CONSENT = {
 
 @pytest.mark.parametrize("topic", ["nvidia_driver", "kernel", "a", "x" * 63])
 def test_topics_that_are_file_names_are_taken(topic):
-    assert waits.check_topic(topic) == topic
+    assert pending.check_topic(topic) == topic
 
 
 @pytest.mark.parametrize("topic", ["", "../x", "a/b", ".hidden", "Nvidia", "1a", "x" * 64, "a\n"])
 def test_other_topics_are_refused(topic):
     with pytest.raises(WaitsError, match="Fix:"):
-        waits.check_topic(topic)
+        pending.check_topic(topic)
 
 
 @pytest.mark.parametrize(
@@ -54,11 +54,11 @@ def test_other_topics_are_refused(topic):
 )
 def test_an_item_that_says_too_little_is_refused_by_number(change, says):
     with pytest.raises(WaitsError, match=f"item 2 .*{says}"):
-        waits.stamped([LOAD, {**LOAD, **change}], OLD)
+        pending.stamped([LOAD, {**LOAD, **change}], OLD)
 
 
 def test_only_what_a_boot_answers_keeps_its_boot():
-    kept = waits.stamped([LOAD, RESTART, CONSENT], OLD)
+    kept = pending.stamped([LOAD, RESTART, CONSENT], OLD)
     assert [item.get("boot_id") for item in kept] == ["boot-1", "boot-1", None]
 
 
@@ -71,20 +71,20 @@ def test_only_what_a_boot_answers_keeps_its_boot():
     ],
 )
 def test_a_boot_answers_all_but_consents_and_kernels_that_do_not_run(now, left):
-    said = {"topic": waits.stamped([LOAD, RESTART, CONSENT, KERNEL], OLD)}
-    remains = waits.listed(waits.unanswered(said, now))
+    said = {"topic": pending.stamped([LOAD, RESTART, CONSENT, KERNEL], OLD)}
+    remains = pending.listed(pending.unanswered(said, now))
     assert remains == [{"topic": "topic", **item} for item in left]
 
 
 def test_they_come_back_from_the_disk_by_topic_and_go(tmp_path):
     root = str(tmp_path)
-    assert waits.load(root) == {}
-    rdma, nvidia = waits.stamped([RESTART], OLD), waits.stamped([LOAD, CONSENT], OLD)
-    waits.store(root, "rdma_stack", rdma)
-    waits.store(root, "nvidia_driver", nvidia)
-    assert waits.load(root) == {"nvidia_driver": nvidia, "rdma_stack": rdma}
-    waits.store(root, "nvidia_driver", [])
-    assert waits.load(root) == {"rdma_stack": rdma}
+    assert pending.load(root) == {}
+    rdma, nvidia = pending.stamped([RESTART], OLD), pending.stamped([LOAD, CONSENT], OLD)
+    pending.store(root, "rdma_stack", rdma)
+    pending.store(root, "nvidia_driver", nvidia)
+    assert pending.load(root) == {"nvidia_driver": nvidia, "rdma_stack": rdma}
+    pending.store(root, "nvidia_driver", [])
+    assert pending.load(root) == {"rdma_stack": rdma}
     folder = tmp_path / "var/lib/railyard/waits"
     assert [path.name for path in folder.iterdir()] == ["rdma_stack.json"]
     assert (folder / "rdma_stack.json").stat().st_mode & 0o777 == 0o644
@@ -107,8 +107,8 @@ def test_a_damaged_file_is_no_empty_list_but_can_be_written_anew(tmp_path, text)
     path.parent.mkdir(parents=True)
     path.write_text(text)
     with pytest.raises(WaitsError, match=r"kernel\.json .*Fix: remove it"):
-        waits.load(str(tmp_path))
-    assert waits.load(str(tmp_path), but="kernel") == {"kernel": []}
+        pending.load(str(tmp_path))
+    assert pending.load(str(tmp_path), but="kernel") == {"kernel": []}
 
 
 def test_what_is_no_topic_is_left_alone(tmp_path):
@@ -116,7 +116,7 @@ def test_what_is_no_topic_is_left_alone(tmp_path):
     folder.mkdir(parents=True)
     (folder / ".kernel.json.railyard").write_text("half written")
     (folder / "README").write_text("x")
-    assert waits.load(str(tmp_path)) == {}
+    assert pending.load(str(tmp_path)) == {}
 
 
 def keep_on(root, items, now, boot_id=None):
@@ -125,20 +125,20 @@ def keep_on(root, items, now, boot_id=None):
     place.parent.mkdir(parents=True, exist_ok=True)
     place.write_text(f"{boot_id or now.boot_id}\n")
     (root / "proc/sys/kernel/osrelease").write_text(f"{now.kernel}\n")
-    waits.store(str(root), "driver", waits.stamped(items, now))
+    pending.store(str(root), "driver", pending.stamped(items, now))
 
 
 @pytest.mark.parametrize("items", [[], [RESTART], [LOAD, CONSENT], [KERNEL]])
 def test_what_is_kept_stands_in_the_boot_in_which_it_was_said(tmp_path, items):
     keep_on(tmp_path, items, OLD)
-    assert waits.standing(str(tmp_path), "driver") == items
+    assert pending.standing(str(tmp_path), "driver") == items
 
 
 def test_what_a_boot_answers_is_said_again_after_one_and_a_consent_is_not(tmp_path):
     keep_on(tmp_path, [RESTART], OLD, boot_id="boot-2")
-    assert waits.standing(str(tmp_path), "driver") is None
+    assert pending.standing(str(tmp_path), "driver") is None
     keep_on(tmp_path, [CONSENT], OLD, boot_id="boot-2")
-    assert waits.standing(str(tmp_path), "driver") == [CONSENT]
+    assert pending.standing(str(tmp_path), "driver") == [CONSENT]
 
 
 @pytest.mark.parametrize(
@@ -146,6 +146,6 @@ def test_what_a_boot_answers_is_said_again_after_one_and_a_consent_is_not(tmp_pa
 )
 def test_a_damaged_list_does_not_stand(tmp_path, text):
     keep_on(tmp_path, [RESTART], OLD)
-    (tmp_path / waits.FOLDER / "driver.json").write_text(text)
-    assert waits.standing(str(tmp_path), "driver") is None
-    assert waits.standing(str(tmp_path / "nowhere"), "driver") is None
+    (tmp_path / pending.FOLDER / "driver.json").write_text(text)
+    assert pending.standing(str(tmp_path), "driver") is None
+    assert pending.standing(str(tmp_path / "nowhere"), "driver") is None

@@ -9,7 +9,7 @@ import os
 import time
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils import apt_ask
+from ansible_collections.railyard.fabric.plugins.module_utils.apt import query
 from ansible_collections.railyard.fabric.plugins.modules import apt_plan
 
 SIMULATED = "Inst perftest (4.5-1 Debian:12.15/oldstable [amd64])\n"
@@ -41,7 +41,7 @@ class Node:
 def lists(tmp_path, monkeypatch):
     """Return a function that gives the lists, or the mark of their last fetching, an age."""
     paths = [tmp_path / "stamp", tmp_path / "lists"]
-    monkeypatch.setattr(apt_ask, "LISTS_FETCHED", tuple(map(str, paths)))
+    monkeypatch.setattr(query, "LISTS_FETCHED", tuple(map(str, paths)))
 
     def age(lists_s=None, stamp_s=None):
         for path, value_s in zip(paths, (stamp_s, lists_s), strict=True):

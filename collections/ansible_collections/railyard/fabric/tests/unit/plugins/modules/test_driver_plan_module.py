@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils import apt_ask
+from ansible_collections.railyard.fabric.plugins.module_utils.apt import query
 from ansible_collections.railyard.fabric.plugins.modules import driver_plan
 
 # What dpkg-query prints on a node that has rdma-core and the vendor's stack, whose parts are held.
@@ -65,7 +65,7 @@ class DummyModule:
 def node(tmp_path, monkeypatch):
     monkeypatch.setattr(driver_plan, "ROOT", str(tmp_path))
     monkeypatch.setattr(driver_plan, "PREFERENCES", str(tmp_path / "preferences.d"))
-    monkeypatch.setattr(apt_ask, "DPKG_UPDATES", str(tmp_path / "updates"))
+    monkeypatch.setattr(query, "DPKG_UPDATES", str(tmp_path / "updates"))
     boot_id = tmp_path / "proc/sys/kernel/random/boot_id"
     boot_id.parent.mkdir(parents=True)
     boot_id.write_text("boot-1\n")

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The module gpu_info: where it looks for tools; what it reads is tested with module_utils/gpu_facts.py."""
+"""The module gpu_info: where it looks for tools; what it reads is tested with module_utils/gpu/facts.py."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils.kernel_settings import KernelSettingsError
+from ansible_collections.railyard.fabric.plugins.module_utils.kernel.settings import KernelSettingsError
 from ansible_collections.railyard.fabric.plugins.modules import kernel_settings
 
 

@@ -5,14 +5,10 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils import (
-    netplan_boot,
-    netplan_change,
-    netplan_disk,
-    netplan_peers,
-    netplan_running,
-    netplan_transaction,
-)
+from ansible_collections.railyard.fabric.plugins.module_utils import atomic_files
+from ansible_collections.railyard.fabric.plugins.module_utils.netplan import change as netplan_change
+from ansible_collections.railyard.fabric.plugins.module_utils.netplan import peers as netplan_peers
+from ansible_collections.railyard.fabric.plugins.module_utils.rollback import boot, restore, transaction
 from ansible_collections.railyard.fabric.plugins.modules import netplan_stage
 
 RAILS = [{"name": "rail0", "netdev": "ens6", "address": "10.0.1.1/24", "mtu": 9000}]
@@ -62,9 +58,9 @@ class DummyModule:
 
 @pytest.fixture
 def found(monkeypatch, tmp_path):
-    monkeypatch.setattr(netplan_transaction, "STATE_DIR", str(tmp_path / "state"))
-    monkeypatch.setattr(netplan_running, "generated_files", dict)
-    monkeypatch.setattr(netplan_boot, "SYSTEM_DIR", str(tmp_path / "system"))
+    monkeypatch.setattr(transaction, "STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.setattr(restore, "generated_files", dict)
+    monkeypatch.setattr(boot, "SYSTEM_DIR", str(tmp_path / "system"))
     findings = {
         "rails": RAILS,
         "netdevs": ["ens6"],
@@ -121,7 +117,7 @@ def test_timer_is_armed_before_anything_is_applied(found, change):
     assert timer[-2:] == ["expire", result["token"]]
     assert apply[-2:] == ["apply", result["token"]]
     assert (found["folder"] / "program.pyz").exists()
-    assert netplan_transaction.outcome(str(found["folder"]), result["token"])["outcome"] == "pending"
+    assert transaction.outcome(str(found["folder"]), result["token"])["outcome"] == "pending"
 
 
 def test_running_drift_is_in_the_diff(found):
@@ -158,7 +154,7 @@ def test_second_change_waits_for_the_first(found):
 def test_change_that_a_reset_left_is_undone_first(found, monkeypatch):
     found["change"](NEW_FILE)
     token = netplan_stage.stage(DummyModule())["token"]
-    monkeypatch.setattr(netplan_transaction, "is_stale", lambda _record: True)
+    monkeypatch.setattr(transaction, "is_stale", lambda _record: True)
     module = DummyModule()
     netplan_stage.stage(module)
     assert "--wait" in module.commands[0]
@@ -167,7 +163,7 @@ def test_change_that_a_reset_left_is_undone_first(found, monkeypatch):
 
 def proven(monkeypatch, problems, away=()):
     monkeypatch.setattr(netplan_change, "await_proof", lambda *_arguments: (list(problems), list(away)))
-    monkeypatch.setattr(netplan_running, "run", lambda _argv: (0, "", ""))
+    monkeypatch.setattr(restore, "run", lambda _argv: (0, "", ""))
 
 
 def test_applied_waits_for_netplan_and_confirms_nothing(found):
@@ -175,7 +171,7 @@ def test_applied_waits_for_netplan_and_confirms_nothing(found):
     token = netplan_stage.stage(DummyModule())["token"]
     (found["folder"] / "applied.json").write_text('{"status": 0}')
     assert netplan_stage.confirm(DummyModule(state="applied", token=token))["outcome"] == "applied"
-    assert netplan_transaction.outcome(str(found["folder"]), token)["outcome"] == "pending"
+    assert transaction.outcome(str(found["folder"]), token)["outcome"] == "pending"
 
 
 def test_proven_change_is_confirmed(found, monkeypatch):
@@ -208,7 +204,7 @@ def test_unit_that_systemd_does_not_start_leaves_the_node_as_it_was(found, refus
     module.refused = refused
     with pytest.raises(FailedError, match=r"gpuserver1: .*no space in /run; nothing was changed"):
         netplan_stage.stage(module)
-    assert netplan_transaction.in_flight(str(found["folder"])) is None
+    assert transaction.in_flight(str(found["folder"])) is None
     assert list((found["folder"].parent / "etc").iterdir()) == []
     assert [path for path in (found["folder"].parent / "system").rglob("*") if not path.is_dir()] == []
 
@@ -219,7 +215,7 @@ def test_full_disk_is_said_with_what_to_do(found, monkeypatch):
     def full(_path):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(netplan_disk, "reserve", full)
+    monkeypatch.setattr(atomic_files, "reserve", full)
     module = DummyModule()
     with pytest.raises(FailedError, match=r"No space left on device; nothing was changed. Make room"):
         netplan_stage.stage(module)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils.originals import OriginalsError
+from ansible_collections.railyard.fabric.plugins.module_utils.state.baseline import OriginalsError
 from ansible_collections.railyard.fabric.plugins.modules import originals
 
 OURS = "# Managed by Railyard (role nccl_profile)\n"

@@ -12,8 +12,8 @@ from typing import Any
 import jsonschema
 import pytest
 import yaml
-from ansible_collections.railyard.fabric.plugins.module_utils import node_facts
-from ansible_collections.railyard.fabric.plugins.module_utils.sysfs import Reader
+from ansible_collections.railyard.fabric.plugins.module_utils.facts import node
+from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import Reader
 from ansible_collections.railyard.fabric.plugins.modules import rail_info
 from ansible_collections.railyard.fabric.tests.unit.plugins.module_utils.sysfs_tree import (
     Tree,
@@ -25,7 +25,7 @@ SCHEMA = Path(__file__).resolve().parents[8] / "docs" / "schema" / "facts.schema
 
 def collect(tree: Tree, netdevs: list[str] | None = None) -> dict[str, Any]:
     said = {"ip": tree.ip_json(), "iperf3": "iperf 3.12 (cJSON 1.7.15)\n"}
-    return node_facts.collect(tree.reader(), lambda argv: said.get(argv[0]), netdevs)
+    return node.collect(tree.reader(), lambda argv: said.get(argv[0]), netdevs)
 
 
 def validate(row: dict[str, Any]) -> None:
@@ -49,7 +49,7 @@ def test_counters_of_qos_stand_with_the_netdev_of_a_card_alone(tmp_path, monkeyp
     tree.write("sys/class/infiniband/mlx4_0/ports/1/hw_counters/np_cnp_sent", 12)
     monkeypatch.setattr(Reader, "live", True)
     monkeypatch.setattr(
-        node_facts.ethtool_ioctl, "stats", lambda netdev: {"rx_prio3_pause": len(netdev), "rx_bytes": 1}
+        node.ethtool_ioctl, "stats", lambda netdev: {"rx_prio3_pause": len(netdev), "rx_bytes": 1}
     )
     row = collect(tree)
     validate(row)

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils.slurm import SlurmError
+from ansible_collections.railyard.fabric.plugins.module_utils.state.slurm import SlurmError
 from ansible_collections.railyard.fabric.plugins.modules import slurm_node
 
 NO_CONTROLLER = "slurm_load_node error: Unable to contact slurm controller (connect failure)\n"

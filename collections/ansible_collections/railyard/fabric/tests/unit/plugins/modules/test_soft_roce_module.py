@@ -8,7 +8,7 @@ from __future__ import annotations
 import shutil
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils.soft_roce import SoftRoceError
+from ansible_collections.railyard.fabric.plugins.module_utils.rdma.soft_roce import SoftRoceError
 from ansible_collections.railyard.fabric.plugins.modules import soft_roce
 
 DEVICES = [{"device": "rxe0", "netdev": "ens6"}, {"device": "rxe1", "netdev": "ens6d1"}]

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils.waits import WaitsError
+from ansible_collections.railyard.fabric.plugins.module_utils.state.pending import WaitsError
 from ansible_collections.railyard.fabric.plugins.modules import waits
 
 ITEM = {"what": "load driver 580", "why": "570 is loaded", "needs": "reboot", "kernel": None}

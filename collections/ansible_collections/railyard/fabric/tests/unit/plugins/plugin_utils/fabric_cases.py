@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import copy
 
-from ansible_collections.railyard.fabric.plugins.plugin_utils import inventory
-from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory_model import Inventory, Node
-from ansible_collections.railyard.fabric.plugins.plugin_utils.value_checks import Vaulted
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import load
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.model import Inventory, Node
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.values import Vaulted
 
 SOUND = {
     "transport": "roce",
@@ -54,7 +54,7 @@ def node(name, fabric, **keys):
 
 def problems_of(nodes, policy=None):
     found = Inventory("test", [], nodes, frozenset(one.name for one in nodes), policy)
-    return inventory.validate(found)
+    return load.validate(found)
 
 
 def pair(fabric, first=None, second=None):

@@ -9,8 +9,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.plugin_utils import ask, bmc_rows
-from ansible_collections.railyard.fabric.plugins.plugin_utils.bmc_probe import Reply
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import bmc
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import requests
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.bmc_probe import Reply
 
 sys.path.insert(0, str(Path(__file__).parent))
 from fake_run import NODES, RUN, FakeRun
@@ -26,12 +27,12 @@ def with_bmcs(*replies: Reply | None, **rules: Any) -> FakeRun:
     run = FakeRun(**rules)
     for node, address in ADDRESSES.items():
         run.plan["nodes"][node]["bmc_address"] = address
-    run.asked = ask.asked_lines(run.plan, run.order)
-    run.manifest["asked"] = ask.fingerprint(run.asked)
+    run.asked = requests.asked_lines(run.plan, run.order)
+    run.manifest["asked"] = requests.fingerprint(run.asked)
     for line, reply in zip(lines(run), replies or (TAKEN, TAKEN), strict=True):
         if reply is not None:
             address = ADDRESSES[line["node"]]
-            run.results.append(bmc_rows.row_of(line, address, reply, RUN, "2026-11-21T10:15:19.000Z"))
+            run.results.append(bmc.row_of(line, address, reply, RUN, "2026-11-21T10:15:19.000Z"))
     return run
 
 

@@ -10,7 +10,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.plugin_utils import ask, policy, verdict
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import verdict
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import requests
 
 sys.path.insert(0, str(Path(__file__).parent))
 import fake_rdma
@@ -78,12 +80,12 @@ class FakeRun:
             "nodes": {node: self._node(index) for index, node in enumerate(NODES, start=1)},
         }
         self.facts = [self._facts(index) for index in (1, 2)]
-        order = ask.work_order(
+        order = requests.work_order(
             RUN, self.plan, {node: fabric(rate_gbps, transport) for node in NODES}, self.policy, reached=NODES
         )
         self.order = order
-        self.asked = ask.asked_lines(self.plan, order)
-        self.manifest["asked"] = ask.fingerprint(self.asked)
+        self.asked = requests.asked_lines(self.plan, order)
+        self.manifest["asked"] = requests.fingerprint(self.asked)
         self.results = [
             self._row(line, end)
             for line in self.asked

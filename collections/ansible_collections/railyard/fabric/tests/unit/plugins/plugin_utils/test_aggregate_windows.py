@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.plugin_utils import aggregate
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import aggregate
 
 
 def server(rail: str, begin_s: float, end_s: float) -> dict[str, Any]:

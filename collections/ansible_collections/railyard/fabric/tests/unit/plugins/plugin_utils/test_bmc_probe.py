@@ -12,7 +12,7 @@ import threading
 import time
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.plugin_utils import bmc_probe
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import bmc_probe
 
 
 @pytest.fixture(autouse=True)

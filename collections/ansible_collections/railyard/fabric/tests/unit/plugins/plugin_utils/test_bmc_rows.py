@@ -10,14 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.plugin_utils import (
-    ask,
-    bmc_rows,
-    policy,
-    summary,
-    verdict,
-)
-from ansible_collections.railyard.fabric.plugins.plugin_utils.bmc_probe import Reply
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import bmc, verdict
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present import summary
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import requests
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.bmc_probe import Reply
 
 sys.path.insert(0, str(Path(__file__).parent))
 from fake_bmc import ADDRESSES, REFUSED, SILENT, TAKEN, lines, with_bmcs
@@ -108,13 +105,13 @@ def test_site_policy_leaves_them_unasked_and_shows_it() -> None:
     run = with_bmcs(None, None, bmc_check="none")
     assert {one["outcome"] for one in told(run)} == {"not_applicable"}
     assert all("fabric_policy.bmc_check" in one["basis"] for one in told(run))
-    assert bmc_rows.questions(run.asked, run.plan) == {}
+    assert bmc.questions(run.asked, run.plan) == {}
     assert run.status() == 0
 
 
 def test_what_the_controller_is_to_ask() -> None:
     run = with_bmcs()
-    assert bmc_rows.questions(run.asked, run.plan) == ADDRESSES
+    assert bmc.questions(run.asked, run.plan) == ADDRESSES
 
 
 #: What a verdict does not rest on.
@@ -165,8 +162,8 @@ def test_bmcs_alone_are_no_run() -> None:
     for node in run.plan["nodes"].values():
         node.update(rails=[], bmc_address="172.16.8.11")
     run.order["fabrics"] = [{**fabric, "rails": []} for fabric in run.order["fabrics"]]
-    with pytest.raises(ask.AskError, match="nothing is asked"):
-        ask.asked_lines(run.plan, run.order)
+    with pytest.raises(requests.AskError, match="nothing is asked"):
+        requests.asked_lines(run.plan, run.order)
 
 
 def test_the_place_is_the_node() -> None:

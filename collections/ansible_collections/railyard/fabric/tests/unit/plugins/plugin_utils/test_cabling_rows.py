@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.plugin_utils import bind, cabling_rows, fact_rows
+from ansible_collections.railyard.fabric.plugins.module_utils.rails import bind
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import cabling, facts
 
 sys.path.insert(0, str(Path(__file__).parent))
 from fake_run import NODES, RUN, FakeRun
@@ -77,9 +78,9 @@ class Hall:
             "listened": self.listened.get(place, [1000.0, 1012.0]),
         }
 
-    def chart(self) -> tuple[cabling_rows.Chart, list[dict[str, Any]]]:
+    def chart(self) -> tuple[cabling.Chart, list[dict[str, Any]]]:
         plan = {"nodes": {node: {"rails": [self.rail(node, rail) for rail in RAILS]} for node in self.nodes}}
-        fleet = fact_rows.Fleet()
+        fleet = facts.Fleet()
         for node in self.nodes:
             fleet.bound[node] = {
                 rail: bind.Bound(self.rail(node, rail), {"netdev": RAILS[rail][0]}) for rail in RAILS
@@ -98,7 +99,7 @@ class Hall:
                 rows[str(line["id"])] = [
                     {**row, "status": "unmeasured", "proof": None, "error": self.silent[place]}
                 ]
-        chart = cabling_rows.Chart(RUN, plan, fleet)
+        chart = cabling.Chart(RUN, plan, fleet)
         chart.read(lines, rows)
         return chart, lines
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 import math
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.plugin_utils import checks, comparison
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import catalogue
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present import comparison
 from ansible_collections.railyard.fabric.tests.unit.plugins.plugin_utils.comparison_cases import (
     A,
     B,
@@ -127,7 +128,7 @@ def test_a_round_trip_is_not_held_against_one_way():
 
 def test_all_latencies_of_the_comparison_are_one_way():
     compared = (comparison.TCP_LATENCY, *comparison.RDMA_LATENCY)
-    assert {checks.LATENCY_IS[check] for check in compared} == {"one_way"}
+    assert {catalogue.LATENCY_IS[check] for check in compared} == {"one_way"}
 
 
 def test_a_read_whose_data_goes_the_other_way_does_not_stand_for_the_write():

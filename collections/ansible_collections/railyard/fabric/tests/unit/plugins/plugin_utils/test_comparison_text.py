@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.plugin_utils import comparison, comparison_text
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present import comparison, comparison_text
 from ansible_collections.railyard.fabric.tests.unit.plugins.plugin_utils.comparison_cases import (
     bandwidth,
     plan,

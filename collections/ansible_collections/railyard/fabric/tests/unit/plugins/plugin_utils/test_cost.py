@@ -7,7 +7,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.plugin_utils import ask, cost, policy
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import cost, requests
 
 POLICY = {
     "iperf3_duration_s": 4, "iperf3_omit_s": 1, "sockperf_duration_s": 2, "ping_count": 10,
@@ -30,7 +31,7 @@ def order(
     names = [f"gpu{number}" for number in range(1, nodes + 1)]
     plan = {"nodes": {name: {"node_index": number} for number, name in enumerate(names, 1)}}
     fabrics = dict.fromkeys(names, fabric)
-    return ask.work_order("run", plan, fabrics, policy.merge(POLICY | rules), names)
+    return requests.work_order("run", plan, fabrics, policy.merge(POLICY | rules), names)
 
 
 def test_the_time_is_what_the_tools_are_asked_for_and_two_seconds_around_each() -> None:

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.plugin_utils import aggregate, expectations, policy
-from ansible_collections.railyard.fabric.plugins.plugin_utils.bind import Bound
+from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import aggregate, bounds_tcp
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -28,7 +29,7 @@ def end(rate_gbps: float | None = None, mtu: int = 9000, **netdev: Any) -> Bound
 def bounds(check: str = "tcp_bandwidth", versions: Any = (), shared: bool = False, **kind: Any) -> Any:
     rules = kind.pop("rules", {})
     one = end(**kind)
-    return expectations.for_test(check, one, one, policy.merge(rules), versions, shared)
+    return bounds_tcp.for_test(check, one, one, policy.merge(rules), versions, shared)
 
 
 def test_the_ceiling_is_what_tcp_leaves_of_the_wire() -> None:
@@ -94,16 +95,14 @@ def test_tcp_over_infiniband_has_no_floor() -> None:
     # QDR "40" carries 32 Gbit/s: 0.80 of its name is all of it. ESnet's figures are of Ethernet.
     for rate, rules in ((40, {}), (100, {"iperf3_streams": 12})):
         one = end(rate, 2044)
-        found = expectations.for_test(
+        found = bounds_tcp.for_test(
             "tcp_bandwidth", one, one, policy.merge(rules), ("3.18", "3.18"), transport="infiniband"
         )
         assert found.floor == {}
         assert found.ceiling["bandwidth_gbps"] <= rate * 1.02
         assert "InfiniBand" in found.basis
-        able = [expectations.capability(one, one)] * 2
-        together = expectations.for_aggregate(
-            able, policy.merge(rules), ("3.18", "3.18"), False, "infiniband"
-        )
+        able = [bounds_tcp.capability(one, one)] * 2
+        together = bounds_tcp.for_aggregate(able, policy.merge(rules), ("3.18", "3.18"), False, "infiniband")
         assert together.floor == {}
 
 
@@ -119,16 +118,16 @@ def test_the_judge_lays_no_tcp_floor_on_infiniband() -> None:
 
 def test_the_slower_end_bounds_both() -> None:
     rules = policy.merge(None)
-    found = expectations.for_test("tcp_bandwidth", end(10), end(40), rules)
+    found = bounds_tcp.for_test("tcp_bandwidth", end(10), end(40), rules)
     assert found.floor == {"bandwidth_gbps": 8.0}
-    assert expectations.for_test("tcp_bandwidth", end(10), end(), rules).floor == {}
+    assert bounds_tcp.for_test("tcp_bandwidth", end(10), end(), rules).floor == {}
 
 
 def test_ports_of_one_card_have_no_floor_together() -> None:
     one, other = end(40, pci="0000:81:00.0"), end(40, pci="0000:81:00.1")
-    assert expectations.slots_shared([one, other])
-    assert not expectations.slots_shared([one, end(40, pci="0000:82:00.0")])
-    assert not expectations.slots_shared([end(40), end(40)])
+    assert bounds_tcp.slots_shared([one, other])
+    assert not bounds_tcp.slots_shared([one, end(40, pci="0000:82:00.0")])
+    assert not bounds_tcp.slots_shared([end(40), end(40)])
     assert bounds(rate_gbps=40, shared=True).floor == {}
     assert "PCIe" in bounds(rate_gbps=40, shared=True).basis
 

@@ -12,8 +12,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.plugin_utils import inventory, plan
-from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory_model import Inventory
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import load, plan
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.model import Inventory
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -81,7 +81,7 @@ def put(value, path, odd):
 def told_or_planned(fabric, first, second):
     nodes = [node("gpu1", fabric, **first), node("gpu2", fabric, **second)]
     found = Inventory("test", [], nodes, frozenset({"gpu1", "gpu2"}), None)
-    problems = inventory.validate(found)
+    problems = load.validate(found)
     if not problems:
         plan.build_plan(found)
     return problems

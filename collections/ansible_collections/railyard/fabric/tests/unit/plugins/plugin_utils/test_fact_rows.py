@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.plugin_utils import bind
+from ansible_collections.railyard.fabric.plugins.module_utils.rails import bind
 
 sys.path.insert(0, str(Path(__file__).parent))
 from fake_run import FakeRun

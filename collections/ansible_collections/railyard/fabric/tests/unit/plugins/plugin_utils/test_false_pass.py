@@ -11,15 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.plugin_utils import (
-    ask,
-    expectations,
-    policy,
-    rejudge,
-    summary,
-    verdict,
-)
-from ansible_collections.railyard.fabric.plugins.plugin_utils.bind import Bound
+from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import bounds_tcp, rejudge, verdict
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present import summary
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import requests
 
 sys.path.insert(0, str(Path(__file__).parent))
 from fake_run import NODES, RUN, FakeRun, fabric
@@ -35,11 +31,11 @@ def only(run: FakeRun, *nodes: str) -> FakeRun:
 
 
 def asked_again(run: FakeRun) -> FakeRun:
-    order = ask.work_order(
+    order = requests.work_order(
         RUN, run.plan, {node: fabric() for node in run.plan["nodes"]}, run.policy, reached=NODES
     )
-    run.asked = ask.asked_lines(run.plan, order)
-    run.manifest["asked"] = ask.fingerprint(run.asked)
+    run.asked = requests.asked_lines(run.plan, order)
+    run.manifest["asked"] = requests.fingerprint(run.asked)
     wanted = {line["id"] for line in run.asked}
     run.results = [row for row in run.results if row["id"] in wanted]
     return run
@@ -64,7 +60,7 @@ def test_a_lone_node_measured_nothing() -> None:
 def test_a_rail_that_no_other_node_has_measured_nothing() -> None:
     run = HEALTHY.copy()
     run.asked = [line for line in run.asked if line["peer"] is None or line["rail"] == "rail0"]
-    run.manifest["asked"] = ask.fingerprint(run.asked)
+    run.manifest["asked"] = requests.fingerprint(run.asked)
     assert run.status() == 3
     assert "gpuserver1 rail1, gpuserver2 rail1" in str(verdict.incomplete(run.manifest, run.asked))
 
@@ -80,11 +76,11 @@ def test_a_declared_rdma_that_nobody_asked_for_is_no_zero(transport: str) -> Non
     # One RDMA test covers one rail of one pair, and a look at the port covers none.
     tests = [line for line in run.asked if line["check"] == "tcp_bandwidth" and line["node"] == NODES[0]]
     one = {**tests[0], "check": "rdma_bandwidth"}
-    assert "gpuserver2 rail1" in str(ask.rdma_left_out(run.plan, [*run.asked, one]))
+    assert "gpuserver2 rail1" in str(requests.rdma_left_out(run.plan, [*run.asked, one]))
     both = [{**line, "check": "rdma_bandwidth"} for line in tests]
-    assert ask.rdma_left_out(run.plan, [*run.asked, *both]) is None
+    assert requests.rdma_left_out(run.plan, [*run.asked, *both]) is None
     looked_at = [{**line, "check": "rdma_port"} for line in run.asked if line["check"] == "link"]
-    assert transport in str(ask.rdma_left_out(run.plan, [*run.asked, *looked_at]))
+    assert transport in str(requests.rdma_left_out(run.plan, [*run.asked, *looked_at]))
 
 
 @pytest.mark.parametrize(
@@ -199,11 +195,11 @@ def test_a_site_cannot_raise_the_physical_ceiling() -> None:
     rules = policy.merge({"floors": {"tcp_bandwidth": {"bandwidth_gbps": [0.5, 1000]}}})
     netdev = {"netdev": "ens6", "driver_class": "software"}
     end = Bound({"mtu": 9000, "rate_gbps": 1.0, "address": "10.0.1.1/24"}, netdev)
-    found = expectations.for_test("tcp_bandwidth", end, end, rules, ("3.12", "3.12"))
+    found = bounds_tcp.for_test("tcp_bandwidth", end, end, rules, ("3.12", "3.12"))
     assert found.floor == {"bandwidth_gbps": 0.5}
     assert found.ceiling["bandwidth_gbps"] == pytest.approx(8948 / 9014 * 1.02, abs=1e-4)
     lower = policy.merge({"floors": {"tcp_bandwidth": {"bandwidth_gbps": [0.5, 0.9]}}})
-    assert expectations.for_test("tcp_bandwidth", end, end, lower).ceiling == {"bandwidth_gbps": 0.9}
+    assert bounds_tcp.for_test("tcp_bandwidth", end, end, lower).ceiling == {"bandwidth_gbps": 0.9}
 
 
 def test_so_few_pings_are_refused_that_the_rendezvous_could_pose_as_them() -> None:

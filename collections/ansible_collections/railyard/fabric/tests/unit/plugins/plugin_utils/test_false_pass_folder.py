@@ -11,13 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.plugin_utils import (
-    provenance,
-    rejudge,
-    run_folder,
-    summary,
-)
-from ansible_collections.railyard.fabric.plugins.plugin_utils.run_folder import RunFolder
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import rejudge
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present import summary
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import provenance
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder
 
 sys.path.insert(0, str(Path(__file__).parent))
 from fake_run import RUN, FakeRun, exchanged

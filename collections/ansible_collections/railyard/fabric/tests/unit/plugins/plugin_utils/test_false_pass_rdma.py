@@ -11,14 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.plugin_utils import (
-    answer,
-    ask,
-    policy,
-    rejudge,
-    summary,
-    verdict,
-)
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import draft, rejudge, verdict
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present import summary
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import requests
 
 sys.path.insert(0, str(Path(__file__).parent))
 from fake_run import NODES, FakeRun
@@ -261,7 +257,7 @@ def dropped(run: FakeRun, leave: Callable[[dict[str, Any]], bool]) -> FakeRun:
     """Return a run that was asked less from the beginning."""
     run = run.copy()
     run.asked = [line for line in run.asked if leave(line)]
-    run.manifest["asked"] = ask.fingerprint(run.asked)
+    run.manifest["asked"] = requests.fingerprint(run.asked)
     wanted = {line["id"] for line in run.asked}
     run.results = [row for row in run.results if row["id"] in wanted]
     return run
@@ -356,5 +352,5 @@ def test_no_rail_is_added_up_twice(check: str) -> None:
 
 def test_what_is_unproven_says_so_as_its_proof_too() -> None:
     """TCP behind a program named ib_write_bw moves the netdev's bytes and none of the port's packets."""
-    assert answer.unmeasured("unproven", "hw_sent_pkts stood still").proof == "unproven"
-    assert answer.unmeasured("no_row", "a and b").proof is None
+    assert draft.unmeasured("unproven", "hw_sent_pkts stood still").proof == "unproven"
+    assert draft.unmeasured("no_row", "a and b").proof is None

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.plugin_utils.gpu_driver_choice import choose
+from ansible_collections.railyard.fabric.plugins.plugin_utils.gpu.choice import choose
 
 DEVICES = {
     "V100": (0x1DB1, "Volta"),

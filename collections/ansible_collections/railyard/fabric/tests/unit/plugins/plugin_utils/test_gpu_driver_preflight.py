@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 from ansible.errors import AnsibleFilterError
 from ansible_collections.railyard.fabric.plugins.filter import nvidia_driver
-from ansible_collections.railyard.fabric.plugins.plugin_utils import gpu_driver_preflight as preflight
+from ansible_collections.railyard.fabric.plugins.plugin_utils.gpu import preflight
 
 KERNEL = "6.1.0-28-amd64"
 CHOICE = {

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.plugin_utils import gpu_driver_replace as replacing
+from ansible_collections.railyard.fabric.plugins.plugin_utils.gpu import replace as replacing
 
 DEBIAN = {
     "branch": 535,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 from ansible.errors import AnsibleFilterError
 from ansible_collections.railyard.fabric.plugins.filter import nvidia_driver
-from ansible_collections.railyard.fabric.plugins.plugin_utils import gpu_settings
+from ansible_collections.railyard.fabric.plugins.plugin_utils.gpu import settings as gpu_settings
 
 PCI = "0000:17:00.0"
 

@@ -9,7 +9,8 @@ import itertools
 import random
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.plugin_utils import bind, hop_rows
+from ansible_collections.railyard.fabric.plugins.module_utils.rails import bind
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import hops as hop_rows
 
 BASE_US, HOP_US = 1.2, 0.6
 NODES = [f"gpu{number}" for number in range(1, 9)]

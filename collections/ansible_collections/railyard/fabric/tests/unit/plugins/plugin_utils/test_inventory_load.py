@@ -10,7 +10,7 @@ import textwrap
 
 import pytest
 from ansible.parsing.vault import VaultLib, VaultSecret
-from ansible_collections.railyard.fabric.plugins.plugin_utils import inventory, inventory_syntax, plan
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import load, plan, yaml_errors
 
 FABRIC = """\
 fabric:
@@ -47,7 +47,7 @@ def write(folder, files):
 
 
 def problems_of(folder, limit=None):
-    return inventory.validate(inventory.load([str(folder)], limit))
+    return load.validate(load.load([str(folder)], limit))
 
 
 def vault(text):
@@ -59,15 +59,15 @@ def inline_vault(text, indent):
 
 
 def test_a_controller_without_netaddr_is_named_and_nothing_is_guessed(folder, monkeypatch):
-    monkeypatch.setattr(inventory.addresses, "IPNetwork", None)
+    monkeypatch.setattr(load.addresses, "IPNetwork", None)
     (problem,) = problems_of(folder)
     assert "has no Python package netaddr" in problem.message
     assert "python3-netaddr" in problem.fix
 
 
 def test_nodes_come_in_inventory_order_with_their_variables(folder):
-    loaded = inventory.load([str(folder)])
-    assert inventory.validate(loaded) == []
+    loaded = load.load([str(folder)])
+    assert load.validate(loaded) == []
     assert loaded.cluster == "site"
     assert [(one.name, one.ansible_host) for one in loaded.nodes] == [
         ("gpu2", "192.168.1.2"),
@@ -76,16 +76,16 @@ def test_nodes_come_in_inventory_order_with_their_variables(folder):
 
 
 def test_the_hosts_file_alone_is_the_same_inventory(folder):
-    by_file = inventory.load([str(folder / "hosts.yml")])
+    by_file = load.load([str(folder / "hosts.yml")])
     assert by_file.cluster == "site"
-    assert plan.build_plan(by_file) == plan.build_plan(inventory.load([str(folder)]))
+    assert plan.build_plan(by_file) == plan.build_plan(load.load([str(folder)]))
 
 
 def test_a_limit_selects_but_all_nodes_are_checked(folder):
     write(folder, {"host_vars/gpu2.yml": "node_index: 1\n"})
-    loaded = inventory.load([str(folder)], "gpu1")
+    loaded = load.load([str(folder)], "gpu1")
     assert list(plan.build_plan(loaded)["nodes"]) == ["gpu1"]
-    assert [one.host for one in inventory.validate(loaded)] == ["gpu1"]  # gpu2 took the index first
+    assert [one.host for one in load.validate(loaded)] == ["gpu1"]  # gpu2 took the index first
 
 
 def test_a_limit_that_leaves_no_node_is_a_problem(folder):
@@ -111,8 +111,8 @@ def test_node_types_have_their_own_fabric_and_equal_ones_are_one_object(folder):
             "host_vars/gpu5.yml": FABRIC.replace("ens6", "enp9s0"),
         },
     )
-    loaded = inventory.load([str(folder)])
-    assert inventory.validate(loaded) == []
+    loaded = load.load([str(folder)])
+    assert load.validate(loaded) == []
     old, new = loaded.nodes[:3], loaded.nodes[3:]
     assert {id(one.fabric) for one in old} == {id(old[0].fabric)}
     assert {id(one.fabric) for one in new} == {id(new[0].fabric)}
@@ -123,7 +123,7 @@ def test_host_variables_win_over_group_variables(folder):
     write(
         folder, {"group_vars/gpu_nodes.yml": "node_index: 7\n", "host_vars/gpu2/index.yml": "node_index: 9\n"}
     )
-    assert [one.node_index for one in inventory.load([str(folder)]).nodes] == [9, 7]
+    assert [one.node_index for one in load.load([str(folder)]).nodes] == [9, 7]
 
 
 @pytest.mark.parametrize("host", ["gpu2", "gpu1"])
@@ -138,8 +138,8 @@ def test_one_node_cannot_bring_a_policy_of_its_own(folder, host):
 
 def test_a_policy_of_all_is_the_runs(folder):
     write(folder, {"group_vars/all/policy.yml": "fabric_policy: {ping_count: 20}\n"})
-    loaded = inventory.load([str(folder)])
-    assert (loaded.policy, inventory.validate(loaded)) == ({"ping_count": 20}, [])
+    loaded = load.load([str(folder)])
+    assert (loaded.policy, load.validate(loaded)) == ({"ping_count": 20}, [])
 
 
 def test_an_ini_inventory_is_read_too(folder):
@@ -158,7 +158,7 @@ def test_goldens_and_topologies_beside_the_hosts_are_no_inventory(folder):
             "topology.yml": "gpu_nodes: {hosts: {y: {}}}",
         },
     )
-    assert [one.name for one in inventory.load([str(folder)]).nodes] == ["gpu2", "gpu1"]
+    assert [one.name for one in load.load([str(folder)]).nodes] == ["gpu2", "gpu1"]
 
 
 def test_what_only_ansible_can_tell_stays_unknown(folder):
@@ -169,8 +169,8 @@ def test_what_only_ansible_can_tell_stays_unknown(folder):
             "host_vars/gpu1.yml": 'ansible_host: "{{ dns }}"\n',
         },
     )
-    loaded = inventory.load([str(folder)])
-    assert inventory.validate(loaded) == []
+    loaded = load.load([str(folder)])
+    assert load.validate(loaded) == []
     assert plan.build_plan(loaded)["nodes"]["gpu1"]["ansible_host"] is None
 
 
@@ -284,7 +284,7 @@ def test_every_unreadable_file_is_named(folder):
 )
 def test_a_key_that_stands_twice_is_named_with_both_lines(tmp_path, text, wrong):
     (tmp_path / "vars.yml").write_text(text)
-    assert inventory_syntax.syntax_error(str(tmp_path / "vars.yml")) == wrong
+    assert yaml_errors.syntax_error(str(tmp_path / "vars.yml")) == wrong
 
 
 def test_a_missing_inventory_is_said(tmp_path):
@@ -458,6 +458,6 @@ def test_a_program_as_inventory_may_know_passwords(folder):
         '"_meta": {"hostvars": {"gpu3": {"ansible_password": "hunter2"}}}}\'\n'
     )
     script.chmod(0o755)
-    loaded = inventory.load([str(folder)])
-    assert inventory.validate(loaded) == []
+    loaded = load.load([str(folder)])
+    assert load.validate(loaded) == []
     assert {one.name for one in loaded.nodes} == {"gpu1", "gpu2", "gpu3"}

@@ -11,15 +11,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.plugin_utils import (
-    actions,
-    ask,
-    causes,
-    rejudge,
-    run_folder,
-    summary,
-)
-from ansible_collections.railyard.fabric.plugins.plugin_utils.run_folder import RunFolder
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import causes, rejudge
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present import summary
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import action_base, requests
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder
 
 sys.path.insert(0, str(Path(__file__).parent))
 from fake_run import NODES, RUN, FakeRun, exchanged, fabric
@@ -95,7 +91,7 @@ def test_a_node_that_did_not_answer_is_unreachable_though_the_folder_has_no_fact
     (folder.path / "work_order.json").unlink()
     for node in NODES:
         error = {"class": "not_inspected", "message": "no Python", "host": node}
-        actions.note_obstacle(folder, node, error)
+        action_base.note_obstacle(folder, node, error)
     assert {one["cause_class"] for one in rejudge.judge_folder(folder.path).verdicts} == {"not_inspected"}
 
 
@@ -105,8 +101,8 @@ def test_the_facts_of_one_node_stop_nobody_where_hops_are_asked(tmp_path: Path, 
     for node in run.plan["nodes"].values():
         for rail in node["rails"]:
             rail["leaf"] = "leaf1"
-    run.asked = ask.asked_lines(run.plan, run.order)
-    run.manifest["asked"] = ask.fingerprint(run.asked)
+    run.asked = requests.asked_lines(run.plan, run.order)
+    run.manifest["asked"] = requests.fingerprint(run.asked)
     other = {**run.facts[1], "boot_id": "another"}
     run.facts = {"lost": run.facts[:1], "torn": run.facts, "doubled": [*run.facts, other]}[damage]
     folder = write(run, tmp_path)
@@ -190,12 +186,12 @@ def test_an_interrupted_run_says_so() -> None:
 def test_ask_covers_every_node_and_rail_and_the_silent_ones_too() -> None:
     run = FakeRun()
     whole = {(line["check"], line["node"], line["peer"], line["rail"]) for line in run.asked}
-    order = ask.work_order(
+    order = requests.work_order(
         RUN, run.plan, {node: fabric() for node in NODES}, run.policy, reached=["gpuserver1"]
     )
     assert order["absent"] == ["gpuserver2"]
     assert len(order["fabrics"]) == 1
-    lines = ask.asked_lines(run.plan, order)
+    lines = requests.asked_lines(run.plan, order)
     assert {(line["check"], line["node"], line["peer"], line["rail"]) for line in lines} == whole
     facts = [line for line in lines if line["id"].startswith("f")]
     assert [(line["node"], line["rail"], line["check"]) for line in facts] == [
@@ -216,22 +212,22 @@ def test_ask_covers_every_node_and_rail_and_the_silent_ones_too() -> None:
 
 def test_ask_refuses_an_empty_question() -> None:
     plan = {"nodes": {}}
-    with pytest.raises(ask.AskError, match="nothing is asked"):
-        ask.asked_lines(plan, ask.work_order(RUN, plan, {}, FakeRun().policy, reached=[]))
+    with pytest.raises(requests.AskError, match="nothing is asked"):
+        requests.asked_lines(plan, requests.work_order(RUN, plan, {}, FakeRun().policy, reached=[]))
 
 
 def test_ask_is_the_same_for_the_same_input_and_keeps_to_the_rails_named() -> None:
     run = FakeRun()
     fabrics = {node: fabric() for node in NODES}
-    order = ask.work_order(RUN, run.plan, fabrics, run.policy, reached=NODES, rails=["rail1"])
-    lines = ask.asked_lines(run.plan, order)
+    order = requests.work_order(RUN, run.plan, fabrics, run.policy, reached=NODES, rails=["rail1"])
+    lines = requests.asked_lines(run.plan, order)
     assert {line["rail"] for line in lines} == {"rail1"}
-    assert ask.asked_lines(run.plan, order) == lines
-    assert 0 < ask.patience_s(order) < 600
+    assert requests.asked_lines(run.plan, order) == lines
+    assert 0 < requests.patience_s(order) < 600
 
 
 def test_no_secret_of_the_command_line_is_kept() -> None:
-    safe = actions.safe_argv(
+    safe = action_base.safe_argv(
         ["ansible-playbook", "-i", "inventories/lab", "-e", "ansible_become_password=s3cret", "-e@vault.yml",
          "-e", "railyard_run=" + RUN, "--extra-vars=x=s3cret y=2", "-ezz=s3cret", "-e", '{"a": "s3cret"}',
          "--limit", "gpuserver1"]

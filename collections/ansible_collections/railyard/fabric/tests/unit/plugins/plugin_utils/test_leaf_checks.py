@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.plugin_utils import fabric_schema
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import schema_checks
 
 RAILS = [
     {"name": "rail0", "netdev": "ens6", "subnet": "10.0.0.0/24", "leaf": "leaf1"},
@@ -22,7 +22,7 @@ RAILS = [
 
 def findings(leaves):
     fabric = {"transport": "roce", "mtu": 9000, "rails": RAILS, "leaves": leaves}
-    return [(finding.variable, finding.message) for finding in fabric_schema.check_fabric(fabric)]
+    return [(finding.variable, finding.message) for finding in schema_checks.check_fabric(fabric)]
 
 
 @pytest.mark.parametrize(

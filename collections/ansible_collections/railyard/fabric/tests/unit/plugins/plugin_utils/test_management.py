@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.plugin_utils import ask, management, policy
-from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory_model import Node
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.model import Node
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import management, requests
 
 FABRIC = {
     "transport": "infiniband",
@@ -110,7 +111,7 @@ def test_rails_with_ip_and_other_transports_have_no_such_entry(plan: dict[str, A
 def test_the_roster_carries_it_for_such_nodes_alone() -> None:
     plan = {"nodes": {"dgx01": {"node_index": 1}, "dgx02": {"node_index": 2}}}
     said = {"address": None, "why_not": "because", "port_guids": {}}
-    order = ask.work_order(
+    order = requests.work_order(
         "20261121T101500Z-3f2a",
         plan,
         dict.fromkeys(plan["nodes"], FABRIC),

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.plugin_utils import neighbour_rows
-from ansible_collections.railyard.fabric.plugins.plugin_utils.answer import Answer
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import neighbours as neighbour_rows
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import Answer
 
 OWN, OTHER, STRANGER = "02:00:00:00:00:02", "02:00:00:00:01:02", "02:00:00:00:00:99"
 ADDRESSES = {"gpu1": "10.0.1.1", "gpu2": "10.0.1.2"}

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.plugin_utils import node_notes
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present import node_summary
 
 ITEM = {"topic": "nvidia_driver", "what": "load driver 580", "why": "570 is loaded"}
 
@@ -20,14 +20,14 @@ ITEM = {"topic": "nvidia_driver", "what": "load driver 580", "why": "570 is load
     ],
 )
 def test_what_waits_names_its_consent(needs, says):
-    [line] = node_notes.waits_lines([{**ITEM, "needs": needs}])
+    [line] = node_summary.waits_lines([{**ITEM, "needs": needs}])
     assert line.startswith("nvidia_driver: load driver 580: 570 is loaded. Consent: ")
     assert says in line
 
 
 def test_nodes_that_say_the_same_are_folded():
     same = ["a: b"]
-    text = node_notes.folded(
+    text = node_summary.folded(
         {**{f"gpu{n:03}": same for n in (1, 2, 3)}, "gpu004": [], "gpu005": ["c"], "gpu006": None}
     )
     assert text[:4] == ["gpu[001-003]:", "  a: b", "gpu005:", "  c"]
@@ -36,13 +36,13 @@ def test_nodes_that_say_the_same_are_folded():
 
 
 def test_nothing_said_is_no_line():
-    assert node_notes.folded({"gpu001": [], "gpu002": []}) == []
-    assert node_notes.driver_plan_lines({"install": [], "remove": [], "problem": None, "needs": []}) == []
-    assert node_notes.uninstall_lines({"remove_packages": [], "remove_folders": ["/etc/railyard"]}) == []
+    assert node_summary.folded({"gpu001": [], "gpu002": []}) == []
+    assert node_summary.driver_plan_lines({"install": [], "remove": [], "problem": None, "needs": []}) == []
+    assert node_summary.uninstall_lines({"remove_packages": [], "remove_folders": ["/etc/railyard"]}) == []
 
 
 def test_a_driver_plan_says_versions_removals_and_what_apt_does_not_know():
-    lines = node_notes.driver_plan_lines(
+    lines = node_summary.driver_plan_lines(
         {
             "install": [
                 {"name": "rdma-core", "from": None, "to": "44.0-2"},
@@ -67,7 +67,7 @@ def test_a_driver_plan_says_versions_removals_and_what_apt_does_not_know():
 
 
 def test_an_uninstall_plan_says_what_stays_and_why():
-    lines = node_notes.uninstall_lines(
+    lines = node_summary.uninstall_lines(
         {
             "by_roles": ["node_tuning: the recorded governor"],
             "remove_packages": ["iperf3", "libiperf0"],

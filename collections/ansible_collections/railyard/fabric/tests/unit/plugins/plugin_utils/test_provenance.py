@@ -10,7 +10,7 @@ import json
 from typing import Any
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.plugin_utils import provenance
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import provenance
 
 PLAN: dict[str, Any] = {
     "cluster": "lab",

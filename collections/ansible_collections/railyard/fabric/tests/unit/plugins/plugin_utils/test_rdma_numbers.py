@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.plugin_utils import rdma_numbers, result_rows
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import rdma_numbers, row_checks
 
 POLICY = {"rdma_duration_s": 4, "rdma_margin_s": 1, "rdma_message_bytes": 65536}
 # 1000 messages of 64 KiB in 2 s: 524,288,000 bit in 2 s.
@@ -144,7 +144,7 @@ def test_ends_of_a_send_time_it_each_by_its_own_clock() -> None:
     def ends(check: str, theirs: float) -> str | None:
         client = {"check": check, "metrics": {"bandwidth_gbps": 1.0}}
         server = {"check": check, "metrics": {"bandwidth_gbps": theirs}}
-        return result_rows.disagreement(client, server, POLICY)
+        return row_checks.disagreement(client, server, POLICY)
 
     assert ends("rdma_send_bandwidth", 1.1) is None
     assert ends("rdma_send_bandwidth", 1.3) is not None

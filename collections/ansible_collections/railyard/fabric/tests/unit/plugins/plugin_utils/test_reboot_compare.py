@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.plugin_utils.reboot_compare import (
+from ansible_collections.railyard.fabric.plugins.plugin_utils.reboot.compare import (
     differences,
     kernel_change,
     unexpected_kernel,

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.plugin_utils.reboot_guard import announcement, refusals
+from ansible_collections.railyard.fabric.plugins.plugin_utils.reboot.guard import announcement, refusals
 
 OLD, NEW = "6.1.0-56-amd64", "6.1.0-57-amd64"
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.plugin_utils import run_folder
-from ansible_collections.railyard.fabric.plugins.plugin_utils.run_folder import RunFolder, RunFolderError
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder, RunFolderError
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -13,7 +13,7 @@ from io import BytesIO
 from pathlib import Path
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.plugin_utils import runner_zipapp
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import program as runner_zipapp
 
 MODULE_UTILS = Path(runner_zipapp.__file__).parents[1] / "module_utils"
 

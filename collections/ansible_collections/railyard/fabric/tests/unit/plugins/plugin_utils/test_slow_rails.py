@@ -11,8 +11,8 @@ from itertools import permutations
 from pathlib import Path
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.plugin_utils import causes, slow_rails
-from ansible_collections.railyard.fabric.plugins.plugin_utils.answer import Answer
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import causes, slow_rails
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import Answer
 
 sys.path.insert(0, str(Path(__file__).parent))
 from fake_run import FakeRun

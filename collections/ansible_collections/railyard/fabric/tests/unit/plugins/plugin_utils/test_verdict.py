@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.plugin_utils import ask, verdict
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import verdict
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import requests
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -574,8 +575,8 @@ def test_an_aggregate_with_a_part_that_was_not_asked_is_unmeasured(key: str) -> 
 def test_the_asked_fingerprint_sees_a_changed_line() -> None:
     changed = copy.deepcopy(HEALTHY.asked)
     changed[0]["check"] = "mtu"
-    assert ask.fingerprint(changed) != ask.fingerprint(HEALTHY.asked)
-    assert ask.fingerprint(HEALTHY.asked)["count"] == 56
+    assert requests.fingerprint(changed) != requests.fingerprint(HEALTHY.asked)
+    assert requests.fingerprint(HEALTHY.asked)["count"] == 56
 
 
 def obstacle(run: str, node: str, kind: str) -> dict[str, Any]:

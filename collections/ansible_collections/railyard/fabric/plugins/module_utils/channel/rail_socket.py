@@ -1,0 +1,285 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Sockets that stay on their rail, and what the kernel says about others' sockets."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import socket
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import Obstacle
+
+# A path that drops large packets must not silence the rendezvous that is to report it.
+_SMALL_SEGMENT_BYTES = 1000
+# Beyond every port that `tools.tool_port` gives out for up to 32 rails, and below the ephemeral ones.
+_PORTS_APART = 4096
+_PORTS_TO_TRY = 4
+# <asm-generic/socket.h>: more than net.core.rmem_max, for root. Python has no name for it.
+_SO_RCVBUFFORCE = 33
+# 256 beacons fill the usual 208 KiB, and a thousand nodes send those in 38 ms; a node may set less than that.
+_RECEIVE_BUFFER_BYTES = 8 << 20
+_LISTEN = "0A"
+_ESTABLISHED = "01"
+
+
+class Place(NamedTuple):
+    """Where a node stands on a rail: its own address and netdev.
+
+    An InfiniBand rail without IP has no address of its own: with `management` the address is the node's on
+    the management network, over which the two ends meet instead, and the netdev may be empty.
+    """
+
+    host: str
+    rail: str
+    netdev: str
+    address: str
+    management: bool = False
+
+    @property
+    def way(self) -> str:
+        """Return over what the ends meet, for messages."""
+        return f"the management network (for {self.rail})" if self.management else self.rail
+
+
+class SocketRow(NamedTuple):
+    """A line of /proc/net/tcp or tcp6: addresses as bytes in network order."""
+
+    local: bytes
+    local_port: int
+    remote: bytes
+    remote_port: int
+    state: str
+    inode: int
+
+
+def packet_socket(netdev: str, ethertype: int, kind: int = socket.SOCK_RAW) -> socket.socket:
+    """Open a packet socket that hears one EtherType on one netdev, and never anything else.
+
+    A packet socket that is made with its protocol hears every netdev until it is bound: in that moment the
+    answer that another rail rightly gave is taken for one of this rail. Protocol 0 hears nothing (packet(7)).
+
+    Args:
+        netdev: the only netdev to be heard.
+        ethertype: as in the frame, in host byte order.
+        kind: SOCK_RAW (frames with their Ethernet header) or SOCK_DGRAM (without).
+
+    Raises:
+        OSError: not root, no such netdev, or no packet sockets.
+    """
+    sock = socket.socket(socket.AF_PACKET, kind, 0)
+    try:
+        enlarge_receive_buffer(sock)
+        sock.bind((netdev, ethertype))
+    except OSError:
+        sock.close()
+        raise
+    return sock
+
+
+def enlarge_receive_buffer(sock: socket.socket) -> None:
+    """Let a socket hold what comes while its process waits for the processor; else the kernel drops it."""
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _RECEIVE_BUFFER_BYTES)
+    except OSError:  # not root: what net.core.rmem_max allows
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER_BYTES)
+
+
+def family_of(address: str) -> int:
+    """Return AF_INET6 for an address with a colon, else AF_INET."""
+    return socket.AF_INET6 if ":" in address else socket.AF_INET
+
+
+def bind_to_rail(sock: socket.socket, place: Place) -> None:
+    """Keep the socket's traffic on the rail's netdev; without root the address alone must do.
+
+    The counter proof notices traffic that took another way all the same. The management network is the
+    node's own to route.
+    """
+    if place.management:
+        return
+    with contextlib.suppress(PermissionError):
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, place.netdev.encode() + b"\0")
+
+
+def tune(sock: socket.socket) -> None:
+    """Make a rendezvous connection notice a dead partner within seconds, and keep its packets small."""
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, _SMALL_SEGMENT_BYTES)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 3)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 2)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 4)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 12000)
+
+
+def listen(place: Place, port: int) -> socket.socket:
+    """Open the rail's rendezvous listener.
+
+    Raises:
+        Obstacle: `no_netdev`, `no_address`, `no_management` or `port_taken`, with the fix.
+    """
+    sock: socket.socket | None = None
+    try:
+        sock = socket.socket(family_of(place.address), socket.SOCK_STREAM)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bind_to_rail(sock, place)
+        tune(sock)
+        sock.bind((place.address, port))
+        sock.listen(64)
+    except OSError as error:
+        if sock is not None:
+            sock.close()
+        raise bind_obstacle(place, port, error) from error
+    return sock
+
+
+def bind_obstacle(place: Place, port: int, error: OSError) -> Obstacle:
+    """Say why the rail's own address and port could not be used."""
+    if place.management and error.errno == errno.EADDRNOTAVAIL:
+        return no_management(place.host, place.rail, f"{place.host} does not have {place.address} now")
+    if error.errno == errno.ENODEV or not os.path.isdir("/sys/class/net/" + place.netdev):
+        return Obstacle(
+            "no_netdev",
+            f"{place.host} has no netdev {place.netdev}, which is to carry {place.rail}",
+            place.host,
+            "set the rail's netdev to one that exists (ip -br link), or mend the card",
+        )
+    if error.errno == errno.EADDRNOTAVAIL:
+        return Obstacle(
+            "no_address",
+            f"{place.host} does not have the address {place.address} of {place.rail} on {place.netdev}",
+            place.host,
+            f"provision the rails (railyard provision), then look at: ip addr show dev {place.netdev}",
+        )
+    if error.errno == errno.EADDRINUSE:
+        return port_taken(place, port)
+    return Obstacle(
+        "internal",
+        f"cannot listen on {place.address} port {port} of {place.netdev}: {error}",
+        place.host,
+        f"look at the address and the netdev: ip addr show dev {place.netdev}",
+    )
+
+
+def no_management(host: str, rail: str, why: str) -> Obstacle:
+    """Say that a rail without IP has no way to meet: the node's management address cannot be told."""
+    return Obstacle(
+        "no_management",
+        f"{rail} of {host} has no IP, so the ends meet over the management network, and the address of "
+        f"{host} there cannot be told: {why}",
+        host,
+        f"set the host variable management_address of {host} to its own address, as the other nodes reach "
+        "it; or give the rails a subnet (IPoIB)",
+    )
+
+
+def port_taken(place: Place, port: int) -> Obstacle:
+    """Say that a TCP port is in use, and by whom where that can be seen."""
+    return Obstacle(
+        "port_taken",
+        f"TCP port {port} on {place.address} ({place.host}) is taken{_holder(port)}",
+        place.host,
+        f"stop what listens there (ss -ltnp 'sport = :{port}') or set policy.base_port",
+    )
+
+
+def is_listening(address: str, port: int) -> bool:
+    """Tell whether a TCP socket listens on the port, on this address or on all; nothing is connected."""
+    for row in _tcp_rows(address):
+        if row.state == _LISTEN and row.local_port == port and _covers(row.local, address):
+            return True
+    return False
+
+
+def past_closing(address: str, port: int) -> int:
+    """Return the port, or a higher one when the kernel still holds dead connections of this one.
+
+    A tool that was killed leaves its port in TIME_WAIT for a minute, and sockperf cannot bind it then. A port
+    that somebody listens on is returned as it is: whoever it is has to be named, not gone around.
+    """
+    for candidate in range(port, port + _PORTS_TO_TRY * _PORTS_APART, _PORTS_APART):
+        rows = [row for row in _tcp_rows(address) if row.local_port == candidate]
+        if not rows or any(row.state == _LISTEN for row in rows):
+            return candidate
+    return port
+
+
+def is_connected(address: str, port: int) -> bool:
+    """Tell whether this host has a TCP connection to the address and port."""
+    packed = socket.inet_pton(family_of(address), address)
+    return any(
+        row.state == _ESTABLISHED and row.remote_port == port and row.remote == packed
+        for row in _tcp_rows(address)
+    )
+
+
+def parse_tcp_table(text: str) -> Iterator[SocketRow]:
+    """Yield the rows of /proc/net/tcp or tcp6; lines that are none are passed over."""
+    for line in text.splitlines()[1:]:
+        words = line.split()
+        if len(words) < 10:
+            continue
+        local, local_port = _endpoint(words[1])
+        remote, remote_port = _endpoint(words[2])
+        yield SocketRow(local, local_port, remote, remote_port, words[3], int(words[9]))
+
+
+def _endpoint(word: str) -> tuple[bytes, int]:
+    address, port = word.split(":")
+    raw = bytes.fromhex(address)
+    # The kernel prints each 32-bit word in the host's own byte order.
+    swapped = b"".join(raw[at : at + 4][::-1] for at in range(0, len(raw), 4))
+    return swapped, int(port, 16)
+
+
+def _covers(local: bytes, address: str) -> bool:
+    packed = socket.inet_pton(family_of(address), address)
+    mapped = b"\0" * 10 + b"\xff\xff" + packed
+    return not any(local) or local in (packed, mapped)
+
+
+def _tcp_rows(address: str) -> Iterator[SocketRow]:
+    # An IPv6 socket that listens on all addresses takes IPv4 as well, so both tables count.
+    tables = ("/proc/self/net/tcp6",) if ":" in address else ("/proc/self/net/tcp", "/proc/self/net/tcp6")
+    for table in tables:
+        try:
+            with open(table, encoding="ascii") as handle:
+                text = handle.read()
+        except OSError:
+            continue
+        yield from parse_tcp_table(text)
+
+
+def _holder(port: int) -> str:
+    """Return ` by NAME (pid N)` for the process that listens on the port, or nothing where it is not seen."""
+    inodes = {
+        f"socket:[{row.inode}]"
+        for address in ("0.0.0.0", "::")  # noqa: S104 - which family's table to read, nothing is bound
+        for row in _tcp_rows(address)
+        if row.state == _LISTEN and row.local_port == port
+    }
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        if _holds(pid, inodes):
+            return " by {} (pid {})".format(_command_name(pid) or "a process", pid)
+    return ""
+
+
+def _holds(pid: str, inodes: set[str]) -> bool:
+    folder = f"/proc/{pid}/fd"
+    try:
+        return any(os.readlink(os.path.join(folder, name)) in inodes for name in os.listdir(folder))
+    except OSError:
+        return False
+
+
+def _command_name(pid: str) -> str | None:
+    try:
+        with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as handle:
+            return handle.read().strip()
+    except OSError:
+        return None

@@ -1,0 +1,61 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Puts the facts row of a node together from what its parts read."""
+
+from __future__ import annotations
+
+import datetime
+import platform
+from collections.abc import Callable
+from typing import Any, Optional
+
+from ansible_collections.railyard.fabric.plugins.module_utils.facts import (
+    ethtool,
+    host,
+    netdev,
+    qos_counters,
+    rdma_port,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import Reader
+
+# What a tool printed, by its argv; None when there is no such tool. Python 3.9 cannot evaluate `X | Y`.
+Run = Callable[[list[str]], Optional[str]]  # noqa: UP045 - see above
+
+
+def collect(reader: Reader, run: Run, netdevs: list[str] | None) -> dict[str, Any]:
+    """Return the facts row without the node's name.
+
+    Args:
+        reader: Where the kernel's files are.
+        run: Runs an argv and returns what it printed; None when there is no such tool.
+        netdevs: Names to read; None for all that matter.
+
+    Returns:
+        The structure that RETURN of the module rail_info describes.
+    """
+    rows = netdev.read_netdevs(reader, run(["ip", "-d", "-j", "addr"]), netdevs)
+    hcas = rdma_port.read_hcas(reader)
+    rdma_port.attach(rows, hcas)
+    _add_qos(reader, rows, hcas)
+    now = datetime.datetime.now(datetime.timezone.utc)  # noqa: UP017 - nodes may have Python 3.9
+    return {
+        **host.read_host(reader),
+        "collected": now.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        "python": platform.python_version(),
+        "netdevs": rows,
+        "hcas": hcas,
+        "tools": host.tool_versions(run),
+        "warnings": reader.warnings,
+    }
+
+
+def _add_qos(reader: Reader, rows: list[dict[str, Any]], hcas: list[dict[str, Any]]) -> None:
+    """Write each netdev's counters of QoS; a link that is no card has none."""
+    hw_counters = {one["hca"]: one["hw_counters"] for one in hcas}
+    for row in rows:
+        is_card = row["driver_class"] == "hardware"
+        statistics = ethtool.stats(row["netdev"]) if reader.live and is_card else {}
+        row["qos_counters"] = (
+            qos_counters.select(statistics, hw_counters.get(row["hca"]) or {}) if is_card else {}
+        )

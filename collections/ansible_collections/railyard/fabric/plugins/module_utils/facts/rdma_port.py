@@ -1,0 +1,213 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the kernel says of each RDMA port (HCA): state, rate, MTU, GID table, counters and its netdev."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from ansible_collections.railyard.fabric.plugins.module_utils.facts import verbs
+from ansible_collections.railyard.fabric.plugins.module_utils.facts.hca import dpu_mode, numbered, read_device
+from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import Reader, real_device
+
+# `100 Gb/sec (4X EDR)`
+_RATE = re.compile(r"(?P<gbps>[0-9]+(?:\.[0-9]+)?) Gb/sec(?: \((?P<width>[0-9]+X))?")
+_PHYSICAL_PORT = re.compile(r"p[0-9]+\Z")
+_ROCE_V1 = "IB/RoCE v1"
+
+
+def _address(gid: str) -> str | None:
+    """Return the IP address that a RoCE GID stands for (IPv4 addresses are mapped into IPv6)."""
+    try:
+        address = ipaddress.IPv6Address(gid)
+    except ValueError:
+        return None
+    return str(address.ipv4_mapped or address)
+
+
+def _table(reader: Reader, folder: str) -> Iterator[tuple[str, str]]:
+    """Yield the entries in use of a table of GIDs or P_Keys, in the order of their indices.
+
+    Most of its entries (rxe: 1024, mlx5: 256) are zero.
+    """
+    indices = [one for one in reader.unsorted_names(folder) if one.isdecimal()]
+    for index in sorted(indices, key=int):
+        entry = reader.text(os.path.join(folder, index))
+        if entry and entry.replace(":", "").replace("0x", "", 1).strip("0"):
+            yield index, entry
+
+
+def _gids(reader: Reader, port_folder: str, ethernet: bool) -> list[dict[str, Any]]:
+    rows = []
+    for index, gid in _table(reader, os.path.join(port_folder, "gids")):
+        # Type and netdev of an entry that has gone meanwhile answer EINVAL.
+        kind = reader.text(os.path.join(port_folder, "gid_attrs", "types", index))
+        if kind == _ROCE_V1:
+            kind = "RoCE v1" if ethernet else "IB"
+        rows.append(
+            {
+                "index": int(index),
+                "gid": gid,
+                "type": kind,
+                "netdev": reader.text(os.path.join(port_folder, "gid_attrs", "ndevs", index)),
+                "address": _address(gid) if ethernet else None,
+            }
+        )
+    return rows
+
+
+def _port_of_netdev(reader: Reader, folder: str) -> int:
+    """Return the port number of a netdev; mlx4 has both ports on one PCI function.
+
+    `dev_port` counts from 0; mlx4 of older kernels left it 0 and told the port in `dev_id`.
+    """
+    port = reader.number(os.path.join(folder, "dev_port")) or 0
+    return (port or reader.number(os.path.join(folder, "dev_id")) or 0) + 1
+
+
+def _netdev_by_bus(reader: Reader, hca_folder: str, port: int, ports: int) -> str | None:
+    """Find the netdev with the same bus device and port; a switch representor is not the port itself."""
+    device = real_device(reader, hca_folder)
+    if device is None:
+        return None
+    for name in reader.names(reader.sys("class", "net")):
+        folder = reader.sys("class", "net", name)
+        if real_device(reader, folder) != device:
+            continue
+        label = reader.text(os.path.join(folder, "phys_port_name"))
+        if label and not _PHYSICAL_PORT.match(label):
+            continue
+        if ports == 1 or _port_of_netdev(reader, folder) == port:
+            return name
+    return None
+
+
+def _netdev(reader: Reader, hca_folder: str, port: int, ports: int, gids: list[dict[str, Any]]) -> str | None:
+    """Return the netdev of a port, from the surest source to the least.
+
+    rxe names its netdev in `parent`; a RoCE port names it beside each GID; InfiniBand names none, so
+    that the bus device and port number have to tell.
+    """
+    parent = reader.text(os.path.join(hca_folder, "parent"))
+    if parent:
+        return parent
+    found = _netdev_by_bus(reader, hca_folder, port, ports)
+    named = [gid["netdev"] for gid in gids if gid["netdev"]]
+    if named:
+        # A VLAN's GIDs stand in the same table and name the VLAN.
+        return found if found in named else str(named[0])
+    return found
+
+
+def _port_guid(gids: list[dict[str, Any]], layer: str | None) -> str | None:
+    """Return an InfiniBand port's GUID: the lower half of its first GID. A RoCE port has none."""
+    first = next((gid["gid"] for gid in gids if gid["index"] == 0), None)
+    return ":".join(first.split(":")[4:]) if first and layer == "InfiniBand" else None
+
+
+def _counters(reader: Reader, folder: str) -> dict[str, int]:
+    values = {name: reader.number(os.path.join(folder, name)) for name in reader.names(folder)}
+    # `lifespan` is how long hw_counters are cached, in ms: a setting.
+    return {name: value for name, value in values.items() if value is not None and name != "lifespan"}
+
+
+def _read_port(reader: Reader, device: str, port: int) -> dict[str, Any] | None:
+    """Return a port's facts without its MTU."""
+    hca_folder = reader.sys("class", "infiniband", device)
+    ports = [one for one in reader.names(os.path.join(hca_folder, "ports")) if one.isdecimal()]
+    if str(port) not in ports:
+        return None
+    folder = os.path.join(hca_folder, "ports", str(port))
+    layer = reader.text(os.path.join(folder, "link_layer"))
+    rate = _RATE.match(reader.text(os.path.join(folder, "rate")) or "")
+    gids = _gids(reader, folder, layer == "Ethernet")
+    netdev = _netdev(reader, hca_folder, port, len(ports), gids)
+    row = {
+        "hca": f"{device}:{port}",
+        "device": device,
+        "port": port,
+        "link_layer": layer,
+        "state": numbered(reader.text(os.path.join(folder, "state"))),
+        "physical_state": numbered(reader.text(os.path.join(folder, "phys_state"))),
+        "rate_gbps": float(rate.group("gbps")) if rate else None,
+        "width": rate.group("width") if rate else None,
+        "active_mtu_bytes": None,
+        "max_mtu_bytes": None,
+        "lid": reader.number(os.path.join(folder, "lid")),
+        "sm_lid": reader.number(os.path.join(folder, "sm_lid")),
+        "port_guid": _port_guid(gids, layer),
+        "pkeys": list(dict.fromkeys(key for _index, key in _table(reader, os.path.join(folder, "pkeys")))),
+        "netdev": netdev,
+        **read_device(reader, device),
+        "dpu_mode": dpu_mode(reader, device, netdev),
+        "gids": gids,
+        "counters": _counters(reader, os.path.join(folder, "counters")),
+        "hw_counters": _counters(reader, os.path.join(folder, "hw_counters")),
+    }
+    # What went away between two of these reads is gone, not a port whose last values are unknown.
+    return row if os.path.isdir(folder) else None
+
+
+def _add_mtu(reader: Reader, rows: list[dict[str, Any]]) -> None:
+    """Ask for the MTU of all ports at once; of a tree that is not this kernel's own nobody can be asked."""
+    if not reader.live:
+        return
+    found = verbs.query([(row["device"], row["port"]) for row in rows])
+    for row in rows:
+        mtu = found.get((row["device"], row["port"]))
+        if mtu is not None:
+            row["active_mtu_bytes"], row["max_mtu_bytes"] = mtu.active_bytes, mtu.max_bytes
+
+
+def read_port(reader: Reader, device: str, port: int) -> dict[str, Any] | None:
+    """Return the facts of one RDMA port.
+
+    Args:
+        reader: Where sysfs is.
+        device: RDMA device, such as `mlx4_0`.
+        port: Its port number, from 1.
+
+    Returns:
+        HCA object of the facts row, named `device:port`; None when there is no such device or port now.
+    """
+    row = _read_port(reader, device, port)
+    if row is not None:
+        _add_mtu(reader, [row])
+    return row
+
+
+def read_hcas(reader: Reader) -> list[dict[str, Any]]:
+    """Return the facts of all RDMA ports.
+
+    Args:
+        reader: Where sysfs is.
+
+    Returns:
+        HCA objects of the facts row, one per port, in natural order of their names; empty without RDMA.
+    """
+    rows = []
+    for device in reader.names(reader.sys("class", "infiniband")):
+        for port in reader.names(reader.sys("class", "infiniband", device, "ports")):
+            row = _read_port(reader, device, int(port)) if port.isdecimal() else None
+            if row is not None:
+                rows.append(row)
+    _add_mtu(reader, rows)
+    return rows
+
+
+def attach(netdevs: list[dict[str, Any]], hcas: list[dict[str, Any]]) -> None:
+    """Write each port's name into its netdev's `hca`.
+
+    Of ports that claim one netdev an adapter's goes before a software one's; of equals the first has it.
+    """
+    by_netdev: dict[str, str] = {}
+    for row in sorted(hcas, key=lambda one: one["driver_class"] != "hardware"):
+        if row["netdev"]:
+            by_netdev.setdefault(row["netdev"], row["hca"])
+    for netdev in netdevs:
+        netdev["hca"] = by_netdev.get(netdev["netdev"])

@@ -1,0 +1,202 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""iperf3 over TCP: several streams from client to server, both ends' JSON read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import (
+    Finished,
+    Play,
+    Reading,
+    Tool,
+    failed,
+    parsed,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils.measure.proof import Claim
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers import capture, json_text
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers.iperf3 import output as iperf3
+
+BLOCK_BYTES = 131072
+# Where nodes are emulated on a busy processor, the end of a test takes longer than the test.
+_MARGIN_S = 20.0
+
+
+# A receiver acknowledges about every second segment by a packet of its own.
+_ACKNOWLEDGED = 0.05
+
+
+class Iperf3(Tool):
+    """TCP bandwidth from client to server, or both ways at once.
+
+    Args:
+        bi: both directions at once.
+    """
+
+    name = "iperf3"
+    package = "iperf3"
+    sampled = True
+
+    def __init__(self, bi: bool = False) -> None:
+        self._bi = bi
+
+    def limit_s(self, policy: Mapping[str, Any]) -> float:
+        """Return the seconds of the test, the omitted start included, and a margin."""
+        return self.planned_s(policy) + _MARGIN_S
+
+    def planned_s(self, policy: Mapping[str, Any]) -> float:
+        """Return the seconds of the test, the omitted start included."""
+        return float(policy["iperf3_duration_s"]) + float(policy["iperf3_omit_s"])
+
+    def server_argv(self, play: Play) -> list[str]:
+        """Return the server's command line: one test on the rail's own address, then it ends by itself."""
+        return ["iperf3", "-s", "-1", "-J", "-B", play.own.address, "-p", str(play.port)]
+
+    def client_argv(self, play: Play) -> list[str]:
+        """Return the client's command line."""
+        policy = play.policy
+        argv = ["iperf3", "-c", play.peer_address, "-B", play.own.address, "-p", str(play.port), "-J"]
+        argv += ["-t", str(policy["iperf3_duration_s"]), "-O", str(policy["iperf3_omit_s"])]
+        argv += ["-P", str(policy["iperf3_streams"]), "-l", str(BLOCK_BYTES)]
+        return [*argv, "--bidir"] if self._bi else argv
+
+    def open(self, play: Play) -> None:
+        """Start the server."""
+        play.serve(self.server_argv(play), self.limit_s(play.policy) + _MARGIN_S)
+
+    def client(self, play: Play) -> Reading:
+        """Send, and read the client's JSON."""
+        done = play.run(self.client_argv(play), self.limit_s(play.policy), connection=True)
+        reading = self._read(play, done, server=False)
+        for name in ("forward_gbps", "reverse_gbps") if self._bi else ("bandwidth_gbps",):
+            if not reading.metrics[name]:
+                raise failed(play, "iperf3", f"no byte arrived ({name} is 0)")
+        omit_s = float(play.policy["iperf3_omit_s"])
+        begin_s = (done.connected_s if done.connected_s is not None else done.begun_s) + omit_s
+        window = [
+            round(begin_s, 4),
+            round(min(begin_s + duration_s(done.text, play.policy), done.ended_s), 4),
+        ]
+        return reading._replace(window_s=window)
+
+    def close(self, play: Play) -> Reading:
+        """Read the server's JSON once it has ended."""
+        return self._read(play, play.served(patience_s=1.0 if play.peer_failed else 6.0), server=True)
+
+    def claim(self, client: Claim | None, server: Claim | None) -> Claim | None:
+        """Return the receiver's count as what must have passed, the sender's as what explains it.
+
+        The sender's includes what was still in its buffer at the end; of that the receiver's kernel may have
+        taken much that its iperf3 did not read any more.
+        """
+        if client is None or server is None:
+            return None if self._bi else server or client
+        forward, back = server.at_least, client.back_at_least
+        most, back_most = max(forward, client.at_most), max(back, server.back_at_most)
+        if not self._bi:
+            return Claim("bytes", forward, most)
+        return Claim(
+            "bytes", forward, most + _ACKNOWLEDGED * back_most, back, back_most + _ACKNOWLEDGED * most
+        )
+
+    def learn(self, reading: Reading, client: Mapping[str, Any]) -> Reading:
+        """Take from the client what arrived of what this server sent."""
+        arrived = client.get("reverse_gbps")
+        if not self._bi or not isinstance(arrived, (int, float)) or isinstance(arrived, bool):
+            return reading
+        metrics = dict(reading.metrics)
+        metrics["reverse_sent_gbps"] = metrics["reverse_gbps"]
+        metrics["reverse_gbps"] = float(arrived)
+        metrics["bandwidth_gbps"] = metrics["forward_gbps"] + metrics["reverse_gbps"]
+        return reading._replace(metrics=metrics)
+
+    def _read(self, play: Play, done: Finished, server: bool) -> Reading:
+        output = parsed(play, "iperf3", done.text, _parse)
+        if done.exit_status != 0:
+            raise failed(play, "iperf3", f"it printed a result and ended with status {done.exit_status}")
+        if output.get("protocol") != "TCP":
+            raise failed(play, "iperf3", "it ran {!r}, asked was TCP".format(output.get("protocol")))
+        ways = {way["direction"]: way for way in output.get("directions") or []}
+        if set(ways) != ({"forward", "reverse"} if self._bi else {"forward"}):
+            raise failed(play, "iperf3", f"it ran the directions {sorted(ways)}, not those that were asked")
+        asked, streams = int(play.policy["iperf3_streams"]), moving_streams(done.text, len(ways))
+        if streams is None:
+            raise failed(play, "iperf3", f"it does not tell how many streams it ran, asked were {asked}")
+        if streams != asked:
+            raise failed(play, "iperf3", f"{streams} of its streams moved something, asked were {asked}")
+        way, back = ways["forward"], ways.get("reverse", {})
+        metrics = {
+            "bandwidth_gbps": way.get("received_gbps"),
+            "sent_gbps": way.get("sent_gbps"),
+            "retransmits": way.get("retransmits"),
+            "cpu_percent": output.get("cpu_host_percent"),
+        }
+        extra: dict[str, Any] = {"streams": streams}
+        if self._bi:
+            # Of what a server sends it does not learn how much arrived.
+            reverse_gbps = back.get("sent_gbps" if server else "received_gbps")
+            both = (way.get("received_gbps"), reverse_gbps)
+            del metrics["sent_gbps"]
+            metrics.update({"forward_gbps": both[0], "reverse_gbps": both[1]})
+            metrics["bandwidth_gbps"] = sum(both) if None not in both else None
+            metrics["retransmits"] = (back if server else way).get("retransmits")
+            extra["bandwidth_is"] = "sum_of_both"
+        moved, moved_back = moved_bytes(done.text), moved_bytes(done.text, json_text.REPEATED)
+        claim = None
+        if moved is not None:
+            claim = Claim("bytes", moved, moved, moved_back or 0.0, moved_back or 0.0)
+        return Reading(metrics, claim, None, BLOCK_BYTES, extra)
+
+
+def moved_bytes(text: str, suffix: str = "") -> float | None:
+    """Return all bytes of a JSON's intervals, the omitted ones too: they crossed the rail like the others.
+
+    The summary leaves the omitted start out, and the counters do not.
+
+    Args:
+        text: what iperf3 printed.
+        suffix: of the key `sum`; `json_text.REPEATED` for the reverse half of a bidirectional test.
+    """
+    try:
+        intervals = json_text.find_objects(text).objects[0]["intervals"]
+        return float(sum(interval["sum" + suffix]["bytes"] for interval in intervals)) or None
+    except (IndexError, KeyError, TypeError):
+        return None
+
+
+def moving_streams(text: str, ways: int) -> int | None:
+    """Return how many streams moved something, in the direction where fewest did; None where it is not told.
+
+    Args:
+        text: what iperf3 printed.
+        ways: how many directions it ran.
+    """
+    moving: dict[object, int] = {}
+    try:
+        streams = json_text.find_objects(text).objects[0]["end"]["streams"]
+        for sender, receiver in ((one["sender"], one["receiver"]) for one in streams):
+            # The other end's half may be 0; whether this end was the sender tells the direction.
+            if sender["bytes"] or receiver["bytes"]:
+                moving[sender.get("sender")] = moving.get(sender.get("sender"), 0) + 1
+    except (AttributeError, IndexError, KeyError, TypeError):
+        return None
+    return min(moving.values()) if len(moving) == ways else 0
+
+
+def duration_s(text: str, policy: Mapping[str, Any]) -> float:
+    """Return how long the measured part lasted by the JSON, or by the policy where it does not say."""
+    try:
+        return float(json_text.find_objects(text).objects[0]["end"]["sum_received"]["seconds"])
+    except (IndexError, KeyError, TypeError, ValueError):
+        return float(policy["iperf3_duration_s"])
+
+
+def _parse(text: str) -> dict[str, Any]:
+    """Parse; a server that sent, too, lacks what arrived of it, and is whole here."""
+    result: dict[str, Any] = capture.read(iperf3.parse, text)
+    outputs = result["outputs"]
+    both = len(outputs) == 1 and len(outputs[0]["directions"]) == 2
+    return {**result, "valid": True} if both and result["error"] is None else result

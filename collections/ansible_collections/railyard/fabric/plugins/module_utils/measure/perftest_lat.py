@@ -1,0 +1,112 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""RDMA latency by perftest: a short probe sets the iterations, so that no test lasts long.
+
+A write takes 1 us on a card and 24 ms on an emulated processor: no number of iterations suits both. Each of
+the two runs has a server of its own; the client asks for the second over the rendezvous.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import Obstacle
+from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import Finished, Play, Reading
+from ansible_collections.railyard.fabric.plugins.module_utils.measure.perftest import Perftest, leave_s
+from ansible_collections.railyard.fabric.plugins.module_utils.measure.proof import Claim
+
+PROBE = 20
+LEAST, MOST = 20, 100000
+LONGEST_S = 10.0
+_MARGIN_S = 25.0
+_FIELDS = (
+    ("latency_average_us", "average_us"),
+    ("latency_p50_us", "typical_us"),
+    ("latency_p99_us", "p99_us"),
+    ("latency_p999_us", "p999_us"),
+    ("latency_min_us", "min_us"),
+    ("latency_max_us", "max_us"),
+    ("observations", "iterations"),
+)
+
+
+class Latency(Perftest):
+    """Latency of small messages: one-way for write and send, round-trip for read."""
+
+    def limit_s(self, policy: Mapping[str, Any]) -> float:
+        """Return the seconds of probe and test, with their starts."""
+        return 2 * (LONGEST_S + _MARGIN_S)
+
+    def planned_s(self, policy: Mapping[str, Any]) -> float:
+        """Return about how long the iterations that the probe leads to take."""
+        return float(policy["rdma_latency_s"])
+
+    def options(self, policy: Mapping[str, Any], iterations: int) -> list[str]:
+        """Return the options that both ends must have alike."""
+        return ["-s", str(policy["sockperf_message_bytes"]), "-n", str(iterations)]
+
+    def open(self, play: Play) -> None:
+        """Start the probe's server."""
+        self._serve(play, PROBE)
+
+    def client(self, play: Play) -> Reading:
+        """Probe, have the server started again, measure."""
+        probe = self._run(play, PROBE)
+        trips = 1 if probe["latency_is"] == "round_trip" else 2
+        iterations = suitable(float(probe["rows"][0]["average_us"]) * trips, play.policy)
+        play.port = int(play.ask({"iterations": iterations})["port"])
+        output = self._run(play, iterations)
+        done = self._done
+        row = output["rows"][0]
+        metrics = {name: row[field] for name, field in _FIELDS}
+        extra = {**self.port_fields(play, output, self._argv), "latency_is": output["latency_is"]}
+        claim = Claim(
+            "packets", float(iterations), float(iterations + PROBE), packet_bytes=output["mtu_bytes"]
+        )
+        begun_s = done.connected_s if done.connected_s is not None else done.begun_s
+        window = [round(begun_s, 4), round(done.ended_s, 4)]
+        return Reading(metrics, claim, window, row["message_bytes"], extra)
+
+    def answer(self, play: Play, question: Mapping[str, Any]) -> dict[str, Any]:
+        """Read the probe's server to its end and start the test's."""
+        iterations = question.get("iterations")
+        if not isinstance(iterations, int) or not LEAST <= iterations <= MOST:
+            raise Obstacle(
+                "internal", f"{iterations!r} iterations were asked for", play.own.host, "report this"
+            )
+        play.served(leave_s(play))
+        self._serve(play, iterations)
+        return {"port": play.port}
+
+    def close(self, play: Play) -> Reading:
+        """Read the server's table, which says the same of the port; only the client's numbers count."""
+        output = self.read(play, play.served(leave_s(play)), {})
+        extra = {**self.port_fields(play, output, self._argv), "latency_is": output["latency_is"]}
+        return Reading({}, None, None, int(play.policy["sockperf_message_bytes"]), extra)
+
+    def _serve(self, play: Play, iterations: int) -> None:
+        self._argv = self.command(play, self.options(play.policy, iterations), server=True)
+        play.serve(self._argv, 2 * self.limit_s(play.policy))
+
+    def _run(self, play: Play, iterations: int) -> dict[str, Any]:
+        self._argv = self.command(play, self.options(play.policy, iterations), server=False)
+        self._done: Finished = play.run(self._argv, LONGEST_S + _MARGIN_S, connection=True)
+        output = self.read(play, self._done, {})
+        if not output["rows"]:
+            raise self.differs(play, "rows", 0, 1)
+        row = output["rows"][0]
+        for field, value in (
+            ("iterations", iterations),
+            ("message_bytes", int(play.policy["sockperf_message_bytes"])),
+        ):
+            if row[field] != value:
+                raise self.differs(play, field, row[field], value)
+        return output
+
+
+def suitable(iteration_us: float, policy: Mapping[str, Any]) -> int:
+    """Return how many iterations take about `rdma_latency_s`, and never more than the longest test."""
+    wanted_s = min(float(policy["rdma_latency_s"]), LONGEST_S)
+    return max(LEAST, min(MOST, int(wanted_s * 1e6 / iteration_us))) if iteration_us > 0 else MOST

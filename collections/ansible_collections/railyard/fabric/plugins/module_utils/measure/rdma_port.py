@@ -1,0 +1,84 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A rail's RDMA port at the moment of a test: read from the kernel each time, remembered never.
+
+A device may go between inspection and test, and a GID's index moves when an address comes or goes.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Optional
+
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import Obstacle
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.rail_socket import Place
+from ansible_collections.railyard.fabric.plugins.module_utils.facts import gid, rdma_port
+from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import Reader
+
+
+class RdmaPort(NamedTuple):
+    """The port and the GID that the rail's address has in its table; InfiniBand has no GID to choose."""
+
+    device: str
+    port: int
+    gid_index: Optional[int]  # noqa: UP045 - Python 3.9 evaluates it
+    gid_type: Optional[str]  # noqa: UP045 - as above
+    numa_node: Optional[int]  # noqa: UP045 - as above
+    port_guid: Optional[str] = None  # noqa: UP045 - as above; InfiniBand's alone
+
+
+def find(place: Place, hca: str | None, reader: Reader | None = None) -> RdmaPort:
+    """Return the rail's port as the kernel shows it now.
+
+    Args:
+        place: host, rail, netdev and address.
+        hca: the port that the rail is bound to, as `device:port`.
+        reader: where sysfs is.
+
+    Returns:
+        Where the ends meet over the management network the port is named by device and number alone.
+
+    Raises:
+        Obstacle: `hca_missing` when it is not there, `no_gid` when its table lacks the rail's address.
+    """
+    if not hca:
+        raise Obstacle(
+            "hca_missing",
+            f"{place.rail} of {place.host} has no RDMA port: none belongs to {place.netdev or 'it'}",
+            place.host,
+            f"run the role rdma_stack and look at: rdma link (a port with netdev {place.netdev})"
+            if place.netdev
+            else "name the rail's hca in the inventory, run the role rdma_stack and look at: rdma link",
+        )
+    device, _colon, port = hca.partition(":")
+    seen = rdma_port.read_port(reader or Reader(), device, int(port)) if port.isdecimal() else None
+    if seen is None:
+        on = f" on {place.netdev}" if place.netdev else ""
+        raise Obstacle(
+            "hca_missing",
+            f"{place.host} has no RDMA port {hca} now, which is to carry {place.rail}{on}",
+            place.host,
+            "look at: rdma link; dmesg | grep -i -e mlx -e rxe; the role rdma_stack makes it again",
+        )
+    numa_node = seen.get("numa_node")
+    if seen["link_layer"] == "InfiniBand":
+        return RdmaPort(device, int(port), None, None, numa_node, seen.get("port_guid"))
+    if place.management:
+        raise Obstacle(
+            "link_layer_wrong",
+            f"{hca} of {place.host} is {seen['link_layer']}, its rail {place.rail} InfiniBand without IP",
+            place.host,
+            f"set the port's type to InfiniBand (mlxconfig -d {device} query | grep LINK_TYPE), or give the "
+            "rail its address",
+        )
+    choice = gid.choose(seen["gids"], place.address, place.netdev)
+    if choice is None:
+        raise Obstacle(
+            "no_gid",
+            f"{hca} of {place.host} has no GID for {place.address}, the address of {place.rail} on "
+            f"{place.netdev}",
+            place.host,
+            f"look whether {place.netdev} has the address (ip addr show dev {place.netdev}) and is up; "
+            f"grep . /sys/class/infiniband/{device}/ports/{port}/gids/*",
+        )
+    return RdmaPort(device, int(port), choice.index, choice.type, numa_node)

@@ -1,0 +1,48 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which tool answers which check. A new tool: a module beside this, a line here, its checks in `schedule`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import Tool
+from ansible_collections.railyard.fabric.plugins.module_utils.measure.iperf3 import Iperf3
+from ansible_collections.railyard.fabric.plugins.module_utils.measure.perftest_bw import Bandwidth
+from ansible_collections.railyard.fabric.plugins.module_utils.measure.perftest_lat import Latency
+from ansible_collections.railyard.fabric.plugins.module_utils.measure.ping import PathMtu, PingRtt
+from ansible_collections.railyard.fabric.plugins.module_utils.measure.sockperf import Sockperf
+from ansible_collections.railyard.fabric.plugins.module_utils.measure.udp_probe import UdpProbe
+
+TOOL_OF_CHECK: dict[str, Callable[[], Tool]] = {
+    "path_mtu": PathMtu,
+    "path_mtu_one_way": UdpProbe,
+    "ping_rtt": PingRtt,
+    "tcp_bandwidth": Iperf3,
+    "tcp_latency": Sockperf,
+    "tcp_bandwidth_bi": lambda: Iperf3(bi=True),
+    "tcp_bandwidth_concurrent": Iperf3,
+    "rdma_bandwidth": lambda: Bandwidth("ib_write_bw"),
+    "rdma_read_bandwidth": lambda: Bandwidth("ib_read_bw"),
+    "rdma_send_bandwidth": lambda: Bandwidth("ib_send_bw"),
+    "rdma_bandwidth_unpinned": lambda: Bandwidth("ib_write_bw", pinned=False),
+    "rdma_bandwidth_bi": lambda: Bandwidth("ib_write_bw", bi=True),
+    "rdma_bandwidth_concurrent": lambda: Bandwidth("ib_write_bw"),
+    "rdma_latency": lambda: Latency("ib_write_lat"),
+    "rdma_read_latency": lambda: Latency("ib_read_lat"),
+    "rdma_send_latency": lambda: Latency("ib_send_lat"),
+}
+# Each check has its own port beside those of other checks, so that a server that is slow to go is in
+# nobody's way.
+SLOT_OF_CHECK: dict[str, int] = {check: slot for slot, check in enumerate(sorted(TOOL_OF_CHECK))}
+# Room for the checks to come.
+SLOTS = 32
+_ROUNDS_APART = 4
+_FIRST = 16
+
+
+def tool_port(base_port: int, round_number: int, rail_index: int, rails: int, check: str) -> int:
+    """Return the server's port: its own per rail and check, and not that of a neighbouring round."""
+    row = (round_number % _ROUNDS_APART) * max(rails, 1) + rail_index
+    return base_port + _FIRST + row * SLOTS + SLOT_OF_CHECK[check]

@@ -1,0 +1,111 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""sockperf ping-pong over TCP: one-way latency as half the round trip."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import Obstacle
+from ansible_collections.railyard.fabric.plugins.module_utils.measure import base
+from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import (
+    Play,
+    Reading,
+    Tool,
+    failed,
+    parsed,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils.measure.proof import Claim
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers import capture, sockperf
+
+# "issue: 2890836 support IPv6" in its history, first released in 3.8; 3.7 ends with "Invalid address".
+_IPV6_SINCE = (3, 8)
+# sockperf 3.7 takes 2.2 s beyond -t to calibrate its clock and to sort what it has seen.
+_MARGIN_S = 20.0
+_SENT = re.compile(r"\[Total Run\].*?SentMessages=(\d+)")
+_FIELDS = (
+    ("latency_average_us", "average_us"),
+    ("latency_p50_us", "p50_us"),
+    ("latency_p99_us", "p99_us"),
+    ("latency_p999_us", "p999_us"),
+    ("latency_min_us", "min_us"),
+    ("latency_max_us", "max_us"),
+    ("observations", "observations"),
+)
+
+
+class Sockperf(Tool):
+    """TCP latency of small messages."""
+
+    name = "sockperf"
+    package = "sockperf"
+
+    def limit_s(self, policy: Mapping[str, Any]) -> float:
+        """Return the seconds of the test and a margin."""
+        return self.planned_s(policy) + _MARGIN_S
+
+    def planned_s(self, policy: Mapping[str, Any]) -> float:
+        """Return the seconds of the test."""
+        return float(policy["sockperf_duration_s"])
+
+    def refuses(self, address: str, version: str | None, host: str) -> Obstacle | None:
+        """Refuse IPv6 where this sockperf does not know it."""
+        known = base.number(version)
+        if ":" not in address or known is None or known >= _IPV6_SINCE:
+            return None
+        since = ".".join(map(str, _IPV6_SINCE))
+        return Obstacle(
+            "tool_too_old",
+            f"sockperf {version} on {host} knows no IPv6 address, and {address} is the rail's; {since} does",
+            host,
+            f"install sockperf {since} or newer on all nodes, or give the rail an IPv4 subnet too, which is "
+            "then measured",
+        )
+
+    def server_argv(self, play: Play) -> list[str]:
+        """Return the server's command line; it serves until it is stopped."""
+        return ["sockperf", "sr", "--tcp", "-i", play.own.address, "-p", str(play.port)]
+
+    def client_argv(self, play: Play) -> list[str]:
+        """Return the client's command line."""
+        argv = ["sockperf", "pp", "--tcp", "-i", play.peer_address, "-p", str(play.port)]
+        argv += ["--client_ip", play.own.address]
+        argv += ["-m", str(play.policy["sockperf_message_bytes"])]
+        return [*argv, "-t", str(play.policy["sockperf_duration_s"])]
+
+    def open(self, play: Play) -> None:
+        """Start the server."""
+        play.serve(self.server_argv(play), self.limit_s(play.policy) + _MARGIN_S)
+
+    def client(self, play: Play) -> Reading:
+        """Exchange messages and read the table; sockperf exits 0 whatever happened."""
+        done = play.run(self.client_argv(play), self.limit_s(play.policy))
+        output = parsed(play, "sockperf", done.text, _parse)
+        if output.get("metric") not in (None, "one_way"):
+            raise failed(play, "sockperf", "it reported {}, not one-way latency".format(output.get("metric")))
+        metrics = {name: output.get(field) for name, field in _FIELDS}
+        observations = float(metrics["observations"] or 0)
+        claim = Claim("packets", observations, float(sent_messages(done.text) or observations))
+        window = [round(done.begun_s, 4), round(done.ended_s, 4)]
+        return Reading(
+            metrics, claim, window, int(play.policy["sockperf_message_bytes"]), {"latency_is": "one_way"}
+        )
+
+    def close(self, play: Play) -> Reading:
+        """Stop the server; only the client's table counts."""
+        play.served(patience_s=0.0)
+        return Reading({}, None, None, int(play.policy["sockperf_message_bytes"]), {"latency_is": "one_way"})
+
+
+def sent_messages(text: str) -> int | None:
+    """Return all messages of the run, warm-up included: that many packets crossed the rail at least."""
+    found = _SENT.search(text)
+    return int(found.group(1)) if found else None
+
+
+def _parse(text: str) -> dict[str, Any]:
+    result: dict[str, Any] = capture.read(sockperf.parse, text)
+    return result

@@ -1,0 +1,75 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The way back on request: what a confirmed change replaced, as a change of its own."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.railyard.fabric.plugins.module_utils import atomic_files
+from ansible_collections.railyard.fabric.plugins.module_utils.netplan import unmanaged
+from ansible_collections.railyard.fabric.plugins.module_utils.rollback import restore, snapshot
+
+
+def _text(path: str | None) -> str | None:
+    if path is None:
+        return None
+    with open(path, encoding="utf-8", errors="surrogateescape", newline="") as handle:
+        return handle.read()
+
+
+def _entry(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Turn a file of the confirmed change around: what was replaced is what is wanted."""
+    before = _text(entry["path"]) if os.path.exists(entry["path"]) else None
+    wanted = _text(entry["backup"])
+    turned = {**entry, "text": wanted, "before": before, "wrong": before != wanted}
+    if entry["backup"]:
+        status = os.stat(entry["backup"])
+        turned.update(mode=status.st_mode & 0o7777, owner=[status.st_uid, status.st_gid])
+    return turned
+
+
+def plan(folder: str) -> tuple[str, dict[str, Any]]:
+    """Say what leads back to before the last confirmed change; reads only.
+
+    Args:
+        folder: the state folder.
+
+    Returns:
+        `(why nothing is to be done or "", findings)`. Findings: `files`, `sysctls`, `rails` (empty: the plan
+        is what is being left), `netdevs`, `drift` (sentences on the rails' running state), `snapshot`,
+        `target`, `reverts`, `foreign_rules`, `own_rules`.
+
+    Raises:
+        OSError: a backup is gone.
+    """
+    record = atomic_files.read_json(os.path.join(folder, "confirmed.json"))
+    if record is None:
+        return "no network change of Railyard was ever confirmed here", {}
+    if record.get("reverts"):
+        return f"the last change ({record['created']}) was a return already", {}
+    target = record["snapshot"]
+    netdevs = [netdev for netdev in record["netdevs"] if os.path.exists(f"/sys/class/net/{netdev}")]
+    taken = restore.snapshot(netdevs, list(target["sysctls"]))
+    now, wanted = (snapshot.of_rails(each, netdevs) for each in (taken, target))
+    differences = snapshot.differences(wanted, now, netdevs)
+    facts = {netdev: {"mac": "", "driver": ""} for netdev in netdevs}
+    texts = unmanaged.networkd_texts()
+    foreign = unmanaged.foreign_rules(taken["rules"], texts)
+    keeps = unmanaged.keeps_foreign_rules()
+    return "", {
+        "files": [_entry(entry) for entry in record["files"]],
+        "sysctls": {path: target["sysctls"][path] for path in record["sysctls"] if path in target["sysctls"]},
+        "rails": [],
+        "netdevs": netdevs,
+        "drift": differences,
+        "snapshot": taken,
+        "target": target,
+        "reverts": record["token"],
+        "foreign_rules": [] if keeps else foreign,
+        "own_rules": unmanaged.rules_of_rails(taken["rules"], texts, facts),
+    }

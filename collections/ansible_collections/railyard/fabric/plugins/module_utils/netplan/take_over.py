@@ -1,0 +1,224 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Files of others that configure a rail's netdev: an installer's, cloud-init's, somebody's own.
+
+They are a finding. Asked to take over, the change moves them aside; out of a file that also brings up the
+management network it moves the stanzas of our netdevs alone, and netplan writes what stays.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ansible_collections.railyard.fabric.plugins.module_utils.netplan import candidate
+from ansible_collections.railyard.fabric.plugins.module_utils.netplan import claims as netplan_claims
+
+# Outside netplan's `*.yaml` and networkd's `*.network`: still there for a person, read by nobody.
+ASIDE = ".railyard-disabled"
+# cloud-init writes its netplan file anew at boot unless this is said (its documentation, "Disabling network
+# configuration").
+CLOUD_INIT_FILE = "/etc/cloud/cloud.cfg.d/99-railyard-network.cfg"
+_DISABLED = "network: {config: disabled}"
+CLOUD_INIT_TEXT = (
+    "# Written by Railyard (role rail_network, rail_network_take_over): netplan has the network.\n"
+    f"{_DISABLED}\n"
+)
+_MOVABLE = ("/etc/netplan", "/etc/systemd/network")
+_CLOUD_INITS_OWN = "/etc/netplan/50-cloud-init.yaml"
+
+
+class Claim(NamedTuple):
+    """A file that configures a netdev of ours.
+
+    Attributes:
+        netdev: the netdev.
+        path: the file.
+        reason: by what it claims the netdev.
+        blocked: why nothing of it can be moved aside; empty when it can.
+        fix: what helps then; empty when taking the netdev out of the file does.
+        stays: the file's text without the stanzas of our netdevs; None when it holds nothing else.
+    """
+
+    netdev: str
+    path: str
+    reason: str
+    blocked: str = ""
+    fix: str = ""
+    stays: str | None = None
+
+
+def sort(
+    texts: Mapping[str, str], present: Mapping[str, Mapping[str, str]], ours: Sequence[str]
+) -> tuple[dict[str, list[str]], dict[str, list[str]], bool]:
+    """Sort stanzas by whose netdevs they configure.
+
+    Args:
+        texts: `{path: text}` of what netplan generates of a file, or a hand-written file of networkd.
+        present: `{netdev: {"mac", "driver"}}` of all netdevs of the node, and of ours that are yet to come.
+        ours: the netdevs that our files configure.
+
+    Returns:
+        `({section: ids} of those that configure nothing but ours, {id: the others} of those that configure
+        ours and others, whether there are more)`.
+    """
+    mine: dict[str, list[str]] = {}
+    shared: dict[str, list[str]] = {}
+    more = False
+    for path, text in texts.items():
+        if not path.endswith((".network", ".nmconnection")):
+            continue
+        found = {netdev for netdev, *_why in netplan_claims.claims(present, {path: text}, {})} - {"lo"}
+        others = sorted(found - set(ours))
+        if found & set(ours) and others:
+            shared[netplan_claims.netdef(path)] = others
+        elif found & set(ours):
+            # A netdev of ours is a port, or a VLAN on one.
+            device = texts.get(re.sub(r"network\Z", "netdev", path), text)
+            section = "vlans" if re.search(r"^(?:Kind|type)=vlan$", device, re.MULTILINE) else "ethernets"
+            mine.setdefault(section, []).append(netplan_claims.netdef(path))
+        else:
+            more = True
+    return mine, shared, more
+
+
+def look(
+    run: candidate.Run,
+    netplan: str,
+    files: Mapping[str, str],
+    written: Mapping[str, str],
+    ours: Sequence[str],
+    work: str,
+    sys_root: str = "/sys",
+) -> list[Claim]:
+    """Find who else configures our netdevs.
+
+    Args:
+        run: runs an argv list.
+        netplan: path of the netplan command.
+        files: `{path: where to read it}` of the others' netplan files.
+        written: `{path: text}` of networkd files and NetworkManager profiles that netplan did not make.
+        ours: netdevs.
+        work: a folder for trials.
+        sys_root: where sysfs is, for tests.
+
+    Raises:
+        CandidateError: netplan refuses the others' files as they are.
+    """
+    facts = candidate.netdev_facts(list(ours), sys_root)
+    claims = candidate.claims_by_netplan(run, netplan, files, facts, work)
+    claims += netplan_claims.claims(facts, written, {})
+    if not claims:
+        return []
+    # A VLAN of ours need not be there yet.
+    present = candidate.netdev_facts(sorted({*_netdevs(sys_root), *ours}), sys_root)
+    parts: dict[str, tuple[str, str, str | None]] = {}
+    for index, path in enumerate(sorted({path for _netdev, path, _reason in claims})):
+        if os.path.dirname(path) not in _MOVABLE:
+            parts[path] = f"only files in {' and '.join(_MOVABLE)} are moved aside", "", None
+        elif path in files:
+            trial = os.path.join(work, f"moved{index}")
+            parts[path] = _part(run, netplan, path, files[path], present, ours, trial)
+        else:
+            parts[path] = *_shared(sort({path: written[path]}, present, ours)[1], ours), None
+    return [Claim(*claim, *parts[claim[1]]) for claim in claims]
+
+
+def _part(
+    run: candidate.Run,
+    netplan: str,
+    path: str,
+    source: str,
+    present: Mapping[str, Mapping[str, str]],
+    ours: Sequence[str],
+    work: str,
+) -> tuple[str, str, str | None]:
+    """Return `blocked`, `fix` and `stays` of a netplan file."""
+    try:
+        texts, _said = candidate.generate(run, netplan, {path: source}, {}, work)
+    except candidate.CandidateError:
+        return "it is not whole without other files", "", None
+    mine, shared, more = sort(texts, present, ours)
+    if shared or not more:
+        return *_shared(shared, ours), None
+    ids = ", ".join(netdef for section in mine.values() for netdef in section)
+    cannot = f"netplan cannot take {ids} out of it"
+    try:
+        stays = candidate.without(run, netplan, path, mine, work)
+        left, _said = candidate.generate(run, netplan, {}, {path: stays}, work + "-stays")
+    except candidate.CandidateError as error:
+        return f"{cannot}: {error}", "", None
+    if netplan_claims.claims({netdev: present[netdev] for netdev in ours}, left, {}):
+        return cannot, "", None
+    return "", "", stays
+
+
+def _shared(shared: Mapping[str, Sequence[str]], ours: Sequence[str]) -> tuple[str, str]:
+    """Return `blocked` and `fix` of a stanza that matches netdevs of ours and of others."""
+    for netdef, others in shared.items():
+        each = f"`match: {{name: {others[0]}}}`" if netdef else f"`Name={' '.join(others)}`"
+        where = f"its stanza {netdef}" if netdef else "its [Match]"
+        fix = f"put a stanza for each of {', '.join(others)} in its place ({each} and what it says)"
+        if not netdef:
+            fix = f"have it match these alone ({each})"
+        return f"{where} also configures {', '.join(others)}", fix
+    return "", ""
+
+
+def _netdevs(sys_root: str) -> list[str]:
+    try:
+        return sorted(os.listdir(os.path.join(sys_root, "class/net")))
+    except OSError:
+        return []
+
+
+def moves(claims: Sequence[Claim]) -> list[dict[str, Any]]:
+    """Return the change's entries for each claiming file: the copy first, then its removal or what stays."""
+    entries: list[dict[str, Any]] = []
+    for path, stays in sorted({claim.path: claim.stays for claim in claims if not claim.blocked}.items()):
+        with open(path, encoding="utf-8", errors="surrogateescape", newline="") as handle:
+            text, status = handle.read(), os.stat(handle.fileno())
+        kept = {"mode": stat.S_IMODE(status.st_mode), "owner": [status.st_uid, status.st_gid]}
+        entries.append({"path": path + ASIDE, "text": text, "mode": 0o600})
+        entries.append({"path": path, "text": stays, **kept})
+    return entries
+
+
+def cloud_init(root: str = "/") -> list[dict[str, Any]]:
+    """Return the entry that keeps cloud-init off the network; none where cloud-init is not there."""
+    if not os.path.isdir(os.path.join(root, os.path.dirname(CLOUD_INIT_FILE).lstrip("/"))):
+        return []
+    return [{"path": CLOUD_INIT_FILE, "text": CLOUD_INIT_TEXT, "mode": 0o644}]
+
+
+def problems(claims: Sequence[Claim], owner: Mapping[str, str], path: str, *, take_over: bool) -> list[str]:
+    """Say which claims keep the change from being made.
+
+    Args:
+        claims: as `look` returns them.
+        owner: `{netdev: name of the rail or network}`.
+        path: our file.
+        take_over: whether files may be moved aside.
+    """
+    said = []
+    for claim in claims:
+        if take_over and not claim.blocked:
+            continue
+        fix = claim.fix or f"take {claim.netdev} out of that file, so that only {path} speaks of it"
+        if claim.path == _CLOUD_INITS_OWN:
+            fix += f", and write `{_DISABLED}` to {CLOUD_INIT_FILE}, or cloud-init may undo it at a boot"
+        if take_over or claim.fix:
+            fix = f"rail_network_take_over does not move it, since {claim.blocked}: {fix}"
+        elif not claim.blocked:
+            moved = "it is" if claim.stays is None else "its stanzas of such netdevs alone are"
+            fix += f"; or set rail_network_take_over: true, and {moved} moved aside"
+        name = owner.get(claim.netdev, claim.netdev)
+        said.append(
+            f"{name}: {claim.path} also configures its netdev {claim.netdev} (by {claim.reason}); {fix}"
+        )
+    return said

@@ -1,0 +1,80 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""ibstatus (infiniband-diags), which reads sysfs: LIDs in hexadecimal, states with their number."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import (
+    NotThisTool,
+    first_text,
+    result,
+    split_lines,
+    strip_ansi,
+    to_float,
+    to_int,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers.hca import state
+
+_PORT = re.compile(r"^\s*Infiniband device '([^']{1,80})' port ([0-9]{1,3}) status:\s*$")
+_PAIR = re.compile(r"^\s*(base lid|sm lid|state|phys state|rate|link_layer):\s*(.*?)\s*$")
+_RATE = re.compile(r"([0-9.]+) Gb/sec")
+_LID = re.compile(r"0x([0-9a-f]{1,8})\Z", re.I)
+
+
+def _read_pair(port: dict[str, Any], key: str, value: str) -> None:
+    if key in ("state", "phys state"):
+        port["state" if key == "state" else "physical_state"] = re.sub(r"^[0-9]+: *", "", value) or None
+    elif key == "rate":
+        rate = _RATE.match(value)
+        port["rate_gbps"] = to_float(rate.group(1)) if rate else None
+    elif key == "link_layer":
+        port["link_layer"] = value or None
+    else:
+        lid = _LID.match(value)
+        port["lid" if key == "base lid" else "sm_lid"] = int(lid.group(1), 16) if lid else None
+
+
+def parse(text: str) -> dict[str, Any]:
+    """Parse the output of ibstatus.
+
+    Args:
+        text: What ibstatus printed.
+
+    Returns:
+        The common object, one output per run: `devices`.
+
+    Raises:
+        NotThisTool: There is neither a port nor a message of ibstatus.
+    """
+    lines = split_lines(strip_ansi(text))
+    found: list[dict[str, Any]] = []
+    port: dict[str, Any] | None = None
+    problem: dict[str, str] | None = None
+    seen = state.Seen()
+    for line in lines:
+        head, pair = _PORT.match(line), _PAIR.match(line)
+        if head:
+            seen.restart()
+            port = state.port(to_int(head.group(2)))
+            # The ports of a device stand together; the same port again is that of another run.
+            same = bool(found) and found[-1]["name"] == head.group(1)
+            if not same or any(one["port"] == port["port"] for one in found[-1]["ports"]):
+                found.append(state.device(head.group(1)))
+            found[-1]["ports"].append(port)
+        elif port is not None and pair:
+            _read_pair(port, pair.group(1), pair.group(2))
+            seen.add(pair.group(1))
+        elif line.strip():
+            said = state.message(line) or state.begun(line, "Infiniband device")
+            problem = state.graver(problem, said)
+    problem = state.without_shell(problem, bool(found))
+    if not found and (problem is None or problem["class"] == "truncated"):
+        raise NotThisTool(f"no port of ibstatus; the text begins with {first_text(lines)}")
+    problem = problem or state.cut_short(found, ("state", "physical_state", "link_layer"))
+    problem = problem or seen.twice
+    outputs = [{"devices": run} for run in state.runs(found, "name")]
+    return result("ibstatus", outputs, problem)

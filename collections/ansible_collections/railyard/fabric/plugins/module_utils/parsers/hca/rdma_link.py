@@ -1,0 +1,124 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""rdma link (iproute2): text of both ages, and `rdma -j link`."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import (
+    NotThisTool,
+    error,
+    first_text,
+    result,
+    split_lines,
+    strip_ansi,
+    to_int,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers.hca import state as hca_state
+
+# `link mlx5_0/1 state ACTIVE ...`, up to iproute2 4.20 `5/1: mlx5_5/1: state ACTIVE ...`
+_LINE = re.compile(r"^(?:link |[0-9]+/[0-9]+: )([^/\s:]{1,80})/([0-9]{1,3}|-)(?::)? (.*)$")
+_BEGUN = re.compile(r"^link \S{0,80}\s*$")
+_JSON_START = re.compile(r"^\s*\[(?=\s*[\]{])", re.M)
+_WORDS = ("state", "physical_state", "netdev", "lid", "sm_lid")
+_STATES = ("ACTIVE", "DOWN", "INIT", "LINK_UP", "POLLING", "DISABLED")
+_OTHER_WORDS = ("netdev_index", "subnet_prefix", "lmc", "caps:")
+
+
+def _is_cut(word: str | None) -> bool:
+    return word is not None and word not in _STATES and any(state.startswith(word) for state in _STATES)
+
+
+def _is_of_link(tokens: list[str]) -> bool:
+    """Tell a link's line from that of `rdma statistic` or `rdma resource`, which begins alike."""
+    words = (*_WORDS, *_OTHER_WORDS)
+    return not tokens or any(word.startswith(tokens[0]) for word in words)
+
+
+def _link(device: str, port: object, words: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "device": device,
+        "port": to_int(port),
+        "state": words.get("state"),
+        "physical_state": words.get("physical_state"),
+        "netdev": words.get("netdev"),
+        "lid": to_int(words.get("lid")),
+        "sm_lid": to_int(words.get("sm_lid")),
+    }
+
+
+def _read_json(text: str) -> list[dict[str, Any]] | None:
+    start = _JSON_START.search(text)
+    try:
+        # A prompt may stand before and behind.
+        found, _end = json.JSONDecoder().raw_decode(text, start.end() - 1 if start else 0)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(found, list) or not all(isinstance(one, dict) and "ifname" in one for one in found):
+        return None
+    if any("physical_state" not in one for one in found):
+        raise NotThisTool("JSON of rdma, but not of its links: it has no physical_state")
+    links = []
+    for one in found:
+        words = {key: value for key, value in one.items() if isinstance(value, (str, int))}
+        links.append(_link(str(one["ifname"]), one.get("port"), words))
+    return links
+
+
+def _read_text(lines: list[str]) -> tuple[list[dict[str, Any]], dict[str, str] | None]:
+    links = []
+    problem = None
+    for line in lines:
+        match = _LINE.match(line)
+        tokens = match.group(3).split() if match else []
+        if match and _is_of_link(tokens):
+            words = {key: tokens[at + 1] for at, key in enumerate(tokens[:-1]) if key in _WORDS}
+            if tokens and tokens[-1] in (*_WORDS, *_OTHER_WORDS[:-1]):
+                problem = problem or error("truncated", f"a link ends with {tokens[-1]!r} and has no value")
+            if any(tokens.count(word) > 1 for word in _WORDS):
+                problem = problem or error("garbled", f"a link's line has a word twice: {line.strip()[:80]}")
+            if any(value in (*_WORDS, *_OTHER_WORDS) for value in words.values()):
+                problem = problem or error("garbled", "a link has a word without its value")
+            cut = next(filter(_is_cut, (words.get("state"), words.get("physical_state"))), None)
+            if cut:
+                problem = problem or error("truncated", f"a link ends in the middle of a word, {cut!r}")
+            links.append(_link(match.group(1), match.group(2), words))
+        elif not match and _BEGUN.match(line):
+            problem = hca_state.graver(problem, error("truncated", f"the line {line.strip()[:60]!r} is cut"))
+        elif not match and line.strip():
+            problem = hca_state.graver(problem, hca_state.message(line))
+    return links, hca_state.without_shell(problem, bool(links))
+
+
+def parse(text: str) -> dict[str, Any]:
+    """Parse the output of `rdma link` or `rdma -j link`.
+
+    Args:
+        text: What rdma printed.
+
+    Returns:
+        The common object, one output per run: `links`. An InfiniBand link has no netdev.
+
+    Raises:
+        NotThisTool: There is neither a link nor a message of rdma.
+    """
+    text = strip_ansi(text)
+    lines = split_lines(text)
+    links, problem = _read_text(lines)
+    if not links and _JSON_START.search(text):
+        found = _read_json(text)
+        if found is None and '"ifname"' in text:
+            problem = error("truncated", "the JSON ends in the middle")
+        links = found or []
+        if found == []:
+            problem = error("no_device", "there is no RDMA link")
+    if not links and problem is None:
+        raise NotThisTool(f"no link of rdma; the text begins with {first_text(lines)}")
+    if problem is None and any(link["state"] is None or link["physical_state"] is None for link in links):
+        problem = error("truncated", "a link has no state")
+    outputs = [{"links": run} for run in hca_state.runs(links, "device", "port")]
+    return result("rdma-link", outputs, problem)

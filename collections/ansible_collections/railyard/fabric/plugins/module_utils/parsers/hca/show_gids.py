@@ -1,0 +1,112 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""show_gids (mlnx-tools): cells may be blank, so that each is known by its shape, not by its place."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import (
+    NotThisTool,
+    error,
+    first_text,
+    result,
+    split_lines,
+    strip_ansi,
+    to_int,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers.hca import state
+
+_HEADER = re.compile(r"^DEV\s+PORT\s+INDEX\s+GID\b")
+_ROW = re.compile(
+    r"^([A-Za-z]\S{0,79})\s+([0-9]{1,3})\s+([0-9]{1,4})\s+((?:[0-9a-fx]{4}:){7}[0-9a-fx]{4})\b(.*)$", re.I
+)
+_IPV4 = re.compile(r"[0-9]{1,3}(?:\.[0-9]{1,3}){3}\Z")
+_VERSION = re.compile(r"(?:RoCE)?v([12])\Z", re.I)
+# Some builds write the version as the kernel does.
+_SPOKEN = re.compile(r"(?:IB/)?RoCE (?=v[12]\b)", re.I)
+_IPV4_MAPPED = "0000:0000:0000:0000:0000:ffff:"
+_FOUND = re.compile(r"^n_gids_found=([0-9]{1,6})\s*$")
+
+
+def _row(match: re.Match[str]) -> dict[str, Any]:
+    rest = _SPOKEN.sub("", match.group(5)).split()
+    ipv4 = next((cell for cell in rest if _IPV4.match(cell)), None)
+    version = next((found.group(1) for found in map(_VERSION.match, rest) if found), None)
+    others = [cell for cell in rest if not _IPV4.match(cell) and not _VERSION.match(cell)]
+    netdev = others[0] if others else None
+    kind = None
+    if version == "2":
+        kind = "RoCE v2"
+    elif version == "1":
+        # The kernel has one word for both; only Ethernet has a netdev. In a container it may be out of sight.
+        kind = "RoCE v1" if netdev else "IB"
+    return {
+        "device": match.group(1),
+        "port": to_int(match.group(2)),
+        "index": to_int(match.group(3)),
+        "gid": match.group(4).lower(),
+        "ipv4": ipv4,
+        "type": kind,
+        "netdev": netdev,
+    }
+
+
+def _name_hidden(gids: list[dict[str, Any]]) -> None:
+    """Call a port's v1 RoCE where its other rows say Ethernet: by a v2, a netdev or an IPv4 address."""
+    ethernet = {
+        (row["device"], row["port"])
+        for row in gids
+        if row["type"] in ("RoCE v1", "RoCE v2") or row["gid"].startswith(_IPV4_MAPPED)
+    }
+    for row in gids:
+        if row["type"] == "IB" and (row["device"], row["port"]) in ethernet:
+            row["type"] = "RoCE v1"
+
+
+def _runs(lines: list[str]) -> tuple[list[list[dict[str, Any]]], list[int | None]]:
+    """Return the rows of each run, which begins with its header and ends with its count, and the counts."""
+    parts: list[list[dict[str, Any]]] = [[]]
+    counts: list[int | None] = []
+    for line in lines:
+        row, found = _ROW.match(line), _FOUND.match(line)
+        if row:
+            parts[-1].append(_row(row))
+        elif found:
+            counts.append(to_int(found.group(1)))
+        if found or _HEADER.match(line):
+            parts.append([])
+    return [run for part in parts for run in state.runs(part, "device", "port", "index")], counts
+
+
+def parse(text: str) -> dict[str, Any]:
+    """Parse the output of show_gids.
+
+    Args:
+        text: What show_gids printed.
+
+    Returns:
+        The common object, one output per run: `gids`.
+
+    Raises:
+        NotThisTool: There is no header, row or count of show_gids.
+    """
+    lines = split_lines(strip_ansi(text))
+    runs, counts = _runs(lines)
+    gids = [row for run in runs for row in run]
+    for run in runs:
+        _name_hidden(run)
+    if not counts and not any(_HEADER.match(line) for line in lines):
+        raise NotThisTool(
+            f"no header of show_gids (DEV PORT INDEX GID); the text begins with {first_text(lines)}"
+        )
+    problem = None
+    if not counts:
+        problem = error("truncated", "the count of GIDs at the end is missing")
+    elif sum(count or 0 for count in counts) != len(gids):
+        problem = error("truncated", f"{sum(filter(None, counts))} GIDs are stated, {len(gids)} are listed")
+    elif not gids:
+        problem = error("no_device", "there is no GID")
+    return result("show_gids", [{"gids": run} for run in runs or [[]]], problem)

@@ -1,0 +1,266 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""nccl-tests and rccl-tests: the columns differ by age, collective and options; the header says which."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import (
+    NotThisTool,
+    ended_by_signal,
+    error,
+    first_text,
+    result,
+    scaled,
+    split_lines,
+    strip_ansi,
+    to_float,
+    to_int,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers.nccl import nccl_tests_json
+
+# `srun -l` writes "0: " before each line, `mpirun --tag-output` "[1,0]<stdout>:".
+_PREFIX = re.compile(r"^(?:\[[0-9]+,[0-9]+\]<std(?:out|err)>: ?|[0-9]{1,5}: )")
+# Up to 2018 the banner and the lines behind the table have no "#"; in HPC-X's build no line has.
+_BANNER = re.compile(r"n[Tt]hread[s]? [0-9]+ .*\bminBytes [0-9]+")
+_RANK = re.compile(r"^#?\s+Rank\s+([0-9]+)\b.*? on\s+(\S+) device")
+_NAMES = "all_reduce|all_gather|reduce_scatter|alltoallv?|broadcast|reduce|gather|scatter|sendrecv|hypercube"
+_COLLECTIVE = re.compile(rf"\b({_NAMES})_perf\b|^# Collective test starting: (\w+)_perf")
+_COLUMNS = re.compile(r"^#?\s*(?:size\s+count|bytes\s+N)\s.*\b(?:cpu)?time\s+algbw\s+busbw\b")
+_CAPTION = re.compile(r"^#?\s*(?:out-of-place|in-place)")
+_BOUNDS = re.compile(r"^#? ?Out of bounds values +: ([0-9.e+]+) (OK|FAILED)")
+_AVERAGE = re.compile(r"^#? ?Avg bus bandwidth +: ([0-9.e+-]+|nan|inf)(?:\s+(?:(OK|FAILED)\b)?|$)")
+_LAST_ERROR = re.compile(r"^# error: (\S.{0,300})")
+_FAILURE = re.compile(r"Test (?:NCCL|CUDA) failure .*|(?:NCCL|CUDA|Cuda) failure .*|Test timeout .*|"
+                      r"Test failure .*|unhandled (?:system|cuda) error.*|"
+                      r"Invalid number of GPUs: .*")  # fmt: skip
+_TYPE = re.compile(
+    r"(?:u?int(?:8|32|64)|int|char|half|float(?:16|32|64)?|double|bfloat16|f8e[0-9]m[0-9]|fp8_e[0-9]m[0-9])\Z"
+)
+_ROW_START = re.compile(r"^\s*[0-9]+\s+[0-9]+\s+([a-z]\w{2,8})\b")
+_TIMES = ("time", "cputime")
+# A column of dates holds two words, day and clock.
+_STAMP_CELLS = 2
+# What stands for the out-of-place half where only the other one was run.
+_BLANK_HALF = re.compile(r"\S {30,}\S")
+# Rates are printed with two digits behind the point, above 1000 GB/s with four before it.
+_HALF_DIGIT, _SHARE = 0.0051, 1e-4
+_LEAST_OF_OTHER, _MOST_OF_OTHER = 0.45, 2.05
+
+
+class _Layout:
+    """The columns behind size, count, type, redop and root, as the header names them."""
+
+    def __init__(self, header: str, caption: str) -> None:
+        names = header.lstrip("# ").split()
+        starts = [at for at, name in enumerate(names) if name in _TIMES]
+        self.stamp = _STAMP_CELLS if names[-1] == "timestamp" else 0
+        names = names[: len(names) - bool(self.stamp)]
+        # Both or none of redop and root have a cell, whatever the header says.
+        self.heads = (1, 1 + len({"redop", "op", "root"}.intersection(names)))
+        self.halves = [names[at:end] for at, end in zip(starts, [*starts[1:], len(names)])]  # noqa: B905 - 3.9
+        self.width = sum(map(len, self.halves))
+        self.is_cpu_time = "cputime" in names
+        # Of 2017 and 2018; their times are milliseconds.
+        self.time_factor = 1000.0 if "bytes" in names else 1.0
+        self.alone = "out_of_place" if "out-of-place" in caption and len(starts) == 1 else "in_place"
+
+    def row(self, line: str) -> dict[str, Any] | None:
+        """Read one row, or return None when the line is none."""
+        cells = line.split()
+        halves = self.halves
+        if len(halves) > 1 and _BLANK_HALF.search(line.strip()):
+            halves = halves[1:]
+        width = sum(map(len, halves)) + self.stamp
+        if len(cells) < 3 + width or to_int(cells[0]) is None or to_int(cells[1]) is None:
+            return None
+        head, tail = cells[2 : len(cells) - width], cells[len(cells) - width :]
+        # Behind the type stand redop, root, both or none; a root is a number.
+        if len(head) not in self.heads or not _TYPE.match(head[0]):
+            return None
+        sides = []
+        for names in halves:
+            sides.append(self._side(dict(zip(names, tail))))  # noqa: B905 - 3.9
+            tail = tail[len(names) :]
+        if None in sides:
+            return None
+        words = [cell for cell in head[1:] if to_int(cell) is None]
+        both = dict(zip(("out_of_place", "in_place"), sides))  # noqa: B905 - 3.9
+        return {
+            "bytes": to_int(cells[0]),
+            "count": to_int(cells[1]),
+            "dtype": head[0],
+            "redop": words[0] if words and words[0] != "none" else None,
+            "out_of_place": None,
+            "in_place": None,
+            **(both if len(sides) > 1 else {self.alone: sides[0]}),
+        }
+
+    @staticmethod
+    def was_checked(line: str) -> bool:
+        """Tell whether a row has a result of the check, be it a number or the older largest difference."""
+        return "N/A" not in line
+
+    def _side(self, cells: dict[str, str]) -> dict[str, Any] | None:
+        time = cells.get("time", cells.get("cputime"))
+        side: dict[str, Any] = {
+            "time_us": scaled(to_float(time), self.time_factor, 6),
+            "algbw_GBps": to_float(cells.get("algbw")),
+            "busbw_GBps": to_float(cells.get("busbw")),
+        }
+        if None in side.values() or min(side.values()) < 0 or not side["time_us"]:
+            return None
+        # N/A was not checked; up to 2.11 the column is the largest difference, which is no count.
+        side["wrong"] = to_int(cells.get("#wrong"))
+        return side
+
+
+class _Run:
+    """One test while it is read."""
+
+    def __init__(self) -> None:
+        self.collective: str | None = None
+        self.ranks: dict[int, str] = {}
+        self.layout: _Layout | None = None
+        self.caption = ""
+        self.broken: str | None = None
+        self.warnings: list[str] = []
+        self.rows: list[dict[str, Any]] = []
+        self.bounds: tuple[int | None, bool] | None = None
+        self.average: float | None = None
+        self.has_average = False
+        self.is_too_low = False
+        self.checked = False
+
+    def output(self) -> dict[str, Any]:
+        return {
+            "collective": self.collective,
+            "gpus": len(self.ranks) if self.knows_all() else None,
+            "nodes": len(set(self.ranks.values())) if self.knows_all() else None,
+            "rows": self.rows,
+            "average_busbw_GBps": self.average,
+            # Without validation the tool prints "0 OK" all the same, which counts nothing.
+            "out_of_bounds": self.bounds[0] if self.bounds and self.checked else None,
+        }
+
+    def knows_all(self) -> bool:
+        """Tell whether the list of ranks is there and none is missing from its middle or beginning."""
+        return bool(self.ranks) and max(self.ranks) == len(self.ranks) - 1
+
+    def problem(self) -> dict[str, str] | None:
+        if not self.rows:
+            return error("truncated", "there is no result row")
+        if self.broken:
+            return error("garbled", f"a row is broken: {self.broken}")
+        if not self.has_average or self.bounds is None:
+            return error("truncated", "the lines behind the table are missing")
+        if len(self.ranks) == 1 or self.average == 0:
+            return error("not_measured", nccl_tests_json.ONE_GPU)
+        if not self.bounds[1]:
+            return error("wrong_values", f"{self.bounds[0]} values are out of bounds")
+        wrong = sum(side["wrong"] or 0 for side in self._sides())
+        if not wrong and self.is_too_low:
+            return error("below_limit", f"{self.average} GB/s are less than NCCL_TESTS_MIN_BW asks for")
+        if wrong:
+            return error("wrong_values", f"{wrong} wrong values")
+        return self._check_ratio() or self._check_average()
+
+    def _sides(self) -> list[dict[str, Any]]:
+        halves = ("out_of_place", "in_place")
+        return [row[half] for row in self.rows for half in halves if row[half] is not None]
+
+    def _check_ratio(self) -> dict[str, str] | None:
+        """Tell when columns are swapped: a bus bandwidth is half the other at least and twice it at most."""
+        for side in self._sides():
+            other, bus = side["algbw_GBps"], side["busbw_GBps"]
+            if other >= 1 and bus and not _LEAST_OF_OTHER <= bus / other <= _MOST_OF_OTHER:
+                return error("inconsistent", f"{bus:g} GB/s on the bus do not come of {other:g} GB/s")
+        return None
+
+    def _check_average(self) -> dict[str, str] | None:
+        """Tell when rows are missing: the average is that of every bus bandwidth in the table."""
+        rates = [side["busbw_GBps"] for side in self._sides()]
+        mean = sum(rates) / len(rates)
+        if self.average is None or abs(self.average - mean) <= _HALF_DIGIT + _SHARE * mean:
+            return None
+        return error(
+            "inconsistent", f"an average of {self.average:g} is stated, that of the rows is {mean:g}"
+        )
+
+
+def parse(text: str) -> dict[str, Any]:
+    """Parse the output of one or several nccl-tests.
+
+    Args:
+        text: What rank 0 printed, or all ranks under srun -l or mpirun --tag-output.
+
+    Returns:
+        The common object; bandwidths in GB/s (10^9 bytes), `redop` None where the collective has none.
+
+    Raises:
+        NotThisTool: There is neither a banner nor a table of nccl-tests.
+    """
+    found = nccl_tests_json.parse(text)
+    if found is not None:
+        return found
+    runs: list[_Run] = []
+    problem: dict[str, str] | None = None
+    collective: str | None = None
+    lines = [_PREFIX.sub("", line) for line in split_lines(strip_ansi(text))]
+    if _AVERAGE.match(lines[-1]) and not lines[-1].endswith(" "):
+        # A blank, a line end and another line follow the average: this may be the half of a number.
+        lines.pop()
+    for line in lines:
+        named = _COLLECTIVE.search(line[:400])
+        if named:
+            collective = named.group(1) or named.group(2)
+        failure = _FAILURE.search(line[:400])
+        if failure:
+            problem = problem or error("tool_error", failure.group(0))
+        if ended_by_signal(line):
+            problem = problem or error("interrupted", line)
+        if _BANNER.search(line[:400]) or (_COLUMNS.match(line) and not runs):
+            runs.append(_Run())
+            runs[-1].collective, collective = collective, None
+        if runs:
+            runs[-1].collective = runs[-1].collective or collective
+            _read(runs[-1], line)
+    if not runs:
+        raise NotThisTool(f"no banner or table of nccl-tests; the text begins with {first_text(lines)}")
+    for run in runs:
+        problem = problem or run.problem()
+    unchecked = any(run.rows and not run.checked for run in runs)
+    warnings = ["the values were not checked (-c 0)"] if unchecked else []
+    warnings += [said for run in runs for said in run.warnings]
+    return result("nccl-tests", [run.output() for run in runs], problem, warnings)
+
+
+def _read(run: _Run, line: str) -> None:
+    rank = _RANK.match(line)
+    if rank:
+        run.ranks[int(rank.group(1)[:9])] = rank.group(2)
+    elif _COLUMNS.match(line):
+        run.layout = _Layout(line, run.caption)
+        if run.layout.is_cpu_time:
+            run.warnings.append("the times are those of the CPU (-C 1)")
+    elif _CAPTION.match(line):
+        run.caption = line
+    bounds, average, said = _BOUNDS.match(line), _AVERAGE.match(line), _LAST_ERROR.match(line)
+    if said:
+        run.warnings.append(said.group(1))
+    if bounds:
+        run.bounds = (to_int(bounds.group(1)), bounds.group(2) == "OK")
+    if average:
+        run.has_average, run.average = True, to_float(average.group(1))
+        run.is_too_low = average.group(2) == "FAILED"
+    if run.layout and not line.startswith("#"):
+        row = run.layout.row(line)
+        begun = _ROW_START.match(line)
+        if row:
+            run.rows.append(row)
+            run.checked = run.checked or run.layout.was_checked(line)
+        elif begun and _TYPE.match(begun.group(1)):
+            run.broken = run.broken or line.strip()[:80]

@@ -1,0 +1,114 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""perftest's own JSON, 4.5 to 26.x; up to 23.x it is no JSON: bare keys and values, trailing commas."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import to_float, to_int
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers.perftest import run
+
+_START = re.compile(r"^[ \t]*\{\s*\"?test_info\"?\s*:", re.M)
+# A section's name or a pair, wherever it stands: other programs print the file anew, in one line or indented.
+_PART = re.compile(
+    r"\"?(?<![\w.])([A-Za-z][\w. ]{0,40}?)\"?\s{0,20}:\s{0,20}"
+    r"(?:(\{)|\"([^\"\n]{0,200})\"|([^\",{}\n]{0,200}?)(?=\s{0,20}[,}\n]))",
+    re.A,
+)
+_LATENCY = {
+    "t_min": "min_us",
+    "t_max": "max_us",
+    "t_typical": "typical_us",
+    "t_avg": "average_us",
+    "avg_lat": "average_us",
+    "t_stdev": "stdev_us",
+    "percentile_99": "p99_us",
+    "percentile_99.9": "p999_us",
+    "tps_average": "transactions_per_s",
+}
+
+
+def is_json(text: str) -> bool:
+    """Tell whether the text holds perftest's JSON."""
+    return bool(_START.search(text))
+
+
+def _unit(results: dict[str, str]) -> str | None:
+    """Find the unit in which bandwidth, message rate and size agree; the file states none."""
+    size, rate = to_int(results.get("MsgSize")), to_float(results.get("MsgRate"))
+    average = to_float(results.get("BW_average"))
+    if not size or not rate or not average:
+        return None
+    # Both are rounded when printed: the rate to 6 digits, the bandwidth to 2 (6 when it is small).
+    digits = len(results["BW_average"].partition(".")[2])
+    fitting = []
+    for unit, factor in run.GBPS_PER_UNIT.items():
+        expected = rate * 1e6 * size * 8 / 1e9 / factor
+        margin = 0.6 * 10**-digits + expected * 0.6e-6 / rate
+        if abs(expected - average) <= margin:
+            fitting.append(unit)
+    return fitting[0] if len(fitting) == 1 else None
+
+
+def _one(text: str) -> tuple[dict[str, Any], bool]:
+    """Read one object: (output, whether it is closed)."""
+    info: dict[str, str] = {}
+    results: dict[str, str] = {}
+    target: dict[str, str] = {}
+    for part in _PART.finditer(text):
+        key = part.group(1).strip()
+        if part.group(2):
+            # `results_local` and `results_remote` of newer versions stand beside the sum.
+            target = {"test_info": info, "results": results}.get(key, {})
+        else:
+            target.setdefault(key, (part.group(3) or part.group(4) or "").strip())
+    output: dict[str, Any] = dict.fromkeys(run.OUTPUT_KEYS)
+    output.update(run.read_title(info.get("test", "")) or {})
+    values = {key.replace("_", " ").lower(): value for key, value in info.items()}
+    run.apply_parameters(output, values)
+    if output["bidirectional"] is False:
+        # Only the sending side, or both of a bidirectional run, write their TX depth.
+        output["role"] = "client" if "tx depth" in values else "server"
+    for maker in ("CUDA", "MUSA"):
+        number = values.get(f"{maker.lower()} device")
+        if number is not None:
+            output["gpu"] = f"{maker} device {number}"
+    if output["kind"] is None:
+        output["kind"] = "latency" if any(key in results for key in _LATENCY) else "bandwidth"
+    output["rows"] = []
+    if output["kind"] == "bandwidth":
+        output["reported_unit"] = _unit(results)
+        if results:
+            fields = ("MsgSize", "n_iterations", "BW_peak", "BW_average", "MsgRate")
+            size, iterations, peak, average, rate = (results.get(field) for field in fields)
+            row = run.bandwidth_row(output["reported_unit"], size, iterations, peak, average, rate)
+            if rate is None:
+                row["message_rate_mpps"] = to_float(results.get("msgRate_avg"))
+            output["rows"] = [{**row, "cpu_percent": to_float(results.get("CPU_util"))}]
+    elif results:
+        output["reported_unit"] = "us"
+        row = {
+            "message_bytes": to_int(results.get("MsgSize")),
+            "iterations": to_int(results.get("n_iterations")),
+        }
+        row.update(dict.fromkeys(run.LATENCY_KEYS))
+        row.update({name: to_float(results[key]) for key, name in _LATENCY.items() if key in results})
+        cpu = to_float(results.get("CPU_util"))
+        output["rows"] = [{**row, "cpu_percent": cpu, "latency_is": output["latency_is"]}]
+    return output, text.count("{") == text.count("}") and bool(results)
+
+
+def read(text: str) -> list[tuple[dict[str, Any], bool]]:
+    """Read all objects in the text.
+
+    Args:
+        text: One or several of perftest's JSON files.
+
+    Returns:
+        (output, whether its object is whole) per object.
+    """
+    starts = [match.start() for match in _START.finditer(text)]
+    return [_one(text[start:end]) for start, end in zip(starts, [*starts[1:], len(text)])]  # noqa: B905 - 3.9

@@ -1,0 +1,62 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""perftest (ib_write_bw and its kin): the text is the primary source, its own JSON the second."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import (
+    NotThisTool,
+    error,
+    first_text,
+    result,
+    split_lines,
+    strip_ansi,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers.perftest import (
+    json_form,
+    messages,
+    run,
+    text_form,
+)
+
+_PART_TITLE = re.compile(r"^\s*(?:Local|Remote) results:\s*$")
+
+
+def parse(text: str) -> dict[str, Any]:
+    """Parse the output of a perftest program.
+
+    Args:
+        text: What it printed (standard error included or not), or the file that `--out_json` wrote.
+
+    Returns:
+        The common object; one output per side and run, bandwidths in Gbit/s, latencies in microseconds.
+
+    Raises:
+        NotThisTool: The text holds neither a table, nor JSON, nor a message of perftest.
+    """
+    text = strip_ansi(text)
+    lines = split_lines(text)
+    problem, warnings, ours = messages.read(lines)
+    runs = text_form.read(text)
+    if not runs and json_form.is_json(text):
+        runs = json_form.read(text)
+    waiting = "Waiting for client to connect" in text
+    if not runs and not ours and not waiting:
+        raise NotThisTool(f"no table, JSON or message of perftest; the text begins with {first_text(lines)}")
+    if not runs and problem is None:
+        problem = error("truncated", "the server was still waiting for its client")
+    whole = 0
+    parts = any(_PART_TITLE.match(line) for line in lines)
+    for output, closed in runs:
+        wrong, silent = run.problem(output, closed)
+        problem = problem or wrong
+        if silent:
+            warnings.append(silent)
+        if parts:
+            warnings.append("of --report-both the sum of both directions is given")
+        whole += wrong is None and silent is None
+    return result("perftest", [output for output, _end in runs], problem, warnings, whole > 0)

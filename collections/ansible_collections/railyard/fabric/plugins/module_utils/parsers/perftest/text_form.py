@@ -1,0 +1,282 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""perftest's text: header of `key : value` pairs, column line, rows, closing line; also two sides mixed."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import (
+    split_lines,
+    to_float,
+    to_int,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers.perftest import run as perftest_run
+
+# 87 dashes as printed; people shorten them when they paste.
+_LINE = re.compile(r"^\s*-{8,}\s*$")
+_BANNER = re.compile(r"\* Waiting for client to connect")
+# A shell's line with the program that it starts.
+_COMMAND = re.compile(
+    r"(?:[#$>%] ?|^)(?:sudo |numactl \S{1,40} |taskset \S{1,20} \S{1,20} )?"
+    r"(?:[\w./-]{0,80}/)?(?:ib_(?:send|write|read|atomic)|raw_ethernet)_(?:bw|lat)(?: |$)"
+)
+# The keys of the header's second column: a page may have squeezed the blanks before them to one.
+_SECOND = r"(?:Device|Transport type|Using SRQ|Lock-free|Using Enhanced Reorder|TOS)\s*:"
+_PAIR = re.compile(
+    rf"(?:^|\t| {{2,}}| (?={_SECOND}))\s*([A-Za-z][\w.*/ -]{{0,30}}?)\s*: +([^\t]*?)"
+    rf"(?=\t|\s{{2,}}\S|\s{_SECOND}|\s*$)"
+)
+_GPU_NAME = re.compile(
+    r"device name = \[([^\]]{1,80})\]|Using ROCm Device with ID: [0-9]{1,4}, Name: ([^,]{1,80}),"
+)
+_GPU_MAKER = re.compile(r"^\s*initializing (CUDA|MUSA|MLU)\b", re.I)
+_GPU_NUMBER = re.compile(r"Picking (?:device No\.|GPU number) ([0-9]{1,4})")
+_COLUMN = re.compile(
+    r"#bytes|#sl|#iterations|BW peak\[[^\]]*\]|BW average\[[^\]]*\]|MsgRate\[Mpps\]"
+    r"|t_(?:min|max|typical|avg|stdev)\[\w+\]|99(?:\.9)?% percentile\[\w+\]|tps average|CPU_Util\[%{1,2}\]"
+)
+# What may stand between the last row and the line that closes the table: counters of -W, the kernel's log,
+# warnings of standard error, the result of --data_validation.
+_NOISE = re.compile(
+    r"^\s*[\w./]{1,80}=[0-9]+\s*$|^\[ *[0-9]+\.[0-9]{6}\] |"
+    r"Conflicting CPU frequency|\b(?:[Ww]arning|WARNING)\b|^VALIDATION: PASSED\b"
+)
+# Only a server says so, behind its header.
+_CM_SERVER = re.compile(r"Waiting for client rdma_cm QP to connect")
+# Messages of standard error follow the last number without a blank (`0.000516Error: BW result is below`).
+_ROW = re.compile(
+    r"^\s*([0-9]+\s+[0-9]+(?:\s+(?:-?[0-9]+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?|-?nan|-?inf|N/A)){1,16})"
+    r"\s*(?:$|(?:Error|ERROR|Conflicting|WARNING|Warning|Completion|Failed|Couldn't|Unable)\b)"
+)
+# --report-both: the sum of both directions comes first, then each one under a title of its own.
+_PART_TITLE = re.compile(r"^\s*(?:Local|Remote) results:\s*$")
+_UNITS = {"MB/sec": "MiB/s", "MiB/sec": "MiB/s", "Gb/sec": "Gbit/s", "usec": "us"}
+_LATENCY = {
+    "t_min": "min_us",
+    "t_max": "max_us",
+    "t_typical": "typical_us",
+    "t_avg": "average_us",
+    "t_stdev": "stdev_us",
+    "99% percentile": "p99_us",
+    "99.9% percentile": "p999_us",
+    "tps average": "transactions_per_s",
+}
+
+# What every header since 2012 has. The side that sends says its TX depth as well.
+_HEADER = {"number of qps", "connection type", "mtu", "link type", "data ex. method"}
+
+# 1000.00: four whole numbers in a row are no chance among times that large.
+_LONGEST_WHOLE_US = len("999.00")
+
+
+def _are_cycles(cells: dict[str, str]) -> bool:
+    times = [cells.get(name, "") for name in ("t_min", "t_max", "t_typical", "99% percentile")]
+    return all(one.endswith(".00") and len(one) > _LONGEST_WHOLE_US for one in times)
+
+
+class _Run:
+    """One side of one test while it is read."""
+
+    def __init__(self, title: dict[str, Any] | None) -> None:
+        self.title = title or {}
+        self.values: dict[str, str] = {}
+        self.columns: list[str] | None = None
+        self.odd_columns = self.more_columns = False
+        self.rows: list[list[str]] = []
+        self.closed = False
+        self.server = False
+        self.gpu: str | None = None
+
+    def sizes(self) -> set[str]:
+        return {row[0] for row in self.rows}
+
+    def output(self, whole_file_has_banner: bool) -> dict[str, Any]:
+        output: dict[str, Any] = dict.fromkeys(perftest_run.OUTPUT_KEYS)
+        output.update(self.title)
+        perftest_run.apply_parameters(output, self.values)
+        output["gpu"] = self.gpu
+        # A server prints its TX depth only when it sends, too.
+        if self.server and ("tx depth" not in self.values or output["bidirectional"]):
+            output["role"] = "server"
+        elif "tx depth" in self.values:
+            output["role"] = "client"
+        elif self.values and (whole_file_has_banner or self.values.keys() >= _HEADER):
+            output["role"] = "server"
+        names = [re.sub(r"\[.*", "", column) for column in self.columns or []]
+        units = [column.partition("[")[2].rstrip("]") for column in self.columns or []]
+        measured = [unit for unit in units if unit and unit != "Mpps"]
+        output["reported_unit"] = _UNITS.get(measured[0]) if measured else None
+        if output["kind"] is None and names:
+            output["kind"] = "bandwidth" if "BW average" in names else "latency"
+        output["rows"] = []
+        for row in self.rows:
+            # Of a row that lost or gained a number nobody can tell which it was: none of them is believed.
+            fits = len(row) > len(names) if self.more_columns else len(row) == len(names)
+            whole = [] if self.odd_columns else row if fits else row[:2]
+            output["rows"].append(self._row(output, dict(zip(names, whole))))  # noqa: B905 - 3.9
+        return output
+
+    @staticmethod
+    def _row(output: dict[str, Any], cells: dict[str, str]) -> dict[str, Any]:
+        size, iterations = cells.get("#bytes"), cells.get("#iterations")
+        if output["kind"] == "bandwidth":
+            peak, average, rate = cells.get("BW peak"), cells.get("BW average"), cells.get("MsgRate")
+            unit = output["reported_unit"]
+            row = perftest_run.bandwidth_row(unit, size, iterations, peak, average, rate)
+            return {**row, "cpu_percent": to_float(cells.get("CPU_Util"))}
+        row = {"message_bytes": to_int(size), "iterations": to_int(iterations)}
+        row.update(dict.fromkeys(perftest_run.LATENCY_KEYS))
+        # With -C the columns are CPU cycles, which are no time without the clock rate. Some versions write
+        # "usec" above them all the same: then all figures are whole numbers, and large ones.
+        if output["reported_unit"] == "us" and not _are_cycles(cells):
+            row.update({name: to_float(cells[key]) for key, name in _LATENCY.items() if key in cells})
+        cpu = to_float(cells.get("CPU_Util"))
+        return {**row, "cpu_percent": cpu, "latency_is": output["latency_is"]}
+
+
+class _Reader:
+    """Distributes lines to runs; two sides that print into one file may be mixed line by line."""
+
+    def __init__(self) -> None:
+        self.runs: list[_Run] = []
+        self.open: list[_Run] = []
+        self.banner = False
+        self.any_banner = False
+        self.after_row = False
+        self.in_parts = False
+        self.gpu: str | None = None
+        self.gpu_maker = "CUDA"
+
+    def begin(self, title: dict[str, Any] | None) -> _Run:
+        run = _Run(title)
+        self.in_parts = False
+        # A title before the previous run has its columns: the other side has begun to print, too.
+        mixed = bool(self.open) and self.open[-1].columns is None and title is not None
+        # A closed header without columns is the whole output of a READ or ATOMIC server.
+        # Both sides run the same test.
+        mixed = mixed and title is not None and title.get("test") == self.open[-1].title.get("test")
+        if mixed and self.open[-1].closed and perftest_run.is_one_sided(self.open[-1].title.get("test")):
+            mixed = False
+        self.open = [*self.open, run] if mixed else [run]
+        # In a mixture the banner cannot be told to belong to either; the TX depth tells the client.
+        run.server = self.banner and not mixed
+        if mixed:
+            self.open[0].server = False
+        self.banner = False
+        run.gpu, self.gpu = self.gpu, None
+        self.runs.append(run)
+        return run
+
+    def read(self, line: str, next_line: str) -> None:
+        if _BANNER.search(line):
+            self.banner = self.any_banner = True
+        elif _CM_SERVER.search(line[:400]):
+            if self.open:
+                self.open[-1].server = True
+        elif _COMMAND.search(line[:400]):
+            # The next program's command: a server that waited above it has printed nothing but its banner.
+            self.banner = False
+        elif _LINE.match(line):
+            # The line above a title opens that table; one behind a row closes the row's.
+            if perftest_run.read_title(next_line) is None:
+                self._close()
+            return
+        elif not line.strip() or (self.after_row and not _ROW.match(line) and _NOISE.search(line[:400])):
+            return
+        elif _PART_TITLE.match(line) and self.open:
+            self.open = []
+            self.in_parts = True
+        elif perftest_run.read_title(line.strip()) is not None:
+            self.begin(perftest_run.read_title(line.strip()))
+        elif "#bytes" in line and "#iterations" in line:
+            self._columns(line)
+        elif _ROW.match(line) and any(run.columns for run in self.open):
+            match = _ROW.match(line)
+            self._row(match.group(1).split() if match else [])
+            return
+        else:
+            self._header(line)
+        self.after_row = False
+
+    def _close(self) -> None:
+        for run in self.runs:
+            if run.rows and not run.closed and self.after_row:
+                run.closed = True
+                return
+        if self.open and not self.after_row and "remote address" in self.open[-1].values:
+            # A side without rows ends after the addresses.
+            self.open[-1].closed = self.open[-1].closed or self.open[-1].columns is None
+
+    def _columns(self, line: str) -> None:
+        if self.in_parts and not self.open:
+            return
+        if self.open and self.open[-1].columns and not self.open[-1].rows:
+            # -H and -U print the samples below the columns, and the columns once more above the row.
+            self.open[-1].columns = None
+        run = next((one for one in self.open if one.columns is None), None)
+        if run is None:
+            # A further table under the same header, as --report-both prints, or a header that was cut away.
+            last = self.open[-1] if self.open else None
+            run = self.begin(dict(last.title) if last else None)
+            self.open = [run]
+            if last:
+                run.values, run.server, run.gpu = dict(last.values), last.server, last.gpu
+        run.columns = _COLUMN.findall(line)
+        # Behind the last one a version may add what it likes; before it, the numbers have other places.
+        between = [bool(part.strip()) for part in _COLUMN.split(line)[1:]]
+        run.odd_columns, run.more_columns = any(between[:-1]), between[-1]
+        run.closed = False
+
+    def _row(self, cells: list[str]) -> None:
+        ready = [run for run in self.open if run.columns]
+        fresh = [run for run in ready if cells[0] not in run.sizes()]
+        # A size that is there already is the other side's, or, of a run alone, its next report.
+        (fresh or ready)[0].rows.append(cells)
+        self.after_row = True
+
+    def _header(self, line: str) -> None:
+        self._gpu(line[:400])
+        if not self.open:
+            return
+        if line.strip().startswith("remote address:"):
+            self.open[-1].values.setdefault("remote address", "")
+            return
+        for match in _PAIR.finditer(line[:400]):
+            key = match.group(1).strip().replace("_", " ").lower()
+            run = next((one for one in self.open if key not in one.values), None)
+            if run is not None and run.columns is None:
+                run.values[key] = match.group(2).strip()
+
+    def _gpu(self, line: str) -> None:
+        maker, name, number = _GPU_MAKER.match(line), _GPU_NAME.search(line), _GPU_NUMBER.search(line)
+        if maker:
+            self.gpu_maker = maker.group(1).upper()
+        elif name:
+            self.gpu = name.group(1) or name.group(2)
+        elif number:
+            self.gpu = f"{self.gpu_maker} device {number.group(1)}"
+
+
+def read(text: str) -> list[tuple[dict[str, Any], bool]]:
+    """Read all runs in the text.
+
+    Args:
+        text: What perftest printed, without terminal escapes.
+
+    Returns:
+        (output, whether its end is in the text) per run and side; of mixed sides, the client first.
+    """
+    lines = split_lines(text)
+    reader = _Reader()
+    following = [*lines[1:], ""]
+    upcoming = ""
+    ahead = []
+    for line in reversed(following):
+        upcoming = line.strip() or upcoming
+        ahead.append(upcoming)
+    for line, next_line in zip(lines, reversed(ahead)):  # noqa: B905 - 3.9
+        reader.read(line, next_line)
+    return [(run.output(reader.any_banner), run.closed) for run in reader.runs]

@@ -1,0 +1,219 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Holds the RoCE QoS of a node: looks at all ports, sets what differs, reads it back, keeps it."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from ansible_collections.railyard.fabric.plugins.module_utils.qos import node as roce_qos_node
+from ansible_collections.railyard.fabric.plugins.module_utils.qos import replay
+from ansible_collections.railyard.fabric.plugins.module_utils.qos import settings as roce_qos
+from ansible_collections.railyard.fabric.plugins.module_utils.qos.settings import QosError
+from ansible_collections.railyard.fabric.plugins.module_utils.qos.tools import Run, said
+
+PORT_SETTINGS = (*roce_qos.AT_LOAD, "global_pause")
+
+
+class Work(NamedTuple):
+    """One port: what is wanted of it, what it had, what is to be set, what waits for a reboot."""
+
+    port: roce_qos_node.Port
+    settings: dict[str, Any]
+    found: dict[str, Any]
+    todo: dict[str, Any]
+    waits: list[str]
+
+
+def look(
+    node: roce_qos_node.Node, ports: list[roce_qos_node.Port], declared: roce_qos.Declared
+) -> list[Work]:
+    """Return what is to be done at each port; raise QosError with all that stands in the way."""
+    work, problems = [], []
+    for port in ports:
+        settings = roce_qos.wanted(declared, port.driver)
+        try:
+            found = roce_qos_node.read(node, port, settings, declared.priority)
+        except QosError as error:
+            problems.append(f"{port.rail}: {error}")
+            continue
+        missing = roce_qos.without_way(settings, found)
+        if missing:
+            problems.append(
+                f"{port.rail} ({port.netdev}, {port.driver}): no way to set {', '.join(missing)}. "
+                f"Fix: {roce_qos.remedy(missing)}"
+            )
+        todo = roce_qos.differences(settings, found)
+        waits = sorted(name for name in roce_qos.AT_LOAD if name in todo)
+        if waits:
+            # Until the driver is loaded anew its flow control stays as it is, rather than be neither or both.
+            todo = {name: value for name, value in todo.items() if name not in PORT_SETTINGS}
+        work.append(Work(port, settings, found, todo, waits))
+    if problems:
+        raise QosError("; ".join(problems))
+    return work
+
+
+def apply(node: roce_qos_node.Node, one: Work, declared: roce_qos.Declared, run: Run) -> Work:
+    """Set what differs and read it back; raise QosError where a value is not what was set."""
+    for action in roce_qos_node.actions(node, one.port, one.todo, one.found, declared.priority):
+        problem = do(action, run)
+        if problem:
+            raise QosError(f"{one.port.rail} ({one.port.netdev}): {problem}")
+    found = roce_qos_node.read(node, one.port, one.settings, declared.priority)
+    held = {name: value for name, value in one.settings.items() if not (one.waits and name in PORT_SETTINGS)}
+    lost = roce_qos.without_way(held, found)
+    wrong = [f"{name} is not there any more" for name in lost] + [
+        f"{name} was set to {roce_qos.shown(value)} and reads {roce_qos.shown(found[name])}"
+        for name, value in sorted(roce_qos.differences(held, found).items())
+    ]
+    if wrong:
+        by = node.tool.name if node.tool else "ethtool"
+        raise QosError(
+            f"{one.port.rail} ({one.port.netdev}): not read back as set, though {by} reported success: "
+            f"{'; '.join(wrong)}. Fix: look for lldpad or another service that sets the same, and at the "
+            "firmware's own DCBX (mlxconfig LLDP_NB_DCBX)"
+        )
+    return one._replace(found=found)
+
+
+def do(action: dict[str, Any], run: Run) -> str | None:
+    """Do one action; return what went wrong, None when nothing did."""
+    if "path" in action:
+        return replay.do(action)
+    answer = run(action["argv"])
+    if answer.status in action["ok"]:
+        return None
+    return f"{' '.join(action['argv'])}: {said(answer)}"
+
+
+def kept_files(
+    node: roce_qos_node.Node, work: list[Work], declared: roce_qos.Declared, folder: str
+) -> dict[str, str]:
+    """Return the text of the files that keep the settings over a boot."""
+    ports = [
+        {
+            "netdev": one.port.netdev,
+            "device": one.port.device,
+            "actions": roce_qos_node.actions(node, one.port, one.settings, one.found, declared.priority),
+        }
+        for one in work
+    ]
+    record = {"schema": replay.SCHEMA, "ports": ports}
+    # Ansible ships module_utils inside a zip file, so the source is asked of the loader, not of the disk.
+    loader: Any = replay.__loader__
+    source = str(loader.get_source(replay.__name__))
+    return {
+        os.path.join(folder, "record.json"): json.dumps(record, indent=1, sort_keys=True) + "\n",
+        os.path.join(folder, "replay.py"): source,
+    }
+
+
+def differing(files: dict[str, str]) -> dict[str, str]:
+    """Return those of the files that are not on the node as they should be."""
+    other = {}
+    for path, text in files.items():
+        try:
+            with open(path, encoding="utf-8") as handle:
+                same = handle.read() == text
+        except OSError:
+            same = False
+        if not same:
+            other[path] = text
+    return other
+
+
+def store(files: dict[str, str]) -> None:
+    """Write the files, each old or new after a power cut."""
+    for path, text in files.items():
+        os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+        with open(path + ".new", "w", encoding="utf-8") as handle:
+            handle.write(text)
+            handle.flush()
+            os.fsync(handle.fileno())
+        os.chmod(path + ".new", 0o644)
+        os.replace(path + ".new", path)
+
+
+def make_diff(work: list[Work]) -> dict[str, str]:
+    """Return the diff of the settings that differ."""
+    names = [(one, name) for one in work for name in sorted(one.todo)]
+    return {
+        "before_header": "RoCE QoS",
+        "after_header": "RoCE QoS",
+        "before": "".join(
+            f"{one.port.rail} {name}: {roce_qos.shown(_same_keys(one.found.get(name), one.todo[name]))}\n"
+            for one, name in names
+        ),
+        "after": "".join(
+            f"{one.port.rail} {name}: {roce_qos.shown(one.todo[name])}\n" for one, name in names
+        ),
+    }
+
+
+def _same_keys(there: Any, wanted: Any) -> Any:
+    if isinstance(there, dict) and isinstance(wanted, dict):
+        return {key: there.get(key) for key in wanted}
+    return there
+
+
+def hold(
+    params: Mapping[str, Any], run: Run, which: Callable[[str], str | None], check_mode: bool
+) -> dict[str, Any]:
+    """Do what is declared; return the module's result.
+
+    Args:
+        params: The module's options.
+        run: Runs a program of the node.
+        which: Returns the path of a program, None for none.
+        check_mode: Only look, and say what would be done.
+
+    Raises:
+        QosError: What is declared cannot be, or was not read back.
+    """
+    declared = roce_qos.check(params)
+    sys_root = os.path.join(params["root"], "sys")
+    ports, problems = [], []
+    for rail in params["rails"]:
+        try:
+            ports.append(roce_qos_node.find_port(rail, sys_root))
+        except QosError as error:
+            problems.append(str(error))
+    if any(port.driver == roce_qos.MLX4 for port in ports):
+        problems += roce_qos_node.foreign_options(params["root"], params["modprobe_file"], declared)
+    if problems:
+        raise QosError("; ".join(problems))
+    others = [port.netdev for port in ports if port.driver != roce_qos.MLX4]
+    tool = roce_qos_node.choose_tool(run, which, sys_root, others) if others else None
+    node = roce_qos_node.Node(run, sys_root, tool)
+    work = look(node, ports, declared)
+    todo = [one for one in work if one.todo]
+    diff = make_diff(work)
+    if not check_mode:
+        work = [apply(node, one, declared, run) if one.todo else one for one in work]
+    files = differing(kept_files(node, work, declared, params["folder"]))
+    if not check_mode:
+        store(files)
+    return {
+        "changed": bool(todo or files),
+        "diff": diff,
+        "tool": tool.name if tool else None,
+        "rival": tool.rival(run, others[0]) if tool else None,
+        "module_options": roce_qos.module_options(declared) if len(others) < len(ports) else "",
+        "ports": [
+            {
+                "rail": one.port.rail,
+                "netdev": one.port.netdev,
+                "device": one.port.device,
+                "driver": one.port.driver,
+                "changed": sorted(one.todo),
+                "waits_for_reboot": one.waits,
+                "settings": {name: one.found[name] for name in one.settings if name in one.found},
+            }
+            for one in work
+        ],
+    }

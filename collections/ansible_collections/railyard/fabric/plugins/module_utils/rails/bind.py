@@ -1,0 +1,238 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Join a node's plan with its facts: which netdev of the node is each rail. Pure.
+
+Facts beat settings: where the two disagree (the netdev that the inventory names is a member of a LAG, or
+has another MAC than the inventory says) the disagreement is a finding, and a rail with a finding never
+passes its link check.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ansible_collections.railyard.fabric.plugins.module_utils.rails import rdma_mtu
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A disagreement between plan and facts.
+
+    Attributes:
+        cause: id in the cause table.
+        detail: what was seen, in words.
+    """
+
+    cause: str
+    detail: str
+
+
+@dataclass
+class Bound:
+    """A rail of a node and what the node has for it.
+
+    Attributes:
+        rail: the plan's rail.
+        netdev: the facts' netdev that carries the rail's address, or None.
+        hca: the facts' HCA port: the one that the inventory names, else the only one whose netdev is the
+            rail's; or None.
+        findings: disagreements, most grave first.
+    """
+
+    rail: Mapping[str, Any]
+    netdev: Mapping[str, Any] | None = None
+    hca: Mapping[str, Any] | None = None
+    findings: list[Finding] = field(default_factory=list)
+
+
+def bind(rails: Sequence[Mapping[str, Any]], facts: Mapping[str, Any]) -> dict[str, Bound]:
+    """Bind all rails of a node.
+
+    Args:
+        rails: the node's rails as in plan.json.
+        facts: the node's facts row.
+
+    Returns:
+        Rail name -> Bound, in the plan's order.
+    """
+    bound = {str(rail["name"]): _bind_rail(rail, facts) for rail in rails}
+    owners: dict[str, str] = {}
+    for name, one in bound.items():
+        if one.netdev is None:
+            continue
+        netdev = str(one.netdev["netdev"])
+        if netdev in owners:
+            detail = f"{netdev} is {owners[netdev]} and {name} at once"
+            one.findings.append(Finding("netdev_shared", detail))
+            bound[owners[netdev]].findings.append(Finding("netdev_shared", detail))
+        else:
+            owners[netdev] = name
+    return bound
+
+
+def netdevs(rails: Sequence[Mapping[str, Any]], facts: Mapping[str, Any]) -> dict[str, str]:
+    """Return rail name -> netdev name for the rails that could be bound; what a node's work order carries."""
+    return {
+        name: str(one.netdev["netdev"]) for name, one in bind(rails, facts).items() if one.netdev is not None
+    }
+
+
+def hcas(rails: Sequence[Mapping[str, Any]], facts: Mapping[str, Any]) -> dict[str, str]:
+    """Return rail name -> HCA port (`mlx5_0:1`) for the rails that have one; what a work order carries."""
+    return {name: str(one.hca["hca"]) for name, one in bind(rails, facts).items() if one.hca is not None}
+
+
+def port_guids(rails: Sequence[Mapping[str, Any]], facts: Mapping[str, Any]) -> dict[str, str]:
+    """Return rail name -> GUID of its InfiniBand port, for the rails whose port the facts show with one."""
+    return {
+        name: str(one.hca["port_guid"])
+        for name, one in bind(rails, facts).items()
+        if one.hca is not None and one.hca.get("port_guid")
+    }
+
+
+def without_ip(rail: Mapping[str, Any]) -> bool:
+    """Tell whether a planned rail has no address; only InfiniBand's may, and its ends meet elsewhere."""
+    return not (rail.get("address") or rail.get("address6"))
+
+
+def port_of_mac(facts: Mapping[str, Any], mac: object) -> Mapping[str, Any] | None:
+    """Return the one netdev with a MAC that is a port of its own, or None where there is none, or several."""
+    found = [one for one in _devices(facts) if _has_mac(one, mac) and not _stacked(one)]
+    return found[0] if len(found) == 1 else None
+
+
+def ports(facts: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the HCA ports of a node's facts row that have a name."""
+    return [port for port in _rows(facts.get("hcas")) if isinstance(port.get("hca"), str)]
+
+
+def _bind_rail(rail: Mapping[str, Any], facts: Mapping[str, Any]) -> Bound:
+    devices = _devices(facts)
+    one = Bound(rail)
+    if rail.get("hca") is not None:
+        one.hca = next((port for port in ports(facts) if port.get("hca") == rail["hca"]), None)
+        if one.hca is None:
+            one.findings.append(Finding("hca_missing", f"no HCA port {rail['hca']}"))
+    parent = _parent(rail, devices, one)
+    if parent is None:
+        return one
+    one.netdev = parent
+    if rail.get("hca") is None:
+        # A software device may lie on a hardware port's netdev: which one is meant, the inventory must say.
+        own = [port for port in ports(facts) if port.get("netdev") == parent["netdev"]]
+        one.hca = own[0] if len(own) == 1 else None
+    _check_parent(rail, parent, devices, one)
+    if rail.get("vlan") is not None:
+        name = f"{parent['netdev']}.{rail['vlan']}"
+        one.netdev = next((device for device in devices if device["netdev"] == name), None)
+        if one.netdev is None:
+            one.findings.append(Finding("netdev_missing", f"no VLAN netdev {name}"))
+    return one
+
+
+def _parent(
+    rail: Mapping[str, Any], devices: Sequence[Mapping[str, Any]], one: Bound
+) -> Mapping[str, Any] | None:
+    """Find the netdev by the first selector that the plan gives: netdev, mac, pci, else the HCA's own."""
+    if rail.get("netdev") is not None:
+        wanted = f"netdev {rail['netdev']}"
+        found = [device for device in devices if device["netdev"] == rail["netdev"]]
+    elif rail.get("mac") is not None:
+        wanted = f"netdev with MAC {rail['mac']}"
+        # VLANs, bonds and bridges share their parent's MAC; the port itself is what is meant
+        found = [device for device in devices if _has_mac(device, rail["mac"]) and not _stacked(device)]
+    elif rail.get("pci") is not None:
+        wanted = f"netdev at PCI address {rail['pci']}"
+        found = [device for device in devices if _same(device.get("pci"), rail["pci"])]
+    elif one.hca is not None and one.hca.get("netdev") is not None:
+        wanted = f"netdev {one.hca['netdev']} of HCA port {rail['hca']}"
+        found = [device for device in devices if device["netdev"] == one.hca["netdev"]]
+    else:
+        if not one.findings:
+            one.findings.append(
+                Finding("netdev_missing", "nothing in the plan or on the node names its netdev")
+            )
+        return None
+    if not found:
+        renamed = [device for device in devices if _has_mac(device, rail.get("mac")) and not _stacked(device)]
+        called = f"; the port with MAC {rail['mac']} is called {renamed[0]['netdev']}" if renamed else ""
+        one.findings.insert(0, Finding("netdev_missing", f"no {wanted}{called}"))
+        return None
+    if len(found) > 1:
+        names = ", ".join(str(device["netdev"]) for device in found)
+        one.findings.insert(0, Finding("netdev_ambiguous", f"more than one {wanted}: {names}"))
+        return None
+    return found[0]
+
+
+def _check_parent(
+    rail: Mapping[str, Any], device: Mapping[str, Any], devices: Sequence[Mapping[str, Any]], one: Bound
+) -> None:
+    name = device["netdev"]
+    if rail.get("mac") is not None and not _has_mac(device, rail["mac"]):
+        one.findings.append(
+            Finding("netdev_differs", f"{name} has MAC {device.get('mac')}, not {rail['mac']}")
+        )
+    if rail.get("pci") is not None and not _same(device.get("pci"), rail["pci"]):
+        one.findings.append(
+            Finding("netdev_differs", f"{name} is at PCI address {device.get('pci')}, not {rail['pci']}")
+        )
+    if one.hca is not None and one.hca.get("netdev") not in (None, name):
+        one.findings.append(
+            Finding("netdev_differs", f"HCA port {rail['hca']} belongs to {one.hca['netdev']}, not {name}")
+        )
+    if device.get("kind") == "bond":
+        one.findings.append(Finding("lag_member", f"{name} is the LAG itself"))
+    master = device.get("master")
+    if master is not None:
+        kind = next((other.get("kind") for other in devices if other["netdev"] == master), None)
+        cause = "lag_member" if kind == "bond" else "netdev_enslaved"
+        one.findings.append(Finding(cause, f"{name} is a member of {kind or 'device'} {master}"))
+    mode, planned = device.get("ipoib_mode"), rail.get("ipoib_mode")
+    if mode is not None and planned is not None and mode != planned:
+        one.findings.append(Finding("ipoib_mode_differs", f"{name} is in {mode} mode, declared is {planned}"))
+    wanted = rail.get("mtu")
+    for most, why in _mtu_limits(device, one.hca):
+        if isinstance(wanted, int) and 0 < most < wanted:
+            detail = f"{name} carries an MTU of {most} at most{why}, {wanted} is asked"
+            one.findings.append(Finding("mtu_too_large", detail))
+            break
+
+
+def _mtu_limits(device: Mapping[str, Any], hca: Mapping[str, Any] | None) -> list[tuple[int, str]]:
+    """Return what bounds a netdev's MTU, in bytes, and in words why where that is not the driver's word."""
+    limits = []
+    mode = device.get("ipoib_mode")
+    most = rdma_mtu.ipoib_most(mode, hca)
+    if most is not None:
+        active = (hca or {}).get("active_mtu_bytes")
+        over = f" over an InfiniBand MTU of {active}" if mode == "datagram" and active is not None else ""
+        limits.append((most, f" in {mode} mode{over}"))
+    own = device.get("mtu_max_bytes")
+    if isinstance(own, int):
+        limits.append((own, ""))
+    return limits
+
+
+def _has_mac(device: Mapping[str, Any], mac: object) -> bool:
+    return _same(device.get("permanent_mac"), mac) or _same(device.get("mac"), mac)
+
+
+def _devices(facts: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [device for device in _rows(facts.get("netdevs")) if isinstance(device.get("netdev"), str)]
+
+
+def _stacked(device: Mapping[str, Any]) -> bool:
+    return device.get("kind") in ("bond", "bridge", "vlan")
+
+
+def _same(one: object, other: object) -> bool:
+    return isinstance(one, str) and isinstance(other, str) and one.lower() == other.lower()
+
+
+def _rows(value: object) -> list[Mapping[str, Any]]:
+    return [row for row in value if isinstance(row, Mapping)] if isinstance(value, list) else []

@@ -1,0 +1,358 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The address rule: from `fabric` and a node's own variables to that node's rails.
+
+This is the only place in Railyard where a rail's address is computed. It is pure and uses the standard
+library alone, since the filter (roles), the plan (controller) and the runner (node) must all get the same
+answer.
+It trusts that preflight has looked at keys and types; what it cannot compute it refuses with `PlanError`.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping
+from typing import Any, Union
+
+from ansible_collections.railyard.fabric.plugins.module_utils.rails.addresses import (
+    Network,
+    PlanError,
+    address_text,
+    computed_subnet,
+    host_address,
+    network_of,
+    node_number,
+    usable_range,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils.rails.routes import routes_of
+
+# What other parts of Railyard know under this module's name.
+__all__ = [
+    "RAIL_KEYS",
+    "Network",
+    "PlanError",
+    "address_text",
+    "computed_subnet",
+    "network_of",
+    "node_number",
+    "plan_node",
+    "plan_rail",
+    "rail_specs",
+    "usable_range",
+]
+
+# Python 3.9, which nodes may have, cannot evaluate `X | Y`.
+Unit = Union[int, str, None]  # noqa: UP007 - see above
+
+# fmt: off
+RAIL_KEYS = (
+    "name", "netdev", "mac", "pci", "hca", "address", "address6", "subnet", "subnet6", "mtu", "gateway",
+    "gateway6", "vlan", "rate_gbps", "leaf", "routes", "table", "ipoib_mode", "link_local", "accept_ra",
+    "bond",
+)
+# fmt: on
+_BOUND_BY = ("netdev", "mac", "pci", "hca")
+ROUTE_TABLE_BASE = 6100
+BOND_REFUSED = "is on a bond: one RDMA connection is one flow, so a bond gives it one port's rate"
+BOND_FIX = "make each port of the bond a rail of its own, with its own subnet"
+
+
+def rail_specs(fabric: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Bring both forms of `fabric` to one: what each rail is, before a node is known.
+
+    Returns:
+        Per rail `name`, `netdev`, `mac`, `pci`, `hca`, `vlan`, `rate_gbps`, `leaf`, `leaves`, `mtu` (bytes),
+        `subnets` and `subnets6` (unit as text → subnet; key None stands for all units), `gateway`, `gateway6`
+        (`first`, `last`, `none`, an address or None), `routes` (networks behind the gateway), `table` (number
+        of the rail's routing table), `ipoib_mode`, `link_local`, `accept_ra`, `bond` and `variable`, the path
+        under which the inventory says so.
+
+    Raises:
+        PlanError: the supernet of the computed form is too small.
+    """
+    if fabric.get("rails") is not None:
+        specs = [_explicit_spec(fabric, index, rail) for index, rail in enumerate(fabric["rails"])]
+    else:
+        specs = [_computed_spec(fabric, index) for index in range(int(fabric.get("rail_count") or 0))]
+    base = fabric.get("route_table_base")
+    link_local = fabric.get("link_local")
+    for index, spec in enumerate(specs):
+        spec["table"] = (ROUTE_TABLE_BASE if base is None else int(base)) + index
+        spec["link_local"] = ["ipv6"] if link_local is None else list(link_local)
+        spec["accept_ra"] = bool(fabric.get("accept_ra"))
+    return specs
+
+
+def _ipoib_mode(fabric: Mapping[str, Any], own: str | None) -> str | None:
+    if fabric.get("transport") != "infiniband":
+        return None
+    return str(own or fabric.get("ipoib_mode") or "datagram")
+
+
+def _explicit_spec(fabric: Mapping[str, Any], index: int, rail: Mapping[str, Any]) -> dict[str, Any]:
+    gateway, gateway6 = rail.get("gateway"), rail.get("gateway6")
+    if gateway is not None and ":" in gateway:
+        gateway, gateway6 = None, gateway6 or gateway
+    elif gateway in ("first", "last", "none"):
+        gateway6 = gateway6 or gateway
+    return {
+        "name": rail.get("name"),
+        "netdev": rail.get("netdev"),
+        "mac": _lower(rail.get("mac")),
+        "pci": _lower(rail.get("pci")),
+        "hca": rail.get("hca"),
+        "vlan": rail.get("vlan"),
+        "rate_gbps": rail.get("rate_gbps"),
+        "leaf": rail.get("leaf"),
+        "leaves": {str(unit): leaf for unit, leaf in (rail.get("leaves") or {}).items()},
+        "mtu": fabric.get("mtu"),
+        "subnets": _by_unit(rail.get("subnet"), rail.get("subnets")),
+        "subnets6": _by_unit(rail.get("subnet6"), rail.get("subnets6")),
+        "gateway": gateway,
+        "gateway6": gateway6,
+        "routes": [str(network_of(target)) for target in rail.get("routes") or []],
+        "ipoib_mode": _ipoib_mode(fabric, rail.get("ipoib_mode")),
+        "bond": rail.get("bond"),
+        "variable": f"fabric.rails[{index}]",
+    }
+
+
+def _computed_spec(fabric: Mapping[str, Any], index: int) -> dict[str, Any]:
+    subnets: dict[int, dict[str | None, str]] = {4: {}, 6: {}}
+    if fabric.get("supernet") is not None and fabric.get("rail_prefix") is not None:
+        subnet = computed_subnet(fabric["supernet"], fabric["rail_prefix"], index)
+        subnets[network_of(subnet).version] = {None: subnet}
+    gateway = fabric.get("gateway")
+    routes = [
+        computed_subnet(other, fabric["rail_prefix"], index, "fabric.rail_routes")
+        for other in fabric.get("rail_routes") or []
+    ]
+    return {
+        **dict.fromkeys(("mac", "pci", "vlan", "leaf", "bond")),
+        "name": f"rail{index}",
+        "netdev": _pattern(fabric.get("netdev_pattern"), index),
+        "hca": _pattern(fabric.get("hca_pattern"), index),
+        "rate_gbps": fabric.get("rate_gbps"),
+        "leaves": {},
+        "mtu": fabric.get("mtu"),
+        "subnets": subnets[4],
+        "subnets6": subnets[6],
+        "gateway": gateway,
+        "gateway6": gateway,
+        "routes": routes,
+        "ipoib_mode": _ipoib_mode(fabric, None),
+        "variable": "fabric",
+    }
+
+
+def _path(spec: Mapping[str, Any], key: str, family: str) -> str:
+    """Name the variable that gives a rail its subnet or gateway."""
+    if spec["variable"] == "fabric":
+        return "fabric.gateway" if key == "gateway" else "fabric.supernet"
+    return f"{spec['variable']}.{key}{family}"
+
+
+def _lower(text: str | None) -> str | None:
+    return None if text is None else text.lower()
+
+
+def _pattern(pattern: str | None, index: int) -> str | None:
+    return None if pattern is None else pattern.replace("{rail}", str(index))
+
+
+def _by_unit(one: str | None, many: Mapping[Any, str] | None) -> dict[str | None, str]:
+    # One spelling of a network, so that equal ones are equal text (IPv6 has many).
+    if one is not None:
+        return {None: str(network_of(one))}
+    # YAML reads `1:` as a number and `su1:` as text: units are compared as text.
+    return {str(unit): str(network_of(subnet)) for unit, subnet in (many or {}).items()}
+
+
+def plan_rail(
+    spec: Mapping[str, Any],
+    number: int | None,
+    host_offset: int = 0,
+    scalable_unit: Unit = None,
+    override: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Plan one rail of one node.
+
+    Args:
+        spec: one element of `rail_specs`.
+        number: the node's index (`node_number`); may be None where no address is computed from it.
+        host_offset: address = network + host_offset + number.
+        scalable_unit: the node's unit, wanted where the rail has a subnet per unit.
+        override: this rail's part of the node's `rail_overrides`.
+
+    Returns:
+        A dict with all of `RAIL_KEYS`; what is unknown is None; addresses are in CIDR form, gateways bare.
+
+    Raises:
+        PlanError: no address can be given, the address is the gateway's, a route has no gateway, or the rail
+            is on a bond.
+    """
+    override = override or {}
+    if spec["bond"] is not None:
+        raise PlanError(f"{spec['variable']}.bond", spec["name"], f"the rail {BOND_REFUSED}", BOND_FIX)
+    rail: dict[str, Any] = dict.fromkeys(RAIL_KEYS)
+    for key in ("name", "vlan", "rate_gbps", "leaf", "mtu", "accept_ra"):
+        rail[key] = spec[key]
+    rail["link_local"] = list(spec["link_local"])
+    if spec["leaves"]:
+        rail["leaf"] = _of_unit(spec, "leaves", f"{spec['variable']}.leaves", scalable_unit, "leaf")
+    for key in _BOUND_BY:
+        rail[key] = override[key] if key in override else spec[key]
+    rail["mac"], rail["pci"] = _lower(rail["mac"]), _lower(rail["pci"])
+    for family in ("", "6"):
+        subnet = _subnet_of(spec, family, scalable_unit)
+        override_text = override.get("address" + family)
+        if override_text is not None:
+            rail["address" + family] = _overriding_address(spec, family, subnet, override_text)
+            subnet = subnet or str(ipaddress.ip_interface(override_text).network)
+        elif subnet is not None:
+            variable = _path(spec, "subnet", family)
+            rail["address" + family] = host_address(variable, spec["name"], subnet, number, host_offset)
+        rail["subnet" + family] = subnet
+        rail["gateway" + family] = _gateway(spec, family, subnet, rail["address" + family])
+    if rail["address"] is not None or rail["address6"] is not None:
+        rail["table"], rail["ipoib_mode"] = spec["table"], spec["ipoib_mode"]
+    rail["routes"] = routes_of(spec, scalable_unit, rail)
+    return rail
+
+
+def _subnet_of(spec: Mapping[str, Any], family: str, unit: Unit) -> str | None:
+    subnets: Mapping[str | None, str] = spec["subnets" + family]
+    if not subnets or None in subnets:
+        return subnets.get(None)
+    return _of_unit(spec, "subnets" + family, _path(spec, "subnets", family), unit, "subnet")
+
+
+def _of_unit(spec: Mapping[str, Any], key: str, variable: str, unit: Unit, what: str) -> str:
+    known = ", ".join(sorted(str(known_unit) for known_unit in spec[key]))
+    if unit is None:
+        raise PlanError(
+            "scalable_unit",
+            spec["name"],
+            f"{variable} holds a {what} per scalable unit, and the node names none",
+            f"set the host variable scalable_unit to one of: {known}",
+        )
+    if str(unit) not in spec[key]:
+        raise PlanError(
+            variable,
+            spec["name"],
+            f"there is no {what} for scalable_unit {unit}",
+            f"add it (now there: {known}), or correct the node's scalable_unit",
+        )
+    return str(spec[key][str(unit)])
+
+
+def _overriding_address(spec: Mapping[str, Any], family: str, subnet: str | None, text: str) -> str:
+    variable = f"rail_overrides.{spec['name']}.address{family}"
+    version = 6 if family else 4
+    try:
+        interface = ipaddress.ip_interface(text)
+    except ValueError:
+        interface = None
+    if interface is None or "/" not in text or interface.version != version:
+        raise PlanError(
+            variable,
+            spec["name"],
+            f"{text!r} is no IPv{version} address with its prefix length",
+            "write it as %s" % ("fd00:1::77/64" if family else "10.0.1.77/24"),
+        )
+    network = interface.network if subnet is None else network_of(subnet)
+    first, last = usable_range(network)
+    if interface.network != network or not first <= int(interface.ip) <= last:
+        raise PlanError(
+            variable,
+            spec["name"],
+            f"{text} is no usable address of the rail's subnet {network}",
+            f"take a free address of {network}, with that prefix length",
+        )
+    return str(interface)
+
+
+def _gateway(spec: Mapping[str, Any], family: str, subnet: str | None, address: str | None) -> str | None:
+    rule = spec["gateway" + family]
+    if rule is None or rule == "none":
+        return None
+    variable = _path(spec, "gateway", family)
+    if subnet is None:
+        # `first` and `last` speak of every family that has a subnet; an address names one.
+        if rule in ("first", "last"):
+            return None
+        raise PlanError(
+            variable, spec["name"], "there is a gateway, but no subnet that it could be in", "add one"
+        )
+    network = network_of(subnet)
+    first, last = usable_range(network)
+    if family and rule not in ("first", "last") and ipaddress.ip_address(rule).is_link_local:
+        # A router announces itself by such an address; it is reached over the rail's own.
+        if "ipv6" not in spec["link_local"]:
+            raise PlanError(
+                variable,
+                spec["name"],
+                f"gateway {rule} is link-local, and link_local leaves the rail without such an address",
+                "add ipv6 to link_local, or name an address inside the subnet",
+            )
+        return str(ipaddress.ip_address(rule))
+    if rule in ("first", "last"):
+        value = first if rule == "first" else last
+    else:
+        gateway = ipaddress.ip_address(rule)
+        value = int(gateway)
+        if gateway.version != network.version or not first <= value <= last:
+            raise PlanError(
+                variable,
+                spec["name"],
+                f"gateway {rule} is no usable address of {subnet}",
+                "name an address inside the subnet, or first, last or none",
+            )
+    text = address_text(network, value)
+    if address is not None and address.split("/", 1)[0] == text:
+        raise PlanError(
+            variable,
+            spec["name"],
+            f"gateway {text} is also a node's own address",
+            "move the nodes (host_offset) or the gateway (last in place of first)",
+        )
+    return text
+
+
+def plan_node(
+    fabric: Mapping[str, Any],
+    name: str,
+    node_index: int | None = None,
+    scalable_unit: Unit = None,
+    rail_overrides: Mapping[str, Any] | None = None,
+) -> list[dict[str, Any]]:
+    """Plan all rails of one node: a function of `fabric` and the node's own variables, of nothing else.
+
+    Returns:
+        One dict per rail, in the order of the fabric, each with all of `RAIL_KEYS` (see `plan_rail`).
+
+    Raises:
+        PlanError: the first thing that keeps a rail from being planned.
+    """
+    overrides = rail_overrides or {}
+    number = node_number(name, node_index)
+    specs = rail_specs(fabric)
+    strangers = sorted(set(overrides) - {spec["name"] for spec in specs}, key=str)
+    if strangers:
+        raise PlanError(
+            f"rail_overrides.{strangers[0]}",
+            strangers[0],
+            "the fabric has no such rail",
+            "correct the rail's name",
+        )
+    for spec in specs:
+        if fabric.get("transport") != "infiniband" and not spec["subnets"] and not spec["subnets6"]:
+            raise PlanError(
+                spec["variable"], spec["name"], "the rail has no subnet", "add `subnet: 10.0.1.0/24`"
+            )
+    host_offset = int(fabric.get("host_offset") or 0)
+    return [
+        plan_rail(spec, number, host_offset, scalable_unit, overrides.get(spec["name"])) for spec in specs
+    ]

@@ -1,0 +1,99 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which RDMA cards a node has, by what stands on its PCI bus: seen without any driver."""
+
+from __future__ import annotations
+
+import os
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import Reader
+
+VENDOR = "15b3"
+
+# Device number → generation, in the words of the vendor. The tables of the kernel's own drivers say which
+# numbers
+# they serve: mlx4_pci_table in drivers/net/ethernet/mellanox/mlx4/main.c, mlx5_core_pci_table in
+# .../mlx5/core/main.c
+# (as of ConnectX-9). 1004 and 101e are virtual functions that several generations share: the oldest of them
+# is named.
+GENERATIONS = {
+    "1003": "ConnectX-3",
+    "1004": "ConnectX-3",
+    "1007": "ConnectX-3 Pro",
+    "1011": "Connect-IB",
+    "1012": "Connect-IB",
+    "1013": "ConnectX-4",
+    "1014": "ConnectX-4",
+    "1015": "ConnectX-4 Lx",
+    "1016": "ConnectX-4 Lx",
+    "1017": "ConnectX-5",
+    "1018": "ConnectX-5",
+    "1019": "ConnectX-5 Ex",
+    "101a": "ConnectX-5 Ex",
+    "101b": "ConnectX-6",
+    "101c": "ConnectX-6",
+    "101d": "ConnectX-6 Dx",
+    "101e": "ConnectX-6 Dx",
+    "101f": "ConnectX-6 Lx",
+    "1021": "ConnectX-7",
+    "1023": "ConnectX-8",
+    "1025": "ConnectX-9",
+    "a2d2": "BlueField",
+    "a2d3": "BlueField",
+    "a2d6": "BlueField-2",
+    "a2dc": "BlueField-3",
+    "a2df": "BlueField-4",
+}
+# The numbers that mlx4's table has; the others are mlx5's.
+_MLX4 = ("1003", "1004", "1007")
+# PCI classes of a card's network functions: InfiniBand, Ethernet and "other" network controllers. A
+# BlueField has
+# management and DMA functions beside them, under numbers that are not in the table above.
+_NETWORK_CLASS = "0x02"
+
+
+class Card(t.NamedTuple):
+    """One function of a card on the PCI bus.
+
+    Attributes:
+        pci: Its address.
+        pci_id: Vendor and device, as `lspci -n` writes them.
+        generation: None where the table does not know the number.
+        driver: What serves it now; None where nothing does.
+        firmware: Of the RDMA device on it; None while there is none.
+        psid: The board, as the vendor names it for firmware images; None while there is no RDMA device.
+    """
+
+    pci: str
+    pci_id: str
+    generation: str | None
+    driver: str | None
+    firmware: str | None
+    psid: str | None = None
+
+
+def read_cards(reader: Reader) -> list[Card]:
+    """Return the network functions of the vendor's cards, in the order of their addresses."""
+    cards = []
+    folder = reader.sys("bus", "pci", "devices")
+    for pci in reader.names(folder):
+        path = os.path.join(folder, pci)
+        vendor = (reader.text(os.path.join(path, "vendor")) or "")[2:].lower()
+        kind = reader.text(os.path.join(path, "class")) or ""
+        if vendor != VENDOR or not kind.startswith(_NETWORK_CLASS):
+            continue
+        number = (reader.text(os.path.join(path, "device")) or "")[2:].lower()
+        devices = reader.names(os.path.join(path, "infiniband"))
+        device = os.path.join(path, "infiniband", devices[0]) if devices else None
+        firmware = reader.text(os.path.join(device, "fw_ver")) if device else None
+        psid = reader.text(os.path.join(device, "board_id")) if device else None
+        driver = reader.link_name(os.path.join(path, "driver"))
+        cards.append(Card(pci, f"{vendor}:{number}", GENERATIONS.get(number), driver, firmware, psid))
+    return cards
+
+
+def needed_modules(cards: t.Iterable[Card]) -> list[str]:
+    """Name the kernel modules that serve the cards."""
+    return sorted({"mlx4_core" if card.pci_id.rpartition(":")[2] in _MLX4 else "mlx5_core" for card in cards})

@@ -1,0 +1,86 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Is somebody else at work on this node? A measurement must not disturb a job, nor be disturbed by one."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping
+
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import Obstacle
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.rail_socket import Place
+from ansible_collections.railyard.fabric.plugins.module_utils.measure import counters
+
+_WATCH_S = 0.5
+_STEP_TITLE = b"slurmstepd: ["
+
+
+def rail_is_busy(place: Place, policy: Mapping[str, object], hca: str | None = None) -> Obstacle | None:
+    """Watch the rail's traffic for half a second; return the obstacle when it is above the policy's bound.
+
+    Without IP on the rail nothing of it shows on a netdev: then its RDMA port is watched.
+    """
+    bound = float(str(policy["busy_bytes_per_s"]))
+    if place.management and hca:
+        rate = counters.port_rate_bytes_per_s(hca, _WATCH_S)
+    else:
+        rate = counters.rate_bytes_per_s(place.netdev, _WATCH_S)
+    if policy["allow_busy"] or rate <= bound:
+        return None
+    return _busy(
+        place.host,
+        f"{place.rail} of {place.host} carries {rate / 1e6:.1f} MB/s of other traffic, "
+        f"more than {bound / 1e6:.1f}",
+    )
+
+
+def node_is_busy(host: str, policy: Mapping[str, object]) -> Obstacle | None:
+    """Return the obstacle when GPU processes or a Slurm job run on this node."""
+    if policy["allow_busy"]:
+        return None
+    processes = gpu_processes()
+    if processes:
+        return _busy(host, "GPU processes run on {}: {}".format(host, ", ".join(processes[:5])))
+    if slurm_step():
+        return _busy(host, f"a Slurm job runs on {host} (the slurmstepd of a step is there)")
+    return None
+
+
+def gpu_processes() -> list[str]:
+    """Return `pid name` of each GPU compute process; none where there is no nvidia-smi."""
+    if shutil.which("nvidia-smi") is None:
+        return []
+    argv = ["nvidia-smi", "--query-compute-apps=pid,process_name", "--format=csv,noheader"]
+    try:
+        # This runs in a program of its own, where there is no AnsibleModule whose run_command could do it.
+        done = subprocess.run(  # pylint: disable=ansible-bad-function
+            argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=10, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return []
+    if done.returncode != 0:
+        return []
+    lines = done.stdout.decode("utf-8", "replace").splitlines()
+    return [" ".join(line.replace(",", " ").split()) for line in lines if line.strip()]
+
+
+def slurm_step(root: str = "/proc") -> bool:
+    """Tell whether a Slurm job step runs: the slurmstepd of each has the title `slurmstepd: [job.step]`.
+
+    `slurmstepd infinity` is of no job: with cgroup/v2 slurmd keeps one, which holds its systemd scope open.
+    """
+    for pid in filter(str.isdigit, os.listdir(root)):
+        try:
+            with open(os.path.join(root, pid, "cmdline"), "rb") as handle:
+                if handle.read(len(_STEP_TITLE)) == _STEP_TITLE:
+                    return True
+        except OSError:
+            continue
+    return False
+
+
+def _busy(host: str, message: str) -> Obstacle:
+    return Obstacle("busy", message, host, "wait until the node is free, or set policy.allow_busy: true")

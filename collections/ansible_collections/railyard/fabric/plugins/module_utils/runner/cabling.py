@@ -1,0 +1,358 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Where do the cables end? Each rail says who it is and listens for the others, before the first test.
+
+Nodes begin at different times, and one that is held up hears nothing for a while. So a rail goes on, in the
+background and once a second, until some time after it has heard all that it must hear, or until they have had
+the time that a first meeting is given; the tests wait only until nothing new has been heard for a moment. A
+healthy pair takes a second, a broken one two.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ansible_collections.railyard.fabric.plugins.module_utils.cabling import arp_probe, beacon, lldp
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import Obstacle
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.rail_socket import Place
+from ansible_collections.railyard.fabric.plugins.module_utils.runner.context import Bench, link_state
+from ansible_collections.railyard.fabric.plugins.module_utils.schedule import cable_checks
+
+# However many nodes: the tests begin after so long, and what is missing by then is heard beside them.
+_MOST_S = 3.0
+_QUIET_S = 1.5
+_LEAST_S = 0.6
+_EVERY_S, _SLOWLY_S = 0.15, 1.0
+_FAST_BEACONS = 10
+# So many go out after the last news, so that whoever has just come hears at least one.
+_AFTER_NEWS = 3
+# Who has heard all speaks on for so long: the others may be deaf for a moment, and judged is who stays deaf.
+_SPEAKS_ON_S = 10.0
+_TICK_S = 0.05
+#: How many names a row lists; beyond them it counts.
+NAMED = 16
+# Both questions to a peer that answers neither, with the time that a busy node takes to begin them.
+_ASKED_S = 12.0
+_ARPHRD_ETHER = "1"
+# So many frames of switches are read at most, whoever sends more.
+_MOST_FRAMES = 1000
+
+Line = Mapping[str, Any]
+
+
+class Cabling:
+    """All of this node's cables, for the whole run."""
+
+    def __init__(self, bench: Bench) -> None:
+        self._bench = bench
+        self._lines: dict[str, dict[str, Line]] = {}
+        for line in cable_checks.asked_lines(bench.order, bench.node):
+            self._lines.setdefault(str(line["rail"]), {})[str(line["check"])] = line
+        self._ears: list[RailEar] = []
+        self._switches: list[SwitchEar] = []
+        if not self._lines:
+            return
+        places = {rail: place.netdev for rail, place in bench.places.items()}
+        chart = cable_checks.Map(bench.order)
+        for rail, asked in self._lines.items():
+            obstacle = bench.obstacles.get(rail) or _not_ethernet(bench.places[rail])
+            if obstacle is not None:
+                for question in asked.values():
+                    bench.refuse(question, obstacle)
+                continue
+            place = bench.places[rail]
+            self._ears.append(RailEar(bench, chart, place, asked, places))
+            if cable_checks.NEIGHBOUR in asked:
+                self._switches.append(SwitchEar(bench, place, asked[cable_checks.NEIGHBOUR]))
+
+    def settle(self) -> None:
+        """Begin on all rails and wait until nothing new is heard; raises nothing."""
+        for ear in self._ears:
+            ear.start()
+        deadline = time.monotonic() + _MOST_S
+        for ear in self._ears:
+            while not ear.settled.wait(0.1) and time.monotonic() < deadline:
+                if self._bench.stop.is_set():
+                    return
+
+    def close(self) -> None:
+        """End what still listens and see that each question has its row."""
+        for ear in self._ears:
+            ear.closing.set()
+        for ear in self._ears:
+            if ear.is_alive():
+                ear.join(_ASKED_S + 1.0)
+        for switch in self._switches:
+            switch.close()
+
+
+class RailEar(threading.Thread):
+    """One rail: its beacon, whom it hears, and the questions to one neighbour there."""
+
+    def __init__(
+        self,
+        bench: Bench,
+        chart: cable_checks.Map,
+        place: Place,
+        lines: Mapping[str, Line],
+        netdevs: Mapping[str, str],
+    ) -> None:
+        super().__init__(daemon=True, name="cable-" + place.rail)
+        self._bench = bench
+        self._chart = chart
+        self._place = place
+        self._lines = lines
+        self._netdevs = netdevs
+        self._seal = beacon.Seal(str(bench.order["run"]), str(bench.order["secret"]))
+        self._expected = set(chart.expected(bench.node, place.rail))
+        self._ring = chart.ring(bench.node, place.rail)
+        self._nonce = beacon.new_nonce()
+        self._heard: dict[tuple[str, str], str] = {}
+        # Whoever is not expected here, with its nonce; it is believed once it has answered ours.
+        self._guests: dict[tuple[str, str], bytes] = {}
+        self._strangers = 0
+        self._begun = self._until = time.monotonic()
+        self._probe: threading.Thread | None = None
+        self.heard_all = False
+        self.settled = threading.Event()
+        self.closing = threading.Event()
+
+    def run(self) -> None:
+        """Speak and listen to the end; every question gets its row."""
+        try:
+            state = link_state(self._place.netdev)
+            if state not in ("up", "unknown"):
+                raise self._obstacle("link_down", f"{self._place.netdev} is {state}", "see its link check")
+            with beacon.open_socket(self._place.netdev) as sock:
+                self._begun = time.monotonic()
+                self._listen(sock)
+            if self._probe is not None:
+                self._probe.join(_ASKED_S)
+            self._bench.record.add([self._row(self._lines[cable_checks.CABLING], self._told())])
+        except Obstacle as obstacle:
+            self._refuse(obstacle)
+        except OSError as error:
+            fix = f"look at the link: ip -s link show dev {self._place.netdev}; the runner has to be root"
+            self._refuse(self._obstacle("beacon_refused", f"no beacon could be sent: {error}", fix))
+        finally:
+            if not self._bench.stop.is_set():
+                self._refuse(self._unheard())  # what has its row already gets no second one
+            self.settled.set()
+
+    def _listen(self, sock: socket.socket) -> None:
+        own_mac = sock.getsockname()[4]
+        patience_s = float(self._bench.policy["first_rendezvous_timeout_s"])
+        last_news = next_beacon = self._begun
+        since_news = 0
+        while not self._bench.stop.is_set() and not self.closing.is_set():
+            now = time.monotonic()
+            if now >= next_beacon:
+                who = (self._bench.node, self._place.rail)
+                sock.send(self._seal.frame(own_mac, *who, self._nonce, self._guests.values()))
+                since_news += 1
+                next_beacon = now + (_EVERY_S if since_news < _FAST_BEACONS else _SLOWLY_S)
+            if select.select([sock], [], [], _TICK_S)[0] and self._take(sock):
+                last_news, since_news = time.monotonic(), 0
+                next_beacon = min(next_beacon, last_news + _EVERY_S)
+            self._until = time.monotonic()
+            self._ask_the_peer()
+            quiet_s = time.monotonic() - last_news
+            self.heard_all = self._whole(since_news)
+            if quiet_s > _QUIET_S or self.heard_all:
+                self.settled.set()
+            # Whoever came in the last moment has heard this port too before it goes.
+            over = time.monotonic() - self._begun > patience_s and since_news >= _AFTER_NEWS
+            if over or (self.heard_all and quiet_s > _SPEAKS_ON_S):
+                return
+
+    def _take(self, sock: socket.socket) -> bool:
+        """Take in what has come; tell whether it holds anybody new."""
+        found, strangers = beacon.heard(sock, self._seal)
+        self._strangers += strangers
+        before = len(self._heard) + len(self._guests)
+        for one in found:
+            who = (one.node, one.rail)
+            if who == (self._bench.node, self._place.rail):
+                continue
+            expected = one.rail == self._place.rail and one.node in self._expected
+            if not expected:
+                self._guests[who] = one.nonce
+            if expected or self._nonce in one.answers:
+                self._heard.setdefault(who, one.mac)
+        return len(self._heard) + len(self._guests) > before
+
+    def _whole(self, since_news: int) -> bool:
+        asked = not self._ring or (self._probe is not None and not self._probe.is_alive())
+        long_enough = time.monotonic() - self._begun >= _LEAST_S and since_news >= _AFTER_NEWS
+        awaited = [*((peer, self._place.rail) for peer in self._expected), *self._guests]
+        return asked and long_enough and all(who in self._heard for who in awaited)
+
+    def _ask_the_peer(self) -> None:
+        """Ask the next node of the ring; when all is quiet and it was not heard, the next that was."""
+        if self._probe is not None:
+            return
+        for peer in self._ring if self.settled.is_set() else self._ring[:1]:
+            if (peer, self._place.rail) in self._heard:
+                self._probe = threading.Thread(target=self._probed, args=(peer,), daemon=True)
+                self._probe.start()
+                return
+
+    def _probed(self, peer: str) -> None:
+        try:
+            rows = [
+                self._row(self._lines[check], found(peer))
+                for check, found in ((cable_checks.OWNER, self._owner), (cable_checks.REPLY, self._reply))
+                if check in self._lines
+            ]
+        except OSError as error:
+            self._refuse(
+                self._obstacle("beacon_refused", f"{peer} could not be asked: {error}", "see the row")
+            )
+            return
+        self._bench.record.add(rows)
+
+    def _owner(self, peer: str) -> dict[str, Any]:
+        address = self._chart.ports[peer][self._place.rail].address
+        other = self._chart.other_address(peer, self._place.rail)
+        asked = [address] if other is None else [address, other[1]]
+        claims = arp_probe.claimants(self._place, asked)
+        return {
+            "peer": peer,
+            "peer_address": address,
+            "peer_mac": self._heard[peer, self._place.rail],
+            "claimed_by": claims[address][:NAMED],
+            "other_rail": other[0] if other else None,
+            "other_address": other[1] if other else None,
+            "other_claimed_by": claims[other[1]][:NAMED] if other else [],
+            # MAC -> whose it is, for the claimants that send beacons themselves.
+            "known": {
+                mac: f"{node} {rail}"
+                for (node, rail), mac in self._heard.copy().items()  # it grows in another thread
+                if mac in claims[address] or (other is not None and mac in claims[other[1]])
+            },
+        }
+
+    def _reply(self, peer: str) -> dict[str, Any]:
+        address = self._chart.ports[peer][self._place.rail].address
+        return {
+            "peer": peer,
+            "peer_address": address,
+            "route_netdev": arp_probe.route_netdev(self._place.address, address),
+            "replies": arp_probe.replies(self._place, address, self._netdevs),
+        }
+
+    def _told(self) -> dict[str, Any]:
+        rail = self._place.rail
+        missing = [name for name in sorted(self._expected) if (name, rail) not in self._heard]
+        foreign: dict[cable_checks.Segment | None, list[str]] = {}
+        for node, other in sorted(self._heard):
+            if other != rail or node not in self._expected:
+                port = self._chart.ports.get(node, {}).get(other)
+                foreign.setdefault(port.segment if port else None, []).append(node)
+        return {
+            "expected": len(self._expected),
+            "heard": len(self._expected) - len(missing),
+            "missing": missing[:NAMED],
+            "foreign": [
+                {
+                    "rail": segment.rail if segment else None,
+                    "network": segment.network if segment else None,
+                    "count": len(nodes),
+                    "nodes": nodes[:NAMED],
+                }
+                for segment, nodes in foreign.items()
+            ],
+            "strangers": self._strangers,
+            # By the clock on the wall: who listened when another had gone has not missed it.
+            "listened": [
+                round(time.time() - (time.monotonic() - moment_s), 1)
+                for moment_s in (self._begun, self._until)
+            ],
+        }
+
+    def _row(self, line: Line, told: Mapping[str, Any]) -> dict[str, Any]:
+        return measured_row(self._bench, line, told, time.monotonic() - self._begun)
+
+    def _refuse(self, obstacle: Obstacle) -> None:
+        for check, line in self._lines.items():
+            if check != cable_checks.NEIGHBOUR:
+                self._bench.refuse(line, obstacle)
+
+    def _unheard(self) -> Obstacle:
+        message = f"no beacon of the rail's other nodes came in on {self._place.netdev}"
+        return self._obstacle("peer_unheard", message, "see the cabling check of this rail")
+
+    def _obstacle(self, error_class: str, message: str, fix: str) -> Obstacle:
+        return Obstacle(error_class, f"{self._place.rail}: {message}", self._place.host, fix)
+
+
+class SwitchEar:
+    """Hears what the switch says of itself, from the run's first moment to its last."""
+
+    def __init__(self, bench: Bench, place: Place, line: Line) -> None:
+        self._bench = bench
+        self._place = place
+        self._line = line
+        self._begun = time.monotonic()
+        self._obstacle: Obstacle | None = None
+        self._sock: socket.socket | None = None
+        try:
+            self._sock = lldp.open_socket(place.netdev)
+        except OSError as error:
+            fix = "the runner has to be root"
+            self._obstacle = Obstacle("beacon_refused", f"{place.rail}: LLDP: {error}", place.host, fix)
+
+    def close(self) -> None:
+        """Write down who was heard, by this ear or by lldpd."""
+        if self._obstacle is not None or self._sock is None:
+            if self._obstacle is not None:
+                self._bench.refuse(self._line, self._obstacle)
+            return
+        found = list(
+            dict.fromkeys([*self._drain(self._sock), *lldp.daemon_says().get(self._place.netdev, [])])
+        )
+        told = {"neighbours": [one._asdict() for one in found[: lldp.MOST]], "count": len(found)}
+        row = measured_row(self._bench, self._line, told, time.monotonic() - self._begun)
+        row.update({"proof": "unproven", "proof_reason": "nothing proves what a switch says by LLDP"})
+        self._bench.record.add([row])
+
+    def _drain(self, sock: socket.socket) -> Sequence[lldp.Neighbour]:
+        found: dict[lldp.Neighbour, None] = {}
+        with sock:
+            for _frame in range(_MOST_FRAMES):
+                try:
+                    frame, origin = sock.recvfrom(2048)
+                except OSError:  # nothing more has come, or the netdev is gone
+                    break
+                one = lldp.read(frame) if origin[2] != beacon.PACKET_OUTGOING else None
+                if one is not None:
+                    found[one] = None
+        return list(found)
+
+
+def measured_row(bench: Bench, line: Line, told: Mapping[str, Any], lasted_s: float) -> dict[str, Any]:
+    """Return the row of a question about a cable that has its answer."""
+    row = bench.record.blank_row(line, bench.rails[str(line["rail"])], None)
+    row.update({"status": "measured", "proof": "proven", "cabling": dict(told)})
+    row["metrics"] = {"listened_s": round(lasted_s, 3)}
+    return row
+
+
+def _not_ethernet(place: Place) -> Obstacle | None:
+    try:
+        with open(f"/sys/class/net/{place.netdev}/type", encoding="ascii") as handle:
+            kind = handle.read().strip()
+    except OSError:
+        return Obstacle(
+            "no_netdev", f"{place.rail}: there is no {place.netdev}", place.host, "see its link check"
+        )
+    if kind == _ARPHRD_ETHER:
+        return None
+    message = f"{place.rail}: {place.netdev} is no Ethernet netdev (ARPHRD {kind})"
+    return Obstacle("beacon_refused", message, place.host, "set fabric_policy.beacon: false for this cluster")

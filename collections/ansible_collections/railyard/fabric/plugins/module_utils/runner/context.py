@@ -1,0 +1,153 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What all parts of a runner share: its order, its place on each rail, its clock and its word to stop."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import Obstacle
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.rail_socket import Place, no_management
+from ansible_collections.railyard.fabric.plugins.module_utils.measure import base
+from ansible_collections.railyard.fabric.plugins.module_utils.runner.launcher import Launcher
+from ansible_collections.railyard.fabric.plugins.module_utils.runner.record import Record
+from ansible_collections.railyard.fabric.plugins.module_utils.schedule import rounds, work_order
+
+RUNNER_VERSION = "0.1.0"
+
+
+class Waits(NamedTuple):
+    """How long this end waits for the other within a test, in seconds.
+
+    A node that shares one processor with its tools needs seconds to start one; the site's own measure of how
+    slow its nodes are is how long it lets them take to meet.
+    """
+
+    listening_s: float  # a server that was started listens
+    ready_s: float  # the partner says that its server listens; in a group the slowest decides
+    answer_s: float  # the partner answers what it can only after it has ended or started a tool
+    begin_s: float  # the partner may still be held up by a test on another rail
+
+    @classmethod
+    def of(cls, policy: Mapping[str, Any]) -> Waits:
+        """Return the waits of a policy."""
+        meeting_s = float(policy["rendezvous_timeout_s"])
+        listening_s = max(8.0, meeting_s)
+        return cls(listening_s, listening_s + 10.0, listening_s + 20.0, 50.0 + 2 * meeting_s)
+
+
+class Bench:
+    """One node's side of a run."""
+
+    def __init__(
+        self, order: Mapping[str, Any], record: Record, launcher: Launcher, stop: threading.Event
+    ) -> None:
+        self.order = order
+        self.node = str(order["node"])
+        self.policy: Mapping[str, Any] = order["policy"]
+        self.record = record
+        self.launcher = launcher
+        self.stop = stop
+        self.stop_reason = "the runner was told to stop"
+        self.begun = time.monotonic()
+        self.boot_id = boot_id()
+        self.rails = work_order.rails_of(order, self.node)
+        self.waits = Waits.of(self.policy)
+        wanted = sorted({str(test["tool"]) for test in rounds.asked_tests(order, self.node)})
+        self.versions: dict[str, str | None] = {name: base.version_of(name) for name in wanted}
+        self.versions["udp_probe"] = RUNNER_VERSION
+        self.places: dict[str, Place] = {}
+        self.obstacles: dict[str, Obstacle] = {}
+        for name, rail in self.rails.items():
+            self._place(name, rail)
+
+    def _place(self, name: str, rail: Mapping[str, Any]) -> None:
+        if "management" in rail:
+            if rail["management"]:
+                address, netdev = str(rail["management"]), str(rail["netdev"] or "")
+                self.places[name] = Place(self.node, name, netdev, address, management=True)
+            else:
+                self.obstacles[name] = no_management(self.node, name, str(rail["why_not"]))
+        elif not rail["netdev"]:
+            self.obstacles[name] = Obstacle(
+                "no_netdev",
+                f"{name} of {self.node} is bound to no netdev",
+                self.node,
+                "name its netdev in the inventory, or mend the card",
+            )
+        elif not rail["ip"]:
+            self.obstacles[name] = Obstacle(
+                "no_address",
+                f"{name} of {self.node} has no address in the plan",
+                self.node,
+                "give the rail a subnet",
+            )
+        else:
+            self.places[name] = Place(self.node, name, str(rail["netdev"]), str(rail["ip"]))
+
+    def halt(self, reason: str) -> None:
+        """Stop at the next chance; rows already written stay."""
+        if not self.stop.is_set():
+            self.stop_reason = reason
+            self.stop.set()
+
+    def interrupted(self) -> Obstacle:
+        """Return why tests that are left have no result."""
+        return Obstacle(
+            "interrupted",
+            f"not measured: {self.stop_reason}",
+            self.node,
+            "start the validation again",
+        )
+
+    def version_of(self, test: Mapping[str, Any]) -> str | None:
+        """Return this node's version of the test's tool."""
+        return self.versions.get(str(test["tool"]))
+
+    def refuse(self, test: Mapping[str, Any], obstacle: Obstacle) -> None:
+        """Write the row of a test that has no result."""
+        rail = self.rails.get(str(test["rail"]), {})
+        self.record.add([self.record.obstacle_row(test, rail, self.version_of(test), obstacle)])
+
+
+def boot_id() -> str:
+    """Return the id of this boot, which tells a node from its twin and from itself after a reboot."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as handle:
+            return handle.read().strip()
+    except OSError:
+        return ""
+
+
+def own_macs(root: str = "/sys/class/net") -> list[str]:
+    """Return the MAC addresses of all netdevs of this node."""
+    found = []
+    for netdev in sorted(os.listdir(root)):
+        try:
+            with open(os.path.join(root, netdev, "address"), encoding="ascii") as handle:
+                found.append(handle.read().strip())
+        except OSError:
+            continue
+    return found
+
+
+def link_state(netdev: str) -> str:
+    """Return what the kernel says of a link, for messages: `up`, `down`, `no carrier`, `absent`."""
+    if not netdev:
+        return "absent"
+    folder = "/sys/class/net/" + netdev
+    try:
+        with open(folder + "/operstate", encoding="ascii") as handle:
+            state = handle.read().strip()
+        with open(folder + "/carrier", encoding="ascii") as handle:
+            carrier = handle.read().strip()
+    except FileNotFoundError:
+        return "absent"
+    except OSError:
+        return "down"  # the kernel refuses to tell the carrier of a netdev that is administratively down
+    return "no carrier" if carrier == "0" else state

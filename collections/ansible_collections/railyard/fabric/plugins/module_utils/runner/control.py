@@ -1,0 +1,294 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A run on its node, from the work order to the archive: what the module fabric_run does, without Ansible.
+
+Two folders per run: the order with its secret under /run, gone with a reboot; the results under /var/lib,
+which stay until they are fetched.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tarfile
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import Obstacle
+from ansible_collections.railyard.fabric.plugins.module_utils.runner import main, process
+from ansible_collections.railyard.fabric.plugins.module_utils.runner.lease import Lease
+from ansible_collections.railyard.fabric.plugins.module_utils.runner.record import RAW, RESULTS, STATUS
+from ansible_collections.railyard.fabric.plugins.module_utils.schedule import work_order
+
+STATE_FOLDER = "/var/lib/railyard"
+RUN_FOLDER = "/run/railyard"
+_COLLECTED = "collected"
+
+RunCommand = Callable[[Sequence[str]], "tuple[int, str, str]"]
+
+
+class Control:
+    """One run on this node.
+
+    Args:
+        run: the run id.
+        node: the node's inventory name, for messages and the archive's name.
+        run_command: runs an argv list and returns (exit status, output, error output).
+        launcher: `systemd` or `direct`.
+        state_folder: where results are kept.
+        run_folder: where the order and the lease are.
+    """
+
+    def __init__(
+        self,
+        run: str,
+        node: str,
+        run_command: RunCommand,
+        launcher: str = "systemd",
+        state_folder: str = STATE_FOLDER,
+        run_folder: str = RUN_FOLDER,
+    ) -> None:
+        if not work_order.RUN_ID.match(run):
+            raise Obstacle("internal", f"{run!r} is no run id", node, "use one like 20261121T101500Z-3f2a")
+        self.run = run
+        self.node = node
+        self.folder = os.path.join(state_folder, "runs", run)
+        self._runs = os.path.join(state_folder, "runs")
+        self._programs = os.path.join(state_folder, "bin")
+        self._secret_folder = os.path.join(run_folder, run)
+        self.order_path = os.path.join(self._secret_folder, "work_order.json")
+        self.archive = os.path.join(self.folder, f"{node}.tar.gz")
+        self.lease = Lease(run_folder)
+        self._run_folder = run_folder
+        self._process = process.process(launcher, run, self.folder, run_command)
+        self._launcher = launcher
+
+    def program_path(self, sha256: str) -> str:
+        """Return where the program of this hash is kept."""
+        return os.path.join(self._programs, f"runner-{sha256[:16]}.pyz")
+
+    def has_program(self, sha256: str) -> bool:
+        """Tell whether the program is here, whole."""
+        return _sha256(self.program_path(sha256)) == sha256
+
+    def stage(
+        self, order_text: str, sha256: str, source: str | None, controller: str, lease_s: float, check: bool
+    ) -> dict[str, Any]:
+        """Take the lease and lay order and program ready.
+
+        Args:
+            order_text: this node's work order as JSON.
+            sha256: the program that the run needs.
+            source: a file with it; None asks only whether it is needed.
+            controller: who asks, for others to read.
+            lease_s: how long the lease holds without a sign of life.
+            check: tell what would change, change nothing.
+
+        Returns:
+            `changed`, `program_needed`, `program_path`.
+
+        Raises:
+            Obstacle: the node is leased to another run, or order or program are not good.
+        """
+        self._check_order(order_text)
+        needed = not self.has_program(sha256)
+        same_order = _read(self.order_path) == order_text
+        changed = needed or not same_order
+        if check:
+            self._refuse_if_leased()
+            return {"changed": changed, "program_needed": False, "program_path": self.program_path(sha256)}
+        self.lease.take(self.run, controller, lease_s, self.node)
+        self._forget_others()
+        if source is not None and needed:
+            self._place_program(source, sha256)
+            needed = False
+        os.makedirs(os.path.join(self.folder, RAW), mode=0o750, exist_ok=True)
+        os.makedirs(self._secret_folder, mode=0o700, exist_ok=True)
+        if not same_order:
+            _write_secret(self.order_path, order_text)
+        return {"changed": changed, "program_needed": needed, "program_path": self.program_path(sha256)}
+
+    def start(self, python: str, sha256: str, controller: str, lease_s: float, check: bool) -> dict[str, Any]:
+        """Start the runner; one that runs already, or has finished, is left alone.
+
+        Returns:
+            `changed`, `unit`, `leftovers` (runs whose results nobody has fetched).
+        """
+        order = self._order()
+        begun = self._process.running() or os.path.exists(os.path.join(self.folder, STATUS))
+        result = {
+            "changed": not begun,
+            "unit": self._process.name,
+            "leftovers": self.leftovers(),
+        }
+        if check:
+            return result
+        self.lease.take(self.run, controller, lease_s, self.node)
+        if not begun:
+            if not self.has_program(sha256):
+                raise Obstacle("internal", "the runner is not staged", self.node, "run state: staged first")
+            argv = [python, self.program_path(sha256), self.order_path, "--folder", self.folder]
+            argv += ["--launcher", self._launcher, "--lease", self._run_folder]
+            self._process.start(argv, main.worst_case_s(order) + 60.0)
+        return result
+
+    def stop(self, check: bool) -> bool:
+        """End the runner and its tools; tell whether there was something to end."""
+        running = self._process.anything()
+        if running and not check:
+            self._process.stop()
+        return running
+
+    def collect(self, check: bool) -> dict[str, Any]:
+        """End everything of the run, pack its results, forget its secret and give the lease back.
+
+        Returns:
+            `changed`, `archive`, `sha256`, `size_bytes`, `rows`; archive None when there is nothing to pack.
+        """
+        stopped = self.stop(check)
+        if not os.path.isdir(self.folder):
+            self._let_go(check)
+            return {"changed": stopped, "archive": None, "sha256": None, "size_bytes": 0, "rows": 0}
+        again = os.path.exists(os.path.join(self.folder, _COLLECTED)) and not stopped
+        if check:
+            return {"changed": not again, "archive": None, "sha256": None, "size_bytes": 0, "rows": 0}
+        if not again or not os.path.exists(self.archive):
+            _pack(self.folder, self.archive)
+            with open(os.path.join(self.folder, _COLLECTED), "w", encoding="utf-8") as handle:
+                handle.write(f"{int(time.time())}\n")
+        self._let_go(check)
+        return {
+            "changed": not again,
+            "archive": self.archive,
+            "sha256": _sha256(self.archive),
+            "size_bytes": os.path.getsize(self.archive),
+            "rows": _count_lines(os.path.join(self.folder, RESULTS)),
+        }
+
+    def remove(self, check: bool) -> bool:
+        """End everything of the run and remove its folders; tell whether there was something to remove."""
+        there = self.stop(check) or os.path.isdir(self.folder) or os.path.isdir(self._secret_folder)
+        if there and not check:
+            shutil.rmtree(self.folder, ignore_errors=True)
+        self._let_go(check)
+        return there
+
+    def leftovers(self) -> list[str]:
+        """Return the other runs on this node whose results nobody has fetched."""
+        try:
+            names = sorted(os.listdir(self._runs))
+        except FileNotFoundError:
+            return []
+        return [
+            name
+            for name in names
+            if name != self.run and not os.path.exists(os.path.join(self._runs, name, _COLLECTED))
+        ]
+
+    def _check_order(self, text: str) -> None:
+        try:
+            order = json.loads(text)
+        except ValueError as error:
+            raise Obstacle(
+                "internal", f"the work order is not JSON: {error}", self.node, "stage it again"
+            ) from None
+        problems = work_order.check(order)
+        if not problems and order["run"] != self.run:
+            problems = [f"it is for run {order['run']}, not {self.run}"]
+        if problems:
+            raise Obstacle("internal", f"work order: {'; '.join(problems)}", self.node, "stage a whole one")
+
+    def _order(self) -> dict[str, Any]:
+        try:
+            return work_order.load(self.order_path)
+        except work_order.WorkOrderError as error:
+            raise Obstacle("internal", str(error), self.node, "run state: staged first") from error
+
+    def _refuse_if_leased(self) -> None:
+        held = self.lease.holder()
+        if held and held["run"] != self.run:
+            raise Obstacle("lease", f"leased to run {held['run']}", self.node, "wait for that run")
+
+    def _place_program(self, source: str, sha256: str) -> None:
+        found = _sha256(source)
+        if found != sha256:
+            raise Obstacle(
+                "internal", f"the runner came as {found}, not as {sha256}", self.node, "upload it again"
+            )
+        os.makedirs(self._programs, mode=0o755, exist_ok=True)
+        # The lease is ours, so nobody runs an older one.
+        for name in os.listdir(self._programs):
+            os.unlink(os.path.join(self._programs, name))
+        draft = self.program_path(sha256) + ".new"
+        shutil.copyfile(source, draft)
+        os.chmod(draft, 0o644)
+        os.replace(draft, self.program_path(sha256))
+
+    def _forget_others(self) -> None:
+        """Remove the secrets of other runs: the lease is ours, so their controllers are dead."""
+        for name in os.listdir(self._run_folder):
+            if name != self.run and work_order.RUN_ID.match(name):
+                shutil.rmtree(os.path.join(self._run_folder, name), ignore_errors=True)
+
+    def _let_go(self, check: bool) -> None:
+        if check:
+            return
+        shutil.rmtree(self._secret_folder, ignore_errors=True)
+        self.lease.release(self.run)
+
+
+def _pack(folder: str, archive: str) -> None:
+    """Pack rows, raw outputs and the log, flat, so that a member's name is what the row's `raw.name` says.
+
+    In GNU's format, which has one header for each: what another header would add, the controller refuses.
+    """
+    with tarfile.open(archive + ".new", "w:gz", format=tarfile.GNU_FORMAT) as packed:
+        for name in (RESULTS, STATUS, "runner.log"):
+            path = os.path.join(folder, name)
+            if os.path.exists(path):
+                packed.add(path, arcname=name, recursive=False)
+        raw = os.path.join(folder, RAW)
+        for name in sorted(os.listdir(raw)) if os.path.isdir(raw) else []:
+            packed.add(os.path.join(raw, name), arcname=name, recursive=False)
+    os.replace(archive + ".new", archive)
+
+
+def _write_secret(path: str, text: str) -> None:
+    draft = path + ".new"
+    if os.path.exists(draft):
+        os.unlink(draft)
+    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(handle, "w", encoding="utf-8") as stream:
+        stream.write(text)
+    os.replace(draft, path)
+
+
+def _read(path: str) -> str | None:
+    try:
+        with open(path, encoding="utf-8") as handle:
+            return handle.read()
+    except OSError:
+        return None
+
+
+def _sha256(path: str) -> str | None:
+    digest = hashlib.sha256()
+    try:
+        with open(path, "rb") as handle:
+            for piece in iter(lambda: handle.read(1 << 20), b""):
+                digest.update(piece)
+    except OSError:
+        return None
+    return digest.hexdigest()
+
+
+def _count_lines(path: str) -> int:
+    try:
+        with open(path, "rb") as handle:
+            return sum(1 for _line in handle)
+    except OSError:
+        return 0

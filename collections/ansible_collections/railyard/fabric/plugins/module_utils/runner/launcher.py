@@ -1,0 +1,284 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How a tool is started so that it cannot outlive its test: a transient systemd unit, or a process group.
+
+The order names the launcher; none is chosen silently. `direct` is for machines without systemd.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import shutil
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import Obstacle
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.rendezvous import Stopped
+
+_POLL_S = 0.02
+# How soon a wait notices that the runner is to stop; each turn costs the node that is being measured.
+_SLICE_S = 1.0
+_STOP_S = 2
+_SYSTEMCTL_S = 20
+# Whom a tool runs as that needs nothing of root's: systemd and Debian leave 65520 to 65533 to nobody. Not
+# DynamicUser, whose seccomp filter turns the processor's speculation down on kernels before 5.16: what is to
+# measure the node would slow it.
+_NOBODYS_ID = "65533"
+_UNPRIVILEGED = ("setpriv", "--reuid", _NOBODYS_ID, "--regid", _NOBODYS_ID, "--clear-groups", "--")
+# What no tool needs, root's or not.
+_SANDBOX = {"NoNewPrivileges": "yes", "ProtectSystem": "strict", "ProtectHome": "yes", "PrivateTmp": "yes"}
+
+
+def tool_unit(run: str, test_id: str, end: str, number: int = 0) -> str:
+    """Return the name of a tool's unit; `stop` finds all of a run by `railyard-RUN-*`."""
+    which = f"-{number}" if number else ""
+    return f"railyard-{run}-{test_id}-{end}{which}"
+
+
+def runner_unit(run: str) -> str:
+    """Return the name of the runner's own unit."""
+    return f"railyard-runner-{run}"
+
+
+class Launched:
+    """A started tool; its output goes to a file."""
+
+    def __init__(self, process: subprocess.Popen[bytes], unit: str) -> None:
+        self._process = process
+        self.unit = unit
+
+    def poll(self) -> int | None:
+        """Return the exit status, or None while it runs."""
+        return self._process.poll()
+
+    def wait(self, limit_s: float, stop: threading.Event) -> int | None:
+        """Return the exit status, or None when it still runs after `limit_s`.
+
+        Raises:
+            Stopped: the runner was told to stop.
+        """
+        deadline = time.monotonic() + limit_s
+        with _watched(self._process) as ended:
+            while self.poll() is None:
+                if stop.is_set():
+                    raise Stopped()
+                left = deadline - time.monotonic()
+                if left < 0:
+                    return None
+                ended(min(left, _SLICE_S))
+        return self.poll()
+
+    def end(self) -> None:
+        """Stop the tool and everything that it started; returns when it is gone."""
+        raise NotImplementedError
+
+
+class Launcher:
+    """Starts tools; `own_unit` is the runner's unit, whose end must be theirs."""
+
+    def __init__(self, own_unit: str) -> None:
+        self.own_unit = own_unit
+
+    def start(
+        self,
+        unit: str,
+        argv: Sequence[str],
+        limit_s: float,
+        output: str,
+        capabilities: str | None = None,
+        only_peer: str | None = None,
+        stdin: int = subprocess.DEVNULL,
+    ) -> Launched:
+        """Start a tool.
+
+        Args:
+            unit: its name.
+            argv: the command line.
+            limit_s: seconds after which it is ended.
+            output: the file that its standard output and error are added to.
+            capabilities: those of root's that it needs; with none it is not root, with None it has all.
+            only_peer: the one address that may speak to it, where the launcher can see to that.
+            stdin: what it reads from; `--pipe` hands it on to a unit.
+
+        Raises:
+            OSError: it could not be started.
+        """
+        raise NotImplementedError
+
+
+class SystemdLaunched(Launched):
+    """A transient unit, with the `systemd-run` that waits for it."""
+
+    def end(self) -> None:
+        """Stop the unit: systemd ends its whole control group."""
+        # 0 says that the unit has ended well. Anything else may be systemd-run's own end (the bus went away
+        # below it), which leaves its unit running.
+        if self.poll() != 0:
+            name = self.unit + ".service"
+            # One that is not gone in time is not asked any more.
+            if not _systemctl("stop", name):
+                _systemctl("kill", "--signal=KILL", name)
+        _finish(self._process)
+
+
+def _systemctl(*words: str) -> bool:
+    """Have systemd do something to a unit; tell whether it did so in time."""
+    try:
+        # The runner is a program of its own: there is no AnsibleModule whose run_command could do it.
+        subprocess.run(  # pylint: disable=ansible-bad-function
+            ["systemctl", *words],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=_SYSTEMCTL_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return True
+
+
+class SystemdLauncher(Launcher):
+    """Runs each tool in a transient unit of its own."""
+
+    def argv(
+        self,
+        unit: str,
+        argv: Sequence[str],
+        limit_s: float,
+        capabilities: str | None = None,
+        only_peer: str | None = None,
+    ) -> list[str]:
+        """Return the full command line."""
+        command = ["systemd-run", "--collect", "--pipe", "--wait", "--quiet", "--unit", unit]
+        for name, value in self._properties(limit_s, capabilities, only_peer).items():
+            command += ["-p", f"{name}={value}"]
+        # `--` keeps a tool's own options from being read as systemd-run's.
+        return [*command, "--", *(_UNPRIVILEGED if capabilities == "" else ()), *argv]
+
+    def start(
+        self,
+        unit: str,
+        argv: Sequence[str],
+        limit_s: float,
+        output: str,
+        capabilities: str | None = None,
+        only_peer: str | None = None,
+        stdin: int = subprocess.DEVNULL,
+    ) -> Launched:
+        """Start the unit; a kernel that cannot filter a unit's packets leaves `only_peer` undone."""
+        command = self.argv(unit, argv, limit_s, capabilities, only_peer)
+        return SystemdLaunched(_popen(command, output, stdin), unit)
+
+    def _properties(self, limit_s: float, capabilities: str | None, only_peer: str | None) -> dict[str, str]:
+        filtered = {"IPAddressDeny": "any", "IPAddressAllow": only_peer} if only_peer else {}
+        return {
+            **filtered,
+            **({"CapabilityBoundingSet": capabilities} if capabilities else {}),
+            **_SANDBOX,
+            "RuntimeMaxSec": f"{limit_s:.0f}",
+            "TimeoutStopSec": str(_STOP_S),
+            "KillMode": "control-group",
+            "LimitMEMLOCK": "infinity",
+            # When the runner dies, by whatever hand, systemd stops its tools.
+            "BindsTo": self.own_unit + ".service",
+            "After": self.own_unit + ".service",
+        }
+
+
+class DirectLaunched(Launched):
+    """A process group of its own."""
+
+    def end(self) -> None:
+        """End the group: ask, and after a moment do not ask."""
+        for number, patience_s in ((signal.SIGTERM, 1.0), (signal.SIGKILL, 2.0)):
+            try:
+                os.killpg(self._process.pid, number)
+            except (ProcessLookupError, PermissionError):
+                break
+            deadline = time.monotonic() + patience_s
+            while self.poll() is None and time.monotonic() < deadline:
+                time.sleep(_POLL_S)
+        _finish(self._process)
+
+
+class DirectLauncher(Launcher):
+    """Runs each tool as a child; the kernel kills the child when the runner dies (setpriv --pdeathsig)."""
+
+    def start(
+        self,
+        unit: str,
+        argv: Sequence[str],
+        limit_s: float,
+        output: str,
+        capabilities: str | None = None,
+        only_peer: str | None = None,
+        stdin: int = subprocess.DEVNULL,
+    ) -> Launched:
+        """Start the process group; `limit_s` is kept by whoever waits, what it may do by nobody."""
+        guard = ["setpriv", "--pdeathsig", "KILL"] if shutil.which("setpriv") else []
+        return DirectLaunched(_popen([*guard, *argv], output, stdin), unit)
+
+
+LAUNCHERS: dict[str, type[Launcher]] = {"systemd": SystemdLauncher, "direct": DirectLauncher}
+
+
+def launcher(kind: str, run: str, host: str) -> Launcher:
+    """Return the named launcher.
+
+    Raises:
+        Obstacle: the name is unknown, or this machine cannot do it.
+    """
+    if kind not in LAUNCHERS:
+        raise Obstacle("internal", f"launcher {kind!r} is unknown", host, "use systemd or direct")
+    if kind == "systemd" and not os.path.isdir("/run/systemd/system"):
+        raise Obstacle(
+            "internal",
+            "systemd does not run here",
+            host,
+            "set launcher: direct for a machine without systemd",
+        )
+    return LAUNCHERS[kind](runner_unit(run))
+
+
+@contextlib.contextmanager
+def _watched(process: subprocess.Popen[bytes]) -> Iterator[Callable[[float], object]]:
+    """Yield what waits so many seconds for the end of a process, by the kernel's word.
+
+    To look every few milliseconds would take from the node's processor what the test under way is to have.
+    """
+    try:
+        descriptor = os.pidfd_open(process.pid)
+    except (AttributeError, OSError):  # a kernel before 5.3, or a process that is gone
+        yield lambda limit_s: time.sleep(min(limit_s, _POLL_S))
+        return
+    try:
+        yield lambda limit_s: select.select([descriptor], [], [], limit_s)
+    finally:
+        os.close(descriptor)
+
+
+def _popen(argv: Sequence[str], output: str, stdin: int) -> subprocess.Popen[bytes]:
+    with open(output, "ab") as handle:
+        # The tool runs beside us, which run_command would wait for.
+        return subprocess.Popen(  # pylint: disable=ansible-bad-function
+            list(argv),
+            stdin=stdin,
+            stdout=handle,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            env={**os.environ, "LC_ALL": "C"},
+        )
+
+
+def _finish(process: subprocess.Popen[bytes]) -> None:
+    try:
+        process.wait(timeout=5)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

@@ -1,0 +1,181 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The node-side program: work order in, result rows out. Started as `python runner.pyz WORK_ORDER [...]`."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import faulthandler
+import itertools
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import Obstacle
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.listener import Lobby
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.rendezvous import Stopped
+from ansible_collections.railyard.fabric.plugins.module_utils.measure import registry
+from ansible_collections.railyard.fabric.plugins.module_utils.runner import context
+from ansible_collections.railyard.fabric.plugins.module_utils.runner import launcher as units
+from ansible_collections.railyard.fabric.plugins.module_utils.runner.cabling import Cabling
+from ansible_collections.railyard.fabric.plugins.module_utils.runner.context import Bench
+from ansible_collections.railyard.fabric.plugins.module_utils.runner.eta import Pace, process_age_s
+from ansible_collections.railyard.fabric.plugins.module_utils.runner.lease import Lease
+from ansible_collections.railyard.fabric.plugins.module_utils.runner.pair import PairRun
+from ansible_collections.railyard.fabric.plugins.module_utils.runner.record import Record
+from ansible_collections.railyard.fabric.plugins.module_utils.schedule import cable_checks, rounds, work_order
+
+_OVERHEAD_S = 6.0
+# How often the lease and the deadline are looked at; each look costs the node that is being measured.
+_GUARD_S = 2.0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one node's share of a run; exit status 0 when it is whole, 1 when stopped, 2 for a bad order."""
+    parser = argparse.ArgumentParser(prog="runner.pyz", description="Railyard's node-side runner")
+    parser.add_argument("order", help="this node's work order (JSON, mode 0600: it holds the run's secret)")
+    parser.add_argument("--folder", required=True, help="the run's folder on this node")
+    parser.add_argument("--launcher", required=True, choices=sorted(units.LAUNCHERS))
+    parser.add_argument("--lease", help="folder of the node's lease; without it no lease is watched")
+    options = parser.parse_args(arguments)
+    faulthandler.register(signal.SIGUSR1)
+    try:
+        order = work_order.load(options.order)
+        launcher = units.launcher(options.launcher, str(order["run"]), str(order["node"]))
+    except (work_order.WorkOrderError, Obstacle) as error:
+        sys.stderr.write(f"runner: {error}\n")
+        return 2
+    status = Runner(order, options.folder, launcher, options.lease).run()
+    if status != 0:
+        # Nobody starts it again, and a controller that died will not come for the secret in it.
+        with contextlib.suppress(OSError):
+            os.unlink(options.order)
+    return status
+
+
+class Runner:
+    """Walks through the node's meetings and sees to it that every test of its share gets its row."""
+
+    def __init__(
+        self, order: Mapping[str, Any], folder: str, launcher: units.Launcher, lease_folder: str | None
+    ) -> None:
+        self._order = order
+        record = Record(folder, order, sum(1 for _line in asked_of(order)), pace_of(order))
+        self._stop = threading.Event()
+        self._bench = Bench(order, record, launcher, self._stop)
+        self._lease = Lease(lease_folder) if lease_folder else None
+
+    def run(self) -> int:
+        """Run to the end or to the word to stop."""
+        bench = self._bench
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda number, _frame: bench.halt(f"it was stopped by signal {number}"))
+        threading.Thread(target=self._guard, daemon=True, name="guard").start()
+        opened: list[Lobby | Cabling] = []
+        try:
+            house = Lobby(self._order, bench.places, self._stop)
+            opened.append(house)
+            house.start()
+            cables = Cabling(bench)
+            opened.append(cables)
+            cables.settle()
+            self._meet_all(house)
+        except Stopped:
+            pass
+        except Exception:
+            # Written down here, and the rows that are missing are written below.
+            traceback.print_exc()
+            bench.halt(f"the runner failed: {sys.exc_info()[1]}")
+        finally:
+            for one in opened:
+                one.close()
+        stopped = self._stop.is_set()
+        if stopped:
+            self._write_the_rest()
+        bench.record.finish(bench.stop_reason if stopped else "completed")
+        self._stop.set()
+        return 1 if stopped else 0
+
+    def _meet_all(self, house: Lobby) -> None:
+        meetings = rounds.meetings(self._order, self._bench.node)
+        share = rounds.Share(self._order)
+        for meeting in meetings:
+            if self._stop.is_set():
+                raise Stopped()
+            house.enter_round(meeting.round)
+            tests = list(share.tests(meeting))
+            sys.stderr.write(f"runner: round {meeting.round}: {meeting.node} and {meeting.peer}\n")
+            PairRun(self._bench, house, meeting, tests).run()
+        # Partners that lag behind are told that this node has gone on, not left to guess.
+        house.enter_round(1 << 30)
+
+    def _write_the_rest(self) -> None:
+        obstacle = self._bench.interrupted()
+        record = self._bench.record
+        rest = (
+            record.obstacle_row(
+                test, self._bench.rails.get(test["rail"], {}), self._bench.version_of(test), obstacle
+            )
+            for test in asked_of(self._order)
+            if not record.has(test["id"])
+        )
+        while True:
+            chunk = list(itertools.islice(rest, 500))
+            if not chunk:
+                return
+            record.add(chunk)
+
+    def _guard(self) -> None:
+        """Stop the run when its lease is lost or its time is up."""
+        deadline = time.monotonic() + worst_case_s(self._order)
+        while not self._stop.wait(_GUARD_S):
+            lost = self._lease.lost_by(str(self._order["run"])) if self._lease else None
+            if lost:
+                self._bench.halt(lost)
+            elif time.monotonic() > deadline:
+                self._bench.halt("the run's deadline has passed")
+
+
+def asked_of(order: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield all that the order's node has to answer: questions about its cables, then its tests."""
+    node = str(order["node"])
+    yield from cable_checks.asked_lines(order, node)
+    yield from rounds.asked_tests(order, node)
+
+
+def pace_of(order: Mapping[str, Any]) -> Pace:
+    """Return how long the order's tests are asked to take on this node."""
+    planned_s = {check: tool().planned_s(order["policy"]) for check, tool in registry.TOOL_OF_CHECK.items()}
+    return Pace(planned_s, rounds.asked_tests(order, str(order["node"])), process_age_s())
+
+
+def worst_case_s(order: Mapping[str, Any]) -> float:
+    """Return the seconds after which a run on this node is certainly over: all waits and deadlines."""
+    policy = order["policy"]
+    limits: dict[str, float] = {
+        check: tool().limit_s(policy) for check, tool in registry.TOOL_OF_CHECK.items()
+    }
+    waits = context.Waits.of(policy)
+    overhead_s = _OVERHEAD_S + waits.ready_s
+    total = float(policy["first_rendezvous_timeout_s"]) + 30.0
+    groups, pairs = set(), set()
+    for test in rounds.asked_tests(order, str(order["node"])):
+        pairs.add(test["round"])
+        if test["group"] is None or test["group"] not in groups:
+            groups.add(test["group"])
+            total += limits[str(test["check"])] + overhead_s
+            # Of a group, also until the last tool is started.
+            total += waits.listening_s if test["group"] else 0.0
+    return total + len(pairs) * (2 * float(policy["rendezvous_timeout_s"]) + 10.0)
+
+
+if __name__ == "__main__":
+    # The zipapp's entry, no module: the status is for systemd.
+    sys.exit(main())  # pylint: disable=ansible-bad-function

@@ -1,0 +1,93 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which RDMA ports are tested, where the ends do not meet over the rail: each proves its port by its GUID.
+
+On a rail with IP the meeting itself shows that the partner is on that rail. Over the management network it
+shows the node alone; so before each test both ends read their port's GUID from sysfs and tell it with their
+name and boot, and each holds it against the one that the controller read before: another card, a swapped name
+or another node's port is found by both, and nothing is measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import Obstacle, error_of
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.rail_socket import Place
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.rendezvous import Channel
+from ansible_collections.railyard.fabric.plugins.module_utils.measure import rdma_port
+
+_SAID = ("node", "boot_id", "port_guid")
+
+
+def exchange(
+    channel: Channel,
+    place: Place,
+    hca: str | None,
+    boot_id: str,
+    peer: Mapping[str, Any],
+    wait_s: float,
+) -> dict[str, str]:
+    """Tell each other which port is at either end, and go on only where both are the expected ones.
+
+    Args:
+        channel: the conversation of the two nodes.
+        place: this node's place on the rail.
+        hca: its port, as `device:port`.
+        boot_id: the boot of this node.
+        peer: what the partner must say: its `node`, the `boot_id` of its hello and its facts' `port_guid`.
+        wait_s: how long the partner may take for each word.
+
+    Returns:
+        `port_guid` and `peer_port_guid`, as read now.
+
+    Raises:
+        Obstacle: at both ends alike: `guid_differs`, `guid_unknown`, or why a port could not be read.
+        rendezvous.Broken: the partner went away.
+    """
+    guid, obstacle = _own(place, hca)
+    mine = {"node": place.host, "boot_id": boot_id, "port_guid": guid}
+    channel.send({"t": "port", "error": error_of(obstacle), **mine})
+    theirs = channel.expect("port", wait_s)
+    obstacle = obstacle or _refused(place, theirs, peer)
+    channel.send({"t": "port_seen", "error": error_of(obstacle)})
+    seen = channel.expect("port_seen", wait_s)
+    if obstacle is not None:
+        raise obstacle
+    if seen.get("error"):
+        raise Obstacle.from_error(seen["error"])
+    return {"port_guid": str(guid), "peer_port_guid": str(theirs["port_guid"])}
+
+
+def _own(place: Place, hca: str | None) -> tuple[str | None, Obstacle | None]:
+    try:
+        return rdma_port.find(place, hca).port_guid, None
+    except Obstacle as obstacle:
+        return None, obstacle
+
+
+def _refused(place: Place, theirs: Mapping[str, Any], peer: Mapping[str, Any]) -> Obstacle | None:
+    """Return why the partner's port is not the one that was to be tested, or None."""
+    if theirs.get("error"):
+        return Obstacle.from_error(theirs["error"])
+    node, rail = str(peer["node"]), place.rail
+    if not peer.get("port_guid"):
+        return Obstacle(
+            "guid_unknown",
+            f"the facts of {node} hold no port GUID of {rail}, so the port that is tested cannot be told",
+            node,
+            "name the rail's hca in the inventory and see its rdma_port check",
+        )
+    for key in _SAID:
+        if theirs.get(key) != peer[key]:
+            what = {"port_guid": f"the GUID of its port of {rail}"}.get(key, key)
+            return Obstacle(
+                "guid_differs",
+                f"{node} says {theirs.get(key)} as {what}, its facts say {peer[key]}",
+                node,
+                "look at: rdma link; grep . /sys/class/infiniband/*/ports/*/gids/0; compare the names of its "
+                "ports with the inventory, then validate again",
+            )
+    return None

@@ -1,0 +1,185 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the runner leaves behind: result rows, raw outputs and a status, each safe once it is written."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import threading
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import Obstacle, error_of
+from ansible_collections.railyard.fabric.plugins.module_utils.runner.eta import Pace, uptime_s
+
+SCHEMA = 1
+RESULTS = "results.jsonl"
+STATUS = "status.json"
+RAW = "raw"
+
+
+def utc_now() -> str:
+    """Return the time as rows carry it: `2026-11-21T10:15:03.120Z`."""
+    now = datetime.datetime.now(datetime.timezone.utc)  # noqa: UP017 - nodes may have Python 3.9
+    return now.strftime("%Y-%m-%dT%H:%M:%S.") + f"{now.microsecond // 1000:03d}Z"
+
+
+def end_of(test: Mapping[str, Any], host: str) -> str:
+    """Return which end of a test a host plays: the client is the test's `node`."""
+    return "client" if test["node"] == host else "server"
+
+
+def raw_name(identity: object, end: object) -> str:
+    """Return the name of the file with the tool's own words at an end of a test, also inside the archive."""
+    return f"{identity}.{end}.txt"
+
+
+class Record:
+    """The run's folder on this node; each row is whole and on disk before the next test begins."""
+
+    def __init__(self, folder: str, order: Mapping[str, Any], total_tests: int, pace: Pace) -> None:
+        self.folder = folder
+        self._pace = pace
+        self._order = order
+        self._lock = threading.Lock()
+        self._written: set[str] = set()
+        self._status: dict[str, Any] = {
+            "schema": SCHEMA,
+            "run": order["run"],
+            "node": order["node"],
+            "pid": os.getpid(),
+            "total_tests": total_tests,
+            "current": None,
+            "done": False,
+            "reason": None,
+        }
+        os.makedirs(os.path.join(folder, RAW), mode=0o755, exist_ok=True)
+        self._rows = os.open(
+            os.path.join(folder, RESULTS), os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644
+        )
+        self._save_status()
+
+    def has(self, test_id: str) -> bool:
+        """Tell whether the test's row is written."""
+        return test_id in self._written
+
+    def add(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Append rows; a test that has its row already gets no second one."""
+        with self._lock:
+            fresh = [row for row in rows if row["id"] not in self._written]
+            lines = [json.dumps(row, sort_keys=True, separators=(",", ":")) + "\n" for row in fresh]
+            data = "".join(lines).encode()
+            while data:
+                data = data[os.write(self._rows, data) :]
+            os.fsync(self._rows)
+            self._written.update(str(row["id"]) for row in fresh)
+            for row in fresh:
+                self._pace.over(row)
+            self._save_status()
+
+    def begin(self, tests: list[Mapping[str, Any]]) -> None:
+        """Say in the status what is being measured."""
+        first = tests[0]
+        words = "{} {} {} to {} on {}".format(
+            first["id"],
+            first["check"],
+            first["node"],
+            first["peer"],
+            " and ".join(str(t["rail"]) for t in tests),
+        )
+        with self._lock:
+            self._pace.begin()
+            self._status["current"] = words
+            self._save_status()
+
+    def finish(self, reason: str) -> None:
+        """Say in the status that no more rows will come."""
+        with self._lock:
+            self._status.update({"done": True, "reason": reason, "current": None})
+            self._save_status()
+
+    def raw_path(self, test: Mapping[str, Any]) -> str:
+        """Return the file that takes the tool's own words at this end of a test."""
+        return os.path.join(self.folder, RAW, self.raw_name(test))
+
+    def raw_name(self, test: Mapping[str, Any]) -> str:
+        """Return the name of that file."""
+        return raw_name(test["id"], end_of(test, self._order["node"]))
+
+    def blank_row(
+        self, test: Mapping[str, Any], rail: Mapping[str, Any], version: str | None
+    ) -> dict[str, Any]:
+        """Return a row with every field of the schema, nothing measured yet."""
+        return {
+            "schema": SCHEMA,
+            "run": self._order["run"],
+            "id": test["id"],
+            "end": end_of(test, self._order["node"]),
+            "host": self._order["node"],
+            "check": test["check"],
+            "tool": test["tool"],
+            "tool_version": version,
+            "node": test["node"],
+            "peer": test["peer"],
+            "rail": test["rail"],
+            "netdev": rail.get("netdev"),
+            "hca": rail.get("hca"),
+            "address": rail.get("ip"),
+            "gid_index": None,
+            "gid_type": None,
+            "started": utc_now(),
+            "window_s": None,
+            "message_bytes": None,
+            "qps": None,
+            "direction": test["direction"],
+            "round": test["round"],
+            "group": test["group"],
+            "mtu_bytes": netdev_mtu_bytes(rail.get("netdev")),
+            "active_mtu_bytes": None,
+            "status": "unmeasured",
+            "metrics": {},
+            "counters": None,
+            "other_rails": None,
+            "claim": None,
+            "proof": None,
+            "proof_reason": None,
+            "raw": None,
+            "error": None,
+            "other_end": None,
+        }
+
+    def obstacle_row(
+        self, test: Mapping[str, Any], rail: Mapping[str, Any], version: str | None, obstacle: Obstacle
+    ) -> dict[str, Any]:
+        """Return the row of a test that has no result."""
+        row = self.blank_row(test, rail, version)
+        row.update({"status": obstacle.status, "error": error_of(obstacle)})
+        if os.path.exists(self.raw_path(test)):
+            row["raw"] = self.raw_reference(test)
+        return row
+
+    def raw_reference(self, test: Mapping[str, Any]) -> dict[str, str]:
+        """Return the row's `raw` object: the archive in the run folder and the member in it."""
+        return {"file": "raw/{}.tar.gz".format(self._order["node"]), "name": self.raw_name(test)}
+
+    def _save_status(self) -> None:
+        self._status["finished_tests"] = len(self._written)
+        self._status["updated"] = utc_now()
+        self._status["left_s"] = round(self._pace.left_s(), 1)
+        self._status["uptime_s"] = uptime_s()
+        path = os.path.join(self.folder, STATUS)
+        with open(path + ".new", "w", encoding="utf-8") as handle:
+            json.dump(self._status, handle, sort_keys=True)
+        os.replace(path + ".new", path)
+
+
+def netdev_mtu_bytes(netdev: str | None) -> int | None:
+    """Return the MTU that a netdev has now, None where it is not there."""
+    try:
+        with open(f"/sys/class/net/{netdev}/mtu", encoding="ascii") as handle:
+            return int(handle.read())
+    except (OSError, ValueError):
+        return None

@@ -1,0 +1,310 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How two nodes meet on a rail: who calls, how long each waits, and what they tell each other first."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from ansible_collections.railyard.fabric.plugins.module_utils.channel import arp, rendezvous
+from ansible_collections.railyard.fabric.plugins.module_utils.channel import listener as lobby
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import Obstacle
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.rail_socket import Place
+from ansible_collections.railyard.fabric.plugins.module_utils.runner.context import (
+    RUNNER_VERSION,
+    Bench,
+    link_state,
+    own_macs,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils.runner.record import netdev_mtu_bytes
+from ansible_collections.railyard.fabric.plugins.module_utils.schedule.rounds import Meeting
+
+_TURN_S = 3.5
+_PAUSE_S = 0.2
+_HELLO_S = 10.0
+
+
+class Patience:
+    """How long a partner is waited for on the rails of one meeting.
+
+    At the run's start nodes begin at different times, so the first wait is long; once the partner has
+    been met on one rail it is there, and the other rails get the short wait. A partner that says it is
+    still busy with an earlier round is waited for.
+    """
+
+    def __init__(self, bench: Bench, again: bool = False) -> None:
+        self._lock = threading.Lock()
+        self._short_s = float(bench.policy["rendezvous_timeout_s"])
+        self._deadline = time.monotonic() + self._short_s
+        if not again:
+            first = bench.begun + float(bench.policy["first_rendezvous_timeout_s"])
+            self._deadline = max(first, self._deadline)
+
+    def met(self) -> None:
+        """Note that the partner has been met on a rail."""
+        with self._lock:
+            self._deadline = min(self._deadline, time.monotonic() + self._short_s)
+
+    def busy(self) -> None:
+        """Note that the partner lives but is not there yet."""
+        with self._lock:
+            self._deadline = max(self._deadline, time.monotonic() + self._short_s)
+
+    def over(self) -> bool:
+        """Tell whether the partner has been waited for long enough."""
+        return time.monotonic() > self._deadline
+
+
+class Session:
+    """One meeting's conversation on one rail, or the reason why there is none."""
+
+    def __init__(self, place: Place, peer: str, peer_address: str) -> None:
+        self.place = place
+        self.peer = peer
+        self.peer_address = peer_address
+        self.channel: rendezvous.Channel | None = None
+        self.hello: dict[str, Any] = {}
+        self.obstacle: Obstacle | None = None
+        self.busy: Obstacle | None = None
+        self.pending_begin: dict[str, Any] | None = None
+        self.reconnects_left = 2
+        # Without IP on the rail: which ports were found at both ends, before the test under way.
+        self.ports: dict[str, str] = {}
+
+    def exchange(self) -> dict[str, Any] | None:
+        """Return what a row says of where the ends met; None over the rail itself, which needs no word."""
+        if not self.place.management:
+            return None
+        own = {"over": "management", "address": self.place.address, "peer_address": self.peer_address}
+        return {**own, **self.ports}
+
+    def drop(self) -> None:
+        """End the conversation; the partner notices."""
+        if self.channel is not None:
+            self.channel.close()
+        self.channel = None
+        self.pending_begin = None
+
+
+class Call(NamedTuple):
+    """Everything that is the same for each attempt to meet."""
+
+    bench: Bench
+    lobby: lobby.Lobby
+    meeting: Meeting
+    session: Session
+    terms: rendezvous.Terms
+    port: int
+
+
+def open_session(
+    bench: Bench,
+    house: lobby.Lobby,
+    meeting: Meeting,
+    rail: str,
+    peer_rail: Mapping[str, Any],
+    wait: Patience,
+) -> Session:
+    """Look for strangers, meet the partner and exchange who we are; never raises but `Stopped`."""
+    place = bench.places[rail]
+    peer = meeting.peer if meeting.node == bench.node else meeting.node
+    session = Session(place, peer, str(peer_rail["management" if place.management else "ip"]))
+    claimants = None if place.management else arp.probe(place, session.peer_address)
+    try:
+        meet(bench, house, meeting, session, wait)
+    except Obstacle as obstacle:
+        session.obstacle = obstacle
+    macs = session.hello.get("macs") if session.channel else None
+    conflict = arp.own_conflict(place, claimants, own_macs()) or arp.peer_conflict(
+        place, peer, session.peer_address, claimants, macs
+    )
+    if conflict:
+        session.obstacle = conflict
+    elif session.obstacle and claimants and claimants.of(session.peer_address):
+        heard = " and ".join(sorted(claimants.of(session.peer_address)))
+        session.obstacle.message += f"; {session.peer_address} is answered for by {heard}"
+    return session
+
+
+def meet(bench: Bench, house: lobby.Lobby, meeting: Meeting, session: Session, wait: Patience) -> None:
+    """Open the session's channel: the node that stands first in the roster calls, the other answers.
+
+    Raises:
+        Obstacle: the partner was not met.
+        Stopped: the runner was told to stop.
+    """
+    terms = rendezvous.Terms(
+        str(bench.order["run"]), str(bench.order["secret"]), meeting.node, meeting.peer, session.place.rail
+    )
+    call = Call(bench, house, meeting, session, terms, int(bench.policy["base_port"]))
+    while session.channel is None:
+        channel = _call(call, wait) if meeting.node == bench.node else _await(call, wait)
+        wait.met()
+        try:
+            channel.send(_hello(bench, session.place))
+            session.hello = channel.expect("hello", _HELLO_S)
+        except rendezvous.Broken as error:
+            # Its patience may have ended while this end was held up: then it is about to call again.
+            channel.close()
+            if wait.over():
+                raise _not_met(call, str(error)) from error
+            bench.stop.wait(_PAUSE_S)
+            continue
+        session.channel = channel
+
+
+def _hello(bench: Bench, place: Place) -> dict[str, Any]:
+    return {
+        "t": "hello",
+        "node": bench.node,
+        "boot_id": bench.boot_id,
+        "runner": RUNNER_VERSION,
+        "versions": bench.versions,
+        "macs": own_macs(),
+        "netdev": place.netdev,
+        "mtu_bytes": netdev_mtu_bytes(place.netdev),
+    }
+
+
+def _call(call: Call, wait: Patience) -> rendezvous.Channel:
+    """Dial until the partner welcomes us."""
+    last, stranger = "no answer", None
+    while not wait.over():
+        _mind_stop(call.bench)
+        try:
+            channel = _dial(call, "session")
+        except (OSError, rendezvous.Broken, rendezvous.Stranger) as error:
+            last = getattr(error, "strerror", None) or str(error)
+            stranger = last if isinstance(error, rendezvous.Stranger) else stranger
+            call.bench.stop.wait(_PAUSE_S)
+            continue
+        stranger = None
+        try:
+            welcomed = _welcomed(call, channel, wait)
+        except rendezvous.Broken as error:
+            last = str(error)
+            channel.close()
+            continue
+        if welcomed:
+            return channel
+    raise _not_met(call, last, stranger)
+
+
+def _welcomed(call: Call, channel: rendezvous.Channel, wait: Patience) -> bool:
+    while True:
+        message = channel.receive(_TURN_S)
+        if message.get("t") == "welcome":
+            return True
+        if message.get("t") == "gone":
+            channel.close()
+            raise _gone_on(call, message)
+        if int(message.get("round", -1)) < call.meeting.round:
+            wait.busy()
+        elif wait.over():
+            channel.close()
+            return False
+
+
+def _await(call: Call, wait: Patience) -> rendezvous.Channel:
+    """Wait for the partner's call, and ask in between whether it lives."""
+    session, rail = call.session, call.session.place.rail
+    last, stranger, lives = "it did not call", None, False
+    while not wait.over():
+        _mind_stop(call.bench)
+        caller = call.lobby.take(session.peer, rail, 1.0)
+        if caller:
+            try:
+                caller.channel.send({"t": "welcome"})
+                return caller.channel
+            except rendezvous.Broken as error:
+                last = str(error)
+                continue
+        try:
+            last, lives = _ask(call, wait), True
+        except (OSError, rendezvous.Broken, rendezvous.Stranger) as error:
+            last = str(error)
+            stranger = last if isinstance(error, rendezvous.Stranger) else stranger
+    _mind_stop(call.bench)
+    stranger = stranger or call.lobby.stranger(rail, session.peer_address)
+    raise _not_met(call, last, None if lives else stranger)
+
+
+def _ask(call: Call, wait: Patience) -> str:
+    channel = _dial(call, "ask")
+    try:
+        answer = channel.expect("present", _TURN_S)
+    finally:
+        channel.close()
+    their_round = int(answer.get("round", -1))
+    if their_round > call.meeting.round:
+        raise _gone_on(call, answer)
+    if their_round < call.meeting.round:
+        wait.busy()
+    return "it lives but did not call"
+
+
+def _dial(call: Call, kind: str) -> rendezvous.Channel:
+    terms = call.terms
+    if call.bench.node != terms.dialler:
+        terms = terms._replace(dialler=terms.answerer, answerer=terms.dialler)
+    purpose = {"kind": kind, "round": call.meeting.round}
+    return lobby.dial(
+        call.session.place, call.session.peer_address, call.port, terms, purpose, call.bench.stop
+    )
+
+
+def _mind_stop(bench: Bench) -> None:
+    if bench.stop.is_set():
+        raise rendezvous.Stopped()
+
+
+def _stranger(call: Call, why: str) -> Obstacle:
+    session, place = call.session, call.session.place
+    look = f"ip neigh show dev {place.netdev} on {place.host}"
+    if place.management:
+        look = f"ip route get {session.peer_address} on {place.host}, ip addr on {session.peer}"
+    return Obstacle(
+        "stranger",
+        f"{session.peer_address} on {place.way} is not {session.peer} of this run: it {why}",
+        session.peer,
+        f"find out which machine has {session.peer_address} ({look})",
+    )
+
+
+def _gone_on(call: Call, message: Mapping[str, Any]) -> Obstacle:
+    return Obstacle(
+        "rendezvous_timeout",
+        "{} has gone on to round {} without {}".format(
+            call.session.peer, message.get("round"), call.bench.node
+        ),
+        call.session.peer,
+        "see its own rows for the reason; a longer policy.rendezvous_timeout_s waits longer",
+    )
+
+
+def _not_met(call: Call, last: str, stranger: str | None = None) -> Obstacle:
+    """Say that patience has ended; whoever else spoke from the partner's address is named only then."""
+    session = call.session
+    if stranger is not None:
+        return _stranger(call, stranger)
+    if session.place.management:
+        return Obstacle(
+            "management_timeout",
+            f"{session.peer} was not met at {session.peer_address} over {session.place.way}: {last}",
+            session.peer,
+            f"from {session.place.host} look at: ip route get {session.peer_address}; ping "
+            f"{session.peer_address}; firewalls between the two must let TCP port {call.port} and those "
+            "after it pass (fabric_policy.base_port); another address is set by management_address",
+        )
+    return Obstacle(
+        "rendezvous_timeout",
+        f"{session.peer} was not met at {session.peer_address} on {session.place.rail}: {last} "
+        f"(own {session.place.netdev} is {link_state(session.place.netdev)})",
+        session.peer,
+        "look at the link and the address on both: ip -s link show; ip addr show; "
+        f"ping -I {session.place.netdev} {session.peer_address}",
+    )

@@ -1,0 +1,346 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One test at one end: both ends walk through the same steps, and each writes a row that knows the other's.
+
+begin (both: what stands in the way?), ready (server), go (client), done (client), result (server), row (both)
+
+The clients of a group say `go` and let their tools begin at one moment, once every one of them is started.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ansible_collections.railyard.fabric.plugins.module_utils.channel import rail_socket
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import Obstacle, error_of
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.rendezvous import Broken, Channel
+from ansible_collections.railyard.fabric.plugins.module_utils.measure import (
+    base,
+    counters,
+    perftest_bw,
+    proof,
+    rdma_port,
+    registry,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import Reading
+from ansible_collections.railyard.fabric.plugins.module_utils.runner.barrier import TELL_S, Gate, Moment
+from ansible_collections.railyard.fabric.plugins.module_utils.runner.context import Bench
+from ansible_collections.railyard.fabric.plugins.module_utils.runner.counters import Watch
+from ansible_collections.railyard.fabric.plugins.module_utils.runner.session import Session
+from ansible_collections.railyard.fabric.plugins.module_utils.runner.tool_session import RailPlay
+
+_CLOSE_ANSWER_S = 15.0
+
+Row = dict[str, Any]
+
+
+class Step:
+    """One end of one test: what it needs while it runs, and the row it makes of it."""
+
+    def __init__(
+        self,
+        bench: Bench,
+        session: Session,
+        channel: Channel,
+        test: Mapping[str, Any],
+        group: tuple[str, ...],
+    ) -> None:
+        self.bench = bench
+        self.session = session
+        self.channel = channel
+        self.test = test
+        self.group = group
+        self.tool = registry.TOOL_OF_CHECK[str(test["check"])]()
+        self.limit_s = self.tool.limit_s(bench.policy)
+        rail = bench.rails[session.place.rail]
+        port = registry.tool_port(
+            int(bench.policy["base_port"]),
+            int(test["round"]),
+            int(rail["index"]),
+            len(bench.rails),
+            str(test["check"]),
+        )
+        self.play = RailPlay(bench, session, channel, test, port, self.tool.capabilities)
+        self.sampler: counters.Sampler | None = None
+
+    def watch(self) -> Watch:
+        """Read all counters, before the test."""
+        return Watch(self.bench, self.test, self.group, self.tool.rdma)
+
+    def sample(self, watch: Watch) -> None:
+        """Begin to sample the rail, where what it carried in the test's own window is asked for."""
+        if self.test["group"] or self.tool.sampled:
+            rail, begun = self.session.place.rail, self.play.moment.monotonic
+            self.sampler = counters.Sampler(rail, begun, watch.read_bytes)
+
+    def sending_s(self, reading: Reading, watch: Watch) -> list[float] | None:
+        """Return between which moments a tool of RDMA was surely sending; None where it failed."""
+        if reading.sending_s is None or self.sampler is None or watch.driver is not proof.SOFT_ROCE:
+            return reading.sending_s  # a card's counters may come a second late
+        samples = self.sampler.so_far()
+        return perftest_bw.sending_seen_s(reading.sending_s, reading.claim, samples, self.bench.policy)
+
+    def least_window_s(self) -> float:
+        """Return how long a time that all rails share must be; what is shorter is not what was asked."""
+        return perftest_bw.measured_s(self.bench.policy) / 2
+
+    def row(self, end: str, watch: Watch | None, reading: Reading, claim: proof.Claim | None) -> Row:
+        """Return this end's row of a measured test, proven or not, before the other end's part is in."""
+        record = self.bench.record
+        row = record.blank_row(self.test, self.bench.rails[self.session.place.rail], self._version())
+        metrics = dict(reading.metrics)
+        if watch is not None:
+            verdict, reason = watch.prove(claim, end, self.bench.policy)
+            doubt = self.tool.doubt(reading, claim, self.bench.policy)
+            if doubt:
+                verdict, reason = proof.UNPROVEN, doubt
+            if "bandwidth" in str(self.test["check"]) and metrics:
+                metrics["node_cpu_percent"] = watch.node_cpu_percent
+            row.update({"counters": watch.own(), "other_rails": watch.others(), "proof": verdict})
+            row.update({"proof_reason": reason, "link_errors": watch.link_errors()})
+        row.update({"status": "measured", "metrics": metrics, "window_s": reading.window_s})
+        row.update({"message_bytes": reading.message_bytes, "claim": proof.as_record(claim)})
+        row.update(reading.extra or {})
+        return row
+
+    def finish_row(self, row: Row, obstacle: Obstacle | None) -> Row:
+        """Add what every row of a test that was begun carries."""
+        play = self.play
+        row["started"] = play.moment.text or row["started"]
+        row["argv"] = play.argvs
+        row["exit_status"] = play.exit_status
+        exchange = self.session.exchange()
+        if exchange is not None:
+            row["exchange"] = exchange
+        row["versions"] = {self.bench.node: self._version(), self.session.peer: self._peer_version()}
+        if self.sampler is not None:
+            row["samples"] = self.sampler.stop()
+            self.sampler = None
+        if play.argvs or self.test["tool"] == "udp_probe":
+            row["raw"] = self.bench.record.raw_reference(self.test)
+        if obstacle is not None:
+            row.update({"status": obstacle.status, "error": error_of(obstacle), "proof": None})
+        return row
+
+    def swap_rows(self, row: Row) -> Row:
+        """Tell the other end what this one found, and take its part into the row."""
+        keys = ("host", "status", "proof", "metrics", "counters", "error")
+        self.channel.send({"t": "row", "boot_id": self.bench.boot_id, **{key: row[key] for key in keys}})
+        theirs = self.channel.expect("row", _CLOSE_ANSWER_S)
+        row["other_end"] = {key: theirs.get(key) for key in (*keys, "boot_id")}
+        return row
+
+    def _version(self) -> str | None:
+        return self.bench.version_of(self.test)
+
+    def _peer_version(self) -> str | None:
+        versions = self.session.hello.get("versions") or {}
+        return versions.get(str(self.test["tool"]))
+
+
+def own_obstacle(bench: Bench, session: Session, test: Mapping[str, Any]) -> Obstacle | None:
+    """Return what stands in this end's way before the test begins."""
+    if session.obstacle:
+        return session.obstacle
+    if session.busy:
+        return session.busy
+    tool = registry.TOOL_OF_CHECK[str(test["check"])]()
+    if session.place.management and not tool.rdma:
+        return Obstacle(
+            "no_address",
+            f"{test['rail']} of {bench.node} has no address in the plan, and {test['check']} needs IP on it",
+            bench.node,
+            "give the rail a subnet (IPoIB), or leave it: the verdict is not_applicable",
+        )
+    needs_it = tool.package is not None and not (tool.name == "ping" and test["peer"] == bench.node)
+    own_version = bench.version_of(test)
+    if needs_it and own_version is None:
+        return base.missing(tool, bench.node)
+    too_old = tool.refuses(session.place.address, own_version, bench.node)
+    if too_old:
+        return too_old
+    theirs = (session.hello.get("versions") or {}).get(str(test["tool"]))
+    if tool.same_version and theirs is not None and theirs != own_version:
+        return base.version_differs(tool.name, own_version, bench.node, theirs, session.peer)
+    if tool.rdma:
+        try:
+            rdma_port.find(session.place, bench.rails[session.place.rail]["hca"])
+        except Obstacle as obstacle:
+            return obstacle
+    return None
+
+
+def client_end(step: Step, gate: Gate) -> Row:
+    """Play the client's end.
+
+    Raises:
+        rendezvous.Broken: the partner went away; rendezvous.Stopped: the runner was told to stop.
+    """
+    channel, play, waits = step.channel, step.play, step.bench.waits
+    reading = Reading({})
+    obstacle: Obstacle | None = None
+    ready = channel.expect("ready", waits.ready_s)
+    if ready.get("error"):
+        return step.finish_row(step.row("client", None, reading, None), Obstacle.from_error(ready["error"]))
+    play.port = int(ready["port"])
+    watch = step.watch()
+    start = _Start(step, gate, watch)
+    if step.test["group"]:
+        play.together = start.begin
+    else:
+        start.begin()
+    try:
+        reading = step.tool.client(play)
+    except Obstacle as found:
+        obstacle = found
+    start.mend()
+    watch.finish()
+    watch.finish_processor()
+    if step.test["group"] and step.tool.rdma:
+        # All rails together are added up over a time in which all of them were sending.
+        sending_s = step.sending_s(reading, watch)
+        shared = gate.common(str(step.test["rail"]), sending_s, step.least_window_s(), step.limit_s)
+        reading = reading._replace(window_s=shared or reading.window_s)
+    channel.send(
+        {
+            "t": "done",
+            "at_s": play.moment.now_s(),
+            "error": error_of(obstacle),
+            "claim": proof.as_record(reading.claim),
+            "metrics": reading.metrics,
+            "window_s": reading.window_s,
+        }
+    )
+    theirs = channel.expect("result", waits.answer_s)
+    if theirs.get("error") and obstacle is None:
+        obstacle = Obstacle.from_error(theirs["error"])
+    claim = step.tool.claim(reading.claim, proof.from_record(theirs.get("claim")))
+    row = step.finish_row(step.row("client", watch, reading, claim), obstacle)
+    return step.swap_rows(row)
+
+
+class _Start:
+    """The client's word to the server that it begins, said once and at the group's common moment."""
+
+    def __init__(self, step: Step, gate: Gate, watch: Watch) -> None:
+        self._step = step
+        self._gate = gate
+        self._watch = watch
+        self._said = False
+
+    def begin(self, release: Callable[[], None] = lambda: None) -> None:
+        """Wait for the others of the group, say `go` and let the tool begin.
+
+        Raises:
+            Broken: the server is gone; Deaf: it does not take the word.
+        """
+        step = self._step
+        patience_s = step.bench.waits.ready_s
+        step.play.moment = self._gate.start(str(step.test["rail"]), patience_s, self._say, release)
+        self._watch.begin_processor()
+        step.sample(self._watch)
+
+    def mend(self) -> None:
+        """Say `go` where the tool failed before it came to begin: the server waits for it.
+
+        Raises:
+            Broken, Deaf: as `begin`.
+        """
+        if self._said:
+            return
+        self._gate.leave(str(self._step.test["rail"]))
+        self._step.play.moment = Moment.now()
+        self._say(self._step.play.moment, TELL_S)
+
+    def _say(self, moment: Moment, within_s: float) -> None:
+        self._said = True
+        self._step.channel.send({"t": "go", "at_s": moment.now_s()}, within_s)
+
+
+def server_end(step: Step, gate: Gate) -> Row:
+    """Play the server's end; `gate` gives the group's common start.
+
+    Raises:
+        rendezvous.Broken, rendezvous.Stopped: as `client_end`.
+    """
+    play = step.play
+    try:
+        return _server_end(step, gate)
+    finally:
+        play.release()
+
+
+def _server_end(step: Step, gate: Gate) -> Row:
+    channel, play = step.channel, step.play
+    reading = Reading({})
+    obstacle: Obstacle | None = None
+    # The client hears of the port with `ready`.
+    play.port = rail_socket.past_closing(play.own.address, play.port)
+    try:
+        step.tool.open(play)
+    except Obstacle as found:
+        channel.send({"t": "ready", "error": error_of(found)})
+        return step.finish_row(step.row("server", None, reading, None), found)
+    watch = step.watch()
+    channel.send({"t": "ready", "port": play.port, "error": None})
+    go = channel.expect("go", 2 * step.bench.waits.ready_s)
+    zero = _zero(go)
+    play.moment = gate.moment()
+    watch.begin_processor()
+    step.sample(watch)
+    done = _attend(step)
+    if step.test["group"]:
+        # What all rails carry is added up by this clock. A word is read late where the traffic that begins
+        # with it takes the processor, and never early: of the two the earlier tells better.
+        zero = min(zero, _zero(done))
+    play.peer_failed = bool(done.get("error"))
+    try:
+        reading = step.tool.learn(step.tool.close(play), done.get("metrics") or {})
+    except Obstacle as found:
+        obstacle = found
+    watch.finish()
+    watch.finish_processor()
+    channel.send({"t": "result", "error": error_of(obstacle), "claim": proof.as_record(reading.claim)})
+    if done.get("error"):
+        # The client saw it first; what the server says of itself is the consequence more often than the
+        # cause.
+        obstacle = Obstacle.from_error(done["error"])
+    claim = step.tool.claim(proof.from_record(done.get("claim")), reading.claim)
+    if done.get("window_s"):
+        offset = zero - play.moment.monotonic
+        reading = reading._replace(window_s=[round(at + offset, 4) for at in done["window_s"]])
+    row = step.finish_row(step.row("server", watch, reading, claim), obstacle)
+    return step.swap_rows(row)
+
+
+def _zero(message: Mapping[str, Any]) -> float:
+    """Return when the client's clock showed 0, by a message of it; `go` may come after its group's start."""
+    return time.monotonic() - float(message.get("at_s") or 0.0)
+
+
+def _attend(step: Step) -> dict[str, Any]:
+    """Answer what the client asks until it is done.
+
+    Raises:
+        Broken: it was not done in the time that its tool has, however much it asked; or it spoke of another
+            thing.
+    """
+    within_s = step.limit_s + step.bench.waits.answer_s
+    deadline = time.monotonic() + within_s
+    while True:
+        left_s = deadline - time.monotonic()
+        if left_s <= 0:
+            raise Broken(f"the client was not done after {within_s:.0f} s")
+        message = step.channel.receive(left_s)
+        if message.get("t") == "done":
+            return message
+        if message.get("t") != "ask":
+            raise Broken("the client sent {!r} where `ask` or `done` was due".format(message.get("t")))
+        try:
+            told = step.tool.answer(step.play, message)
+        except Obstacle as obstacle:
+            told = {"error": obstacle.as_error()}
+        step.channel.send({**told, "t": "told"})

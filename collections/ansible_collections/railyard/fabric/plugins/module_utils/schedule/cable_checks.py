@@ -1,0 +1,124 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is asked of each rail's cable, and whom a node must hear on it: pure, for controller and nodes alike.
+
+The rails of all nodes that share a name and a subnet are one segment: one leaf switch, or one cable. Each
+port must hear the others of its segment and nobody else. Every question is asked of one node and rail, so
+that a thousand nodes are asked a thousand times so many questions as they have rails, and not once per pair.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from ansible_collections.railyard.fabric.plugins.module_utils.schedule import rounds
+from ansible_collections.railyard.fabric.plugins.module_utils.schedule.request import local_line
+
+CABLING, OWNER, REPLY, NEIGHBOUR = "cabling", "link_address_owner", "reply_path", "neighbour"
+#: check -> tool, in the order in which a port's ids are given out.
+TOOLS = {CABLING: "beacon", OWNER: "arp", REPLY: "echo", NEIGHBOUR: "lldp"}
+
+
+class Segment(NamedTuple):
+    """The rails of one name in one subnet."""
+
+    rail: str
+    network: str
+
+
+class Port(NamedTuple):
+    """One node's end of a rail's cable; `address` is bare."""
+
+    segment: Segment
+    address: str
+    leaf: str | None
+
+
+class Map:
+    """All ports of a run: who is to hear whom. Linear in the nodes."""
+
+    def __init__(self, order: Mapping[str, Any]) -> None:
+        self._rails = rounds.RailNames(order)
+        self._absent = set(order["absent"])
+        self.ports: dict[str, dict[str, Port]] = {}
+        self.members: dict[Segment, list[str]] = {}
+        for entry in order["roster"]:
+            self._add(order, entry)
+
+    def _add(self, order: Mapping[str, Any], entry: Mapping[str, Any]) -> None:
+        node = str(entry["name"])
+        mine = self.ports.setdefault(node, {})
+        # InfiniBand has no Ethernet to send a beacon on; its subnet manager knows the cables.
+        if order["fabrics"][int(entry.get("fabric", 0))].get("transport") == "infiniband":
+            return
+        wanted = set(self._rails.of(node))
+        for rail in rounds.node_rails(order, entry):
+            cidr = rail.get("address") or rail.get("address6")
+            name = str(rail["name"])
+            if cidr and name in wanted:
+                interface = ipaddress.ip_interface(str(cidr))
+                segment = Segment(name, str(interface.network))
+                leaf = rail.get("leaf")
+                mine[name] = Port(segment, str(interface.ip), str(leaf) if leaf else None)
+                self.members.setdefault(segment, []).append(node)
+
+    def expected(self, node: str, rail: str) -> list[str]:
+        """Return the nodes that must be heard on a node's rail: its segment's, less the absent."""
+        members = self.members[self.ports[node][rail].segment]
+        return [name for name in members if name != node and name not in self._absent]
+
+    def ring(self, node: str, rail: str) -> list[str]:
+        """Return whom of its segment a node may ask, the next first: so each is asked by one other."""
+        members = self.members[self.ports[node][rail].segment]
+        place = members.index(node)
+        return [name for name in members[place + 1 :] + members[:place] if name not in self._absent]
+
+    def other_address(self, node: str, rail: str) -> tuple[str, str] | None:
+        """Return (rail, IPv4 address) of another segment of the node: what must not be answered for here."""
+        own = self.ports[node][rail].segment.network
+        for name, port in self.ports[node].items():
+            if name != rail and port.segment.network != own and ":" not in port.address:
+                return name, port.address
+        return None
+
+    def lines(self, order: Mapping[str, Any], node: str | None = None) -> Iterator[dict[str, Any]]:
+        """Yield the asked lines of all ports, or of one node's."""
+        width = self._rails.most()
+        # A run that was asked by a version without the switch goes on as it was asked.
+        lldp = order["policy"].get("lldp", True)
+        for position, entry in enumerate(order["roster"]):
+            name = str(entry["name"])
+            if node not in (None, name):
+                continue
+            for index, rail in enumerate(self._rails.of(name)):
+                port = self.ports[name].get(rail)
+                if port is None or len(self.members[port.segment]) < 2:
+                    continue
+                for place, (check, tool) in enumerate(TOOLS.items()):
+                    if _asked(check, port) and (lldp or check != NEIGHBOUR):
+                        number = (position * width + index) * len(TOOLS) + place
+                        yield {**local_line(f"c{number:05d}", check, tool, name, rail), "group": None}
+
+
+def asked_lines(order: Mapping[str, Any], node: str | None = None) -> Iterator[dict[str, Any]]:
+    """Yield every question about cables of a run, or those of one node; none where the policy has them off.
+
+    Args:
+        order: the common part of a work order.
+        node: a roster name.
+
+    Yields:
+        asked lines with `group` None; ids begin with `c`.
+    """
+    if order["policy"].get("beacon"):
+        yield from Map(order).lines(order, node)
+
+
+def _asked(check: str, port: Port) -> bool:
+    """ARP and its kin are IPv4's; a switch's name is asked where the inventory names one."""
+    if check == NEIGHBOUR:
+        return port.leaf is not None
+    return check == CABLING or ":" not in port.address

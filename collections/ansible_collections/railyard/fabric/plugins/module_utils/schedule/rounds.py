@@ -1,0 +1,285 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which tests a run asks, in which order: one pure function for the controller and for every node.
+
+Nodes meet in rounds (the circle method): in each round every node has at most one partner, and after all
+rounds every pair has met once. Each node can name its partner of any round, and the ids of the tests with
+it, without looking at the other pairs: a thousand nodes cost each of them a thousand steps, not half a
+million.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from ansible_collections.railyard.fabric.plugins.module_utils.rails import plan
+
+SCHEMA = 1
+
+# What is asked of a pair on each rail alone, for each direction, in this order: the cheap checks that
+# explain a failure of the dear ones come first.
+RAIL_CHECKS = (
+    ("path_mtu", "ping"),
+    ("path_mtu_one_way", "udp_probe"),
+    ("ping_rtt", "ping"),
+    ("tcp_bandwidth", "iperf3"),
+    ("tcp_latency", "sockperf"),
+)
+# After those, on a pair whose both nodes have RDMA: the ones whose tool `policy.rdma_tests` names.
+RDMA_CHECKS = (
+    ("rdma_bandwidth", "ib_write_bw"),
+    ("rdma_read_bandwidth", "ib_read_bw"),
+    ("rdma_send_bandwidth", "ib_send_bw"),
+    ("rdma_latency", "ib_write_lat"),
+    ("rdma_read_latency", "ib_read_lat"),
+    ("rdma_send_latency", "ib_send_lat"),
+)
+RDMA_UNPINNED = ("rdma_bandwidth_unpinned", "ib_write_bw")
+# Both directions at once, so once for a pair and rail.
+BI_CHECKS = (("tcp_bandwidth_bi", "iperf3"),)
+RDMA_BI_CHECKS = (("rdma_bandwidth_bi", "ib_write_bw"),)
+# And then on all rails of the pair at once, for each direction.
+GROUP_CHECKS = (("tcp_bandwidth_concurrent", "iperf3"),)
+RDMA_GROUP_CHECKS = (("rdma_bandwidth_concurrent", "ib_write_bw"),)
+RDMA_TRANSPORTS = frozenset(("roce", "infiniband"))
+
+
+class Questions(NamedTuple):
+    """What a pair is asked: (check, tool) on each rail for each direction, both at once, and on all rails."""
+
+    alone: tuple[tuple[str, str], ...]
+    bi: tuple[tuple[str, str], ...]
+    together: tuple[tuple[str, str], ...]
+
+    def count(self, rails: int) -> int:
+        """Return how many tests a pair with so many common rails is asked."""
+        group = 2 * len(self.together) if rails > 1 else 0
+        return rails * (2 * len(self.alone) + len(self.bi) + group)
+
+
+def questions(policy: Mapping[str, Any], rdma: bool) -> Questions:
+    """Return what a pair is asked.
+
+    Args:
+        policy: `rdma_tests`, `bidirectional` and `numa_unpinned` are read.
+        rdma: whether both nodes of the pair have RDMA.
+    """
+    tools = set(policy["rdma_tests"]) if rdma else set()
+    alone = RAIL_CHECKS + tuple(pair for pair in RDMA_CHECKS if pair[1] in tools)
+    if policy["numa_unpinned"] and RDMA_UNPINNED[1] in tools:
+        alone += (RDMA_UNPINNED,)
+    bi = BI_CHECKS + tuple(pair for pair in RDMA_BI_CHECKS if pair[1] in tools)
+    together = GROUP_CHECKS + tuple(pair for pair in RDMA_GROUP_CHECKS if pair[1] in tools)
+    return Questions(alone, bi if policy["bidirectional"] else (), together)
+
+
+class Meeting(NamedTuple):
+    """Two nodes that meet in a round; `node` stands before `peer` in the roster."""
+
+    round: int
+    number: int
+    node: str
+    peer: str
+
+
+class ScheduleError(ValueError):
+    """The order cannot be scheduled; the message names the variable and the fix."""
+
+
+def asked_tests(order: Mapping[str, Any], node: str | None = None) -> Iterator[dict[str, Any]]:
+    """Yield every test of the run in schedule order, or only those that `node` takes part in.
+
+    Args:
+        order: the common part of a work order: `fabrics`, `roster`, `pattern`, `seed`, `rails`, `policy` are
+            read.
+        node: a roster name; its share is found in time linear in the number of nodes.
+
+    Yields:
+        asked lines of the run folder (`schema id check tool node peer rail direction round`) with
+        `group`: the tests of one group run at once, None means alone. The client is `node` and sends to
+        `peer`; of direction `bi` both send. A pair with a single rail in common is asked no concurrent
+        test: it would repeat the single one. RDMA is asked of a pair whose both nodes declare it.
+
+    Raises:
+        ScheduleError: the pattern is unknown or a name stands twice in the roster.
+    """
+    share = Share(order)
+    for meeting in meetings(order, node):
+        yield from share.tests(meeting)
+
+
+def meetings(order: Mapping[str, Any], node: str | None = None) -> Iterator[Meeting]:
+    """Yield the meetings of the run in order, or only those of `node`."""
+    if order.get("pattern", "all_pairs") != "all_pairs":
+        raise ScheduleError("pattern is {!r}; this version knows 'all_pairs'".format(order.get("pattern")))
+    roster = [str(entry["name"]) for entry in order["roster"]]
+    if len(set(roster)) != len(roster):
+        raise ScheduleError("a node stands twice in the roster; make the host names unique")
+    place = {name: index for index, name in enumerate(roster)}
+    players = _seeded(roster, int(order.get("seed", 0)))
+    circle = _Circle(len(players))
+    seats = range(circle.size) if node is None else [players.index(node)]
+    for number in range(circle.rounds):
+        found = []
+        for seat in seats:
+            other = circle.partner(seat, number)
+            if other >= len(players) or seat >= len(players) or (node is None and seat > other):
+                continue
+            first, second = sorted((players[seat], players[other]), key=place.__getitem__)
+            found.append(Meeting(number, circle.number(seat, number), first, second))
+        yield from sorted(found, key=lambda meeting: meeting.number)
+
+
+class Share:
+    """The tests of any meeting of a run; what is the same for all meetings is found once."""
+
+    def __init__(self, order: Mapping[str, Any]) -> None:
+        self._rails = RailNames(order)
+        self._rdma = {
+            str(entry["name"]): order["fabrics"][int(entry.get("fabric", 0))].get("transport")
+            in RDMA_TRANSPORTS
+            for entry in order["roster"]
+        }
+        self._questions = {rdma: questions(order["policy"], rdma) for rdma in (False, True)}
+        # So many ids are set aside for each pair that they follow from the meeting's number alone; where
+        # fabrics differ in their rails or their transport some ids are not used.
+        self._width = self._questions[any(self._rdma.values())].count(self._rails.most())
+
+    def tests(self, meeting: Meeting) -> Iterator[dict[str, Any]]:
+        """Yield the tests of one pair: each rail alone in both directions and at once, then all rails."""
+        rails = self._rails.common(meeting.node, meeting.peer)
+        asked = self._questions[self._rdma[meeting.node] and self._rdma[meeting.peer]]
+        number = meeting.number * self._width
+        ways = ((meeting.node, meeting.peer), (meeting.peer, meeting.node))
+        for rail in rails:
+            for node, peer in ways:
+                for check, tool in asked.alone:
+                    yield _test(number, check, tool, node, peer, rail, meeting.round, None)
+                    number += 1
+            for check, tool in asked.bi:
+                yield _test(number, check, tool, *ways[0], rail, meeting.round, None, "bi")
+                number += 1
+        if len(rails) < 2:
+            return
+        for node, peer in ways:
+            for check, tool in asked.together:
+                group = f"g{number:05d}"
+                for rail in rails:
+                    yield _test(number, check, tool, node, peer, rail, meeting.round, group)
+                    number += 1
+
+
+class RailNames:
+    """The rails that two nodes have in common, found once per fabric and never per pair."""
+
+    def __init__(self, order: Mapping[str, Any]) -> None:
+        self._order = order
+        self._fabric_of = {str(entry["name"]): int(entry.get("fabric", 0)) for entry in order["roster"]}
+        self._names: dict[int, list[str]] = {}
+
+    def of(self, node: str) -> list[str]:
+        """Return the names of the node's rails that the order asks about, in the order of its fabric."""
+        fabric = self._fabric_of[node]
+        if fabric not in self._names:
+            wanted = self._order.get("rails")
+            entry = next(entry for entry in self._order["roster"] if entry["name"] == node)
+            self._names[fabric] = [
+                str(rail["name"])
+                for rail in node_rails(self._order, entry)
+                if wanted is None or rail["name"] in wanted
+            ]
+        return self._names[fabric]
+
+    def common(self, node: str, peer: str) -> list[str]:
+        """Return the rails that both have, in the order of `node`'s fabric."""
+        theirs = set(self.of(peer))
+        return [name for name in self.of(node) if name in theirs]
+
+    def most(self) -> int:
+        """Return the largest number of rails that any node of the run has."""
+        seen = {fabric: name for name, fabric in self._fabric_of.items()}
+        return max((len(self.of(name)) for name in seen.values()), default=0)
+
+
+def node_rails(order: Mapping[str, Any], entry: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the planned rails of a roster entry (see `rails.plan_node`)."""
+    planned: list[dict[str, Any]] = plan.plan_node(
+        order["fabrics"][int(entry.get("fabric", 0))],
+        str(entry["name"]),
+        entry.get("node_index"),
+        entry.get("scalable_unit"),
+        entry.get("rail_overrides"),
+    )
+    return planned
+
+
+def _test(
+    number: int,
+    check: str,
+    tool: str,
+    node: str,
+    peer: str,
+    rail: str,
+    round_number: int,
+    group: str | None,
+    direction: str = "uni",
+) -> dict[str, Any]:
+    return {
+        "schema": SCHEMA,
+        "id": f"m{number:05d}",
+        "check": check,
+        "tool": tool,
+        "node": node,
+        "peer": peer,
+        "rail": rail,
+        "direction": direction,
+        "round": round_number,
+        "group": group,
+    }
+
+
+def _seeded(names: list[str], seed: int) -> list[str]:
+    """Return the names in an order that the seed decides; seed 0 keeps the roster's own.
+
+    A hash and not `random`, whose algorithms may differ between the Python versions of node and controller.
+    """
+    if seed == 0:
+        return list(names)
+    return sorted(names, key=lambda name: hashlib.sha256(f"{seed}:{name}".encode()).digest())
+
+
+class _Circle:
+    """The circle method in closed form: one seat is fixed, the others turn.
+
+    Seats 0 … m-2 turn, seat m-1 is fixed (an odd number of players leaves it empty: its partner has a
+    pause). In round r the turning seats x and y meet where x + y = r (mod m-1); the seat with 2x = r
+    meets the fixed one.
+    """
+
+    def __init__(self, players: int) -> None:
+        self.odd = players % 2 == 1
+        self.size = players + 1 if self.odd else players
+        self.modulus = max(self.size - 1, 1)
+        self.rounds = self.size - 1 if players > 1 else 0
+
+    def partner(self, seat: int, number: int) -> int:
+        fixed = self.size - 1
+        half = self._half(number)
+        if seat == fixed:
+            return half
+        return fixed if seat == half else (number - seat) % self.modulus
+
+    def number(self, seat: int, number: int) -> int:
+        """Return the place of this seat's meeting among all meetings of the run."""
+        half = self._half(number)
+        away = 0 if seat in (self.size - 1, half) else (seat - half) % self.modulus
+        slot = min(away, self.modulus - away) if away else 0
+        per_round = self.size // 2 - (1 if self.odd else 0)
+        return number * per_round + slot - (1 if self.odd else 0)
+
+    def _half(self, number: int) -> int:
+        # The inverse of 2 modulo m-1 (odd) is m/2.
+        return number * (self.size // 2) % self.modulus

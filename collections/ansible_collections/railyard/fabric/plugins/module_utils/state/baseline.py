@@ -1,0 +1,203 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a node had before a role first changed it: packages, files, units; a record a role.
+
+What is in a record is never changed: the second look sees what the role itself made. The way back is planned
+in module_utils/state/restore_plan.py. `root` is `/` on a node and a folder in the tests.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils import atomic_files
+
+SCHEMA = 1
+FOLDER = "var/lib/railyard/originals"
+#: In every text file that a role writes; a file that has it is no original.
+MARK = b"Managed by Railyard"
+#: What `dpkg-query --showformat` is asked for, and `parse_packages` reads.
+SHOW = "${db:Status-Want} ${db:Status-Status} ${Package} ${Version}\\n"
+_MARK_WITHIN_BYTES = 4096
+_ROLE = re.compile(r"[a-z][a-z0-9_]{0,62}\Z")
+
+Record = dict[str, t.Any]
+
+
+class OriginalsError(Exception):
+    """A record that cannot be made or read; the message says which, and what to do."""
+
+
+def check_role(role: str) -> str:
+    """Return the role's name.
+
+    Raises:
+        OriginalsError: It would be no file name.
+    """
+    if not _ROLE.match(role):
+        raise OriginalsError(f"role {role!r} is not usable. Fix: 1 to 63 of a-z, 0-9 and _, a letter first")
+    return role
+
+
+def parse_packages(text: str) -> dict[str, dict[str, t.Any]]:
+    """Read what dpkg-query says with `SHOW`: the installed packages, each with `version` and `hold`."""
+    packages = {}
+    for line in text.splitlines():
+        words = line.split()
+        if len(words) == 4 and words[1] == "installed":
+            packages[words[2]] = {"version": words[3], "hold": words[0] == "hold"}
+    return packages
+
+
+def look_at_packages(
+    names: t.Iterable[str], installed: t.Mapping[str, t.Mapping[str, t.Any]]
+) -> dict[str, t.Any]:
+    """Return what was there of `names` (None: it was not), from `parse_packages`."""
+    return {name: dict(installed[name]) if name in installed else None for name in names}
+
+
+def look_at_file(root: str, path: str) -> dict[str, t.Any] | None:
+    """Return what identifies a file's original state; None when there is none, or it is a role's own.
+
+    Raises:
+        OriginalsError: Something stands there that is no file.
+    """
+    place = os.path.join(root, path.lstrip("/"))
+    if not os.path.lexists(place):
+        return None
+    if os.path.islink(place):
+        return {"link": os.readlink(place)}
+    if not os.path.isfile(place):
+        raise OriginalsError(f"{path} is no file. Fix: move it aside, then run again")
+    if is_ours(root, path):
+        return None
+    status = os.stat(place)
+    with open(place, "rb") as handle:
+        digest = hashlib.sha256(handle.read()).hexdigest()
+    return {
+        "sha256": digest,
+        "mode": f"{status.st_mode & 0o7777:04o}",
+        "uid": status.st_uid,
+        "gid": status.st_gid,
+    }
+
+
+def is_ours(root: str, path: str) -> bool:
+    """Tell whether a file says of itself that Railyard manages it."""
+    place = os.path.join(root, path.lstrip("/"))
+    if os.path.islink(place) or not os.path.isfile(place):
+        return False
+    with open(place, "rb") as handle:
+        return MARK in handle.read(_MARK_WITHIN_BYTES)
+
+
+def missing_folders(root: str, path: str) -> list[str]:
+    """Return the folders above a file that are not there, the outermost first."""
+    missing = []
+    folder = os.path.dirname(path)
+    while folder not in ("", "/") and not os.path.isdir(os.path.join(root, folder.lstrip("/"))):
+        missing.append(folder)
+        folder = os.path.dirname(folder)
+    return missing[::-1]
+
+
+def merged(recorded: t.Mapping[str, t.Any] | None, seen: t.Mapping[str, t.Any]) -> Record:
+    """Add to a record what it does not have yet.
+
+    Args:
+        recorded: The record, section to name to what was there; None when there is none yet.
+        seen: The same form, as it is now. A section that is no dictionary is one thing.
+    """
+    record: Record = {
+        key: dict(value) if isinstance(value, dict) else value for key, value in (recorded or {}).items()
+    }
+    for section, value in seen.items():
+        known = record.get(section)
+        if section not in record:
+            record[section] = dict(value) if isinstance(value, dict) else value
+        elif isinstance(value, dict) and isinstance(known, dict):
+            record[section] = {**value, **known}
+    return record
+
+
+def backup_path(role: str, path: str) -> str:
+    """Return where the copy of an original file lies on the node."""
+    return f"/{FOLDER}/files/{role}{path}"
+
+
+def keep_file(root: str, role: str, path: str) -> None:
+    """Copy an original file, its mode and owner, under the record; a link is only recorded."""
+    source = os.path.join(root, path.lstrip("/"))
+    if os.path.islink(source):
+        return
+    target = os.path.join(root, backup_path(role, path).lstrip("/"))
+    # Only root reads what may be a site's secret.
+    os.makedirs(os.path.join(root, FOLDER, "files"), mode=0o700, exist_ok=True)
+    os.makedirs(os.path.dirname(target), mode=0o755, exist_ok=True)
+    with open(source, "rb") as handle:
+        data = handle.read()
+    status = os.stat(source)
+    atomic_files.write_bytes(target, data, status.st_mode & 0o7777, (status.st_uid, status.st_gid))
+
+
+def load(root: str, role: str) -> Record | None:
+    """Read a role's record; None when there is none.
+
+    Raises:
+        OriginalsError: The file is no record; to go on would take what a role made for an original.
+    """
+    path = os.path.join(root, FOLDER, role + ".json")
+    try:
+        with open(path, encoding="utf-8") as handle:
+            document = json.load(handle)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise OriginalsError(
+            f"{path} cannot be read as the record of what was there before {role} ({error}). "
+            "Fix: bring it back from a backup; or remove it: uninstall will not know what the role brought"
+        ) from error
+    record = document.get("record") if isinstance(document, dict) else None
+    if not isinstance(record, dict) or document.get("schema") != SCHEMA:
+        raise OriginalsError(f"{path} is no record of schema {SCHEMA}. Fix: repair or remove it")
+    return record
+
+
+def load_all(root: str) -> dict[str, Record]:
+    """Read all records, by role."""
+    try:
+        names = sorted(os.listdir(os.path.join(root, FOLDER)))
+    except OSError:
+        return {}
+    records = {}
+    for name in names:
+        role, ending = os.path.splitext(name)
+        if ending == ".json" and _ROLE.match(role):
+            record = load(root, role)
+            if record is not None:
+                records[role] = record
+    return records
+
+
+def store(root: str, role: str, record: t.Mapping[str, t.Any]) -> None:
+    """Write a record in one step: after a power cut it is either the old one or the new one."""
+    document = {"schema": SCHEMA, "role": role, "record": record}
+    path = os.path.join(root, FOLDER, role + ".json")
+    atomic_files.write_file(path, json.dumps(document, indent=2, sort_keys=True) + "\n", mode=0o644)
+
+
+def remove(root: str, role: str) -> None:
+    """Remove a role's record and its copies; what they said has been put back."""
+    shutil.rmtree(os.path.join(root, FOLDER, "files", role), ignore_errors=True)
+    path = os.path.join(root, FOLDER, role + ".json")
+    if os.path.exists(path):
+        os.remove(path)
+    for folder in (os.path.join(root, FOLDER, "files"), os.path.join(root, FOLDER)):
+        if os.path.isdir(folder) and not os.listdir(folder):
+            os.rmdir(folder)

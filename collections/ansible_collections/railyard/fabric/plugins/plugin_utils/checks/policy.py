@@ -1,0 +1,249 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""`fabric_policy`: how long and how hard to measure, and the bounds a site lays down itself."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Mapping
+from typing import Any, TypeGuard
+
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import CHECKS, RDMA_TESTS
+
+DEFAULT: dict[str, Any] = {
+    "iperf3_duration_s": 4,
+    "iperf3_streams": 4,
+    "iperf3_omit_s": 1,
+    "sockperf_duration_s": 2,
+    "sockperf_message_bytes": 64,
+    "ping_count": 10,
+    "ping_interval_s": 0.02,
+    "path_mtu_probes": 5,
+    "rdma_tests": ["ib_write_bw", "ib_write_lat"],
+    "bidirectional": True,
+    "beacon": True,
+    "lldp": True,
+    "bmc_check": "tcp",
+    "bmc_tcp_ports": [443, 22, 80],
+    "bmc_timeout_s": 3,
+    "rdma_duration_s": 4,
+    "rdma_margin_s": 1,
+    "rdma_latency_s": 2,
+    "rdma_message_bytes": 65536,
+    "rdma_qps": 1,
+    "numa_pinning": True,
+    "numa_unpinned": False,
+    "rendezvous_timeout_s": 8,
+    "first_rendezvous_timeout_s": 45,
+    "idle_bytes_per_s": 200000,
+    "allow_busy": False,
+    "busy_bytes_per_s": 5000000,
+    "lease_s": 90,
+    "base_port": 18600,
+    "floors": {},
+}
+
+BMC_CHECKS = ("tcp", "none", "rmcp")
+# A BMC is asked at each of them.
+_MOST_PORTS = 8
+_SWITCHES = ("allow_busy", "beacon", "bidirectional", "lldp", "numa_pinning", "numa_unpinned")
+
+_MOST_COUNTED = 2**64
+
+# key -> (whole numbers only, least, most). The limits keep a typing error from becoming an endless or empty
+# test.
+_NUMBERS: dict[str, tuple[bool, float, float]] = {
+    "iperf3_duration_s": (True, 1, 86400),
+    "iperf3_streams": (True, 1, 128),  # iperf3's own limit
+    "iperf3_omit_s": (True, 0, 600),
+    "sockperf_duration_s": (True, 1, 86400),
+    "sockperf_message_bytes": (True, 14, 65507),  # sockperf's header; the largest UDP payload
+    "ping_count": (True, 10, 100000),  # the rendezvous' own few packets must not pass for pings
+    "ping_interval_s": (False, 0.002, 60),
+    "path_mtu_probes": (True, 1, 1000),
+    "bmc_timeout_s": (False, 0.3, 30),
+    "rdma_duration_s": (True, 3, 3600),
+    "rdma_margin_s": (True, 1, 3600),
+    "rdma_latency_s": (False, 0.2, 10),
+    "rdma_message_bytes": (True, 1, 8388608),  # perftest's own largest message
+    "rdma_qps": (True, 1, 64),
+    "rendezvous_timeout_s": (False, 1, 3600),
+    "first_rendezvous_timeout_s": (False, 1, 3600),
+    "idle_bytes_per_s": (True, 0, 10**12),
+    "busy_bytes_per_s": (True, 0, 10**12),
+    "lease_s": (False, 10, 86400),
+    "base_port": (True, 1024, 60000),
+}
+
+
+class PolicyError(ValueError):
+    """`fabric_policy` cannot be used; `problems` holds one sentence for each fault, each naming its key."""
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__("; ".join(problems))
+        self.problems = problems
+
+
+def is_number(value: object) -> bool:
+    """Tell whether a value is a finite number; True and False are not numbers here."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # a whole number beyond what a float can hold
+        return False
+
+
+def is_whole(value: object) -> TypeGuard[int]:
+    """Tell whether a value is a whole number; True and False are not numbers here.
+
+    Nothing that is counted fills more than 64 bits, and arithmetic with more raises where floats come in.
+    """
+    return isinstance(value, int) and not isinstance(value, bool) and -_MOST_COUNTED <= value < _MOST_COUNTED
+
+
+def merge(user: object) -> dict[str, Any]:
+    """Lay the user's policy over the default one.
+
+    Args:
+        user: the inventory's `fabric_policy`, or None.
+
+    Returns:
+        A new, complete policy.
+
+    Raises:
+        PolicyError: with every unknown key, wrong type and number out of range at once.
+    """
+    merged: dict[str, Any] = copy.deepcopy(DEFAULT)
+    if user is None:
+        return merged
+    if not isinstance(user, Mapping):
+        raise PolicyError([f"fabric_policy must be a mapping, not {_kind(user)}"])
+    problems: list[str] = []
+    for key, value in user.items():
+        if not isinstance(key, str) or key not in DEFAULT:
+            problems.append(f"fabric_policy.{key} is not known; known keys: {', '.join(sorted(DEFAULT))}")
+        elif key == "floors":
+            merged["floors"] = _floors(value, problems)
+        elif key == "rdma_tests":
+            found = _rdma_tests_problems(value)
+            problems += found
+            merged[key] = [] if found else [str(tool) for tool in value]
+        elif key == "bmc_check":
+            if value not in BMC_CHECKS:
+                problems.append(
+                    f"fabric_policy.bmc_check must be one of {', '.join(BMC_CHECKS)}, not {value!r}"
+                )
+            # The presence ping of earlier versions: a lost datagram was a silent BMC.
+            merged[key] = "tcp" if value == "rmcp" else value
+        elif key == "bmc_tcp_ports":
+            problems += _ports_problems(value)
+            merged[key] = value
+        elif key in _SWITCHES:
+            if not isinstance(value, bool):
+                problems.append(f"fabric_policy.{key} must be true or false, not {value!r}")
+            merged[key] = value
+        else:
+            problem = _number_problem(key, value)
+            if problem:
+                problems.append(problem)
+            # A tool that wants a whole number may not read 4.0.
+            merged[key] = int(value) if not problem and _NUMBERS[key][0] else value
+    if not problems:
+        problems = _window_problems(merged)
+    if problems:
+        raise PolicyError(problems)
+    return merged
+
+
+def _rdma_tests_problems(value: object) -> list[str]:
+    where = "fabric_policy.rdma_tests"
+    if not isinstance(value, (list, tuple)) or not all(isinstance(tool, str) for tool in value):
+        return [f"{where} must be a list of perftest's programs, not {value!r}"]
+    if not value:
+        return [f"{where} is empty: a cluster of which no RDMA is asked declares it; use transport tcp"]
+    problems = [
+        f"{where} lists {tool!r}; these can be asked: {', '.join(RDMA_TESTS)}"
+        for tool in value
+        if tool not in RDMA_TESTS
+    ]
+    twice = sorted({tool for tool in value if value.count(tool) > 1})
+    return problems + [f"{where} lists {tool} twice" for tool in twice]
+
+
+def _ports_problems(value: object) -> list[str]:
+    good = isinstance(value, list) and 1 <= len(value) <= _MOST_PORTS
+    if (
+        not isinstance(value, list)
+        or not good
+        or not all(is_whole(one) and 1 <= one <= 65535 for one in value)
+    ):
+        return [f"fabric_policy.bmc_tcp_ports must list 1 to {_MOST_PORTS} TCP ports, not {value!r}"]
+    return []
+
+
+def _window_problems(merged: Mapping[str, Any]) -> list[str]:
+    """A timed perftest leaves out the margin at both ends of a timed test; what is left must be a test."""
+    left_s = merged["rdma_duration_s"] - 2 * merged["rdma_margin_s"]
+    if left_s >= 1:
+        return []
+    return [
+        f"fabric_policy.rdma_duration_s {merged['rdma_duration_s']} less twice rdma_margin_s "
+        f"{merged['rdma_margin_s']} leaves {left_s} s to measure; at least 1 s must be left"
+    ]
+
+
+def _number_problem(key: str, value: object) -> str | None:
+    whole, least, most = _NUMBERS[key]
+    if not isinstance(value, (int, float)) or not is_number(value):
+        return f"fabric_policy.{key} must be a number, not {value!r}"
+    if whole and int(value) != value:
+        return f"fabric_policy.{key} must be a whole number, not {value!r}"
+    if not least <= value <= most:
+        return f"fabric_policy.{key} must be within {least:g} and {most:g}, not {value!r}"
+    return None
+
+
+def _floors(value: object, problems: list[str]) -> dict[str, dict[str, list[float | None]]]:
+    """Check `floors`: {check: {metric: [floor, ceiling or null]}}; problems are appended to the list."""
+    good: dict[str, dict[str, list[float | None]]] = {}
+    if not isinstance(value, Mapping):
+        problems.append(f"fabric_policy.floors must be a mapping of checks, not {_kind(value)}")
+        return good
+    boundable = sorted(name for name, check in CHECKS.items() if check.bounded)
+    for check, metrics in value.items():
+        where = f"fabric_policy.floors.{check}"
+        if check not in boundable:
+            problems.append(f"{where} is no check that can be bounded; these can: {', '.join(boundable)}")
+            continue
+        if not isinstance(metrics, Mapping) or not metrics:
+            problems.append(f"{where} must map metrics to [floor, ceiling], not {_kind(metrics)}")
+            continue
+        for metric, bounds in metrics.items():
+            problem = _bounds_problem(str(check), metric, bounds)
+            if problem:
+                problems.append(f"{where}.{metric} {problem}")
+            else:
+                good.setdefault(str(check), {})[str(metric)] = list(bounds)
+    return good
+
+
+def _bounds_problem(check: str, metric: object, bounds: object) -> str | None:
+    if metric not in CHECKS[check].bounded:
+        return f"is no metric of {check} that can be bounded; these can: {', '.join(CHECKS[check].bounded)}"
+    if not isinstance(bounds, (list, tuple)) or len(bounds) != 2:
+        return f"must be [floor, ceiling or null], not {bounds!r}"
+    floor, ceiling = bounds
+    if not is_number(floor) or floor < 0:
+        return f"must begin with a floor that is a number of at least 0, not {floor!r}"
+    if ceiling is not None and (not is_number(ceiling) or ceiling <= 0 or ceiling < floor):
+        return f"must end with a ceiling above the floor, or null, not {ceiling!r}"
+    return None
+
+
+def _kind(value: object) -> str:
+    return {"NoneType": "null", "str": "text", "list": "a list", "bool": "true/false"}.get(
+        type(value).__name__, type(value).__name__
+    )

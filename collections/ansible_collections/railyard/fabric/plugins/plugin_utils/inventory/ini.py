@@ -1,0 +1,88 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What is wrong with an inventory file in INI form, with the line, which Ansible does not say."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import files
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.yaml_errors import (
+    RANGE_FIX,
+    range_error,
+)
+
+_ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(\"[^\"]*\"|'[^']*'|[^\s#]+)")
+# What Ansible's words quote of the file.
+_QUOTED = re.compile(r"got: (.+)$|host definition '(.*)'|(\[[^\]]+\])|'([^']*)'")
+_SAID = re.compile(
+    r"Failed to parse inventory with '(?P<plugin>\w+)' plugin: (?P<words>.*?)\s*"
+    r"(?=Failed to parse inventory with|<<< caused by|Origin: |Completely failed|$)"
+)
+
+
+def ini_error(path: str) -> tuple[int, str, str] | None:
+    """Return (line, what is wrong, fix) of the first range or section that Ansible would misread, or None."""
+    section, text = "", files.text_of(path)
+    if text.startswith("\ufeff["):
+        return (
+            1,
+            "it begins with a byte order mark, which is no part of a section",
+            "save it as UTF-8 without one",
+        )
+    for number, line in enumerate(text.splitlines(), start=1):
+        line = line.strip()
+        if line.startswith("["):
+            if "]" not in line:
+                return number, f"section {line} is not closed", "write it as [gpu_nodes]"
+            section = line
+        elif line == "all" and ":children]" in section:
+            message = f"group all stands below {section}, and would be inside itself"
+            return number, message, "take it out of the children"
+        elif line and line[0] not in "#;" and not re.search(r":(vars|children)\]", section):
+            wrong = range_error(line.split()[0])
+            if wrong is not None:
+                return number, wrong, RANGE_FIX
+    return None
+
+
+def settings(path: str) -> Iterator[tuple[str, str, str, str, int]]:
+    """Yield (kind, name, variable, value as text, line) of an INI file; none for a file in another form."""
+    if path.endswith((".yml", ".yaml", ".json", ".toml")) or files.composed(path) is not None:
+        return
+    section = ""
+    for number, line in enumerate(files.text_of(path).splitlines(), start=1):
+        line = line.strip()
+        if line.startswith("["):
+            section = line.strip("[]")
+        elif not line or line[0] in "#;" or section.endswith(":children"):
+            continue
+        elif section.endswith(":vars"):
+            variable, _equals, value = line.partition("=")
+            yield "group", section[: -len(":vars")], variable.strip(), value.strip().strip("\"'"), number
+        else:
+            written = line.split()[0]
+            for name in files.range_of(written) if "[" in written else (written,):
+                for variable, value in _ASSIGNMENT.findall(line):
+                    yield "host", name, variable, value.strip("\"'"), number
+
+
+def words_of(said: str, plugin: str) -> str:
+    """Return what one of Ansible's plugins said of a source, out of what all of them said; else all."""
+    text = " ".join(said.split())
+    found = {match["plugin"]: match["words"] for match in _SAID.finditer(text)}
+    return found.get(plugin, text).removeprefix("Failed to parse inventory: ").rstrip(". ") or text
+
+
+def line_of(path: str, words: str) -> int | None:
+    """Return the line of a file that Ansible's words quote a part of, or None."""
+    lines = files.text_of(path).splitlines()
+    for match in _QUOTED.finditer(words):
+        part = next(group for group in match.groups() if group is not None)
+        for number, line in enumerate(lines, start=1):
+            if part and part in line:
+                return number
+    return None

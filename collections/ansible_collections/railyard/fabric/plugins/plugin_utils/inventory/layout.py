@@ -1,0 +1,156 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What Ansible passes over in silence: files that it never reads, a variable set twice, numbers in base 8.
+
+Only what Railyard reads is looked for; what else stands in those files is not ours to judge. Files are looked
+at as text first: for thousands of host_vars a second parse would take its time.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import files, plaintext_secrets
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.model import Problem
+
+VARIABLES = (
+    "fabric", "fabric_policy", "node_index", "scalable_unit", "rail_overrides", "network_addresses",
+    "bmc_address", "management_address",
+)  # fmt: skip
+# At the left margin, as in a file of variables.
+_SET = re.compile(rf"^[\"']?({'|'.join(VARIABLES)})[\"']?[ \t]*:", re.MULTILINE)
+_TAGGED = re.compile(
+    r"^[^#\n]*:\s+!vault(-encrypted)?[ \t]*([|>][-+0-9]*[ \t]*\n[ \t]*)?"
+    r"[\"']?(?!\$ANSIBLE_VAULT)[^\s\"'|>$]",
+    re.MULTILINE,
+)
+_BASE_8 = re.compile(r"[-+]?0[0-7_]+")
+_BASE_8_SOMEWHERE = re.compile(rf"(?<![\w.:/-]){_BASE_8.pattern}(?![\w.:/-])")
+
+
+def check(sources: Sequence[str], hosts: Collection[str], groups: Collection[str]) -> Iterator[Problem]:
+    """Yield what is wrong with the files of an inventory, and not with what Ansible makes of them.
+
+    Args:
+        sources: the inventory sources, as paths.
+        hosts: names of all hosts.
+        groups: names of all groups.
+    """
+    for folder in files.source_folders(sources):
+        # Beside a single file there may be variables for the hosts of another one.
+        whole = folder in sources
+        for kind, known in (("group_vars", groups), ("host_vars", hosts)):
+            for name, paths in entries(os.path.join(folder, kind)).items():
+                if name in known:
+                    yield from _check_entity(kind, name, paths)
+                elif whole:
+                    yield from _check_stranger(kind, name, paths, known)
+    for path in [*files.all_variable_files(sources), *files.source_files(sources)]:
+        yield from _check_numbers(path)
+        yield from _check_tags(path)
+
+
+def entries(folder: str) -> dict[str, list[str]]:
+    """Return group or host → its files and folders, in the order in which Ansible looks for them."""
+    found: dict[str, list[tuple[int, str]]] = {}
+    try:
+        names = sorted(os.listdir(folder))
+    except OSError:
+        return {}
+    for name in names:
+        path = os.path.join(folder, name)
+        stem, ending = os.path.splitext(name)
+        if os.path.isdir(path) or ending not in files.YAML_ENDINGS:
+            stem, ending = name, ""
+        if not name.startswith(".") and not name.endswith("~"):
+            found.setdefault(stem, []).append((files.YAML_ENDINGS.index(ending), path))
+    return {stem: [path for _rank, path in sorted(paths)] for stem, paths in found.items()}
+
+
+def _check_entity(kind: str, name: str, paths: Sequence[str]) -> Iterator[Problem]:
+    """Check that all that is said of a host or group is read, and that nothing is said twice."""
+    host = name if kind == "host_vars" else None
+    for path in paths[1:]:
+        message = f"Ansible reads {files.shown(paths[0])}, and so never this file"
+        yield Problem(files.shown(path), host, None, message, "move what it says there, and remove it")
+    if not os.path.isdir(paths[0]):
+        return
+    first: dict[str, str] = {}
+    for path in files_of(paths[0]):
+        for variable, line in set_in(path).items():
+            where = f"{files.shown(path)}:{line}"
+            if first.setdefault(variable, where) != where:
+                message = f"{variable}: it stands in {first[variable]} as well, and the file's name decides"
+                yield Problem(where, host, None, message, "keep one of the two")
+
+
+def _check_stranger(kind: str, name: str, paths: Sequence[str], known: Collection[str]) -> Iterator[Problem]:
+    """Check that files of nobody say nothing of rails: nobody reads it."""
+    what = "host" if kind == "host_vars" else "group"
+    for path in (file for one in paths for file in files_of(one)):
+        yield from _check_secrets(path)
+        said = set_in(path)
+        variable = next(iter(said), None)
+        if variable is not None:
+            near = difflib.get_close_matches(name, [str(one) for one in known], n=1)
+            hint = f"did you mean {what} {near[0]}? If not, " if near else f"name it as its {what}, or "
+            message = f"{variable}: it is set for {what} {name}, which the inventory does not have"
+            where = f"{files.shown(path)}:{said[variable]}"
+            yield Problem(where, None, None, message, f"{hint}remove the file")
+
+
+def _check_tags(path: str) -> Iterator[Problem]:
+    """Check that what is tagged as encrypted is: Ansible fails over it only when it is used."""
+    for match in _TAGGED.finditer("" if files.is_encrypted(path) else files.text_of(path)):
+        line = files.text_of(path).count("\n", 0, match.start()) + 1
+        message = "a value is tagged !vault, and is not encrypted"
+        yield Problem(f"{files.shown(path)}:{line}", None, None, message, plaintext_secrets.FIX)
+
+
+def _check_secrets(path: str) -> Iterator[Problem]:
+    """Check a file that Ansible does not read for passwords: whoever has the inventory reads it."""
+    try:
+        held = None if files.is_encrypted(path) else files.plain_data(path)
+    except ValueError:
+        return
+    for variable in plaintext_secrets.passwords(held) if isinstance(held, Mapping) else ():
+        line = files.line_in(path, files.steps_of(variable)) or 1
+        message = f"{variable}: a password stands readable in the inventory"
+        yield Problem(f"{files.shown(path)}:{line}", None, None, message, plaintext_secrets.FIX)
+
+
+def files_of(path: str) -> list[str]:
+    """Return a file, or the files of variables in a folder, in Ansible's order."""
+    if not os.path.isdir(path):
+        return [path]
+    return [file for file in files.files_below(path) if os.path.splitext(file)[1] in files.YAML_ENDINGS]
+
+
+def set_in(path: str) -> dict[str, int]:
+    """Return which of Railyard's variables a file of variables sets, with the line of each."""
+    if files.is_encrypted(path):
+        return {}
+    text = files.text_of(path)
+    found: dict[str, int] = {}
+    for match in _SET.finditer(text):
+        found.setdefault(match.group(1), text.count("\n", 0, match.start()) + 1)
+    return found
+
+
+def _check_numbers(path: str) -> Iterator[Problem]:
+    """Check for whole numbers that begin with 0: YAML reads 010 as 8."""
+    if files.is_encrypted(path) or not _BASE_8_SOMEWHERE.search(files.text_of(path)):
+        return
+    for variable, node in files.scalars_of(path, VARIABLES):
+        if node.tag == "tag:yaml.org,2002:int" and _BASE_8.fullmatch(node.value):
+            meant, read = int(node.value), int(node.value.replace("_", ""), 8)
+            if meant == read:
+                continue
+            message = f"{variable}: YAML reads {node.value} in base 8, as {read}"
+            fix = f"write {meant}, without a 0 before it (in quotes if it is a name)"
+            yield Problem(f"{files.shown(path)}:{node.start_mark.line + 1}", None, None, message, fix)

@@ -1,0 +1,106 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What has been read of an inventory, before it is judged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.schema import Finding
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present.plain_text import clean_line
+
+
+class Origin(NamedTuple):
+    """Where to look for the file that says something.
+
+    Attributes:
+        groups: groups whose variables may say so, the strongest last.
+        node: the node whose variables may say so, or None. It need not be a finding's host: a fabric that
+            stands among a node's own variables is wrong in itself.
+    """
+
+    groups: tuple[str, ...] = ()
+    node: str | None = None
+
+
+Located = tuple[Finding, Origin]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing that is wrong with the inventory, ready to be shown.
+
+    Attributes:
+        file: `path:line` of what says so, or the variable's name where no file could be told.
+        host: the node, several folded into one name (`gpu[001-004]`), or None.
+        rail: the rail, or None.
+        message: what is wrong, the variable first.
+        fix: what to write instead.
+    """
+
+    file: str
+    host: str | None
+    rail: str | None
+    message: str
+    fix: str
+
+    def text(self) -> str:
+        """Write the problem as one line."""
+        where = [self.file]
+        where += [f"host {self.host}"] if self.host else []
+        where += [f"rail {self.rail}"] if self.rail else []
+        # Names of files and hosts may hold what moves a terminal's cursor.
+        return clean_line(f"{', '.join(where)}: {self.message}. Fix: {self.fix}")
+
+
+@dataclass(frozen=True)
+class Node:
+    """What the inventory says of one node; raw values, None where it says nothing.
+
+    `qos` holds variables of roles, which may be expressions, for what `railyard plan` tells of them.
+    """
+
+    name: str
+    fabric: Any
+    node_index: Any
+    scalable_unit: Any
+    rail_overrides: Any
+    ansible_host: str | None
+    groups: tuple[str, ...]
+    network_addresses: Any = None
+    bmc_address: Any = None
+    management_address: Any = None
+    qos: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class Inventory:
+    """An inventory's nodes, in its own order, and what was noticed while reading.
+
+    Attributes:
+        cluster: name of the inventory's folder.
+        sources: the inventory sources, as paths.
+        nodes: all hosts of group gpu_nodes, whatever the limit: an address must be free among all of them.
+        selected: names of the nodes within the limit.
+        policy: raw `fabric_policy`, or None.
+        problems: what kept the inventory from being read; then there is nothing else to check.
+        misplaced: what is wrong with files as such: never read, set twice, numbers in base 8.
+        findings: what was noticed while reading (passwords, names, where Ansible connects).
+    """
+
+    cluster: str
+    sources: list[str]
+    nodes: list[Node] = field(default_factory=list)
+    selected: frozenset[str] = frozenset()
+    policy: Any = None
+    problems: list[Problem] = field(default_factory=list)
+    misplaced: list[Problem] = field(default_factory=list)
+    findings: list[Located] = field(default_factory=list)
+
+    def selected_nodes(self) -> list[Node]:
+        """Return the nodes within the limit, in inventory order."""
+        return [node for node in self.nodes if node.name in self.selected]

@@ -1,0 +1,153 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Which networks the fabrics claim, where two claims overlap, and which rail an address falls into."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import routes
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.addresses import (
+    IPAddress,
+    IPNetwork,
+    IPSet,
+    meet,
+)
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.model import Located, Origin
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.schema import Finding
+
+_FIX = "give each rail a subnet of its own, which shares no address with another network"
+
+
+class Claim(NamedTuple):
+    """One network and who has it: a rail (perhaps in one scalable unit), another network or the frontend."""
+
+    network: IPNetwork
+    owner: str
+    rail: str | None
+    variable: str
+    origin: Origin
+    mtu: Any = None
+    infiniband: bool = False
+
+
+class Networks:
+    """Collects claims; the same rail's same network, claimed by several fabrics, is one claim."""
+
+    def __init__(self) -> None:
+        self._rails: dict[tuple[Any, str | None], Claim] = {}
+        self._others: dict[tuple[Any, str], Claim] = {}
+        self._routes: dict[tuple[Any, str | None], Claim] = {}
+        self._unlike: list[Located] = []
+
+    def add(self, fabric: Mapping[str, Any], specs: Sequence[Mapping[str, Any]], origin: Origin) -> None:
+        """Add what one fabric, already without refused values, claims."""
+        mtu, infiniband = fabric.get("mtu"), fabric.get("transport") == "infiniband"
+        unlike: Finding | None = None
+        for spec in specs:
+            for family in ("", "6"):
+                for unit, subnet in spec[f"subnets{family}"].items():
+                    key = f"subnet{family}" if unit is None else f"subnets{family}.{unit}"
+                    variable = (
+                        "fabric.supernet" if spec["variable"] == "fabric" else f"{spec['variable']}.{key}"
+                    )
+                    owner = f"rail {spec['name']}" + ("" if unit is None else f" in unit {unit}")
+                    network = IPNetwork(subnet)
+                    claim = Claim(network, owner, spec["name"], variable, origin, mtu, infiniband)
+                    # Two units of one rail may not share a network either.
+                    unlike = unlike or _unlike(claim, self._rails.setdefault((network, owner), claim))
+            for target in spec["routes"]:
+                variable = routes.variable_of(spec)
+                owner = f"a route of rail {spec['name']}"
+                claim = Claim(IPNetwork(target), owner, spec["name"], variable, origin)
+                self._routes.setdefault((claim.network, owner), claim)
+        self._unlike += [] if unlike is None else [(unlike, origin)]
+        for index, item in enumerate(fabric.get("networks") or []):
+            if item.get("subnet") is not None:
+                variable = f"fabric.networks[{index}].subnet"
+                owner = f"network {item.get('name')}"
+                self._add_other(Claim(IPNetwork(item["subnet"]), owner, None, variable, origin))
+        address = (fabric.get("frontend") or {}).get("address")
+        if address is not None:
+            network = IPNetwork(address).cidr
+            self._add_other(Claim(network, "the frontend", None, "fabric.frontend.address", origin))
+
+    def _add_other(self, claim: Claim) -> None:
+        self._others.setdefault((claim.network, claim.owner), claim)
+
+    def unlike(self) -> Iterator[Located]:
+        """Yield each fabric whose nodes share a rail's network with nodes that speak otherwise on it."""
+        yield from self._unlike
+
+    def overlaps(self) -> Iterator[Located]:
+        """Yield each rail network that shares addresses with another claim."""
+        claims, others = (
+            sorted(held.values(), key=lambda claim: claim.network) for held in (self._rails, self._others)
+        )
+        yield from _sweep(claims)
+        yield from _sweep(others)
+        if not self._rail_addresses.isdisjoint(_addresses(others)):
+            for other in others:
+                yield from (_overlap(claim, other) for claim in claims if meet(claim.network, other.network))
+
+    def overlapping(self, network: IPNetwork, rail: str | None, rails_alone: bool = False) -> Claim | None:
+        """Return a claim that shares addresses with a network; those of one rail do not count, if named."""
+        claims = [*self._rails.values(), *(() if rails_alone else self._others.values())]
+        others = (one for one in claims if rail is None or one.rail != rail)
+        return next((one for one in others if meet(one.network, network)), None)
+
+    def rail_with(self, address: IPAddress) -> Claim | None:
+        """Return the rail network that contains an address."""
+        return _containing(address, self._rail_addresses, self._rails.values())
+
+    def route_with(self, address: IPAddress) -> Claim | None:
+        """Return the declared route that contains an address."""
+        return _containing(address, self._route_addresses, self._routes.values())
+
+    @cached_property
+    def _rail_addresses(self) -> IPSet:
+        return _addresses(self._rails.values())
+
+    @cached_property
+    def _route_addresses(self) -> IPSet:
+        return _addresses(self._routes.values())
+
+
+def _addresses(claims: Iterable[Claim]) -> IPSet:
+    return IPSet([claim.network for claim in claims])
+
+
+def _containing(address: IPAddress, known: IPSet, claims: Iterable[Claim]) -> Claim | None:
+    """Return the claim with an address; thanks to the set not each of thousands of nodes looks at all."""
+    return next((one for one in claims if address in one.network), None) if address in known else None
+
+
+def _sweep(claims: Iterable[Claim]) -> Iterator[Located]:
+    """Yield each of the claims, which are in order, that overlaps one before it, and so is inside it."""
+    widest: Claim | None = None
+    for claim in claims:
+        if widest is not None and claim.network in widest.network:
+            yield _overlap(claim, widest)
+        else:
+            widest = claim
+
+
+def _unlike(claim: Claim, first: Claim) -> Finding | None:
+    """Return what keeps two fabrics' nodes on one network of a rail from understanding each other."""
+    where = f"{claim.network} of {claim.owner}"
+    if claim.infiniband != first.infiniband:
+        message = f"other nodes have {where} on {'InfiniBand' if first.infiniband else 'Ethernet'}"
+        return Finding("fabric.transport", message, "give each transport subnets of its own")
+    if None not in (claim.mtu, first.mtu) and claim.mtu != first.mtu:
+        message = f"{claim.mtu}, and other nodes on {where} have {first.mtu}"
+        return Finding("fabric.mtu", message, "write the same mtu for all nodes that share a network")
+    return None
+
+
+def _overlap(claim: Claim, other: Claim) -> Located:
+    message = f"{claim.network} of {claim.owner} overlaps {other.network} of {other.owner}"
+    return Finding(claim.variable, message, _FIX, None, claim.rail), claim.origin

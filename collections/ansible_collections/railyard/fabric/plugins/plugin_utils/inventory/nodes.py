@@ -1,0 +1,136 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Checks of what a node is called and where Ansible connects: before anything is planned for it."""
+
+from __future__ import annotations
+
+import difflib
+import ipaddress
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import values as is_
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.schema import Finding
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.values import literal
+
+# How Ansible reaches an address: nodes behind one address differ in one of them.
+WAYS = (
+    "ansible_port", "ansible_connection", "ansible_ssh_args", "ansible_ssh_common_args",
+    "ansible_ssh_extra_args",
+)  # fmt: skip
+_SSH = (None, "ssh", "ansible.builtin.ssh", "smart")
+# The same for all hosts, unlike other expressions.
+_SAME_FOR_ALL = re.compile(r"\{\{\s*(inventory_dir|playbook_dir)\s*\}\}")
+_NAME_FIX = "name it as its own hostname does, and say where it is reached by ansible_host"
+_RANGE_FIX = "write a range as Ansible does, gpu[1:3] or gpu[01:32]"
+# So alike that nobody means two different things by them.
+_ALIKE = 0.88
+
+
+def check_name(name: str) -> Iterator[Finding]:
+    """Yield what is wrong with a node's name in the inventory."""
+    wrong = is_.host_name(name)
+    if wrong is not None:
+        yield Finding("inventory_hostname", wrong, _RANGE_FIX if "[" in name else _NAME_FIX, name)
+
+
+def check_connection(name: str, address: Any) -> Iterator[Finding]:
+    """Yield what is wrong with a node's `ansible_host`; only Ansible knows what an expression means."""
+    if address is None or any(literal(address)):
+        return
+    wrong = is_.connection(address)
+    if wrong is not None:
+        fix = "write the node's address or name alone; port and user are ansible_port and ansible_user"
+        yield Finding("ansible_host", wrong, fix, name)
+
+
+def check_port(name: str, variables: Mapping[str, Any]) -> Iterator[Finding]:
+    """Yield what is wrong with a node's `ansible_port`, and an `ansible_host` that is there and empty."""
+    if "ansible_host" in variables and variables["ansible_host"] is None:
+        yield Finding("ansible_host", "it is empty", "write an address or name, or remove the variable", name)
+    port = variables.get("ansible_port")
+    if port is None or any(literal(port)):
+        return
+    number = int(port) if isinstance(port, str) and re.fullmatch(r"[0-9]{1,5}", port) else port
+    wrong = is_.integer(1, 65535)(number)
+    if wrong is not None:
+        yield Finding("ansible_port", wrong, "write the port of the node's SSH server, as 22", name)
+
+
+class Machines:
+    """Which machine each node is, going by where and how Ansible connects."""
+
+    def __init__(self) -> None:
+        self._taken: dict[tuple[Any, ...], str] = {}
+
+    def check(self, name: str, address: str | None, ways: Mapping[str, Any]) -> Iterator[Finding]:
+        """Yield a finding where another node is the same machine.
+
+        Args:
+            name: the node's name.
+            address: where Ansible connects; None where only Ansible can tell.
+            ways: its plain variables of `WAYS`.
+        """
+        # The port may be a number or text, and 22 need not be named.
+        values = [str(ways.get(way) or 22) if way == "ansible_port" else ways.get(way) for way in WAYS]
+        unknown = any(_is_its_own(value) for value in values)
+        if address is None or unknown or ways.get("ansible_connection") not in _SSH:
+            return
+        other = self._taken.setdefault((_normal(address), *map(repr, values)), name)
+        if other != name:
+            message = f"{address} is where Ansible connects for {other} as well: both would be one machine"
+            fix = "correct one of them (nodes behind one address differ in ansible_port)"
+            yield Finding("ansible_host", message, fix, name)
+
+
+def _is_its_own(value: Any) -> bool:
+    """Tell whether a value may differ between hosts though it is written alike."""
+    return any(literal(_SAME_FOR_ALL.sub("", value) if isinstance(value, str) else value))
+
+
+def _normal(address: str) -> str:
+    try:
+        return str(ipaddress.ip_address(address))
+    except ValueError:
+        return address.lower().rstrip(".")
+
+
+def check_misspelt(name: str, variables: Collection[str], known: Sequence[str]) -> Iterator[Finding]:
+    """Yield variables that are nearly called as one of Railyard's that the node lacks: Ansible takes any."""
+    for variable in sorted(variables):
+        meant = _alike(variable, tuple(known))
+        if meant is not None and meant not in variables:
+            message = "nothing reads a variable of this name"
+            fix = f"did you mean {meant}? If not, rename it"
+            yield Finding(variable, message, fix, name, None, meant)
+
+
+@lru_cache(maxsize=65536)
+def _alike(variable: str, known: tuple[str, ...]) -> str | None:
+    if variable in known:
+        return None
+    near = difflib.get_close_matches(variable.lower().replace("-", "_"), known, n=1, cutoff=_ALIKE)
+    return near[0] if near else None
+
+
+def check_rivals(name: str, rivals: Mapping[str, tuple[str, str]], own: Collection[str]) -> Iterator[Finding]:
+    """Yield variables that two of a node's groups set differently, and the node itself does not set."""
+    for variable, (one, other) in sorted(rivals.items()):
+        if variable not in own:
+            message = f"groups {one} and {other} both set it, and only their names decide between them"
+            fix = "take the node out of one of them, or set the variable on the node itself"
+            yield Finding(variable, message, fix, name)
+
+
+def check_shadowed(
+    name: str, shadowed: Mapping[str, tuple[str, str]], own: Collection[str]
+) -> Iterator[Finding]:
+    """Yield variables that a group sets beside its hosts, where a wider group's file wins over it."""
+    for variable, (inner, outer) in sorted(shadowed.items()):
+        if variable not in own:
+            message = f"group {inner} sets it beside its hosts, and group_vars of the wider group {outer} win"
+            yield Finding(variable, message, f"move it into group_vars/{inner}.yml, or remove one", name)

@@ -1,0 +1,97 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Checks of `rail_overrides` that need the rails they are laid over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import values
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.addresses import IPNetwork, meet
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.networks import Networks
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.schema import (
+    MAC_OCTETS_FIX,
+    OVERRIDE,
+    Finding,
+    check_mapping,
+)
+
+# What can say which interface a rail is.
+SELECTORS = ("netdev", "hca", "mac", "pci")
+
+
+def sound(overrides: Any) -> dict[str, dict[str, Any]]:
+    """Copy a node's overrides without keys that are not known and values that their checks refuse."""
+    if not isinstance(overrides, Mapping):
+        return {}
+    return {
+        str(rail): {
+            key: value
+            for key, value in (override.items() if isinstance(override, Mapping) else ())
+            if next(check_mapping({key: value}, OVERRIDE, ""), None) is None
+        }
+        for rail, override in overrides.items()
+    }
+
+
+def check(
+    fabric: Mapping[str, Any],
+    specs: Sequence[Mapping[str, Any]],
+    planned: Sequence[Mapping[str, Any]],
+    overrides: Mapping[str, Mapping[str, Any]],
+    networks: Networks,
+) -> Iterator[Finding]:
+    """Yield what is wrong with rails as a node's overrides have made them.
+
+    Args:
+        fabric: the fabric, without refused values.
+        specs: its rails, as of `rails.rail_specs`.
+        planned: the node's rails.
+        overrides: the node's, as of `sound`.
+        networks: what all fabrics claim.
+    """
+    for rail in planned:
+        override = overrides.get(rail["name"])
+        if not override:
+            continue
+        where, name = f"rail_overrides.{rail['name']}", rail["name"]
+        if all(rail[key] is None for key in SELECTORS):
+            message = "it takes away what says which interface the rail is"
+            yield Finding(where, message, "name a netdev, mac, pci or hca in its place", None, name)
+        wrong = override.get("mac") and values.mac_octets(override["mac"], fabric.get("transport"))
+        if wrong:
+            yield Finding(f"{where}.mac", wrong, MAC_OCTETS_FIX, None, name)
+        if override.get("netdev") is not None and rail["vlan"] is not None:
+            vlan_netdev = f"{override['netdev']}.{rail['vlan']}"
+            if values.netdev(vlan_netdev) is not None:
+                message = f"the VLAN's interface would be {vlan_netdev}, which has more than 15 characters"
+                fix = "give the port a shorter name (a .link file)"
+                yield Finding(f"{where}.netdev", message, fix, None, name)
+    yield from _check_networks_of_their_own(specs, planned, overrides, networks)
+
+
+def _check_networks_of_their_own(
+    specs: Sequence[Mapping[str, Any]],
+    planned: Sequence[Mapping[str, Any]],
+    overrides: Mapping[str, Mapping[str, Any]],
+    networks: Networks,
+) -> Iterator[Finding]:
+    """Check the networks that addresses bring with them where the fabric gives a rail none."""
+    own: list[tuple[Any, str]] = []
+    for spec in specs:
+        rail = next((one for one in planned if one["name"] == spec["name"]), None)
+        for family in ("", "6"):
+            key = f"address{family}"
+            if rail is None or spec[f"subnets{family}"] or overrides.get(rail["name"], {}).get(key) is None:
+                continue
+            network = IPNetwork(rail[f"subnet{family}"])
+            claim = networks.overlapping(network, rail["name"])
+            owner = claim.owner if claim else next((by for of, by in own if meet(of, network)), None)
+            if owner is not None:
+                message = f"its network {network} shares addresses with that of {owner}"
+                fix = "give each rail a network of its own"
+                yield Finding(f"rail_overrides.{rail['name']}.{key}", message, fix, None, rail["name"])
+            own.append((network, f"rail {rail['name']}"))

@@ -1,0 +1,70 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The plan: what the inventory says each node's rails should be (docs/schema/plan.schema.json)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from ansible_collections.railyard.fabric.plugins.module_utils.rails import networks, plan
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.model import Inventory, Node
+
+SCHEMA = 1
+DEFAULTS = {"node_class": "hardware", "cabling": "switched"}
+
+
+def build_plan(inventory: Inventory) -> dict[str, Any]:
+    """Plan the nodes within the inventory's limit, in inventory order.
+
+    The inventory must be free of problems (`inventory.validate`). `transport`, `node_class` and `cabling` at
+    the top are "mixed" where nodes differ.
+
+    Raises:
+        rails.PlanError: the inventory was not validated, and a node has no plan.
+    """
+    nodes = inventory.selected_nodes()
+    return {
+        "schema": SCHEMA,
+        "cluster": inventory.cluster,
+        "transport": _common(node.fabric.get("transport") for node in nodes),
+        "node_class": _common(_setting(node, "node_class") for node in nodes),
+        "cabling": _common(_setting(node, "cabling") for node in nodes),
+        "nodes": {node.name: plan_of(node) for node in nodes},
+    }
+
+
+def plan_of(node: Node) -> dict[str, Any]:
+    """Plan one node; unknown values are None, addresses are in CIDR form."""
+    frontend = node.fabric.get("frontend") or {}
+    return {
+        "node_index": plan.node_number(node.name, node.node_index),
+        "scalable_unit": node.scalable_unit,
+        "ansible_host": node.ansible_host,
+        "transport": node.fabric.get("transport"),
+        "node_class": _setting(node, "node_class"),
+        "frontend": {
+            "netdev": frontend.get("netdev"),
+            "dhcp4": frontend.get("dhcp4"),
+            "address": frontend.get("address"),
+            "gateway": frontend.get("gateway"),
+            "manage": bool(frontend.get("manage")),
+        },
+        "rails": plan.plan_node(
+            node.fabric, node.name, node.node_index, node.scalable_unit, node.rail_overrides
+        ),
+        "rail_overrides": node.rail_overrides or {},
+        "networks": networks.plan_networks(node.fabric, node.name, node.node_index, node.network_addresses),
+        "bmc_address": node.bmc_address,
+    }
+
+
+def _setting(node: Node, key: str) -> str:
+    return str(node.fabric.get(key) or DEFAULTS[key])
+
+
+def _common(values: Iterable[Any]) -> Any:
+    distinct = list(dict.fromkeys(values))
+    return distinct[0] if len(distinct) == 1 else "mixed"

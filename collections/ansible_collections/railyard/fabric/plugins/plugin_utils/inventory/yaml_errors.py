@@ -1,0 +1,227 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Why Ansible cannot read a file, or passes over a part of it, with the line, which it often does not say."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import files
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.layout import VARIABLES
+
+try:
+    import yaml
+except ImportError:  # sanity's environment has none; ansible-core itself always brings it
+    yaml = None  # type: ignore[assignment]
+
+_SECTIONS = ("hosts", "vars", "children")
+# Groups of this name hold YAML anchors, for want of a better place.
+_ANCHORS = ("x-", ".", "_")
+_END = r"[0-9]+|[A-Za-z]"
+_RANGE = re.compile(rf"(?P<first>{_END})?:(?P<last>{_END})?(:(?P<step>[0-9]+))?")
+HOSTS_MAX = 100000
+RANGE_FIX = "write a range as Ansible does, gpu[1:3] or gpu[01:32]"
+_VARIABLES_FIX = "move variables into group_vars/all/ beside the hosts' file"
+
+
+class Wrong(NamedTuple):
+    """What is wrong with a part of an inventory file: the keys that lead to it, words, and what to write."""
+
+    steps: tuple[str, ...]
+    message: str
+    fix: str
+
+
+def syntax_error(path: str) -> tuple[int, str] | None:
+    """Return (line, what is wrong) where a file cannot be read as YAML, else None."""
+    if yaml is None or files.is_encrypted(path):
+        return None
+    try:
+        with open(path, "rb") as stream:
+            raw = stream.read()
+    except OSError as error:
+        return 1, f"it cannot be opened: {error.strerror or error}"
+    try:
+        text = raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        return raw.count(b"\n", 0, error.start) + 1, f"byte 0x{raw[error.start]:02x} is not UTF-8"
+    try:
+        root = yaml.compose(text, Loader=files.loader())
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        return (mark.line + 1 if mark else 1), " ".join(filter(None, (error.context, error.problem)))
+    except yaml.YAMLError as error:
+        place = getattr(error, "position", 0)
+        return text.count("\n", 0, place) + 1, " ".join(str(error).split())
+    return min(_unacceptable(root), default=None)
+
+
+def _unacceptable(root: Any) -> Iterator[tuple[int, str]]:
+    """Yield (line, what is wrong) for keys given twice, tags that mean nothing, and what contains itself."""
+    waiting = [(root, False)] if root is not None else []
+    around: set[int] = set()
+    done: set[int] = set()
+    while waiting:
+        node, left = waiting.pop()
+        line = node.start_mark.line + 1
+        if left:
+            around.discard(id(node))
+            done.add(id(node))
+            continue
+        # An alias leads to the same node again, and may lead back to where it stands.
+        if id(node) in around:
+            yield line, "an alias stands inside what it names"
+        if id(node) in around or id(node) in done:
+            continue
+        around.add(id(node))
+        waiting.append((node, True))
+        if node.tag.startswith("!") and node.tag not in files.TAGS:
+            yield line, f"tag {node.tag!r} means nothing to Ansible"
+        if isinstance(node, yaml.SequenceNode):
+            waiting += [(item, False) for item in node.value]
+        elif isinstance(node, yaml.MappingNode):
+            waiting += [(value, False) for _key, value in node.value]
+            yield from _unfit_keys(node)
+            yield from _repeated_keys(node)
+
+
+def _unfit_keys(mapping: Any) -> Iterator[tuple[int, str]]:
+    """Yield keys that are no scalars: mostly an expression without quotes, a mapping in a mapping."""
+    for key, _value in mapping.value:
+        if not _is_scalar(key):
+            what = "a mapping" if isinstance(key, yaml.MappingNode) else "a list"
+            words = f"{what} stands where a key is expected: a value with {{{{ }}}} needs quotes"
+            yield key.start_mark.line + 1, words
+
+
+def _repeated_keys(mapping: Any) -> Iterator[tuple[int, str]]:
+    first: dict[tuple[str, str], int] = {}
+    for key, _value in mapping.value:
+        line = key.start_mark.line + 1
+        if _is_scalar(key) and (key.tag, key.value) in first:
+            yield line, f"key {key.value!r} stands in line {first[key.tag, key.value]} already"
+        elif _is_scalar(key):
+            first[key.tag, key.value] = line
+    for key, value in mapping.value:
+        merged = value.value if isinstance(value, yaml.SequenceNode) else [value]
+        for other in merged if key.tag == "tag:yaml.org,2002:merge" else ():
+            for merged_key, _value in other.value if isinstance(other, yaml.MappingNode) else ():
+                # YAML lets the mapping's own key win; Ansible, where no key may stand twice, does not.
+                line = first.get((merged_key.tag, merged_key.value)) if _is_scalar(merged_key) else None
+                if line is not None:
+                    where = f"the merge (<<) in line {key.start_mark.line + 1}"
+                    yield line, f"key {merged_key.value!r} comes with {where} as well"
+
+
+def _is_scalar(node: Any) -> bool:
+    return isinstance(node, yaml.ScalarNode)
+
+
+def no_variables(path: str) -> tuple[int, str] | None:
+    """Return (line, what is wrong) where a file of variables is sound YAML and yet no mapping, else None."""
+    if yaml is None or files.is_encrypted(path):
+        return None
+    root: Any = yaml.compose(files.text_of(path), Loader=files.loader())
+    empty = root is None or root.tag == "tag:yaml.org,2002:null"
+    if empty or isinstance(root, yaml.MappingNode):
+        return None
+    what = "a list" if isinstance(root, yaml.SequenceNode) else "text"
+    return root.start_mark.line + 1, f"it holds {what}, and variables are a mapping"
+
+
+def inventory_error(data: Any) -> Wrong | None:
+    """Return the first thing that makes Ansible refuse, or pass over, a part of a YAML inventory file."""
+    if not data:
+        return Wrong((), "it is empty", "write group gpu_nodes into it, as inventories/v100-pair/hosts.yml")
+    if not isinstance(data, Mapping):
+        message = f"it holds {_kind(data)}, and an inventory is a mapping of groups"
+        return Wrong((), message, "begin with `gpu_nodes:`")
+    if "plugin" in data:
+        return None
+    return next((wrong for name, group in data.items() for wrong in _group_errors((), name, group)), None)
+
+
+def _group_errors(above: Sequence[str], name: Any, group: Any) -> Iterator[Wrong]:
+    steps = (*above, str(name))
+    if not isinstance(name, str):
+        yield Wrong(steps, f"group {name!r} is no text to YAML", "write its name in quotes")
+    elif name.startswith(_ANCHORS) and not above:
+        return
+    elif group is not None and not isinstance(group, Mapping):
+        fix = _VARIABLES_FIX if name in VARIABLES else "write it as `gpu_nodes: {hosts: {gpu1: }}`"
+        yield Wrong(steps, f"group {name} is {_kind(group)}, and a group is a mapping", fix)
+    else:
+        for key, content in (group or {}).items():
+            yield from _section_errors(steps, str(name), key, content)
+
+
+def _section_errors(steps: tuple[str, ...], group: str, key: Any, content: Any) -> Iterator[Wrong]:
+    here = (*steps, str(key))
+    if key not in _SECTIONS:
+        near = difflib.get_close_matches(str(key), _SECTIONS, n=1)
+        hint = f"did you mean {near[0]}? " if near else ""
+        fix = _VARIABLES_FIX if group in VARIABLES else "a group has hosts, vars and children"
+        yield Wrong(here, f"unknown key {key!r} in group {group}: Ansible passes over it", f"{hint}{fix}")
+    elif content is not None and not isinstance(content, (Mapping, str)):
+        key_of = {"hosts": "gpu1:", "children": "su1:", "vars": "name: value"}[key]
+        fix = f"write each as a key: `{key_of}`"
+        yield Wrong(here, f"{key} of group {group} is {_kind(content)}, not a mapping", fix)
+    elif isinstance(content, Mapping) and key == "children":
+        for name, child in content.items():
+            if name in ("all", steps[-1]):
+                message = f"group {name} stands below group {group}, and would be inside itself"
+                yield Wrong((*here, str(name)), message, "take it out of the children")
+            else:
+                yield from _group_errors(here, name, child)
+    elif isinstance(content, Mapping) and key == "hosts":
+        for host, variables in content.items():
+            if isinstance(host, str) and (wrong := range_error(host)) is not None:
+                yield Wrong((*here, host), wrong, RANGE_FIX)
+            elif not isinstance(host, str):
+                message = f"host {host!r} is no text to YAML"
+                yield Wrong((*here, str(host)), message, "write its name in quotes")
+            elif variables is not None and not isinstance(variables, Mapping):
+                message = f"what stands behind host {host} is {_kind(variables)}, not a mapping of variables"
+                yield Wrong((*here, host), message, "write it as `gpu1: {ansible_host: 192.168.0.1}`")
+
+
+def range_error(written: str) -> str | None:
+    """Return what is wrong with the ranges in a host's name, or None (there need be none)."""
+    if not {"[", "]"} & set(written) or written.startswith("["):  # [fd00::1]:22 is an address with its port
+        return None
+    parts = re.split(r"\[([^\[\]]*)\]", written)
+    if any({"[", "]"} & set(part) for part in parts):
+        return f"{written} has a bracket too few or too many"
+    hosts = 1
+    for part in parts[1::2]:
+        found = _RANGE.fullmatch(part)
+        if found is None:
+            return f"{written} is no range to Ansible"
+        first, last = found["first"], found["last"]
+        if first is None or last is None:
+            end = "beginning: Ansible would begin with 0" if first is None else "end"
+            return f"range {written} has no {end}"
+        numbers = first.isdigit() and last.isdigit()
+        if first.isdigit() != last.isdigit() or first.isupper() != last.isupper():
+            return f"range {written} begins and ends with different kinds of characters"
+        if (int(first) > int(last)) if numbers else (first > last):
+            return f"range {written} ends before it begins"
+        if numbers and first.startswith("0") and len(first) != len(last):
+            return f"range {written} begins with a 0, and so both ends must have as many digits"
+        if found["step"] is not None and int(found["step"]) == 0:
+            return f"range {written} has a step of 0"
+        first_place, last_place = (int(first), int(last)) if numbers else (ord(first), ord(last))
+        hosts *= (last_place - first_place) // int(found["step"] or 1) + 1
+        if hosts > HOSTS_MAX:
+            return f"range {written} is one of {hosts} hosts, and more than {HOSTS_MAX} are not planned"
+    return None
+
+
+def _kind(value: Any) -> str:
+    kinds = {list: "a list", dict: "a mapping", str: "text", bool: "true or false", int: "a number"}
+    return next((name for kind, name in kinds.items() if isinstance(value, kind)), "something else")

@@ -1,0 +1,384 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The cause table: why a check did not pass, in a sentence, and what to do next.
+
+Verdicts take their `cause` and `next` from here, and docs/troubleshooting.md is generated from it
+(tools/railyard/report/causes_doc.py), so that what the report says can be looked up word for word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present import plain_text
+
+#: How much of a node's own words a verdict holds.
+_MOST_CHARACTERS = 1000
+
+
+@dataclass(frozen=True)
+class Cause:
+    """One way not to pass.
+
+    Attributes:
+        name: the id that verdicts carry as `cause_class`.
+        sentence: what is wrong; verdicts put what was seen behind it.
+        next: what to do, as a sentence in the imperative.
+    """
+
+    name: str
+    sentence: str
+    next: str
+
+
+_LOOK_AT_RAW = (
+    "Read the tool's own output in the run folder's raw/ archive of that node, correct it, and "
+    "validate again."
+)
+
+_TABLE = (
+    # What a node's facts say
+    Cause("node_unreachable", "the node is unreachable, so nothing of it is known",
+          "Look at the node's power and console, try `ssh` to its ansible_host, then validate again."),
+    Cause("not_inspected", "the node answers, but could not be inspected, so nothing of it is known",
+          "Mend what the message names (Python on the node, sudo without a password, or -K), then "
+          "validate again."),
+    Cause("not_staged", "the measurement could not be laid ready on the node",
+          "Mend what the message names (room in /var/lib/railyard and /run, for one), then validate again."),
+    Cause("not_collected", "what the node measured could not be fetched from it",
+          "Mend what the message names, then collect again (`playbooks/collect.yml -e railyard_run=RUN`) "
+          "while the node still holds it, or validate again."),
+    Cause("facts_lost", "the run folder does not hold the node's facts, though they were read",
+          "Bring facts.jsonl back from a copy of the run and judge again (`railyard judge RUN`), or validate "
+          "again."),
+    Cause("facts_garbled", "the node's facts are incomplete or contradict each other",
+          "Run railyard.fabric.rail_info on the node by hand and compare; then validate again."),
+    Cause("netdev_missing", "the rail's netdev is not on the node",
+          "Compare `ip -br link` with the inventory; a port may be missing, renamed or bound to "
+          "another driver."),
+    Cause("netdev_ambiguous", "the inventory's selector fits more than one netdev",
+          "Name the rail by netdev or MAC in rail_overrides."),
+    Cause("netdev_differs", "the netdev is not the one that the inventory describes",
+          "Compare MAC, PCI address and HCA with the inventory; a card may have been moved or renamed."),
+    Cause("netdev_shared", "two rails are bound to one netdev",
+          "Give each rail its own netdev, MAC or PCI address in the inventory."),
+    Cause("netdev_enslaved", "the rail's netdev is a member of another device",
+          "Take it out of that device, or name another netdev: a rail is a port of its own."),
+    Cause("lag_member", "the rail's netdev is a member of a LAG, and a LAG is not a rail",
+          "Take the port out of the bond: RDMA and rail-wise NCCL need each port with its own address."),
+    Cause("hca_missing", "the rail's HCA port is not on the node",
+          "Look at `rdma link`, /sys/class/infiniband and `lspci`: the driver may not be loaded or the name "
+          "may differ; then `railyard provision` (role rdma_stack)."),
+    Cause("module_missing", "this kernel has no module for the RDMA device",
+          "Install the package that brings it for the running kernel: on Debian linux-image-amd64 or "
+          "linux-image-arm64 (the cloud flavour has no rdma_rxe), on Ubuntu "
+          "linux-modules-extra-$(uname -r); start that kernel, then `railyard provision`."),
+    Cause("iwarp", "the device speaks iWARP, and neither RoCE nor InfiniBand",
+          "Name a RoCE or InfiniBand port in the inventory, or declare `transport: tcp` for these nodes."),
+    Cause("dpu_mode", "the BlueField card is in DPU mode, so its own Arm cores stand between host and wire",
+          "Set the card to NIC mode (mlxconfig's INTERNAL_CPU_OFFLOAD_ENGINE; NVIDIA's page on BlueField's "
+          "modes of operation has it for each generation) and power the host off and on, or take this port "
+          "out of the inventory."),
+    Cause("link_layer_wrong", "the port's link layer is not that of the declared transport",
+          "Set the port's type (`mlxconfig -d DEVICE set LINK_TYPE_P1=2` is Ethernet, 1 InfiniBand; then "
+          "reboot), or correct `transport` in the inventory."),
+    Cause("sm_missing", "no subnet manager takes care of the InfiniBand port",
+          "Start one: on a managed switch, or opensm on one node (role rdma_stack); `sminfo` shows it."),
+    Cause("no_gid", "the GID table of the port has no RoCE entry for the rail's address",
+          "Look at the address check first; then `rdma link` and the GIDs in "
+          "/sys/class/infiniband/DEVICE/ports/PORT/gids: an entry comes with the address on the netdev."),
+    Cause("gid_v1_only", "the address has a RoCE v1 GID alone, which no router passes on",
+          "Use it inside one subnet; NCCL needs NCCL_IB_ROCE_VERSION_NUM=1, which role nccl_profile writes, "
+          "or the index. Or set the card to RoCE v2, where it can."),
+    Cause("gid_wrong", "the test did not use the GID that the rail's address has",
+          "Validate again; if it comes back, look at what adds and removes addresses on that node."),
+    Cause("rdma_mtu_small", "the RDMA MTU is smaller than the inventory's MTU allows",
+          "See the mtu check first: the kernel takes the RDMA MTU from the netdev's, and may need the port "
+          "down and up again; on InfiniBand look at the partition's MTU in the subnet manager."),
+    Cause("rdma_mtu_unknown", "the node does not say which RDMA MTU the port uses",
+          "Run `railyard provision` (role rdma_stack installs libibverbs), then validate again."),
+    Cause("rdma_unknown", "the node does not say enough of the RDMA port",
+          "Run railyard.fabric.rail_info on the node by hand and look at /sys/class/infiniband; then "
+          "validate again."),
+    Cause("link_down", "the link is down",
+          "Look at cable, transceiver and switch port, then `ip link set NETDEV up`; provisioning "
+          "brings it up too."),
+    Cause("link_unknown", "the node does not say whether the link is up",
+          "Bring the netdev up, look at the driver's messages in `dmesg`, and validate again."),
+    Cause("link_speed", "the link's speed is not the declared one",
+          "Look at cable, transceiver and the switch port's speed; or correct rate_gbps, if the "
+          "inventory is wrong."),
+    Cause("link_slow", "the link runs below what its port can do, and the inventory declares no rate for it",
+          "Look at cable, transceiver and the switch port's speed; where the lower speed is meant, declare "
+          "rate_gbps of this rail in the inventory."),
+    Cause("mtu_differs", "the MTU is not the declared one",
+          "Run `railyard provision`; if it comes back, find who sets it: `networkctl status NETDEV`, "
+          "other netplan files."),
+    Cause("mtu_too_large", "the link cannot carry the declared MTU",
+          "Lower `mtu` in the inventory on all nodes, or use a card that carries it."),
+    Cause("ipoib_mtu_small", "the IPoIB netdev has a smaller MTU than declared",
+          "Run `railyard provision`; if it comes back, the partition's multicast group holds it down: give "
+          "the partition an MTU of 4096 in the subnet manager (opensm: `mtu=5` in partitions.conf), or lower "
+          "`mtu` in the inventory; in datagram mode it is the partition's less 4."),
+    Cause("ipoib_mode_differs", "the IPoIB netdev is not in the declared mode",
+          "Run `railyard provision`; mlx5's enhanced IPoIB has no connected mode (module ib_ipoib's "
+          "ipoib_enhanced=0 turns it off), so declare `ipoib_mode: datagram` where it stays."),
+    Cause("address_missing", "the rail has no address",
+          "Run `railyard provision`, then look at `ip addr` and `networkctl status NETDEV`."),
+    Cause("address_wrong", "the rail has another address than the plan's",
+          "Run `railyard provision`, or set the address in rail_overrides if this one is meant."),
+    Cause("address_extra", "the rail has an address that is not in the plan",
+          "Remove it: a second address lets tests and NCCL take a path that nobody planned."),
+    Cause("address_duplicate", "the address is claimed by another machine too",
+          "Find the other machine (`arping -D -I NETDEV ADDRESS`, the switch's MAC table) and take "
+          "the address from it."),
+    # What a test's rows say
+    Cause("no_row", "neither end wrote a result",
+          "Collect again (`playbooks/collect.yml -e railyard_run=RUN`) while the nodes still hold it, "
+          "or validate again."),
+    Cause("one_ended", "only one end wrote a result, and one end's word proves nothing",
+          "Collect again, or look at the silent node; then validate again."),
+    Cause("duplicate_row", "an end wrote more than one result for the test, so none can be trusted",
+          "Validate again into a new run folder."),
+    Cause("node_rebooted", "the node was started anew between inspection and measurement",
+          "Validate again; what was read of the node before may hold no more."),
+    Cause("row_garbled", "a result row is incomplete, impossible or not that of the asked test",
+          "Validate again; if it comes back, the runner on that node is of another version or its disk "
+          "is damaged."),
+    Cause("ends_disagree", "the two ends report different numbers",
+          "Look at both raw outputs: the ends may have talked to others, or another load ran on the rail."),
+    Cause("unproven", "the counters do not show that this traffic ran over this rail",
+          "Look for other traffic on the rails and for a route that takes another one: `ip route get "
+          "PEER from ADDRESS`."),
+    Cause("counted_twice", "two tests claim the same bytes of one counter, so they prove neither",
+          "Validate again into a new run folder: tests of one rail run one after the other, so rows were "
+          "copied, or two rails are one netdev or one port."),
+    Cause("version_differs", "the two ends have different versions of the tool",
+          "Install one version on all nodes (role benchmark_tools), then validate again."),
+    Cause("link_errors", "error counters of the link grew",
+          "Look at the cable and transceivers between the two ends that are named, reseat or replace them; "
+          "`ethtool -S NETDEV` and the port's counters in /sys/class/infiniband show whether it goes on."),
+    Cause("lossless_drops", "packets were dropped for want of buffers on a rail that is to be lossless",
+          "Compare trust, PFC priority, buffers and DSCP of both ends and of the switch ports between (role "
+          "roce_qos; `mlnx_qos -i NETDEV`): traffic may come in a priority without PFC, or the headroom "
+          "be too small for the cable; `ethtool -S NETDEV` shows whether discards and pauses go on."),
+    Cause("pause_storm", "the port sent pauses for so long that it stopped pausing, and may drop since",
+          "Look at what keeps the node from taking its packets (PCIe slot and NUMA node of the card, a stuck "
+          "process, IOMMU), then at the switch port's PFC watchdog; `ethtool -S NETDEV | grep storm`."),
+    Cause("no_error_counters", "no test on this rail read the link's error counters",
+          "Mend the tests of this rail first; their own verdicts say how."),
+    Cause("error_counters_reset", "the link's error counters were reset, are full or cannot be read",
+          "Look in `dmesg` for a device that was reset or came back; clear a counter that is full "
+          "(InfiniBand: `perfquery -R`), then validate again."),
+    Cause("lost_packets", "packets were lost",
+          "Look at error counters (`ip -s link`, `ethtool -S`), cable, and duplicate addresses on the rail."),
+    Cause("probes_missed", "the tool missed packets that the rail's counters show to have come",
+          "Look at what holds the receiving node up (processors, another load), then validate again."),
+    Cause("path_mtu_small", "a packet of the declared MTU does not pass in this direction",
+          "Check the MTU of the peer's netdev and of every switch port between; the mtu checks name "
+          "the node."),
+    Cause("below_floor", "the number is below its floor",
+          "Compare with the other rails and the other direction; then look at link speed, errors, CPU "
+          "and shaping."),
+    Cause("rail_slow", "the rail is slower than planned, and slower than the others",
+          "Look at the port that is named and at its switch port: speed (`ethtool NETDEV`), error counters, "
+          "the slot's width and speed (`lspci -vv`), and rate limits (`tc qdisc show dev NETDEV`, policers "
+          "and shapers of the switch); where the lower rate is meant, declare it as rate_gbps of this rail."),
+    Cause("above_ceiling", "the number is above what is possible here, so it was not measured on this link",
+          "Look at the counters: the traffic took another path, or the declared rate is wrong."),
+    Cause("too_slow", "the number is above the ceiling that the site lays down",
+          "Compare with the other rails and the other direction; then look at CPU governor, C-states "
+          "and other load."),
+    Cause("part_unmeasured", "a part of the sum is not measured and proven",
+          "Mend that part first; its own verdict says how."),
+    Cause("samples_sparse", "the rail's counters were not read often enough to add the rails up",
+          "The node was held up; see what else runs on it, and validate again."),
+    Cause("windows_apart", "the rails did not run at the same time for long enough to be added up",
+          "Validate again on quieter nodes, or measure longer (fabric_policy.iperf3_duration_s)."),
+    Cause("no_bound_agreed", "the inventory gives the two ends nothing common to be held against",
+          "Give both nodes the same `mtu` for this rail in the inventory."),
+    # What the rails hear of each other
+    Cause("rails_swapped", "the cables of two rails are swapped",
+          "Exchange the two cables, at the node or at the switches, then validate again; where two nodes "
+          "leave open which of them it is, look at the labels of both."),
+    Cause("rail_crossed", "the rail is patched into another rail's switch",
+          "Follow the cable from this port and put its other end where the rail's other cables end."),
+    Cause("rails_joined", "two rails are one layer-2 segment",
+          "Separate them: look for a cable between the two switches, for both rails in one VLAN, or for a "
+          "bridge on a node that holds both netdevs (`bridge link`)."),
+    Cause("wrong_leaf", "the rail is patched to another leaf switch than planned",
+          "Move the cable to the planned leaf, or correct `leaf` (or `scalable_unit`) in the inventory."),
+    Cause("wrong_peer", "the rail is joined to a part of its nodes alone",
+          "Follow the cables of the nodes that are named: they end at another switch, in another VLAN, or in "
+          "each other."),
+    Cause("rail_isolated", "the rail hears none of its nodes",
+          "Follow the cable and look at the switch port: it ends elsewhere, or the port is in another VLAN "
+          "or blocked."),
+    Cause("beacon_one_way", "a node hears a peer that does not hear it",
+          "Look at transceivers and fibres (one of a pair may be broken or crossed) and at the switch port's "
+          "filters."),
+    Cause("peer_miswired", "a peer's cable ends at the wrong place or nowhere, so this rail is not whole",
+          "See the cabling and link checks of the peer that is named, and mend that first."),
+    Cause("beacon_silent", "no beacon came through, so nothing is known of where the cables end",
+          "See whether the switches drop broadcasts or EtherType 0x88B5; where they are meant to, set "
+          "fabric_policy.beacon: false and look at the cables by LLDP."),
+    Cause("beacon_refused", "the node could not send or hear beacons on this rail",
+          "Mend what the message names; the runner needs root and an Ethernet netdev."),
+    Cause("peer_unheard", "the peer was not heard on this rail, so that it could not be asked",
+          "See the cabling check of this rail first."),
+    Cause("arp_flux", "a node answers for an address by another rail than the address's own",
+          "Set arp_ignore=1 and arp_announce=2 on its rails (role rail_network does; `sysctl "
+          "net.ipv4.conf.all.arp_ignore`), and look whether two rails share a switch."),
+    Cause("no_arp_answer", "nobody answers for the address, though the peer is on the wire",
+          "See the address check of the peer; then firewalls for ARP (`nft list ruleset`)."),
+    Cause("reply_other_rail", "replies leave by another rail than the one that was asked",
+          "Look at `ip rule` and `ip route get PEER from ADDRESS` on the node that is named; role "
+          "rail_network gives each rail its own table."),
+    Cause("no_reply", "the peer is on the wire and does not reply to a ping",
+          "See the reply_path and address checks of the peer, `ip route get` there, and firewalls for ICMP."),
+    Cause("route_unknown", "the node does not tell by which netdev it would reply",
+          "Install iproute2 on it and look at `ip route get PEER from ADDRESS`."),
+    Cause("no_lldp", "no switch said by LLDP who it is here, though switches do elsewhere in this fabric",
+          "Switch LLDP on at this leaf's port; a run shorter than the switch's interval (30 s as a rule) "
+          "hears it where lldpd runs on the node. Where some are not to speak: fabric_policy.lldp: false."),
+    Cause("switch_unnamed", "the switch at the cable's end does not tell its name",
+          "Have it send its system name by LLDP, name the leaf in the inventory as the switch tells it, or "
+          "set fabric_policy.lldp: false."),
+    Cause("neighbour_unclear", "more than one switch speaks on this cable",
+          "Look for a hub, a media converter or a virtual switch between node and leaf."),
+    Cause("more_hops", "the latency is that of more switches on the way than planned",
+          "Compare the leaf of both ends (`lldpctl`, the switch's MAC table) with the inventory; traffic may "
+          "go over a spine that the plan does not have."),
+    Cause("hops_unclear", "the latencies do not show how many switches are on the way",
+          "More pairs of the same leaves, or steadier ones, are needed: see the rdma_latency verdicts."),
+    # What the controller hears of BMCs
+    Cause("bmc_silent", "the node's BMC does not answer",
+          "Look at the BMC's cable and its own network settings (`ipmitool lan print` on the node) and at "
+          "the way from the controller to its network; the TCP ports that are tried are "
+          "fabric_policy.bmc_tcp_ports."),
+    Cause("bmc_no_way", "the controller cannot send to the BMC's network",
+          "See `ip route get ADDRESS` and the firewall on the controller; run from a machine that reaches "
+          "the BMCs, or leave them unasked by fabric_policy.bmc_check: none."),
+    Cause("bmc_not_asked", "the controller did not come to ask the BMC",
+          "See what the task `Ask the BMCs` says, and validate again."),
+    Cause("bmc_address_taken", "a node has the BMC's address on one of its own netdevs",
+          "Take the address from that netdev, or correct bmc_address in the inventory."),
+    # What the runner reports as error class
+    Cause("rendezvous_timeout", "the ends did not meet over the rail in time",
+          "See the link, address and mtu checks of both nodes first; then firewalls on the rail."),
+    Cause("no_management", "without IP on the rail the ends meet over the management network, and a node's "
+          "address there is not known",
+          "Set the host variable management_address to the node's own address as the other nodes reach it, "
+          "or give the rails a subnet (IPoIB)."),
+    Cause("management_timeout", "the ends did not meet over the management network in time",
+          "Look at `ip route get ADDRESS` and `ping ADDRESS` between the two nodes, and at firewalls: TCP "
+          "from fabric_policy.base_port upward must pass; set management_address where another is meant."),
+    Cause("guid_differs", "the RDMA port at the other end is not the one that was inspected",
+          "Compare `rdma link` and the GUIDs in /sys/class/infiniband/*/ports/*/gids/0 with the inventory's "
+          "`hca`: a card was moved, or device names changed over a reboot; then validate again."),
+    Cause("guid_unknown", "the node's facts hold no GUID of the rail's InfiniBand port",
+          "Name the rail's `hca` in the inventory, see its rdma_port check, and validate again."),
+    Cause("stranger", "somebody else answered at the peer's address",
+          "Find the duplicate: `arping -D -I NETDEV ADDRESS`, and compare MAC addresses with the plan."),
+    Cause("address_in_use", "the rail's address is in use by another host",
+          "Find the duplicate: `arping -D -I NETDEV ADDRESS`, and take the address from the host that "
+          "is not in the plan."),
+    Cause("tool_missing", "the tool is not installed on the node",
+          "Run `railyard provision` (role benchmark_tools), or install the package on that node."),
+    Cause("tool_too_old", "the installed version of the tool cannot measure this",
+          "Install the version that the message names on all nodes, then validate again."),
+    Cause("port_taken", "the test's TCP port is taken on the node",
+          "Find who listens (`ss -ltnp`), or move fabric_policy.base_port."),
+    Cause("tool_failed", "the tool ended with an error", _LOOK_AT_RAW),
+    Cause("tool_garbage", "the tool's output could not be understood", _LOOK_AT_RAW),
+    Cause("clock_lost", "perftest could not calibrate its clock, try after try",
+          "Measure when the node's processors are quiet; an emulated or crowded machine takes them away in "
+          "between."),
+    Cause("deadline", "the tool ran past its deadline and was stopped", _LOOK_AT_RAW),
+    Cause("peer_failed", "the other end could not run its part",
+          "See the other end's error; its node has the cause."),
+    Cause("peer_deaf", "the other end did not take the word to go on",
+          "Look at what holds that node up (processors, a stalled disk), and at its runner.log in raw/; then "
+          "validate again."),
+    Cause("busy", "the node is busy with something else, and load on it was not allowed",
+          "Wait until the job has ended, or set fabric_policy.allow_busy: true if the disturbance is "
+          "acceptable."),
+    Cause("lease", "another controller is measuring this node",
+          "Wait for the other run to end; a lease that nobody renews ends by itself."),
+    Cause("no_netdev", "the rail's netdev was not there when the test began",
+          "See the rail's link check; the device may have vanished since inspection: look at `dmesg`."),
+    Cause("no_address", "the rail had no address when the test began",
+          "See the rail's address check; run `railyard provision`."),
+    Cause("interrupted", "the run was interrupted before this test was done", "Validate again."),
+    Cause("internal", "the runner itself failed",
+          "This is a defect of Railyard: please report it with the run folder's raw/ archive."),
+)  # fmt: skip
+
+CAUSES: dict[str, Cause] = {cause.name: cause for cause in _TABLE}
+
+#: The error classes that a result row may carry; the runner's, each with its line in the table.
+ERROR_CLASSES = (
+    "rendezvous_timeout",
+    "no_management",
+    "management_timeout",
+    "guid_differs",
+    "guid_unknown",
+    "link_layer_wrong",
+    "stranger",
+    "address_in_use",
+    "tool_missing",
+    "tool_too_old",
+    "port_taken",
+    "tool_failed",
+    "tool_garbage",
+    "clock_lost",
+    "deadline",
+    "peer_failed",
+    "peer_deaf",
+    "busy",
+    "lease",
+    "no_netdev",
+    "no_address",
+    "hca_missing",
+    "no_gid",
+    "version_differs",
+    "module_missing",
+    "interrupted",
+    "internal",
+    "link_down",
+    "beacon_refused",
+    "peer_unheard",
+)
+
+
+def explain(name: str, detail: str = "", fix: str | None = None) -> dict[str, Any]:
+    """Return a verdict's `cause_class`, `cause` and `next`.
+
+    Args:
+        name: an id of the table; an id that it lacks is the runner's defect and named as such.
+        detail: what was seen; it may hold a node's own words, which become one line that has an end.
+        fix: a more exact next step, where the row brought one.
+    """
+    detail, fix = (plain_text.clean_line(text or "")[:_MOST_CHARACTERS] for text in (detail, fix))
+    cause = CAUSES.get(name)
+    if cause is None:
+        cause, detail = (
+            CAUSES["row_garbled"],
+            f"unknown error class {name[:_MOST_CHARACTERS]!r}" + (f", {detail}" if detail else ""),
+        )
+    text = cause.sentence + (f": {detail}" if detail else "")
+    return {"cause_class": cause.name, "cause": text, "next": fix or cause.next}
+
+
+def explain_error(error: Mapping[str, Any], *hosts: str) -> dict[str, Any]:
+    """Return the same for an `error`: of a row, that of one of `hosts`, whose first wrote the row."""
+    host = error.get("host")
+    if hosts and host not in hosts:
+        host = hosts[0]
+    message = str(error.get("message") or "")
+    detail = f"{host}: {message}" if host else message
+    fix = error.get("fix")
+    return explain(str(error.get("class")), detail, fix if isinstance(fix, str) and fix else None)

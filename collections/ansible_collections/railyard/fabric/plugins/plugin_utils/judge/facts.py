@@ -1,0 +1,314 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a node's facts row answers by itself: link, address and MTU of each rail. Pure."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ansible_collections.railyard.fabric.plugins.module_utils.rails import bind
+from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import (
+    FAIL,
+    NOT_APPLICABLE,
+    PASS,
+    RECORDED,
+    UNMEASURED,
+)
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_number
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import causes
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import Answer, failed, unknown
+
+
+@dataclass
+class Fleet:
+    """All nodes' facts of a run, bound to the plan once.
+
+    Attributes:
+        bound: node -> rail -> Bound, for the nodes whose facts can be trusted.
+        broken: node -> what is wrong with its facts.
+        iperf3: node -> version, None where unknown.
+        boot_ids: node -> the boot that its facts describe.
+        owners: bare rail address -> nodes that have it on any netdev.
+        obstacles: node -> what kept the controller from asking it.
+        lost: nodes that answered when they were inspected, and of which there are no facts any more.
+        transports: node -> the transport that the plan declares for it.
+        ports: node -> all RDMA ports of its facts.
+        fastest: board id -> the highest rate in Gbit/s that an InfiniBand port of it runs at, and whose.
+    """
+
+    bound: dict[str, dict[str, Bound]] = field(default_factory=dict)
+    broken: dict[str, str] = field(default_factory=dict)
+    iperf3: dict[str, str | None] = field(default_factory=dict)
+    boot_ids: dict[str, object] = field(default_factory=dict)
+    owners: dict[str, list[str]] = field(default_factory=dict)
+    obstacles: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    lost: frozenset[str] = frozenset()
+    transports: dict[str, str] = field(default_factory=dict)
+    ports: dict[str, list[Mapping[str, Any]]] = field(default_factory=dict)
+    fastest: dict[str, tuple[float, str]] = field(default_factory=dict)
+
+    def why_unknown(self, node: str) -> dict[str, Any] | None:
+        """Return the cause why nothing is known of a node, or None when something is."""
+        if node in self.bound:
+            return None
+        if node in self.broken:
+            return causes.explain("facts_garbled", f"{node}: {self.broken[node]}")
+        if node in self.lost:
+            return causes.explain("facts_lost", node)
+        if node in self.obstacles:
+            return causes.explain_error(self.obstacles[node])
+        return causes.explain("node_unreachable", node)
+
+
+def gather(plan: Mapping[str, Any], facts: Iterable[Mapping[str, Any]], run: str) -> Fleet:
+    """Sort the facts rows by node and bind them to the plan.
+
+    Rows of another run or of no planned node are left aside; two different rows of one node are no facts at
+    all.
+    """
+    fleet = Fleet(transports={name: str(node.get("transport")) for name, node in plan["nodes"].items()})
+    rows: dict[str, list[Mapping[str, Any]]] = {}
+    for row in facts:
+        node = row.get("node")
+        if row.get("run") == run and isinstance(node, str) and node in plan["nodes"]:
+            rows.setdefault(node, []).append(row)
+    for node, mine in rows.items():
+        problem = _problem(mine)
+        if problem:
+            fleet.broken[node] = problem
+            continue
+        row = mine[0]
+        fleet.bound[node] = bind.bind(plan["nodes"][node]["rails"], row)
+        fleet.boot_ids[node] = row.get("boot_id")
+        fleet.ports[node] = bind.ports(row)
+        _remember_fastest(fleet, node)
+        tools = row.get("tools")
+        version = tools.get("iperf3") if isinstance(tools, Mapping) else None
+        fleet.iperf3[node] = version if isinstance(version, str) else None
+        for address in _all_addresses(row):
+            fleet.owners.setdefault(address, []).append(node)
+    return fleet
+
+
+def _remember_fastest(fleet: Fleet, node: str) -> None:
+    """Keep what the node's InfiniBand ports show that their board can do."""
+    for port in fleet.ports[node]:
+        board, rate = port.get("board_id"), _positive(port.get("rate_gbps"))
+        # A port that is down tells a rate as well, which no link has shown.
+        shown = port.get("state") == "ACTIVE" and port.get("link_layer") == "InfiniBand"
+        if isinstance(board, str) and board and shown and rate > fleet.fastest.get(board, (0.0, ""))[0]:
+            fleet.fastest[board] = rate, f"{node} {port['hca']}"
+
+
+def judge(asked: Mapping[str, Any], rail: Mapping[str, Any], fleet: Fleet) -> Answer:
+    """Answer a facts check.
+
+    Args:
+        asked: the asked line; its check is link, address or mtu.
+        rail: the plan's rail.
+        fleet: all facts.
+    """
+    node, check = str(asked["node"]), str(asked["check"])
+    if check == "address" and not _planned(rail):
+        return Answer(NOT_APPLICABLE, basis="the inventory declares no subnet for this rail")
+    if check == "link" and fleet.transports.get(node) == "infiniband" and not _has_netdev(rail):
+        basis = "the inventory names no netdev for this InfiniBand rail; its port is judged by rdma_port"
+        return Answer(NOT_APPLICABLE, basis=basis)
+    if check == "mtu" and rail.get("mtu") is None:
+        return Answer(NOT_APPLICABLE, basis="the inventory declares no MTU")
+    nothing = fleet.why_unknown(node)
+    if nothing:
+        return Answer(UNMEASURED, cause=nothing)
+    bound = fleet.bound[node][str(rail["name"])]
+    if bound.netdev is None:
+        finding = bound.findings[0]
+        return Answer(FAIL, basis="the inventory asks for this rail", cause=_explain(node, rail, finding))
+    if check == "link":
+        return _link(node, rail, bound)
+    if check == "mtu":
+        return _mtu(node, rail, bound)
+    return _address(node, rail, bound.netdev, fleet)
+
+
+def _link(node: str, rail: Mapping[str, Any], bound: Bound) -> Answer:
+    device = bound.netdev or {}
+    name = device["netdev"]
+    observed = {key: device.get(key) for key in ("admin_up", "carrier", "operstate")}
+    wanted: dict[str, Any] = {"admin_up": True, "carrier": True}
+    basis = "an asked rail is up"
+    rate = rail.get("rate_gbps")
+    hardware = device.get("driver_class") == "hardware"
+    speed = device.get("speed_mbps")
+    if hardware and is_number(rate):
+        wanted["speed_mbps"] = float(rate or 0) * 1000
+        observed["speed_mbps"] = speed
+        basis += f", at its declared {rate:g} Gbit/s"
+    answer = Answer(PASS, observed, dict(wanted), dict(wanted), basis, proof="proven")
+    down = device.get("admin_up") is False or device.get("carrier") is False
+    if down or str(device.get("operstate")) in ("down", "lowerlayerdown", "notpresent"):
+        return failed(answer, "link_down", f"{node} {rail['name']} ({name})")
+    # A port that the inventory does not name is no part of the link; rdma_port looks at it on RDMA rails.
+    named = bound.hca if rail.get("hca") is not None else None
+    if named is not None and named.get("state") not in (None, "ACTIVE"):
+        detail = f"{node} {rail['name']} (HCA port {rail['hca']} is {named['state']})"
+        return failed(answer, "link_down", detail)
+    if bound.findings:
+        answer.cause = _explain(node, rail, bound.findings[0])
+        answer.outcome, answer.proof = FAIL, None
+        return answer
+    if device.get("admin_up") is not True or device.get("carrier") is not True:
+        return unknown(answer, "link_unknown", f"{node} {rail['name']} ({name})")
+    if device.get("driver_class") not in ("hardware", "virtual", "software"):
+        return unknown(answer, "facts_garbled", f"{node} {name}: driver_class {device.get('driver_class')!r}")
+    if "speed_mbps" in wanted:
+        if not is_number(speed) or float(speed or 0) <= 0:
+            return unknown(answer, "link_unknown", f"{node} {rail['name']} ({name}): it states no speed")
+        if speed != wanted["speed_mbps"]:
+            seen = f"runs at {float(speed or 0) / 1000:g} Gbit/s, declared {rate:g}"
+            return failed(answer, "link_speed", f"{node} {rail['name']} ({name}) {seen}")
+    if hardware and not is_number(rate):
+        return _undeclared_speed(answer, f"{node} {rail['name']} ({name})", device)
+    return answer
+
+
+def _undeclared_speed(answer: Answer, where: str, device: Mapping[str, Any]) -> Answer:
+    """Hold a card's speed against what its port can do; the floors of bandwidth rest on that as well."""
+    runs, most = _positive(device.get("speed_mbps")), _positive(device.get("speed_max_mbps"))
+    answer.observed["speed_mbps"] = device.get("speed_mbps")
+    if not most:
+        answer.outcome = RECORDED
+        answer.floor, answer.ceiling = {}, {}
+        answer.basis = (
+            f"{where} is up; its speed is recorded, not judged: the inventory declares no rate_gbps, and the "
+            "driver does not tell what the port can do; declare rate_gbps of this rail"
+        )
+        return answer
+    answer.floor["speed_mbps"], answer.ceiling["speed_mbps"] = most, max(most, runs)
+    if not runs:
+        return unknown(answer, "link_unknown", f"{where}: it states no speed")
+    if runs < most:
+        seen = f"runs at {runs / 1000:g} Gbit/s, its port can do {most / 1000:g}"
+        return failed(answer, "link_slow", f"{where} {seen}")
+    return answer
+
+
+def _positive(value: Any) -> float:
+    return max(float(value), 0.0) if is_number(value) else 0.0
+
+
+def _mtu(node: str, rail: Mapping[str, Any], bound: Bound) -> Answer:
+    device = bound.netdev or {}
+    wanted = {"mtu_bytes": rail["mtu"]}
+    seen = device.get("mtu_bytes")
+    answer = Answer(
+        PASS, {"mtu_bytes": seen}, dict(wanted), dict(wanted), "the inventory's MTU, exactly", proof="proven"
+    )
+    if not isinstance(seen, int) or isinstance(seen, bool) or seen <= 0:
+        return unknown(answer, "facts_garbled", f"{node} {device['netdev']}: mtu_bytes {seen!r}")
+    if seen != rail["mtu"]:
+        limit = next((one for one in bound.findings if one.cause == "mtu_too_large"), None)
+        if limit is not None:
+            return failed(answer, "mtu_too_large", f"{node} {rail['name']}: {limit.detail}")
+        # A datagram netdev takes the MTU of its partition's multicast group, whatever it was given.
+        clamped = device.get("ipoib_mode") == "datagram" and seen < rail["mtu"]
+        detail = f"{node} {rail['name']} ({device['netdev']}) has {seen}, the plan's is {rail['mtu']}"
+        return failed(answer, "ipoib_mtu_small" if clamped else "mtu_differs", detail)
+    return answer
+
+
+def _address(node: str, rail: Mapping[str, Any], device: Mapping[str, Any], fleet: Fleet) -> Answer:
+    planned = _planned(rail)
+    where = f"{node} {rail['name']} ({device['netdev']})"
+    try:
+        seen = _interfaces(device.get("addresses")) + [
+            one for one in _interfaces(device.get("addresses6")) if not one.ip.is_link_local
+        ]
+    except ValueError as error:
+        answer = Answer(PASS, {"addresses": None}, basis="the plan's address, and no other")
+        return unknown(answer, "facts_garbled", f"{node} {device['netdev']}: {error}")
+    texts = sorted(str(one) for one in seen)
+    wanted = {"addresses": sorted(str(one) for one in planned)}
+    answer = Answer(
+        PASS,
+        {"addresses": texts},
+        dict(wanted),
+        dict(wanted),
+        "the plan's address, and no other",
+        proof="proven",
+    )
+    missing = [one for one in planned if one not in seen]
+    extra = [one for one in seen if one not in planned]
+    others = sorted(
+        {other for one in planned for other in fleet.owners.get(str(one.ip), []) if other != node}
+    )
+    if others:
+        detail = f"{where}: {', '.join(str(one.ip) for one in planned)} is also on {', '.join(others)}"
+        return failed(answer, "address_duplicate", detail)
+    if missing and extra:
+        return failed(answer, "address_wrong", f"{where} has {', '.join(texts)}, the plan's is {missing[0]}")
+    if missing:
+        return failed(answer, "address_missing", f"{where} has no {missing[0]}")
+    if extra:
+        return failed(answer, "address_extra", f"{where} also has {', '.join(str(one) for one in extra)}")
+    if len(texts) != len(planned):
+        return unknown(answer, "facts_garbled", f"{where} names an address twice")
+    return answer
+
+
+def _explain(node: str, rail: Mapping[str, Any], finding: bind.Finding) -> dict[str, Any]:
+    return causes.explain(finding.cause, f"{node} {rail['name']}: {finding.detail}")
+
+
+_Interface = ipaddress.IPv4Interface | ipaddress.IPv6Interface
+
+
+def _has_netdev(rail: Mapping[str, Any]) -> bool:
+    """Tell whether the plan asks for a netdev at all: an InfiniBand port without IP needs none."""
+    return bool(_planned(rail)) or any(rail.get(key) is not None for key in ("netdev", "mac", "pci"))
+
+
+def _planned(rail: Mapping[str, Any]) -> list[_Interface]:
+    return [ipaddress.ip_interface(rail[key]) for key in ("address", "address6") if rail.get(key)]
+
+
+def _interfaces(values: object) -> list[_Interface]:
+    """Return a facts row's addresses.
+
+    Raises:
+        ValueError: they are no list of addresses with prefix length.
+    """
+    if not isinstance(values, list) or not all(isinstance(value, str) and "/" in value for value in values):
+        raise ValueError(f"addresses are {values!r}")
+    return [ipaddress.ip_interface(value) for value in values]
+
+
+def _all_addresses(row: Mapping[str, Any]) -> set[str]:
+    found: set[str] = set()
+    for device in row["netdevs"]:
+        for key in ("addresses", "addresses6"):
+            try:
+                found |= {str(one.ip) for one in _interfaces(device.get(key)) if not one.ip.is_link_local}
+            except ValueError:
+                continue  # the address check of that netdev says so
+    return found
+
+
+def _problem(rows: Sequence[Mapping[str, Any]]) -> str | None:
+    if len({json.dumps(row, sort_keys=True) for row in rows}) > 1:
+        return "two rows of facts that differ"
+    row = rows[0]
+    if row.get("schema") != 1 or isinstance(row.get("schema"), bool):
+        return f"schema is {row.get('schema')!r}, not 1"
+    devices = row.get("netdevs")
+    if not isinstance(devices, list) or not all(isinstance(device, Mapping) for device in devices):
+        return "netdevs is no list"
+    if not all(isinstance(device.get("netdev"), str) for device in devices):
+        return "a netdev has no name"
+    names = [device["netdev"] for device in devices]
+    return "a netdev stands in it twice" if len(set(names)) < len(names) else None

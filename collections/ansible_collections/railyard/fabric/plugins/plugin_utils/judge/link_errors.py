@@ -1,0 +1,224 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Did the error counters of a node's rail stand still while it was tested? From its tests' rows. Pure.
+
+Each end of each test reads the counters before and after. Physical ones (symbol errors, links that went down)
+may not grow at all, between the tests neither: so what a test without a row met shows too. Transport ones
+(packets sent again) are looked at within the tests, and weigh on hardware alone: software RDMA sends again
+whenever its processor is late. Drops for want of buffers weigh within the tests, and where the node's own
+port promises that there are none (`lossless`). What congestion control did is told and never judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ansible_collections.railyard.fabric.plugins.module_utils.facts.link_errors import (
+    KINDS,
+    LOSS,
+    NOTICE,
+    PHYSICAL,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import CHECKS, PASS, RECORDED
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import lossless
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import (
+    Answer,
+    failed,
+    unknown,
+    unmeasured,
+)
+
+#: A counter of InfiniBand's PortCounters stops at its greatest value (IBTA volume 1, 16.1.3.5): from there on
+#: it says nothing.
+_SATURATED = {
+    "hca.symbol_error": 0xFFFF,
+    "hca.link_error_recovery": 0xFF,
+    "hca.link_downed": 0xFF,
+    "hca.port_rcv_errors": 0xFFFF,
+    "hca.port_rcv_remote_physical_errors": 0xFFFF,
+    "hca.local_link_integrity_errors": 0xF,
+    "hca.excessive_buffer_overrun_errors": 0xF,
+}
+_EVERY = (2**32 - 1, 2**64 - 1)
+#: How many peers a sentence names before it says "and N more".
+_NAMED = 3
+
+Row = Mapping[str, Any]
+
+
+@dataclass
+class _Seen:
+    """What the rows of one node and rail say together.
+
+    Attributes:
+        promise: what the rail's port says of its losses.
+        growth: counter -> growth, of those that may not grow.
+        losses: the same of drops and pause storms that break the promise.
+        told: the same of what is no fault by itself.
+        peers: with whom one grew that may not.
+        used: ids of the rows.
+        names: counters that were read and may be judged.
+        doubt: why a counter cannot be trusted.
+    """
+
+    promise: lossless.Promise
+    growth: dict[str, int] = field(default_factory=dict)
+    losses: dict[str, int] = field(default_factory=dict)
+    told: dict[str, int] = field(default_factory=dict)
+    peers: dict[str, None] = field(default_factory=dict)
+    used: list[str] = field(default_factory=list)
+    names: set[str] = field(default_factory=set)
+    doubt: str | None = None
+
+    def grew(self, name: str, by: int, peer: str, broken: bool) -> None:
+        kind = KINDS[name]
+        place = self.growth
+        if kind in (LOSS, NOTICE):
+            place = self.losses if broken else self.told
+        place[name] = place.get(name, 0) + by
+        if place is not self.told:
+            self.peers.setdefault(peer)
+
+
+def judge(
+    asked: Row, run: str, tests: Iterable[Row], rows: Mapping[str, Sequence[Row]], bound: Bound
+) -> Answer:
+    """Answer a `link_errors` line.
+
+    Args:
+        asked: the asked line: one node, one rail.
+        run: the run id.
+        tests: all asked lines of the run that two nodes answer.
+        rows: test id -> its rows.
+        bound: the rail, bound to the node's facts.
+
+    Returns:
+        pass with zero growth; fail where a counter of the cable grew, one of transport on hardware, or drops
+        and pause storms on a lossless rail; recorded where one of transport grew on software; unmeasured
+        without counters, or with counters that cannot be trusted.
+    """
+    node, rail = str(asked["node"]), str(asked["rail"])
+    mine = [test for test in tests if test["rail"] == rail and node in (test["node"], test["peer"])]
+    found = []
+    for test in mine:
+        for row in rows.get(str(test["id"]), ()):
+            end = "client" if test["node"] == node else "server"
+            if row.get("run") == run and row.get("host") == node and row.get("end") == end:
+                found.append((str(test["peer"] if end == "client" else test["node"]), row))
+    seen = _read(found, bound)
+    where = f"{node} {rail} ({(bound.netdev or {}).get('netdev')})"
+    grown = {**seen.growth, **seen.losses}
+    answer = Answer(
+        PASS,
+        {"errors": sum(grown.values()), "counters": len(seen.names), **grown, **seen.told},
+        {"errors": 0},
+        {"errors": 0},
+        f"no error counter of the rail may grow, in {len(seen.used)} rows and between them"
+        + lossless.basis(seen.promise, seen.names)
+        + (f"; told, not judged: {_told(seen.told)}" if seen.told else ""),
+        proof="proven",
+        rows=list(dict.fromkeys(seen.used)),
+    )
+    physical = {name: by for name, by in seen.growth.items() if KINDS[name] == PHYSICAL}
+    if physical:
+        return failed(answer, "link_errors", f"{where}: {_told(physical)}; the cable to {_peers(seen)}")
+    if seen.losses:
+        detail = f"{where}: {_told(seen.losses)}, with {_peers(seen)}"
+        return failed(answer, "pause_storm" if lossless.STORM in seen.losses else "lossless_drops", detail)
+    if seen.growth and not _is_software(bound):
+        return failed(answer, "link_errors", f"{where}: {_told(seen.growth)}, with {_peers(seen)}")
+    if seen.doubt:
+        return unknown(answer, "error_counters_reset", f"{where}: {seen.doubt}")
+    if not seen.names:  # what is told alone proves nothing of the link
+        return unmeasured("no_error_counters", where)
+    if any(CHECKS[str(test["check"])].rdma for test in mine) and not _has_rdma(seen.names):
+        return unknown(answer, "no_error_counters", f"{where}: none of the RDMA port's own was read")
+    if seen.growth:
+        answer.outcome = RECORDED
+        answer.floor, answer.ceiling = {}, {}
+        answer.basis = (
+            f"{_told(seen.growth)}: software RDMA sends again whenever its processor is late, and no "
+            f"authority bounds that; no counter of the link itself grew, in {len(seen.used)} rows and "
+            "between them"
+        )
+    return answer
+
+
+def _read(found: Sequence[tuple[str, Row]], bound: Bound) -> _Seen:
+    seen = _Seen(lossless.promise(bound.netdev))
+    last: dict[str, int] = {}
+    for peer, row in sorted(found, key=lambda one: str(one[1].get("started"))):
+        spans = row.get("link_errors")
+        if spans is None and (row.get("status") != "measured" or row.get("counters") is None):
+            continue  # a test that did not come to its counters has its own verdict
+        if not isinstance(spans, Mapping) or not spans:
+            seen.doubt = f"{row.get('id')}: link_errors is {spans!r}"
+            continue
+        if row.get("netdev") != (bound.netdev or {}).get("netdev"):
+            seen.doubt = f"{row.get('id')}: read on netdev {row.get('netdev')!r}"
+            continue
+        seen.used.append(str(row.get("id")))
+        gone = [name for name in last if name not in spans]
+        if gone:
+            seen.doubt = f"{row.get('id')}: {gone[0]} is not there any more"
+        for name, span in spans.items():
+            _read_one(seen, last, str(name), span, row, peer)
+    return seen
+
+
+def _read_one(seen: _Seen, last: dict[str, int], name: str, span: object, row: Row, peer: str) -> None:
+    identity = str(row.get("id"))
+    kind = KINDS.get(name)
+    if kind is None:
+        seen.doubt = f"{identity}: {name} is no counter that this version knows"
+        return
+    if not isinstance(span, list) or len(span) != 2 or not all(_is_count(value) for value in span):
+        # What is told alone need not be whole.
+        seen.doubt = seen.doubt if kind == NOTICE else f"{identity}: {name} is {span!r}"
+        return
+    before, after = span
+    if kind == NOTICE:
+        if after > before:
+            seen.grew(name, after - before, peer, broken=False)
+        return
+    seen.names.add(name)
+    earlier = last.get(name, before)
+    last[name] = after
+    if after in _EVERY or after == _SATURATED.get(name):
+        seen.doubt = f"{identity}: {name} stands at its greatest value, {after}"
+    elif after < before or before < earlier:
+        seen.doubt = f"{identity}: {name} went from {max(before, earlier)} back to {min(before, after)}"
+    grown = max(after - before, 0)
+    if kind == PHYSICAL:
+        grown += max(before - earlier, 0)
+    if grown:
+        check = CHECKS.get(str(row.get("check")))
+        is_rdma = check is not None and check.rdma
+        broken = kind == LOSS and lossless.is_broken(name, seen.promise, row["link_errors"], is_rdma)
+        seen.grew(name, grown, peer, broken)
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _is_software(bound: Bound) -> bool:
+    return (bound.hca or bound.netdev or {}).get("driver_class") in ("software", "virtual")
+
+
+def _has_rdma(names: Iterable[str]) -> bool:
+    return any(name.startswith(("hca.", "hw.")) for name in names)
+
+
+def _told(growth: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} grew by {by}" for name, by in sorted(growth.items()))
+
+
+def _peers(seen: _Seen) -> str:
+    named = list(seen.peers)
+    more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
+    return ", ".join(named[:_NAMED]) + more

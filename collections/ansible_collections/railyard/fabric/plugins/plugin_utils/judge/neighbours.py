@@ -1,0 +1,174 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Who answers on a rail, by which rail replies come, and which switch says that it is there. Pure.
+
+A node asks one neighbour on each rail; what it heard is in its row. A neighbour that is not heard there
+cannot be asked, and the cabling verdict of the same rail says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeGuard
+
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import (
+    NOT_APPLICABLE,
+    PASS,
+    RECORDED,
+)
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_whole
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.addresses import maker_of
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import Answer, failed, unknown
+
+Told = Mapping[str, Any]
+
+
+def judge(check: str, node: str, rail: Mapping[str, Any], told: Told, addresses: Mapping[str, str]) -> Answer:
+    """Answer a question about a cable's other end.
+
+    Args:
+        check: link_address_owner, reply_path or neighbour.
+        node: who asked.
+        rail: its planned rail, with the netdev that it is bound to.
+        told: the `cabling` part of its row.
+        addresses: the plan's bare address of each other node on this rail.
+    """
+    if check == "neighbour":
+        return _neighbour(node, rail, told)
+    peer = told.get("peer")
+    if not isinstance(peer, str) or peer == node or told.get("peer_address") != addresses.get(peer):
+        return _garbled(node, told)
+    return (_owner if check == "link_address_owner" else _reply)(node, rail, told)
+
+
+def settle(questions: Iterable[tuple[Mapping[str, Any], Answer]]) -> None:
+    """Take the silence of all switches for a fabric that does not speak LLDP: then nobody can be asked.
+
+    Where one of them speaks, silence at another port is a question without an answer.
+
+    Args:
+        questions: the asked lines with their answers; those of a silent fabric are changed.
+    """
+    mine = [answer for asked, answer in questions if asked["check"] == "neighbour"]
+    if any("switch" in answer.observed for answer in mine):
+        return
+    for answer in mine:
+        if answer.cause.get("cause_class") == "no_lldp":
+            answer.outcome, answer.cause = NOT_APPLICABLE, {}
+            answer.basis = "no switch of the fabric spoke LLDP during the run: the leaf was not compared"
+
+
+def _owner(node: str, rail: Mapping[str, Any], told: Told) -> Answer:
+    peer, address, mac = told["peer"], told["peer_address"], told.get("peer_mac")
+    claimed, others, known = told.get("claimed_by"), told.get("other_claimed_by"), told.get("known")
+    if (
+        not _texts(claimed)
+        or not _texts(others)
+        or not isinstance(known, Mapping)
+        or not isinstance(mac, str)
+    ):
+        return _garbled(node, told)
+    wanted = {"claimed_by": [mac], "answers_for_other_rail": 0}
+    foreign = sum(one == mac for one in others)
+    answer = Answer(
+        PASS,
+        {"claimed_by": list(claimed), "answers_for_other_rail": foreign},
+        dict(wanted),
+        dict(wanted),
+        "one MAC address answers for an address, that of its rail, and for no other rail's address",
+        proof="proven",
+    )
+    where = f"{peer} {rail['name']} ({address}), asked by {node}"
+    own_ports = {one for one, owner in known.items() if str(owner).rpartition(" ")[0] == peer}
+    other_place = f"{told.get('other_address')} of its {told.get('other_rail')}"
+    for what, macs in (("it", claimed), (other_place, others)):
+        strangers = [one for one in macs if one != mac and one not in own_ports]
+        if strangers:
+            owners = [known.get(one) or maker_of(one) or "no known maker" for one in strangers]
+            said = ", ".join(f"{one} ({owner})" for one, owner in zip(strangers, owners, strict=True))
+            return failed(answer, "address_in_use", f"{where}: {what} is also claimed by {said}")
+    wrong = [one for one in claimed if one != mac]
+    if wrong:
+        said = " and ".join(f"{one} ({known[one]})" for one in wrong)
+        return failed(answer, "arp_flux", f"{where}: answered by {said}")
+    if foreign:
+        said = f"{where}: it also answers for {other_place}"
+        return failed(answer, "arp_flux", said)
+    if not claimed:
+        return unknown(answer, "no_arp_answer", where)
+    if others:
+        return unknown(answer, "peer_miswired", f"{where}: its {told.get('other_rail')} answers here too")
+    return answer
+
+
+def _reply(node: str, rail: Mapping[str, Any], told: Told) -> Answer:
+    peer, name = told["peer"], str(rail["name"])
+    replies, route = told.get("replies"), told.get("route_netdev")
+    counted = isinstance(replies, Mapping) and all(
+        is_whole(count) and count >= 0 for count in replies.values()
+    )
+    if not isinstance(replies, Mapping) or not counted or not isinstance(route, (str, type(None))):
+        return _garbled(node, told)
+    elsewhere = {other: count for other, count in replies.items() if other != name and count}
+    came = replies.get(name, 0)
+    wanted = {"route_netdev": rail["netdev"], "replies_elsewhere": 0}
+    observed = {"route_netdev": route, "replies": came, "replies_elsewhere": sum(elsewhere.values())}
+    basis = "a reply leaves by the rail that the request came by, here and at the peer"
+    answer = Answer(PASS, observed, {**wanted, "replies": 1}, dict(wanted), basis, proof="proven")
+    if route is not None and route != rail["netdev"]:
+        said = f"{node} {name} would reply to {peer} by {route}, not by {rail['netdev']}"
+        return failed(answer, "reply_other_rail", said)
+    if elsewhere:
+        said = f"{peer} {name} was asked by {node}, and its replies came by {', '.join(sorted(elsewhere))}"
+        return failed(answer, "reply_other_rail", said)
+    if not came:
+        return unknown(answer, "no_reply", f"{peer} {name}, asked by {node}")
+    if route is None:
+        return unknown(answer, "route_unknown", f"{node} {name}")
+    return answer
+
+
+def _neighbour(node: str, rail: Mapping[str, Any], told: Told) -> Answer:
+    found, where = told.get("neighbours"), f"{node} {rail['name']}"
+    if not isinstance(found, list) or not all(isinstance(one, Mapping) for one in found):
+        return _garbled(node, told)
+    leaf = str(rail.get("leaf"))
+    wanted = {"switch": leaf}
+    if not found:
+        # Silence says nothing of the cable: nothing was compared, so nothing is recorded or proven either.
+        return unknown(Answer(PASS, {"neighbours": 0}), "no_lldp", f"{where}, planned is {leaf}")
+    said = [str(one.get("switch") or one.get("chassis") or "") for one in found]
+    ports = ", ".join(f"{name} port {one.get('port')}" for name, one in zip(said, found, strict=True))
+    answer = Answer(
+        RECORDED, {"switch": ", ".join(said), "ports": ports}, dict(wanted), dict(wanted),
+        "the leaf that the inventory names, as it says itself by LLDP, which nothing proves",
+        proof="unproven",
+    )  # fmt: skip
+    if not any(_same_switch(name, leaf) for name in said):
+        if not all(one.get("switch") for one in found):
+            return unknown(answer, "switch_unnamed", f"{where} is at {ports}, planned is {leaf}")
+        return failed(answer, "wrong_leaf", f"{where} is at {ports}, planned is {leaf}")
+    if not all(_same_switch(name, leaf) for name in said):
+        return unknown(answer, "neighbour_unclear", f"{where} hears {ports}")
+    return answer
+
+
+def _same_switch(said: str, leaf: str) -> bool:
+    """Compare without case, and without the domain where one of the two has none."""
+    one, other = said.lower(), leaf.lower()
+    return one == other or (
+        ("." in one) != ("." in other) and one.split(".", maxsplit=1)[0] == other.split(".", maxsplit=1)[0]
+    )
+
+
+def _texts(value: object) -> TypeGuard[Sequence[str]]:
+    return (
+        isinstance(value, Sequence)
+        and not isinstance(value, str)
+        and all(isinstance(one, str) for one in value)
+    )
+
+
+def _garbled(node: str, told: Told) -> Answer:
+    return unknown(Answer(PASS), "row_garbled", f"{node}: cabling is {dict(told)!r}")

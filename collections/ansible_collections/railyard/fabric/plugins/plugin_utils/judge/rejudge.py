@@ -1,0 +1,110 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Judge a run from its folder alone: the same folder always gives the same verdicts.jsonl, byte for byte."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import verdict
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import provenance
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder
+
+
+@dataclass
+class Judged:
+    """A run's verdicts and what they mean.
+
+    Attributes:
+        verdicts: one for each asked line.
+        exit_status: 0, 1 or 3 as in the contract of `railyard`.
+        torn: the files of which a line was lost.
+        strangers: result rows that answer nothing that was asked.
+        incomplete: why the run is incomplete, or None.
+        notes: what else a reader has to know.
+    """
+
+    verdicts: list[dict[str, Any]]
+    exit_status: int
+    torn: list[str] = field(default_factory=list)
+    strangers: list[str] = field(default_factory=list)
+    incomplete: str | None = None
+    notes: list[str] = field(default_factory=list)
+
+
+def judge_folder(path: str | Path) -> Judged:
+    """Judge a run folder without writing anything.
+
+    Raises:
+        RunFolderError: it is no run folder, or cannot be read.
+        JudgeError: nothing was asked, or plan and asked lines contradict each other.
+        PolicyError: the manifest's policy is not one.
+    """
+    folder = RunFolder(path)
+    manifest = folder.manifest()
+    plan = folder.plan()
+    torn = []
+    read = {}
+    for name in (run_folder.ASKED, run_folder.FACTS, run_folder.OBSTACLES, run_folder.RESULTS):
+        read[name], damaged = folder.rows(name)
+        torn += [name] if damaged else []
+    asked, results = read[run_folder.ASKED], read[run_folder.RESULTS]
+    verdicts = verdict.judge(
+        manifest,
+        plan,
+        asked,
+        read[run_folder.FACTS],
+        results,
+        read[run_folder.OBSTACLES],
+        _inspected(folder, plan, read[run_folder.OBSTACLES]),
+    )
+    return Judged(
+        verdicts,
+        verdict.exit_status(verdicts, manifest, asked, bool(torn), plan),
+        torn,
+        verdict.strangers(manifest, asked, results),
+        verdict.incomplete(manifest, asked, plan),
+        provenance.notes(manifest, plan),
+    )
+
+
+def _inspected(
+    folder: RunFolder, plan: Mapping[str, Any], obstacles: Iterable[Mapping[str, Any]]
+) -> set[str]:
+    """Return the nodes that had answered when the questions were fixed, as the work order says.
+
+    Without one, a folder that has no facts.jsonl at all lost it, but for nodes that could not be inspected.
+    """
+    try:
+        order = folder.document(run_folder.WORK_ORDER)
+    except run_folder.RunFolderError:
+        if (folder.path / run_folder.FACTS).exists():
+            return set()
+        return set(plan.get("nodes") or ()) - {str(row.get("node")) for row in obstacles}
+    roster, absent = order.get("roster"), order.get("absent")
+    if not isinstance(roster, list) or not isinstance(absent, list):
+        return set()
+    return {str(one.get("name")) for one in roster if isinstance(one, Mapping)} - {str(one) for one in absent}
+
+
+def write(path: str | Path, judged: Judged) -> None:
+    """Replace the folder's verdicts.jsonl."""
+    RunFolder(path).write(
+        run_folder.VERDICTS, "".join(run_folder.line(one) + "\n" for one in judged.verdicts)
+    )
+
+
+def rejudge(path: str | Path) -> int:
+    """Judge a run folder again, replace its verdicts.jsonl, and return the exit status (0, 1 or 3).
+
+    Raises:
+        RunFolderError, JudgeError, PolicyError: as judge_folder.
+    """
+    judged = judge_folder(path)
+    write(path, judged)
+    return judged.exit_status

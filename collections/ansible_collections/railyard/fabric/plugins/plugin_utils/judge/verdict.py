@@ -1,0 +1,352 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Where a verdict is decided: an outer join of what was asked with what was measured. Pure.
+
+A number that was not measured is never a pass: each asked line begins as `unmeasured`, and only two trusted
+rows of one test, written by the two nodes that the line names and proven by the counters at both ends, lead
+out of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import (
+    AGGREGATES,
+    CHECKS,
+    FAIL,
+    PASS,
+    RECORDED,
+    UNMEASURED,
+)
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import (
+    aggregate,
+    bmc,
+    bounds_check,
+    bounds_rdma,
+    bounds_tcp,
+    cabling,
+    counter_claims,
+    evidence,
+    hops,
+    link_errors,
+    neighbours,
+    not_applicable,
+    rdma_facts,
+    row_checks,
+    slow_rails,
+)
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import facts as fact_rows
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.bounds_tcp import Bounds
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import Answer, failed, unmeasured
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.facts import Fleet
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import documents, provenance, requests
+
+Rows = dict[str, list[Mapping[str, Any]]]
+
+
+class JudgeError(ValueError):
+    """There is nothing to judge, or the plan and the asked lines contradict each other."""
+
+
+def judge(
+    manifest: Mapping[str, Any],
+    plan: Mapping[str, Any],
+    asked: Sequence[Mapping[str, Any]],
+    facts: Iterable[Mapping[str, Any]],
+    results: Iterable[Mapping[str, Any]],
+    obstacles: Iterable[Mapping[str, Any]] = (),
+    answered: Iterable[str] = (),
+) -> list[dict[str, Any]]:
+    """Judge a run.
+
+    Args:
+        manifest: manifest.json.
+        plan: plan.json.
+        asked: the asked lines.
+        facts: the facts rows.
+        results: the result rows.
+        obstacles: what kept the controller from inspecting or starting a node; it explains silence, no more.
+        answered: nodes that are known to have been inspected: if one has no facts, they were lost.
+
+    Returns:
+        One verdict for each asked line, in their order.
+
+    Raises:
+        JudgeError: nothing was asked, or a line asks of a node or rail that the plan does not have.
+        PolicyError: the manifest's policy is not one.
+    """
+    problem = documents.problem(manifest, plan, asked)
+    if problem:
+        raise JudgeError(problem)
+    run = str(manifest["run"])
+    fleet = fact_rows.gather(plan, facts, run)
+    fleet.obstacles = _obstacles(obstacles, run)
+    fleet.lost = frozenset(answered) - fleet.bound.keys() - fleet.broken.keys()
+    tests = {str(line["id"]): line for line in asked}
+    rows = _by_id(results, tests)
+    court = _Court(run, plan, policy.merge(manifest.get("policy")), fleet, tests, rows)
+    court.claims = court.contested(rows)
+    court.chart.read(asked, rows)
+    answers = [court.answer(line, rows) for line in asked]
+    slow_rails.name(asked, answers)
+    neighbours.settle(zip(asked, answers, strict=True))
+    return [answer.line(line, rows) for line, answer in zip(asked, answers, strict=True)]
+
+
+def exit_status(
+    verdicts: Sequence[Mapping[str, Any]],
+    manifest: Mapping[str, Any],
+    asked: Sequence[Mapping[str, Any]] | None = None,
+    torn: bool = False,
+    plan: Mapping[str, Any] | None = None,
+) -> int:
+    """Return what the verdicts mean: 1 something failed, 3 not all is known, 0 all known and none failed.
+
+    Args:
+        verdicts: all verdicts of the run.
+        manifest: its manifest; without an end record, or interrupted, the run is incomplete.
+        asked: the asked lines, compared with what the manifest says was asked.
+        torn: a line of the run folder was lost.
+        plan: the plan, whose transport says whether RDMA is asked.
+    """
+    outcomes = {verdict["outcome"] for verdict in verdicts}
+    if FAIL in outcomes:
+        return 1
+    if torn or incomplete(manifest, asked, plan) or not outcomes <= set(_SETTLED):
+        return 3
+    if not outcomes & {PASS, RECORDED}:
+        return 3  # nothing was asked, or nothing of it applies: either way nothing is known
+    return 0
+
+
+def incomplete(
+    manifest: Mapping[str, Any],
+    asked: Sequence[Mapping[str, Any]] | None = None,
+    plan: Mapping[str, Any] | None = None,
+) -> str | None:
+    """Tell why a run is incomplete, or None."""
+    end = manifest.get("end")
+    if not isinstance(end, Mapping) or not end.get("at"):
+        return "the run has no end record"
+    if end.get("reason") != "completed":
+        return f"the run was {end.get('reason')}"
+    if asked is None:
+        return None
+    if manifest.get("asked") != requests.fingerprint(asked):
+        return "asked.jsonl is not what this run asked"
+    tampered = provenance.edited(manifest, plan) if plan else None
+    return tampered or requests.alone(asked) or requests.rdma_left_out(plan or {}, asked)
+
+
+def strangers(
+    manifest: Mapping[str, Any], asked: Sequence[Mapping[str, Any]], results: Iterable[Mapping[str, Any]]
+) -> list[str]:
+    """Name the result rows that answer nothing that was asked of who wrote them."""
+    lines = {str(line["id"]): line for line in asked}
+    said = []
+    foreign: dict[str, list[Any]] = {}
+    for row in results:
+        line = lines.get(str(row.get("id")))
+        if row.get("run") != manifest.get("run"):
+            said.append(f"a row of run {row.get('run')!r} by {row.get('host')!r} (test {row.get('id')!r})")
+        elif line is None:
+            said.append(f"a row of test {row.get('id')!r} by {row.get('host')!r}, which was not asked")
+        elif row.get("host") not in _writers(line):
+            foreign.setdefault(repr(row.get("host")), []).append(row.get("id"))
+    for host, ids in foreign.items():
+        said.append(f"{len(ids)} rows by {host}, of tests that it has no end of (test {ids[0]!r} the first)")
+    return said
+
+
+_SETTLED = (PASS, RECORDED, "not_applicable")
+
+
+class _Court:
+    """What all verdicts of a run share."""
+
+    def __init__(
+        self,
+        run: str,
+        plan: Mapping[str, Any],
+        rules: dict[str, Any],
+        fleet: Fleet,
+        tests: Mapping[str, Mapping[str, Any]],
+        rows: Rows,
+    ) -> None:
+        self.run = run
+        self.policy = rules
+        self.fleet = fleet
+        self.tests = tests
+        self.claims: dict[tuple[str, str], str] = {}
+        self._latencies: list[hops.Sample] | None = None
+        self.chart = cabling.Chart(run, plan, fleet)
+        between = [line for line in tests.values() if CHECKS[str(line["check"])].source == "test"]
+        counted = counter_claims.Claims(run, between, rows)
+        self.trust = evidence.Trust(run, rules, fleet, self.chart, counted)
+        self._bmcs = {name: str(node.get("bmc_address")) for name, node in plan["nodes"].items()}
+        self._no_bmc_answers: bool | None = None
+        self._rails = {
+            name: {rail["name"]: rail for rail in node["rails"]} for name, node in plan["nodes"].items()
+        }
+
+    def answer(self, asked: Mapping[str, Any], rows: Rows) -> Answer:
+        check = CHECKS[str(asked["check"])]
+        if check.local:
+            return self._local(asked, rows)
+        left_out = not_applicable.without_ip(asked, self._rails, self.fleet.transports, self.tests)
+        if left_out:
+            return left_out
+        if check.source == "sum":
+            return self.trust.unknown(asked) or self._aggregate(asked, rows)
+        pair = self.trust.pair(asked, rows)
+        if isinstance(pair, Answer):
+            return pair
+        own_windows = row_checks.own_window_s(check.name, self.policy) is not None
+        judged, bounds = bounds_check.judged(*pair, own_windows), self._bounds(asked)
+        answer = bounds_check.weigh(bounds_check.observed(*pair), judged, bounds)
+        if asked["tool"] != "iperf3" or answer.outcome != UNMEASURED:
+            return answer
+        able = bounds_tcp.capability(*self._ends(asked))
+        return bounds_check.by_counters(answer, pair, judged, bounds, able.payload_share / able.frame_share)
+
+    def _local(self, asked: Mapping[str, Any], rows: Rows) -> Answer:
+        """Answer what is asked of one node: from its facts, or from the error counters in its rows."""
+        node, rail = str(asked["node"]), str(asked["rail"])
+        check = CHECKS[str(asked["check"])]
+        if check.source == "bmc":
+            return self._bmc(asked, rows)
+        if check.source == "counters":
+            unknown = self.fleet.why_unknown(node)
+            if unknown:
+                return Answer(UNMEASURED, cause=unknown)
+            tests = [line for line in self.tests.values() if CHECKS[str(line["check"])].source == "test"]
+            return link_errors.judge(asked, self.run, tests, rows, self.fleet.bound[node][rail])
+        if check.source == "cabling":
+            return self.chart.judge(asked, rows)
+        if check.source == "hops":
+            return self._hops(asked, rows)
+        if check.rdma:
+            return rdma_facts.judge(asked, self._rails[node][rail], self.fleet)
+        answer = fact_rows.judge(asked, self._rails[node][rail], self.fleet)
+        seen = self.claims.get((node, rail))
+        if check.name == "address" and answer.outcome == PASS and seen is not None:
+            return failed(answer, "address_duplicate", f"{node} {rail}: {seen}")
+        return answer
+
+    def _bmc(self, asked: Mapping[str, Any], rows: Rows) -> Answer:
+        """Answer whether a node's BMC is there; the node may be gone, which is when a BMC is wanted."""
+        if self._no_bmc_answers is None:
+            self._no_bmc_answers = bmc.nobody(self.tests.values(), rows)
+        mine, address = rows.get(str(asked["id"]), []), self._bmcs[str(asked["node"])]
+        return bmc.judge(asked, self.run, address, mine, self.fleet.owners, self._no_bmc_answers)
+
+    def _hops(self, asked: Mapping[str, Any], rows: Rows) -> Answer:
+        """Answer whether a rail's latencies fit the switches that are planned on the way."""
+        if nothing := self.fleet.why_unknown(str(asked["node"])):
+            return Answer(UNMEASURED, cause=nothing)
+        if self._latencies is None:
+            trusted = ((line, self.trust.pair(line, rows)) for line in hops.tests(self.tests.values()))
+            self._latencies = [
+                hops.sample(line, pair[0]["metrics"], self.fleet.bound)
+                for line, pair in trusted
+                if isinstance(pair, tuple)
+            ]
+        return hops.judge(asked, self._latencies)
+
+    def contested(self, rows: Rows) -> dict[tuple[str, str], str]:
+        """Return (node, rail) -> what was seen, for rail addresses that somebody else was heard to claim.
+
+        The node's own facts cannot show it: a stranger is found by who asks on the rail.
+        """
+        found: dict[tuple[str, str], str] = {}
+        for identity, asked in self.tests.items():
+            for row in rows.get(identity, []):
+                error = row.get("error")
+                if not isinstance(error, Mapping) or error.get("class") not in ("address_in_use", "stranger"):
+                    continue
+                owner = error.get("host")
+                if owner in (asked["node"], asked["peer"]) and self.trust.answers(row, asked):
+                    found.setdefault((str(owner), str(asked["rail"])), str(error.get("message") or ""))
+        return found
+
+    def _ends(self, asked: Mapping[str, Any]) -> tuple[Bound, Bound]:
+        rail = str(asked["rail"])
+        return self.fleet.bound[str(asked["node"])][rail], self.fleet.bound[str(asked["peer"])][rail]
+
+    def _bounds(self, asked: Mapping[str, Any]) -> Bounds:
+        node, peer, check = str(asked["node"]), str(asked["peer"]), str(asked["check"])
+        ends = self._ends(asked)
+        shared = asked.get("group") is not None and self._shared_slot(node, peer)
+        transport = self.fleet.transports[node]
+        if CHECKS[check].rdma:
+            return bounds_rdma.for_test(check, *ends, self.policy, transport, shared)
+        versions = (self.fleet.iperf3.get(node), self.fleet.iperf3.get(peer))
+        return bounds_tcp.for_test(check, *ends, self.policy, versions, shared, transport)
+
+    def _shared_slot(self, node: str, peer: str) -> bool:
+        return any(bounds_tcp.slots_shared(list(self.fleet.bound[end].values())) for end in (node, peer))
+
+    def _aggregate(self, asked: Mapping[str, Any], rows: Rows) -> Answer:
+        servers, ends = [], []
+        node, peer = str(asked["node"]), str(asked["peer"])
+        for part_id in asked["parts"]:
+            part = self.tests.get(part_id)
+            if part is None:
+                return unmeasured("part_unmeasured", f"{part_id} was not asked")
+            if part["check"] != AGGREGATES[str(asked["check"])]:
+                return unmeasured("part_unmeasured", f"{part_id} is a {part['check']}")
+            if (part["node"], part["peer"]) != (node, peer):
+                return unmeasured("part_unmeasured", f"{part_id} is of {part['node']} and {part['peer']}")
+            pair = self.trust.pair(part, rows)
+            if isinstance(pair, Answer):
+                return unmeasured("part_unmeasured", f"{part['rail']}: {pair.cause.get('cause')}")
+            servers.append(pair[1])
+            rail = str(part["rail"])
+            ends.append((self.fleet.bound[node][rail], self.fleet.bound[peer][rail]))
+        rdma = CHECKS[str(asked["check"])].rdma
+        try:
+            observed = aggregate.add_up(servers, payload=rdma)
+        except aggregate.NotAdded as problem:
+            return unmeasured(problem.cause, str(problem))
+        shared = self._shared_slot(node, peer)
+        transport = self.fleet.transports[node]
+        if rdma:
+            rdma_able = [bounds_rdma.capability(*pair, transport) for pair in ends]
+            bounds = bounds_rdma.for_aggregate(rdma_able, self.policy, transport, shared)
+        else:
+            versions = (self.fleet.iperf3.get(node), self.fleet.iperf3.get(peer))
+            able = [bounds_tcp.capability(*pair) for pair in ends]
+            bounds = bounds_tcp.for_aggregate(able, self.policy, versions, shared, transport)
+        return bounds_check.weigh(observed, [observed], bounds)
+
+
+def _obstacles(rows: Iterable[Mapping[str, Any]], run: str) -> dict[str, Mapping[str, Any]]:
+    """Return node -> the first error that the controller met there in this run."""
+    found: dict[str, Mapping[str, Any]] = {}
+    for row in rows:
+        error = row.get("error")
+        if row.get("run") == run and isinstance(error, Mapping):
+            found.setdefault(str(row.get("node")), error)
+    return found
+
+
+def _by_id(results: Iterable[Mapping[str, Any]], tests: Mapping[str, Mapping[str, Any]]) -> Rows:
+    """Return test -> the rows by those who were asked it: nobody else has a say in it."""
+    rows: Rows = {}
+    for row in results:
+        identity = str(row.get("id"))
+        if identity in tests and row.get("host") in _writers(tests[identity]):
+            rows.setdefault(identity, []).append(row)
+    return rows
+
+
+def _writers(asked: Mapping[str, Any]) -> tuple[object, ...]:
+    """Return whose rows may answer a line."""
+    if CHECKS[str(asked["check"])].source == "bmc":
+        return (bmc.CONTROLLER,)
+    return (asked["node"],) if asked["peer"] is None else (asked["node"], asked["peer"])

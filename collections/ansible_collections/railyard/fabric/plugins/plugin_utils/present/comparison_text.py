@@ -1,0 +1,213 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The table of RDMA against TCP as lines of text, at most 100 columns wide; what ends a run on a terminal."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present.comparison import (
+    Compared,
+    Row,
+    three,
+    times,
+)
+
+#: A table with more lines than this shows the worst few; the pages have them all.
+MOST_LINES = 8
+WORST_SHOWN = 5
+NOT_MEASURED = "not measured"
+NOT_ASKED = "not asked"
+#: How many names are listed where nobody folds them.
+_NAMED = 3
+_PLACE, _CELL = 38, 17
+
+Fold = Callable[[Sequence[str]], str]
+
+
+def lines(compared: Compared, fold: Fold | None = None) -> list[str]:
+    """Return the table and the sentence under it; nothing where RDMA was not asked.
+
+    Args:
+        compared: as `comparison.of` returns it.
+        fold: names many nodes in short, such as `gpu[001-512]`; default: the first few and how many more.
+    """
+    if not compared.rows:
+        return []
+    fold = fold or _few
+    text = ["TCP against RDMA"]
+    text += _block(
+        f"bandwidth, Gbit/s ({compared.bandwidth_of})",
+        [row for row in compared.rows if row["asked"]["bandwidth"]],
+        "bandwidth",
+        fold,
+    )
+    text += _block(
+        f"latency, µs ({compared.latency_of})",
+        [row for row in compared.rows if "rdma" in row["asked"]["latency"]],
+        "latency",
+        fold,
+    )
+    text += _cpu_block([row for row in compared.rows if "rdma" in row["asked"]["bandwidth"]], fold)
+    return [*text, *_wrapped(compared.sentence)]
+
+
+def cell(row: Row, what: str, transport: str) -> str:
+    """Return one number for people: `27.4 (68 %)`, `not measured` or `not asked`.
+
+    Args:
+        row: of `comparison.compare`.
+        what: `bandwidth` or `latency`.
+        transport: `tcp` or `rdma`.
+    """
+    if transport not in row["asked"][what]:
+        return NOT_ASKED
+    value = row[_KEYS[what]][transport]
+    if value is None:
+        return NOT_MEASURED
+    share = row["efficiency"][transport] if what == "bandwidth" else None
+    # A share of the link's rate, where the inventory declares one.
+    return three(value) + (f" ({three(100 * share)} %)" if share is not None else "")
+
+
+def cpu_cell(row: Row, transport: str) -> str:
+    """Return the host CPU for people: `35.0 / 41.0`, sender and receiver."""
+    ends = [row[key][transport] for key in ("cpu_percent", "peer_cpu_percent")]
+    if all(value is None for value in ends):
+        return NOT_MEASURED if transport in row["asked"]["bandwidth"] else NOT_ASKED
+    return " / ".join("?" if value is None else f"{value:.1f}" for value in ends)
+
+
+def advantage(row: Row, what: str) -> str:
+    """Return RDMA's advantage in words: `1.39 times faster`; nothing where one of the two is missing."""
+    ratio = row[f"{what}_ratio"]
+    return times(ratio) if ratio is not None else ""
+
+
+def place(row: Row, longest: int = 0) -> str:
+    """Return where a row belongs: `gpuserver1 → gpuserver2  rail0`.
+
+    Args:
+        row: of `comparison.compare`.
+        longest: cut the names so that the whole has no more characters; 0 cuts nothing.
+    """
+    tail = f"  {rail(row)}"
+    names = [str(row["node"]), str(row["peer"])]
+    if longest and sum(map(len, names)) + 3 + len(tail) > longest:
+        room = longest - 3 - len(tail)
+        names = [_middle_out(name.split(".", maxsplit=1)[0], max(room // 2, 5)) for name in names]
+        tail = tail[: max(longest - 3 - sum(map(len, names)), 6)]
+    return f"{names[0]} {_arrow(row)} {names[1]}{tail}"
+
+
+def between(row: Row) -> str:
+    """Return the two nodes of a row: `gpuserver1 → gpuserver2`, `↔` for both ways at once."""
+    return f"{row['node']} {_arrow(row)} {row['peer']}"
+
+
+def rail(row: Row) -> str:
+    """Return the rail of a row, or that it is of all of them."""
+    return str(row["rail"] or "all rails")
+
+
+def worst_first(rows: Iterable[Row], what: str) -> list[Row]:
+    """Sort rows: those without a comparison first, then the least advantage."""
+    return sorted(rows, key=lambda row: -1.0 if row[f"{what}_ratio"] is None else row[f"{what}_ratio"])
+
+
+_KEYS = {"bandwidth": "bandwidth_gbps", "latency": "latency_us"}
+
+
+def _block(title: str, rows: Sequence[Row], what: str, fold: Fold) -> list[str]:
+    if not rows:
+        return []
+    text = [*_wrapped(title, "  "), _line("", "TCP", "RDMA", "RDMA is")]
+    if len(rows) <= MOST_LINES:
+        return text + [_line(place(row, _PLACE), *_cells(row, what)) for row in rows]
+    known = [row for row in rows if row[f"{what}_ratio"] is not None]
+    missing = [row for row in rows if row[f"{what}_ratio"] is None]
+    text += _missing(missing, len(rows), fold)
+    text += [_line(place(row, _PLACE), *_cells(row, what)) for row in worst_first(known, what)[:WORST_SHOWN]]
+    # Both directions and all rails carry more by their nature: a middle of them all would be nobody's.
+    alike = [row for row in known if row["rail"] is not None and row["direction"] == "uni"]
+    if alike:
+        middle = {
+            name: three(statistics.median(row[_KEYS[what]][name] for row in alike))
+            for name in ("tcp", "rdma")
+        }
+        ratio = times(statistics.median(row[f"{what}_ratio"] for row in alike))
+        text.append(_line(f"median of {len(alike)}: one rail, one way", middle["tcp"], middle["rdma"], ratio))
+    return text + _left_out(len(known) - WORST_SHOWN)
+
+
+def _cpu_block(rows: Sequence[Row], fold: Fold) -> list[str]:
+    if not rows:
+        return []
+    text = [
+        "  host CPU during the bandwidth test, % of all processors (sender / receiver)",
+        _line("", "TCP", "RDMA", ""),
+    ]
+    if len(rows) <= MOST_LINES:
+        return text + [
+            _line(place(row, _PLACE), cpu_cell(row, "tcp"), cpu_cell(row, "rdma"), "") for row in rows
+        ]
+    known = [row for row in rows if row["cpu_percent"]["rdma"] is not None]
+    text += _missing([row for row in rows if row["cpu_percent"]["rdma"] is None], len(rows), fold)
+    busiest = sorted(known, key=lambda row: -float(row["cpu_percent"]["rdma"]))[:WORST_SHOWN]
+    text += [_line(place(row, _PLACE), cpu_cell(row, "tcp"), cpu_cell(row, "rdma"), "") for row in busiest]
+    return text + _left_out(len(known) - WORST_SHOWN)
+
+
+def _arrow(row: Row) -> str:
+    return "↔" if row["direction"] == "bi" else "→"
+
+
+def _cells(row: Row, what: str) -> tuple[str, str, str]:
+    return cell(row, what, "tcp"), cell(row, what, "rdma"), advantage(row, what)
+
+
+def _missing(rows: Sequence[Row], total: int, fold: Fold) -> list[str]:
+    if not rows:
+        return []
+    ends = [{str(row["node"]), str(row["peer"])} for row in rows]
+    nodes, common = set.union(*ends), set.intersection(*ends)
+    # One node with all its peers is that node's matter.
+    who = f"{next(iter(common))} with " if len(common) == 1 else ""
+    named = sorted(nodes - common if who else nodes)
+    rails = ", ".join(sorted({rail(row) for row in rows}))
+    return _wrapped(f"{NOT_MEASURED}: {len(rows)} of {total} ({who}{fold(named)}; {rails})", "    ")
+
+
+def _left_out(count: int) -> list[str]:
+    return [f"    {count} more: see report.md or index.html"] if count > 0 else []
+
+
+def _line(where: str, tcp: str, rdma: str, told: str) -> str:
+    return f"    {where:<{_PLACE}}{tcp:>{_CELL}}{rdma:>{_CELL}}   {told}".rstrip()
+
+
+def _wrapped(text: str, indent: str = "", width: int = 100) -> list[str]:
+    """Break at spaces: a terminal would break in the middle of a word."""
+    out, line = [], indent
+    for word in text.split():
+        if len(line) + len(word) + 1 > width and line.strip():
+            out.append(line.rstrip())
+            line = indent + "  " if indent else ""
+        line += word + " "
+    return [*out, line.rstrip()]
+
+
+def _middle_out(name: str, longest: int) -> str:
+    """Cut a name in its middle: what tells nodes apart stands at the end of it."""
+    if len(name) <= longest:
+        return name
+    head = (longest - 1) // 2
+    return name[:head] + "…" + name[len(name) - (longest - 1 - head) :]
+
+
+def _few(names: Sequence[Any]) -> str:
+    more = len(names) - _NAMED
+    return ", ".join(str(name) for name in names[:_NAMED]) + (f" and {more} more" if more > 0 else "")

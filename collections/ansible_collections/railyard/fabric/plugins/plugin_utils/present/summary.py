@@ -1,0 +1,221 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A run's answer in one sentence, and folded by rail and pair; terminal and report both take it from here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import (
+    CHECKS,
+    FAIL,
+    NOT_APPLICABLE,
+    OUTCOMES,
+    RECORDED,
+    UNMEASURED,
+    WORST_FIRST,
+)
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import rejudge
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rejudge import Judged
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
+
+#: How many places a sentence names before it says "and N more".
+NAMED = 3
+
+
+def summarise(path: str | Path) -> dict[str, Any]:
+    """Summarise a run folder; its verdicts are judged anew, so an edited verdicts.jsonl changes nothing.
+
+    Returns:
+        `headline` (one sentence), `exit_status`, `counts` (outcome -> number), `rails` (`node rail
+        outcome`), `families` (`state`, `tcp`, `rdma` -> outcome -> number), `pairs` (`node peer rail
+        direction outcome`, rail null for the aggregate), `problems` (verdicts that fail or are
+        unmeasured), `notes` (torn files, rows of strangers, why the run is incomplete, an inventory that has
+        changed).
+
+    Raises:
+        RunFolderError, JudgeError, PolicyError: as rejudge.judge_folder.
+    """
+    folder = run_folder.RunFolder(path)
+    return of(folder.plan(), rejudge.judge_folder(path))
+
+
+def of(plan: Mapping[str, Any], judged: Judged) -> dict[str, Any]:
+    """Summarise verdicts; see `summarise`."""
+    verdicts = judged.verdicts
+    counts = {outcome: sum(one["outcome"] == outcome for one in verdicts) for outcome in OUTCOMES}
+    notes = [f"{name}: a torn line was dropped" for name in judged.torn]
+    notes += [f"not asked: {stranger}" for stranger in judged.strangers]
+    notes += [judged.incomplete] if judged.incomplete else []
+    notes += [note for note in judged.notes if note not in notes]
+    return {
+        "headline": headline(plan, verdicts, counts, judged),
+        "exit_status": judged.exit_status,
+        "counts": counts,
+        "families": families(verdicts),
+        "rails": _rails(plan, verdicts),
+        "pairs": _pairs(verdicts),
+        "problems": [one for one in verdicts if one["outcome"] in (FAIL, UNMEASURED)],
+        "notes": notes,
+    }
+
+
+def lines(summary: Mapping[str, Any], folder: str) -> list[str]:
+    """Return what a terminal shows: a verdict for each rail, problems with their next step, the sentence."""
+    text = []
+    for one in summary["rails"]:
+        counts = ", ".join(f"{number} {outcome}" for outcome, number in one["counts"].items())
+        text.append(f"{one['node']} {one['rail']}: {one['outcome']} ({counts})")
+    # Said apart, so that what TCP shows cannot hide what RDMA does not, nor the other way round.
+    tests = {family: counts for family, counts in summary["families"].items() if family != "state" and counts}
+    if len(tests) > 1:
+        for family, found in tests.items():
+            said = ", ".join(f"{number} {outcome}" for outcome, number in found.items())
+            text.append(f"{family.upper()} tests: {said}")
+    # One cause often keeps many tests from being measured: it is said once, with the first place it bites.
+    folded: dict[tuple[str, str, str], list[Mapping[str, Any]]] = {}
+    for one in sorted(summary["problems"], key=lambda one: one["outcome"] != FAIL):
+        folded.setdefault((one["outcome"], one["cause"], one["next"]), []).append(one)
+    for (outcome, cause, next_step), found in folded.items():
+        more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+        text.append(f"{outcome}: {place(found[0])} {CHECKS[found[0]['check']].title}{more}: {cause}")
+        text.append(f"  next: {next_step}")
+    text += [f"note: {note}" for note in summary["notes"]]
+    return [*text, summary["headline"], f"run folder: {folder}"]
+
+
+def families(verdicts: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, int]]:
+    """Count the outcomes of TCP's tests, of RDMA's, and of what each node was asked alone; worst first."""
+    found: dict[str, list[str]] = {"state": [], "tcp": [], "rdma": []}
+    for one in verdicts:
+        check = CHECKS[one["check"]]
+        found["state" if check.local else "rdma" if check.rdma else "tcp"].append(one["outcome"])
+    return {
+        family: {outcome: outcomes.count(outcome) for outcome in WORST_FIRST if outcome in outcomes}
+        for family, outcomes in found.items()
+    }
+
+
+def headline(
+    plan: Mapping[str, Any], verdicts: Sequence[Mapping[str, Any]], counts: Mapping[str, int], judged: Judged
+) -> str:
+    """Return the answer in one sentence."""
+    nodes = len(plan["nodes"])
+    rails = len({rail["name"] for node in plan["nodes"].values() for rail in node["rails"]})
+    what = f"{_asked_of(plan, verdicts)}: {_count(nodes, 'node')}, {_count(rails, 'rail')}: "
+    asked = len(verdicts) - counts[NOT_APPLICABLE]
+    bad = []
+    failed = [one for one in verdicts if one["outcome"] == FAIL]
+    unmeasured = [one for one in verdicts if one["outcome"] == UNMEASURED]
+    if failed:
+        bad.append(f"{len(failed)} of {asked} asked checks failed ({_named(failed)})")
+    if unmeasured:
+        silent = _unreachable(unmeasured)
+        # What failed explains most of what could not be measured; without it, say where.
+        why = (
+            f" (unreachable: {', '.join(silent)})" if silent else "" if failed else f" ({_named(unmeasured)})"
+        )
+        bad.append(f"{len(unmeasured)} of {asked} unmeasured{why}")
+    if bad:
+        said = ", ".join(bad)
+    else:
+        settled = f"{counts['pass']} pass, {counts['recorded']} recorded"
+        unproven = sum(one["outcome"] == RECORDED and one["proof"] != "proven" for one in verdicts)
+        proven = f", all but {unproven} proven" if unproven else " and proven"
+        said = f"all {asked} asked checks measured{proven} ({settled})"
+        if not asked:
+            said = "nothing of what was asked applies, so nothing is known"
+    if judged.torn or judged.incomplete:
+        reasons = [f"{', '.join(judged.torn)} lost a line"] if judged.torn else []
+        reasons += [judged.incomplete] if judged.incomplete else []
+        if not bad:
+            said = f"{asked} checks measured ({settled}), but not all that should be"
+        said += f"; incomplete: {' and '.join(reasons)}"
+    return what + said + "."
+
+
+def place(verdict: Mapping[str, Any]) -> str:
+    """Return where a verdict belongs: node, peer and rail."""
+    if verdict["peer"] is None:
+        return f"{verdict['node']} {verdict['rail']}" if verdict["rail"] else str(verdict["node"])
+    return f"{verdict['node']} -> {verdict['peer']} {verdict['rail'] or 'all rails'}"
+
+
+def _asked_of(plan: Mapping[str, Any], verdicts: Iterable[Mapping[str, Any]]) -> str:
+    transport = plan.get("transport")
+    rdma = any(CHECKS[one["check"]].rdma and not CHECKS[one["check"]].local for one in verdicts)
+    if transport == "tcp":
+        return "TCP only, RDMA not asked"
+    if rdma:
+        return {"roce": "RDMA over Ethernet", "infiniband": "RDMA over InfiniBand"}.get(
+            str(transport), "RDMA and TCP"
+        )
+    return f"TCP only, RDMA not measured though the inventory declares {transport}"
+
+
+def _unreachable(verdicts: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Name the nodes that did not answer: those whose own facts checks say so."""
+    found = [
+        one["node"] for one in verdicts if one["cause_class"] == "node_unreachable" and one["peer"] is None
+    ]
+    return list(dict.fromkeys(found))
+
+
+def _named(verdicts: Sequence[Mapping[str, Any]]) -> str:
+    places: dict[str, list[str]] = {}
+    for one in verdicts:
+        titles = places.setdefault(place(one), [])
+        title = CHECKS[one["check"]].title
+        if title not in titles:
+            titles.append(title)
+    # Local checks first: a link that is down explains the tests that did not run over it.
+    ordered = sorted(places, key=lambda name: "->" in name)
+    said = [f"{name}: {', '.join(places[name])}" for name in ordered[:NAMED]]
+    more = len(ordered) - len(said)
+    return "; ".join(said) + (f"; and {more} more" if more > 0 else "")
+
+
+def _rails(plan: Mapping[str, Any], verdicts: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Fold to one outcome for each node and rail: a test counts for both of its ends."""
+    outcomes: dict[tuple[str, str], list[str]] = {
+        (name, rail["name"]): [] for name, node in plan["nodes"].items() for rail in node["rails"]
+    }
+    for one in verdicts:
+        for node in (one["node"], one["peer"]):
+            if node is not None and one["rail"] is not None:
+                outcomes[(node, one["rail"])].append(one["outcome"])
+    return [
+        {
+            "node": node,
+            "rail": rail,
+            "outcome": worst(found),
+            "counts": {outcome: found.count(outcome) for outcome in WORST_FIRST if outcome in found},
+        }
+        for (node, rail), found in outcomes.items()
+        if found
+    ]
+
+
+def _pairs(verdicts: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    outcomes: dict[tuple[Any, ...], list[str]] = {}
+    for one in verdicts:
+        if one["peer"] is not None:
+            key = (one["node"], one["peer"], one["rail"], one["direction"])
+            outcomes.setdefault(key, []).append(one["outcome"])
+    return [
+        {"node": node, "peer": peer, "rail": rail, "direction": direction, "outcome": worst(found)}
+        for (node, peer, rail, direction), found in outcomes.items()
+    ]
+
+
+def worst(outcomes: Iterable[str]) -> str:
+    """Return the outcome that a group is shown as; a group without any is unmeasured."""
+    found = set(outcomes)
+    return next((outcome for outcome in WORST_FIRST if outcome in found), UNMEASURED)
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}{'' if number == 1 else 's'}"

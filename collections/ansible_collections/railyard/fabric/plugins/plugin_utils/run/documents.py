@@ -1,0 +1,122 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Are manifest, plan and asked lines whole and of one mind? Rows may be garbage, the questions may not."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import CHECKS
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder
+
+#: What the judge reads of every asked line.
+_ASKED_KEYS = ("id", "check", "tool", "node", "peer", "rail", "direction")
+
+
+def problem(
+    manifest: Mapping[str, Any], plan: Mapping[str, Any], asked: Sequence[Mapping[str, Any]]
+) -> str | None:
+    """Tell the first thing that keeps a run from being judged, naming the file, or None."""
+    return next(_problems(manifest, plan, asked), None)
+
+
+def _problems(
+    manifest: Mapping[str, Any], plan: Mapping[str, Any], asked: Sequence[Mapping[str, Any]]
+) -> Iterator[str]:
+    for name, document in ((folder.MANIFEST, manifest), (folder.PLAN, plan)):
+        if not _is_known(document):
+            yield f"{name} is of schema {document.get('schema')!r}, this version reads {folder.SCHEMA}"
+    if not isinstance(manifest.get("run"), str):
+        yield "manifest.json does not say of which run it is"
+    nodes = plan.get("nodes")
+    if not isinstance(nodes, Mapping) or not all(_has_rails(node) for node in nodes.values()):
+        yield "plan.json lists no nodes with named rails"
+        return
+    if not asked:
+        yield "asked.jsonl is empty: a run that asked nothing proves nothing"
+    for name, node in nodes.items():
+        yield from _node_problems(str(name), node)
+    rails = {name: {rail["name"] for rail in node["rails"]} for name, node in nodes.items()}
+    bmcs = {name for name, node in nodes.items() if isinstance(node.get("bmc_address"), str)}
+    seen: set[str] = set()
+    for line in asked:
+        yield from _line_problems(line, rails, bmcs, seen)
+        seen.add(str(line.get("id")))
+
+
+def _is_known(document: Mapping[str, Any]) -> bool:
+    """Tell whether a document is of the schema that is judged here; another one's words may mean more."""
+    schema = document.get("schema")
+    return schema == folder.SCHEMA and not isinstance(schema, bool)
+
+
+def _has_rails(node: object) -> bool:
+    rails = node.get("rails") if isinstance(node, Mapping) else None
+    return isinstance(rails, list) and all(
+        isinstance(rail, Mapping) and isinstance(rail.get("name"), str) for rail in rails
+    )
+
+
+def _node_problems(name: str, node: Mapping[str, Any]) -> Iterator[str]:
+    """Tell what of a node's plan is no address or no size: all bounds and questions rest on it."""
+    for rail in node["rails"]:
+        where = f"plan.json: {name} {rail['name']}"
+        for key in ("address", "address6"):
+            if rail.get(key) is not None and not _is_address(rail[key]):
+                yield f"{where}: {key} is {rail[key]!r}"
+        mtu = rail.get("mtu")
+        if mtu is not None and (not isinstance(mtu, int) or isinstance(mtu, bool) or mtu <= 0):
+            yield f"{where}: mtu is {mtu!r}"
+    bmc = node.get("bmc_address")
+    if bmc is not None and not _is_address(bmc):
+        yield f"plan.json: {name}: bmc_address is {bmc!r}"
+
+
+def _is_address(value: object) -> bool:
+    try:
+        return isinstance(value, str) and bool(ipaddress.ip_interface(value))
+    except ValueError:
+        return False
+
+
+def _line_problems(
+    line: Mapping[str, Any], rails: Mapping[str, set[str]], bmcs: set[str], seen: set[str]
+) -> Iterator[str]:
+    identity = str(line.get("id"))
+    where = f"asked.jsonl: {identity}"
+    if not _is_known(line):
+        yield f"{where} is of schema {line.get('schema')!r}, this version reads {folder.SCHEMA}"
+    for key in _ASKED_KEYS:
+        if key not in line or not isinstance(line[key], (str, type(None))):
+            yield f"{where}: {key} is {line.get(key)!r}"
+            return
+    if identity in seen:
+        yield f"{where} is asked twice"
+    if line["check"] not in CHECKS:
+        yield f"{where}: check {line['check']!r} is not known to this version"
+        return
+    check = CHECKS[line["check"]]
+    if check.local and line["peer"] is not None:
+        yield f"{where}: {check.name} is asked of one node, peer is {line['peer']!r}"
+    if not check.local and line["node"] == line["peer"]:
+        yield f"{where}: {check.name} is asked of {line['node']} and itself"
+    for node in [line["node"]] if check.local else [line["node"], line["peer"]]:
+        if node not in rails:
+            yield f"{where}: node {node!r} is not in plan.json"
+        elif check.source == "bmc":
+            if node not in bmcs or line["rail"] is not None:
+                yield f"{where}: plan.json has no BMC of {node} on rail {line['rail']!r}"
+        elif check.source != "sum" and line["rail"] not in rails[node]:
+            yield f"{where}: {node} has no rail {line['rail']!r} in plan.json"
+    parts = line.get("parts")
+    if check.source == "sum" and not (
+        isinstance(parts, list) and all(isinstance(part, str) for part in parts)
+    ):
+        yield f"{where}: parts is {parts!r}"
+    elif check.source == "sum" and len(set(parts or ())) < len(parts or ()):
+        yield f"{where}: parts names a test twice"
+    elif check.source != "sum" and parts is not None:
+        yield f"{where}: {check.name} has no parts, parts is {parts!r}"

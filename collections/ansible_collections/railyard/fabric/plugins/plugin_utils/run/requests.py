@@ -1,0 +1,295 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is asked of a cluster: one line for each question, fixed before anything is measured. Pure.
+
+A node that does not answer stays asked, so that its silence is a verdict and not a shorter list.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ansible_collections.railyard.fabric.plugins.module_utils.schedule import cable_checks
+from ansible_collections.railyard.fabric.plugins.module_utils.schedule import rounds as schedule
+from ansible_collections.railyard.fabric.plugins.module_utils.schedule.request import local_line
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import (
+    AGGREGATES,
+    CHECKS,
+    RDMA_TRANSPORTS,
+)
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder
+
+FACTS_CHECKS = ("link", "address", "mtu")
+#: Transport -> what its nodes are asked of each rail as well; InfiniBand's GIDs are no addresses.
+RDMA_FACTS_CHECKS = {"roce": ("rdma_port", "rdma_gid", "rdma_mtu"), "infiniband": ("rdma_port", "rdma_mtu")}
+#: How many rails a sentence names before it says "and N more".
+NAMED = 4
+#: What a tool takes to start and end beside the time that it measures.
+START_S = 2.0
+#: The longest that a latency test may take, whatever its probe promised.
+RDMA_LATENCY_MOST_S = 10.0
+
+
+class AskError(ValueError):
+    """Nothing would be asked: a run that asks nothing can prove nothing."""
+
+
+def work_order(
+    run: str,
+    plan: Mapping[str, Any],
+    fabrics: Mapping[str, Mapping[str, Any]],
+    policy: Mapping[str, Any],
+    reached: Iterable[str],
+    rails: Sequence[str] | None = None,
+    management: Mapping[str, Mapping[str, Any]] | None = None,
+) -> dict[str, Any]:
+    """Build the part of the work order that all nodes share.
+
+    Args:
+        run: the run id.
+        plan: the plan of the nodes that the run covers.
+        fabrics: node name -> its `fabric` variable, as the inventory holds it.
+        policy: the merged policy.
+        reached: the nodes that answered; the others are `absent`.
+        rails: only these rails, or None for all.
+        management: node -> what `management.entries` says of it, for nodes with rails without IP.
+    """
+    distinct: list[Mapping[str, Any]] = []
+    places: dict[str, int] = {}
+    roster = []
+    for name, node in plan["nodes"].items():
+        key = json.dumps(fabrics[name], sort_keys=True)
+        if key not in places:
+            places[key] = len(distinct)
+            distinct.append(fabrics[name])
+        roster.append(
+            {
+                "name": name,
+                "node_index": node.get("node_index"),
+                "scalable_unit": node.get("scalable_unit"),
+                "rail_overrides": node.get("rail_overrides") or {},
+                "fabric": places[key],
+                **({"management": dict(management[name])} if management and name in management else {}),
+            }
+        )
+    answered = set(reached)
+    return {
+        "schema": 1,
+        "run": run,
+        "fabrics": [dict(fabric) for fabric in distinct],
+        "roster": roster,
+        "absent": [name for name in plan["nodes"] if name not in answered],
+        "pattern": "all_pairs",
+        "seed": 0,
+        "policy": dict(policy),
+        "rails": list(rails) if rails is not None else None,
+    }
+
+
+def asked_lines(plan: Mapping[str, Any], order: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return every asked line: facts, BMCs, cables, the schedule's tests, link errors, hops, the aggregates.
+
+    Args:
+        plan: the plan of the nodes that the run covers.
+        order: the common part of the work order.
+
+    Returns:
+        The lines of asked.jsonl; an aggregate names its `parts`.
+
+    Raises:
+        AskError: there is nothing to ask.
+    """
+    lines = list(_facts_lines(plan, order.get("rails")))
+    lines += _bmc_lines(plan, order["policy"])
+    lines += cable_checks.asked_lines(order)
+    tests = [dict(test) for test in schedule.asked_tests(order)]
+    lines += tests
+    lines += _link_error_lines(plan, tests)
+    lines += _hops_lines(plan, tests)
+    lines += _aggregate_lines(tests)
+    if not any(line["rail"] or line["peer"] for line in lines):
+        raise AskError(
+            "nothing is asked: no node of group gpu_nodes has a rail; give `fabric` rails, or widen --limit"
+        )
+    return lines
+
+
+def fingerprint(lines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return what the manifest keeps of the asked lines, so that a line lost later is noticed."""
+    digest = hashlib.sha256()
+    for one in lines:
+        digest.update(folder.line(one).encode("utf-8") + b"\n")
+    return {"count": len(lines), "sha256": digest.hexdigest()}
+
+
+def alone(lines: Sequence[Mapping[str, Any]]) -> str | None:
+    """Tell which rails no test between nodes covers, or None.
+
+    Such a rail's own state is looked at, but nothing is measured over it: a lone node, one that --limit
+    cut off from the others, or a rail that no other node has.
+    """
+    tested: set[tuple[object, object]] = set()
+    looked_at: dict[tuple[object, object], None] = {}
+    for line in lines:
+        if line["peer"] is None:
+            if line["rail"] is None:
+                continue  # a BMC is on no rail
+            looked_at[line["node"], line["rail"]] = None
+        else:
+            tested |= {(line["node"], line["rail"]), (line["peer"], line["rail"])}
+    left = [place for place in looked_at if place not in tested]
+    if not left:
+        return None
+    named = ", ".join(f"{node} {rail}" for node, rail in left[:NAMED])
+    more = f" and {len(left) - NAMED} more" if len(left) > NAMED else ""
+    return f"nothing is measured over {named}{more}: no second node of this run has that rail"
+
+
+def rdma_left_out(plan: Mapping[str, Any], lines: Sequence[Mapping[str, Any]]) -> str | None:
+    """Tell where the inventory declares RDMA and no test covers it, or None; `tcp` is how not to ask.
+
+    Looking at a port is no test of it: only a rail over which RDMA was asked to run is asked of RDMA.
+    """
+    tested: set[tuple[object, object]] = set()
+    for line in lines:
+        check = CHECKS.get(str(line["check"]))
+        if check is not None and check.rdma and check.source == "test":
+            tested |= {(line["node"], line["rail"]), (line["peer"], line["rail"])}
+    transports = {name: node.get("transport") for name, node in plan.get("nodes", {}).items()}
+    left = {
+        (line["node"], line["rail"]): transports[line["node"]]
+        for line in lines
+        if line["peer"] is None
+        and line["rail"] is not None
+        and transports.get(line["node"]) in RDMA_TRANSPORTS
+        and (line["node"], line["rail"]) not in tested
+    }
+    if not left:
+        return None
+    named = ", ".join(f"{node} {rail}" for node, rail in list(left)[:NAMED])
+    more = f" and {len(left) - NAMED} more" if len(left) > NAMED else ""
+    declared = " and ".join(sorted({str(transport) for transport in left.values()}))
+    return f"the inventory declares {declared}, and no RDMA test covers {named}{more}"
+
+
+def patience_s(order: Mapping[str, Any]) -> int:
+    """Return how long, at most, the nodes may need from the start for all their rounds.
+
+    Each node bounds its own tests; this bound is the controller's, for a node that stops talking
+    altogether. It is what every test would take were each to run into its deadline in the busiest node's
+    share, plus the meetings.
+    """
+    policy = order["policy"]
+    nodes = len(order["roster"])
+    rails = max(
+        (len(fabric.get("rails") or []) or int(fabric.get("rail_count") or 1)) for fabric in order["fabrics"]
+    )
+    bandwidth = float(policy["iperf3_duration_s"]) + float(policy["iperf3_omit_s"])
+    ping = float(policy["ping_count"]) * float(policy["ping_interval_s"])
+    lasts = [
+        bandwidth,
+        float(policy["sockperf_duration_s"]),
+        ping,
+        0.0,
+        0.0,
+    ]  # the path MTU probes last no time
+    at_once = [bandwidth]
+    if policy["bidirectional"]:
+        lasts.append(bandwidth)  # once for a pair; reckoned for each direction, to be on the safe side
+    if any(fabric.get("transport") in RDMA_TRANSPORTS for fabric in order["fabrics"]):
+        rdma = [_rdma_test_s(tool, policy) for tool in policy["rdma_tests"]]
+        extra = [float(policy["rdma_duration_s"])] * (
+            int(policy["bidirectional"]) + int(policy["numa_unpinned"])
+        )
+        lasts += rdma + extra
+        at_once.append(float(policy["rdma_duration_s"]))
+    alone = sum(lasts) + len(lasts) * START_S
+    per_pair = 2 * (rails * alone + sum(at_once) + 2 * len(at_once) * START_S)
+    rounds = max(nodes - 1, 0) + nodes % 2
+    # Twice, since tools take their time to start on a loaded node; and a partner that is gone costs a
+    # rendezvous each.
+    waits = rounds * 2 * rails * (len(lasts) + len(at_once)) * float(policy["rendezvous_timeout_s"])
+    return int(float(policy["first_rendezvous_timeout_s"]) + 2 * rounds * per_pair + waits + 30)
+
+
+def _rdma_test_s(tool: str, policy: Mapping[str, Any]) -> float:
+    """Return how long an RDMA test may run; a latency test has a probe before it, and its own hard bound."""
+    if tool.endswith("_lat"):
+        return START_S + max(float(policy["rdma_latency_s"]), RDMA_LATENCY_MOST_S)
+    return float(policy["rdma_duration_s"])
+
+
+def _facts_lines(plan: Mapping[str, Any], rails: object) -> Iterable[dict[str, Any]]:
+    number = 0
+    for name, node in plan["nodes"].items():
+        for rail in node["rails"]:
+            if isinstance(rails, list) and rail["name"] not in rails:
+                continue
+            for check in FACTS_CHECKS + RDMA_FACTS_CHECKS.get(str(node.get("transport")), ()):
+                yield local_line(f"f{number:05d}", check, "rail_info", name, rail["name"])
+                number += 1
+
+
+def _bmc_lines(plan: Mapping[str, Any], policy: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
+    """Ask of each node whose inventory declares a BMC whether it answers."""
+    number = 0
+    for name, node in plan["nodes"].items():
+        if node.get("bmc_address") is not None:
+            yield local_line(f"b{number:05d}", "bmc", str(policy["bmc_check"]), name, None)
+            number += 1
+
+
+def _link_error_lines(
+    plan: Mapping[str, Any], tests: Sequence[Mapping[str, Any]]
+) -> Iterable[dict[str, Any]]:
+    """Ask of each node and rail that a test covers whether its error counters stood still."""
+    covered = {(end, test["rail"]) for test in tests for end in (test["node"], test["peer"])}
+    number = 0
+    for name, node in plan["nodes"].items():
+        for rail in node["rails"]:
+            if (name, rail["name"]) in covered:
+                yield local_line(f"e{number:05d}", "link_errors", "counters", name, rail["name"])
+                number += 1
+
+
+def _hops_lines(plan: Mapping[str, Any], tests: Sequence[Mapping[str, Any]]) -> Iterable[dict[str, Any]]:
+    """Ask of each node and rail whose leaf the inventory names whether its latencies fit the planned way."""
+    covered = {
+        (end, test["rail"])
+        for test in tests
+        if test["check"] == "rdma_latency"
+        for end in (test["node"], test["peer"])
+    }
+    number = 0
+    for name, node in plan["nodes"].items():
+        for rail in node["rails"]:
+            if rail.get("leaf") is not None and (name, rail["name"]) in covered:
+                yield local_line(f"h{number:05d}", "hops", "ib_write_lat", name, rail["name"])
+                number += 1
+
+
+def _aggregate_lines(tests: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    sums = {part: name for name, part in AGGREGATES.items()}
+    groups: dict[str, list[Mapping[str, Any]]] = {}
+    for test in tests:
+        if test.get("group") is not None and test["check"] in sums:
+            groups.setdefault(str(test["group"]), []).append(test)
+    return [
+        {
+            "schema": 1,
+            "id": f"a{number:05d}",
+            "check": sums[parts[0]["check"]],
+            "tool": parts[0]["tool"],
+            "node": parts[0]["node"],
+            "peer": parts[0]["peer"],
+            "rail": None,
+            "direction": "uni",
+            "round": parts[0]["round"],
+            "parts": [part["id"] for part in parts],
+        }
+        for number, parts in enumerate(groups.values())
+    ]

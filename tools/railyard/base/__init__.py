@@ -1,0 +1,1 @@
+"""What every command stands on: paths, errors, locks, the terminal."""

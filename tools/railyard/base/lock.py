@@ -1,0 +1,93 @@
+"""One run at a time on a cluster, and a reports folder that can be written, before any node is touched."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+from railyard.base.errors import UserError
+
+# Two nodes need under 1 MB, a thousand with raw archives some tens; below this a run is likely to lose rows.
+_FREE_BYTES_NEEDED = 64 * 2**20
+
+
+@contextmanager
+def cluster_lock(reports_dir: Path, cluster: str, run: str) -> Iterator[Path]:
+    """Hold `reports/<cluster>/.lock` for the time of a run.
+
+    The kernel lets go of it when this process ends, however it ends; the file that stays means nothing.
+
+    Yields:
+        The folder `reports/<cluster>`.
+
+    Raises:
+        UserError: somebody else holds it (it says who and since when), or the folder cannot take a run.
+    """
+    folder = reports_dir / cluster
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        handle = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise _unwritable(folder, error) from error
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno not in (errno.EAGAIN, errno.EACCES):
+                raise _unwritable(folder, error) from error
+            raise UserError(
+                f"another run on cluster {cluster} is going on: {_holder(handle)}",
+                "wait for it to end, or stop it with Ctrl-C where it runs",
+            ) from None
+        try:
+            _write_holder(handle, run)
+            _prove_writable(folder)
+        except OSError as error:
+            raise _unwritable(folder, error) from error
+        yield folder
+    finally:
+        os.close(handle)
+
+
+def _write_holder(handle: int, run: str) -> None:
+    since = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    os.ftruncate(handle, 0)
+    os.pwrite(handle, json.dumps({"pid": os.getpid(), "run": run, "since": since}).encode() + b"\n", 0)
+    os.fsync(handle)
+
+
+def _holder(handle: int) -> str:
+    try:
+        holder = json.loads(os.pread(handle, 4096, 0))
+        return f"run {holder['run']}, process {holder['pid']}, since {holder['since']}"
+    except (OSError, ValueError, KeyError, TypeError):
+        return "by a process that has not written its name yet"
+
+
+def _prove_writable(folder: Path) -> None:
+    """Write, flush and remove a small file, and look at the space left; mkdir alone proves neither."""
+    probe = folder / f".probe-{os.getpid()}"
+    try:
+        with probe.open("wb") as file:
+            file.write(b"0" * 4096)
+            file.flush()
+            os.fsync(file.fileno())
+    finally:
+        probe.unlink(missing_ok=True)
+    free_bytes = shutil.disk_usage(folder).free
+    if free_bytes < _FREE_BYTES_NEEDED:
+        raise OSError(errno.ENOSPC, f"only {free_bytes // 2**20} MiB are free, a run needs 64 MiB")
+
+
+def _unwritable(folder: Path, error: OSError) -> UserError:
+    return UserError(
+        f"the reports folder {folder} cannot be written: {error.strerror or error}",
+        "make room or give write permission, or name another folder with --reports-dir",
+    )

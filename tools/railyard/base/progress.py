@@ -1,0 +1,295 @@
+"""What Ansible's events mean: the state of a run, and the lines a person should see. Draws nothing itself."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from railyard.base.text import clean
+
+# Their own failure is how a playbook ends unhappily; what they have to say is said from the run folder.
+_JUDGE_ACTIONS = ("railyard.fabric.fabric_judge", "fabric_judge")
+_PREFLIGHT_ACTIONS = ("railyard.fabric.preflight", "preflight")
+_OPEN_ACTIONS = ("railyard.fabric.fabric_open", "fabric_open")
+_RUNNER_ACTIONS = ("railyard.fabric.fabric_watch", "fabric_watch")
+# Steps of the waiting loop, many times the same: not worth a line each.
+_QUIET_ACTIONS = tuple(
+    prefix + name
+    for prefix in ("", "ansible.builtin.")
+    for name in ("pause", "include_tasks", "meta", "set_fact", "validate_argument_spec")
+)
+_OUTPUT_LINES_SHOWN = 20
+
+
+@dataclass
+class Failure:
+    """A task that failed on a host, or a host that could not be reached."""
+
+    host: str
+    task: str
+    action: str
+    message: str
+    kind: str
+    """`failed`, `unreachable` or `ignored`."""
+    measuring: bool = False
+    """Whether the run folder was there already: what comes of it is then a matter of judgement."""
+    judged: bool = False
+    """Whether the task came to an exit status, rather than break down."""
+
+    @property
+    def of_preflight(self) -> bool:
+        """Whether the input was refused before any node was touched."""
+        return self.action in _PREFLIGHT_ACTIONS
+
+    @property
+    def of_judgement(self) -> bool:
+        """Whether this is the judgement speaking rather than something that went wrong on the way."""
+        return self.judged and self.action in _JUDGE_ACTIONS
+
+
+@dataclass
+class Line:
+    """A line for a person; `style`: play, task, note, warning, failed, unreachable, ignored, diff or raw."""
+
+    style: str
+    text: str
+
+
+@dataclass
+class Progress:
+    """The state of one `ansible-playbook`, fed by ansible-runner's events."""
+
+    verbosity: int = 0
+    play: str = ""
+    task: str = ""
+    action: str = ""
+    hosts: dict[str, str] = field(default_factory=dict)
+    """Host → what it is doing in the current task: running, ok, changed, skipped, failed, unreachable."""
+    totals: Counter[str] = field(default_factory=Counter)
+    tests_done: int = 0
+    tests_total: int = 0
+    current_test: str = ""
+    failures: list[Failure] = field(default_factory=list)
+    stats: dict[str, dict[str, int]] | None = None
+    started: bool = False
+    measuring: bool = False
+    messages: list[str] = field(default_factory=list)
+    """What Ansible wrote outside of any task: warnings, and why it did not start."""
+    _told: set[str] = field(default_factory=set)
+    _measured: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+    def feed(self, event: Mapping[str, Any]) -> list[Line]:
+        """Take one event and return the lines that it is worth."""
+        data = event.get("event_data")
+        data = data if isinstance(data, Mapping) else {}
+        handler = getattr(self, "_on_" + str(event.get("event", "")), None)
+        lines: list[Line] = list(handler(event, data)) if handler else []
+        if self.verbosity and event.get("stdout") and event.get("event") != "verbose":
+            return [Line("raw", clean(str(event["stdout"])))]
+        return lines
+
+    def still(self) -> list[Line]:
+        """Return what there is to say when nothing has been said for a while."""
+        if self.tests_total and self.tests_done < self.tests_total:
+            return [
+                Line("note", f"still measuring: {self.tests_done}/{self.tests_total} tests at the last look")
+            ]
+        running = sum(state == "running" for state in self.hosts.values())
+        if not self.task or not running:
+            return []
+        return [Line("note", f"still at it: {self.task}, {running} of {len(self.hosts)} hosts")]
+
+    def failed_hosts(self) -> list[str]:
+        """Hosts that failed before measuring began, and that nothing rescued."""
+        later = Counter(
+            failure.host for failure in self.failures if failure.measuring and failure.kind == "failed"
+        )
+        failures = (self.stats or {}).get("failures") or {}
+        return sorted(host for host, count in failures.items() if count > later[host])
+
+    def failures_while_measuring(self) -> list[Failure]:
+        """Failures after the run folder was made, what the judgement says apart."""
+        return [
+            failure
+            for failure in self.failures
+            if failure.measuring and failure.kind == "failed" and not failure.of_judgement
+        ]
+
+    def unreachable_hosts(self) -> list[str]:
+        """Hosts that did not answer and were not allowed to."""
+        return sorted((self.stats or {}).get("dark") or {})
+
+    def _on_playbook_on_start(self, _event: Mapping[str, Any], _data: Mapping[str, Any]) -> Iterator[Line]:
+        self.started = True
+        yield from ()
+
+    def _on_playbook_on_play_start(
+        self, _event: Mapping[str, Any], data: Mapping[str, Any]
+    ) -> Iterator[Line]:
+        yield from self._end_task()
+        self._told.clear()
+        self.play = clean(str(data.get("name") or data.get("play") or "")).strip()
+        yield Line("play", self.play)
+
+    def _on_playbook_on_task_start(
+        self, _event: Mapping[str, Any], data: Mapping[str, Any]
+    ) -> Iterator[Line]:
+        yield from self._end_task()
+        self.task = clean(str(data.get("name") or data.get("task") or "")).strip()
+        self.action = str(data.get("task_action") or "")
+
+    _on_playbook_on_handler_task_start = _on_playbook_on_task_start
+
+    def _on_runner_on_start(self, _event: Mapping[str, Any], data: Mapping[str, Any]) -> Iterator[Line]:
+        self.hosts[_host(data)] = "running"
+        yield from ()
+
+    def _on_runner_on_ok(self, _event: Mapping[str, Any], data: Mapping[str, Any]) -> Iterator[Line]:
+        result = _result(data)
+        state = "changed" if result.get("changed") else "ok"
+        self._settle(_host(data), state)
+        yield from self._warnings(_host(data), result)
+        if data.get("task_action") in _OPEN_ACTIONS:
+            self.measuring = True
+        if data.get("task_action") in _RUNNER_ACTIONS and isinstance(result.get("total_tests"), int):
+            yield from self._measuring(_host(data), result)
+
+    def _on_runner_on_skipped(self, _event: Mapping[str, Any], data: Mapping[str, Any]) -> Iterator[Line]:
+        self._settle(_host(data), "skipped")
+        yield from ()
+
+    def _on_runner_on_failed(self, _event: Mapping[str, Any], data: Mapping[str, Any]) -> Iterator[Line]:
+        kind = "ignored" if data.get("ignore_errors") else "failed"
+        yield from self._failure(kind, data)
+
+    def _on_runner_on_unreachable(self, _event: Mapping[str, Any], data: Mapping[str, Any]) -> Iterator[Line]:
+        yield from self._failure("unreachable", data)
+
+    def _on_runner_item_on_failed(self, _event: Mapping[str, Any], data: Mapping[str, Any]) -> Iterator[Line]:
+        result = _result(data)
+        item = clean(str(result.get("_ansible_item_label", result.get("item", ""))))
+        yield Line("failed", _where(data) + f" [{item}]\n" + _indent(message_of(result)))
+
+    def _on_runner_on_file_diff(self, event: Mapping[str, Any], _data: Mapping[str, Any]) -> Iterator[Line]:
+        text = clean(str(event.get("stdout") or "")).strip("\n")
+        if text:
+            yield Line("diff", text)
+
+    _on_runner_on_diff = _on_runner_on_file_diff
+
+    def _on_verbose(self, event: Mapping[str, Any], _data: Mapping[str, Any]) -> Iterator[Line]:
+        text = clean(str(event.get("stdout") or "")).rstrip()
+        # `pause` tells of its keys, which are not ours; the judge's lines come from the run folder, later.
+        if text and self.action not in (*_QUIET_ACTIONS, *_JUDGE_ACTIONS):
+            self.messages.append(text)
+            yield Line("warning", text)
+
+    _on_warning = _on_system_warning = _on_deprecated = _on_error = _on_verbose
+
+    def _on_playbook_on_stats(self, _event: Mapping[str, Any], data: Mapping[str, Any]) -> Iterator[Line]:
+        yield from self._end_task()
+        kinds = ("ok", "changed", "dark", "failures", "skipped", "rescued", "ignored")
+        counts = {kind: data.get(kind) for kind in kinds}
+        self.stats = {kind: dict(of) if isinstance(of, Mapping) else {} for kind, of in counts.items()}
+
+    def _settle(self, host: str, state: str) -> None:
+        self.hosts[host] = state
+        self.totals[state] += 1
+
+    def _end_task(self) -> Iterator[Line]:
+        """The task before this one is over: say in one line how it went."""
+        if self.task and self.hosts and self.action not in (*_QUIET_ACTIONS, *_RUNNER_ACTIONS):
+            counts = Counter(self.hosts.values())
+            text = f"{self.task}: " + ", ".join(f"{state} {counts[state]}" for state in sorted(counts))
+            # A step of a waiting loop comes again and again, a skipped one says nothing.
+            if text not in self._told and set(counts) != {"skipped"}:
+                self._told.add(text)
+                yield Line("task", text)
+        self.hosts = {}
+        self.task = ""
+
+    def _warnings(self, host: str, result: Mapping[str, Any]) -> Iterator[Line]:
+        """Say what a result warns of, which Ansible shows with the result and not as an event of its own."""
+        warnings = result.get("warnings")
+        for warning in warnings if isinstance(warnings, list) else ():
+            text = clean(str(warning)).strip()
+            # The same on a thousand hosts is said once, with the first of them.
+            if text and text not in self._told:
+                self._told.add(text)
+                yield Line("warning", text if host in text else f"{host}: {text}")
+
+    def _measuring(self, host: str, result: Mapping[str, Any]) -> Iterator[Line]:
+        self._measured[host] = (int(result.get("finished_tests") or 0), int(result["total_tests"]))
+        # Every test has two ends, so shares of hosts overlap: the slowest host tells how far we are.
+        done, total = min(self._measured.values(), key=lambda pair: pair[0] / (pair[1] or 1))
+        current = result.get("current")
+        self.current_test = clean(_test_name(current)) if current else ""
+        if (done, total) != (self.tests_done, self.tests_total):
+            self.tests_done, self.tests_total = done, total
+            yield Line(
+                "note", f"measuring: {done}/{total} tests" + (f", {self.current_test}" if current else "")
+            )
+
+    def _failure(self, kind: str, data: Mapping[str, Any]) -> Iterator[Line]:
+        result = _result(data)
+        failure = Failure(
+            host=_host(data),
+            task=clean(str(data.get("task") or self.task)),
+            action=str(data.get("task_action") or ""),
+            message=message_of(result),
+            kind=kind,
+            measuring=self.measuring,
+            judged="exit_status" in result,
+        )
+        self._settle(failure.host, kind)
+        self.failures.append(failure)
+        yield from self._warnings(failure.host, result)
+        if not failure.of_judgement:
+            yield Line(kind, _where(data) + "\n" + _indent(failure.message))
+
+
+def message_of(result: Mapping[str, Any]) -> str:
+    """What a failed result says, as lines: its message, then the end of what the program wrote."""
+    if result.get("censored"):
+        return str(result["censored"])
+    parts = [_text(result.get("msg")) or _text(result.get("reason"))]
+    for key in ("stderr", "module_stderr", "stdout", "module_stdout"):
+        text = _text(result.get(key))
+        if text and text not in parts[0]:
+            lines = text.splitlines()
+            left_out = len(lines) - _OUTPUT_LINES_SHOWN
+            shown = [f"(… {left_out} lines more above)"] if left_out > 0 else []
+            parts.append("\n".join([f"{key}:", *shown, *lines[-_OUTPUT_LINES_SHOWN:]]))
+            break
+    return "\n".join(part for part in parts if part) or "failed without a message; -v after `--` shows more"
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, (list, tuple)):
+        value = "\n".join(str(item) for item in value)
+    return clean(str(value)).strip() if value else ""
+
+
+def _where(data: Mapping[str, Any]) -> str:
+    return clean(f"{_host(data)}: {data.get('task') or 'task'}")
+
+
+def _indent(text: str) -> str:
+    return "\n".join("  " + line for line in text.splitlines())
+
+
+def _host(data: Mapping[str, Any]) -> str:
+    return clean(str(data.get("host") or "?"))
+
+
+def _result(data: Mapping[str, Any]) -> Mapping[str, Any]:
+    result = data.get("res")
+    return result if isinstance(result, Mapping) else {}
+
+
+def _test_name(current: Any) -> str:
+    if isinstance(current, Mapping):
+        return " ".join(str(current[key]) for key in ("check", "rail", "node", "peer") if current.get(key))
+    return str(current)

@@ -1,0 +1,144 @@
+"""The end of a run on the terminal: a verdict per rail, what is wrong and what to do, the answer."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from railyard.base import paths
+from railyard.base.text import clean
+
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present import comparison_text  # isort: skip
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present import model, wording  # isort: skip
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present.grouping import fold_names  # isort: skip
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present.pages import exit_meaning  # isort: skip
+
+_ = paths  # it puts the collection on the path, and so has to be imported first
+
+_STYLES = {
+    "pass": "green",
+    "fail": "bold red",
+    "unmeasured": "bold yellow",
+    "recorded": "cyan",
+    "not_applicable": "dim",
+}
+_PROBLEMS_SHOWN = 12
+
+
+class _PatientConsole(Console):
+    """A console whose reader may go away (`| head`): what a run does and means does not hang on that."""
+
+    def on_broken_pipe(self) -> None:
+        """Say the rest to nobody, where rich would end the process."""
+        self.quiet = True
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def console() -> Console:
+    """Return a console that never breaks our lines into pieces and never guesses at numbers to colour."""
+    return _PatientConsole(highlight=False, soft_wrap=True)
+
+
+def summary(report: model.Report, out: Console, status: int | None = None) -> None:
+    """Print the end of a run.
+
+    Args:
+        report: what was measured.
+        out: where to print.
+        status: the exit status of the whole command; None where it is the report's.
+    """
+    out.print()
+    out.print(_rails(report))
+    for problem in report.problems[:_PROBLEMS_SHOWN]:
+        shown = wording.outcome(problem.outcome)
+        out.print()
+        out.print(
+            Text.assemble(
+                (f"{shown.symbol} {shown.word}", _STYLES[shown.name]),
+                (f"  {problem.places_text}", "bold"),
+                (f"  ({problem.checks_text})", "dim"),
+            )
+        )
+        out.print(Text(_indented(problem.cause)))
+        if problem.next:
+            out.print(Text(_indented(f"next: {problem.next}"), style="cyan"))
+    left_out = len(report.problems) - _PROBLEMS_SHOWN
+    if left_out > 0:
+        out.print(f"\n… and {left_out} more causes; the report has them all.")
+    for note in report.notes:
+        out.print(Text(f"\n{note}", style="yellow"))
+    table = comparison_text.lines(report.compared, fold_names)
+    if table:
+        out.print()
+    for line in table:
+        # The heading and the sentence, which is not indented, stand out from the numbers.
+        out.print(Text(line, style="" if line.startswith(" ") else "bold"))
+    out.print()
+    shown = wording.outcome(report.verdict)
+    out.print(Text(f"{shown.symbol} {report.headline}", style=_STYLES[shown.name]))
+    counts = ", ".join(
+        f"{report.counts[name]} {each.word}" for name, each in wording.OUTCOMES.items() if report.counts[name]
+    )
+    status = report.exit_status if status is None else status
+    out.print(Text(f"{counts}. Exit status {status}: {exit_meaning(status)}", style="dim"))
+    if status != report.exit_status:
+        told = f"What was measured would be exit status {report.exit_status}; something beside it went wrong."
+        out.print(Text(told, style="yellow"))
+
+
+def report_place(run_dir: Path, out: Console) -> None:
+    """Say where the report is: on a line of its own, so that a terminal makes a link of it."""
+    out.print(Text(clean(f"Report: {run_dir / 'index.html'}")))
+
+
+def recap(stats: dict[str, dict[str, int]], out: Console, hosts_shown: int = 12) -> None:
+    """Print Ansible's counts per host; of many hosts only those that something happened to."""
+    hosts = sorted({host for counts in stats.values() for host in counts})
+    lines = {host: _counts(stats, host) for host in hosts}
+    shown = [
+        host
+        for host in hosts
+        if len(hosts) <= hosts_shown or stats["failures"].get(host) or stats["dark"].get(host)
+    ][: 4 * hosts_shown]
+    width = max((len(host) for host in shown), default=0)
+    for host in shown:
+        out.print(Text(f"{host:<{width}}  {lines[host]}"))
+    if len(shown) < len(hosts):
+        changed = sum(1 for host in hosts if stats["changed"].get(host))
+        out.print(Text(f"{len(hosts) - len(shown)} hosts more; changed on {changed} of {len(hosts)} hosts"))
+
+
+def _counts(stats: dict[str, dict[str, int]], host: str) -> str:
+    names = (("ok", "ok"), ("changed", "changed"), ("dark", "unreachable"), ("failures", "failed"))
+    return " ".join(f"{word}={stats[kind].get(host, 0)}" for kind, word in names)
+
+
+def _rails(report: model.Report) -> Table:
+    """A row per node, or per group of nodes that came out alike; a column per rail."""
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("node", no_wrap=True)
+    for rail in report.rails:
+        table.add_column(Text(rail), no_wrap=True)
+    for row in report.rows:
+        label = row.label + (f" ({len(row.nodes)} nodes)" if len(row.nodes) > 1 else "")
+        table.add_row(Text(label), *_cells(row))
+    return table
+
+
+def _cells(row: model.RailRow) -> list[Text]:
+    shares = row.shares or ("",) * len(row.outcomes)
+    cells = []
+    for name, share in zip(row.outcomes, shares, strict=True):
+        shown = wording.outcome(name)
+        tail = (f" ({share})", "dim") if share else ""
+        cells.append(Text.assemble((f"{shown.symbol} {shown.word}", _STYLES[shown.name]), tail))
+    return cells
+
+
+def _indented(text: str) -> str:
+    return "\n".join("    " + line for line in text.splitlines())

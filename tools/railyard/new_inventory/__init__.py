@@ -1,0 +1,1 @@
+"""`railyard new-inventory`: a first inventory from a few answers."""

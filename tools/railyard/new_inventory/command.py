@@ -1,0 +1,201 @@
+"""`railyard new-inventory`: write an inventory folder that plans cleanly, or say what keeps it from that."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.schema import (
+    RATE_MAX_GBPS,
+    UPLINK_MAX_GBPS,
+)
+
+from railyard.base.errors import UserError
+from railyard.new_inventory import files as new_inventory_files
+from railyard.new_inventory import nodes as new_inventory_nodes
+from railyard.new_inventory import rails
+from railyard.new_inventory.nodes import Wrong
+from railyard.new_inventory.rails import Wanted
+from railyard.plan import view
+
+_TEMPORARY = ".railyard-new-"
+# Directory services have names as ops@example.org and EXAMPLE\\ops; braces would be an expression to Ansible.
+_USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@\\-]*\$?")
+
+
+def run(wanted: Wanted, folder: Path | None) -> int:
+    """Write the inventory and say where it is and what was assumed.
+
+    Args:
+        wanted: what was asked for.
+        folder: where to write it; None for a folder below `inventories/` that is called as the nodes are.
+
+    Returns:
+        0.
+
+    Raises:
+        UserError: the folder exists or cannot be written, or what was asked for makes no inventory that
+            preflight would take. Then nothing was written.
+    """
+    target = _target(wanted, folder)
+    contents = compose(wanted, target.name)
+    write(target, new_inventory_files.files(contents))
+    print(f"Written: {target}")
+    for text in contents.rails.assumed:
+        print(f"  assumed: {text}")
+    print(f"Next: railyard plan -i {shlex.quote(str(target))}")
+    return 0
+
+
+def compose(wanted: Wanted, name: str) -> new_inventory_files.Contents:
+    """Decide all that the inventory will say.
+
+    Raises:
+        UserError: options that are wrong or do not fit together, all of them.
+    """
+    wrong = _out_of_range(wanted)
+    nodes, wrong_names = new_inventory_nodes.unfold(wanted.nodes, wanted.nodes_per_unit)
+    wrong += wrong_names
+    if wrong or not nodes:
+        raise _refused(wrong)
+    units = list(dict.fromkeys(node.scalable_unit for node in nodes if node.scalable_unit is not None))
+    largest = max(Counter(node.scalable_unit for node in nodes).values())
+    made = rails.make(wanted, units, largest)
+    numbering = new_inventory_nodes.Numbering(nodes, wanted.host_offset or 0)
+    if any(rails.subnets_of(item) for item in made.items):
+        numbering = new_inventory_nodes.number(nodes, made.lowest, made.highest, wanted.host_offset)
+    reached, wrong_reach = new_inventory_nodes.reach(numbering.nodes, wanted.ansible_host)
+    if made.wrong or wrong_reach:
+        raise _refused([*made.wrong, *wrong_reach])
+    mtu = wanted.mtu
+    if mtu is None and wanted.transport != "infiniband":
+        mtu = rails.DEFAULT_MTU_BYTES
+    return new_inventory_files.Contents(name, wanted, reached, made, numbering.host_offset, mtu)
+
+
+def write(target: Path, files: dict[str, str]) -> None:
+    """Put a folder of files in place as a whole, after preflight's own checks have passed it.
+
+    Args:
+        target: the folder; nothing may be there.
+        files: path below it → text.
+
+    Raises:
+        UserError: something is there, it cannot be written, or preflight refuses it.
+    """
+    _refuse_existing(target)
+    beside = next(parent for parent in target.parents if parent.is_dir())
+    workplace = None
+    try:
+        # On the same filesystem, so that the last step is one rename: all of it is there, or nothing.
+        workplace = Path(tempfile.mkdtemp(prefix=_TEMPORARY, dir=beside))
+        draft = workplace / target.name
+        for name, text in files.items():
+            file = draft / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            with file.open("w", encoding="utf-8") as stream:
+                stream.write(text)
+                stream.flush()
+                os.fsync(stream.fileno())
+        _refuse_unsound(draft, target)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        _refuse_existing(target)
+        try:
+            draft.rename(target)
+        except OSError as error:
+            # Whoever was faster since the line above has something in that folder.
+            raise (_existing(target) if os.path.lexists(target) else error) from error
+    except OSError as error:
+        message = f"{target} cannot be written: {error.strerror or error}"
+        raise UserError(message, "make room or give write permission, or name another folder") from error
+    finally:
+        if workplace is not None:
+            shutil.rmtree(workplace, ignore_errors=True)
+
+
+def _target(wanted: Wanted, folder: Path | None) -> Path:
+    if folder is None:
+        letters = "".join(character for character in wanted.nodes.split("[", 1)[0] if character.isalnum())
+        folder = Path("inventories") / (letters.lower()[:32] or "new")
+    target = Path(os.path.abspath(folder.expanduser()))
+    if not target.name.strip() or not target.name.isprintable():
+        raise UserError(f"{str(folder)!r} is no name for an inventory", "name a folder, as inventories/mine")
+    _refuse_existing(target)
+    return target
+
+
+def _refuse_existing(target: Path) -> None:
+    if os.path.lexists(target):
+        raise _existing(target)
+
+
+def _existing(target: Path) -> UserError:
+    fix = "name another folder, or move that one away; nothing is ever overwritten"
+    return UserError(f"{target} is there already", fix)
+
+
+def _refuse_unsound(draft: Path, target: Path) -> None:
+    """Load, check and plan the draft as preflight does."""
+    _plan, problems = view.plan_or_problems([str(draft)])
+    if problems:
+        place = f"{draft.parent.name}{os.sep}"
+        raise _unwritten([problem.text().replace(place, "") for problem in problems], target)
+
+
+def _out_of_range(wanted: Wanted) -> list[Wrong]:
+    """Return what is wrong with single numbers that are reckoned with before preflight's checks see them."""
+    rails_max = rails.RAILS_MAX
+    checks = (
+        ("--rails", wanted.rails, 1, rails_max, f"write 1 to {rails_max}"),
+        (
+            "--nodes-per-unit",
+            wanted.nodes_per_unit,
+            1,
+            None,
+            "write how many nodes share their leaves, as 32",
+        ),
+        ("--rate-gbps", wanted.rate_gbps, 0.001, RATE_MAX_GBPS, "write the link's rate in Gbit/s, as 400"),
+        (
+            "--leaf-uplink-gbps",
+            wanted.leaf_uplink_gbps,
+            0.001,
+            UPLINK_MAX_GBPS,
+            "write the leaf's uplinks in Gbit/s",
+        ),
+    )
+    wrong: list[Wrong] = [
+        (option, f"{value} is out of range", fix)
+        for option, value, low, high, fix in checks
+        # Not-a-number is smaller and larger than nothing.
+        if value is not None and not (low <= value and (high is None or value <= high))
+    ]
+    if wanted.leaf_uplink_gbps is not None and wanted.leaf is None:
+        wrong.append(("--leaf-uplink-gbps", "no leaf is named", "give --leaf as well"))
+    if wanted.user is not None and not _USER.fullmatch(wanted.user):
+        wrong.append(
+            ("--user", f"{wanted.user!r} is no name to log in with", "write one without blanks, as ubuntu")
+        )
+    return wrong
+
+
+def _refused(wrong: Sequence[Wrong]) -> UserError:
+    return _listed(
+        "with what was asked for", [f"{option}: {what}. Fix: {fix}" for option, what, fix in wrong]
+    )
+
+
+def _unwritten(texts: Sequence[str], target: Path) -> UserError:
+    return _listed(f"in what {target} would say", texts)
+
+
+def _listed(where: str, texts: Sequence[str]) -> UserError:
+    count = "1 problem" if len(texts) == 1 else f"{len(texts)} problems"
+    lines = [f"{count} {where}; nothing was written:"]
+    lines += [f"  {number}. {text}" for number, text in enumerate(texts, start=1)]
+    return UserError("\n".join(lines))

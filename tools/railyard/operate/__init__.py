@@ -1,0 +1,1 @@
+"""Commands that run playbooks: site, verify, validate and the like."""

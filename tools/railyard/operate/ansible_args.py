@@ -1,0 +1,204 @@
+"""What stands after `--`, read with Ansible's own option definitions so that both mean the same by it."""
+
+from __future__ import annotations
+
+import argparse
+import getpass
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+from railyard.base import paths  # noqa: F401 - makes the collection importable
+from railyard.base.errors import UserError
+
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import files  # isort: skip
+
+# What the clean-up after Ctrl-C keeps of the user's arguments: how to reach the nodes, as whom, and which.
+# Not kept: tags, --check, --start-at-task and their like, which would make the clean-up do nothing.
+_KEPT_WHEN_STOPPING = [
+    "subset",
+    "extra_vars",
+    "private_key_file",
+    "remote_user",
+    "connection",
+    "timeout",
+    "ssh_common_args",
+    "sftp_extra_args",
+    "scp_extra_args",
+    "ssh_extra_args",
+    "ask_pass",
+    "connection_password_file",
+    "become",
+    "become_method",
+    "become_user",
+    "become_ask_pass",
+    "become_password_file",
+    "vault_ids",
+    "ask_vault_pass",
+    "vault_password_files",
+    "forks",
+]
+_OURS = ("railyard_run", "railyard_reports_dir")
+
+
+@dataclass
+class AnsibleArguments:
+    """The arguments for `ansible-playbook`, and what of them matters to us."""
+
+    argv: list[str]
+    limit: str | None = None
+    check: bool = False
+    selects_tasks: bool = False
+    only_lists: bool = False
+    verbosity: int = 0
+    stop_argv: list[str] = field(default_factory=list)
+    prompts: list[tuple[str, str]] = field(default_factory=list)
+    """What Ansible will ask for: (a regular expression that matches its prompt, what to ask the person)."""
+
+
+def parse(argv: Sequence[str]) -> AnsibleArguments:
+    """Read what the user wrote after `--`.
+
+    Raises:
+        UserError: an option that `ansible-playbook` does not have, or that contradicts `railyard`'s own.
+    """
+    parser = _parser()
+    options, rest = parser.parse_known_args(list(argv))
+    if rest:
+        raise UserError(
+            f"ansible-playbook does not know {' '.join(rest)}",
+            "see `ansible-playbook --help`; options of railyard itself stand before `--`",
+        )
+    if options.inventory:
+        raise UserError("-i stands after `--`", "put it before `--`: railyard checks the inventory first")
+    for path in (str(extra)[1:] for extra in options.extra_vars or [] if str(extra).startswith("@")):
+        if (wrong := files.endless_file(path)) is not None:
+            raise UserError(f"{path}: {wrong}", "name a plain file of variables")
+    for extra in options.extra_vars or []:
+        for name in _OURS:
+            if re.search(rf"\b{name}\b", str(extra)):
+                raise UserError(
+                    f"-e {name} is set by railyard itself", "use --reports-dir for another folder"
+                )
+    return AnsibleArguments(
+        argv=list(argv),
+        limit=options.subset,
+        check=options.check,
+        selects_tasks=bool(
+            set(options.tags or ["all"]) != {"all"} or options.skip_tags or options.start_at_task
+        ),
+        only_lists=options.listhosts or options.listtasks or options.listtags or options.syntax,
+        verbosity=options.verbosity,
+        stop_argv=_rebuild(parser, options),
+        prompts=_prompts(options),
+    )
+
+
+def parse_reach(argv: Sequence[str]) -> tuple[AnsibleArguments, list[str]]:
+    """Take how to reach the nodes, as whom, and which, from what stands after `--` of verify.
+
+    The rest is pytest's, and so are the letters that both know (`-c`, `-k`, `-l`, `-v`): Ansible's options of
+    these are `--connection`, `--ask-pass` and `--limit`.
+
+    Raises:
+        UserError: an option of Ansible's without its value, or one that contradicts `railyard`'s own.
+    """
+    parser = _parser()
+    parser.allow_abbrev = False
+    for option in ("-c", "-k", "-l", "-v", "--verbose"):
+        del parser._option_string_actions[option]
+    options, rest = parser.parse_known_args(list(argv))
+    if options.inventory:
+        raise UserError("-i stands after `--`", "put it before `--`: railyard checks the inventory first")
+    reach = AnsibleArguments(_rebuild(parser, options), limit=options.subset, prompts=_prompts(options))
+    return reach, rest
+
+
+def ask_passwords(arguments: AnsibleArguments) -> dict[str, str]:
+    """Ask for what Ansible will ask for, before it starts: it runs on a terminal of its own.
+
+    Returns:
+        Regular expression of the prompt → answer, as ansible-runner takes it. Kept in memory only.
+
+    Raises:
+        UserError: there is something to ask and nobody to ask.
+    """
+    if arguments.prompts and not sys.stdin.isatty():
+        asked = ", ".join(question for _pattern, question in arguments.prompts)
+        raise UserError(
+            f"a password was to be asked for ({asked}), but standard input is not a terminal",
+            "use --become-password-file, --connection-password-file or --vault-password-file",
+        )
+    answers: dict[str, str] = {}
+    ssh_password = ""
+    for pattern, question in arguments.prompts:
+        answer = getpass.getpass(f"{question}: ")
+        if question == "SSH password":
+            ssh_password = answer
+        answers[pattern] = answer or ssh_password
+    return answers
+
+
+def _parser() -> argparse.ArgumentParser:
+    from ansible.cli.arguments import option_helpers as helpers
+
+    # Ansible's own parser class: its options carry words that only this class understands.
+    class Parser(helpers.ArgumentParser):  # type: ignore[misc] # ansible-core ships no types
+        def error(self, message: str) -> NoReturn:
+            raise UserError(f"after `--`: {message}", "see `ansible-playbook --help`")
+
+    parser: argparse.ArgumentParser = Parser(
+        prog="railyard ... --", add_help=False, conflict_handler="resolve"
+    )
+    # The same groups, and the five options of its own, as ansible-playbook.
+    for add in (
+        helpers.add_verbosity_options,
+        helpers.add_connect_options,
+        helpers.add_meta_options,
+        helpers.add_runas_options,
+        helpers.add_subset_options,
+        helpers.add_check_options,
+        helpers.add_inventory_options,
+        helpers.add_runtask_options,
+        helpers.add_vault_options,
+        helpers.add_fork_options,
+        helpers.add_module_options,
+    ):
+        add(parser)
+    parser.add_argument("--syntax-check", dest="syntax", action="store_true")
+    parser.add_argument("--list-tasks", dest="listtasks", action="store_true")
+    parser.add_argument("--list-tags", dest="listtags", action="store_true")
+    parser.add_argument("--start-at-task", dest="start_at_task")
+    return parser
+
+
+def _rebuild(parser: argparse.ArgumentParser, options: argparse.Namespace) -> list[str]:
+    argv: list[str] = []
+    for action in parser._actions:
+        value: Any = getattr(options, action.dest, None)
+        if action.dest not in _KEPT_WHEN_STOPPING or value == action.default or not value:
+            continue
+        flag = action.option_strings[-1]
+        if action.nargs == 0:
+            argv.append(flag)
+            continue
+        argv += [f"{flag}={item}" for item in (value if isinstance(value, list) else [value])]
+    return argv
+
+
+def _prompts(options: argparse.Namespace) -> list[tuple[str, str]]:
+    prompts: list[tuple[str, str]] = []
+    if options.ask_pass:
+        prompts.append((r"^SSH password:\s*$", "SSH password"))
+    if options.become_ask_pass:
+        default = " [defaults to SSH password]" if options.ask_pass else ""
+        prompts.append((r"^[A-Z]+ password(\[defaults to SSH password\])?:\s*$", f"BECOME password{default}"))
+    if options.ask_vault_pass:
+        prompts.append((r"^Vault password:\s*$", "Vault password"))
+    vaults = [str(vault).rpartition("@") for vault in options.vault_ids or []]
+    labels = [label or "default" for label, _at, source in vaults if source.startswith("prompt")]
+    return prompts + [
+        (rf"^Vault password \({re.escape(one)}\):\s*$", f"Vault password ({one})") for one in labels
+    ]

@@ -1,0 +1,278 @@
+"""`railyard site`, `provision` and `validate`: check the inventory, run the playbooks, judge, report.
+
+What is done to the nodes is done by playbooks, the same that plain `ansible-playbook` runs. This adds what
+belongs to a command: everything wrong with the input at once and before any node is touched, one run at a
+time, a clean stop, and an exit status that can be relied on.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from railyard.base import paths, terminal
+from railyard.base.errors import BAD_INPUT, UserError
+from railyard.base.lock import cluster_lock
+from railyard.base.progress import Progress
+from railyard.base.signals import Interrupts
+from railyard.operate import ansible_args
+from railyard.operate.ansible import AnsibleRun, Outcome, ansible_environment
+from railyard.operate.ansible_args import AnsibleArguments
+from railyard.operate.display import Display
+
+if TYPE_CHECKING:
+    from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.load import Inventory
+
+OK, FAILED, INCOMPLETE = 0, 1, 3
+
+
+def operate(verb: str, sources: Sequence[str], argv: Sequence[str], reports_dir: Path) -> int:
+    """Run `site`, `provision` or `validate` on an inventory.
+
+    Args:
+        verb: one of the three.
+        sources: what stood behind `-i`.
+        argv: what stood after `--`.
+        reports_dir: the folder of `<cluster>/<run>` folders.
+
+    Returns:
+        The exit status: 0, 1 or 3.
+
+    Raises:
+        UserError: bad input; no node was touched.
+    """
+    arguments = ansible_args.parse(argv)
+    inventory = checked_inventory(sources, arguments.limit)
+    playbook = _playbook(verb)
+    if arguments.only_lists:
+        return _list_only(playbook, sources, arguments)
+    passwords = ansible_args.ask_passwords(arguments)
+    from ansible_collections.railyard.fabric.plugins.plugin_utils.run import cost
+    from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
+
+    run = run_folder.new_run_id()
+    out = terminal.console()
+    if verb != "provision" and not arguments.check and not arguments.selects_tasks:
+        # Ansible's preflight holds it against railyard_allow_long, wherever that is set.
+        out.print(cost.of(inventory).text(), highlight=False)
+    with cluster_lock(reports_dir, inventory.cluster, run) as folder, Interrupts() as interrupts:
+        variables = [f"railyard_run={run}", f"railyard_reports_dir={reports_dir.absolute()}"]
+        ours = [word for variable in variables for word in ("-e", variable)]
+        progress = Progress(verbosity=arguments.verbosity)
+        with Display(progress, out) as display:
+            outcome = AnsibleRun(
+                playbook,
+                sources,
+                [*arguments.argv, *ours],
+                stops_asked=lambda: interrupts.count,
+                passwords=passwords,
+                progress=progress,
+                show=display.show,
+                measuring=verb == "validate",
+            ).run()
+        if progress.stats:
+            terminal.recap(progress.stats, out)
+        # Without a summary Ansible died on the way (of a worker that was killed, of want of memory).
+        if (outcome.interrupted or progress.stats is None) and (folder / run).is_dir():
+            _stop(sources, [*arguments.stop_argv, *ours], passwords, interrupts, out)
+        return conclude(verb, outcome, folder / run, arguments, out)
+
+
+def checked_inventory(sources: Sequence[str], limit: str | None) -> Inventory:
+    """Read and check an inventory.
+
+    Raises:
+        UserError: with everything that is wrong with it, or when the limit leaves no node.
+    """
+    from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import load as inventories
+
+    for source in sources:
+        if "," not in source and not Path(source).exists():
+            raise UserError(f"inventory {source} does not exist", "name a folder, such as inventories/lab")
+    inventory = inventories.load(list(sources), limit)
+    problems = inventories.validate(inventory)
+    if problems:
+        listed = "\n".join(f"  {problem.text()}" for problem in problems)
+        count = f"{len(problems)} problems" if len(problems) > 1 else "a problem"
+        raise UserError(f"the inventory has {count}; no node was touched:\n{listed}")
+    if not inventory.selected_nodes():
+        raise UserError(
+            f"--limit {limit} leaves no node of the inventory" if limit else "the inventory has no nodes",
+            "nodes are the hosts of group gpu_nodes; see `railyard plan`",
+        )
+    return inventory
+
+
+def conclude(verb: str, outcome: Outcome, run_dir: Path, arguments: AnsibleArguments, out: Console) -> int:
+    """Judge what there is, write the report, say it, and return the exit status.
+
+    The run folder decides. Ansible's own account counts for what the folder cannot know: a failure while
+    provisioning, and a node that did not answer then.
+    """
+    statuses = [_provisioning_status(outcome, out)]
+    if run_dir.is_dir():
+
+        def whole(measured: int) -> int:
+            return _worst(_with_ansible(outcome, [*statuses, measured]))
+
+        statuses.append(judged(run_dir, out, finished=not outcome.interrupted, whole=whole))
+    elif outcome.interrupted:
+        out.print("Interrupted before anything was measured.", style="yellow")
+    elif verb != "provision" and BAD_INPUT not in statuses and not (arguments.check and verb == "site"):
+        out.print(_why_nothing(arguments), style="yellow")
+        statuses.append(INCOMPLETE)
+    elif arguments.check:
+        out.print("Check mode: nothing was changed, nothing was measured.")
+    if outcome.return_code and not outcome.interrupted and not any(statuses):
+        out.print(f"Ansible ended with {outcome.return_code} and did not say why.", style="yellow")
+    return _worst(_with_ansible(outcome, statuses))
+
+
+def _with_ansible(outcome: Outcome, statuses: Sequence[int]) -> list[int]:
+    """Add what Ansible's end alone says: cut off, or a failure that nothing else tells of."""
+    cut_off = outcome.interrupted or (outcome.return_code and not any(statuses))
+    return [*statuses, INCOMPLETE] if cut_off else list(statuses)
+
+
+def _worst(statuses: Iterable[int]) -> int:
+    found = set(statuses)
+    return next((status for status in (BAD_INPUT, FAILED, INCOMPLETE) if status in found), OK)
+
+
+def _why_nothing(arguments: AnsibleArguments) -> str:
+    if arguments.check:
+        return "Check mode: nothing was measured, so nothing is proven."
+    if arguments.selects_tasks:
+        return (
+            "Nothing was measured: the chosen tags or the start task leave the measurement out. "
+            "`railyard provision` provisions without it."
+        )
+    return "Nothing was measured: there is no run folder."
+
+
+def judged(
+    run_dir: Path,
+    out: Console,
+    *,
+    finished: bool = True,
+    whole: Callable[[int], int] = lambda measured: measured,
+) -> int:
+    """Print the end of a run; judge it and write its report where `fabric_judge` has not come to that.
+
+    Args:
+        run_dir: the run folder.
+        out: where to print.
+        finished: False when the user stopped it; then it is judged with what came, as an interrupted run.
+        whole: makes of the folder's exit status the command's, which is what a person is told.
+
+    Returns:
+        The exit status that the folder means.
+    """
+    from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
+    from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import rejudge, verdict
+    from ansible_collections.railyard.fabric.plugins.plugin_utils.present import documents, model
+    from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
+
+    folder = run_folder.RunFolder(run_dir)
+    try:
+        folder.forget_secret()
+        if not finished:
+            folder.finish("interrupted")
+        there = (run_dir / run_folder.VERDICTS).exists() and (run_dir / documents.PAGE).exists()
+        if not there:
+            rejudge.rejudge(run_dir)
+        report = model.read(run_dir)
+        terminal.summary(report, out, whole(report.exit_status))
+        if not there:
+            documents.write_report(run_dir, report)
+    except (run_folder.RunFolderError, verdict.JudgeError, policy.PolicyError) as error:
+        # Cut off before it knew what to ask, or the disk is full: whatever it is, it is not proven.
+        out.print(f"The run cannot be judged: {error}", style="red", markup=False)
+        return INCOMPLETE
+    terminal.report_place(run_dir, out)
+    return report.exit_status
+
+
+def _provisioning_status(outcome: Outcome, out: Console) -> int:
+    progress = outcome.progress
+    if not progress.started and outcome.return_code and not outcome.interrupted:
+        # Ansible refused to begin (a bad argument, a playbook that does not parse): no node was touched.
+        out.print("Ansible did not start; no node was touched.", style="red")
+        return BAD_INPUT
+    if any(failure.of_preflight for failure in progress.failures):
+        # What only Ansible sees of the input, such as a fabric given by -e. The play ends before any node.
+        return BAD_INPUT
+    failed, unreachable = progress.failed_hosts(), progress.unreachable_hosts()
+    for failure in [each for each in progress.failures if each.host in failed and each.kind == "failed"][:12]:
+        out.print(f"✗ {failure.host} failed in task: {failure.task}", style="red", markup=False)
+    for failure in progress.failures_while_measuring()[:12]:
+        out.print(f"✗ {failure.host} failed in task: {failure.task}", style="red", markup=False)
+    if unreachable:
+        from ansible_collections.railyard.fabric.plugins.plugin_utils.present.grouping import fold_names
+
+        out.print(f"! did not answer: {fold_names(unreachable)}", style="magenta", markup=False)
+    if failed:
+        return FAILED
+    if unreachable or progress.failures_while_measuring():
+        return INCOMPLETE
+    if progress.stats is None and outcome.return_code and not outcome.interrupted:
+        out.print(f"Ansible ended with {outcome.return_code} and without a summary.", style="red")
+        return FAILED
+    return OK
+
+
+def _stop(
+    sources: Sequence[str],
+    argv: Sequence[str],
+    passwords: dict[str, str],
+    interrupts: Interrupts,
+    out: Console,
+) -> None:
+    """Stop what runs on the nodes and fetch what was measured, unless the user has no patience for that."""
+    if interrupts.count > 1:
+        out.print(
+            "Not cleaned up, as you asked. What runs on the nodes ends by itself when its lease is over.",
+            style="yellow",
+        )
+        return
+    playbook, asked_before = paths.repo_root() / "playbooks" / "stop.yml", interrupts.count
+    out.print("Stopping what runs on the nodes and fetching what was measured.", style="yellow")
+    progress = Progress()
+    with Display(progress, out) as display:
+        AnsibleRun(
+            playbook,
+            sources,
+            argv,
+            # A Ctrl-C may be why we are here; the next one stops this as well.
+            stops_asked=lambda: interrupts.count - asked_before,
+            passwords=passwords,
+            progress=progress,
+            show=display.show,
+        ).run()
+
+
+def _playbook(verb: str) -> Path:
+    root = paths.repo_root()
+    chosen = {
+        "site": root / "site.yml",
+        "provision": root / "playbooks" / "provision.yml",
+        "validate": root / "playbooks" / "validate.yml",
+    }
+    playbook = chosen[verb]
+    if not playbook.is_file():
+        raise UserError(f"playbook {playbook} is missing", "the checkout is not complete; git status tells")
+    return playbook
+
+
+def _list_only(playbook: Path, sources: Sequence[str], arguments: AnsibleArguments) -> int:
+    """`--list-hosts`, `--list-tasks`, `--syntax-check`: Ansible's own words, nothing of ours."""
+    import os
+
+    inventory = [word for source in sources for word in ("-i", source)]
+    argv = ["ansible-playbook", *inventory, *arguments.argv, str(playbook)]
+    done = subprocess.run(argv, env={**os.environ, **ansible_environment()}, check=False)
+    return OK if done.returncode == 0 else BAD_INPUT

@@ -1,0 +1,282 @@
+"""`railyard verify`: the end state of the nodes, read by testinfra and not by what configured them."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from railyard.base import paths
+from railyard.base.errors import BAD_INPUT, UserError
+from railyard.base.progress import Line, Progress
+from railyard.base.signals import Interrupts
+from railyard.operate import ansible_args
+from railyard.operate.ansible import AnsibleRun, ansible_environment
+from railyard.operate.commands import checked_inventory
+
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.reader import Loader  # isort: skip
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.plan import build_plan  # isort: skip
+
+OK, FAILED, UNKNOWN = 0, 1, 3
+_CONNECTION = (
+    "ansible_connection",
+    "ansible_host",
+    "ansible_port",
+    "ansible_user",
+    "ansible_ssh_private_key_file",
+    "ansible_private_key_file",
+    "ansible_ssh_common_args",
+    "ansible_ssh_extra_args",
+    "ansible_python_interpreter",
+)
+# What does not change how testinfra's ssh reaches a node, or becomes root there.
+_HARMLESS = {
+    "ansible_become": (True, False),
+    "ansible_become_method": ("sudo", "ansible.builtin.sudo"),
+    "ansible_become_user": ("root",),
+}
+_ARGUMENTS = ("ansible_ssh_common_args", "ansible_ssh_extra_args")
+_ROLES = ("benchmark_tools", "nccl_profile", "node_tuning", "rdma_stack", "roce_qos")
+# Their variables that change what a node should be; the end state's tests know their defaults.
+_OPTIONS = (
+    "benchmark_tools_rdma",
+    "nccl_profile_net",
+    "nccl_profile_rails",
+    "nccl_profile_settings",
+    "nccl_profile_socket_netdev",
+    "nccl_profile_traffic_class",
+    "nccl_profile_transport",
+    "node_tuning_governor",
+    "node_tuning_memlock_unlimited",
+    "node_tuning_node_class",
+    "node_tuning_state",
+    "rdma_stack_enabled",
+    "rdma_stack_load_modules",
+    "rdma_stack_provider",
+    "roce_qos_dscp",
+    "roce_qos_enabled",
+    "roce_qos_not_asked",
+)
+_SWITCHES = (
+    "benchmark_tools_rdma",
+    "node_tuning_memlock_unlimited",
+    "rdma_stack_enabled",
+    "rdma_stack_load_modules",
+    "roce_qos_enabled",
+)
+
+
+class _Counter:
+    """A pytest plugin that counts what came out, a node that did not answer apart."""
+
+    def __init__(self) -> None:
+        self.passed = 0
+        self.failed = 0
+        self.skipped = 0
+        self.unreachable: set[str] = set()
+        self.unknown: list[str] = []
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> Any:
+        """Tell a node that could not be read, or that does not tell, from a test that failed on it."""
+        report = yield
+        if call.excinfo is not None and call.excinfo.typename == "UnreachableError":
+            self.unreachable.add(item.callspec.params["node"].name)  # type: ignore[attr-defined]
+            # Its own words are all there is to see; a traceback through our reader would bury them.
+            report.longrepr = f"{call.excinfo.value}"
+        elif call.excinfo is not None and call.excinfo.typename == "UnknownError":
+            self.unknown.append(str(call.excinfo.value))
+            report.longrepr = f"{call.excinfo.value}"
+        elif report.failed:
+            self.failed += 1
+        elif report.when == "call":
+            self.passed += report.passed
+            self.skipped += report.skipped
+        return report
+
+
+@dataclass
+class _States(Progress):
+    """Keeps what the nodes answered: what each printed, and why that may not be its state."""
+
+    told: dict[str, tuple[str, str]] = field(default_factory=dict)
+
+    def feed(self, event: Mapping[str, Any]) -> list[Line]:
+        """Take one event and return the lines that it is worth."""
+        data = event.get("event_data") or {}
+        if event.get("event") in ("runner_on_ok", "runner_on_failed", "runner_on_unreachable"):
+            result = data.get("res") or {}
+            why = result.get("stderr") or result.get("stdout") or result.get("msg") or "no word"
+            self.told[str(data.get("host"))] = (str(result.get("stdout") or ""), str(why))
+        return super().feed(event)
+
+
+def verify(sources: Sequence[str], arguments: Sequence[str]) -> int:
+    """Run the end-state tests on the nodes of an inventory.
+
+    Args:
+        sources: what stood behind `-i`.
+        arguments: what stood after `--`: how to reach the nodes, for Ansible, and what pytest knows.
+
+    Returns:
+        0 all passed, 1 something failed, 3 nothing was tested, a node could not be read or does not tell.
+
+    Raises:
+        UserError: bad input; no node was asked anything.
+    """
+    reach, for_pytest = ansible_args.parse_reach(arguments)
+    inventory = checked_inventory(sources, reach.limit)
+    passwords = ansible_args.ask_passwords(reach)
+    by_ansible = any(not word.startswith("--limit=") for word in reach.argv) or any(
+        name.startswith("ANSIBLE_") and name not in ansible_environment() for name in os.environ
+    )
+    os.environ.update(ansible_environment())
+    with tempfile.TemporaryDirectory(prefix="railyard-verify-") as private:
+        hosts, options, needs_ansible = resolved(sources)
+        plan_file, hosts_file = Path(private, "plan.json"), Path(private, "hosts.json")
+        plan_file.write_text(json.dumps(build_plan(inventory)), encoding="utf-8")
+        hosts_file.write_text(json.dumps({"gpu_nodes": {"hosts": hosts}}), encoding="utf-8")
+        os.environ["RAILYARD_PLAN"] = str(plan_file)
+        os.environ["RAILYARD_EXPECT"] = json.dumps(options)
+        os.environ.pop("RAILYARD_READ", None)
+        root = paths.repo_root()
+        if by_ansible or needs_ansible:
+            told = _read_by_ansible(root / "tests" / "end_state" / "read.yml", sources, reach.argv, passwords)
+            read_file = Path(private, "read.json")
+            read_file.write_text(json.dumps(told), encoding="utf-8")
+            os.environ["RAILYARD_READ"] = str(read_file)
+        counter = _Counter()
+        status = pytest.main(
+            [
+                "-c",
+                str(root / "pyproject.toml"),
+                f"--rootdir={root}",
+                "-p",
+                "no:cacheprovider",
+                "--quiet",
+                "-rs",
+                "--no-header",
+                "--tb=short",
+                "--ansible-inventory",
+                str(hosts_file),
+                str(root / "tests" / "end_state"),
+                *for_pytest,
+            ],
+            plugins=[counter],
+        )
+    return _conclude(int(status), counter)
+
+
+def _read_by_ansible(
+    playbook: Path, sources: Sequence[str], argv: Sequence[str], passwords: Mapping[str, str]
+) -> dict[str, tuple[str, str]]:
+    """Return node → what it printed, and why that may not be its state."""
+    states = _States()
+    with Interrupts() as interrupts:
+        outcome = AnsibleRun(
+            playbook,
+            sources,
+            argv,
+            stops_asked=lambda: interrupts.count,
+            passwords=passwords,
+            progress=states,
+        ).run()
+    if outcome.interrupted:
+        raise KeyboardInterrupt
+    if not states.told:
+        raise UserError("Ansible did not get to any node: " + "\n".join(states.messages))
+    return states.told
+
+
+def _conclude(status: int, counter: _Counter) -> int:
+    if status == pytest.ExitCode.USAGE_ERROR:
+        return BAD_INPUT
+    told = [f"{counter.passed} as planned", f"{counter.failed} not"]
+    told += [f"{len(counter.unknown)} not known"] if counter.unknown else []
+    told += [f"{counter.skipped} not asked"] if counter.skipped else []
+    if counter.unreachable:
+        from ansible_collections.railyard.fabric.plugins.plugin_utils.present.grouping import fold_names
+
+        told.append(f"could not be read: {fold_names(sorted(counter.unreachable))}")
+    print(f"End state: {', '.join(told)}.")
+    if counter.failed:
+        return FAILED
+    if (
+        counter.unreachable
+        or counter.unknown
+        or not counter.passed
+        or status not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
+    ):
+        if not counter.passed:
+            print("Nothing was tested, so nothing is verified.")
+        return UNKNOWN
+    return OK
+
+
+def resolved(sources: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any], bool]:
+    """Render what an inventory says of reaching its nodes: testinfra reads variables as they stand.
+
+    Returns:
+        Node → connection variables, all literal; node → the roles' variables that it sets; whether Ansible
+        alone reaches a node as `railyard site` does: testinfra's ssh knows no password, nor any way but sudo.
+
+    Raises:
+        UserError: what is asked for cannot be rendered.
+    """
+    from ansible.errors import AnsibleError
+    from ansible.inventory.manager import InventoryManager
+    from ansible.module_utils.parsing.convert_bool import boolean
+    from ansible.template import Templar
+    from ansible.vars.manager import VariableManager
+
+    loader = Loader()
+    inventory = InventoryManager(loader=loader, sources=[_absolute(source) for source in sources])
+    manager = VariableManager(loader=loader, inventory=inventory)
+    # Of no inventory: what Ansible knows of itself, and the facts of a host that it never asked.
+    magic = {*manager.get_vars(include_hostvars=False), "ansible_facts", "ansible_local"}
+    # What the inventory sets may be said in terms of what it leaves as it is.
+    defaults: dict[str, Any] = {}
+    for role in _ROLES:
+        defaults |= loader.load_from_file(str(paths.repo_root() / "roles" / role / "defaults" / "main.yml"))
+    hosts: dict[str, Any] = {}
+    options: dict[str, Any] = {}
+    needs_ansible = False
+    for host in inventory.get_hosts("gpu_nodes"):
+        variables = manager.get_vars(host=host, include_hostvars=False)
+        ways = {name for name in variables if name.startswith("ansible_")} - magic - set(_CONNECTION)
+        needs_ansible |= any(variables[name] not in _HARMLESS.get(name, ()) for name in ways)
+        templar = Templar(loader=loader, variables={**defaults, **variables})
+        rendered = {}
+        for name in (*_CONNECTION, *_OPTIONS):
+            if name in variables:
+                try:
+                    rendered[name] = templar.template(variables[name])
+                except AnsibleError as error:
+                    if name in _OPTIONS:
+                        raise UserError(f"{host.name}: {name} cannot be rendered: {error}") from error
+                    needs_ansible = True  # which knows more, such as other hosts' variables
+        hosts[host.name] = {name: _plain(name, rendered[name]) for name in _CONNECTION if name in rendered}
+        options[host.name] = {
+            name: boolean(rendered[name], strict=False) if name in _SWITCHES else rendered[name]
+            for name in _OPTIONS
+            if name in rendered
+        }
+    return hosts, options, needs_ansible or loader.met_encrypted
+
+
+def _plain(name: str, value: Any) -> Any:
+    if name in _ARGUMENTS:
+        # testinfra puts these into a command line for a shell: words only, nothing for the shell to act on.
+        return shlex.join(shlex.split(str(value)))
+    return value if isinstance(value, int) else str(value)
+
+
+def _absolute(source: str) -> str:
+    return source if "," in source else str(Path(source).absolute())

@@ -1,0 +1,1 @@
+"""The plan of a fabric as text and as a picture."""

@@ -1,0 +1,342 @@
+"""`railyard plan --svg`: the plan as a drawing. The same inventory gives the same bytes.
+
+Nodes stand below, leaves above, a rail is a line from one to the other with its subnet on it. Colours are
+classes with literal values and a dark set of their own, since many programs that show SVG know no variables.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from railyard.base.errors import UserError
+from railyard.base.text import clean
+from railyard.plan import svg_model
+from railyard.plan.svg_words import describe, headline, oversubscribed, rate
+
+_MARGIN, _GUTTER = 24, 84
+# About, in pixels, of the styles below.
+_CHARACTER, _CHARACTER_BOLD = 6.9, 8.1
+_LINE = 16
+_RAIL_COLOURS = (
+    ("#1f6fb2", "#64b1ec"),
+    ("#b85000", "#ff9a5c"),
+    ("#00795a", "#35c496"),
+    ("#8a3fb0", "#c79af0"),
+    ("#c0303b", "#ff8088"),
+    ("#0f7c8a", "#4cc5d3"),
+    ("#8a5a12", "#e0b060"),
+    ("#56616d", "#a7b3bf"),
+)
+_STYLE = """
+text{font:12px system-ui,"Segoe UI",Roboto,"DejaVu Sans",sans-serif;fill:#16202b}
+.title{font-size:20px;font-weight:600}.name{font-weight:600;font-size:13px}.faint{fill:#5b6876}
+.ground{fill:#fff}.node{fill:#f4f6f8;stroke:#aab5c1}.leaf{fill:#e4ebf4;stroke:#7f93aa}
+.net{fill:#fff;stroke:#aab5c1}.rule{stroke:#cdd5de}.line{stroke-width:3;fill:none}
+"""
+_STYLE_DARK = """
+text{fill:#e8edf2}.faint{fill:#9aa7b4}
+.ground{fill:#0e1319}.node{fill:#1b242e;stroke:#4b5968}.leaf{fill:#22344a;stroke:#6b84a3}
+.net{fill:#0e1319;stroke:#4b5968}.rule{stroke:#36434f}
+"""
+
+
+def draw(plan: Mapping[str, Any], uplinks: Mapping[str, float]) -> str:
+    """Draw a plan.
+
+    Args:
+        plan: from `build_plan`.
+        uplinks: leaf → rate of all its uplinks together, in 10^9 bit/s; leaves that are not in it get no
+            oversubscription.
+
+    Returns:
+        An SVG document.
+    """
+    return _Sheet(svg_model.arrange(plan, uplinks)).document()
+
+
+def uplinks_of(fabrics: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Return what fabrics say of their leaves' uplinks: leaf → 10^9 bit/s."""
+    distinct = {id(fabric): fabric for fabric in fabrics}.values()
+    return {
+        str(name): leaf["uplink_gbps"]
+        for fabric in distinct
+        for name, leaf in (fabric.get("leaves") or {}).items()
+        if leaf.get("uplink_gbps") is not None
+    }
+
+
+def write(text: str, file: str) -> None:
+    """Write a drawing as a whole or not at all; `-` is standard output.
+
+    Raises:
+        UserError: the file cannot be written.
+    """
+    if file == "-":
+        sys.stdout.write(text)
+        return
+    path = Path(file).expanduser()
+    unfinished = None
+    try:
+        handle, unfinished = tempfile.mkstemp(dir=path.parent, prefix=".railyard-", suffix=".svg")
+        with open(handle, "w", encoding="utf-8") as stream:
+            stream.write(text)
+        os.chmod(unfinished, 0o666 & ~_umask())
+        os.replace(unfinished, path)
+    except OSError as error:
+        if unfinished is not None:
+            Path(unfinished).unlink(missing_ok=True)
+        message = f"the drawing {path} cannot be written: {error.strerror or error}"
+        raise UserError(message, "name a file in a folder that is there and writable") from error
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+class _Sheet:
+    """The drawing while it is made: what is drawn goes from top to bottom."""
+
+    def __init__(self, drawing: svg_model.Drawing) -> None:
+        self._drawing = drawing
+        count = len(drawing.rails)
+        self._column = 420 if count == 1 else 250 if count == 2 else 190 if count <= 4 else 156
+        # A few columns are no room for the heading.
+        self._width = max(2 * _MARGIN + _GUTTER + self._column * count, 620)
+        self._parts: list[str] = []
+        self._y = 0.0
+
+    def document(self) -> str:
+        """Return the whole document."""
+        drawing = self._drawing
+        self._text(_MARGIN, 40, "title", str(drawing.plan["cluster"]), 50)
+        self._text(_MARGIN, 62, "faint", headline(drawing), int((self._width - 2 * _MARGIN) / _CHARACTER))
+        self._y = 78.0
+        for band in drawing.bands:
+            self._band(band)
+        if drawing.left_out:
+            text = f"and {len(drawing.left_out)} nodes on other leaves: {svg_model.folded(drawing.left_out)}"
+            self._text(_MARGIN, self._y + 20, "faint", text, int((self._width - 2 * _MARGIN) / _CHARACTER))
+            self._y += 32
+        height = self._y + _MARGIN - 8
+        light = "".join(
+            f".r{index}{{stroke:{light}}}.p{index}{{fill:{light}}}"
+            for index, (light, _dark) in enumerate(_RAIL_COLOURS)
+        )
+        dark = "".join(
+            f".r{index}{{stroke:{dark}}}.p{index}{{fill:{dark}}}"
+            for index, (_light, dark) in enumerate(_RAIL_COLOURS)
+        )
+        lines = [
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{self._width:g}" height="{height:g}" '
+            f'viewBox="0 0 {self._width:g} {height:g}" role="img" aria-labelledby="plan-title plan-desc">',
+            f'<title id="plan-title">{_safe("Plan of " + str(drawing.plan["cluster"]))}</title>',
+            f'<desc id="plan-desc">{_safe(describe(drawing))}</desc>',
+            f"<style>{_STYLE}{light}\n@media (prefers-color-scheme: dark){{{_STYLE_DARK}{dark}}}</style>",
+            f'<rect class="ground" width="{self._width:g}" height="{height:g}"/>',
+            *self._parts,
+            "</svg>",
+        ]
+        return "\n".join(lines) + "\n"
+
+    def _band(self, band: svg_model.Band) -> None:
+        if band.units or band.copies > 1:
+            self._y += 24
+            self._text(_MARGIN, self._y, "name", _band_title(band), int(self._width / _CHARACTER) - 8)
+        self._y += 14 if band.copies == 1 else 22
+        boxes = list(band.boxes)
+        lines_at = self._y
+        # Lines lie below everything else: their place is kept.
+        place = len(self._parts)
+        if self._drawing.pair:
+            self._box(boxes.pop(0), band, above=True)
+            lines_at = self._y
+            self._y += 44
+        else:
+            self._leaves(band)
+        subnets_at = self._y
+        self._subnets(band)
+        names_at = self._y
+        # The cards of a stack stand out above the first.
+        self._y += 44 if band.copies == 1 else 54
+        ends = [lines_at] * len(self._drawing.rails)
+        for box in boxes:
+            for index, port in enumerate(box.ports):
+                if port is not None:
+                    ends[index] = self._y
+            self._box(box, band)
+            self._y += 14
+        for index, links in enumerate(band.links):
+            rail = next((link for link in links if link), None)
+            if rail is None:
+                continue
+            x = self._x(index)
+            bare = not _leaf_of(links) and not self._drawing.pair
+            start = subnets_at if bare and _networks_of(links) else lines_at
+            line = f'<path class="line {_colour("r", index)}" d="M{x:g} {start:g}V{ends[index]:g}"/>'
+            self._parts.insert(place, line)
+            self._text(x + 8, names_at + 20, "name", str(rail["name"]), self._room(0.5))
+            if rail["rate_gbps"] is not None:
+                self._text(x + 8, names_at + 36, "faint", rate(rail["rate_gbps"]), self._room(0.5))
+        self._caption("rails", names_at + 26)
+
+    def _leaves(self, band: svg_model.Band) -> None:
+        names = [_leaf_of(links) for links in band.links]
+        if not any(names):
+            return
+        known = [
+            self._drawing.leaves[links[0]["leaf"]] for links in band.links if links[0] and links[0]["leaf"]
+        ]
+        height = 78 if any(leaf.oversubscription is not None for leaf in known) else 32
+        self._caption("leaves", self._y + height / 2 + 4)
+        index = 0
+        while index < len(names):
+            last = index
+            while last + 1 < len(names) and names[last + 1] == names[index]:
+                last += 1
+            link = band.links[index][0]
+            if names[index] and link:
+                x = self._x(index) - self._column / 2 + 6
+                width = self._column * (last - index + 1) - 12
+                self._rect("leaf", x, self._y, width, height, band.copies)
+                middle, room = x + width / 2, int(width / _CHARACTER)
+                leaf = self._drawing.leaves[link["leaf"]]
+                # It is drawn more than once, with the rates of all that hangs on it.
+                name = names[index] + (" (shared)" if leaf.sets > 1 else "")
+                self._text(middle, self._y + 20, "name", name, room, "middle")
+                if leaf.oversubscription is not None and leaf.down_gbps and leaf.up_gbps:
+                    texts = (f"{rate(leaf.down_gbps)} down", f"{rate(leaf.up_gbps)} up")
+                    for row, text in enumerate(texts):
+                        self._text(middle, self._y + 37 + row * _LINE, "faint", text, room, "middle")
+                    text = oversubscribed(leaf.oversubscription)
+                    self._text(middle, self._y + 37 + 2 * _LINE, "", text, room, "middle")
+            index = last + 1
+        self._y += height + 18
+
+    def _subnets(self, band: svg_model.Band) -> None:
+        rows = max((len(_networks_of(links)) for links in band.links), default=0)
+        if not rows:
+            return
+        height = rows * _LINE + 10
+        self._caption("subnets", self._y + height / 2 + 4)
+        for index, links in enumerate(band.links):
+            texts = _networks_of(links)
+            if not texts:
+                continue
+            x, width = self._x(index), self._column - 12
+            self._rect("net", x - width / 2, self._y, width, height, 1, 12)
+            for row, text in enumerate(texts):
+                css = "faint" if text.startswith(("via", "a gateway")) else ""
+                self._text(x, self._y + 18 + row * _LINE, css, text, int(width / _CHARACTER), "middle")
+        self._y += height
+
+    def _box(self, box: svg_model.Box, band: svg_model.Band, *, above: bool = False) -> None:
+        columns = [_port_lines(box, index) for index in range(len(box.ports))]
+        rows = max(len(texts) for texts in columns)
+        height = rows * _LINE + 14 + 34
+        x, width = _MARGIN + _GUTTER, self._column * len(box.ports)
+        self._rect("node", x, self._y, width, height, band.copies)
+        # The ports stand where the rails come in.
+        name_y, rule_y = (
+            (self._y + 22, self._y + 34) if above else (self._y + height - 12, self._y + height - 34)
+        )
+        ports_y = rule_y + 18 if above else self._y + 20
+        edge = self._y + height if above else self._y
+        self._parts.append(f'<path class="rule" d="M{x:g} {rule_y:g}H{x + width:g}"/>')
+        count = f"{len(box.names)} nodes"
+        if band.copies > 1 and len(box.names) > band.copies:
+            count = f"{band.copies} \u00d7 {len(box.names) // band.copies} nodes"
+        title = box.label if len(box.names) == 1 else f"{box.label}: {count}"
+        if box.kinds > 1:
+            title += f" of {box.kinds} kinds, ports of {box.names[0]}"
+        self._text(x + 14, name_y, "name", title, int((width - 28) / _CHARACTER))
+        self._caption("nodes" if len(box.names) > 1 else "node", name_y)
+        for index, texts in enumerate(columns):
+            if not texts:
+                continue
+            middle = self._x(index)
+            dot = f'<circle class="{_colour("p", index)}" cx="{middle:g}" cy="{edge:g}" r="5"/>'
+            self._parts.append(dot)
+            for row, (css, text) in enumerate(texts):
+                self._text(middle, ports_y + row * _LINE, css, text, self._room(1), "middle")
+        self._y += height
+
+    def _x(self, index: int) -> float:
+        """Return the middle of a rail's column."""
+        return _MARGIN + _GUTTER + self._column * (index + 0.5)
+
+    def _room(self, share: float) -> int:
+        """Return how many characters a share of a column takes."""
+        return int((self._column * share - 6) / _CHARACTER)
+
+    def _caption(self, text: str, y: float) -> None:
+        self._text(_MARGIN, y, "faint", text, 12)
+
+    def _rect(
+        self, css: str, x: float, y: float, width: float, height: float, copies: int, radius: float = 8
+    ) -> None:
+        for behind in (8, 4, 0) if copies > 1 else (0,):
+            place = f'x="{x + behind:g}" y="{y - behind:g}" width="{width:g}" height="{height:g}"'
+            self._parts.append(f'<rect class="{css}" {place} rx="{radius:g}"/>')
+
+    def _text(self, x: float, y: float, css: str, text: str, longest: int, anchor: str = "start") -> None:
+        """Write one line, cut to its room; the only place where a name enters the drawing."""
+        text = " ".join(clean(text).split())
+        longest = int(longest * _CHARACTER / _CHARACTER_BOLD) if css == "name" else longest
+        shown = text if len(text) <= longest else text[: max(longest - 1, 1)] + "…"
+        whole = f"<title>{_safe(text)}</title>" if shown != text else ""
+        place = f'x="{x:g}" y="{y:g}"' + (f' text-anchor="{anchor}"' if anchor != "start" else "")
+        style = f' class="{css}"' if css else ""
+        self._parts.append(f"<text{style} {place}>{whole}{_safe(shown)}</text>")
+
+
+def _leaf_of(links: Sequence[svg_model.Rail | None]) -> str:
+    """Return the folded name of the leaves that one rail of a band hangs on."""
+    return svg_model.folded(str(link["leaf"]) for link in links if link and link["leaf"])
+
+
+def _networks_of(links: Sequence[svg_model.Rail | None]) -> list[str]:
+    rails = [link for link in links if link]
+    lines = [
+        text for key in ("subnet", "subnet6") for text in svg_model.networks(rail[key] for rail in rails)
+    ]
+    gateways = [rail[key] for rail in rails for key in ("gateway", "gateway6") if rail[key]]
+    if len(rails) > 1:
+        return lines + (["a gateway each"] if gateways else [])
+    return lines + [f"via {gateway}" for gateway in gateways]
+
+
+def _port_lines(box: svg_model.Box, index: int) -> list[tuple[str, str]]:
+    """Return what stands at a port, each line with its class."""
+    port = box.ports[index]
+    if port is None:
+        return []
+    device = port["netdev"] or port["hca"] or port["mac"] or port["pci"] or port["name"]
+    lines = [("name", str(device) + (f".{port['vlan']}" if port["vlan"] else ""))]
+    if port["netdev"] and port["hca"]:
+        lines.append(("faint", str(port["hca"])))
+    return lines + [
+        ("", text) for version in (4, 6) for text in svg_model.span(box.addresses[index], version)
+    ]
+
+
+def _band_title(band: svg_model.Band) -> str:
+    names = svg_model.folded(band.units) if band.units else ""
+    if band.copies == 1:
+        return ("scalable unit " if len(band.units) == 1 else "scalable units ") + names
+    return f"{band.copies} alike" + (f": scalable units {names}" if names else "")
+
+
+def _colour(kind: str, index: int) -> str:
+    return f"{kind}{index % len(_RAIL_COLOURS)}"
+
+
+def _safe(text: str) -> str:
+    return escape(clean(text), quote=True)

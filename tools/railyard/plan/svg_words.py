@@ -1,0 +1,81 @@
+"""What a drawing of a plan says in words: its heading, and all of it for who cannot see it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from railyard.plan import svg_model
+
+_TRANSPORTS = {"roce": "RoCE", "infiniband": "InfiniBand", "tcp": "TCP only", "mixed": "mixed transports"}
+_TBIT_GBPS = 1000  # from here on, Tbit/s are easier to read
+
+
+def rate(gbps: float) -> str:
+    """Write a rate: `400 Gbit/s`, `12.8 Tbit/s`."""
+    return f"{gbps:g} Gbit/s" if gbps < _TBIT_GBPS else f"{gbps / 1000:.4g} Tbit/s"
+
+
+def oversubscribed(times: float) -> str:
+    """Write an oversubscription: `oversubscribed 2:1`."""
+    return f"oversubscribed {times:.3g}:1" if times > 1 else "not oversubscribed"
+
+
+def headline(drawing: svg_model.Drawing) -> str:
+    """Write the line below the title."""
+    plan = drawing.plan
+    nodes = plan["nodes"].values()
+    counts = sorted({len(node["rails"]) for node in nodes})
+    rails = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    mtus = sorted({rail["mtu"] for node in nodes for rail in node["rails"] if rail["mtu"] is not None})
+    words = [
+        f"{len(nodes)} nodes" if len(nodes) > 1 else "1 node",
+        f"{rails} rail each" if counts == [1] else f"{rails} rails each",
+        _TRANSPORTS.get(plan["transport"], plan["transport"]),
+        {"back_to_back": "back to back"}.get(plan["cabling"], plan["cabling"]),
+    ]
+    words += [f"MTU {' and '.join(map(str, mtus))} bytes"] if mtus else []
+    return ", ".join(words)
+
+
+def describe(drawing: svg_model.Drawing) -> str:
+    """Write all that the drawing shows as sentences."""
+    return " ".join([f"{headline(drawing)}.", *_sentences(drawing)])
+
+
+def _sentences(drawing: svg_model.Drawing) -> Iterator[str]:
+    for band in drawing.bands:
+        if band.units:
+            yield f"Scalable unit {svg_model.folded(band.units)}:"
+        for box in band.boxes:
+            ports = "; ".join(
+                _port(drawing, band, box, index) for index, port in enumerate(box.ports) if port
+            )
+            count = f" ({len(box.names)} nodes)" if len(box.names) > 1 else ""
+            yield f"{box.label}{count}: {ports}."
+    for leaf in drawing.leaves.values():
+        if leaf.oversubscription is not None and leaf.down_gbps and leaf.up_gbps:
+            yield (
+                f"Leaf {leaf.name}: {rate(leaf.down_gbps)} down, {rate(leaf.up_gbps)} up, "
+                f"{oversubscribed(leaf.oversubscription)}."
+            )
+    if drawing.left_out:
+        yield f"Not drawn: {svg_model.folded(drawing.left_out)}."
+
+
+def _port(drawing: svg_model.Drawing, band: svg_model.Band, box: svg_model.Box, index: int) -> str:
+    port = box.ports[index] or {}
+    words = [drawing.rails[index]]
+    words += [str(port[key]) for key in ("netdev", "hca") if port.get(key)]
+    links = [link for link in band.links[index] if link]
+    for key in ("subnet", "subnet6"):
+        found = svg_model.networks(link[key] for link in links)
+        words += [f"subnet {' '.join(found)}"] if found else []
+    if len(links) == 1:
+        words += [f"gateway {links[0][key]}" for key in ("gateway", "gateway6") if links[0][key]]
+    for version in (4, 6):
+        found = svg_model.span(box.addresses[index], version)
+        words += [f"addresses {' '.join(found)}"] if found else []
+    words += [rate(port["rate_gbps"])] if port.get("rate_gbps") is not None else []
+    leaves = [str(link["leaf"]) for link in links if link["leaf"]]
+    words += [f"leaf {svg_model.folded(leaves)}"] if leaves else []
+    return " ".join(words)

@@ -1,0 +1,207 @@
+"""`railyard plan`: show what the inventory says each node's rails should be, or what is wrong with it."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from railyard.base import paths
+
+# Ansible reads its configuration when it is imported; without ours it would take other files for inventories.
+os.environ.setdefault("ANSIBLE_CONFIG", str(paths.repo_root() / "ansible.cfg"))
+
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import load, qos_notes
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import plan as fabric_plan
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present import node_summary
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present.plain_text import clean
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import cost
+
+EXIT_GOOD = 0
+EXIT_BAD_INPUT = 2
+# Above this, a row for each rail of each node helps nobody.
+_ROWS_MAX = 512
+
+
+def run(inventory: list[str], as_json: bool, limit: str | None = None, svg: str | None = None) -> int:
+    """Print the plan of an inventory, or draw it.
+
+    Args:
+        inventory: inventory sources, as given to `-i`.
+        as_json: print the plan as JSON (docs/schema/plan.schema.json) in place of a table.
+        limit: host pattern, as given to `--limit`.
+        svg: file for a drawing, in place of a table; `-` for standard output.
+
+    Returns:
+        0, or 2 when the inventory has problems, which are then on standard error, all of them.
+
+    Raises:
+        UserError: the drawing cannot be written.
+    """
+    loaded, problems = _load(inventory, limit)
+    if problems:
+        print_problems(problems)
+        return EXIT_BAD_INPUT
+    plan = fabric_plan.build_plan(loaded)
+    if svg is not None:
+        from railyard.plan import svg as plan_svg
+
+        uplinks = plan_svg.uplinks_of([node.fabric for node in loaded.nodes])
+        plan_svg.write(plan_svg.draw(plan, uplinks), svg)
+    if as_json:
+        json.dump(plan, sys.stdout, indent=2, ensure_ascii=False)
+        sys.stdout.write("\n")
+    elif svg is None:
+        _print_table(plan)
+        said = {
+            node.name: node_summary.qos_plan_lines(qos_notes.plan(node.fabric, node.qos))
+            for node in loaded.selected_nodes()
+        }
+        for line in node_summary.folded(said):
+            print(line)
+        if loaded.selected_nodes():
+            print(cost.of(loaded).text())
+    return EXIT_GOOD
+
+
+def plan_or_problems(
+    inventory: list[str], limit: str | None = None
+) -> tuple[dict[str, Any] | None, list[load.Problem]]:
+    """Load, validate and plan: (plan, []) for a good inventory, else (None, its problems)."""
+    loaded, problems = _load(inventory, limit)
+    return (None, problems) if problems else (fabric_plan.build_plan(loaded), [])
+
+
+def _load(inventory: list[str], limit: str | None) -> tuple[load.Inventory, list[load.Problem]]:
+    loaded = load.load(inventory, limit)
+    return loaded, load.validate(loaded)
+
+
+def print_problems(problems: Sequence[load.Problem]) -> None:
+    """Print every problem, one a line, to standard error."""
+    count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
+    lines = [f"{count} in the inventory; no node was touched:"]
+    lines += [f"  {number}. {problem.text()}" for number, problem in enumerate(problems, start=1)]
+    sys.stderr.write("\n".join(lines) + "\n")
+
+
+def _print_table(plan: dict[str, Any]) -> None:
+    # The width of a pipe is unknown: there, no cell may be cut.
+    console = Console(width=None if sys.stdout.isatty() else 200)
+    nodes: dict[str, Any] = plan["nodes"]
+    console.print(Text.assemble((clean(plan["cluster"]), "bold"), f": {_head(plan)}"))
+    rows = sum(len(node["rails"]) for node in nodes.values())
+    console.print(_rail_table(nodes) if rows > _ROWS_MAX else _node_table(nodes))
+    if rows > _ROWS_MAX:
+        console.print("First and last node of each rail; all of them: --json", highlight=False)
+    if any(_beside(node) for node in nodes.values()):
+        console.print(_network_table(nodes, ends_only=rows > _ROWS_MAX))
+
+
+def _head(plan: dict[str, Any]) -> str:
+    nodes: dict[str, Any] = plan["nodes"]
+    rails = {len(node["rails"]) for node in nodes.values()}
+    each = f"{rails.pop()} rails each" if len(rails) == 1 else "a differing number of rails"
+    return (
+        f"{len(nodes)} nodes, {each}, transport {plan['transport']}, {plan['node_class']}, {plan['cabling']}"
+    )
+
+
+_COLUMNS = (
+    "netdev",
+    "mac",
+    "pci",
+    "hca",
+    "address",
+    "address6",
+    "gateway",
+    "gateway6",
+    "mtu",
+    "vlan",
+    "rate_gbps",
+)
+_TITLES = {"mtu": "MTU (bytes)", "rate_gbps": "Gbit/s"}
+
+
+def _node_table(nodes: dict[str, Any]) -> Table:
+    every_rail = [rail for node in nodes.values() for rail in node["rails"]]
+    columns = _used(every_rail)
+    table = _table(["node", "index", "rail"], columns)
+    for name, node in nodes.items():
+        for position, rail in enumerate(node["rails"]):
+            first = position == 0
+            head = [name if first else "", _text(node["node_index"]) if first else "", rail["name"]]
+            last = position == len(node["rails"]) - 1
+            table.add_row(*head, *(_text(rail[column]) for column in columns), end_section=last)
+    return table
+
+
+def _rail_table(nodes: dict[str, Any]) -> Table:
+    """Make a table of the first and last node of each rail."""
+    ends: dict[str, list[tuple[str, dict[str, Any]]]] = {}
+    for name, node in nodes.items():
+        for rail in node["rails"]:
+            pair = ends.setdefault(rail["name"], [(name, rail), (name, rail)])
+            pair[1] = (name, rail)
+    columns = _used(rail for pair in ends.values() for _name, rail in pair)
+    table = _table(["rail", "node"], columns)
+    for rail_name, pair in ends.items():
+        for position, (name, rail) in enumerate(pair):
+            cells = (_text(rail[column]) for column in columns)
+            table.add_row(rail_name if position == 0 else "", name, *cells, end_section=position == 1)
+    return table
+
+
+def _beside(node: dict[str, Any]) -> list[tuple[str, str, str, str, str]]:
+    """Return what a node has beside its rails: network, interface, address, MTU, and who writes it."""
+    rows = []
+    for network in node["networks"]:
+        netdev = network["netdev"]
+        if netdev is not None and network["vlan"] is not None:
+            netdev = f"{netdev}.{network['vlan']}"
+        address = node["bmc_address"] if network["bmc"] else network["address"]
+        if address is not None:
+            written = "Railyard" if network["manage"] else "others"
+            rows.append((network["name"], _text(netdev), str(address), _text(network["mtu"]), written))
+    if node["bmc_address"] is not None and not any(network["bmc"] for network in node["networks"]):
+        rows.append(("bmc", "-", str(node["bmc_address"]), "-", "others"))
+    return rows
+
+
+def _network_table(nodes: dict[str, Any], ends_only: bool) -> Table:
+    """Make a table of the addresses that are on no rail: of all nodes, or of the first and the last."""
+    table = Table(box=box.SIMPLE_HEAD)
+    for title in ("node", "network", "netdev", "address", "MTU (bytes)", "written by"):
+        table.add_column(title, justify="right" if title in _TITLES.values() else "left", no_wrap=True)
+    named = list(nodes.items())
+    for name, node in (named[0], named[-1]) if ends_only else named:
+        for position, cells in enumerate(rows := _beside(node)):
+            table.add_row("" if position else name, *cells, end_section=position == len(rows) - 1)
+    return table
+
+
+def _used(rails: Iterable[dict[str, Any]]) -> list[str]:
+    """Return the columns in which any rail has something to say."""
+    known = {column for rail in rails for column in _COLUMNS if rail[column] is not None}
+    return [column for column in _COLUMNS if column in known]
+
+
+def _table(head: list[str], columns: list[str]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD)
+    for title in head:
+        table.add_column(title, no_wrap=True)
+    for column in columns:
+        justify: Any = "right" if column in _TITLES else "left"
+        table.add_column(_TITLES.get(column, column), justify=justify, no_wrap=True)
+    return table
+
+
+def _text(value: Any) -> str:
+    return "-" if value is None else str(value)

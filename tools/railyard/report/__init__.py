@@ -1,0 +1,1 @@
+"""What is made from results and tables: parsed outputs, rebuilt reports, generated documents."""

@@ -1,0 +1,61 @@
+"""`railyard report` and `railyard judge`: make the results of a run again from its folder alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from railyard.base import paths, terminal
+from railyard.base.errors import UserError
+
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import rejudge  # isort: skip
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder  # isort: skip
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present import model  # isort: skip
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present.documents import write_report  # isort: skip
+
+_ = paths  # it puts the collection on the path, and so has to be imported first
+
+
+def report(run: str, reports_dir: Path) -> int:
+    """Write verdicts and the three documents again, print the end of the run, return its exit status."""
+    folder = find(run, reports_dir)
+    rejudge.rejudge(folder)
+    out = terminal.console()
+    read = model.read(folder)
+    terminal.summary(read, out)
+    write_report(folder, read)
+    terminal.report_place(folder, out)
+    return read.exit_status
+
+
+def judge(run: str, reports_dir: Path) -> int:
+    """Write verdicts.jsonl again and print the end of the run; return its exit status."""
+    folder = find(run, reports_dir)
+    rejudge.rejudge(folder)
+    read = model.read(folder)
+    terminal.summary(read, terminal.console())
+    return read.exit_status
+
+
+def find(run: str, reports_dir: Path) -> Path:
+    """Return the run folder meant by a path, `CLUSTER/RUN`, a run id, or a cluster (its latest run).
+
+    Raises:
+        UserError: there is none, or several.
+    """
+    for folder in (Path(run), reports_dir / run):
+        if (folder / run_folder.MANIFEST).is_file():
+            return folder
+    by_id = (
+        [path.parent for path in reports_dir.glob(f"*/{run}/{run_folder.MANIFEST}")] if "/" not in run else []
+    )
+    if len(by_id) == 1:
+        return by_id[0]
+    if len(by_id) > 1:
+        raise UserError(f"several clusters have a run {run}", f"say CLUSTER/{run}")
+    # Run ids begin with the time, so the latest is the last by name.
+    of_cluster = sorted(path.parent for path in (reports_dir / run).glob(f"*/{run_folder.MANIFEST}"))
+    if of_cluster:
+        return of_cluster[-1]
+    raise UserError(
+        f"{run} is no run folder: it has no {run_folder.MANIFEST}", f"see the folders in {reports_dir}"
+    )
