@@ -15,10 +15,7 @@ import yaml
 from netaddr import IPNetwork
 from railyard.base import paths
 from railyard.plan import view
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-import reckoning
+from support import reckoning
 
 INVENTORIES = paths.repo_root() / "inventories"
 SCHEMA = json.loads((paths.repo_root() / "docs" / "schema" / "plan.schema.json").read_text())

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 import yaml
@@ -14,10 +12,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.netplan import ren
 from ansible_collections.railyard.fabric.plugins.module_utils.rails import networks, plan
 from netaddr import IPNetwork
 from railyard.base import paths
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-import reckoning
+from support import reckoning
 
 INVENTORIES = paths.repo_root() / "inventories"
 RAILS, NETWORKS = "60-railyard-rails.yaml", "60-railyard-networks.yaml"

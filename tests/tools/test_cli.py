@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tools.run_builder import RUN, build_run
+from support.runs.run_builder import RUN, build_run
 
 RAILYARD = Path(sys.executable).parent / "railyard"
 ROOT = Path(__file__).resolve().parents[2]

@@ -12,7 +12,7 @@ from railyard.base.progress import Failure, Progress
 from railyard.operate import ansible_args, commands
 from railyard.operate.ansible import Outcome
 from rich.console import Console
-from tools.run_builder import RUN, build_run
+from support.runs.run_builder import RUN, build_run
 
 
 def ended(return_code=0, *, failures=None, dark=None, interrupted=False, started=True, stats=True):

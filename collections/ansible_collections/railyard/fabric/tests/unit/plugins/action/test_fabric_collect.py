@@ -11,7 +11,6 @@ import os
 import resource
 import shutil
 import stat
-import sys
 import tarfile
 import time
 from collections.abc import Iterator
@@ -28,10 +27,8 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import rejud
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import summary
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "plugin_utils"))
-from fake_run import NODES, RUN, FakeRun, exchanged
-from test_judge_folder import write
+from ansible_collections.railyard.fabric.tests.unit.plugins.plugin_utils.judge.test_folder import write
+from support.runs.fake_run import NODES, RUN, FakeRun, exchanged
 
 HONEST, HOSTILE = NODES
 #: A bomb fills the memory, or a disk, with far more than this; what is honest needs a part of it.

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import re
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -18,10 +17,8 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import rejud
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import summary
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "plugin_utils"))
-from fake_run import NODES, FakeRun
-from test_judge_folder import write
+from ansible_collections.railyard.fabric.tests.unit.plugins.plugin_utils.judge.test_folder import write
+from support.runs.fake_run import NODES, FakeRun
 
 HONEST, HOSTILE = NODES
 WORDS = "\x1b[2J\x1b]0;mine\x07" + "gone\n" * 10**6

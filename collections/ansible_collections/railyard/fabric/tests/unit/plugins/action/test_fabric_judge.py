@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +12,8 @@ import pytest
 from ansible.plugins.action import ActionBase
 from ansible_collections.railyard.fabric.plugins.action import fabric_judge
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "plugin_utils"))
-from fake_run import FakeRun
-from test_judge_folder import write
+from ansible_collections.railyard.fabric.tests.unit.plugins.plugin_utils.judge.test_folder import write
+from support.runs.fake_run import FakeRun
 
 
 def judged(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> tuple[dict[str, Any], list[str]]:

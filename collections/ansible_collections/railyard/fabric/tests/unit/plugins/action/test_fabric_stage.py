@@ -4,18 +4,13 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
 from ansible.plugins.action import ActionBase
 from ansible_collections.railyard.fabric.plugins.action import fabric_stage
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import rejudge
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "plugin_utils"))
-from fake_run import FakeRun
-from test_judge_folder import write
+from ansible_collections.railyard.fabric.tests.unit.plugins.plugin_utils.judge.test_folder import write
+from support.runs.fake_run import FakeRun
 
 
 class Action(fabric_stage.ActionModule):

@@ -15,7 +15,7 @@ import yaml
 from ansible_collections.railyard.fabric.plugins.module_utils.facts import node
 from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import Reader
 from ansible_collections.railyard.fabric.plugins.modules import rail_info
-from ansible_collections.railyard.fabric.tests.unit.plugins.module_utils.sysfs_tree import (
+from support.nodes.sysfs_tree import (
     Tree,
     dual_port_mlx4,
 )

@@ -1,0 +1,409 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A node's GPUs and driver are read from trees that are written by hand; nothing here is a capture."""
+
+from __future__ import annotations
+
+import pytest
+from ansible_collections.railyard.fabric.plugins.module_utils.gpu import facts as gpu_facts
+from support.nodes.gpu_node import (
+    CSV,
+    KERNEL,
+    OPEN_580,
+    PROPRIETARY_535,
+    V100_ROW,
+    GpuNode,
+)
+
+EFI = "sys/firmware/efi/efivars/"
+SECURE_BOOT = EFI + "SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
+SHIM = EFI + "MokSBStateRT-605dab50-e046-4300-abb6-3dd810dd8b23"
+
+
+@pytest.fixture
+def node(tmp_path):
+    return GpuNode(tmp_path)
+
+
+@pytest.fixture
+def two(node):
+    """An A100 and a V100, beside an audio function of NVIDIA's and the display of another maker."""
+    node.function("0000:17:00.0", 0x20B2)
+    node.function("0000:89:00.0", 0x1DB1)
+    node.function("0000:17:00.1", 0x1AEF, kind="0x040300")
+    node.function("0000:03:00.0", 0x2000, kind="0x030000", vendor=0x1A03)
+    return node
+
+
+def test_gpus_are_nvidias_display_controllers(two):
+    facts = two.facts()
+    assert [(gpu["pci"], gpu["pci_id"], gpu["generation"]) for gpu in facts["gpus"]] == [
+        ("0000:17:00.0", "10de:20b2", "Ampere"),
+        ("0000:89:00.0", "10de:1db1", "Volta"),
+    ]
+    assert facts["generations"] == ["Ampere", "Volta"]
+    assert facts["gpus"][1]["flavours"] == ["proprietary"]
+    assert facts["gpus"][0]["numa_node"] == 1
+    assert facts["nvswitch"] is False
+
+
+def test_a_node_without_gpus_has_nothing(node):
+    facts = node.facts()
+    assert facts["gpus"] == []
+    assert facts["driver"] == {
+        "installed": [],
+        "loaded": None,
+        "loaded_flavour": None,
+        "pending": False,
+        "pending_why": None,
+        "stack": [],
+    }
+    assert facts["warnings"] == []
+
+
+def test_an_nvswitch_is_a_bridge_of_nvidias(node):
+    node.function("0000:c1:00.0", 0x22A3, kind="0x068000")
+    facts = node.facts()
+    assert (facts["nvswitch"], facts["nvswitches"], facts["gpus"]) == (True, ["0000:c1:00.0"], [])
+
+
+def test_the_switches_of_hgx_b200_are_known_by_its_gpus(node):
+    node.function("0000:1b:00.0", 0x2901)
+    facts = node.facts()
+    assert (facts["nvswitch"], facts["nvswitches"]) == (True, [])
+
+
+def test_an_unknown_device_has_no_generation_and_is_there(node):
+    node.function("0000:01:00.0", 0x3021)
+    facts = node.facts()
+    assert (facts["gpus"][0]["generation"], facts["gpus"][0]["flavours"]) == (None, [])
+
+
+def test_loaded_and_installed_agree(two):
+    two.load("535.183.01", PROPRIETARY_535)
+    two.install("535.183.01", "NVIDIA", name="nvidia-current.ko")
+    driver = two.facts()["driver"]
+    assert (driver["loaded"], driver["loaded_flavour"]) == ("535.183.01", "proprietary")
+    assert driver["pending"] is False
+    assert driver["installed"][0]["version"] == "535.183.01"
+
+
+def test_open_modules_are_told_from_proprietary_ones(two):
+    two.load("580.95.05", OPEN_580)
+    two.install("580.95.05", "Dual MIT/GPL", name="nvidia.ko.zst", signer="DKMS module signing key")
+    driver = two.facts()["driver"]
+    assert (driver["loaded"], driver["loaded_flavour"]) == ("580.95.05", "open")
+    installed = driver["installed"][0]
+    assert (installed["flavour"], installed["signer"]) == ("open", "DKMS module signing key")
+    assert driver["pending"] is False
+
+
+def test_a_loaded_module_older_than_the_installed_one_is_a_reboot_pending(two):
+    two.load("535.183.01", PROPRIETARY_535)
+    two.install("580.95.05", "NVIDIA")
+    driver = two.facts()["driver"]
+    assert driver["pending"] is True
+    assert driver["pending_why"] == ("535.183.01 is loaded, 580.95.05 is installed for the running kernel")
+
+
+def test_the_same_version_of_the_other_modules_is_pending_too(two):
+    two.load("580.95.05", OPEN_580)
+    two.install("580.95.05", "NVIDIA")
+    assert "loaded as open module, and installed as proprietary" in two.facts()["driver"]["pending_why"]
+
+
+def test_a_module_for_another_kernel_only_is_pending(two):
+    two.load("535.183.01", PROPRIETARY_535)
+    two.install("535.183.01", "NVIDIA", kernel="6.1.0-29-amd64")
+    why = two.facts()["driver"]["pending_why"]
+    assert why == f"535.183.01 is loaded, but no NVIDIA module is installed for the running kernel {KERNEL}"
+
+
+def test_a_module_of_unknown_version_lets_no_node_wait_for_a_reboot(two):
+    two.load("535.183.01", PROPRIETARY_535)
+    two.answers["nvidia-smi"] = CSV
+    path = two.install("580.95.05", "NVIDIA")
+    two.modinfo.clear()
+    facts = two.facts()
+    assert (facts["driver"]["pending"], facts["driver"]["pending_why"]) == (False, None)
+    assert facts["warnings"] == [f"{path}: modinfo tells no version"]
+
+
+def test_nouveau_with_an_installed_driver_is_pending_and_without_one_is_not(two):
+    (two.root / "sys/module/nouveau").mkdir(parents=True)
+    facts = two.facts()
+    assert (facts["nouveau"], facts["driver"]["pending"]) == (True, False)
+    two.install("580.95.05", "NVIDIA")
+    assert two.facts()["driver"]["pending_why"].startswith("Nouveau is loaded")
+
+
+def test_each_kernel_has_its_module_and_headers_are_seen(two):
+    two.install("535.183.01", "NVIDIA", kernel=KERNEL)
+    two.write("lib/modules/6.1.0-29-amd64/modules.dep", "kernel/fs/ext4.ko:")
+    facts = two.facts()
+    assert facts["kernels"] == [
+        {"kernel": KERNEL, "headers": True},
+        {"kernel": "6.1.0-29-amd64", "headers": False},
+    ]
+    assert [one["kernel"] for one in facts["driver"]["installed"]] == [KERNEL]
+
+
+def test_the_kernel_that_boots_next_and_the_headers_that_it_lacks_are_told(two):
+    two.install("535.183.01", "NVIDIA", kernel=KERNEL)
+    two.write("boot/vmlinuz-6.1.0-29-amd64", "")
+    two.answers["dpkg-query"] = "RAILYARD linux-image-amd64 install installed 6.1.159-1\n"
+    facts = two.facts()
+    assert (facts["next_kernel"], facts["headers_missing"]) == (
+        "6.1.0-29-amd64",
+        ["linux-headers-6.1.0-29-amd64"],
+    )
+    assert (facts["kernel_packages"], facts["headers_to_follow"]) == (
+        ["linux-image-amd64"],
+        ["linux-headers-amd64"],
+    )
+
+
+def test_nvidia_smi_is_not_asked_while_the_module_is_not_loaded(two):
+    two.install("535.183.01", "NVIDIA")
+    two.answers["nvidia-smi"] = CSV
+    facts = two.facts()
+    assert not [argv for argv in two.asked if argv[0] == "nvidia-smi"]
+    assert facts["gpus"][0]["settings"] is None
+
+
+def test_what_is_set_on_a_gpu_is_read_back(two):
+    two.load("535.183.01", PROPRIETARY_535)
+    two.answers["nvidia-smi"] = CSV
+    first, second = two.facts()["gpus"]
+    assert first["name"] == "NVIDIA A100-SXM4-80GB"
+    assert first["uuid"] == "GPU-0a1b2c3d-0000-1111-2222-333344445555"
+    settings = first["settings"]
+    assert settings["mig"] == {"current": True, "pending": False}
+    assert settings["ecc"] == {"current": True, "pending": True}
+    assert (settings["power_limit_w"], settings["power_default_w"]) == (350.0, 400.0)
+    assert (settings["graphics_clock_mhz"], settings["graphics_clock_max_mhz"]) == (1275, 1410)
+    assert second["settings"]["mig"] == {"current": None, "pending": None}
+    assert second["settings"]["ecc"] == {"current": False, "pending": True}
+    assert second["settings"]["graphics_clock_mhz"] is None
+    assert (first["settings"]["persistence"], second["settings"]["persistence"]) == (True, False)
+
+
+def test_a_field_that_this_version_lacks_costs_only_the_settings(two):
+    two.load("535.183.01", PROPRIETARY_535)
+    short = ", ".join(CSV.splitlines()[0].split(", ")[:7]) + "\n"
+
+    def run(argv):
+        if argv[0] != "nvidia-smi":
+            return two.run(argv)
+        if "mig.mode" in argv[1]:
+            return 'Field "mig.mode.current" is not a valid field to query.\n'
+        return short + ", ".join(V100_ROW.split(", ")[:7]) + "\n"
+
+    facts = gpu_facts.collect(two.reader(), run, str(two.root))
+    assert facts["gpus"][1]["settings"]["power_limit_w"] == 300.0
+    assert facts["gpus"][1]["settings"]["ecc"] == {"current": None, "pending": None}
+    assert facts["warnings"] == []
+
+
+def test_trouble_of_nvidia_smi_is_a_warning(two):
+    two.load("535.183.01", PROPRIETARY_535)
+    two.answers["nvidia-smi"] = "Failed to initialize NVML: Driver/library version mismatch\n"
+    facts = two.facts()
+    assert "Driver/library version mismatch" in facts["warnings"][0]
+    assert facts["gpus"][0]["settings"] is None
+
+
+def test_a_driver_without_its_nvidia_smi_is_a_warning(two):
+    two.load("535.183.01", PROPRIETARY_535)
+    facts = two.facts()
+    assert "nvidia-smi: not found" in facts["warnings"][0]
+    assert facts["gpus"][0]["settings"] is None
+
+
+def test_the_kernel_module_tells_name_and_uuid_by_itself(two):
+    two.load("535.183.01", PROPRIETARY_535)
+    two.write(
+        "proc/driver/nvidia/gpus/0000:89:00.0/information",
+        "Model: \t\t Tesla V100-SXM2-16GB\nIRQ:   \t\t 120\n"
+        "GPU UUID: \t GPU-????????-????-????-????-????????????",
+    )
+    gpu = two.facts()["gpus"][1]
+    assert (gpu["name"], gpu["uuid"]) == ("Tesla V100-SXM2-16GB", None)
+
+
+@pytest.mark.parametrize(
+    ("variables", "expected"),
+    [
+        ({}, None),
+        ({SECURE_BOOT: b"\x06\0\0\0\x01"}, True),
+        ({SECURE_BOOT: b"\x06\0\0\0\x00"}, False),
+        ({SECURE_BOOT: b"\x06\0\0\0\x01", SHIM: b"\x06\0\0\0\x01"}, False),
+        ({SECURE_BOOT: b"\x06\0\0\0\x01", SHIM: b"\x06\0\0\0\x00"}, True),
+        ({SECURE_BOOT: b"\x06\0"}, None),
+    ],
+)
+def test_secure_boot_by_efi(node, variables, expected):
+    (node.root / EFI).mkdir(parents=True)
+    for name, value in variables.items():
+        (node.root / name).write_bytes(value)
+    assert gpu_facts.secure_boot(node.reader()) is expected
+
+
+def test_a_node_without_efi_has_no_secure_boot(node):
+    assert gpu_facts.secure_boot(node.reader()) is False
+
+
+def test_packages_and_holds(node):
+    node.answers["dpkg-query"] = (
+        "RAILYARD nvidia-kernel-dkms hold installed 535.183.01-1~deb12u1\n"
+        "RAILYARD nvidia-smi install installed 535.183.01-1~deb12u1\n"
+        "RAILYARD nvidia-driver unknown not-installed \n"
+        "dpkg-query: no packages found matching nvlsm\n"
+    )
+    unknown = {"version": "535.183.01-1~deb12u1", "archive": None, "offered": None}
+    assert node.facts()["packages"] == {
+        "nvidia-kernel-dkms": {**unknown, "held": True},
+        "nvidia-smi": {**unknown, "held": False},
+    }
+    # Without an archive of somebody else's, apt is not asked.
+    assert ["apt-cache"] not in [argv[:1] for argv in node.asked]
+
+
+def test_archives_of_others_are_named_and_ours_are_told_apart(node):
+    url = "https://developer.download.nvidia.com/compute/cuda/repos/debian12/x86_64/"
+    node.write("etc/apt/sources.list", "deb https://example.org/debian bookworm main")
+    node.write("etc/apt/sources.list.d/cuda.list", f"# a comment\ndeb [signed-by=/k] {url} /")
+    node.write("etc/apt/sources.list.d/off.list", f"# deb {url} /")
+    node.write("etc/apt/sources.list.d/no.sources", f"Enabled: no\nTypes: deb\nURIs: {url}\nSuites: /")
+    node.write("etc/apt/sources.list.d/railyard-nvidia.sources", f"Types: deb\nURIs: {url}\nSuites: /")
+    node.write(
+        "etc/apt/sources.list.d/graphics.list",
+        "deb https://ppa.launchpadcontent.net/graphics-drivers/ppa/ubuntu noble main\n"
+        "deb https://example.org/other noble main",
+    )
+    vendor = {"kind": "vendor", "ours": False, "alone": True, "sites": ["developer.download.nvidia.com"]}
+    ppa = {"kind": "ppa", "ours": False, "alone": False, "sites": ["ppa.launchpadcontent.net"]}
+    assert node.facts()["archives"] == [
+        {"file": "/etc/apt/sources.list.d/cuda.list", **vendor},
+        {"file": "/etc/apt/sources.list.d/graphics.list", **ppa},
+        {"file": "/etc/apt/sources.list.d/railyard-nvidia.sources", **vendor, "ours": True},
+    ]
+
+
+# As apt 2.6 prints it: the installed version with stars, each place with its priority.
+POLICY = """\
+nvidia-smi:
+  Installed: 570.195.03-0ubuntu0~gpu22.04.1
+  Candidate: 570.195.03-0ubuntu0~gpu22.04.1
+  Version table:
+ *** 570.195.03-0ubuntu0~gpu22.04.1 500
+        500 https://ppa.launchpadcontent.net/graphics-drivers/ppa/ubuntu jammy/main amd64 Packages
+        100 /var/lib/dpkg/status
+     535.309.01-0+deb12u1 500
+        500 http://deb.example.org/debian-security bookworm-security/non-free amd64 Packages
+     535.261.03-1 500
+        500 http://deb.example.org/debian bookworm/non-free amd64 Packages
+libcuda1:
+  Installed: 535.261.03-1
+  Candidate: 535.261.03-1
+  Version table:
+     570.195.03-0ubuntu0~gpu22.04.1 -1
+         -1 https://ppa.launchpadcontent.net/graphics-drivers/ppa/ubuntu jammy/main amd64 Packages
+ *** 535.261.03-1 500
+        500 http://deb.example.org/debian bookworm/non-free amd64 Packages
+        500 https://developer.download.nvidia.com/compute/cuda/repos/debian12/x86_64  Packages
+        100 /var/lib/dpkg/status
+nvidia-dkms-570:
+  Installed: 570.195.03-0ubuntu0~gpu22.04.1
+  Candidate: 570.195.03-0ubuntu0~gpu22.04.1
+  Version table:
+ *** 570.195.03-0ubuntu0~gpu22.04.1 500
+        500 https://ppa.launchpadcontent.net/graphics-drivers/ppa/ubuntu jammy/main amd64 Packages
+        100 /var/lib/dpkg/status
+nvidia-modprobe:
+  Installed: 570.1-1
+  Candidate: 570.1-1
+  Version table:
+ *** 570.1-1 100
+        100 /var/lib/dpkg/status
+"""
+
+
+def test_packages_of_others_archives_are_told_with_what_the_distribution_has(node):
+    names = ("nvidia-smi", "libcuda1", "nvidia-dkms-570", "nvidia-modprobe")
+    node.answers["dpkg-query"] = "".join(f"RAILYARD {name} install installed 1\n" for name in names)
+    node.answers["apt-cache"] = POLICY
+    ppa = "deb https://ppa.launchpadcontent.net/graphics-drivers/ppa/ubuntu jammy main"
+    node.write("etc/apt/sources.list.d/graphics.list", ppa)
+    packages = node.facts()["packages"]
+    assert {name: (one["archive"], one["offered"]) for name, one in packages.items()} == {
+        "nvidia-smi": ("ppa", "535.309.01-0+deb12u1"),
+        "libcuda1": (None, "535.261.03-1"),
+        "nvidia-dkms-570": ("ppa", None),
+        "nvidia-modprobe": (None, None),
+    }
+
+
+def test_a_module_is_used_when_it_has_more_users_than_modules_on_top(node):
+    for name, users, holders in (
+        ("nvidia", 3, ("nvidia_uvm", "nvidia_modeset")),
+        ("nvidia_uvm", 0, ()),
+        ("nvidia_modeset", 0, ()),
+    ):
+        node.write(f"sys/module/{name}/refcnt", str(users))
+        (node.root / f"sys/module/{name}/holders").mkdir()
+        for holder in holders:
+            node.write(f"sys/module/{name}/holders/{holder}", "")
+    assert node.facts()["driver"]["stack"] == [
+        {"name": "nvidia_modeset", "used": False},
+        {"name": "nvidia_uvm", "used": False},
+        {"name": "nvidia", "used": True},
+    ]
+
+
+def test_services_that_systemd_knows(node):
+    node.answers["systemctl"] = (
+        "Id=nvidia-persistenced.service\nLoadState=loaded\nActiveState=active\nUnitFileState=static\n\n"
+        "Id=nvidia-dcgm.service\nLoadState=loaded\nActiveState=failed\nUnitFileState=disabled\n\n"
+        "Id=nvidia-imex.service\nLoadState=not-found\nActiveState=inactive\nUnitFileState=\n"
+    )
+    assert node.facts()["services"] == {
+        "nvidia-dcgm": {"active": False, "at_boot": False},
+        "nvidia-persistenced": {"active": True, "at_boot": True},
+    }
+
+
+def test_where_systemd_does_not_answer_there_are_no_services(node):
+    node.answers["systemctl"] = (
+        "System has not been booted with systemd as init system (PID 1). Can't operate."
+    )
+    assert node.facts()["services"] == {}
+
+
+def test_files_of_the_run_installer_are_those_that_no_package_brought(node):
+    node.write("usr/bin/nvidia-uninstall", "")
+    node.write("usr/bin/nvidia-smi", "")
+    node.write("var/log/nvidia-installer.log", "nvidia-installer log file")
+    node.write("var/lib/dpkg/info/nvidia-smi.list", "/usr\n/usr/bin\n/usr/bin/nvidia-smi")
+    assert node.facts()["run_installer"] == {
+        "files": ["/usr/bin/nvidia-uninstall"],
+        "log": "/var/log/nvidia-installer.log",
+    }
+
+
+def test_what_dkms_built(node):
+    (node.root / "var/lib/dkms/nvidia-current/535.183.01" / KERNEL / "x86_64/module").mkdir(parents=True)
+    (node.root / "var/lib/dkms/nvidia-current/535.183.01/build").mkdir()
+    (node.root / "var/lib/dkms/nvidia-current" / f"kernel-{KERNEL}-x86_64").symlink_to(
+        node.root / "var/lib/dkms/nvidia-current/535.183.01" / KERNEL
+    )
+    (node.root / "var/lib/dkms/zfs/2.1" / KERNEL / "x86_64/module").mkdir(parents=True)
+    assert node.facts()["dkms"] == [{"module": "nvidia-current", "version": "535.183.01", "kernel": KERNEL}]
+
+
+def test_the_architecture_is_dpkgs(node):
+    assert node.facts()["architecture"] is None
+    node.answers["dpkg"] = "arm64\n"
+    assert node.facts()["architecture"] == "arm64"
+    assert ["dpkg", "--print-architecture"] in node.asked

@@ -1,0 +1,147 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Any value at any place of an inventory is either planned or told: never a traceback."""
+
+from __future__ import annotations
+
+import copy
+import datetime
+
+import pytest
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import load, plan
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.model import Inventory
+from support.inventories.fabric_cases import COMPUTED, SOUND, changed, node
+
+ODD = [
+    None, [], {}, "", "x", -1, 0, True, 3.5, 10**12, "{{ x }}", [None], [[1]], {"a": None}, {"su1": None},
+    "10.0.0.0/8", "fd00::/64", "10.0.0.1", ["10.0.0.0/8", "x"], ["{{ x }}"],
+]  # fmt: skip
+ODD_KEYS = [
+    "",
+    ".",
+    "[]",
+    "a.b",
+    "frontend.netdev",
+    "rails.0",
+    "rails[0].mac",
+    5,
+    3.5,
+    None,
+    True,
+    datetime.date(2026, 11, 22),
+]
+UNITS = changed(
+    SOUND, link_local=["ipv6"], accept_ra=False, route_table_base=6100, host_offset=1,
+    rails__0__subnets={"su1": "10.1.0.0/24", "su2": "10.1.1.0/24"}, rails__0__gateway="first",
+    rails__0__leaves={"su1": "leaf1", "su2": "leaf2"}, rails__0__routes=["10.7.0.0/16"],
+    networks=[
+        {"name": "storage", "purpose": "storage", "netdev": "ens9", "vlan": 9, "subnet": "10.9.0.0/24",
+         "manage": True},
+        {"name": "bmc", "purpose": "out_of_band", "subnet": "172.16.8.0/24", "bmc": True},
+    ],
+)  # fmt: skip
+del UNITS["rails"][0]["subnet"]
+BASES = {
+    "units": UNITS,
+    "infiniband": changed(SOUND, transport="infiniband", mtu=4092, ipoib_mode="datagram"),
+    "computed": changed(COMPUTED, gateway="last", rail_routes=["10.1.0.0/16"]),
+}
+FIRST = {
+    "scalable_unit": "su1", "bmc_address": "172.16.8.11", "node_index": 1,
+    "rail_overrides": {"rail0": {"netdev": "ens77"}}, "network_addresses": {"storage": "10.9.0.77/24"},
+}  # fmt: skip
+SECOND = {"scalable_unit": "su2", "bmc_address": "172.16.8.12"}
+
+
+def places(value, path=()):
+    yield path
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for step, inner in items:
+        yield from places(inner, (*path, step))
+
+
+def put(value, path, odd):
+    if not path:
+        return odd
+    value = copy.deepcopy(value)
+    target = value
+    for step in path[:-1]:
+        target = target[step]
+    target[path[-1]] = odd
+    return value
+
+
+def told_or_planned(fabric, first, second):
+    nodes = [node("gpu1", fabric, **first), node("gpu2", fabric, **second)]
+    found = Inventory("test", [], nodes, frozenset({"gpu1", "gpu2"}), None)
+    problems = load.validate(found)
+    if not problems:
+        plan.build_plan(found)
+    return problems
+
+
+@pytest.mark.parametrize("base", BASES)
+def test_an_odd_value_in_the_fabric(base):
+    second = SECOND if base == "units" else {}
+    for path in places(BASES[base]):
+        for odd in ODD:
+            try:
+                told_or_planned(put(BASES[base], path, odd), {}, second)
+            except Exception as error:
+                pytest.fail(f"{path} = {odd!r}: {error!r}")
+
+
+def test_an_odd_value_of_a_host():
+    assert told_or_planned(UNITS, FIRST, SECOND) == []
+    for path in list(places(FIRST))[1:]:
+        for odd in ODD:
+            first = put(FIRST, path, odd)
+            try:
+                told_or_planned(UNITS, first, SECOND)
+            except Exception as error:
+                pytest.fail(f"{path} = {odd!r}: {error!r}")
+
+
+@pytest.mark.parametrize("base", BASES)
+def test_an_odd_key_in_the_fabric(base):
+    second = SECOND if base == "units" else {}
+    bare = {key: value for key, value in BASES[base].items() if key not in ("frontend", "networks")}
+    for fabric in (BASES[base], bare):
+        for path in places(fabric):
+            target = fabric
+            for step in path:
+                target = target[step]
+            if not isinstance(target, dict):
+                continue
+            for key in ODD_KEYS:
+                spoilt = put(fabric, path, {**target, key: "x"})
+                try:
+                    problems = told_or_planned(spoilt, {}, second)
+                except Exception as error:
+                    pytest.fail(f"{path} with key {key!r}: {error!r}")
+                # A leaf for one more unit is no fault.
+                assert problems or path[-1:] == ("leaves",), f"{path} with key {key!r} was taken"
+
+
+def test_an_odd_key_of_a_host():
+    for variable in ("rail_overrides", "network_addresses"):
+        for keys in [[key] for key in ODD_KEYS] + [[5, "x"], [None, "a.b"]]:
+            first = {**FIRST, variable: {**FIRST[variable], **{key: {} for key in keys}}}
+            try:
+                problems = told_or_planned(UNITS, first, SECOND)
+            except Exception as error:
+                pytest.fail(f"{variable} with {keys}: {error!r}")
+            assert problems, f"{variable} with {keys} was taken"
+
+
+def test_an_odd_value_for_a_rail_whose_name_has_a_dot():
+    fabric = changed(UNITS, rails__0__name="rail.0")
+    for key in ("netdev", "mac", "pci", "hca", "address", "address6"):
+        for odd in ODD:
+            first = {**FIRST, "rail_overrides": {"rail.0": {key: odd}}}
+            try:
+                told_or_planned(fabric, first, SECOND)
+            except Exception as error:
+                pytest.fail(f"{key} = {odd!r}: {error!r}")

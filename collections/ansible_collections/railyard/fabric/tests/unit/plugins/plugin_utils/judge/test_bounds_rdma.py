@@ -1,0 +1,200 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""RDMA bounds against the arithmetic of the packet, and floors where an authority stands behind them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.railyard.fabric.plugins.module_utils.rails import rdma_mtu
+from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import bounds_rdma
+from hypothesis import given
+from hypothesis import strategies as st
+from support.runs import fake_rdma
+
+
+def end(
+    rate_gbps: float | None = None,
+    mtu: int | None = 9000,
+    kind: str = "RoCE v2",
+    hca: Any = None,
+    **rail: Any,
+) -> Bound:
+    port = fake_rdma.port("mlx5_0:1", "ens6", "10.0.1.1", "hardware") | (hca or {})
+    for gid in port["gids"]:
+        gid["type"] = kind
+    planned = {"name": "rail0", "mtu": mtu, "rate_gbps": rate_gbps, "address": "10.0.1.1/24", **rail}
+    return Bound(planned, {"netdev": "ens6", "driver_class": "hardware", "pci": None}, port)
+
+
+def bounds(
+    one: Bound, check: str = "rdma_bandwidth", transport: str = "roce", shared: bool = False, **rules: Any
+) -> Any:
+    return bounds_rdma.for_test(check, one, one, policy.merge(rules), transport, shared)
+
+
+def test_a_connectx3_carries_at_most_38_24_of_40() -> None:
+    # The value of the note on the two-node cluster: perftest takes 2048 there, over RoCE v1.
+    able = bounds_rdma.capability(
+        *[end(40, kind="RoCE v1", hca={"driver": "mlx4_core", "device": "mlx4_0"})] * 2, "roce"
+    )
+    assert able.mtu_bytes == 2048
+    assert 40 * able.payload_share == pytest.approx(38.24, abs=0.005)
+
+
+@pytest.mark.parametrize(
+    ("mtu", "kind", "rail", "share"),
+    [
+        # Ethernet 14 + FCS 4 + preamble 8 + gap 12 = 38; IPv4 20 + UDP 8 + BTH 12 + ICRC 4 = 44
+        (9000, "RoCE v2", {}, 4096 / (4096 + 38 + 44)),
+        (1500, "RoCE v2", {}, 1024 / (1024 + 38 + 44)),
+        # GRH 40 + BTH 12 + ICRC 4 = 56
+        (9000, "RoCE v1", {}, 4096 / (4096 + 38 + 56)),
+        (9000, "RoCE v2", {"vlan": 100}, 4096 / (4096 + 38 + 4 + 44)),
+        # what is not known is taken for the most that could be
+        (None, "RoCE v2", {}, 4096 / (4096 + 38 + 44)),
+    ],
+)
+def test_the_ceiling_is_what_the_packets_leave(
+    mtu: int | None, kind: str, rail: dict[str, Any], share: float
+) -> None:
+    assert bounds(end(100, mtu, kind, **rail)).ceiling["bandwidth_gbps"] == pytest.approx(
+        100 * share * 1.02, abs=1e-3
+    )
+
+
+def test_infiniband_has_26_bytes_around_each_packet() -> None:
+    # LRH 8 + BTH 12 + ICRC 4 + VCRC 2
+    found = bounds(end(200, None), transport="infiniband")
+    assert found.ceiling["bandwidth_gbps"] == pytest.approx(200 * 4096 / 4122 * 1.02, abs=1e-3)
+    assert found.floor == {"bandwidth_gbps": 180.0}
+    # QDR 40 carries 32 and FDR 56 54.5: the name of the rate is no floor
+    assert bounds(end(40, None), transport="infiniband").floor == {}
+
+
+def test_a_software_link_counts_frames_and_has_no_floor() -> None:
+    soft = end(1, hca={"driver_class": "software"})
+    found = bounds(soft)
+    assert found.ceiling["bandwidth_gbps"] == pytest.approx(4096 / (4096 + 14 + 44) * 1.02, abs=1e-4)
+    assert found.floor == {}
+    unshaped = Bound(
+        {**soft.rail, "rate_gbps": None}, {**(soft.netdev or {}), "driver_class": "software"}, soft.hca
+    )
+    assert (bounds(unshaped).floor, bounds(unshaped).ceiling) == ({}, {})
+    assert "no authority" in bounds(unshaped).basis
+
+
+@pytest.mark.parametrize("value", [None, "", "virtual", "software", 1])
+def test_what_is_not_known_to_be_hardware_has_no_floor(value: object) -> None:
+    assert bounds(end(100, hca={"driver_class": value})).floor == {}
+    assert bounds(end(100)).floor == {"bandwidth_gbps": 90.0}
+
+
+@pytest.mark.parametrize(
+    ("check", "rules", "shared", "floor", "why"),
+    [
+        ("rdma_bandwidth", {}, False, 90.0, "ngc_multinode_perf"),
+        ("rdma_read_bandwidth", {}, False, 90.0, "ngc_multinode_perf"),
+        ("rdma_send_bandwidth", {}, False, 90.0, "ngc_multinode_perf"),
+        ("rdma_bandwidth_concurrent", {}, False, 90.0, "ngc_multinode_perf"),
+        ("rdma_bandwidth_concurrent", {}, True, None, "PCIe"),
+        ("rdma_bandwidth_unpinned", {}, False, None, "pinning"),
+        ("rdma_bandwidth_bi", {}, False, None, "both ways"),
+        ("rdma_bandwidth", {"rdma_message_bytes": 65535}, False, None, "65536"),
+    ],
+)
+def test_floors_stand_only_where_an_authority_does(
+    check: str, rules: dict[str, Any], shared: bool, floor: float | None, why: str
+) -> None:
+    found = bounds(end(100), check, shared=shared, **rules)
+    assert found.floor == ({} if floor is None else {"bandwidth_gbps": floor})
+    assert why in found.basis
+    ways = 2 if check.endswith("_bi") else 1
+    assert found.ceiling["bandwidth_gbps"] == pytest.approx(ways * 100 * 4096 / 4178 * 1.02, abs=1e-3)
+
+
+def test_headers_that_take_more_than_the_authoritys_tenth_leave_no_floor() -> None:
+    # 512 / (512 + 82) = 0.86: no card can reach 0.90 of its rate
+    found = bounds(end(100, 700))
+    assert found.floor == {}
+    assert found.ceiling["bandwidth_gbps"] == pytest.approx(100 * 512 / 594 * 1.02, abs=1e-3)
+
+
+@given(st.sampled_from(rdma_mtu.STEPS), st.integers(10, 400))
+def test_a_trained_rate_or_a_negotiated_mtu_never_moves_a_bound(active: int, trained: int) -> None:
+    lame = end(100, hca={"active_mtu_bytes": active, "rate_gbps": float(trained)})
+    assert bounds(lame) == bounds(end(100))
+    undeclared = end(None, hca={"active_mtu_bytes": active, "rate_gbps": float(trained)})
+    assert (bounds(undeclared).floor, bounds(undeclared).ceiling) == ({}, {})
+
+
+def test_a_site_bounds_rdma_too_but_not_beyond_the_wire() -> None:
+    site = {"floors": {"rdma_bandwidth": {"bandwidth_gbps": [95, 1000]}}}
+    found = bounds(end(100), **site)
+    assert found.floor == {"bandwidth_gbps": 95.0}
+    assert found.ceiling["bandwidth_gbps"] == pytest.approx(100 * 4096 / 4178 * 1.02, abs=1e-3)
+    late = bounds(end(100), "rdma_latency", floors={"rdma_latency": {"latency_p99_us": [0, 4.2]}})
+    assert (late.floor, late.ceiling) == ({"latency_p99_us": 0.0}, {"latency_p99_us": 4.2})
+    assert bounds(end(100), "rdma_latency").ceiling == {}
+
+
+def test_all_rails_together_carry_their_sum() -> None:
+    able = [bounds_rdma.capability(end(100), end(100), "roce")] * 2
+    found = bounds_rdma.for_aggregate(able, policy.merge(None), "roce", shared_slot=False)
+    assert found.floor == {"bandwidth_gbps": 180.0}
+    assert found.ceiling["bandwidth_gbps"] == pytest.approx(200 * 4096 / 4178 * 1.02, abs=1e-3)
+    assert "payload" in found.basis
+    assert bounds_rdma.for_aggregate(able, policy.merge(None), "roce", shared_slot=True).floor == {}
+    assert bounds_rdma.for_aggregate([], policy.merge(None), "roce", shared_slot=False).floor == {}
+
+
+@pytest.mark.parametrize(
+    ("mtu", "step"),
+    # 40 + 8 + 12 + 4 + 28 + 4 = 96 bytes are set aside by Linux
+    [(9000, 4096), (4192, 4096), (4191, 2048), (1500, 1024), (1119, 512), (352, 256), (351, None)],
+)
+def test_the_rdma_mtu_is_the_largest_step_that_fits(mtu: int, step: int | None) -> None:
+    assert rdma_mtu.largest(mtu) == step
+
+
+SOFT = {"driver_class": "software"}
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "share", "floor"),
+    [
+        # The slower end and the smaller RDMA MTU bound both, whichever of the two sends.
+        (end(100), end(40), 40 * 4096 / 4178, 36.0),
+        (end(100), end(100, 1500), 100 * 1024 / 1106, 90.0),
+        # A rate that one end does not know bounds nothing, and neither does the other's then.
+        (end(100), end(None), None, None),
+        # One end without an adapter: no authority says what the pair reaches, and no wire is sure.
+        (end(100), end(100, hca=SOFT), 100 * 4096 / 4154, None),
+        # A tag at one end alone may be the switch's to add or take: the larger limit stands.
+        (end(100), end(100, vlan=7), 100 * 4096 / 4178, 90.0),
+        # IPv6 40 instead of IPv4's 20; the shorter header of two kinds.
+        (end(100, address=None, address6="fd00::1/64"),) * 2 + (100 * 4096 / 4198, 90.0),
+        (end(100), end(100, address=None, address6="fd00::1/64"), 100 * 4096 / 4178, 90.0),
+    ],
+)
+def test_two_unlike_ends_are_bound_by_what_both_can_do(
+    one: Bound, other: Bound, share: float | None, floor: float | None
+) -> None:
+    for ends in ((one, other), (other, one)):
+        found = bounds_rdma.for_test("rdma_bandwidth", *ends, policy.merge(None), "roce")
+        assert found.floor == ({} if floor is None else {"bandwidth_gbps": floor})
+        assert found.ceiling == (
+            {} if share is None else {"bandwidth_gbps": pytest.approx(share * 1.02, abs=1e-3)}
+        )
+
+
+@pytest.mark.parametrize(("rate", "floor"), [(100, 90.0), (56, None), (99.9, None), (400, 360.0)])
+def test_from_edr_on_the_name_of_an_infiniband_rate_is_its_data_rate(
+    rate: float, floor: float | None
+) -> None:
+    found = bounds(end(rate, None), transport="infiniband")
+    assert found.floor == ({} if floor is None else {"bandwidth_gbps": floor})

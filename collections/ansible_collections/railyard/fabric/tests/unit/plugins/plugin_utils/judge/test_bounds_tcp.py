@@ -1,0 +1,300 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Bounds against the arithmetic of the wire, policy against bad input, and the sum of rails."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import aggregate, bounds_tcp
+from hypothesis import given
+from hypothesis import strategies as st
+from support.runs.fake_run import FakeRun
+
+
+def end(rate_gbps: float | None = None, mtu: int = 9000, **netdev: Any) -> Bound:
+    rail = {"name": "rail0", "mtu": mtu, "rate_gbps": rate_gbps, "address": "10.0.1.1/24"}
+    return Bound(rail, {"netdev": "ens6", "driver_class": "hardware", "pci": None, **netdev})
+
+
+def bounds(check: str = "tcp_bandwidth", versions: Any = (), shared: bool = False, **kind: Any) -> Any:
+    rules = kind.pop("rules", {})
+    one = end(**kind)
+    return bounds_tcp.for_test(check, one, one, policy.merge(rules), versions, shared)
+
+
+def test_the_ceiling_is_what_tcp_leaves_of_the_wire() -> None:
+    # IPv4 20 + TCP 20 + timestamps 12 = 52; Ethernet 14 + FCS 4 + preamble 8 + gap 12 = 38
+    assert bounds(rate_gbps=10, mtu=1500).ceiling["bandwidth_gbps"] == pytest.approx(
+        10 * 1448 / 1538 * 1.02, abs=1e-4
+    )
+    assert bounds(rate_gbps=40, mtu=9000).ceiling["bandwidth_gbps"] == pytest.approx(
+        40 * 8948 / 9038 * 1.02, abs=1e-4
+    )
+    # a link without a wire has the Ethernet header alone
+    soft = bounds(rate_gbps=1, driver_class="software")
+    assert soft.ceiling["bandwidth_gbps"] == pytest.approx(8948 / 9014 * 1.02, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("rate", "rules", "versions", "floor"),
+    [
+        (1, {}, (), 0.8),
+        (10, {}, (), 8.0),
+        (10, {"iperf3_streams": 3}, (), None),
+        # 27.4 Gbit/s, all that a core gives, is healthy: before 3.16 iperf3 feeds all streams from one.
+        (40, {}, ("3.9", "3.9"), None),
+        (40, {}, ("3.18", "3.18"), None),  # 4 streams
+        (40, {"iperf3_streams": 12}, ("3.18", "3.18"), 32.0),
+        (100, {}, ("3.16", "3.18"), None),  # 4 streams
+        (100, {"iperf3_streams": 12}, ("3.16", "3.18"), 80.0),
+        (100, {"iperf3_streams": 12}, ("3.15", "3.18"), None),
+        (100, {"iperf3_streams": 12}, (None, "3.18"), None),
+        (100, {"iperf3_streams": 12}, (), None),
+        (200, {"iperf3_streams": 64}, ("3.18", "3.18"), None),
+        (400, {"iperf3_streams": 64}, ("3.18", "3.18"), None),
+    ],
+)
+def test_floors_stand_only_where_an_authority_does(
+    rate: float, rules: dict[str, Any], versions: Any, floor: float | None
+) -> None:
+    found = bounds(rate_gbps=rate, rules=rules, versions=versions)
+    assert found.floor == ({} if floor is None else {"bandwidth_gbps": floor})
+    assert found.ceiling, "the wire bounds it from above in any case"
+    assert found.basis
+    assert ("no floor" in found.basis) == (floor is None)
+
+
+@given(st.integers(10, 400000), st.integers(10, 400000))
+def test_a_trained_speed_never_moves_a_bound(one: int, other: int) -> None:
+    def found(speed: int) -> Any:
+        return bounds(rate_gbps=40, speed_mbps=speed)
+
+    assert found(one) == found(other)
+    assert bounds(speed_mbps=one) == bounds(speed_mbps=other)
+    assert not bounds(speed_mbps=one).floor
+
+
+def test_without_a_declared_rate_only_a_port_maximum_bounds() -> None:
+    assert bounds(speed_max_mbps=10000, speed_mbps=1000).floor == {"bandwidth_gbps": 8.0}
+    assert not bounds(speed_max_mbps=40000, driver_class="software").floor
+    assert "software link" in bounds(driver_class="software", speed_mbps=10000).basis
+    assert "declared" in bounds(speed_mbps=10000).basis
+
+
+def test_tcp_over_infiniband_has_no_floor() -> None:
+    # QDR "40" carries 32 Gbit/s: 0.80 of its name is all of it. ESnet's figures are of Ethernet.
+    for rate, rules in ((40, {}), (100, {"iperf3_streams": 12})):
+        one = end(rate, 2044)
+        found = bounds_tcp.for_test(
+            "tcp_bandwidth", one, one, policy.merge(rules), ("3.18", "3.18"), transport="infiniband"
+        )
+        assert found.floor == {}
+        assert found.ceiling["bandwidth_gbps"] <= rate * 1.02
+        assert "InfiniBand" in found.basis
+        able = [bounds_tcp.capability(one, one)] * 2
+        together = bounds_tcp.for_aggregate(able, policy.merge(rules), ("3.18", "3.18"), False, "infiniband")
+        assert together.floor == {}
+
+
+def test_the_judge_lays_no_tcp_floor_on_infiniband() -> None:
+    run = FakeRun(transport="infiniband", driver_class="hardware", rate_gbps=40.0)
+    for row in run.facts:
+        for port in row["hcas"]:
+            port |= {"link_layer": "InfiniBand", "lid": 3, "sm_lid": 1}
+    for check in ("tcp_bandwidth", "tcp_bandwidth_concurrent", "aggregate_bandwidth"):
+        one = run.verdict(run.ids(check)[0])
+        assert (one["outcome"], one["floor"]) == ("recorded", None), check
+
+
+def test_the_slower_end_bounds_both() -> None:
+    rules = policy.merge(None)
+    found = bounds_tcp.for_test("tcp_bandwidth", end(10), end(40), rules)
+    assert found.floor == {"bandwidth_gbps": 8.0}
+    assert bounds_tcp.for_test("tcp_bandwidth", end(10), end(), rules).floor == {}
+
+
+def test_ports_of_one_card_have_no_floor_together() -> None:
+    one, other = end(40, pci="0000:81:00.0"), end(40, pci="0000:81:00.1")
+    assert bounds_tcp.slots_shared([one, other])
+    assert not bounds_tcp.slots_shared([one, end(40, pci="0000:82:00.0")])
+    assert not bounds_tcp.slots_shared([end(40), end(40)])
+    assert bounds(rate_gbps=40, shared=True).floor == {}
+    assert "PCIe" in bounds(rate_gbps=40, shared=True).basis
+
+
+def test_site_policy_comes_first_and_says_so() -> None:
+    rules = {
+        "floors": {
+            "tcp_bandwidth": {"bandwidth_gbps": [30, None]},
+            "tcp_latency": {"latency_p99_us": [0, 50]},
+        }
+    }
+    found = bounds(rate_gbps=40, rules=rules)
+    assert found.floor == {"bandwidth_gbps": 30.0}
+    assert found.ceiling["bandwidth_gbps"] == pytest.approx(40 * 8948 / 9038 * 1.02, abs=1e-4)
+    assert found.basis.startswith("site policy")
+    latency = bounds("tcp_latency", rate_gbps=40, rules=rules)
+    assert (latency.floor, latency.ceiling) == ({"latency_p99_us": 0.0}, {"latency_p99_us": 50.0})
+
+
+def test_a_site_bound_makes_latency_pass_or_fail() -> None:
+    for most, outcome, cause in ((30.0, "pass", None), (29.9, "fail", "too_slow")):
+        run = FakeRun(floors={"tcp_latency": {"latency_p99_us": [0, most]}})
+        one = run.verdict(run.ids("tcp_latency")[0])
+        assert (one["outcome"], one["cause_class"]) == (outcome, cause)
+    # A floor without any ceiling is no pass: nothing would show an impossible number.
+    run = FakeRun(rate_gbps=None, floors={"tcp_bandwidth": {"bandwidth_gbps": [0.5, None]}})
+    assert run.verdict(run.ids("tcp_bandwidth")[0])["outcome"] == "recorded"
+    run = FakeRun(rate_gbps=None, floors={"tcp_bandwidth": {"bandwidth_gbps": [0.96, None]}})
+    assert run.verdict(run.ids("tcp_bandwidth")[0])["outcome"] == "fail"
+
+
+def test_an_unshaped_software_link_is_recorded() -> None:
+    run = FakeRun(rate_gbps=None)
+    for check in ("tcp_bandwidth", "tcp_bandwidth_concurrent", "aggregate_bandwidth"):
+        one = run.verdict(run.ids(check)[0])
+        assert one["outcome"] == "recorded"
+        assert "software link" in one["basis"]
+    assert run.status() == 0
+
+
+@pytest.mark.parametrize(
+    ("user", "said"),
+    [
+        ([], "fabric_policy must be a mapping"),
+        ("fast", "fabric_policy must be a mapping"),
+        ({"iperf_duration": 4}, "fabric_policy.iperf_duration is not known"),
+        ({"iperf3_duration_s": "4"}, "fabric_policy.iperf3_duration_s must be a number"),
+        ({"iperf3_duration_s": True}, "fabric_policy.iperf3_duration_s must be a number"),
+        ({"iperf3_duration_s": -1}, "fabric_policy.iperf3_duration_s must be within 1 and"),
+        ({"iperf3_duration_s": 0}, "fabric_policy.iperf3_duration_s must be within 1 and"),
+        ({"iperf3_duration_s": 1.5}, "must be a whole number"),
+        ({"ping_interval_s": float("nan")}, "fabric_policy.ping_interval_s must be a number"),
+        ({"ping_interval_s": float("inf")}, "fabric_policy.ping_interval_s must be a number"),
+        ({"allow_busy": "yes"}, "fabric_policy.allow_busy must be true or false"),
+        ({"base_port": 80}, "fabric_policy.base_port must be within 1024"),
+        ({"rdma_tests": []}, "use transport tcp"),
+        ({"rdma_tests": "ib_write_bw"}, "fabric_policy.rdma_tests must be a list"),
+        ({"rdma_tests": [1]}, "fabric_policy.rdma_tests must be a list"),
+        ({"rdma_tests": ["ib_atomic_bw"]}, "fabric_policy.rdma_tests lists 'ib_atomic_bw'"),
+        ({"rdma_tests": ["ib_write_bw", "ib_write_bw"]}, "fabric_policy.rdma_tests lists ib_write_bw twice"),
+        ({"bidirectional": 1}, "fabric_policy.bidirectional must be true or false"),
+        ({"numa_pinning": None}, "fabric_policy.numa_pinning must be true or false"),
+        ({"rdma_duration_s": 2}, "fabric_policy.rdma_duration_s must be within 3 and"),
+        ({"rdma_duration_s": 4, "rdma_margin_s": 2}, "leaves 0 s to measure"),
+        ({"rdma_margin_s": 0}, "fabric_policy.rdma_margin_s must be within 1 and"),
+        ({"rdma_latency_s": 10.5}, "fabric_policy.rdma_latency_s must be within 0.2 and 10"),
+        ({"rdma_message_bytes": 8388609}, "fabric_policy.rdma_message_bytes must be within 1 and"),
+        ({"rdma_qps": 65}, "fabric_policy.rdma_qps must be within 1 and 64"),
+        ({"floors": {"rdma_port": {"x": [0, 1]}}}, "fabric_policy.floors.rdma_port is no check"),
+        ({"floors": {"link_errors": {"errors": [0, 9]}}}, "fabric_policy.floors.link_errors is no check"),
+        ({"floors": []}, "fabric_policy.floors must be a mapping"),
+        ({"floors": {"link": {"x": [0, 1]}}}, "fabric_policy.floors.link is no check"),
+        ({"floors": {"tcp_bandwidth": {}}}, "fabric_policy.floors.tcp_bandwidth must map"),
+        (
+            {"floors": {"tcp_bandwidth": {"mbps": [1, 2]}}},
+            "fabric_policy.floors.tcp_bandwidth.mbps is no metric",
+        ),
+        ({"floors": {"tcp_bandwidth": {"bandwidth_gbps": 30}}}, r"must be \[floor, ceiling"),
+        (
+            {"floors": {"tcp_bandwidth": {"bandwidth_gbps": [-1, 2]}}},
+            "a floor that is a number of at least 0",
+        ),
+        ({"floors": {"tcp_bandwidth": {"bandwidth_gbps": ["1", 2]}}}, "a floor that is a number"),
+        ({"floors": {"tcp_bandwidth": {"bandwidth_gbps": [3, 2]}}}, "a ceiling above the floor"),
+        ({"floors": {"tcp_bandwidth": {"bandwidth_gbps": [3, float("nan")]}}}, "a ceiling above the floor"),
+    ],
+)
+def test_bad_policy_names_its_key(user: Any, said: str) -> None:
+    with pytest.raises(policy.PolicyError, match=said):
+        policy.merge(user)
+
+
+def test_all_policy_problems_come_at_once_and_the_default_stays_clean() -> None:
+    before = copy.deepcopy(policy.DEFAULT)
+    with pytest.raises(policy.PolicyError) as caught:
+        policy.merge({"a": 1, "ping_count": -1, "floors": {"x": {}}})
+    assert len(caught.value.problems) == 3
+    merged = policy.merge({"floors": {"ping_rtt": {"rtt_max_us": [0, 5]}}})
+    merged["floors"]["tcp_latency"] = {}
+    merged["rdma_tests"].append("ib_read_bw")
+    assert before == policy.DEFAULT
+    assert policy.merge(None) == before
+
+
+def test_both_ways_at_once_may_carry_twice_the_rate_and_each_way_once() -> None:
+    found = bounds("tcp_bandwidth_bi", rate_gbps=10, mtu=1500)
+    one_way = 10 * 1448 / 1538 * 1.02
+    assert found.ceiling == {
+        "bandwidth_gbps": pytest.approx(2 * one_way, abs=1e-4),
+        "forward_gbps": pytest.approx(one_way, abs=1e-4),
+        "reverse_gbps": pytest.approx(one_way, abs=1e-4),
+    }
+    assert found.floor == {}
+    assert "no floor: no authority" in found.basis
+    assert not bounds("tcp_bandwidth_bi").ceiling
+
+
+def server(begin: float, last: float, gbps: float = 1.0, started: str = "2026-11-21T10:15:20.000Z") -> Any:
+    times = [round(0.2 * step, 1) for step in range(60)]
+    return {
+        "rail": "rail0",
+        "started": started,
+        "window_s": [begin, last],
+        "metrics": {"bandwidth_gbps": gbps},
+        "samples": {"t_s": times, "rx_bytes": [int(at * gbps * 1.01e9 / 8) for at in times]},
+    }
+
+
+def test_rates_over_the_common_window_are_added() -> None:
+    # 10 s windows that share 9.0 s: exactly 90 %
+    found = aggregate.add_up([server(0.0, 10.0), server(1.0, 11.0, gbps=2.0)])
+    assert found["bandwidth_gbps"] == pytest.approx(3.03, abs=0.001)
+    assert found["overlap_percent"] == 90.0
+    with pytest.raises(aggregate.NotAdded, match="only 89 %"):
+        aggregate.add_up([server(0.0, 10.0), server(1.1, 11.1)])
+
+
+def test_windows_are_compared_on_the_clock_and_not_from_each_start() -> None:
+    late = server(0.0, 10.0, started="2026-11-21T10:15:25.000Z")
+    with pytest.raises(aggregate.NotAdded, match="50 %"):
+        aggregate.add_up([server(0.0, 10.0), late])
+    apart = server(0.0, 10.0, started="2026-11-21T10:16:25.000Z")
+    with pytest.raises(aggregate.NotAdded, match="only 0 %"):
+        aggregate.add_up([server(0.0, 10.0), apart])
+
+
+def test_a_counter_that_contradicts_iperf3_is_not_added() -> None:
+    row = server(0.0, 10.0)
+    row["metrics"]["bandwidth_gbps"] = 0.85
+    with pytest.raises(aggregate.NotAdded) as caught:
+        aggregate.add_up([row, server(0.0, 10.0)])
+    assert caught.value.cause == "ends_disagree"
+    with pytest.raises(aggregate.NotAdded):
+        aggregate.add_up([])
+
+
+def test_what_rxe_sends_again_is_no_bandwidth() -> None:
+    # The netdev carries 1.6 times the payload: all of it was RDMA, and only what arrived for good counts.
+    rows = [server(0.0, 10.0), server(0.0, 10.0)]
+    for row in rows:
+        row["samples"]["rx_bytes"] = [int(at * 1.6e9 / 8) for at in row["samples"]["t_s"]]
+    with pytest.raises(aggregate.NotAdded, match=r"the rail's counter 1\.6"):
+        aggregate.add_up(rows, payload=True)  # no driver but rxe does so
+    for row in rows:
+        row["counters"] = {"hw_rcvd_pkts": [0, 1]}
+    found = aggregate.add_up(rows, payload=True)
+    assert found["bandwidth_gbps"] == pytest.approx(2.0, abs=0.001)
+    assert found["frames_gbps"] == pytest.approx(3.2, abs=0.001)
+    # A claim a little above what crossed the netdev in the common window counts for no more than that.
+    rows[1]["metrics"]["bandwidth_gbps"] = 1.8
+    assert aggregate.add_up(rows, payload=True)["bandwidth_gbps"] == pytest.approx(2.6, abs=0.001)
+    rows[1]["metrics"]["bandwidth_gbps"] = 2.7  # far above it
+    with pytest.raises(aggregate.NotAdded):
+        aggregate.add_up(rows, payload=True)

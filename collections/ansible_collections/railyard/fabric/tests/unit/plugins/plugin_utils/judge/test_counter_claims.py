@@ -1,0 +1,117 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The same bytes of a counter prove one test at most; two that claim them are both unproven."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+from support.runs.fake_run import NODES, FakeRun, in_sequence
+
+HEALTHY = FakeRun()
+ROCE = FakeRun(transport="roce")
+
+
+def causes(run: FakeRun, *ids: str) -> list[tuple[str, str | None, str | None]]:
+    verdicts = {one["id"]: one for one in run.judge()}
+    return [(verdicts[one]["outcome"], verdicts[one]["cause_class"], verdicts[one]["proof"]) for one in ids]
+
+
+TWICE = ("unmeasured", "counted_twice", "unproven")
+
+
+def test_tests_that_follow_each_other_are_each_ones_own() -> None:
+    for run in (HEALTHY, ROCE):
+        assert run.status() == 0
+        assert not [one for one in run.judge() if one["cause_class"] == "counted_twice"]
+
+
+@pytest.mark.parametrize(("run", "check"), [(HEALTHY, "tcp_bandwidth"), (ROCE, "rdma_bandwidth")])
+@pytest.mark.parametrize("share", [0.0, 0.5, 0.999])
+def test_a_span_that_begins_within_another_proves_neither(run: FakeRun, check: str, share: float) -> None:
+    run = run.copy()
+    one = run.ids(check, rail="rail0", node=NODES[0])[0]
+    other = run.ids("tcp_latency", rail="rail0", node=NODES[0])[0]
+    mine, theirs = run.rows(one, "client")[0]["counters"], run.rows(other, "client")[0]["counters"]
+    for name in theirs:
+        begin, end = mine[name]
+        length = theirs[name][1] - theirs[name][0]
+        theirs[name] = [begin + int(share * (end - begin)), begin + int(share * (end - begin)) + length]
+    assert causes(run, one, other) == [TWICE, TWICE]
+    assert run.status() == 3
+    said = run.verdict(one)["cause"]
+    assert NODES[0] in said
+    assert f"test {other}" in said
+
+
+def test_the_receivers_counters_count_once_too() -> None:
+    run = HEALTHY.copy()
+    first, second = run.ids("tcp_bandwidth", rail="rail1")
+    # The second test's receiver is the first one's sender: its own bytes came in.
+    row, copied = run.rows(first, "client")[0], run.rows(second, "server")[0]
+    copied["counters"]["rx_packets"] = list(row["counters"]["rx_packets"])
+    assert causes(run, first, second) == [TWICE, TWICE]
+
+
+def test_the_sum_does_not_add_up_what_was_counted_twice() -> None:
+    run = HEALTHY.copy()
+    one = run.ids("tcp_bandwidth_concurrent", rail="rail0", node=NODES[0])[0]
+    other = run.ids("tcp_bandwidth", rail="rail0", node=NODES[0])[0]
+    run.rows(one, "server")[0]["counters"] = copy.deepcopy(run.rows(other, "server")[0]["counters"])
+    total = run.ids("aggregate_bandwidth", node=NODES[0])[0]
+    assert run.verdict(total)["cause_class"] == "part_unmeasured"
+
+
+def test_rails_on_one_netdev_count_the_same_bytes() -> None:
+    run = HEALTHY.copy()
+    run.plan["nodes"][NODES[0]]["rails"][1]["netdev"] = "ens6"
+    for row in run.results:
+        if row["host"] == NODES[0] and row["rail"] == "rail1":
+            row["netdev"] = "ens6"
+    one = run.ids("tcp_bandwidth_concurrent", rail="rail0", node=NODES[0])[0]
+    assert run.verdict(one)["cause_class"] == "counted_twice"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"run": "20200101T000000Z-0000"},
+        {"host": "gpuserver9"},
+        {"proof": "unproven"},
+        {"counters": {"tx_bytes": ["0", 10**12], "rx_bytes": [0, 10**400], "tx_packets": [None, 5]}},
+    ],
+)
+def test_a_row_that_claims_nothing_spoils_no_other(change: dict[str, Any]) -> None:
+    run = HEALTHY.copy()
+    spoilt = run.ids("tcp_latency", rail="rail0", node=NODES[0])[0]
+    row = run.rows(spoilt, "client")[0]
+    row["counters"] = {name: [0, 10**12] for name in row["counters"]}
+    row.update(change)
+    one = run.ids("tcp_bandwidth", rail="rail0", node=NODES[0])[0]
+    assert causes(run, one) == [("pass", None, "proven")]
+
+
+def test_a_test_that_is_there_twice_is_no_second_test() -> None:
+    run = HEALTHY.copy()
+    one = run.ids("tcp_bandwidth", rail="rail0", node=NODES[0])[0]
+    run.results.append(copy.deepcopy(run.rows(one, "client")[0]))
+    assert run.verdict(one)["cause_class"] == "duplicate_row"
+    others = [line["cause_class"] for line in run.judge() if line["id"] != one]
+    assert set(others) <= {None, "part_unmeasured"}
+
+
+def test_a_reset_between_two_tests_is_no_overlap_where_none_is() -> None:
+    run = HEALTHY.copy()
+    ids = run.ids("tcp_bandwidth", rail="rail0", node=NODES[0])
+    for row in run.results:
+        if row["counters"]:
+            row["counters"] = {
+                name: [span[0] + 10**12, span[1] + 10**12] for name, span in row["counters"].items()
+            }
+    in_sequence(run.results)
+    for row in run.rows(ids[0]):
+        row["counters"] = {name: [0, span[1] - span[0]] for name, span in row["counters"].items()}
+    assert causes(run, *ids)[0] == ("pass", None, "proven")

@@ -1,0 +1,298 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Ways to a pass, or to exit status 0, that nobody measured; each was open once."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import bounds_tcp, rejudge, verdict
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present import summary
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import requests
+from support.runs.fake_run import NODES, RUN, FakeRun, fabric
+
+HEALTHY = FakeRun()
+
+
+def only(run: FakeRun, *nodes: str) -> FakeRun:
+    """Limit a run to some nodes, as --limit does."""
+    run = run.copy()
+    run.plan["nodes"] = {name: run.plan["nodes"][name] for name in nodes}
+    return asked_again(run)
+
+
+def asked_again(run: FakeRun) -> FakeRun:
+    order = requests.work_order(
+        RUN, run.plan, {node: fabric() for node in run.plan["nodes"]}, run.policy, reached=NODES
+    )
+    run.asked = requests.asked_lines(run.plan, order)
+    run.manifest["asked"] = requests.fingerprint(run.asked)
+    wanted = {line["id"] for line in run.asked}
+    run.results = [row for row in run.results if row["id"] in wanted]
+    return run
+
+
+def summed_up(run: FakeRun) -> dict[str, Any]:
+    verdicts = run.judge()
+    status = verdict.exit_status(verdicts, run.manifest, run.asked)
+    judged = rejudge.Judged(verdicts, status, incomplete=verdict.incomplete(run.manifest, run.asked))
+    return summary.of(run.plan, judged)
+
+
+def test_a_lone_node_measured_nothing() -> None:
+    run = only(HEALTHY, "gpuserver1")
+    assert {one["outcome"] for one in run.judge()} == {"pass"}  # links, addresses, MTUs
+    said = summed_up(run)
+    assert said["exit_status"] == 3
+    assert "nothing is measured over gpuserver1 rail0, gpuserver1 rail1" in said["headline"]
+    assert "proven" not in said["headline"]
+
+
+def test_a_rail_that_no_other_node_has_measured_nothing() -> None:
+    run = HEALTHY.copy()
+    run.asked = [line for line in run.asked if line["peer"] is None or line["rail"] == "rail0"]
+    run.manifest["asked"] = requests.fingerprint(run.asked)
+    assert run.status() == 3
+    assert "gpuserver1 rail1, gpuserver2 rail1" in str(verdict.incomplete(run.manifest, run.asked))
+
+
+@pytest.mark.parametrize("transport", ["roce", "infiniband"])
+def test_a_declared_rdma_that_nobody_asked_for_is_no_zero(transport: str) -> None:
+    run = HEALTHY.copy()
+    run.plan["transport"] = "mixed"
+    assert verdict.exit_status(run.judge(), run.manifest, run.asked, plan=run.plan) == 0
+    run.plan["nodes"]["gpuserver2"]["transport"] = transport
+    assert verdict.exit_status(run.judge(), run.manifest, run.asked, plan=run.plan) == 3
+    assert transport in str(verdict.incomplete(run.manifest, run.asked, run.plan))
+    # One RDMA test covers one rail of one pair, and a look at the port covers none.
+    tests = [line for line in run.asked if line["check"] == "tcp_bandwidth" and line["node"] == NODES[0]]
+    one = {**tests[0], "check": "rdma_bandwidth"}
+    assert "gpuserver2 rail1" in str(requests.rdma_left_out(run.plan, [*run.asked, one]))
+    both = [{**line, "check": "rdma_bandwidth"} for line in tests]
+    assert requests.rdma_left_out(run.plan, [*run.asked, *both]) is None
+    looked_at = [{**line, "check": "rdma_port"} for line in run.asked if line["check"] == "link"]
+    assert transport in str(requests.rdma_left_out(run.plan, [*run.asked, *looked_at]))
+
+
+@pytest.mark.parametrize(
+    ("document", "change"),
+    [
+        ("manifest", {"run": None}),
+        ("plan", {"nodes": None}),
+        ("plan", {"nodes": {"gpuserver1": {}, "gpuserver2": {}}}),
+        ("plan", {"nodes": {"gpuserver1": {"rails": [{}]}}}),
+        ("asked", {"node": ["gpuserver1"]}),
+        ("asked", {"check": None}),
+        ("asked", {"rail": {}}),
+    ],
+)
+def test_a_damaged_question_is_named_and_never_a_verdict(document: str, change: dict[str, Any]) -> None:
+    run = HEALTHY.copy()
+    (run.asked[-3] if document == "asked" else getattr(run, document)).update(change)
+    with pytest.raises(verdict.JudgeError, match=document):
+        run.judge()
+
+
+@pytest.mark.parametrize("parts", [None, "m00000", [["m00000"]]])
+def test_an_aggregate_of_nothing_is_no_question(parts: object) -> None:
+    run = HEALTHY.copy()
+    run.asked[-1]["parts"] = parts
+    with pytest.raises(verdict.JudgeError, match="parts"):
+        run.judge()
+
+
+def test_a_manifest_that_does_not_know_what_was_asked_is_incomplete() -> None:
+    run = HEALTHY.copy()
+    assert run.status() == 0
+    del run.manifest["asked"]
+    assert run.status() == 3
+    said = summed_up(run)
+    assert "proven" not in said["headline"]
+
+
+def test_a_node_that_was_started_anew_is_not_the_node_that_was_inspected() -> None:
+    run = HEALTHY.copy()
+    run.facts[1]["boot_id"] = "an-earlier-boot"
+    found = {
+        one["cause_class"] for one in run.judge() if one["peer"] and one["check"] != "aggregate_bandwidth"
+    }
+    assert found == {"node_rebooted"}
+    assert run.status() == 3
+
+
+@pytest.mark.parametrize(
+    "check", ["path_mtu", "path_mtu_one_way", "ping_rtt", "tcp_bandwidth", "tcp_latency"]
+)
+@pytest.mark.parametrize("end", ["client", "server"])
+@pytest.mark.parametrize(
+    ("key", "told"),
+    [
+        ("host", "gpuserver9"),
+        ("status", "failed"),
+        ("proof", "unproven"),
+        ("metrics", {"bandwidth_gbps": 0.3}),
+        ("counters", None),
+    ],
+)
+def test_two_rows_that_did_not_meet_are_no_pair(check: str, end: str, key: str, told: object) -> None:
+    run = HEALTHY.copy()
+    identity = run.ids(check)[0]
+    row, other = (run.rows(identity, one)[0] for one in (end, "server" if end == "client" else "client"))
+    heard = {name: copy.deepcopy(other[name]) for name in ("host", "status", "proof", "metrics", "counters")}
+    row["other_end"].update(heard)
+    assert run.verdict(identity)["outcome"] in ("pass", "recorded")
+    row["other_end"][key] = told
+    one = run.verdict(identity)
+    assert (one["outcome"], one["cause_class"]) == ("unmeasured", "ends_disagree")
+    row["other_end"] = None
+    assert run.verdict(identity)["outcome"] == "unmeasured"
+
+
+@pytest.mark.parametrize(
+    ("observations", "times"),
+    [
+        (2, 1.0),  # two observations are fewer packets than the rendezvous itself sends
+        (40000, 0.1),  # a table of nanoseconds, or an invented one: what did the other 1.8 s go to?
+        (40000, 2.0),  # round trips that pose as one way: 3.4 s of them do not fit in 2 s
+    ],
+)
+def test_latencies_have_to_fill_the_time_that_they_took(observations: int, times: float) -> None:
+    run = FakeRun(floors={"tcp_latency": {"latency_average_us": [0, 1000]}})
+    identity = run.ids("tcp_latency")[0]
+    assert run.verdict(identity)["outcome"] == "pass"
+    metrics = run.rows(identity, "client")[0]["metrics"]
+    for name in metrics:
+        metrics[name] = observations if name == "observations" else metrics[name] * times
+    one = run.verdict(identity)
+    assert (one["outcome"], one["cause_class"]) == ("unmeasured", "row_garbled")
+
+
+def test_facts_that_do_not_say_of_which_run_they_are_are_no_facts() -> None:
+    run = HEALTHY.copy()
+    for row in run.facts:
+        del row["run"]
+    assert {one["outcome"] for one in run.judge()} == {"unmeasured"}
+
+
+def test_a_number_beyond_all_floats_stops_nobody_and_passes_nothing() -> None:
+    run = HEALTHY.copy()
+    identity = run.ids("tcp_bandwidth")[0]
+    run.rows(identity, "client")[0]["metrics"]["bandwidth_gbps"] = 10**400
+    assert run.verdict(identity)["outcome"] == "unmeasured"
+    assert not policy.is_number(10**400)
+
+
+def test_a_site_cannot_raise_the_physical_ceiling() -> None:
+    rules = policy.merge({"floors": {"tcp_bandwidth": {"bandwidth_gbps": [0.5, 1000]}}})
+    netdev = {"netdev": "ens6", "driver_class": "software"}
+    end = Bound({"mtu": 9000, "rate_gbps": 1.0, "address": "10.0.1.1/24"}, netdev)
+    found = bounds_tcp.for_test("tcp_bandwidth", end, end, rules, ("3.12", "3.12"))
+    assert found.floor == {"bandwidth_gbps": 0.5}
+    assert found.ceiling["bandwidth_gbps"] == pytest.approx(8948 / 9014 * 1.02, abs=1e-4)
+    lower = policy.merge({"floors": {"tcp_bandwidth": {"bandwidth_gbps": [0.5, 0.9]}}})
+    assert bounds_tcp.for_test("tcp_bandwidth", end, end, lower).ceiling == {"bandwidth_gbps": 0.9}
+
+
+def test_so_few_pings_are_refused_that_the_rendezvous_could_pose_as_them() -> None:
+    # A rendezvous was seen to send 4 packets between the two readings of the counters.
+    with pytest.raises(policy.PolicyError, match="ping_count"):
+        policy.merge({"ping_count": 4})
+
+
+def test_why_a_number_is_unproven_is_said() -> None:
+    run = HEALTHY.copy()
+    identity = run.ids("tcp_bandwidth")[0]
+    run.rows(identity, "server")[0].update(proof="unproven", proof_reason="rail1 was not idle: 7 bytes")
+    one = run.verdict(identity)
+    assert one["cause_class"] == "unproven"
+    assert "gpuserver2 (server): rail1 was not idle: 7 bytes" in one["cause"]
+
+
+@pytest.mark.parametrize("ceiling", [None, 1.97])
+@pytest.mark.parametrize("check", ["tcp_bandwidth", "aggregate_bandwidth"])
+def test_a_floor_of_zero_is_none(check: str, ceiling: float | None) -> None:
+    run = FakeRun(floors={check: {"bandwidth_gbps": [0, ceiling]}})
+    one = run.verdict(run.ids(check)[0])
+    assert (one["outcome"], one["floor"]) == ("recorded", None)
+    assert "floor of 0" in one["basis"]
+    # What the site lays down above is kept, and so is what the link can carry.
+    assert one["ceiling"]["bandwidth_gbps"] <= (ceiling or 2 * 1.02)
+    most = FakeRun(floors={check: {"bandwidth_gbps": [0, 0.5]}})
+    assert most.verdict(most.ids(check)[0])["cause_class"] == "above_ceiling"
+
+
+@pytest.mark.parametrize(
+    ("check", "key"),
+    [
+        ("rdma_bandwidth", "iterations"),
+        ("rdma_latency", "metrics.observations"),
+        ("tcp_latency", "metrics.observations"),
+        ("rdma_bandwidth", "counters.tx_bytes"),
+    ],
+)
+@pytest.mark.parametrize("value", [10**308, 10**400, 2**64, -(10**400)])
+def test_counts_beyond_64_bits_stop_nobody_and_pass_nothing(check: str, key: str, value: int) -> None:
+    run = FakeRun(transport="roce", floors={"tcp_latency": {"latency_average_us": [0, 1000]}})
+    identity = run.ids(check)[0]
+    row = run.rows(identity, "client")[0]
+    *inside, last = key.split(".")
+    for name in inside:
+        row = row[name]
+    row[last] = [0, value] if inside == ["counters"] else value
+    assert run.verdict(identity)["outcome"] == "unmeasured"
+
+
+@pytest.mark.parametrize("key", ["rail", "network", "nodes", "count"])
+def test_a_garbled_beacon_stops_nobody(key: str) -> None:
+    run = HEALTHY.copy()
+    identity = run.ids("cabling")[0]
+    heard = {"rail": "rail1", "network": "10.0.0.0/24", "count": 1, "nodes": ["gpuserver2"]}
+    run.rows(identity)[0]["cabling"]["foreign"] = [{name: heard[name] for name in heard if name != key}]
+    one = run.verdict(identity)
+    assert (one["outcome"], one["cause_class"]) == ("unmeasured", "row_garbled")
+
+
+def test_a_number_that_no_float_holds_is_not_shown() -> None:
+    run = HEALTHY.copy()
+    run.facts[0]["netdevs"][0]["mtu_bytes"] = 10**400
+    one = next(one for one in run.judge() if (one["check"], one["outcome"]) == ("mtu", "fail"))
+    assert one["observed"] == {"mtu_bytes": None}
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("address", "10.0.0"), ("address", 5), ("address6", "fd00::g/64"), ("mtu", "9000"), ("mtu", -1)],
+)
+def test_a_damaged_plan_is_named_and_never_a_verdict(key: str, value: object) -> None:
+    run = HEALTHY.copy()
+    run.plan["nodes"]["gpuserver2"]["rails"][1][key] = value
+    with pytest.raises(verdict.JudgeError, match=f"gpuserver2 rail1: {key} is"):
+        run.judge()
+
+
+def test_a_run_of_which_nothing_applies_proves_nothing() -> None:
+    run = HEALTHY.copy()
+    verdicts = [{**one, "outcome": "not_applicable"} for one in run.judge()]
+    assert verdict.exit_status(verdicts, run.manifest, run.asked) == 3
+    assert verdict.exit_status([], run.manifest, run.asked) == 3
+    said = summary.of(run.plan, rejudge.Judged(verdicts, 3))
+    assert "proven" not in said["headline"]
+
+
+def test_whole_numbers_of_a_policy_are_given_to_tools_as_such() -> None:
+    rules = policy.merge({"iperf3_duration_s": 4.0, "ping_interval_s": 0.5})
+    assert (repr(rules["iperf3_duration_s"]), rules["ping_interval_s"]) == ("4", 0.5)
+
+
+@pytest.mark.parametrize("garbage", [[], {}, ["gpuserver1"]])
+def test_a_row_of_nobody_stops_nobody(garbage: object) -> None:
+    run = HEALTHY.copy()
+    run.facts.append({**run.facts[0], "node": garbage})
+    assert run.status() == 0
+    said = verdict.strangers(run.manifest, run.asked, [{**run.results[0], "id": garbage}])
+    assert len(said) == 1

@@ -1,0 +1,352 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Ways to an RDMA pass that nobody measured: other wires, other ports, other tests, and no tests at all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import draft, rejudge, verdict
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present import summary
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import requests
+from support.runs.fake_run import NODES, FakeRun
+from support.runs.spoil import GARBAGE, FakeRunView, mutate, paths, still_true
+
+ALL = ["ib_write_bw", "ib_read_bw", "ib_send_bw", "ib_write_lat", "ib_read_lat", "ib_send_lat"]
+US = {"latency_average_us": [0, 1e6]}
+#: Bounds that everything passes: what does not pass them was not believed.
+LOOSE = {
+    name: {"bandwidth_gbps": [1e-9, 10]} if "bandwidth" in name else US
+    for name in (
+        "rdma_bandwidth", "rdma_read_bandwidth", "rdma_send_bandwidth", "rdma_bandwidth_bi", "rdma_latency",
+        "rdma_bandwidth_unpinned", "rdma_bandwidth_concurrent", "rdma_read_latency", "rdma_send_latency",
+        "rdma_aggregate_bandwidth", "tcp_bandwidth_bi",
+    )
+}  # fmt: skip
+SOFT = FakeRun(transport="roce", rdma_tests=ALL, numa_unpinned=True, floors=LOOSE)
+CARD = FakeRun(transport="roce", driver_class="hardware", rdma_tests=ALL, numa_unpinned=True, floors=LOOSE)
+BANDWIDTHS = ("rdma_bandwidth", "rdma_read_bandwidth", "rdma_send_bandwidth", "rdma_bandwidth_unpinned",
+              "rdma_bandwidth_bi", "rdma_bandwidth_concurrent")  # fmt: skip
+LATENCIES = ("rdma_latency", "rdma_read_latency", "rdma_send_latency")
+CHECKS = BANDWIDTHS + LATENCIES
+
+
+def judged(run: FakeRun, check: str, end: str, change: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
+    """Judge the first test of a check after changing one end's row."""
+    view = FakeRunView(run, run.ids(check)[0], end)
+    change(view.row)
+    return view.verdict(view.row["id"])
+
+
+def both_ends(run: FakeRun, check: str, change: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
+    run = run.copy()
+    for row in run.rows(run.ids(check)[0]):
+        change(row)
+    return run.verdict(run.ids(check)[0])
+
+
+@pytest.mark.parametrize("run", [SOFT, CARD])
+def test_the_healthy_run_passes_all_of_it(run: FakeRun) -> None:
+    outcomes = {(one["check"], one["outcome"]) for one in run.judge()}
+    assert outcomes >= {(check, "pass") for check in (*CHECKS, "rdma_aggregate_bandwidth", "link_errors")}
+    assert {outcome for _check, outcome in outcomes} == {"pass", "recorded"}
+    assert run.status() == 0
+
+
+IRRELEVANT = (
+    "round", "group", "other_rails", "raw", "samples", "link_errors", "numa_node", "metrics.node_cpu_percent",
+    "samples.t_s", "samples.tx_bytes", "samples.rx_bytes",
+)  # fmt: skip
+
+
+def is_relevant(path: str, check: str, end: str, card: bool) -> bool:
+    if path in IRRELEVANT or path.startswith("link_errors."):
+        return False
+    if card and path.startswith(("counters.tx_", "counters.rx_")):
+        return False  # a card's RDMA passes by the netdev
+    if path == "pinned":
+        return check == "rdma_bandwidth_unpinned"
+    if path == "latency_is":
+        return end == "client"
+    return True
+
+
+@pytest.mark.parametrize("run", [SOFT, CARD], ids=["rxe", "card"])
+@pytest.mark.parametrize("end", ["client", "server"])
+@pytest.mark.parametrize("check", CHECKS)
+def test_no_field_of_an_rdma_row_can_be_spoilt_unnoticed(run: FakeRun, check: str, end: str) -> None:
+    identity = run.ids(check)[0]
+    original = run.rows(identity, end)[0]
+    for path in paths(original):
+        if not is_relevant(path, check, end, run is CARD):
+            continue
+        for value, remove in [(None, True), *((garbage, False) for garbage in GARBAGE)]:
+            view = FakeRunView(run, identity, end)
+            mutate(view.row, path, value, remove)
+            if still_true(path, value, remove, view.row, original):
+                continue
+            one = view.verdict(identity)
+            assert one["outcome"] not in ("pass", "recorded"), (path, "removed" if remove else value)
+            assert one["cause"]
+
+
+@pytest.mark.parametrize("check", CHECKS)
+@pytest.mark.parametrize("end", ["client", "server"])
+@pytest.mark.parametrize("run", [SOFT, CARD], ids=["rxe", "card"])
+def test_plain_tcp_cannot_pose_as_rdma(run: FakeRun, check: str, end: str) -> None:
+    """A wrapper that prints a fine table after an iperf3 run moves the netdev's bytes, and no RDMA packet."""
+
+    def tcp_only(row: dict[str, Any]) -> None:
+        for name in row["counters"]:
+            row["counters"][name] = [0, 0] if name.startswith(("hw_", "port_")) else [0, 10**9]
+
+    one = judged(run, check, end, tcp_only)
+    assert (one["outcome"], one["cause_class"]) == ("unmeasured", "unproven")
+
+    def without(row: dict[str, Any]) -> None:
+        row["counters"] = {
+            name: [0, 10**9] for name in row["counters"] if not name.startswith(("hw_", "port_"))
+        }
+
+    one = judged(run, check, end, without)
+    assert (one["outcome"], one["cause_class"]) == ("unmeasured", "unproven")
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_a_card_cannot_be_proven_by_soft_roces_counters(check: str) -> None:
+    def posing(row: dict[str, Any]) -> None:
+        row["counters"] = {name: [0, 10**9] for name in row["counters"] if not name.startswith("port_")}
+        row["counters"] |= {"hw_sent_pkts": [0, 10**8], "hw_rcvd_pkts": [0, 10**8]}
+
+    assert judged(CARD, check, "client", posing)["cause_class"] == "unproven"
+
+
+@pytest.mark.parametrize("end", ["client", "server"])
+def test_packets_without_their_bytes_carried_nothing(end: str) -> None:
+    def empty(row: dict[str, Any]) -> None:
+        for name in ("tx_bytes", "rx_bytes"):
+            row["counters"][name] = [0, 64 * 10**5]
+
+    assert judged(SOFT, "rdma_bandwidth", end, empty)["cause_class"] == "unproven"
+
+    def no_data(row: dict[str, Any]) -> None:
+        for name in ("port_xmit_data", "port_rcv_data"):
+            row["counters"][name] = [0, 1000]
+
+    assert judged(CARD, "rdma_bandwidth", end, no_data)["cause_class"] == "unproven"
+
+
+@pytest.mark.parametrize("span", [[2**32 - 5, 7], [5, None], None, [5], [5, 5]])
+@pytest.mark.parametrize(("end", "name"), [("client", "port_xmit_data"), ("server", "port_rcv_data")])
+def test_a_port_counter_that_wrapped_or_is_absent_proves_nothing(end: str, name: str, span: Any) -> None:
+    one = judged(CARD, "rdma_bandwidth", end, lambda row: row["counters"].update({name: span}))
+    assert (one["outcome"], one["cause_class"]) == ("unmeasured", "unproven")
+    one = judged(CARD, "rdma_bandwidth", end, lambda row: row["counters"].pop(name))
+    assert one["cause_class"] == "unproven"
+
+
+@pytest.mark.parametrize("check", CHECKS)
+@pytest.mark.parametrize("end", ["client", "server"])
+@pytest.mark.parametrize("hca", ["rxe1:1", "rxe0:2", "rxe0", "mlx5_0:1", None])
+def test_a_row_of_another_port_is_not_the_rails(check: str, end: str, hca: str | None) -> None:
+    assert judged(SOFT, check, end, lambda row: row.update(hca=hca))["outcome"] == "unmeasured"
+
+
+@pytest.mark.parametrize("check", CHECKS)
+@pytest.mark.parametrize("end", ["client", "server"])
+@pytest.mark.parametrize(("index", "kind"), [(1, "RoCE v1"), (0, "RoCE v2"), (2, "RoCE v2"), (1, None)])
+def test_a_gid_that_is_not_the_rails_is_no_measurement_of_it(
+    check: str, end: str, index: int, kind: str | None
+) -> None:
+    one = judged(SOFT, check, end, lambda row: row.update(gid_index=index, gid_type=kind))
+    assert (one["outcome"], one["cause_class"]) == ("unmeasured", "gid_wrong")
+
+
+def test_a_v1_gid_measures_where_there_is_no_other_and_is_said() -> None:
+    run = SOFT.copy()
+    for facts in run.facts:
+        for port in facts["hcas"]:
+            for gid in port["gids"]:
+                gid["type"] = "RoCE v1"
+    assert run.verdict(run.ids("rdma_bandwidth")[0])["cause_class"] == "gid_wrong"
+    for row in run.results:
+        row["gid_type"] = "RoCE v1" if row["gid_type"] else None
+    assert run.verdict(run.ids("rdma_bandwidth")[0])["outcome"] == "pass"
+    said = [run.verdict(identity) for identity in run.ids("rdma_gid")]
+    assert {one["outcome"] for one in said} == {"recorded"}
+    assert all("gid_v1_only" in one["basis"] for one in said)
+
+
+@pytest.mark.parametrize(
+    ("mtu", "cause"), [(1024, "rdma_mtu_small"), (2048, "rdma_mtu_small"), (8192, "row_garbled")]
+)
+def test_another_rdma_mtu_is_not_the_asked_test(mtu: int, cause: str) -> None:
+    one = both_ends(SOFT, "rdma_bandwidth", lambda row: row.update(active_mtu_bytes=mtu))
+    assert (one["outcome"], one["cause_class"]) == ("unmeasured", cause)
+
+
+@pytest.mark.parametrize(
+    ("check", "said"),
+    [("rdma_latency", "round_trip"), ("rdma_send_latency", "round_trip"), ("rdma_read_latency", "one_way")],
+)
+def test_one_way_and_round_trip_are_never_taken_for_each_other(check: str, said: str) -> None:
+    one = judged(SOFT, check, "client", lambda row: row.update(latency_is=said))
+    assert (one["outcome"], one["cause_class"]) == ("unmeasured", "row_garbled")
+
+
+@pytest.mark.parametrize("check", CHECKS)
+@pytest.mark.parametrize("end", ["client", "server"])
+def test_one_end_alone_proves_nothing(check: str, end: str) -> None:
+    run = SOFT.copy()
+    identity = run.ids(check)[0]
+    run.results = [row for row in run.results if (row["id"], row["end"]) != (identity, end)]
+    one = run.verdict(identity)
+    assert (one["outcome"], one["cause_class"]) == ("unmeasured", "one_ended")
+
+
+def test_only_the_server_of_a_read_may_say_nothing() -> None:
+    for check in BANDWIDTHS:
+        one = judged(SOFT, check, "server", lambda row: row.update(metrics={}))
+        assert (one["outcome"] == "pass") == (check == "rdma_read_bandwidth"), check
+        assert judged(SOFT, check, "client", lambda row: row.update(metrics={}))["outcome"] == "unmeasured"
+    # Its counters have to speak all the same.
+    one = judged(SOFT, "rdma_read_bandwidth", "server", lambda row: row.update(counters=None))
+    assert one["cause_class"] in ("unproven", "ends_disagree")
+
+
+def test_two_versions_of_perftest_are_no_pair() -> None:
+    for version in ("6.20", None, ""):
+        one = judged(
+            SOFT, "rdma_bandwidth", "server", lambda row, told=version: row.update(tool_version=told)
+        )
+        assert (one["outcome"], one["cause_class"]) == ("unmeasured", "version_differs")
+    one = both_ends(SOFT, "rdma_bandwidth", lambda row: row.update(tool_version=None))
+    assert one["cause_class"] == "version_differs"
+    # iperf3 of two versions measures TCP together.
+    assert (
+        judged(SOFT, "tcp_bandwidth", "server", lambda row: row.update(tool_version="3.16"))["cause"] is None
+    )
+
+
+def test_the_ends_agree_on_the_new_numbers() -> None:
+    def faster(row: dict[str, Any]) -> None:
+        row["metrics"]["message_rate_mpps"] *= 1.5
+
+    assert judged(SOFT, "rdma_bandwidth", "server", faster)["cause_class"] == "row_garbled"
+
+    def turned(row: dict[str, Any]) -> None:
+        row["metrics"] |= {"forward_gbps": 1.2, "reverse_gbps": 0.7}
+
+    assert judged(SOFT, "tcp_bandwidth_bi", "server", turned)["cause_class"] == "ends_disagree"
+
+    def one_way(row: dict[str, Any]) -> None:
+        row["metrics"] |= {"forward_gbps": 0.95, "reverse_gbps": 0.2}  # and a sum of 1.9
+
+    assert both_ends(SOFT, "tcp_bandwidth_bi", one_way)["cause_class"] == "ends_disagree"
+
+
+def dropped(run: FakeRun, leave: Callable[[dict[str, Any]], bool]) -> FakeRun:
+    """Return a run that was asked less from the beginning."""
+    run = run.copy()
+    run.asked = [line for line in run.asked if leave(line)]
+    run.manifest["asked"] = requests.fingerprint(run.asked)
+    wanted = {line["id"] for line in run.asked}
+    run.results = [row for row in run.results if row["id"] in wanted]
+    return run
+
+
+def test_looking_at_ports_is_no_rdma_measured() -> None:
+    run = dropped(SOFT, lambda line: not line["check"].startswith("rdma") or line["id"].startswith("f"))
+    assert {one["outcome"] for one in run.judge()} <= {"pass", "recorded"}
+    assert run.status() == 3
+    reason = str(verdict.incomplete(run.manifest, run.asked, run.plan))
+    assert "declares roce, and no RDMA test covers gpuserver1 rail0" in reason
+    said = summary.of(run.plan, rejudge.Judged(run.judge(), run.status(), incomplete=reason))
+    assert "RDMA not measured" in said["headline"]
+    assert "proven" not in said["headline"]
+
+
+def test_one_rail_without_rdma_is_not_covered_by_the_other() -> None:
+    run = dropped(
+        SOFT, lambda line: not (line["check"] in CHECKS and line["rail"] == "rail1") and line["id"][0] != "a"
+    )
+    assert run.status() == 3
+    assert "gpuserver1 rail1, gpuserver2 rail1" in str(verdict.incomplete(run.manifest, run.asked, run.plan))
+
+
+def test_a_policy_that_drops_all_rdma_is_none() -> None:
+    run = SOFT.copy()
+    run.manifest["policy"] = {"rdma_tests": []}
+    with pytest.raises(policy.PolicyError, match="use transport tcp"):
+        run.judge()
+
+
+def test_latency_alone_may_be_asked_and_then_nothing_is_added_up() -> None:
+    run = FakeRun(transport="roce", rdma_tests=["ib_write_lat"])
+    asked = {line["check"] for line in run.asked}
+    assert "rdma_latency" in asked
+    assert not asked & {*BANDWIDTHS, "rdma_aggregate_bandwidth"}
+    assert run.status() == 0
+    run.results = [row for row in run.results if row["check"] != "rdma_latency"]
+    assert run.status() == 3
+
+
+@pytest.mark.parametrize(
+    ("floor", "outcome", "cause"),
+    [(0.95, "pass", None), (0.96, "fail", "below_floor"), (0.0, "recorded", None)],
+)
+def test_a_site_floor_is_kept_on_software_rdma_too(floor: float, outcome: str, cause: str | None) -> None:
+    run = FakeRun(transport="roce", floors={"rdma_bandwidth": {"bandwidth_gbps": [floor, None]}})
+    one = run.verdict(run.ids("rdma_bandwidth")[0])
+    assert (one["outcome"], one["cause_class"]) == (outcome, cause)
+    assert "site policy" in one["basis"]
+
+
+def test_neither_family_of_tests_hides_the_other() -> None:
+    for family, other in (("rdma", "tcp"), ("tcp", "rdma")):
+        run = SOFT.copy()
+        identity = run.ids(f"{family}_bandwidth")[0]
+        run.results = [row for row in run.results if row["id"] != identity]
+        verdicts = run.judge()
+        said = summary.of(run.plan, rejudge.Judged(verdicts, run.status()))
+        assert said["exit_status"] == 3
+        assert said["families"][family]["unmeasured"] == 1
+        assert "unmeasured" not in said["families"][other]
+        place = next(one for one in said["rails"] if (one["node"], one["rail"]) == (NODES[0], "rail0"))
+        assert place["outcome"] == "unmeasured"
+        assert any(
+            line.startswith(f"{family.upper()} tests: 1 unmeasured") for line in summary.lines(said, "x")
+        )
+
+
+def test_an_aggregate_adds_up_its_own_transport_only() -> None:
+    run = SOFT.copy()
+    lines = {line["id"]: line for line in run.asked}
+    tcp, rdma = (run.ids(check)[0] for check in ("aggregate_bandwidth", "rdma_aggregate_bandwidth"))
+    lines[rdma]["parts"] = lines[tcp]["parts"]
+    one = run.verdict(rdma)
+    assert (one["outcome"], one["cause_class"]) == ("unmeasured", "part_unmeasured")
+    part = SOFT.copy()
+    half = next(line for line in part.asked if line["id"] == rdma)["parts"][1]
+    part.results = [row for row in part.results if row["id"] != half]
+    assert part.verdict(rdma)["cause_class"] == "part_unmeasured"
+    assert part.verdict(tcp)["outcome"] == "pass"
+
+
+@pytest.mark.parametrize("check", ["aggregate_bandwidth", "rdma_aggregate_bandwidth"])
+def test_no_rail_is_added_up_twice(check: str) -> None:
+    run = SOFT.copy()
+    line = next(line for line in run.asked if line["check"] == check)
+    line["parts"] = [line["parts"][0]] * 2
+    with pytest.raises(verdict.JudgeError, match=r"parts names .* twice"):
+        run.judge()
+
+
+def test_what_is_unproven_says_so_as_its_proof_too() -> None:
+    """TCP behind a program named ib_write_bw moves the netdev's bytes and none of the port's packets."""
+    assert draft.unmeasured("unproven", "hw_sent_pkts stood still").proof == "unproven"
+    assert draft.unmeasured("no_row", "a and b").proof is None

@@ -1,0 +1,141 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Rows and questions that say nothing, or what cannot be; and unequal rails, which are no fault."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.railyard.fabric.plugins.module_utils.facts import link_errors
+from ansible_collections.railyard.fabric.plugins.module_utils.measure.proof import (
+    PROVEN,
+    UNPROVEN,
+    Allowance,
+    Claim,
+    prove,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import bounds_rdma, bounds_tcp, verdict
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import requests
+from support.runs.fake_run import FakeRun
+
+HEALTHY = FakeRun()
+MOVED = {name: [0, 1000] for name in ("tx_bytes", "rx_bytes", "tx_packets", "rx_packets")}
+
+
+def test_counters_that_are_told_alone_prove_nothing_of_the_link() -> None:
+    run = HEALTHY.copy()
+    notices = [name for name, kind in link_errors.KINDS.items() if kind == link_errors.NOTICE]
+    for row in run.results:
+        if row["link_errors"]:
+            row["link_errors"] = {notices[0]: [1, 1]}
+    found = {(one["outcome"], one["cause_class"]) for one in run.judge() if one["check"] == "link_errors"}
+    assert found == {("unmeasured", "no_error_counters")}
+    assert run.status() == 3
+
+
+@pytest.mark.parametrize(
+    ("claim", "proof"),
+    [
+        (Claim("bytes", 1000.0, 1000.0), PROVEN),
+        (Claim("bytes", 0.0, 0.0, 1000.0, 1000.0), PROVEN),
+        (Claim("bytes", 0.0, 0.0), UNPROVEN),
+        (Claim("packets", 0.0, 0.0), UNPROVEN),
+        (Claim("bytes", 5e9, 0.0), UNPROVEN),
+        (Claim("bytes", 1000.0, 1000.0, 5e9, 0.0), UNPROVEN),
+        (Claim("words", 10.0, 1000.0), UNPROVEN),
+    ],
+)
+def test_a_claim_of_nothing_is_not_proven(claim: Claim, proof: str) -> None:
+    assert prove(claim, "client", MOVED, {}, Allowance(0, 1))[0] == proof
+
+
+def test_a_boot_that_nobody_knows_is_not_the_same_boot() -> None:
+    run = HEALTHY.copy()
+    for row in run.facts:
+        row["boot_id"] = None
+    for row in run.results:
+        if row.get("other_end"):
+            row["other_end"] = {"boot_id": None}
+    assert run.verdict(run.ids("tcp_bandwidth")[0])["cause_class"] == "facts_garbled"
+    assert run.status() == 3
+
+
+@pytest.mark.parametrize("schema", [2, None, True, "1"])
+@pytest.mark.parametrize("name", ["manifest", "plan", "asked"])
+def test_another_schema_is_not_judged_by_this_ones_rules(name: str, schema: object) -> None:
+    run = HEALTHY.copy()
+    (run.asked[-1] if name == "asked" else getattr(run, name))["schema"] = schema
+    with pytest.raises(verdict.JudgeError, match=f"{name}.*schema"):
+        run.judge()
+
+
+@pytest.mark.parametrize("change", [{"parts": 5}, {"parts": ["m00001"]}, {"peer": "gpuserver1"}])
+def test_a_question_that_makes_no_sense_is_named(change: dict[str, Any]) -> None:
+    run = HEALTHY.copy()
+    line = next(line for line in run.asked if line["check"] == "tcp_bandwidth")
+    assert line["node"] == "gpuserver1"
+    line.update(change)
+    run.manifest["asked"] = requests.fingerprint(run.asked)
+    with pytest.raises(verdict.JudgeError, match=line["id"]):
+        run.judge()
+
+
+@pytest.mark.parametrize(
+    ("count", "latency_us", "outcome"),
+    [(20, 200.0, "pass"), (20, 5.0, "unmeasured"), (2000, 0.05, "unmeasured"), (100000, 0.05, "unmeasured")],
+)
+def test_no_latency_is_below_what_physics_and_the_asked_time_allow(
+    count: int, latency_us: float, outcome: str
+) -> None:
+    names = ("latency_average_us", "latency_p50_us", "latency_p99_us", "latency_p999_us")
+    run = FakeRun(transport="roce", floors={"rdma_latency": {name: [0, 1000] for name in names}})
+    identity = run.ids("rdma_latency")[0]
+    metrics = run.rows(identity, "client")[0]["metrics"]
+    for name in metrics:
+        metrics[name] = count if name == "observations" else latency_us
+    for row in run.results:
+        for name, span in (row["counters"] or {}).items() if row["id"] == identity else ():
+            span[:] = [10**13, 10**13 + (10**8 if "bytes" in name else 10**6)]
+    one = run.verdict(identity)
+    assert one["outcome"] == outcome, one["cause"]
+    assert outcome == "pass" or one["cause_class"] == "row_garbled"
+
+
+def end(rate_gbps: float, mtu: int = 9000) -> Bound:
+    rail = {"mtu": mtu, "rate_gbps": rate_gbps, "address": "10.0.1.1/24"}
+    return Bound(
+        rail,
+        {"netdev": "ens6", "driver_class": "hardware"},
+        {
+            "hca": "mlx5_0:1",
+            "driver": "mlx5_core",
+            "driver_class": "hardware",
+            "max_mtu_bytes": 4096,
+        },
+    )
+
+
+def test_each_rail_of_a_sum_carries_what_its_own_packets_allow() -> None:
+    rules = policy.merge(None)
+    slow, fast = end(25.0, mtu=1500), end(100.0)
+    able = [bounds_rdma.capability(one, one, "roce") for one in (slow, fast)]
+    both = bounds_rdma.for_aggregate(able, rules, "roce", shared_slot=False)
+    # 1024 of 1106 bytes and 4096 of 4178 are payload: the fast rail is not held to the slow one's share.
+    most = 25 * 1024 / 1106 + 100 * 4096 / 4178
+    assert both.ceiling["bandwidth_gbps"] == pytest.approx(most * 1.02, abs=1e-3)
+    frames = [bounds_tcp.capability(one, one) for one in (slow, fast)]
+    tcp = bounds_tcp.for_aggregate(frames, rules, ("3.16", "3.16"), shared_slot=False)
+    most = 25 * 1514 / 1538 + 100 * 9014 / 9038
+    assert tcp.ceiling["bandwidth_gbps"] == pytest.approx(most * 1.02, abs=1e-3)
+
+
+@pytest.mark.parametrize(("mtu", "floor"), [(1500, {"bandwidth_gbps": 8.0}), (300, {})])
+def test_no_floor_lies_above_what_the_packets_leave(mtu: int, floor: dict[str, float]) -> None:
+    one = end(10.0, mtu=mtu)
+    found = bounds_tcp.for_test("tcp_bandwidth", one, one, policy.merge(None), ("3.16", "3.16"))
+    assert found.floor == floor
+    assert not floor or floor["bandwidth_gbps"] < found.ceiling["bandwidth_gbps"]

@@ -1,0 +1,293 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A rail's RDMA port, GID and RDMA MTU by fact: what is wrong fails, what is not known is no pass."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from support.runs.fake_run import NODES, FakeRun, in_sequence
+
+HEALTHY = FakeRun(transport="roce")
+ABSENT = object()
+
+
+def verdict_of(check: str, changes: dict[str, Any], run: FakeRun | None = None) -> dict[str, Any]:
+    """Judge rail0 of the first node after changing its port's facts."""
+    run = (run or HEALTHY).copy()
+    port = run.facts[0]["hcas"][0]
+    for key, value in changes.items():
+        if value is ABSENT:
+            del port[key]
+        else:
+            port[key] = value
+    return run.verdict(run.ids(check, node=NODES[0], rail="rail0")[0])
+
+
+def infiniband() -> FakeRun:
+    run = FakeRun(transport="infiniband", rate_gbps=100.0, driver_class="hardware")
+    for row in run.facts:
+        for netdev in row["netdevs"]:
+            netdev["speed_mbps"] = 100000
+        for port in row["hcas"]:
+            port |= {"link_layer": "InfiniBand", "lid": 3, "sm_lid": 1}
+    return run
+
+
+INFINIBAND = infiniband()
+
+
+def test_a_healthy_port_passes_with_bounds_and_proof() -> None:
+    for check in ("rdma_port", "rdma_gid", "rdma_mtu"):
+        one = verdict_of(check, {})
+        assert (one["outcome"], one["proof"]) == ("pass", "proven")
+        assert one["floor"]
+        assert one["ceiling"]
+    assert verdict_of("rdma_port", {}, INFINIBAND)["outcome"] == "pass"
+    assert not INFINIBAND.ids("rdma_gid"), "an InfiniBand GID stands for no address"
+    assert not FakeRun().ids("rdma_port"), "of TCP no RDMA is asked"
+
+
+@pytest.mark.parametrize(
+    ("changes", "outcome", "cause"),
+    [
+        ({"state": "DOWN"}, "fail", "link_down"),
+        ({"state": "ARMED"}, "fail", "link_down"),
+        ({"link_layer": "InfiniBand"}, "fail", "link_layer_wrong"),
+        ({"node_type": "RNIC"}, "fail", "iwarp"),
+        ({"node_type": "RNIC", "state": "DOWN"}, "fail", "iwarp"),
+        ({"dpu_mode": "dpu"}, "fail", "dpu_mode"),
+        ({"dpu_mode": "nic"}, "pass", None),
+        ({"hca": "rxe9:1"}, "fail", "hca_missing"),
+        ({"netdev": "ens6d1"}, "fail", "netdev_differs"),
+        ({"state": None}, "unmeasured", "rdma_unknown"),
+        ({"state": ABSENT}, "unmeasured", "rdma_unknown"),
+        ({"link_layer": None}, "unmeasured", "rdma_unknown"),
+        ({"node_type": None}, "unmeasured", "rdma_unknown"),
+    ],
+)
+def test_a_port_that_cannot_do_what_is_declared(
+    changes: dict[str, Any], outcome: str, cause: str | None
+) -> None:
+    one = verdict_of("rdma_port", changes)
+    assert (one["outcome"], one["cause_class"]) == (outcome, cause)
+    assert outcome == "pass" or (one["proof"] is None and "gpuserver1 rail0" in one["cause"])
+
+
+@pytest.mark.parametrize(
+    ("changes", "outcome", "cause"),
+    [
+        ({"state": "INIT"}, "fail", "sm_missing"),
+        ({"sm_lid": 0}, "fail", "sm_missing"),
+        ({"sm_lid": 0xFFFF}, "fail", "sm_missing"),
+        ({"sm_lid": None}, "unmeasured", "rdma_unknown"),
+        ({"link_layer": "Ethernet"}, "fail", "link_layer_wrong"),
+        ({"rate_gbps": 25.0}, "fail", "link_speed"),
+        ({"rate_gbps": 200.0}, "fail", "link_speed"),  # the declared rate is wrong, and bounds rest on it
+        ({"rate_gbps": 0}, "fail", "link_speed"),
+        ({"rate_gbps": None}, "unmeasured", "rdma_unknown"),
+        ({"state": "DOWN"}, "fail", "link_down"),
+    ],
+)
+def test_an_infiniband_port_needs_a_subnet_manager_and_its_rate(
+    changes: dict[str, Any], outcome: str, cause: str
+) -> None:
+    one = verdict_of("rdma_port", changes, INFINIBAND)
+    assert (one["outcome"], one["cause_class"]) == (outcome, cause)
+
+
+@pytest.mark.parametrize("told", [None, "", "unknown", ABSENT])
+def test_a_port_of_unknown_kind_is_unmeasured_since_its_floor_is_lost(told: Any) -> None:
+    one = verdict_of("rdma_port", {"driver_class": told}, INFINIBAND)
+    assert (one["outcome"], one["cause_class"]) == ("unmeasured", "rdma_unknown")
+    assert "driver_class" in one["cause"]
+
+
+def gids(*entries: tuple[int, str, str]) -> list[dict[str, Any]]:
+    return [
+        {"index": index, "gid": f"gid-{index}", "type": kind, "netdev": "ens6", "address": address}
+        for index, kind, address in entries
+    ]
+
+
+@pytest.mark.parametrize(
+    ("table", "outcome", "index"),
+    [
+        (gids((2, "RoCE v1", "10.0.1.1"), (3, "RoCE v2", "10.0.1.1")), "pass", 3),
+        (gids((2, "RoCE v1", "10.0.1.1")), "recorded", 2),
+        (gids((3, "RoCE v2", "10.0.1.2")), "fail", None),
+        ([], "fail", None),
+        (None, "unmeasured", None),
+        ("gids", "unmeasured", None),
+        ([None, 7, {}, {"index": "3"}], "fail", None),
+    ],
+)
+def test_the_gid_is_the_rails_address_and_v2_where_there_is_one(
+    table: Any, outcome: str, index: int | None
+) -> None:
+    one = verdict_of("rdma_gid", {"gids": table})
+    assert one["outcome"] == outcome
+    assert one["observed"]["gid_index"] == index
+    if outcome == "fail":
+        assert one["cause_class"] == "no_gid"
+    if outcome == "recorded":
+        assert "gid_v1_only" in one["basis"]
+        assert "not routable" in one["basis"]
+        assert "NCCL_IB_ROCE_VERSION_NUM=1" in one["basis"]
+        assert not one["floor"]
+
+
+@pytest.mark.parametrize(
+    ("active", "mtu", "changes", "outcome", "cause"),
+    [
+        (4096, 9000, {}, "pass", None),
+        (1024, 1500, {}, "pass", None),
+        (1024, 9000, {}, "fail", "rdma_mtu_small"),
+        (2048, 9000, {}, "fail", "rdma_mtu_small"),
+        (2048, 9000, {"driver": "mlx4_core"}, "pass", None),
+        (4096, 9000, {"device": "mlx4_0"}, "pass", None),
+        (1024, 9000, {"driver": "mlx4_core"}, "fail", "rdma_mtu_small"),
+        (2048, 9000, {"max_mtu_bytes": 2048}, "pass", None),
+        (4096, 1500, {}, "fail", "mtu_differs"),
+        (None, 9000, {}, "unmeasured", "rdma_mtu_unknown"),
+        ("4096", 9000, {}, "unmeasured", "rdma_mtu_unknown"),
+        (True, 9000, {}, "unmeasured", "rdma_mtu_unknown"),
+        (256, 300, {}, "fail", "rdma_mtu_small"),
+        (4096, None, {}, "not_applicable", None),
+    ],
+)
+def test_the_rdma_mtu_is_what_the_inventorys_mtu_allows(
+    active: Any, mtu: int | None, changes: dict[str, Any], outcome: str, cause: str | None
+) -> None:
+    run = HEALTHY.copy()
+    for rail in run.plan["nodes"][NODES[0]]["rails"]:
+        rail["mtu"] = mtu
+    one = verdict_of("rdma_mtu", {"active_mtu_bytes": active, **changes}, run)
+    assert (one["outcome"], one["cause_class"]) == (outcome, cause)
+
+
+def test_on_infiniband_the_ports_own_maximum_counts() -> None:
+    assert verdict_of("rdma_mtu", {}, INFINIBAND)["outcome"] == "pass"
+    assert verdict_of("rdma_mtu", {"active_mtu_bytes": 2048}, INFINIBAND)["outcome"] == "fail"
+    assert verdict_of("rdma_mtu", {"max_mtu_bytes": None}, INFINIBAND)["outcome"] == "unmeasured"
+
+
+def test_a_connectx3_on_infiniband_is_measured_at_the_2048_that_perftest_takes_there() -> None:
+    # perftest's set_mtu lowers 4096 to 2048 on ConnectX-3 and its Pro, whatever the link layer.
+    connectx3 = {"driver": "mlx4_core", "active_mtu_bytes": 2048}
+    assert verdict_of("rdma_mtu", connectx3, INFINIBAND)["outcome"] == "pass"
+    assert verdict_of("rdma_mtu", {**connectx3, "active_mtu_bytes": 4096}, INFINIBAND)["outcome"] == "pass"
+    assert verdict_of("rdma_mtu", {**connectx3, "active_mtu_bytes": 1024}, INFINIBAND)["outcome"] == "fail"
+    run = INFINIBAND.copy()
+    for port in (port for row in run.facts for port in row["hcas"]):
+        port["driver"] = "mlx4_core"
+    for row in run.results:
+        if row["check"].startswith("rdma"):
+            row |= {"active_mtu_bytes": 2048, "gid_index": None, "gid_type": None}
+            for name, (before, after) in row["counters"].items():
+                if name.endswith("_packets"):  # half as long, twice as many
+                    row["counters"][name] = [before, before + 2 * (after - before)]
+    in_sequence(run.results)
+    one = run.verdict(run.ids("rdma_latency")[0])
+    assert (one["outcome"], one["cause"]) == ("recorded", None)
+    one = run.verdict(run.ids("rdma_bandwidth")[0])
+    # 0.95 of 100 Gbit/s is too little, but measured.
+    assert (one["outcome"], one["cause_class"]) == ("fail", "below_floor")
+    assert one["ceiling"]["bandwidth_gbps"] == pytest.approx(100 * 2048 / (2048 + 26) * 1.02, abs=1e-3)
+
+
+def test_a_rail_without_a_named_port_takes_the_one_of_its_netdev() -> None:
+    run = HEALTHY.copy()
+    for node in run.plan["nodes"].values():
+        for rail in node["rails"]:
+            rail["hca"] = None
+    assert verdict_of("rdma_port", {}, run)["outcome"] == "pass"
+    # A card's port and a software device on one netdev: nobody guesses which is meant.
+    run.facts[0]["hcas"].append({**run.facts[0]["hcas"][0], "hca": "mlx5_0:1"})
+    one = verdict_of("rdma_port", {}, run)
+    assert (one["outcome"], one["cause_class"]) == ("fail", "hca_missing")
+    assert "rxe0:1, mlx5_0:1" in one["cause"]
+
+
+def test_without_facts_nothing_of_rdma_is_known() -> None:
+    run = HEALTHY.copy()
+    run.facts = run.facts[1:]
+    for check in ("rdma_port", "rdma_gid", "rdma_mtu"):
+        one = run.verdict(run.ids(check, node=NODES[0])[0])
+        assert (one["outcome"], one["cause_class"]) == ("unmeasured", "node_unreachable")
+    bare = HEALTHY.copy()
+    bare.facts[0]["hcas"] = None
+    assert bare.verdict(bare.ids("rdma_gid", node=NODES[0])[0])["cause_class"] == "hca_missing"
+
+
+def test_a_port_that_the_inventory_does_not_name_is_no_part_of_a_tcp_link() -> None:
+    run = FakeRun()
+    for row, roce in zip(run.facts, HEALTHY.facts, strict=True):
+        row["hcas"] = [{**port, "state": "DOWN"} for port in roce["hcas"]]
+    assert run.status() == 0
+
+
+def without_a_rate(rates: tuple[float, ...], boards: tuple[str | None, ...]) -> FakeRun:
+    """Return an InfiniBand run that declares no rate, whose four ports run so and are of these boards."""
+    run = INFINIBAND.copy()
+    for node in run.plan["nodes"].values():
+        for rail in node["rails"]:
+            rail["rate_gbps"] = None
+    ports = [port for row in run.facts for port in row["hcas"]]
+    for port, rate, board in zip(ports, rates, boards, strict=True):
+        port |= {"rate_gbps": rate, "board_id": board}
+    return run
+
+
+NDR, OTHER = "MT_0000000838", "MT_0000000222"
+
+
+@pytest.mark.parametrize(
+    ("width", "rate"),
+    [("4X", 200.0), ("1X", 100.0)],  # NDR 400 that trained to HDR, or on one lane of four
+)
+def test_an_infiniband_port_that_is_slower_than_its_like_fails(width: str, rate: float) -> None:
+    run = without_a_rate((rate, 400.0, 400.0, 400.0), (NDR,) * 4)
+    one = verdict_of("rdma_port", {"width": width}, run)
+    assert (one["outcome"], one["cause_class"]) == ("fail", "link_slow")
+    for word in ("gpuserver1 rail0 (mlx5_0:1)", f"{rate:g} Gbit/s ({width})", "gpuserver1 mlx5_1:1", "400"):
+        assert word in one["cause"]
+    assert "rate_gbps" in one["next"]
+    assert one["floor"]["rate_gbps"] == 400.0
+
+
+@pytest.mark.parametrize(
+    ("rates", "boards"),
+    [
+        ((200.0,) * 4, (NDR,) * 4),  # all may be slow alike: a switch of the generation before
+        ((200.0, 400.0, 400.0, 400.0), (OTHER, NDR, NDR, NDR)),
+        ((200.0, 400.0, 400.0, 400.0), (None, NDR, NDR, NDR)),
+        ((200.0, 400.0, 400.0, 400.0), ("", "", "", "")),
+    ],
+)
+def test_an_infiniband_rate_that_nothing_bounds_is_recorded_and_no_pass(
+    rates: tuple[float, ...], boards: tuple[str | None, ...]
+) -> None:
+    one = verdict_of("rdma_port", {}, without_a_rate(rates, boards))
+    assert (one["outcome"], one["floor"], one["ceiling"]) == ("recorded", None, None)
+    for word in (
+        "gpuserver1 rail0 (mlx5_0:1)",
+        "200 Gbit/s (4X)",
+        "recorded, not judged",
+        "declare rate_gbps",
+    ):
+        assert word in one["basis"]
+
+
+@pytest.mark.parametrize("told", [{"rate_gbps": None}, {"rate_gbps": 0}, {"rate_gbps": "fast"}])
+def test_an_infiniband_rate_that_is_not_told_is_unmeasured(told: dict[str, Any]) -> None:
+    one = verdict_of("rdma_port", told, without_a_rate((400.0,) * 4, (NDR,) * 4))
+    assert (one["outcome"], one["cause_class"]) == ("unmeasured", "rdma_unknown")
+
+
+def test_what_a_port_that_is_down_tells_is_no_measure_for_others() -> None:
+    run = without_a_rate((200.0, 400.0, 200.0, 200.0), (NDR,) * 4)
+    run.facts[0]["hcas"][1]["state"] = "DOWN"
+    assert verdict_of("rdma_port", {}, run)["outcome"] == "recorded"

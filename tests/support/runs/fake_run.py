@@ -1,0 +1,380 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A healthy run of two nodes and two rails, made by hand to the contract; tests break it in every way."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import verdict
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import requests
+
+from support.runs import fake_rdma
+from support.runs.fake_rdma import FRAME_BYTES_PER_S
+from support.runs.fake_rdma import counters as _counters
+
+RUN = "20261121T101500Z-3f2a"
+NODES = ("gpuserver1", "gpuserver2")
+NETDEVS = {"rail0": "ens6", "rail1": "ens6d1"}
+SUBNETS = {"rail0": "10.0.1", "rail1": "10.0.0"}
+HCAS = {
+    "software": {"rail0": "rxe0:1", "rail1": "rxe1:1"},
+    "hardware": {"rail0": "mlx5_0:1", "rail1": "mlx5_1:1"},
+}
+
+
+def fabric(rate_gbps: float | None = 1.0, transport: str = "tcp") -> dict[str, Any]:
+    return {
+        "transport": transport,
+        "node_class": "container",
+        "mtu": 9000,
+        "cabling": "back_to_back",
+        "rails": [
+            {"name": rail, "netdev": NETDEVS[rail], "subnet": f"{SUBNETS[rail]}.0/24", "rate_gbps": rate_gbps}
+            for rail in NETDEVS
+        ],
+        "frontend": {"netdev": "enp5s0"},
+    }
+
+
+class FakeRun:
+    """All that the judge reads, in memory, free to be mutated."""
+
+    def __init__(
+        self,
+        rate_gbps: float | None = 1.0,
+        driver_class: str = "software",
+        transport: str = "tcp",
+        **rules: Any,
+    ) -> None:
+        self.rate_gbps = rate_gbps
+        self.driver_class = driver_class
+        self.transport = transport
+        self.rdma = transport != "tcp"
+        self.hcas = HCAS[driver_class]
+        self.policy = policy.merge(rules)
+        self.manifest: dict[str, Any] = {
+            "schema": 1,
+            "run": RUN,
+            "cluster": "lab",
+            "inventory": ["hosts.yml"],
+            "versions": {"railyard": "0.1.0"},
+            "policy": self.policy,
+            "argv": ["ansible-playbook", "playbooks/validate.yml"],
+            "limit": None,
+            "start": {"at": "2026-11-21T10:15:00.000Z"},
+            "end": {"at": "2026-11-21T10:16:10.000Z", "reason": "completed"},
+        }
+        self.plan: dict[str, Any] = {
+            "schema": 1,
+            "cluster": "lab",
+            "transport": transport,
+            "node_class": "container",
+            "cabling": "back_to_back",
+            "nodes": {node: self._node(index) for index, node in enumerate(NODES, start=1)},
+        }
+        self.facts = [self._facts(index) for index in (1, 2)]
+        order = requests.work_order(
+            RUN, self.plan, {node: fabric(rate_gbps, transport) for node in NODES}, self.policy, reached=NODES
+        )
+        self.order = order
+        self.asked = requests.asked_lines(self.plan, order)
+        self.manifest["asked"] = requests.fingerprint(self.asked)
+        self.results = [
+            self._row(line, end)
+            for line in self.asked
+            if line["id"].startswith("m")
+            for end in ("client", "server")
+        ]
+        in_sequence(self.results)
+        self.results += [self._cable_row(line) for line in self.asked if line["id"].startswith("c")]
+
+    def judge(self) -> list[dict[str, Any]]:
+        return verdict.judge(self.manifest, self.plan, self.asked, self.facts, exchanged(self.results))
+
+    def status(self) -> int:
+        return verdict.exit_status(self.judge(), self.manifest, self.asked, plan=self.plan)
+
+    def copy(self) -> FakeRun:
+        return copy.deepcopy(self)
+
+    def ids(self, check: str, **fields: Any) -> list[str]:
+        return [
+            line["id"]
+            for line in self.asked
+            if line["check"] == check and all(line[key] == value for key, value in fields.items())
+        ]
+
+    def rows(self, identity: str, end: str | None = None) -> list[dict[str, Any]]:
+        return [row for row in self.results if row["id"] == identity and end in (None, row["end"])]
+
+    def verdict(self, identity: str) -> dict[str, Any]:
+        return next(one for one in self.judge() if one["id"] == identity)
+
+    def _node(self, index: int) -> dict[str, Any]:
+        return {
+            "node_index": index,
+            "scalable_unit": None,
+            "ansible_host": f"198.18.0.{index}",
+            "transport": self.transport,
+            "node_class": "container",
+            "frontend": {"netdev": "enp5s0", "manage": False},
+            "rail_overrides": {},
+            "rails": [
+                {
+                    "name": rail,
+                    "netdev": NETDEVS[rail],
+                    "mac": None,
+                    "pci": None,
+                    "hca": self.hcas[rail] if self.rdma else None,
+                    "address": f"{SUBNETS[rail]}.{index}/24",
+                    "address6": None,
+                    "subnet": f"{SUBNETS[rail]}.0/24",
+                    "subnet6": None,
+                    "mtu": 9000,
+                    "gateway": None,
+                    "gateway6": None,
+                    "vlan": None,
+                    "rate_gbps": self.rate_gbps,
+                    "leaf": None,
+                }
+                for rail in NETDEVS
+            ],
+        }
+
+    def _facts(self, index: int) -> dict[str, Any]:
+        def netdev(name: str, address: str, mac: str) -> dict[str, Any]:
+            return {
+                "netdev": name,
+                "kind": "veth",
+                "master": None,
+                "carrier": True,
+                "operstate": "up",
+                "admin_up": True,
+                "speed_mbps": 10000 if self.driver_class == "software" else 1000,
+                "mtu_bytes": 9000,
+                "mac": mac,
+                "permanent_mac": None,
+                "addresses": [address],
+                "addresses6": [f"fe80::{index}/64"],
+                "driver": "veth",
+                "driver_class": self.driver_class,
+                "pci": None,
+                "numa_node": None,
+                "hca": None,
+                "counters": {},
+            }
+
+        return {
+            "schema": 1,
+            "node": NODES[index - 1],
+            "run": RUN,
+            "boot_id": f"boot-{index}",
+            "collected": "2026-11-21T10:15:02.000Z",
+            "kernel": "6.1.0",
+            "python": "3.11.2",
+            "os": {"id": "debian", "version": "12"},
+            "netdevs": [
+                netdev("ens6", f"10.0.1.{index}/24", f"02:00:00:00:00:0{index}"),
+                netdev("ens6d1", f"10.0.0.{index}/24", f"02:00:00:00:01:0{index}"),
+                netdev("enp5s0", f"198.18.0.{index}/24", f"02:00:00:00:02:0{index}"),
+            ],
+            "hcas": self._hcas(index) if self.rdma else [],
+            "cpu": {"governors": {}, "governor_available": False},
+            "memlock_bytes": -1,
+            "tools": {"iperf3": "3.12", "sockperf": "3.7"},
+        }
+
+    def _hcas(self, index: int) -> list[dict[str, Any]]:
+        return [
+            fake_rdma.port(self.hcas[rail], netdev, f"{SUBNETS[rail]}.{index}", self.driver_class)
+            for rail, netdev in NETDEVS.items()
+        ]
+
+    def _row(self, line: dict[str, Any], end: str) -> dict[str, Any]:
+        host = line["node"] if end == "client" else line["peer"]
+        check, rail = line["check"], line["rail"]
+        rdma = check.startswith("rdma")
+        metrics, counters, window = (
+            fake_rdma.measured(check, end, self.driver_class) if rdma else self._measured(check, end)
+        )
+        row = {
+            "schema": 1,
+            "run": RUN,
+            "id": line["id"],
+            "end": end,
+            "host": host,
+            "check": line["check"],
+            "tool": line["tool"],
+            "tool_version": "3.12",
+            "node": line["node"],
+            "peer": line["peer"],
+            "rail": rail,
+            "netdev": NETDEVS[rail],
+            "hca": None,
+            "address": f"{SUBNETS[rail]}.{NODES.index(host) + 1}",
+            "gid_index": None,
+            "gid_type": None,
+            "started": "2026-11-21T10:15:20.000Z",
+            "window_s": window,
+            "message_bytes": {"tcp_latency": 64}.get(line["check"], 131072),
+            "qps": None,
+            "direction": line["direction"],
+            "round": line["round"],
+            "group": line["group"],
+            "mtu_bytes": 9000,
+            "active_mtu_bytes": None,
+            "status": "measured",
+            "metrics": metrics,
+            "counters": counters,
+            "other_rails": {},
+            "proof": "proven",
+            "raw": {"file": f"raw/{host}.tar.gz", "name": f"{line['id']}.{end}.txt"},
+            "error": None,
+            # What the other end told is filled in by `exchanged`, when the test has changed what it wants.
+            "other_end": {"boot_id": f"boot-{2 - NODES.index(host)}"},
+            **({"latency_is": "one_way"} if line["check"] == "tcp_latency" else {}),
+            **({"bandwidth_is": "sum_of_both"} if line["direction"] == "bi" else {}),
+            **({"streams": self.policy["iperf3_streams"]} if line["tool"] == "iperf3" else {}),
+            **({"samples": _samples(end)} if line["group"] else {}),
+            # The same counters beside every test of a rail, TCP's too: they are the rail's.
+            "link_errors": fake_rdma.link_errors(self.driver_class if self.rdma else None),
+        }
+        return row | fake_rdma.fields(check, self.hcas[rail], end, self.driver_class) if rdma else row
+
+    def _cable_row(self, line: dict[str, Any]) -> dict[str, Any]:
+        """Return what a healthy node heard on a rail: the other one, who answers for itself and by it."""
+        rail, host = line["rail"], line["node"]
+        peer = 2 - NODES.index(host)
+        mac = f"02:00:00:00:0{list(NETDEVS).index(rail)}:0{peer}"
+        asked = {"peer": NODES[peer - 1], "peer_address": f"{SUBNETS[rail]}.{peer}"}
+        other = next(name for name in NETDEVS if name != rail)
+        told: dict[str, Any] = {
+            "cabling": {
+                "expected": 1,
+                "heard": 1,
+                "missing": [],
+                "foreign": [],
+                "strangers": 0,
+                "listened": [1795257318.1, 1795257318.8],
+            },
+            "link_address_owner": {
+                **asked,
+                "peer_mac": mac,
+                "claimed_by": [mac],
+                "other_rail": other,
+                "other_address": f"{SUBNETS[other]}.{peer}",
+                "other_claimed_by": [],
+                "known": {mac: f"{NODES[peer - 1]} {rail}"},
+            },
+            "reply_path": {**asked, "route_netdev": NETDEVS[rail], "replies": {rail: 3, other: 0}},
+        }[line["check"]]
+        nothing = ("tool_version", "hca", "gid_index", "gid_type", "window_s", "message_bytes", "qps")
+        return {
+            **dict.fromkeys((*nothing, "active_mtu_bytes", "counters", "other_rails", "other_end")),
+            "schema": 1,
+            "run": RUN,
+            "id": line["id"],
+            "end": "client",
+            "host": host,
+            "address": f"{SUBNETS[rail]}.{3 - peer}",
+            "mtu_bytes": 9000,
+            **{
+                key: line[key]
+                for key in ("check", "tool", "node", "peer", "rail", "direction", "round", "group")
+            },
+            "netdev": NETDEVS[rail],
+            "started": "2026-11-21T10:15:18.000Z",
+            "status": "measured",
+            "metrics": {"listened_s": 0.7},
+            "link_errors": {},
+            "proof": "proven",
+            "raw": None,
+            "error": None,
+            "cabling": told,
+        }
+
+    def _measured(self, check: str, end: str) -> tuple[dict[str, Any], dict[str, Any], list[float] | None]:
+        if check in ("tcp_bandwidth", "tcp_bandwidth_concurrent"):
+            # 0.95 Gbit/s of payload for 4 s, after 1 s that iperf3 leaves out.
+            second = FRAME_BYTES_PER_S
+            metrics: dict[str, Any] = {
+                "bandwidth_gbps": 0.95,
+                "sent_gbps": 0.951,
+                "retransmits": 3,
+                "cpu_percent": 20.0,
+                "node_cpu_percent": 31.0,
+            }
+            return metrics, _counters(end, int(5.2 * second), 80000, 40000), [1.1, 5.1]
+        if check == "tcp_bandwidth_bi":
+            metrics = {"bandwidth_gbps": 1.9, "forward_gbps": 0.95, "reverse_gbps": 0.95, "retransmits": 3}
+            moved = int(5.2 * FRAME_BYTES_PER_S)
+            return metrics, _counters(end, moved, 80000, 80000, moved), [1.1, 5.1]
+        if check == "tcp_latency":
+            metrics = {
+                "latency_average_us": 21.0,
+                "latency_p50_us": 20.5,
+                "latency_p99_us": 30.0,
+                "latency_p999_us": 55.0,
+                "latency_min_us": 15.0,
+                "latency_max_us": 110.0,
+                "observations": 40000,
+            }
+            return (metrics if end == "client" else {}), _counters(end, 5200000, 41000, 41000), [0.1, 2.1]
+        if check == "ping_rtt":
+            metrics = {
+                "rtt_average_us": 80.0,
+                "rtt_min_us": 60.0,
+                "rtt_max_us": 120.0,
+                "rtt_mdev_us": 11.0,
+                "loss_percent": 0.0,
+            }
+            return (metrics if end == "client" else {}), _counters(end, 1200, 12, 12), [0.0, 0.3]
+        metrics = {"path_mtu_bytes": 9000, "sent": 5, "received": 5}
+        echoed = 45500
+        if check == "path_mtu_one_way":
+            echoed = 400
+        return (metrics if end == "client" else {}), _counters(end, 46000, 7, 6, echoed), [0.0, 0.2]
+
+
+def exchanged(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Let the two ends of each test tell each other what they found; a row that says of itself stays."""
+    ends = {(row.get("id"), row.get("end")): row for row in reversed(results) if _hashable(row)}
+    told = []
+    for row in results:
+        said = row.get("other_end")
+        turned = "server" if row.get("end") == "client" else "client"
+        other = ends.get((row["id"], turned)) if _hashable(row) else None
+        if isinstance(said, dict) and "host" not in said and other is not None:
+            heard = {
+                key: other.get(key) for key in ("host", "status", "proof", "metrics", "counters", "error")
+            }
+            row = {**row, "other_end": {**heard, **said}}
+        told.append(row)
+    return told
+
+
+def in_sequence(rows: list[dict[str, Any]]) -> None:
+    """Let each node's counters go on from test to test, as the kernel's do."""
+    stand: dict[tuple[str, str, str], int] = {}
+    for row in rows:
+        for name, (before, after) in (row["counters"] or {}).items():
+            key = (row["host"], row["rail"], name)
+            begin = stand.get(key, before)
+            stand[key] = begin + after - before
+            row["counters"][name] = [begin, stand[key]]
+
+
+def _hashable(row: dict[str, Any]) -> bool:
+    return isinstance(row.get("id"), str) and isinstance(row.get("end"), str)
+
+
+def _samples(end: str) -> dict[str, list[Any]]:
+    times = [round(0.2 * step, 1) for step in range(29)]
+    moved = [int(1000 + min(time, 5.2) * FRAME_BYTES_PER_S) for time in times]
+    idle = [7 for _time in times]
+    sending = end == "client"
+    return {"t_s": times, "tx_bytes": moved if sending else idle, "rx_bytes": idle if sending else moved}

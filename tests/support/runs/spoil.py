@@ -1,0 +1,92 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Spoil one field of one row of a healthy run; what is then no longer true must not pass."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any
+
+from support.runs.fake_run import FakeRun
+
+GARBAGE: list[Any] = [
+    None, "", "x", "9000", True, False, -1, 0, float("nan"), float("inf"), float("-inf"), [], {},
+    [None, None],
+    ["1", "2"], [5, 1], [0, 0], [-3, 2], 1e300, {"a": 1},
+]  # fmt: skip
+
+
+def paths(row: dict[str, Any], prefix: str = "") -> list[str]:
+    """Return every field of a row, `a.b` for those inside another."""
+    found = []
+    for key, value in row.items():
+        found.append(prefix + key)
+        if isinstance(value, dict) and key != "raw":
+            found += paths(value, f"{prefix}{key}.")
+    return found
+
+
+def mutate(row: dict[str, Any], path: str, value: Any, remove: bool = False) -> None:
+    """Set one field of a row, or take it out."""
+    *parents, last = path.split(".")
+    for key in parents:
+        row = row[key]
+    if remove:
+        del row[last]
+    else:
+        row[last] = value
+
+
+# Ends that time nothing may leave their window out; one that is there must be an interval.
+UNTIMED = {(check, end) for check in ("path_mtu", "path_mtu_one_way") for end in ("client", "server")}
+UNTIMED |= {("ping_rtt", "server"), ("tcp_latency", "server"), ("rdma_read_bandwidth", "server")}
+UNTIMED |= {(check, "server") for check in ("rdma_latency", "rdma_read_latency", "rdma_send_latency")}
+
+
+def still_true(path: str, value: Any, remove: bool, row: dict[str, Any], original: dict[str, Any]) -> bool:
+    """Tell whether the changed row says something that may be true, and is judged by its bounds instead."""
+    if json.dumps(row, sort_keys=True) == json.dumps(original, sort_keys=True):
+        return True
+    if path in ("window_s", "error") and value is None:
+        return path == "error" or (original["check"], original["end"]) in UNTIMED
+    if path == "metrics" and isinstance(value, dict) and not original["metrics"]:
+        return True  # this end states no number that is asked of it
+    before: Any = original
+    for key in path.split("."):
+        before = before[key]
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    another_number = is_number and isinstance(before, (int, float)) and 0 <= value < 1e9
+    return not remove and another_number and not isinstance(before, bool) and path.startswith("metrics.")
+
+
+class FakeRunView:
+    """A run of which one row may be changed, without copying the others."""
+
+    def __init__(self, run: FakeRun, identity: str, end: str) -> None:
+        self._run = copy.copy(run)
+        self._run.results = list(run.results)
+        place = next(
+            index for index, row in enumerate(run.results) if row["id"] == identity and row["end"] == end
+        )
+        self.row = copy.deepcopy(run.results[place])
+        self._run.results[place] = self.row
+        self._identity = identity
+        self._pair = [
+            row
+            for row in self._run.results
+            if row is self.row or (row["id"], row["end"]) == (identity, _other(end))
+        ]
+
+    def verdict(self, identity: str) -> dict[str, Any]:
+        """Return one verdict; a test's rests on its own two rows, and the others need not be judged again."""
+        narrow = copy.copy(self._run)
+        if identity == self._identity:
+            narrow.asked = [line for line in narrow.asked if line["id"] == identity]
+            narrow.results = self._pair
+        return narrow.verdict(identity)
+
+
+def _other(end: str) -> str:
+    return "server" if end == "client" else "client"

@@ -1,0 +1,380 @@
+"""The report: made from the folder alone, the same bytes each time, harmless, and true to the verdicts."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import shutil
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from xml.etree import ElementTree as Xml
+
+import pytest
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import rejudge
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present import model, pages
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present.documents import write_report
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present.grouping import group
+from railyard.operate import commands
+from railyard.report import rebuild
+from rich.console import Console
+from support.runs.run_builder import RUN, build_run
+
+MADE = ("index.html", "report.md", "junit.xml")
+
+
+def slow_and_silent(row):
+    """gpuserver2 → gpuserver1 is slow on rail1; one end of a latency test on rail0 says nothing."""
+    if (row["check"], row["node"], row["rail"]) == ("tcp_bandwidth", "gpuserver2", "rail1"):
+        row["metrics"].update(bandwidth_gbps=3.1, sent_gbps=3.11)
+    if (row["check"], row["node"], row["rail"], row["end"]) == (
+        "tcp_latency",
+        "gpuserver1",
+        "rail0",
+        "server",
+    ):
+        return None
+    return row
+
+
+@pytest.fixture
+def good(tmp_path):
+    return build_run(tmp_path / "lab" / RUN)
+
+
+@pytest.fixture
+def bad(tmp_path):
+    return build_run(tmp_path / "lab" / RUN, change_result=slow_and_silent)
+
+
+class Page(HTMLParser):
+    """What is in a page: its tags with their attributes, and its text."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self._open: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        self._open.append(tag)
+
+    def handle_endtag(self, tag):
+        while self._open and self._open.pop() != tag:
+            pass
+
+    def handle_data(self, data):
+        if "style" not in self._open:
+            self.text += data
+
+
+def page_of(folder: Path) -> Page:
+    return Page((folder / "index.html").read_text(encoding="utf-8"))
+
+
+def test_the_same_folder_gives_the_same_bytes(bad, tmp_path):
+    write_report(bad)
+    first = {name: (bad / name).read_bytes() for name in MADE}
+    write_report(bad)
+    assert {name: (bad / name).read_bytes() for name in MADE} == first
+    # Wherever the folder is: nothing of its place or of today is in the pages.
+    elsewhere = tmp_path / "other" / "place" / "lab" / RUN
+    shutil.copytree(bad, elsewhere, ignore=shutil.ignore_patterns(*MADE))
+    write_report(elsewhere)
+    assert {name: (elsewhere / name).read_bytes() for name in MADE} == first
+
+
+def test_the_page_needs_no_script_and_no_network(good):
+    write_report(good)
+    page = page_of(good)
+    assert "script" not in {tag for tag, _ in page.tags}
+    for tag, attributes in page.tags:
+        assert not [name for name in attributes if name.startswith("on")], tag
+        assert tag not in ("link", "img", "iframe", "object", "embed")
+        for name in ("src", "href", "xlink:href"):
+            assert (attributes.get(name) or "#").startswith("#"), (tag, attributes)
+    text = (good / "index.html").read_text(encoding="utf-8")
+    addresses = set(re.findall(r"https?://[^\s\"'<]+", text))
+    assert addresses <= {"http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"}
+    assert "@import" not in text
+    assert not re.search(r"url\((?!#)", text)
+
+
+def test_ids_in_the_page_are_unique(good):
+    write_report(good)
+    ids = [attributes["id"] for _, attributes in page_of(good).tags if attributes.get("id")]
+    assert ids
+    assert len(ids) == len(set(ids))
+
+
+def test_the_answer_comes_first_in_one_sentence(good):
+    write_report(good)
+    page = page_of(good)
+    assert [tag for tag, _ in page.tags].count("h1") == 1
+    assert "TCP only, RDMA not asked" in page.text.split("Nodes and rails")[0]
+    assert (good / "report.md").read_text(encoding="utf-8").startswith("# ✓ TCP only, RDMA not asked")
+
+
+def test_problems_are_told_with_place_cause_and_next_step(bad):
+    write_report(bad)
+    for text in (page_of(bad).text, (bad / "report.md").read_text(encoding="utf-8")):
+        assert "gpuserver2 → gpuserver1, rail1" in text
+        assert "below its floor" in text
+        assert "gpuserver1 → gpuserver2, rail0" in text
+        assert "Next:" in text
+    read = model.read(bad)
+    assert read.exit_status == 1
+    assert [problem.outcome for problem in read.problems] == ["fail", "unmeasured"]
+
+
+def test_verdicts_are_told_by_symbol_and_word_and_not_by_colour_alone(bad):
+    write_report(bad)
+    text = page_of(bad).text
+    for words in ("✗ 3.10 Gbit/s (fail)", "? unmeasured", "✓ 9.3"):
+        assert words in text
+
+
+def test_every_number_of_a_chart_stands_in_a_table_too(good):
+    write_report(good)
+    page = (good / "index.html").read_text(encoding="utf-8")
+    charts = "".join(re.findall(r'<svg class="chart".*?</svg>', page, flags=re.S))
+    tables = "".join(re.findall(r"<table>.*?</table>", page, flags=re.S))
+    numbers = set(re.findall(r"[✓○] ([\d.]+ (?:Gbit/s|µs))", charts))
+    assert len(numbers) > 5
+    assert not [number for number in numbers if number not in tables]
+
+
+def test_cpu_cost_of_both_ends_is_shown(good):
+    write_report(good)
+    assert "client 41.5 %, node 35 %; server 63 %, node 35 %" in page_of(good).text
+
+
+HOSTILE = "<script>alert(1)</script>\"'&{{7*7}}\x1b[31m\u202e$x^2$|`"
+
+
+def test_hostile_text_stays_text(tmp_path):
+    def hostile(row):
+        row["os"] = {"id": HOSTILE, "version": "\x00\x07"}
+        row["tools"] = {HOSTILE: HOSTILE}
+        row["netdevs"][0]["driver"] = HOSTILE
+        return row
+
+    folder = build_run(
+        tmp_path / "lab" / RUN,
+        change_fact=hostile,
+        manifest={"argv": ["railyard", HOSTILE], "inventory": HOSTILE},
+    )
+    write_report(folder)
+    page = page_of(folder)
+    assert "script" not in {tag for tag, _ in page.tags}
+    assert "<script>alert(1)</script>" in page.text
+    assert "{{7*7}}" in page.text
+    for name in MADE:
+        text = (folder / name).read_text(encoding="utf-8")
+        assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f\u202e]", text), name
+    markdown = (folder / "report.md").read_text(encoding="utf-8")
+    assert "<script>" not in markdown
+    Xml.parse(folder / "junit.xml")
+
+
+def test_a_nodes_words_without_end_are_cut_wherever_they_are_shown(tmp_path, capsys):
+    words = HOSTILE + "\n\n# all measured and proven\n" + "x" * 10**5
+
+    def hostile(row):
+        row.update(status="failed", error={"class": words, "message": words, "host": words, "fix": words})
+        return row if row["host"] == "gpuserver2" else {**row, "tool": words}
+
+    folder = build_run(tmp_path / "lab" / RUN, change_result=hostile)
+    write_report(folder)
+    rebuild.judge(str(folder), tmp_path)
+    for text in (*((folder / name).read_text(encoding="utf-8") for name in MADE), capsys.readouterr().out):
+        assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f\u202e]|^# all|x{1000}", text, flags=re.M)
+    assert "script" not in {tag for tag, _ in page_of(folder).tags}
+    Xml.parse(folder / "junit.xml")
+    assert "x" * 1000 not in (folder / "verdicts.jsonl").read_text(encoding="utf-8")
+
+
+def test_hostile_names_stay_text_in_the_drawings(tmp_path):
+    # Names of nodes and rails stand in plan, picture and charts; the judge needs them to agree everywhere.
+    nodes = ('a"><svg onload=x>', "b$\\frac{1}{0}$&amp;")
+    folder = build_run(tmp_path / "lab" / RUN, nodes=nodes)
+    write_report(folder)
+    page = page_of(folder)
+    assert not [attributes for _, attributes in page.tags if "onload" in attributes]
+    assert page.text.count('a"><svg onload=x>') > 4
+    charts = re.findall(r"<svg .*?</svg>", (folder / "index.html").read_text(encoding="utf-8"), flags=re.S)
+    assert len(charts) == 3
+    for chart in charts:
+        Xml.fromstring(chart.replace("xlink:", ""))
+
+
+def test_markdown_cells_keep_their_row():
+    assert pages.markdown_text("a|b\n# c\\d") == r"a\|b \# c\\d"
+    assert pages.markdown_text("<b>&") == "&lt;b&gt;&amp;"
+
+
+def test_junit_says_the_same_as_the_counts(bad):
+    write_report(bad)
+    read = model.read(bad)
+    root = Xml.parse(bad / "junit.xml").getroot()
+    assert len(root.findall(".//testcase")) == sum(read.counts.values()) == int(root.get("tests"))
+    assert len(root.findall(".//failure")) == read.counts["fail"] == int(root.get("failures")) == 1
+    assert len(root.findall(".//error")) == read.counts["unmeasured"] == int(root.get("errors")) == 1
+    # Recorded is no pass: nothing says that the number is good.
+    assert len(root.findall(".//skipped")) == read.counts["recorded"] > 0
+    assert "below its floor" in root.find(".//failure").get("message")
+
+
+def test_a_run_without_an_end_is_told_as_incomplete(tmp_path):
+    folder = build_run(tmp_path / "lab" / RUN, end={})
+    write_report(folder)
+    read = model.read(folder)
+    assert read.exit_status == 3
+    assert read.verdict == "unmeasured"
+    assert "no end record" in page_of(folder).text
+    # CI reads this file alone: all cases are good, the run is not.
+    root = Xml.parse(folder / "junit.xml").getroot()
+    assert root.get("errors") == "1"
+    assert "no end record" in root.find(".//testsuite[@name='run']/testcase/error").get("message")
+
+
+@pytest.mark.parametrize("end", ["completed", ["completed"], 1])
+def test_a_damaged_end_record_is_no_end(tmp_path, end):
+    folder = build_run(tmp_path / "lab" / RUN, manifest={"end": end, "start": end})
+    write_report(folder)
+    assert model.read(folder).exit_status == 3
+
+
+def test_a_torn_line_is_told(tmp_path):
+    folder = build_run(tmp_path / "lab" / RUN)
+    with (folder / "results.jsonl").open("a", encoding="utf-8") as file:
+        file.write('{"schema":1,"id":"m00')
+    write_report(folder)
+    assert "results.jsonl" in page_of(folder).text
+    assert model.read(folder).exit_status == 3
+
+
+def test_an_edited_verdict_does_not_reach_the_page(bad):
+    (bad / "verdicts.jsonl").write_text(json.dumps({"schema": 1, "outcome": "pass"}) + "\n", encoding="utf-8")
+    assert model.read(bad).exit_status == 1
+
+
+def test_many_nodes_are_folded_and_the_worst_are_shown(tmp_path):
+    def bad_node(row):
+        if (
+            row["check"] == "tcp_bandwidth"
+            and row["rail"] == "rail0"
+            and "gpu07" in (row["node"], row["peer"])
+        ):
+            row["metrics"].update(bandwidth_gbps=3.1, sent_gbps=3.11)
+        return row
+
+    nodes = tuple(f"gpu{number:02d}" for number in range(1, 19))
+    folder = build_run(tmp_path / "big" / RUN, nodes=nodes, rails=1, change_result=bad_node)
+    read = model.read(folder)
+    assert [row.label for row in read.rows] == ["gpu[01-18]"]
+    [problem] = read.problems
+    assert problem.places_text == "gpu07 with gpu[01-06,08-18], rail0"
+    assert problem.count == 34
+    bandwidth = next(table for table in read.tables if table.check == "tcp_bandwidth")
+    assert bandwidth.left_out == 306 - model.ROWS_SHOWN
+    assert [item.outcome for item in bandwidth.shown[:34]] == ["fail"] * 34
+    write_report(folder, read)
+    page = page_of(folder)
+    assert "the 8 worst of 306" in page.text
+    assert (folder / "index.html").stat().st_size < 600_000
+
+
+def test_grouping_tells_failures_first():
+    verdicts = [
+        {
+            "outcome": "unmeasured",
+            "cause": "silent",
+            "next": "look",
+            "check": "link",
+            "node": f"n{number}",
+            "rail": "rail0",
+        }
+        for number in range(9)
+    ]
+    verdicts.append(
+        {"outcome": "fail", "cause": "slow", "next": "look", "check": "mtu", "node": "n1", "rail": "rail0"}
+    )
+    problems = group(verdicts)
+    assert [(problem.outcome, problem.count) for problem in problems] == [("fail", 1), ("unmeasured", 9)]
+    assert problems[1].places_text == "n[0-8], rail0 (9 places)"
+
+
+def test_an_outcome_of_a_newer_version_is_not_shown_as_good():
+    from ansible_collections.railyard.fabric.plugins.plugin_utils.present import wording
+
+    assert wording.outcome("splendid").name == "unmeasured"
+    assert wording.worst([]) == "unmeasured"
+
+
+@pytest.mark.parametrize(
+    ("metric", "value", "text"),
+    [
+        ("bandwidth_gbps", 18.43, "18.4 Gbit/s"),
+        ("bandwidth_gbps", 0.193, "0.193 Gbit/s"),
+        ("latency_p99_us", 5.05, "5.05 µs"),
+        ("path_mtu_bytes", 9000, "9000 bytes"),
+        ("loss_percent", 0.0, "0 %"),
+        ("addresses", ["10.0.0.1/24"], "10.0.0.1/24"),
+        ("carrier", True, "yes"),
+        ("speed_mbps", None, "unknown"),
+    ],
+)
+def test_quantities_carry_their_unit(metric, value, text):
+    from ansible_collections.railyard.fabric.plugins.plugin_utils.present import wording
+
+    assert wording.quantity(metric, value) == text
+
+
+def test_junit_tells_the_cause_of_each_question_and_no_others(tmp_path):
+    """One cause at two checks of two rails is not the cause of what those checks met at the other rail."""
+    told = {("tcp_bandwidth", "rail0"): "a job", ("tcp_latency", "rail1"): "a job"}
+    told |= dict.fromkeys(
+        (("tcp_bandwidth", "rail1"), ("ping_rtt", "rail0"), ("ping_rtt", "rail1")), "another job"
+    )
+
+    def busy(row):
+        said = told.get((row["check"], row["rail"]))
+        if said and row["node"] == "gpuserver1":
+            error = {"class": "busy", "message": said, "host": row["host"], "fix": None}
+            row.update(status="unmeasured", metrics={}, proof=None, error=error)
+        return row
+
+    folder = build_run(tmp_path / "lab" / RUN, change_result=busy)
+    write_report(folder)
+    root = Xml.parse(folder / "junit.xml").getroot()
+    for (check, rail), said in told.items():
+        cases = root.findall(f"./testsuite[@name='{check}']/testcase")
+        where = f"gpuserver1 → gpuserver2, {rail} "
+        [case] = [one for one in cases if one.get("name", "").startswith(where)]
+        message = case.find("error").get("message")
+        assert f": {said}" in message, (check, rail)
+
+
+def test_without_matplotlib_and_clustershell_the_page_has_its_tables_and_says_so(tmp_path, monkeypatch):
+    # As Ansible of a distribution runs it.
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.setitem(sys.modules, "ClusterShell.NodeSet", None)
+    folder = build_run(tmp_path / "lab" / RUN, nodes=tuple(f"gpu{number}" for number in range(1, 5)))
+    write_report(folder)
+    page = (folder / "index.html").read_text()
+    assert "charts are left out, since matplotlib cannot be loaded" in " ".join(page.split())
+    assert "chart" not in re.findall(r'<svg class="([^"]*)"', page)
+    assert "TCP bandwidth" in page
+    assert all((folder / name).stat().st_size for name in MADE)
+
+
+def test_what_the_judge_reported_is_not_rendered_again(tmp_path, monkeypatch):
+    folder = build_run(tmp_path / "lab" / RUN)
+    rejudge.rejudge(folder)
+    write_report(folder)
+    monkeypatch.setattr(pages, "html", None)
+    assert commands.judged(folder, Console(file=io.StringIO())) == 0

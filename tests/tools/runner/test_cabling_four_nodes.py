@@ -1,0 +1,186 @@
+"""Four nodes, two rails, real frames, the real judge: each fault of cables, pairs of them, and none.
+
+Only what is asked before the tests, so that a case takes seconds; whole runs are benchmarks/cabling.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.railyard.fabric.plugins.module_utils.schedule import cable_checks, rounds
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import verdict
+from support.nodes.rail_namespaces import COLLECTIONS, LISTEN, NETDEVS, RUN, SECRET, Rails, ip, order, why_not
+
+REASON = why_not()
+pytestmark = [
+    pytest.mark.lab,
+    pytest.mark.skipif(REASON is not None, reason=REASON or "namespaces can be used"),
+]
+NODES = tuple(f"gpuserver{number}" for number in range(1, 5))
+Verdict = dict[str, Any]
+
+
+@contextmanager
+def four_nodes() -> Iterator[Rails]:
+    rails = Rails(f"{os.getpid():x}", 4)
+    try:
+        switch = rails.make("switch")
+        for rail in range(2):
+            ip("-n", switch, "link", "add", f"rail{rail}", "type", "bridge")
+            ip("-n", switch, "link", "set", f"rail{rail}", "mtu", "9000", "up")
+        for number, node in enumerate(NODES, 1):
+            rails.make(node)
+            for rail, netdev in enumerate(NETDEVS.values()):
+                rails.plug(node, netdev, rail, rails.address(number, rail))
+            sysctl(rails, node, *(f"net.ipv4.conf.{netdev}.arp_ignore=1" for netdev in NETDEVS.values()))
+        yield rails
+    finally:
+        for name in rails.names:
+            subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False)
+
+
+def sysctl(rails: Rails, node: str, *settings: str) -> None:
+    subprocess.run(rails.inside(node, "sysctl", "-q", "-w", *settings), check=True)
+
+
+def make(rails: Rails, fault: str) -> None:
+    """Make a fault as `railyard lab fault` makes it."""
+    kind, *words = fault.split()
+    switch, node = rails.namespace("switch"), words[0] if words else ""
+    place = int(words[1][-1]) if len(words) > 1 else 0
+
+    def move(whose: str, rail: int, to: str) -> None:
+        ip("-n", switch, "link", "set", f"{whose[-6:]}{rail}", "master", to)
+
+    if kind == "swap":
+        move(node, 0, "rail1")
+        move(node, 1, "rail0")
+    elif kind == "crossed":
+        move(node, place, f"rail{1 - place}")
+    elif kind == "direct":
+        ip("-n", switch, "link", "add", "cable", "type", "bridge")
+        ip("-n", switch, "link", "set", "cable", "up")
+        move(node, place, "cable")
+        move(words[2], place, "cable")
+    elif kind == "elsewhere":
+        ip("-n", switch, "link", "add", "nowhere", "type", "bridge")
+        ip("-n", switch, "link", "set", "nowhere", "up")
+        move(node, place, "nowhere")
+    elif kind == "joined":
+        ip("-n", switch, "link", "add", "j0", "type", "veth", "peer", "name", "j1")
+        for rail in range(2):
+            ip("-n", switch, "link", "set", f"j{rail}", "master", f"rail{rail}", "up")
+    elif kind == "flux":
+        sysctl(rails, node, f"net.ipv4.conf.{NETDEVS[words[1]]}.arp_ignore=0")
+    elif kind == "other_way":
+        own, other = NETDEVS[words[1]], NETDEVS[f"rail{1 - place}"]
+        shown = json.loads(ip("-n", rails.namespace(node), "-j", "-4", "route", "show", "dev", own))[0]
+        ip("-n", rails.namespace(node), "route", "add", shown["dst"], "dev", other, "table", "77")
+        ip("-n", rails.namespace(node), "rule", "add", "from", shown["prefsrc"], "lookup", "77", "pref", "50")
+    elif kind == "twice":
+        thief = rails.make("thief")
+        rails.plug("thief", "eth0", place, rails.address(NODES.index(node) + 1, place))
+        assert thief
+
+
+def validate(rails: Rails, folder: Path) -> list[Verdict]:
+    """Let all nodes listen at once and judge what they wrote."""
+    common = order(policy=policy.merge(None))
+    roster = [
+        {"name": node, "node_index": number, "scalable_unit": None, "rail_overrides": {}, "fabric": 0}
+        for number, node in enumerate(NODES, 1)
+    ]
+    common |= {"roster": roster}
+    common["fabrics"][0]["cabling"] = "switched"
+    started = []
+    for node in NODES:
+        (folder / node).mkdir(parents=True)
+        file = folder / node / "work_order.json"
+        own = {"node": node, "secret": SECRET, "netdevs": NETDEVS, "hcas": {}}
+        file.write_text(json.dumps({**common, **own}))
+        argv = rails.inside(node, sys.executable, "-c", LISTEN, str(file), str(folder / node), "0", "0", "12")
+        environment = {**os.environ, "PYTHONPATH": str(COLLECTIONS), "PYTHONDONTWRITEBYTECODE": "1"}
+        started.append(subprocess.Popen(argv, env=environment, stdout=subprocess.DEVNULL))
+    assert [process.wait(timeout=60) for process in started] == [0] * len(NODES)
+    texts = [(folder / node / "results.jsonl").read_text() for node in NODES]
+    rows = [json.loads(line) for text in texts for line in text.splitlines()]
+    plan = {
+        "schema": 1,
+        "nodes": {
+            str(entry["name"]): {"transport": "tcp", "rails": rounds.node_rails(common, entry)}
+            for entry in roster
+        },
+    }
+    facts = [
+        {"schema": 1, "run": RUN, "node": node, "netdevs": [{"netdev": name} for name in NETDEVS.values()]}
+        for node in NODES
+    ]
+    manifest = {"schema": 1, "run": RUN, "policy": common["policy"]}
+    return verdict.judge(manifest, plan, list(cable_checks.asked_lines(common)), facts, rows)
+
+
+#: fault -> the cause of a failing verdict, the words in it, and whose verdict it is (None: anybody's)
+SAYS: dict[str, tuple[str, tuple[str, ...], str | None]] = {
+    "swap gpuserver2": ("rails_swapped", ("rail0 and rail1 of gpuserver2",), "gpuserver2"),
+    "swap gpuserver1": ("rails_swapped", ("rail0 and rail1 of gpuserver1",), "gpuserver1"),
+    "crossed gpuserver3 rail0": ("rail_crossed", ("gpuserver3 rail0", "rail1"), "gpuserver3"),
+    "crossed gpuserver4 rail1": ("rail_crossed", ("gpuserver4 rail1", "rail0"), "gpuserver4"),
+    "direct gpuserver1 rail1 gpuserver4": ("wrong_peer", ("gpuserver1 rail1", "gpuserver4"), "gpuserver1"),
+    "elsewhere gpuserver2 rail0": ("rail_isolated", ("gpuserver2 rail0",), "gpuserver2"),
+    "joined": ("rails_joined", ("gpuserver1 rail0", "rail1"), "gpuserver1"),
+    "flux gpuserver4 rail1": ("arp_flux", ("gpuserver4 rail1",), None),
+    "flux gpuserver3 rail0": ("arp_flux", ("gpuserver3 rail0",), None),
+    "other_way gpuserver3 rail1": ("reply_other_rail", ("gpuserver3 rail1",), "gpuserver3"),
+    "twice gpuserver4 rail0": ("address_in_use", ("gpuserver4 rail0",), None),
+}
+PAIRS = (
+    ("swap gpuserver2", "flux gpuserver3 rail0"),
+    ("swap gpuserver2", "crossed gpuserver4 rail1"),
+    ("swap gpuserver1", "other_way gpuserver3 rail1"),
+    ("crossed gpuserver3 rail0", "flux gpuserver4 rail1"),
+    ("crossed gpuserver3 rail0", "twice gpuserver4 rail0"),
+    ("direct gpuserver1 rail1 gpuserver4", "elsewhere gpuserver2 rail0"),
+    ("elsewhere gpuserver2 rail0", "other_way gpuserver3 rail1"),
+    ("joined", "other_way gpuserver3 rail1"),
+    ("flux gpuserver4 rail1", "twice gpuserver4 rail0"),
+    ("flux gpuserver3 rail0", "other_way gpuserver3 rail1"),
+)
+
+
+@pytest.mark.parametrize(
+    "faults", [*((fault,) for fault in SAYS), *PAIRS], ids=lambda faults: " + ".join(faults)
+)
+def test_each_fault_is_found_and_named(tmp_path: Path, faults: tuple[str, ...]) -> None:
+    with four_nodes() as rails:
+        for fault in faults:
+            make(rails, fault)
+        verdicts = validate(rails, tmp_path)
+    bad = [one for one in verdicts if one["outcome"] == "fail"]
+    for fault in faults:
+        cause, words, whose = SAYS[fault]
+        found = [
+            one
+            for one in bad
+            if one["cause_class"] == cause
+            and all(word in one["cause"] for word in words)
+            and whose in (None, one["node"])
+        ]
+        assert found, (fault, [(one["check"], one["node"], one["rail"], one["cause"]) for one in bad])
+    assert all(one["cause"] and one["next"] for one in verdicts if one["outcome"] in ("fail", "unmeasured"))
+
+
+@pytest.mark.parametrize("number", range(int(os.environ.get("RAILYARD_HEALTHY_RUNS", "2"))))
+def test_a_healthy_hall_has_no_finding(tmp_path: Path, number: int) -> None:
+    with four_nodes() as rails:
+        verdicts = validate(rails, tmp_path)
+    assert len(verdicts) == 4 * 2 * 3
+    assert {one["outcome"] for one in verdicts} == {"pass"}

@@ -1,0 +1,241 @@
+"""InfiniBand rails without IP: two runners meet over management and prove what crossed their ports.
+
+Nodes are network namespaces, their RDMA ports a tree of files in the place of /sys/class/infiniband, and
+perftest is tests/support/nodes/fake_perftest.py, which exchanges over real TCP and counts in those files.
+"""
+
+from __future__ import annotations
+
+import stat
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.nodes.rail_namespaces import NODES, Rails, Runner, ip, order, two_nodes_without_rails, why_not
+
+REASON = why_not()
+pytestmark = [
+    pytest.mark.lab,
+    pytest.mark.skipif(REASON is not None, reason=REASON or "namespaces can be used"),
+]
+
+Row = dict[str, Any]
+FAKE = Path(__file__).resolve().parents[2] / "fake_perftest.py"
+HCAS = {"rail0": "mlx5_0:1", "rail1": "mlx5_1:1"}
+COUNTERS = ("port_xmit_data", "port_rcv_data", "port_xmit_packets", "port_rcv_packets", "symbol_error")
+
+
+def guid(node: int, rail: int) -> str:
+    return f"b83f:d203:00a{node}:000{rail}"
+
+
+def work_order(rails: list[str] | None = None, **management: Any) -> Row:
+    common = order(rails=rails)
+    common["fabrics"] = [
+        {
+            "transport": "infiniband",
+            "node_class": "hardware",
+            "rails": [{"name": name, "hca": hca, "rate_gbps": 400} for name, hca in HCAS.items()],
+        }
+    ]
+    for number, entry in enumerate(common["roster"], 1):
+        entry["management"] = {
+            "address": f"192.168.0.{number}",
+            "why_not": None,
+            "port_guids": {name: guid(number, rail) for rail, name in enumerate(HCAS)},
+            **management,
+        }
+    return common
+
+
+def ports(folder: Path, number: int) -> Path:
+    """Make a node's /sys/class: two InfiniBand ports, without any netdev."""
+    classes = folder / f"class{number}"
+    (classes / "net").mkdir(parents=True)
+    for rail, hca in enumerate(HCAS.values()):
+        port = classes / "infiniband" / hca.partition(":")[0] / "ports" / "1"
+        files = {
+            "link_layer": "InfiniBand",
+            "state": "4: ACTIVE",
+            "phys_state": "5: LinkUp",
+            "rate": "400 Gb/sec (4X NDR)",
+            "lid": f"0x{number}",
+            "sm_lid": "0x1",
+            "gids/0": f"fe80:0000:0000:0000:{guid(number, rail)}",
+            "gid_attrs/types/0": "IB/RoCE v1",
+            **{f"counters/{name}": "1000" for name in COUNTERS},
+        }
+        for name, text in files.items():
+            (port / name).parent.mkdir(parents=True, exist_ok=True)
+            (port / name).write_text(text + "\n")
+    return classes
+
+
+@pytest.fixture
+def nodes() -> Iterator[Rails]:
+    with two_nodes_without_rails() as made:
+        yield made
+
+
+def tools(folder: Path, command: str) -> str:
+    """Put perftest's programs into a folder and return a PATH that finds them there."""
+    folder.mkdir()
+    for name in ("ib_write_bw", "ib_write_lat"):
+        tool = folder / name
+        tool.write_text(f"#!/bin/sh\n{command}\n")
+        tool.chmod(tool.stat().st_mode | stat.S_IXUSR)
+    return f"{folder}:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+def start(nodes: Rails, folder: Path, common: Row, **second: Any) -> list[Runner]:
+    """Start both runners; `second` is what is different at the second node."""
+    path = tools(folder / "tools", f'exec {sys.executable} {FAKE} "$@"')
+    own = {"netdevs": {}, "hcas": HCAS}
+    started = []
+    for number, node in enumerate(NODES, 1):
+        words = {"path": path, "own": own, "classes": ports(folder, number)}
+        words.update(second if number == 2 else {})
+        started.append(Runner(nodes, folder, node, common, **words))
+    return started
+
+
+def run(nodes: Rails, folder: Path, common: Row, **second: Any) -> dict[str, list[Row]]:
+    runners = start(nodes, folder, common, **second)
+    for runner in runners:
+        runner.wait(120)
+    return {runner.node: runner.rows() for runner in runners}
+
+
+def rdma(rows: list[Row]) -> list[Row]:
+    return [row for row in rows if str(row["check"]).startswith("rdma_")]
+
+
+def errors(rows: list[Row]) -> set[str | None]:
+    return {row["error"]["class"] if row["error"] else None for row in rows}
+
+
+def test_from_the_meeting_over_management_to_rows_that_the_ports_counters_prove(
+    nodes: Rails, tmp_path: Path
+) -> None:
+    rows = run(nodes, tmp_path, work_order())
+    for number, node in enumerate(NODES, 1):
+        mine = rdma(rows[node])
+        # 2 rails x 2 directions x (bandwidth, latency), and bandwidth on both rails at once each way
+        assert len(mine) == 12
+        wrong = [
+            (row["id"], row["check"], row["error"], row["proof_reason"])
+            for row in mine
+            if (row["status"], row["proof"]) != ("measured", "proven")
+        ]
+        assert wrong == []
+        for row in mine:
+            rail = list(HCAS).index(row["rail"])
+            assert row["exchange"] == {
+                "over": "management",
+                "address": f"192.168.0.{number}",
+                "peer_address": f"192.168.0.{3 - number}",
+                "port_guid": guid(number, rail),
+                "peer_port_guid": guid(3 - number, rail),
+            }
+            assert (row["address"], row["netdev"], row["gid_index"]) == (None, None, None)
+            assert row["hca"] == HCAS[row["rail"]]
+            assert set(row["counters"]) == set(COUNTERS[:4])
+            for argv in row["argv"]:
+                assert argv[argv.index("-d") + 1] == row["hca"].partition(":")[0]
+                assert argv[argv.index("--source_ip") + 1] == f"192.168.0.{number}"
+                assert "-x" not in argv
+                if row["end"] == "client":
+                    assert argv[-1] == f"192.168.0.{3 - number}"
+        # What needs IP is never run over another network.
+        rest = [row for row in rows[node] if row not in mine]
+        assert rest
+        assert errors(rest) == {"no_address"}
+        assert not any(row.get("argv") for row in rest)
+    bandwidth = next(row for row in rdma(rows["gpuserver1"]) if row["check"] == "rdma_bandwidth")
+    # 2000 messages of 64 KiB a second
+    assert bandwidth["metrics"]["bandwidth_gbps"] == pytest.approx(2000 * 65536 * 8 / 1e9, rel=1e-4)
+    assert set(bandwidth["other_rails"]) == {"rail1"}
+    assert set(bandwidth["other_rails"]["rail1"]) == {"port_xmit_data", "port_rcv_data"}
+
+
+def test_a_port_of_another_guid_than_inspected_is_refused_at_both_ends(nodes: Rails, tmp_path: Path) -> None:
+    common = work_order(rails=["rail0"])
+    common["roster"][1]["management"]["port_guids"]["rail0"] = "b83f:d203:00ff:0000"
+    rows = run(nodes, tmp_path, common)
+    for node in NODES:
+        mine = rdma(rows[node])
+        assert len(mine) == 4
+        assert {row["status"] for row in mine} == {"unmeasured"}
+        assert errors(mine) == {"guid_differs"}
+        assert mine[0]["error"]["host"] == "gpuserver2"
+        assert guid(2, 0) in mine[0]["error"]["message"]
+        assert "b83f:d203:00ff:0000" in mine[0]["error"]["message"]
+
+
+def test_counters_of_another_port_prove_nothing(nodes: Rails, tmp_path: Path) -> None:
+    # The tool is told one port and sends by another: the claimed rail's counters stand still.
+    renamed = f'{sys.executable} {FAKE} $(echo "$@" | sed s/mlx5_0/mlx5_1/)'
+    path = tools(tmp_path / "liar", f"{renamed} | sed s/mlx5_1/mlx5_0/")
+    rows = run(nodes, tmp_path, work_order(rails=["rail0"]), path=path)
+    for row in rdma(rows["gpuserver2"]):
+        assert (row["status"], row["proof"]) == ("measured", "unproven"), row["error"]
+        assert "another way" in row["proof_reason"]
+    assert {row["proof"] for row in rdma(rows["gpuserver1"])} == {"proven"}
+
+
+def test_a_job_on_the_port_is_seen_though_no_netdev_shows_it(nodes: Rails, tmp_path: Path) -> None:
+    runners = start(nodes, tmp_path, work_order(rails=["rail0"]))
+    data = tmp_path / "class2/infiniband/mlx5_0/ports/1/counters/port_rcv_data"
+    value = 1000
+    while any(runner.process.poll() is None for runner in runners):
+        value += 2_000_000  # words of four bytes, 20 times a second: 160 MB/s
+        data.with_name("next").write_text(f"{value}\n")
+        data.with_name("next").replace(data)
+        time.sleep(0.05)
+    for runner in runners:
+        runner.wait(5)
+        mine = rdma(runner.rows())
+        assert errors(mine) == {"busy"}
+        assert mine[0]["error"]["host"] == "gpuserver2"
+
+
+def test_a_runner_of_another_secret_is_a_stranger(nodes: Rails, tmp_path: Path) -> None:
+    rows = run(nodes, tmp_path, work_order(), secret="f" * 64)
+    for node in NODES:
+        assert errors(rdma(rows[node])) == {"stranger"}
+        assert "management" in rdma(rows[node])[0]["error"]["message"]
+
+
+def test_a_partner_that_management_does_not_reach_is_named(nodes: Rails, tmp_path: Path) -> None:
+    ip("-n", nodes.namespace("gpuserver2"), "link", "set", "eth0", "down")
+    rows = run(nodes, tmp_path, work_order(rails=["rail0"]))
+    for number, node in enumerate(NODES, 1):
+        mine = rdma(rows[node])
+        assert {row["status"] for row in mine} == {"unmeasured"}
+        assert errors(mine) == {"management_timeout"}
+        assert f"192.168.0.{3 - number}" in mine[0]["error"]["message"]
+
+
+def test_without_a_management_address_nothing_is_tried_and_the_reason_is_said(
+    nodes: Rails, tmp_path: Path
+) -> None:
+    common = work_order()
+    common["roster"][1]["management"].update(address=None, why_not="ansible_host is an expression")
+    rows = run(nodes, tmp_path, common)
+    for node in NODES:
+        mine = rdma(rows[node])
+        assert errors(mine) == {"no_management"}
+        assert mine[0]["error"]["host"] == "gpuserver2"
+        assert "ansible_host is an expression" in mine[0]["error"]["message"]
+
+
+def test_an_address_that_the_node_no_longer_has_is_no_way_to_it(nodes: Rails, tmp_path: Path) -> None:
+    common = work_order(rails=["rail0"])
+    common["roster"][1]["management"]["address"] = "192.168.0.77"
+    rows = run(nodes, tmp_path, common)
+    assert errors(rdma(rows["gpuserver2"])) == {"no_management"}
+    assert "192.168.0.77" in rdma(rows["gpuserver2"])[0]["error"]["message"]
+    assert errors(rdma(rows["gpuserver1"])) == {"management_timeout"}
