@@ -147,7 +147,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import Obstacle
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.control import Control
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.lease import Lease
 
@@ -204,7 +204,7 @@ def main() -> None:
     try:
         control = Control(params["run"], params["node"], run_command, params["launcher"])
         result = act(control, params, sys.executable, module.check_mode)
-    except Obstacle as obstacle:
+    except MeasurementError as obstacle:
         where = "" if obstacle.host in obstacle.message else f"{obstacle.host}: "
         error = obstacle.as_error()
         left = {"lease_left_s": Lease().left_s()} if error["class"] == "lease" else {}

@@ -16,7 +16,7 @@ import struct
 import time
 from collections.abc import Sequence
 
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import Obstacle
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.rail_socket import Place, packet_socket
 
 _ETH_P_ARP = 0x0806
@@ -127,7 +127,9 @@ def probe(place: Place, peer_address: str) -> Claimants | None:
         return None
 
 
-def own_conflict(place: Place, claimants: Claimants | None, own_macs: Sequence[str]) -> Obstacle | None:
+def own_conflict(
+    place: Place, claimants: Claimants | None, own_macs: Sequence[str]
+) -> MeasurementError | None:
     """Return the obstacle when another machine claims this node's own address.
 
     The node's other netdevs are no strangers: on rails that share a segment they may answer for each other.
@@ -140,7 +142,7 @@ def own_conflict(place: Place, claimants: Claimants | None, own_macs: Sequence[s
 
 def peer_conflict(
     place: Place, peer: str, peer_address: str, claimants: Claimants | None, peer_macs: list[str] | None
-) -> Obstacle | None:
+) -> MeasurementError | None:
     """Return the obstacle when somebody else claims the partner's address.
 
     Without the partner's own MAC addresses (it was not met) two claimants are a conflict and one is not.
@@ -152,8 +154,8 @@ def peer_conflict(
     return _in_use(peer, place.rail, peer_address, place.host, heard) if len(heard) > 1 else None
 
 
-def _in_use(owner: str, rail: str, address: str, seen_from: str, macs: list[str]) -> Obstacle:
-    return Obstacle(
+def _in_use(owner: str, rail: str, address: str, seen_from: str, macs: list[str]) -> MeasurementError:
+    return MeasurementError(
         "address_in_use",
         "{}, the address of {} on {}, is also claimed by {} (heard by {})".format(
             address, owner, rail, " and ".join(macs), seen_from

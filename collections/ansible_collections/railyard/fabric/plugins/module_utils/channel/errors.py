@@ -15,7 +15,7 @@ FAILED_CLASSES = frozenset(
 )
 
 
-class Obstacle(Exception):  # noqa: N818 - a busy node or a stranger is no error of the runner's
+class MeasurementError(Exception):
     """A reason why a test has no result: a class from the contract, a sentence, the host, and the fix."""
 
     def __init__(self, error_class: str, message: str, host: str, fix: str) -> None:
@@ -35,7 +35,7 @@ class Obstacle(Exception):  # noqa: N818 - a busy node or a stranger is no error
         return {"class": self.error_class, "message": self.message, "host": self.host, "fix": self.fix}
 
     @classmethod
-    def from_error(cls, error: dict[str, Any]) -> Obstacle:
+    def from_error(cls, error: dict[str, Any]) -> MeasurementError:
         """Rebuild the obstacle that the other end sent as an `error` object."""
         return cls(
             str(error.get("class", "internal")),
@@ -45,6 +45,6 @@ class Obstacle(Exception):  # noqa: N818 - a busy node or a stranger is no error
         )
 
 
-def error_of(obstacle: Obstacle | None) -> dict[str, str] | None:
+def error_of(obstacle: MeasurementError | None) -> dict[str, str] | None:
     """Return the `error` object of an obstacle, or None where there is none."""
     return obstacle.as_error() if obstacle else None

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The lobby: one listener per address where partners call, wait for their turn, and ask whether we live.
+"""One listener per address where partners call, wait for their turn, and ask whether we live.
 
 A node meets one partner at a time, but its partners of later rounds may be ahead of it. Their calls are
 answered at once and kept waiting, so that a busy node is never taken for a dead one, and a dead one costs
@@ -22,7 +22,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ansible_collections.railyard.fabric.plugins.module_utils.channel import rendezvous
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import Obstacle
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.rail_socket import (
     Place,
     bind_to_rail,
@@ -49,7 +49,7 @@ class Call(NamedTuple):
     purpose: dict[str, Any]
 
 
-class Lobby:
+class Listener:
     """Listens on all own rails for the whole run and hands proven callers to the session that wants them."""
 
     def __init__(self, order: Mapping[str, Any], places: Mapping[str, Place], stop: threading.Event) -> None:
@@ -64,7 +64,7 @@ class Lobby:
         self._strangers: dict[tuple[str, str], str] = {}
         self._listeners: dict[str, socket.socket] = {}
         self.round = -1
-        self.obstacles: dict[str, Obstacle] = {}
+        self.obstacles: dict[str, MeasurementError] = {}
         self._callers = _addresses(order)
         without_ip = [rail for rail, place in places.items() if place.management]
         for rail, place in places.items():
@@ -77,17 +77,17 @@ class Lobby:
         # the management address and one listener.
         try:
             listener = self._listeners[rails[0]] = listen(place, base_port)
-        except Obstacle as obstacle:
+        except MeasurementError as obstacle:
             self.obstacles.update(dict.fromkeys(rails, obstacle))
             return
         self._unproven[rails[0]] = []
         threading.Thread(
-            target=self._serve, args=(rails, listener), daemon=True, name="lobby-" + rails[0]
+            target=self._serve, args=(rails, listener), daemon=True, name="listener-" + rails[0]
         ).start()
 
     def start(self) -> None:
         """Begin to tell waiting partners that we live."""
-        threading.Thread(target=self._tick, daemon=True, name="lobby-tick").start()
+        threading.Thread(target=self._tick, daemon=True, name="listener-tick").start()
 
     def close(self) -> None:
         """Close the listeners and whoever still waits."""
@@ -156,15 +156,15 @@ class Lobby:
         try:
             call = rendezvous.answer(channel, self._run, self._secret, self._node, rails, _ANSWER_S)
             if call["from"] not in self._roster:
-                raise rendezvous.Stranger("says it is {!r}, which is not in this run".format(call["from"]))
+                raise rendezvous.UnknownPeer("says it is {!r}, which is not in this run".format(call["from"]))
             with self._lock:
                 self._strangers.pop((str(call["rail"]), _same(channel.remote)), None)
             self._admit(str(call["rail"]), channel, str(call["from"]), call.get("purpose") or {})
-        except rendezvous.Stranger as error:
+        except rendezvous.UnknownPeer as error:
             with self._lock:
                 self._strangers.update({(rail, _same(channel.remote)): str(error) for rail in rails})
             channel.close()
-        except (rendezvous.Broken, rendezvous.Stopped):
+        except (rendezvous.ChannelClosed, rendezvous.Cancelled):
             channel.close()
         finally:
             with self._lock, contextlib.suppress(ValueError):
@@ -187,7 +187,7 @@ class Lobby:
             self._lock.notify_all()
 
     def _dismiss(self, call: Call) -> None:
-        with contextlib.suppress(rendezvous.Broken):
+        with contextlib.suppress(rendezvous.ChannelClosed):
             call.channel.send({"t": "gone", "round": self.round}, _AT_ONCE_S)
         call.channel.close()
 
@@ -201,7 +201,7 @@ class Lobby:
             for key, call in list(self._waiting.items()):
                 try:
                     call.channel.send({"t": "wait", "round": self.round}, _AT_ONCE_S)
-                except rendezvous.Broken:
+                except rendezvous.ChannelClosed:
                     call.channel.close()
                     del self._waiting[key]
 
@@ -231,7 +231,7 @@ def dial(
     purpose: Mapping[str, Any],
     stop: threading.Event,
 ) -> rendezvous.Channel:
-    """Call a partner's lobby over the rail once.
+    """Call a partner's listener over the rail once.
 
     Raises:
         OSError: nobody could be reached.
@@ -251,7 +251,7 @@ def dial(
         raise
     try:
         rendezvous.dial(channel, terms, purpose, _ANSWER_S)
-    except (rendezvous.Broken, rendezvous.Stranger, rendezvous.Stopped):
+    except (rendezvous.ChannelClosed, rendezvous.UnknownPeer, rendezvous.Cancelled):
         channel.close()
         raise
     return channel

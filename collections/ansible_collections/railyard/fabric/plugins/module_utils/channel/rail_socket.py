@@ -12,7 +12,7 @@ import socket
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import Obstacle
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
 
 # A path that drops large packets must not silence the rendezvous that is to report it.
 _SMALL_SEGMENT_BYTES = 1000
@@ -138,19 +138,19 @@ def listen(place: Place, port: int) -> socket.socket:
     return sock
 
 
-def bind_obstacle(place: Place, port: int, error: OSError) -> Obstacle:
+def bind_obstacle(place: Place, port: int, error: OSError) -> MeasurementError:
     """Say why the rail's own address and port could not be used."""
     if place.management and error.errno == errno.EADDRNOTAVAIL:
         return no_management(place.host, place.rail, f"{place.host} does not have {place.address} now")
     if error.errno == errno.ENODEV or not os.path.isdir("/sys/class/net/" + place.netdev):
-        return Obstacle(
+        return MeasurementError(
             "no_netdev",
             f"{place.host} has no netdev {place.netdev}, which is to carry {place.rail}",
             place.host,
             "set the rail's netdev to one that exists (ip -br link), or mend the card",
         )
     if error.errno == errno.EADDRNOTAVAIL:
-        return Obstacle(
+        return MeasurementError(
             "no_address",
             f"{place.host} does not have the address {place.address} of {place.rail} on {place.netdev}",
             place.host,
@@ -158,7 +158,7 @@ def bind_obstacle(place: Place, port: int, error: OSError) -> Obstacle:
         )
     if error.errno == errno.EADDRINUSE:
         return port_taken(place, port)
-    return Obstacle(
+    return MeasurementError(
         "internal",
         f"cannot listen on {place.address} port {port} of {place.netdev}: {error}",
         place.host,
@@ -166,9 +166,9 @@ def bind_obstacle(place: Place, port: int, error: OSError) -> Obstacle:
     )
 
 
-def no_management(host: str, rail: str, why: str) -> Obstacle:
+def no_management(host: str, rail: str, why: str) -> MeasurementError:
     """Say that a rail without IP has no way to meet: the node's management address cannot be told."""
-    return Obstacle(
+    return MeasurementError(
         "no_management",
         f"{rail} of {host} has no IP, so the ends meet over the management network, and the address of "
         f"{host} there cannot be told: {why}",
@@ -178,9 +178,9 @@ def no_management(host: str, rail: str, why: str) -> Obstacle:
     )
 
 
-def port_taken(place: Place, port: int) -> Obstacle:
+def port_taken(place: Place, port: int) -> MeasurementError:
     """Say that a TCP port is in use, and by whom where that can be seen."""
-    return Obstacle(
+    return MeasurementError(
         "port_taken",
         f"TCP port {port} on {place.address} ({place.host}) is taken{_holder(port)}",
         place.host,

@@ -33,19 +33,19 @@ _SLICE_S = 1.0
 _SEND_S = 10.0
 
 
-class Broken(Exception):  # noqa: N818 - named for what has happened
+class ChannelClosed(Exception):  # noqa: N818 - named for what has happened
     """The conversation is over: the partner closed it, fell silent or the line is damaged."""
 
 
-class Deaf(Broken):
+class SendTimeout(ChannelClosed):
     """The partner did not take a line in time: it reads nothing, and what its kernel holds for it is full."""
 
 
-class Stranger(Exception):  # noqa: N818 - named for who answers
+class UnknownPeer(Exception):  # noqa: N818 - named for who answers
     """Who answers (or calls) does not know the run's secret or does not speak the protocol."""
 
 
-class Stopped(Exception):  # noqa: N818 - no error: it was asked for
+class Cancelled(Exception):  # noqa: N818 - no error: it was asked for
     """The runner was told to stop while it waited."""
 
 
@@ -89,9 +89,9 @@ class Channel:
             self._sock.sendall(line + b"\n")
             self._sock.settimeout(_SEND_S)
         except (socket.timeout, BlockingIOError) as error:  # noqa: UP041 - in 3.9 it is no TimeoutError
-            raise Deaf(f"{self.remote} took no line for {within_s:g} s") from error
+            raise SendTimeout(f"{self.remote} took no line for {within_s:g} s") from error
         except OSError as error:
-            raise Broken(f"could not send to {self.remote}: {error}") from error
+            raise ChannelClosed(f"could not send to {self.remote}: {error}") from error
 
     def receive(self, timeout_s: float) -> dict[str, Any]:
         """Wait for one message.
@@ -105,14 +105,14 @@ class Channel:
             seal, _space, line = line.partition(b" ")
             other = "answer" if self._side == "dial" else "dial"
             if not hmac.compare_digest(seal, self._seal(other, self._received, line)):
-                raise Broken(f"a line from {self.remote} does not carry the run's seal")
+                raise ChannelClosed(f"a line from {self.remote} does not carry the run's seal")
             self._received += 1
         try:
             message = json.loads(line)
         except (ValueError, RecursionError) as error:
-            raise Broken(f"a line from {self.remote} is not JSON: {line[:80]!r}") from error
+            raise ChannelClosed(f"a line from {self.remote} is not JSON: {line[:80]!r}") from error
         if not isinstance(message, dict):
-            raise Broken(f"a line from {self.remote} is no object: {line[:80]!r}")
+            raise ChannelClosed(f"a line from {self.remote} is no object: {line[:80]!r}")
         return message
 
     def expect(self, kind: str, timeout_s: float) -> dict[str, Any]:
@@ -123,7 +123,7 @@ class Channel:
         """
         message = self.receive(timeout_s)
         if message.get("t") != kind:
-            raise Broken("{} sent {!r} where {!r} was due".format(self.remote, message.get("t"), kind))
+            raise ChannelClosed("{} sent {!r} where {!r} was due".format(self.remote, message.get("t"), kind))
         return message
 
     def close(self) -> None:
@@ -147,21 +147,21 @@ class Channel:
         longest = _LONGEST_GREETING_BYTES if self._key is None else _LONGEST_LINE_BYTES
         while b"\n" not in self._pending:
             if self._stop.is_set():
-                raise Stopped()
+                raise Cancelled()
             left = deadline - time.monotonic()
             if left <= 0:
-                raise Broken(f"{self.remote} said nothing for {timeout_s:.0f} s")
+                raise ChannelClosed(f"{self.remote} said nothing for {timeout_s:.0f} s")
             try:
                 if not select.select([self._sock], [], [], min(left, _SLICE_S))[0]:
                     continue
                 piece = self._sock.recv(min(1 << 16, longest - len(self._pending)))
             except (OSError, ValueError) as error:
-                raise Broken(f"the connection to {self.remote} broke: {error}") from error
+                raise ChannelClosed(f"the connection to {self.remote} broke: {error}") from error
             if not piece:
-                raise Broken(f"{self.remote} closed the connection")
+                raise ChannelClosed(f"{self.remote} closed the connection")
             self._pending += piece
             if len(self._pending) >= longest and b"\n" not in self._pending:
-                raise Broken(f"{self.remote} sent a line without end")
+                raise ChannelClosed(f"{self.remote} sent a line without end")
         line, _newline, self._pending = self._pending.partition(b"\n")
         return line
 
@@ -193,19 +193,19 @@ def dial(channel: Channel, terms: Terms, purpose: Mapping[str, Any], timeout_s: 
     )
     answer = _words(channel, timeout_s, "answers")
     if answer.get("railyard") != PROTOCOL:
-        raise Stranger(
+        raise UnknownPeer(
             "speaks Railyard protocol {!r}, not {}".format(answer.get("railyard"), PROTOCOL)
             if "railyard" in answer
             else "does not speak Railyard's protocol"
         )
     theirs = str(answer.get("nonce", ""))
     if answer.get("from") != terms.answerer or answer.get("run") != terms.run:
-        raise Stranger("says it is {!r} in run {!r}".format(answer.get("from"), answer.get("run")))
+        raise UnknownPeer("says it is {!r} in run {!r}".format(answer.get("from"), answer.get("run")))
     if not _is_proof(answer.get("proof"), _proof(terms, "answer", ours, theirs, purpose)):
         # Said, and not only hung up: who falls silent may be a busy partner.
-        with contextlib.suppress(Broken):
+        with contextlib.suppress(ChannelClosed):
             channel.send({"proof": ""})
-        raise Stranger(f"does not know the secret of run {terms.run}")
+        raise UnknownPeer(f"does not know the secret of run {terms.run}")
     channel.send({"proof": _proof(terms, "dial", ours, theirs, purpose)})
     channel.seal_with(_session_key(terms, ours, theirs), "dial")
 
@@ -223,7 +223,7 @@ def answer(
     """
     call = _words(channel, timeout_s, "calls")
     if call.get("railyard") != PROTOCOL:
-        raise Stranger(f"does not speak Railyard's protocol {PROTOCOL}")
+        raise UnknownPeer(f"does not speak Railyard's protocol {PROTOCOL}")
     rail = str(call.get("rail"))
     # Who calls for a rail that is not met here gets a proof that is no good for that rail.
     terms = Terms(run, secret, str(call.get("from")), own_name, rail if rail in rails else rails[0])
@@ -231,17 +231,17 @@ def answer(
     theirs = str(call.get("nonce", ""))
     purpose = call.get("purpose") or {}
     if not isinstance(purpose, dict) or any(isinstance(one, (dict, list)) for one in purpose.values()):
-        raise Stranger(f"calls for the purpose {str(purpose)[:40]!r}, which is none")
+        raise UnknownPeer(f"calls for the purpose {str(purpose)[:40]!r}, which is none")
     proof = _proof(terms, "answer", theirs, ours, purpose)
     own = {"railyard": PROTOCOL, "run": run, "from": own_name, "nonce": ours, "proof": proof}
     channel.send(own, timeout_s)
     if call.get("run") != run or call.get("to") != own_name or call.get("rail") != terms.rail:
-        raise Stranger(
+        raise UnknownPeer(
             "calls for {!r} on {!r} in run {!r}".format(call.get("to"), call.get("rail"), call.get("run"))
         )
     reply = _words(channel, timeout_s, "proves itself")
     if not _is_proof(reply.get("proof"), _proof(terms, "dial", theirs, ours, purpose)):
-        raise Stranger(f"does not know the secret of run {run}")
+        raise UnknownPeer(f"does not know the secret of run {run}")
     channel.seal_with(_session_key(terms, theirs, ours), "answer")
     return call
 
@@ -254,9 +254,9 @@ def _words(channel: Channel, timeout_s: float, does: str) -> dict[str, Any]:
     """
     try:
         return channel.receive(timeout_s)
-    except Broken as error:
+    except ChannelClosed as error:
         if any(what in str(error) for what in ("not JSON", "no object", "without end")):
-            raise Stranger(f"{does} with something else than Railyard: {error}") from error
+            raise UnknownPeer(f"{does} with something else than Railyard: {error}") from error
         raise
 
 

@@ -15,7 +15,7 @@ import subprocess
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import Obstacle
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.rail_socket import Place
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.proof import Claim
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.rdma_port import RdmaPort
@@ -43,7 +43,7 @@ class Reading(NamedTuple):
     sending_s: list[float] | None = None
 
 
-class Play:
+class ToolSession:
     """What a tool may use while it plays one end of one test; the runner implements it."""
 
     test: Mapping[str, Any]
@@ -111,11 +111,11 @@ class Tool:
         """Return the seconds that the tool is asked to measure for; 0 where it counts something else."""
         return 0.0
 
-    def refuses(self, address: str, version: str | None, host: str) -> Obstacle | None:
+    def refuses(self, address: str, version: str | None, host: str) -> MeasurementError | None:
         """Return why this version of the tool, installed on `host`, cannot test a rail with this address."""
         return None
 
-    def client(self, play: Play) -> Reading:
+    def client(self, play: ToolSession) -> Reading:
         """Play the client to its end.
 
         Raises:
@@ -123,10 +123,10 @@ class Tool:
         """
         raise NotImplementedError
 
-    def open(self, play: Play) -> None:
+    def open(self, play: ToolSession) -> None:
         """Make the server side ready; nothing to do for a tool that the kernel answers."""
 
-    def answer(self, play: Play, question: Mapping[str, Any]) -> dict[str, Any]:
+    def answer(self, play: ToolSession, question: Mapping[str, Any]) -> dict[str, Any]:
         """Answer what the client side asks in mid-test.
 
         Raises:
@@ -134,7 +134,7 @@ class Tool:
         """
         return {}
 
-    def close(self, play: Play) -> Reading:
+    def close(self, play: ToolSession) -> Reading:
         """End the server side and read its output."""
         return Reading({})
 
@@ -179,9 +179,9 @@ def version_of(name: str) -> str | None:
     return found.group(1) if found else "unknown"
 
 
-def missing(tool: Tool, host: str) -> Obstacle:
+def missing(tool: Tool, host: str) -> MeasurementError:
     """Say that a tool is not installed on a host, and how it comes there."""
-    return Obstacle(
+    return MeasurementError(
         "tool_missing",
         f"{tool.name} is not installed on {host} (Debian package {tool.package})",
         host,
@@ -189,9 +189,9 @@ def missing(tool: Tool, host: str) -> Obstacle:
     )
 
 
-def version_differs(name: str, own: str | None, host: str, theirs: str | None, peer: str) -> Obstacle:
+def version_differs(name: str, own: str | None, host: str, theirs: str | None, peer: str) -> MeasurementError:
     """Say that the two ends have a tool in different versions."""
-    return Obstacle(
+    return MeasurementError(
         "version_differs",
         f"{name} is {own} on {host} and {theirs} on {peer}",
         host,
@@ -207,7 +207,7 @@ def number(version: str | None) -> tuple[int, ...] | None:
         return None
 
 
-def parsed(play: Play, tool: str, text: str, parse: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
+def parsed(play: ToolSession, tool: str, text: str, parse: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
     """Return the first complete output of a tool as `registry.parse` describes it.
 
     Raises:
@@ -218,14 +218,14 @@ def parsed(play: Play, tool: str, text: str, parse: Callable[[str], dict[str, An
         result = parse(text)
     except Exception as error:
         first = text.strip().splitlines()[:1] or ["nothing"]
-        raise Obstacle(
+        raise MeasurementError(
             "tool_garbage",
             f"{tool} printed something that is not its output: {error} (it begins {first[0][:80]!r})",
             play.own.host,
             f"run it by hand on {play.own.host}; look for a wrapper of that name (command -v {tool})",
         ) from error
     if result.get("valid") and len(result.get("outputs") or []) > 1:
-        raise Obstacle(
+        raise MeasurementError(
             "tool_garbage",
             "{} printed {} results where it was run once: which of them was measured?".format(
                 tool, len(result["outputs"])
@@ -241,9 +241,9 @@ def parsed(play: Play, tool: str, text: str, parse: Callable[[str], dict[str, An
     raise failed(play, tool, str(said))
 
 
-def failed(play: Play, tool: str, said: str) -> Obstacle:
+def failed(play: ToolSession, tool: str, said: str) -> MeasurementError:
     """Say that a tool reported a failure."""
-    return Obstacle(
+    return MeasurementError(
         "tool_failed",
         f"{tool} on {play.own.host} failed: {said.strip()[:400]}",
         play.own.host,

@@ -10,9 +10,9 @@ from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import (
     Finished,
-    Play,
     Reading,
     Tool,
+    ToolSession,
     failed,
     parsed,
 )
@@ -51,11 +51,11 @@ class Iperf3(Tool):
         """Return the seconds of the test, the omitted start included."""
         return float(policy["iperf3_duration_s"]) + float(policy["iperf3_omit_s"])
 
-    def server_argv(self, play: Play) -> list[str]:
+    def server_argv(self, play: ToolSession) -> list[str]:
         """Return the server's command line: one test on the rail's own address, then it ends by itself."""
         return ["iperf3", "-s", "-1", "-J", "-B", play.own.address, "-p", str(play.port)]
 
-    def client_argv(self, play: Play) -> list[str]:
+    def client_argv(self, play: ToolSession) -> list[str]:
         """Return the client's command line."""
         policy = play.policy
         argv = ["iperf3", "-c", play.peer_address, "-B", play.own.address, "-p", str(play.port), "-J"]
@@ -63,11 +63,11 @@ class Iperf3(Tool):
         argv += ["-P", str(policy["iperf3_streams"]), "-l", str(BLOCK_BYTES)]
         return [*argv, "--bidir"] if self._bi else argv
 
-    def open(self, play: Play) -> None:
+    def open(self, play: ToolSession) -> None:
         """Start the server."""
         play.serve(self.server_argv(play), self.limit_s(play.policy) + _MARGIN_S)
 
-    def client(self, play: Play) -> Reading:
+    def client(self, play: ToolSession) -> Reading:
         """Send, and read the client's JSON."""
         done = play.run(self.client_argv(play), self.limit_s(play.policy), connection=True)
         reading = self._read(play, done, server=False)
@@ -82,7 +82,7 @@ class Iperf3(Tool):
         ]
         return reading._replace(window_s=window)
 
-    def close(self, play: Play) -> Reading:
+    def close(self, play: ToolSession) -> Reading:
         """Read the server's JSON once it has ended."""
         return self._read(play, play.served(patience_s=1.0 if play.peer_failed else 6.0), server=True)
 
@@ -113,7 +113,7 @@ class Iperf3(Tool):
         metrics["bandwidth_gbps"] = metrics["forward_gbps"] + metrics["reverse_gbps"]
         return reading._replace(metrics=metrics)
 
-    def _read(self, play: Play, done: Finished, server: bool) -> Reading:
+    def _read(self, play: ToolSession, done: Finished, server: bool) -> Reading:
         output = parsed(play, "iperf3", done.text, _parse)
         if done.exit_status != 0:
             raise failed(play, "iperf3", f"it printed a result and ended with status {done.exit_status}")

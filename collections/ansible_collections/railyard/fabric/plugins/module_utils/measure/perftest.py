@@ -12,11 +12,14 @@ import shutil
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import CLOCK_LOST, Obstacle
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import (
+    CLOCK_LOST,
+    MeasurementError,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import (
     Finished,
-    Play,
     Tool,
+    ToolSession,
     failed,
     parsed,
 )
@@ -51,7 +54,7 @@ class Perftest(Tool):
         self.name = name
         self._may_pin = pinned
 
-    def command(self, play: Play, options: list[str], server: bool) -> list[str]:
+    def command(self, play: ToolSession, options: list[str], server: bool) -> list[str]:
         """Return the whole command line of one end; the port's GID is looked up now.
 
         Raises:
@@ -64,7 +67,7 @@ class Perftest(Tool):
         argv += ["-p", str(play.port), *options, "-F", *_source_option(play)]
         return argv if server else [*argv, play.peer_address]
 
-    def pin(self, play: Play, numa_node: int | None) -> list[str]:
+    def pin(self, play: ToolSession, numa_node: int | None) -> list[str]:
         """Return the words that keep the program and its memory on the port's NUMA node."""
         if numa_node is None or numa_node < 0 or not self._may_pin or not play.policy["numa_pinning"]:
             return []
@@ -72,7 +75,7 @@ class Perftest(Tool):
             return []
         return ["numactl", f"--cpunodebind={numa_node}", f"--membind={numa_node}"]
 
-    def port_fields(self, play: Play, output: Mapping[str, Any], argv: list[str]) -> dict[str, Any]:
+    def port_fields(self, play: ToolSession, output: Mapping[str, Any], argv: list[str]) -> dict[str, Any]:
         """Return what a row says of the port and of how the program ran."""
         port = play.rdma_port()
         return {
@@ -85,7 +88,7 @@ class Perftest(Tool):
             "pinned": argv[0] == "numactl",
         }
 
-    def read(self, play: Play, done: Finished, asked: Mapping[str, Any]) -> dict[str, Any]:
+    def read(self, play: ToolSession, done: Finished, asked: Mapping[str, Any]) -> dict[str, Any]:
         """Return the program's output, made sure to be the asked run's.
 
         Args:
@@ -100,7 +103,7 @@ class Perftest(Tool):
         port = play.rdma_port()
         try:
             output = parsed(play, self.name, done.text, _parse_whole)
-        except Obstacle as obstacle:
+        except MeasurementError as obstacle:
             if _CLOCK_LOST in done.text:
                 raise clock_lost(play, self.name) from obstacle
             # "Couldn't connect to" alone could be anybody's words: the status says that it failed.
@@ -117,14 +120,14 @@ class Perftest(Tool):
             raise failed(play, self.name, "it printed {} rows, asked was one".format(len(output["rows"])))
         return output
 
-    def differs(self, play: Play, field: str, seen: object, asked: object) -> Obstacle:
+    def differs(self, play: ToolSession, field: str, seen: object, asked: object) -> MeasurementError:
         """Say that the output is not that of the test that was asked for."""
         return failed(play, self.name, f"{field} of its output is {seen!r}, asked was {asked!r}")
 
 
-def clock_lost(play: Play, name: str) -> Obstacle:
+def clock_lost(play: ToolSession, name: str) -> MeasurementError:
     """Say that the program ran and could not turn its cycles into time; the runner tries it again."""
-    return Obstacle(
+    return MeasurementError(
         CLOCK_LOST,
         f"{name} on {play.own.host} could not calibrate its clock, so its table holds no numbers",
         play.own.host,
@@ -132,12 +135,12 @@ def clock_lost(play: Play, name: str) -> Obstacle:
     )
 
 
-def leave_s(play: Play) -> float:
+def leave_s(play: ToolSession) -> float:
     """Return how long a server may take to end after its client."""
     return LEAVE_FAILED_S if play.peer_failed else LEAVE_S
 
 
-def _source_option(play: Play) -> list[str]:
+def _source_option(play: ToolSession) -> list[str]:
     """Return the option that makes the exchange of keys use the rail's own address."""
     try:
         version = tuple(int(part) for part in (play.version or "").split("."))

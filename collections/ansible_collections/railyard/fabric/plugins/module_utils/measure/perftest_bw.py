@@ -14,7 +14,11 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import Finished, Play, Reading
+from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import (
+    Finished,
+    Reading,
+    ToolSession,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.perftest import Perftest, leave_s
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.proof import RDMA_HEADER_BYTES, Claim
 
@@ -54,19 +58,19 @@ class Bandwidth(Perftest):
         words += ["-D", str(policy["rdma_duration_s"]), "-f", str(policy["rdma_margin_s"])]
         return [*words, "-b"] if self._bi else words
 
-    def open(self, play: Play) -> None:
+    def open(self, play: ToolSession) -> None:
         """Start the server."""
         self._argv = self.command(play, self.options(play.policy), server=True)
         play.serve(self._argv, self.limit_s(play.policy) + _MARGIN_S)
 
-    def client(self, play: Play) -> Reading:
+    def client(self, play: ToolSession) -> Reading:
         """Send, and read the client's table."""
         self._argv = self.command(play, self.options(play.policy), server=False)
         done = play.run(self._argv, self.limit_s(play.policy), connection=True)
         reading = self._reading(play, done)
         return reading._replace(window_s=window_s(done, play.policy), sending_s=sending_s(done, play.policy))
 
-    def close(self, play: Play) -> Reading:
+    def close(self, play: ToolSession) -> Reading:
         """Read the server's table once it has ended."""
         return self._reading(play, play.served(leave_s(play)))
 
@@ -98,7 +102,7 @@ class Bandwidth(Perftest):
             return f"{self.name} claims {claimed_gbps:g} Gbit/s and {rate_mpps:g} million messages a second"
         return None
 
-    def _reading(self, play: Play, done: Finished) -> Reading:
+    def _reading(self, play: ToolSession, done: Finished) -> Reading:
         policy = play.policy
         asked = {"bidirectional": self._bi, "qps": policy["rdma_qps"]}
         output = self.read(play, done, asked)

@@ -12,8 +12,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import Obstacle
-from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import Finished, Play, Reading
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
+from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import (
+    Finished,
+    Reading,
+    ToolSession,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.perftest import Perftest, leave_s
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.proof import Claim
 
@@ -47,11 +51,11 @@ class Latency(Perftest):
         """Return the options that both ends must have alike."""
         return ["-s", str(policy["sockperf_message_bytes"]), "-n", str(iterations)]
 
-    def open(self, play: Play) -> None:
+    def open(self, play: ToolSession) -> None:
         """Start the probe's server."""
         self._serve(play, PROBE)
 
-    def client(self, play: Play) -> Reading:
+    def client(self, play: ToolSession) -> Reading:
         """Probe, have the server started again, measure."""
         probe = self._run(play, PROBE)
         trips = 1 if probe["latency_is"] == "round_trip" else 2
@@ -69,28 +73,28 @@ class Latency(Perftest):
         window = [round(begun_s, 4), round(done.ended_s, 4)]
         return Reading(metrics, claim, window, row["message_bytes"], extra)
 
-    def answer(self, play: Play, question: Mapping[str, Any]) -> dict[str, Any]:
+    def answer(self, play: ToolSession, question: Mapping[str, Any]) -> dict[str, Any]:
         """Read the probe's server to its end and start the test's."""
         iterations = question.get("iterations")
         if not isinstance(iterations, int) or not LEAST <= iterations <= MOST:
-            raise Obstacle(
+            raise MeasurementError(
                 "internal", f"{iterations!r} iterations were asked for", play.own.host, "report this"
             )
         play.served(leave_s(play))
         self._serve(play, iterations)
         return {"port": play.port}
 
-    def close(self, play: Play) -> Reading:
+    def close(self, play: ToolSession) -> Reading:
         """Read the server's table, which says the same of the port; only the client's numbers count."""
         output = self.read(play, play.served(leave_s(play)), {})
         extra = {**self.port_fields(play, output, self._argv), "latency_is": output["latency_is"]}
         return Reading({}, None, None, int(play.policy["sockperf_message_bytes"]), extra)
 
-    def _serve(self, play: Play, iterations: int) -> None:
+    def _serve(self, play: ToolSession, iterations: int) -> None:
         self._argv = self.command(play, self.options(play.policy, iterations), server=True)
         play.serve(self._argv, 2 * self.limit_s(play.policy))
 
-    def _run(self, play: Play, iterations: int) -> dict[str, Any]:
+    def _run(self, play: ToolSession, iterations: int) -> dict[str, Any]:
         self._argv = self.command(play, self.options(play.policy, iterations), server=False)
         self._done: Finished = play.run(self._argv, LONGEST_S + _MARGIN_S, connection=True)
         output = self.read(play, self._done, {})

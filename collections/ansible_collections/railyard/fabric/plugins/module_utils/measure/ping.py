@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import Obstacle
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import path_mtu
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import (
     Finished,
-    Play,
     Reading,
     Tool,
+    ToolSession,
     failed,
     parsed,
 )
@@ -30,7 +30,7 @@ _DECIDING_BYTES = 1428
 _LARGEST_BYTES = 9216
 
 
-def paced_argv(play: Play, count: int) -> list[str]:
+def paced_argv(play: ToolSession, count: int) -> list[str]:
     """Return the command line for small packets one after the other, for their times.
 
     iputils waits for the last replies only as long as its interval, or twice the longest time: where some are
@@ -39,7 +39,7 @@ def paced_argv(play: Play, count: int) -> list[str]:
     return _argv(play, count, "-i", "{:g}".format(float(play.policy["ping_interval_s"])))
 
 
-def patient_argv(play: Play, count: int, size_bytes: int, unbroken: bool) -> list[str]:
+def patient_argv(play: ToolSession, count: int, size_bytes: int, unbroken: bool) -> list[str]:
     """Return the command line for packets of a size that are sent at once, for their number.
 
     Its interval is what iputils waits for the last reply, `-W` while none has come; with all it ends at once.
@@ -50,13 +50,15 @@ def patient_argv(play: Play, count: int, size_bytes: int, unbroken: bool) -> lis
     return _argv(play, count, *whole, *words)
 
 
-def _argv(play: Play, count: int, *words: str) -> list[str]:
+def _argv(play: ToolSession, count: int, *words: str) -> list[str]:
     family = "-6" if ":" in play.peer_address else "-4"
     wait = ["-W", f"{path_mtu.LOST_AFTER_S:g}"]
     return ["ping", family, "-n", "-I", play.own.netdev, *words, "-c", str(count), *wait, play.peer_address]
 
 
-def _replies(play: Play, count: int, size_bytes: int, limit_s: float, unbroken: bool) -> tuple[int, int]:
+def _replies(
+    play: ToolSession, count: int, size_bytes: int, limit_s: float, unbroken: bool
+) -> tuple[int, int]:
     """Send packets of a size and wait for them; return how many were sent and how many came back."""
     sent = received = 0
     for at_once in path_mtu.batches(count, size_bytes):
@@ -84,7 +86,7 @@ class PingRtt(Tool):
         """Return the time of all packets."""
         return float(policy["ping_count"]) * float(policy["ping_interval_s"])
 
-    def client(self, play: Play) -> Reading:
+    def client(self, play: ToolSession) -> Reading:
         """Ping and read the times; where replies are missing, see whether packets are lost."""
         count, limit_s = int(play.policy["ping_count"]), self.limit_s(play.policy)
         done = play.run(paced_argv(play, count), limit_s)
@@ -115,7 +117,7 @@ class PathMtu(Tool):
         # Whole batches are sent three times at most; the sizes in between are tried by a few packets each.
         return 45.0 + 3 * _patience_s(int(policy["path_mtu_probes"]), _LARGEST_BYTES)
 
-    def client(self, play: Play) -> Reading:
+    def client(self, play: ToolSession) -> Reading:
         """Find the path MTU."""
         counts = {"sent": 0, "received": 0}
 
@@ -138,18 +140,18 @@ def _patience_s(count: int, size_bytes: int) -> float:
     return len(list(path_mtu.batches(count, size_bytes))) * (path_mtu.LOST_AFTER_S + 0.5)
 
 
-def _output(play: Play, done: Finished) -> dict[str, Any]:
+def _output(play: ToolSession, done: Finished) -> dict[str, Any]:
     """Return ping's summary; a ping without any reply is a result too, not a failure of the tool."""
     try:
         return parsed(play, "ping", done.text, _parse)
-    except Obstacle as obstacle:
+    except MeasurementError as obstacle:
         if obstacle.error_class == "tool_failed" and "packets transmitted" in done.text:
             return {"received": 0}
         if "message too long" in done.text.lower() or "100% packet loss" in done.text:
             return {"received": 0}
         # Without its statistics ping did not get to probe (no permission, an option that it lacks): that is
         # no finding about the path.
-        raise Obstacle("tool_garbage", obstacle.message, obstacle.host, obstacle.fix) from obstacle
+        raise MeasurementError("tool_garbage", obstacle.message, obstacle.host, obstacle.fix) from obstacle
 
 
 def _parse(text: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, Optional
 
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import Obstacle
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.rail_socket import Place
 from ansible_collections.railyard.fabric.plugins.module_utils.facts import gid, rdma_port
 from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import Reader
@@ -42,7 +42,7 @@ def find(place: Place, hca: str | None, reader: Reader | None = None) -> RdmaPor
         Obstacle: `hca_missing` when it is not there, `no_gid` when its table lacks the rail's address.
     """
     if not hca:
-        raise Obstacle(
+        raise MeasurementError(
             "hca_missing",
             f"{place.rail} of {place.host} has no RDMA port: none belongs to {place.netdev or 'it'}",
             place.host,
@@ -54,7 +54,7 @@ def find(place: Place, hca: str | None, reader: Reader | None = None) -> RdmaPor
     seen = rdma_port.read_port(reader or Reader(), device, int(port)) if port.isdecimal() else None
     if seen is None:
         on = f" on {place.netdev}" if place.netdev else ""
-        raise Obstacle(
+        raise MeasurementError(
             "hca_missing",
             f"{place.host} has no RDMA port {hca} now, which is to carry {place.rail}{on}",
             place.host,
@@ -64,7 +64,7 @@ def find(place: Place, hca: str | None, reader: Reader | None = None) -> RdmaPor
     if seen["link_layer"] == "InfiniBand":
         return RdmaPort(device, int(port), None, None, numa_node, seen.get("port_guid"))
     if place.management:
-        raise Obstacle(
+        raise MeasurementError(
             "link_layer_wrong",
             f"{hca} of {place.host} is {seen['link_layer']}, its rail {place.rail} InfiniBand without IP",
             place.host,
@@ -73,7 +73,7 @@ def find(place: Place, hca: str | None, reader: Reader | None = None) -> RdmaPor
         )
     choice = gid.choose(seen["gids"], place.address, place.netdev)
     if choice is None:
-        raise Obstacle(
+        raise MeasurementError(
             "no_gid",
             f"{hca} of {place.host} has no GID for {place.address}, the address of {place.rail} on "
             f"{place.netdev}",

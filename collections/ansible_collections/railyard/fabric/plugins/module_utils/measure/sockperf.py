@@ -9,12 +9,12 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import Obstacle
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import base
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import (
-    Play,
     Reading,
     Tool,
+    ToolSession,
     failed,
     parsed,
 )
@@ -51,13 +51,13 @@ class Sockperf(Tool):
         """Return the seconds of the test."""
         return float(policy["sockperf_duration_s"])
 
-    def refuses(self, address: str, version: str | None, host: str) -> Obstacle | None:
+    def refuses(self, address: str, version: str | None, host: str) -> MeasurementError | None:
         """Refuse IPv6 where this sockperf does not know it."""
         known = base.number(version)
         if ":" not in address or known is None or known >= _IPV6_SINCE:
             return None
         since = ".".join(map(str, _IPV6_SINCE))
-        return Obstacle(
+        return MeasurementError(
             "tool_too_old",
             f"sockperf {version} on {host} knows no IPv6 address, and {address} is the rail's; {since} does",
             host,
@@ -65,22 +65,22 @@ class Sockperf(Tool):
             "then measured",
         )
 
-    def server_argv(self, play: Play) -> list[str]:
+    def server_argv(self, play: ToolSession) -> list[str]:
         """Return the server's command line; it serves until it is stopped."""
         return ["sockperf", "sr", "--tcp", "-i", play.own.address, "-p", str(play.port)]
 
-    def client_argv(self, play: Play) -> list[str]:
+    def client_argv(self, play: ToolSession) -> list[str]:
         """Return the client's command line."""
         argv = ["sockperf", "pp", "--tcp", "-i", play.peer_address, "-p", str(play.port)]
         argv += ["--client_ip", play.own.address]
         argv += ["-m", str(play.policy["sockperf_message_bytes"])]
         return [*argv, "-t", str(play.policy["sockperf_duration_s"])]
 
-    def open(self, play: Play) -> None:
+    def open(self, play: ToolSession) -> None:
         """Start the server."""
         play.serve(self.server_argv(play), self.limit_s(play.policy) + _MARGIN_S)
 
-    def client(self, play: Play) -> Reading:
+    def client(self, play: ToolSession) -> Reading:
         """Exchange messages and read the table; sockperf exits 0 whatever happened."""
         done = play.run(self.client_argv(play), self.limit_s(play.policy))
         output = parsed(play, "sockperf", done.text, _parse)
@@ -94,7 +94,7 @@ class Sockperf(Tool):
             metrics, claim, window, int(play.policy["sockperf_message_bytes"]), {"latency_is": "one_way"}
         )
 
-    def close(self, play: Play) -> Reading:
+    def close(self, play: ToolSession) -> Reading:
         """Stop the server; only the client's table counts."""
         play.served(patience_s=0.0)
         return Reading({}, None, None, int(play.policy["sockperf_message_bytes"]), {"latency_is": "one_way"})

@@ -25,7 +25,12 @@ from ansible_collections.railyard.fabric.plugins.module_utils.channel.rail_socke
     family_of,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import path_mtu
-from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import Play, Reading, Tool, failed
+from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import (
+    Reading,
+    Tool,
+    ToolSession,
+    failed,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.proof import Claim
 
 # <linux/in.h>: set "do not fragment" and disregard what the kernel has learnt about the path, since that is
@@ -49,7 +54,7 @@ class UdpProbe(Tool):
         """Return the time of the search, which a healthy rail does not need."""
         return 45.0
 
-    def client(self, play: Play) -> Reading:
+    def client(self, play: ToolSession) -> Reading:
         """Find the largest datagram that reaches the server."""
         totals = {"sent": 0, "received": 0}
 
@@ -79,11 +84,11 @@ class UdpProbe(Tool):
         claim = Claim("packets_forward", float(totals["received"]), float(totals["sent"]))
         return Reading(metrics, claim)
 
-    def open(self, play: Play) -> None:
+    def open(self, play: ToolSession) -> None:
         """Open the receiving socket."""
         self._server = _socket(play, play.port)
 
-    def answer(self, play: Play, question: Mapping[str, Any]) -> dict[str, Any]:
+    def answer(self, play: ToolSession, question: Mapping[str, Any]) -> dict[str, Any]:
         """Count the datagrams of the question's token and size that have come."""
         if self._server is None:
             raise RuntimeError("answer() before open()")
@@ -103,7 +108,7 @@ class UdpProbe(Tool):
         play.note(f"{size} bytes: {received} of {wanted} came\n")
         return {"received": received}
 
-    def close(self, play: Play) -> Reading:
+    def close(self, play: ToolSession) -> Reading:
         """Close the receiving socket."""
         if self._server is not None:
             self._server.close()
@@ -111,7 +116,7 @@ class UdpProbe(Tool):
         return Reading({})
 
 
-def send(play: Play, sock: socket.socket, size_bytes: int, count: int, token: bytes) -> int:
+def send(play: ToolSession, sock: socket.socket, size_bytes: int, count: int, token: bytes) -> int:
     """Send so many datagrams of a size (headers included); return how many the own netdev took."""
     body = size_bytes - path_mtu.header_bytes(play.peer_address)
     sent = 0
@@ -127,7 +132,7 @@ def send(play: Play, sock: socket.socket, size_bytes: int, count: int, token: by
     return sent
 
 
-def _socket(play: Play, port: int = 0) -> socket.socket:
+def _socket(play: ToolSession, port: int = 0) -> socket.socket:
     family = family_of(play.own.address)
     sock = socket.socket(family, socket.SOCK_DGRAM)
     try:

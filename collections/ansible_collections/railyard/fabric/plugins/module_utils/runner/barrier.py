@@ -4,9 +4,9 @@
 """How the tools of a group begin at one moment, however long each of them took to be started.
 
 On a slow node it takes a second to make a transient unit, and another time for each rail. So a tool of a
-group is started up to a shell that waits for one line (`Hold`); when all shells of the group wait and their
-servers are told, all of them are let go (`Gate`). Nobody sleeps for a fixed time, and no clock is compared:
-the tools of a group that send are all on one node.
+group is started up to a shell that waits for one line (`HeldProcess`); when all shells of the group wait and
+their servers are told, all of them are let go (`StartBarrier`). Nobody sleeps for a fixed time, and no clock
+is compared: the tools of a group that send are all on one node.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Moment(NamedTuple):
         return round(time.monotonic() - self.monotonic, 4)
 
 
-class Hold:
+class HeldProcess:
     """A tool's command line that is not run before the word is given."""
 
     def __init__(self) -> None:
@@ -85,7 +85,7 @@ class Hold:
         self._ours.close()
 
 
-class Gate:
+class StartBarrier:
     """Lets the tests of one group start at one moment; who cannot take part leaves, and holds nobody up.
 
     Tests are named by their rail, so that to leave twice, or after the start, changes nothing. Nothing is

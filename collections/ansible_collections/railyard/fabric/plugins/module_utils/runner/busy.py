@@ -10,7 +10,7 @@ import shutil
 import subprocess
 from collections.abc import Mapping
 
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import Obstacle
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.rail_socket import Place
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import counters
 
@@ -18,7 +18,9 @@ _WATCH_S = 0.5
 _STEP_TITLE = b"slurmstepd: ["
 
 
-def rail_is_busy(place: Place, policy: Mapping[str, object], hca: str | None = None) -> Obstacle | None:
+def rail_is_busy(
+    place: Place, policy: Mapping[str, object], hca: str | None = None
+) -> MeasurementError | None:
     """Watch the rail's traffic for half a second; return the obstacle when it is above the policy's bound.
 
     Without IP on the rail nothing of it shows on a netdev: then its RDMA port is watched.
@@ -37,7 +39,7 @@ def rail_is_busy(place: Place, policy: Mapping[str, object], hca: str | None = N
     )
 
 
-def node_is_busy(host: str, policy: Mapping[str, object]) -> Obstacle | None:
+def node_is_busy(host: str, policy: Mapping[str, object]) -> MeasurementError | None:
     """Return the obstacle when GPU processes or a Slurm job run on this node."""
     if policy["allow_busy"]:
         return None
@@ -82,5 +84,7 @@ def slurm_step(root: str = "/proc") -> bool:
     return False
 
 
-def _busy(host: str, message: str) -> Obstacle:
-    return Obstacle("busy", message, host, "wait until the node is free, or set policy.allow_busy: true")
+def _busy(host: str, message: str) -> MeasurementError:
+    return MeasurementError(
+        "busy", message, host, "wait until the node is free, or set policy.allow_busy: true"
+    )

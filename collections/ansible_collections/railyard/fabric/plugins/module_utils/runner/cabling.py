@@ -19,9 +19,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.cabling import arp_probe, beacon, lldp
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import Obstacle
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.rail_socket import Place
-from ansible_collections.railyard.fabric.plugins.module_utils.runner.context import Bench, link_state
+from ansible_collections.railyard.fabric.plugins.module_utils.runner.context import RunContext, link_state
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule import cable_checks
 
 # However many nodes: the tests begin after so long, and what is missing by then is heard beside them.
@@ -49,27 +49,27 @@ Line = Mapping[str, Any]
 class Cabling:
     """All of this node's cables, for the whole run."""
 
-    def __init__(self, bench: Bench) -> None:
-        self._bench = bench
+    def __init__(self, run_context: RunContext) -> None:
+        self._context = run_context
         self._lines: dict[str, dict[str, Line]] = {}
-        for line in cable_checks.asked_lines(bench.order, bench.node):
+        for line in cable_checks.asked_lines(run_context.order, run_context.node):
             self._lines.setdefault(str(line["rail"]), {})[str(line["check"])] = line
-        self._ears: list[RailEar] = []
-        self._switches: list[SwitchEar] = []
+        self._ears: list[BeaconListener] = []
+        self._switches: list[LldpListener] = []
         if not self._lines:
             return
-        places = {rail: place.netdev for rail, place in bench.places.items()}
-        chart = cable_checks.Map(bench.order)
+        places = {rail: place.netdev for rail, place in run_context.places.items()}
+        chart = cable_checks.Map(run_context.order)
         for rail, asked in self._lines.items():
-            obstacle = bench.obstacles.get(rail) or _not_ethernet(bench.places[rail])
+            obstacle = run_context.obstacles.get(rail) or _not_ethernet(run_context.places[rail])
             if obstacle is not None:
                 for question in asked.values():
-                    bench.refuse(question, obstacle)
+                    run_context.refuse(question, obstacle)
                 continue
-            place = bench.places[rail]
-            self._ears.append(RailEar(bench, chart, place, asked, places))
+            place = run_context.places[rail]
+            self._ears.append(BeaconListener(run_context, chart, place, asked, places))
             if cable_checks.NEIGHBOUR in asked:
-                self._switches.append(SwitchEar(bench, place, asked[cable_checks.NEIGHBOUR]))
+                self._switches.append(LldpListener(run_context, place, asked[cable_checks.NEIGHBOUR]))
 
     def settle(self) -> None:
         """Begin on all rails and wait until nothing new is heard; raises nothing."""
@@ -78,7 +78,7 @@ class Cabling:
         deadline = time.monotonic() + _MOST_S
         for ear in self._ears:
             while not ear.settled.wait(0.1) and time.monotonic() < deadline:
-                if self._bench.stop.is_set():
+                if self._context.stop.is_set():
                     return
 
     def close(self) -> None:
@@ -92,26 +92,26 @@ class Cabling:
             switch.close()
 
 
-class RailEar(threading.Thread):
+class BeaconListener(threading.Thread):
     """One rail: its beacon, whom it hears, and the questions to one neighbour there."""
 
     def __init__(
         self,
-        bench: Bench,
+        run_context: RunContext,
         chart: cable_checks.Map,
         place: Place,
         lines: Mapping[str, Line],
         netdevs: Mapping[str, str],
     ) -> None:
         super().__init__(daemon=True, name="cable-" + place.rail)
-        self._bench = bench
+        self._context = run_context
         self._chart = chart
         self._place = place
         self._lines = lines
         self._netdevs = netdevs
-        self._seal = beacon.Seal(str(bench.order["run"]), str(bench.order["secret"]))
-        self._expected = set(chart.expected(bench.node, place.rail))
-        self._ring = chart.ring(bench.node, place.rail)
+        self._seal = beacon.Seal(str(run_context.order["run"]), str(run_context.order["secret"]))
+        self._expected = set(chart.expected(run_context.node, place.rail))
+        self._ring = chart.ring(run_context.node, place.rail)
         self._nonce = beacon.new_nonce()
         self._heard: dict[tuple[str, str], str] = {}
         # Whoever is not expected here, with its nonce; it is believed once it has answered ours.
@@ -134,26 +134,26 @@ class RailEar(threading.Thread):
                 self._listen(sock)
             if self._probe is not None:
                 self._probe.join(_ASKED_S)
-            self._bench.record.add([self._row(self._lines[cable_checks.CABLING], self._told())])
-        except Obstacle as obstacle:
+            self._context.record.add([self._row(self._lines[cable_checks.CABLING], self._told())])
+        except MeasurementError as obstacle:
             self._refuse(obstacle)
         except OSError as error:
             fix = f"look at the link: ip -s link show dev {self._place.netdev}; the runner has to be root"
             self._refuse(self._obstacle("beacon_refused", f"no beacon could be sent: {error}", fix))
         finally:
-            if not self._bench.stop.is_set():
+            if not self._context.stop.is_set():
                 self._refuse(self._unheard())  # what has its row already gets no second one
             self.settled.set()
 
     def _listen(self, sock: socket.socket) -> None:
         own_mac = sock.getsockname()[4]
-        patience_s = float(self._bench.policy["first_rendezvous_timeout_s"])
+        patience_s = float(self._context.policy["first_rendezvous_timeout_s"])
         last_news = next_beacon = self._begun
         since_news = 0
-        while not self._bench.stop.is_set() and not self.closing.is_set():
+        while not self._context.stop.is_set() and not self.closing.is_set():
             now = time.monotonic()
             if now >= next_beacon:
-                who = (self._bench.node, self._place.rail)
+                who = (self._context.node, self._place.rail)
                 sock.send(self._seal.frame(own_mac, *who, self._nonce, self._guests.values()))
                 since_news += 1
                 next_beacon = now + (_EVERY_S if since_news < _FAST_BEACONS else _SLOWLY_S)
@@ -178,7 +178,7 @@ class RailEar(threading.Thread):
         before = len(self._heard) + len(self._guests)
         for one in found:
             who = (one.node, one.rail)
-            if who == (self._bench.node, self._place.rail):
+            if who == (self._context.node, self._place.rail):
                 continue
             expected = one.rail == self._place.rail and one.node in self._expected
             if not expected:
@@ -215,7 +215,7 @@ class RailEar(threading.Thread):
                 self._obstacle("beacon_refused", f"{peer} could not be asked: {error}", "see the row")
             )
             return
-        self._bench.record.add(rows)
+        self._context.record.add(rows)
 
     def _owner(self, peer: str) -> dict[str, Any]:
         address = self._chart.ports[peer][self._place.rail].address
@@ -277,50 +277,52 @@ class RailEar(threading.Thread):
         }
 
     def _row(self, line: Line, told: Mapping[str, Any]) -> dict[str, Any]:
-        return measured_row(self._bench, line, told, time.monotonic() - self._begun)
+        return measured_row(self._context, line, told, time.monotonic() - self._begun)
 
-    def _refuse(self, obstacle: Obstacle) -> None:
+    def _refuse(self, obstacle: MeasurementError) -> None:
         for check, line in self._lines.items():
             if check != cable_checks.NEIGHBOUR:
-                self._bench.refuse(line, obstacle)
+                self._context.refuse(line, obstacle)
 
-    def _unheard(self) -> Obstacle:
+    def _unheard(self) -> MeasurementError:
         message = f"no beacon of the rail's other nodes came in on {self._place.netdev}"
         return self._obstacle("peer_unheard", message, "see the cabling check of this rail")
 
-    def _obstacle(self, error_class: str, message: str, fix: str) -> Obstacle:
-        return Obstacle(error_class, f"{self._place.rail}: {message}", self._place.host, fix)
+    def _obstacle(self, error_class: str, message: str, fix: str) -> MeasurementError:
+        return MeasurementError(error_class, f"{self._place.rail}: {message}", self._place.host, fix)
 
 
-class SwitchEar:
+class LldpListener:
     """Hears what the switch says of itself, from the run's first moment to its last."""
 
-    def __init__(self, bench: Bench, place: Place, line: Line) -> None:
-        self._bench = bench
+    def __init__(self, run_context: RunContext, place: Place, line: Line) -> None:
+        self._context = run_context
         self._place = place
         self._line = line
         self._begun = time.monotonic()
-        self._obstacle: Obstacle | None = None
+        self._obstacle: MeasurementError | None = None
         self._sock: socket.socket | None = None
         try:
             self._sock = lldp.open_socket(place.netdev)
         except OSError as error:
             fix = "the runner has to be root"
-            self._obstacle = Obstacle("beacon_refused", f"{place.rail}: LLDP: {error}", place.host, fix)
+            self._obstacle = MeasurementError(
+                "beacon_refused", f"{place.rail}: LLDP: {error}", place.host, fix
+            )
 
     def close(self) -> None:
         """Write down who was heard, by this ear or by lldpd."""
         if self._obstacle is not None or self._sock is None:
             if self._obstacle is not None:
-                self._bench.refuse(self._line, self._obstacle)
+                self._context.refuse(self._line, self._obstacle)
             return
         found = list(
             dict.fromkeys([*self._drain(self._sock), *lldp.daemon_says().get(self._place.netdev, [])])
         )
         told = {"neighbours": [one._asdict() for one in found[: lldp.MOST]], "count": len(found)}
-        row = measured_row(self._bench, self._line, told, time.monotonic() - self._begun)
+        row = measured_row(self._context, self._line, told, time.monotonic() - self._begun)
         row.update({"proof": "unproven", "proof_reason": "nothing proves what a switch says by LLDP"})
-        self._bench.record.add([row])
+        self._context.record.add([row])
 
     def _drain(self, sock: socket.socket) -> Sequence[lldp.Neighbour]:
         found: dict[lldp.Neighbour, None] = {}
@@ -336,23 +338,27 @@ class SwitchEar:
         return list(found)
 
 
-def measured_row(bench: Bench, line: Line, told: Mapping[str, Any], lasted_s: float) -> dict[str, Any]:
+def measured_row(
+    run_context: RunContext, line: Line, told: Mapping[str, Any], lasted_s: float
+) -> dict[str, Any]:
     """Return the row of a question about a cable that has its answer."""
-    row = bench.record.blank_row(line, bench.rails[str(line["rail"])], None)
+    row = run_context.record.blank_row(line, run_context.rails[str(line["rail"])], None)
     row.update({"status": "measured", "proof": "proven", "cabling": dict(told)})
     row["metrics"] = {"listened_s": round(lasted_s, 3)}
     return row
 
 
-def _not_ethernet(place: Place) -> Obstacle | None:
+def _not_ethernet(place: Place) -> MeasurementError | None:
     try:
         with open(f"/sys/class/net/{place.netdev}/type", encoding="ascii") as handle:
             kind = handle.read().strip()
     except OSError:
-        return Obstacle(
+        return MeasurementError(
             "no_netdev", f"{place.rail}: there is no {place.netdev}", place.host, "see its link check"
         )
     if kind == _ARPHRD_ETHER:
         return None
     message = f"{place.rail}: {place.netdev} is no Ethernet netdev (ARPHRD {kind})"
-    return Obstacle("beacon_refused", message, place.host, "set fabric_policy.beacon: false for this cluster")
+    return MeasurementError(
+        "beacon_refused", message, place.host, "set fabric_policy.beacon: false for this cluster"
+    )

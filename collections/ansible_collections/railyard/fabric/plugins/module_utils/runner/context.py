@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import Obstacle
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.rail_socket import Place, no_management
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import base
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.launcher import Launcher
@@ -41,7 +41,7 @@ class Waits(NamedTuple):
         return cls(listening_s, listening_s + 10.0, listening_s + 20.0, 50.0 + 2 * meeting_s)
 
 
-class Bench:
+class RunContext:
     """One node's side of a run."""
 
     def __init__(
@@ -62,7 +62,7 @@ class Bench:
         self.versions: dict[str, str | None] = {name: base.version_of(name) for name in wanted}
         self.versions["udp_probe"] = RUNNER_VERSION
         self.places: dict[str, Place] = {}
-        self.obstacles: dict[str, Obstacle] = {}
+        self.obstacles: dict[str, MeasurementError] = {}
         for name, rail in self.rails.items():
             self._place(name, rail)
 
@@ -74,14 +74,14 @@ class Bench:
             else:
                 self.obstacles[name] = no_management(self.node, name, str(rail["why_not"]))
         elif not rail["netdev"]:
-            self.obstacles[name] = Obstacle(
+            self.obstacles[name] = MeasurementError(
                 "no_netdev",
                 f"{name} of {self.node} is bound to no netdev",
                 self.node,
                 "name its netdev in the inventory, or mend the card",
             )
         elif not rail["ip"]:
-            self.obstacles[name] = Obstacle(
+            self.obstacles[name] = MeasurementError(
                 "no_address",
                 f"{name} of {self.node} has no address in the plan",
                 self.node,
@@ -96,9 +96,9 @@ class Bench:
             self.stop_reason = reason
             self.stop.set()
 
-    def interrupted(self) -> Obstacle:
+    def interrupted(self) -> MeasurementError:
         """Return why tests that are left have no result."""
-        return Obstacle(
+        return MeasurementError(
             "interrupted",
             f"not measured: {self.stop_reason}",
             self.node,
@@ -109,7 +109,7 @@ class Bench:
         """Return this node's version of the test's tool."""
         return self.versions.get(str(test["tool"]))
 
-    def refuse(self, test: Mapping[str, Any], obstacle: Obstacle) -> None:
+    def refuse(self, test: Mapping[str, Any], obstacle: MeasurementError) -> None:
         """Write the row of a test that has no result."""
         rail = self.rails.get(str(test["rail"]), {})
         self.record.add([self.record.obstacle_row(test, rail, self.version_of(test), obstacle)])

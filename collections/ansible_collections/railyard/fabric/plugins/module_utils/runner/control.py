@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import Obstacle
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
 from ansible_collections.railyard.fabric.plugins.module_utils.runner import main, process
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.lease import Lease
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.record import RAW, RESULTS, STATUS
@@ -53,7 +53,9 @@ class Control:
         run_folder: str = RUN_FOLDER,
     ) -> None:
         if not work_order.RUN_ID.match(run):
-            raise Obstacle("internal", f"{run!r} is no run id", node, "use one like 20261121T101500Z-3f2a")
+            raise MeasurementError(
+                "internal", f"{run!r} is no run id", node, "use one like 20261121T101500Z-3f2a"
+            )
         self.run = run
         self.node = node
         self.folder = os.path.join(state_folder, "runs", run)
@@ -130,7 +132,9 @@ class Control:
         self.lease.take(self.run, controller, lease_s, self.node)
         if not begun:
             if not self.has_program(sha256):
-                raise Obstacle("internal", "the runner is not staged", self.node, "run state: staged first")
+                raise MeasurementError(
+                    "internal", "the runner is not staged", self.node, "run state: staged first"
+                )
             argv = [python, self.program_path(sha256), self.order_path, "--folder", self.folder]
             argv += ["--launcher", self._launcher, "--lease", self._run_folder]
             self._process.start(argv, main.worst_case_s(order) + 60.0)
@@ -193,30 +197,32 @@ class Control:
         try:
             order = json.loads(text)
         except ValueError as error:
-            raise Obstacle(
+            raise MeasurementError(
                 "internal", f"the work order is not JSON: {error}", self.node, "stage it again"
             ) from None
         problems = work_order.check(order)
         if not problems and order["run"] != self.run:
             problems = [f"it is for run {order['run']}, not {self.run}"]
         if problems:
-            raise Obstacle("internal", f"work order: {'; '.join(problems)}", self.node, "stage a whole one")
+            raise MeasurementError(
+                "internal", f"work order: {'; '.join(problems)}", self.node, "stage a whole one"
+            )
 
     def _order(self) -> dict[str, Any]:
         try:
             return work_order.load(self.order_path)
         except work_order.WorkOrderError as error:
-            raise Obstacle("internal", str(error), self.node, "run state: staged first") from error
+            raise MeasurementError("internal", str(error), self.node, "run state: staged first") from error
 
     def _refuse_if_leased(self) -> None:
         held = self.lease.holder()
         if held and held["run"] != self.run:
-            raise Obstacle("lease", f"leased to run {held['run']}", self.node, "wait for that run")
+            raise MeasurementError("lease", f"leased to run {held['run']}", self.node, "wait for that run")
 
     def _place_program(self, source: str, sha256: str) -> None:
         found = _sha256(source)
         if found != sha256:
-            raise Obstacle(
+            raise MeasurementError(
                 "internal", f"the runner came as {found}, not as {sha256}", self.node, "upload it again"
             )
         os.makedirs(self._programs, mode=0o755, exist_ok=True)

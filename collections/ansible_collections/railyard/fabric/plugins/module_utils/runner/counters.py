@@ -11,7 +11,7 @@ from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.facts import link_errors
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import counters, proof
-from ansible_collections.railyard.fabric.plugins.module_utils.runner.context import Bench
+from ansible_collections.railyard.fabric.plugins.module_utils.runner.context import RunContext
 
 # Drivers of hardware NICs read their counters from the card now and then, not at every byte.
 _COUNTERS_SETTLE_S = 0.7
@@ -28,16 +28,16 @@ class Watch:
     """
 
     def __init__(
-        self, bench: Bench, test: Mapping[str, Any], group_rails: tuple[str, ...], rdma: bool
+        self, run_context: RunContext, test: Mapping[str, Any], group_rails: tuple[str, ...], rdma: bool
     ) -> None:
         self._rail = str(test["rail"])
         self._rdma = rdma
         self._netdevs = {
             name: place.netdev
-            for name, place in bench.places.items()
+            for name, place in run_context.places.items()
             if name == self._rail or name not in group_rails
         }
-        self._hcas = {name: bench.rails[name]["hca"] for name in self._netdevs}
+        self._hcas = {name: run_context.rails[name]["hca"] for name in self._netdevs}
         self._drivers = {name: _driver(str(hca)) for name, hca in self._hcas.items() if hca}
         self._errors_before = self._errors_after = self._read_errors()
         self._before = self._after = self._read()

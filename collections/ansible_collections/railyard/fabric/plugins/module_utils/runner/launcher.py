@@ -18,8 +18,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import Obstacle
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.rendezvous import Stopped
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.rendezvous import Cancelled
 
 _POLL_S = 0.02
 # How soon a wait notices that the runner is to stop; each turn costs the node that is being measured.
@@ -67,7 +67,7 @@ class Launched:
         with _watched(self._process) as ended:
             while self.poll() is None:
                 if stop.is_set():
-                    raise Stopped()
+                    raise Cancelled()
                 left = deadline - time.monotonic()
                 if left < 0:
                     return None
@@ -235,9 +235,9 @@ def launcher(kind: str, run: str, host: str) -> Launcher:
         Obstacle: the name is unknown, or this machine cannot do it.
     """
     if kind not in LAUNCHERS:
-        raise Obstacle("internal", f"launcher {kind!r} is unknown", host, "use systemd or direct")
+        raise MeasurementError("internal", f"launcher {kind!r} is unknown", host, "use systemd or direct")
     if kind == "systemd" and not os.path.isdir("/run/systemd/system"):
-        raise Obstacle(
+        raise MeasurementError(
             "internal",
             "systemd does not run here",
             host,

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import Obstacle
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
 
 FOLDER = "/run/railyard"
 FILE = "lease.json"
@@ -80,7 +80,7 @@ class Lease:
             now = time.time()
             held = self.holder(now)
             if held and held["run"] != run:
-                raise Obstacle(
+                raise MeasurementError(
                     "lease",
                     "{} is measuring for run {} of {} since {}; its lease ends at {}".format(
                         host,

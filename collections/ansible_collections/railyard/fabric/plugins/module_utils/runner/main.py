@@ -18,14 +18,14 @@ import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import Obstacle
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.listener import Lobby
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.rendezvous import Stopped
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.listener import Listener
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.rendezvous import Cancelled
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import registry
 from ansible_collections.railyard.fabric.plugins.module_utils.runner import context
 from ansible_collections.railyard.fabric.plugins.module_utils.runner import launcher as units
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.cabling import Cabling
-from ansible_collections.railyard.fabric.plugins.module_utils.runner.context import Bench
+from ansible_collections.railyard.fabric.plugins.module_utils.runner.context import RunContext
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.eta import Pace, process_age_s
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.lease import Lease
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.pair import PairRun
@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         order = work_order.load(options.order)
         launcher = units.launcher(options.launcher, str(order["run"]), str(order["node"]))
-    except (work_order.WorkOrderError, Obstacle) as error:
+    except (work_order.WorkOrderError, MeasurementError) as error:
         sys.stderr.write(f"runner: {error}\n")
         return 2
     status = Runner(order, options.folder, launcher, options.lease).run()
@@ -69,59 +69,61 @@ class Runner:
         self._order = order
         record = Record(folder, order, sum(1 for _line in asked_of(order)), pace_of(order))
         self._stop = threading.Event()
-        self._bench = Bench(order, record, launcher, self._stop)
+        self._context = RunContext(order, record, launcher, self._stop)
         self._lease = Lease(lease_folder) if lease_folder else None
 
     def run(self) -> int:
         """Run to the end or to the word to stop."""
-        bench = self._bench
+        run_context = self._context
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda number, _frame: bench.halt(f"it was stopped by signal {number}"))
+            signal.signal(
+                number, lambda number, _frame: run_context.halt(f"it was stopped by signal {number}")
+            )
         threading.Thread(target=self._guard, daemon=True, name="guard").start()
-        opened: list[Lobby | Cabling] = []
+        opened: list[Listener | Cabling] = []
         try:
-            house = Lobby(self._order, bench.places, self._stop)
-            opened.append(house)
-            house.start()
-            cables = Cabling(bench)
+            listener = Listener(self._order, run_context.places, self._stop)
+            opened.append(listener)
+            listener.start()
+            cables = Cabling(run_context)
             opened.append(cables)
             cables.settle()
-            self._meet_all(house)
-        except Stopped:
+            self._meet_all(listener)
+        except Cancelled:
             pass
         except Exception:
             # Written down here, and the rows that are missing are written below.
             traceback.print_exc()
-            bench.halt(f"the runner failed: {sys.exc_info()[1]}")
+            run_context.halt(f"the runner failed: {sys.exc_info()[1]}")
         finally:
             for one in opened:
                 one.close()
         stopped = self._stop.is_set()
         if stopped:
             self._write_the_rest()
-        bench.record.finish(bench.stop_reason if stopped else "completed")
+        run_context.record.finish(run_context.stop_reason if stopped else "completed")
         self._stop.set()
         return 1 if stopped else 0
 
-    def _meet_all(self, house: Lobby) -> None:
-        meetings = rounds.meetings(self._order, self._bench.node)
+    def _meet_all(self, listener: Listener) -> None:
+        meetings = rounds.meetings(self._order, self._context.node)
         share = rounds.Share(self._order)
         for meeting in meetings:
             if self._stop.is_set():
-                raise Stopped()
-            house.enter_round(meeting.round)
+                raise Cancelled()
+            listener.enter_round(meeting.round)
             tests = list(share.tests(meeting))
             sys.stderr.write(f"runner: round {meeting.round}: {meeting.node} and {meeting.peer}\n")
-            PairRun(self._bench, house, meeting, tests).run()
+            PairRun(self._context, listener, meeting, tests).run()
         # Partners that lag behind are told that this node has gone on, not left to guess.
-        house.enter_round(1 << 30)
+        listener.enter_round(1 << 30)
 
     def _write_the_rest(self) -> None:
-        obstacle = self._bench.interrupted()
-        record = self._bench.record
+        obstacle = self._context.interrupted()
+        record = self._context.record
         rest = (
             record.obstacle_row(
-                test, self._bench.rails.get(test["rail"], {}), self._bench.version_of(test), obstacle
+                test, self._context.rails.get(test["rail"], {}), self._context.version_of(test), obstacle
             )
             for test in asked_of(self._order)
             if not record.has(test["id"])
@@ -138,9 +140,9 @@ class Runner:
         while not self._stop.wait(_GUARD_S):
             lost = self._lease.lost_by(str(self._order["run"])) if self._lease else None
             if lost:
-                self._bench.halt(lost)
+                self._context.halt(lost)
             elif time.monotonic() > deadline:
-                self._bench.halt("the run's deadline has passed")
+                self._context.halt("the run's deadline has passed")
 
 
 def asked_of(order: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

@@ -12,12 +12,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.channel import rendezvous
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import CLOCK_LOST, Obstacle
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.listener import Lobby
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import (
+    CLOCK_LOST,
+    MeasurementError,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.listener import Listener
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.rail_socket import no_management
 from ansible_collections.railyard.fabric.plugins.module_utils.runner import busy, port_proof
-from ansible_collections.railyard.fabric.plugins.module_utils.runner.barrier import Gate
-from ansible_collections.railyard.fabric.plugins.module_utils.runner.context import Bench, link_state
+from ansible_collections.railyard.fabric.plugins.module_utils.runner.barrier import StartBarrier
+from ansible_collections.railyard.fabric.plugins.module_utils.runner.context import RunContext, link_state
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.record import end_of
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.session import (
     Patience,
@@ -43,42 +46,44 @@ _TRIES = 4
 class PairRun:
     """This node's side of one meeting."""
 
-    def __init__(self, bench: Bench, house: Lobby, meeting: Meeting, tests: Sequence[Test]) -> None:
-        self._bench = bench
-        self._house = house
+    def __init__(
+        self, run_context: RunContext, listener: Listener, meeting: Meeting, tests: Sequence[Test]
+    ) -> None:
+        self._context = run_context
+        self._listener = listener
         self._meeting = meeting
         self._tests = tests
-        self._peer = meeting.peer if meeting.node == bench.node else meeting.node
+        self._peer = meeting.peer if meeting.node == run_context.node else meeting.node
         self._sessions: dict[str, Session] = {}
-        self._no_session: dict[str, Obstacle] = {}
+        self._no_session: dict[str, MeasurementError] = {}
 
     def run(self) -> None:
-        """Run all tests; raises `Stopped` only, and then the tests that are left have no row yet."""
-        if self._peer in set(self._bench.order["absent"]):
+        """Run all tests; raises `Cancelled` only, and then the tests that are left have no row yet."""
+        if self._peer in set(self._context.order["absent"]):
             self._refuse_all(_absent(self._peer))
             return
         self._open()
         try:
             for tests in _batches(self._tests):
-                self._bench.record.begin(list(tests))
+                self._context.record.begin(list(tests))
                 self._until_timed(tests)
         finally:
             for session in self._sessions.values():
                 session.drop()
 
-    def _refuse_all(self, obstacle: Obstacle) -> None:
+    def _refuse_all(self, obstacle: MeasurementError) -> None:
         for test in self._tests:
-            self._bench.refuse(test, obstacle)
+            self._context.refuse(test, obstacle)
 
     def _open(self) -> None:
         """Meet on all rails at once and look whether rails and node are free meanwhile."""
-        wait = Patience(self._bench)
-        peer_rails = work_order.rails_of(self._bench.order, self._peer)
+        wait = Patience(self._context)
+        peer_rails = work_order.rails_of(self._context.order, self._peer)
         rails = list(dict.fromkeys(str(test["rail"]) for test in self._tests))
-        busy_rails: dict[str, Obstacle | None] = {}
+        busy_rails: dict[str, MeasurementError | None] = {}
         jobs: list[Callable[[], None]] = []
         for rail in rails:
-            obstacle = self._bench.obstacles.get(rail) or self._house.obstacles.get(rail)
+            obstacle = self._context.obstacles.get(rail) or self._listener.obstacles.get(rail)
             obstacle = obstacle or self._unreachable(rail, peer_rails[rail])
             if obstacle is not None:
                 self._no_session[rail] = obstacle
@@ -86,108 +91,118 @@ class PairRun:
             jobs.append(lambda rail=rail: self._meet_on(rail, peer_rails[rail], wait))  # type: ignore[misc]
             jobs.append(lambda rail=rail: busy_rails.update(self._busy(rail)))  # type: ignore[misc]
         _all_at_once(jobs)
-        _mind_stop(self._bench)
-        node_busy = busy.node_is_busy(self._bench.node, self._bench.policy)
+        _mind_stop(self._context)
+        node_busy = busy.node_is_busy(self._context.node, self._context.policy)
         for rail, session in self._sessions.items():
             session.busy = node_busy or busy_rails.get(rail)
 
-    def _unreachable(self, rail: str, peer_rail: Mapping[str, Any]) -> Obstacle | None:
+    def _unreachable(self, rail: str, peer_rail: Mapping[str, Any]) -> MeasurementError | None:
         """Return why the partner has no address that this rail's meeting could be at, or None."""
-        if self._bench.places[rail].management and "management" in peer_rail:
+        if self._context.places[rail].management and "management" in peer_rail:
             if peer_rail["management"]:
                 return None
             return no_management(self._peer, rail, str(peer_rail["why_not"]))
-        if peer_rail["ip"] and not self._bench.places[rail].management:
+        if peer_rail["ip"] and not self._context.places[rail].management:
             return None
-        without = self._bench.node if peer_rail["ip"] else self._peer
-        return Obstacle("no_address", f"{rail} of {without} has no address in the plan", without, "plan it")
+        without = self._context.node if peer_rail["ip"] else self._peer
+        return MeasurementError(
+            "no_address", f"{rail} of {without} has no address in the plan", without, "plan it"
+        )
 
     def _meet_on(self, rail: str, peer_rail: Mapping[str, Any], wait: Patience) -> None:
         try:
             self._sessions[rail] = open_session(
-                self._bench, self._house, self._meeting, rail, peer_rail, wait
+                self._context, self._listener, self._meeting, rail, peer_rail, wait
             )
-        except rendezvous.Stopped:
+        except rendezvous.Cancelled:
             pass
         except Exception as error:
-            self._no_session[rail] = _internal(self._bench.node, error)
+            self._no_session[rail] = _internal(self._context.node, error)
 
-    def _busy(self, rail: str) -> dict[str, Obstacle | None]:
-        bench = self._bench
-        return {rail: busy.rail_is_busy(bench.places[rail], bench.policy, bench.rails[rail]["hca"])}
+    def _busy(self, rail: str) -> dict[str, MeasurementError | None]:
+        run_context = self._context
+        return {
+            rail: busy.rail_is_busy(
+                run_context.places[rail], run_context.policy, run_context.rails[rail]["hca"]
+            )
+        }
 
     def _until_timed(self, tests: Sequence[Test]) -> None:
         """Run a test (a group: all of it at once), and again while a tool lost its clock."""
         for attempt in range(1, _TRIES + 1):
-            rows = [self._guarded(tests[0], Gate(1), ())] if len(tests) == 1 else self._together(tests)
+            rows = (
+                [self._guarded(tests[0], StartBarrier(1), ())] if len(tests) == 1 else self._together(tests)
+            )
             measured = [row for row in rows if row is not None]
             for row in measured:
                 row["attempts"] = attempt
             # Where something else went wrong the rows of a group stay as they are: its refusals are written.
             if attempt == _TRIES or len(measured) < len(rows) or not any(map(_lost_clock, measured)):
-                self._bench.record.add(measured)
+                self._context.record.add(measured)
                 return
 
     def _together(self, tests: Sequence[Test]) -> list[Row | None]:
         """Run a group: one thread per rail, one common start."""
-        gate = Gate(len(tests))
+        gate = StartBarrier(len(tests))
         rails = tuple(str(test["rail"]) for test in tests)
         rows: dict[str, Row | None] = {}
         _all_at_once([functools.partial(self._in_group, test, gate, rails, rows) for test in tests])
-        _mind_stop(self._bench)
+        _mind_stop(self._context)
         return [rows.get(str(test["id"])) for test in tests]
 
-    def _in_group(self, test: Test, gate: Gate, rails: tuple[str, ...], rows: dict[str, Row | None]) -> None:
-        with contextlib.suppress(rendezvous.Stopped):
+    def _in_group(
+        self, test: Test, gate: StartBarrier, rails: tuple[str, ...], rows: dict[str, Row | None]
+    ) -> None:
+        with contextlib.suppress(rendezvous.Cancelled):
             rows[str(test["id"])] = self._guarded(test, gate, rails)
 
-    def _guarded(self, test: Test, gate: Gate, rails: tuple[str, ...]) -> Row | None:
+    def _guarded(self, test: Test, gate: StartBarrier, rails: tuple[str, ...]) -> Row | None:
         """Run one test and return its row; None where something went wrong, which is then written."""
         rail = str(test["rail"])
         session = self._sessions.get(rail)
         try:
             if session is None:
-                raise self._no_session.get(rail) or _internal(self._bench.node, RuntimeError("no session"))
+                raise self._no_session.get(rail) or _internal(self._context.node, RuntimeError("no session"))
             return self._one(session, test, gate, rails)
-        except Obstacle as obstacle:
+        except MeasurementError as obstacle:
             # The others begin now, not once the row is on the disk.
             gate.leave(rail)
-            self._bench.refuse(test, obstacle)
-        except rendezvous.Broken as error:
+            self._context.refuse(test, obstacle)
+        except rendezvous.ChannelClosed as error:
             gate.leave(rail)
             if session is not None:
                 session.drop()
-            why = _deaf if isinstance(error, rendezvous.Deaf) else _lost
-            self._bench.refuse(test, why(self._peer, f"{error}{self._link(rail)}"))
-        except rendezvous.Stopped:
+            why = _deaf if isinstance(error, rendezvous.SendTimeout) else _lost
+            self._context.refuse(test, why(self._peer, f"{error}{self._link(rail)}"))
+        except rendezvous.Cancelled:
             raise
         except Exception as error:
             # A fault of ours must cost one test, not the run; the row says that it is ours.
             if session is not None:
                 session.drop()
-            self._bench.refuse(test, _internal(self._bench.node, error))
+            self._context.refuse(test, _internal(self._context.node, error))
         finally:
             gate.leave(rail)
         return None
 
     def _link(self, rail: str) -> str:
-        place = self._bench.places.get(rail)
+        place = self._context.places.get(rail)
         if place is None or place.management:
             return ""
         return f" (own {place.netdev} is {link_state(place.netdev)})"
 
-    def _one(self, session: Session, test: Test, gate: Gate, rails: tuple[str, ...]) -> Row:
-        mine = own_obstacle(self._bench, session, test)
+    def _one(self, session: Session, test: Test, gate: StartBarrier, rails: tuple[str, ...]) -> Row:
+        mine = own_obstacle(self._context, session, test)
         channel = self._channel(session, mine)
         theirs = self._begin(session, channel, test, mine)
         if theirs is None:
             raise _lost(self._peer, "it went on to a later test after the connection broke")
         if mine or theirs.get("error"):
-            raise mine or Obstacle.from_error(theirs["error"])
+            raise mine or MeasurementError.from_error(theirs["error"])
         if session.place.management:
             self._prove_ports(session, channel)
-        step = Step(self._bench, session, channel, test, rails)
-        play_end = client_end if end_of(test, self._bench.node) == "client" else server_end
+        step = Step(self._context, session, channel, test, rails)
+        play_end = client_end if end_of(test, self._context.node) == "client" else server_end
         try:
             return play_end(step, gate)
         finally:
@@ -196,18 +211,23 @@ class PairRun:
 
     def _prove_ports(self, session: Session, channel: rendezvous.Channel) -> None:
         """Make sure of the RDMA port at either end, where the meeting is not over the rail itself."""
-        rail, bench = session.place.rail, self._bench
+        rail, run_context = session.place.rail, self._context
         wanted = {
             "node": session.peer,
             "boot_id": session.hello.get("boot_id"),
-            "port_guid": work_order.rails_of(bench.order, session.peer)[rail]["port_guid"],
+            "port_guid": work_order.rails_of(run_context.order, session.peer)[rail]["port_guid"],
         }
         session.ports = {}
         session.ports = port_proof.exchange(
-            channel, session.place, bench.rails[rail]["hca"], bench.boot_id, wanted, bench.waits.answer_s
+            channel,
+            session.place,
+            run_context.rails[rail]["hca"],
+            run_context.boot_id,
+            wanted,
+            run_context.waits.answer_s,
         )
 
-    def _channel(self, session: Session, mine: Obstacle | None) -> rendezvous.Channel:
+    def _channel(self, session: Session, mine: MeasurementError | None) -> rendezvous.Channel:
         """Return the session's channel; after a break one new attempt is made for the next test."""
         if session.channel is not None:
             return session.channel
@@ -216,8 +236,10 @@ class PairRun:
         if session.reconnects_left > 0:
             session.reconnects_left -= 1
             try:
-                meet(self._bench, self._house, self._meeting, session, Patience(self._bench, again=True))
-            except Obstacle as obstacle:
+                meet(
+                    self._context, self._listener, self._meeting, session, Patience(self._context, again=True)
+                )
+            except MeasurementError as obstacle:
                 session.obstacle = obstacle
                 raise
         if session.channel is None:
@@ -226,12 +248,12 @@ class PairRun:
         return session.channel
 
     def _begin(
-        self, session: Session, channel: rendezvous.Channel, test: Test, mine: Obstacle | None
+        self, session: Session, channel: rendezvous.Channel, test: Test, mine: MeasurementError | None
     ) -> dict[str, Any] | None:
         """Tell each other which test is next and what stands in its way; None when the partner is past it."""
         number = int(str(test["id"])[1:])
         channel.send({"t": "begin", "number": number, "error": mine.as_error() if mine else None})
-        wait_s = self._bench.waits.begin_s
+        wait_s = self._context.waits.begin_s
         theirs = session.pending_begin or channel.expect("begin", wait_s)
         session.pending_begin = None
         while int(theirs["number"]) < number:
@@ -267,13 +289,13 @@ def _all_at_once(jobs: list[Callable[[], Any]]) -> None:
         thread.join()
 
 
-def _mind_stop(bench: Bench) -> None:
-    if bench.stop.is_set():
-        raise rendezvous.Stopped()
+def _mind_stop(run_context: RunContext) -> None:
+    if run_context.stop.is_set():
+        raise rendezvous.Cancelled()
 
 
-def _absent(peer: str) -> Obstacle:
-    return Obstacle(
+def _absent(peer: str) -> MeasurementError:
+    return MeasurementError(
         "peer_absent",
         f"{peer} could not be reached when the run was made",
         peer,
@@ -281,8 +303,8 @@ def _absent(peer: str) -> Obstacle:
     )
 
 
-def _lost(peer: str, why: str) -> Obstacle:
-    return Obstacle(
+def _lost(peer: str, why: str) -> MeasurementError:
+    return MeasurementError(
         "peer_failed",
         f"the rendezvous with {peer} broke in mid-test: {why}",
         peer,
@@ -290,8 +312,8 @@ def _lost(peer: str, why: str) -> Obstacle:
     )
 
 
-def _deaf(peer: str, why: str) -> Obstacle:
-    return Obstacle(
+def _deaf(peer: str, why: str) -> MeasurementError:
+    return MeasurementError(
         "peer_deaf",
         f"{peer} did not take the word to go on: {why}",
         peer,
@@ -300,8 +322,8 @@ def _deaf(peer: str, why: str) -> Obstacle:
     )
 
 
-def _internal(host: str, error: Exception) -> Obstacle:
-    return Obstacle(
+def _internal(host: str, error: Exception) -> MeasurementError:
+    return MeasurementError(
         "internal",
         f"the runner failed: {type(error).__name__}: {error}",
         host,

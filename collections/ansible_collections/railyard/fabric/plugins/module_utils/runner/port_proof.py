@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import Obstacle, error_of
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError, error_of
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.rail_socket import Place
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.rendezvous import Channel
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import rdma_port
@@ -57,24 +57,24 @@ def exchange(
     if obstacle is not None:
         raise obstacle
     if seen.get("error"):
-        raise Obstacle.from_error(seen["error"])
+        raise MeasurementError.from_error(seen["error"])
     return {"port_guid": str(guid), "peer_port_guid": str(theirs["port_guid"])}
 
 
-def _own(place: Place, hca: str | None) -> tuple[str | None, Obstacle | None]:
+def _own(place: Place, hca: str | None) -> tuple[str | None, MeasurementError | None]:
     try:
         return rdma_port.find(place, hca).port_guid, None
-    except Obstacle as obstacle:
+    except MeasurementError as obstacle:
         return None, obstacle
 
 
-def _refused(place: Place, theirs: Mapping[str, Any], peer: Mapping[str, Any]) -> Obstacle | None:
+def _refused(place: Place, theirs: Mapping[str, Any], peer: Mapping[str, Any]) -> MeasurementError | None:
     """Return why the partner's port is not the one that was to be tested, or None."""
     if theirs.get("error"):
-        return Obstacle.from_error(theirs["error"])
+        return MeasurementError.from_error(theirs["error"])
     node, rail = str(peer["node"]), place.rail
     if not peer.get("port_guid"):
-        return Obstacle(
+        return MeasurementError(
             "guid_unknown",
             f"the facts of {node} hold no port GUID of {rail}, so the port that is tested cannot be told",
             node,
@@ -83,7 +83,7 @@ def _refused(place: Place, theirs: Mapping[str, Any], peer: Mapping[str, Any]) -
     for key in _SAID:
         if theirs.get(key) != peer[key]:
             what = {"port_guid": f"the GUID of its port of {rail}"}.get(key, key)
-            return Obstacle(
+            return MeasurementError(
                 "guid_differs",
                 f"{node} says {theirs.get(key)} as {what}, its facts say {peer[key]}",
                 node,

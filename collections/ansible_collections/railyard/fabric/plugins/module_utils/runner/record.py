@@ -12,7 +12,7 @@ import threading
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import Obstacle, error_of
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError, error_of
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.eta import Pace, uptime_s
 
 SCHEMA = 1
@@ -152,7 +152,11 @@ class Record:
         }
 
     def obstacle_row(
-        self, test: Mapping[str, Any], rail: Mapping[str, Any], version: str | None, obstacle: Obstacle
+        self,
+        test: Mapping[str, Any],
+        rail: Mapping[str, Any],
+        version: str | None,
+        obstacle: MeasurementError,
     ) -> dict[str, Any]:
         """Return the row of a test that has no result."""
         row = self.blank_row(test, rail, version)

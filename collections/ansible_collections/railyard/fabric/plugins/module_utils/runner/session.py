@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from ansible_collections.railyard.fabric.plugins.module_utils.channel import arp, rendezvous
-from ansible_collections.railyard.fabric.plugins.module_utils.channel import listener as lobby
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import Obstacle
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.listener import Listener, dial
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.rail_socket import Place
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.context import (
     RUNNER_VERSION,
-    Bench,
+    RunContext,
     link_state,
     own_macs,
 )
@@ -36,12 +36,12 @@ class Patience:
     still busy with an earlier round is waited for.
     """
 
-    def __init__(self, bench: Bench, again: bool = False) -> None:
+    def __init__(self, run_context: RunContext, again: bool = False) -> None:
         self._lock = threading.Lock()
-        self._short_s = float(bench.policy["rendezvous_timeout_s"])
+        self._short_s = float(run_context.policy["rendezvous_timeout_s"])
         self._deadline = time.monotonic() + self._short_s
         if not again:
-            first = bench.begun + float(bench.policy["first_rendezvous_timeout_s"])
+            first = run_context.begun + float(run_context.policy["first_rendezvous_timeout_s"])
             self._deadline = max(first, self._deadline)
 
     def met(self) -> None:
@@ -68,8 +68,8 @@ class Session:
         self.peer_address = peer_address
         self.channel: rendezvous.Channel | None = None
         self.hello: dict[str, Any] = {}
-        self.obstacle: Obstacle | None = None
-        self.busy: Obstacle | None = None
+        self.obstacle: MeasurementError | None = None
+        self.busy: MeasurementError | None = None
         self.pending_begin: dict[str, Any] | None = None
         self.reconnects_left = 2
         # Without IP on the rail: which ports were found at both ends, before the test under way.
@@ -93,8 +93,8 @@ class Session:
 class Call(NamedTuple):
     """Everything that is the same for each attempt to meet."""
 
-    bench: Bench
-    lobby: lobby.Lobby
+    run_context: RunContext
+    listener: Listener
     meeting: Meeting
     session: Session
     terms: rendezvous.Terms
@@ -102,21 +102,21 @@ class Call(NamedTuple):
 
 
 def open_session(
-    bench: Bench,
-    house: lobby.Lobby,
+    run_context: RunContext,
+    listener: Listener,
     meeting: Meeting,
     rail: str,
     peer_rail: Mapping[str, Any],
     wait: Patience,
 ) -> Session:
-    """Look for strangers, meet the partner and exchange who we are; never raises but `Stopped`."""
-    place = bench.places[rail]
-    peer = meeting.peer if meeting.node == bench.node else meeting.node
+    """Look for strangers, meet the partner and exchange who we are; never raises but `Cancelled`."""
+    place = run_context.places[rail]
+    peer = meeting.peer if meeting.node == run_context.node else meeting.node
     session = Session(place, peer, str(peer_rail["management" if place.management else "ip"]))
     claimants = None if place.management else arp.probe(place, session.peer_address)
     try:
-        meet(bench, house, meeting, session, wait)
-    except Obstacle as obstacle:
+        meet(run_context, listener, meeting, session, wait)
+    except MeasurementError as obstacle:
         session.obstacle = obstacle
     macs = session.hello.get("macs") if session.channel else None
     conflict = arp.own_conflict(place, claimants, own_macs()) or arp.peer_conflict(
@@ -130,7 +130,9 @@ def open_session(
     return session
 
 
-def meet(bench: Bench, house: lobby.Lobby, meeting: Meeting, session: Session, wait: Patience) -> None:
+def meet(
+    run_context: RunContext, listener: Listener, meeting: Meeting, session: Session, wait: Patience
+) -> None:
     """Open the session's channel: the node that stands first in the roster calls, the other answers.
 
     Raises:
@@ -138,32 +140,36 @@ def meet(bench: Bench, house: lobby.Lobby, meeting: Meeting, session: Session, w
         Stopped: the runner was told to stop.
     """
     terms = rendezvous.Terms(
-        str(bench.order["run"]), str(bench.order["secret"]), meeting.node, meeting.peer, session.place.rail
+        str(run_context.order["run"]),
+        str(run_context.order["secret"]),
+        meeting.node,
+        meeting.peer,
+        session.place.rail,
     )
-    call = Call(bench, house, meeting, session, terms, int(bench.policy["base_port"]))
+    call = Call(run_context, listener, meeting, session, terms, int(run_context.policy["base_port"]))
     while session.channel is None:
-        channel = _call(call, wait) if meeting.node == bench.node else _await(call, wait)
+        channel = _call(call, wait) if meeting.node == run_context.node else _await(call, wait)
         wait.met()
         try:
-            channel.send(_hello(bench, session.place))
+            channel.send(_hello(run_context, session.place))
             session.hello = channel.expect("hello", _HELLO_S)
-        except rendezvous.Broken as error:
+        except rendezvous.ChannelClosed as error:
             # Its patience may have ended while this end was held up: then it is about to call again.
             channel.close()
             if wait.over():
                 raise _not_met(call, str(error)) from error
-            bench.stop.wait(_PAUSE_S)
+            run_context.stop.wait(_PAUSE_S)
             continue
         session.channel = channel
 
 
-def _hello(bench: Bench, place: Place) -> dict[str, Any]:
+def _hello(run_context: RunContext, place: Place) -> dict[str, Any]:
     return {
         "t": "hello",
-        "node": bench.node,
-        "boot_id": bench.boot_id,
+        "node": run_context.node,
+        "boot_id": run_context.boot_id,
         "runner": RUNNER_VERSION,
-        "versions": bench.versions,
+        "versions": run_context.versions,
         "macs": own_macs(),
         "netdev": place.netdev,
         "mtu_bytes": netdev_mtu_bytes(place.netdev),
@@ -174,18 +180,18 @@ def _call(call: Call, wait: Patience) -> rendezvous.Channel:
     """Dial until the partner welcomes us."""
     last, stranger = "no answer", None
     while not wait.over():
-        _mind_stop(call.bench)
+        _mind_stop(call.run_context)
         try:
             channel = _dial(call, "session")
-        except (OSError, rendezvous.Broken, rendezvous.Stranger) as error:
+        except (OSError, rendezvous.ChannelClosed, rendezvous.UnknownPeer) as error:
             last = getattr(error, "strerror", None) or str(error)
-            stranger = last if isinstance(error, rendezvous.Stranger) else stranger
-            call.bench.stop.wait(_PAUSE_S)
+            stranger = last if isinstance(error, rendezvous.UnknownPeer) else stranger
+            call.run_context.stop.wait(_PAUSE_S)
             continue
         stranger = None
         try:
             welcomed = _welcomed(call, channel, wait)
-        except rendezvous.Broken as error:
+        except rendezvous.ChannelClosed as error:
             last = str(error)
             channel.close()
             continue
@@ -214,22 +220,22 @@ def _await(call: Call, wait: Patience) -> rendezvous.Channel:
     session, rail = call.session, call.session.place.rail
     last, stranger, lives = "it did not call", None, False
     while not wait.over():
-        _mind_stop(call.bench)
-        caller = call.lobby.take(session.peer, rail, 1.0)
+        _mind_stop(call.run_context)
+        caller = call.listener.take(session.peer, rail, 1.0)
         if caller:
             try:
                 caller.channel.send({"t": "welcome"})
                 return caller.channel
-            except rendezvous.Broken as error:
+            except rendezvous.ChannelClosed as error:
                 last = str(error)
                 continue
         try:
             last, lives = _ask(call, wait), True
-        except (OSError, rendezvous.Broken, rendezvous.Stranger) as error:
+        except (OSError, rendezvous.ChannelClosed, rendezvous.UnknownPeer) as error:
             last = str(error)
-            stranger = last if isinstance(error, rendezvous.Stranger) else stranger
-    _mind_stop(call.bench)
-    stranger = stranger or call.lobby.stranger(rail, session.peer_address)
+            stranger = last if isinstance(error, rendezvous.UnknownPeer) else stranger
+    _mind_stop(call.run_context)
+    stranger = stranger or call.listener.stranger(rail, session.peer_address)
     raise _not_met(call, last, None if lives else stranger)
 
 
@@ -249,25 +255,25 @@ def _ask(call: Call, wait: Patience) -> str:
 
 def _dial(call: Call, kind: str) -> rendezvous.Channel:
     terms = call.terms
-    if call.bench.node != terms.dialler:
+    if call.run_context.node != terms.dialler:
         terms = terms._replace(dialler=terms.answerer, answerer=terms.dialler)
     purpose = {"kind": kind, "round": call.meeting.round}
-    return lobby.dial(
-        call.session.place, call.session.peer_address, call.port, terms, purpose, call.bench.stop
+    return dial(
+        call.session.place, call.session.peer_address, call.port, terms, purpose, call.run_context.stop
     )
 
 
-def _mind_stop(bench: Bench) -> None:
-    if bench.stop.is_set():
-        raise rendezvous.Stopped()
+def _mind_stop(run_context: RunContext) -> None:
+    if run_context.stop.is_set():
+        raise rendezvous.Cancelled()
 
 
-def _stranger(call: Call, why: str) -> Obstacle:
+def _stranger(call: Call, why: str) -> MeasurementError:
     session, place = call.session, call.session.place
     look = f"ip neigh show dev {place.netdev} on {place.host}"
     if place.management:
         look = f"ip route get {session.peer_address} on {place.host}, ip addr on {session.peer}"
-    return Obstacle(
+    return MeasurementError(
         "stranger",
         f"{session.peer_address} on {place.way} is not {session.peer} of this run: it {why}",
         session.peer,
@@ -275,24 +281,24 @@ def _stranger(call: Call, why: str) -> Obstacle:
     )
 
 
-def _gone_on(call: Call, message: Mapping[str, Any]) -> Obstacle:
-    return Obstacle(
+def _gone_on(call: Call, message: Mapping[str, Any]) -> MeasurementError:
+    return MeasurementError(
         "rendezvous_timeout",
         "{} has gone on to round {} without {}".format(
-            call.session.peer, message.get("round"), call.bench.node
+            call.session.peer, message.get("round"), call.run_context.node
         ),
         call.session.peer,
         "see its own rows for the reason; a longer policy.rendezvous_timeout_s waits longer",
     )
 
 
-def _not_met(call: Call, last: str, stranger: str | None = None) -> Obstacle:
+def _not_met(call: Call, last: str, stranger: str | None = None) -> MeasurementError:
     """Say that patience has ended; whoever else spoke from the partner's address is named only then."""
     session = call.session
     if stranger is not None:
         return _stranger(call, stranger)
     if session.place.management:
-        return Obstacle(
+        return MeasurementError(
             "management_timeout",
             f"{session.peer} was not met at {session.peer_address} over {session.place.way}: {last}",
             session.peer,
@@ -300,7 +306,7 @@ def _not_met(call: Call, last: str, stranger: str | None = None) -> Obstacle:
             f"{session.peer_address}; firewalls between the two must let TCP port {call.port} and those "
             "after it pass (fabric_policy.base_port); another address is set by management_address",
         )
-    return Obstacle(
+    return MeasurementError(
         "rendezvous_timeout",
         f"{session.peer} was not met at {session.peer_address} on {session.place.rail}: {last} "
         f"(own {session.place.netdev} is {link_state(session.place.netdev)})",

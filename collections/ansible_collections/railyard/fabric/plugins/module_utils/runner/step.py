@@ -15,8 +15,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.channel import rail_socket
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import Obstacle, error_of
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.rendezvous import Broken, Channel
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError, error_of
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.rendezvous import Channel, ChannelClosed
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import (
     base,
     counters,
@@ -26,11 +26,15 @@ from ansible_collections.railyard.fabric.plugins.module_utils.measure import (
     registry,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import Reading
-from ansible_collections.railyard.fabric.plugins.module_utils.runner.barrier import TELL_S, Gate, Moment
-from ansible_collections.railyard.fabric.plugins.module_utils.runner.context import Bench
+from ansible_collections.railyard.fabric.plugins.module_utils.runner.barrier import (
+    TELL_S,
+    Moment,
+    StartBarrier,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils.runner.context import RunContext
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.counters import Watch
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.session import Session
-from ansible_collections.railyard.fabric.plugins.module_utils.runner.tool_session import RailPlay
+from ansible_collections.railyard.fabric.plugins.module_utils.runner.tool_session import RailToolSession
 
 _CLOSE_ANSWER_S = 15.0
 
@@ -42,33 +46,33 @@ class Step:
 
     def __init__(
         self,
-        bench: Bench,
+        run_context: RunContext,
         session: Session,
         channel: Channel,
         test: Mapping[str, Any],
         group: tuple[str, ...],
     ) -> None:
-        self.bench = bench
+        self.run_context = run_context
         self.session = session
         self.channel = channel
         self.test = test
         self.group = group
         self.tool = registry.TOOL_OF_CHECK[str(test["check"])]()
-        self.limit_s = self.tool.limit_s(bench.policy)
-        rail = bench.rails[session.place.rail]
+        self.limit_s = self.tool.limit_s(run_context.policy)
+        rail = run_context.rails[session.place.rail]
         port = registry.tool_port(
-            int(bench.policy["base_port"]),
+            int(run_context.policy["base_port"]),
             int(test["round"]),
             int(rail["index"]),
-            len(bench.rails),
+            len(run_context.rails),
             str(test["check"]),
         )
-        self.play = RailPlay(bench, session, channel, test, port, self.tool.capabilities)
+        self.play = RailToolSession(run_context, session, channel, test, port, self.tool.capabilities)
         self.sampler: counters.Sampler | None = None
 
     def watch(self) -> Watch:
         """Read all counters, before the test."""
-        return Watch(self.bench, self.test, self.group, self.tool.rdma)
+        return Watch(self.run_context, self.test, self.group, self.tool.rdma)
 
     def sample(self, watch: Watch) -> None:
         """Begin to sample the rail, where what it carried in the test's own window is asked for."""
@@ -81,20 +85,20 @@ class Step:
         if reading.sending_s is None or self.sampler is None or watch.driver is not proof.SOFT_ROCE:
             return reading.sending_s  # a card's counters may come a second late
         samples = self.sampler.so_far()
-        return perftest_bw.sending_seen_s(reading.sending_s, reading.claim, samples, self.bench.policy)
+        return perftest_bw.sending_seen_s(reading.sending_s, reading.claim, samples, self.run_context.policy)
 
     def least_window_s(self) -> float:
         """Return how long a time that all rails share must be; what is shorter is not what was asked."""
-        return perftest_bw.measured_s(self.bench.policy) / 2
+        return perftest_bw.measured_s(self.run_context.policy) / 2
 
     def row(self, end: str, watch: Watch | None, reading: Reading, claim: proof.Claim | None) -> Row:
         """Return this end's row of a measured test, proven or not, before the other end's part is in."""
-        record = self.bench.record
-        row = record.blank_row(self.test, self.bench.rails[self.session.place.rail], self._version())
+        record = self.run_context.record
+        row = record.blank_row(self.test, self.run_context.rails[self.session.place.rail], self._version())
         metrics = dict(reading.metrics)
         if watch is not None:
-            verdict, reason = watch.prove(claim, end, self.bench.policy)
-            doubt = self.tool.doubt(reading, claim, self.bench.policy)
+            verdict, reason = watch.prove(claim, end, self.run_context.policy)
+            doubt = self.tool.doubt(reading, claim, self.run_context.policy)
             if doubt:
                 verdict, reason = proof.UNPROVEN, doubt
             if "bandwidth" in str(self.test["check"]) and metrics:
@@ -106,7 +110,7 @@ class Step:
         row.update(reading.extra or {})
         return row
 
-    def finish_row(self, row: Row, obstacle: Obstacle | None) -> Row:
+    def finish_row(self, row: Row, obstacle: MeasurementError | None) -> Row:
         """Add what every row of a test that was begun carries."""
         play = self.play
         row["started"] = play.moment.text or row["started"]
@@ -115,12 +119,12 @@ class Step:
         exchange = self.session.exchange()
         if exchange is not None:
             row["exchange"] = exchange
-        row["versions"] = {self.bench.node: self._version(), self.session.peer: self._peer_version()}
+        row["versions"] = {self.run_context.node: self._version(), self.session.peer: self._peer_version()}
         if self.sampler is not None:
             row["samples"] = self.sampler.stop()
             self.sampler = None
         if play.argvs or self.test["tool"] == "udp_probe":
-            row["raw"] = self.bench.record.raw_reference(self.test)
+            row["raw"] = self.run_context.record.raw_reference(self.test)
         if obstacle is not None:
             row.update({"status": obstacle.status, "error": error_of(obstacle), "proof": None})
         return row
@@ -128,20 +132,24 @@ class Step:
     def swap_rows(self, row: Row) -> Row:
         """Tell the other end what this one found, and take its part into the row."""
         keys = ("host", "status", "proof", "metrics", "counters", "error")
-        self.channel.send({"t": "row", "boot_id": self.bench.boot_id, **{key: row[key] for key in keys}})
+        self.channel.send(
+            {"t": "row", "boot_id": self.run_context.boot_id, **{key: row[key] for key in keys}}
+        )
         theirs = self.channel.expect("row", _CLOSE_ANSWER_S)
         row["other_end"] = {key: theirs.get(key) for key in (*keys, "boot_id")}
         return row
 
     def _version(self) -> str | None:
-        return self.bench.version_of(self.test)
+        return self.run_context.version_of(self.test)
 
     def _peer_version(self) -> str | None:
         versions = self.session.hello.get("versions") or {}
         return versions.get(str(self.test["tool"]))
 
 
-def own_obstacle(bench: Bench, session: Session, test: Mapping[str, Any]) -> Obstacle | None:
+def own_obstacle(
+    run_context: RunContext, session: Session, test: Mapping[str, Any]
+) -> MeasurementError | None:
     """Return what stands in this end's way before the test begins."""
     if session.obstacle:
         return session.obstacle
@@ -149,42 +157,45 @@ def own_obstacle(bench: Bench, session: Session, test: Mapping[str, Any]) -> Obs
         return session.busy
     tool = registry.TOOL_OF_CHECK[str(test["check"])]()
     if session.place.management and not tool.rdma:
-        return Obstacle(
+        return MeasurementError(
             "no_address",
-            f"{test['rail']} of {bench.node} has no address in the plan, and {test['check']} needs IP on it",
-            bench.node,
+            f"{test['rail']} of {run_context.node} has no address in the plan, and "
+            f"{test['check']} needs IP on it",
+            run_context.node,
             "give the rail a subnet (IPoIB), or leave it: the verdict is not_applicable",
         )
-    needs_it = tool.package is not None and not (tool.name == "ping" and test["peer"] == bench.node)
-    own_version = bench.version_of(test)
+    needs_it = tool.package is not None and not (tool.name == "ping" and test["peer"] == run_context.node)
+    own_version = run_context.version_of(test)
     if needs_it and own_version is None:
-        return base.missing(tool, bench.node)
-    too_old = tool.refuses(session.place.address, own_version, bench.node)
+        return base.missing(tool, run_context.node)
+    too_old = tool.refuses(session.place.address, own_version, run_context.node)
     if too_old:
         return too_old
     theirs = (session.hello.get("versions") or {}).get(str(test["tool"]))
     if tool.same_version and theirs is not None and theirs != own_version:
-        return base.version_differs(tool.name, own_version, bench.node, theirs, session.peer)
+        return base.version_differs(tool.name, own_version, run_context.node, theirs, session.peer)
     if tool.rdma:
         try:
-            rdma_port.find(session.place, bench.rails[session.place.rail]["hca"])
-        except Obstacle as obstacle:
+            rdma_port.find(session.place, run_context.rails[session.place.rail]["hca"])
+        except MeasurementError as obstacle:
             return obstacle
     return None
 
 
-def client_end(step: Step, gate: Gate) -> Row:
+def client_end(step: Step, gate: StartBarrier) -> Row:
     """Play the client's end.
 
     Raises:
         rendezvous.Broken: the partner went away; rendezvous.Stopped: the runner was told to stop.
     """
-    channel, play, waits = step.channel, step.play, step.bench.waits
+    channel, play, waits = step.channel, step.play, step.run_context.waits
     reading = Reading({})
-    obstacle: Obstacle | None = None
+    obstacle: MeasurementError | None = None
     ready = channel.expect("ready", waits.ready_s)
     if ready.get("error"):
-        return step.finish_row(step.row("client", None, reading, None), Obstacle.from_error(ready["error"]))
+        return step.finish_row(
+            step.row("client", None, reading, None), MeasurementError.from_error(ready["error"])
+        )
     play.port = int(ready["port"])
     watch = step.watch()
     start = _Start(step, gate, watch)
@@ -194,7 +205,7 @@ def client_end(step: Step, gate: Gate) -> Row:
         start.begin()
     try:
         reading = step.tool.client(play)
-    except Obstacle as found:
+    except MeasurementError as found:
         obstacle = found
     start.mend()
     watch.finish()
@@ -216,7 +227,7 @@ def client_end(step: Step, gate: Gate) -> Row:
     )
     theirs = channel.expect("result", waits.answer_s)
     if theirs.get("error") and obstacle is None:
-        obstacle = Obstacle.from_error(theirs["error"])
+        obstacle = MeasurementError.from_error(theirs["error"])
     claim = step.tool.claim(reading.claim, proof.from_record(theirs.get("claim")))
     row = step.finish_row(step.row("client", watch, reading, claim), obstacle)
     return step.swap_rows(row)
@@ -225,7 +236,7 @@ def client_end(step: Step, gate: Gate) -> Row:
 class _Start:
     """The client's word to the server that it begins, said once and at the group's common moment."""
 
-    def __init__(self, step: Step, gate: Gate, watch: Watch) -> None:
+    def __init__(self, step: Step, gate: StartBarrier, watch: Watch) -> None:
         self._step = step
         self._gate = gate
         self._watch = watch
@@ -238,7 +249,7 @@ class _Start:
             Broken: the server is gone; Deaf: it does not take the word.
         """
         step = self._step
-        patience_s = step.bench.waits.ready_s
+        patience_s = step.run_context.waits.ready_s
         step.play.moment = self._gate.start(str(step.test["rail"]), patience_s, self._say, release)
         self._watch.begin_processor()
         step.sample(self._watch)
@@ -260,7 +271,7 @@ class _Start:
         self._step.channel.send({"t": "go", "at_s": moment.now_s()}, within_s)
 
 
-def server_end(step: Step, gate: Gate) -> Row:
+def server_end(step: Step, gate: StartBarrier) -> Row:
     """Play the server's end; `gate` gives the group's common start.
 
     Raises:
@@ -273,20 +284,20 @@ def server_end(step: Step, gate: Gate) -> Row:
         play.release()
 
 
-def _server_end(step: Step, gate: Gate) -> Row:
+def _server_end(step: Step, gate: StartBarrier) -> Row:
     channel, play = step.channel, step.play
     reading = Reading({})
-    obstacle: Obstacle | None = None
+    obstacle: MeasurementError | None = None
     # The client hears of the port with `ready`.
     play.port = rail_socket.past_closing(play.own.address, play.port)
     try:
         step.tool.open(play)
-    except Obstacle as found:
+    except MeasurementError as found:
         channel.send({"t": "ready", "error": error_of(found)})
         return step.finish_row(step.row("server", None, reading, None), found)
     watch = step.watch()
     channel.send({"t": "ready", "port": play.port, "error": None})
-    go = channel.expect("go", 2 * step.bench.waits.ready_s)
+    go = channel.expect("go", 2 * step.run_context.waits.ready_s)
     zero = _zero(go)
     play.moment = gate.moment()
     watch.begin_processor()
@@ -299,7 +310,7 @@ def _server_end(step: Step, gate: Gate) -> Row:
     play.peer_failed = bool(done.get("error"))
     try:
         reading = step.tool.learn(step.tool.close(play), done.get("metrics") or {})
-    except Obstacle as found:
+    except MeasurementError as found:
         obstacle = found
     watch.finish()
     watch.finish_processor()
@@ -307,7 +318,7 @@ def _server_end(step: Step, gate: Gate) -> Row:
     if done.get("error"):
         # The client saw it first; what the server says of itself is the consequence more often than the
         # cause.
-        obstacle = Obstacle.from_error(done["error"])
+        obstacle = MeasurementError.from_error(done["error"])
     claim = step.tool.claim(proof.from_record(done.get("claim")), reading.claim)
     if done.get("window_s"):
         offset = zero - play.moment.monotonic
@@ -328,19 +339,19 @@ def _attend(step: Step) -> dict[str, Any]:
         Broken: it was not done in the time that its tool has, however much it asked; or it spoke of another
             thing.
     """
-    within_s = step.limit_s + step.bench.waits.answer_s
+    within_s = step.limit_s + step.run_context.waits.answer_s
     deadline = time.monotonic() + within_s
     while True:
         left_s = deadline - time.monotonic()
         if left_s <= 0:
-            raise Broken(f"the client was not done after {within_s:.0f} s")
+            raise ChannelClosed(f"the client was not done after {within_s:.0f} s")
         message = step.channel.receive(left_s)
         if message.get("t") == "done":
             return message
         if message.get("t") != "ask":
-            raise Broken("the client sent {!r} where `ask` or `done` was due".format(message.get("t")))
+            raise ChannelClosed("the client sent {!r} where `ask` or `done` was due".format(message.get("t")))
         try:
             told = step.tool.answer(step.play, message)
-        except Obstacle as obstacle:
+        except MeasurementError as obstacle:
             told = {"error": obstacle.as_error()}
         step.channel.send({**told, "t": "told"})

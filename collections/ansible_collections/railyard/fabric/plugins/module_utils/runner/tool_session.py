@@ -11,32 +11,32 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.channel import rail_socket
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import Obstacle
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.rendezvous import Channel, Stopped
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.rendezvous import Cancelled, Channel
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import rdma_port as rdma_place
-from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import Finished, Play
+from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import Finished, ToolSession
 from ansible_collections.railyard.fabric.plugins.module_utils.runner import launcher
-from ansible_collections.railyard.fabric.plugins.module_utils.runner.barrier import Hold, Moment
-from ansible_collections.railyard.fabric.plugins.module_utils.runner.context import Bench
+from ansible_collections.railyard.fabric.plugins.module_utils.runner.barrier import HeldProcess, Moment
+from ansible_collections.railyard.fabric.plugins.module_utils.runner.context import RunContext
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.record import end_of
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.session import Session
 
 _POLL_S = 0.02
 
 
-class RailPlay(Play):
+class RailToolSession(ToolSession):
     """One end of one test on one rail."""
 
     def __init__(
         self,
-        bench: Bench,
+        run_context: RunContext,
         session: Session,
         channel: Channel,
         test: Mapping[str, Any],
         port: int,
         capabilities: str | None,
     ) -> None:
-        self.bench = bench
+        self.run_context = run_context
         self.channel = channel
         self.test = test
         self.own = session.place
@@ -44,9 +44,9 @@ class RailPlay(Play):
         self.peer_host = session.peer
         self.port = port
         # None without IP on the rail, where no tool asks for it.
-        self.mtu_bytes = int(bench.rails[session.place.rail]["mtu"] or 0)
-        self.policy = bench.policy
-        self.version = bench.version_of(test)
+        self.mtu_bytes = int(run_context.rails[session.place.rail]["mtu"] or 0)
+        self.policy = run_context.policy
+        self.version = run_context.version_of(test)
         self.peer_failed = False
         self.moment = Moment("", time.monotonic())
         # Of a group: meets the others before the first command that `run` is given, and lets it go.
@@ -54,15 +54,15 @@ class RailPlay(Play):
         self.argvs: list[list[str]] = []
         self.exit_status: int | None = None
         self._capabilities = capabilities
-        self._end = end_of(test, bench.node)
-        self._raw = bench.record.raw_path(test)
+        self._end = end_of(test, run_context.node)
+        self._raw = run_context.record.raw_path(test)
         self._server: launcher.Launched | None = None
         self._begun = 0.0
         self._offset = 0
 
     def rdma_port(self) -> rdma_place.RdmaPort:
         """Return the rail's RDMA port as it is now."""
-        return rdma_place.find(self.own, self.bench.rails[self.own.rail]["hca"])
+        return rdma_place.find(self.own, self.run_context.rails[self.own.rail]["hca"])
 
     def run(self, argv: list[str], limit_s: float, connection: bool = False) -> Finished:
         """Run a command to its end; its words are kept in the raw file.
@@ -72,7 +72,7 @@ class RailPlay(Play):
         """
         offset = _size(self._raw)
         together, self.together = self.together, None
-        hold = Hold() if together else None
+        hold = HeldProcess() if together else None
         begun = time.monotonic()
         connected: float | None = None
         launched = self._launch(argv, limit_s, hold=hold)
@@ -84,11 +84,11 @@ class RailPlay(Play):
             while connection and connected is None and launched.poll() is None:
                 if rail_socket.is_connected(self.peer_address, self.port):
                     connected = time.monotonic()
-                elif time.monotonic() - begun > limit_s or self.bench.stop.is_set():
+                elif time.monotonic() - begun > limit_s or self.run_context.stop.is_set():
                     break
                 else:
                     time.sleep(_POLL_S)
-            status = launched.wait(limit_s - (time.monotonic() - begun), self.bench.stop)
+            status = launched.wait(limit_s - (time.monotonic() - begun), self.run_context.stop)
             ended = time.monotonic()
         finally:
             if hold:
@@ -117,11 +117,11 @@ class RailPlay(Play):
         self._begun = time.monotonic()
         self._offset = _size(self._raw)
         self._server = self._launch(argv, limit_s, self.peer_address)
-        within_s = self.bench.waits.listening_s
+        within_s = self.run_context.waits.listening_s
         deadline = self._begun + within_s
         while not rail_socket.is_listening(self.own.address, self.port):
-            if self.bench.stop.is_set():
-                raise Stopped()
+            if self.run_context.stop.is_set():
+                raise Cancelled()
             if self._server.poll() is not None:
                 said = _text(self._raw, self._offset).strip()
                 if "in use" in said.lower():
@@ -135,7 +135,7 @@ class RailPlay(Play):
         """Give the server so long to end by itself, then end it."""
         if self._server is None:
             raise RuntimeError("served() before serve()")
-        self.exit_status = self._server.wait(patience_s, self.bench.stop)
+        self.exit_status = self._server.wait(patience_s, self.run_context.stop)
         self.release()
         zero = self.moment.monotonic
         text = _text(self._raw, self._offset)
@@ -150,9 +150,9 @@ class RailPlay(Play):
     def ask(self, question: Mapping[str, Any]) -> dict[str, Any]:
         """Ask the server side over the rendezvous."""
         self.channel.send({**question, "t": "ask"})
-        told = self.channel.expect("told", self.bench.waits.answer_s)
+        told = self.channel.expect("told", self.run_context.waits.answer_s)
         if told.get("error"):
-            raise Obstacle.from_error(told["error"])
+            raise MeasurementError.from_error(told["error"])
         return told
 
     def note(self, text: str) -> None:
@@ -160,19 +160,19 @@ class RailPlay(Play):
         with open(self._raw, "a", encoding="utf-8") as handle:
             handle.write(text)
 
-    def _await_hold(self, hold: Hold, launched: launcher.Launched, name: str) -> None:
+    def _await_hold(self, hold: HeldProcess, launched: launcher.Launched, name: str) -> None:
         """Wait until the tool needs the word alone.
 
         Raises:
             Obstacle: `tool_failed`, it was not started.
         """
-        within_s = self.bench.waits.listening_s
-        if hold.waits(within_s, lambda: launched.poll() is not None or self.bench.stop.is_set()):
+        within_s = self.run_context.waits.listening_s
+        if hold.waits(within_s, lambda: launched.poll() is not None or self.run_context.stop.is_set()):
             return
-        if self.bench.stop.is_set():
-            raise Stopped()
+        if self.run_context.stop.is_set():
+            raise Cancelled()
         said = _text(self._raw, 0).strip().splitlines()[-1:] or ["it did not say why"]
-        raise Obstacle(
+        raise MeasurementError(
             "tool_failed",
             f"{name} on {self.own.host} was not started within {within_s:.0f} s: {said[0][:300]}",
             self.own.host,
@@ -181,18 +181,18 @@ class RailPlay(Play):
         )
 
     def _launch(
-        self, argv: list[str], limit_s: float, only_peer: str | None = None, hold: Hold | None = None
+        self, argv: list[str], limit_s: float, only_peer: str | None = None, hold: HeldProcess | None = None
     ) -> launcher.Launched:
         unit = launcher.tool_unit(
-            str(self.bench.order["run"]), str(self.test["id"]), self._end, len(self.argvs)
+            str(self.run_context.order["run"]), str(self.test["id"]), self._end, len(self.argvs)
         )
         self.argvs.append(argv)
-        start = self.bench.launcher.start
+        start = self.run_context.launcher.start
         try:
             if hold is None:
                 return start(unit, argv, limit_s + 2, self._raw, self._capabilities, only_peer)
             # Its time begins with the word; until then the others of its group are waited for.
-            most_s = limit_s + 2 + self.bench.waits.listening_s + self.bench.waits.ready_s
+            most_s = limit_s + 2 + self.run_context.waits.listening_s + self.run_context.waits.ready_s
             launched = start(
                 unit, hold.argv(argv), most_s, self._raw, self._capabilities, only_peer, hold.stdin.fileno()
             )
@@ -201,23 +201,23 @@ class RailPlay(Play):
         except OSError as error:
             if hold:
                 hold.close()
-            raise Obstacle(
+            raise MeasurementError(
                 "tool_failed",
                 f"{argv[0]} could not be started on {self.own.host}: {error}",
                 self.own.host,
                 "run it by hand there",
             ) from error
 
-    def _too_long(self, name: str, limit_s: float) -> Obstacle:
-        return Obstacle(
+    def _too_long(self, name: str, limit_s: float) -> MeasurementError:
+        return MeasurementError(
             "deadline",
             f"{name} on {self.own.host} had not ended after {limit_s:.0f} s and was stopped",
             self.own.host,
             "its output so far is in the raw archive; a transfer that stalls often has packets too large",
         )
 
-    def _server_failed(self, name: str, said: str) -> Obstacle:
-        return Obstacle(
+    def _server_failed(self, name: str, said: str) -> MeasurementError:
+        return MeasurementError(
             "tool_failed",
             # A tool that refuses its arguments prints its whole usage; the reason stands first.
             f"the {name} server on {self.own.host} failed: {said.splitlines()[0][:300]}",

@@ -20,7 +20,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue i
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_number, is_whole
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import causes, neighbours
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import Answer, failed, unknown
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.facts import Fleet
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.facts import BoundFacts
 
 Row = Mapping[str, Any]
 Place = tuple[str, str]
@@ -63,10 +63,10 @@ class Report:
         return max(self.foreign, key=lambda one: one.count, default=None)
 
 
-class Chart:
+class CablingMap:
     """All ports of a run and what each of them heard."""
 
-    def __init__(self, run: str, plan: Mapping[str, Any], fleet: Fleet) -> None:
+    def __init__(self, run: str, plan: Mapping[str, Any], fleet: BoundFacts) -> None:
         self._run = run
         self._fleet = fleet
         self._nodes: Mapping[str, Mapping[str, Any]] = plan["nodes"]

@@ -23,7 +23,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import (
     row_checks_rdma,
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import Answer, unmeasured
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.facts import Fleet
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.facts import BoundFacts
 
 Rows = Mapping[str, Sequence[Mapping[str, Any]]]
 Pair = tuple[Mapping[str, Any], Mapping[str, Any]]
@@ -32,7 +32,7 @@ Pair = tuple[Mapping[str, Any], Mapping[str, Any]]
 _ECHOES = ("peer_failed", "rendezvous_timeout", "management_timeout")
 
 
-class Trust:
+class Evidence:
     """Looks at the rows of one test after the other.
 
     Args:
@@ -47,8 +47,8 @@ class Trust:
         self,
         run: str,
         rules: dict[str, Any],
-        fleet: Fleet,
-        chart: cabling.Chart,
+        fleet: BoundFacts,
+        chart: cabling.CablingMap,
         claims: counter_claims.Claims,
     ) -> None:
         self._run = run

@@ -26,7 +26,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import
 
 
 @dataclass
-class Fleet:
+class BoundFacts:
     """All nodes' facts of a run, bound to the plan once.
 
     Attributes:
@@ -66,13 +66,13 @@ class Fleet:
         return causes.explain("node_unreachable", node)
 
 
-def gather(plan: Mapping[str, Any], facts: Iterable[Mapping[str, Any]], run: str) -> Fleet:
+def gather(plan: Mapping[str, Any], facts: Iterable[Mapping[str, Any]], run: str) -> BoundFacts:
     """Sort the facts rows by node and bind them to the plan.
 
     Rows of another run or of no planned node are left aside; two different rows of one node are no facts at
     all.
     """
-    fleet = Fleet(transports={name: str(node.get("transport")) for name, node in plan["nodes"].items()})
+    fleet = BoundFacts(transports={name: str(node.get("transport")) for name, node in plan["nodes"].items()})
     rows: dict[str, list[Mapping[str, Any]]] = {}
     for row in facts:
         node = row.get("node")
@@ -96,7 +96,7 @@ def gather(plan: Mapping[str, Any], facts: Iterable[Mapping[str, Any]], run: str
     return fleet
 
 
-def _remember_fastest(fleet: Fleet, node: str) -> None:
+def _remember_fastest(fleet: BoundFacts, node: str) -> None:
     """Keep what the node's InfiniBand ports show that their board can do."""
     for port in fleet.ports[node]:
         board, rate = port.get("board_id"), _positive(port.get("rate_gbps"))
@@ -106,7 +106,7 @@ def _remember_fastest(fleet: Fleet, node: str) -> None:
             fleet.fastest[board] = rate, f"{node} {port['hca']}"
 
 
-def judge(asked: Mapping[str, Any], rail: Mapping[str, Any], fleet: Fleet) -> Answer:
+def judge(asked: Mapping[str, Any], rail: Mapping[str, Any], fleet: BoundFacts) -> Answer:
     """Answer a facts check.
 
     Args:
@@ -222,7 +222,7 @@ def _mtu(node: str, rail: Mapping[str, Any], bound: Bound) -> Answer:
     return answer
 
 
-def _address(node: str, rail: Mapping[str, Any], device: Mapping[str, Any], fleet: Fleet) -> Answer:
+def _address(node: str, rail: Mapping[str, Any], device: Mapping[str, Any], fleet: BoundFacts) -> Answer:
     planned = _planned(rail)
     where = f"{node} {rail['name']} ({device['netdev']})"
     try:

@@ -20,7 +20,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue i
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_number, is_whole
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import Answer, failed, unknown
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.facts import Fleet
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.facts import BoundFacts
 
 #: Transport -> the link layer that its ports have; a VPI port can be either.
 LINK_LAYERS = {"roce": "Ethernet", "infiniband": "InfiniBand"}
@@ -31,7 +31,7 @@ _NO_LID = (0, 0xFFFF)
 _RATE_SHARE = 0.99
 
 
-def judge(asked: Mapping[str, Any], rail: Mapping[str, Any], fleet: Fleet) -> Answer:
+def judge(asked: Mapping[str, Any], rail: Mapping[str, Any], fleet: BoundFacts) -> Answer:
     """Answer an RDMA facts check.
 
     Args:
@@ -96,7 +96,7 @@ def _parent(bound: Bound) -> str:
     return str((bound.netdev or {}).get("netdev")).removesuffix(f".{bound.rail.get('vlan')}")
 
 
-def _port(where: str, rail: Mapping[str, Any], bound: Bound, transport: str, fleet: Fleet) -> Answer:
+def _port(where: str, rail: Mapping[str, Any], bound: Bound, transport: str, fleet: BoundFacts) -> Answer:
     port = bound.hca or {}
     keys = ("hca", "state", "physical_state", "link_layer", "node_type", "rate_gbps", "width")
     observed = {key: port.get(key) for key in keys}
@@ -144,7 +144,7 @@ def _port(where: str, rail: Mapping[str, Any], bound: Bound, transport: str, fle
     return answer
 
 
-def _undeclared_rate(answer: Answer, where: str, port: Mapping[str, Any], fleet: Fleet) -> Answer:
+def _undeclared_rate(answer: Answer, where: str, port: Mapping[str, Any], fleet: BoundFacts) -> Answer:
     """Hold an InfiniBand port's rate against its like's, since nothing tells what the port itself could do.
 
     The kernel states the rate and width that a link trained to and no others (`rate` in

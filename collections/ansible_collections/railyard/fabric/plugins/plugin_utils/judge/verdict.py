@@ -43,7 +43,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import (
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import facts as fact_rows
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.bounds_tcp import Bounds
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import Answer, failed, unmeasured
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.facts import Fleet
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.facts import BoundFacts
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import documents, provenance, requests
 
 Rows = dict[str, list[Mapping[str, Any]]]
@@ -89,7 +89,7 @@ def judge(
     fleet.lost = frozenset(answered) - fleet.bound.keys() - fleet.broken.keys()
     tests = {str(line["id"]): line for line in asked}
     rows = _by_id(results, tests)
-    court = _Court(run, plan, policy.merge(manifest.get("policy")), fleet, tests, rows)
+    court = _Judge(run, plan, policy.merge(manifest.get("policy")), fleet, tests, rows)
     court.claims = court.contested(rows)
     court.chart.read(asked, rows)
     answers = [court.answer(line, rows) for line in asked]
@@ -166,7 +166,7 @@ def strangers(
 _SETTLED = (PASS, RECORDED, "not_applicable")
 
 
-class _Court:
+class _Judge:
     """What all verdicts of a run share."""
 
     def __init__(
@@ -174,7 +174,7 @@ class _Court:
         run: str,
         plan: Mapping[str, Any],
         rules: dict[str, Any],
-        fleet: Fleet,
+        fleet: BoundFacts,
         tests: Mapping[str, Mapping[str, Any]],
         rows: Rows,
     ) -> None:
@@ -184,10 +184,10 @@ class _Court:
         self.tests = tests
         self.claims: dict[tuple[str, str], str] = {}
         self._latencies: list[hops.Sample] | None = None
-        self.chart = cabling.Chart(run, plan, fleet)
+        self.chart = cabling.CablingMap(run, plan, fleet)
         between = [line for line in tests.values() if CHECKS[str(line["check"])].source == "test"]
         counted = counter_claims.Claims(run, between, rows)
-        self.trust = evidence.Trust(run, rules, fleet, self.chart, counted)
+        self.trust = evidence.Evidence(run, rules, fleet, self.chart, counted)
         self._bmcs = {name: str(node.get("bmc_address")) for name, node in plan["nodes"].items()}
         self._no_bmc_answers: bool | None = None
         self._rails = {

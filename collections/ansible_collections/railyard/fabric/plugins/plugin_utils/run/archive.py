@@ -52,7 +52,7 @@ class Limits(NamedTuple):
 
 
 @dataclass
-class Harvest:
+class Archive:
     """What an archive holds.
 
     Attributes:
@@ -80,7 +80,7 @@ def limits(order: Mapping[str, Any], node: str) -> Limits:
     return Limits(raw, int(row), _BASE_BYTES + int(len(raw) * (row + words)))
 
 
-def read(path: Path, run: str, host: str, sha256: object, most: Limits) -> Harvest:
+def read(path: Path, run: str, host: str, sha256: object, most: Limits) -> Archive:
     """Read a node's archive.
 
     Args:
@@ -109,9 +109,9 @@ def read(path: Path, run: str, host: str, sha256: object, most: Limits) -> Harve
         raise ArchiveError(f"{path}: damaged archive: {error}; collect again") from error
 
 
-def _read(stream: BinaryIO, run: str, host: str, most: Limits) -> Harvest:
+def _read(stream: BinaryIO, run: str, host: str, most: Limits) -> Archive:
     expected = {folder.RESULTS, record.STATUS, "runner.log", *most.raw}
-    harvest = Harvest()
+    harvest = Archive()
     found: set[str] = set()
     # Each header by itself: tarfile would follow what another one says of it, and read that whole.
     while (block := stream.read(tarfile.BLOCKSIZE)) != bytes(tarfile.BLOCKSIZE):
@@ -135,7 +135,7 @@ def _read(stream: BinaryIO, run: str, host: str, most: Limits) -> Harvest:
     return harvest
 
 
-def _take(lines: Iterator[bytes], run: str, host: str, most: Limits, harvest: Harvest) -> None:
+def _take(lines: Iterator[bytes], run: str, host: str, most: Limits, harvest: Archive) -> None:
     """Take the rows of the host's own ends of tests; what is left out is noted."""
     torn, foreign = False, 0
     for text in lines:

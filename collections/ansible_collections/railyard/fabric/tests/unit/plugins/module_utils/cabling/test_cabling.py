@@ -71,11 +71,11 @@ class Wire:
             raise BlockingIOError from None
 
 
-def ear(rail: str) -> runner_cabling.RailEar:
+def ear(rail: str) -> runner_cabling.BeaconListener:
     said = {**order(), "run": "20261121T101500Z-3f2a", "secret": "s" * 64}
-    bench: Any = SimpleNamespace(node="gpu1", order=said)
+    context: Any = SimpleNamespace(node="gpu1", order=said)
     place = Place("gpu1", rail, "ens0", "10.0.0.1")
-    return runner_cabling.RailEar(bench, cable_checks.Map(said), place, {}, {})
+    return runner_cabling.BeaconListener(context, cable_checks.Map(said), place, {}, {})
 
 
 def test_a_beacon_of_another_rail_is_believed_once_it_answers() -> None:

@@ -232,10 +232,10 @@ def test_who_comes_when_another_is_about_to_go_hears_it_still(monkeypatch: pytes
     monkeypatch.setattr(cabling.beacon, "heard", street.heard)
     order = {"run": "20261121T101500Z-3f2a", "secret": "s" * 64}
     policy = {"first_rendezvous_timeout_s": 5}
-    bench: Any = SimpleNamespace(node="gpu001", order=order, policy=policy, stop=threading.Event())
+    context: Any = SimpleNamespace(node="gpu001", order=order, policy=policy, stop=threading.Event())
     others = ["gpu002", "gpu003"]  # the third never comes
     chart: Any = SimpleNamespace(expected=lambda *_place: others, ring=lambda *_place: [])
-    ear = cabling.RailEar(bench, chart, PLACE, {}, {})
+    ear = cabling.BeaconListener(context, chart, PLACE, {}, {})
     sock: Any = street
     ear._listen(sock)
     assert street.since_news == 3
@@ -255,9 +255,9 @@ def test_who_has_heard_all_speaks_on_for_one_that_was_deaf(monkeypatch: pytest.M
     monkeypatch.setattr(cabling.beacon, "heard", street.heard)
     order = {"run": "20261121T101500Z-3f2a", "secret": "s" * 64}
     policy = {"first_rendezvous_timeout_s": 45}
-    bench: Any = SimpleNamespace(node="gpu001", order=order, policy=policy, stop=threading.Event())
+    context: Any = SimpleNamespace(node="gpu001", order=order, policy=policy, stop=threading.Event())
     chart: Any = SimpleNamespace(expected=lambda *_place: ["gpu002"], ring=lambda *_place: [])
-    ear = cabling.RailEar(bench, chart, PLACE, {}, {})
+    ear = cabling.BeaconListener(context, chart, PLACE, {}, {})
     settled_at_s: list[float] = []
     monkeypatch.setattr(ear.settled, "set", lambda: settled_at_s.append(clock.now_s))
     sock: Any = street
@@ -280,8 +280,8 @@ def test_a_node_that_is_heard_while_a_row_is_made_does_not_spoil_it(monkeypatch:
         ports={"gpu002": {"rail0": port}},
         other_address=lambda *_place: None,
     )
-    bench: Any = SimpleNamespace(node="gpu001", order=order)
-    ear = cabling.RailEar(bench, chart, PLACE, {}, {})
+    context: Any = SimpleNamespace(node="gpu001", order=order)
+    ear = cabling.BeaconListener(context, chart, PLACE, {}, {})
     mac = arp.mac_text(PEER)
     ear._heard["gpu002", "rail0"] = mac
 

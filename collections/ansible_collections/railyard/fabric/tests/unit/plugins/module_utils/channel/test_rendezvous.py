@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The rendezvous over real sockets: mutual proof, sealed lines, strangers, silence, the lobby's patience."""
+"""The rendezvous over real sockets: mutual proof, sealed lines, strangers, silence, patience."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.channel import listener, rail_socket, rendezvous
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import Obstacle
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.rendezvous import (
-    Broken,
     Channel,
-    Stranger,
+    ChannelClosed,
     Terms,
+    UnknownPeer,
 )
 
 RUN, SECRET = "20261121T101500Z-3f2a", "0123456789abcdef" * 4
@@ -53,7 +53,7 @@ class Answering:
     def _run(self) -> None:
         try:
             self.result = self._what()
-        except (Stranger, Broken) as error:
+        except (UnknownPeer, ChannelClosed) as error:
             self.result = error
 
     def wait(self) -> Any:
@@ -81,16 +81,16 @@ def test_both_prove_themselves_and_talk(ends: Ends) -> None:
 
 def test_another_secret_is_a_stranger_to_both(ends: Ends) -> None:
     far = Answering(ends[1], secret="f" * 64)
-    with pytest.raises(Stranger, match="does not know the secret"):
+    with pytest.raises(UnknownPeer, match="does not know the secret"):
         dial(ends[0])
     ends[0].close()
-    assert isinstance(far.wait(), Stranger)
+    assert isinstance(far.wait(), UnknownPeer)
 
 
 @pytest.mark.parametrize(("name", "run"), [("gpu003", RUN), ("gpu002", "20261121T111111Z-ffff")])
 def test_another_name_or_run_is_a_stranger(ends: Ends, name: str, run: str) -> None:
     Answering(ends[1], name=name, run=run)
-    with pytest.raises(Stranger, match="says it is"):
+    with pytest.raises(UnknownPeer, match="says it is"):
         dial(ends[0])
 
 
@@ -99,7 +99,7 @@ def test_another_name_or_run_is_a_stranger(ends: Ends, name: str, run: str) -> N
 )
 def test_who_speaks_something_else_is_a_stranger(ends: Ends, answer: bytes) -> None:
     ends[1].sendall(answer)
-    with pytest.raises(Stranger):
+    with pytest.raises(UnknownPeer):
         dial(ends[0])
 
 
@@ -122,7 +122,7 @@ def test_a_made_up_proof_does_not_open_a_call(ends: Ends) -> None:
         + json.dumps({"proof": "ab" * 32}).encode()
         + b"\n"
     )
-    assert isinstance(far.wait(), Stranger)
+    assert isinstance(far.wait(), UnknownPeer)
 
 
 def test_a_line_without_the_seal_ends_the_conversation(ends: Ends) -> None:
@@ -130,7 +130,7 @@ def test_a_line_without_the_seal_ends_the_conversation(ends: Ends) -> None:
     near = dial(ends[0])
     far.wait()
     ends[0].sendall(b'{"t":"done"}\n')
-    with pytest.raises(Broken, match="seal"):
+    with pytest.raises(ChannelClosed, match="seal"):
         far.channel.receive(2.0)
     far.channel.send({"t": "x"})
     assert near.receive(2.0) == {"t": "x"}
@@ -144,7 +144,7 @@ def test_a_repeated_line_ends_the_conversation(ends: Ends) -> None:
     line = ends[1].recv(4096, socket.MSG_PEEK)
     ends[0].sendall(line)
     assert far.channel.receive(2.0) == {"t": "go"}
-    with pytest.raises(Broken, match="seal"):
+    with pytest.raises(ChannelClosed, match="seal"):
         far.channel.receive(2.0)
 
 
@@ -154,7 +154,7 @@ def test_a_line_too_deep_to_be_read_ends_the_conversation(ends: Ends) -> None:
     far.wait()
     deep = b"[" * 200000
     ends[0].sendall(near._seal("dial", 0, deep) + b" " + deep + b"\n")
-    with pytest.raises(Broken, match="not JSON"):
+    with pytest.raises(ChannelClosed, match="not JSON"):
         far.channel.receive(5.0)
 
 
@@ -163,11 +163,11 @@ def test_silence_has_an_end(ends: Ends) -> None:
     near = dial(ends[0])
     far.wait()
     begun = time.monotonic()
-    with pytest.raises(Broken, match="said nothing"):
+    with pytest.raises(ChannelClosed, match="said nothing"):
         near.receive(0.3)
     assert time.monotonic() - begun < 2
     far.channel.close()
-    with pytest.raises(Broken, match="closed"):
+    with pytest.raises(ChannelClosed, match="closed"):
         near.receive(5.0)
 
 
@@ -176,7 +176,7 @@ def test_the_word_to_stop_ends_a_wait(ends: Ends) -> None:
     channel = Channel(ends[0], stop)
     threading.Timer(0.2, stop.set).start()
     begun = time.monotonic()
-    with pytest.raises(rendezvous.Stopped):
+    with pytest.raises(rendezvous.Cancelled):
         channel.receive(30.0)
     assert time.monotonic() - begun < 2
 
@@ -205,14 +205,14 @@ def order(node: str, port: int, subnet: str | None = "127.0.0.0/24") -> dict[str
 
 
 class House:
-    """gpu002's lobby on loopback, and how gpu001 calls it."""
+    """gpu002's listener on loopback, and how gpu001 calls it."""
 
     def __init__(self) -> None:
         self.port = free_port()
         self.place = rail_socket.Place("gpu002", "rail0", "lo", "127.0.0.1")
         self.stop = threading.Event()
-        self.lobby = listener.Lobby(order("gpu002", self.port), {"rail0": self.place}, self.stop)
-        self.lobby.start()
+        self.listener = listener.Listener(order("gpu002", self.port), {"rail0": self.place}, self.stop)
+        self.listener.start()
 
     def call(self, kind: str = "session", round_number: int = 0, terms: Terms = TERMS) -> Channel:
         purpose = {"kind": kind, "round": round_number}
@@ -220,48 +220,48 @@ class House:
 
 
 @pytest.fixture
-def house() -> Iterator[House]:
+def node() -> Iterator[House]:
     made = House()
     yield made
     made.stop.set()
-    made.lobby.close()
+    made.listener.close()
 
 
-def test_the_lobby_keeps_a_caller_waiting_and_hands_it_over(house: House) -> None:
-    house.lobby.enter_round(0)
-    caller = house.call(round_number=3)
+def test_the_lobby_keeps_a_caller_waiting_and_hands_it_over(node: House) -> None:
+    node.listener.enter_round(0)
+    caller = node.call(round_number=3)
     # Ahead of us: told to wait, again and again, and not taken for dead.
     assert caller.receive(3.0) == {"t": "wait", "round": 0}
     assert caller.receive(3.0)["t"] == "wait"
-    house.lobby.enter_round(3)
-    taken = house.lobby.take("gpu001", "rail0", 1.0)
+    node.listener.enter_round(3)
+    taken = node.listener.take("gpu001", "rail0", 1.0)
     assert taken is not None
     taken.channel.send({"t": "welcome"})
     words = [caller.receive(3.0)["t"]]
     while words[-1] == "wait":
         words.append(caller.receive(3.0)["t"])
     assert words[-1] == "welcome"
-    assert house.lobby.take("gpu001", "rail0", 0.1) is None
+    assert node.listener.take("gpu001", "rail0", 0.1) is None
 
 
-def test_the_lobby_says_that_it_lives_and_that_it_has_gone_on(house: House) -> None:
-    house.lobby.enter_round(5)
-    assert house.call("ask").receive(3.0) == {"t": "present", "round": 5}
-    assert house.call(round_number=4).receive(3.0) == {"t": "gone", "round": 5}
+def test_the_lobby_says_that_it_lives_and_that_it_has_gone_on(node: House) -> None:
+    node.listener.enter_round(5)
+    assert node.call("ask").receive(3.0) == {"t": "present", "round": 5}
+    assert node.call(round_number=4).receive(3.0) == {"t": "gone", "round": 5}
 
 
-def test_the_lobby_remembers_strangers(house: House) -> None:
-    with pytest.raises(Stranger):
-        house.call(terms=TERMS._replace(secret="f" * 64))
-    with pytest.raises((Stranger, Broken)):
-        house.call(terms=TERMS._replace(dialler="gpu009")).receive(2.0)
+def test_the_lobby_remembers_strangers(node: House) -> None:
+    with pytest.raises(UnknownPeer):
+        node.call(terms=TERMS._replace(secret="f" * 64))
+    with pytest.raises((UnknownPeer, ChannelClosed)):
+        node.call(terms=TERMS._replace(dialler="gpu009")).receive(2.0)
     deadline = time.monotonic() + 3
-    while "gpu009" not in str(house.lobby.stranger("rail0", "127.0.0.1")) and time.monotonic() < deadline:
+    while "gpu009" not in str(node.listener.stranger("rail0", "127.0.0.1")) and time.monotonic() < deadline:
         time.sleep(0.02)
-    assert "which is not in this run" in str(house.lobby.stranger("rail0", "127.0.0.1"))
+    assert "which is not in this run" in str(node.listener.stranger("rail0", "127.0.0.1"))
     # Whoever it was: the node itself has called since.
-    house.call("ask").receive(3.0)
-    assert house.lobby.stranger("rail0", "127.0.0.1") is None
+    node.call("ask").receive(3.0)
+    assert node.listener.stranger("rail0", "127.0.0.1") is None
 
 
 def hung_up(sock: socket.socket, within_s: float) -> bool:
@@ -277,39 +277,39 @@ def hung_up(sock: socket.socket, within_s: float) -> bool:
     return True
 
 
-def test_who_has_no_address_of_the_roster_is_refused_at_once(house: House) -> None:
-    with socket.create_connection(("127.0.0.1", house.port), source_address=("127.0.0.9", 0)) as sock:
+def test_who_has_no_address_of_the_roster_is_refused_at_once(node: House) -> None:
+    with socket.create_connection(("127.0.0.1", node.port), source_address=("127.0.0.9", 0)) as sock:
         assert hung_up(sock, 2.0)
-    assert house.lobby._unproven == {"rail0": []}
-    assert house.lobby.stranger("rail0", "127.0.0.9") is None
+    assert node.listener._unproven == {"rail0": []}
+    assert node.listener.stranger("rail0", "127.0.0.9") is None
 
 
-def test_who_says_too_much_before_it_has_proven_itself_is_a_stranger(house: House) -> None:
+def test_who_says_too_much_before_it_has_proven_itself_is_a_stranger(node: House) -> None:
     """Of forty callers with four MiB each, 297 MiB were kept."""
-    with socket.create_connection(("127.0.0.1", house.port)) as sock:
+    with socket.create_connection(("127.0.0.1", node.port)) as sock:
         sock.sendall(b"x" * (16 << 10))
         assert hung_up(sock, 2.0)
-    assert "without end" in str(house.lobby.stranger("rail0", "127.0.0.1"))
+    assert "without end" in str(node.listener.stranger("rail0", "127.0.0.1"))
 
 
-def test_many_who_say_nothing_make_way_for_a_partner(house: House) -> None:
-    silent = [socket.create_connection(("127.0.0.1", house.port)) for _one in range(100)]
+def test_many_who_say_nothing_make_way_for_a_partner(node: House) -> None:
+    silent = [socket.create_connection(("127.0.0.1", node.port)) for _one in range(100)]
     try:
-        assert house.call("ask").receive(3.0)["t"] == "present"
-        assert len(house.lobby._unproven["rail0"]) <= 64
+        assert node.call("ask").receive(3.0)["t"] == "present"
+        assert len(node.listener._unproven["rail0"]) <= 64
         assert hung_up(silent[0], 0.5)  # long before it is given up for its silence
     finally:
         for sock in silent:
             sock.close()
 
 
-def test_a_caller_that_reads_nothing_holds_up_nobody_in_the_lobby(house: House) -> None:
+def test_a_caller_that_reads_nothing_holds_up_nobody_in_the_lobby(node: House) -> None:
     """A line to it once had ten seconds, under the lock that every other caller needs."""
-    house.lobby.enter_round(0)
-    caller = house.call(round_number=3)
+    node.listener.enter_round(0)
+    caller = node.call(round_number=3)
     caller.receive(3.0)
-    with house.lobby._lock:
-        waiting = house.lobby._waiting["gpu001", "rail0"].channel
+    with node.listener._lock:
+        waiting = node.listener._waiting["gpu001", "rail0"].channel
         waiting._sock.setblocking(False)
         try:
             while True:
@@ -317,33 +317,33 @@ def test_a_caller_that_reads_nothing_holds_up_nobody_in_the_lobby(house: House) 
         except BlockingIOError:
             pass
         begun = time.monotonic()
-        house.lobby._reassure()
-        assert house.lobby._waiting == {}
+        node.listener._reassure()
+        assert node.listener._waiting == {}
     assert time.monotonic() - begun < 2
     # It may call again, and is told that we have gone on.
-    house.lobby.enter_round(4)
-    assert house.call(round_number=3).receive(3.0) == {"t": "gone", "round": 4}
+    node.listener.enter_round(4)
+    assert node.call(round_number=3).receive(3.0) == {"t": "gone", "round": 4}
 
 
 CALL = {"railyard": 1, "run": RUN, "from": "gpu001", "to": "gpu002", "rail": "rail0", "nonce": "00"}
 
 
 @pytest.mark.parametrize("said", [b"", json.dumps({**CALL, "purpose": {}}).encode() + b"\n"])
-def test_a_partner_that_hangs_up_half_way_is_no_stranger(house: House, said: bytes) -> None:
+def test_a_partner_that_hangs_up_half_way_is_no_stranger(node: House, said: bytes) -> None:
     """A busy one does, where this end or its own was held up for the seconds that an answer may take."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         near = socket.create_connection(server.getsockname())
         far, _address = server.accept()
     near.sendall(said)
     near.shutdown(socket.SHUT_WR)
-    house.lobby._greet(["rail0"], Channel(far, house.stop))
+    node.listener._greet(["rail0"], Channel(far, node.stop))
     near.close()
-    assert house.lobby.stranger("rail0", "127.0.0.1") is None
+    assert node.listener.stranger("rail0", "127.0.0.1") is None
 
 
 def test_a_caller_that_is_silent_for_too_long_is_no_stranger(ends: Ends) -> None:
     channel = Channel(ends[1], threading.Event())
-    with pytest.raises(Broken, match="said nothing"):
+    with pytest.raises(ChannelClosed, match="said nothing"):
         rendezvous.answer(channel, RUN, SECRET, "gpu002", ["rail0"], 0.1)
 
 
@@ -353,7 +353,7 @@ def test_a_caller_that_is_silent_for_too_long_is_no_stranger(ends: Ends) -> None
 def test_who_calls_with_something_else_is_a_stranger(ends: Ends, words: bytes) -> None:
     far = Answering(ends[1])
     ends[0].sendall(words)
-    assert isinstance(far.wait(), Stranger)
+    assert isinstance(far.wait(), UnknownPeer)
 
 
 @pytest.mark.parametrize("purpose", [[1], "session", 7, {"kind": {"kind": []}}])
@@ -361,20 +361,20 @@ def test_a_purpose_that_is_none_is_a_strangers(ends: Ends, purpose: Any) -> None
     near, far = ends
     answering = Answering(far)
     near.sendall(json.dumps({**CALL, "purpose": purpose}).encode() + b"\n")
-    assert isinstance(answering.wait(), Stranger)
+    assert isinstance(answering.wait(), UnknownPeer)
 
 
 def test_a_proof_that_is_no_ascii_is_wrong_like_any_other(ends: Ends) -> None:
     far = Answering(ends[1])
     said = [{**CALL, "purpose": {}}, {"proof": "\ud800\u00e9" * 32}]
     ends[0].sendall("".join(json.dumps(one) + "\n" for one in said).encode())
-    assert isinstance(far.wait(), Stranger)
+    assert isinstance(far.wait(), UnknownPeer)
 
 
 def test_an_answer_whose_proof_is_no_ascii_is_a_strangers(ends: Ends) -> None:
     said = {"railyard": 1, "run": RUN, "from": "gpu002", "nonce": "00", "proof": "\u00e9" * 64}
     ends[1].sendall(json.dumps(said).encode() + b"\n")
-    with pytest.raises(Stranger, match="does not know the secret"):
+    with pytest.raises(UnknownPeer, match="does not know the secret"):
         dial(ends[0])
 
 
@@ -389,7 +389,7 @@ def test_who_takes_no_line_in_time_is_deaf_and_who_is_gone_is_not(ends: Ends) ->
     channel = Channel(near, threading.Event())
     for within_s in (0.0, 0.3):
         begun = time.monotonic()
-        with pytest.raises(rendezvous.Deaf, match="took no line"):
+        with pytest.raises(rendezvous.SendTimeout, match="took no line"):
             channel.send({"t": "go"}, within_s)
         assert within_s <= time.monotonic() - begun < within_s + 2
     far.close()
@@ -399,19 +399,19 @@ def test_who_takes_no_line_in_time_is_deaf_and_who_is_gone_is_not(ends: Ends) ->
             channel.send({"t": "go"}, 0.2)
             time.sleep(0.02)
 
-    with pytest.raises(Broken) as found:
+    with pytest.raises(ChannelClosed) as found:
         speak()
-    assert not isinstance(found.value, rendezvous.Deaf)
+    assert not isinstance(found.value, rendezvous.SendTimeout)
 
 
-def test_rails_without_ip_share_one_listener_and_are_told_apart_by_the_call(house: House) -> None:
+def test_rails_without_ip_share_one_listener_and_are_told_apart_by_the_call(node: House) -> None:
     stop, port = threading.Event(), free_port()
     shared = order("gpu002", port, subnet=None)
     places = {
         rail: rail_socket.Place("gpu002", rail, "", "127.0.0.1", management=True)
         for rail in ("rail0", "rail1")
     }
-    made = listener.Lobby(shared, places, stop)
+    made = listener.Listener(shared, places, stop)
     try:
         assert made.obstacles == {}
         purpose = {"kind": "session", "round": 0}
@@ -419,11 +419,11 @@ def test_rails_without_ip_share_one_listener_and_are_told_apart_by_the_call(hous
             listener.dial(places[rail], "127.0.0.1", port, TERMS._replace(rail=rail), purpose, stop)
             assert made.take("gpu001", "rail0" if rail == "rail1" else "rail1", 0.1) is None
             assert made.take("gpu001", rail, 2.0) is not None
-        with pytest.raises(Stranger):
+        with pytest.raises(UnknownPeer):
             listener.dial(places["rail0"], "127.0.0.1", port, TERMS._replace(rail="rail7"), purpose, stop)
         # Who does not hold the address cannot be met there, and says so for each of the rails.
         gone = {rail: place._replace(address="192.0.2.1") for rail, place in places.items()}
-        obstacles = listener.Lobby(shared, gone, stop).obstacles
+        obstacles = listener.Listener(shared, gone, stop).obstacles
         assert {rail: one.error_class for rail, one in obstacles.items()} == dict.fromkeys(
             places, "no_management"
         )
@@ -432,26 +432,26 @@ def test_rails_without_ip_share_one_listener_and_are_told_apart_by_the_call(hous
         made.close()
 
 
-def test_a_taken_port_and_a_missing_address_are_told_apart(house: House) -> None:
-    with pytest.raises(Obstacle) as taken:
-        rail_socket.listen(house.place, house.port)
+def test_a_taken_port_and_a_missing_address_are_told_apart(node: House) -> None:
+    with pytest.raises(MeasurementError) as taken:
+        rail_socket.listen(node.place, node.port)
     assert taken.value.error_class == "port_taken"
-    with pytest.raises(Obstacle) as missing:
-        rail_socket.listen(house.place._replace(address="192.0.2.1"), house.port)
+    with pytest.raises(MeasurementError) as missing:
+        rail_socket.listen(node.place._replace(address="192.0.2.1"), node.port)
     assert missing.value.error_class == "no_address"
-    with pytest.raises(Obstacle) as gone:
-        rail_socket.listen(house.place._replace(netdev="nope0", address="192.0.2.1"), house.port)
+    with pytest.raises(MeasurementError) as gone:
+        rail_socket.listen(node.place._replace(netdev="nope0", address="192.0.2.1"), node.port)
     assert gone.value.error_class == "no_netdev"
     assert gone.value.status == "unmeasured"
 
 
-def test_a_listener_is_seen_without_a_connection(house: House) -> None:
-    assert rail_socket.is_listening("127.0.0.1", house.port)
+def test_a_listener_is_seen_without_a_connection(node: House) -> None:
+    assert rail_socket.is_listening("127.0.0.1", node.port)
     assert not rail_socket.is_listening("127.0.0.1", free_port())
-    assert not rail_socket.is_listening("127.0.0.2", house.port)
-    assert not rail_socket.is_connected("127.0.0.1", house.port)
-    with socket.create_connection(("127.0.0.1", house.port)):
-        assert rail_socket.is_connected("127.0.0.1", house.port)
+    assert not rail_socket.is_listening("127.0.0.2", node.port)
+    assert not rail_socket.is_connected("127.0.0.1", node.port)
+    with socket.create_connection(("127.0.0.1", node.port)):
+        assert rail_socket.is_connected("127.0.0.1", node.port)
 
 
 def test_the_kernels_table_is_read_by_words_of_32_bits() -> None:

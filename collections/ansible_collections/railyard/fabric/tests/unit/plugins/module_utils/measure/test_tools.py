@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.channel import arp as duplicate_address
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import Obstacle
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.rail_socket import Place
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import (
     base,
@@ -22,7 +22,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.measure import (
     registry,
     udp_probe,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import Finished, Play
+from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import Finished, ToolSession
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.iperf3 import (
     Iperf3,
     moved_bytes,
@@ -44,7 +44,7 @@ POLICY: dict[str, Any] = {
 OWN = Place("gpu001", "rail0", "ens6", "10.0.1.1")
 
 
-class Desk(Play):
+class Desk(ToolSession):
     """A play that answers from a table instead of running anything."""
 
     def __init__(self, answers: dict[int, int] | None = None, text: str = "", family: int = 4) -> None:
@@ -187,7 +187,7 @@ def test_replies_that_ping_did_not_wait_for_are_not_lost() -> None:
     lossy = ping.PingRtt().client(HeldUp(missed=1, lost_of_batch=1))
     assert lossy.metrics["loss_percent"] > 0
     assert lossy.metrics["received"] < lossy.metrics["sent"] == 300
-    with pytest.raises(Obstacle, match="no reply"):
+    with pytest.raises(MeasurementError, match="no reply"):
         ping.PingRtt().client(HeldUp(missed=10))
 
 
@@ -316,7 +316,7 @@ def test_only_tcp_is_taken_for_tcp(protocol: str, said: str | None) -> None:
     if said is None:
         assert Iperf3().client(Desk(text=text)).metrics["bandwidth_gbps"] == pytest.approx(0.95)
         return
-    with pytest.raises(Obstacle, match=said):
+    with pytest.raises(MeasurementError, match=said):
         Iperf3().client(Desk(text=text))
 
 
@@ -337,7 +337,7 @@ def test_a_result_of_fewer_streams_than_asked_is_none(streams: Any, said: str | 
     if said is None:
         assert Iperf3().client(Desk(text=iperf3_text(streams))).extra == {"streams": 4}
         return
-    with pytest.raises(Obstacle, match=said) as found:
+    with pytest.raises(MeasurementError, match=said) as found:
         Iperf3().client(Desk(text=iperf3_text(streams)))
     assert (found.value.error_class, found.value.host) == ("tool_failed", "gpu001")
     assert found.value.fix
@@ -356,7 +356,7 @@ class Ended(Desk):
 
 @pytest.mark.parametrize("status", [1, 139, -9])
 def test_a_result_of_an_iperf3_that_failed_is_none(status: int) -> None:
-    with pytest.raises(Obstacle, match=f"ended with status {status}"):
+    with pytest.raises(MeasurementError, match=f"ended with status {status}"):
         Iperf3().client(Ended(iperf3_text(streams_of(1, 1, 1, 1)), status))
 
 
@@ -401,7 +401,7 @@ def test_many_probes_do_not_overflow_the_receiver(
     monkeypatch.setattr(udp_probe, "_socket", lambda _play: contextlib.nullcontext())
     monkeypatch.setattr(udp_probe, "send", send)
     if received is None:
-        with pytest.raises(Obstacle, match="no datagram"):
+        with pytest.raises(MeasurementError, match="no datagram"):
             udp_probe.UdpProbe().client(play)
         return
     reading = udp_probe.UdpProbe().client(play)
@@ -476,7 +476,7 @@ def test_a_datagram_that_comes_late_is_not_lost() -> None:
 )
 def test_a_ping_that_could_not_probe_is_no_finding_about_the_path(text: str, error_class: str) -> None:
     # tool_failed of a probe is a failing verdict, any other class an unmeasured one.
-    with pytest.raises(Obstacle) as found:
+    with pytest.raises(MeasurementError) as found:
         ping.PingRtt().client(Desk(text=text))
     assert found.value.error_class == error_class
 
@@ -502,7 +502,7 @@ def test_all_messages_of_sockperf_are_counted() -> None:
     ],
 )
 def test_only_a_whole_result_counts(parse: Any, error_class: str) -> None:
-    with pytest.raises(Obstacle) as found:
+    with pytest.raises(MeasurementError) as found:
         base.parsed(Desk(), "ping", "words", parse)
     assert found.value.error_class == error_class
     assert found.value.host == "gpu001"

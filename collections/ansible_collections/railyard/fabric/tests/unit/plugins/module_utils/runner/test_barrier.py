@@ -15,12 +15,20 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import Obstacle
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.rendezvous import Broken, Channel, Deaf
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.rendezvous import (
+    Channel,
+    ChannelClosed,
+    SendTimeout,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils.runner import barrier
 from ansible_collections.railyard.fabric.plugins.module_utils.runner import pair as runner_pair
 from ansible_collections.railyard.fabric.plugins.module_utils.runner import step as runner_step
-from ansible_collections.railyard.fabric.plugins.module_utils.runner.barrier import Gate, Hold, Moment
+from ansible_collections.railyard.fabric.plugins.module_utils.runner.barrier import (
+    HeldProcess,
+    Moment,
+    StartBarrier,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule.rounds import Meeting
 
 
@@ -38,7 +46,9 @@ class Log:
         )
 
 
-def begin(gate: Gate, rail: str, log: Log, patience_s: float = 20.0) -> tuple[threading.Thread, list[Moment]]:
+def begin(
+    gate: StartBarrier, rail: str, log: Log, patience_s: float = 20.0
+) -> tuple[threading.Thread, list[Moment]]:
     """Let a rail be ready in a thread of its own."""
     moments: list[Moment] = []
     thread = threading.Thread(
@@ -48,15 +58,15 @@ def begin(gate: Gate, rail: str, log: Log, patience_s: float = 20.0) -> tuple[th
     return thread, moments
 
 
-def started(argv: list[str]) -> tuple[Hold, subprocess.Popen[bytes]]:
-    hold = Hold()
+def started(argv: list[str]) -> tuple[HeldProcess, subprocess.Popen[bytes]]:
+    hold = HeldProcess()
     process = subprocess.Popen(hold.argv(argv), stdin=hold.stdin.fileno(), stdout=subprocess.PIPE)
     hold.started()
     return hold, process
 
 
 def test_nobody_begins_before_the_last_is_ready() -> None:
-    gate, log = Gate(3), Log()
+    gate, log = StartBarrier(3), Log()
     runs = [begin(gate, rail, log) for rail in ("rail0", "rail1")]
     time.sleep(0.3)
     assert log.words == []
@@ -70,7 +80,7 @@ def test_nobody_begins_before_the_last_is_ready() -> None:
 
 
 def test_who_leaves_is_not_waited_for_and_counts_once() -> None:
-    gate, log = Gate(3), Log()
+    gate, log = StartBarrier(3), Log()
     gate.leave("rail0")
     gate.leave("rail0")
     thread, _moments = begin(gate, "rail1", log)
@@ -82,7 +92,7 @@ def test_who_leaves_is_not_waited_for_and_counts_once() -> None:
 
 
 def test_patience_ends_and_a_late_rail_begins_alone_at_once() -> None:
-    gate, log = Gate(2), Log()
+    gate, log = StartBarrier(2), Log()
     before = time.monotonic()
     first = gate.start("rail0", 0.5, *log.party("rail0"))
     assert 0.5 <= time.monotonic() - before < 5
@@ -93,7 +103,7 @@ def test_patience_ends_and_a_late_rail_begins_alone_at_once() -> None:
 
 
 def test_to_leave_after_the_start_is_to_be_over() -> None:
-    gate, log = Gate(2), Log()
+    gate, log = StartBarrier(2), Log()
     thread, _moments = begin(gate, "rail1", log)
     gate.start("rail0", 5.0, *log.party("rail0"))
     thread.join(5)
@@ -137,7 +147,7 @@ def test_without_a_runner_a_held_tool_ends_and_has_run_nothing(tmp_path: Path) -
 
 
 def test_what_never_comes_to_wait_is_not_waited_for() -> None:
-    hold = Hold()
+    hold = HeldProcess()
     process = subprocess.Popen(["false"], stdin=hold.stdin.fileno())
     hold.started()
     process.wait(10)
@@ -146,7 +156,7 @@ def test_what_never_comes_to_wait_is_not_waited_for() -> None:
     assert time.monotonic() - before < 5
     hold.release()  # to who is gone: no error
     hold.close()
-    never = Hold()
+    never = HeldProcess()
     assert not never.waits(0.3, lambda: False)
     never.close()
 
@@ -160,7 +170,7 @@ class Line:
 
     def send(self, message: dict[str, Any], _within_s: float = 0.0) -> None:
         if self.broken:
-            raise Broken("gone")
+            raise ChannelClosed("gone")
         self.sent.append(message)
 
     def expect(self, kind: str, _timeout_s: float) -> dict[str, Any]:
@@ -177,7 +187,7 @@ def step(channel: Line, client: Callable[[Any], Any], group: str | None) -> Any:
     return SimpleNamespace(
         channel=channel,
         play=SimpleNamespace(moment=None, together=None, port=0),
-        bench=SimpleNamespace(waits=SimpleNamespace(ready_s=5.0, answer_s=5.0)),
+        context=SimpleNamespace(waits=SimpleNamespace(ready_s=5.0, answer_s=5.0)),
         test={"rail": "rail0", "group": group},
         tool=SimpleNamespace(client=client, rdma=False, claim=lambda client, _server: client),
         limit_s=5.0,
@@ -190,11 +200,11 @@ def step(channel: Line, client: Callable[[Any], Any], group: str | None) -> Any:
 
 
 def failing(_play: Any) -> Any:
-    raise Obstacle("tool_failed", "it was not started", "gpu001", "look")
+    raise MeasurementError("tool_failed", "it was not started", "gpu001", "look")
 
 
 def test_a_tool_that_cannot_be_started_frees_the_others_and_its_server() -> None:
-    gate, log, channel = Gate(2), Log(), Line()
+    gate, log, channel = StartBarrier(2), Log(), Line()
     thread, _moments = begin(gate, "rail1", log)
     row = runner_step.client_end(step(channel, failing, "g1"), gate)
     thread.join(5)
@@ -212,7 +222,7 @@ def test_the_server_hears_how_long_ago_the_group_began() -> None:
         play.together(lambda: words.append("released"))
         return runner_step.Reading({})
 
-    runner_step.client_end(step(channel, client, "g1"), Gate(1))
+    runner_step.client_end(step(channel, client, "g1"), StartBarrier(1))
     assert words == ["released"]
     go = channel.sent[0]
     assert go["t"] == "go"
@@ -225,8 +235,8 @@ def test_a_server_that_is_gone_is_the_clients_own_trouble(group: str | None) -> 
         play.together(lambda: None)
         return runner_step.Reading({})
 
-    with pytest.raises(Broken):
-        runner_step.client_end(step(Line(broken=True), client, group), Gate(1))
+    with pytest.raises(ChannelClosed):
+        runner_step.client_end(step(Line(broken=True), client, group), StartBarrier(1))
 
 
 def deaf_channel() -> tuple[Channel, socket.socket]:
@@ -262,7 +272,7 @@ class DeafLine(Line):
 
 def test_a_server_that_takes_no_word_fails_alone_and_the_others_begin_in_time() -> None:
     """Its line once was sent under the gate's lock, with ten seconds for it."""
-    gate, log = Gate(3), Log()
+    gate, log = StartBarrier(3), Log()
     channel, theirs = deaf_channel()
     released: list[str] = []
 
@@ -272,7 +282,7 @@ def test_a_server_that_takes_no_word_fails_alone_and_the_others_begin_in_time() 
 
     others = [begin(gate, rail, log) for rail in ("rail1", "rail2")]
     begun = time.monotonic()
-    with pytest.raises(Deaf, match="took no line"):
+    with pytest.raises(SendTimeout, match="took no line"):
         runner_step.client_end(step(DeafLine(channel), client, "g1"), gate)
     for thread, _moments in others:
         thread.join(5)
@@ -286,7 +296,7 @@ def test_a_server_that_takes_no_word_fails_alone_and_the_others_begin_in_time() 
 
 
 def test_who_is_being_told_locks_nobody_out() -> None:
-    gate, log = Gate(2), Log()
+    gate, log = StartBarrier(2), Log()
     told = threading.Event()
     slow = threading.Thread(
         target=lambda: gate.start("rail0", 5.0, lambda *_all: bool(told.wait(20)), lambda: None), daemon=True
@@ -305,7 +315,7 @@ def test_who_is_being_told_locks_nobody_out() -> None:
 
 
 def test_the_word_never_waits_for_who_does_not_take_it() -> None:
-    hold = Hold()
+    hold = HeldProcess()
     hold._ours.setblocking(False)
     try:
         while True:
@@ -321,12 +331,12 @@ def test_the_word_never_waits_for_who_does_not_take_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "error_class"), [(Deaf("gone"), "peer_deaf"), (Broken("gone"), "peer_failed")]
+    ("error", "error_class"), [(SendTimeout("gone"), "peer_deaf"), (ChannelClosed("gone"), "peer_failed")]
 )
 def test_a_deaf_partner_is_a_failure_of_its_own(
-    monkeypatch: pytest.MonkeyPatch, error: Broken, error_class: str
+    monkeypatch: pytest.MonkeyPatch, error: ChannelClosed, error_class: str
 ) -> None:
-    refused: list[Obstacle] = []
+    refused: list[MeasurementError] = []
     desk = SimpleNamespace(node="gpu001", places={}, refuse=lambda _test, obstacle: refused.append(obstacle))
     pair = runner_pair.PairRun(desk, None, Meeting(0, 0, "gpu001", "gpu002"), [])  # type: ignore[arg-type]
     session = SimpleNamespace(dropped=0)
@@ -337,7 +347,7 @@ def test_a_deaf_partner_is_a_failure_of_its_own(
         raise error
 
     monkeypatch.setattr(pair, "_one", one)
-    assert pair._guarded({"id": "m00001", "rail": "rail0"}, Gate(1), ()) is None
+    assert pair._guarded({"id": "m00001", "rail": "rail0"}, StartBarrier(1), ()) is None
     assert (refused[0].error_class, refused[0].status, refused[0].host) == (error_class, "failed", "gpu002")
     # What the partner has of the line is of no use: the next test meets it anew.
     assert session.dropped == 1

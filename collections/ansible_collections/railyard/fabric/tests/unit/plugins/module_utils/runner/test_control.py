@@ -18,7 +18,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import Obstacle
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
 from ansible_collections.railyard.fabric.plugins.module_utils.runner import control as runner_control
 from ansible_collections.railyard.fabric.plugins.module_utils.runner import launcher as units
 from ansible_collections.railyard.fabric.plugins.module_utils.runner import lease as lease_module
@@ -158,7 +158,7 @@ def test_the_secret_of_a_run_whose_controller_died_goes_with_the_next_run(
 
 
 def test_a_program_that_came_damaged_is_refused(control: Control, program: tuple[str, str]) -> None:
-    with pytest.raises(Obstacle, match="came as"):
+    with pytest.raises(MeasurementError, match="came as"):
         control.stage(work_order.dump(order()), "0" * 64, program[0], "me@here", 90.0, False)
 
 
@@ -174,7 +174,7 @@ def test_a_program_that_came_damaged_is_refused(control: Control, program: tuple
 def test_an_order_that_is_not_whole_is_refused(
     control: Control, program: tuple[str, str], changes: dict[str, Any], said: str
 ) -> None:
-    with pytest.raises(Obstacle, match=said):
+    with pytest.raises(MeasurementError, match=said):
         stage(control, program, **changes)
 
 
@@ -254,7 +254,7 @@ def test_a_second_controller_is_told_who_since_when_and_until_when(
     stage(control, program)
     second = Control(OTHER, "gpu001", systemd, "systemd", str(tmp_path / "var"), str(tmp_path / "run"))
     for check in (True, False):
-        with pytest.raises(Obstacle) as refused:
+        with pytest.raises(MeasurementError) as refused:
             stage(second, program, check=check, run=OTHER)
         assert refused.value.error_class == "lease"
     assert RUN in refused.value.message
@@ -341,7 +341,7 @@ def test_a_tool_dies_with_its_runner_by_systemd(tmp_path: Path) -> None:
 
 
 def test_launchers_are_chosen_by_name_only() -> None:
-    with pytest.raises(Obstacle, match="unknown"):
+    with pytest.raises(MeasurementError, match="unknown"):
         units.launcher("auto", RUN, "gpu001")
     assert isinstance(units.launcher("direct", RUN, "gpu001"), units.DirectLauncher)
 

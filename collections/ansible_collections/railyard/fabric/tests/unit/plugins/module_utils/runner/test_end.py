@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.channel import rail_socket
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import Obstacle
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.rendezvous import Broken
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.rendezvous import ChannelClosed
 from ansible_collections.railyard.fabric.plugins.module_utils.runner import main
 from ansible_collections.railyard.fabric.plugins.module_utils.runner import step as runner_step
 
@@ -43,7 +43,7 @@ def attend(monkeypatch: pytest.MonkeyPatch, talker: Talker) -> dict[str, Any]:
     step: Any = SimpleNamespace(
         channel=talker,
         limit_s=20.0,
-        bench=SimpleNamespace(waits=SimpleNamespace(answer_s=10.0)),
+        context=SimpleNamespace(waits=SimpleNamespace(answer_s=10.0)),
         play=None,
         tool=SimpleNamespace(answer=lambda _play, question: {"heard": question["n"]}),
     )
@@ -59,14 +59,14 @@ def test_a_client_is_answered_until_it_is_done(monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_client_that_asks_without_end_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     talker = Talker({"t": "ask", "n": number} for number in itertools.count())
-    with pytest.raises(Broken, match="not done after 30 s"):
+    with pytest.raises(ChannelClosed, match="not done after 30 s"):
         attend(monkeypatch, talker)
     assert len(talker.sent) == 30
 
 
 def test_a_client_that_speaks_of_something_else_is_broken_off(monkeypatch: pytest.MonkeyPatch) -> None:
     talker = Talker(itertools.repeat({"t": "begin", "number": 7}))
-    with pytest.raises(Broken, match="begin"):
+    with pytest.raises(ChannelClosed, match="begin"):
         attend(monkeypatch, talker)
     assert len(talker.waits) == 1
 
@@ -128,7 +128,7 @@ def test_a_server_that_reads_the_start_late_still_knows_when_it_was(
         ),
         test={"group": group},
         limit_s=20.0,
-        bench=SimpleNamespace(waits=SimpleNamespace(answer_s=10.0, ready_s=10.0)),
+        context=SimpleNamespace(waits=SimpleNamespace(answer_s=10.0, ready_s=10.0)),
         watch=lambda: watch,
         sample=lambda _watch: None,
         row=lambda _end, _watch, reading, _claim: {"window_s": reading.window_s},
@@ -159,25 +159,25 @@ def test_a_runner_that_cannot_begin_still_says_so_in_every_row(
     stop = threading.Event()
 
     def halt(reason: str) -> None:
-        bench.stop_reason = reason
+        context.stop_reason = reason
         stop.set()
 
-    bench = SimpleNamespace(places={}, halt=halt, record=Book(), stop=stop, stop_reason="")
+    context = SimpleNamespace(places={}, halt=halt, record=Book(), stop=stop, stop_reason="")
 
     def refuse(*_all: Any) -> Any:
         raise OSError(97, "Address family not supported by protocol")
 
-    house = SimpleNamespace(start=lambda: None, close=lambda: closed.append("Lobby"))
-    monkeypatch.setattr(main, "Lobby", lambda *_all: house)
+    listener = SimpleNamespace(start=lambda: None, close=lambda: closed.append("Lobby"))
+    monkeypatch.setattr(main, "Lobby", lambda *_all: listener)
     monkeypatch.setattr(main, part, refuse)
     monkeypatch.setattr(main.signal, "signal", lambda *_all: None)
     monkeypatch.setattr(main.Runner, "_guard", lambda _self: None)
     monkeypatch.setattr(main.Runner, "_write_the_rest", lambda self: closed.append("rest"))
     one = main.Runner.__new__(main.Runner)
-    one._order, one._bench, one._stop = {}, bench, stop  # type: ignore[assignment]
+    one._order, one._context, one._stop = {}, context, stop  # type: ignore[assignment]
     assert one.run() == 1
     assert closed == (["rest"] if part == "Lobby" else ["Lobby", "rest"])
-    assert "Address family not supported" in bench.record.reason
+    assert "Address family not supported" in context.record.reason
 
 
 def test_an_address_of_a_family_that_the_kernel_lacks_is_the_rails_own_trouble(
@@ -187,6 +187,6 @@ def test_an_address_of_a_family_that_the_kernel_lacks_is_the_rails_own_trouble(
         raise OSError(97, "Address family not supported by protocol")
 
     monkeypatch.setattr(rail_socket.socket, "socket", refuse)
-    with pytest.raises(Obstacle) as found:
+    with pytest.raises(MeasurementError) as found:
         rail_socket.listen(rail_socket.Place("gpu001", "rail0", "lo", "fd00::1"), 18600)
     assert (found.value.error_class, found.value.host) == ("internal", "gpu001")

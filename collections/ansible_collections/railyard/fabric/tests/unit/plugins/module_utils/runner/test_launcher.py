@@ -17,11 +17,11 @@ from typing import Any
 
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.rail_socket import Place
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.rendezvous import Stopped
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.rendezvous import Cancelled
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import registry
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.rdma_port import RdmaPort
 from ansible_collections.railyard.fabric.plugins.module_utils.runner import launcher as units
-from ansible_collections.railyard.fabric.plugins.module_utils.runner.tool_session import RailPlay
+from ansible_collections.railyard.fabric.plugins.module_utils.runner.tool_session import RailToolSession
 
 
 @pytest.fixture(params=["pidfd", "no pidfd"])
@@ -70,7 +70,7 @@ def test_the_word_to_stop_ends_the_wait(started: Any) -> None:
     stop = threading.Event()
     threading.Timer(0.3, stop.set).start()
     began = time.monotonic()
-    with pytest.raises(Stopped):
+    with pytest.raises(Cancelled):
         started("sleep 60").wait(60.0, stop)
     assert time.monotonic() - began < 10
 
@@ -162,7 +162,7 @@ def test_a_tools_server_speaks_with_the_peer_alone_and_is_root_only_where_it_mus
     tool, launcher = registry.TOOL_OF_CHECK[check](), Listening("railyard-runner-x")
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    bench: Any = SimpleNamespace(
+    context: Any = SimpleNamespace(
         node="gpu002", order={"run": "x"}, policy=POLICY, stop=threading.Event(), launcher=launcher,
         rails={"rail0": {"mtu": 9000}}, version_of=lambda _test: "1", waits=SimpleNamespace(listening_s=5.0),
         record=SimpleNamespace(raw_path=lambda _test: str(tmp_path / "raw")),
@@ -171,7 +171,7 @@ def test_a_tools_server_speaks_with_the_peer_alone_and_is_root_only_where_it_mus
         place=Place("gpu002", "rail0", "lo", "127.0.0.1"), peer_address="10.0.1.1", peer="gpu001"
     )
     test = {"id": "m1", "check": check, "tool": tool.name, "node": "gpu001", "rail": "rail0"}
-    play = RailPlay(bench, session, None, test, port, tool.capabilities)  # type: ignore[arg-type]
+    play = RailToolSession(context, session, None, test, port, tool.capabilities)  # type: ignore[arg-type]
     play.rdma_port = lambda: RdmaPort("rxe0", 1, 1, "RoCE v2", None, "g")  # type: ignore[method-assign]
     tool.open(play)
     launcher.server.close()

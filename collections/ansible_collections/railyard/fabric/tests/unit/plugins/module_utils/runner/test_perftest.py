@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import Obstacle
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.rail_socket import Place
 from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import Reader
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import (
@@ -21,12 +21,16 @@ from ansible_collections.railyard.fabric.plugins.module_utils.measure import (
     perftest_lat,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import rdma_port as rdma_place
-from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import Finished, Play, Reading
+from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import (
+    Finished,
+    Reading,
+    ToolSession,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.perftest_bw import Bandwidth
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.perftest_lat import Latency
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.proof import Claim
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.rdma_port import RdmaPort
-from ansible_collections.railyard.fabric.plugins.module_utils.runner.barrier import Gate
+from ansible_collections.railyard.fabric.plugins.module_utils.runner.barrier import StartBarrier
 
 POLICY: dict[str, Any] = {
     "rdma_duration_s": 4,
@@ -72,7 +76,7 @@ def latency(iterations: int, average: float, title: str = "RDMA_Write Latency") 
     return HEAD % (title, 1) + LAT + row + LINE + "\n"
 
 
-class Desk(Play):
+class Desk(ToolSession):
     """A play whose tools have been run already."""
 
     def __init__(self, *texts: str, port: RdmaPort = PORT, version: str = "6.06", status: int = 0) -> None:
@@ -90,7 +94,7 @@ class Desk(Play):
 
     def rdma_port(self) -> RdmaPort:
         if self.here is None:
-            raise Obstacle("hca_missing", "gone", "gpu001", "look")
+            raise MeasurementError("hca_missing", "gone", "gpu001", "look")
         return self.here
 
     def run(self, argv: list[str], limit_s: float, connection: bool = False) -> Finished:
@@ -211,7 +215,7 @@ def test_both_directions_are_a_sum_that_rests_on_both_ends_iterations() -> None:
     assert tool.doubt(reading, idle, POLICY) is not None
     assert reading.extra is not None
     assert reading.extra["bandwidth_is"] == "sum_of_both"
-    with pytest.raises(Obstacle, match="bidirectional"):
+    with pytest.raises(MeasurementError, match="bidirectional"):
         Bandwidth("ib_write_bw").client(Desk(bandwidth(600, 31.25, 0.0005, title)))
 
 
@@ -247,7 +251,7 @@ def test_a_read_is_claimed_the_other_way_and_its_server_says_nothing() -> None:
 def test_another_tests_table_or_a_torn_one_is_no_result(
     text: str, status: int, error_class: str, word: str
 ) -> None:
-    with pytest.raises(Obstacle, match=word) as caught:
+    with pytest.raises(MeasurementError, match=word) as caught:
         Bandwidth("ib_write_bw").client(Desk(text, status=status))
     assert caught.value.error_class == error_class
 
@@ -255,11 +259,11 @@ def test_another_tests_table_or_a_torn_one_is_no_result(
 def test_a_table_whose_clock_was_lost_is_told_from_a_failure() -> None:
     """perftest gave up its calibration: the table is whole and holds no time."""
     lost = bandwidth(2000, 0.0, 0.0)
-    with pytest.raises(Obstacle) as caught:
+    with pytest.raises(MeasurementError) as caught:
         Bandwidth("ib_write_bw").client(Desk("Correlation coefficient r^2: 0.752786 < 0.9\n" + lost))
     assert (caught.value.error_class, caught.value.status) == ("clock_lost", "failed")
     # Without the tool's own word for it zeros are a failure like any other.
-    with pytest.raises(Obstacle) as caught:
+    with pytest.raises(MeasurementError) as caught:
         Bandwidth("ib_write_bw").client(Desk(lost))
     assert caught.value.error_class == "tool_failed"
 
@@ -269,7 +273,7 @@ def test_a_port_that_went_is_the_reason_for_whatever_the_tool_says() -> None:
     tool = Bandwidth("ib_write_bw")
     tool.open(play)
     play.here = None
-    with pytest.raises(Obstacle) as caught:
+    with pytest.raises(MeasurementError) as caught:
         tool.close(play)
     assert (caught.value.error_class, caught.value.status) == ("hca_missing", "unmeasured")
 
@@ -318,7 +322,7 @@ def test_no_latency_test_lasts_long(iteration_us: float, wanted_s: float, iterat
 
 @pytest.mark.parametrize("iterations", [0, 19, 100001, "50", None])
 def test_the_server_is_not_talked_into_an_endless_test(iterations: object) -> None:
-    with pytest.raises(Obstacle):
+    with pytest.raises(MeasurementError):
         Latency("ib_write_lat").answer(Desk(latency(20, 9.0)), {"iterations": iterations})
 
 
@@ -334,21 +338,21 @@ def test_rails_at_once_are_added_up_while_all_of_them_send() -> None:
     # Connected at 1 s and ended at 6 s, 4 s of it sending: from 2 s at the latest to 5 s at the earliest.
     first = perftest_bw.sending_s(Finished(0, "", 0.0, 1.0, 6.0), POLICY)
     assert first == [2.0, 5.0]
-    gate = Gate(2)
+    gate = StartBarrier(2)
     shared: list[object] = []
     other = threading.Thread(target=lambda: shared.append(gate.common("rail1", [2.5, 5.5], 1.0, 5.0)))
     other.start()
     shared.append(gate.common("rail0", first, 1.0, 5.0))
     other.join()
     assert shared == [[2.5, 5.0]] * 2
-    alone = Gate(2)
+    alone = StartBarrier(2)
     alone.leave("rail1")
     assert alone.common("rail0", first, 1.0, 5.0) is None
     # An end that took longer than the sending leaves nothing, or too little, that is sure.
     never = perftest_bw.sending_s(Finished(0, "", 0.0, 1.0, 9.5), POLICY)
     assert never == [5.5, 5.0]
-    assert Gate(1).common("rail0", never, 1.0, 5.0) is None
-    assert Gate(1).common("rail0", [4.0, 4.9], 1.0, 5.0) is None
+    assert StartBarrier(1).common("rail0", never, 1.0, 5.0) is None
+    assert StartBarrier(1).common("rail0", [4.0, 4.9], 1.0, 5.0) is None
 
 
 # A healthy lab, seen: connected at 1.1 s, ended at 8.2 s, since perftest took 3.1 s for its farewell.
@@ -412,20 +416,20 @@ def make_port(root: Path, address: str = "0a00:0101", layer: str = "Ethernet") -
 
 def test_the_port_is_read_when_it_is_needed(tmp_path: Path) -> None:
     reader = Reader(str(tmp_path))
-    with pytest.raises(Obstacle, match="rxe0:1") as caught:
+    with pytest.raises(MeasurementError, match="rxe0:1") as caught:
         rdma_place.find(OWN, "rxe0:1", reader)
     assert (caught.value.error_class, caught.value.status) == ("hca_missing", "unmeasured")
     make_port(tmp_path)
     assert rdma_place.find(OWN, "rxe0:1", reader)[:4] == ("rxe0", 1, 1, "RoCE v2")
     # The address moved away from the rail: its entry is another's.
     make_port(tmp_path, address="0a00:0163")
-    with pytest.raises(Obstacle, match=r"10\.0\.1\.1") as caught:
+    with pytest.raises(MeasurementError, match=r"10\.0\.1\.1") as caught:
         rdma_place.find(OWN, "rxe0:1", reader)
     assert (caught.value.error_class, caught.value.status) == ("no_gid", "unmeasured")
     make_port(tmp_path, layer="InfiniBand")
     assert rdma_place.find(OWN, "rxe0:1", reader).gid_index is None
     for nothing in (None, "", "rxe0", "rxe0:x"):
-        with pytest.raises(Obstacle) as caught:
+        with pytest.raises(MeasurementError) as caught:
             rdma_place.find(OWN, nothing, reader)
         assert caught.value.error_class == "hca_missing"
 

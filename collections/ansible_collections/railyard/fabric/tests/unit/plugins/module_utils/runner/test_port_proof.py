@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import Obstacle
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.rail_socket import Place
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.rendezvous import Broken, Channel
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.rendezvous import Channel, ChannelClosed
 from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import Reader
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import perftest_bw, rdma_port
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.rdma_port import RdmaPort
@@ -37,7 +37,7 @@ def meet(monkeypatch: pytest.MonkeyPatch, seen: dict[str, Any], expected: dict[s
 
     def find(place: Place, hca: str | None) -> RdmaPort:
         found = seen[place.host]
-        if isinstance(found, Obstacle):
+        if isinstance(found, MeasurementError):
             raise found
         return RdmaPort("mlx5_0", 1, None, None, None, found)
 
@@ -51,7 +51,7 @@ def meet(monkeypatch: pytest.MonkeyPatch, seen: dict[str, Any], expected: dict[s
         wanted = {"node": peer, "boot_id": f"boot-{peer}", "port_guid": expected[peer]}
         try:
             return port_proof.exchange(channel, PLACES[name], "mlx5_0:1", f"boot-{name}", wanted, 3.0)
-        except Obstacle as obstacle:
+        except MeasurementError as obstacle:
             return obstacle
 
     with near, far, ThreadPoolExecutor(2) as pool:
@@ -73,7 +73,7 @@ def test_both_learn_the_others_port(monkeypatch: pytest.MonkeyPatch) -> None:
         ({**GUIDS, "dgx02": None}, GUIDS, "guid_differs"),
         (GUIDS, {**GUIDS, "dgx02": None}, "guid_unknown"),
         ({**GUIDS, "dgx02": None}, {**GUIDS, "dgx02": None}, "guid_unknown"),
-        ({**GUIDS, "dgx02": Obstacle("hca_missing", "gone", "dgx02", "look")}, GUIDS, "hca_missing"),
+        ({**GUIDS, "dgx02": MeasurementError("hca_missing", "gone", "dgx02", "look")}, GUIDS, "hca_missing"),
     ],
 )
 def test_a_port_that_one_end_does_not_believe_is_refused_by_both(
@@ -102,12 +102,12 @@ def test_a_partner_of_another_boot_is_not_the_one_that_was_met(monkeypatch: pyte
         def expect(self, kind: str, _timeout_s: float) -> dict[str, Any]:
             message = self.said.pop(0)
             if message["t"] != kind:
-                raise Broken(kind)
+                raise ChannelClosed(kind)
             return message
 
     partner: Any = Partner()
     wanted = {"node": "dgx02", "boot_id": "boot", "port_guid": GUIDS["dgx02"]}
-    with pytest.raises(Obstacle, match="later as boot_id"):
+    with pytest.raises(MeasurementError, match="later as boot_id"):
         port_proof.exchange(partner, PLACES["dgx01"], "mlx5_0:1", "b", wanted, 1.0)
     assert partner.heard[-1]["error"]["class"] == "guid_differs"
 
@@ -156,6 +156,6 @@ def test_a_port_that_turned_to_ethernet_is_not_the_rails(tmp_path: Path) -> None
     reader = Reader(str(tmp_path))
     assert rdma_port.find(PLACES["dgx01"], "mlx5_0:1", reader).port_guid == GUIDS["dgx01"]
     (port / "link_layer").write_text("Ethernet\n")
-    with pytest.raises(Obstacle) as found:
+    with pytest.raises(MeasurementError) as found:
         rdma_port.find(PLACES["dgx01"], "mlx5_0:1", reader)
     assert found.value.error_class == "link_layer_wrong"

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.channel import listener
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import Obstacle
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.rail_socket import Place
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.rendezvous import Broken
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.rendezvous import ChannelClosed
 from ansible_collections.railyard.fabric.plugins.module_utils.runner import session as runner_meeting
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule.rounds import Meeting
 
@@ -40,7 +40,7 @@ class Line:
 
     def expect(self, kind: str, _timeout_s: float) -> dict[str, Any]:
         if self.gone:
-            raise Broken("10.0.1.2 closed the connection")
+            raise ChannelClosed("10.0.1.2 closed the connection")
         return {"t": kind, "node": "gpu002"}
 
     def close(self) -> None:
@@ -54,14 +54,14 @@ def test_who_hung_up_before_its_hello_is_met_once_more(
 ) -> None:
     """Its patience ended while this end was held up; it calls again, and nobody waited for that call."""
     policy = {"rendezvous_timeout_s": patience_s, "first_rendezvous_timeout_s": 0, "base_port": 1}
-    bench: Any = SimpleNamespace(
+    context: Any = SimpleNamespace(
         node=node, order=ORDER, policy=policy, begun=0.0, stop=threading.Event(), boot_id="b", versions={}
     )
     lines: list[Line] = []
 
     def answer(_call: object, wait: runner_meeting.Patience) -> Line:
         if wait.over():
-            raise Obstacle("rendezvous_timeout", "nobody called", "gpu002", "look")
+            raise MeasurementError("rendezvous_timeout", "nobody called", "gpu002", "look")
         lines.append(Line(gone=len(lines) < gone))
         return lines[-1]
 
@@ -69,14 +69,14 @@ def test_who_hung_up_before_its_hello_is_met_once_more(
     monkeypatch.setattr(runner_meeting, "_call", answer)
     monkeypatch.setattr(runner_meeting, "_await", answer)
     session = runner_meeting.Session(PLACE, "gpu002", "10.0.1.2")
-    house: Any = None
+    open_listener: Any = None
     meeting = Meeting(0, 0, "gpu001", "gpu002")
 
     def meet() -> None:
-        runner_meeting.meet(bench, house, meeting, session, runner_meeting.Patience(bench))
+        runner_meeting.meet(context, open_listener, meeting, session, runner_meeting.Patience(context))
 
     if gone == 99:
-        with pytest.raises(Obstacle, match=r"nobody called|closed the connection"):
+        with pytest.raises(MeasurementError, match=r"nobody called|closed the connection"):
             meet()
         assert session.channel is None
         assert len(lines) < 20
@@ -89,7 +89,7 @@ def test_who_hung_up_before_its_hello_is_met_once_more(
 
 
 class Node:
-    """One of two nodes on loopback, with a lobby of its own; it meets the other in a thread."""
+    """One of two nodes on loopback, with a listener of its own; it meets the other in a thread."""
 
     def __init__(self, number: int, port: int) -> None:
         name, other = f"gpu00{number}", 3 - number
@@ -103,14 +103,14 @@ class Node:
             "policy": policy,
         }
         self.stop = threading.Event()
-        self.bench: Any = SimpleNamespace(
+        self.context: Any = SimpleNamespace(
             node=name, order=order, policy=policy, begun=0.0, stop=self.stop, boot_id="b", versions={}
         )
         place = Place(name, "rail0", "lo", f"127.0.0.{number}")
         self.session = runner_meeting.Session(place, f"gpu00{other}", f"127.0.0.{other}")
-        self.lobby = listener.Lobby(order, {"rail0": place}, self.stop)
-        self.lobby.enter_round(0)
-        self.obstacle: Obstacle | None = None
+        self.listener = listener.Listener(order, {"rail0": place}, self.stop)
+        self.listener.enter_round(0)
+        self.obstacle: MeasurementError | None = None
         self._thread = threading.Thread(target=self._meet)
 
     def begin(self) -> Node:
@@ -118,17 +118,17 @@ class Node:
         return self
 
     def _meet(self) -> None:
-        meeting, wait = Meeting(0, 0, "gpu001", "gpu002"), runner_meeting.Patience(self.bench)
+        meeting, wait = Meeting(0, 0, "gpu001", "gpu002"), runner_meeting.Patience(self.context)
         try:
-            runner_meeting.meet(self.bench, self.lobby, meeting, self.session, wait)
-        except Obstacle as obstacle:
+            runner_meeting.meet(self.context, self.listener, meeting, self.session, wait)
+        except MeasurementError as obstacle:
             self.obstacle = obstacle
 
     def met(self) -> str | None:
         """Return who was met at last."""
         self._thread.join(20)
         self.stop.set()
-        self.lobby.close()
+        self.listener.close()
         return self.session.hello.get("node")
 
 

@@ -74,9 +74,9 @@ class Hall:
             "listened": self.listened.get(place, [1000.0, 1012.0]),
         }
 
-    def chart(self) -> tuple[cabling.Chart, list[dict[str, Any]]]:
+    def chart(self) -> tuple[cabling.CablingMap, list[dict[str, Any]]]:
         plan = {"nodes": {node: {"rails": [self.rail(node, rail) for rail in RAILS]} for node in self.nodes}}
-        fleet = facts.Fleet()
+        fleet = facts.BoundFacts()
         for node in self.nodes:
             fleet.bound[node] = {
                 rail: bind.Bound(self.rail(node, rail), {"netdev": RAILS[rail][0]}) for rail in RAILS
@@ -95,7 +95,7 @@ class Hall:
                 rows[str(line["id"])] = [
                     {**row, "status": "unmeasured", "proof": None, "error": self.silent[place]}
                 ]
-        chart = cabling.Chart(RUN, plan, fleet)
+        chart = cabling.CablingMap(RUN, plan, fleet)
         chart.read(lines, rows)
         return chart, lines
 
