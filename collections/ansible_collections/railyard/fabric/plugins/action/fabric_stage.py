@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import getpass
+import hashlib
 import platform
 import time
 from contextlib import suppress
@@ -16,13 +17,13 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
+from ansible_collections.railyard.fabric.plugins.module_utils import program
 from ansible_collections.railyard.fabric.plugins.module_utils.rails import bind
 from ansible_collections.railyard.fabric.plugins.module_utils.runner import main
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule import work_order
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import action_base
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
-from ansible_collections.railyard.fabric.plugins.plugin_utils.run import program as runner_zipapp
 
 _MODULE = "railyard.fabric.fabric_run"
 # A run whose controller was killed leaves its lease behind, for 90 s by default; longer ones are refused.
@@ -49,7 +50,7 @@ class ActionModule(ActionBase):
         folder = action_base.open_folder(args["folder"])
         node = str((task_vars or {})["inventory_hostname"])
         order = node_order(folder, node)
-        program = _program()
+        runner, sha256 = _program()
         arguments = {
             "state": "staged",
             "run": folder.name,
@@ -58,12 +59,12 @@ class ActionModule(ActionBase):
             "lease_s": int(order["policy"]["lease_s"]),
             "launcher": args["launcher"],
             "work_order": work_order.dump(order),
-            "program_sha256": program.sha256,
+            "program_sha256": sha256,
         }
         reply = self._stage(arguments, task_vars)
         uploaded = False
         if reply.get("program_needed") and not reply.get("failed"):
-            arguments["program_source"] = self._upload(program)
+            arguments["program_source"] = self._upload(runner)
             reply = self._execute_module(module_name=_MODULE, module_args=arguments, task_vars=task_vars)
             uploaded = True
         failure = {}
@@ -81,7 +82,7 @@ class ActionModule(ActionBase):
             **failure,
             "changed": bool(reply.get("changed")) or uploaded,
             "uploaded": uploaded,
-            "program_sha256": program.sha256,
+            "program_sha256": sha256,
             "controller": arguments["controller"],
             "lease_s": arguments["lease_s"],
             # Reckoned here: a node that names its own could hold the controller for as long as it likes.
@@ -112,11 +113,11 @@ class ActionModule(ActionBase):
             time.sleep(_LEASE_PAUSE_S)
             patience_s -= _LEASE_PAUSE_S
 
-    def _upload(self, program: runner_zipapp.Program) -> str:
+    def _upload(self, data: bytes) -> str:
         """Upload the runner into the connection's temporary folder, which goes by itself; return its path."""
         folder = self._connection._shell.tmpdir or self._make_tmp_path()
         remote = self._connection._shell.join_path(folder, "runner.pyz")
-        self._transfer_data(remote, program.data)
+        self._transfer_data(remote, data)
         self._fixup_perms2((folder, remote))
         return str(remote)
 
@@ -151,5 +152,13 @@ def controller_name() -> str:
 
 
 @functools.lru_cache(maxsize=1)
-def _program() -> runner_zipapp.Program:
-    return runner_zipapp.build(Path(__file__).resolve().parents[1] / "module_utils")
+def _program() -> tuple[bytes, str]:
+    """Return the runner and its sha256."""
+    module_utils = Path(__file__).resolve().parents[1] / "module_utils"
+
+    def read(name: str) -> str | None:
+        path = module_utils / (name.replace(".", "/") + ".py")
+        return path.read_text(encoding="utf-8") if path.is_file() else None
+
+    data = program.build("runner.main", read)
+    return data, hashlib.sha256(data).hexdigest()

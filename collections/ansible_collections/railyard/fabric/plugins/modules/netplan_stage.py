@@ -196,7 +196,7 @@ import tempfile
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.railyard.fabric.plugins.module_utils import atomic_files
+from ansible_collections.railyard.fabric.plugins.module_utils import program
 from ansible_collections.railyard.fabric.plugins.module_utils.netplan import (
     change,
     diff,
@@ -205,27 +205,16 @@ from ansible_collections.railyard.fabric.plugins.module_utils.netplan import (
     revert,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.rollback import (
-    boot,
     restore,
-    snapshot,
     transaction,
 )
-
-# What the node's own program consists of.
-_PROGRAM = (boot, atomic_files, restore, snapshot, transaction)
-
-
-def _source(python_module: Any) -> str:
-    # Ansible ships module_utils inside a zip file, so the source is asked of the loader, not of the disk.
-    return str(python_module.__loader__.get_source(python_module.__name__))
 
 
 def _start(module: AnsibleModule, record: dict[str, Any]) -> None:
     folder, token = transaction.STATE_DIR, record["token"]
-    sources = {one.__name__.split(".module_utils.", 1)[-1]: _source(one) for one in _PROGRAM}
     with transaction.locked(folder):
-        transaction.begin(folder, record, sources)
-    program = [sys.executable, os.path.join(folder, "program.pyz")]
+        transaction.begin(folder, record, program.build("rollback.transaction", program.loaded))
+    pyz = [sys.executable, os.path.join(folder, "program.pyz")]
     run_unit = ["systemd-run", "--quiet", "--collect"]
     timer = [
         f"--on-active={transaction.fires_after_s(record)}s",
@@ -235,8 +224,8 @@ def _start(module: AnsibleModule, record: dict[str, Any]) -> None:
     apply = transaction.unit("apply", token)
     # The timer is armed before anything is applied: from here on, the node mends itself.
     for argv in (
-        [*run_unit, f"--unit={expire}", *timer, *program, "expire", token],
-        [*run_unit, f"--unit={apply}", *program, "apply", token],
+        [*run_unit, f"--unit={expire}", *timer, *pyz, "expire", token],
+        [*run_unit, f"--unit={apply}", *pyz, "apply", token],
     ):
         status, _out, err = module.run_command(argv)
         if status != 0:
@@ -263,10 +252,10 @@ def _finish_old(module: AnsibleModule) -> None:
             outcome="in_flight",
             settled_within_s=transaction.settled_within_s(record),
         )
-    program = [sys.executable, os.path.join(folder, "program.pyz"), "expire", token]
+    argv = [sys.executable, os.path.join(folder, "program.pyz"), "expire", token]
     unit = f"--unit={transaction.unit('late', token)}"
     module.warn(f"{node}: undoing the network change of {record['created']}, which nobody confirmed")
-    module.run_command(["systemd-run", "--quiet", "--collect", "--wait", unit, *program], check_rc=True)
+    module.run_command(["systemd-run", "--quiet", "--collect", "--wait", unit, *argv], check_rc=True)
 
 
 def stage(module: AnsibleModule) -> dict[str, Any]:

@@ -17,12 +17,10 @@ from __future__ import annotations
 import contextlib
 import datetime
 import fcntl
-import io
 import json
 import os
 import sys
 import time
-import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -32,11 +30,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils.rollback import re
 
 STATE_DIR = "/var/lib/railyard/rail_network"
 UNIT = "railyard-rail-network"
-_PACKAGE = "ansible_collections/railyard/fabric/plugins/module_utils"
-_MAIN = """import sys
-from ansible_collections.railyard.fabric.plugins.module_utils.rollback import transaction
-sys.exit(transaction.main(sys.argv[1:]))
-"""
 # Undoing takes some 3 s, on an emulated node ten times as long; the timer fires so long before the deadline
 # that the node is back by then.
 _UNDO_ALLOWANCE_S = 8
@@ -110,7 +103,7 @@ def fires_after_s(record: Mapping[str, Any]) -> int:
     return whole_s - min(allowance_s, int(whole_s * _UNDO_SHARE_MOST))
 
 
-def begin(folder: str, record: dict[str, Any], sources: Mapping[str, str]) -> None:
+def begin(folder: str, record: dict[str, Any], program: bytes) -> None:
     """Keep what change and undo need, all of it on disk: old and new files, the record, the program.
 
     Args:
@@ -119,7 +112,7 @@ def begin(folder: str, record: dict[str, Any], sources: Mapping[str, str]) -> No
             `sysctls` (`{path under /proc/sys: value}`), `rails`, `netdevs`, `snapshot`, `rollback_after_s`,
             and where there are such `foreign_rules` (put back after netplan), `own_rules` (that may go) and
             `target` (a snapshot whose rails the change leads back to); this adds the rest.
-        sources: `{module name: source}` of the modules the program consists of.
+        program: the zip of this module (`module_utils/program.py`), left on the node till the change is over.
 
     Raises:
         OSError: something cannot be written; the node is as it was.
@@ -134,15 +127,15 @@ def begin(folder: str, record: dict[str, Any], sources: Mapping[str, str]) -> No
             expires_monotonic_s=time.monotonic() + fires_after_s(record),
             generated=restore.generated_files(),
         )
-        program = os.path.join(folder, "program.pyz")
-        _write_program(program, sources)
+        path = os.path.join(folder, "program.pyz")
+        atomic_files.write_bytes(path, program)
         for name in ("applied.json", "last.json", "rolled_back.json"):
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(os.path.join(folder, name))
         for name in ("applied.json", "last.json"):
             atomic_files.reserve(os.path.join(folder, name))
         # Armed before the record is there: without it the units do nothing.
-        netplan_boot.arm(folder, sys.executable, program)
+        netplan_boot.arm(folder, sys.executable, path)
         atomic_files.write_file(os.path.join(folder, "pending.json"), json.dumps(record, sort_keys=True))
     except OSError:
         abandon(folder, record)
@@ -155,19 +148,6 @@ def abandon(folder: str, record: Mapping[str, Any]) -> None:
         os.unlink(os.path.join(folder, "pending.json"))
     netplan_boot.disarm()
     atomic_files.clear(record["files"])
-
-
-def _write_program(path: str, sources: Mapping[str, str]) -> None:
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as archive:
-        archive.writestr("__main__.py", _MAIN)
-        # Python finds packages without __init__.py in folders, but not inside a zip file.
-        folders = (_PACKAGE + "/rollback").split("/")
-        for depth in range(len(folders)):
-            archive.writestr("/".join([*folders[: depth + 1], "__init__.py"]), "")
-        for name, source in sources.items():
-            archive.writestr(f"{_PACKAGE}/{name.replace(chr(46), chr(47))}.py", source)
-    atomic_files.write_bytes(path, buffer.getvalue())
 
 
 def apply(folder: str, token: str) -> int:
@@ -340,8 +320,9 @@ def _hurry() -> None:
         os.setpriority(os.PRIO_PROCESS, 0, -10)
 
 
-def main(argv: Sequence[str]) -> int:
-    """Run a step of the change on this node's state folder."""
+def main() -> int:
+    """Run a step of the change on this node's state folder, as the command line says."""
+    argv = sys.argv[1:]
     steps = {"apply": apply, "expire": expire}
     if len(argv) == 1 and argv[0] in ("boot", "settle"):
         _hurry()

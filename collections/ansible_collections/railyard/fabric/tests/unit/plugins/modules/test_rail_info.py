@@ -48,9 +48,7 @@ def test_counters_of_qos_stand_with_the_netdev_of_a_card_alone(tmp_path, monkeyp
     tree.netdev("veth0", ip={"linkinfo": {"info_kind": "veth"}})
     tree.write("sys/class/infiniband/mlx4_0/ports/1/hw_counters/np_cnp_sent", 12)
     monkeypatch.setattr(Reader, "live", True)
-    monkeypatch.setattr(
-        node.ethtool_ioctl, "stats", lambda netdev: {"rx_prio3_pause": len(netdev), "rx_bytes": 1}
-    )
+    monkeypatch.setattr(node.ethtool, "stats", lambda netdev: {"rx_prio3_pause": len(netdev), "rx_bytes": 1})
     row = collect(tree)
     validate(row)
     assert {one["netdev"]: one["qos_counters"] for one in row["netdevs"]} == {

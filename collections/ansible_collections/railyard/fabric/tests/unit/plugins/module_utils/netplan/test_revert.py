@@ -43,7 +43,7 @@ def back(folder, found, token):
     files = [{key: entry[key] for key in ("path", "text", "mode", "owner")} for entry in found["files"]]
     record = {"token": token, "files": files, "rollback_after_s": 20, **{key: found[key] for key in kept}}
     with transaction.locked(folder):
-        transaction.begin(folder, record, {})
+        transaction.begin(folder, record, b"")
     return transaction.apply(folder, token)
 
 

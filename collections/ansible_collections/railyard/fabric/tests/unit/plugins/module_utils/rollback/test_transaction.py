@@ -13,10 +13,9 @@ import time
 from pathlib import Path
 
 import pytest
+from ansible_collections.railyard.fabric.plugins.module_utils import program
 from ansible_collections.railyard.fabric.plugins.module_utils.rollback import restore, snapshot, transaction
 from support.nodes.network_change import NEW, OLD, STATE
-
-PROGRAM = ("netplan_boot", "netplan_disk", "netplan_running", "netplan_snapshot", "netplan_transaction")
 
 
 def test_staging_touches_no_file_of_netplan(change):
@@ -212,9 +211,8 @@ def test_swept_in_edits_of_others_are_taken_out_again(tmp_path, node, monkeypatc
 
 
 def test_program_runs_alone_with_the_standard_library(tmp_path):
-    utils = Path(transaction.__file__).parent
-    sources = {name: (utils / f"{name}.py").read_text() for name in PROGRAM}
-    transaction._write_program(str(tmp_path / "program.pyz"), sources)
+    packed = program.build("rollback.transaction", program.loaded)
+    (tmp_path / "program.pyz").write_bytes(packed)
     done = subprocess.run(
         [sys.executable, "-I", str(tmp_path / "program.pyz"), "status", "nothing"],
         capture_output=True,

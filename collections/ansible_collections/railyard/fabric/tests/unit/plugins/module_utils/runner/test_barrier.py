@@ -187,7 +187,7 @@ def step(channel: Line, client: Callable[[Any], Any], group: str | None) -> Any:
     return SimpleNamespace(
         channel=channel,
         play=SimpleNamespace(moment=None, together=None, port=0),
-        context=SimpleNamespace(waits=SimpleNamespace(ready_s=5.0, answer_s=5.0)),
+        run_context=SimpleNamespace(waits=SimpleNamespace(ready_s=5.0, answer_s=5.0)),
         test={"rail": "rail0", "group": group},
         tool=SimpleNamespace(client=client, rdma=False, claim=lambda client, _server: client),
         limit_s=5.0,

@@ -43,7 +43,7 @@ def attend(monkeypatch: pytest.MonkeyPatch, talker: Talker) -> dict[str, Any]:
     step: Any = SimpleNamespace(
         channel=talker,
         limit_s=20.0,
-        context=SimpleNamespace(waits=SimpleNamespace(answer_s=10.0)),
+        run_context=SimpleNamespace(waits=SimpleNamespace(answer_s=10.0)),
         play=None,
         tool=SimpleNamespace(answer=lambda _play, question: {"heard": question["n"]}),
     )
@@ -128,7 +128,7 @@ def test_a_server_that_reads_the_start_late_still_knows_when_it_was(
         ),
         test={"group": group},
         limit_s=20.0,
-        context=SimpleNamespace(waits=SimpleNamespace(answer_s=10.0, ready_s=10.0)),
+        run_context=SimpleNamespace(waits=SimpleNamespace(answer_s=10.0, ready_s=10.0)),
         watch=lambda: watch,
         sample=lambda _watch: None,
         row=lambda _end, _watch, reading, _claim: {"window_s": reading.window_s},
@@ -151,7 +151,7 @@ class Book:
         self.reason = reason
 
 
-@pytest.mark.parametrize("part", ["Lobby", "Cabling"])
+@pytest.mark.parametrize("part", ["Listener", "Cabling"])
 def test_a_runner_that_cannot_begin_still_says_so_in_every_row(
     monkeypatch: pytest.MonkeyPatch, part: str
 ) -> None:
@@ -167,8 +167,8 @@ def test_a_runner_that_cannot_begin_still_says_so_in_every_row(
     def refuse(*_all: Any) -> Any:
         raise OSError(97, "Address family not supported by protocol")
 
-    listener = SimpleNamespace(start=lambda: None, close=lambda: closed.append("Lobby"))
-    monkeypatch.setattr(main, "Lobby", lambda *_all: listener)
+    listener = SimpleNamespace(start=lambda: None, close=lambda: closed.append("Listener"))
+    monkeypatch.setattr(main, "Listener", lambda *_all: listener)
     monkeypatch.setattr(main, part, refuse)
     monkeypatch.setattr(main.signal, "signal", lambda *_all: None)
     monkeypatch.setattr(main.Runner, "_guard", lambda _self: None)
@@ -176,7 +176,7 @@ def test_a_runner_that_cannot_begin_still_says_so_in_every_row(
     one = main.Runner.__new__(main.Runner)
     one._order, one._context, one._stop = {}, context, stop  # type: ignore[assignment]
     assert one.run() == 1
-    assert closed == (["rest"] if part == "Lobby" else ["Lobby", "rest"])
+    assert closed == (["rest"] if part == "Listener" else ["Listener", "rest"])
     assert "Address family not supported" in context.record.reason
 
 

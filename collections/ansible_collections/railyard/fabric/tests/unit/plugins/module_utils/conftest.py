@@ -41,7 +41,7 @@ def change(tmp_path, node):
             path.write_text(before)
             path.chmod(0o640)
         with transaction.locked(str(folder)):
-            transaction.begin(str(folder), {**copy.deepcopy(record), **more}, {})
+            transaction.begin(str(folder), {**copy.deepcopy(record), **more}, b"")
         return str(folder), record["token"], path
 
     begin.path = path
