@@ -108,7 +108,7 @@ def test_a_missing_inventory_is_status_2(source, capsys):
 
 
 def test_it_does_not_depend_on_the_current_folder(tmp_path):
-    program = "import sys; from railyard import plan_view; sys.exit(plan_view.run([sys.argv[1]], True))"
+    program = "import sys; from railyard.plan import view; sys.exit(view.run([sys.argv[1]], True))"
     env = {key: value for key, value in os.environ.items() if key != "ANSIBLE_CONFIG"}
     env["PYTHONPATH"] = str(paths.repo_root() / "tools")
     source = str(paths.repo_root() / "inventories" / "v100-pair")
