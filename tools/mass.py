@@ -69,11 +69,8 @@ def count(files: dict[str, str]) -> dict[str, int]:
             continue
         kind = "tests" if TESTS.search(path) else "product" if PRODUCT.search(path) else None
         if kind:
-            script = text.startswith("#!") and "python" in text.partition("
-")[0]
-            is_python = path.endswith(".py") or script
-                text.startswith("#!") and "python" in text.partition("\n")[0]
-            )
+            first = text.partition("\n")[0]
+            is_python = path.endswith(".py") or (first.startswith("#!") and "python" in first)
             found[kind] += python_lines(text) if is_python else other_lines(text)
     return found
 
