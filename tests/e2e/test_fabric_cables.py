@@ -24,9 +24,7 @@ def test_cables_that_are_right_are_proven_right(provisioned: Cluster) -> None:
     asked = [one for one in run.verdicts if one["check"] in ("cabling", "link_address_owner", "reply_path")]
     assert len(asked) == 2 * 2 * 3
     assert {(one["outcome"], one["proof"]) for one in asked} == {("pass", "proven")}
-    took_s = [row["metrics"]["listened_s"] for row in run.lines("results.jsonl") if row["check"] == "cabling"]
-    assert len(took_s) == 4
-    assert max(took_s) < 10  # beside the tests; an idle machine needs one second
+    assert len([row for row in run.lines("results.jsonl") if row["check"] == "cabling"]) == 4
 
 
 def test_swapped_cables_are_named_with_both_rails(provisioned: Cluster) -> None:
