@@ -3,61 +3,132 @@
 from __future__ import annotations
 
 import re
+import shlex
+import subprocess
 from pathlib import Path
 
 import pytest
+import typer
+from railyard import cli
 from railyard.base.paths import repo_root
+from railyard.lab import cli as lab_cli
 
 ROOT = repo_root()
 PLUGINS = ROOT / "collections/ansible_collections/railyard/fabric/plugins"
-DOCUMENTS = (
-    "README.md",
-    "CONTRIBUTING.md",
-    "docs/architecture.md",
-    "docs/inventory.md",
-    "docs/layouts.md",
-    "docs/parse.md",
+TOOLS = ROOT / "tools/railyard"
+LIST = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"]
+ALL = subprocess.run(LIST, cwd=ROOT, capture_output=True, text=True, check=True)
+TEXTS = {name: (ROOT / name).read_text(encoding="utf-8") for name in ALL.stdout.split()}
+ARCHITECTURE = TEXTS["docs/architecture.md"]
+# Where a user reads what to type.
+TOLD = ("README.md", *(name for name in TEXTS if name.startswith(("docs/", "inventories/"))))
+OURS = re.compile(
+    r"(F|T|benchmarks|collections|docs|inventories|molecule|playbooks|plugins|roles|tests|tools"
+    r"|(module|plugin)_utils)/"
 )
+# What a user makes, or is to put a name into.
+MADE = re.compile(r"inventories/(mine|pair)|.*\.\.\.|.*//")
 
 
 def named_paths(text: str) -> set[str]:
-    """Return what stands in backticks and looks like a path of this tree."""
-    found = re.findall(r"`([\w./-]+/[\w./-]*|[\w-]+\.(?:py|yml|md))`", text)
-    return {one for one in found if not one.startswith(("/", "http")) and "<" not in one}
+    """Return what stands in backticks or in a link and is a path of this tree."""
+    found = {one for one in re.findall(r"`([\w./-]+)`", text) if OURS.match(one)}
+    return found | set(re.findall(r"\]\((?!http)([\w./-]+)(?:#[\w-]+)?\)", text))
 
 
-def where(path: str) -> list[Path]:
-    """Return the places that a written path may mean."""
-    if path.startswith("F/"):
-        return [PLUGINS / path[2:]]
-    # Inside a run folder, a role or the collection the documents name files shortly.
-    return [ROOT / path, PLUGINS / path, PLUGINS / "module_utils" / path]
+def there(path: str) -> Path:
+    """Return where a path with one of the documents' short prefixes is."""
+    short = {"F": PLUGINS, "T": TOOLS, "module_utils": PLUGINS / "module_utils"}
+    short["plugin_utils"], short["plugins"] = PLUGINS / "plugin_utils", PLUGINS
+    first, _, rest = path.partition("/")
+    return short[first] / rest if first in short else ROOT / path
 
 
-# Names of things that a run or a user makes.
-MADE = re.compile(
-    r"^(reports/|raw/|inventories/mine|\.venv|group_vars/|plugins/|expected/)|\.jsonl$|^(hosts|fabric)\.yml$|^report\.md$"
-)
-
-
-@pytest.mark.parametrize("document", DOCUMENTS)
+@pytest.mark.parametrize("document", TEXTS)
 def test_every_path_in_a_document_exists(document: str) -> None:
-    paths = named_paths((ROOT / document).read_text(encoding="utf-8"))
-    missing = [
-        path for path in paths if not MADE.search(path) and not any(one.exists() for one in where(path))
-    ]
-    assert missing == []
+    here = (ROOT / document).parent
+    paths = [path for path in named_paths(TEXTS[document]) if not MADE.match(path)]
+    assert [one for one in paths if not there(one).exists() and not (here / one).exists()] == []
 
 
-def test_the_map_names_the_three_places_that_a_reader_asks_for() -> None:
-    text = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
-    for idea, path, name in (
-        ("a rail's address is computed", "module_utils/rails/plan.py", "def plan_node("),
-        ("netplan is rendered", "module_utils/netplan/render.py", "def render("),
-        ("a verdict is decided", "plugin_utils/judge/verdict.py", "def judge("),
-    ):
-        assert re.search(rf"\| {re.escape(idea)} \| `F/{re.escape(path)}`", text), idea
-        assert name in (PLUGINS / path).read_text(encoding="utf-8")
+def packages(folder: Path) -> set[str]:
+    """Return the names of the folders with Python right below one."""
+    return {path.parent.name for path in folder.glob("*/*.py")}
+
+
+ROWS = re.findall(r"^\| `([FT]/[\w/]+)` \| (.*?) \| (.*?) \|", ARCHITECTURE, re.MULTILINE)
+
+
+def test_every_package_has_its_row_and_every_row_its_package() -> None:
+    homes = {"F/module_utils": PLUGINS, "F/plugin_utils": PLUGINS, "T": TOOLS}
+    tree = [f"{home}/{name}" for home in homes for name in packages(there(f"{home}/"))]
+    assert sorted(package for package, _words, _entry in ROWS) == sorted(tree)
+
+
+def test_every_package_stands_in_the_picture_and_nothing_else_does() -> None:
+    (picture,) = re.findall(r"```\n( a person.*?)```", ARCHITECTURE, re.DOTALL)
+    drawn = " ".join(re.findall(r"^ │ {8}([a-z_ ]+?) *│", picture, re.MULTILINE)).split()
+    assert sorted(drawn) == sorted(["cli", *(package.split("/")[-1] for package, _words, _entry in ROWS)])
+
+
+@pytest.mark.parametrize(("package", "words"), [row[:2] for row in ROWS])
+def test_a_row_names_the_packages_within_its_package(package: str, words: str) -> None:
+    assert set(re.findall(r"`(\w+)/`", words)) == packages(there(package))
+
+
+def test_every_function_that_the_map_names_is_in_the_file_that_it_names() -> None:
+    pairs = re.findall(r"`(F/[\w/]+\.py)`,\s+`(\w+)`", ARCHITECTURE + TEXTS["CONTRIBUTING.md"])
+    for package, _words, entry in ROWS:
+        for part in entry.split(";"):
+            file, *names = re.findall(r"`([\w.]+)`", part)
+            pairs += [(f"{package}/{file}", name) for name in names or [""]]
+    assert len(pairs) > 40
+    for file, name in pairs:
+        text = there(file).read_text(encoding="utf-8")
+        assert re.search(rf"^ *(def {name}\(|{name}\b[^=\n]*=)" if name else "", text, re.M), (file, name)
+
+
+def commands(program: str) -> list[list[str]]:
+    """Return the words of each call of a program in the code of the documents for users."""
+    found = []
+    for text in (TEXTS[name] for name in TOLD):
+        blocks = re.findall(r"^ *```\w*\n(.*?)^ *```", text, re.M | re.S)
+        code = [*blocks, *re.findall(r"`([^`\n]+)`", text)]
+        lines = "\n".join(code).replace("\\\n", " ").splitlines()
+        found += [shlex.split(one, comments=True) for one in lines if re.match(rf" *{program} ", one)]
+    return found
+
+
+def options_of(words: list[str]) -> tuple[list[str], set[str]]:
+    """Return a call's options before `--`, and the options that its verb has."""
+    own = words[: words.index("--")] if "--" in words else words
+    group = typer.main.get_command(lab_cli.app if words[1] == "lab" else cli.app)
+    verb = group.commands[words[2 if words[1] == "lab" else 1]] if not words[1].startswith("-") else group
+    known = {option for one in verb.params for option in (*one.opts, *one.secondary_opts)}
+    return [one.split("=")[0] for one in own[1:] if one.startswith("-")], known | {"--install-completion"}
+
+
+def test_every_verb_and_option_of_railyard_that_is_told_is_there() -> None:
+    told = commands("railyard")
+    assert len(told) > 25
+    for words in told:
+        used, known = options_of(words)
+        assert set(used) <= known, words
+
+
+def test_every_variable_tag_and_target_that_is_told_is_there() -> None:
+    told = [TEXTS[name] for name in TOLD]
+    places = [*ROOT.glob("playbooks/**/*.yml"), *ROOT.glob("roles/*/*/*.yml")]
+    known = "\n".join(path.read_text(encoding="utf-8") for path in places)
+    variables = set(re.findall(r"(?:`|-e )((?:railyard|rail_network)_\w+)=\w", "".join(told)))
+    assert len(variables) > 6
+    assert [name for name in variables if not re.search(rf"\b{name}\b", known)] == []
+    tags = set(re.findall(r"--tags (\w+)", "".join(told)))
+    assert [tag for tag in tags if f"tags: [{tag}" not in known] == []
+    targets = {words[1] for words in commands("make")}
+    assert targets >= {"demo", "test", "setup"}
+    made = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M)
+    assert targets <= set(made)
 
 
 @pytest.mark.parametrize("pins", ["3.11", "3.11-develop", "3.12", "3.12-develop"])
