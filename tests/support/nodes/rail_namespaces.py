@@ -54,14 +54,14 @@ LISTEN = """
 import json, sys, threading, time
 from ansible_collections.railyard.fabric.plugins.module_utils.runner import cabling as runner_cabling
 from ansible_collections.railyard.fabric.plugins.module_utils.runner import launcher as units
-from ansible_collections.railyard.fabric.plugins.module_utils.runner.context import Bench
+from ansible_collections.railyard.fabric.plugins.module_utils.runner.context import RunContext
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.eta import Pace
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.record import Record
 order = json.load(open(sys.argv[1]))
 time.sleep(float(sys.argv[3]))
 launcher = units.launcher("direct", order["run"], order["node"])
-bench = Bench(order, Record(sys.argv[2], order, 0, Pace({}, [])), launcher, threading.Event())
-cables = runner_cabling.Cabling(bench)
+run_context = RunContext(order, Record(sys.argv[2], order, 0, Pace({}, [])), launcher, threading.Event())
+cables = runner_cabling.Cabling(run_context)
 begun = time.monotonic()
 cables.settle()
 print(time.monotonic() - begun)
