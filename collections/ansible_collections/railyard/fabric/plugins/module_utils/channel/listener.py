@@ -235,8 +235,8 @@ def dial(
 
     Raises:
         OSError: nobody could be reached.
-        rendezvous.Stranger: somebody else answered.
-        rendezvous.Broken: the answer did not come.
+        rendezvous.UnknownPeer: somebody else answered.
+        rendezvous.ChannelClosed: the answer did not come.
     """
     sock = socket.socket(family_of(address), socket.SOCK_STREAM)
     try:

@@ -121,7 +121,7 @@ def listen(place: Place, port: int) -> socket.socket:
     """Open the rail's rendezvous listener.
 
     Raises:
-        Obstacle: `no_netdev`, `no_address`, `no_management` or `port_taken`, with the fix.
+        MeasurementError: `no_netdev`, `no_address`, `no_management` or `port_taken`, with the fix.
     """
     sock: socket.socket | None = None
     try:

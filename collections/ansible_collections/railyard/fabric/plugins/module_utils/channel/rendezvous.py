@@ -76,8 +76,8 @@ class Channel:
         """Send one message.
 
         Raises:
-            Deaf: the partner did not take all of it in time; what it has of it is of no use.
-            Broken: the partner is gone.
+            SendTimeout: the partner did not take all of it in time; what it has of it is of no use.
+            ChannelClosed: the partner is gone.
         """
         text = json.dumps(message, separators=(",", ":"), sort_keys=True).encode()
         line = text
@@ -97,8 +97,8 @@ class Channel:
         """Wait for one message.
 
         Raises:
-            Broken: nothing came in time, the partner is gone, or the line is damaged or not the partner's.
-            Stopped: the runner was told to stop.
+            ChannelClosed: nothing came in time, the partner is gone, or the line is damaged or another's.
+            Cancelled: the runner was told to stop.
         """
         line = self._line(time.monotonic() + timeout_s, timeout_s)
         if self._key is not None:
@@ -119,7 +119,7 @@ class Channel:
         """Wait for a message whose `t` is `kind`.
 
         Raises:
-            Broken: as `receive`, and when another kind comes.
+            ChannelClosed: as `receive`, and when another kind comes.
         """
         message = self.receive(timeout_s)
         if message.get("t") != kind:
@@ -176,8 +176,8 @@ def dial(channel: Channel, terms: Terms, purpose: Mapping[str, Any], timeout_s: 
         timeout_s: how long each answer may take.
 
     Raises:
-        Stranger: the answer is not from the named node of this run.
-        Broken: no answer came.
+        UnknownPeer: the answer is not from the named node of this run.
+        ChannelClosed: no answer came.
     """
     ours = secrets.token_hex(16)
     channel.send(
@@ -218,8 +218,8 @@ def answer(
     `rails` are those that are met at this address: one, or all without IP on the management network.
 
     Raises:
-        Stranger: the caller is not of this run or does not speak the protocol.
-        Broken: the caller went away or fell silent.
+        UnknownPeer: the caller is not of this run or does not speak the protocol.
+        ChannelClosed: the caller went away or fell silent.
     """
     call = _words(channel, timeout_s, "calls")
     if call.get("railyard") != PROTOCOL:

@@ -141,7 +141,7 @@ def read_netdev(reader: Reader, name: str, link: Mapping[str, Any]) -> dict[str,
         link: Its object from `ip -d -j addr`, empty when unknown.
 
     Returns:
-        The netdev object of the facts row, `hca` still None (`sysfs_rdma.attach` fills it).
+        The netdev object of the facts row, `hca` still None (`rdma_port.attach` fills it).
     """
     folder = reader.sys("class", "net", name)
 

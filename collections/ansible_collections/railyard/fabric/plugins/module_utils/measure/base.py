@@ -61,7 +61,7 @@ class ToolSession:
         """Return the rail's RDMA port as it is now.
 
         Raises:
-            Obstacle: `hca_missing` or `no_gid`.
+            MeasurementError: `hca_missing` or `no_gid`.
         """
         raise NotImplementedError
 
@@ -81,7 +81,7 @@ class ToolSession:
         """Ask the server side of this test something over the rendezvous.
 
         Raises:
-            Obstacle: what stood in the server's way.
+            MeasurementError: what stood in the server's way.
         """
         raise NotImplementedError
 
@@ -119,7 +119,7 @@ class Tool:
         """Play the client to its end.
 
         Raises:
-            Obstacle: it failed, with the reason.
+            MeasurementError: it failed, with the reason.
         """
         raise NotImplementedError
 
@@ -130,7 +130,7 @@ class Tool:
         """Answer what the client side asks in mid-test.
 
         Raises:
-            Obstacle: it cannot; the client is told.
+            MeasurementError: it cannot; the client is told.
         """
         return {}
 
@@ -211,8 +211,8 @@ def parsed(play: ToolSession, tool: str, text: str, parse: Callable[[str], dict[
     """Return the first complete output of a tool as `registry.parse` describes it.
 
     Raises:
-        Obstacle: `tool_garbage` when it is not the tool's output, `tool_failed` when the tool reports a
-            failure or its result is not complete.
+        MeasurementError: `tool_garbage` when it is not the tool's output, `tool_failed` when the tool reports
+            a failure or its result is not complete.
     """
     try:
         result = parse(text)

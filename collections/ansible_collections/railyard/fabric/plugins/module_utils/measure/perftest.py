@@ -58,7 +58,7 @@ class Perftest(Tool):
         """Return the whole command line of one end; the port's GID is looked up now.
 
         Raises:
-            Obstacle: the port or its GID is gone.
+            MeasurementError: the port or its GID is gone.
         """
         port = play.rdma_port()
         argv = [*self.pin(play, port.numa_node), self.name, "-d", port.device, "-i", str(port.port)]
@@ -97,7 +97,7 @@ class Perftest(Tool):
             asked: fields that the output must state so, such as `qps`.
 
         Raises:
-            Obstacle: as `parsed`, or `tool_failed` for another test's output.
+            MeasurementError: as `parsed`, or `tool_failed` for another test's output.
         """
         # A port that has gone is the reason for whatever the program says of it.
         port = play.rdma_port()

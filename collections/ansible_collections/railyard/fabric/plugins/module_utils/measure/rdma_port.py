@@ -39,7 +39,7 @@ def find(place: Place, hca: str | None, reader: Reader | None = None) -> RdmaPor
         Where the ends meet over the management network the port is named by device and number alone.
 
     Raises:
-        Obstacle: `hca_missing` when it is not there, `no_gid` when its table lacks the rail's address.
+        MeasurementError: `hca_missing`: it is not there; `no_gid`: its table lacks the rail's address.
     """
     if not hca:
         raise MeasurementError(

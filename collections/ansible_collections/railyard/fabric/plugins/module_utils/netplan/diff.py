@@ -15,7 +15,7 @@ def rows(findings: Mapping[str, Any]) -> list[dict[str, str]]:
 
     Args:
         findings: `files` (`path`, `before`, `text`, `wrong`) and `drift`, as `netplan_change.examine` and
-            `netplan_revert.plan` return them.
+            `revert.plan` return them.
     """
     diff = [
         {

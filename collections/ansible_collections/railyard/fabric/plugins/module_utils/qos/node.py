@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """RoCE QoS of a node's ports: which port a rail is, what it has now, what sets what differs.
 
-What the three tools of `roce_qos_tools` cannot do is a file of the kernel's:
+What the three tools of `qos/tools.py` cannot do is a file of the kernel's:
 - ECN and CNP: /sys/class/net/NETDEV/ecn of the vendor's driver; CNP of the kernel's own mlx5 in debugfs,
   mlx5/PCI/cc_params (torvalds/linux drivers/infiniband/hw/mlx5/cong.c).
 - Class of verbs traffic: /sys/class/infiniband/DEVICE/tc/PORT/traffic_class, which answers
@@ -61,7 +61,7 @@ class Port(NamedTuple):
 
 
 class Node(NamedTuple):
-    """How the node is reached: `sys_root` is /sys, `tool` one of `roce_qos_tools.TOOLS` or None for none."""
+    """How the node is reached: `sys_root` is /sys, `tool` one of `tools.TOOLS` or None for none."""
 
     run: Run
     sys_root: str

@@ -4,7 +4,7 @@
 
 """The running network of this node: read, and led back to what it was.
 
-Packed into the node's own program together with netplan_transaction, so the standard library is all there is.
+Packed into the node's own program together with `transaction`, so the standard library is all there is.
 """
 
 from __future__ import annotations

@@ -94,7 +94,7 @@ class Control:
             `changed`, `program_needed`, `program_path`.
 
         Raises:
-            Obstacle: the node is leased to another run, or order or program are not good.
+            MeasurementError: the node is leased to another run, or order or program are not good.
         """
         self._check_order(order_text)
         needed = not self.has_program(sha256)

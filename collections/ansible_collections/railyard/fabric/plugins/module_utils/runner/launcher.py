@@ -61,7 +61,7 @@ class Launched:
         """Return the exit status, or None when it still runs after `limit_s`.
 
         Raises:
-            Stopped: the runner was told to stop.
+            Cancelled: the runner was told to stop.
         """
         deadline = time.monotonic() + limit_s
         with _watched(self._process) as ended:
@@ -232,7 +232,7 @@ def launcher(kind: str, run: str, host: str) -> Launcher:
     """Return the named launcher.
 
     Raises:
-        Obstacle: the name is unknown, or this machine cannot do it.
+        MeasurementError: the name is unknown, or this machine cannot do it.
     """
     if kind not in LAUNCHERS:
         raise MeasurementError("internal", f"launcher {kind!r} is unknown", host, "use systemd or direct")

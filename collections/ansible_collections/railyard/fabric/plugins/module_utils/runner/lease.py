@@ -74,7 +74,7 @@ class Lease:
         """Take the lease or renew one's own; an expired one is taken over.
 
         Raises:
-            Obstacle: `lease`: another run holds it; says who, since when and until when.
+            MeasurementError: `lease`: another run holds it; says who, since when and until when.
         """
         with self._locked():
             now = time.time()

@@ -44,8 +44,8 @@ def exchange(
         `port_guid` and `peer_port_guid`, as read now.
 
     Raises:
-        Obstacle: at both ends alike: `guid_differs`, `guid_unknown`, or why a port could not be read.
-        rendezvous.Broken: the partner went away.
+        MeasurementError: at both ends alike: `guid_differs`, `guid_unknown`, or why a port could not be read.
+        rendezvous.ChannelClosed: the partner went away.
     """
     guid, obstacle = _own(place, hca)
     mine = {"node": place.host, "boot_id": boot_id, "port_guid": guid}

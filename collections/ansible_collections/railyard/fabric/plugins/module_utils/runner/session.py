@@ -136,8 +136,8 @@ def meet(
     """Open the session's channel: the node that stands first in the roster calls, the other answers.
 
     Raises:
-        Obstacle: the partner was not met.
-        Stopped: the runner was told to stop.
+        MeasurementError: the partner was not met.
+        Cancelled: the runner was told to stop.
     """
     terms = rendezvous.Terms(
         str(run_context.order["run"]),

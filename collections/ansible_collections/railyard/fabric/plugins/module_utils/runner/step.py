@@ -186,7 +186,7 @@ def client_end(step: Step, gate: StartBarrier) -> Row:
     """Play the client's end.
 
     Raises:
-        rendezvous.Broken: the partner went away; rendezvous.Stopped: the runner was told to stop.
+        rendezvous.ChannelClosed: the partner went away; rendezvous.Cancelled: the runner was told to stop.
     """
     channel, play, waits = step.channel, step.play, step.run_context.waits
     reading = Reading({})
@@ -246,7 +246,7 @@ class _Start:
         """Wait for the others of the group, say `go` and let the tool begin.
 
         Raises:
-            Broken: the server is gone; Deaf: it does not take the word.
+            ChannelClosed: the server is gone; SendTimeout: it does not take the word.
         """
         step = self._step
         patience_s = step.run_context.waits.ready_s
@@ -258,7 +258,7 @@ class _Start:
         """Say `go` where the tool failed before it came to begin: the server waits for it.
 
         Raises:
-            Broken, Deaf: as `begin`.
+            ChannelClosed, SendTimeout: as `begin`.
         """
         if self._said:
             return
@@ -275,7 +275,7 @@ def server_end(step: Step, gate: StartBarrier) -> Row:
     """Play the server's end; `gate` gives the group's common start.
 
     Raises:
-        rendezvous.Broken, rendezvous.Stopped: as `client_end`.
+        rendezvous.ChannelClosed, rendezvous.Cancelled: as `client_end`.
     """
     play = step.play
     try:
@@ -336,8 +336,8 @@ def _attend(step: Step) -> dict[str, Any]:
     """Answer what the client asks until it is done.
 
     Raises:
-        Broken: it was not done in the time that its tool has, however much it asked; or it spoke of another
-            thing.
+        ChannelClosed: it was not done in the time that its tool has, however much it asked; or it spoke of
+            another thing.
     """
     within_s = step.limit_s + step.run_context.waits.answer_s
     deadline = time.monotonic() + within_s

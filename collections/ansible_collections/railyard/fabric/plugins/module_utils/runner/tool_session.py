@@ -68,7 +68,7 @@ class RailToolSession(ToolSession):
         """Run a command to its end; its words are kept in the raw file.
 
         Raises:
-            Obstacle: `deadline` when it did not end in time.
+            MeasurementError: `deadline` when it did not end in time.
         """
         offset = _size(self._raw)
         together, self.together = self.together, None
@@ -110,7 +110,7 @@ class RailToolSession(ToolSession):
         """Start a server; ready is when the kernel shows its socket, nothing is connected to find out.
 
         Raises:
-            Obstacle: `port_taken`, or why it did not start.
+            MeasurementError: `port_taken`, or why it did not start.
         """
         if rail_socket.is_listening(self.own.address, self.port):
             raise rail_socket.port_taken(self.own, self.port)
@@ -164,7 +164,7 @@ class RailToolSession(ToolSession):
         """Wait until the tool needs the word alone.
 
         Raises:
-            Obstacle: `tool_failed`, it was not started.
+            MeasurementError: `tool_failed`, it was not started.
         """
         within_s = self.run_context.waits.listening_s
         if hold.waits(within_s, lambda: launched.poll() is not None or self.run_context.stop.is_set()):

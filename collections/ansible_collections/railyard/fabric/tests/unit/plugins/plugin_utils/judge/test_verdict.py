@@ -523,7 +523,7 @@ json_values = st.recursive(
 @given(data=st.data())
 def test_garbage_anywhere_never_stops_the_judge_and_never_passes(data: st.DataObject) -> None:
     tests = [place for place, row in enumerate(HEALTHY.results) if row["id"].startswith("m")]
-    index = data.draw(st.sampled_from(tests))  # test_cabling_rows.py spoils the others
+    index = data.draw(st.sampled_from(tests))  # test_cabling.py spoils the others
     original = HEALTHY.results[index]
     relevant = [path for path in paths(original) if is_relevant(path, original["check"], original["end"])]
     path = data.draw(st.sampled_from([path for path in relevant if path != "id"]))
