@@ -285,6 +285,25 @@ def test_bad_input_names_the_fix_and_writes_nothing(tmp_path, wrong, words):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_names_keep_their_order_and_may_repeat(tmp_path):
+    plan, _folder = make(tmp_path, hca="mlx5_[3,0],mlx5_[1-2]", rails=4, leaf="b,b,a,a")
+    rails = (
+        plan["nodes"]["gpu1"]["rails"]
+        if "gpu1" in plan["nodes"]
+        else next(iter(plan["nodes"].values()))["rails"]
+    )
+    assert [rail["hca"] for rail in rails] == ["mlx5_3:1", "mlx5_0:1", "mlx5_1:1", "mlx5_2:1"]
+    assert [rail["leaf"] for rail in rails] == ["b", "b", "a", "a"]
+
+
+@pytest.mark.parametrize(
+    "text", ["mlx5_[0-3", "mlx5_0]", "mlx5_[3-0]", "a,,b,c", "mlx5_[a-d]", "mlx5_[1-99999999]"]
+)
+def test_names_that_do_not_unfold_are_refused(tmp_path, text):
+    with pytest.raises(UserError, match="--hca"):
+        make(tmp_path, hca=text, rails=4)
+
+
 def test_all_that_is_wrong_is_told_at_once(tmp_path):
     wanted = Wanted("gpu[1-4]", 2, "roce", netdev="a,b,c", hca="d", leaf="x-{unit}", ansible_host="{who}")
     with pytest.raises(UserError) as refused:

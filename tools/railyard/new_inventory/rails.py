@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ClusterShell.RangeSet import RangeSet, RangeSetException
+
 from railyard.new_inventory.nodes import Wrong
 
 from ansible_collections.railyard.fabric.plugins.module_utils.rails import plan as rails  # isort: skip
-from ansible_collections.railyard.fabric.plugins.module_utils import nodeset  # isort: skip
 
 # Private, and none that Docker, Kubernetes or OpenShift take unasked.
 DEFAULT_SUPERNET = "10.224.0.0/12"
@@ -150,8 +152,9 @@ def _each(made: Rails, option: str, text: str, count: int) -> list[str]:
         return [text.replace("{rail}", str(index)) for index in range(count)]
     fix = f"write a pattern with {{rail}} (counting from 0), or {count} names"
     try:
-        names = nodeset.expand(text)
-    except ValueError as error:
+        # Two rails may well have one leaf.
+        names = [name for part in re.split(r",(?![^\[]*\])", text) for name in _unfolded(part)]
+    except (ValueError, RangeSetException) as error:
         made.wrong.append((option, str(error), fix))
         return []
     if len(names) != count:
@@ -159,6 +162,20 @@ def _each(made: Rails, option: str, text: str, count: int) -> list[str]:
         made.wrong.append((option, f"{text!r} is {said} for --rails {count}", fix))
         return []
     return names
+
+
+def _unfolded(part: str) -> list[str]:
+    """Return the names of `ens[7,5]` in its order; a NodeSet would sort them onto other ports."""
+    head, bracket, rest = part.strip().partition("[")
+    if not bracket:
+        if not head or re.search(r"[\s\]]", head):
+            raise ValueError(f"{part!r} is no name")
+        return [head]
+    inside, closing, tail = rest.partition("]")
+    if not closing or re.search("[0-9]{6}", inside):
+        raise ValueError(f"{part!r} has a bracket that is not closed, or too large a number")
+    numbers = [number for item in inside.split(",") for number in RangeSet(item).striter()]
+    return [head + number + ending for number in numbers for ending in (_unfolded(tail) if tail else [""])]
 
 
 def _subnets(made: Rails, wanted: Wanted, units: Sequence[str], nodes_in_unit: int) -> None:

@@ -50,7 +50,7 @@ def files(
     """Return what a change writes, in order.
 
     Args:
-        rails: the rails and, marked `network`, the managed networks, as `netplan_resolve.place` leaves them.
+        rails: the rails and, marked `network`, the managed networks, as `resolve.place` leaves them.
         path: the rails' netplan file.
         frontend: the frontend where Railyard writes it, else None.
         rp_filter: the rails' reverse path filter.

@@ -18,12 +18,12 @@ from ansible_collections.railyard.fabric.plugins.module_utils.netplan import (
     firewall,
     networks,
     render,
-    resolve,
     unmanaged,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.netplan import claims as netplan_claims
 from ansible_collections.railyard.fabric.plugins.module_utils.netplan import drift as netplan_state
 from ansible_collections.railyard.fabric.plugins.module_utils.netplan import take_over as netplan_take_over
+from ansible_collections.railyard.fabric.plugins.module_utils.rails import resolve
 from ansible_collections.railyard.fabric.plugins.module_utils.rollback import restore, snapshot
 
 # Where others may configure a netdev outside netplan.

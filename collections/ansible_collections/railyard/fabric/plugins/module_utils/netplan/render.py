@@ -134,7 +134,7 @@ def render(rails: Sequence[Mapping[str, Any]]) -> str:
     """Render the netplan file for a node's rails.
 
     Args:
-        rails: rail dicts as `rails.plan_node` makes them, `netdev` known and, as `netplan_resolve.place`
+        rails: rail dicts as `rails.plan_node` makes them, `netdev` known and, as `resolve.place`
             leaves it, `parent` where a VLAN is asked and `permanent_mac` where there is one; order is kept.
 
     Returns:

@@ -21,11 +21,11 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Optional
 
-from ansible_collections.railyard.fabric.plugins.module_utils.netplan import resolve
 from ansible_collections.railyard.fabric.plugins.module_utils.qos import replay, tools
 from ansible_collections.railyard.fabric.plugins.module_utils.qos import settings as roce_qos
 from ansible_collections.railyard.fabric.plugins.module_utils.qos.settings import QosError, Settings
 from ansible_collections.railyard.fabric.plugins.module_utils.qos.tools import Action, Run
+from ansible_collections.railyard.fabric.plugins.module_utils.rails import resolve
 
 _GLOBAL_CLASS = re.compile(r"^Global tclass=([0-9]{1,3})\s*$", re.M)
 _PFC_OPTION = re.compile(r"\bpfc[tr]x=(0x[0-9a-fA-F]{1,8}|[0-9]{1,10})")

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from ansible_collections.railyard.fabric.plugins.module_utils.rails import rdma_mtu
 
@@ -46,6 +46,45 @@ class Bound:
     netdev: Mapping[str, Any] | None = None
     hca: Mapping[str, Any] | None = None
     findings: list[Finding] = field(default_factory=list)
+
+
+class Selected(NamedTuple):
+    """Which netdevs answer to what the plan says of a rail: one is the rail's, none or several are not.
+
+    Attributes:
+        key: what told: `netdev`, `mac`, `pci` or `hca`; None where the plan names none.
+        found: the netdevs.
+    """
+
+    key: str | None
+    found: list[Mapping[str, Any]]
+
+
+def select(
+    rail: Mapping[str, Any], devices: Sequence[Mapping[str, Any]], hca_netdev: object = None
+) -> Selected:
+    """Tell which netdev a rail is: the one answer, on the node and from its facts.
+
+    Args:
+        rail: the plan's rail; the first of `netdev`, `mac`, `pci` and `hca` that it has tells.
+        devices: the node's netdevs: `netdev`, `mac` (and `permanent_mac`), `pci`, `kind`.
+        hca_netdev: the netdev of the rail's HCA port, None where that has none.
+    """
+    if rail.get("netdev"):
+        return Selected("netdev", [one for one in devices if one["netdev"] == rail["netdev"]])
+    if rail.get("mac"):
+        # VLANs, bonds and bridges share their parent's MAC; the port itself is what is meant.
+        found = [one for one in devices if _has_mac(one, rail["mac"]) and not _stacked(one)]
+        return Selected("mac", found)
+    if rail.get("pci"):
+        found = [one for one in devices if _same_pci(one.get("pci"), rail["pci"])]
+        if len(found) > 1 and rail.get("hca"):
+            # Two ports of one card share the bus address; the HCA's port tells them apart.
+            found = [one for one in found if one["netdev"] == hca_netdev]
+        return Selected("pci", found)
+    if rail.get("hca"):
+        return Selected("hca", [one for one in devices if one["netdev"] == hca_netdev])
+    return Selected(None, [])
 
 
 def bind(rails: Sequence[Mapping[str, Any]], facts: Mapping[str, Any]) -> dict[str, Bound]:
@@ -137,26 +176,20 @@ def _bind_rail(rail: Mapping[str, Any], facts: Mapping[str, Any]) -> Bound:
 def _parent(
     rail: Mapping[str, Any], devices: Sequence[Mapping[str, Any]], one: Bound
 ) -> Mapping[str, Any] | None:
-    """Find the netdev by the first selector that the plan gives: netdev, mac, pci, else the HCA's own."""
-    if rail.get("netdev") is not None:
-        wanted = f"netdev {rail['netdev']}"
-        found = [device for device in devices if device["netdev"] == rail["netdev"]]
-    elif rail.get("mac") is not None:
-        wanted = f"netdev with MAC {rail['mac']}"
-        # VLANs, bonds and bridges share their parent's MAC; the port itself is what is meant
-        found = [device for device in devices if _has_mac(device, rail["mac"]) and not _stacked(device)]
-    elif rail.get("pci") is not None:
-        wanted = f"netdev at PCI address {rail['pci']}"
-        found = [device for device in devices if _same(device.get("pci"), rail["pci"])]
-    elif one.hca is not None and one.hca.get("netdev") is not None:
-        wanted = f"netdev {one.hca['netdev']} of HCA port {rail['hca']}"
-        found = [device for device in devices if device["netdev"] == one.hca["netdev"]]
-    else:
+    hca_netdev = one.hca.get("netdev") if one.hca is not None else None
+    key, found = select(rail, devices, hca_netdev)
+    if key is None or (key == "hca" and hca_netdev is None):
         if not one.findings:
             one.findings.append(
                 Finding("netdev_missing", "nothing in the plan or on the node names its netdev")
             )
         return None
+    wanted = {
+        "netdev": f"netdev {rail.get('netdev')}",
+        "mac": f"netdev with MAC {rail.get('mac')}",
+        "pci": f"netdev at PCI address {rail.get('pci')}",
+        "hca": f"netdev {hca_netdev} of HCA port {rail.get('hca')}",
+    }[key]
     if not found:
         renamed = [device for device in devices if _has_mac(device, rail.get("mac")) and not _stacked(device)]
         called = f"; the port with MAC {rail['mac']} is called {renamed[0]['netdev']}" if renamed else ""
@@ -177,7 +210,7 @@ def _check_parent(
         one.findings.append(
             Finding("netdev_differs", f"{name} has MAC {device.get('mac')}, not {rail['mac']}")
         )
-    if rail.get("pci") is not None and not _same(device.get("pci"), rail["pci"]):
+    if rail.get("pci") is not None and not _same_pci(device.get("pci"), rail["pci"]):
         one.findings.append(
             Finding("netdev_differs", f"{name} is at PCI address {device.get('pci')}, not {rail['pci']}")
         )
@@ -228,6 +261,12 @@ def _devices(facts: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 def _stacked(device: Mapping[str, Any]) -> bool:
     return device.get("kind") in ("bond", "bridge", "vlan")
+
+
+def _same_pci(one: object, other: object) -> bool:
+    """Compare bus addresses; one without a domain is in the first."""
+    with_domain = ((text.count(":") == 1 and f"0000:{text}") or text for text in (str(one), str(other)))
+    return one is not None and _same(*with_domain)
 
 
 def _same(one: object, other: object) -> bool:

@@ -30,7 +30,7 @@ RAILS_FILE = "/etc/netplan/60-railyard-rails.yaml"
 
 
 def placed(network):
-    """As netplan_resolve.place leaves it on a node."""
+    """As resolve.place leaves it on a node."""
     (row,) = networks.as_rails([network])
     return {**row, "netdev": "enp5s0.90", "parent": "enp5s0"} if network["vlan"] else row
 

@@ -11,6 +11,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import select
+
 # Without the zero byte that ends it: IFNAMSIZ is 16.
 _NAME_LENGTH = 15
 _ETHERNET = "1"
@@ -42,36 +44,36 @@ def _pci(sys_root: str, netdev: str) -> str:
     return os.path.basename(os.path.realpath(device)) if os.path.exists(device) else ""
 
 
-def _by_mac(sys_root: str, mac: str) -> list[str]:
+def _devices(sys_root: str) -> list[dict[str, Any]]:
+    """Return the netdevs as `bind.select` wants them."""
     found = []
     for netdev in _netdevs(sys_root):
         base = os.path.join(sys_root, "class/net", netdev)
-        # A VLAN, bond or bridge carries the MAC of the netdev below it; the rail is the one below.
+        # What is put on top of a netdev (VLAN, bond, bridge) has a link `lower_*` to it, whatever its kind.
         stacked = any(entry.startswith("lower_") for entry in os.listdir(base))
-        if not stacked and _read(os.path.join(base, "address")).lower() == mac.lower():
-            found.append(netdev)
+        mac, kind = _read(os.path.join(base, "address")), "vlan" if stacked else "physical"
+        found.append({"netdev": netdev, "mac": mac, "pci": _pci(sys_root, netdev), "kind": kind})
     return found
 
 
-def _by_pci(sys_root: str, pci: str) -> list[str]:
-    full = pci.lower() if pci.count(":") == 2 else "0000:" + pci.lower()
-    return [netdev for netdev in _netdevs(sys_root) if _pci(sys_root, netdev).lower() == full]
+def _by_mac(sys_root: str, mac: str) -> list[str]:
+    return [str(one["netdev"]) for one in select({"mac": mac}, _devices(sys_root)).found]
 
 
-def _by_hca(sys_root: str, hca: str) -> list[str]:
+def _netdev_of_hca(sys_root: str, hca: str) -> str | None:
     device, _colon, port = hca.partition(":")
     port = port or "1"
     base = os.path.join(sys_root, "class/infiniband", device)
     named = _read(os.path.join(base, "ports", port, "gid_attrs/ndevs/0"))
     if named:
-        return [named]
+        return named
     # InfiniBand ports have no ndev; their IPoIB netdev shares the PCI device and is told apart by its port.
     try:
         siblings = sorted(os.listdir(os.path.join(base, "device/net")))
     except OSError:
-        return []
+        return None
     ports = {netdev: _read(os.path.join(sys_root, "class/net", netdev, "dev_port")) for netdev in siblings}
-    return [netdev for netdev, dev_port in ports.items() if dev_port == str(int(port) - 1)]
+    return next((netdev for netdev, dev_port in ports.items() if dev_port == str(int(port) - 1)), None)
 
 
 def macs_of(text: str) -> dict[str, str]:
@@ -116,21 +118,17 @@ def netdev_of(
                 f"{name}: netdev {netdev} has MAC {actual}, the inventory says {mac}; correct one of the two"
             )
         return str(netdev)
-    for key, find in (("mac", _by_mac), ("pci", _by_pci), ("hca", _by_hca)):
-        wanted = rail.get(key)
-        if not wanted:
-            continue
-        found = find(sys_root, str(wanted))
-        if len(found) == 1:
-            return found[0]
-        if not found:
-            raise ResolveError(f"{name}: no netdev on the node has {key} {wanted}; correct the inventory")
-        if key == "pci" and rail.get("hca"):
-            continue  # two ports of one card share the bus address; the HCA's port tells them apart
-        raise ResolveError(
-            f"{name}: {key} {wanted} belongs to several netdevs ({', '.join(found)}); name the rail by netdev"
-        )
-    raise ResolveError(f"{name}: neither netdev, mac, pci nor hca is set; set one in `fabric.rails`")
+    hca_netdev = _netdev_of_hca(sys_root, str(rail["hca"])) if rail.get("hca") else None
+    key, found = select(rail, _devices(sys_root), hca_netdev)
+    if key is None:
+        raise ResolveError(f"{name}: neither netdev, mac, pci nor hca is set; set one in `fabric.rails`")
+    if not found:
+        raise ResolveError(f"{name}: no netdev on the node has {key} {rail[key]}; correct the inventory")
+    if len(found) > 1:
+        names = ", ".join(str(one["netdev"]) for one in found)
+        several = f"{key} {rail[key]} belongs to several netdevs ({names})"
+        raise ResolveError(f"{name}: {several}; name the rail by netdev")
+    return str(found[0]["netdev"])
 
 
 def place(

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils.netplan import resolve as netplan_resolve
+from ansible_collections.railyard.fabric.plugins.module_utils.rails import bind, resolve
 
 RAIL = {"name": "rail0", "netdev": None, "mac": None, "pci": None, "hca": None}
 
@@ -38,8 +38,8 @@ def sys_root(tmp_path):
     return tmp_path
 
 
-def resolve(sys_root, **known):
-    return netplan_resolve.netdev_of({**RAIL, **known}, str(sys_root))
+def netdev_of(sys_root, **known):
+    return resolve.netdev_of({**RAIL, **known}, str(sys_root))
 
 
 @pytest.mark.parametrize(
@@ -56,14 +56,14 @@ def resolve(sys_root, **known):
     ],
 )
 def test_netdev_is_found(sys_root, known, netdev):
-    assert resolve(sys_root, **known) == netdev
+    assert netdev_of(sys_root, **known) == netdev
 
 
 def test_gid_table_is_asked_before_ports_are_counted(sys_root):
     ndevs = sys_root / "class/infiniband/mlx4_0/ports/1/gid_attrs/ndevs"
     ndevs.mkdir(parents=True)
     (ndevs / "0").write_text("ens6d1\n")
-    assert resolve(sys_root, hca="mlx4_0:1") == "ens6d1"
+    assert netdev_of(sys_root, hca="mlx4_0:1") == "ens6d1"
 
 
 @pytest.mark.parametrize(
@@ -78,8 +78,8 @@ def test_gid_table_is_asked_before_ports_are_counted(sys_root):
     ],
 )
 def test_failure_names_rail_and_what_was_sought(sys_root, known, words):
-    with pytest.raises(netplan_resolve.ResolveError, match=words):
-        resolve(sys_root, **known)
+    with pytest.raises(resolve.ResolveError, match=words):
+        netdev_of(sys_root, **known)
 
 
 def test_a_port_that_was_renamed_is_named_with_its_mac(sys_root):
@@ -88,30 +88,30 @@ def test_a_port_that_was_renamed_is_named_with_its_mac(sys_root):
         'network:\n  ethernets:\n    ens7:\n      match:\n        macaddress: "02:00:00:00:00:06"\n'
         "      set-name: ens7\n      dhcp4: false\n"
     )
-    macs = netplan_resolve.macs_of(text)
+    macs = resolve.macs_of(text)
     assert macs == {"ens7": "02:00:00:00:00:06"}
     words = r"rail0: the port with MAC 02:00:00:00:00:06 was called ens7 and is ens6 now; .*rail_overrides"
-    with pytest.raises(netplan_resolve.ResolveError, match=words):
-        netplan_resolve.place({**RAIL, "netdev": "ens7"}, str(sys_root), macs)
-    with pytest.raises(netplan_resolve.ResolveError, match=words):
-        resolve(sys_root, netdev="ens7", mac="02:00:00:00:00:06")
-    with pytest.raises(netplan_resolve.ResolveError, match="ens8 does not exist"):
-        netplan_resolve.place({**RAIL, "netdev": "ens8"}, str(sys_root), macs)
+    with pytest.raises(resolve.ResolveError, match=words):
+        resolve.place({**RAIL, "netdev": "ens7"}, str(sys_root), macs)
+    with pytest.raises(resolve.ResolveError, match=words):
+        netdev_of(sys_root, netdev="ens7", mac="02:00:00:00:00:06")
+    with pytest.raises(resolve.ResolveError, match="ens8 does not exist"):
+        resolve.place({**RAIL, "netdev": "ens8"}, str(sys_root), macs)
 
 
 def test_a_file_among_the_netdevs_is_none(sys_root):
     """With module bonding loaded there is a file bonding_masters."""
     (sys_root / "class/net/bonding_masters").write_text("\n")
-    assert resolve(sys_root, mac="02:00:00:00:00:06") == "ens6"
-    assert netplan_resolve.permanent_mac("enp5s0", str(sys_root)) is None
-    with pytest.raises(netplan_resolve.ResolveError, match=r"there are: enp5s0, ens6, ens6.7, ens6d1\)"):
-        resolve(sys_root, netdev="ens7")
+    assert netdev_of(sys_root, mac="02:00:00:00:00:06") == "ens6"
+    assert resolve.permanent_mac("enp5s0", str(sys_root)) is None
+    with pytest.raises(resolve.ResolveError, match=r"there are: enp5s0, ens6, ens6.7, ens6d1\)"):
+        netdev_of(sys_root, netdev="ens7")
 
 
 def test_master_is_named(sys_root):
     (sys_root / "class/net/bond0").mkdir()
     (sys_root / "class/net/ens6/master").symlink_to(sys_root / "class/net/bond0")
-    assert netplan_resolve.masters(["ens6", "ens6d1"], str(sys_root)) == {"ens6": "bond0"}
+    assert resolve.masters(["ens6", "ens6d1"], str(sys_root)) == {"ens6": "bond0"}
 
 
 def mark(sys_root, netdev, *, assign="0", kind="1"):
@@ -121,10 +121,7 @@ def mark(sys_root, netdev, *, assign="0", kind="1"):
 
 def test_permanent_mac_of_a_port(sys_root):
     mark(sys_root, "ens6")
-    assert (
-        netplan_resolve.place({**RAIL, "netdev": "ens6"}, str(sys_root))["permanent_mac"]
-        == "02:00:00:00:00:06"
-    )
+    assert resolve.place({**RAIL, "netdev": "ens6"}, str(sys_root))["permanent_mac"] == "02:00:00:00:00:06"
 
 
 @pytest.mark.parametrize(
@@ -132,29 +129,40 @@ def test_permanent_mac_of_a_port(sys_root):
 )
 def test_no_permanent_mac_where_it_is_no_mark(sys_root, marks):
     mark(sys_root, "ens6", **marks)
-    assert netplan_resolve.permanent_mac("ens6", str(sys_root)) is None
+    assert resolve.permanent_mac("ens6", str(sys_root)) is None
 
 
 def test_no_permanent_mac_where_two_ports_share_it(sys_root):
     mark(sys_root, "ens6")
     mark(sys_root, "ens6d1")
     (sys_root / "class/net/ens6d1/address").write_text("02:00:00:00:00:06\n")
-    assert netplan_resolve.permanent_mac("ens6", str(sys_root)) is None
+    assert resolve.permanent_mac("ens6", str(sys_root)) is None
 
 
 def test_no_permanent_mac_of_a_veth(sys_root):
     (sys_root / "class/net/veth0").mkdir()
     (sys_root / "class/net/veth0/address").write_text("02:00:00:00:00:10\n")
     mark(sys_root, "veth0")
-    assert netplan_resolve.permanent_mac("veth0", str(sys_root)) is None
+    assert resolve.permanent_mac("veth0", str(sys_root)) is None
 
 
 def test_vlan_is_placed_on_the_port(sys_root):
-    placed = netplan_resolve.place({**RAIL, "netdev": "ens6d1", "vlan": 100}, str(sys_root))
+    placed = resolve.place({**RAIL, "netdev": "ens6d1", "vlan": 100}, str(sys_root))
     assert (placed["netdev"], placed["parent"]) == ("ens6d1.100", "ens6d1")
 
 
 def test_vlan_name_that_the_kernel_does_not_take(sys_root):
     (sys_root / "class/net/enp129s0f0np0").mkdir()
-    with pytest.raises(netplan_resolve.ResolveError, match=r"enp129s0f0np0\.100, and the kernel takes 15"):
-        netplan_resolve.place({**RAIL, "netdev": "enp129s0f0np0", "vlan": 100}, str(sys_root))
+    with pytest.raises(resolve.ResolveError, match=r"enp129s0f0np0\.100, and the kernel takes 15"):
+        resolve.place({**RAIL, "netdev": "enp129s0f0np0", "vlan": 100}, str(sys_root))
+
+
+def test_a_bus_address_of_two_ports_takes_the_one_of_the_hca(sys_root):
+    """On the node and from its facts alike; before, the facts called it ambiguous."""
+    rail = {**RAIL, "pci": "81:00.0", "hca": "mlx4_0:2"}
+    facts = {
+        "netdevs": [{"netdev": name, "pci": "0000:81:00.0"} for name in ("ens6", "ens6d1")],
+        "hcas": [{"hca": "mlx4_0:2", "netdev": "ens6d1"}],
+    }
+    assert bind.netdevs([rail], facts) == {"rail0": "ens6d1"}
+    assert resolve.netdev_of(rail, str(sys_root)) == "ens6d1"
