@@ -77,7 +77,6 @@ def examine(wanted: Mapping[str, Any], netplan: str, work: str) -> tuple[list[st
     files = [{**entry, **_as_it_is(entry)} for entry in [*moved, *entries]]
     aside = [entry["path"] for entry in moved if candidate.is_netplan(entry["path"])]
     refused, said = _try_candidate(files, list(owner), aside, netplan, work)
-    tables, firewall_warnings = firewall.read(restore.run)
     problems += foreign + refused
     drift = netplan_state.drift(resolved, taken) + netplan_state.sysctl_drift(resolved, taken, sysctls)
     changed = any(entry["wrong"] for entry in files) or bool(drift)
@@ -98,8 +97,7 @@ def examine(wanted: Mapping[str, Any], netplan: str, work: str) -> tuple[list[st
             *warnings,
             *said,
             *netplan_state.without_carrier(resolved, taken),
-            *firewall.findings(candidate.own_rails(resolved), tables),
-            *firewall_warnings,
+            *firewall.warnings(restore.run),
             *(swept if wanted["accept_drift"] else []),
         ],
         "snapshot": taken,

@@ -268,7 +268,8 @@ _TABLE = (
           "Take the address from that netdev, or correct bmc_address in the inventory."),
     # What the runner reports as error class
     Cause("rendezvous_timeout", "the ends did not meet over the rail in time",
-          "See the link, address and mtu checks of both nodes first; then firewalls on the rail."),
+          "See the link, address and mtu checks of both nodes first; then firewalls on the rail "
+          "(`nft list ruleset`; ufw allow in on NETDEV, or the zone trusted of firewalld, lets it in)."),
     Cause("no_management", "without IP on the rail the ends meet over the management network, and a node's "
           "address there is not known",
           "Set the host variable management_address to the node's own address as the other nodes reach it, "
