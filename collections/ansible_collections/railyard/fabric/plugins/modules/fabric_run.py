@@ -54,6 +54,11 @@ options:
     description: Seconds without a M(railyard.fabric.fabric_watch) after which the runner stops itself.
     type: int
     default: 90
+  deadline_s:
+    description:
+      - Seconds after which the run is certainly over, as fabric_stage returns them, with O(state=started).
+      - A minute later systemd ends what is left.
+    type: int
   launcher:
     description: How runner and tools are started; V(direct) is for machines without systemd.
     type: str
@@ -78,6 +83,7 @@ EXAMPLES = r"""
     node: "{{ inventory_hostname }}"
     controller: "{{ opened.controller }}"
     program_sha256: "{{ staged.program_sha256 }}"
+    deadline_s: "{{ staged.deadline_s }}"
 
 - name: Pack the results
   railyard.fabric.fabric_run:
@@ -161,6 +167,7 @@ ARGUMENTS: dict[str, Any] = {
     "node": {"type": "str", "required": True},
     "controller": {"type": "str", "default": "an unnamed controller"},
     "lease_s": {"type": "int", "default": 90},
+    "deadline_s": {"type": "int"},
     "launcher": {"type": "str", "choices": ["systemd", "direct"], "default": "systemd"},
     "work_order": {"type": "str", "no_log": True},
     "program_sha256": {"type": "str"},
@@ -177,7 +184,7 @@ def act(control: Control, params: dict[str, Any], python: str, check: bool) -> d
             params["work_order"], sha256, params["program_source"], controller, lease_s, check
         )
     if state == "started":
-        return control.start(python, sha256, controller, lease_s, check)
+        return control.start(python, sha256, controller, lease_s, float(params["deadline_s"]), check)
     if state == "stopped":
         return {"changed": control.stop(check)}
     if state == "collected":
@@ -191,7 +198,7 @@ def main() -> None:
         argument_spec=ARGUMENTS,
         required_if=[
             ("state", "staged", ("work_order", "program_sha256")),
-            ("state", "started", ("program_sha256",)),
+            ("state", "started", ("program_sha256", "deadline_s")),
         ],
         supports_check_mode=True,
     )

@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
-from ansible_collections.railyard.fabric.plugins.module_utils.runner import main, process
+from ansible_collections.railyard.fabric.plugins.module_utils.runner import process
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.lease import Lease
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.record import RAW, RESULTS, STATUS
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule import work_order
@@ -114,13 +114,24 @@ class Control:
             _write_secret(self.order_path, order_text)
         return {"changed": changed, "program_needed": needed, "program_path": self.program_path(sha256)}
 
-    def start(self, python: str, sha256: str, controller: str, lease_s: float, check: bool) -> dict[str, Any]:
+    def start(
+        self, python: str, sha256: str, controller: str, lease_s: float, deadline_s: float, check: bool
+    ) -> dict[str, Any]:
         """Start the runner; one that runs already, or has finished, is left alone.
+
+        Args:
+            python: the interpreter.
+            sha256: the staged program.
+            controller: who runs this.
+            lease_s: seconds without a sign of the controller until the runner stops itself.
+            deadline_s: seconds after which the run is certainly over (`worst_case_s`), reckoned by the
+                controller: the module would carry every tool and parser to the node to reckon it here.
+            check: only say what would be done.
 
         Returns:
             `changed`, `unit`, `leftovers` (runs whose results nobody has fetched).
         """
-        order = self._order()
+        self._order()  # one that cannot be read is refused
         begun = self._process.running() or os.path.exists(os.path.join(self.folder, STATUS))
         result = {
             "changed": not begun,
@@ -137,7 +148,7 @@ class Control:
                 )
             argv = [python, self.program_path(sha256), self.order_path, "--folder", self.folder]
             argv += ["--launcher", self._launcher, "--lease", self._run_folder]
-            self._process.start(argv, main.worst_case_s(order) + 60.0)
+            self._process.start(argv, deadline_s + 60.0)
         return result
 
     def stop(self, check: bool) -> bool:

@@ -32,6 +32,7 @@ PARAMS = {
     "program_source": None,
     "controller": "me",
     "work_order": "{}",
+    "deadline_s": 500,
 }
 
 
@@ -39,7 +40,7 @@ PARAMS = {
     ("state", "call"),
     [
         ("staged", ("stage", "{}", "ab", None, "me", 90.0, True)),
-        ("started", ("start", "python3", "ab", "me", 90.0, True)),
+        ("started", ("start", "python3", "ab", "me", 90.0, 500.0, True)),
         ("stopped", ("stop", True)),
         ("collected", ("collect", True)),
         ("absent", ("remove", True)),
