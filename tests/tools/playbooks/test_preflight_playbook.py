@@ -47,7 +47,14 @@ def inventory(tmp_path):
 
 def test_a_sound_inventory_passes_without_a_connection(inventory):
     # 192.0.2.0/24 is for documentation: a connection there would hang or fail.
-    done = run(inventory(), "--check", "--limit", "gpu2")
+    folder = inventory()
+    # Localhost, which is in no inventory, has no inventory_dir: a play on it would fail with these.
+    settings = {
+        "ansible_ssh_private_key_file": "{{ inventory_dir }}/id",
+        "ansible_user": "{{ inventory_file }}",
+    }
+    (folder / "group_vars" / "all" / "connection.yml").write_text(yaml.safe_dump(settings))
+    done = run(folder, "--check", "--limit", "gpu2")
     assert done.returncode == 0, done.stdout
     assert "changed=0" in done.stdout
 
@@ -62,11 +69,12 @@ def test_all_problems_come_at_once_and_the_play_ends(inventory):
     assert done.stdout.count("FAILED!") == 1
 
 
-@pytest.mark.parametrize("extra", ['{"fabric": {}}', '{"node_index": 4}'])
-def test_the_plan_is_not_made_of_extra_variables(inventory, extra):
-    done = run(inventory(), "-e", extra)
+def test_the_plan_is_not_made_of_extra_variables(inventory):
+    done = run(inventory(), "-e", '{"fabric": {}}', "-e", '{"node_index": 4}')
+    told = done.stdout + done.stderr
     assert done.returncode != 0
-    assert "extra variable" in done.stdout + done.stderr
+    for name in ("fabric", "node_index"):
+        assert re.search(rf"\b{name}\b.*extra variable|extra variable.*\b{name}\b", told), told
 
 
 def test_an_extra_variable_that_is_nearly_one_of_ours_is_named(inventory, tmp_path):
@@ -109,37 +117,30 @@ def test_hosts_outside_the_group_are_no_nodes(inventory):
     assert "no host in group gpu_nodes" in done.stdout + done.stderr
 
 
-def test_connection_settings_may_name_the_inventory_folder(inventory):
-    # Localhost, which is in no inventory, has no inventory_dir: a play on it would fail with these.
-    folder = inventory()
-    settings = {
-        "ansible_ssh_private_key_file": "{{ inventory_dir }}/id",
-        "ansible_user": "{{ inventory_file }}",
-    }
-    (folder / "group_vars" / "all" / "connection.yml").write_text(yaml.safe_dump(settings))
-    done = run(folder)
-    assert done.returncode == 0, done.stdout
-
-
-@pytest.mark.parametrize(
-    "wrong", ["roce_qos_dscp=64", "roce_qos_cnp_dscp=-1", "roce_qos_priority=8", "roce_qos_cnp_priority=-1"]
-)
-def test_qos_refuses_what_no_packet_can_carry_without_a_connection(inventory, wrong):
+def test_qos_refuses_what_no_packet_can_carry_without_a_connection(inventory):
     rails = [{"name": "rail0", "netdev": "ens6", "hca": "mlx5_0:1", "subnet": "10.0.0.0/16"}]
-    folder = inventory({**FABRIC, "transport": "roce", "rails": rails})
-    done = run(folder, "-e", wrong, playbook="playbooks/qos.yml")
+    wrong = {"dscp": 64, "cnp_dscp": -1, "priority": 8, "cnp_priority": -1}
+    hosts = {
+        f"gpu{number}": {"ansible_host": f"192.0.2.{number}", f"roce_qos_{name}": value}
+        for number, (name, value) in enumerate(wrong.items(), start=1)
+    }
+    folder = inventory({**FABRIC, "transport": "roce", "rails": rails}, hosts)
+    done = run(folder, playbook="playbooks/qos.yml")
     assert done.returncode == 2, done.stdout  # failed; an unreachable node would be 4
-    assert "write DSCPs from 0 to 63 and priorities from 0 to 7" in " ".join(done.stdout.split())
+    refused = r"fatal: \[(gpu\d)\]: FAILED!.*?write DSCPs from\s+0 to 63 and priorities from 0 to 7"
+    assert sorted(re.findall(refused, done.stdout, re.S)) == list(hosts), done.stdout
 
 
 STEPS = ("drivers", "network", "qos", "tuning", "nccl", "tools", "validate")
 
 
-@pytest.mark.parametrize("step", STEPS)
-def test_a_step_of_its_own_refuses_a_wrong_inventory_before_any_node_is_touched(inventory, step):
+def test_a_step_of_its_own_refuses_a_wrong_inventory_before_any_node_is_touched(inventory):
     # A node that were asked anything would be unreachable, and the exit status 4.
-    argv = ["-e", "railyard_network_batch=1"] if step == "network" else []
-    done = run(inventory({**FABRIC, "mtux": 1}), *argv, playbook=f"playbooks/{step}.yml")
+    done = run(
+        inventory({**FABRIC, "mtux": 1}),
+        *("-e", "railyard_network_batch=1"),
+        playbook="playbooks/network.yml",
+    )
     told = done.stdout + done.stderr
     assert done.returncode == 2, told
     assert "fabric.mtux" in told
@@ -148,25 +149,31 @@ def test_a_step_of_its_own_refuses_a_wrong_inventory_before_any_node_is_touched(
     assert done.stdout.count("FAILED!") == 1
 
 
-@pytest.mark.parametrize(
-    ("argv", "playbook", "words"),
-    [
-        (
-            ["--tags", "network,netwrok"],
-            "site.yml",
-            "--tags: netwrok: no play has this tag. Fix: did you mean",
-        ),
-        (["--tags", "rail_network"], "playbooks/network.yml", "There are: drivers, network, qos,"),
-        (["--tags", "valid"], "playbooks/validate.yml", "did you mean validate?"),
-        (["--skip-tags", "drivrs"], "playbooks/provision.yml", "--skip-tags: drivrs: no play"),
-    ],
-)
-def test_a_tag_of_no_play_is_refused_beside_all_else(inventory, argv, playbook, words):
-    done = run(inventory({**FABRIC, "mtux": 1}), *argv, playbook=playbook)
+def test_every_step_checks_the_inventory_first_and_asks_no_node_before(inventory):
+    playbooks = [f"playbooks/{step}.yml" for step in STEPS]
+    listed = run(inventory(), *playbooks[1:], "--list-tasks", playbook=playbooks[0])
+    assert listed.returncode == 0, listed.stderr
+    first = re.findall(r"^playbook: (\S+)\n.*?tasks:\n +(.*?)\t", listed.stdout, re.M | re.S)
+    assert first == [(playbook, "Check the inventory") for playbook in playbooks], listed.stdout
+    for playbook in playbooks:
+        [play, *_] = yaml.safe_load((REPO / playbook).read_text())
+        assert "import_playbook" in play or play["gather_facts"] is False, playbook
+
+
+def test_a_tag_of_no_play_is_refused_beside_all_else(inventory):
+    argv = ["--tags", "network,netwrok,rail_network,valid", "--skip-tags", "drivrs"]
+    done = run(inventory({**FABRIC, "mtux": 1}), *argv, playbook="site.yml")
     told = done.stdout + done.stderr
     assert done.returncode == 2, told
-    assert words in told
-    assert "fabric.mtux" in told
+    for words in (
+        "--tags: netwrok: no play has this tag. Fix: did you mean network?",
+        "--tags: rail_network: no play has this tag.",
+        "There are: drivers, network, qos,",
+        "did you mean validate?",
+        "--skip-tags: drivrs: no play",
+        "fabric.mtux",
+    ):
+        assert words in told, told
     assert "UNREACHABLE" not in told
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -19,8 +20,8 @@ FABRIC = {
     "mtu": 9000,
     "rails": [{"name": "rail0", "netdev": "ens6", "subnet": "10.0.0.0/16"}],
 }
-#: 3 h of the controller's own reckoning.
-DEADLINE_S = 10_800
+#: 40 min of the controller's own reckoning, 80 looks of 30 s: the inner loop of 28 is entered thrice.
+DEADLINE_S = 2400
 STAND_IN = """
 import os
 from pathlib import Path
@@ -44,7 +45,7 @@ class ActionModule(ActionBase):
         return {"inspected": True}
 
     def fabric_stage(self, node, count):
-        return {"program_sha256": "00", "controller": "me", "lease_s": 90, "deadline_s": 10800}
+        return {"program_sha256": "00", "controller": "me", "lease_s": 90, "deadline_s": 2400}
 
     def fabric_run(self, node, count):
         return {"unit": "railyard-runner", "deadline_s": 365 * 86400.0}
@@ -129,7 +130,7 @@ def looks(folder: Path, node: str) -> int:
 
 
 @pytest.mark.minutes
-def test_three_hours_of_waiting_are_collected_and_judged(validate):
+def test_many_looks_are_waited_for_collected_and_judged(validate):
     nodes = ("quick1", "lost2", "slow3")
     done, folder = validate(*nodes, argv=("--tags", "validate"))
     assert "Traceback" not in done.stdout + done.stderr
@@ -145,3 +146,16 @@ def test_three_hours_of_waiting_are_collected_and_judged(validate):
     assert DEADLINE_S < waited_s < DEADLINE_S + 60
     # As few as the lease of 90 s allows: each in time to be missed once. After a miss the next comes at once.
     assert looks(folder, "slow3") <= waited_s / 30 + 3
+
+
+def test_no_look_includes_itself():
+    """Python's stack would end it after two hours of looks, which no test waits for."""
+    files = list((REPO / "playbooks" / "roles" / "await_runner" / "tasks").glob("*.yml"))
+    included = {
+        file.name: set(re.findall(r"(?:include|import)_tasks: (\S+)", file.read_text())) for file in files
+    }
+    assert {name for names in included.values() for name in names} == included.keys() - {"main.yml"}
+    seen: list[str] = ["main.yml"]
+    for name in seen:  # it grows while we walk
+        assert len(seen) <= len(files)
+        seen.extend(included[name])
