@@ -22,6 +22,8 @@ _QUIET_ACTIONS = tuple(
 )
 _OUTPUT_LINES_SHOWN = 20
 
+_Data = Mapping[str, Any]
+
 
 @dataclass
 class Failure:
@@ -80,12 +82,12 @@ class Progress:
     _told: set[str] = field(default_factory=set)
     _measured: dict[str, tuple[int, int]] = field(default_factory=dict)
 
-    def feed(self, event: Mapping[str, Any]) -> list[Line]:
+    def feed(self, event: _Data) -> list[Line]:
         """Take one event and return the lines that it is worth."""
         data = event.get("event_data")
         data = data if isinstance(data, Mapping) else {}
         handler = getattr(self, "_on_" + str(event.get("event", "")), None)
-        lines: list[Line] = list(handler(event, data)) if handler else []
+        lines: list[Line] = list(handler(event, data) or ()) if handler else []
         if self.verbosity and event.get("stdout") and event.get("event") != "verbose":
             return [Line("raw", clean(str(event["stdout"])))]
         return lines
@@ -93,9 +95,8 @@ class Progress:
     def still(self) -> list[Line]:
         """Return what there is to say when nothing has been said for a while."""
         if self.tests_total and self.tests_done < self.tests_total:
-            return [
-                Line("note", f"still measuring: {self.tests_done}/{self.tests_total} tests at the last look")
-            ]
+            done = f"{self.tests_done}/{self.tests_total}"
+            return [Line("note", f"still measuring: {done} tests at the last look")]
         running = sum(state == "running" for state in self.hosts.values())
         if not self.task or not running:
             return []
@@ -103,9 +104,7 @@ class Progress:
 
     def failed_hosts(self) -> list[str]:
         """Hosts that failed before measuring began, and that nothing rescued."""
-        later = Counter(
-            failure.host for failure in self.failures if failure.measuring and failure.kind == "failed"
-        )
+        later = Counter(one.host for one in self.failures if one.measuring and one.kind == "failed")
         failures = (self.stats or {}).get("failures") or {}
         return sorted(host for host, count in failures.items() if count > later[host])
 
@@ -121,65 +120,56 @@ class Progress:
         """Hosts that did not answer and were not allowed to."""
         return sorted((self.stats or {}).get("dark") or {})
 
-    def _on_playbook_on_start(self, _event: Mapping[str, Any], _data: Mapping[str, Any]) -> Iterator[Line]:
+    def _on_playbook_on_start(self, _event: _Data, _data: _Data) -> None:
         self.started = True
-        yield from ()
 
-    def _on_playbook_on_play_start(
-        self, _event: Mapping[str, Any], data: Mapping[str, Any]
-    ) -> Iterator[Line]:
+    def _on_playbook_on_play_start(self, _event: _Data, data: _Data) -> Iterator[Line]:
         yield from self._end_task()
         self._told.clear()
         self.play = clean(str(data.get("name") or data.get("play") or "")).strip()
         yield Line("play", self.play)
 
-    def _on_playbook_on_task_start(
-        self, _event: Mapping[str, Any], data: Mapping[str, Any]
-    ) -> Iterator[Line]:
+    def _on_playbook_on_task_start(self, _event: _Data, data: _Data) -> Iterator[Line]:
         yield from self._end_task()
         self.task = clean(str(data.get("name") or data.get("task") or "")).strip()
         self.action = str(data.get("task_action") or "")
 
     _on_playbook_on_handler_task_start = _on_playbook_on_task_start
 
-    def _on_runner_on_start(self, _event: Mapping[str, Any], data: Mapping[str, Any]) -> Iterator[Line]:
+    def _on_runner_on_start(self, _event: _Data, data: _Data) -> None:
         self.hosts[_host(data)] = "running"
-        yield from ()
 
-    def _on_runner_on_ok(self, _event: Mapping[str, Any], data: Mapping[str, Any]) -> Iterator[Line]:
+    def _on_runner_on_ok(self, _event: _Data, data: _Data) -> Iterator[Line]:
         result = _result(data)
-        state = "changed" if result.get("changed") else "ok"
-        self._settle(_host(data), state)
+        self._settle(_host(data), "changed" if result.get("changed") else "ok")
         yield from self._warnings(_host(data), result)
         if data.get("task_action") in _OPEN_ACTIONS:
             self.measuring = True
         if data.get("task_action") in _RUNNER_ACTIONS and isinstance(result.get("total_tests"), int):
             yield from self._measuring(_host(data), result)
 
-    def _on_runner_on_skipped(self, _event: Mapping[str, Any], data: Mapping[str, Any]) -> Iterator[Line]:
+    def _on_runner_on_skipped(self, _event: _Data, data: _Data) -> None:
         self._settle(_host(data), "skipped")
-        yield from ()
 
-    def _on_runner_on_failed(self, _event: Mapping[str, Any], data: Mapping[str, Any]) -> Iterator[Line]:
-        kind = "ignored" if data.get("ignore_errors") else "failed"
-        yield from self._failure(kind, data)
+    def _on_runner_on_failed(self, _event: _Data, data: _Data) -> Iterator[Line]:
+        yield from self._failure("ignored" if data.get("ignore_errors") else "failed", data)
 
-    def _on_runner_on_unreachable(self, _event: Mapping[str, Any], data: Mapping[str, Any]) -> Iterator[Line]:
+    def _on_runner_on_unreachable(self, _event: _Data, data: _Data) -> Iterator[Line]:
         yield from self._failure("unreachable", data)
 
-    def _on_runner_item_on_failed(self, _event: Mapping[str, Any], data: Mapping[str, Any]) -> Iterator[Line]:
+    def _on_runner_item_on_failed(self, _event: _Data, data: _Data) -> Iterator[Line]:
         result = _result(data)
         item = clean(str(result.get("_ansible_item_label", result.get("item", ""))))
         yield Line("failed", _where(data) + f" [{item}]\n" + _indent(message_of(result)))
 
-    def _on_runner_on_file_diff(self, event: Mapping[str, Any], _data: Mapping[str, Any]) -> Iterator[Line]:
+    def _on_runner_on_file_diff(self, event: _Data, _data: _Data) -> Iterator[Line]:
         text = clean(str(event.get("stdout") or "")).strip("\n")
         if text:
             yield Line("diff", text)
 
     _on_runner_on_diff = _on_runner_on_file_diff
 
-    def _on_verbose(self, event: Mapping[str, Any], _data: Mapping[str, Any]) -> Iterator[Line]:
+    def _on_verbose(self, event: _Data, _data: _Data) -> Iterator[Line]:
         text = clean(str(event.get("stdout") or "")).rstrip()
         # `pause` tells of its keys, which are not ours; the judge's lines come from the run folder, later.
         if text and self.action not in (*_QUIET_ACTIONS, *_JUDGE_ACTIONS):
@@ -188,7 +178,7 @@ class Progress:
 
     _on_warning = _on_system_warning = _on_deprecated = _on_error = _on_verbose
 
-    def _on_playbook_on_stats(self, _event: Mapping[str, Any], data: Mapping[str, Any]) -> Iterator[Line]:
+    def _on_playbook_on_stats(self, _event: _Data, data: _Data) -> Iterator[Line]:
         yield from self._end_task()
         kinds = ("ok", "changed", "dark", "failures", "skipped", "rescued", "ignored")
         counts = {kind: data.get(kind) for kind in kinds}
@@ -210,7 +200,7 @@ class Progress:
         self.hosts = {}
         self.task = ""
 
-    def _warnings(self, host: str, result: Mapping[str, Any]) -> Iterator[Line]:
+    def _warnings(self, host: str, result: _Data) -> Iterator[Line]:
         """Say what a result warns of, which Ansible shows with the result and not as an event of its own."""
         warnings = result.get("warnings")
         for warning in warnings if isinstance(warnings, list) else ():
@@ -220,7 +210,7 @@ class Progress:
                 self._told.add(text)
                 yield Line("warning", text if host in text else f"{host}: {text}")
 
-    def _measuring(self, host: str, result: Mapping[str, Any]) -> Iterator[Line]:
+    def _measuring(self, host: str, result: _Data) -> Iterator[Line]:
         self._measured[host] = (int(result.get("finished_tests") or 0), int(result["total_tests"]))
         # Every test has two ends, so shares of hosts overlap: the slowest host tells how far we are.
         done, total = min(self._measured.values(), key=lambda pair: pair[0] / (pair[1] or 1))
@@ -228,11 +218,10 @@ class Progress:
         self.current_test = clean(_test_name(current)) if current else ""
         if (done, total) != (self.tests_done, self.tests_total):
             self.tests_done, self.tests_total = done, total
-            yield Line(
-                "note", f"measuring: {done}/{total} tests" + (f", {self.current_test}" if current else "")
-            )
+            now = f", {self.current_test}" if current else ""
+            yield Line("note", f"measuring: {done}/{total} tests{now}")
 
-    def _failure(self, kind: str, data: Mapping[str, Any]) -> Iterator[Line]:
+    def _failure(self, kind: str, data: _Data) -> Iterator[Line]:
         result = _result(data)
         failure = Failure(
             host=_host(data),
@@ -250,7 +239,7 @@ class Progress:
             yield Line(kind, _where(data) + "\n" + _indent(failure.message))
 
 
-def message_of(result: Mapping[str, Any]) -> str:
+def message_of(result: _Data) -> str:
     """What a failed result says, as lines: its message, then the end of what the program wrote."""
     if result.get("censored"):
         return str(result["censored"])
@@ -272,7 +261,7 @@ def _text(value: Any) -> str:
     return clean(str(value)).strip() if value else ""
 
 
-def _where(data: Mapping[str, Any]) -> str:
+def _where(data: _Data) -> str:
     return clean(f"{_host(data)}: {data.get('task') or 'task'}")
 
 
@@ -280,11 +269,11 @@ def _indent(text: str) -> str:
     return "\n".join("  " + line for line in text.splitlines())
 
 
-def _host(data: Mapping[str, Any]) -> str:
+def _host(data: _Data) -> str:
     return clean(str(data.get("host") or "?"))
 
 
-def _result(data: Mapping[str, Any]) -> Mapping[str, Any]:
+def _result(data: _Data) -> _Data:
     result = data.get("res")
     return result if isinstance(result, Mapping) else {}
 

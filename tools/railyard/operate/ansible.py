@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -44,10 +44,11 @@ class Outcome:
 _SELDOM = {"ANSIBLE_INTERNAL_POLL_INTERVAL": "0.1"}
 
 
+@dataclass
 class AnsibleRun:
     """One call of `ansible-playbook`, as plain `ansible-playbook` in the same folder would run it.
 
-    Args:
+    Attributes:
         playbook: its absolute path.
         inventories: what stood behind `-i`.
         argv: further arguments for `ansible-playbook`.
@@ -57,26 +58,17 @@ class AnsibleRun:
         measuring: this run has few steps and mostly waits, so that Ansible may wake up more seldom yet.
     """
 
-    def __init__(
-        self,
-        playbook: Path,
-        inventories: Sequence[str],
-        argv: Sequence[str],
-        *,
-        stops_asked: Callable[[], int] = lambda: 0,
-        passwords: Mapping[str, str] | None = None,
-        progress: Progress | None = None,
-        show: Callable[[list[Line]], None] = lambda lines: None,
-        measuring: bool = False,
-    ):
-        self.playbook = playbook
-        self.inventories = [_absolute(source) for source in inventories]
-        self.argv = list(argv)
-        self.stops_asked = stops_asked
-        self.passwords = dict(passwords or {})
-        self.progress = progress or Progress()
-        self.show = show
-        self.measuring = measuring
+    playbook: Path
+    inventories: Sequence[str]
+    argv: Sequence[str]
+    _: KW_ONLY
+    stops_asked: Callable[[], int] = lambda: 0
+    passwords: Mapping[str, str] = field(default_factory=dict)
+    progress: Progress = field(default_factory=Progress)
+    show: Callable[[list[Line]], None] = lambda lines: None
+    measuring: bool = False
+
+    def __post_init__(self) -> None:
         self._shown_at = time.monotonic()
         self._signalled_at: float | None = None
         self._terminated_at: float | None = None
@@ -107,9 +99,9 @@ class AnsibleRun:
                 playbook=str(self.playbook),
                 # ansible-runner splits this like a shell.
                 cmdline=shlex.join(self.argv),
-                inventory=self.inventories,
+                inventory=[absolute(source) for source in self.inventories],
                 envvars={**environment, **(_SELDOM if self.measuring else {})},
-                passwords=self.passwords,
+                passwords=dict(self.passwords),
                 # Else the passwords are written to the private folder.
                 suppress_env_files=True,
                 fact_cache_type="none",
@@ -173,6 +165,6 @@ def ansible_environment() -> dict[str, str]:
     }
 
 
-def _absolute(source: str) -> str:
+def absolute(source: str) -> str:
     """Make an inventory path absolute; a host list (`a,b,`) stays as it is."""
     return source if "," in source else str(Path(source).absolute())

@@ -7,6 +7,7 @@ time, a clean stop, and an exit status that can be relied on.
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -207,9 +208,8 @@ def _provisioning_status(outcome: Outcome, out: Console) -> int:
         # What only Ansible sees of the input, such as a fabric given by -e. The play ends before any node.
         return BAD_INPUT
     failed, unreachable = progress.failed_hosts(), progress.unreachable_hosts()
-    for failure in [each for each in progress.failures if each.host in failed and each.kind == "failed"][:12]:
-        out.print(f"✗ {failure.host} failed in task: {failure.task}", style="red", markup=False)
-    for failure in progress.failures_while_measuring()[:12]:
+    before = [each for each in progress.failures if each.host in failed and each.kind == "failed"]
+    for failure in [*before[:12], *progress.failures_while_measuring()[:12]]:
         out.print(f"✗ {failure.host} failed in task: {failure.task}", style="red", markup=False)
     if unreachable:
         from ansible_collections.railyard.fabric.plugins.plugin_utils.present.grouping import fold_names
@@ -256,13 +256,7 @@ def _stop(
 
 
 def _playbook(verb: str) -> Path:
-    root = paths.repo_root()
-    chosen = {
-        "site": root / "site.yml",
-        "provision": root / "playbooks" / "provision.yml",
-        "validate": root / "playbooks" / "validate.yml",
-    }
-    playbook = chosen[verb]
+    playbook = paths.repo_root() / ("site.yml" if verb == "site" else f"playbooks/{verb}.yml")
     if not playbook.is_file():
         raise UserError(f"playbook {playbook} is missing", "the checkout is not complete; git status tells")
     return playbook
@@ -270,8 +264,6 @@ def _playbook(verb: str) -> Path:
 
 def _list_only(playbook: Path, sources: Sequence[str], arguments: AnsibleArguments) -> int:
     """`--list-hosts`, `--list-tasks`, `--syntax-check`: Ansible's own words, nothing of ours."""
-    import os
-
     inventory = [word for source in sources for word in ("-i", source)]
     argv = ["ansible-playbook", *inventory, *arguments.argv, str(playbook)]
     done = subprocess.run(argv, env={**os.environ, **ansible_environment()}, check=False)

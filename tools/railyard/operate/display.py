@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from types import TracebackType
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from rich.console import Console, Group
@@ -60,9 +60,7 @@ class Display:
             self._live.start()
         return self
 
-    def __exit__(
-        self, _type: type[BaseException] | None, _value: BaseException | None, _trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         if self._live:
             self._live.stop()
             self._live = None
@@ -75,10 +73,6 @@ class Display:
             prefix = {"play": "▸ ", "task": "  ", "note": "  "}.get(line.style, "")
             # Text, not markup: square brackets in a message are a node's words, not ours.
             self.console.print(Text(prefix + line.text, style=_STYLES.get(line.style, "")))
-
-    def say(self, text: str, style: str = "") -> None:
-        """Print a sentence of our own."""
-        self.console.print(Text(text, style=style))
 
     def _block(self) -> Group:
         progress = self.progress
@@ -110,9 +104,6 @@ class Display:
             for host, state in states.items():
                 text.append(f"{_STATE_SYMBOLS.get(state, '?')} {host}  ", _STYLES.get(state, ""))
             return text
-        counts: dict[str, int] = {}
-        for state in states.values():
-            counts[state] = counts.get(state, 0) + 1
-        for state, count in sorted(counts.items()):
+        for state, count in sorted(Counter(states.values()).items()):
             text.append(f"{_STATE_SYMBOLS.get(state, '?')} {state} {count}  ", _STYLES.get(state, ""))
         return text

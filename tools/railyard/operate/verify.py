@@ -18,7 +18,7 @@ from railyard.base.errors import BAD_INPUT, UserError
 from railyard.base.progress import Line, Progress
 from railyard.base.signals import Interrupts
 from railyard.operate import ansible_args
-from railyard.operate.ansible import AnsibleRun, ansible_environment
+from railyard.operate.ansible import AnsibleRun, absolute, ansible_environment
 from railyard.operate.commands import checked_inventory
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.reader import Loader  # isort: skip
@@ -44,33 +44,26 @@ _HARMLESS = {
 }
 _ARGUMENTS = ("ansible_ssh_common_args", "ansible_ssh_extra_args")
 _ROLES = ("benchmark_tools", "nccl_profile", "node_tuning", "rdma_stack", "roce_qos")
-# Their variables that change what a node should be; the end state's tests know their defaults.
-_OPTIONS = (
-    "benchmark_tools_rdma",
-    "nccl_profile_net",
-    "nccl_profile_rails",
-    "nccl_profile_settings",
-    "nccl_profile_socket_netdev",
-    "nccl_profile_traffic_class",
-    "nccl_profile_transport",
-    "node_tuning_governor",
-    "node_tuning_memlock_unlimited",
-    "node_tuning_node_class",
-    "node_tuning_state",
-    "rdma_stack_enabled",
-    "rdma_stack_load_modules",
-    "rdma_stack_provider",
-    "roce_qos_dscp",
-    "roce_qos_enabled",
-    "roce_qos_not_asked",
-)
-_SWITCHES = (
-    "benchmark_tools_rdma",
-    "node_tuning_memlock_unlimited",
-    "rdma_stack_enabled",
-    "rdma_stack_load_modules",
-    "roce_qos_enabled",
-)
+# Their variables that change what a node should be, and whether each is a switch; the tests know defaults.
+_OPTIONS = {
+    "benchmark_tools_rdma": True,
+    "nccl_profile_net": False,
+    "nccl_profile_rails": False,
+    "nccl_profile_settings": False,
+    "nccl_profile_socket_netdev": False,
+    "nccl_profile_traffic_class": False,
+    "nccl_profile_transport": False,
+    "node_tuning_governor": False,
+    "node_tuning_memlock_unlimited": True,
+    "node_tuning_node_class": False,
+    "node_tuning_state": False,
+    "rdma_stack_enabled": True,
+    "rdma_stack_load_modules": True,
+    "rdma_stack_provider": False,
+    "roce_qos_dscp": False,
+    "roce_qos_enabled": True,
+    "roce_qos_not_asked": False,
+}
 
 
 class _Counter:
@@ -237,7 +230,7 @@ def resolved(sources: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any], bo
     from ansible.vars.manager import VariableManager
 
     loader = Loader()
-    inventory = InventoryManager(loader=loader, sources=[_absolute(source) for source in sources])
+    inventory = InventoryManager(loader=loader, sources=[absolute(source) for source in sources])
     manager = VariableManager(loader=loader, inventory=inventory)
     # Of no inventory: what Ansible knows of itself, and the facts of a host that it never asked.
     magic = {*manager.get_vars(include_hostvars=False), "ansible_facts", "ansible_local"}
@@ -264,8 +257,8 @@ def resolved(sources: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any], bo
                     needs_ansible = True  # which knows more, such as other hosts' variables
         hosts[host.name] = {name: _plain(name, rendered[name]) for name in _CONNECTION if name in rendered}
         options[host.name] = {
-            name: boolean(rendered[name], strict=False) if name in _SWITCHES else rendered[name]
-            for name in _OPTIONS
+            name: boolean(rendered[name], strict=False) if switch else rendered[name]
+            for name, switch in _OPTIONS.items()
             if name in rendered
         }
     return hosts, options, needs_ansible or loader.met_encrypted
@@ -276,7 +269,3 @@ def _plain(name: str, value: Any) -> Any:
         # testinfra puts these into a command line for a shell: words only, nothing for the shell to act on.
         return shlex.join(shlex.split(str(value)))
     return value if isinstance(value, int) else str(value)
-
-
-def _absolute(source: str) -> str:
-    return source if "," in source else str(Path(source).absolute())

@@ -126,13 +126,9 @@ class _Sheet:
             self._text(_MARGIN, self._y + 20, "faint", text, int((self._width - 2 * _MARGIN) / _CHARACTER))
             self._y += 32
         height = self._y + _MARGIN - 8
-        light = "".join(
-            f".r{index}{{stroke:{light}}}.p{index}{{fill:{light}}}"
-            for index, (light, _dark) in enumerate(_RAIL_COLOURS)
-        )
-        dark = "".join(
-            f".r{index}{{stroke:{dark}}}.p{index}{{fill:{dark}}}"
-            for index, (_light, dark) in enumerate(_RAIL_COLOURS)
+        light, dark = (
+            "".join(f".r{index}{{stroke:{one}}}.p{index}{{fill:{one}}}" for index, one in enumerate(ground))
+            for ground in zip(*_RAIL_COLOURS, strict=True)
         )
         lines = [
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{self._width:g}" height="{height:g}" '

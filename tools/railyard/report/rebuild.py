@@ -17,22 +17,22 @@ _ = paths  # it puts the collection on the path, and so has to be imported first
 
 def report(run: str, reports_dir: Path) -> int:
     """Write verdicts and the three documents again, print the end of the run, return its exit status."""
-    folder = find(run, reports_dir)
-    rejudge.rejudge(folder)
-    out = terminal.console()
-    read = model.read(folder)
-    terminal.summary(read, out)
-    write_report(folder, read)
-    terminal.report_place(folder, out)
-    return read.exit_status
+    return _again(run, reports_dir, documents=True)
 
 
 def judge(run: str, reports_dir: Path) -> int:
     """Write verdicts.jsonl again and print the end of the run; return its exit status."""
+    return _again(run, reports_dir, documents=False)
+
+
+def _again(run: str, reports_dir: Path, *, documents: bool) -> int:
     folder = find(run, reports_dir)
     rejudge.rejudge(folder)
-    read = model.read(folder)
-    terminal.summary(read, terminal.console())
+    out, read = terminal.console(), model.read(folder)
+    terminal.summary(read, out)
+    if documents:
+        write_report(folder, read)
+        terminal.report_place(folder, out)
     return read.exit_status
 
 
