@@ -15,6 +15,8 @@ SCHEMA = 1
 _LONGEST_NUMBER = 40
 
 _LONGEST_LINE = 8192
+_LONGEST_MESSAGE = 400
+Kinds = tuple[tuple[str, re.Pattern[str]], ...]
 _SAMPLE = 65536
 _MOST_UNPRINTABLE = 0.1
 # NUL and its like, and what undecodable bytes become; ESC, tabs and line ends do occur in text.
@@ -78,7 +80,7 @@ def result(
 
 def error(kind: str, message: str) -> dict[str, str]:
     """Return an error object; the message is cut to a length that a terminal can show."""
-    return {"class": kind, "message": message.strip()[:400]}
+    return {"class": kind, "message": message.strip()[:_LONGEST_MESSAGE]}
 
 
 def strip_ansi(text: str) -> str:
@@ -94,6 +96,30 @@ def whole_lines(text: str) -> list[str]:
 def split_lines(text: str) -> list[str]:
     """Split at line ends and cut what no tool prints in one line, so that no pattern runs for minutes."""
     return [line[:_LONGEST_LINE] for line in whole_lines(text)]
+
+
+def clean_lines(text: str) -> list[str]:
+    """Return the lines without terminal escapes."""
+    return split_lines(strip_ansi(text))
+
+
+def refusal(expected: str, lines: list[str]) -> NotThisTool:
+    """Return what to raise for a text that is another tool's: what was expected, and how it begins."""
+    return NotThisTool(f"{expected}; the text begins with {first_text(lines)}")
+
+
+def trouble(kinds: Kinds, line: str, message: str | None = None) -> dict[str, str] | None:
+    """Return the error of the first kind whose pattern is in the line's beginning.
+
+    Args:
+        kinds: Class and pattern, the more telling ones first.
+        line: What the tool said.
+        message: What to show of it; the line itself where this is None.
+    """
+    for kind, pattern in kinds:
+        if pattern.search(line[:_LONGEST_MESSAGE]):
+            return error(kind, line if message is None else message)
+    return None
 
 
 def is_binary(text: str) -> bool:

@@ -8,18 +8,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import (
-    NotThisTool,
-    ended_by_signal,
-    error,
-    first_text,
-    result,
-    scaled,
-    split_lines,
-    strip_ansi,
-    to_float,
-    to_int,
-)
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers import common
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import error, to_float, to_int
 
 _HEADER = re.compile(r"^PING6?[ (]")
 _STATISTICS = re.compile(r"^-{2,4} ?.* ping6? statistics -{2,4}\s*$|^----.*PING Statistics----\s*$")
@@ -49,16 +39,8 @@ _TROUBLE = (
     ("usage", re.compile(r"^Usage: ping|invalid option|invalid argument|unrecognized option", re.I)),
 )  # fmt: skip
 _OWN_MESSAGE = re.compile(r"^ping6?: |^connect: |^Usage: ping|^BusyBox v.*multi-call binary")
-_KEYS = (
-    "transmitted",
-    "received",
-    "duplicates",
-    "loss_percent",
-    "rtt_min_us",
-    "rtt_average_us",
-    "rtt_max_us",
-    "rtt_mdev_us",
-)
+_RTT_KEYS = ("rtt_min_us", "rtt_average_us", "rtt_max_us", "rtt_mdev_us")
+_KEYS = ("transmitted", "received", "duplicates", "loss_percent", *_RTT_KEYS)
 
 
 class _Run:
@@ -87,9 +69,8 @@ class _Run:
         self.output["loss_percent"] = to_float(loss.group(1)) if loss else None
 
     def read_rtt(self, match: re.Match[str]) -> None:
-        names = ("rtt_min_us", "rtt_average_us", "rtt_max_us", "rtt_mdev_us")
-        for place, name in enumerate(names):
-            self.output[name] = scaled(to_float(match.group(2 + place)), 1000, 6)
+        for place, name in enumerate(_RTT_KEYS):
+            self.output[name] = common.scaled(to_float(match.group(2 + place)), 1000, 6)
         self.has_rtt = True
 
     def verdict(self) -> tuple[dict[str, str] | None, list[str]]:
@@ -120,7 +101,7 @@ class _Run:
             if self.replies and not self.timed_replies:
                 return None, ["no round-trip times: the payload is too small to hold a time stamp"]
             return error("truncated", "the round-trip line is missing or cut short"), []
-        times = [out["rtt_min_us"], out["rtt_average_us"], out["rtt_max_us"]]
+        times = [out[name] for name in _RTT_KEYS[:3]]
         if None in times or not times[0] <= times[1] <= times[2]:
             return error("inconsistent", "round-trip times are not in the order min, average, max"), []
         warnings = []
@@ -134,13 +115,11 @@ class _Run:
 def _read_line(line: str, run: _Run) -> bool:
     """Read one line into the run; True when the line is ping's."""
     run.corrupted = run.corrupted or bool(_CORRUPTED.search(line[:400]))
-    reply = _REPLY.search(line)
-    if reply:
+    if _REPLY.search(line):
         run.replies += 1
         run.timed_replies += "time" in line
         return True
-    counts = _COUNTS.match(line)
-    if counts:
+    if counts := _COUNTS.match(line):
         run.read_counts(counts)
         return True
     rtt = _RTT.match(line)
@@ -148,10 +127,8 @@ def _read_line(line: str, run: _Run) -> bool:
         run.read_rtt(rtt)
         return True
     run.is_abroad = run.is_abroad or bool(_STATISTICS_ABROAD.match(line) and not _STATISTICS.match(line))
-    run.interrupted = run.interrupted or ended_by_signal(line)
-    for kind, pattern in _TROUBLE:
-        if run.trouble is None and pattern.search(line[:400]):
-            run.trouble = error(kind, line)
+    run.interrupted = run.interrupted or common.ended_by_signal(line)
+    run.trouble = run.trouble or common.trouble(_TROUBLE, line)
     return bool(_STATISTICS.match(line) or _OWN_MESSAGE.match(line))
 
 
@@ -167,7 +144,7 @@ def parse(text: str) -> dict[str, Any]:
     Raises:
         NotThisTool: No line of the text is ping's.
     """
-    lines = split_lines(strip_ansi(text))
+    lines = common.clean_lines(text)
     runs: list[_Run] = []
     run = _Run()
     recognised = False
@@ -186,11 +163,11 @@ def parse(text: str) -> dict[str, Any]:
             recognised = True
     runs.append(run)
     if not recognised:
-        raise NotThisTool(f"no line of ping's output; the text begins with {first_text(lines)}")
+        raise common.refusal("no line of ping's output", lines)
     problem, warnings = None, []
     for one in runs:
         found, said = one.verdict()
         problem = problem or found
         warnings += said
     with_data = [one.output for one in runs if one.has_header or one.output["transmitted"] is not None]
-    return result("ping", with_data, problem, warnings)
+    return common.result("ping", with_data, problem, warnings)

@@ -8,18 +8,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import (
-    NotThisTool,
-    ended_by_signal,
-    error,
-    first_text,
-    result,
-    scaled,
-    split_lines,
-    strip_ansi,
-    to_float,
-    to_int,
-)
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers import common
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import error, to_float, to_int
 
 _VERSION = re.compile(r"== version #?(\d+(?:\.\d+)*)(?=[\s=-])", re.A)
 _SERVER = re.compile(r"\[SERVER\] listen on")
@@ -59,18 +49,8 @@ _TROUBLE = (
     ("usage", re.compile(r"^Usage: sockperf|Invalid (?:option|value)|unrecognized option")),
     ("tool_error", re.compile(r"ERROR:")),
 )
-_LATENCY_KEYS = (
-    "metric",
-    "average_us",
-    "stdev_us",
-    "min_us",
-    "max_us",
-    "p50_us",
-    "p99_us",
-    "p999_us",
-    "observations",
-    "dropped",
-)
+_TIMES = ("average_us", "min_us", "max_us", "p50_us", "p99_us", "p999_us")
+_LATENCY_KEYS = ("metric", "average_us", "stdev_us", *_TIMES[1:], "observations", "dropped")
 _RATE_KEYS = ("message_rate", "bandwidth_gbps")
 _PERCENTILE_KEYS = {50.0: "p50_us", 99.0: "p99_us", 99.9: "p999_us"}
 _MODES = {"pp": "ping-pong", "ul": "under-load", "tp": "throughput", "pb": "playback"}
@@ -109,21 +89,18 @@ class _Run:
         self.warnings: list[str] = []
 
     def read(self, line: str) -> None:
-        version = _VERSION.search(line)
-        if version:
+        if version := _VERSION.search(line):
             self.version = version.group(1)
         self.is_server = self.is_server or bool(_SERVER.search(line))
-        self.killed = self.killed or ended_by_signal(line)
+        self.killed = self.killed or common.ended_by_signal(line)
         self._read_course(line)
         self._read_latency(line)
         self._read_rate(line)
-        for kind, pattern in _TROUBLE:
-            if self.trouble is None and pattern.search(line[:400]):
-                self.trouble = error(kind, re.sub(r"^sockperf: (?:ERROR: )?", "", line))
+        said = re.sub(r"^sockperf: (?:ERROR: )?", "", line)
+        self.trouble = self.trouble or common.trouble(_TROUBLE, line, said)
 
     def _read_course(self, line: str) -> None:
-        end = _END.search(line)
-        if end:
+        if end := _END.search(line):
             reason = end.group(1) or "packet number"
             if self.ends and "signal" in reason:
                 self.late_signal = True
@@ -141,8 +118,7 @@ class _Run:
                 self.mode = _MODES["ul"] if loaded else _MODES["pp"]
 
     def _read_latency(self, line: str) -> None:
-        average = _AVERAGE.search(line)
-        if average:
+        if average := _AVERAGE.search(line):
             self.average_seen += 1
         if self.average_seen > 1:
             return
@@ -150,41 +126,33 @@ class _Run:
         if average:
             out["metric"] = "round_trip" if average.group(1) == "rtt" else "one_way"
             out["average_us"], out["stdev_us"] = to_float(average.group(2)), to_float(average.group(3))
-        summary = _SUMMARY.search(line)
-        if summary:
+        if summary := _SUMMARY.search(line):
             out["metric"] = "round_trip" if summary.group(1) == "Round trip" else "one_way"
             self.summary = to_float(summary.group(2))
-        dropped = _DROPPED.search(line)
-        if dropped:
+        if dropped := _DROPPED.search(line):
             out["dropped"] = to_int(dropped.group(1))
             for place, what in enumerate(("dropped", "duplicated", "out-of-order")):
                 if to_int(dropped.group(1 + place)):
                     self.warnings.append(f"{dropped.group(1 + place)[:20]} {what} messages")
-        total = _OBSERVATIONS.search(line)
-        if total:
+        if total := _OBSERVATIONS.search(line):
             out["observations"] = to_int(total.group(1))
-        extreme = _EXTREME.search(line)
-        if extreme:
+        if extreme := _EXTREME.search(line):
             out[extreme.group(1).lower() + "_us"] = to_float(extreme.group(2))
-        percentile = _PERCENTILE.search(line)
-        if percentile:
+        if percentile := _PERCENTILE.search(line):
             key = _PERCENTILE_KEYS.get(to_float(percentile.group(1)) or 0.0)
             if key:
                 out[key] = to_float(percentile.group(2))
 
     def _read_rate(self, line: str) -> None:
-        rate = _RATE.search(line)
-        if rate:
+        if rate := _RATE.search(line):
             self.rate["message_rate"] = to_float(rate.group(1))
-        size = _MESSAGE_SIZE.search(line)
-        if size:
+        if size := _MESSAGE_SIZE.search(line):
             self.message_bytes = to_int(size.group(1))
-        bandwidth = _BANDWIDTH.search(line)
-        if bandwidth:
+        if bandwidth := _BANDWIDTH.search(line):
             decimals = len(bandwidth.group(2).partition(".")[2])
             giga = bandwidth.group(1) == "G" and decimals < _DECIMALS_OF_M
             factor = _GBPS_PER_MEBIBIT * (1000 if giga else 1)
-            self.rate["bandwidth_gbps"] = scaled(to_float(bandwidth.group(2)), factor, 9)
+            self.rate["bandwidth_gbps"] = common.scaled(to_float(bandwidth.group(2)), factor, 9)
             self.slack_gbps = 0.5 * 10**-decimals * factor
         if rate or bandwidth:
             self.mode = _MODES["tp"]
@@ -210,8 +178,7 @@ class _Run:
         out = self.latency
         if self.average_seen > 1:
             return error("several_servers", "statistics of several servers in one run are not supported")
-        needed = ("average_us", "min_us", "max_us", "p50_us", "p99_us", "p999_us", "observations")
-        if not (self.ends or self._is_log()) or any(out[key] is None for key in needed):
+        if not (self.ends or self._is_log()) or None in (out["observations"], *(out[key] for key in _TIMES)):
             return error("truncated", "the statistics are missing or cut short")
         if not out["observations"] or not out["average_us"]:
             return error("no_data", "no round trip was observed")
@@ -254,7 +221,7 @@ def parse(text: str) -> dict[str, Any]:
     Raises:
         NotThisTool: No line of the text is sockperf's.
     """
-    lines = split_lines(strip_ansi(text))
+    lines = common.clean_lines(text)
     runs: list[_Run] = []
     run = _Run(None)
     recognised = False
@@ -270,7 +237,7 @@ def parse(text: str) -> dict[str, Any]:
         run.read(line)
     runs.append(run)
     if not recognised:
-        raise NotThisTool(f"no line of sockperf's output; the text begins with {first_text(lines)}")
+        raise common.refusal("no line of sockperf's output", lines)
     clients = [one for one in runs if not one.is_server]
     problem, warnings = None, []
     for one in runs:
@@ -281,4 +248,4 @@ def parse(text: str) -> dict[str, Any]:
         else:
             one.output()
             problem = problem or one.problem()
-    return result("sockperf", [one.output() for one in runs], problem, warnings, bool(clients))
+    return common.result("sockperf", [one.output() for one in runs], problem, warnings, bool(clients))

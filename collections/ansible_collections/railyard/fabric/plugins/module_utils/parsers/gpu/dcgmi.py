@@ -8,15 +8,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers import json_text
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import (
-    NotThisTool,
-    error,
-    first_text,
-    result,
-    split_lines,
-    strip_ansi,
-)
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers import common, json_text
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import error
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.json_text import section
 
 _CUT = re.compile(r'"DCGM (?:GPU )?Diagnostic"|"Overall Health"|"test_categories"|"Health Monitor Report"')
@@ -69,7 +62,7 @@ def parse(text: str) -> dict[str, Any]:
     Raises:
         NotThisTool: There is neither such an object nor a message of dcgmi.
     """
-    text = strip_ansi(text)
+    text = common.strip_ansi(text)
     found = json_text.find_objects(text)
     outputs: list[dict[str, Any]] = []
     problem: dict[str, str] | None = None
@@ -83,7 +76,7 @@ def parse(text: str) -> dict[str, Any]:
                 problem = problem or error("tool_error", str(diag["runtime_error"])[:400])
         elif isinstance(health, str):
             outputs.append({"health": health, "tests": []})
-    lines = split_lines(found.around if found.cut is None else found.around + found.cut)
+    lines = common.split_lines(found.around if found.cut is None else found.around + found.cut)
     said = next((line for line in lines if _TROUBLE.search(line[:400])), None)
     if found.cut is not None and _CUT.search(found.cut):
         problem = problem or error("truncated", "the JSON ends in the middle")
@@ -92,7 +85,7 @@ def parse(text: str) -> dict[str, Any]:
     if not outputs and problem is None and _DISCOVERY.search(text):
         problem = error("no_data", "a list of devices says nothing of their health")
     if not outputs and problem is None:
-        raise NotThisTool(f"no JSON of dcgmi diag or health (-j); the text begins with {first_text(lines)}")
+        raise common.refusal("no JSON of dcgmi diag or health (-j)", lines)
     for output in outputs:
         if output["health"] is None and not output["tests"]:
             problem = problem or error("no_data", "the report has no test")
@@ -100,4 +93,4 @@ def parse(text: str) -> dict[str, Any]:
             problem = problem or error("garbled", "a test has no result")
         failed = [test["test"] for test in output["tests"] if test["result"] not in _GOOD]
         warnings += [f"{name}: did not pass" for name in failed]
-    return result("dcgmi", outputs, problem, warnings)
+    return common.result("dcgmi", outputs, problem, warnings)

@@ -8,16 +8,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import (
-    NotThisTool,
-    error,
-    first_text,
-    result,
-    split_lines,
-    strip_ansi,
-    to_float,
-    to_int,
-)
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers import common
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import error, to_float, to_int
 
 _GPU = re.compile(r"^GPU ([0-9]{1,3}): (.{1,120}?)(?: \(UUID: ([^)]{1,80})\))?\s*$")
 # A name that was torn, and another's behind it.
@@ -40,7 +32,7 @@ def parse(text: str) -> dict[str, Any]:
     Raises:
         NotThisTool: There is neither a GPU with links nor a message of nvidia-smi.
     """
-    lines = split_lines(strip_ansi(text))
+    lines = common.clean_lines(text)
     gpus: list[dict[str, Any]] = []
     problem: dict[str, str] | None = None
     odd = False
@@ -52,7 +44,11 @@ def parse(text: str) -> dict[str, Any]:
             gpus.append({"gpu": to_int(gpu.group(1)), "name": name, "uuid": uuid, "links": []})
         elif link and gpus:
             speed = to_float(link.group(2))
-            row = {"link": to_int(link.group(1)), "speed_gbytes_per_s": speed, "active": speed is not None}
+            row = {
+                "link": to_int(link.group(1)),
+                "speed_gbytes_per_s": speed,
+                "active": speed is not None,
+            }
             gpus[-1]["links"].append(row)
         elif _TROUBLE.search(line[:200]):
             problem = problem or error("tool_error", line)
@@ -60,11 +56,9 @@ def parse(text: str) -> dict[str, Any]:
             # A prompt or the like is no line of this tool; half a GPU's or a link's is.
             odd = odd or line[0].isspace() or line.startswith("GPU") or "GPU".startswith(line.rstrip())
     if problem is None and not any(gpu["links"] for gpu in gpus):
-        raise NotThisTool(
-            f"no GPU with links of nvidia-smi nvlink -s; the text begins with {first_text(lines)}"
-        )
+        raise common.refusal("no GPU with links of nvidia-smi nvlink -s", lines)
     counts = {len(gpu["links"]) for gpu in gpus}
     if problem is None and (odd or 0 in counts):
         problem = error("truncated", "a GPU has no links, or a line is cut")
     warnings = ["the GPUs have different numbers of links"] if len(counts) > 1 else []
-    return result("nvidia-smi-nvlink", gpus, problem, warnings)
+    return common.result("nvidia-smi-nvlink", gpus, problem, warnings)

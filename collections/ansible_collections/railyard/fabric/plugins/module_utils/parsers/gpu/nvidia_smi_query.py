@@ -9,16 +9,8 @@ import csv
 import re
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import (
-    NotThisTool,
-    error,
-    first_text,
-    result,
-    split_lines,
-    strip_ansi,
-    to_float,
-    to_int,
-)
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers import common
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import error, to_float, to_int
 
 _COLUMN = re.compile(r"([a-z][\w.]{0,80})(?: \[([^\]]{1,12})\])?\Z")
 # One word alone is taken for a header only when it is one of these.
@@ -146,13 +138,13 @@ def parse(text: str) -> dict[str, Any]:
     Raises:
         NotThisTool: There is neither a header nor a log of nvidia-smi.
     """
-    lines = split_lines(strip_ansi(text))
+    lines = common.clean_lines(text)
     said = next((line for line in lines if _TROUBLE.search(line[:400])), None)
     problem = error("tool_error", said) if said else None
     if any(line.strip() == _Q_START for line in lines):
         driver, gpus, wrong = _read_q(lines)
         output = {"driver_version": driver, "gpus": gpus}
-        return result("nvidia-smi-query", [output], problem or wrong)
+        return common.result("nvidia-smi-query", [output], problem or wrong)
     heads = [(at, match) for at, match in enumerate(map(_TABLE.match, lines)) if match]
     outputs = []
     for (at, head), (end, _next) in zip(heads, [*heads[1:], (len(lines), None)]):  # noqa: B905 - 3.9
@@ -160,13 +152,13 @@ def parse(text: str) -> dict[str, Any]:
         problem = problem or wrong
         outputs.append({"driver_version": head.group(1), "gpus": gpus})
     if outputs:
-        return result("nvidia-smi-query", outputs, problem)
+        return common.result("nvidia-smi-query", outputs, problem)
     found = None if said else _read_csv(lines)
     if found is None and not said:
-        raise NotThisTool(f"no header of nvidia-smi --query-gpu; the text begins with {first_text(lines)}")
+        raise common.refusal("no header of nvidia-smi --query-gpu", lines)
     rows, wrong = found or ([], None)
     if found and not rows:
         wrong = error("truncated", "the header has no rows")
     versions = {str(row["driver_version"]) for row in rows if row.get("driver_version") is not None}
     output = {"driver_version": versions.pop() if len(versions) == 1 else None, "gpus": rows}
-    return result("nvidia-smi-query", [output] if rows else [], problem or wrong)
+    return common.result("nvidia-smi-query", [output] if rows else [], problem or wrong)

@@ -8,15 +8,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import (
-    NotThisTool,
-    error,
-    first_text,
-    result,
-    split_lines,
-    strip_ansi,
-    to_int,
-)
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers import common
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import error, to_int
 
 _NAME = re.compile(
     r"(?:GPU[0-9]{1,3}|NIC[0-9]{1,3}|(?:mlx[0-9]|bnxt_re|hfi1|irdma|roce|ibp|rocep)\w{0,40})\Z"
@@ -119,7 +112,7 @@ def parse(text: str) -> dict[str, Any]:
     Raises:
         NotThisTool: There is no matrix of links (`topo -p2p` is another one).
     """
-    lines = split_lines(strip_ansi(text))
+    lines = common.clean_lines(text)
     matrix: _Matrix | None = None
     for line in lines:
         words = _CAPTIONS.sub("", line).split()
@@ -127,17 +120,16 @@ def parse(text: str) -> dict[str, Any]:
             if words and words[0].startswith(("GPU", "NIC", "mlx")) and all(map(_NAME.match, words)):
                 matrix = _Matrix(words, "NUMA Affinity" in line)
             continue
-        legend = _LEGEND.match(line)
-        if legend:
+        if legend := _LEGEND.match(line):
             matrix.names[legend.group(1)] = legend.group(2)
             continue
         cells = line.split()
         if cells and cells[0] in matrix.columns and len(cells) > 1:
             matrix.read(cells[0], cells[1:])
             if any(map(_STATUS.match, cells[1 : 1 + len(matrix.columns)])):
-                raise NotThisTool("a matrix of peer access (topo -p2p) and not of links (topo -m)")
+                raise common.NotThisTool("a matrix of peer access (topo -p2p) and not of links (topo -m)")
     if matrix is None:
-        raise NotThisTool(f"no matrix of nvidia-smi topo -m; the text begins with {first_text(lines)}")
+        raise common.refusal("no matrix of nvidia-smi topo -m", lines)
     if not matrix.rows and not matrix.damaged:
-        return result("nvidia-smi-topo", [], error("truncated", "the matrix has no rows"))
-    return result("nvidia-smi-topo", [matrix.output()], matrix.problem())
+        return common.result("nvidia-smi-topo", [], error("truncated", "the matrix has no rows"))
+    return common.result("nvidia-smi-topo", [matrix.output()], matrix.problem())

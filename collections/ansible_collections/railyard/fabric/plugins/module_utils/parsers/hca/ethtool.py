@@ -8,15 +8,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import (
-    NotThisTool,
-    error,
-    first_text,
-    result,
-    split_lines,
-    strip_ansi,
-    to_int,
-)
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers import common
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import error, to_int
 
 _SETTINGS = re.compile(r"^Settings for (\S{1,80}):\s*$")
 _PAIR = re.compile(r"^\s*([A-Za-z][A-Za-z -]{1,40}):\s*(.*?)\s*$")
@@ -77,7 +70,7 @@ def parse(text: str) -> dict[str, Any]:
     Raises:
         NotThisTool: There are neither settings, nor driver information, nor a message of ethtool.
     """
-    lines = split_lines(strip_ansi(text))
+    lines = common.clean_lines(text)
     found: list[_Netdev] = []
     problem: dict[str, str] | None = None
     ours = False
@@ -90,18 +83,18 @@ def parse(text: str) -> dict[str, Any]:
             if last is None or (last.has_info if starts_info else last.has_settings):
                 found.append(_Netdev())
             found[-1].has_settings |= starts_settings
-        if _OWN_MESSAGE.match(line) or any(pattern.search(line[:200]) for _kind, pattern in _TROUBLE):
+        said = common.trouble(_TROUBLE, line[:200], line)
+        if said or _OWN_MESSAGE.match(line):
             ours = ours or bool(_OWN_MESSAGE.match(line))
-            kind = next((kind for kind, pattern in _TROUBLE if pattern.search(line[:200])), "tool_error")
-            problem = problem or error(kind, line)
+            problem = problem or said or error("tool_error", line)
         elif found and pair:
             found[-1].read(pair.group(1), pair.group(2))
     if not found and not ours:
-        raise NotThisTool(f"no settings or driver of ethtool; the text begins with {first_text(lines)}")
+        raise common.refusal("no settings or driver of ethtool", lines)
     if problem is None and not all(one.whole() for one in found):
         problem = error("truncated", "the lines that end ethtool's output are missing")
     warnings: list[str] = []
     if problem and problem["class"] == "permission" and found and all(one.whole() for one in found):
         # Wake-on-LAN is told to root alone; everything else is there.
         warnings, problem = [problem["message"]], None
-    return result("ethtool", [one.output for one in found], problem, warnings)
+    return common.result("ethtool", [one.output for one in found], problem, warnings)

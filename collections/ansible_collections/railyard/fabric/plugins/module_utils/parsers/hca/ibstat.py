@@ -8,16 +8,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import (
-    NotThisTool,
-    error,
-    first_text,
-    result,
-    split_lines,
-    strip_ansi,
-    to_float,
-    to_int,
-)
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers import common
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import to_float, to_int
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.hca import state
 
 # The kinds of node that ibstat knows; a type beyond them is "???".
@@ -58,7 +50,7 @@ def parse(text: str) -> dict[str, Any]:
     Raises:
         NotThisTool: There is neither a device nor a message of ibstat.
     """
-    lines = split_lines(strip_ansi(text))
+    lines = common.clean_lines(text)
     devices: list[dict[str, Any]] = []
     problem: dict[str, str] | None = None
     seen = state.Seen()
@@ -83,20 +75,12 @@ def parse(text: str) -> dict[str, Any]:
             for start in ("CA '", "iWARP RNIC '"):
                 said = said or state.begun(line, start)
             problem = state.graver(problem, said)
-    problem = state.without_shell(problem, bool(devices))
-    if not devices and (problem is None or problem["class"] == "truncated"):
-        raise NotThisTool(f"no device of ibstat (CA 'name'); the text begins with {first_text(lines)}")
+    problem = state.listed(devices, problem, "no device of ibstat (CA 'name')", lines)
     for device in devices:
-        stated = device.pop("_ports", None)
-        if problem is None and stated is not None and stated != len(device["ports"]):
-            problem = error(
-                "truncated", f"{device['name']} has {stated} ports, the text {len(device['ports'])}"
-            )
-    problem = problem or state.cut_short(devices, ("state", "link_layer"))
-    problem = problem or seen.twice
-    warnings = _warnings(devices)
-    outputs = [{"devices": run} for run in state.runs(devices, "name")]
-    return result("ibstat", outputs, problem, warnings)
+        fewer = state.fewer_ports(device)
+        problem = problem or fewer
+    needed = ("state", "link_layer")
+    return state.devices_result("ibstat", devices, problem, needed, seen, _warnings(devices))
 
 
 def _warnings(devices: list[dict[str, Any]]) -> list[str]:

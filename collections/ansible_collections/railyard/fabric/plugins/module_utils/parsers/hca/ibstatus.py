@@ -8,15 +8,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import (
-    NotThisTool,
-    first_text,
-    result,
-    split_lines,
-    strip_ansi,
-    to_float,
-    to_int,
-)
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers import common
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import to_float, to_int
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.hca import state
 
 _PORT = re.compile(r"^\s*Infiniband device '([^']{1,80})' port ([0-9]{1,3}) status:\s*$")
@@ -50,7 +43,7 @@ def parse(text: str) -> dict[str, Any]:
     Raises:
         NotThisTool: There is neither a port nor a message of ibstatus.
     """
-    lines = split_lines(strip_ansi(text))
+    lines = common.clean_lines(text)
     found: list[dict[str, Any]] = []
     port: dict[str, Any] | None = None
     problem: dict[str, str] | None = None
@@ -71,10 +64,5 @@ def parse(text: str) -> dict[str, Any]:
         elif line.strip():
             said = state.message(line) or state.begun(line, "Infiniband device")
             problem = state.graver(problem, said)
-    problem = state.without_shell(problem, bool(found))
-    if not found and (problem is None or problem["class"] == "truncated"):
-        raise NotThisTool(f"no port of ibstatus; the text begins with {first_text(lines)}")
-    problem = problem or state.cut_short(found, ("state", "physical_state", "link_layer"))
-    problem = problem or seen.twice
-    outputs = [{"devices": run} for run in state.runs(found, "name")]
-    return result("ibstatus", outputs, problem)
+    problem = state.listed(found, problem, "no port of ibstatus", lines)
+    return state.devices_result("ibstatus", found, problem, ("state", "physical_state", "link_layer"), seen)

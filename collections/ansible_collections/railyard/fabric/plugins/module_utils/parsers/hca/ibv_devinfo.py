@@ -8,17 +8,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import (
-    NotThisTool,
-    error,
-    first_text,
-    result,
-    scaled,
-    split_lines,
-    strip_ansi,
-    to_float,
-    to_int,
-)
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers import common
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import error, to_float, to_int
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.hca import state
 
 _PAIR = re.compile(r"^\s*([a-z][a-z_]{1,40}):\s*(.*?)\s*$")
@@ -96,7 +87,7 @@ def _rate(port: dict[str, Any]) -> float | None:
     if not width or not speed:
         return None
     lanes = to_float(width.group(1))
-    return scaled(lanes, _LANE_GBPS.get(speed.group(1), to_float(speed.group(1)) or 0.0), 3)
+    return common.scaled(lanes, _LANE_GBPS.get(speed.group(1), to_float(speed.group(1)) or 0.0), 3)
 
 
 def _cut_verbose(device: dict[str, Any], speeds: list[str | None]) -> dict[str, str] | None:
@@ -123,7 +114,9 @@ def _list(lines: list[str]) -> dict[str, Any] | None:
     problem = None
     if stated and to_int(stated.group(1)) != len(names):
         problem = error("truncated", f"{stated.group(1)} devices are stated, {len(names)} are listed")
-    return result("ibv_devinfo", [{"devices": names}], problem, ["the list of names says nothing of ports"])
+    return common.result(
+        "ibv_devinfo", [{"devices": names}], problem, ["the list of names says nothing of ports"]
+    )
 
 
 def parse(text: str) -> dict[str, Any]:
@@ -138,7 +131,7 @@ def parse(text: str) -> dict[str, Any]:
     Raises:
         NotThisTool: There is neither a device nor a message of ibv_devinfo.
     """
-    lines = split_lines(strip_ansi(text))
+    lines = common.clean_lines(text)
     devices: list[dict[str, Any]] = []
     problem: dict[str, str] | None = None
     warnings: list[str] = []
@@ -158,14 +151,12 @@ def parse(text: str) -> dict[str, Any]:
             warnings += [warned] if warned else []
             said = state.message(line) or state.begun(line, "hca_id:")
             problem = state.graver(problem, said)
-    problem = state.without_shell(problem, bool(devices))
     listed = None if devices else _list(lines)
     if listed is not None:
         return listed
-    if not devices and (problem is None or problem["class"] == "truncated"):
-        raise NotThisTool(f"no device of ibv_devinfo (hca_id:); the text begins with {first_text(lines)}")
+    problem = state.listed(devices, problem, "no device of ibv_devinfo (hca_id:)", lines)
     for device in devices:
-        stated = device.pop("_ports", None)
+        fewer = state.fewer_ports(device)
         verbose, odd = device.pop("_verbose", False), device.pop("_odd", None)
         if problem is None and odd:
             problem = error("garbled", f"{device['name']} has a port of {odd}")
@@ -174,11 +165,5 @@ def parse(text: str) -> dict[str, Any]:
             port["rate_gbps"] = _rate(port)
         if problem is None and verbose:
             problem = _cut_verbose(device, speeds)
-        if problem is None and stated is not None and stated != len(device["ports"]):
-            problem = error(
-                "truncated", f"{device['name']} has {stated} ports, the text {len(device['ports'])}"
-            )
-    problem = problem or state.cut_short(devices, ("state", "link_layer"))
-    problem = problem or seen.twice
-    outputs = [{"devices": run} for run in state.runs(devices, "name")]
-    return result("ibv_devinfo", outputs, problem, warnings)
+        problem = problem or fewer
+    return state.devices_result("ibv_devinfo", devices, problem, ("state", "link_layer"), seen, warnings)

@@ -8,15 +8,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import (
-    NotThisTool,
-    error,
-    first_text,
-    result,
-    split_lines,
-    strip_ansi,
-    to_int,
-)
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers import common
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import error, to_int
 
 _DSCP_VALUES = 64
 _TRUST = re.compile(r"^\s*Priority trust state: *(\w{1,20})\s*$")
@@ -42,13 +35,13 @@ def _numbers(text: str) -> list[int]:
 
 def dcbx_mode(text: str) -> str | None:
     """Return who may change the settings, `os` or `firmware`; None where the text does not say."""
-    found = next(filter(None, map(_DCBX.match, split_lines(strip_ansi(text)))), None)
+    found = next(filter(None, map(_DCBX.match, common.clean_lines(text))), None)
     return found.group(1).lower() if found else None
 
 
 def buffer_of_priority(text: str) -> list[int] | None:
     """Return the receive buffer of each of the eight priorities; None for a driver without buffers."""
-    found = next(filter(None, map(_BUFFER_OF_PRIORITY.match, split_lines(strip_ansi(text)))), None)
+    found = next(filter(None, map(_BUFFER_OF_PRIORITY.match, common.clean_lines(text))), None)
     return [int(word) for word in found.group(1).split()] if found else None
 
 
@@ -70,7 +63,7 @@ def parse(text: str) -> dict[str, Any]:
     Raises:
         NotThisTool: No section of mlnx_qos is in the text.
     """
-    lines = split_lines(strip_ansi(text))
+    lines = common.clean_lines(text)
     output: dict[str, Any] = {"trust": None, "pfc": None, "dscp_to_priority": None, "buffers_bytes": None}
     ours = False
     problem: dict[str, str] | None = None
@@ -91,10 +84,9 @@ def parse(text: str) -> dict[str, Any]:
         elif line.startswith("tc: "):
             classes.add(line[4:5])
         else:
-            kind = next((name for name, pattern in _TROUBLE if pattern.search(line[:400])), None)
-            problem = problem or (error(kind, line) if kind else None)
+            problem = problem or common.trouble(_TROUBLE, line)
     if not ours and (problem is None or "mlnx_qos" not in text):
-        raise NotThisTool(f"no section of mlnx_qos; the text begins with {first_text(lines)}")
+        raise common.refusal("no section of mlnx_qos", lines)
     output["dscp_to_priority"] = dict(sorted(mapping.items(), key=lambda pair: int(pair[0]))) or None
     if problem is None and (output["trust"] is None or output["pfc"] is None):
         missing = "trust state" if output["trust"] is None else "PFC configuration"
@@ -104,4 +96,4 @@ def parse(text: str) -> dict[str, Any]:
     if problem is None and not classes:
         # Every version ends with its traffic classes.
         problem = error("truncated", "the traffic classes at the end are missing")
-    return result("mlnx_qos", [output] if ours else [], problem)
+    return common.result("mlnx_qos", [output] if ours else [], problem)

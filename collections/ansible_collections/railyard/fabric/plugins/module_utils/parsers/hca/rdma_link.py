@@ -9,15 +9,8 @@ import json
 import re
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import (
-    NotThisTool,
-    error,
-    first_text,
-    result,
-    split_lines,
-    strip_ansi,
-    to_int,
-)
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers import common
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import error, to_int
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.hca import state as hca_state
 
 # `link mlx5_0/1 state ACTIVE ...`, up to iproute2 4.20 `5/1: mlx5_5/1: state ACTIVE ...`
@@ -61,7 +54,7 @@ def _read_json(text: str) -> list[dict[str, Any]] | None:
     if not isinstance(found, list) or not all(isinstance(one, dict) and "ifname" in one for one in found):
         return None
     if any("physical_state" not in one for one in found):
-        raise NotThisTool("JSON of rdma, but not of its links: it has no physical_state")
+        raise common.NotThisTool("JSON of rdma, but not of its links: it has no physical_state")
     links = []
     for one in found:
         words = {key: value for key, value in one.items() if isinstance(value, (str, int))}
@@ -106,8 +99,8 @@ def parse(text: str) -> dict[str, Any]:
     Raises:
         NotThisTool: There is neither a link nor a message of rdma.
     """
-    text = strip_ansi(text)
-    lines = split_lines(text)
+    text = common.strip_ansi(text)
+    lines = common.split_lines(text)
     links, problem = _read_text(lines)
     if not links and _JSON_START.search(text):
         found = _read_json(text)
@@ -117,8 +110,8 @@ def parse(text: str) -> dict[str, Any]:
         if found == []:
             problem = error("no_device", "there is no RDMA link")
     if not links and problem is None:
-        raise NotThisTool(f"no link of rdma; the text begins with {first_text(lines)}")
+        raise common.refusal("no link of rdma", lines)
     if problem is None and any(link["state"] is None or link["physical_state"] is None for link in links):
         problem = error("truncated", "a link has no state")
     outputs = [{"links": run} for run in hca_state.runs(links, "device", "port")]
-    return result("rdma-link", outputs, problem)
+    return common.result("rdma-link", outputs, problem)

@@ -8,15 +8,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import (
-    NotThisTool,
-    error,
-    first_text,
-    result,
-    split_lines,
-    strip_ansi,
-    to_int,
-)
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers import common
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import error, to_int
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.hca import state
 
 _HEADER = re.compile(r"^DEV\s+PORT\s+INDEX\s+GID\b")
@@ -93,15 +86,13 @@ def parse(text: str) -> dict[str, Any]:
     Raises:
         NotThisTool: There is no header, row or count of show_gids.
     """
-    lines = split_lines(strip_ansi(text))
+    lines = common.clean_lines(text)
     runs, counts = _runs(lines)
     gids = [row for run in runs for row in run]
     for run in runs:
         _name_hidden(run)
     if not counts and not any(_HEADER.match(line) for line in lines):
-        raise NotThisTool(
-            f"no header of show_gids (DEV PORT INDEX GID); the text begins with {first_text(lines)}"
-        )
+        raise common.refusal("no header of show_gids (DEV PORT INDEX GID)", lines)
     problem = None
     if not counts:
         problem = error("truncated", "the count of GIDs at the end is missing")
@@ -109,4 +100,4 @@ def parse(text: str) -> dict[str, Any]:
         problem = error("truncated", f"{sum(filter(None, counts))} GIDs are stated, {len(gids)} are listed")
     elif not gids:
         problem = error("no_device", "there is no GID")
-    return result("show_gids", [{"gids": run} for run in runs or [[]]], problem)
+    return common.result("show_gids", [{"gids": run} for run in runs or [[]]], problem)

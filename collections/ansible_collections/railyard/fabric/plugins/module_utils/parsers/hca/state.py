@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers import common
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import error
 
 DEVICE_KEYS = ("name", "ca_type", "firmware", "board_id", "vendor_part_id", "transport")
@@ -91,12 +92,7 @@ def runs(found: list[dict[str, Any]], *keys: str) -> list[list[dict[str, Any]]]:
 
 def message(line: str) -> dict[str, str] | None:
     """Return the error that a line of one of these tools stands for."""
-    if warning(line):
-        return None
-    for kind, pattern in _TROUBLE:
-        if pattern.search(line[:400]):
-            return error(kind, line)
-    return None
+    return None if warning(line) else common.trouble(_TROUBLE, line)
 
 
 def warning(line: str) -> str | None:
@@ -122,6 +118,41 @@ def begun(line: str, start: str) -> dict[str, str] | None:
     if text and (text.startswith(start) or start.startswith(text)):
         return error("truncated", f"the text ends in {text[:60]!r}")
     return None
+
+
+def listed(
+    found: list[dict[str, Any]], problem: dict[str, str] | None, expected: str, lines: list[str]
+) -> dict[str, str] | None:
+    """Return the error that is left of the messages once it is known what the tool listed.
+
+    Raises:
+        NotThisTool: It listed nothing, and said nothing of its own.
+    """
+    problem = without_shell(problem, bool(found))
+    if not found and (problem is None or problem["class"] == "truncated"):
+        raise common.refusal(expected, lines)
+    return problem
+
+
+def fewer_ports(one: dict[str, Any]) -> dict[str, str] | None:
+    """Take off how many ports a device says it has; return an error when the text has another number."""
+    stated = one.pop("_ports", None)
+    if stated is None or stated == len(one["ports"]):
+        return None
+    return error("truncated", f"{one['name']} has {stated} ports, the text {len(one['ports'])}")
+
+
+def devices_result(
+    tool: str,
+    devices: list[dict[str, Any]],
+    problem: dict[str, str] | None,
+    needed: tuple[str, ...],
+    seen: Seen,
+    warnings: list[str] | None = None,
+) -> dict[str, Any]:
+    """Return the common object of a tool that lists devices; see `cut_short` for `needed`."""
+    problem = problem or cut_short(devices, needed) or seen.twice
+    return common.result(tool, [{"devices": run} for run in runs(devices, "name")], problem, warnings)
 
 
 def cut_short(devices: list[dict[str, Any]], needed: tuple[str, ...]) -> dict[str, str] | None:

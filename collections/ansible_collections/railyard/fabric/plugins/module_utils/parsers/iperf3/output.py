@@ -8,19 +8,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers import json_text
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import (
-    NotThisTool,
-    ended_by_signal,
-    error,
-    first_text,
-    result,
-    scaled,
-    split_lines,
-    strip_ansi,
-    to_float,
-    to_int,
-)
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers import common, json_text
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import error, to_float, to_int
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.iperf3 import text_form
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.json_text import REPEATED, section
 
@@ -126,8 +115,8 @@ class _Run:
         losses = received if "lost_packets" in received else sent if self.is_udp() else {}
         row: dict[str, Any] = {
             "direction": "reverse" if reverse else "forward",
-            "sent_gbps": scaled(to_float(sent.get("bits_per_second")), _PER_GIGA, 12),
-            "received_gbps": scaled(to_float(received.get("bits_per_second")), _PER_GIGA, 12),
+            "sent_gbps": common.scaled(to_float(sent.get("bits_per_second")), _PER_GIGA, 12),
+            "received_gbps": common.scaled(to_float(received.get("bits_per_second")), _PER_GIGA, 12),
             "retransmits": to_int(sent.get("retransmits")),
             "lost_packets": to_int(losses.get("lost_packets")),
             "packets": to_int(losses.get("packets")),
@@ -240,10 +229,10 @@ class _Run:
 
 def _noise(text: str) -> tuple[dict[str, str] | None, list[str]]:
     """Judge the text around the JSON: iperf3's own messages and signals are errors, the rest is a warning."""
-    for line in split_lines(text):
+    for line in common.split_lines(text):
         if _OWN_LINE.match(line) and not _OWN_WARNING.match(line):
             return _classify(line[len("iperf3: ") :]), []
-        if ended_by_signal(line):
+        if common.ended_by_signal(line):
             return error("interrupted", line), []
     return None, (["text around the JSON was ignored"] if text.strip() else [])
 
@@ -266,7 +255,7 @@ def _parse_table(lines: list[str]) -> dict[str, Any] | None:
         warnings += [said] if said else []
         valid = valid and said is None
         outputs.append(output)
-    return result("iperf3", outputs, problem, warnings, valid)
+    return common.result("iperf3", outputs, problem, warnings, valid)
 
 
 def parse(text: str) -> dict[str, Any]:
@@ -282,7 +271,7 @@ def parse(text: str) -> dict[str, Any]:
     Raises:
         NotThisTool: The text holds no object or message of iperf3.
     """
-    text = strip_ansi(text)
+    text = common.strip_ansi(text)
     found = json_text.find_objects(text)
     events = [one for one in found.objects if "event" in one and "data" in one]
     data = [one for one in found.objects if any(part in one for part in _PARTS) and "event" not in one]
@@ -295,12 +284,12 @@ def parse(text: str) -> dict[str, Any]:
         for run in runs
     )
     if not ours and cut is None:
-        lines = split_lines(text)
+        lines = common.split_lines(text)
         table = _parse_table(lines)
         if table is not None:
             return table
         if not any(_OWN_LINE.match(line) for line in lines):
-            raise NotThisTool(f"neither JSON nor a table of iperf3; the text begins with {first_text(lines)}")
+            raise common.refusal("neither JSON nor a table of iperf3", lines)
     outputs, valid = [], True
     for run in runs:
         output = run.output()
@@ -314,4 +303,4 @@ def parse(text: str) -> dict[str, Any]:
             {**dict.fromkeys(_OUTPUT_KEYS), "version": version and version.group(1), "directions": []}
         )
         problem = problem or error("truncated", "the JSON ends in the middle")
-    return result("iperf3", outputs, problem, warnings, valid)
+    return common.result("iperf3", outputs, problem, warnings, valid)

@@ -8,12 +8,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import (
-    error,
-    scaled,
-    to_float,
-    to_int,
-)
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers import common
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import error, to_float, to_int
 
 _CLIENT = re.compile(r"^Connecting to host .{1,200}, port [0-9]+")
 _SERVER = re.compile(r"^Accepted connection from .{1,200}, port [0-9]+")
@@ -59,8 +55,8 @@ class _Row:
         self.way = match.group(2)
         self.seconds = (to_float(match.group(4)) or 0.0) - (to_float(match.group(3)) or 0.0)
         factor = (_DECIMAL if match.group(9) == "bits" else _BINARY)[match.group(8)]
-        self.gbps = scaled(to_float(match.group(7)), factor, 12)
-        self.moved_gbit = scaled(to_float(match.group(5)), _BINARY[match.group(6)], 12)
+        self.gbps = common.scaled(to_float(match.group(7)), factor, 12)
+        self.moved_gbit = common.scaled(to_float(match.group(5)), _BINARY[match.group(6)], 12)
         self.rest = match.group(10)
         role = _ROLE.search(self.rest)
         self.role = role.group(1) if role else None
@@ -96,8 +92,7 @@ class Run:
 
     def read(self, line: str) -> None:
         """Take what one line says."""
-        row = _ROW.match(line)
-        if row:
+        if row := _ROW.match(line):
             self._row(_Row(row))
             return
         self.reverse = self.reverse or bool(_REVERSE.match(line))

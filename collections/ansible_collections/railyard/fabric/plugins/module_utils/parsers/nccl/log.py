@@ -12,14 +12,8 @@ import re
 from collections import Counter
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import (
-    NotThisTool,
-    error,
-    first_text,
-    result,
-    split_lines,
-    strip_ansi,
-)
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers import common
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import error
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.nccl.log_lines import Message, messages
 
 _OURS = re.compile(r"NCCL (?:INFO|WARN|version) ")
@@ -209,9 +203,9 @@ def parse(text: str) -> dict[str, Any]:
     Raises:
         NotThisTool: No line is NCCL's.
     """
-    lines = split_lines(strip_ansi(text))
+    lines = common.clean_lines(text)
     if not any(_OURS.search(line) for line in lines):
-        raise NotThisTool(f"no line of NCCL (NCCL INFO ...); the text begins with {first_text(lines)}")
+        raise common.refusal("no line of NCCL (NCCL INFO ...)", lines)
     log = _Log()
     for message in messages(lines):
         log.take(message)
@@ -232,4 +226,4 @@ def parse(text: str) -> dict[str, Any]:
         "ranks": log.rows(),
         "warnings": list(dict.fromkeys(log.warned)),
     }
-    return result("nccl-log", [output], _problem(log), _remarks(log, channels, direct))
+    return common.result("nccl-log", [output], _problem(log), _remarks(log, channels, direct))

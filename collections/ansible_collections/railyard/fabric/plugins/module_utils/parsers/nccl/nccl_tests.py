@@ -8,18 +8,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import (
-    NotThisTool,
-    ended_by_signal,
-    error,
-    first_text,
-    result,
-    scaled,
-    split_lines,
-    strip_ansi,
-    to_float,
-    to_int,
-)
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers import common
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import error, to_float, to_int
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.nccl import nccl_tests_json
 
 # `srun -l` writes "0: " before each line, `mpirun --tag-output` "[1,0]<stdout>:".
@@ -99,15 +89,10 @@ class _Layout:
             **(both if len(sides) > 1 else {self.alone: sides[0]}),
         }
 
-    @staticmethod
-    def was_checked(line: str) -> bool:
-        """Tell whether a row has a result of the check, be it a number or the older largest difference."""
-        return "N/A" not in line
-
     def _side(self, cells: dict[str, str]) -> dict[str, Any] | None:
         time = cells.get("time", cells.get("cputime"))
         side: dict[str, Any] = {
-            "time_us": scaled(to_float(time), self.time_factor, 6),
+            "time_us": common.scaled(to_float(time), self.time_factor, 6),
             "algbw_GBps": to_float(cells.get("algbw")),
             "busbw_GBps": to_float(cells.get("busbw")),
         }
@@ -161,20 +146,16 @@ class _Run:
             return error("not_measured", nccl_tests_json.ONE_GPU)
         if not self.bounds[1]:
             return error("wrong_values", f"{self.bounds[0]} values are out of bounds")
-        wrong = sum(side["wrong"] or 0 for side in self._sides())
+        wrong = sum(side["wrong"] or 0 for side in nccl_tests_json.sides(self.rows))
         if not wrong and self.is_too_low:
-            return error("below_limit", f"{self.average} GB/s are less than NCCL_TESTS_MIN_BW asks for")
+            return nccl_tests_json.below_limit(self.average)
         if wrong:
             return error("wrong_values", f"{wrong} wrong values")
         return self._check_ratio() or self._check_average()
 
-    def _sides(self) -> list[dict[str, Any]]:
-        halves = ("out_of_place", "in_place")
-        return [row[half] for row in self.rows for half in halves if row[half] is not None]
-
     def _check_ratio(self) -> dict[str, str] | None:
         """Tell when columns are swapped: a bus bandwidth is half the other at least and twice it at most."""
-        for side in self._sides():
+        for side in nccl_tests_json.sides(self.rows):
             other, bus = side["algbw_GBps"], side["busbw_GBps"]
             if other >= 1 and bus and not _LEAST_OF_OTHER <= bus / other <= _MOST_OF_OTHER:
                 return error("inconsistent", f"{bus:g} GB/s on the bus do not come of {other:g} GB/s")
@@ -182,7 +163,7 @@ class _Run:
 
     def _check_average(self) -> dict[str, str] | None:
         """Tell when rows are missing: the average is that of every bus bandwidth in the table."""
-        rates = [side["busbw_GBps"] for side in self._sides()]
+        rates = [side["busbw_GBps"] for side in nccl_tests_json.sides(self.rows)]
         mean = sum(rates) / len(rates)
         if self.average is None or abs(self.average - mean) <= _HALF_DIGIT + _SHARE * mean:
             return None
@@ -209,18 +190,16 @@ def parse(text: str) -> dict[str, Any]:
     runs: list[_Run] = []
     problem: dict[str, str] | None = None
     collective: str | None = None
-    lines = [_PREFIX.sub("", line) for line in split_lines(strip_ansi(text))]
+    lines = [_PREFIX.sub("", line) for line in common.clean_lines(text)]
     if _AVERAGE.match(lines[-1]) and not lines[-1].endswith(" "):
         # A blank, a line end and another line follow the average: this may be the half of a number.
         lines.pop()
     for line in lines:
-        named = _COLLECTIVE.search(line[:400])
-        if named:
+        if named := _COLLECTIVE.search(line[:400]):
             collective = named.group(1) or named.group(2)
-        failure = _FAILURE.search(line[:400])
-        if failure:
+        if failure := _FAILURE.search(line[:400]):
             problem = problem or error("tool_error", failure.group(0))
-        if ended_by_signal(line):
+        if common.ended_by_signal(line):
             problem = problem or error("interrupted", line)
         if _BANNER.search(line[:400]) or (_COLUMNS.match(line) and not runs):
             runs.append(_Run())
@@ -229,18 +208,17 @@ def parse(text: str) -> dict[str, Any]:
             runs[-1].collective = runs[-1].collective or collective
             _read(runs[-1], line)
     if not runs:
-        raise NotThisTool(f"no banner or table of nccl-tests; the text begins with {first_text(lines)}")
+        raise common.refusal("no banner or table of nccl-tests", lines)
     for run in runs:
         problem = problem or run.problem()
     unchecked = any(run.rows and not run.checked for run in runs)
     warnings = ["the values were not checked (-c 0)"] if unchecked else []
     warnings += [said for run in runs for said in run.warnings]
-    return result("nccl-tests", [run.output() for run in runs], problem, warnings)
+    return common.result("nccl-tests", [run.output() for run in runs], problem, warnings)
 
 
 def _read(run: _Run, line: str) -> None:
-    rank = _RANK.match(line)
-    if rank:
+    if rank := _RANK.match(line):
         run.ranks[int(rank.group(1)[:9])] = rank.group(2)
     elif _COLUMNS.match(line):
         run.layout = _Layout(line, run.caption)
@@ -261,6 +239,7 @@ def _read(run: _Run, line: str) -> None:
         begun = _ROW_START.match(line)
         if row:
             run.rows.append(row)
-            run.checked = run.checked or run.layout.was_checked(line)
+            # A row has a result of the check, be it a number or the older largest difference.
+            run.checked = run.checked or "N/A" not in line
         elif begun and _TYPE.match(begun.group(1)):
             run.broken = run.broken or line.strip()[:80]

@@ -8,13 +8,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers import json_text
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import (
-    error,
-    result,
-    to_float,
-    to_int,
-)
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers import common, json_text
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import error, to_float, to_int
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.json_text import section
 
 _PROGRAM = re.compile(r"(?:^|/)(\w{1,40})_perf(?:_mpi)?\Z")
@@ -55,8 +50,14 @@ def _row(value: object) -> dict[str, Any]:
     }
 
 
-def _sides(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def sides(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return what was measured in each row, out of place and in place."""
     return [row[half] for row in rows for half in ("out_of_place", "in_place") if row[half]]
+
+
+def below_limit(average: float | None) -> dict[str, str]:
+    """Return the error of a test that was given a limit and missed it."""
+    return error("below_limit", f"{average} GB/s are less than NCCL_TESTS_MIN_BW asks for")
 
 
 def _output(data: dict[str, Any]) -> dict[str, Any]:
@@ -67,7 +68,7 @@ def _output(data: dict[str, Any]) -> dict[str, Any]:
     hosts = {str(one.get("hostname")) for one in devices}
     program = _PROGRAM.search(str(next(iter(_list(data.get("args"))), ""))[:4096])
     rows = [_row(one) for one in _list(data.get("results"))]
-    checked = any(side["wrong"] is not None for side in _sides(rows))
+    checked = any(side["wrong"] is not None for side in sides(rows))
     return {
         "collective": program.group(1) if program else None,
         "gpus": len(devices) * each or None,
@@ -82,19 +83,18 @@ def _problem(data: dict[str, Any], output: dict[str, Any]) -> dict[str, str] | N
     rows, bounds = output["rows"], section(data, "out_of_bounds")
     if "end_time" not in data or not bounds or output["average_busbw_GBps"] is None:
         return error("truncated", "the test did not reach its end")
-    sides = _sides(rows)
-    if not sides:
+    measured = sides(rows)
+    if not measured:
         return error("truncated", "there is no result")
-    if any(None in (side["time_us"], side["algbw_GBps"], side["busbw_GBps"]) for side in sides):
+    if any(None in (side["time_us"], side["algbw_GBps"], side["busbw_GBps"]) for side in measured):
         return error("garbled", "a result has no time or bandwidth")
     if output["gpus"] == 1 or output["average_busbw_GBps"] == 0:
         return error("not_measured", ONE_GPU)
-    wrong = sum(side["wrong"] or 0 for side in sides)
+    wrong = sum(side["wrong"] or 0 for side in measured)
     if wrong or bounds.get("okay") != "true":
         return error("wrong_values", f"{wrong or bounds.get('count')} wrong values")
     if section(data, "average_bus_bandwidth").get("okay") == "false":
-        average = output["average_busbw_GBps"]
-        return error("below_limit", f"{average} GB/s are less than NCCL_TESTS_MIN_BW asks for")
+        return below_limit(output["average_busbw_GBps"])
     return None
 
 
@@ -118,6 +118,6 @@ def parse(text: str) -> dict[str, Any] | None:
     if cut is not None:
         problem = problem or error("truncated", "the JSON ends in the middle")
     said = [str(one)[:300] for data in runs for one in _list(data.get("errors")) if one]
-    if any(side["wrong"] is None for output in outputs for side in _sides(output["rows"])):
+    if any(side["wrong"] is None for output in outputs for side in sides(output["rows"])):
         said.append("the values were not checked (-c 0)")
-    return result("nccl-tests", outputs, problem, said)
+    return common.result("nccl-tests", outputs, problem, said)

@@ -8,19 +8,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers import json_text
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import (
-    NotThisTool,
-    ended_by_signal,
-    error,
-    first_text,
-    result,
-    scaled,
-    split_lines,
-    strip_ansi,
-    to_float,
-    to_int,
-)
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers import common, json_text
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import error, to_float, to_int
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.json_text import section
 
 _OWN_LINE = re.compile(r"^fio: ")
@@ -48,12 +37,12 @@ def _latency(side: dict[str, Any]) -> tuple[float | None, float | None]:
             mean = total.get("mean", completion.get("mean"))
             percentiles = section(completion, "percentile") or section(total, "percentile")
             p99 = percentiles.get("99.000000")
-            return scaled(to_float(mean), factor, 6), scaled(to_float(p99), factor, 6)
+            return common.scaled(to_float(mean), factor, 6), common.scaled(to_float(p99), factor, 6)
     return None, None
 
 
-def _outputs(job: dict[str, Any], common: dict[str, Any]) -> list[dict[str, Any]]:
-    options = {**common, **section(job, "job options")}
+def _outputs(job: dict[str, Any], every_job: dict[str, Any]) -> list[dict[str, Any]]:
+    options = {**every_job, **section(job, "job options")}
     pattern = options.get("rw", options.get("readwrite"))
     rows = []
     for direction in ("read", "write"):
@@ -63,7 +52,7 @@ def _outputs(job: dict[str, Any], common: dict[str, Any]) -> list[dict[str, Any]
         rate = to_float(side.get("bw_bytes"))
         if rate is None:
             # bw is KiB/s in every version; 2.x has nothing else.
-            rate = scaled(to_float(side.get("bw")), 1024, 3)
+            rate = common.scaled(to_float(side.get("bw")), 1024, 3)
         mean, p99 = _latency(side)
         rows.append(
             {
@@ -93,20 +82,20 @@ def parse(text: str) -> dict[str, Any]:
     Raises:
         NotThisTool: There is neither fio's JSON nor a message of fio.
     """
-    text = strip_ansi(text)
+    text = common.strip_ansi(text)
     found = json_text.find_objects(text)
     runs = [one for one in found.objects if "fio version" in one or isinstance(one.get("jobs"), list)]
     cut = found.cut is not None and '"fio version"' in found.cut
-    messages = [line for line in split_lines(found.around if runs else text) if _OWN_LINE.match(line)]
+    messages = [line for line in common.split_lines(found.around if runs else text) if _OWN_LINE.match(line)]
     if not runs and not cut and not messages:
-        raise NotThisTool(f"no JSON of fio (--output-format=json); the text begins with {first_text([text])}")
+        raise common.refusal("no JSON of fio (--output-format=json)", [text])
     problem = (
         error("truncated", "the JSON ends in the middle") if found.cut is not None and (runs or cut) else None
     )
     failed = next((line for line in messages if "err=" in line or "error" in line or not runs), None)
     if failed is not None:
         problem = error("io_error" if "err=" in failed else "tool_error", failed[len("fio: ") :])
-    elif any(ended_by_signal(line) for line in split_lines(found.around)):
+    elif any(common.ended_by_signal(line) for line in common.split_lines(found.around)):
         problem = error("interrupted", "fio was ended from outside")
     outputs: list[dict[str, Any]] = []
     for run in runs:
@@ -121,4 +110,4 @@ def parse(text: str) -> dict[str, Any]:
                 outputs += _outputs(job, section(run, "global options"))
     if not outputs and problem is None:
         problem = error("no_data", "no job moved any data")
-    return result("fio", outputs, problem)
+    return common.result("fio", outputs, problem)

@@ -18,6 +18,16 @@ _PART = re.compile(
     r"(?:(\{)|\"([^\"\n]{0,200})\"|([^\",{}\n]{0,200}?)(?=\s{0,20}[,}\n]))",
     re.A,
 )
+_FIELDS = {
+    "MsgSize": "message_bytes",
+    "n_iterations": "iterations",
+    "BW_peak": "peak",
+    "BW_average": "average",
+    # Where both are there, the latter counts.
+    "msgRate_avg": "message_rate_mpps",
+    "MsgRate": "message_rate_mpps",
+    "CPU_util": "cpu_percent",
+}
 _LATENCY = {
     "t_min": "min_us",
     "t_max": "max_us",
@@ -78,26 +88,11 @@ def _one(text: str) -> tuple[dict[str, Any], bool]:
             output["gpu"] = f"{maker} device {number}"
     if output["kind"] is None:
         output["kind"] = "latency" if any(key in results for key in _LATENCY) else "bandwidth"
-    output["rows"] = []
-    if output["kind"] == "bandwidth":
-        output["reported_unit"] = _unit(results)
-        if results:
-            fields = ("MsgSize", "n_iterations", "BW_peak", "BW_average", "MsgRate")
-            size, iterations, peak, average, rate = (results.get(field) for field in fields)
-            row = run.bandwidth_row(output["reported_unit"], size, iterations, peak, average, rate)
-            if rate is None:
-                row["message_rate_mpps"] = to_float(results.get("msgRate_avg"))
-            output["rows"] = [{**row, "cpu_percent": to_float(results.get("CPU_util"))}]
-    elif results:
-        output["reported_unit"] = "us"
-        row = {
-            "message_bytes": to_int(results.get("MsgSize")),
-            "iterations": to_int(results.get("n_iterations")),
-        }
-        row.update(dict.fromkeys(run.LATENCY_KEYS))
-        row.update({name: to_float(results[key]) for key, name in _LATENCY.items() if key in results})
-        cpu = to_float(results.get("CPU_util"))
-        output["rows"] = [{**row, "cpu_percent": cpu, "latency_is": output["latency_is"]}]
+    is_bandwidth = output["kind"] == "bandwidth"
+    if is_bandwidth or results:
+        output["reported_unit"] = _unit(results) if is_bandwidth else "us"
+    said = {name: results[key] for key, name in {**_FIELDS, **_LATENCY}.items() if key in results}
+    output["rows"] = [run.row(output, said)] if results else []
     return output, text.count("{") == text.count("}") and bool(results)
 
 

@@ -8,14 +8,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import (
-    NotThisTool,
-    error,
-    first_text,
-    result,
-    split_lines,
-    strip_ansi,
-)
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers import common
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import error
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.perftest import (
     json_form,
     messages,
@@ -38,15 +32,15 @@ def parse(text: str) -> dict[str, Any]:
     Raises:
         NotThisTool: The text holds neither a table, nor JSON, nor a message of perftest.
     """
-    text = strip_ansi(text)
-    lines = split_lines(text)
+    text = common.strip_ansi(text)
+    lines = common.split_lines(text)
     problem, warnings, ours = messages.read(lines)
     runs = text_form.read(text)
     if not runs and json_form.is_json(text):
         runs = json_form.read(text)
     waiting = "Waiting for client to connect" in text
     if not runs and not ours and not waiting:
-        raise NotThisTool(f"no table, JSON or message of perftest; the text begins with {first_text(lines)}")
+        raise common.refusal("no table, JSON or message of perftest", lines)
     if not runs and problem is None:
         problem = error("truncated", "the server was still waiting for its client")
     whole = 0
@@ -59,4 +53,4 @@ def parse(text: str) -> dict[str, Any]:
         if parts:
             warnings.append("of --report-both the sum of both directions is given")
         whole += wrong is None and silent is None
-    return result("perftest", [output for output, _end in runs], problem, warnings, whole > 0)
+    return common.result("perftest", [output for output, _end in runs], problem, warnings, whole > 0)

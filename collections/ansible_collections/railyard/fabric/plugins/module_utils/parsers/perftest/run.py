@@ -6,14 +6,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import (
-    error,
-    scaled,
-    to_float,
-    to_int,
-)
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers import common
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import error, to_float, to_int
 
 # "MB/sec" of older and "MiB/sec" of newer versions are the same number: 2^20 bytes.
 GBPS_PER_UNIT = {"MiB/s": 2**20 * 8 / 1e9, "Gbit/s": 1.0}
@@ -95,18 +92,26 @@ def apply_parameters(output: dict[str, Any], values: dict[str, str]) -> None:
         output["test"] = output["test"].replace("ib_send", "raw_ethernet")
 
 
-def bandwidth_row(
-    unit: str | None, size: object, iterations: object, peak: object, average: object, rate: object
-) -> dict[str, Any]:
-    """Return one bandwidth row in Gbit/s; a peak of 0.00 was not measured."""
-    factor = GBPS_PER_UNIT.get(unit or "")
-    top = to_float(peak) or None
+def row(output: dict[str, Any], said: Mapping[str, str]) -> dict[str, Any]:
+    """Return one row of a run, bandwidths in Gbit/s, times in microseconds; a peak of 0.00 was not measured.
+
+    Args:
+        output: The run's output, of which the kind and the unit count.
+        said: Texts by the row's keys; `peak` and `average` are bandwidths in the unit reported.
+    """
+    head = {name: to_int(said.get(name)) for name in ("message_bytes", "iterations")}
+    rate, cpu = to_float(said.get("message_rate_mpps")), to_float(said.get("cpu_percent"))
+    if output["kind"] != "bandwidth":
+        times = {name: to_float(said.get(name)) for name in LATENCY_KEYS}
+        return {**head, **times, "cpu_percent": cpu, "latency_is": output["latency_is"]}
+    factor = GBPS_PER_UNIT.get(output["reported_unit"] or "")
+    peak, average = (to_float(said.get(name)) if factor else None for name in ("peak", "average"))
     return {
-        "message_bytes": to_int(size),
-        "iterations": to_int(iterations),
-        "bandwidth_peak_gbps": scaled(top, factor) if factor else None,
-        "bandwidth_average_gbps": scaled(to_float(average), factor) if factor else None,
-        "message_rate_mpps": to_float(rate),
+        **head,
+        "bandwidth_peak_gbps": common.scaled(peak or None, factor or 1.0),
+        "bandwidth_average_gbps": common.scaled(average, factor or 1.0),
+        "message_rate_mpps": rate,
+        "cpu_percent": cpu,
     }
 
 

@@ -8,11 +8,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import (
-    split_lines,
-    to_float,
-    to_int,
-)
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers import common
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.perftest import run as perftest_run
 
 # 87 dashes as printed; people shorten them when they paste.
@@ -54,7 +50,13 @@ _ROW = re.compile(
 # --report-both: the sum of both directions comes first, then each one under a title of its own.
 _PART_TITLE = re.compile(r"^\s*(?:Local|Remote) results:\s*$")
 _UNITS = {"MB/sec": "MiB/s", "MiB/sec": "MiB/s", "Gb/sec": "Gbit/s", "usec": "us"}
-_LATENCY = {
+_FIELDS = {
+    "#bytes": "message_bytes",
+    "#iterations": "iterations",
+    "BW peak": "peak",
+    "BW average": "average",
+    "MsgRate": "message_rate_mpps",
+    "CPU_Util": "cpu_percent",
     "t_min": "min_us",
     "t_max": "max_us",
     "t_typical": "typical_us",
@@ -121,20 +123,12 @@ class _Run:
 
     @staticmethod
     def _row(output: dict[str, Any], cells: dict[str, str]) -> dict[str, Any]:
-        size, iterations = cells.get("#bytes"), cells.get("#iterations")
-        if output["kind"] == "bandwidth":
-            peak, average, rate = cells.get("BW peak"), cells.get("BW average"), cells.get("MsgRate")
-            unit = output["reported_unit"]
-            row = perftest_run.bandwidth_row(unit, size, iterations, peak, average, rate)
-            return {**row, "cpu_percent": to_float(cells.get("CPU_Util"))}
-        row = {"message_bytes": to_int(size), "iterations": to_int(iterations)}
-        row.update(dict.fromkeys(perftest_run.LATENCY_KEYS))
+        said = {_FIELDS[name]: cell for name, cell in cells.items() if name in _FIELDS}
         # With -C the columns are CPU cycles, which are no time without the clock rate. Some versions write
         # "usec" above them all the same: then all figures are whole numbers, and large ones.
-        if output["reported_unit"] == "us" and not _are_cycles(cells):
-            row.update({name: to_float(cells[key]) for key, name in _LATENCY.items() if key in cells})
-        cpu = to_float(cells.get("CPU_Util"))
-        return {**row, "cpu_percent": cpu, "latency_is": output["latency_is"]}
+        if output["reported_unit"] != "us" or _are_cycles(cells):
+            said = {name: cell for name, cell in said.items() if name not in perftest_run.LATENCY_KEYS}
+        return perftest_run.row(output, said)
 
 
 class _Reader:
@@ -269,7 +263,7 @@ def read(text: str) -> list[tuple[dict[str, Any], bool]]:
     Returns:
         (output, whether its end is in the text) per run and side; of mixed sides, the client first.
     """
-    lines = split_lines(text)
+    lines = common.split_lines(text)
     reader = _Reader()
     following = [*lines[1:], ""]
     upcoming = ""
