@@ -59,6 +59,51 @@ def test_cut_anywhere(tool: str, path: Path) -> None:
         assert not wrong, (place, text[:place][-60:], wrong)
 
 
+@pytest.mark.parametrize(
+    ("tool", "name", "start", "end", "step"),
+    [
+        ("ping", "ok.txt", "PING ", "", 1),
+        ("sockperf", "pp_tcp.txt", "sockperf: ", "", 1),
+        ("sockperf", "tp.txt", "sockperf: ", "", 1),
+        ("perftest", "write_bw_gbps_client.txt", "Test", "", 1),
+        ("perftest", "write_lat_client.txt", "Test", "", 1),
+        ("perftest", "write_bw_old.json", "Test", "", 1),
+        ("iperf3", "udp_client.json", '"start":', "", 7),
+        ("iperf3", "text_2_streams_client.txt", "", "", 5),
+        ("iperf3", "text_bidir_client.txt", "", "", 5),
+        ("iperf3", "text_2_streams_server.txt", "", "", 5),
+        ("iperf3", "text_udp_client.txt", "", "", 5),
+        ("ibstat", "dual_port.txt", "CA 'rxe0'", "", 1),
+        ("ibstatus", "two.txt", "'mlx5_1' port 1 status:", "", 1),
+        ("ibv_devinfo", "verbose.txt", "\t\tport:\t1", "", 1),
+        ("nccl-tests", "all_reduce_checked.txt", "minBytes ", "# Avg bus bandwidth", 11),
+        ("ethtool", "both.txt", "driver: m", "es\nSettings for", 3),
+        ("ethtool", "both.txt", "Settings for ens6:\n", "", 3),
+    ],
+)
+def test_cut_is_never_valid(tool: str, name: str, start: str, end: str, step: int) -> None:
+    """Between the two words, or up to the end, no part of the text is a whole result."""
+    text = (FIXTURES / tool / name).read_text().rstrip().rstrip("-")
+    last = text.index(end) if end else len(text)
+    for place in range(text.index(start) + len(start), last, step):
+        found = parsed(tool, text[:place])
+        assert found is None or found["valid"] is False, text[:place][-60:]
+
+
+PING = "PING 10.0.0.1 (10.0.0.1) 56(84) bytes of data.\n"
+START = '{"start": {}}'
+OTHERS = ("", "hello\n", "[1]", "# a comment\n", "GPU 0: only a name\n", PING, START)
+
+
+@pytest.mark.parametrize("tool", registry.TOOLS)
+def test_text_of_another_tool_is_refused(tool: str) -> None:
+    for text in OTHERS:
+        # These two are the beginning of its own output.
+        if (tool, text) not in (("ping", PING), ("iperf3", START)):
+            with pytest.raises(registry.NotThisTool):
+                registry.parse(tool, text)
+
+
 @pytest.mark.parametrize(("tool", "path"), CAPTURES)
 def test_a_tail_of_nuls_changes_nothing(tool: str, path: Path) -> None:
     text = path.read_text()
