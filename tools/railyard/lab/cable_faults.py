@@ -7,11 +7,8 @@ from __future__ import annotations
 
 import json
 import os
-import select
-import subprocess
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from railyard.base.errors import BAD_INPUT
@@ -23,10 +20,11 @@ from railyard.lab.fault_kinds import (
     TO_OTHER,
     Kind,
     Place,
+    cable,
     netdev,
     would_be_none,
 )
-from railyard.lab.process import LabError, run
+from railyard.lab.process import LabError, command_lines, run, start_and_await_word
 from railyard.lab.wiring import Lab, rail_link
 
 _SMALL_MTU_BYTES = 1500
@@ -133,25 +131,25 @@ def _part_rails(lab: Lab, place: Place, _undo: Mapping[str, Any]) -> None:
 
 
 def _path_mtu(lab: Lab, place: Place, _rate_gbps: float) -> dict[str, Any]:
-    link = rail_link(lab, place.node, place.rail_position)
+    link = cable(lab, place)
     lab.network.batch([f"link set {link.outer} mtu {_SMALL_MTU_BYTES}"])
     return {}
 
 
 def _path_mtu_back(lab: Lab, place: Place, _undo: Mapping[str, Any]) -> None:
-    link = rail_link(lab, place.node, place.rail_position)
+    link = cable(lab, place)
     if link.outer in lab.network.links():
         lab.network.batch([f"link set {link.outer} mtu {link.mtu_bytes}"])
 
 
 def _path_mtu_one_way(lab: Lab, place: Place, _rate_gbps: float) -> dict[str, Any]:
-    link = rail_link(lab, place.node, place.rail_position)
+    link = cable(lab, place)
     run(["tc", "-n", lab.network.name, "qdisc", "replace", "dev", link.outer, "root", *_SMALL_BUCKET])
     return {}
 
 
 def _path_mtu_one_way_back(lab: Lab, place: Place, _undo: Mapping[str, Any]) -> None:
-    link = rail_link(lab, place.node, place.rail_position)
+    link = cable(lab, place)
     if link.outer not in lab.network.links():
         return
     lab.network.shape(link.outer, None)
@@ -237,37 +235,18 @@ def _no_bond(lab: Lab, place: Place, _undo: Mapping[str, Any]) -> None:
 
 def _wrong_leaf(lab: Lab, place: Place, _rate_gbps: float) -> dict[str, Any]:
     """Let a switch of another name speak LLDP to the node."""
-    leg = rail_link(lab, place.node, place.rail_position).outer
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    process = subprocess.Popen(
-        lab.network.in_namespace(sys.executable, "-m", _SPEAKER, leg, place.other, lab.network.name),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-        env=environment,
-    )
-    if process.stdout is None:
-        raise LabError("a pipe was asked for and not given")
-    with process.stdout as said:
-        ready, _, _ = select.select([said], [], [], _SPEAKER_DEADLINE_S)
-        if not ready or not said.readline():
-            process.kill()
-            raise LabError(f"wrong_leaf: {_SPEAKER} did not start on {leg}")
+    leg = cable(lab, place).outer
+    path = {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    argv = lab.network.in_namespace(sys.executable, "-m", _SPEAKER, leg, place.other, lab.network.name)
+    start_and_await_word(argv, _SPEAKER_DEADLINE_S, f"wrong_leaf: {_SPEAKER} did not start on {leg}", path)
     return {"leg": leg}
 
 
 def _no_speaker(lab: Lab, _place: Place, undo: Mapping[str, Any]) -> None:
     wanted = [word.encode() for word in (_SPEAKER, str(undo["leg"]), lab.network.name)]
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit():
-            continue
-        try:
-            argv = (entry / "cmdline").read_bytes().split(b"\0")
-        except OSError:
-            continue
-        if all(word in argv for word in wanted):
-            network.end_process(int(entry.name))
+    for pid, words in command_lines():
+        if set(wanted) <= set(words.split(b"\0")):
+            network.end_process(pid)
 
 
 KINDS: dict[str, Kind] = {

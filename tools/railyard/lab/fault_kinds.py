@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from railyard.base.errors import BAD_INPUT
+from railyard.lab.nodes import Link
 from railyard.lab.process import LabError
 from railyard.lab.topology import Node
-from railyard.lab.wiring import Lab
+from railyard.lab.wiring import Lab, rail_link
 
 #: The forms of a fault's target; the words of the command line are joined by slashes.
 ON_NODE, ON_RAIL, ON_TWO_RAILS, TO_OTHER, BETWEEN_RAILS = (
@@ -70,6 +71,11 @@ def place(lab: Lab, kind: str, form: str, target: str) -> Place:
 def netdev(lab: Lab, where: Place) -> str:
     """Return the node's netdev of a fault's rail."""
     return lab.topology.rails[where.rail_position].netdev
+
+
+def cable(lab: Lab, where: Place) -> Link:
+    """Return the cable of a fault's rail."""
+    return rail_link(lab, where.node, where.rail_position)
 
 
 def would_be_none(where: Place, what: str) -> LabError:

@@ -6,8 +6,6 @@ Each is recorded with what `heal` needs to restore exactly what was before.
 from __future__ import annotations
 
 import json
-import select
-import subprocess
 import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -16,10 +14,10 @@ from typing import Any
 
 from railyard.base.errors import BAD_INPUT
 from railyard.lab import cable_faults, fault_kinds, naming, network, state
-from railyard.lab.fault_kinds import ON_NODE, ON_RAIL, Kind, Place, would_be_none
+from railyard.lab.fault_kinds import ON_NODE, ON_RAIL, Kind, Place, cable, would_be_none
 from railyard.lab.fault_kinds import netdev as netdev_of
-from railyard.lab.process import LabError, run
-from railyard.lab.wiring import Lab, await_ready, rail_link, start
+from railyard.lab.process import LabError, run, start_and_await_word
+from railyard.lab.wiring import Lab, await_ready, start
 
 SLOW_RATE_GBPS = 0.1
 _WRONG_MTU_BYTES = 1500
@@ -104,12 +102,12 @@ def _place(lab: Lab, kind: str, target: str) -> tuple[Kind, Place]:
 
 
 def _link_down(lab: Lab, place: Place, _rate_gbps: float) -> dict[str, Any]:
-    lab.kind(place.node).set_carrier(rail_link(lab, place.node, place.rail_position), place.node, up=False)
+    lab.kind(place.node).set_carrier(cable(lab, place), place.node, up=False)
     return {}
 
 
 def _link_up(lab: Lab, place: Place, _undo: Mapping[str, Any]) -> None:
-    lab.kind(place.node).set_carrier(rail_link(lab, place.node, place.rail_position), place.node, up=True)
+    lab.kind(place.node).set_carrier(cable(lab, place), place.node, up=True)
 
 
 def _wrong_mtu(lab: Lab, place: Place, _rate_gbps: float) -> dict[str, Any]:
@@ -166,20 +164,8 @@ def _duplicate_address(lab: Lab, place: Place, _rate_gbps: float) -> dict[str, A
 def _start_stranger(namespace: str, address: str, mac: str) -> None:
     """Start the program that answers, and wait until it has said for the first time whose the address is."""
     program = [sys.executable, "-m", "railyard.lab.stranger", "rail", address, mac]
-    process = subprocess.Popen(
-        ["ip", "netns", "exec", namespace, *program],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    if process.stdout is None:
-        raise LabError("a pipe was asked for and not given")
-    with process.stdout as said:
-        ready, _, _ = select.select([said], [], [], _STRANGER_DEADLINE_S)
-        if not ready or not said.readline():
-            process.kill()
-            raise LabError(f"duplicate_address: {' '.join(program)} did not start in namespace {namespace}")
+    failure = f"duplicate_address: {' '.join(program)} did not start in namespace {namespace}"
+    start_and_await_word(["ip", "netns", "exec", namespace, *program], _STRANGER_DEADLINE_S, failure)
 
 
 def _no_stranger(lab: Lab, place: Place, undo: Mapping[str, Any]) -> None:
@@ -193,15 +179,14 @@ def _no_stranger(lab: Lab, place: Place, undo: Mapping[str, Any]) -> None:
 
 
 def _slow_rail(lab: Lab, place: Place, rate_gbps: float) -> dict[str, Any]:
-    link = rail_link(lab, place.node, place.rail_position)
-    lab.kind(place.node).shape(place.node, link, rate_gbps)
+    lab.kind(place.node).shape(place.node, cable(lab, place), rate_gbps)
     return {"rate_gbps": rate_gbps}
 
 
 def _declared_rate(lab: Lab, place: Place, _undo: Mapping[str, Any]) -> None:
     if place.runs:
-        link = rail_link(lab, place.node, place.rail_position)
-        lab.kind(place.node).shape(place.node, link, lab.topology.rails[place.rail_position].rate_gbps)
+        rate_gbps = lab.topology.rails[place.rail_position].rate_gbps
+        lab.kind(place.node).shape(place.node, cable(lab, place), rate_gbps)
 
 
 def _node_gone(lab: Lab, place: Place, _rate_gbps: float) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from threading import Event
 from types import FrameType
@@ -31,7 +31,7 @@ from railyard.lab import (
     state,
 )
 from railyard.lab.nodes import NodeKind, NodeState
-from railyard.lab.process import LabError
+from railyard.lab.process import LabError, command_lines
 from railyard.lab.topology import Node, Topology
 from railyard.lab.wiring import Lab, await_ready, kinds_of, plug_in, start
 
@@ -194,15 +194,12 @@ def _refuse_foreign(there: There, lab: str) -> None:
 def _await_orphans(lab: str) -> None:
     """Let calls of a killed command come to their end; they would undo what we do next."""
     deadline = time.monotonic() + _ORPHAN_DEADLINE_S
-    while time.monotonic() < deadline and any(_is_our_call(entry.path, lab) for entry in os.scandir("/proc")):
+    while time.monotonic() < deadline and any(_is_our_call(words, lab) for _pid, words in command_lines()):
         time.sleep(0.1)
 
 
-def _is_our_call(process: str, lab: str) -> bool:
-    try:
-        argv = Path(process, "cmdline").read_bytes().decode(errors="replace").split("\0")
-    except OSError:
-        return False
+def _is_our_call(words: bytes, lab: str) -> bool:
+    argv = words.decode(errors="replace").split("\0")
     marks = naming.on_host(lab, "")
     return os.path.basename(argv[0]) in ("podman", "unshare", "sh", "nsenter") and any(
         argument.removeprefix("--name=").startswith(marks) for argument in argv
@@ -228,21 +225,18 @@ def _interruptible() -> Iterator[Event]:
         interrupted.set()
         raise KeyboardInterrupt
 
-    old = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
-    try:
+    with _on_signals(stop):
         yield interrupted
-    finally:
-        for number, handler in old.items():
-            signal.signal(number, handler)
+
+
+def _uninterruptible() -> AbstractContextManager[None]:
+    """Let cleaning up come to its end; whoever cannot wait has kill -9, and `down` again."""
+    return _on_signals(signal.SIG_IGN)
 
 
 @contextmanager
-def _uninterruptible() -> Iterator[None]:
-    """Let cleaning up come to its end; whoever cannot wait has kill -9, and `down` again."""
-    old = {
-        number: signal.signal(number, signal.SIG_IGN)
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    }
+def _on_signals(action: Callable[[int, FrameType | None], None] | signal.Handlers) -> Iterator[None]:
+    old = {number: signal.signal(number, action) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     try:
         yield
     finally:

@@ -18,7 +18,7 @@ from typing import Any
 
 from railyard.lab import naming
 from railyard.lab.nodes import Link
-from railyard.lab.process import LabError, run
+from railyard.lab.process import LabError, command_lines, run
 from railyard.lab.topology import WAY_OUT, Node, Topology
 
 _TAP = "tap0"
@@ -281,17 +281,8 @@ def shaped_rate_gbps(tc_argv: list[str], link: str) -> float | None:
 def _slirp_pids(namespace: str) -> list[int]:
     """Return the slirp4netns processes of a namespace, found by what they were called with."""
     wanted = namespace_path(namespace).encode()
-    pids = []
-    for entry in os.scandir("/proc"):
-        if not entry.name.isdigit():
-            continue
-        try:
-            argv = Path(entry.path, "cmdline").read_bytes().split(b"\0")
-        except OSError:
-            continue
-        if os.path.basename(argv[0]) == b"slirp4netns" and wanted in argv:
-            pids.append(int(entry.name))
-    return pids
+    argvs = ((pid, words.split(b"\0")) for pid, words in command_lines())
+    return [pid for pid, argv in argvs if os.path.basename(argv[0]) == b"slirp4netns" and wanted in argv]
 
 
 def way_out_runs(namespace: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import select
 import signal
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
@@ -113,6 +114,48 @@ def tied(argv: Sequence[str], *, stdout: int = subprocess.DEVNULL) -> Iterator[s
         except BaseException:
             process.kill()
             raise
+
+
+def start_and_await_word(
+    argv: Sequence[str], deadline_s: float, failure: str, environment: Mapping[str, str] | None = None
+) -> None:
+    """Start a program that stays, and wait until it has said something: then it does what it is there for.
+
+    Args:
+        argv: program and arguments; it gets no input, and a session of its own.
+        deadline_s: seconds it may take to its first line.
+        failure: what to say when it does not come.
+        environment: variables that it gets beside ours.
+
+    Raises:
+        LabError: it did not come; it has been killed.
+    """
+    process = subprocess.Popen(
+        list(argv),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        env={**os.environ, **(environment or {})},
+    )
+    if process.stdout is None:
+        raise LabError("a pipe was asked for and not given")
+    with process.stdout as said:
+        ready, _, _ = select.select([said], [], [], deadline_s)
+        if not ready or not said.readline():
+            process.kill()
+            raise LabError(failure)
+
+
+def command_lines() -> Iterator[tuple[int, bytes]]:
+    """Return process id and command line (words that end in NUL) of all that runs on this host."""
+    for entry in os.scandir("/proc"):
+        if entry.name.isdigit():
+            try:
+                words = Path(entry.path, "cmdline").read_bytes()
+            except OSError:
+                continue  # it ended meanwhile
+            yield int(entry.name), words
 
 
 def die_with_parent() -> None:

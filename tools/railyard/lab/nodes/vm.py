@@ -33,7 +33,7 @@ from railyard.lab.nodes import (
     vm_image,
 )
 from railyard.lab.nodes.qmp import QmpError, ask
-from railyard.lab.process import LabError, run
+from railyard.lab.process import LabError, command_lines, run
 from railyard.lab.seed import Content
 from railyard.lab.topology import Image, Node
 
@@ -225,17 +225,8 @@ class VmKind:
         ask(naming.node_dir(self.lab, name) / vm_argv.CONTROL, command, arguments)
 
     def _processes(self) -> list[tuple[int, vm_argv.Found]]:
-        found = []
-        for entry in os.scandir("/proc"):
-            if not entry.name.isdigit():
-                continue
-            try:
-                process = vm_argv.recognise(Path(entry.path, "cmdline").read_bytes(), self.lab)
-            except OSError:
-                continue  # it ended meanwhile
-            if process is not None:
-                found.append((int(entry.name), process))
-        return found
+        all_of_them = ((pid, vm_argv.recognise(words, self.lab)) for pid, words in command_lines())
+        return [(pid, process) for pid, process in all_of_them if process is not None]
 
 
 def _condition(control: Path) -> Condition:
