@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import yaml
@@ -15,6 +17,7 @@ import yaml
 ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent
 RATE_GBPS = 1.0
+NODES = ("gpuserver1", "gpuserver2")
 
 # A short policy: the tests are about verdicts, not about precise figures.
 POLICY = {
@@ -143,6 +146,23 @@ class Run:
 
     def not_good(self) -> list[dict]:
         return [verdict for verdict in self.verdicts if verdict["outcome"] in ("fail", "unmeasured")]
+
+
+def assert_proven(rows: list[dict], checks: Mapping[str, str | None], rails: Sequence[str]) -> None:
+    """Assert that each line of the two nodes, both ways, was measured and proven at both ends.
+
+    Args:
+        rows: results.jsonl of a run.
+        checks: the checks, each with the tool that must have measured it; None for whichever did.
+        rails: names of the rails.
+    """
+    for (check, tool), (node, peer), rail in itertools.product(checks.items(), (NODES, NODES[::-1]), rails):
+        mine = [r for r in rows if (r["check"], r["node"], r["peer"], r["rail"]) == (check, node, peer, rail)]
+        assert sorted((r["end"], r["status"], r["proof"]) for r in mine) == [
+            ("client", "measured", "proven"),
+            ("server", "measured", "proven"),
+        ], (check, node, rail, [r.get("error") or r.get("proof_reason") for r in mine])
+        assert tool is None or {r["tool"] for r in mine} == {tool}, (check, node, rail)
 
 
 def write_inventory(cluster: Cluster, subnet: str, suite: str = "bookworm") -> None:

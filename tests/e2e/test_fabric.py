@@ -5,7 +5,6 @@ The tests build on one another in the order in which they stand: a lab is dear.
 
 from __future__ import annotations
 
-import itertools
 import os
 import shlex
 import shutil
@@ -13,10 +12,13 @@ import signal
 import time
 
 import pytest
-from e2e.support import RATE_GBPS, Cluster, interrupt
+from e2e.support import NODES, RATE_GBPS, Cluster, assert_proven, interrupt
 
-NODES = ("gpuserver1", "gpuserver2")
 RAILS = ("rail0", "rail1")
+MEASURED = (
+    *("path_mtu", "path_mtu_one_way", "ping_rtt"),
+    *("tcp_bandwidth", "tcp_latency", "tcp_bandwidth_concurrent"),
+)
 
 
 def test_bare_nodes_become_a_proven_cluster(cluster: Cluster) -> None:
@@ -26,29 +28,7 @@ def test_bare_nodes_become_a_proven_cluster(cluster: Cluster) -> None:
     verdicts = run.verdicts
     assert run.not_good() == []
     # 2 nodes x 2 rails x 2 directions: each line measured at both ends and proven at both.
-    rows = run.lines("results.jsonl")
-    for check, (node, peer), rail in itertools.product(
-        (
-            "path_mtu",
-            "path_mtu_one_way",
-            "ping_rtt",
-            "tcp_bandwidth",
-            "tcp_latency",
-            "tcp_bandwidth_concurrent",
-        ),
-        (NODES, NODES[::-1]),
-        RAILS,
-    ):
-        mine = [
-            row for row in rows
-            if (row["check"], row["node"], row["peer"], row["rail"]) == (check, node, peer, rail)
-        ]  # fmt: skip
-        assert sorted(row["end"] for row in mine) == ["client", "server"], (check, node, rail)
-        assert {(row["status"], row["proof"]) for row in mine} == {("measured", "proven")}, (
-            check,
-            node,
-            rail,
-        )
+    assert_proven(run.lines("results.jsonl"), dict.fromkeys(MEASURED), RAILS)
     # The rails are shaped to a declared rate, so bandwidth has an authority: pass, between two bounds.
     bandwidth = [verdict for verdict in verdicts if verdict["check"] == "tcp_bandwidth"]
     assert len(bandwidth) == 4

@@ -6,9 +6,7 @@ The whole campaign, each fault alone and in pairs on four nodes, is benchmarks/c
 from __future__ import annotations
 
 import pytest
-from e2e.support import Cluster
-
-NODES = ("gpuserver1", "gpuserver2")
+from e2e.support import NODES, Cluster
 
 
 @pytest.fixture(scope="module")

@@ -5,13 +5,12 @@ What `make test` sees of RDMA; the whole run and its faults are in the tests bes
 
 from __future__ import annotations
 
-import itertools
 import os
 
 import pytest
 import yaml
-from e2e.support import ROOT, Cluster
-from rdma.support import NODES, rdma_verdicts, small_inventory
+from e2e.support import NODES, ROOT, Cluster, assert_proven
+from rdma.support import rdma_verdicts, small_inventory
 
 LAB, SUBNET = "onerail", "198.18.5."
 
@@ -41,13 +40,8 @@ def test_bare_nodes_become_a_measured_rail(cluster: Cluster) -> None:
     assert done.returncode == 0, done.stdout
     run = cluster.newest()
     assert run.not_good() == []
-    rows = run.lines("results.jsonl")
-    for tool, (node, peer) in itertools.product(("ib_write_bw", "ib_write_lat"), (NODES, NODES[::-1])):
-        mine = [row for row in rows if (row["tool"], row["node"], row["peer"]) == (tool, node, peer)]
-        assert sorted((row["end"], row["status"], row["proof"]) for row in mine) == [
-            ("client", "measured", "proven"),
-            ("server", "measured", "proven"),
-        ], (tool, node, [row.get("error") or row.get("proof_reason") for row in mine])
+    checks = {"rdma_bandwidth": "ib_write_bw", "rdma_latency": "ib_write_lat"}
+    assert_proven(run.lines("results.jsonl"), checks, ["rail0"])
     # Soft-RoCE has no bound of an authority: measured and proven, but no pass.
     assert {(one["tool"], one["outcome"]) for one in rdma_verdicts(run)} == {
         ("ib_write_bw", "recorded"),
