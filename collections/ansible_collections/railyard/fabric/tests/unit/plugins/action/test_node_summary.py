@@ -6,10 +6,10 @@
 from __future__ import annotations
 
 import yaml
-from ansible_collections.railyard.fabric.plugins.modules import say_folded
+from ansible_collections.railyard.fabric.plugins.modules import node_summary as module
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import node_summary
 
 
 def test_the_documented_facts_are_those_that_there_are_words_for():
-    choices = yaml.safe_load(say_folded.DOCUMENTATION)["options"]["fact"]["choices"]
+    choices = yaml.safe_load(module.DOCUMENTATION)["options"]["fact"]["choices"]
     assert choices == sorted(node_summary.KINDS)

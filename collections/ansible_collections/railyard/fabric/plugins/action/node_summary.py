@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Say once what all nodes of a play said of themselves. Options are documented in modules/say_folded.py."""
+"""Print once what all nodes of a play said. Options are documented in modules/node_summary.py."""
 
 from __future__ import annotations
 

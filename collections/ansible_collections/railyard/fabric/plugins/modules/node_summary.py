@@ -7,8 +7,8 @@
 from __future__ import annotations
 
 DOCUMENTATION = r"""
-module: say_folded
-short_description: Say once what all nodes of a play said of themselves
+module: node_summary
+short_description: Report once what all nodes of a play said of themselves
 version_added: "0.3.0"
 description:
   - Reads a fact of each host of the play and prints it, hosts that say the same folded into one name.
@@ -42,8 +42,8 @@ attributes:
 """
 
 EXAMPLES = r"""
-- name: Say what waits
-  railyard.fabric.say_folded:
+- name: Report pending actions
+  railyard.fabric.node_summary:
     fact: railyard_waits
     heading: "What waits for your consent:"
     nothing: Nothing waits.
