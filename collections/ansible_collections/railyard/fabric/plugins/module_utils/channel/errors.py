@@ -5,12 +5,46 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, cast
 
+#: Every class that an error may have; each has its cause in the judge's table.
+ErrorClass = Literal[
+    "rendezvous_timeout",
+    "no_management",
+    "management_timeout",
+    "guid_differs",
+    "guid_unknown",
+    "link_layer_wrong",
+    "stranger",
+    "address_in_use",
+    "tool_missing",
+    "tool_too_old",
+    "port_taken",
+    "tool_failed",
+    "tool_garbage",
+    "clock_lost",
+    "deadline",
+    "peer_absent",
+    "peer_failed",
+    "peer_deaf",
+    "busy",
+    "lease",
+    "no_netdev",
+    "no_address",
+    "hca_missing",
+    "no_gid",
+    "version_differs",
+    "module_missing",
+    "interrupted",
+    "internal",
+    "link_down",
+    "beacon_refused",
+    "peer_unheard",
+]
 #: The tool ran, and lost the clock by which it reckons: worth another try.
-CLOCK_LOST = "clock_lost"
+CLOCK_LOST: Literal["clock_lost"] = "clock_lost"
 # `failed` means that the test was run and did not give a result; everything else kept it from being run.
-FAILED_CLASSES = frozenset(
+FAILED_CLASSES: frozenset[ErrorClass] = frozenset(
     {"tool_failed", "tool_garbage", "deadline", "peer_failed", "peer_deaf", "internal", CLOCK_LOST}
 )
 
@@ -18,7 +52,7 @@ FAILED_CLASSES = frozenset(
 class MeasurementError(Exception):
     """A reason why a test has no result: a class from the contract, a sentence, the host, and the fix."""
 
-    def __init__(self, error_class: str, message: str, host: str, fix: str) -> None:
+    def __init__(self, error_class: ErrorClass, message: str, host: str, fix: str) -> None:
         super().__init__(f"{message} ({host}): {fix}")
         self.error_class = error_class
         self.message = message
@@ -38,7 +72,7 @@ class MeasurementError(Exception):
     def from_error(cls, error: dict[str, Any]) -> MeasurementError:
         """Rebuild the obstacle that the other end sent as an `error` object."""
         return cls(
-            str(error.get("class", "internal")),
+            cast("ErrorClass", str(error.get("class", "internal"))),
             str(error.get("message", "")),
             str(error.get("host", "")),
             str(error.get("fix", "")),

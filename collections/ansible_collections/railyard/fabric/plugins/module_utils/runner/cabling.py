@@ -19,7 +19,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.cabling import arp_probe, beacon, lldp
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import (
+    ErrorClass,
+    MeasurementError,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.rail_socket import Place
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.context import RunContext, link_state
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule import cable_checks
@@ -288,7 +291,7 @@ class BeaconListener(threading.Thread):
         message = f"no beacon of the rail's other nodes came in on {self._place.netdev}"
         return self._obstacle("peer_unheard", message, "see the cabling check of this rail")
 
-    def _obstacle(self, error_class: str, message: str, fix: str) -> MeasurementError:
+    def _obstacle(self, error_class: ErrorClass, message: str, fix: str) -> MeasurementError:
         return MeasurementError(error_class, f"{self._place.rail}: {message}", self._place.host, fix)
 
 

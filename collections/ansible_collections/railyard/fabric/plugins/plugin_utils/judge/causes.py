@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import ErrorClass
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import plain_text
 
 #: How much of a node's own words a verdict holds.
@@ -299,6 +300,8 @@ _TABLE = (
           "Measure when the node's processors are quiet; an emulated or crowded machine takes them away in "
           "between."),
     Cause("deadline", "the tool ran past its deadline and was stopped", _LOOK_AT_RAW),
+    Cause("peer_absent", "the other end could not be reached when the run was made",
+          "Look at that node's power and console, try `ssh` to its ansible_host, then validate again."),
     Cause("peer_failed", "the other end could not run its part",
           "See the other end's error; its node has the cause."),
     Cause("peer_deaf", "the other end did not take the word to go on",
@@ -321,38 +324,7 @@ _TABLE = (
 CAUSES: dict[str, Cause] = {cause.name: cause for cause in _TABLE}
 
 #: The error classes that a result row may carry; the runner's, each with its line in the table.
-ERROR_CLASSES = (
-    "rendezvous_timeout",
-    "no_management",
-    "management_timeout",
-    "guid_differs",
-    "guid_unknown",
-    "link_layer_wrong",
-    "stranger",
-    "address_in_use",
-    "tool_missing",
-    "tool_too_old",
-    "port_taken",
-    "tool_failed",
-    "tool_garbage",
-    "clock_lost",
-    "deadline",
-    "peer_failed",
-    "peer_deaf",
-    "busy",
-    "lease",
-    "no_netdev",
-    "no_address",
-    "hca_missing",
-    "no_gid",
-    "version_differs",
-    "module_missing",
-    "interrupted",
-    "internal",
-    "link_down",
-    "beacon_refused",
-    "peer_unheard",
-)
+ERROR_CLASSES = get_args(ErrorClass)
 
 
 def explain(name: str, detail: str = "", fix: str | None = None) -> dict[str, Any]:

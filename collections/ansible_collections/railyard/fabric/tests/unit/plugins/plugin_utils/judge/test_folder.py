@@ -242,6 +242,8 @@ def test_every_error_class_of_the_runner_has_a_cause_and_a_next_step() -> None:
         assert cause.sentence[0].islower() or cause.sentence[0].isupper()
         assert not cause.sentence.endswith(".")
         assert cause.next.endswith(".")
+    # An absent node was once called a defect of the runner.
+    assert causes.explain("peer_absent")["cause_class"] == "peer_absent"
     said = causes.explain("a class of next year", "x")
     assert said["cause_class"] == "row_garbled"
     assert "a class of next year" in said["cause"]
