@@ -73,40 +73,6 @@ def test_every_package_stands_in_the_picture_and_nothing_else_does() -> None:
     assert sorted(drawn) == sorted(["cli", *(package.split("/")[-1] for package, _words, _entry in ROWS)])
 
 
-def imports_of(package: str) -> set[str]:
-    """Return the packages that one imports, as the map calls them."""
-    text = "\n".join(path.read_text(encoding="utf-8") for path in there(package).rglob("*.py"))
-    used = re.findall(
-        r"^ *from (?:ansible_collections\.railyard\.fabric\.plugins|(railyard))\.(.*) import (.*)", text, re.M
-    )
-    found = set()
-    for tools, module, names in used:
-        for name in names.split(","):
-            parts = [*module.split("."), *name.split()[:1]]
-            # The one exception that the map names.
-            if parts[1:3] != ["present", "plain_text"]:
-                found.add("/".join(["T" if tools else "F", *parts[: 1 if tools else 2]]))
-    return found - {package}
-
-
-def test_nobody_uses_what_stands_higher_in_the_picture() -> None:
-    """Its lines from the top, each package's place; what is used stands lower, or on the same line."""
-    place: dict[str, int] = {}
-    home = ""
-    for number, line in enumerate(PICTURE.splitlines()):
-        home = (re.match(r" │ ([FT](?:/\w+)?)/", line) or [None, home])[1]
-        for name in (re.match(r" │ {8,}([a-z_ ]+?) *│", line) or ["", ""])[1].split():
-            place[f"{home}/{name}"] = number
-    upwards = [
-        (package, used)
-        for package in place
-        if package != "T/cli"
-        for used in imports_of(package)
-        if place.get(used, 99) < place[package]
-    ]
-    assert upwards == []
-
-
 @pytest.mark.parametrize(("package", "words"), [row[:2] for row in ROWS])
 def test_a_row_names_the_packages_within_its_package(package: str, words: str) -> None:
     assert set(re.findall(r"`(\w+)/`", words)) == packages(there(package))

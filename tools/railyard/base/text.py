@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ansible_collections.railyard.fabric.plugins.plugin_utils.present.plain_text import clean, clean_all
+from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import clean, clean_all
 
 from railyard.base import paths  # noqa: F401 - makes the collection importable
 

@@ -20,8 +20,8 @@ os.environ.setdefault("ANSIBLE_CONFIG", str(paths.repo_root() / "ansible.cfg"))
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import load, qos_notes
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import plan as fabric_plan
+from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import clean
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import node_summary
-from ansible_collections.railyard.fabric.plugins.plugin_utils.present.plain_text import clean
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import cost
 
 EXIT_GOOD = 0

@@ -11,6 +11,7 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
+from ansible_collections.railyard.fabric.plugins.plugin_utils import plain_text
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import rejudge, verdict
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import (
@@ -18,7 +19,6 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.present import (
     comparison_text,
     documents,
     model,
-    plain_text,
     summary,
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import action_base

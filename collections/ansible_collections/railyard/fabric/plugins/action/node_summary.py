@@ -9,7 +9,8 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
-from ansible_collections.railyard.fabric.plugins.plugin_utils.present import node_summary, plain_text
+from ansible_collections.railyard.fabric.plugins.plugin_utils import plain_text
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present import node_summary
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import action_base
 
 display = Display()

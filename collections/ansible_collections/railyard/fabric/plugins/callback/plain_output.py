@@ -31,7 +31,7 @@ from typing import Any
 from ansible.plugins.callback import CallbackBase
 from ansible.utils.color import ANSIBLE_COLOR
 from ansible.utils.display import Display
-from ansible_collections.railyard.fabric.plugins.plugin_utils.present.plain_text import clean
+from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import clean
 
 # As ansible.utils.color.stringc writes them around what it colours.
 _COLOUR = re.compile(r"(\x1b\[(?:0|[01];3[0-7])m)")

@@ -19,7 +19,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.listener import Listener
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.rendezvous import Cancelled
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import registry
 from ansible_collections.railyard.fabric.plugins.module_utils.runner import context
@@ -28,6 +27,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.runner.cabling imp
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.context import RunContext
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.eta import Pace, process_age_s
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.lease import Lease
+from ansible_collections.railyard.fabric.plugins.module_utils.runner.listener import Listener
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.pair import PairRun
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.record import Record
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule import cable_checks, rounds, work_order

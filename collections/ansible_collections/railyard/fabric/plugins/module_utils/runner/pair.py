@@ -16,11 +16,11 @@ from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors imp
     CLOCK_LOST,
     MeasurementError,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.listener import Listener
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.rail_socket import no_management
 from ansible_collections.railyard.fabric.plugins.module_utils.runner import busy, port_proof
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.barrier import StartBarrier
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.context import RunContext, link_state
+from ansible_collections.railyard.fabric.plugins.module_utils.runner.listener import Listener
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.record import end_of
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.session import (
     Patience,

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 from ansible_collections.railyard.fabric.plugins.module_utils.channel import arp, rendezvous
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.listener import Listener, dial
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.rail_socket import Place
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.context import (
     RUNNER_VERSION,
@@ -20,6 +19,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.runner.context imp
     link_state,
     own_macs,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils.runner.listener import Listener, dial
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.record import netdev_mtu_bytes
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule.rounds import Meeting
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.schema import Finding
-from ansible_collections.railyard.fabric.plugins.plugin_utils.present.plain_text import clean_line
+from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import clean_line
 
 
 class Origin(NamedTuple):

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, get_args
 
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import ErrorClass
-from ansible_collections.railyard.fabric.plugins.plugin_utils.present import plain_text
+from ansible_collections.railyard.fabric.plugins.plugin_utils import plain_text
 
 #: How much of a node's own words a verdict holds.
 _MOST_CHARACTERS = 1000

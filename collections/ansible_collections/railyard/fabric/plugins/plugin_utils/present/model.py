@@ -15,6 +15,7 @@ from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import rejudge
+from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import clean_all
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import (
     comparison,
     rails_used,
@@ -28,7 +29,6 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.present.grouping i
     group,
     place_text,
 )
-from ansible_collections.railyard.fabric.plugins.plugin_utils.present.plain_text import clean_all
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present.rails_used import Conditions
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 

@@ -14,9 +14,9 @@ from typing import Any
 
 from ansible import __version__ as ansible_core_version
 from ansible.errors import AnsibleActionFail
+from ansible_collections.railyard.fabric.plugins.plugin_utils import plain_text
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import load
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.load import Inventory
-from ansible_collections.railyard.fabric.plugins.plugin_utils.present import plain_text
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder
 

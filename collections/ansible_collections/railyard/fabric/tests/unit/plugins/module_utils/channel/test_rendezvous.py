@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils.channel import listener, rail_socket, rendezvous
+from ansible_collections.railyard.fabric.plugins.module_utils.channel import rail_socket, rendezvous
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.rendezvous import (
     Channel,
@@ -21,6 +21,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.channel.rendezvous
     Terms,
     UnknownPeer,
 )
+from ansible_collections.railyard.fabric.plugins.module_utils.runner import listener
 
 RUN, SECRET = "20261121T101500Z-3f2a", "0123456789abcdef" * 4
 TERMS = Terms(RUN, SECRET, "gpu001", "gpu002", "rail0")

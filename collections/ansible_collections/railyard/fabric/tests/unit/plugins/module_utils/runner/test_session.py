@@ -12,10 +12,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils.channel import listener
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.rail_socket import Place
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.rendezvous import ChannelClosed
+from ansible_collections.railyard.fabric.plugins.module_utils.runner import listener
 from ansible_collections.railyard.fabric.plugins.module_utils.runner import session as runner_meeting
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule.rounds import Meeting
 
