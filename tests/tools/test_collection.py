@@ -74,3 +74,13 @@ def test_everything_says_since_when_it_is_there(kind):
     assert [
         name for name, text in texts.items() if not re.search(r"^ *version_added: ", text, re.MULTILINE)
     ] == []
+
+
+def test_a_module_carries_no_more_than_it_uses() -> None:
+    """`boot_kernel_info` reads a file of the boot loader; all parsers went with it once, 124 kB."""
+    program = paths.repo_root() / "benchmarks" / "payload" / "measure.py"
+    argv = [sys.executable, str(program), "railyard.fabric.boot_kernel_info"]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    (above,) = re.findall(r"^\| `boot_kernel_info` \| [0-9]+ \| ([0-9]+) \|$", done.stdout, re.MULTILINE)
+    assert int(above) <= 40
