@@ -21,7 +21,7 @@ class ActionModule(ActionBase):
     _supports_check_mode = True
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Return `asked` (a number), `absent` (nodes that did not answer) and `patience_s`."""
+        """Return `asked` (a number) and `absent` (nodes that did not answer)."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         _spec, args = self.validate_argument_spec(
             {
@@ -55,7 +55,6 @@ class ActionModule(ActionBase):
             "changed": False,
             "asked": len(lines),
             "absent": order["absent"],
-            "patience_s": requests.patience_s(order),
         }
 
 

@@ -66,9 +66,4 @@ absent:
   type: list
   elements: str
   sample: []
-patience_s:
-  description: Seconds after which the measurement is certainly over, as the controller reckons.
-  returned: success
-  type: int
-  sample: 310
 """

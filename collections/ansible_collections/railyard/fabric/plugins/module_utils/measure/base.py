@@ -9,7 +9,6 @@ never by a pause or a probing connection. The client side then runs and both rea
 
 from __future__ import annotations
 
-import re
 import shutil
 import subprocess
 from collections.abc import Callable, Mapping
@@ -17,6 +16,7 @@ from typing import Any, NamedTuple
 
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.rail_socket import Place
+from ansible_collections.railyard.fabric.plugins.module_utils.facts.host import TOOL_VERSIONS
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.proof import Claim
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.rdma_port import RdmaPort
 
@@ -152,20 +152,14 @@ class Tool:
 
 
 PERFTEST = ("ib_write_bw", "ib_read_bw", "ib_send_bw", "ib_write_lat", "ib_read_lat", "ib_send_lat")
-# How each tool says its version, and on what words.
-_VERSION = {
-    "iperf3": (["iperf3", "--version"], re.compile(r"iperf (\d+\.\d+(?:\.\d+)?)")),
-    "sockperf": (["sockperf", "--version"], re.compile(r"version (\d+\.\d+)")),
-    **{name: ([name, "--version"], re.compile(r"[Vv]ersion:? *(\d+\.\d+(?:\.\d+)*)")) for name in PERFTEST},
-    "ping": (["ping", "-V"], re.compile(r"(?:iputils[ -]s?)(\S+)")),
-}
 
 
 def version_of(name: str) -> str | None:
     """Return a tool's installed version, `unknown` when it does not say, None when it is not installed."""
-    if name not in _VERSION:
+    known = TOOL_VERSIONS.get("perftest" if name in PERFTEST else name)
+    if known is None:
         return None
-    argv, pattern = _VERSION[name]
+    argv, pattern = [name, *known[0][1:]], known[1]
     if shutil.which(argv[0]) is None:
         return None
     try:

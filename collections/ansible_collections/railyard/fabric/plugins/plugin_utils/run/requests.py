@@ -176,53 +176,6 @@ def rdma_left_out(plan: Mapping[str, Any], lines: Sequence[Mapping[str, Any]]) -
     return f"the inventory declares {declared}, and no RDMA test covers {named}{more}"
 
 
-def patience_s(order: Mapping[str, Any]) -> int:
-    """Return how long, at most, the nodes may need from the start for all their rounds.
-
-    Each node bounds its own tests; this bound is the controller's, for a node that stops talking
-    altogether. It is what every test would take were each to run into its deadline in the busiest node's
-    share, plus the meetings.
-    """
-    policy = order["policy"]
-    nodes = len(order["roster"])
-    rails = max(
-        (len(fabric.get("rails") or []) or int(fabric.get("rail_count") or 1)) for fabric in order["fabrics"]
-    )
-    bandwidth = float(policy["iperf3_duration_s"]) + float(policy["iperf3_omit_s"])
-    ping = float(policy["ping_count"]) * float(policy["ping_interval_s"])
-    lasts = [
-        bandwidth,
-        float(policy["sockperf_duration_s"]),
-        ping,
-        0.0,
-        0.0,
-    ]  # the path MTU probes last no time
-    at_once = [bandwidth]
-    if policy["bidirectional"]:
-        lasts.append(bandwidth)  # once for a pair; reckoned for each direction, to be on the safe side
-    if any(fabric.get("transport") in RDMA_TRANSPORTS for fabric in order["fabrics"]):
-        rdma = [_rdma_test_s(tool, policy) for tool in policy["rdma_tests"]]
-        extra = [float(policy["rdma_duration_s"])] * (
-            int(policy["bidirectional"]) + int(policy["numa_unpinned"])
-        )
-        lasts += rdma + extra
-        at_once.append(float(policy["rdma_duration_s"]))
-    alone = sum(lasts) + len(lasts) * START_S
-    per_pair = 2 * (rails * alone + sum(at_once) + 2 * len(at_once) * START_S)
-    rounds = max(nodes - 1, 0) + nodes % 2
-    # Twice, since tools take their time to start on a loaded node; and a partner that is gone costs a
-    # rendezvous each.
-    waits = rounds * 2 * rails * (len(lasts) + len(at_once)) * float(policy["rendezvous_timeout_s"])
-    return int(float(policy["first_rendezvous_timeout_s"]) + 2 * rounds * per_pair + waits + 30)
-
-
-def _rdma_test_s(tool: str, policy: Mapping[str, Any]) -> float:
-    """Return how long an RDMA test may run; a latency test has a probe before it, and its own hard bound."""
-    if tool.endswith("_lat"):
-        return START_S + max(float(policy["rdma_latency_s"]), RDMA_LATENCY_MOST_S)
-    return float(policy["rdma_duration_s"])
-
-
 def _facts_lines(plan: Mapping[str, Any], rails: object) -> Iterable[dict[str, Any]]:
     number = 0
     for name, node in plan["nodes"].items():

@@ -388,12 +388,22 @@ def test_without_data_in_the_counters_the_times_stand(
     assert perftest_bw.sending_seen_s([4.0, 5.0], claim, samples, POLICY) == [4.0, 5.0]
 
 
-def test_versions_are_read_and_a_difference_is_named() -> None:
-    argv, pattern = base._VERSION["ib_write_bw"]
-    assert argv == ["ib_write_bw", "--version"]
-    found = pattern.search("Version: 6.06\n")
-    assert found is not None
-    assert found.group(1) == "6.06"
+@pytest.mark.parametrize(
+    ("name", "said", "version"),
+    [("ib_read_lat", "Version: 6.06", "6.06"), ("iperf3", "iperf 3.12 (cJSON 1.7.15)", "3.12")],
+)
+def test_a_version_is_the_programs_own_word(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, said: str, version: str
+) -> None:
+    program = tmp_path / name
+    program.write_text(f"#!/bin/sh\necho '{said}'\nexit 1\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    assert base.version_of(name) == version
+    assert base.version_of("no_such_tool") is None
+
+
+def test_a_difference_of_versions_is_named() -> None:
     obstacle = base.version_differs("ib_write_bw", "6.06", "gpu001", "6.17", "gpu002")
     assert (obstacle.error_class, obstacle.status) == ("version_differs", "unmeasured")
     assert all(word in obstacle.message for word in ("6.06", "gpu001", "6.17", "gpu002"))
