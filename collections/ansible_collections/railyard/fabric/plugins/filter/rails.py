@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
+from ansible_collections.railyard.fabric.plugins.module_utils.documents import Rail
 from ansible_collections.railyard.fabric.plugins.module_utils.rails import networks, plan
 
 
@@ -19,7 +20,7 @@ def node_rails(
     node_index: int | None = None,
     scalable_unit: int | str | None = None,
     rail_overrides: Mapping[str, Any] | None = None,
-) -> list[dict[str, Any]]:
+) -> list[Rail]:
     """Return the rails of node `name` as `rails.plan_node` plans them; see node_rails.yml.
 
     Raises:

@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Mapping
-from typing import Any, Union
+from typing import Any, Union, cast
 
+from ansible_collections.railyard.fabric.plugins.module_utils.documents import Rail
 from ansible_collections.railyard.fabric.plugins.module_utils.rails.addresses import (
     Network,
     PlanError,
@@ -47,11 +48,7 @@ __all__ = [
 Unit = Union[int, str, None]  # noqa: UP007 - see above
 
 # fmt: off
-RAIL_KEYS = (
-    "name", "netdev", "mac", "pci", "hca", "address", "address6", "subnet", "subnet6", "mtu", "gateway",
-    "gateway6", "vlan", "rate_gbps", "leaf", "routes", "table", "ipoib_mode", "link_local", "accept_ra",
-    "bond",
-)
+RAIL_KEYS = tuple(Rail.__annotations__)
 # fmt: on
 _BOUND_BY = ("netdev", "mac", "pci", "hca")
 ROUTE_TABLE_BASE = 6100
@@ -176,7 +173,7 @@ def plan_rail(
     host_offset: int = 0,
     scalable_unit: Unit = None,
     override: Mapping[str, Any] | None = None,
-) -> dict[str, Any]:
+) -> Rail:
     """Plan one rail of one node.
 
     Args:
@@ -219,7 +216,7 @@ def plan_rail(
     if rail["address"] is not None or rail["address6"] is not None:
         rail["table"], rail["ipoib_mode"] = spec["table"], spec["ipoib_mode"]
     rail["routes"] = routes_of(spec, scalable_unit, rail)
-    return rail
+    return cast("Rail", rail)
 
 
 def _subnet_of(spec: Mapping[str, Any], family: str, unit: Unit) -> str | None:
@@ -327,7 +324,7 @@ def plan_node(
     node_index: int | None = None,
     scalable_unit: Unit = None,
     rail_overrides: Mapping[str, Any] | None = None,
-) -> list[dict[str, Any]]:
+) -> list[Rail]:
     """Plan all rails of one node: a function of `fabric` and the node's own variables, of nothing else.
 
     Returns:

@@ -20,6 +20,7 @@ from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.rendezvous import Cancelled
+from ansible_collections.railyard.fabric.plugins.module_utils.documents import AskedLine
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import registry
 from ansible_collections.railyard.fabric.plugins.module_utils.runner import context
 from ansible_collections.railyard.fabric.plugins.module_utils.runner import launcher as units
@@ -123,7 +124,7 @@ class Runner:
         record = self._context.record
         rest = (
             record.obstacle_row(
-                test, self._context.rails.get(test["rail"], {}), self._context.version_of(test), obstacle
+                test, self._context.rails.get(str(test["rail"]), {}), self._context.version_of(test), obstacle
             )
             for test in asked_of(self._order)
             if not record.has(test["id"])
@@ -145,7 +146,7 @@ class Runner:
                 self._context.halt("the run's deadline has passed")
 
 
-def asked_of(order: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def asked_of(order: Mapping[str, Any]) -> Iterator[AskedLine]:
     """Yield all that the order's node has to answer: questions about its cables, then its tests."""
     node = str(order["node"])
     yield from cable_checks.asked_lines(order, node)

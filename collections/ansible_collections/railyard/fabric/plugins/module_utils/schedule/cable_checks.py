@@ -14,6 +14,7 @@ import ipaddress
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from ansible_collections.railyard.fabric.plugins.module_utils.documents import AskedLine
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule import rounds
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule.request import local_line
 
@@ -84,7 +85,7 @@ class Map:
                 return name, port.address
         return None
 
-    def lines(self, order: Mapping[str, Any], node: str | None = None) -> Iterator[dict[str, Any]]:
+    def lines(self, order: Mapping[str, Any], node: str | None = None) -> Iterator[AskedLine]:
         """Yield the asked lines of all ports, or of one node's."""
         width = self._rails.most()
         # A run that was asked by a version without the switch goes on as it was asked.
@@ -103,7 +104,7 @@ class Map:
                         yield {**local_line(f"c{number:05d}", check, tool, name, rail), "group": None}
 
 
-def asked_lines(order: Mapping[str, Any], node: str | None = None) -> Iterator[dict[str, Any]]:
+def asked_lines(order: Mapping[str, Any], node: str | None = None) -> Iterator[AskedLine]:
     """Yield every question about cables of a run, or those of one node; none where the policy has them off.
 
     Args:

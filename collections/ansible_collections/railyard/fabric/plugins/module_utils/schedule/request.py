@@ -5,12 +5,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from ansible_collections.railyard.fabric.plugins.module_utils.documents import AskedLine
 
 SCHEMA = 1
 
 
-def local_line(identity: str, check: str, tool: str, node: str, rail: str | None) -> dict[str, Any]:
+def local_line(identity: str, check: str, tool: str, node: str, rail: str | None) -> AskedLine:
     """Return a line that is asked of one node, without a peer.
 
     Args:

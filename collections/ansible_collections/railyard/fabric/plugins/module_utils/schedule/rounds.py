@@ -15,6 +15,7 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from ansible_collections.railyard.fabric.plugins.module_utils.documents import AskedLine, Direction, Rail
 from ansible_collections.railyard.fabric.plugins.module_utils.rails import plan
 
 SCHEMA = 1
@@ -89,7 +90,7 @@ class ScheduleError(ValueError):
     """The order cannot be scheduled; the message names the variable and the fix."""
 
 
-def asked_tests(order: Mapping[str, Any], node: str | None = None) -> Iterator[dict[str, Any]]:
+def asked_tests(order: Mapping[str, Any], node: str | None = None) -> Iterator[AskedLine]:
     """Yield every test of the run in schedule order, or only those that `node` takes part in.
 
     Args:
@@ -148,7 +149,7 @@ class Share:
         # fabrics differ in their rails or their transport some ids are not used.
         self._width = self._questions[any(self._rdma.values())].count(self._rails.most())
 
-    def tests(self, meeting: Meeting) -> Iterator[dict[str, Any]]:
+    def tests(self, meeting: Meeting) -> Iterator[AskedLine]:
         """Yield the tests of one pair: each rail alone in both directions and at once, then all rails."""
         rails = self._rails.common(meeting.node, meeting.peer)
         asked = self._questions[self._rdma[meeting.node] and self._rdma[meeting.peer]]
@@ -204,16 +205,15 @@ class RailNames:
         return max((len(self.of(name)) for name in seen.values()), default=0)
 
 
-def node_rails(order: Mapping[str, Any], entry: Mapping[str, Any]) -> list[dict[str, Any]]:
+def node_rails(order: Mapping[str, Any], entry: Mapping[str, Any]) -> list[Rail]:
     """Return the planned rails of a roster entry (see `rails.plan_node`)."""
-    planned: list[dict[str, Any]] = plan.plan_node(
+    return plan.plan_node(
         order["fabrics"][int(entry.get("fabric", 0))],
         str(entry["name"]),
         entry.get("node_index"),
         entry.get("scalable_unit"),
         entry.get("rail_overrides"),
     )
-    return planned
 
 
 def _test(
@@ -225,8 +225,8 @@ def _test(
     rail: str,
     round_number: int,
     group: str | None,
-    direction: str = "uni",
-) -> dict[str, Any]:
+    direction: Direction = "uni",
+) -> AskedLine:
     return {
         "schema": SCHEMA,
         "id": f"m{number:05d}",

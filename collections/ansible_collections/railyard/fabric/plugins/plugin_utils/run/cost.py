@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ansible_collections.railyard.fabric.plugins.module_utils.documents import AskedLine
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import registry
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule import rounds as schedule
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
@@ -110,7 +111,7 @@ def _planned_s(test: Mapping[str, Any], rules: Mapping[str, Any]) -> float:
     return float(registry.TOOL_OF_CHECK[str(test["check"])]().planned_s(rules))
 
 
-def _pair_s(pair: list[dict[str, Any]], rules: Mapping[str, Any]) -> float:
+def _pair_s(pair: list[AskedLine], rules: Mapping[str, Any]) -> float:
     """Return the time of one meeting; the tests of a group are one turn."""
     groups: Counter[str] = Counter()
     seconds = 0.0
@@ -123,16 +124,14 @@ def _pair_s(pair: list[dict[str, Any]], rules: Mapping[str, Any]) -> float:
     return seconds
 
 
-def _pair_bytes(
-    pair: list[dict[str, Any]], order: Mapping[str, Any], entry: Mapping[str, Any]
-) -> float | None:
+def _pair_bytes(pair: list[AskedLine], order: Mapping[str, Any], entry: Mapping[str, Any]) -> float | None:
     """Return what the bandwidth tests of one meeting send at most; the others send next to nothing."""
     rates = {rail["name"]: rail.get("rate_gbps") for rail in schedule.node_rails(order, entry)}
     total = 0.0
     for test in pair:
         if "bandwidth" not in test["check"]:
             continue
-        rate_gbps = rates[test["rail"]]
+        rate_gbps = rates[str(test["rail"])]
         if rate_gbps is None:
             return None
         ways = 2 if test["direction"] == "bi" else 1

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from ansible_collections.railyard.fabric.plugins.module_utils.documents import AskedLine
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule import cable_checks
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule import rounds as schedule
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule.request import local_line
@@ -90,7 +91,7 @@ def work_order(
     }
 
 
-def asked_lines(plan: Mapping[str, Any], order: Mapping[str, Any]) -> list[dict[str, Any]]:
+def asked_lines(plan: Mapping[str, Any], order: Mapping[str, Any]) -> list[AskedLine]:
     """Return every asked line: facts, BMCs, cables, the schedule's tests, link errors, hops, the aggregates.
 
     Args:
@@ -103,10 +104,10 @@ def asked_lines(plan: Mapping[str, Any], order: Mapping[str, Any]) -> list[dict[
     Raises:
         AskError: there is nothing to ask.
     """
-    lines = list(_facts_lines(plan, order.get("rails")))
+    lines: list[AskedLine] = list(_facts_lines(plan, order.get("rails")))
     lines += _bmc_lines(plan, order["policy"])
     lines += cable_checks.asked_lines(order)
-    tests = [dict(test) for test in schedule.asked_tests(order)]
+    tests = list(schedule.asked_tests(order))
     lines += tests
     lines += _link_error_lines(plan, tests)
     lines += _hops_lines(plan, tests)
@@ -176,7 +177,7 @@ def rdma_left_out(plan: Mapping[str, Any], lines: Sequence[Mapping[str, Any]]) -
     return f"the inventory declares {declared}, and no RDMA test covers {named}{more}"
 
 
-def _facts_lines(plan: Mapping[str, Any], rails: object) -> Iterable[dict[str, Any]]:
+def _facts_lines(plan: Mapping[str, Any], rails: object) -> Iterator[AskedLine]:
     number = 0
     for name, node in plan["nodes"].items():
         for rail in node["rails"]:
@@ -187,7 +188,7 @@ def _facts_lines(plan: Mapping[str, Any], rails: object) -> Iterable[dict[str, A
                 number += 1
 
 
-def _bmc_lines(plan: Mapping[str, Any], policy: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
+def _bmc_lines(plan: Mapping[str, Any], policy: Mapping[str, Any]) -> Iterator[AskedLine]:
     """Ask of each node whose inventory declares a BMC whether it answers."""
     number = 0
     for name, node in plan["nodes"].items():
@@ -196,9 +197,7 @@ def _bmc_lines(plan: Mapping[str, Any], policy: Mapping[str, Any]) -> Iterable[d
             number += 1
 
 
-def _link_error_lines(
-    plan: Mapping[str, Any], tests: Sequence[Mapping[str, Any]]
-) -> Iterable[dict[str, Any]]:
+def _link_error_lines(plan: Mapping[str, Any], tests: Sequence[Mapping[str, Any]]) -> Iterator[AskedLine]:
     """Ask of each node and rail that a test covers whether its error counters stood still."""
     covered = {(end, test["rail"]) for test in tests for end in (test["node"], test["peer"])}
     number = 0
@@ -209,7 +208,7 @@ def _link_error_lines(
                 number += 1
 
 
-def _hops_lines(plan: Mapping[str, Any], tests: Sequence[Mapping[str, Any]]) -> Iterable[dict[str, Any]]:
+def _hops_lines(plan: Mapping[str, Any], tests: Sequence[Mapping[str, Any]]) -> Iterator[AskedLine]:
     """Ask of each node and rail whose leaf the inventory names whether its latencies fit the planned way."""
     covered = {
         (end, test["rail"])
@@ -225,7 +224,7 @@ def _hops_lines(plan: Mapping[str, Any], tests: Sequence[Mapping[str, Any]]) -> 
                 number += 1
 
 
-def _aggregate_lines(tests: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _aggregate_lines(tests: Sequence[Mapping[str, Any]]) -> list[AskedLine]:
     sums = {part: name for name, part in AGGREGATES.items()}
     groups: dict[str, list[Mapping[str, Any]]] = {}
     for test in tests:
