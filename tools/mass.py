@@ -68,8 +68,8 @@ def count(files: dict[str, str]) -> dict[str, int]:
         ):
             continue
         kind = "tests" if TESTS.search(path) else "product" if PRODUCT.search(path) else None
-        if kind:
-            first = text.partition("\n")[0]
+        first = text.partition("\n")[0]
+        if kind and (Path(path).suffix or first.startswith("#!")):
             is_python = path.endswith(".py") or (first.startswith("#!") and "python" in first)
             found[kind] += python_lines(text) if is_python else other_lines(text)
     return found
