@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.nodes import rail_namespaces
 from support.nodes.rail_namespaces import NODES, Rails, Runner, ip, order, two_nodes_without_rails, why_not
 
 REASON = why_not()
@@ -23,7 +24,7 @@ pytestmark = [
 ]
 
 Row = dict[str, Any]
-FAKE = Path(__file__).resolve().parents[2] / "fake_perftest.py"
+FAKE = Path(rail_namespaces.__file__).with_name("fake_perftest.py")
 HCAS = {"rail0": "mlx5_0:1", "rail1": "mlx5_1:1"}
 COUNTERS = ("port_xmit_data", "port_rcv_data", "port_xmit_packets", "port_rcv_packets", "symbol_error")
 
