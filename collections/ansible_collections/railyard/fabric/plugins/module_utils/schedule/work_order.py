@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule import rounds
+from ansible_collections.railyard.fabric.plugins.module_utils.schedule.policy_keys import KEYS
 
 SCHEMA = 1
 RUN_ID = re.compile(r"^[0-9]{8}T[0-9]{6}Z-[0-9a-z]{1,16}\Z")
@@ -25,32 +26,7 @@ RUN_ID = re.compile(r"^[0-9]{8}T[0-9]{6}Z-[0-9a-z]{1,16}\Z")
 COMMON_KEYS = ("schema", "run", "fabrics", "roster", "absent", "pattern", "seed", "policy", "rails")
 NODE_KEYS = ("node", "secret", "netdevs", "hcas")
 
-POLICY_KEYS = (
-    "iperf3_duration_s",
-    "iperf3_streams",
-    "iperf3_omit_s",
-    "sockperf_duration_s",
-    "sockperf_message_bytes",
-    "bidirectional",
-    "rdma_tests",
-    "rdma_duration_s",
-    "rdma_margin_s",
-    "rdma_latency_s",
-    "rdma_message_bytes",
-    "rdma_qps",
-    "numa_pinning",
-    "numa_unpinned",
-    "ping_count",
-    "ping_interval_s",
-    "path_mtu_probes",
-    "rendezvous_timeout_s",
-    "first_rendezvous_timeout_s",
-    "idle_bytes_per_s",
-    "allow_busy",
-    "busy_bytes_per_s",
-    "lease_s",
-    "base_port",
-)
+POLICY_KEYS = tuple(name for name, key in KEYS.items() if key.to_node)
 
 
 class WorkOrderError(ValueError):

@@ -10,72 +10,16 @@ import math
 from collections.abc import Mapping
 from typing import Any, TypeGuard
 
+from ansible_collections.railyard.fabric.plugins.module_utils.schedule.policy_keys import KEYS
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import CHECKS, RDMA_TESTS
 
-DEFAULT: dict[str, Any] = {
-    "iperf3_duration_s": 4,
-    "iperf3_streams": 4,
-    "iperf3_omit_s": 1,
-    "sockperf_duration_s": 2,
-    "sockperf_message_bytes": 64,
-    "ping_count": 10,
-    "ping_interval_s": 0.02,
-    "path_mtu_probes": 5,
-    "rdma_tests": ["ib_write_bw", "ib_write_lat"],
-    "bidirectional": True,
-    "beacon": True,
-    "lldp": True,
-    "bmc_check": "tcp",
-    "bmc_tcp_ports": [443, 22, 80],
-    "bmc_timeout_s": 3,
-    "rdma_duration_s": 4,
-    "rdma_margin_s": 1,
-    "rdma_latency_s": 2,
-    "rdma_message_bytes": 65536,
-    "rdma_qps": 1,
-    "numa_pinning": True,
-    "numa_unpinned": False,
-    "rendezvous_timeout_s": 8,
-    "first_rendezvous_timeout_s": 45,
-    "idle_bytes_per_s": 200000,
-    "allow_busy": False,
-    "busy_bytes_per_s": 5000000,
-    "lease_s": 90,
-    "base_port": 18600,
-    "floors": {},
-}
+DEFAULT: dict[str, Any] = {name: key.default for name, key in KEYS.items()}
 
 BMC_CHECKS = ("tcp", "none", "rmcp")
 # A BMC is asked at each of them.
 _MOST_PORTS = 8
-_SWITCHES = ("allow_busy", "beacon", "bidirectional", "lldp", "numa_pinning", "numa_unpinned")
 
 _MOST_COUNTED = 2**64
-
-# key -> (whole numbers only, least, most). The limits keep a typing error from becoming an endless or empty
-# test.
-_NUMBERS: dict[str, tuple[bool, float, float]] = {
-    "iperf3_duration_s": (True, 1, 86400),
-    "iperf3_streams": (True, 1, 128),  # iperf3's own limit
-    "iperf3_omit_s": (True, 0, 600),
-    "sockperf_duration_s": (True, 1, 86400),
-    "sockperf_message_bytes": (True, 14, 65507),  # sockperf's header; the largest UDP payload
-    "ping_count": (True, 10, 100000),  # the rendezvous' own few packets must not pass for pings
-    "ping_interval_s": (False, 0.002, 60),
-    "path_mtu_probes": (True, 1, 1000),
-    "bmc_timeout_s": (False, 0.3, 30),
-    "rdma_duration_s": (True, 3, 3600),
-    "rdma_margin_s": (True, 1, 3600),
-    "rdma_latency_s": (False, 0.2, 10),
-    "rdma_message_bytes": (True, 1, 8388608),  # perftest's own largest message
-    "rdma_qps": (True, 1, 64),
-    "rendezvous_timeout_s": (False, 1, 3600),
-    "first_rendezvous_timeout_s": (False, 1, 3600),
-    "idle_bytes_per_s": (True, 0, 10**12),
-    "busy_bytes_per_s": (True, 0, 10**12),
-    "lease_s": (False, 10, 86400),
-    "base_port": (True, 1024, 60000),
-}
 
 
 class PolicyError(ValueError):
@@ -141,7 +85,7 @@ def merge(user: object) -> dict[str, Any]:
         elif key == "bmc_tcp_ports":
             problems += _ports_problems(value)
             merged[key] = value
-        elif key in _SWITCHES:
+        elif KEYS[key].kind == "switch":
             if not isinstance(value, bool):
                 problems.append(f"fabric_policy.{key} must be true or false, not {value!r}")
             merged[key] = value
@@ -150,7 +94,7 @@ def merge(user: object) -> dict[str, Any]:
             if problem:
                 problems.append(problem)
             # A tool that wants a whole number may not read 4.0.
-            merged[key] = int(value) if not problem and _NUMBERS[key][0] else value
+            merged[key] = int(value) if not problem and KEYS[key].kind == "whole" else value
     if not problems:
         problems = _window_problems(merged)
     if problems:
@@ -196,10 +140,10 @@ def _window_problems(merged: Mapping[str, Any]) -> list[str]:
 
 
 def _number_problem(key: str, value: object) -> str | None:
-    whole, least, most = _NUMBERS[key]
+    _default, _meaning, kind, least, most, _to_node = KEYS[key]
     if not isinstance(value, (int, float)) or not is_number(value):
         return f"fabric_policy.{key} must be a number, not {value!r}"
-    if whole and int(value) != value:
+    if kind == "whole" and int(value) != value:
         return f"fabric_policy.{key} must be a whole number, not {value!r}"
     if not least <= value <= most:
         return f"fabric_policy.{key} must be within {least:g} and {most:g}, not {value!r}"

@@ -38,10 +38,18 @@ class Finding:
 
 
 class Field(NamedTuple):
-    """One key of a mapping: how its value is checked and what a right one looks like."""
+    """One key of a mapping: how its value is checked, what a right one looks like, what it means.
+
+    `meaning` is its row in docs/inventory.md, in Markdown (`python -m railyard.report.made_docs`).
+    """
 
     check: Check
     fix: str
+    meaning: str = ""
+
+    def says(self, meaning: str) -> Field:
+        """Return the field of a key that has this meaning."""
+        return self._replace(meaning=meaning)
 
 
 # What is no MTU of any link is said with the link's own limits; this only keeps out what is no size at all.
@@ -72,79 +80,198 @@ _MANAGE = Field(values.boolean, "write true or false")
 _NAME = Field(values.name, "write a short name of letters, digits, `_`, `-`, as rail0")
 
 RAIL: dict[str, Field] = {
-    "name": _NAME,
-    "netdev": _NETDEV,
-    "mac": _MAC,
-    "pci": _PCI,
-    "hca": _HCA,
-    "subnet": _SUBNET,
-    "subnets": Field(values.by_unit(4), "map scalable units to networks, as `subnets: {su1: 10.0.1.0/24}`"),
-    "subnet6": _SUBNET6,
-    "subnets6": Field(values.by_unit(6), "map scalable units to networks, as `subnets6: {su1: fd00:1::/64}`"),
-    "gateway": Field(values.gateway, "write an address inside the subnet, or first, last or none"),
-    "gateway6": Field(values.gateway, "write an address inside the subnet6, or first, last or none"),
-    "vlan": _VLAN,
-    "rate_gbps": _RATE,
-    "leaf": Field(values.text, "write the switch's name"),
-    "leaves": Field(
-        values.texts_by_unit, "map scalable units to switches, as `leaves: {su1: leaf-su1-rail0}`"
+    "name": _NAME.says("`rail0`, …"),
+    "netdev": _NETDEV.says(
+        "which port it is; with none of `netdev`, `mac`, `pci` it is looked up on the node from `hca`"
     ),
-    "routes": Field(values.subnets, "list the networks behind the gateway, as `routes: [10.2.0.0/16]`"),
-    "ipoib_mode": _IPOIB_MODE,
-    "bond": Field(values.bond, BOND_FIX),
+    "mac": _MAC.says("the same, by its address"),
+    "pci": _PCI.says("the same, by its place on the bus"),
+    "hca": _HCA.says("RDMA device and port, `mlx4_0:1`"),
+    "subnet": _SUBNET.says("its network; not needed on InfiniBand"),
+    "subnets": Field(
+        values.by_unit(4),
+        "map scalable units to networks, as `subnets: {su1: 10.0.1.0/24}`",
+        "in its place, one per scalable unit: `{su1: 10.0.1.0/24, su2: …}`",
+    ),
+    "subnet6": _SUBNET6.says("as `subnet`, for IPv6"),
+    "subnets6": Field(
+        values.by_unit(6),
+        "map scalable units to networks, as `subnets6: {su1: fd00:1::/64}`",
+        "as `subnets`, for IPv6",
+    ),
+    "gateway": Field(
+        values.gateway,
+        "write an address inside the subnet, or first, last or none",
+        "an address in the subnet, `first`, `last` or `none`",
+    ),
+    "gateway6": Field(
+        values.gateway,
+        "write an address inside the subnet6, or first, last or none",
+        "the same for IPv6, also a link-local one, `fe80::1` (with `ipv6` in `link_local`)",
+    ),
+    "vlan": _VLAN.says("VLAN id"),
+    "rate_gbps": _RATE.says(
+        "the rate of the link that was paid for, in Gbit/s: floors of verdicts rest on it. Without "
+        "it a card's port is held against what its driver says it can do; InfiniBand tells no such "
+        "thing, so its rate is `recorded`, and fails where another port of the same board runs "
+        "faster"
+    ),
+    "leaf": Field(values.text, "write the switch's name", "the switch it is patched to"),
+    "leaves": Field(
+        values.texts_by_unit,
+        "map scalable units to switches, as `leaves: {su1: leaf-su1-rail0}`",
+        "in its place, one per scalable unit",
+    ),
+    "routes": Field(
+        values.subnets,
+        "list the networks behind the gateway, as `routes: [10.2.0.0/16]`",
+        "networks behind the gateway, `[10.2.0.0/16]`; the rail's subnets in other units are there "
+        "without it",
+    ),
+    "ipoib_mode": _IPOIB_MODE.says("as the fabric's, for this rail alone"),
+    "bond": Field(
+        values.bond,
+        BOND_FIX,
+        "refused, as is a netdev called `bond0`: one RDMA connection is one flow, so a bond gives "
+        "it one port's rate",
+    ),
 }
 COMPUTED: dict[str, Field] = {
-    "rail_count": Field(values.integer(1, 256), "write the number of rails, as `rail_count: 8`"),
-    "supernet": Field(values.subnet(None), "write the network that holds all rails, as 10.0.0.0/16"),
-    "rail_prefix": Field(values.integer(1, 128), "write the prefix length of one rail, as `rail_prefix: 24`"),
-    "netdev_pattern": Field(values.pattern, "write it with {rail}, as `ens{rail}`"),
-    "hca_pattern": Field(values.pattern, "write it with {rail}, as `mlx5_{rail}:1`"),
-    "rate_gbps": _RATE,
-    "gateway": _GATEWAY_RULE,
+    "rail_count": Field(
+        values.integer(1, 256),
+        "write the number of rails, as `rail_count: 8`",
+        "the computed form: rail k (from 0) is `rail{k}`",
+    ),
+    "supernet": Field(
+        values.subnet(None),
+        "write the network that holds all rails, as 10.0.0.0/16",
+        "computed form: rail k has its k-th subnet of length `rail_prefix`",
+    ),
+    "rail_prefix": Field(
+        values.integer(1, 128),
+        "write the prefix length of one rail, as `rail_prefix: 24`",
+        "computed form: that length",
+    ),
+    "netdev_pattern": Field(
+        values.pattern,
+        "write it with {rail}, as `ens{rail}`",
+        "computed form: names with `{rail}`, counting from 0",
+    ),
+    "hca_pattern": Field(
+        values.pattern, "write it with {rail}, as `mlx5_{rail}:1`", "the same for RDMA devices and ports"
+    ),
+    "rate_gbps": _RATE.says("computed form: the link's rate"),
+    "gateway": _GATEWAY_RULE.says("computed form: `first`, `last` or `none`"),
     "rail_routes": Field(
-        values.subnets, "list the supernets of the other scalable units, as `rail_routes: [10.17.0.0/16]`"
+        values.subnets,
+        "list the supernets of the other scalable units, as `rail_routes: [10.17.0.0/16]`",
+        "computed form: supernets that are cut as `supernet` is; rail k gets a route to the k-th "
+        "part of each",
     ),
 }
 FABRIC: dict[str, Field] = {
-    "transport": Field(values.choice("roce", "infiniband", "tcp"), "write roce, infiniband or tcp"),
+    "transport": Field(
+        values.choice("roce", "infiniband", "tcp"),
+        "write roce, infiniband or tcp",
+        "`roce`, `infiniband`, or `tcp`: RDMA is not asked of this cluster",
+    ),
     "node_class": Field(
-        values.choice("hardware", "virtual", "container"), "write hardware, virtual or container"
+        values.choice("hardware", "virtual", "container"),
+        "write hardware, virtual or container",
+        "`hardware` (default), `virtual`, `container`: declares what cannot be asked (governor, "
+        "PCIe, modules)",
     ),
-    "mtu": Field(values.integer(1, MTU_SENSIBLE_BYTES), "write the rails' MTU in bytes, as `mtu: 9000`"),
+    "mtu": Field(
+        values.integer(1, MTU_SENSIBLE_BYTES),
+        "write the rails' MTU in bytes, as `mtu: 9000`",
+        "MTU of the rails' netdevs, in bytes",
+    ),
     "rails": Field(
-        values.filled_list, "write a list of rails, as `- {name: rail0, netdev: ens6, subnet: 10.0.1.0/24}`"
+        values.filled_list,
+        "write a list of rails, as `- {name: rail0, netdev: ens6, subnet: 10.0.1.0/24}`",
+        "the explicit form: a list, see below",
     ),
-    "cabling": Field(values.choice("switched", "back_to_back"), "write switched or back_to_back"),
-    "host_offset": Field(values.integer(-(2**32), 2**64), "write a whole number, as `host_offset: 10`"),
-    "frontend": Field(values.mapping, "write a mapping, as `frontend: {netdev: enp5s0}`"),
-    "networks": Field(values.filled_list, "write a list of networks, each with a name and a purpose"),
+    "cabling": Field(
+        values.choice("switched", "back_to_back"),
+        "write switched or back_to_back",
+        "`switched` (default) or `back_to_back`: at most two nodes",
+    ),
+    "host_offset": Field(
+        values.integer(-(2**32), 2**64),
+        "write a whole number, as `host_offset: 10`",
+        "address = network + `host_offset` + the node's index (default 0)",
+    ),
+    "frontend": Field(
+        values.mapping,
+        "write a mapping, as `frontend: {netdev: enp5s0}`",
+        "the node's way to the outside, see below",
+    ),
+    "networks": Field(
+        values.filled_list,
+        "write a list of networks, each with a name and a purpose",
+        "a list of other networks, see below",
+    ),
     "leaves": Field(
-        values.mapping, "map leaves to what is known of them, as `leaves: {leaf1: {uplink_gbps: 6400}}`"
+        values.mapping,
+        "map leaves to what is known of them, as `leaves: {leaf1: {uplink_gbps: 6400}}`",
+        "what is known of the leaves that rails name: `{leaf1: {uplink_gbps: 6400}}`, the rates of "
+        "all its uplinks together; `railyard plan --svg` then says how oversubscribed it is",
     ),
     "route_table_base": Field(
-        values.integer(*ROUTE_TABLES), "write the number of the first rail's routing table, as 6100"
+        values.integer(*ROUTE_TABLES),
+        "write the number of the first rail's routing table, as 6100",
+        "number of rail0's own routing table (default 6100, allowed 1000 to 32000: a rule has its "
+        "table's number as priority, and that of the main table has 32766); rail k has base + k",
     ),
-    "ipoib_mode": _IPOIB_MODE,
-    "link_local": Field(values.families, "write `[ipv6]`, `[ipv4]`, both or `[]`"),
-    "accept_ra": _MANAGE,
+    "ipoib_mode": _IPOIB_MODE.says(
+        "`datagram` (default) or `connected`, for InfiniBand rails with an address; see below"
+    ),
+    "link_local": Field(
+        values.families,
+        "write `[ipv6]`, `[ipv4]`, both or `[]`",
+        "families that rails have link-local addresses of: `[ipv6]` (default), `[ipv4]`, both or `[]`",
+    ),
+    "accept_ra": _MANAGE.says("whether rails heed router advertisements (default `false`)"),
     **COMPUTED,
 }
 FRONTEND: dict[str, Field] = {
-    "netdev": _NETDEV,
-    "dhcp4": _MANAGE,
-    "address": Field(values.interface(None), "write address and prefix length, as 192.168.1.10/24"),
-    "gateway": Field(values.address, "write an address"),
-    "manage": _MANAGE,
+    "netdev": _NETDEV.says("its interface"),
+    "dhcp4": _MANAGE.says("whether its address comes by DHCP"),
+    "address": Field(
+        values.interface(None),
+        "write address and prefix length, as 192.168.1.10/24",
+        "else its address, with prefix length",
+    ),
+    "gateway": Field(values.address, "write an address", "its default gateway"),
+    "manage": _MANAGE.says("nothing of it is written unless this is `true`"),
 }
 NETWORK: dict[str, Field] = {
-    "name": _NAME,
-    "purpose": Field(values.name, "write what it is for: storage, out_of_band, …"),
-    "netdev": _NETDEV,
-    "subnet": Field(values.subnet(None), "write the network itself, as 192.168.1.0/24"),
-    "vlan": _VLAN,
-    "mtu": Field(values.integer(*MTU_BYTES["ethernet"]), "write the network's MTU in bytes, as `mtu: 9000`"),
-    "manage": _MANAGE,
-    "bmc": _MANAGE,
+    "name": _NAME.says("`storage`, …"),
+    "purpose": Field(
+        values.name,
+        "write what it is for: storage, out_of_band, …",
+        "`storage`, `out_of_band`, or your own word",
+    ),
+    "netdev": _NETDEV.says("its interface; with `vlan`, the port that carries the VLAN"),
+    "subnet": Field(
+        values.subnet(None),
+        "write the network itself, as 192.168.1.0/24",
+        "its network, of either family: it shares no address with a rail or another network",
+    ),
+    "vlan": _VLAN.says("VLAN id"),
+    "mtu": Field(
+        values.integer(*MTU_BYTES["ethernet"]),
+        "write the network's MTU in bytes, as `mtu: 9000`",
+        "the MTU of its interface, in bytes",
+    ),
+    "manage": _MANAGE.says(
+        "`true`: Railyard writes it, with the address subnet + `host_offset` + index, or the one in"
+        " `network_addresses`"
+    ),
+    "bmc": _MANAGE.says(
+        "`true`: this is the BMCs' network (`purpose: out_of_band`, never managed); then each node "
+        "needs a `bmc_address` in it"
+    ),
 }
 OVERRIDE: dict[str, Field] = {
     "netdev": _NETDEV,

@@ -4,7 +4,7 @@
 """The cause table: why a check did not pass, in a sentence, and what to do next.
 
 Verdicts take their `cause` and `next` from here, and docs/troubleshooting.md is generated from it
-(tools/railyard/report/causes_doc.py), so that what the report says can be looked up word for word.
+(tools/railyard/report/made_docs.py), so that what the report says can be looked up word for word.
 """
 
 from __future__ import annotations

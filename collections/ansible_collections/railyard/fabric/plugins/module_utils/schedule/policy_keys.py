@@ -1,0 +1,119 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The keys of `fabric_policy`: what each means, its default and what it may be.
+
+Derived of it: how the inventory's are checked (`plugin_utils/checks/policy.py`), what a work order must have,
+and the table in docs/inventory.md (`python -m railyard.report.made_docs`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+
+class Key(NamedTuple):
+    """One key; its unit is the end of its name.
+
+    Attributes:
+        default: its value where the inventory is silent.
+        meaning: for docs/inventory.md, in Markdown.
+        kind: "whole" or "number" (within `least` and `most`), "switch", or "own": policy.py has its check.
+        to_node: whether it is part of the work order.
+    """
+
+    default: Any
+    meaning: str
+    kind: str
+    least: float = 0
+    most: float = 0
+    to_node: bool = True
+
+
+# The limits keep a typing error from becoming an endless or empty test.
+KEYS: Mapping[str, Key] = {
+    "iperf3_duration_s": Key(4, "length of each TCP bandwidth test", "whole", 1, 86400),
+    # The most is iperf3's own limit.
+    "iperf3_streams": Key(4, "TCP streams of such a test", "whole", 1, 128),
+    "iperf3_omit_s": Key(1, "first seconds of such a test, left out of its result", "whole", 0, 600),
+    "sockperf_duration_s": Key(2, "length of each TCP latency test", "whole", 1, 86400),
+    # Sockperf's header; the largest UDP payload.
+    "sockperf_message_bytes": Key(
+        64, "message of latency tests, RDMA's too, so that like is compared with like", "whole", 14, 65507
+    ),
+    "bidirectional": Key(
+        True, "also both directions at once, once per pair and rail, for TCP and RDMA", "switch"
+    ),
+    "rdma_tests": Key(
+        ["ib_write_bw", "ib_write_lat"],
+        "perftest's tests between nodes whose transport is RDMA; also `ib_read_bw`, `ib_send_bw`, "
+        "`ib_read_lat`, `ib_send_lat`",
+        "own",
+    ),
+    "rdma_duration_s": Key(4, "length of each RDMA bandwidth test", "whole", 3, 3600),
+    "rdma_margin_s": Key(
+        1,
+        "seconds at both ends of such a test, left out of its result; at least 1 s must be left",
+        "whole",
+        1,
+        3600,
+    ),
+    "rdma_latency_s": Key(2, "length of each RDMA latency test", "number", 0.2, 10),
+    # The most is perftest's own largest message.
+    "rdma_message_bytes": Key(65536, "message of RDMA bandwidth tests", "whole", 1, 8388608),
+    "rdma_qps": Key(1, "queue pairs of such a test", "whole", 1, 64),
+    "numa_pinning": Key(
+        True, "RDMA tools and their memory on the NIC's NUMA node (in the row's `argv`)", "switch"
+    ),
+    "numa_unpinned": Key(
+        False, "measure `ib_write_bw` without pinning as well, to see what pinning is worth", "switch"
+    ),
+    # The rendezvous' own few packets must not pass for pings.
+    "ping_count": Key(10, "pings of each pair and rail", "whole", 10, 100000),
+    "ping_interval_s": Key(0.02, "time between two pings", "number", 0.002, 60),
+    "path_mtu_probes": Key(5, "pings of the rail's full MTU, not to be fragmented", "whole", 1, 1000),
+    "rendezvous_timeout_s": Key(8, "how long a node waits for its peer before a test", "number", 1, 3600),
+    "first_rendezvous_timeout_s": Key(
+        45, "the same before the first test, to which nodes come at different times", "number", 1, 3600
+    ),
+    "idle_bytes_per_s": Key(
+        200000, "load beside a test that the rail's counters may show", "whole", 0, 10**12
+    ),
+    "allow_busy": Key(False, "measure nodes that are busy with something else, too", "switch"),
+    "busy_bytes_per_s": Key(5000000, "load on a rail from which a node is busy", "whole", 0, 10**12),
+    "lease_s": Key(90, "how long a node goes on without a word from the controller", "number", 10, 86400),
+    "base_port": Key(18600, "first of the ports that nodes meet at and tools use", "whole", 1024, 60000),
+    "beacon": Key(
+        True,
+        "where each cable ends, by a broadcast of EtherType 0x88B5 on every Ethernet rail, and who "
+        "answers there; `false` where switches are meant to drop it",
+        "switch",
+        to_node=False,
+    ),
+    "lldp": Key(
+        True,
+        "whether the switch that LLDP names is held against `leaf`, where the inventory names one; "
+        "`not_applicable` where none of them speaks; where some do, a silent one is `unmeasured`, "
+        "unless this is `false`",
+        "switch",
+        to_node=False,
+    ),
+    "bmc_check": Key(
+        "tcp",
+        "whether each declared `bmc_address` takes a TCP connection at one of `bmc_tcp_ports`, tried "
+        "by the controller without logging in, and once more after 10 s where nothing is heard; one "
+        "that refuses them all is `recorded`. `none` where the controller does not reach their "
+        "network (`rmcp`, of earlier versions, means `tcp`)",
+        "own",
+        to_node=False,
+    ),
+    "bmc_tcp_ports": Key([443, 22, 80], "ports of `bmc_check`, 1 to 8", "own", to_node=False),
+    "bmc_timeout_s": Key(3, "how long a BMC has for its answer", "number", 0.3, 30, to_node=False),
+    "floors": Key(
+        {},
+        "the site's own bounds, `{check: {metric: [floor, ceiling or null]}}`, see below",
+        "own",
+        to_node=False,
+    ),
+}
