@@ -18,13 +18,13 @@ from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.rails import plan
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import overrides as override_checks
-from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import routes, schema_checks
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import schema_checks
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.addresses import IPAddress, address_of
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.host_variables import (
     check_host_variables,
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.model import Located, Node, Origin
-from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.networks import Networks
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.networks import Networks, check_routes
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.other_networks import Beside
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.schema import Finding
 
@@ -88,7 +88,7 @@ def check(nodes: Sequence[Node]) -> Iterator[Located]:
             fabrics[id(node.fabric)] = fabric
             networks.add(sound, fabric.specs, origin)
             findings += _check_interfaces(fabric.specs, fabric, set())
-            findings += routes.check(sound, fabric.specs)
+            findings += check_routes(sound, fabric.specs, fabric.origin)
             yield from ((finding, origin) for finding in findings)
         fabrics[id(node.fabric)].nodes += 1
     yield from _check_sharing(list(fabrics.values()))

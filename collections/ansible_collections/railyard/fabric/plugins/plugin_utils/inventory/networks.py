@@ -6,11 +6,11 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import routes
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.addresses import (
     IPAddress,
     IPNetwork,
@@ -20,6 +20,9 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.addresse
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.model import Located, Origin
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.schema import Finding
 
+_ROUTE_FIX = (
+    "route to each network through one rail; a network that has an interface of its own needs no route"
+)
 _FIX = "give each rail a subnet of its own, which shares no address with another network"
 
 
@@ -46,38 +49,20 @@ class Networks:
 
     def add(self, fabric: Mapping[str, Any], specs: Sequence[Mapping[str, Any]], origin: Origin) -> None:
         """Add what one fabric, already without refused values, claims."""
-        mtu, infiniband = fabric.get("mtu"), fabric.get("transport") == "infiniband"
         unlike: Finding | None = None
-        for spec in specs:
-            for family in ("", "6"):
-                for unit, subnet in spec[f"subnets{family}"].items():
-                    key = f"subnet{family}" if unit is None else f"subnets{family}.{unit}"
-                    variable = (
-                        "fabric.supernet" if spec["variable"] == "fabric" else f"{spec['variable']}.{key}"
-                    )
-                    owner = f"rail {spec['name']}" + ("" if unit is None else f" in unit {unit}")
-                    network = IPNetwork(subnet)
-                    claim = Claim(network, owner, spec["name"], variable, origin, mtu, infiniband)
-                    # Two units of one rail may not share a network either.
-                    unlike = unlike or _unlike(claim, self._rails.setdefault((network, owner), claim))
-            for target in spec["routes"]:
-                variable = routes.variable_of(spec)
-                owner = f"a route of rail {spec['name']}"
-                claim = Claim(IPNetwork(target), owner, spec["name"], variable, origin)
-                self._routes.setdefault((claim.network, owner), claim)
+        for claim in _claims(fabric, specs, origin):
+            key = (claim.network, claim.owner)
+            if claim.rail is None:
+                self._others.setdefault(key, claim)
+            else:
+                # Two units of one rail may not share a network either.
+                unlike = unlike or _unlike(claim, self._rails.setdefault(key, claim))
         self._unlike += [] if unlike is None else [(unlike, origin)]
-        for index, item in enumerate(fabric.get("networks") or []):
-            if item.get("subnet") is not None:
-                variable = f"fabric.networks[{index}].subnet"
-                owner = f"network {item.get('name')}"
-                self._add_other(Claim(IPNetwork(item["subnet"]), owner, None, variable, origin))
-        address = (fabric.get("frontend") or {}).get("address")
-        if address is not None:
-            network = IPNetwork(address).cidr
-            self._add_other(Claim(network, "the frontend", None, "fabric.frontend.address", origin))
-
-    def _add_other(self, claim: Claim) -> None:
-        self._others.setdefault((claim.network, claim.owner), claim)
+        for spec in specs:
+            for target in spec["routes"]:
+                owner = f"a route of rail {spec['name']}"
+                claim = Claim(IPNetwork(target), owner, spec["name"], _routes_variable(spec), origin)
+                self._routes.setdefault((claim.network, owner), claim)
 
     def unlike(self) -> Iterator[Located]:
         """Yield each fabric whose nodes share a rail's network with nodes that speak otherwise on it."""
@@ -115,6 +100,61 @@ class Networks:
     @cached_property
     def _route_addresses(self) -> IPSet:
         return _addresses(self._routes.values())
+
+
+def check_routes(
+    fabric: Mapping[str, Any], specs: Sequence[Mapping[str, Any]], origin: Origin
+) -> Iterator[Finding]:
+    """Yield declared routes that another rail has as well, or that lead away from another network.
+
+    A route that is wider than a network does it no harm, since the longer prefix wins; one that is equal or
+    inside it takes its traffic. Once per fabric, not per node.
+
+    Args:
+        fabric: the fabric, without refused values.
+        specs: its rails, as of `rails.rail_specs`.
+        origin: where it stands.
+    """
+    owners: dict[str, str] = {}
+    claims = list(_claims(fabric, specs, origin))
+    for spec in specs:
+        name = str(spec["name"])
+        for target in spec["routes"]:
+            owner = owners.setdefault(target, name)
+            if owner != name:
+                message = f"route to {target}: rail {owner} has it as well, and only one of them is used"
+                yield Finding(_routes_variable(spec), message, _ROUTE_FIX, None, name)
+                continue
+            network = IPNetwork(target)
+            taken = (one for one in claims if one.rail != name and network in one.network)
+            for claim in itertools.islice(taken, 1):
+                what = f"rail {claim.rail}" if claim.rail else claim.owner
+                message = f"route to {target} takes traffic from {claim.network} of {what}"
+                yield Finding(_routes_variable(spec), message, _ROUTE_FIX, None, name)
+
+
+def _routes_variable(spec: Mapping[str, Any]) -> str:
+    """Name the variable that declares a rail's routes."""
+    return "fabric.rail_routes" if spec["variable"] == "fabric" else f"{spec['variable']}.routes"
+
+
+def _claims(fabric: Mapping[str, Any], specs: Sequence[Mapping[str, Any]], origin: Origin) -> Iterator[Claim]:
+    """Yield the networks of a fabric: its rails', those beside the rails, the frontend's."""
+    mtu, infiniband = fabric.get("mtu"), fabric.get("transport") == "infiniband"
+    for spec in specs:
+        for family in ("", "6"):
+            for unit, subnet in spec[f"subnets{family}"].items():
+                key = f"subnet{family}" if unit is None else f"subnets{family}.{unit}"
+                variable = "fabric.supernet" if spec["variable"] == "fabric" else f"{spec['variable']}.{key}"
+                owner = f"rail {spec['name']}" + ("" if unit is None else f" in unit {unit}")
+                yield Claim(IPNetwork(subnet), owner, str(spec["name"]), variable, origin, mtu, infiniband)
+    for index, item in enumerate(fabric.get("networks") or []):
+        if item.get("subnet") is not None:
+            variable = f"fabric.networks[{index}].subnet"
+            yield Claim(IPNetwork(item["subnet"]), f"network {item.get('name')}", None, variable, origin)
+    address = (fabric.get("frontend") or {}).get("address")
+    if address is not None:
+        yield Claim(IPNetwork(address).cidr, "the frontend", None, "fabric.frontend.address", origin)
 
 
 def _addresses(claims: Iterable[Claim]) -> IPSet:
