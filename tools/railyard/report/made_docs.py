@@ -18,7 +18,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils.schedule.policy_ke
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import schema
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.causes import CAUSES
 
-
 DOCS = paths.repo_root() / "docs"
 NAMES = ("troubleshooting.md", "inventory.md")
 
