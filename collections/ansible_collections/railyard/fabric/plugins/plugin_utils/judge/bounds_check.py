@@ -16,7 +16,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue i
     RECORDED,
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import aggregate, causes, row_checks
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.bounds_tcp import Bounds
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.bounds import Bounds
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import Answer, unknown, unmeasured
 
 _ETHERNET_HEADER_BYTES = 14

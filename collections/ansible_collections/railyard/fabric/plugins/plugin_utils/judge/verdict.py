@@ -27,8 +27,6 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import (
     aggregate,
     bmc,
     bounds_check,
-    bounds_rdma,
-    bounds_tcp,
     cabling,
     counter_claims,
     evidence,
@@ -40,8 +38,8 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import (
     row_checks,
     slow_rails,
 )
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import bounds as limits
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import facts as fact_rows
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.bounds_tcp import Bounds
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import Answer, failed, unmeasured
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.facts import BoundFacts
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import documents, provenance, requests
@@ -211,8 +209,10 @@ class _Judge:
         answer = bounds_check.weigh(bounds_check.observed(*pair), judged, bounds)
         if asked["tool"] != "iperf3" or answer.outcome != UNMEASURED:
             return answer
-        able = bounds_tcp.capability(*self._ends(asked))
-        return bounds_check.by_counters(answer, pair, judged, bounds, able.payload_share / able.frame_share)
+        able = limits.capability(check.name, *self._ends(asked))
+        return bounds_check.by_counters(
+            answer, pair, judged, bounds, able.packet.payload_bytes / able.packet.counted_bytes
+        )
 
     def _local(self, asked: Mapping[str, Any], rows: Rows) -> Answer:
         """Answer what is asked of one node: from its facts, or from the error counters in its rows."""
@@ -278,18 +278,16 @@ class _Judge:
         rail = str(asked["rail"])
         return self.fleet.bound[str(asked["node"])][rail], self.fleet.bound[str(asked["peer"])][rail]
 
-    def _bounds(self, asked: Mapping[str, Any]) -> Bounds:
+    def _bounds(self, asked: Mapping[str, Any]) -> limits.Bounds:
         node, peer, check = str(asked["node"]), str(asked["peer"]), str(asked["check"])
         ends = self._ends(asked)
         shared = asked.get("group") is not None and self._shared_slot(node, peer)
         transport = self.fleet.transports[node]
-        if CHECKS[check].rdma:
-            return bounds_rdma.for_test(check, *ends, self.policy, transport, shared)
         versions = (self.fleet.iperf3.get(node), self.fleet.iperf3.get(peer))
-        return bounds_tcp.for_test(check, *ends, self.policy, versions, shared, transport)
+        return limits.for_test(check, *ends, self.policy, versions, shared, transport)
 
     def _shared_slot(self, node: str, peer: str) -> bool:
-        return any(bounds_tcp.slots_shared(list(self.fleet.bound[end].values())) for end in (node, peer))
+        return any(limits.slots_shared(list(self.fleet.bound[end].values())) for end in (node, peer))
 
     def _aggregate(self, asked: Mapping[str, Any], rows: Rows) -> Answer:
         servers, ends = [], []
@@ -315,13 +313,10 @@ class _Judge:
             return unmeasured(problem.cause, str(problem))
         shared = self._shared_slot(node, peer)
         transport = self.fleet.transports[node]
-        if rdma:
-            rdma_able = [bounds_rdma.capability(*pair, transport) for pair in ends]
-            bounds = bounds_rdma.for_aggregate(rdma_able, self.policy, transport, shared)
-        else:
-            versions = (self.fleet.iperf3.get(node), self.fleet.iperf3.get(peer))
-            able = [bounds_tcp.capability(*pair) for pair in ends]
-            bounds = bounds_tcp.for_aggregate(able, self.policy, versions, shared, transport)
+        versions = (self.fleet.iperf3.get(node), self.fleet.iperf3.get(peer))
+        name = str(asked["check"])
+        able = [limits.capability(name, *pair, transport) for pair in ends]
+        bounds = limits.for_aggregate(name, able, self.policy, versions, shared, transport)
         return bounds_check.weigh(observed, [observed], bounds)
 
 

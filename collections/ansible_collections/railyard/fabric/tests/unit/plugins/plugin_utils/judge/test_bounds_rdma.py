@@ -11,7 +11,7 @@ import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.rails import rdma_mtu
 from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import bounds_rdma
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import bounds as limits
 from hypothesis import given
 from hypothesis import strategies as st
 from support.runs import fake_rdma
@@ -34,16 +34,18 @@ def end(
 def bounds(
     one: Bound, check: str = "rdma_bandwidth", transport: str = "roce", shared: bool = False, **rules: Any
 ) -> Any:
-    return bounds_rdma.for_test(check, one, one, policy.merge(rules), transport, shared)
+    return limits.for_test(check, one, one, policy.merge(rules), (), shared, transport)
 
 
 def test_a_connectx3_carries_at_most_38_24_of_40() -> None:
     # The value of the note on the two-node cluster: perftest takes 2048 there, over RoCE v1.
-    able = bounds_rdma.capability(
-        *[end(40, kind="RoCE v1", hca={"driver": "mlx4_core", "device": "mlx4_0"})] * 2, "roce"
+    able = limits.capability(
+        "rdma_bandwidth",
+        *[end(40, kind="RoCE v1", hca={"driver": "mlx4_core", "device": "mlx4_0"})] * 2,
+        "roce",
     )
-    assert able.mtu_bytes == 2048
-    assert 40 * able.payload_share == pytest.approx(38.24, abs=0.005)
+    assert able.packet.payload_bytes == 2048
+    assert 40 * able.packet.payload_share == pytest.approx(38.24, abs=0.005)
 
 
 @pytest.mark.parametrize(
@@ -143,13 +145,25 @@ def test_a_site_bounds_rdma_too_but_not_beyond_the_wire() -> None:
 
 
 def test_all_rails_together_carry_their_sum() -> None:
-    able = [bounds_rdma.capability(end(100), end(100), "roce")] * 2
-    found = bounds_rdma.for_aggregate(able, policy.merge(None), "roce", shared_slot=False)
+    able = [limits.capability("rdma_bandwidth", end(100), end(100), "roce")] * 2
+    found = limits.for_aggregate(
+        "rdma_aggregate_bandwidth", able, policy.merge(None), transport="roce", shared_slot=False
+    )
     assert found.floor == {"bandwidth_gbps": 180.0}
     assert found.ceiling["bandwidth_gbps"] == pytest.approx(200 * 4096 / 4178 * 1.02, abs=1e-3)
     assert "payload" in found.basis
-    assert bounds_rdma.for_aggregate(able, policy.merge(None), "roce", shared_slot=True).floor == {}
-    assert bounds_rdma.for_aggregate([], policy.merge(None), "roce", shared_slot=False).floor == {}
+    assert (
+        limits.for_aggregate(
+            "rdma_aggregate_bandwidth", able, policy.merge(None), transport="roce", shared_slot=True
+        ).floor
+        == {}
+    )
+    assert (
+        limits.for_aggregate(
+            "rdma_aggregate_bandwidth", [], policy.merge(None), transport="roce", shared_slot=False
+        ).floor
+        == {}
+    )
 
 
 @pytest.mark.parametrize(
@@ -185,7 +199,7 @@ def test_two_unlike_ends_are_bound_by_what_both_can_do(
     one: Bound, other: Bound, share: float | None, floor: float | None
 ) -> None:
     for ends in ((one, other), (other, one)):
-        found = bounds_rdma.for_test("rdma_bandwidth", *ends, policy.merge(None), "roce")
+        found = limits.for_test("rdma_bandwidth", *ends, policy.merge(None), transport="roce")
         assert found.floor == ({} if floor is None else {"bandwidth_gbps": floor})
         assert found.ceiling == (
             {} if share is None else {"bandwidth_gbps": pytest.approx(share * 1.02, abs=1e-3)}

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import aggregate, bounds_tcp
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import aggregate
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import bounds as limits
 from hypothesis import given
 from hypothesis import strategies as st
 from support.runs.fake_run import FakeRun
@@ -25,7 +26,7 @@ def end(rate_gbps: float | None = None, mtu: int = 9000, **netdev: Any) -> Bound
 def bounds(check: str = "tcp_bandwidth", versions: Any = (), shared: bool = False, **kind: Any) -> Any:
     rules = kind.pop("rules", {})
     one = end(**kind)
-    return bounds_tcp.for_test(check, one, one, policy.merge(rules), versions, shared)
+    return limits.for_test(check, one, one, policy.merge(rules), versions, shared)
 
 
 def test_the_ceiling_is_what_tcp_leaves_of_the_wire() -> None:
@@ -91,14 +92,16 @@ def test_tcp_over_infiniband_has_no_floor() -> None:
     # QDR "40" carries 32 Gbit/s: 0.80 of its name is all of it. ESnet's figures are of Ethernet.
     for rate, rules in ((40, {}), (100, {"iperf3_streams": 12})):
         one = end(rate, 2044)
-        found = bounds_tcp.for_test(
+        found = limits.for_test(
             "tcp_bandwidth", one, one, policy.merge(rules), ("3.18", "3.18"), transport="infiniband"
         )
         assert found.floor == {}
         assert found.ceiling["bandwidth_gbps"] <= rate * 1.02
         assert "InfiniBand" in found.basis
-        able = [bounds_tcp.capability(one, one)] * 2
-        together = bounds_tcp.for_aggregate(able, policy.merge(rules), ("3.18", "3.18"), False, "infiniband")
+        able = [limits.capability("tcp_bandwidth", one, one)] * 2
+        together = limits.for_aggregate(
+            "aggregate_bandwidth", able, policy.merge(rules), ("3.18", "3.18"), False, "infiniband"
+        )
         assert together.floor == {}
 
 
@@ -114,16 +117,16 @@ def test_the_judge_lays_no_tcp_floor_on_infiniband() -> None:
 
 def test_the_slower_end_bounds_both() -> None:
     rules = policy.merge(None)
-    found = bounds_tcp.for_test("tcp_bandwidth", end(10), end(40), rules)
+    found = limits.for_test("tcp_bandwidth", end(10), end(40), rules)
     assert found.floor == {"bandwidth_gbps": 8.0}
-    assert bounds_tcp.for_test("tcp_bandwidth", end(10), end(), rules).floor == {}
+    assert limits.for_test("tcp_bandwidth", end(10), end(), rules).floor == {}
 
 
 def test_ports_of_one_card_have_no_floor_together() -> None:
     one, other = end(40, pci="0000:81:00.0"), end(40, pci="0000:81:00.1")
-    assert bounds_tcp.slots_shared([one, other])
-    assert not bounds_tcp.slots_shared([one, end(40, pci="0000:82:00.0")])
-    assert not bounds_tcp.slots_shared([end(40), end(40)])
+    assert limits.slots_shared([one, other])
+    assert not limits.slots_shared([one, end(40, pci="0000:82:00.0")])
+    assert not limits.slots_shared([end(40), end(40)])
     assert bounds(rate_gbps=40, shared=True).floor == {}
     assert "PCIe" in bounds(rate_gbps=40, shared=True).basis
 

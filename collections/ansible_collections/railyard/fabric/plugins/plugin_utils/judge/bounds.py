@@ -4,9 +4,9 @@
 """The bounds that a measured number is held against, and what each rests on. Pure.
 
 A fault never lowers a floor: bounds rest on the rate that the inventory declares, else on the most that the
-port can do, never on the speed that a link happened to train to. Where nothing of that is known, or no
-authority says what TCP should reach, there is no floor, and the number is recorded instead of passed. Every
-bound says its basis.
+port can do, never on the speed or RDMA MTU that a link happened to negotiate. Where nothing of that is known,
+or no authority says what should be reached, there is no floor, and the number is recorded instead of passed.
+Every bound says its basis.
 """
 
 from __future__ import annotations
@@ -17,8 +17,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
-from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import BANDWIDTH, BI, CHECKS
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import (
+    BANDWIDTH,
+    BI,
+    CHECKS,
+    RDMA_LATENCY,
+)
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_number
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import packets
 
 #: Share of a link's rate that several TCP streams must reach.
 TCP_FLOOR_SHARE = 0.80
@@ -34,11 +40,22 @@ THREADED_IPERF3 = (3, 16)
 FEW_STREAMS = 4
 MOST_GBPS = 100.0
 
-# Bytes around each TCP payload of a full packet: IPv4 20 or IPv6 40, TCP 20, its timestamps 12; Ethernet
-# header 14; on a real wire FCS 4, preamble 8, gap 12 as well. A software link has no wire.
-_TCP_HEADERS = {4: 52, 6: 72}
-_ETHERNET_HEADER = 14
-_WIRE_EXTRA = 24
+#: Share of the port's rate that RDMA must reach: what ngc_multinode_perf asks of ib_{write,read,send}_bw.
+RDMA_FLOOR_SHARE = 0.90
+_RDMA_AUTHORITY = (
+    "ngc_multinode_perf passes at 0.90 of the port's rate; "
+    "oci-hpc asks for 0.96 of 100, 200 and 400 Gbit/s, azurehpc-health-checks for 0.90 to 0.95"
+)
+#: perftest's own default; smaller messages are bounded by the message rate and not by the link.
+LEAST_MESSAGE_BYTES = 65536
+#: Up to FDR (56) the name of an InfiniBand rate counts the line code too: QDR 40 carries 32, FDR 56 54.5.
+LEAST_INFINIBAND_GBPS = 100.0
+_NO_RDMA_LATENCY = (
+    "no authority bounds it here: published figures (2.5 us for write and send, 4.5 us for read in "
+    "ngc_multinode_perf; 5 us in oci-hpc) name neither the switch hops nor this message size; a site may, "
+    "with fabric_policy.floors"
+)
+_SHARED_SLOT = "these rails share one PCIe device, and its slot's capability is not known"
 
 
 @dataclass
@@ -63,42 +80,24 @@ class Capability:
     Attributes:
         rate_gbps: the slower end's rate, or None where it is not known.
         basis: where the rate comes from, or why there is none.
-        software: at least one end is no hardware port, so the frames may never meet a wire.
-        payload_share: share of the rate that TCP payload can be.
-        frame_share: share of the rate that a netdev's byte counters can show.
+        packet: the full packet that it carries.
     """
 
     rate_gbps: float | None
     basis: str
-    software: bool
-    payload_share: float
-    frame_share: float
+    packet: packets.Packet
 
 
-def capability(client: Bound, server: Bound) -> Capability:
-    """Return what a rail can do between two bound ends."""
-    rates, words = [], []
-    for end in (client, server):
-        rate, basis = end_rate(end)
-        rates.append(rate)
-        if basis not in words:
-            words.append(basis)
-    known = [rate for rate in rates if rate is not None]
+def capability(check: str, client: Bound, server: Bound, transport: str = "") -> Capability:
+    """Return what a rail can do between two bound ends, for the check's kind of packet."""
+    told = [end_rate(end) for end in (client, server)]
+    rates = [rate for rate, _words in told if rate is not None]
     # The reason for a missing rate explains the missing floor; the known end's does not.
-    missing = [end_rate(end)[1] for end, rate in zip((client, server), rates, strict=True) if rate is None]
-    rate = min(known) if len(known) == len(rates) else None
-    software = any((end.netdev or {}).get("driver_class") != "hardware" for end in (client, server))
-    mtu = min((int(end.rail["mtu"]) for end in (client, server) if end.rail.get("mtu")), default=1500)
-    family = 4 if client.rail.get("address") and server.rail.get("address") else 6
-    frame = mtu + _ETHERNET_HEADER
-    wire = frame if software else frame + _WIRE_EXTRA
-    return Capability(
-        rate_gbps=rate,
-        basis="; ".join(missing[:1] if missing else words),
-        software=software,
-        payload_share=(mtu - _TCP_HEADERS[family]) / wire,
-        frame_share=frame / wire,
-    )
+    missing = [words for rate, words in told if rate is None]
+    words = missing[:1] or list(dict.fromkeys(words for _rate, words in told))
+    rdma = CHECKS[check].rdma
+    packet = packets.rdma(client, server, transport) if rdma else packets.tcp(client, server)
+    return Capability(None if missing else min(rates), "; ".join(words), packet)
 
 
 def end_rate(end: Bound) -> tuple[float | None, str]:
@@ -142,10 +141,10 @@ def for_test(
     """Return the bounds of one test between two nodes.
 
     Args:
-        check: one of CHECKS that runs between nodes and is not RDMA's (expectations_rdma has those).
+        check: one of CHECKS that runs between nodes.
         client: the sender's rail.
         server: the receiver's rail.
-        policy: the merged policy; its `floors` come before any other bound.
+        policy: the merged policy; its `floors` come before any other bound, but for the physical ceiling.
         iperf3_versions: both nodes' iperf3, None where unknown.
         shared_slot: rails that run at once share a PCIe device on one of the nodes.
         transport: what the plan declares.
@@ -156,12 +155,12 @@ def for_test(
             return Bounds(basis="the two ends are planned with different MTUs, or none")
         exact = {"path_mtu_bytes": float(mtu)}
         return Bounds(dict(exact), dict(exact), f"the inventory's MTU {mtu}, exactly")
-    able = capability(client, server)
-    if check in BI:
-        own = _tcp_both_ways(able)
-    elif check in BANDWIDTH:
-        why_not = _no_floor([able], policy, iperf3_versions, shared_slot, transport)
-        own = _tcp_bandwidth([able], [able.payload_share], why_not)
+    able = [capability(check, client, server, transport)]
+    if check in RDMA_LATENCY:
+        own = Bounds(basis=_NO_RDMA_LATENCY)
+    elif CHECKS[check].rdma or check in (*BANDWIDTH, *BI):
+        why_not = _no_floor(check, able, policy, iperf3_versions, shared_slot, transport)
+        own = _bandwidth(check, able, [one.packet.payload_share for one in able], why_not)
     else:
         own = Bounds(
             basis="no authority bounds it on this link; a site may, with fabric_policy.floors"
@@ -171,18 +170,24 @@ def for_test(
 
 
 def for_aggregate(
+    check: str,
     able: Sequence[Capability],
     policy: Mapping[str, Any],
-    iperf3_versions: Sequence[str | None],
-    shared_slot: bool,
+    iperf3_versions: Sequence[str | None] = (),
+    shared_slot: bool = False,
     transport: str = "",
 ) -> Bounds:
-    """Return the bounds for all rails of a pair together, as the netdevs' byte counters show it."""
-    why_not = _no_floor(able, policy, iperf3_versions, shared_slot, transport)
-    own = _tcp_bandwidth(able, [one.frame_share for one in able], why_not)
-    if own.floor:
+    """Return the bounds for all rails of a pair together: of TCP's frames, or of RDMA's payload."""
+    why_not = _no_floor(check, able, policy, iperf3_versions, shared_slot, transport)
+    own = _bandwidth(check, able, [one.packet.counted_share for one in able], why_not)
+    if CHECKS[check].rdma:
+        own.basis = (
+            "sum over the rails of payload: the byte counters over their common window, less headers and "
+            f"what was sent again: {own.basis}"
+        )
+    elif own.floor:
         own.basis = "sum over the rails, from byte counters over their common window: " + own.basis
-    return with_site_policy("aggregate_bandwidth", own, policy)
+    return with_site_policy(check, own, policy)
 
 
 def carried(rates_gbps: Sequence[float], shares: Sequence[float]) -> tuple[float, float]:
@@ -191,62 +196,63 @@ def carried(rates_gbps: Sequence[float], shares: Sequence[float]) -> tuple[float
     return together, together / sum(rates_gbps)
 
 
-def _tcp_bandwidth(able: Sequence[Capability], shares: Sequence[float], why_not: str | None) -> Bounds:
+def _bandwidth(
+    check: str, able: Sequence[Capability], shares: Sequence[float], why_not: str | None
+) -> Bounds:
+    """Return the bounds of a bandwidth; a full-duplex link carries its rate each way."""
     unknown = next((one for one in able if one.rate_gbps is None), None)
     if unknown is not None or not able:
         return Bounds(basis=unknown.basis if unknown else "no rail")
-    total = sum(one.rate_gbps or 0.0 for one in able)
-    sources = "; ".join(dict.fromkeys(one.basis for one in able))
-    wire = "the link's frames" if any(one.software for one in able) else "the wire"
-    most, share = carried([one.rate_gbps or 0.0 for one in able], shares)
-    limit = round(most * CEILING_TOLERANCE, 4)
-    bounds = Bounds(
-        ceiling={"bandwidth_gbps": limit},
-        basis=f"{sources}; ceiling: {share:.4f} of it fits {wire} at this MTU, +2 % for the window's ends",
-    )
+    rates = [one.rate_gbps or 0.0 for one in able]
+    ways = 2 if check in BI else 1
+    most, share = carried(rates, shares)
+    limit = most * CEILING_TOLERANCE
+    bounds = Bounds(ceiling={"bandwidth_gbps": round(ways * limit, 4)})
+    bounds.basis = "; ".join(dict.fromkeys(one.basis for one in able))
+    if CHECKS[check].rdma:
+        packet = able[0].packet
+        around = packet.link_bytes - packet.payload_bytes
+        bounds.basis += ", both ways" if ways > 1 else ""
+        fits = f"with packets of {packet.payload_bytes} bytes of payload and {around} around them"
+        least, authority = RDMA_FLOOR_SHARE, f" ({_RDMA_AUTHORITY})"
+    else:
+        wire = "the link's frames" if any(one.packet.software for one in able) else "the wire"
+        fits = f"fits {wire if ways == 1 else 'each way'} at this MTU"
+        tcp_authority = _ONE_CORE_AUTHORITY if max(rates) <= ONE_CORE_GBPS else _THREADS_AUTHORITY
+        least, authority = TCP_FLOOR_SHARE, f", a margin for the host's TCP ({tcp_authority})"
+        if ways > 1:
+            bounds.ceiling |= dict.fromkeys(("forward_gbps", "reverse_gbps"), round(limit, 4))
+    bounds.basis += f"; ceiling: {share:.4f} of it {fits}, +2 % for the window's ends"
     if why_not:
         bounds.basis += f"; no floor: {why_not}"
     else:
-        bounds.floor = {"bandwidth_gbps": round(total * TCP_FLOOR_SHARE, 4)}
-        one_core = all((one.rate_gbps or 0.0) <= ONE_CORE_GBPS for one in able)
-        bounds.basis += (
-            f"; floor: {TCP_FLOOR_SHARE:.2f} of it, a margin for the host's TCP "
-            f"({_ONE_CORE_AUTHORITY if one_core else _THREADS_AUTHORITY})"
-        )
+        bounds.floor = {"bandwidth_gbps": round(ways * sum(rates) * least, 4)}
+        bounds.basis += f"; floor: {least:.2f} of it{authority}"
     return bounds
 
 
-def _tcp_both_ways(able: Capability) -> Bounds:
-    """Return the bounds of both directions at once: a full-duplex link carries its rate each way."""
-    if able.rate_gbps is None:
-        return Bounds(basis=able.basis)
-    limit = able.rate_gbps * able.payload_share * CEILING_TOLERANCE
-    each = round(limit, 4)
-    return Bounds(
-        ceiling={"bandwidth_gbps": round(2 * limit, 4), "forward_gbps": each, "reverse_gbps": each},
-        basis=(
-            f"{able.basis}; ceiling: {able.payload_share:.4f} of it fits each way at this MTU, +2 % for the "
-            "window's ends; no floor: no authority says what TCP reaches both ways at once"
-        ),
-    )
-
-
 def _no_floor(
+    check: str,
     able: Sequence[Capability],
     policy: Mapping[str, Any],
     iperf3_versions: Sequence[str | None],
     shared_slot: bool,
     transport: str,
 ) -> str | None:
-    """Return why no authority says what TCP should reach here, or None when one does."""
+    """Return why no authority says what should be reached here, or None when one does."""
+    if CHECKS[check].rdma:
+        found = (_no_rdma_floor(check, one, policy, shared_slot, transport) for one in able)
+        return next((why for why in found if why), None)
+    if check in BI:
+        return "no authority says what TCP reaches both ways at once"
     streams = int(policy["iperf3_streams"])
-    if any(one.payload_share <= TCP_FLOOR_SHARE for one in able):
+    if any(one.packet.payload_share <= TCP_FLOOR_SHARE for one in able):
         return "at this MTU the headers alone take more than the floor leaves"
     rate_gbps = max((one.rate_gbps or 0.0 for one in able), default=0.0)
     if transport == "infiniband":
         return "no authority says what TCP reaches over InfiniBand (IPoIB)"
     if shared_slot:
-        return "these rails share one PCIe device, and its slot's capability is not known"
+        return _SHARED_SLOT
     if rate_gbps > MOST_GBPS:
         return f"no authority says what iperf3 reaches at {rate_gbps:g} Gbit/s"
     if rate_gbps > ONE_CORE_GBPS:
@@ -261,6 +267,28 @@ def _no_floor(
         return None
     if streams < FEW_STREAMS:
         return f"the floor holds for {FEW_STREAMS} streams or more; this run used {streams}"
+    return None
+
+
+def _no_rdma_floor(
+    check: str, able: Capability, policy: Mapping[str, Any], shared_slot: bool, transport: str
+) -> str | None:
+    if able.packet.software:
+        return "no authority says what a software or unknown RDMA device reaches"
+    if check in BI:
+        # imbue's 300 without and 720 with GPUDirect of 2 x 400: a dead direction would pass the lower one
+        return "the authorities for both ways at once differ by more than one direction's rate"
+    if check == "rdma_bandwidth_unpinned":
+        return "it shows what pinning to the NIC's NUMA node gains"
+    if shared_slot:
+        return _SHARED_SLOT
+    if int(policy["rdma_message_bytes"]) < LEAST_MESSAGE_BYTES:
+        return f"it holds for messages of {LEAST_MESSAGE_BYTES} bytes or more"
+    if transport == "infiniband" and (able.rate_gbps or 0.0) < LEAST_INFINIBAND_GBPS:
+        return "up to FDR the name of an InfiniBand rate counts the line code too (QDR 40 carries 32)"
+    if able.packet.payload_share < RDMA_FLOOR_SHARE:
+        mtu = able.packet.payload_bytes
+        return f"at an RDMA MTU of {mtu} the headers alone take more than the authority's tenth"
     return None
 
 

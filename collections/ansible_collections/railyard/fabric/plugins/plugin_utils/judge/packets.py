@@ -1,0 +1,96 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How much of a link's rate is payload: a full packet of TCP, and one of RDMA. Pure.
+
+    TCP:        Ethernet 14, FCS 4, preamble 8, gap 12; IPv4 20 (IPv6 40), TCP 20, its timestamps 12
+    RoCE v2:    Ethernet 14, FCS 4, preamble 8, gap 12; IPv4 20 (IPv6 40), UDP 8, BTH 12, ICRC 4 = 82 (102)
+    RoCE v1:    Ethernet 14, FCS 4, preamble 8, gap 12; GRH 40, BTH 12, ICRC 4                   = 94
+    InfiniBand: LRH 8, BTH 12, ICRC 4, VCRC 2 (inside a subnet there is no GRH)                  = 26
+
+On a software link the frame never meets a wire: its shaper counts what the netdev counts. To RDMA a VLAN tag
+adds 4. The RETH (16) of a message's first packet, acknowledgements and InfiniBand's delimiters and flow
+control packets are left out: they make the real limit a little lower than the ceiling, never higher.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ansible_collections.railyard.fabric.plugins.module_utils.facts import gid
+from ansible_collections.railyard.fabric.plugins.module_utils.rails import rdma_mtu
+from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import rdma_facts
+
+_ETHERNET_HEADER = 14
+_WIRE_EXTRA = 4 + 8 + 12  # FCS, preamble, gap
+_VLAN_TAG = 4
+_TCP_HEADERS = {4: 20 + 20 + 12, 6: 40 + 20 + 12}
+_BTH_ICRC = 12 + 4
+_IPV4_UDP, _IPV6_UDP, _GRH = 20 + 8, 40 + 8, 40
+_LRH, _VCRC = 8, 2
+
+
+@dataclass(frozen=True)
+class Packet:
+    """A full packet between two ends.
+
+    Attributes:
+        software: at least one end is no hardware, so the frames may never meet a wire.
+        payload_bytes: what the tools count of it; for RDMA the RDMA MTU.
+        counted_bytes: what a sum over rails counts of it: TCP's whole frame, as the netdev; RDMA's payload.
+        link_bytes: the part of the link's rate that it takes.
+    """
+
+    software: bool
+    payload_bytes: int
+    counted_bytes: int
+    link_bytes: int
+
+    @property
+    def payload_share(self) -> float:
+        """Return the share of the rate that payload can be."""
+        return self.payload_bytes / self.link_bytes
+
+    @property
+    def counted_share(self) -> float:
+        """Return the share of the rate that a sum over rails can show."""
+        return self.counted_bytes / self.link_bytes
+
+
+def tcp(client: Bound, server: Bound) -> Packet:
+    """Return the full TCP packet between two ends."""
+    ends = (client, server)
+    software = any((end.netdev or {}).get("driver_class") != "hardware" for end in ends)
+    mtu = min((int(end.rail["mtu"]) for end in ends if end.rail.get("mtu")), default=1500)
+    headers = _TCP_HEADERS[4 if all(end.rail.get("address") for end in ends) else 6]
+    frame = mtu + _ETHERNET_HEADER
+    return Packet(software, mtu - headers, frame, frame + (0 if software else _WIRE_EXTRA))
+
+
+def rdma(client: Bound, server: Bound, transport: str) -> Packet:
+    """Return the full RDMA packet; what is not known is taken for the most: largest MTU, shortest headers."""
+    ends = (client, server)
+    software = not all(map(_is_hardware, ends))
+    mtus = [mtu for end in ends if (mtu := rdma_mtu.used(end.rail, end.hca, transport)) is not None]
+    mtu = min(mtus, default=rdma_mtu.STEPS[-1])
+    if transport == "infiniband":
+        around = _LRH + _BTH_ICRC + _VCRC
+    else:
+        tag = _VLAN_TAG if all(end.rail.get("vlan") is not None for end in ends) else 0
+        around = _ETHERNET_HEADER + tag + min(map(_roce_headers, ends)) + _BTH_ICRC
+        around += 0 if software else _WIRE_EXTRA
+    return Packet(software, mtu, mtu, mtu + around)
+
+
+def _roce_headers(end: Bound) -> int:
+    found = rdma_facts.choice(end)
+    if found is not None and found.type == gid.ROCE_V1:
+        return _GRH
+    return _IPV4_UDP if end.rail.get("address") or not end.rail.get("address6") else _IPV6_UDP
+
+
+def _is_hardware(end: Bound) -> bool:
+    if (end.hca or {}).get("driver_class") != "hardware":
+        return False
+    return end.netdev is None or end.netdev.get("driver_class") == "hardware"
