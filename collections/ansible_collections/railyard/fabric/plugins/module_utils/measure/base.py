@@ -20,6 +20,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils.facts.host import 
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.proof import Claim
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.rdma_port import RdmaPort
 
+# A test that lasted less than this share of the time that was asked for is another test.
+LEAST_OF_ASKED = 0.5
+
 
 class Finished(NamedTuple):
     """A tool that has ended: its output, and when things happened in seconds after the test's start."""

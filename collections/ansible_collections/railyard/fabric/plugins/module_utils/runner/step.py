@@ -25,7 +25,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.measure import (
     rdma_port,
     registry,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import Reading
+from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import LEAST_OF_ASKED, Reading
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.barrier import (
     TELL_S,
     Moment,
@@ -89,7 +89,7 @@ class Step:
 
     def least_window_s(self) -> float:
         """Return how long a time that all rails share must be; what is shorter is not what was asked."""
-        return perftest_bw.measured_s(self.run_context.policy) / 2
+        return perftest_bw.measured_s(self.run_context.policy) * LEAST_OF_ASKED
 
     def row(self, end: str, watch: Watch | None, reading: Reading, claim: proof.Claim | None) -> Row:
         """Return this end's row of a measured test, proven or not, before the other end's part is in."""

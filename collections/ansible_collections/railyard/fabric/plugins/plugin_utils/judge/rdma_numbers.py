@@ -4,7 +4,7 @@
 """Do the numbers of an RDMA test's row follow from each other and from its counters? Pure, from rows alone.
 
 perftest counts iterations in a window: its bandwidth must follow from them, and the counters must have moved
-by at least as much. `result_rows` asks this of each row; `rdma_rows` asks whether it was the asked test.
+by at least as much. `row_checks` asks this of each row; `rdma_rows` asks whether it was the asked test.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import perftest_lat, proof
+from ansible_collections.railyard.fabric.plugins.module_utils.measure.perftest_bw import measured_s
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import BI, RDMA_BANDWIDTH
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_number, is_whole
 
@@ -31,11 +32,6 @@ _LEAST_US = 0.1
 #: Names of (bytes, packets) that are (sent, received), and how many bytes a byte counter counts at a time.
 _SOFT_ROCE = (("tx_bytes", "rx_bytes"), ("hw_sent_pkts", "hw_rcvd_pkts"), 1)
 _CARD = (proof.PORT_DATA, ("port_xmit_packets", "port_rcv_packets"), proof.unit_bytes(proof.PORT_DATA[0]))
-
-
-def measured_s(policy: Mapping[str, Any]) -> float:
-    """Return the seconds in which perftest counts: its duration without both margins."""
-    return float(policy["rdma_duration_s"]) - 2.0 * float(policy["rdma_margin_s"])
 
 
 def is_bandwidth(check: str) -> bool:

@@ -15,6 +15,8 @@ from datetime import datetime
 from itertools import pairwise
 from typing import Any
 
+from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import LEAST_OF_ASKED
+from ansible_collections.railyard.fabric.plugins.module_utils.measure.perftest_bw import measured_s
 from ansible_collections.railyard.fabric.plugins.module_utils.rails import bind
 from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import (
@@ -212,7 +214,7 @@ def own_window_s(check: str, policy: Mapping[str, Any]) -> float | None:
     omitted start when its own timer says so.
     """
     if check == "rdma_send_bandwidth":
-        return rdma_numbers.measured_s(policy)
+        return measured_s(policy)
     if check in (*BANDWIDTH, "tcp_bandwidth_bi") and policy["iperf3_omit_s"] > 0:
         return float(policy["iperf3_duration_s"])
     return None
@@ -368,9 +370,9 @@ def _wrong_length(check: str, window: tuple[float, float], policy: Mapping[str, 
         "tcp_latency": policy["sockperf_duration_s"],
     }.get(check, 0)
     if rdma_numbers.is_bandwidth(check):
-        asked_s = rdma_numbers.measured_s(policy)
+        asked_s = measured_s(policy)
     lasted_s = window[1] - window[0]
     # Alone perftest counts without its margins; in a group the window is what all rails share of the whole.
     if rdma_numbers.is_bandwidth(check) and lasted_s > float(policy["rdma_duration_s"]) + _ROUNDING_S:
         return f"it lasted {lasted_s:g} s, asked was {policy['rdma_duration_s']} s in all"
-    return f"it lasted {lasted_s:g} s, asked was {asked_s} s" if lasted_s < asked_s / 2 else None
+    return f"it lasted {lasted_s:g} s, asked was {asked_s} s" if lasted_s < asked_s * LEAST_OF_ASKED else None

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Was an RDMA test the asked one: over the rail's own port, GID and RDMA MTU, alike at both ends? Pure.
 
-`result_rows` holds a row's numbers against each other and against its counters; here it is held against what
+`row_checks` holds a row's numbers against each other and against its counters; here it is held against what
 the node's facts and the inventory say of the rail. Problems come as (id in the cause table, what was seen).
 """
 
