@@ -31,7 +31,8 @@ class Plan:
         script.write_text(f"#!/bin/bash\ncd {self.folder}\ncase $1 in\n{branches}esac\n", encoding="utf-8")
         script.chmod(0o755)
         process = subprocess.Popen(
-            [TOOLS / "side_by_side", *arguments, "--", script],
+            # Under nohup the hang-up comes ignored, and bash cannot trap what it was started with ignored.
+            ["env", "--default-signal=HUP", TOOLS / "side_by_side", *arguments, "--", script],
             text=True,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
