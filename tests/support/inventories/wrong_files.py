@@ -159,13 +159,15 @@ PLACES = {
         "gpu[1-2]"),
     "hosts_are_encrypted": hosts(VAULT, "", "is encrypted as a whole", "keep only the secrets"),
     "tab": Wrong(
-        "pair", {FABRIC: ("  mtu: 9000", "\tmtu: 9000")}, f"{FABRIC}|mtu", "no YAML", "at that line"),
+        "pair", {FABRIC: ("  mtu: 9000", "\tmtu: 9000")}, f"{FABRIC}|mtu", "Tabs are usually invalid",
+        "at that line"),
     "tag_of_nobody": Wrong(
-        "pair", {FABRIC: ("mtu: 9000", "mtu: !jumbo 9000")}, f"{FABRIC}|!jumbo", "tag '!jumbo' means nothing",
+        "pair", {FABRIC: ("mtu: 9000", "mtu: !jumbo 9000")}, f"{FABRIC}|!jumbo",
+        "constructor for the tag '!jumbo'",
         "at that line"),
     "merge_that_is_overridden": Wrong(
         "pair", {FABRIC: ("    - name: rail1\n", "    - <<: {name: x}\n      name: rail1\n")},
-        f"{FABRIC}|name: rail1", "key 'name' comes with the merge (<<)", "at that line"),
+        f"{FABRIC}|name: rail1", "duplicate mapping key 'name'", "at that line"),
     "two_documents": Wrong(
         "pair", {FABRIC: PAIR[FABRIC] + "---\nfabric: {}\n"}, f"{FABRIC}|---", "single document",
         "at that line"),
@@ -222,6 +224,6 @@ PLACES = {
         "gpu_nodes:\n  children:\n    - su1\nsu1: {hosts: {gpu1: , gpu2: }}\n", "children",
         "children of group gpu_nodes is a list", "`su1:`"),
     "hosts_are_prose": hosts("the nodes are gpu1 and gpu2\n", "", "it holds text", "gpu_nodes"),
-    "hosts_are_cut_off": hosts("gpu_nodes:\n  hosts: {gpu1: ,\n", "", "no YAML", "at that line"),
+    "hosts_are_cut_off": hosts("gpu_nodes:\n  hosts: {gpu1: ,\n", "", "YAML parsing failed", "at that line"),
 }
 # fmt: on

@@ -149,28 +149,28 @@ FORMS = {
     ),
     "plugin_of_nobody": hosts("plugin: nosuch\n", "nosuch", "specifies unknown plugin 'nosuch'", "correct"),
     "expression_without_quotes": fabric(
-        "pair", "mtu: 9000", "mtu: {{ mtu }}", "mtu:", "a value with {{ }} needs quotes", "at that line"
+        "pair", "mtu: 9000", "mtu: {{ mtu }}", "mtu:", "missing quotes around a template", "at that line"
     ),
     "key_twice_in_one_line": added(
         POLICY,
         "fabric_policy: {ping_count: 20, ping_count: 30}\n",
         "ping_count",
-        "key 'ping_count' stands in line 1 already",
+        "duplicate mapping key 'ping_count'",
         "at that line",
     ),
     "date_of_no_month": Wrong(
         "pair",
         {"group_vars/all/x.yml": "since: 2026-99-01\n"},
         "group_vars/all/x.yml|",
-        "a value in it cannot be read: month must be in 1..12",
+        "YAML parsing failed: month must be in 1..12",
         "in quotes",
     ),
     "object_of_python": Wrong(
         "pair",
         {"group_vars/all/x.yml": "x: !!python/object:os.system ls\n"},
-        "group_vars/all/x.yml|",
-        "could not determine a constructor for the tag",
-        "correct the value",
+        "group_vars/all/x.yml|x",
+        "Could not determine a constructor for the tag",
+        "at that line",
     ),
     "vault_that_is_none": added(
         "group_vars/all/x.yml",
@@ -180,6 +180,6 @@ FORMS = {
         "ansible-vault",
     ),
     "control_character": Wrong(
-        "pair", {FABRIC: ("mtu: 9000", "mtu: 9000\0")}, f"{FABRIC}|mtu", "unacceptable character", "at that"
+        "pair", {FABRIC: ("mtu: 9000", "mtu: 9000\0")}, f"{FABRIC}|", "unacceptable character", "the value"
     ),
 }

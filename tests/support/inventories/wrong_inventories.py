@@ -237,13 +237,14 @@ FAULTS = {
         "pair", HOSTS, "gpu_nodes:", "gpus:", None, None, None, "group gpu_nodes does not exist",
         "put the nodes into a group gpu_nodes"),
     "no_yaml": Fault(
-        "pair", FABRIC, "  rails:\n", "  rails: [\n", "- name: rail0", None, None, "no YAML", "at that line"),
+        "pair", FABRIC, "  rails:\n", "  rails: [\n", "- name: rail0", None, None,
+        "YAML parsing failed", "at that line"),
     "key_twice": Fault(
         "pair", FABRIC, "  mtu: 9000\n", "  mtu: 9000\n  mtu: 1500\n", "mtu: 1500", None, None,
-        "key 'mtu' stands in line 3 already", "at that line"),
+        "duplicate mapping key 'mtu'", "at that line"),
     "node_twice": Fault(
         "pair", HOSTS, "    gpu2:\n", "    gpu2:\n    gpu1: {node_index: 7}\n", "gpu1: {", None, None,
-        "key 'gpu1' stands in line 3 already", "at that line"),
+        "duplicate mapping key 'gpu1'", "at that line"),
     # InfiniBand
     "mtu_beyond_datagram": Fault(
         "infiniband", FABRIC, "4092", "4093", "mtu: 4093", None, None,

@@ -335,20 +335,14 @@ def why_unreadable(sources: Sequence[str], error: Exception) -> list[Failure]:
         elif (wrong := yaml_errors.no_variables(path)) is not None:
             fix = "write `name: value` lines, or remove the file"
             failures.append((f"{inventory_files.shown(path)}:{wrong[0]}", wrong[1], fix))
-        elif not inventory_files.is_encrypted(path):
-            try:
-                inventory_files.plain_data(path)
-            except ValueError as unfit:
-                words = f"a value in it cannot be read: {unfit}"
-                failures.append(
-                    (inventory_files.shown(path), words, "correct the value, or put it in quotes")
-                )
     return failures or [(str(sources[0]), " ".join(str(error).split()), "correct the inventory")]
 
 
-def _no_yaml(path: str, wrong: tuple[int, str]) -> Failure:
-    name = inventory_files.shown(path)
-    return f"{name}:{wrong[0]}", f"no YAML: {wrong[1]}", "correct the file at that line"
+def _no_yaml(path: str, wrong: tuple[int | None, str]) -> Failure:
+    name, (line, words) = inventory_files.shown(path), wrong
+    if line is None:
+        return name, words, "correct the value, or put it in quotes"
+    return f"{name}:{line}", words, "correct the file at that line"
 
 
 def _why_unparsed(path: str, said: str, passed_over: Failure | None) -> Failure:

@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from ansible.errors import AnsibleError
+from ansible.parsing.dataloader import DataLoader
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import files
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.layout import VARIABLES
 
@@ -37,8 +39,8 @@ class Wrong(NamedTuple):
     fix: str
 
 
-def syntax_error(path: str) -> tuple[int, str] | None:
-    """Return (line, what is wrong) where a file cannot be read as YAML, else None."""
+def syntax_error(path: str) -> tuple[int | None, str] | None:
+    """Return (line if known, Ansible's words) where a file cannot be read as YAML, else None."""
     if yaml is None or files.is_encrypted(path):
         return None
     try:
@@ -51,75 +53,32 @@ def syntax_error(path: str) -> tuple[int, str] | None:
     except UnicodeDecodeError as error:
         return raw.count(b"\n", 0, error.start) + 1, f"byte 0x{raw[error.start]:02x} is not UTF-8"
     try:
-        root = yaml.compose(text, Loader=files.loader())
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        return (mark.line + 1 if mark else 1), " ".join(filter(None, (error.context, error.problem)))
-    except yaml.YAMLError as error:
-        place = getattr(error, "position", 0)
-        return text.count("\n", 0, place) + 1, " ".join(str(error).split())
-    return min(_unacceptable(root), default=None)
+        DataLoader().load_from_file(path, cache="none")
+    except AnsibleError as error:
+        return getattr(error.obj, "line_num", None), error.message.rstrip(".")
+    except RecursionError:
+        return None, "it is nested too deeply"
+    return _own_alias(yaml.compose(text, Loader=files.loader()))
 
 
-def _unacceptable(root: Any) -> Iterator[tuple[int, str]]:
-    """Yield (line, what is wrong) for keys given twice, tags that mean nothing, and what contains itself."""
+def _own_alias(root: Any) -> tuple[int, str] | None:
+    """Return (line, words) of a node that contains itself: Ansible reads it, and goes round without end."""
     waiting = [(root, False)] if root is not None else []
     around: set[int] = set()
     done: set[int] = set()
     while waiting:
         node, left = waiting.pop()
-        line = node.start_mark.line + 1
         if left:
             around.discard(id(node))
             done.add(id(node))
-            continue
-        # An alias leads to the same node again, and may lead back to where it stands.
-        if id(node) in around:
-            yield line, "an alias stands inside what it names"
-        if id(node) in around or id(node) in done:
-            continue
-        around.add(id(node))
-        waiting.append((node, True))
-        if node.tag.startswith("!") and node.tag not in files.TAGS:
-            yield line, f"tag {node.tag!r} means nothing to Ansible"
-        if isinstance(node, yaml.SequenceNode):
-            waiting += [(item, False) for item in node.value]
-        elif isinstance(node, yaml.MappingNode):
-            waiting += [(value, False) for _key, value in node.value]
-            yield from _unfit_keys(node)
-            yield from _repeated_keys(node)
-
-
-def _unfit_keys(mapping: Any) -> Iterator[tuple[int, str]]:
-    """Yield keys that are no scalars: mostly an expression without quotes, a mapping in a mapping."""
-    for key, _value in mapping.value:
-        if not _is_scalar(key):
-            what = "a mapping" if isinstance(key, yaml.MappingNode) else "a list"
-            words = f"{what} stands where a key is expected: a value with {{{{ }}}} needs quotes"
-            yield key.start_mark.line + 1, words
-
-
-def _repeated_keys(mapping: Any) -> Iterator[tuple[int, str]]:
-    first: dict[tuple[str, str], int] = {}
-    for key, _value in mapping.value:
-        line = key.start_mark.line + 1
-        if _is_scalar(key) and (key.tag, key.value) in first:
-            yield line, f"key {key.value!r} stands in line {first[key.tag, key.value]} already"
-        elif _is_scalar(key):
-            first[key.tag, key.value] = line
-    for key, value in mapping.value:
-        merged = value.value if isinstance(value, yaml.SequenceNode) else [value]
-        for other in merged if key.tag == "tag:yaml.org,2002:merge" else ():
-            for merged_key, _value in other.value if isinstance(other, yaml.MappingNode) else ():
-                # YAML lets the mapping's own key win; Ansible, where no key may stand twice, does not.
-                line = first.get((merged_key.tag, merged_key.value)) if _is_scalar(merged_key) else None
-                if line is not None:
-                    where = f"the merge (<<) in line {key.start_mark.line + 1}"
-                    yield line, f"key {merged_key.value!r} comes with {where} as well"
-
-
-def _is_scalar(node: Any) -> bool:
-    return isinstance(node, yaml.ScalarNode)
+        elif id(node) in around:
+            return node.start_mark.line + 1, "an alias stands inside what it names"
+        elif id(node) not in done and isinstance(node, yaml.CollectionNode):
+            around.add(id(node))
+            waiting.append((node, True))
+            pairs = isinstance(node, yaml.MappingNode)
+            waiting += [(item[1] if pairs else item, False) for item in node.value]
+    return None
 
 
 def no_variables(path: str) -> tuple[int, str] | None:
