@@ -13,10 +13,12 @@ import importlib.util
 import io
 import zipfile
 from collections.abc import Callable
+from typing import Optional
 
 PACKAGE = "ansible_collections.railyard.fabric.plugins.module_utils"
 # The source of a module, by its name below PACKAGE (`runner.main`); None for what is no module there.
-Read = Callable[[str], str | None]
+# Python 3.9, which nodes may have, cannot evaluate `X | Y`.
+Read = Callable[[str], Optional[str]]  # noqa: UP045 - see above
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 

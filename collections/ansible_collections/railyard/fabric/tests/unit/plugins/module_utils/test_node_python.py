@@ -27,6 +27,10 @@ NEWER_MODULES = {"tomllib"}
 NEWER_KEYWORDS = {"zip": {"strict"}, "dataclass": {"slots", "kw_only"}}
 
 
+def is_none(node: ast.AST) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None
+
+
 def too_new(tree: ast.AST) -> Iterator[str]:
     """Yield what a module uses that Python 3.9 does not have."""
     for node in ast.walk(tree):
@@ -41,6 +45,11 @@ def too_new(tree: ast.AST) -> Iterator[str]:
             for alias in node.names:
                 if alias.name in NEWER_MODULES:
                     yield f"line {node.lineno}: import {alias.name}"
+        elif isinstance(node, ast.Assign) and node in getattr(tree, "body", ()):
+            # Annotations are not evaluated, nor what stands under TYPE_CHECKING; a name given to a type is.
+            for part in ast.walk(node.value):
+                if isinstance(part, ast.BinOp) and isinstance(part.op, ast.BitOr) and is_none(part.right):
+                    yield f"line {node.lineno}: X | None"
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             for keyword in node.keywords:
                 if keyword.arg in NEWER_KEYWORDS.get(node.func.id, ()):
@@ -55,4 +64,5 @@ def test_node_side_code_runs_on_python_3_9(path: Path) -> None:
 
 def test_the_search_finds_what_it_looks_for() -> None:
     source = "import datetime\ndatetime.UTC\nfrom itertools import pairwise\nzip((), (), strict=True)\n"
-    assert len(list(too_new(ast.parse(source)))) == 3
+    source += "A = B[C | None]\n"
+    assert len(list(too_new(ast.parse(source)))) == 4
