@@ -75,6 +75,7 @@ def loaded(name: str) -> str | None:
         return None
     if spec is None or spec.submodule_search_locations is not None:
         return None
+    # A module's loader is there and gives sources, a zip's too; its type in the library promises neither.
     source: str | None = spec.loader.get_source(spec.name)  # type: ignore[union-attr]
     return source
 
