@@ -33,6 +33,9 @@ class FakeNetwork:
             elif words[1] == "add":
                 self.added.append(words[2])
 
+    def remove_link(self, link: str) -> None:
+        self.added.append(f"-{link}")
+
 
 class FakeKind:
     """Nodes that all run."""
@@ -45,10 +48,7 @@ class FakeKind:
 def lab(monkeypatch: pytest.MonkeyPatch) -> wiring.Lab:
     made = wiring.Lab.of(topology.load(topology.default_file()))
     network = FakeNetwork(made.network)
-    monkeypatch.setattr(cable_faults, "_forget_neighbours", lambda _lab: None)
-    monkeypatch.setattr(
-        cable_faults.network, "remove_link", lambda _ip, name: network.added.append(f"-{name}")
-    )
+    monkeypatch.setattr(fault_kinds, "forget_neighbours", lambda _lab: None)
     return dataclasses.replace(made, network=network, kinds={"vm": FakeKind()})  # type: ignore[arg-type]
 
 
@@ -56,10 +56,10 @@ def made_and_undone(lab: wiring.Lab, kind: str, target: str) -> tuple[dict[str, 
     """Return which port is in which switch with the fault, and after it was healed."""
     how = cable_faults.KINDS[kind]
     place = fault_kinds.place(lab, kind, how.form, target)
-    undo = how.make(lab, place, 0.0)
+    undo = how.make(place, 0.0) or {}
     network: Any = lab.network
     broken = dict(network.bridge_of)
-    how.undo(lab, place, undo)
+    how.heal(place, undo)
     return broken, dict(network.bridge_of)
 
 

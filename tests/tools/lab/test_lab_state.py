@@ -133,7 +133,7 @@ def test_healing_goes_backwards(lab: wiring.Lab, monkeypatch: pytest.MonkeyPatch
     undone = []
     for kind in ("link_down", "slow_rail"):
         fake = faults.Kind(
-            faults.ON_RAIL, lambda *_: {}, lambda _lab, place, _undo, kind=kind: undone.append(kind)
+            faults.ON_RAIL, lambda *_: {}, lambda _place, _undo, kind=kind: undone.append(kind)
         )
         monkeypatch.setitem(faults.KINDS, kind, fake)
         faults.apply(lab, kind, "gpuserver1/rail0")

@@ -5,7 +5,6 @@ A cable is moved where a real one is: at the switch. Nothing in the node changes
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Mapping
@@ -13,18 +12,9 @@ from typing import Any
 
 from railyard.base.errors import BAD_INPUT
 from railyard.lab import naming, network
-from railyard.lab.fault_kinds import (
-    BETWEEN_RAILS,
-    ON_RAIL,
-    ON_TWO_RAILS,
-    TO_OTHER,
-    Kind,
-    Place,
-    cable,
-    netdev,
-    would_be_none,
-)
+from railyard.lab.fault_kinds import BETWEEN_RAILS, ON_RAIL, ON_TWO_RAILS, TO_OTHER, Kind, Place
 from railyard.lab.process import LabError, command_lines, run, start_and_await_word
+from railyard.lab.topology import Node
 from railyard.lab.wiring import Lab, rail_link
 
 _SMALL_MTU_BYTES = 1500
@@ -35,228 +25,194 @@ _SPEAKER = "railyard.lab.speaker"
 _SPEAKER_DEADLINE_S = 10.0
 
 
-def _move(lab: Lab, place: Place, position: int, bridge: str) -> None:
-    link = rail_link(lab, place.node, position)
-    lab.network.batch([f"link set {link.outer} master {bridge} up"])
+def _move(lab: Lab, node: Node, position: int, bridge: str) -> None:
+    lab.network.batch([f"link set {rail_link(lab, node, position).outer} master {bridge} up"])
 
 
-def _forget_neighbours(lab: Lab) -> None:
-    """Let the nodes forget who was where; with the fault gone they would go on sending there for a while."""
-    for name, found in lab.states().items():
-        if found.condition == "running":
-            node = lab.topology.node(name)
-            ip = lab.kind(node).as_root(node, "ip")
-            for rail in lab.topology.rails:
-                run([*ip, "neighbour", "flush", "dev", rail.netdev], check=False)
-
-
-def _swap(lab: Lab, place: Place, _rate_gbps: float) -> dict[str, Any]:
-    other = lab.topology.rail_position(place.other)
+def _other_rail(place: Place, what: str) -> int:
+    other = place.lab.topology.rail_position(place.other)
     if other == place.rail_position:
-        raise LabError("a cable cannot be swapped with itself", "name two rails", BAD_INPUT)
-    _move(lab, place, place.rail_position, naming.rail_bridge(other))
-    _move(lab, place, other, naming.rail_bridge(place.rail_position))
-    return {}
+        raise LabError(f"a {what} with itself", "name two rails", BAD_INPUT)
+    return other
 
 
-def _unswap(lab: Lab, place: Place, _undo: Mapping[str, Any]) -> None:
-    for position in (place.rail_position, lab.topology.rail_position(place.other)):
-        if place.runs:
-            _move(lab, place, position, naming.rail_bridge(position))
-    _forget_neighbours(lab)
+def _swap(place: Place, _rate_gbps: float) -> None:
+    own, other = place.rail_position, _other_rail(place, "cable cannot be swapped")
+    _move(place.lab, place.node, own, naming.rail_bridge(other))
+    _move(place.lab, place.node, other, naming.rail_bridge(own))
+
+
+def _unswap(place: Place, _undo: Mapping[str, Any]) -> None:
+    for position in (place.rail_position, place.lab.topology.rail_position(place.other)):
+        _move(place.lab, place.node, position, naming.rail_bridge(position))
 
 
 def _direct_bridge(place: Place) -> str:
     return f"x{place.node.position}-{place.rail_position}-cable"
 
 
-def _miswire(lab: Lab, place: Place, _rate_gbps: float) -> dict[str, Any]:
+def _miswire(place: Place, _rate_gbps: float) -> dict[str, Any]:
     """Patch a rail into another rail's switch, or by a cable of its own to another node."""
+    lab, own = place.lab, place.rail_position
     rails = {rail.name: position for position, rail in enumerate(lab.topology.rails)}
     if place.other in rails:
-        _move(lab, place, place.rail_position, naming.rail_bridge(rails[place.other]))
+        _move(lab, place.node, own, naming.rail_bridge(rails[place.other]))
         return {"peer": None}
     peer = lab.topology.node(place.other)
     bridge = _direct_bridge(place)
-    network.remove_link(["ip", "-n", lab.network.name], bridge)
+    lab.network.remove_link(bridge)
     lab.network.batch(
-        [
-            f"link add {bridge} type bridge stp_state 0 forward_delay 0 mcast_snooping 0",
-            f"link set {bridge} mtu {lab.topology.mtu_bytes} up",
-        ]
+        [f"link add {bridge} {network.BRIDGE}", f"link set {bridge} mtu {lab.topology.mtu_bytes} up"]
     )
     for node in (place.node, peer):
-        _move(lab, Place(node, place.rail_position, True), place.rail_position, bridge)
+        _move(lab, node, own, bridge)
     return {"peer": peer.name}
 
 
-def _rewire(lab: Lab, place: Place, undo: Mapping[str, Any]) -> None:
-    names = [place.node.name] + ([str(undo["peer"])] if undo.get("peer") else [])
+def _rewire(place: Place, undo: Mapping[str, Any]) -> None:
+    lab, peer = place.lab, undo.get("peer")
     states = lab.states()
-    for name in names:
+    for name in filter(None, (place.node.name, peer)):
         if name in states and states[name].pid:
-            node = lab.topology.node(name)
-            at = Place(node, place.rail_position, True)
-            _move(lab, at, place.rail_position, naming.rail_bridge(place.rail_position))
-    if undo.get("peer"):
-        network.remove_link(["ip", "-n", lab.network.name], _direct_bridge(place))
-    _forget_neighbours(lab)
+            _move(lab, lab.topology.node(name), place.rail_position, naming.rail_bridge(place.rail_position))
+    if peer:
+        lab.network.remove_link(_direct_bridge(place))
 
 
-def _joint(lab: Lab, place: Place) -> tuple[str, str]:
-    other = lab.topology.rail_position(place.other)
+def _joint(place: Place, other: int) -> tuple[str, str]:
     return f"x-joint-{place.rail_position}-{other}", f"x-joint-{other}-{place.rail_position}"
 
 
-def _join_rails(lab: Lab, place: Place, _rate_gbps: float) -> dict[str, Any]:
-    ends = _joint(lab, place)
-    other = lab.topology.rail_position(place.other)
-    if other == place.rail_position:
-        raise LabError("a rail cannot be joined with itself", "name two rails", BAD_INPUT)
-    network.remove_link(["ip", "-n", lab.network.name], ends[0])
-    mtu_bytes = lab.topology.mtu_bytes
-    lab.network.batch(
+def _join_rails(place: Place, _rate_gbps: float) -> None:
+    other, mtu = _other_rail(place, "rail cannot be joined"), place.lab.topology.mtu_bytes
+    ends = _joint(place, other)
+    place.lab.network.remove_link(ends[0])
+    place.lab.network.batch(
         [
-            f"link add {ends[0]} mtu {mtu_bytes} type veth peer name {ends[1]} mtu {mtu_bytes}",
+            f"link add {ends[0]} mtu {mtu} type veth peer name {ends[1]} mtu {mtu}",
             f"link set {ends[0]} master {naming.rail_bridge(place.rail_position)} up",
             f"link set {ends[1]} master {naming.rail_bridge(other)} up",
         ]
     )
-    return {}
 
 
-def _part_rails(lab: Lab, place: Place, _undo: Mapping[str, Any]) -> None:
-    network.remove_link(["ip", "-n", lab.network.name], _joint(lab, place)[0])
-    _forget_neighbours(lab)
+def _part_rails(place: Place, _undo: Mapping[str, Any]) -> None:
+    place.lab.network.remove_link(_joint(place, place.lab.topology.rail_position(place.other))[0])
 
 
-def _path_mtu(lab: Lab, place: Place, _rate_gbps: float) -> dict[str, Any]:
-    link = cable(lab, place)
-    lab.network.batch([f"link set {link.outer} mtu {_SMALL_MTU_BYTES}"])
-    return {}
+def _path_mtu(place: Place, _rate_gbps: float) -> None:
+    place.lab.network.batch([f"link set {place.cable.outer} mtu {_SMALL_MTU_BYTES}"])
 
 
-def _path_mtu_back(lab: Lab, place: Place, _undo: Mapping[str, Any]) -> None:
-    link = cable(lab, place)
-    if link.outer in lab.network.links():
-        lab.network.batch([f"link set {link.outer} mtu {link.mtu_bytes}"])
+def _path_mtu_back(place: Place, _undo: Mapping[str, Any]) -> None:
+    link = place.cable
+    if link.outer in place.lab.network.links():
+        place.lab.network.batch([f"link set {link.outer} mtu {link.mtu_bytes}"])
 
 
-def _path_mtu_one_way(lab: Lab, place: Place, _rate_gbps: float) -> dict[str, Any]:
-    link = cable(lab, place)
-    run(["tc", "-n", lab.network.name, "qdisc", "replace", "dev", link.outer, "root", *_SMALL_BUCKET])
-    return {}
+def _path_mtu_one_way(place: Place, _rate_gbps: float) -> None:
+    tc = ["tc", "-n", place.lab.network.name]
+    run([*tc, "qdisc", "replace", "dev", place.cable.outer, "root", *_SMALL_BUCKET])
 
 
-def _path_mtu_one_way_back(lab: Lab, place: Place, _undo: Mapping[str, Any]) -> None:
-    link = cable(lab, place)
-    if link.outer not in lab.network.links():
+def _path_mtu_one_way_back(place: Place, _undo: Mapping[str, Any]) -> None:
+    if place.cable.outer not in place.lab.network.links():
         return
-    lab.network.shape(link.outer, None)
+    place.lab.network.shape(place.cable.outer, None)
     if place.runs:
-        rate_gbps = lab.topology.rails[place.rail_position].rate_gbps
-        lab.kind(place.node).shape(place.node, link, rate_gbps)
+        restore_rate(place)
 
 
-def _arp_keys(lab: Lab, place: Place) -> list[str]:
+def restore_rate(place: Place) -> None:
+    """Shape a rail to the rate that the topology declares."""
+    place.kind.shape(place.node, place.cable, place.lab.topology.rails[place.rail_position].rate_gbps)
+
+
+def _arp_flux(place: Place, _rate_gbps: float) -> dict[str, Any]:
     # The kernel goes by the greater of the two.
-    return [f"net.ipv4.conf.{name}.arp_ignore" for name in ("all", netdev(lab, place))]
-
-
-def _arp_flux(lab: Lab, place: Place, _rate_gbps: float) -> dict[str, Any]:
-    sysctl, keys = lab.kind(place.node).as_root(place.node, "sysctl"), _arp_keys(lab, place)
-    before = {key: int(run([*sysctl, "-n", key]).stdout) for key in keys}
+    keys = [f"net.ipv4.conf.{name}.arp_ignore" for name in ("all", place.netdev)]
+    before = {key: int(place.run("sysctl", "-n", key)) for key in keys}
     if not any(before.values()):
-        raise would_be_none(place, f"{netdev(lab, place)} answers for every address already (arp_ignore 0)")
-    run([*sysctl, "-q", "-w", *(f"{key}=0" for key in keys)])
+        raise place.would_be_none(f"{place.netdev} answers for every address already (arp_ignore 0)")
+    place.run("sysctl", "-q", "-w", *(f"{key}=0" for key in keys))
     return {"sysctls": before}
 
 
-def _no_arp_flux(lab: Lab, place: Place, undo: Mapping[str, Any]) -> None:
-    if place.runs:
-        sysctl = lab.kind(place.node).as_root(place.node, "sysctl")
-        run([*sysctl, "-q", "-w", *(f"{key}={value}" for key, value in undo["sysctls"].items())])
-    _forget_neighbours(lab)
+def _no_arp_flux(place: Place, undo: Mapping[str, Any]) -> None:
+    place.run("sysctl", "-q", "-w", *(f"{key}={value}" for key, value in undo["sysctls"].items()))
 
 
-def _reply_by_other_rail(lab: Lab, place: Place, _rate_gbps: float) -> dict[str, Any]:
-    ip = lab.kind(place.node).as_root(place.node, "ip")
-    own = netdev(lab, place)
-    shown = json.loads(run([*ip, "-j", "-4", "route", "show", "dev", own, "proto", "kernel"]).stdout or "[]")
-    others = [rail.netdev for rail in lab.topology.rails if rail.netdev != own]
+def _reply_by_other_rail(place: Place, _rate_gbps: float) -> dict[str, Any]:
+    own = place.netdev
+    shown = place.read("ip", "-j", "-4", "route", "show", "dev", own, "proto", "kernel")
+    others = [rail.netdev for rail in place.lab.topology.rails if rail.netdev != own]
     if not shown or not others:
-        raise would_be_none(place, f"{own} has no address, or there is no other rail")
+        raise place.would_be_none(f"{own} has no address, or there is no other rail")
     subnet, address = shown[0]["dst"], shown[0]["prefsrc"]
-    run([*ip, "route", "replace", subnet, "dev", others[0], "table", _TABLE])
-    run([*ip, "rule", "add", "from", address, "lookup", _TABLE, "pref", _PREFERENCE])
+    place.run("ip", "route", "replace", subnet, "dev", others[0], "table", _TABLE)
+    place.run("ip", "rule", "add", "from", address, "lookup", _TABLE, "pref", _PREFERENCE)
     return {"address": address}
 
 
-def _reply_by_own_rail(lab: Lab, place: Place, undo: Mapping[str, Any]) -> None:
-    if place.runs:
-        ip = lab.kind(place.node).as_root(place.node, "ip")
-        rule = ["from", str(undo["address"]), "lookup", _TABLE, "pref", _PREFERENCE]
-        run([*ip, "rule", "delete", *rule], check=False)
-        run([*ip, "route", "flush", "table", _TABLE], check=False)
+def _reply_by_own_rail(place: Place, undo: Mapping[str, Any]) -> None:
+    rule = ["from", str(undo["address"]), "lookup", _TABLE, "pref", _PREFERENCE]
+    place.run("ip", "rule", "delete", *rule, check=False)
+    place.run("ip", "route", "flush", "table", _TABLE, check=False)
 
 
 def _bond_name(place: Place) -> str:
     return f"bond-rail{place.rail_position}"
 
 
-def _bond(lab: Lab, place: Place, _rate_gbps: float) -> dict[str, Any]:
-    ip, own, bond = lab.kind(place.node).as_root(place.node, "ip"), netdev(lab, place), _bond_name(place)
-    made = run([*ip, "link", "add", bond, "type", "bond", "mode", "active-backup"], check=False)
+def _bond(place: Place, _rate_gbps: float) -> None:
+    own, bond = place.netdev, _bond_name(place)
+    add = ["ip", "link", "add", bond, "type", "bond", "mode", "active-backup"]
+    made = run(place.kind.as_root(place.node, *add), check=False)
     if made.returncode:
         raise LabError(
             f"bond {place.node.name}: its kernel makes no bond: {made.stderr.strip()}",
             "use a VM node (kind: vm)",
             BAD_INPUT,
         )
-    for words in (
-        ["set", own, "down"],
-        ["set", own, "master", bond],
-        ["set", own, "up"],
-        ["set", bond, "up"],
+    for words in ((own, "down"), (own, "master", bond), (own, "up"), (bond, "up")):
+        place.run("ip", "link", "set", *words)
+
+
+def _no_bond(place: Place, _undo: Mapping[str, Any]) -> None:
+    own = place.netdev
+    for command in (
+        ("ip", "link", "set", own, "nomaster"),
+        ("ip", "link", "delete", _bond_name(place)),
+        ("ip", "link", "set", own, "up"),
+        ("networkctl", "reconfigure", own),
     ):
-        run([*ip, "link", *words])
-    return {}
+        place.run(*command, check=False)
 
 
-def _no_bond(lab: Lab, place: Place, _undo: Mapping[str, Any]) -> None:
-    if not place.runs:
-        return
-    ip, own = lab.kind(place.node).as_root(place.node, "ip"), netdev(lab, place)
-    run([*ip, "link", "set", own, "nomaster"], check=False)
-    run([*ip, "link", "delete", _bond_name(place)], check=False)
-    run([*ip, "link", "set", own, "up"], check=False)
-    run([*lab.kind(place.node).as_root(place.node, "networkctl"), "reconfigure", own], check=False)
-
-
-def _wrong_leaf(lab: Lab, place: Place, _rate_gbps: float) -> dict[str, Any]:
+def _wrong_leaf(place: Place, _rate_gbps: float) -> dict[str, Any]:
     """Let a switch of another name speak LLDP to the node."""
-    leg = cable(lab, place).outer
+    leg, namespace = place.cable.outer, place.lab.network
     path = {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    argv = lab.network.in_namespace(sys.executable, "-m", _SPEAKER, leg, place.other, lab.network.name)
+    argv = namespace.in_namespace(sys.executable, "-m", _SPEAKER, leg, place.other, namespace.name)
     start_and_await_word(argv, _SPEAKER_DEADLINE_S, f"wrong_leaf: {_SPEAKER} did not start on {leg}", path)
     return {"leg": leg}
 
 
-def _no_speaker(lab: Lab, _place: Place, undo: Mapping[str, Any]) -> None:
-    wanted = [word.encode() for word in (_SPEAKER, str(undo["leg"]), lab.network.name)]
+def _no_speaker(place: Place, undo: Mapping[str, Any]) -> None:
+    wanted = {word.encode() for word in (_SPEAKER, str(undo["leg"]), place.lab.network.name)}
     for pid, words in command_lines():
-        if set(wanted) <= set(words.split(b"\0")):
+        if wanted <= set(words.split(b"\0")):
             network.end_process(pid)
 
 
 KINDS: dict[str, Kind] = {
-    "swap": Kind(ON_TWO_RAILS, _swap, _unswap),
-    "miswire": Kind(TO_OTHER, _miswire, _rewire),
-    "join_rails": Kind(BETWEEN_RAILS, _join_rails, _part_rails),
+    "swap": Kind(ON_TWO_RAILS, _swap, _unswap, lost_when_off=True, misleads=True),
+    "miswire": Kind(TO_OTHER, _miswire, _rewire, misleads=True),
+    "join_rails": Kind(BETWEEN_RAILS, _join_rails, _part_rails, misleads=True),
     "path_mtu": Kind(ON_RAIL, _path_mtu, _path_mtu_back),
     "path_mtu_one_way": Kind(ON_RAIL, _path_mtu_one_way, _path_mtu_one_way_back),
-    "arp_flux": Kind(ON_RAIL, _arp_flux, _no_arp_flux),
-    "reply_by_other_rail": Kind(ON_RAIL, _reply_by_other_rail, _reply_by_own_rail),
-    "bond": Kind(ON_RAIL, _bond, _no_bond),
+    "arp_flux": Kind(ON_RAIL, _arp_flux, _no_arp_flux, lost_when_off=True, misleads=True),
+    "reply_by_other_rail": Kind(ON_RAIL, _reply_by_other_rail, _reply_by_own_rail, lost_when_off=True),
+    "bond": Kind(ON_RAIL, _bond, _no_bond, lost_when_off=True),
     "wrong_leaf": Kind(TO_OTHER, _wrong_leaf, _no_speaker),
 }

@@ -5,7 +5,6 @@ Each is recorded with what `heal` needs to restore exactly what was before.
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -14,8 +13,7 @@ from typing import Any
 
 from railyard.base.errors import BAD_INPUT
 from railyard.lab import cable_faults, fault_kinds, naming, network, state
-from railyard.lab.fault_kinds import ON_NODE, ON_RAIL, Kind, Place, cable, would_be_none
-from railyard.lab.fault_kinds import netdev as netdev_of
+from railyard.lab.fault_kinds import ON_NODE, ON_RAIL, Kind, Place
 from railyard.lab.process import LabError, run, start_and_await_word
 from railyard.lab.wiring import Lab, await_ready, start
 
@@ -43,11 +41,11 @@ def apply(lab: Lab, kind: str, target: str, rate_gbps: float = SLOW_RATE_GBPS) -
             raise LabError(
                 f"{kind} {target} is there already", f"railyard lab heal {kind} {target}", BAD_INPUT
             )
-        if kind in lab.kind(place.node).no_faults:
-            raise LabError(f"{kind} {target} cannot be made", lab.kind(place.node).no_faults[kind], BAD_INPUT)
+        if kind in place.kind.no_faults:
+            raise LabError(f"{kind} {target} cannot be made", place.kind.no_faults[kind], BAD_INPUT)
         if not place.runs:
             raise LabError(f"{place.node.name} does not run", "railyard lab heal --all", BAD_INPUT)
-        undo = how.make(lab, place, rate_gbps)
+        undo = how.make(place, rate_gbps) or {}
         fault = state.Fault(kind, target, datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), undo)
         record.faults.append(fault)
         state.save(record)
@@ -84,7 +82,7 @@ def undo_in_place(lab: Lab, fault: state.Fault) -> None:
         how, place = _place(lab, fault.kind, fault.target)
     except LabError:
         return
-    how.undo(lab, place, fault.undo)
+    how.heal(place, fault.undo)
 
 
 def _record(lab: Lab) -> state.State:
@@ -101,146 +99,107 @@ def _place(lab: Lab, kind: str, target: str) -> tuple[Kind, Place]:
     return how, fault_kinds.place(lab, kind, how.form, target)
 
 
-def _link_down(lab: Lab, place: Place, _rate_gbps: float) -> dict[str, Any]:
-    lab.kind(place.node).set_carrier(cable(lab, place), place.node, up=False)
-    return {}
-
-
-def _link_up(lab: Lab, place: Place, _undo: Mapping[str, Any]) -> None:
-    lab.kind(place.node).set_carrier(cable(lab, place), place.node, up=True)
-
-
-def _wrong_mtu(lab: Lab, place: Place, _rate_gbps: float) -> dict[str, Any]:
-    netdev = netdev_of(lab, place)
-    ip = lab.kind(place.node).as_root(place.node, "ip")
-    before = network.links_of(ip)[netdev]["mtu"]
+def _wrong_mtu(place: Place, _rate_gbps: float) -> dict[str, Any]:
+    before = network.links_of(place.kind.as_root(place.node, "ip"))[place.netdev]["mtu"]
     if before == _WRONG_MTU_BYTES:
-        raise would_be_none(place, f"{netdev} has an MTU of {before} already")
-    run([*ip, "link", "set", netdev, "mtu", str(_WRONG_MTU_BYTES)])
+        raise place.would_be_none(f"{place.netdev} has an MTU of {before} already")
+    _set_mtu(place, _WRONG_MTU_BYTES)
     return {"mtu_bytes": before}
 
 
-def _right_mtu(lab: Lab, place: Place, undo: Mapping[str, Any]) -> None:
-    if place.runs:
-        ip = lab.kind(place.node).as_root(place.node, "ip")
-        run([*ip, "link", "set", netdev_of(lab, place), "mtu", str(undo["mtu_bytes"])])
+def _set_mtu(place: Place, mtu_bytes: int) -> None:
+    place.run("ip", "link", "set", place.netdev, "mtu", str(mtu_bytes))
 
 
-def _duplicate_address(lab: Lab, place: Place, _rate_gbps: float) -> dict[str, Any]:
-    ip, netdev = lab.kind(place.node).as_root(place.node, "ip"), netdev_of(lab, place)
-    shown = json.loads(run([*ip, "-j", "-4", "address", "show", "dev", netdev]).stdout or "[]")
+def _stranger_namespace(place: Place) -> str:
+    return naming.stranger_namespace(place.lab.name, place.rail_position, place.node.position)
+
+
+def _duplicate_address(place: Place, _rate_gbps: float) -> dict[str, Any]:
+    lab = place.lab
+    shown = place.read("ip", "-j", "-4", "address", "show", "dev", place.netdev)
     addresses = [address for link in shown if link for address in link.get("addr_info", [])]
     if not addresses:
-        raise LabError(
-            f"{place.node.name}: {netdev} has no IPv4 address that a stranger could take",
-            "provision the node first (railyard site -i inventories/lab)",
-            BAD_INPUT,
-        )
+        raise place.not_ready(f"{place.netdev} has no IPv4 address that a stranger could take")
     address = addresses[0]["local"]
-    name = naming.stranger_namespace(lab.name, place.rail_position, place.node.position)
+    name = _stranger_namespace(place)
     leg = naming.stranger_leg(place.node.position, place.rail_position)
-    mac = naming.mac(lab.name, "stranger", leg)
-    mtu_bytes = lab.topology.mtu_bytes
+    mac, mtu = naming.mac(lab.name, "stranger", leg), lab.topology.mtu_bytes
     network.remove_namespace(name)
     try:
         run(["ip", "netns", "add", name])
         lab.network.batch(
             [
-                f"link add {leg} mtu {mtu_bytes} type veth"
-                f" peer name rail address {mac} mtu {mtu_bytes} netns {name}",
+                f"link add {leg} mtu {mtu} type veth peer name rail address {mac} mtu {mtu} netns {name}",
                 f"link set {leg} master {naming.rail_bridge(place.rail_position)} up",
             ]
         )
-        run(["ip", "-n", name, "link", "set", "lo", "up"])
-        run(["ip", "-n", name, "link", "set", "rail", "up"])
-        run(["ip", "-n", name, "address", "add", f"{address}/{addresses[0]['prefixlen']}", "dev", "rail"])
-        _start_stranger(name, address, mac)
+        for words in (
+            ("link", "set", "lo", "up"),
+            ("link", "set", "rail", "up"),
+            ("address", "add", f"{address}/{addresses[0]['prefixlen']}", "dev", "rail"),
+        ):
+            run(["ip", "-n", name, *words])
+        program = [sys.executable, "-m", "railyard.lab.stranger", "rail", address, mac]
+        failure = f"duplicate_address: {' '.join(program)} did not start in namespace {name}"
+        # Its first word comes when it has said for the first time whose the address is.
+        start_and_await_word(["ip", "netns", "exec", name, *program], _STRANGER_DEADLINE_S, failure)
     except BaseException:
         network.remove_namespace(name)
         raise
     return {"address": address}
 
 
-def _start_stranger(namespace: str, address: str, mac: str) -> None:
-    """Start the program that answers, and wait until it has said for the first time whose the address is."""
-    program = [sys.executable, "-m", "railyard.lab.stranger", "rail", address, mac]
-    failure = f"duplicate_address: {' '.join(program)} did not start in namespace {namespace}"
-    start_and_await_word(["ip", "netns", "exec", namespace, *program], _STRANGER_DEADLINE_S, failure)
-
-
-def _no_stranger(lab: Lab, place: Place, undo: Mapping[str, Any]) -> None:
-    network.remove_namespace(naming.stranger_namespace(lab.name, place.rail_position, place.node.position))
-    # The others still send to the stranger's MAC, for a minute or so; before the fault they did not.
-    for name, found in lab.states().items():
-        if found.condition == "running" and name != place.node.name:
-            node = lab.topology.node(name)
-            ip = lab.kind(node).as_root(node, "ip")
-            run([*ip, "neighbour", "delete", undo["address"], "dev", netdev_of(lab, place)], check=False)
-
-
-def _slow_rail(lab: Lab, place: Place, rate_gbps: float) -> dict[str, Any]:
-    lab.kind(place.node).shape(place.node, cable(lab, place), rate_gbps)
+def _slow_rail(place: Place, rate_gbps: float) -> dict[str, Any]:
+    place.kind.shape(place.node, place.cable, rate_gbps)
     return {"rate_gbps": rate_gbps}
 
 
-def _declared_rate(lab: Lab, place: Place, _undo: Mapping[str, Any]) -> None:
-    if place.runs:
-        rate_gbps = lab.topology.rails[place.rail_position].rate_gbps
-        lab.kind(place.node).shape(place.node, cable(lab, place), rate_gbps)
-
-
-def _node_gone(lab: Lab, place: Place, _rate_gbps: float) -> dict[str, Any]:
-    lab.kind(place.node).kill(place.node.name)
-    return {}
-
-
-def _node_back(lab: Lab, place: Place, _undo: Mapping[str, Any]) -> None:
+def _node_back(place: Place, _undo: Mapping[str, Any]) -> None:
     if not place.runs:
-        start(lab, place.node)
-        await_ready(lab, place.node, Event())
+        start(place.lab, place.node)
+        await_ready(place.lab, place.node, Event())
 
 
-def _node_hung(lab: Lab, place: Place, _rate_gbps: float) -> dict[str, Any]:
-    lab.kind(place.node).freeze(place.node.name)
-    return {}
-
-
-def _node_awake(lab: Lab, place: Place, _undo: Mapping[str, Any]) -> None:
-    if place.runs:
-        lab.kind(place.node).thaw(place.node.name)
-
-
-def _hca_gone(lab: Lab, place: Place, _rate_gbps: float) -> dict[str, Any]:
-    rdma, netdev = lab.kind(place.node).as_root(place.node, "rdma"), netdev_of(lab, place)
-    shown = json.loads(run([*rdma, "-j", "link", "show"]).stdout or "[]")
-    devices = [port["ifname"] for port in shown if port.get("netdev") == netdev]
+def _hca_gone(place: Place, _rate_gbps: float) -> dict[str, Any]:
+    shown = place.read("rdma", "-j", "link", "show")
+    devices = [port["ifname"] for port in shown if port.get("netdev") == place.netdev]
     if not devices:
-        raise LabError(
-            f"{place.node.name}: {netdev} has no RDMA device that could go",
-            "provision the node first (railyard site -i inventories/lab)",
-            BAD_INPUT,
-        )
-    run([*rdma, "link", "delete", devices[0]])
+        raise place.not_ready(f"{place.netdev} has no RDMA device that could go")
+    place.run("rdma", "link", "delete", devices[0])
     return {"device": devices[0]}
 
 
-def _hca_back(lab: Lab, place: Place, undo: Mapping[str, Any]) -> None:
-    if not place.runs:
-        return
-    rdma = lab.kind(place.node).as_root(place.node, "rdma")
-    if not any(
-        port.get("ifname") == undo["device"] for port in json.loads(run([*rdma, "-j", "link"]).stdout)
-    ):
-        run([*rdma, "link", "add", undo["device"], "type", "rxe", "netdev", netdev_of(lab, place)])
+def _hca_back(place: Place, undo: Mapping[str, Any]) -> None:
+    if not any(port.get("ifname") == undo["device"] for port in place.read("rdma", "-j", "link")):
+        place.run("rdma", "link", "add", undo["device"], "type", "rxe", "netdev", place.netdev)
 
 
 KINDS: dict[str, Kind] = {
-    "link_down": Kind(ON_RAIL, _link_down, _link_up),
-    "wrong_mtu": Kind(ON_RAIL, _wrong_mtu, _right_mtu),
-    "duplicate_address": Kind(ON_RAIL, _duplicate_address, _no_stranger),
-    "slow_rail": Kind(ON_RAIL, _slow_rail, _declared_rate),
-    "hca_gone": Kind(ON_RAIL, _hca_gone, _hca_back),
-    "node_gone": Kind(ON_NODE, _node_gone, _node_back),
-    "node_hung": Kind(ON_NODE, _node_hung, _node_awake),
+    "link_down": Kind(
+        ON_RAIL,
+        lambda place, _rate_gbps: place.kind.set_carrier(place.cable, place.node, up=False),
+        lambda place, _undo: place.kind.set_carrier(place.cable, place.node, up=True),
+    ),
+    "wrong_mtu": Kind(
+        ON_RAIL, _wrong_mtu, lambda place, undo: _set_mtu(place, undo["mtu_bytes"]), lost_when_off=True
+    ),
+    "duplicate_address": Kind(
+        ON_RAIL,
+        _duplicate_address,
+        lambda place, _undo: network.remove_namespace(_stranger_namespace(place)),
+        misleads=True,
+    ),
+    "slow_rail": Kind(
+        ON_RAIL, _slow_rail, lambda place, _undo: cable_faults.restore_rate(place), lost_when_off=True
+    ),
+    "hca_gone": Kind(ON_RAIL, _hca_gone, _hca_back, lost_when_off=True),
+    "node_gone": Kind(ON_NODE, lambda place, _rate_gbps: place.kind.kill(place.node.name), _node_back),
+    "node_hung": Kind(
+        ON_NODE,
+        lambda place, _rate_gbps: place.kind.freeze(place.node.name),
+        lambda place, _undo: place.kind.thaw(place.node.name),
+        lost_when_off=True,
+    ),
     **cable_faults.KINDS,
 }

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from pathlib import Path
 from typing import Any
 
+from railyard.lab import network
 from railyard.lab.process import run
 
 _SYSCTL_TREES = ("vm", "kernel", "fs", "net")
@@ -35,6 +35,8 @@ AUTOLOADED_MODULES = (
     "xt_MASQUERADE", "xt_REDIRECT",
 )  # fmt: skip
 
+_RULE_LISTERS = ("iptables-legacy-save", "ip6tables-legacy-save", "iptables-save", "ip6tables-save")
+
 
 def snapshot() -> dict[str, Any]:
     """Return sysctls, governors, huge pages, modules, packet filter and links of the host's namespace."""
@@ -58,18 +60,8 @@ def snapshot() -> dict[str, Any]:
         if thp.is_dir()
         else {},
         "modules": sorted(name for name in modules if name not in AUTOLOADED_MODULES),
-        "packet_filter": {
-            program: _rules(program)
-            for program in (
-                "iptables-legacy-save",
-                "ip6tables-legacy-save",
-                "iptables-save",
-                "ip6tables-save",
-            )
-        },
-        "links": sorted(
-            link["ifname"] for link in json.loads(run(["ip", "-j", "link", "show"]).stdout or "[]") if link
-        ),
+        "packet_filter": {program: _rules(program) for program in _RULE_LISTERS},
+        "links": sorted(network.links_of(["ip"])),
         "routes": sorted(run(["ip", "route", "show", "table", "all"]).stdout.splitlines()),
         "namespaces": sorted(
             line.split()[0] for line in run(["ip", "netns", "list"]).stdout.splitlines() if line.strip()

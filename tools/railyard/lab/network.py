@@ -7,7 +7,6 @@ the lab is up, and nothing else.
 from __future__ import annotations
 
 import ipaddress
-import json
 import os
 import signal
 import subprocess
@@ -18,9 +17,11 @@ from typing import Any
 
 from railyard.lab import naming
 from railyard.lab.nodes import Link
-from railyard.lab.process import LabError, command_lines, run
+from railyard.lab.process import LabError, command_lines, read_json, run
 from railyard.lab.topology import WAY_OUT, Node, Topology
 
+# A bridge of the lab, as a switch that forwards at once and to everybody; for `ip link add`.
+BRIDGE = "type bridge stp_state 0 forward_delay 0 mcast_snooping 0"
 _TAP = "tap0"
 _CONTROLLER_LEG = "ctl-mgmt"
 _MANAGEMENT_MTU_BYTES = 1500
@@ -61,6 +62,10 @@ class Namespace:
         """Set a link up or down, if it is there."""
         if link in self.links():
             self.batch([f"link set {link} {'up' if up else 'down'}"])
+
+    def remove_link(self, link: str) -> None:
+        """Remove a link if there is one."""
+        remove_link(["ip", "-n", self.name], link)
 
     def shape(self, link: str, rate_gbps: float | None) -> None:
         """Shape what leaves by a link of the namespace; see `shape`."""
@@ -112,8 +117,7 @@ class LabNetwork(Namespace):
     def _check_overlap(self) -> None:
         """Refuse a management network that this host reaches some other way."""
         own = naming.controller_link(self.topology.name)
-        routes = json.loads(run(["ip", "-j", "-4", "route", "show", "table", "all"]).stdout or "[]")
-        for route in routes:
+        for route in read_json(["ip", "-j", "-4", "route", "show", "table", "all"]):
             if route.get("dev") == own or route.get("dst") in (None, "default"):
                 continue
             try:
@@ -143,8 +147,7 @@ class LabNetwork(Namespace):
         for bridge, mtu_bytes in wanted.items():
             if bridge not in links:
                 lines.append(
-                    f"link add {bridge} address {naming.mac(self.topology.name, 'lab', bridge)}"
-                    " type bridge stp_state 0 forward_delay 0 mcast_snooping 0"
+                    f"link add {bridge} address {naming.mac(self.topology.name, 'lab', bridge)} {BRIDGE}"
                 )
             lines.append(f"link set {bridge} mtu {mtu_bytes} up")
         prefix = management.subnet.prefixlen
@@ -179,7 +182,7 @@ class LabNetwork(Namespace):
         """Start user-mode NAT for the namespace, and let the management network use it."""
         if not (_slirp_pids(self.name) and _TAP in self.links()):
             stop_way_out(self.name)
-            remove_link(["ip", "-n", self.name], _TAP)
+            self.remove_link(_TAP)
             log = log_dir / "slirp4netns.log"
             with log.open("wb") as output:
                 options = ["--configure", "--disable-host-loopback", f"--cidr={WAY_OUT}", "--netns-type=path"]
@@ -238,8 +241,7 @@ def _ensure_namespace(name: str) -> None:
 
 def links_of(ip_argv: list[str]) -> dict[str, dict[str, Any]]:
     """Return the links that `ip_argv` (`ip` with options, or through nsenter) sees, by name."""
-    listing = json.loads(run([*ip_argv, "-j", "-d", "link", "show"]).stdout or "[]")
-    return {link["ifname"]: link for link in listing if link}
+    return {link["ifname"]: link for link in read_json([*ip_argv, "-j", "-d", "link", "show"]) if link}
 
 
 def remove_link(ip_argv: list[str], name: str) -> None:
@@ -261,18 +263,15 @@ def tbf_arguments(rate_gbps: float) -> list[str]:
 
 def shape(tc_argv: list[str], link: str, rate_gbps: float | None) -> None:
     """Shape what leaves by `link`, or take the shaping away; a link that is right already is left alone."""
-    qdiscs = json.loads(run([*tc_argv, "-j", "qdisc", "show", "dev", link]).stdout or "[]")
-    shaped = any(qdisc.get("kind") == "tbf" for qdisc in qdiscs)
     if rate_gbps is not None:
         run([*tc_argv, "qdisc", "replace", "dev", link, "root", *tbf_arguments(rate_gbps)])
-    elif shaped:
+    elif shaped_rate_gbps(tc_argv, link, check=True) is not None:
         run([*tc_argv, "qdisc", "delete", "dev", link, "root"])
 
 
-def shaped_rate_gbps(tc_argv: list[str], link: str) -> float | None:
-    """Return the rate that `link` is shaped to, or None."""
-    answer = run([*tc_argv, "-j", "qdisc", "show", "dev", link], check=False).stdout
-    for qdisc in json.loads(answer or "[]"):
+def shaped_rate_gbps(tc_argv: list[str], link: str, *, check: bool = False) -> float | None:
+    """Return the rate that `link` is shaped to, or None; with `check` it has to be there."""
+    for qdisc in read_json([*tc_argv, "-j", "qdisc", "show", "dev", link], check=check):
         if qdisc.get("kind") == "tbf":
             return float(qdisc["options"]["rate"]) * 8 / 1e9
     return None

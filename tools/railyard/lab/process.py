@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 import select
 import signal
@@ -10,6 +11,7 @@ import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from railyard.base.errors import UserError
 
@@ -81,6 +83,11 @@ def run(
     if check and text.returncode != 0:
         raise CommandError(argv, text.returncode, text.stderr + text.stdout)
     return text
+
+
+def read_json(argv: Sequence[str], *, check: bool = True) -> Any:
+    """Return what a program prints as JSON, [] where it prints nothing; see `run`."""
+    return json.loads(run(argv, check=check).stdout or "[]")
 
 
 @contextmanager

@@ -114,7 +114,7 @@ class ContainerKind:
                         [f"link set {link.outer} master {link.bridge} mtu {link.mtu_bytes} up"]
                     )
                 continue
-            network.remove_link(["ip", "-n", self.namespace.name], link.outer)
+            self.namespace.remove_link(link.outer)
             network.remove_link(ip, link.netdev)
             made.append(link)
         self.namespace.batch(line for link in made for line in cable(pid, link))

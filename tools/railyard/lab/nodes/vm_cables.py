@@ -8,7 +8,7 @@ where no reboot undoes it: the tap sends to the node, `-in` sends what comes fro
 
 from __future__ import annotations
 
-from railyard.lab.network import Namespace, remove_link
+from railyard.lab.network import BRIDGE, Namespace
 from railyard.lab.nodes import Link
 from railyard.lab.nodes.vm_argv import tap
 
@@ -34,7 +34,7 @@ def commands(link: Link, there: set[str]) -> list[str]:
             f" type veth peer name {from_node} mtu {mtu}"
         )
     if bridge not in there:
-        lines.append(f"link add {bridge} type bridge stp_state 0 forward_delay 0 mcast_snooping 0")
+        lines.append(f"link add {bridge} {BRIDGE}")
     if to_node not in there:
         lines.append(f"tuntap add dev {to_node} mode tap")
     lines += [f"link set {end} mtu {mtu} master {bridge} up" for end in (to_node, from_node)]
@@ -46,7 +46,7 @@ def make(namespace: Namespace, links: list[Link]) -> list[str]:
     there = set(namespace.links())
     for link in links:
         if link.outer in there and senders(link)[1] not in there:  # a container's, of before
-            remove_link(["ip", "-n", namespace.name], link.outer)
+            namespace.remove_link(link.outer)
     namespace.batch(line for link in links for line in commands(link, there))
     return [link.netdev for link in links if not {link.outer, *senders(link)} <= there]
 
@@ -61,4 +61,4 @@ def remove(namespace: Namespace, position: int) -> None:
     """Remove all cables of the node at a place of the topology."""
     for name in sorted(namespace.links()):
         if name.startswith(f"n{position}-") and name.rpartition("-")[2] in ("tap", "br", "in"):
-            remove_link(["ip", "-n", namespace.name], name)
+            namespace.remove_link(name)
