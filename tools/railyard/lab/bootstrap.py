@@ -5,22 +5,19 @@ What kind of image becomes of it (podman's, a disk) is the business of `nodes/`.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
-import os
 import shlex
 import shutil
-import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
 from railyard.lab import naming
 from railyard.lab.apt import AptSettings
-from railyard.lab.process import LabError, die_with_parent
+from railyard.lab.process import LabError, lock, tied
 
 SSHD = """\
 # Every exec request shows in the journal, where the tests count them.
@@ -44,6 +41,7 @@ COMMON_SETUP = (
     'chroot "$1" systemctl enable systemd-networkd.service ssh.service',
     'chroot "$1" update-ca-certificates',
 )
+_LOCK = ".image.lock"
 # mmdebstrap, told to stop, waits for its children. As process 1 of a namespace it takes them with it, and its
 # mounts are gone before we remove the folder that they are in.
 _OWN_NAMESPACES = (
@@ -136,34 +134,23 @@ def make(
 @contextmanager
 def building() -> Iterator[Path]:
     """Yield an empty folder to build in, while nobody else builds; what a killed build left goes first."""
-    root = naming.lab_root()
-    root.mkdir(parents=True, exist_ok=True)
-    handle = os.open(root / ".image.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    workshop = root / ".image"
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
+    workshop = naming.lab_root() / ".image"
+    with lock(naming.lab_root() / _LOCK, wait=True):
         shutil.rmtree(workshop, ignore_errors=True)
-        # mmdebstrap gives the root to _apt's user for downloads: the way there has to be passable.
-        workshop.mkdir(mode=0o755)
-        yield workshop
-    finally:
-        shutil.rmtree(workshop, ignore_errors=True)
-        os.close(handle)
+        try:
+            # mmdebstrap gives the root to _apt's user for downloads: the way there has to be passable.
+            workshop.mkdir(mode=0o755)
+            yield workshop
+        finally:
+            shutil.rmtree(workshop, ignore_errors=True)
 
 
 def clean_up() -> None:
     """Remove what a killed build left, unless somebody builds at this moment."""
-    root = naming.lab_root()
-    if not (root / ".image").exists():
-        return
-    handle = os.open(root / ".image.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        shutil.rmtree(root / ".image", ignore_errors=True)
-    except BlockingIOError:
-        pass
-    finally:
-        os.close(handle)
+    workshop = naming.lab_root() / ".image"
+    if workshop.exists():
+        with suppress(BlockingIOError), lock(naming.lab_root() / _LOCK, wait=False):
+            shutil.rmtree(workshop, ignore_errors=True)
 
 
 def _put(staging: Path, path: str, mode: int, data: bytes) -> None:
@@ -176,26 +163,12 @@ def _put(staging: Path, path: str, mode: int, data: bytes) -> None:
 
 def _run(call: list[str], workshop: Path, say: Callable[[str], None]) -> None:
     lines: list[str] = []
-    with subprocess.Popen(
-        call,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        errors="replace",
-        env=os.environ | {"TMPDIR": str(workshop)},
-        start_new_session=True,
-        preexec_fn=die_with_parent,
-    ) as process:
-        try:
-            for line in process.stderr or ():
-                lines.append(line.rstrip())
-                if line.startswith("I: ") and line.rstrip().endswith("..."):
-                    say(f"  {line[3:].strip()}")
-        except BaseException:
-            process.kill()
-            if process.stderr is not None:
-                process.stderr.read()  # ends when the last of them has gone
-            raise
+    with tied(call, {"TMPDIR": str(workshop)}) as process:
+        for raw in process.stderr or ():
+            line = raw.decode(errors="replace").rstrip()
+            lines.append(line)
+            if line.startswith("I: ") and line.endswith("..."):
+                say(f"  {line[3:].strip()}")
     if process.returncode != 0:
         tail = "\n    ".join(lines[-15:])
         raise LabError(

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from railyard.base.files import write_file
 from railyard.lab.process import run
 from railyard.lab.topology import Node
 
@@ -38,25 +39,15 @@ class Keys:
 
     def ssh_argv(self, node: Node, *command: str) -> list[str]:
         """Return the ssh call that reaches a node; the user's own ssh configuration plays no part."""
-        return [
-            "ssh",
-            "-F",
-            "none",
-            "-i",
-            str(self.private),
-            "-o",
+        options = (
             f"UserKnownHostsFile={self.known_hosts}",
-            "-o",
             "StrictHostKeyChecking=yes",
-            "-o",
             "IdentitiesOnly=yes",
-            "-o",
             "BatchMode=yes",
-            "-o",
             f"ConnectTimeout={CONNECT_TIMEOUT_S}",
-            f"{USER}@{node.address}",
-            *command,
-        ]
+        )
+        given = [word for option in options for word in ("-o", option)]
+        return ["ssh", "-F", "none", "-i", str(self.private), *given, f"{USER}@{node.address}", *command]
 
 
 def ensure(folder: Path, nodes: Iterable[Node]) -> Keys:
@@ -71,9 +62,7 @@ def ensure(folder: Path, nodes: Iterable[Node]) -> Keys:
         public = _ensure_pair(keys.host_key(node.name), f"railyard lab node {node.name}")
         kind, key = public.split()[:2]
         lines.append(f"{node.address},{node.name} {kind} {key}\n")
-    temporary = keys.known_hosts.with_suffix(".new")
-    temporary.write_text("".join(lines), encoding="utf-8")
-    os.replace(temporary, keys.known_hosts)
+    write_file(str(keys.known_hosts), "".join(lines), 0o644)
     return keys
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import ipaddress
 import os
 import signal
-import subprocess
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -17,7 +16,7 @@ from typing import Any
 
 from railyard.lab import naming
 from railyard.lab.nodes import Link
-from railyard.lab.process import LabError, command_lines, read_json, run
+from railyard.lab.process import LabError, command_lines, popen, read_json, run
 from railyard.lab.topology import WAY_OUT, Node, Topology
 
 # A bridge of the lab, as a switch that forwards at once and to everybody; for `ip link add`.
@@ -186,12 +185,8 @@ class LabNetwork(Namespace):
             log = log_dir / "slirp4netns.log"
             with log.open("wb") as output:
                 options = ["--configure", "--disable-host-loopback", f"--cidr={WAY_OUT}", "--netns-type=path"]
-                subprocess.Popen(
-                    ["slirp4netns", *options, namespace_path(self.name), _TAP],
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=output,
-                    start_new_session=True,
+                popen(
+                    ["slirp4netns", *options, namespace_path(self.name), _TAP], stdout=output, stderr=output
                 )
             self._await_tap(log)
         rule = ["POSTROUTING", "-s", str(self.topology.management.subnet), "-o", _TAP, "-j", "MASQUERADE"]

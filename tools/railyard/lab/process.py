@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import json
 import os
 import select
@@ -74,7 +75,7 @@ def run(
             cwd=folder,
         )
     except FileNotFoundError:
-        raise LabError(f"the program {argv[0]} is missing", "run `tools/setup --lab`") from None
+        raise _missing(argv) from None
     except subprocess.TimeoutExpired:
         raise LabError(f"{' '.join(argv)}: no end after {timeout_s:g} s") from None
     text = subprocess.CompletedProcess(
@@ -90,12 +91,47 @@ def read_json(argv: Sequence[str], *, check: bool = True) -> Any:
     return json.loads(run(argv, check=check).stdout or "[]")
 
 
+def popen(
+    argv: Sequence[str], environment: Mapping[str, str] | None = None, **options: Any
+) -> subprocess.Popen[bytes]:
+    """Start a program without any input, in a session of its own.
+
+    Args:
+        argv: program and arguments.
+        environment: variables that it gets beside ours.
+        options: further options of subprocess.Popen.
+
+    Raises:
+        LabError: it is not installed.
+    """
+    try:
+        return subprocess.Popen(
+            list(argv),
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+            env={**os.environ, **(environment or {})},
+            **options,
+        )
+    except FileNotFoundError:
+        raise _missing(argv) from None
+
+
+def _missing(argv: Sequence[str]) -> LabError:
+    return LabError(f"the program {argv[0]} is missing", "run `tools/setup --lab`")
+
+
 @contextmanager
-def tied(argv: Sequence[str], *, stdout: int = subprocess.DEVNULL) -> Iterator[subprocess.Popen[bytes]]:
+def tied(
+    argv: Sequence[str],
+    environment: Mapping[str, str] | None = None,
+    *,
+    stdout: int = subprocess.DEVNULL,
+) -> Iterator[subprocess.Popen[bytes]]:
     """Start a program that works for a while and must not outlive us; an error in the block ends it.
 
     Args:
         argv: program and arguments; it gets no input, and a session of its own.
+        environment: variables that it gets beside ours.
         stdout: where its output goes; its complaints are a pipe.
 
     Yields:
@@ -104,22 +140,15 @@ def tied(argv: Sequence[str], *, stdout: int = subprocess.DEVNULL) -> Iterator[s
     Raises:
         LabError: it is not installed.
     """
-    try:
-        process = subprocess.Popen(
-            list(argv),
-            stdin=subprocess.DEVNULL,
-            stdout=stdout,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-            preexec_fn=die_with_parent,
-        )
-    except FileNotFoundError:
-        raise LabError(f"the program {argv[0]} is missing", "run `tools/setup --lab`") from None
-    with process:
+    with popen(
+        argv, environment, stdout=stdout, stderr=subprocess.PIPE, preexec_fn=die_with_parent
+    ) as process:
         try:
             yield process
         except BaseException:
             process.kill()
+            if process.stderr is not None and not process.stderr.closed:
+                process.stderr.read()  # ends when the last of its children has gone
             raise
 
 
@@ -137,14 +166,7 @@ def start_and_await_word(
     Raises:
         LabError: it did not come; it has been killed.
     """
-    process = subprocess.Popen(
-        list(argv),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-        env={**os.environ, **(environment or {})},
-    )
+    process = popen(argv, environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     if process.stdout is None:
         raise LabError("a pipe was asked for and not given")
     with process.stdout as said:
@@ -152,6 +174,25 @@ def start_and_await_word(
         if not ready or not said.readline():
             process.kill()
             raise LabError(failure)
+
+
+@contextmanager
+def lock(path: Path, *, wait: bool) -> Iterator[int]:
+    """Hold a lock file alone; the kernel lets go when this process ends, however it ends.
+
+    Yields:
+        The descriptor of the file, whose content means nothing to the lock.
+
+    Raises:
+        BlockingIOError: somebody else holds it, and we are not to `wait`.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        yield handle
+    finally:
+        os.close(handle)
 
 
 def command_lines() -> Iterator[tuple[int, bytes]]:

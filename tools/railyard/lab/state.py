@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from railyard.base.errors import BAD_INPUT
+from railyard.base.files import write_file
 from railyard.lab import naming
-from railyard.lab.process import LabError
+from railyard.lab.process import LabError, lock
 
 SCHEMA = 1
 
@@ -63,21 +63,13 @@ def load(lab: str) -> State | None:
 
 def save(state: State) -> None:
     """Write the state so that a crash leaves the old file or the new one."""
-    target = file_of(state.name)
-    target.parent.mkdir(parents=True, exist_ok=True)
     data = {
         "schema": SCHEMA,
         "name": state.name,
         "topology": state.topology,
         "faults": [asdict(fault) for fault in state.faults],
     }
-    temporary = target.with_suffix(".new")
-    with temporary.open("w", encoding="utf-8") as file:
-        json.dump(data, file, indent=2, sort_keys=True)
-        file.write("\n")
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, target)
+    write_file(str(file_of(state.name)), json.dumps(data, indent=2, sort_keys=True) + "\n", 0o644)
 
 
 @contextmanager
@@ -87,14 +79,12 @@ def locked(lab: str) -> Iterator[None]:
     Raises:
         LabError: somebody else holds it.
     """
-    folder = naming.lab_root() / ".locks"
-    folder.mkdir(parents=True, exist_ok=True)
-    handle = os.open(folder / f"{lab}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    try:
+    path = naming.lab_root() / ".locks" / f"{lab}.lock"
+    with ExitStack() as held:
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            handle = held.enter_context(lock(path, wait=False))
         except BlockingIOError:
-            holder = os.pread(handle, 64, 0).decode(errors="replace").strip() or "unknown"
+            holder = path.read_text(errors="replace").strip() or "unknown"
             raise LabError(
                 f"another `railyard lab` command works on lab {lab} (process {holder})",
                 "wait for it to end, or stop it with Ctrl-C where it runs",
@@ -103,5 +93,3 @@ def locked(lab: str) -> Iterator[None]:
         os.ftruncate(handle, 0)
         os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
         yield
-    finally:
-        os.close(handle)

@@ -11,9 +11,10 @@ import os
 import subprocess
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from railyard.base.files import read_json, write_file
 from railyard.lab import naming
 from railyard.lab.process import LabError, run, tied
 
@@ -64,20 +65,15 @@ def choose(kernel: Path, say: Callable[[str], None] | None = None) -> Accelerato
     if say is not None:
         say("trying whether a guest starts with KVM here (once per boot of this machine)")
     found = decide(*_try_kvm(kernel))
-    temporary = memory.with_suffix(".new")
-    temporary.write_text(json.dumps({"key": key, "name": found.name, "why": found.why}), encoding="utf-8")
-    os.replace(temporary, memory)
+    write_file(str(memory), json.dumps({"key": key, **asdict(found)}), 0o644)
     return found
 
 
 def recall(memory: Path, key: dict[str, str]) -> Accelerator | None:
     """Return the answer that was found before under the same circumstances."""
-    try:
-        data = json.loads(memory.read_text(encoding="utf-8"))
-        if data["key"] == key and data["name"] in ("kvm", "tcg"):
-            return Accelerator(data["name"], str(data["why"]))
-    except (OSError, ValueError, KeyError, TypeError):
-        pass
+    data = read_json(str(memory)) or {}
+    if data.get("key") == key and data.get("name") in ("kvm", "tcg"):
+        return Accelerator(data["name"], str(data.get("why")))
     return None
 
 

@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from railyard.base.files import read_json, write_bytes, write_file
 from railyard.base.paths import repo_root
 from railyard.lab import naming, network, seed
 from railyard.lab.apt import AptSettings
@@ -83,7 +84,7 @@ class VmKind:
 
     def made_of(self, node: Node, image: str) -> str:
         """Return image, size and place: another place in the file has other taps."""
-        return _describe(image, node.memory_mib, node.cpus, node.position)
+        return _describe(_of(node, image))
 
     def create(self, node: Node, image: str, content: Content, links: list[Link]) -> None:
         """Make the VM's folder: an overlay of the image, and the seed."""
@@ -97,13 +98,8 @@ class VmKind:
         if loader.exists():
             shutil.copyfile(loader, folder / vm_argv.LOADER)
         self._write_seed(node, content, links)
-        record = {
-            "image": image,
-            "memory_mib": node.memory_mib,
-            "cpus": node.cpus,
-            "position": node.position,
-        }
-        _write(folder / _RECORD, json.dumps(record).encode())  # last: without it the VM is half made
+        # Last: without it the VM is half made.
+        write_file(str(folder / _RECORD), json.dumps(_of(node, image)))
 
     def start(self, node: Node, links: list[Link]) -> None:
         """Make the cables and start QEMU, a daemon of its own, in the lab's namespace."""
@@ -147,7 +143,7 @@ class VmKind:
 
     def set_carrier(self, link: Link, node: Node, *, up: bool) -> None:
         """Let QEMU take the carrier away: the guest's netdev sees what a pulled cable shows."""
-        if any(process.node == node.name for _, process in self._processes()):
+        if self._pids(node.name):
             self._ask(node.name, "set_link", {"name": vm_argv.device(link), "up": up})
 
     def shape(self, _node: Node, link: Link, rate_gbps: float | None) -> None:
@@ -169,16 +165,14 @@ class VmKind:
 
     def thaw(self, name: str) -> None:
         """Let the CPUs go on; a QEMU that was itself stopped as well."""
-        for pid, process in self._processes():
-            if process.node == name:
-                os.kill(pid, signal.SIGCONT)
+        for pid in self._pids(name):
+            os.kill(pid, signal.SIGCONT)
         self._ask(name, "cont")
 
     def kill(self, name: str) -> None:
         """Kill QEMU; what the guest had flushed is on its disk."""
-        for pid, process in self._processes():
-            if process.node == name:
-                network.end_process(pid, at_once=True)
+        for pid in self._pids(name):
+            network.end_process(pid, at_once=True)
 
     def remove(self, names: list[str]) -> None:
         """Remove VMs: process, cables, folder."""
@@ -207,7 +201,7 @@ class VmKind:
             **vm_argv.link_files(links),
         }
         path = naming.node_dir(self.lab, node.name) / vm_argv.SEED
-        _write(path, seed.archive({**content, **own}))
+        write_bytes(str(path), seed.archive({**content, **own}))  # for root alone: it holds a private key
 
     def _console(self, name: str) -> Path:
         return naming.node_dir(self.lab, name) / vm_argv.CONSOLE
@@ -217,7 +211,7 @@ class VmKind:
         with contextlib.suppress(QmpError):
             self._ask(name, "system_powerdown")
         deadline = time.monotonic() + _POWER_OFF_S
-        while time.monotonic() < deadline and name in {process.node for _, process in self._processes()}:
+        while time.monotonic() < deadline and self._pids(name):
             time.sleep(0.2)
         self.kill(name)
 
@@ -227,6 +221,9 @@ class VmKind:
     def _processes(self) -> list[tuple[int, vm_argv.Found]]:
         all_of_them = ((pid, vm_argv.recognise(words, self.lab)) for pid, words in command_lines())
         return [(pid, process) for pid, process in all_of_them if process is not None]
+
+    def _pids(self, name: str) -> list[int]:
+        return [pid for pid, process in self._processes() if process.node == name]
 
 
 def _condition(control: Path) -> Condition:
@@ -238,30 +235,28 @@ def _condition(control: Path) -> Condition:
 
 
 def _record(folder: Path) -> dict[str, object]:
-    try:
-        data = json.loads((folder / _RECORD).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return data if isinstance(data, dict) else {}
+    return read_json(str(folder / _RECORD)) or {}
 
 
 def _made_of(folder: Path) -> str:
     """Return what a VM was made of; a half-made one of nothing, so that it is made anew."""
-    record = _record(folder)
     if not all((folder / name).exists() for name in (vm_argv.DISK, vm_argv.SEED)):
         return ""
-    return _describe(*(record.get(key) for key in ("image", "memory_mib", "cpus", "position")))
+    return _describe(_record(folder))
 
 
-def _describe(image: object, memory_mib: object, cpus: object, position: object) -> str:
+def _of(node: Node, image: str) -> dict[str, object]:
+    """Return the record of a VM made from an image today."""
+    return {
+        "image": image,
+        "memory_mib": node.memory_mib,
+        "cpus": node.cpus,
+        "position": node.position,
+    }
+
+
+def _describe(record: Mapping[str, object]) -> str:
+    image, memory_mib, cpus, position = (
+        record.get(key) for key in ("image", "memory_mib", "cpus", "position")
+    )
     return f"{image}, {memory_mib} MiB, {cpus} CPUs, place {position}"
-
-
-def _write(path: Path, data: bytes) -> None:
-    """Write a file of root's (a seed holds a private key) so that a crash leaves the old one or the new."""
-    temporary = path.with_name(f".{path.name}.new")
-    with open(temporary, "wb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)

@@ -6,13 +6,13 @@ node's disk lies on.
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
 
+from railyard.base.files import read_json
 from railyard.lab import bootstrap, naming
 from railyard.lab.apt import AptSettings
 from railyard.lab.nodes import vm_loader
@@ -143,10 +143,7 @@ def remove_unused() -> list[str]:
 
 def used_by(record: Path) -> str:
     """Return the image that a VM's record names, or "" where it cannot be read."""
-    try:
-        return str(json.loads(record.read_text(encoding="utf-8"))["image"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return ""
+    return str((read_json(str(record)) or {}).get("image", ""))
 
 
 def _only(folder: Path, pattern: str) -> Path:
