@@ -14,6 +14,7 @@ from railyard.lab.process import run
 _TRANSPORT = re.compile(r"(?i)^acquire::(http|https|ftp|retries|check-valid-until|check-date|forceipv4)\b")
 # Programs and files of this host, which do not exist in the image.
 _HOST_ONLY = re.compile(r"(?i)(proxy-auto-detect|proxyautodetect|sslcert|sslkey|cainfo|capath|issuercert)")
+_INDEX_FORMAT = "$(REPO_URI)|$(RELEASE)|$(COMPONENT)"
 _LOCAL_CERTIFICATES = Path("/usr/local/share/ca-certificates")
 
 
@@ -35,14 +36,7 @@ class AptSettings:
 def read(suite: str) -> AptSettings:
     """Ask the host's apt for its mirror, proxies and certificates, as far as they serve `suite`."""
     targets = run(
-        [
-            "apt-get",
-            "indextargets",
-            "--format",
-            "$(REPO_URI)|$(RELEASE)|$(COMPONENT)",
-            "Created-By: Packages",
-        ],
-        check=False,
+        ["apt-get", "indextargets", "--format", _INDEX_FORMAT, "Created-By: Packages"], check=False
     ).stdout
     dump = run(["apt-config", "dump"], check=False).stdout
     certificates = [

@@ -9,6 +9,7 @@ import hashlib
 import json
 import shlex
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
@@ -129,6 +130,37 @@ def make(
     for name, data in recipe.settings.certificates:
         _put(staging / "late", f"/usr/local/share/ca-certificates/{name}", 0o644, data)
     _run(argv(recipe, form, target, staging), workshop, say)
+
+
+def ensure(
+    name: str,
+    is_there: Callable[[], bool],
+    build: Callable[[Path], None],
+    word: str,
+    say: Callable[[str], None],
+) -> str:
+    """Return the name of an image, building it first where it is not there.
+
+    Args:
+        name: the image's name.
+        is_there: tells whether there is one.
+        build: makes it, in the empty folder that it is given.
+        word: what to say before.
+        say: takes it.
+
+    Raises:
+        LabError: the bootstrap failed; the message holds the end of what was said.
+    """
+    if is_there():
+        return name
+    with building() as workshop:
+        if is_there():  # somebody else was quicker
+            return name
+        say(word)
+        started = time.monotonic()
+        build(workshop)
+        say(f"image ready after {time.monotonic() - started:.0f} s")
+    return name
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from typing import Any
 
 from railyard.lab import naming
 from railyard.lab.nodes import Link
-from railyard.lab.process import LabError, command_lines, popen, read_json, run
+from railyard.lab.process import LabError, command_lines, popen, read_json, run, state_of
 from railyard.lab.topology import WAY_OUT, Node, Topology
 
 # A bridge of the lab, as a switch that forwards at once and to everybody; for `ip link add`.
@@ -158,24 +158,15 @@ class LabNetwork(Namespace):
     def _ensure_controller_link(self) -> None:
         lab, management = self.topology.name, self.topology.management
         own = naming.controller_link(lab)
-        both = own in links_of(["ip"]) and _CONTROLLER_LEG in self.links()
-        if not both:
+        if not (own in links_of(["ip"]) and _CONTROLLER_LEG in self.links()):
             remove_link(["ip"], own)
-            far_end = [
-                "name",
-                _CONTROLLER_LEG,
-                "address",
-                naming.mac(lab, "controller", "lab"),
-                "netns",
-                self.name,
-            ]
-            mac = naming.mac(lab, "controller", "host")
-            run(["ip", "link", "add", own, "address", mac, "type", "veth", "peer", *far_end])
+            near_end = [own, "address", naming.mac(lab, "controller", "host"), "type", "veth"]
+            far_end = [_CONTROLLER_LEG, "address", naming.mac(lab, "controller", "lab"), "netns", self.name]
+            run(["ip", "link", "add", *near_end, "peer", "name", *far_end])
         self.batch([f"link set {_CONTROLLER_LEG} master {naming.MANAGEMENT_BRIDGE} up"])
         run(["ip", "link", "set", own, "addrgenmode", "none", "up"])
-        run(
-            ["ip", "address", "replace", f"{management.controller}/{management.subnet.prefixlen}", "dev", own]
-        )
+        address = f"{management.controller}/{management.subnet.prefixlen}"
+        run(["ip", "address", "replace", address, "dev", own])
 
     def _ensure_way_out(self, log_dir: Path) -> None:
         """Start user-mode NAT for the namespace, and let the management network use it."""
@@ -297,10 +288,10 @@ def end_process(pid: int, *, at_once: bool = False) -> None:
         for _ in range(100):
             time.sleep(0.02)
             os.kill(pid, 0)
-            if Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] == "Z":
+            if state_of(pid) == "Z":
                 return  # our own child: it is dead, and goes when we do
         os.kill(pid, signal.SIGKILL)
-    except (ProcessLookupError, FileNotFoundError):
+    except ProcessLookupError:
         return
 
 

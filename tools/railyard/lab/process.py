@@ -10,7 +10,7 @@ import select
 import signal
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -195,15 +195,24 @@ def lock(path: Path, *, wait: bool) -> Iterator[int]:
         os.close(handle)
 
 
+def pids() -> Iterator[int]:
+    """Return the id of all that runs on this host; it may have ended meanwhile."""
+    return (int(entry.name) for entry in os.scandir("/proc") if entry.name.isdigit())
+
+
 def command_lines() -> Iterator[tuple[int, bytes]]:
     """Return process id and command line (words that end in NUL) of all that runs on this host."""
-    for entry in os.scandir("/proc"):
-        if entry.name.isdigit():
-            try:
-                words = Path(entry.path, "cmdline").read_bytes()
-            except OSError:
-                continue  # it ended meanwhile
-            yield int(entry.name), words
+    for pid in pids():
+        with suppress(OSError):  # it ended meanwhile
+            yield pid, Path(f"/proc/{pid}/cmdline").read_bytes()
+
+
+def state_of(pid: int) -> str:
+    """Return the kernel's letter for the state of a process (T: stopped, Z: dead); "" when it is gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
+    except (OSError, IndexError):
+        return ""
 
 
 def die_with_parent() -> None:

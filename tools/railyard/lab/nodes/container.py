@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
 import time
 import uuid
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from railyard.base.paths import repo_root
@@ -16,7 +16,7 @@ from railyard.lab import cpu_tree, naming, network, seed
 from railyard.lab.apt import AptSettings
 from railyard.lab.host import Host
 from railyard.lab.nodes import Condition, Link, NodeState, container_image
-from railyard.lab.process import LabError, run
+from railyard.lab.process import LabError, pids, read_json, run, state_of
 from railyard.lab.seed import Content
 from railyard.lab.topology import Image, Node
 
@@ -50,13 +50,9 @@ class ContainerKind:
         """Return what podman knows of this lab, checked against the processes that really run."""
         if not _has_podman():  # a host that only ever had VMs
             return {}
-        listing = run(
-            self.host.podman(
-                "ps", "--all", "--filter", f"label={naming.LABEL_LAB}={self.lab}", "--format", "json"
-            )
-        ).stdout
+        ours = f"label={naming.LABEL_LAB}={self.lab}"
         found = {}
-        for entry in json.loads(listing or "[]"):
+        for entry in read_json(self.host.podman("ps", "--all", "--filter", ours, "--format", "json")):
             labels = entry.get("Labels") or {}
             name = labels.get(naming.LABEL_NODE, "")
             condition, pid = self._condition(entry)
@@ -154,7 +150,7 @@ class ContainerKind:
         if switch is not None and switch.read_text(encoding="ascii").strip() == "1":
             switch.write_text("0", encoding="ascii")
             _await_frozen(switch.with_name("cgroup.events"), "0", name)
-        if _is_stopped(pid):
+        if state_of(pid) == "T":
             _signal_all(pid, signal.SIGCONT)
 
     def kill(self, name: str) -> None:
@@ -298,16 +294,8 @@ def _freezer(pid: int) -> Path | None:
 
 def _is_frozen(pid: int) -> bool:
     switch = _freezer(pid)
-    if switch is not None and switch.read_text(encoding="ascii").strip() == "1":
-        return True
-    return _is_stopped(pid)
-
-
-def _is_stopped(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] == "T"
-    except (OSError, IndexError):
-        return False
+    frozen = switch is not None and switch.read_text(encoding="ascii").strip() == "1"
+    return frozen or state_of(pid) == "T"
 
 
 def _await_frozen(events: Path, wanted: str, node: str) -> None:
@@ -323,11 +311,7 @@ def _signal_all(pid: int, number: signal.Signals) -> None:
     own = os.stat(f"/proc/{pid}/ns/pid").st_ino
     if own == os.stat("/proc/self/ns/pid").st_ino:
         raise LabError(f"process {pid} is in this host's own process namespace: no container")
-    for entry in os.scandir("/proc"):
-        if not entry.name.isdigit():
-            continue
-        try:
-            if os.stat(f"/proc/{entry.name}/ns/pid").st_ino == own:
-                os.kill(int(entry.name), number)
-        except OSError:
-            continue  # it ended meanwhile
+    for each in pids():
+        with suppress(OSError):  # it ended meanwhile
+            if os.stat(f"/proc/{each}/ns/pid").st_ino == own:
+                os.kill(each, number)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -64,33 +63,25 @@ def tag(image: Image, settings: AptSettings) -> str:
 
 
 def ensure(host: Host, image: Image, settings: AptSettings, say: Callable[[str], None]) -> str:
-    """Return the image's name, building it first when podman does not have it.
-
-    Raises:
-        LabError: the bootstrap failed; the message holds the end of what mmdebstrap said.
-    """
+    """Return the image's name, building it first when podman does not have it; see `bootstrap.ensure`."""
     name = tag(image, settings)
-    if _exists(host, name):
-        return name
-    with bootstrap.building() as workshop:
-        if _exists(host, name):  # somebody else was quicker
-            return name
-        say(f"building the containers' image ({image.suite}, once; about a minute)")
-        started = time.monotonic()
+
+    def is_there() -> bool:
+        return run(host.podman("image", "exists", name), check=False).returncode == 0
+
+    def build(workshop: Path) -> None:
         tar = workshop / "node.tar"
         bootstrap.make(recipe(image, settings), "tar", tar, workshop, say)
         say("importing the image into podman")
-        _import(host, tar, name, workshop)
-        say(f"image ready after {time.monotonic() - started:.0f} s")
-    return name
+        label = f"LABEL {naming.LABEL_RECIPE}={name}"
+        run(
+            host.podman("import", "--change", label, str(tar), name),
+            timeout_s=600,
+            environment={"TMPDIR": str(workshop)},  # what a killed import leaves goes with the workshop
+        )
 
-
-def _import(host: Host, tar: Path, name: str, workshop: Path) -> None:
-    run(
-        host.podman("import", "--change", f"LABEL {naming.LABEL_RECIPE}={name}", str(tar), name),
-        timeout_s=600,
-        environment={"TMPDIR": str(workshop)},  # what a killed import leaves goes with the workshop
-    )
+    word = f"building the containers' image ({image.suite}, once; about a minute)"
+    return bootstrap.ensure(name, is_there, build, word, say)
 
 
 def remove_unused(host: Host) -> list[str]:
@@ -98,7 +89,3 @@ def remove_unused(host: Host) -> list[str]:
     listing = run(host.podman("images", "--format", "{{.Repository}}:{{.Tag}}", "--noheading")).stdout.split()
     names = [name for name in listing if name.startswith(f"{_REPOSITORY}:")]
     return [name for name in names if run(host.podman("rmi", name), check=False).returncode == 0]
-
-
-def _exists(host: Host, name: str) -> bool:
-    return run(host.podman("image", "exists", name), check=False).returncode == 0

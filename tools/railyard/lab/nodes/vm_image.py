@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -100,19 +99,10 @@ def folder_of(name: str) -> Path:
 
 
 def ensure(image: Image, settings: AptSettings, say: Callable[[str], None]) -> str:
-    """Return the image's name, building it first when it is not there.
-
-    Raises:
-        LabError: the bootstrap failed; the message holds the end of what was said.
-    """
+    """Return the image's name, building it first when it is not there; see `bootstrap.ensure`."""
     name = tag(image, settings)
-    if folder_of(name).is_dir():
-        return name
-    with bootstrap.building() as workshop:
-        if folder_of(name).is_dir():  # somebody else was quicker
-            return name
-        say(f"building the VMs' image ({image.suite} with its kernel, once; about a minute)")
-        started = time.monotonic()
+
+    def build(workshop: Path) -> None:
         root, made = workshop / "root", workshop / "made"
         bootstrap.make(recipe(image, settings), "directory", root, workshop, say)
         made.mkdir(mode=0o755)
@@ -127,8 +117,9 @@ def ensure(image: Image, settings: AptSettings, say: Callable[[str], None]) -> s
         _make(["qemu-img", "convert", "-q", "-O", "qcow2", str(raw), str(made / "base.qcow2")])
         naming.vm_images().mkdir(parents=True, exist_ok=True)
         os.rename(made, folder_of(name))  # whole or not at all
-        say(f"image ready after {time.monotonic() - started:.0f} s")
-    return name
+
+    word = f"building the VMs' image ({image.suite} with its kernel, once; about a minute)"
+    return bootstrap.ensure(name, folder_of(name).is_dir, build, word, say)
 
 
 def remove_unused() -> list[str]:
