@@ -102,6 +102,7 @@ def test_name_on_the_command_line_wins() -> None:
         (changed("mtu", 100), "mtu: 100 is not a whole number"),
         (changed("management", "subnet", "198.19.255.0/24"), "overlaps 198.19.255.0/24"),
         (changed("management", "subnet", "198.18.0.1/24"), "management.subnet"),
+        (changed("management", "subnet", None), "management.subnet"),
         (changed("image", "packages", ["--hook=x"]), "image.packages[0]"),
         (changed("image", "suite", "../x"), "image.suite"),
         ([], "the file: a mapping"),

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 
@@ -28,6 +28,8 @@ _VM_KEYS = {"memory_mib": (384, 1048576), "cpus": (1, 255)}
 # Where the lab's own way out lives; a management network must not overlap it (198.18.0.0/15 is set aside for
 # benchmarks by RFC 2544, so no real network does either).
 WAY_OUT = ipaddress.IPv4Network("198.19.255.0/24")
+# To go on with where the file says no usable one.
+_MANAGEMENT = ipaddress.IPv4Network("198.18.0.0/24")
 
 
 @dataclass(frozen=True)
@@ -101,19 +103,17 @@ class Topology:
 
     def node(self, name: str) -> Node:
         """Return the node called `name`, or raise LabError that names those there are."""
-        for node in self.nodes:
-            if node.name == name:
-                return node
-        names = ", ".join(node.name for node in self.nodes)
-        raise LabError(f"lab {self.name} has no node {name}", f"its nodes: {names}", BAD_INPUT)
+        return self.nodes[self._position(name, "node", self.nodes)]
 
     def rail_position(self, name: str) -> int:
         """Return the place of the rail called `name`, or raise LabError that names those there are."""
-        for position, rail in enumerate(self.rails):
-            if rail.name == name:
-                return position
-        names = ", ".join(rail.name for rail in self.rails)
-        raise LabError(f"lab {self.name} has no rail {name}", f"its rails: {names}", BAD_INPUT)
+        return self._position(name, "rail", self.rails)
+
+    def _position(self, name: str, what: str, there: Sequence[Node] | Sequence[Rail]) -> int:
+        names = [each.name for each in there]
+        if name in names:
+            return names.index(name)
+        raise LabError(f"lab {self.name} has no {what} {name}", f"its {what}s: {', '.join(names)}", BAD_INPUT)
 
 
 def default_file() -> Path:
@@ -151,9 +151,12 @@ def parse(raw: object, file: Path, name: str | None = None) -> Topology:
     nodes = _nodes(checks, top.get("nodes"), management)
     rails = _rails(checks, top.get("rails"), management)
     image = _image(checks, top.get("image"))
-    mtu_bytes = checks.integer(top.get("mtu", 9000), "mtu", 1280, 65535)
+    mtu_bytes = checks.number(top.get("mtu", 9000), "mtu", 1280, 65535, int)
     checks.raise_problems()
     return Topology(lab_name, management, nodes, rails, image, mtu_bytes, file.resolve())
+
+
+_N = TypeVar("_N", int, float)
 
 
 class _Checks:
@@ -187,11 +190,19 @@ class _Checks:
             self.add(f"{where}: {value!r} does not match {pattern.pattern}")
         return "invalid"
 
-    def integer(self, value: object, where: str, low: int, high: int) -> int:
-        if isinstance(value, int) and not isinstance(value, bool) and low <= value <= high:
-            return value
-        self.add(f"{where}: {value!r} is not a whole number from {low} to {high}")
-        return low
+    def number(self, value: Any, where: str, low: float, high: float, kind: type[_N]) -> _N:
+        if isinstance(value, int | kind) and not isinstance(value, bool) and low <= value <= high:
+            return kind(value)
+        what = "whole number" if kind is int else "number"
+        self.add(f"{where}: {value!r} is not a {what} from {low} to {high}")
+        return kind(low)
+
+    def network(self, value: object, where: str) -> ipaddress.IPv4Network | None:
+        try:
+            return ipaddress.IPv4Network(str(value))
+        except ValueError as error:
+            self.add(f"{where}: {error}")
+            return None
 
     def address(self, value: object, where: str, subnet: ipaddress.IPv4Network) -> ipaddress.IPv4Address:
         try:
@@ -214,14 +225,10 @@ class _Checks:
 
 def _management(checks: _Checks, raw: object) -> Management:
     data = checks.mapping(raw, "management", {"netdev", "subnet", "controller", "gateway"}, set())
-    subnet = ipaddress.IPv4Network("198.18.0.0/24")
-    try:
-        subnet = ipaddress.IPv4Network(str(data.get("subnet", subnet)))
-        if not 16 <= subnet.prefixlen <= 29:
-            checks.add(f"management.subnet: {subnet} must have a prefix length from 16 to 29")
-            subnet = ipaddress.IPv4Network("198.18.0.0/24")
-    except ValueError as error:
-        checks.add(f"management.subnet: {error}")
+    subnet = checks.network(data.get("subnet", _MANAGEMENT), "management.subnet") or _MANAGEMENT
+    if not 16 <= subnet.prefixlen <= 29:
+        checks.add(f"management.subnet: {subnet} must have a prefix length from 16 to 29")
+        subnet = _MANAGEMENT
     if subnet.overlaps(WAY_OUT):
         checks.add(f"management.subnet: {subnet} overlaps {WAY_OUT}, which the lab's way out uses")
     controller = checks.address(data.get("controller"), "management.controller", subnet)
@@ -248,7 +255,7 @@ def _nodes(checks: _Checks, raw: object, management: Management) -> tuple[Node, 
         if sizes and kind == "container":
             checks.add(f"{where}: {', '.join(sizes)} is for kind vm; a container has this machine's")
         for key, size in sizes.items():
-            sizes[key] = checks.integer(size, f"{where}.{key}", *_VM_KEYS[key])
+            sizes[key] = checks.number(size, f"{where}.{key}", *_VM_KEYS[key], int)
         nodes.append(Node(str(name), str(kind), address, position, **sizes))
     taken = [
         ("management.controller", management.controller),
@@ -266,35 +273,20 @@ def _rails(checks: _Checks, raw: object, management: Management) -> tuple[Rail, 
     for position, value in enumerate(raw):
         where = f"rails[{position}]"
         data = checks.mapping(value, where, {"name", "netdev"}, {"rate_gbps", "subnet"})
-        rate = data.get("rate_gbps")
-        if rate is not None and (
-            isinstance(rate, bool) or not isinstance(rate, (int, float)) or not 0.001 <= rate <= 1000
-        ):
-            checks.add(f"{where}.rate_gbps: {rate!r} is not a number from 0.001 to 1000")
-            rate = None
+        rate, subnet = data.get("rate_gbps"), data.get("subnet")
         rails.append(
             Rail(
                 checks.text(data.get("name"), f"{where}.name", _RAIL_NAME),
                 checks.text(data.get("netdev"), f"{where}.netdev", _NETDEV),
-                None if rate is None else float(rate),
-                _subnet(checks, data.get("subnet"), f"{where}.subnet"),
+                None if rate is None else checks.number(rate, f"{where}.rate_gbps", 0.001, 1000, float),
+                None if subnet is None else checks.network(subnet, f"{where}.subnet"),
             )
         )
-    checks.unique([(f"rails[{i}]", rail.name) for i, rail in enumerate(rails)], "name")
-    netdevs = [("management", management.netdev)]
-    checks.unique([*netdevs, *((f"rails[{i}]", rail.netdev) for i, rail in enumerate(rails))], "netdev")
-    checks.unique([(f"rails[{i}]", rail.subnet) for i, rail in enumerate(rails) if rail.subnet], "subnet")
+    for key in ("name", "netdev", "subnet"):
+        taken = [("management", management.netdev)] if key == "netdev" else []
+        values = [(f"rails[{i}]", getattr(rail, key)) for i, rail in enumerate(rails)]
+        checks.unique([*taken, *((where, value) for where, value in values if value is not None)], key)
     return tuple(rails)
-
-
-def _subnet(checks: _Checks, raw: object, where: str) -> ipaddress.IPv4Network | None:
-    if raw is None:
-        return None
-    try:
-        return ipaddress.IPv4Network(str(raw))
-    except ValueError as error:
-        checks.add(f"{where}: {error}")
-        return None
 
 
 def _image(checks: _Checks, raw: object) -> Image:
