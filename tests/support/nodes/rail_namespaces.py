@@ -8,18 +8,22 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import stat
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+Row = dict[str, Any]
 COLLECTIONS = Path(__file__).resolve().parents[3] / "collections"
 RUNNER = "ansible_collections.railyard.fabric.plugins.module_utils.runner.main"
 RUN = "20261121T101500Z-3f2a"
 SECRET = "0123456789abcdef" * 4
-POLICY: dict[str, Any] = {
+POLICY: Row = {
     "iperf3_duration_s": 1,
     "iperf3_streams": 2,
     "iperf3_omit_s": 1,
@@ -88,6 +92,19 @@ def why_not() -> str | None:
     return f"this machine makes no network namespaces: {tried.stderr.strip()}" if tried.returncode else None
 
 
+REASON = why_not()
+#: What a file of tests that need namespaces is marked with.
+MARKS = [
+    pytest.mark.lab,
+    pytest.mark.skipif(REASON is not None, reason=REASON or "namespaces can be used"),
+]
+
+
+def environment() -> dict[str, str]:
+    """Return the environment of a program that imports the collection."""
+    return {**os.environ, "PYTHONPATH": str(COLLECTIONS), "PYTHONDONTWRITEBYTECODE": "1"}
+
+
 def ip(*words: str) -> str:
     return subprocess.run(["ip", *words], check=True, capture_output=True, text=True).stdout
 
@@ -126,6 +143,18 @@ class Rails:
     def inside(self, node: str, *argv: str) -> list[str]:
         return ["ip", "netns", "exec", self.namespace(node), *argv]
 
+    def python(self, node: str, code: str, *words: str, **options: Any) -> subprocess.Popen[Any]:
+        """Start a program of Python in a node."""
+        argv = self.inside(node, sys.executable, "-c", code, *words)
+        return subprocess.Popen(argv, env=environment(), **options)
+
+    def sysctl(self, node: str, *settings: str) -> None:
+        subprocess.run(self.inside(node, "sysctl", "-q", "-w", *settings), check=True)
+
+    def move(self, node: str, rail: int, bridge: str) -> None:
+        """Plug a leg into another bridge of the switch."""
+        ip("-n", self.namespace("switch"), "link", "set", f"{node[-6:]}{rail}", "master", bridge)
+
     def remove(self) -> None:
         """End everything that runs in the namespaces and take them away."""
         for name in self.names:
@@ -143,39 +172,45 @@ class Rails:
 
 
 @contextmanager
-def two_nodes(family: int = 4) -> Iterator[Rails]:
+def two_nodes(
+    family: int = 4, nodes: Sequence[str] = NODES, management: bool = False, arp_ignore: bool = False
+) -> Iterator[Rails]:
+    """Make the nodes, two by default, with their rails.
+
+    Args:
+        family: of the rails' addresses, 4 or 6.
+        nodes: their names.
+        management: they have a management network in place of the rails: 192.168.0.1 and so on, on eth0.
+        arp_ignore: they answer for an address on its own rail alone.
+    """
     rails = Rails(f"{os.getpid():x}", family)
+    netdevs, mtu = (["eth0"], 1500) if management else ([*NETDEVS.values()], 9000)
     try:
         switch = rails.make("switch")
-        for rail in range(2):
+        for rail in range(len(netdevs)):
             ip("-n", switch, "link", "add", f"rail{rail}", "type", "bridge")
-            ip("-n", switch, "link", "set", f"rail{rail}", "mtu", "9000", "up")
-        for number, node in enumerate(NODES, 1):
+            ip("-n", switch, "link", "set", f"rail{rail}", "mtu", str(mtu), "up")
+        for number, node in enumerate(nodes, 1):
             rails.make(node)
-            for rail, netdev in enumerate(NETDEVS.values()):
-                rails.plug(node, netdev, rail, rails.address(number, rail))
+            for rail, netdev in enumerate(netdevs):
+                address = f"192.168.0.{number}/24" if management else rails.address(number, rail)
+                rails.plug(node, netdev, rail, address, mtu)
+                if arp_ignore:
+                    rails.sysctl(node, f"net.ipv4.conf.{netdev}.arp_ignore=1")
         yield rails
     finally:
         rails.remove()
 
 
-@contextmanager
-def two_nodes_without_rails() -> Iterator[Rails]:
-    """Two nodes on a management network alone: 192.168.0.1 and .2 on eth0."""
-    rails = Rails(f"{os.getpid():x}", 4)
-    try:
-        switch = rails.make("switch")
-        ip("-n", switch, "link", "add", "rail0", "type", "bridge")
-        ip("-n", switch, "link", "set", "rail0", "up")
-        for number, node in enumerate(NODES, 1):
-            rails.make(node)
-            rails.plug(node, "eth0", 0, f"192.168.0.{number}/24", mtu=1500)
-        yield rails
-    finally:
-        rails.remove()
+def entries(nodes: Sequence[str]) -> list[Row]:
+    """Return the roster of a work order."""
+    return [
+        {"name": node, "node_index": number, "scalable_unit": None, "rail_overrides": {}, "fabric": 0}
+        for number, node in enumerate(nodes, 1)
+    ]
 
 
-def order(family: int = 4, **changes: Any) -> dict[str, Any]:
+def order(family: int = 4, **changes: Any) -> Row:
     key = "subnet6" if family == 6 else "subnet"
     subnets = ("fd00:1::/64", "fd00:2::/64") if family == 6 else ("10.0.1.0/24", "10.0.0.0/24")
     fabric = {
@@ -188,15 +223,11 @@ def order(family: int = 4, **changes: Any) -> dict[str, Any]:
             for (name, netdev), subnet in zip(NETDEVS.items(), subnets, strict=True)
         ],
     }
-    roster = [
-        {"name": node, "node_index": number, "scalable_unit": None, "rail_overrides": {}, "fabric": 0}
-        for number, node in enumerate(NODES, 1)
-    ]
-    common: dict[str, Any] = {
+    common: Row = {
         "schema": 1,
         "run": RUN,
         "fabrics": [fabric],
-        "roster": roster,
+        "roster": entries(NODES),
         "absent": [],
         "pattern": "all_pairs",
         "seed": 0,
@@ -207,6 +238,54 @@ def order(family: int = 4, **changes: Any) -> dict[str, Any]:
     return {**common, **changes, "policy": policy}
 
 
+def write_order(folder: Path, node: str, common: Row, **own: Any) -> Path:
+    """Write a node's work order into its folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / "work_order.json"
+    own = {"node": node, "secret": SECRET, "netdevs": NETDEVS, "hcas": {}, **own}
+    file.write_text(json.dumps({**common, **own}))
+    return file
+
+
+def rows_of(folder: Path) -> list[Row]:
+    """Return what a runner wrote into its folder."""
+    path = folder / "results.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def listen(
+    rails: Rails, folder: Path, common: Row, late_s: float = 0.0, stay_s: float = 0.0, hear_s: float = 0.0
+) -> tuple[list[Row], list[float]]:
+    """Let the nodes of a work order do what comes before the tests; return rows and how long each settled.
+
+    Args:
+        rails: the namespaces.
+        folder: holds a folder per node.
+        common: the common part of the work order.
+        late_s: seconds that each node starts after the one before.
+        stay_s: seconds that each stays in any case.
+        hear_s: seconds that each stays at most until it has heard all.
+    """
+    nodes = [str(entry["name"]) for entry in common["roster"]]
+    started = []
+    for place, node in enumerate(nodes):
+        file = write_order(folder / node, node, common)
+        words = [str(file), str(file.parent), *(str(seconds) for seconds in (late_s * place, stay_s, hear_s))]
+        started.append(rails.python(node, LISTEN, *words, stdout=subprocess.PIPE, text=True))
+    settled_s = [float(process.communicate(timeout=60)[0]) for process in started]
+    assert [process.returncode for process in started] == [0] * len(nodes)
+    return [row for node in nodes for row in rows_of(folder / node)], settled_s
+
+
+def write_tool(folder: Path, name: str, script: str) -> str:
+    """Put a tool of this name into a folder; return a PATH that has it before the real one."""
+    folder.mkdir(exist_ok=True)
+    path = folder / name
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return f"{folder}:{os.environ['PATH']}"
+
+
 class Runner:
     """A runner that was started in a node."""
 
@@ -215,40 +294,21 @@ class Runner:
         rails: Rails,
         folder: Path,
         node: str,
-        common: dict[str, Any],
-        secret: str = SECRET,
-        python: str = sys.executable,
+        common: Row,
         path: str | None = None,
         arguments: tuple[str, ...] = (),
-        own: dict[str, Any] | None = None,
+        own: Mapping[str, Any] | None = None,
         classes: Path | None = None,
     ) -> None:
         self.node = node
         self.folder = folder / node
-        self.folder.mkdir(parents=True, exist_ok=True)
-        order_file = self.folder / "work_order.json"
-        order_file.write_text(
-            json.dumps(
-                {**common, "node": node, "secret": secret, **(own or {"netdevs": NETDEVS, "hcas": {}})}
-            )
-        )
-        environment = {**os.environ, "PYTHONPATH": str(COLLECTIONS), "PYTHONDONTWRITEBYTECODE": "1"}
-        if path is not None:
-            environment["PATH"] = path
-        program = [
-            python,
-            "-m",
-            RUNNER,
-            str(order_file),
-            "--folder",
-            str(self.folder),
-            "--launcher",
-            "direct",
-        ]
+        file = write_order(self.folder, node, common, **(own or {}))
+        program = [sys.executable, "-m", RUNNER, str(file), "--folder", str(self.folder)]
+        program += ["--launcher", "direct", *arguments]
         self.log = open(self.folder / "runner.log", "wb")  # noqa: SIM115 - open as long as the process
         self.process = subprocess.Popen(
-            rails.inside(node, *(_instead_of_sysfs(classes) if classes else ()), *program, *arguments),
-            env=environment,
+            rails.inside(node, *(_instead_of_sysfs(classes) if classes else ()), *program),
+            env={**environment(), **({"PATH": path} if path else {})},
             stdout=self.log,
             stderr=self.log,
             cwd=self.folder,
@@ -260,12 +320,11 @@ class Runner:
         finally:
             self.log.close()
 
-    def rows(self) -> list[dict[str, Any]]:
-        path = self.folder / "results.jsonl"
-        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    def rows(self) -> list[Row]:
+        return rows_of(self.folder)
 
-    def status(self) -> dict[str, Any]:
-        loaded: dict[str, Any] = json.loads((self.folder / "status.json").read_text())
+    def status(self) -> Row:
+        loaded: Row = json.loads((self.folder / "status.json").read_text())
         return loaded
 
 
@@ -275,9 +334,26 @@ def _instead_of_sysfs(classes: Path) -> list[str]:
     return ["sh", "-c", mounts, "sh", str(classes)]
 
 
-def measure(rails: Rails, folder: Path, common: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
-    """Run both nodes to the end and return their rows."""
-    runners = [Runner(rails, folder, node, common) for node in NODES]
+def both(
+    rails: Rails, folder: Path, common: Row, first: Row | None = None, second: Row | None = None
+) -> list[Runner]:
+    """Start the runners of two nodes; `first` and `second` are what is particular to one."""
+    words = zip(NODES, (first or {}, second or {}), strict=True)
+    return [Runner(rails, folder, node, common, **more) for node, more in words]
+
+
+def ended(runners: list[Runner], timeout: float = 120) -> dict[str, list[Row]]:
+    """Wait for runners to end and return their rows."""
     for runner in runners:
-        runner.wait()
+        runner.wait(timeout)
     return {runner.node: runner.rows() for runner in runners}
+
+
+def measure(rails: Rails, folder: Path, common: Row, **particular: Row) -> dict[str, list[Row]]:
+    """Run both nodes to the end and return their rows; see `both`."""
+    return ended(both(rails, folder, common, **particular))
+
+
+def classes(rows: list[Row]) -> set[str | None]:
+    """Return the classes of the rows' errors, with None where one has none."""
+    return {row["error"]["class"] if row["error"] else None for row in rows}

@@ -7,10 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,38 +14,11 @@ import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule import cable_checks, rounds
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import verdict
-from support.nodes.rail_namespaces import COLLECTIONS, LISTEN, NETDEVS, RUN, SECRET, Rails, ip, order, why_not
+from support.nodes.rail_namespaces import MARKS, NETDEVS, RUN, Rails, entries, ip, listen, order, two_nodes
 
-REASON = why_not()
-pytestmark = [
-    pytest.mark.lab,
-    pytest.mark.skipif(REASON is not None, reason=REASON or "namespaces can be used"),
-]
+pytestmark = MARKS
 NODES = tuple(f"gpuserver{number}" for number in range(1, 5))
 Verdict = dict[str, Any]
-
-
-@contextmanager
-def four_nodes() -> Iterator[Rails]:
-    rails = Rails(f"{os.getpid():x}", 4)
-    try:
-        switch = rails.make("switch")
-        for rail in range(2):
-            ip("-n", switch, "link", "add", f"rail{rail}", "type", "bridge")
-            ip("-n", switch, "link", "set", f"rail{rail}", "mtu", "9000", "up")
-        for number, node in enumerate(NODES, 1):
-            rails.make(node)
-            for rail, netdev in enumerate(NETDEVS.values()):
-                rails.plug(node, netdev, rail, rails.address(number, rail))
-            sysctl(rails, node, *(f"net.ipv4.conf.{netdev}.arp_ignore=1" for netdev in NETDEVS.values()))
-        yield rails
-    finally:
-        for name in rails.names:
-            subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False)
-
-
-def sysctl(rails: Rails, node: str, *settings: str) -> None:
-    subprocess.run(rails.inside(node, "sysctl", "-q", "-w", *settings), check=True)
 
 
 def make(rails: Rails, fault: str) -> None:
@@ -57,67 +26,42 @@ def make(rails: Rails, fault: str) -> None:
     kind, *words = fault.split()
     switch, node = rails.namespace("switch"), words[0] if words else ""
     place = int(words[1][-1]) if len(words) > 1 else 0
-
-    def move(whose: str, rail: int, to: str) -> None:
-        ip("-n", switch, "link", "set", f"{whose[-6:]}{rail}", "master", to)
-
     if kind == "swap":
-        move(node, 0, "rail1")
-        move(node, 1, "rail0")
+        rails.move(node, 0, "rail1")
+        rails.move(node, 1, "rail0")
     elif kind == "crossed":
-        move(node, place, f"rail{1 - place}")
-    elif kind == "direct":
-        ip("-n", switch, "link", "add", "cable", "type", "bridge")
-        ip("-n", switch, "link", "set", "cable", "up")
-        move(node, place, "cable")
-        move(words[2], place, "cable")
-    elif kind == "elsewhere":
-        ip("-n", switch, "link", "add", "nowhere", "type", "bridge")
-        ip("-n", switch, "link", "set", "nowhere", "up")
-        move(node, place, "nowhere")
+        rails.move(node, place, f"rail{1 - place}")
+    elif kind in ("direct", "elsewhere"):  # a bridge with the other end of the cable, or with none
+        ip("-n", switch, "link", "add", kind, "type", "bridge")
+        ip("-n", switch, "link", "set", kind, "up")
+        for end in (node, *words[2:]):
+            rails.move(end, place, kind)
     elif kind == "joined":
         ip("-n", switch, "link", "add", "j0", "type", "veth", "peer", "name", "j1")
         for rail in range(2):
             ip("-n", switch, "link", "set", f"j{rail}", "master", f"rail{rail}", "up")
     elif kind == "flux":
-        sysctl(rails, node, f"net.ipv4.conf.{NETDEVS[words[1]]}.arp_ignore=0")
+        rails.sysctl(node, f"net.ipv4.conf.{NETDEVS[words[1]]}.arp_ignore=0")
     elif kind == "other_way":
         own, other = NETDEVS[words[1]], NETDEVS[f"rail{1 - place}"]
         shown = json.loads(ip("-n", rails.namespace(node), "-j", "-4", "route", "show", "dev", own))[0]
         ip("-n", rails.namespace(node), "route", "add", shown["dst"], "dev", other, "table", "77")
         ip("-n", rails.namespace(node), "rule", "add", "from", shown["prefsrc"], "lookup", "77", "pref", "50")
     elif kind == "twice":
-        thief = rails.make("thief")
+        rails.make("thief")
         rails.plug("thief", "eth0", place, rails.address(NODES.index(node) + 1, place))
-        assert thief
 
 
 def validate(rails: Rails, folder: Path) -> list[Verdict]:
     """Let all nodes listen at once and judge what they wrote."""
-    common = order(policy=policy.merge(None))
-    roster = [
-        {"name": node, "node_index": number, "scalable_unit": None, "rail_overrides": {}, "fabric": 0}
-        for number, node in enumerate(NODES, 1)
-    ]
-    common |= {"roster": roster}
+    common = order(policy=policy.merge(None), roster=entries(NODES))
     common["fabrics"][0]["cabling"] = "switched"
-    started = []
-    for node in NODES:
-        (folder / node).mkdir(parents=True)
-        file = folder / node / "work_order.json"
-        own = {"node": node, "secret": SECRET, "netdevs": NETDEVS, "hcas": {}}
-        file.write_text(json.dumps({**common, **own}))
-        argv = rails.inside(node, sys.executable, "-c", LISTEN, str(file), str(folder / node), "0", "0", "12")
-        environment = {**os.environ, "PYTHONPATH": str(COLLECTIONS), "PYTHONDONTWRITEBYTECODE": "1"}
-        started.append(subprocess.Popen(argv, env=environment, stdout=subprocess.DEVNULL))
-    assert [process.wait(timeout=60) for process in started] == [0] * len(NODES)
-    texts = [(folder / node / "results.jsonl").read_text() for node in NODES]
-    rows = [json.loads(line) for text in texts for line in text.splitlines()]
+    rows, _settled_s = listen(rails, folder, common, hear_s=12)
     plan = {
         "schema": 1,
         "nodes": {
             str(entry["name"]): {"transport": "tcp", "rails": rounds.node_rails(common, entry)}
-            for entry in roster
+            for entry in common["roster"]
         },
     }
     facts = [
@@ -160,7 +104,7 @@ PAIRS = (
     "faults", [*((fault,) for fault in SAYS), *PAIRS], ids=lambda faults: " + ".join(faults)
 )
 def test_each_fault_is_found_and_named(tmp_path: Path, faults: tuple[str, ...]) -> None:
-    with four_nodes() as rails:
+    with two_nodes(nodes=NODES, arp_ignore=True) as rails:
         for fault in faults:
             make(rails, fault)
         verdicts = validate(rails, tmp_path)
@@ -180,7 +124,7 @@ def test_each_fault_is_found_and_named(tmp_path: Path, faults: tuple[str, ...]) 
 
 @pytest.mark.parametrize("number", range(int(os.environ.get("RAILYARD_HEALTHY_RUNS", "2"))))
 def test_a_healthy_hall_has_no_finding(tmp_path: Path, number: int) -> None:
-    with four_nodes() as rails:
+    with two_nodes(nodes=NODES, arp_ignore=True) as rails:
         verdicts = validate(rails, tmp_path)
     assert len(verdicts) == 4 * 2 * 3
     assert {one["outcome"] for one in verdicts} == {"pass"}

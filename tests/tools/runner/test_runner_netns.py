@@ -5,25 +5,32 @@ from __future__ import annotations
 import json
 import os
 import signal
-import stat
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import base
-from support.nodes.rail_namespaces import NODES, RUN, Rails, Runner, ip, measure, order, two_nodes, why_not
+from support.nodes.rail_namespaces import (
+    MARKS,
+    NODES,
+    RUN,
+    Rails,
+    Row,
+    Runner,
+    both,
+    classes,
+    ended,
+    ip,
+    measure,
+    order,
+    two_nodes,
+    write_tool,
+)
 
-REASON = why_not()
-pytestmark = [
-    pytest.mark.lab,
-    pytest.mark.skipif(REASON is not None, reason=REASON or "namespaces can be used"),
-]
-
-Row = dict[str, Any]
+pytestmark = MARKS
 CHECKS = ("path_mtu", "path_mtu_one_way", "ping_rtt", "tcp_bandwidth", "tcp_latency")
 QUICK = {"iperf3_omit_s": 0}
 
@@ -51,20 +58,12 @@ def wait_for(condition: Callable[[], bool], seconds: float = 20) -> bool:
     return False
 
 
-def classes(rows: list[Row]) -> set[str | None]:
-    return {row["error"]["class"] if row["error"] else None for row in rows}
-
-
 def of_check(rows: list[Row], check: str, node: str = "gpuserver1") -> Row:
     return next(row for row in rows if row["check"] == check and row["node"] == node)
 
 
-def write_tool(folder: Path, name: str, script: str) -> str:
-    """Put a tool of this name before the real ones on PATH."""
-    path = folder / name
-    path.write_text("#!/bin/sh\n" + script)
-    path.chmod(path.stat().st_mode | stat.S_IXUSR)
-    return f"{folder}:{os.environ['PATH']}"
+def failed_at(row: Row) -> tuple[str, str, str]:
+    return row["status"], row["error"]["class"], row["error"]["host"]
 
 
 def test_two_rails_are_measured_and_proven_at_both_ends(whole_run: dict[str, list[Row]]) -> None:
@@ -122,15 +121,14 @@ def test_rails_at_once_share_a_start_and_overlap(whole_run: dict[str, list[Row]]
 def test_rails_at_once_begin_together_however_slowly_each_is_started(rails: Rails, tmp_path: Path) -> None:
     """A slow node takes a second to start a tool, and another time for each rail."""
     tools, begun = tmp_path / "tools", tmp_path / "begun"
-    tools.mkdir()
     begun.mkdir()
-    slow = 'case "$*" in *"-c 10.0.0."*) sleep 1;; esac\nexec /usr/bin/setpriv "$@"\n'
+    slow = 'case "$*" in *"-c 10.0.0."*) sleep 1;; esac\nexec /usr/bin/setpriv "$@"'
     write_tool(tools, "setpriv", slow)
     # Each client writes down when it was run, by a clock that is not the runner's.
-    note = f'case "$*" in *"-c 10."*) date +%s.%N > {begun}/$$;; esac\nexec /usr/bin/iperf3 "$@"\n'
+    note = f'case "$*" in *"-c 10."*) date +%s.%N > {begun}/$$;; esac\nexec /usr/bin/iperf3 "$@"'
     path = write_tool(tools, "iperf3", note)
     common = order(policy={**QUICK, "iperf3_duration_s": 3})
-    runners = [Runner(rails, tmp_path, node, common, path=path) for node in NODES]
+    runners = both(rails, tmp_path, common, {"path": path}, {"path": path})
     for runner in runners:
         assert runner.wait() == 0
     rows = {runner.node: [row for row in runner.rows() if row["group"]] for runner in runners}
@@ -152,26 +150,16 @@ def test_rails_at_once_begin_together_however_slowly_each_is_started(rails: Rail
 
 
 def test_a_rail_that_never_begins_holds_the_other_only_for_a_while(rails: Rails, tmp_path: Path) -> None:
-    tools = tmp_path / "tools"
-    tools.mkdir()
-    stuck = 'case "$*" in *railyard-hold*10.0.0.*) sleep 60;; esac\nexec /usr/bin/setpriv "$@"\n'
-    path = write_tool(tools, "setpriv", stuck)
-    common = order(policy=QUICK)
-    runners = [
-        Runner(rails, tmp_path, "gpuserver1", common, path=path),
-        Runner(rails, tmp_path, "gpuserver2", common),
-    ]
+    stuck = 'case "$*" in *railyard-hold*10.0.0.*) sleep 60;; esac\nexec /usr/bin/setpriv "$@"'
+    path = write_tool(tmp_path / "tools", "setpriv", stuck)
+    runners = both(rails, tmp_path, order(policy=QUICK), {"path": path})
     for runner in runners:
         assert runner.wait() == 0
     for runner in runners:
         sent = [row for row in runner.rows() if row["group"] and row["node"] == "gpuserver1"]
         free, held = sorted(sent, key=lambda row: str(row["rail"]))
         assert (free["status"], free["proof"]) == ("measured", "proven")
-        assert (held["status"], held["error"]["class"], held["error"]["host"]) == (
-            "failed",
-            "tool_failed",
-            "gpuserver1",
-        )
+        assert failed_at(held) == ("failed", "tool_failed", "gpuserver1")
         assert "was not started within 8 s" in held["error"]["message"]
         back = [row for row in runner.rows() if row["group"] and row["node"] == "gpuserver2"]
         assert {row["proof"] for row in back} == {"proven"}
@@ -217,15 +205,10 @@ def test_a_stranger_with_the_peers_address_is_named(rails: Rails, tmp_path: Path
 
 
 def test_a_partner_of_another_run_is_a_stranger(rails: Rails, tmp_path: Path) -> None:
-    common = order(rails=["rail0"])
-    runners = [
-        Runner(rails, tmp_path, "gpuserver1", common),
-        Runner(rails, tmp_path, "gpuserver2", common, secret="f" * 64),
-    ]
-    for runner in runners:
-        runner.wait(40)
-        assert classes(runner.rows()) == {"stranger"}, runner.node
-        assert len(runner.rows()) == 10
+    other = {"own": {"secret": "f" * 64}}
+    for rows in ended(both(rails, tmp_path, order(rails=["rail0"]), second=other), 40).values():
+        assert classes(rows) == {"stranger"}
+        assert len(rows) == 10
 
 
 def test_a_rail_that_is_down_costs_its_own_tests_only(rails: Rails, tmp_path: Path) -> None:
@@ -247,17 +230,14 @@ def test_a_rail_that_is_down_costs_its_own_tests_only(rails: Rails, tmp_path: Pa
 
 
 def test_missing_tool_garbage_and_taken_port_are_named(rails: Rails, tmp_path: Path) -> None:
-    tools = tmp_path / "tools"
-    tools.mkdir()
     # On the second node: an iperf3 that talks nonsense, and no sockperf at all.
     bare = tmp_path / "bare"
     bare.mkdir()
     for tool in ("ip", "ping", "setpriv", "sh", "sleep"):
         found = subprocess.run(["sh", "-c", f"command -v {tool}"], capture_output=True, text=True, check=True)
         (bare / tool).symlink_to(found.stdout.strip())
-    write_tool(
-        bare, "iperf3", 'case "$*" in *-c*) echo fine;; *--version) echo iperf 3.12;; *) sleep 5;; esac\n'
-    )
+    nonsense = 'case "$*" in *-c*) echo fine;; *--version) echo iperf 3.12;; *) sleep 5;; esac'
+    write_tool(bare, "iperf3", nonsense)
     listener = (
         "import socket,time\n"
         "held = [socket.create_server(('10.0.1.1', port)) for port in range(18616, 18650)]\n"
@@ -265,18 +245,12 @@ def test_missing_tool_garbage_and_taken_port_are_named(rails: Rails, tmp_path: P
     )
     blocker = subprocess.Popen(rails.inside("gpuserver1", sys.executable, "-c", listener))
     try:
-        common = order(rails=["rail0"], policy=QUICK)
         time.sleep(0.5)
-        runners = [
-            Runner(rails, tmp_path, "gpuserver1", common),
-            Runner(rails, tmp_path, "gpuserver2", common, path=str(bare)),
-        ]
-        for runner in runners:
-            runner.wait(60)
+        runners = both(rails, tmp_path, order(rails=["rail0"], policy=QUICK), second={"path": str(bare)})
+        rows = ended(runners, 60)
     finally:
         blocker.kill()
         blocker.wait()
-    rows = {runner.node: runner.rows() for runner in runners}
     for node in NODES:
         missing = of_check(rows[node], "tcp_latency")["error"]
         assert (missing["class"], missing["host"]) == ("tool_missing", "gpuserver2")
@@ -290,24 +264,12 @@ def test_missing_tool_garbage_and_taken_port_are_named(rails: Rails, tmp_path: P
 
 
 def test_garbage_from_a_client_is_garbage(rails: Rails, tmp_path: Path) -> None:
-    tools = tmp_path / "tools"
-    tools.mkdir()
-    path = write_tool(
-        tools, "sockperf", 'case "$*" in *pp*) echo "all is well";; *) exec /usr/bin/sockperf "$@";; esac\n'
-    )
-    common = order(rails=["rail0"], policy=QUICK)
-    runners = [
-        Runner(rails, tmp_path, "gpuserver1", common, path=path),
-        Runner(rails, tmp_path, "gpuserver2", common),
-    ]
-    for runner in runners:
-        runner.wait(60)
-        row = of_check(runner.rows(), "tcp_latency")
-        assert (row["status"], row["error"]["class"], row["error"]["host"]) == (
-            "failed",
-            "tool_garbage",
-            "gpuserver1",
-        )
+    garbage = 'case "$*" in *pp*) echo "all is well";; *) exec /usr/bin/sockperf "$@";; esac'
+    path = write_tool(tmp_path / "tools", "sockperf", garbage)
+    runners = both(rails, tmp_path, order(rails=["rail0"], policy=QUICK), {"path": path})
+    for rows in ended(runners, 60).values():
+        row = of_check(rows, "tcp_latency")
+        assert failed_at(row) == ("failed", "tool_garbage", "gpuserver1")
         assert row["proof"] is None
 
 
@@ -323,7 +285,7 @@ def test_traffic_over_another_rail_is_not_proven(rails: Rails, tmp_path: Path) -
 
 def test_killed_in_mid_test_nothing_runs_on_and_no_row_is_lost(rails: Rails, tmp_path: Path) -> None:
     common = order(rails=["rail0"], policy={**QUICK, "iperf3_duration_s": 20})
-    first, second = (Runner(rails, tmp_path, node, common) for node in NODES)
+    first, second = both(rails, tmp_path, common)
     assert wait_for(lambda: any("iperf3 -c" in line for line in rails.processes("gpuserver1")))
     before = len(first.rows())
     os.kill(first.process.pid, signal.SIGKILL)

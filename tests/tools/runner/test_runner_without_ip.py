@@ -6,7 +6,6 @@ perftest is tests/support/nodes/fake_perftest.py, which exchanges over real TCP 
 
 from __future__ import annotations
 
-import stat
 import sys
 import time
 from collections.abc import Iterator
@@ -15,15 +14,22 @@ from typing import Any
 
 import pytest
 from support.nodes import rail_namespaces
-from support.nodes.rail_namespaces import NODES, Rails, Runner, ip, order, two_nodes_without_rails, why_not
+from support.nodes.rail_namespaces import (
+    MARKS,
+    NODES,
+    Rails,
+    Row,
+    Runner,
+    both,
+    classes,
+    ended,
+    ip,
+    order,
+    two_nodes,
+    write_tool,
+)
 
-REASON = why_not()
-pytestmark = [
-    pytest.mark.lab,
-    pytest.mark.skipif(REASON is not None, reason=REASON or "namespaces can be used"),
-]
-
-Row = dict[str, Any]
+pytestmark = MARKS
 FAKE = Path(rail_namespaces.__file__).with_name("fake_perftest.py")
 HCAS = {"rail0": "mlx5_0:1", "rail1": "mlx5_1:1"}
 COUNTERS = ("port_xmit_data", "port_rcv_data", "port_xmit_packets", "port_rcv_packets", "symbol_error")
@@ -54,10 +60,10 @@ def work_order(rails: list[str] | None = None, **management: Any) -> Row:
 
 def ports(folder: Path, number: int) -> Path:
     """Make a node's /sys/class: two InfiniBand ports, without any netdev."""
-    classes = folder / f"class{number}"
-    (classes / "net").mkdir(parents=True)
+    made = folder / f"class{number}"
+    (made / "net").mkdir(parents=True)
     for rail, hca in enumerate(HCAS.values()):
-        port = classes / "infiniband" / hca.partition(":")[0] / "ports" / "1"
+        port = made / "infiniband" / hca.partition(":")[0] / "ports" / "1"
         files = {
             "link_layer": "InfiniBand",
             "state": "4: ACTIVE",
@@ -72,50 +78,37 @@ def ports(folder: Path, number: int) -> Path:
         for name, text in files.items():
             (port / name).parent.mkdir(parents=True, exist_ok=True)
             (port / name).write_text(text + "\n")
-    return classes
+    return made
 
 
 @pytest.fixture
 def nodes() -> Iterator[Rails]:
-    with two_nodes_without_rails() as made:
+    with two_nodes(management=True) as made:
         yield made
 
 
 def tools(folder: Path, command: str) -> str:
     """Put perftest's programs into a folder and return a PATH that finds them there."""
-    folder.mkdir()
-    for name in ("ib_write_bw", "ib_write_lat"):
-        tool = folder / name
-        tool.write_text(f"#!/bin/sh\n{command}\n")
-        tool.chmod(tool.stat().st_mode | stat.S_IXUSR)
-    return f"{folder}:/usr/sbin:/usr/bin:/sbin:/bin"
+    write_tool(folder, "ib_write_bw", command)
+    return write_tool(folder, "ib_write_lat", command)
 
 
-def start(nodes: Rails, folder: Path, common: Row, **second: Any) -> list[Runner]:
-    """Start both runners; `second` is what is different at the second node."""
-    path = tools(folder / "tools", f'exec {sys.executable} {FAKE} "$@"')
-    own = {"netdevs": {}, "hcas": HCAS}
-    started = []
-    for number, node in enumerate(NODES, 1):
-        words = {"path": path, "own": own, "classes": ports(folder, number)}
-        words.update(second if number == 2 else {})
-        started.append(Runner(nodes, folder, node, common, **words))
-    return started
+def start(nodes: Rails, folder: Path, common: Row, path: str = "", **own: Any) -> list[Runner]:
+    """Start both runners; `path` and `own`, of its work order, are what is different at the second node."""
+    honest = tools(folder / "tools", f'exec {sys.executable} {FAKE} "$@"')
+    own = {"netdevs": {}, "hcas": HCAS, **own}
+    first = {"path": honest, "own": {"netdevs": {}, "hcas": HCAS}, "classes": ports(folder, 1)}
+    return both(
+        nodes, folder, common, first, {"path": path or honest, "own": own, "classes": ports(folder, 2)}
+    )
 
 
 def run(nodes: Rails, folder: Path, common: Row, **second: Any) -> dict[str, list[Row]]:
-    runners = start(nodes, folder, common, **second)
-    for runner in runners:
-        runner.wait(120)
-    return {runner.node: runner.rows() for runner in runners}
+    return ended(start(nodes, folder, common, **second))
 
 
 def rdma(rows: list[Row]) -> list[Row]:
     return [row for row in rows if str(row["check"]).startswith("rdma_")]
-
-
-def errors(rows: list[Row]) -> set[str | None]:
-    return {row["error"]["class"] if row["error"] else None for row in rows}
 
 
 def test_from_the_meeting_over_management_to_rows_that_the_ports_counters_prove(
@@ -153,7 +146,7 @@ def test_from_the_meeting_over_management_to_rows_that_the_ports_counters_prove(
         # What needs IP is never run over another network.
         rest = [row for row in rows[node] if row not in mine]
         assert rest
-        assert errors(rest) == {"no_address"}
+        assert classes(rest) == {"no_address"}
         assert not any(row.get("argv") for row in rest)
     bandwidth = next(row for row in rdma(rows["gpuserver1"]) if row["check"] == "rdma_bandwidth")
     # 2000 messages of 64 KiB a second
@@ -170,7 +163,7 @@ def test_a_port_of_another_guid_than_inspected_is_refused_at_both_ends(nodes: Ra
         mine = rdma(rows[node])
         assert len(mine) == 4
         assert {row["status"] for row in mine} == {"unmeasured"}
-        assert errors(mine) == {"guid_differs"}
+        assert classes(mine) == {"guid_differs"}
         assert mine[0]["error"]["host"] == "gpuserver2"
         assert guid(2, 0) in mine[0]["error"]["message"]
         assert "b83f:d203:00ff:0000" in mine[0]["error"]["message"]
@@ -199,14 +192,14 @@ def test_a_job_on_the_port_is_seen_though_no_netdev_shows_it(nodes: Rails, tmp_p
     for runner in runners:
         runner.wait(5)
         mine = rdma(runner.rows())
-        assert errors(mine) == {"busy"}
+        assert classes(mine) == {"busy"}
         assert mine[0]["error"]["host"] == "gpuserver2"
 
 
 def test_a_runner_of_another_secret_is_a_stranger(nodes: Rails, tmp_path: Path) -> None:
     rows = run(nodes, tmp_path, work_order(), secret="f" * 64)
     for node in NODES:
-        assert errors(rdma(rows[node])) == {"stranger"}
+        assert classes(rdma(rows[node])) == {"stranger"}
         assert "management" in rdma(rows[node])[0]["error"]["message"]
 
 
@@ -216,7 +209,7 @@ def test_a_partner_that_management_does_not_reach_is_named(nodes: Rails, tmp_pat
     for number, node in enumerate(NODES, 1):
         mine = rdma(rows[node])
         assert {row["status"] for row in mine} == {"unmeasured"}
-        assert errors(mine) == {"management_timeout"}
+        assert classes(mine) == {"management_timeout"}
         assert f"192.168.0.{3 - number}" in mine[0]["error"]["message"]
 
 
@@ -228,7 +221,7 @@ def test_without_a_management_address_nothing_is_tried_and_the_reason_is_said(
     rows = run(nodes, tmp_path, common)
     for node in NODES:
         mine = rdma(rows[node])
-        assert errors(mine) == {"no_management"}
+        assert classes(mine) == {"no_management"}
         assert mine[0]["error"]["host"] == "gpuserver2"
         assert "ansible_host is an expression" in mine[0]["error"]["message"]
 
@@ -237,6 +230,6 @@ def test_an_address_that_the_node_no_longer_has_is_no_way_to_it(nodes: Rails, tm
     common = work_order(rails=["rail0"])
     common["roster"][1]["management"]["address"] = "192.168.0.77"
     rows = run(nodes, tmp_path, common)
-    assert errors(rdma(rows["gpuserver2"])) == {"no_management"}
+    assert classes(rdma(rows["gpuserver2"])) == {"no_management"}
     assert "192.168.0.77" in rdma(rows["gpuserver2"])[0]["error"]["message"]
-    assert errors(rdma(rows["gpuserver1"])) == {"management_timeout"}
+    assert classes(rdma(rows["gpuserver1"])) == {"management_timeout"}
