@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from railyard.base.paths import repo_root
+from railyard.lab.process import state_of
 
 TOOLS = repo_root() / "tools"
 LONG_S = 120  # a part that is ended would sleep so long
@@ -78,11 +79,8 @@ def wait_until(there: Callable[[], bool]) -> None:
 
 
 def alive(pid: int) -> bool:
-    try:
-        # A process that has ended and that nobody has asked for is none.
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
+    # A process that has ended and that nobody has asked for is none.
+    return state_of(pid) not in ("", "Z")
 
 
 def rows(out: str) -> dict[str, str]:

@@ -3,7 +3,9 @@ from __future__ import annotations
 import io
 import struct
 import tarfile
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -20,29 +22,16 @@ from railyard.lab import (
     topology,
 )
 from railyard.lab.host import Host
-from railyard.lab.nodes import Link, container_image
+from railyard.lab.nodes import Link, container_image, vm_image
 from railyard.lab.nodes.container import cable, create_arguments
 from railyard.lab.process import LabError
 
 HYBRID = Host(hybrid_cgroups=True, systemd=False, nofile=20000, nproc=8192, memlock_bytes=8388608)
 PLAIN = Host(hybrid_cgroups=False, systemd=True, nofile=1048576, nproc=8192, memlock_bytes=-1)
-SETTINGS = apt.AptSettings(
-    ("deb http://mirror.example/debian bookworm main",),
-    ('Acquire::http::Proxy "http://proxy.example:3142";',),
-    (),
-)
 
 
-@pytest.fixture
-def lab() -> topology.Topology:
-    return topology.load(topology.default_file())
-
-
-def test_podman_is_called_plainly_where_the_host_allows_it() -> None:
+def test_podman_gets_a_mount_namespace_on_hybrid_cgroups_alone() -> None:
     assert PLAIN.podman("ps") == ["podman", "ps"]
-
-
-def test_podman_gets_a_mount_namespace_on_hybrid_cgroups() -> None:
     argv = HYBRID.podman("ps", "--all")
     assert argv[:4] == ["unshare", "--mount", "--propagation", "private"]
     # What varies is passed as arguments of the shell, never written into its script.
@@ -143,8 +132,10 @@ def test_shaping(rate_gbps: float, rate: str, burst_bytes: int) -> None:
     assert network.tbf_arguments(rate_gbps) == expected
 
 
-def test_the_bootstrap_uses_the_hosts_mirror_and_proxy(lab: topology.Topology) -> None:
-    recipe = container_image.recipe(lab.image, SETTINGS)
+def test_the_bootstrap_uses_the_hosts_mirror_and_proxy(
+    lab: topology.Topology, settings: apt.AptSettings
+) -> None:
+    recipe = container_image.recipe(lab.image, settings)
     argv = bootstrap.argv(recipe, "tar", Path("/t/node.tar"), Path("/t/a folder"))
     assert argv[0] == "unshare"
     assert "mmdebstrap" in argv
@@ -155,19 +146,22 @@ def test_the_bootstrap_uses_the_hosts_mirror_and_proxy(lab: topology.Topology) -
     assert "netplan.io" in include.removeprefix("--include=").split(",")
 
 
-def test_the_images_name_follows_what_it_is_made_of(lab: topology.Topology) -> None:
-    first = container_image.tag(lab.image, SETTINGS)
-    assert first == container_image.tag(lab.image, SETTINGS)
-    others = [
-        container_image.tag(topology.Image("trixie", lab.image.packages), SETTINGS),
-        container_image.tag(topology.Image("bookworm", (*lab.image.packages, "nano")), SETTINGS),
-        container_image.tag(lab.image, apt.AptSettings(SETTINGS.sources, (), ())),
-        container_image.tag(lab.image, apt.AptSettings((), SETTINGS.options, ())),
-        container_image.tag(
-            lab.image, apt.AptSettings(SETTINGS.sources, SETTINGS.options, (("a.crt", b"new"),))
-        ),
+@pytest.mark.parametrize("kind", [container_image, vm_image])
+def test_the_images_name_follows_what_it_is_made_of(
+    kind: Any, lab: topology.Topology, settings: apt.AptSettings
+) -> None:
+    image = lab.image
+    all_made_of = [
+        (image, settings),
+        (replace(image, suite="trixie"), settings),
+        (replace(image, packages=(*image.packages, "nano")), settings),
+        (image, replace(settings, options=())),
+        (image, replace(settings, sources=())),
+        (image, replace(settings, certificates=(("a.crt", b"new"),))),
     ]
-    assert len({first, *others}) == 6
+    assert len({kind.tag(*made_of) for made_of in all_made_of}) == 6
+    assert kind.tag(image, settings) == kind.tag(image, settings)
+    assert container_image.recipe(image, settings).digest() != vm_image.recipe(image, settings).digest()
 
 
 TARGETS = """\
@@ -179,24 +173,22 @@ https://elsewhere.example/node_20.x/|nodistro|main
 """
 
 
-def test_sources_are_those_of_the_host() -> None:
-    assert apt.sources(TARGETS, "bookworm") == (
-        "deb http://deb.example/debian bookworm main",
-        "deb http://deb.example/debian-security bookworm-security main",
-        "deb http://deb.example/debian bookworm-updates main",
-    )
-
-
-def test_a_host_of_another_release_lends_its_mirror() -> None:
-    assert apt.sources(TARGETS, "trixie") == (
-        "deb http://deb.example/debian trixie main",
-        "deb http://deb.example/debian-security trixie-security main",
-        "deb http://deb.example/debian trixie-updates main",
-    )
-
-
-def test_a_host_that_is_no_debian_leaves_the_mirror_to_mmdebstrap() -> None:
-    assert apt.sources("http://archive.ubuntu.example/ubuntu/|noble|main\n", "bookworm") == ()
+@pytest.mark.parametrize(
+    ("targets", "suite", "sources"),
+    [
+        (
+            TARGETS,
+            "bookworm",
+            ("debian bookworm", "debian-security bookworm-security", "debian bookworm-updates"),
+        ),
+        # A host of another release lends its mirror.
+        (TARGETS, "trixie", ("debian trixie", "debian-security trixie-security", "debian trixie-updates")),
+        # One that is no Debian leaves the mirror to mmdebstrap.
+        ("http://archive.ubuntu.example/ubuntu/|noble|main\n", "bookworm", ()),
+    ],
+)
+def test_sources_are_those_of_the_host(targets: str, suite: str, sources: tuple[str, ...]) -> None:
+    assert apt.sources(targets, suite) == tuple(f"deb http://deb.example/{each} main" for each in sources)
 
 
 DUMP = """\

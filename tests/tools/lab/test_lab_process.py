@@ -8,7 +8,10 @@ import sys
 import time
 
 import pytest
-from railyard.lab.process import LabError, tied
+from railyard.lab.process import LabError, state_of, tied
+
+# What has ended may still wait to be counted.
+GONE = ("", "Z", "X")
 
 
 def test_an_error_in_the_block_ends_the_program():
@@ -36,19 +39,10 @@ with tied(["sleep", "60"]) as process:
 """
     lab = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
     child = int(lab.stdout.readline())
-    assert alive(child)
+    assert state_of(child) not in GONE
     lab.send_signal(signal.SIGKILL)
     lab.wait(10)
     until = time.monotonic() + 10
-    while alive(child) and time.monotonic() < until:
+    while state_of(child) not in GONE and time.monotonic() < until:
         time.sleep(0.02)
-    assert not alive(child)
-
-
-def alive(pid):
-    """Tell whether a process runs; one that has ended may still wait to be counted."""
-    try:
-        with open(f"/proc/{pid}/stat") as stat:
-            return stat.read().rpartition(")")[2].split()[0] not in "ZX"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
+    assert state_of(child) in GONE

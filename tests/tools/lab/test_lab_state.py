@@ -3,22 +3,16 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
-import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
-from railyard.lab import faults, keys, naming, state, status, topology, wiring
+from railyard.lab import faults, keys, process, state, status, topology, wiring
 from railyard.lab.nodes import NodeState
 from railyard.lab.process import CommandError, LabError, run
 from railyard.lab.state import Fault, State
 
-
-@pytest.fixture(autouse=True)
-def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(naming, "lab_root", lambda: tmp_path)
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("root")
 
 
 def test_state_comes_back_as_it_was() -> None:
@@ -57,28 +51,14 @@ def test_a_save_replaces_the_file_in_one_step(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_lab_is_held_by_one_command_at_a_time(root: Path) -> None:
-    program = (
-        "import fcntl, os, sys; f = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT);"
-        " fcntl.flock(f, fcntl.LOCK_EX); os.write(f, b'4711'); print('held', flush=True); sys.stdin.read()"
-    )
-    (root / ".locks").mkdir()
-    other = subprocess.Popen(
-        [sys.executable, "-c", program, str(root / ".locks" / "lab.lock")],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    )
-    assert other.stdout is not None
-    other.stdout.readline()
-    try:
+    with process.lock(root / ".locks" / "lab.lock", wait=False) as handle:
+        os.pwrite(handle, b"4711\n", 0)
         with pytest.raises(LabError, match="4711"), state.locked("lab"):
             pass
         with state.locked("another"):
             pass
-    finally:
-        other.kill()
-        other.communicate()
     with state.locked("lab"):  # the kernel let go of it
-        pass
+        assert (root / ".locks" / "lab.lock").read_text() == f"{os.getpid()}\n"
 
 
 class FakeKind:
@@ -96,14 +76,8 @@ class FakeKind:
     def states(self) -> Mapping[str, NodeState]:
         return self.found
 
-    def freeze(self, name: str) -> None:
-        self.calls.append(("freeze", name))
-
-    def thaw(self, name: str) -> None:
-        self.calls.append(("thaw", name))
-
-    def kill(self, name: str) -> None:
-        self.calls.append(("kill", name))
+    def __getattr__(self, call: str) -> Callable[[str], None]:
+        return lambda name: self.calls.append((call, name))
 
 
 @pytest.fixture

@@ -66,6 +66,12 @@ def test_a_vm_may_have_a_size() -> None:
     assert found.kinds == ["container", "vm"]
 
 
+def test_a_vm_boots_by_itself_where_it_is_asked_for() -> None:
+    for said in (True, False):
+        assert topology.parse(changed("image", "boot_loader", said), FILE).image.boot_loader is said
+    assert topology.parse(GOOD, FILE).image.boot_loader is False
+
+
 def test_name_on_the_command_line_wins() -> None:
     assert topology.parse(GOOD, FILE, "other").name == "other"
 
@@ -104,6 +110,7 @@ def test_name_on_the_command_line_wins() -> None:
         (changed("management", "subnet", "198.18.0.1/24"), "management.subnet"),
         (changed("management", "subnet", None), "management.subnet"),
         (changed("image", "packages", ["--hook=x"]), "image.packages[0]"),
+        (changed("image", "boot_loader", "grub"), "image.boot_loader: 'grub' is not true or false"),
         (changed("image", "suite", "../x"), "image.suite"),
         ([], "the file: a mapping"),
         (None, "the file: a mapping"),
@@ -145,8 +152,7 @@ def test_unknown_nodes_and_rails_are_bad_input() -> None:
         found.rail_position("rail9")
 
 
-def test_the_shipped_labs_can_stand_side_by_side() -> None:
-    lab = topology.load(topology.default_file())
+def test_the_shipped_labs_can_stand_side_by_side(lab: topology.Topology) -> None:
     molecule = topology.load(paths.repo_root() / "molecule" / "topology.yml")
     assert lab.name != molecule.name
     assert not lab.management.subnet.overlaps(molecule.management.subnet)
@@ -154,22 +160,9 @@ def test_the_shipped_labs_can_stand_side_by_side() -> None:
     assert lab.image == molecule.image
 
 
-def test_the_lab_inventory_agrees_with_the_topology() -> None:
-    folder = paths.repo_root() / "inventories" / "lab"
-    lab = topology.load(topology.default_file())
-    hosts = yaml.safe_load((folder / "hosts.yml").read_text())["gpu_nodes"]["hosts"]
+def test_the_lab_inventory_agrees_with_the_topology(lab: topology.Topology) -> None:
+    file = paths.repo_root() / "inventories" / "lab" / "hosts.yml"
+    hosts = yaml.safe_load(file.read_text())["gpu_nodes"]["hosts"]
     assert {name: host["ansible_host"] for name, host in hosts.items()} == {
         node.name: str(node.address) for node in lab.nodes
     }
-    fabric = yaml.safe_load((folder / "group_vars" / "all" / "fabric.yml").read_text())["fabric"]
-    assert [(rail["name"], rail["netdev"]) for rail in fabric["rails"]] == [
-        (rail.name, rail.netdev) for rail in lab.rails
-    ]
-    assert fabric["frontend"]["netdev"] == lab.management.netdev
-    assert fabric["mtu"] == lab.mtu_bytes
-
-
-def test_what_roles_install_is_not_in_the_image() -> None:
-    packages = topology.load(topology.default_file()).image.packages
-    for prefix in ("iperf3", "sockperf", "perftest", "rdma-core", "ibverbs", "linux-cpupower"):
-        assert not [name for name in packages if name.startswith(prefix)]

@@ -1,52 +1,40 @@
-"""VM nodes without a VM: how QEMU is called and found again, cables, image, accelerator, control socket."""
+"""VM nodes without a VM: how QEMU is called and found again, cables, image, boot loader, control socket."""
 
 from __future__ import annotations
 
-import dataclasses
-import ipaddress
 import json
 import re
 import socket
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import yaml
+from ansible_collections.railyard.fabric.plugins.module_utils.kernel import next_boot
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers.node import grub_cfg
 from railyard.base.paths import repo_root
-from railyard.lab import apt, bootstrap, inventory, naming, network, topology
+from railyard.lab import apt, bootstrap, naming, network, topology
 from railyard.lab.nodes import (
     accelerator,
-    container_image,
     qmp,
     vm,
     vm_argv,
     vm_cables,
     vm_image,
+    vm_loader,
 )
 from railyard.lab.nodes.accelerator import Accelerator
 
-SETTINGS = apt.AptSettings(("deb http://mirror.example/debian bookworm main",), (), ())
 TCG = Accelerator("tcg", "a test")
 
 
-@pytest.fixture
-def lab() -> topology.Topology:
-    return topology.load(topology.default_file())
-
-
-@pytest.fixture
-def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(naming, "lab_root", lambda: tmp_path)
-    return tmp_path
-
-
 def call_of(
-    lab: topology.Topology, position: int = 0, folder: Path = Path("/x/.lab/lab/nodes/n")
+    lab: topology.Topology, folder: str = "/x,y/.lab/lab/nodes/n", image: Path | None = Path("/one")
 ) -> list[str]:
-    node = lab.nodes[position]
+    node = lab.nodes[0]
     links = network.LabNetwork(lab).node_links(node)
-    return vm_argv.argv(lab.name, node, links, Path("/images/one"), TCG, folder)
+    return vm_argv.argv(lab.name, node, links, image, TCG, Path(folder))
 
 
 def option(call: list[str], name: str) -> list[str]:
@@ -73,29 +61,19 @@ def test_each_cable_is_a_tap_and_a_card_with_the_nodes_mac(lab: topology.Topolog
         assert name == vm_argv.device(link)
 
 
-def test_a_reboot_from_inside_boots_again(lab: topology.Topology) -> None:
-    call = call_of(lab)
+def test_a_qemu_is_called_as_the_topology_says_and_a_reboot_boots_again(lab: topology.Topology) -> None:
+    node = replace(lab.nodes[0], memory_mib=2048, cpus=3)
+    call = call_of(replace(lab, nodes=(node,)))
     assert "-no-reboot" not in call
     assert "-daemonize" in call
-    assert option(call, "-accel") == ["tcg,thread=multi"]
-    assert option(call, "-cpu") == ["qemu64"]
-
-
-def test_size_follows_the_topology(lab: topology.Topology) -> None:
-    node = dataclasses.replace(lab.nodes[0], memory_mib=2048, cpus=3)
-    call = call_of(dataclasses.replace(lab, nodes=(node,)))
-    assert option(call, "-m") == ["2048M"]
-    assert option(call, "-smp") == ["3"]
-
-
-def test_no_path_with_a_comma_can_split_an_option(lab: topology.Topology) -> None:
-    call = call_of(lab, folder=Path("/a,b/.lab/lab/nodes/n"))
-    assert [word for word in call if "a,b" in word] == ["/a,b/.lab/lab/nodes/n/qemu.pid"]
+    found = {name: option(call, name) for name in ("-accel", "-cpu", "-m", "-smp")}
+    assert found == {"-accel": ["tcg,thread=multi"], "-cpu": ["qemu64"], "-m": ["2048M"], "-smp": ["3"]}
+    # A comma of the path can split no option.
+    assert [word for word in call if "x,y" in word] == ["/x,y/.lab/lab/nodes/n/qemu.pid"]
 
 
 def test_a_qemu_is_found_by_lab_and_node_and_no_other_process_is(lab: topology.Topology) -> None:
-    folder = repo_root() / ".lab" / "lab" / "nodes" / "gpuserver1"
-    call = call_of(lab, folder=folder)
+    call = call_of(lab, str(repo_root() / ".lab" / "lab" / "nodes" / "gpuserver1"))
     line = "\0".join(call).encode() + b"\0"
     assert vm_argv.recognise(line, "lab") == vm_argv.Found("gpuserver1", str(repo_root()))
     # Another lab, and one whose name only begins alike.
@@ -145,37 +123,25 @@ def test_the_longest_names_fit_the_kernel() -> None:
     assert len(f"{naming.leg(99, 99)}-tap") <= 15
 
 
-def test_the_image_holds_a_kernel_and_nothing_that_roles_install(lab: topology.Topology) -> None:
-    recipe = vm_image.recipe(lab.image, SETTINGS)
+def test_the_image_holds_a_kernel_and_nothing_that_roles_install(
+    lab: topology.Topology, settings: apt.AptSettings
+) -> None:
+    recipe = vm_image.recipe(lab.image, settings)
     assert set(lab.image.packages) < set(recipe.packages)
     assert "linux-image-amd64" in recipe.packages  # the cloud flavour has no rdma_rxe
     for name in recipe.packages:
         assert not re.match("rdma|ibverbs|perftest|iperf|sockperf|numactl|linux-cpupower", name)
 
 
-def test_the_images_name_follows_its_recipe(lab: topology.Topology) -> None:
-    first = vm_image.tag(lab.image, SETTINGS)
-    assert first == vm_image.tag(lab.image, SETTINGS)
-    others = [
-        vm_image.tag(topology.Image("trixie", lab.image.packages), SETTINGS),
-        vm_image.tag(topology.Image("bookworm", (*lab.image.packages, "nano")), SETTINGS),
-        vm_image.tag(lab.image, apt.AptSettings((), (), ())),
-    ]
-    assert len({first, *others}) == 4
-    assert (
-        vm_image.recipe(lab.image, SETTINGS).digest() != container_image.recipe(lab.image, SETTINGS).digest()
-    )
-
-
-def test_what_the_initramfs_is_made_of_is_there_before_the_kernel(lab: topology.Topology) -> None:
-    call = bootstrap.argv(
-        vm_image.recipe(lab.image, SETTINGS), "directory", Path("/t/root"), Path("/t/files")
-    )
+def test_what_the_initramfs_is_made_of_is_there_before_the_kernel(
+    lab: topology.Topology, settings: apt.AptSettings
+) -> None:
+    recipe = vm_image.recipe(lab.image, settings)
+    call = bootstrap.argv(recipe, "directory", Path("/t/root"), Path("/t/files"))
     assert "--format=directory" in call
     early = [word for word in call if word.startswith("--essential-hook=")]
     assert early == ['--essential-hook=cp -a /t/files/early/. "$1"/']
-    paths = [path for path, _, _ in vm_image.recipe(lab.image, SETTINGS).early_files]
-    assert all(path.startswith("/etc/initramfs-tools/") for path in paths)
+    assert all(path.startswith("/etc/initramfs-tools/") for path, _, _ in recipe.early_files)
 
 
 def test_unused_images_go_and_used_ones_stay(root: Path) -> None:
@@ -199,8 +165,67 @@ def test_a_half_made_vm_is_made_of_nothing_that_anybody_asks_for(root: Path, lab
     (folder / "vm.json").write_text(json.dumps(record))
     (folder / "seed.tar").touch()
     assert kind.made_of(node, "one") == kind.states()[node.name].made_of
-    bigger = dataclasses.replace(node, memory_mib=2048)
+    bigger = replace(node, memory_mib=2048)
     assert kind.made_of(bigger, "one") != kind.states()[node.name].made_of
+
+
+def test_the_loaders_disk_is_booted_from_and_the_nodes_own_keep_their_names(lab: topology.Topology) -> None:
+    call = call_of(lab, image=None)
+    assert not {"-kernel", "-initrd", "-append"} & set(call)
+    disks = re.findall(r"virtio-blk-pci,drive=(\w+)", " ".join(call))
+    # In this order the guest finds them: /dev/vda, /dev/vdb, and this one last. What QEMU would make of a
+    # drive by itself (if=virtio) comes behind them, wherever it stands.
+    assert disks == ["disk", "seed", "loader"]
+    drives = [drive.split(",") for drive in option(call, "-drive")]
+    assert [(drive[0], *drive[1:3]) for drive in drives] == [
+        ("if=none", f"id={name}", f"file={file}")
+        for name, file in (("disk", "disk.qcow2"), ("seed", "seed.tar"), ("loader", "loader.img"))
+    ]
+    assert "readonly=on" in drives[-1]
+    booted = [word for word in call if "bootindex=" in word]
+    assert booted == ["virtio-blk-pci,drive=loader,bootindex=1"]
+
+
+def test_without_one_every_boot_takes_the_images_kernel(lab: topology.Topology) -> None:
+    call = call_of(lab)
+    assert (option(call, "-kernel"), option(call, "-initrd")) == (["/one/vmlinuz"], ["/one/initrd"])
+    assert option(call, "-append") == [
+        "root=/dev/vda rw console=ttyS0 quiet mitigations=off systemd.default_timeout_start_sec=600"
+        " systemd.hostname=gpuserver1"
+    ]
+    assert re.findall(r"virtio-blk-pci,drive=(\w+)", " ".join(call)) == ["disk", "seed"]
+    assert "loader" not in " ".join(call)
+
+
+def test_a_boot_loader_is_asked_for_and_makes_another_image(
+    lab: topology.Topology, settings: apt.AptSettings
+) -> None:
+    asked = replace(lab.image, boot_loader=True)
+    plain, loading = (vm_image.recipe(image, settings) for image in (lab.image, asked))
+    assert set(loading.packages) - set(plain.packages) == {"grub-pc-bin", "grub2-common"}
+    assert not [path for path, _, _ in plain.files if "grub" in path]
+    assert vm_image.tag(lab.image, settings) != vm_image.tag(asked, settings)
+
+
+def test_the_first_menu_boots_the_one_kernel_as_qemu_would() -> None:
+    text = {path: text for path, _, text in vm_loader.FILES}["/boot/grub/grub.cfg"]
+    menu = grub_cfg.parse_menu(text.replace("RELEASE", "6.1.0-57-amd64"))
+    assert next_boot.release_of(next_boot.chosen_image(menu, {})) == "6.1.0-57-amd64"
+    assert "\tlinux\t/boot/vmlinuz-RELEASE root=/dev/vda rw console=ttyS0 " in text
+    assert "\tinitrd\t/boot/initrd.img-RELEASE\n" in text
+
+
+def test_the_loaders_disk_is_large_enough_and_only_there_with_a_loader(tmp_path: Path) -> None:
+    vm_loader.write(tmp_path, tmp_path)
+    assert not (tmp_path / "loader.img").exists()
+    for path, data in (
+        ("usr/lib/grub/i386-pc/boot.img", b"B" * 512),
+        ("boot/grub/i386-pc/core.img", b"C" * 700),
+    ):
+        (tmp_path / path).parent.mkdir(parents=True)
+        (tmp_path / path).write_bytes(data)
+    vm_loader.write(tmp_path, tmp_path)
+    assert (tmp_path / "loader.img").read_bytes() == b"B" * 512 + b"C" * 700 + bytes(2**20 - 1212)
 
 
 PANIC = "[    1.2] Kernel panic - not syncing: VFS: Unable to mount root fs on unknown-block(0,0)\n"
@@ -313,54 +338,3 @@ def test_a_refusal_is_an_error_that_says_why(qemu: tuple[Path, list[dict]]) -> N
 def test_a_qemu_that_is_gone_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(qmp.QmpError, match="does not answer"):
         qmp.ask(tmp_path / "qmp.sock", "stop")
-
-
-def containers(lab: topology.Topology) -> topology.Topology:
-    return dataclasses.replace(lab, nodes=tuple(dataclasses.replace(n, kind="container") for n in lab.nodes))
-
-
-def test_the_committed_fabric_is_what_the_default_topology_gives(lab: topology.Topology) -> None:
-    assert inventory.committed_file().read_text() == inventory.content(lab)
-
-
-def test_the_quick_lab_differs_by_its_kind_alone(lab: topology.Topology) -> None:
-    quick = topology.load(topology.default_file().with_name("topology-container.yml"))
-    assert quick == containers(lab)
-
-
-def test_transport_follows_the_poorest_node(lab: topology.Topology) -> None:
-    vms = yaml.safe_load(inventory.content(lab) or "")
-    assert (vms["fabric"]["transport"], vms["fabric"]["node_class"]) == ("roce", "virtual")
-    assert [rail["hca"] for rail in vms["fabric"]["rails"]] == ["rxe0:1", "rxe1:1"]
-    assert vms["rdma_stack_provider"] == "soft_roce"
-    mixed = dataclasses.replace(lab, nodes=(containers(lab).nodes[0], lab.nodes[1]))
-    for poorer in (containers(lab), mixed):
-        found = yaml.safe_load(inventory.content(poorer) or "")
-        assert (found["fabric"]["transport"], found["fabric"]["node_class"]) == ("tcp", "container")
-        assert not [rail for rail in found["fabric"]["rails"] if "hca" in rail]
-        assert "rdma_stack_provider" not in found
-
-
-def test_declared_rates_and_more_nodes_reach_the_inventory(lab: topology.Topology) -> None:
-    third = dataclasses.replace(lab.nodes[0], name="gpuserver3", address=ipaddress.IPv4Address("198.18.0.3"))
-    rails = (dataclasses.replace(lab.rails[0], rate_gbps=2.5), lab.rails[1])
-    wanted = dataclasses.replace(lab, nodes=(*lab.nodes, third), rails=rails)
-    fabric = yaml.safe_load(inventory.content(wanted) or "")["fabric"]
-    assert fabric["cabling"] == "switched"
-    assert [rail.get("rate_gbps") for rail in fabric["rails"]] == [2.5, None]
-
-
-def test_only_the_built_in_lab_writes_into_the_inventory(
-    root: Path, lab: topology.Topology, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(inventory, "repo_root", lambda: root / "checkout")
-    other = dataclasses.replace(lab, name="other")
-    assert inventory.write(other)[-1] == root / "other" / "generated.yml"
-    file = inventory.write(lab)[-1]
-    assert file == root / "checkout" / "inventories" / "lab" / "group_vars" / "gpu_nodes" / "generated.yml"
-    assert file.read_text() == inventory.content(lab)
-    inventory.remove("lab")
-    assert not file.parent.exists()
-    inventory.remove("lab")
-    bare = dataclasses.replace(lab, rails=(dataclasses.replace(lab.rails[0], subnet=None),))
-    assert inventory.write(bare) == []
