@@ -10,16 +10,11 @@ from pathlib import Path
 
 from railyard.base.paths import repo_root
 from railyard.lab import naming, topology
-from railyard.lab.topology import Topology
+from railyard.lab.topology import Rail, Topology
 
-_HEADER = """\
----
-# What the lab's fabric should be, as `railyard lab up` generates it from the topology: {kinds}.
-"""
 _PLURALS = {"container": "containers", "vm": "VMs"}
 # Emulated nodes answer late, and their figures are no authority: short tests, patient deadlines.
-_VM_POLICY = """\
-
+_VM_POLICY = """
 # The image brings apt's lists; to fetch them takes an emulated node most of a minute. Lists that name
 # what a mirror no longer has are fetched anew all the same.
 apt_packages_cache_valid_s: 604800
@@ -40,6 +35,26 @@ fabric_policy:
 """
 
 
+_FABRIC = """\
+---
+# What the lab's fabric should be, as `railyard lab up` generates it from the topology: {kinds}.
+fabric:
+  transport: {transport}
+  node_class: {node_class}
+  mtu: {mtu}
+  cabling: {cabling}
+  rails:
+{rails}
+  frontend: {{netdev: {frontend}}}
+"""
+_ROLLBACK = """
+# {why}
+rail_network_rollback_after_s: {wait_s}
+"""
+_SOON = "Lab nodes answer soon: one that a change cut off need not wait as long as real ones do."
+_LATE = "An emulated node on a busy machine takes minutes over what a real one does in seconds."
+
+
 def committed_file() -> Path:
     """Return the committed file that equals `content` of the default topology."""
     return repo_root() / "inventories" / "lab" / "group_vars" / "all" / "fabric.yml"
@@ -57,33 +72,25 @@ def content(wanted: Topology) -> str | None:
     if any(rail.subnet is None for rail in wanted.rails):
         return None
     # A cluster has one transport: what its poorest node can do.
-    rdma = wanted.kinds == ["vm"]
-    text = _HEADER.format(kinds=" and ".join(_PLURALS[kind] for kind in wanted.kinds))
-    text += "fabric:\n"
-    text += f"  transport: {'roce' if rdma else 'tcp'}\n"
-    text += f"  node_class: {'virtual' if rdma else 'container'}\n"
-    text += f"  mtu: {wanted.mtu_bytes}\n"
-    text += f"  cabling: {'back_to_back' if len(wanted.nodes) <= 2 else 'switched'}\n"
-    text += "  rails:\n"
-    for position, rail in enumerate(wanted.rails):
-        hca = f', hca: "rxe{position}:1"' if rdma else ""
-        rate = "" if rail.rate_gbps is None else f", rate_gbps: {rail.rate_gbps:g}"
-        text += f"    - {{name: {rail.name}, netdev: {rail.netdev}{hca}, subnet: {rail.subnet}{rate}}}\n"
-    text += f"  frontend: {{netdev: {wanted.management.netdev}}}\n"
-    if rdma:
-        text += "\nrdma_stack_provider: soft_roce\n"
-    wait_s, why = (
-        20,
-        "Lab nodes answer soon: one that a change cut off need not wait as long as real ones do.",
+    rdma, late = wanted.kinds == ["vm"], "vm" in wanted.kinds
+    text = _FABRIC.format(
+        kinds=" and ".join(_PLURALS[kind] for kind in wanted.kinds),
+        transport="roce" if rdma else "tcp",
+        node_class="virtual" if rdma else "container",
+        mtu=wanted.mtu_bytes,
+        cabling="back_to_back" if len(wanted.nodes) <= 2 else "switched",
+        rails="\n".join(_rail(position, rail, rdma) for position, rail in enumerate(wanted.rails)),
+        frontend=wanted.management.netdev,
     )
-    if "vm" in wanted.kinds:
-        wait_s, why = (
-            180,
-            "An emulated node on a busy machine takes minutes over what a real one does in seconds.",
-        )
-    text += f"\n# {why}\n"
-    text += f"rail_network_rollback_after_s: {wait_s}\n"
-    return text + (_VM_POLICY if "vm" in wanted.kinds else "")
+    text += "\nrdma_stack_provider: soft_roce\n" if rdma else ""
+    text += _ROLLBACK.format(why=_LATE if late else _SOON, wait_s=180 if late else 20)
+    return text + (_VM_POLICY if late else "")
+
+
+def _rail(position: int, rail: Rail, rdma: bool) -> str:
+    hca = f', hca: "rxe{position}:1"' if rdma else ""
+    rate = "" if rail.rate_gbps is None else f", rate_gbps: {rail.rate_gbps:g}"
+    return f"    - {{name: {rail.name}, netdev: {rail.netdev}{hca}, subnet: {rail.subnet}{rate}}}"
 
 
 def write(wanted: Topology) -> list[Path]:

@@ -50,6 +50,11 @@ class Keys:
         return ["ssh", "-F", "none", "-i", str(self.private), *given, f"{USER}@{node.address}", *command]
 
 
+def public_half(private: Path) -> Path:
+    """Return the file of the public key that belongs to a private one."""
+    return private.with_name(f"{private.name}.pub")
+
+
 def ensure(folder: Path, nodes: Iterable[Node]) -> Keys:
     """Make what is missing or damaged of a lab's keys; a key that works stays."""
     keys = Keys(folder)
@@ -68,7 +73,7 @@ def ensure(folder: Path, nodes: Iterable[Node]) -> Keys:
 
 def _ensure_pair(private: Path, comment: str) -> str:
     """Return the public half; a private key that ssh-keygen cannot read is made anew."""
-    public = private.with_name(f"{private.name}.pub")
+    public = public_half(private)
     if private.exists():
         derived = run(["ssh-keygen", "-y", "-P", "", "-f", str(private)], check=False)
         if derived.returncode == 0 and derived.stdout.strip():

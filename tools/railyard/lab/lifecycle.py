@@ -18,18 +18,7 @@ from threading import Event
 from types import FrameType
 
 from railyard.base.paths import repo_root
-from railyard.lab import (
-    apt,
-    bootstrap,
-    faults,
-    host,
-    inventory,
-    keys,
-    naming,
-    network,
-    seed,
-    state,
-)
+from railyard.lab import apt, bootstrap, faults, host, inventory, keys, naming, network, seed, state
 from railyard.lab.nodes import NodeKind, NodeState
 from railyard.lab.process import LabError, command_lines
 from railyard.lab.topology import Node, Topology
@@ -76,15 +65,12 @@ def down(name: str, say: Say, *, force: bool = False) -> bool:
         there = _look(kinds)
         if not force:
             _refuse_foreign(there, name)
-        folder = naming.lab_dir(name)
-        found = any(there.values()) or folder.exists() or network.Namespace(name).exists()
+        found = any(there.values()) or naming.lab_dir(name).exists() or network.Namespace(name).exists()
         with _uninterruptible():
             _thaw_hung(kinds, there)
             for kind, states in there.items():
                 kinds[kind].remove(sorted(states))
-            network.remove_all(name)
-            inventory.remove(name)
-            shutil.rmtree(folder, ignore_errors=True)
+            _erase(name)
             bootstrap.clean_up()
         say(f"lab {name} is down" if found else f"lab {name} was not up; nothing to do")
         return found
@@ -211,9 +197,14 @@ def _undo(lab: Lab, before: There) -> None:
         for kind, states in _look(lab.kinds).items():
             lab.kinds[kind].remove([name for name in states if name not in before[kind]])
         if not any(before.values()):
-            network.remove_all(lab.name)
-            inventory.remove(lab.name)
-            shutil.rmtree(naming.lab_dir(lab.name), ignore_errors=True)
+            _erase(lab.name)
+
+
+def _erase(name: str) -> None:
+    """Remove all of a lab but its nodes."""
+    network.remove_all(name)
+    inventory.remove(name)
+    shutil.rmtree(naming.lab_dir(name), ignore_errors=True)
 
 
 @contextmanager

@@ -57,11 +57,6 @@ class Namespace:
         if text:
             run(["ip", "-n", self.name, "-batch", "-"], stdin=text.encode())
 
-    def set_link(self, link: str, *, up: bool) -> None:
-        """Set a link up or down, if it is there."""
-        if link in self.links():
-            self.batch([f"link set {link} {'up' if up else 'down'}"])
-
     def remove_link(self, link: str) -> None:
         """Remove a link if there is one."""
         remove_link(["ip", "-n", self.name], link)
@@ -95,12 +90,12 @@ class LabNetwork(Namespace):
         lab = self.topology.name
         management = self.topology.management.netdev
         wanted: list[tuple[str, int | None, str, int]] = [
-            (naming.MANAGEMENT_BRIDGE, None, management, _MANAGEMENT_MTU_BYTES)
+            (naming.MANAGEMENT_BRIDGE, None, management, _MANAGEMENT_MTU_BYTES),
+            *(
+                (naming.rail_bridge(i), i, rail.netdev, self.topology.mtu_bytes)
+                for i, rail in enumerate(self.topology.rails)
+            ),
         ]
-        wanted.extend(
-            (naming.rail_bridge(i), i, rail.netdev, self.topology.mtu_bytes)
-            for i, rail in enumerate(self.topology.rails)
-        )
         return [
             Link(
                 bridge,
@@ -138,10 +133,11 @@ class LabNetwork(Namespace):
     def _ensure_bridges(self) -> None:
         links = self.links()
         management = self.topology.management
-        wanted = {naming.MANAGEMENT_BRIDGE: _MANAGEMENT_MTU_BYTES}
-        wanted.update(
-            {naming.rail_bridge(i): self.topology.mtu_bytes for i in range(len(self.topology.rails))}
-        )
+        rails = [naming.rail_bridge(i) for i in range(len(self.topology.rails))]
+        wanted = {
+            naming.MANAGEMENT_BRIDGE: _MANAGEMENT_MTU_BYTES,
+            **dict.fromkeys(rails, self.topology.mtu_bytes),
+        }
         lines = ["link set lo up"]
         for bridge, mtu_bytes in wanted.items():
             if bridge not in links:
@@ -170,7 +166,7 @@ class LabNetwork(Namespace):
 
     def _ensure_way_out(self, log_dir: Path) -> None:
         """Start user-mode NAT for the namespace, and let the management network use it."""
-        if not (_slirp_pids(self.name) and _TAP in self.links()):
+        if not (slirp_pids(self.name) and _TAP in self.links()):
             stop_way_out(self.name)
             self.remove_link(_TAP)
             log = log_dir / "slirp4netns.log"
@@ -200,7 +196,7 @@ class LabNetwork(Namespace):
     def _await_tap(self, log: Path) -> None:
         deadline = time.monotonic() + 10
         while time.monotonic() < deadline:
-            if _slirp_pids(self.name) and self.links().get(_TAP, {}).get("operstate") in ("UP", "UNKNOWN"):
+            if slirp_pids(self.name) and self.links().get(_TAP, {}).get("operstate") in ("UP", "UNKNOWN"):
                 return
             time.sleep(0.05)
         said = log.read_text(errors="replace").strip()
@@ -263,21 +259,16 @@ def shaped_rate_gbps(tc_argv: list[str], link: str, *, check: bool = False) -> f
     return None
 
 
-def _slirp_pids(namespace: str) -> list[int]:
+def slirp_pids(namespace: str) -> list[int]:
     """Return the slirp4netns processes of a namespace, found by what they were called with."""
     wanted = namespace_path(namespace).encode()
     argvs = ((pid, words.split(b"\0")) for pid, words in command_lines())
     return [pid for pid, argv in argvs if os.path.basename(argv[0]) == b"slirp4netns" and wanted in argv]
 
 
-def way_out_runs(namespace: str) -> bool:
-    """Return whether a namespace's NAT process lives."""
-    return bool(_slirp_pids(namespace))
-
-
 def stop_way_out(namespace: str) -> None:
     """End the slirp4netns of a namespace."""
-    for pid in _slirp_pids(namespace):
+    for pid in slirp_pids(namespace):
         end_process(pid)
 
 
@@ -307,9 +298,7 @@ def remove_namespace(name: str) -> None:
 
 def stranger_namespaces(lab: str) -> list[str]:
     """Return the namespaces of a lab's strangers, whatever the state file says."""
-    folder = Path("/run/netns")
-    pattern = f"{naming.namespace(lab)}-stranger-*"
-    return sorted(path.name for path in folder.glob(pattern)) if folder.is_dir() else []
+    return sorted(path.name for path in Path("/run/netns").glob(f"{naming.namespace(lab)}-stranger-*"))
 
 
 def remove_all(lab: str) -> None:

@@ -7,7 +7,7 @@ import io
 import tarfile
 from collections.abc import Mapping
 
-from railyard.lab.keys import Keys
+from railyard.lab.keys import Keys, public_half
 from railyard.lab.topology import WAY_OUT, Node, Topology
 
 # slirp4netns answers DNS at the third address of its network and passes questions to this host's own
@@ -32,15 +32,12 @@ def files(topology: Topology, node: Node, keys: Keys) -> Content:
 def key_files(node: Node, keys: Keys) -> Content:
     """Return the part of `files` that has to agree with the controller's keys."""
     host_key = keys.host_key(node.name)
-    return {
-        "etc/ssh/ssh_host_ed25519_key": (0, 0o600, host_key.read_text(encoding="utf-8")),
-        "etc/ssh/ssh_host_ed25519_key.pub": (0, 0o644, _public(host_key.with_name(f"{node.name}.pub"))),
-        "home/railyard/.ssh/authorized_keys": (
-            _USER_ID,
-            0o600,
-            _public(keys.private.with_name(f"{keys.private.name}.pub")),
-        ),
+    wanted = {
+        "etc/ssh/ssh_host_ed25519_key": (0, 0o600, host_key),
+        "etc/ssh/ssh_host_ed25519_key.pub": (0, 0o644, public_half(host_key)),
+        "home/railyard/.ssh/authorized_keys": (_USER_ID, 0o600, public_half(keys.private)),
     }
+    return {to: (owner, mode, path.read_text("utf-8")) for to, (owner, mode, path) in wanted.items()}
 
 
 def archive(content: Content) -> bytes:
@@ -86,8 +83,3 @@ def _hosts(topology: Topology) -> str:
 def _machine_id(topology: Topology, node: Node) -> str:
     # Without one systemd takes the node for a first boot and resets every unit to its preset.
     return hashlib.sha256(f"railyard/{topology.name}/{node.name}".encode()).hexdigest()[:32] + "\n"
-
-
-def _public(path: object) -> str:
-    with open(str(path), encoding="utf-8") as file:
-        return file.read()

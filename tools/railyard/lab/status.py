@@ -38,7 +38,7 @@ def collect(lab: Lab) -> dict[str, Any]:
             "controller": str(management.controller),
             "controller_link": naming.controller_link(lab.name),
         },
-        "way_out": there and network.way_out_runs(lab.network.name),
+        "way_out": there and bool(network.slirp_pids(lab.network.name)),
         "nodes": nodes,
         "faults": [asdict(fault) for fault in record.faults] if record else [],
         "state_torn": bool(record and record.torn),
@@ -70,23 +70,17 @@ def text(found: dict[str, Any]) -> str:
 
 
 def _node(lab: Lab, node: Node, found: NodeState | None) -> dict[str, Any]:
-    kind = lab.kind(node)
     # A node that does nothing cannot be asked.
     inner = _netdevs(lab, node) if found and found.condition == "running" else {}
     rails = []
     for position, rail in enumerate(lab.topology.rails):
-        link = inner.get(rail.netdev)
-        rails.append(
-            {
-                "name": rail.name,
-                "netdev": rail.netdev,
-                "mac": link["address"] if link else None,
-                "admin_up": "UP" in link["flags"] if link else None,
-                "carrier": ("LOWER_UP" in link["flags"]) if link else None,
-                "mtu_bytes": link["mtu"] if link else None,
-                "rate_gbps": kind.rate_gbps(node, rail_link(lab, node, position)) if link else None,
-            }
-        )
+        known: dict[str, Any] = dict.fromkeys(("mac", "admin_up", "carrier", "mtu_bytes", "rate_gbps"))
+        if rail.netdev in inner:
+            link = inner[rail.netdev]
+            known["mac"], known["mtu_bytes"] = link["address"], link["mtu"]
+            known["admin_up"], known["carrier"] = ("UP" in link["flags"], "LOWER_UP" in link["flags"])
+            known["rate_gbps"] = lab.kind(node).rate_gbps(node, rail_link(lab, node, position))
+        rails.append({"name": rail.name, "netdev": rail.netdev, **known})
     return {
         "kind": node.kind,
         "condition": found.condition if found else "absent",

@@ -122,7 +122,8 @@ class ContainerKind:
 
     def set_carrier(self, link: Link, _node: Node, *, up: bool) -> None:
         """Set the lab's end of the cable: the other end follows."""
-        self.namespace.set_link(link.outer, up=up)
+        if link.outer in self.namespace.links():
+            self.namespace.batch([f"link set {link.outer} {'up' if up else 'down'}"])
 
     def shape(self, node: Node, link: Link, rate_gbps: float | None) -> None:
         """Shape both ends of the cable."""
