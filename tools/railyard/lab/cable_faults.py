@@ -5,15 +5,13 @@ A cable is moved where a real one is: at the switch. Nothing in the node changes
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Mapping
 from typing import Any
 
 from railyard.base.errors import BAD_INPUT
 from railyard.lab import naming, network
 from railyard.lab.fault_kinds import BETWEEN_RAILS, ON_RAIL, ON_TWO_RAILS, TO_OTHER, Kind, Place
-from railyard.lab.process import LabError, command_lines, run, start_and_await_word
+from railyard.lab.process import LabError, command_lines, run, start_helper
 from railyard.lab.topology import Node
 from railyard.lab.wiring import Lab, rail_link
 
@@ -22,7 +20,6 @@ _SMALL_MTU_BYTES = 1500
 _SMALL_BUCKET = ["tbf", "rate", "1gbit", "burst", "3000", "latency", "50ms"]
 _TABLE, _PREFERENCE = "7177", "50"
 _SPEAKER = "railyard.lab.speaker"
-_SPEAKER_DEADLINE_S = 10.0
 
 
 def _move(lab: Lab, node: Node, position: int, bridge: str) -> None:
@@ -191,10 +188,8 @@ def _no_bond(place: Place, _undo: Mapping[str, Any]) -> None:
 
 def _wrong_leaf(place: Place, _rate_gbps: float) -> dict[str, Any]:
     """Let a switch of another name speak LLDP to the node."""
-    leg, namespace = place.cable.outer, place.lab.network
-    path = {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    argv = namespace.in_namespace(sys.executable, "-m", _SPEAKER, leg, place.other, namespace.name)
-    start_and_await_word(argv, _SPEAKER_DEADLINE_S, f"wrong_leaf: {_SPEAKER} did not start on {leg}", path)
+    leg, namespace = place.cable.outer, place.lab.network.name
+    start_helper(namespace, _SPEAKER, leg, place.other, namespace)
     return {"leg": leg}
 
 

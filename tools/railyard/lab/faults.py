@@ -5,7 +5,6 @@ Each is recorded with what `heal` needs to restore exactly what was before.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from threading import Event
@@ -14,12 +13,11 @@ from typing import Any
 from railyard.base.errors import BAD_INPUT
 from railyard.lab import cable_faults, fault_kinds, naming, network, state
 from railyard.lab.fault_kinds import ON_NODE, ON_RAIL, Kind, Place
-from railyard.lab.process import LabError, run, start_and_await_word
+from railyard.lab.process import LabError, run, start_helper
 from railyard.lab.wiring import Lab, await_ready, start
 
 SLOW_RATE_GBPS = 0.1
 _WRONG_MTU_BYTES = 1500
-_STRANGER_DEADLINE_S = 15.0
 
 
 def apply(lab: Lab, kind: str, target: str, rate_gbps: float = SLOW_RATE_GBPS) -> state.Fault:
@@ -140,10 +138,8 @@ def _duplicate_address(place: Place, _rate_gbps: float) -> dict[str, Any]:
             ("address", "add", f"{address}/{addresses[0]['prefixlen']}", "dev", "rail"),
         ):
             run(["ip", "-n", name, *words])
-        program = [sys.executable, "-m", "railyard.lab.stranger", "rail", address, mac]
-        failure = f"duplicate_address: {' '.join(program)} did not start in namespace {name}"
         # Its first word comes when it has said for the first time whose the address is.
-        start_and_await_word(["ip", "netns", "exec", name, *program], _STRANGER_DEADLINE_S, failure)
+        start_helper(name, "railyard.lab.stranger", "rail", address, mac)
     except BaseException:
         network.remove_namespace(name)
         raise

@@ -9,6 +9,7 @@ import os
 import select
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -17,6 +18,7 @@ from typing import Any
 from railyard.base.errors import UserError
 
 _PR_SET_PDEATHSIG = 1
+_HELPER_DEADLINE_S = 15.0
 
 
 class LabError(UserError):
@@ -152,28 +154,28 @@ def tied(
             raise
 
 
-def start_and_await_word(
-    argv: Sequence[str], deadline_s: float, failure: str, environment: Mapping[str, str] | None = None
-) -> None:
-    """Start a program that stays, and wait until it has said something: then it does what it is there for.
+def start_helper(namespace: str, module: str, *words: str) -> None:
+    """Start a program of ours that stays, and wait until it has said something: then it does its work.
 
     Args:
-        argv: program and arguments; it gets no input, and a session of its own.
-        deadline_s: seconds it may take to its first line.
-        failure: what to say when it does not come.
-        environment: variables that it gets beside ours.
+        namespace: the network namespace that it works in.
+        module: the program.
+        words: its arguments.
 
     Raises:
-        LabError: it did not come; it has been killed.
+        LabError: no word came; it has been killed.
     """
-    process = popen(argv, environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    program = [sys.executable, "-m", module, *words]
+    path = {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    argv = ["ip", "netns", "exec", namespace, *program]
+    process = popen(argv, path, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     if process.stdout is None:
         raise LabError("a pipe was asked for and not given")
     with process.stdout as said:
-        ready, _, _ = select.select([said], [], [], deadline_s)
+        ready, _, _ = select.select([said], [], [], _HELPER_DEADLINE_S)
         if not ready or not said.readline():
             process.kill()
-            raise LabError(failure)
+            raise LabError(f"{' '.join(program)} did not start in namespace {namespace}")
 
 
 @contextmanager

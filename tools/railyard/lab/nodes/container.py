@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import time
@@ -23,6 +24,8 @@ from railyard.lab.topology import Image, Node
 # Readable in a node, not writable: they are this host's. /proc/sys/net is the node's own.
 _READ_ONLY_SYS = ("/sys/kernel/mm", "/sys/module", "/sys/power")
 _SYSRQ = Path("/proc/sysrq-trigger")
+# A container's own cgroup is the one that carries its id; systemd made the ones below it.
+_OWN_CGROUP = re.compile(r"^0::/((?:[^/\n]+/)*?libpod-[^/\n]*)", re.MULTILINE)
 _CGROUP_ROOTS = (Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/unified"))
 
 
@@ -137,20 +140,13 @@ class ContainerKind:
     def freeze(self, name: str) -> None:
         """Freeze the container's cgroup, or stop every process of its where that cannot be done."""
         pid = self._pid(name)
-        switch = _freezer(pid)
-        if switch is None:
+        if not _set_freezer(pid, "1", name):
             _signal_all(pid, signal.SIGSTOP)
-            return
-        switch.write_text("1", encoding="ascii")
-        _await_frozen(switch.with_name("cgroup.events"), "1", name)
 
     def thaw(self, name: str) -> None:
         """Undo `freeze`; a container that is not frozen does not notice."""
         pid = self._pid(name)
-        switch = _freezer(pid)
-        if switch is not None and switch.read_text(encoding="ascii").strip() == "1":
-            switch.write_text("0", encoding="ascii")
-            _await_frozen(switch.with_name("cgroup.events"), "0", name)
+        _set_freezer(pid, "0", name)
         if state_of(pid) == "T":
             _signal_all(pid, signal.SIGCONT)
 
@@ -265,32 +261,22 @@ def _has_podman() -> bool:
     return shutil.which("podman") is not None
 
 
-def _belongs(pid: int, container_id: str) -> bool:
+def _cgroups(pid: int) -> str:
     try:
-        return pid > 0 and container_id in Path(f"/proc/{pid}/cgroup").read_text(encoding="utf-8")
+        return Path(f"/proc/{pid}/cgroup").read_text(encoding="utf-8")
     except OSError:
-        return False
+        return ""
+
+
+def _belongs(pid: int, container_id: str) -> bool:
+    return pid > 0 and container_id in _cgroups(pid)
 
 
 def _freezer(pid: int) -> Path | None:
     """Return the `cgroup.freeze` of the container that `pid` is process 1 of."""
-    try:
-        lines = Path(f"/proc/{pid}/cgroup").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return None
-    for line in lines:
-        if not line.startswith("0::"):
-            continue
-        parts = line[len("0::/") :].split("/")
-        # The container's own cgroup is the one that carries its id; systemd made the ones below it.
-        own = next((i for i, part in enumerate(parts) if part.startswith("libpod-")), None)
-        if own is None:
-            continue
-        for root in _CGROUP_ROOTS:
-            switch = root.joinpath(*parts[: own + 1], "cgroup.freeze")
-            if switch.exists():
-                return switch
-    return None
+    own = _OWN_CGROUP.search(_cgroups(pid))
+    switches = [root / own[1] / "cgroup.freeze" for root in _CGROUP_ROOTS] if own else []
+    return next((switch for switch in switches if switch.exists()), None)
 
 
 def _is_frozen(pid: int) -> bool:
@@ -299,12 +285,18 @@ def _is_frozen(pid: int) -> bool:
     return frozen or state_of(pid) == "T"
 
 
-def _await_frozen(events: Path, wanted: str, node: str) -> None:
-    deadline = time.monotonic() + 5
+def _set_freezer(pid: int, wanted: str, node: str) -> bool:
+    """Freeze (1) or thaw (0) a container and wait until it is; False where there is nothing to do it with."""
+    switch = _freezer(pid)
+    if switch is None:
+        return False
+    switch.write_text(wanted, encoding="ascii")
+    events, deadline = switch.with_name("cgroup.events"), time.monotonic() + 5
     while f"frozen {wanted}" not in events.read_text(encoding="ascii"):
         if time.monotonic() > deadline:
             raise LabError(f"{node}: {events} does not reach `frozen {wanted}`", "`railyard lab up`")
         time.sleep(0.01)
+    return True
 
 
 def _signal_all(pid: int, number: signal.Signals) -> None:
