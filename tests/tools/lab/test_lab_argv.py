@@ -22,8 +22,8 @@ from railyard.lab import (
     topology,
 )
 from railyard.lab.host import Host
-from railyard.lab.nodes import Link, container_image, vm_image
-from railyard.lab.nodes.container import cable, create_arguments
+from railyard.lab.nodes import container_image, vm_image
+from railyard.lab.nodes.container import create_arguments
 from railyard.lab.process import LabError
 
 HYBRID = Host(hybrid_cgroups=True, systemd=False, nofile=20000, nproc=8192, memlock_bytes=8388608)
@@ -55,27 +55,19 @@ def test_a_user_becomes_root_by_sudo_with_the_same_arguments(monkeypatch: pytest
     assert len(calls) == 1
 
 
-def test_missing_programs_come_with_the_one_command_that_installs_them(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(
+    ("kind", "packages"),
+    [("vm", ["iproute2", "qemu-system-x86", "qemu-utils"]), ("container", ["iproute2", "podman"])],
+)
+def test_what_a_labs_kinds_need_comes_with_the_one_command_that_installs_it(
+    monkeypatch: pytest.MonkeyPatch, kind: str, packages: list[str]
 ) -> None:
-    monkeypatch.setattr(
-        "shutil.which", lambda tool, path=None: None if tool in ("tc", "podman") else "/bin/x"
-    )
-    with pytest.raises(LabError, match=r"apt-get install --no-install-recommends .*iproute2.*podman"):
-        host.require_tools(["container"])
-
-
-def test_a_lab_asks_only_for_what_its_kinds_need(monkeypatch: pytest.MonkeyPatch) -> None:
-    absent = ("podman", "qemu-system-x86_64", "qemu-img")
+    absent = ("tc", "podman", "qemu-system-x86_64", "qemu-img")
     monkeypatch.setattr("shutil.which", lambda tool, path=None: None if tool in absent else "/bin/x")
     monkeypatch.setattr(host, "_KEYRING", Path("/"))
     with pytest.raises(LabError) as caught:
-        host.require_tools(["vm"])
-    assert "qemu-system-x86 qemu-utils" in str(caught.value)
-    assert "podman" not in str(caught.value)
-    with pytest.raises(LabError) as caught:
-        host.require_tools(["container"])
-    assert "qemu" not in str(caught.value)
+        host.require_tools([kind])
+    assert str(caught.value).endswith(f"apt-get install --no-install-recommends {' '.join(packages)}")
 
 
 def test_a_container_cannot_write_what_is_the_hosts(lab: topology.Topology) -> None:
@@ -91,15 +83,6 @@ def test_a_container_cannot_write_what_is_the_hosts(lab: topology.Topology) -> N
     assert "--network=none" in arguments
     assert "--ulimit=nofile=20000:20000" in arguments
     assert arguments[-2:] == ["image", container_image.ENTRY_POINT]
-
-
-def test_a_cable_starts_down_and_bare_in_the_node() -> None:
-    link = Link("rail0", "n0-rail0", "02:00:00:00:00:01", "ens6", "02:00:00:00:00:02", 9000)
-    assert cable(4711, link) == [
-        "link add n0-rail0 address 02:00:00:00:00:01 mtu 9000 type veth"
-        " peer name ens6 address 02:00:00:00:00:02 netns 4711",
-        "link set n0-rail0 master rail0 up",
-    ]
 
 
 def test_each_node_has_management_and_all_rails_with_macs_of_its_own(lab: topology.Topology) -> None:

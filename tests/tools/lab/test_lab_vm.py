@@ -104,17 +104,9 @@ def test_names_follow_the_mac_and_rails_start_with_a_real_nics_mtu(lab: topology
 
 def test_a_cable_has_an_end_that_sends_in_each_direction(lab: topology.Topology) -> None:
     link = network.LabNetwork(lab).node_links(lab.nodes[0])[1]
-    lines = vm_cables.commands(link, set())
-    assert lines == [
-        f"link add n0-rail0 address {link.outer_mac} mtu 9000 type veth peer name n0-rail0-in mtu 9000",
-        "link add n0-rail0-br type bridge stp_state 0 forward_delay 0 mcast_snooping 0",
-        "tuntap add dev n0-rail0-tap mode tap",
-        "link set n0-rail0-tap mtu 9000 master n0-rail0-br up",
-        "link set n0-rail0-in mtu 9000 master n0-rail0-br up",
-        "link set n0-rail0-br mtu 9000 up",
-        "link set n0-rail0 master rail0 up",
-    ]
-    assert vm_cables.senders(link) == ("n0-rail0-tap", "n0-rail0-in")
+    lines = "\n".join(vm_cables.commands(link, set()))
+    for end in vm_cables.senders(link):
+        assert f"link set {end} mtu 9000 master n0-rail0-br up" in lines
     whole = {"n0-rail0", "n0-rail0-in", "n0-rail0-br", "n0-rail0-tap"}
     assert not [line for line in vm_cables.commands(link, whole) if " add " in line]
 
