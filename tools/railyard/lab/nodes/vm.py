@@ -39,6 +39,8 @@ from railyard.lab.seed import Content
 from railyard.lab.topology import Image, Node
 
 _RECORD = "vm.json"
+# What of a node makes another VM: its size, and its place, since another place in the file has other taps.
+_OF_NODE = ("memory_mib", "cpus", "position")
 _POWER_OFF_S = 40.0
 
 
@@ -83,7 +85,7 @@ class VmKind:
         return found
 
     def made_of(self, node: Node, image: str) -> str:
-        """Return image, size and place: another place in the file has other taps."""
+        """Return image, size and place."""
         return _describe(_of(node, image))
 
     def create(self, node: Node, image: str, content: Content, links: list[Link]) -> None:
@@ -247,16 +249,8 @@ def _made_of(folder: Path) -> str:
 
 def _of(node: Node, image: str) -> dict[str, object]:
     """Return the record of a VM made from an image today."""
-    return {
-        "image": image,
-        "memory_mib": node.memory_mib,
-        "cpus": node.cpus,
-        "position": node.position,
-    }
+    return {"image": image, **{key: getattr(node, key) for key in _OF_NODE}}
 
 
 def _describe(record: Mapping[str, object]) -> str:
-    image, memory_mib, cpus, position = (
-        record.get(key) for key in ("image", "memory_mib", "cpus", "position")
-    )
-    return f"{image}, {memory_mib} MiB, {cpus} CPUs, place {position}"
+    return json.dumps([record.get(key) for key in ("image", *_OF_NODE)])
