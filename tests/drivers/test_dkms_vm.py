@@ -20,6 +20,7 @@ import yaml
 from drivers import repository
 from e2e.support import BIN, ROOT, Cluster, run
 from railyard.lab.nodes.vm import VmKind
+from railyard.lab.topology import BASE_PACKAGES
 
 NODE = "gpuserver1"
 SUBNET = "198.18.94."
@@ -156,7 +157,7 @@ def lab_of(folder: Path) -> Cluster:
     topology["management"].update(subnet=f"{SUBNET}0/24", controller=f"{SUBNET}254", gateway=f"{SUBNET}253")
     topology["nodes"] = {NODE: {"kind": "vm", "address": f"{SUBNET}1", "cpus": 2, "memory_mib": 1024}}
     topology["rails"] = topology["rails"][:1]
-    topology["image"]["packages"] += ["dkms", "linux-headers-amd64"]
+    topology["image"]["packages"] = [*BASE_PACKAGES, "dkms", "linux-headers-amd64"]
     topology["image"]["boot_loader"] = True
     made.topology.write_text(yaml.safe_dump(topology), encoding="utf-8")
     keys = ROOT / ".lab" / made.lab_name / "ssh"

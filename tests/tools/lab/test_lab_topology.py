@@ -68,7 +68,9 @@ def test_a_vm_may_have_a_size() -> None:
 
 def test_a_vm_boots_by_itself_where_it_is_asked_for() -> None:
     for said in (True, False):
-        assert topology.parse(changed("image", "boot_loader", said), FILE).image.boot_loader is said
+        data = changed("image", {"suite": "bookworm", "boot_loader": said})
+        # No word of packages: the base system.
+        assert topology.parse(data, FILE).image == topology.Image("bookworm", topology.BASE_PACKAGES, said)
     assert topology.parse(GOOD, FILE).image.boot_loader is False
 
 
@@ -110,6 +112,7 @@ def test_name_on_the_command_line_wins() -> None:
         (changed("management", "subnet", "198.18.0.1/24"), "management.subnet"),
         (changed("management", "subnet", None), "management.subnet"),
         (changed("image", "packages", ["--hook=x"]), "image.packages[0]"),
+        (changed("image", "packages", None), "image.packages: a list of Debian package names is needed"),
         (changed("image", "boot_loader", "grub"), "image.boot_loader: 'grub' is not true or false"),
         (changed("image", "suite", "../x"), "image.suite"),
         ([], "the file: a mapping"),

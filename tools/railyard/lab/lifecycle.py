@@ -53,8 +53,8 @@ def up(topology: Topology, say: Say) -> Lab:
     return lab
 
 
-def down(name: str, say: Say, *, force: bool = False) -> bool:
-    """Take a lab down by its name alone, whole or half made; return whether there was anything.
+def down(name: str, say: Say, *, force: bool = False) -> None:
+    """Take a lab down by its name alone, whole or half made, and say whether there was anything.
 
     Raises:
         LabError: another checkout's lab has this name, and `force` is not set.
@@ -73,7 +73,6 @@ def down(name: str, say: Say, *, force: bool = False) -> bool:
             _erase(name)
             bootstrap.clean_up()
         say(f"lab {name} is down" if found else f"lab {name} was not up; nothing to do")
-        return found
 
 
 def _look(kinds: Mapping[str, NodeKind]) -> There:

@@ -112,22 +112,19 @@ class LabNetwork(Namespace):
         """Refuse a management network that this host reaches some other way."""
         own = naming.controller_link(self.topology.name)
         for route in read_json(["ip", "-j", "-4", "route", "show", "table", "all"]):
-            if route.get("dev") == own or route.get("dst") in (None, "default"):
+            if route.get("dev") == own:
                 continue
             try:
-                taken = ipaddress.IPv4Network(route["dst"], strict=False)
-            except ValueError:
+                taken = ipaddress.IPv4Network(route.get("dst", "default"), strict=False)
+            except ValueError:  # "default", and no destination at all
                 continue
             if taken.overlaps(self.topology.management.subnet):
+                is_lab = str(route.get("dev")).startswith("ry-")
                 raise LabError(
                     f"lab {self.topology.name}: this host has a route to {taken} by {route.get('dev')}, which"
                     f" overlaps the lab's management network {self.topology.management.subnet}",
                     f"give management another subnet in {self.topology.source}, or take the other lab down"
-                    + (
-                        " (two labs need two topology files)"
-                        if str(route.get("dev")).startswith("ry-")
-                        else ""
-                    ),
+                    f"{' (two labs need two topology files)' if is_lab else ''}",
                 )
 
     def _ensure_bridges(self) -> None:

@@ -22,6 +22,11 @@ _NETDEV = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,14}")
 _RAIL_NAME = re.compile(r"[a-z][a-z0-9_-]{0,30}")
 _SUITE = re.compile(r"[a-z]+")
 _PACKAGE = re.compile(r"[a-z0-9][a-z0-9+.-]+")
+# The base system only: what roles install must come from the roles.
+BASE_PACKAGES = (
+    "ca-certificates", "dbus", "ethtool", "iproute2", "iputils-ping", "kmod", "netplan.io", "openssh-server",
+    "procps", "python3", "sudo", "systemd", "systemd-sysv", "udev",
+)  # fmt: skip
 KINDS = ("container", "vm")
 # key of a VM → least and most; Debian's kernel and its initramfs do not start in less than 384 MiB.
 _VM_KEYS = {"memory_mib": (384, 1048576), "cpus": (1, 255)}
@@ -74,6 +79,8 @@ class Node:
 @dataclass(frozen=True)
 class Image:
     """What the nodes' root file system is made of, before any role has touched it.
+
+    Of `packages` a topology file says nothing where it wants the base system.
 
     With `boot_loader` a VM boots the kernel that its own GRUB takes, so that an update of it counts; without,
     it is handed the image's kernel at every boot, which is quicker.
@@ -290,11 +297,11 @@ def _rails(checks: _Checks, raw: object, management: Management) -> tuple[Rail, 
 
 
 def _image(checks: _Checks, raw: object) -> Image:
-    data = checks.mapping(raw, "image", {"suite", "packages"}, {"boot_loader"})
+    data = checks.mapping(raw, "image", {"suite"}, {"packages", "boot_loader"})
     boot_loader = data.get("boot_loader", False)
     if not isinstance(boot_loader, bool):
         checks.add(f"image.boot_loader: {boot_loader!r} is not true or false")
-    packages = data.get("packages")
+    packages = data.get("packages", list(BASE_PACKAGES))
     if not isinstance(packages, list):
         checks.add("image.packages: a list of Debian package names is needed")
         packages = []
