@@ -16,14 +16,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import yaml
 from drivers import repository
-from e2e.support import BIN, ROOT, Cluster, run
+from e2e.support import BIN, ROOT, Cluster, edited, write_lab
 from railyard.lab.nodes.vm import VmKind
 from railyard.lab.topology import BASE_PACKAGES
 
 NODE = "gpuserver1"
-SUBNET = "198.18.94."
 MODULE, PACKAGE, VERSION = "railyard_probe", "railyard-probe", "1.0"
 # Emulated, one build with gcc or one initramfs takes minutes.
 PATIENCE_S = 1200
@@ -89,15 +87,7 @@ class Machine:
 
     def sh(self, *command: str, check: bool = True) -> str:
         """Run a command as root; a slow one is no failure."""
-        keys = ROOT / ".lab" / self.cluster.lab_name / "ssh"
-        flags = ["-o", f"UserKnownHostsFile={keys / 'known_hosts'}", "-o", "BatchMode=yes"]
-        target = f"railyard@{SUBNET}1"
-        done = run(
-            "ssh", "-F", "none", "-i", keys / "id_ed25519", *flags, target, "sudo", *command,
-            timeout=PATIENCE_S,
-        )  # fmt: skip
-        assert not check or done.returncode == 0, f"{command}: {done.stdout}"
-        return done.stdout.strip()
+        return self.cluster.ssh(NODE, "sudo", *command, check=check, timeout=PATIENCE_S).strip()
 
     def install(self, package: str) -> str:
         """Install a package by hand, as anybody might."""
@@ -152,35 +142,16 @@ class Machine:
 def lab_of(folder: Path) -> Cluster:
     """Write topology and inventory of a lab of one machine, with what DKMS needs in its image."""
     made = Cluster(folder, "dkms")
-    topology = yaml.safe_load((ROOT / "tools/railyard/lab/topology.yml").read_text(encoding="utf-8"))
-    topology["name"] = made.lab_name
-    topology["management"].update(subnet=f"{SUBNET}0/24", controller=f"{SUBNET}254", gateway=f"{SUBNET}253")
-    topology["nodes"] = {NODE: {"kind": "vm", "address": f"{SUBNET}1", "cpus": 2, "memory_mib": 1024}}
-    topology["rails"] = topology["rails"][:1]
-    topology["image"]["packages"] = [*BASE_PACKAGES, "dkms", "linux-headers-amd64"]
-    topology["image"]["boot_loader"] = True
-    made.topology.write_text(yaml.safe_dump(topology), encoding="utf-8")
-    keys = ROOT / ".lab" / made.lab_name / "ssh"
-    variables = {
-        "ansible_host": f"{SUBNET}1",
-        "ansible_user": "railyard",
-        "ansible_python_interpreter": "/usr/bin/python3",
-        "ansible_ssh_private_key_file": str(keys / "id_ed25519"),
-        "ansible_ssh_common_args": f"-o UserKnownHostsFile={keys}/known_hosts -o IdentitiesOnly=yes",
-        "apt_packages_cache_valid_s": 604800,  # the image brings apt's lists
-    }
-    fabric = {
-        "transport": "tcp",
-        "node_class": "virtual",
-        "mtu": 9000,
-        "rails": topology["rails"],
-        "frontend": {"netdev": topology["management"]["netdev"]},
-    }
-    everywhere = made.inventory / "group_vars" / "all"
-    everywhere.mkdir(parents=True)
-    (everywhere / "fabric.yml").write_text(yaml.safe_dump({"fabric": fabric}), encoding="utf-8")
-    hosts = {"gpu_nodes": {"hosts": {NODE: variables}}}
-    (made.inventory / "hosts.yml").write_text(yaml.safe_dump(hosts), encoding="utf-8")
+    write_lab(made, "198.18.94.", "vm", nodes=1)
+    with edited(made.topology) as topology:
+        topology["nodes"][NODE] |= {"cpus": 2, "memory_mib": 1024}
+        topology["image"]["packages"] = [*BASE_PACKAGES, "dkms", "linux-headers-amd64"]
+        topology["image"]["boot_loader"] = True
+    with edited(made.fabric_file) as variables:
+        variables["fabric"] |= {"transport": "tcp", "cabling": "switched"}
+        variables.pop("rdma_stack_provider")
+        for rail in variables["fabric"]["rails"]:
+            rail.pop("hca")
     return made
 
 

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-import yaml
-from e2e.support import BIN, ROOT, Cluster, run, write_inventory
+from e2e.support import Cluster, write_lab
 
 NODE = "gpuserver1"
 PLAY = """\
@@ -42,10 +41,8 @@ class Driver:
 
     def ask(self, **variables: object) -> subprocess.CompletedProcess[str]:
         """Run the role with more variables than `ASKED`."""
-        argv = [BIN / "ansible-playbook", "-i", self.cluster.inventory, self.playbook]
-        argv += ["-e", json.dumps({**ASKED, **variables})]
-        environment = {**os.environ, "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg")}
-        done = run(*map(str, argv), timeout=TIMEOUT_S, env=environment)
+        asked = json.dumps({**ASKED, **variables})
+        done = self.cluster.playbook(self.playbook, "-e", asked, timeout=TIMEOUT_S)
         print(done.stdout)
         return done
 
@@ -83,12 +80,7 @@ def driver(tmp_path_factory: pytest.TempPathFactory):
     if os.geteuid() != 0:
         pytest.skip("the lab needs root")
     cluster = Cluster(tmp_path_factory.mktemp("drivers"), "drivers")
-    write_inventory(cluster, "198.18.3.")
-    for path, key in ((cluster.topology, "nodes"), (cluster.inventory / "hosts.yml", "gpu_nodes")):
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-        nodes = content[key] if key == "nodes" else content[key]["hosts"]
-        nodes.pop("gpuserver2")
-        path.write_text(yaml.safe_dump(content), encoding="utf-8")
+    write_lab(cluster, "198.18.3.", "container", nodes=1)
     playbook = cluster.topology.with_name("driver.yml")
     playbook.write_text(PLAY, encoding="utf-8")
     made = Driver(cluster, playbook)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import contextlib
 import itertools
 import json
 import os
@@ -9,7 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import yaml
@@ -18,17 +20,6 @@ ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent
 RATE_GBPS = 1.0
 NODES = ("gpuserver1", "gpuserver2")
-
-# A short policy: the tests are about verdicts, not about precise figures.
-POLICY = {
-    "iperf3_duration_s": 2,
-    "iperf3_omit_s": 0,
-    "sockperf_duration_s": 1,
-    "ping_count": 10,
-    "rendezvous_timeout_s": 4,
-    "first_rendezvous_timeout_s": 20,
-    "lease_s": 25,
-}
 
 
 def run(*argv: str, timeout: float = 240, **options: object) -> subprocess.CompletedProcess[str]:
@@ -57,6 +48,10 @@ class Cluster:
         self.reports = folder / "reports"
         self.log = folder / "railyard.log"
 
+    @property
+    def fabric_file(self) -> Path:
+        return self.inventory / "group_vars" / "all" / "fabric.yml"
+
     def railyard(self, *argv: str, timeout: float = 600) -> subprocess.CompletedProcess[str]:
         done = run(BIN / "railyard", *argv, timeout=timeout, env=self.environment())
         with self.log.open("a", encoding="utf-8") as log:
@@ -71,6 +66,15 @@ class Cluster:
             "validate", "-i", str(self.inventory), *(("--", *ansible_args) if ansible_args else ())
         )
         return done.returncode, self.newest(), done.stdout
+
+    def playbook(
+        self, path: str | Path, *argv: str, timeout: float = 900
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a playbook as anybody would, with plain ansible-playbook."""
+        environment = {**os.environ, "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg")}
+        return run(
+            BIN / "ansible-playbook", "-i", self.inventory, path, *argv, timeout=timeout, env=environment
+        )
 
     def lab(self, *argv: str) -> subprocess.CompletedProcess[str]:
         done = self.railyard("lab", *argv, "--topology", str(self.topology))
@@ -94,7 +98,7 @@ class Cluster:
             start_new_session=True,
         )
 
-    def ssh(self, node: str, *command: str, check: bool = True) -> str:
+    def ssh(self, node: str, *command: str, check: bool = True, timeout: float = 60) -> str:
         state = ROOT / ".lab" / self.lab_name / "ssh"
         hosts = yaml.safe_load((self.inventory / "hosts.yml").read_text(encoding="utf-8"))
         address = hosts["gpu_nodes"]["hosts"][node]["ansible_host"]
@@ -107,9 +111,15 @@ class Cluster:
         }
         flags = [word for key, value in options.items() for word in ("-o", f"{key}={value}")]
         target = f"railyard@{address}"
-        done = run("ssh", "-i", state / "id_ed25519", *flags, target, *command, timeout=60)
+        done = run("ssh", "-i", state / "id_ed25519", *flags, target, *command, timeout=timeout)
         assert not check or done.returncode == 0, f"{node}: {command}: {done.stdout}"
         return done.stdout
+
+    def put(self, node: str, path: str, text: str) -> None:
+        """Write an executable file on a node as root."""
+        # Quoted for the one shell that ssh starts there; the text is the test's own.
+        data = base64.b64encode(text.encode()).decode()
+        self.ssh(node, f"echo {data} | base64 -d | sudo tee {path} >/dev/null && sudo chmod 755 {path}")
 
     def exec_requests(self, node: str) -> int:
         """How many SSH exec requests this node's sshd has served since it started (this look not counted)."""
@@ -165,34 +175,46 @@ def assert_proven(rows: list[dict], checks: Mapping[str, str | None], rails: Seq
         assert tool is None or {r["tool"] for r in mine} == {tool}, (check, node, rail)
 
 
-def write_inventory(cluster: Cluster, subnet: str, suite: str = "bookworm") -> None:
-    """Write the inventory of the test's lab: the built-in one on containers, renumbered, rails shaped."""
-    built_in = ROOT / "inventories" / "lab"
-    # What `lab up` generated for the demo's lab would speak for that lab.
-    shutil.copytree(built_in, cluster.inventory, ignore=shutil.ignore_patterns("generated.yml"))
-    everywhere = [path for path in cluster.inventory.rglob("*") if path.suffix in (".yml", ".yaml")]
-    for path in everywhere:
-        text = path.read_text(encoding="utf-8").replace("198.18.0.", subnet)
-        text = text.replace("{{ inventory_dir }}/../../.lab/lab/", f"{ROOT}/.lab/{cluster.name}/")
-        path.write_text(text, encoding="utf-8")
-    built_in_topology = ROOT / "tools" / "railyard" / "lab" / "topology-container.yml"
-    topology = yaml.safe_load(built_in_topology.read_text(encoding="utf-8").replace("198.18.0.", subnet))
-    topology["name"] = cluster.name
-    topology["image"]["suite"] = suite
-    for rail in topology["rails"]:
-        rail["rate_gbps"] = RATE_GBPS
+def write_lab(cluster: Cluster, subnet: str, kind: str, nodes: int = 2) -> None:
+    """Write topology and inventory of a lab of bare nodes, as the built-in one but for name and addresses.
+
+    Args:
+        cluster: whose `topology` and `inventory` are written, for a lab of its `lab_name`.
+        subnet: the first three bytes of the management network, with their dots.
+        kind: of the nodes, "container" (plain TCP) or "vm" (Soft-RoCE).
+        nodes: how many, gpuserver1 and so on.
+    """
+    addresses = {f"gpuserver{number}": f"{subnet}{number}" for number in range(1, nodes + 1)}
+    built_in = ROOT / "tools/railyard/lab" / ("topology.yml" if kind == "vm" else f"topology-{kind}.yml")
+    topology = yaml.safe_load(built_in.read_text(encoding="utf-8").replace("198.18.0.", subnet))
+    topology |= {
+        "name": cluster.lab_name,
+        "nodes": {name: {"kind": kind, "address": address} for name, address in addresses.items()},
+    }
     cluster.topology.write_text(yaml.safe_dump(topology, sort_keys=False), encoding="utf-8")
-    fabric_file = cluster.inventory / "group_vars" / "all" / "fabric.yml"
-    variables = yaml.safe_load(fabric_file.read_text(encoding="utf-8"))
-    variables["fabric"] |= {"transport": "tcp", "node_class": "container"}
-    variables.pop("rdma_stack_provider", None)
-    for rail in variables["fabric"]["rails"]:
-        rail.pop("hca", None)
-        rail["rate_gbps"] = RATE_GBPS
-    variables["fabric_policy"] = POLICY
-    # Lab containers answer at once: a cut-off node need not wait the two minutes that real ones are given.
-    variables["rail_network_rollback_after_s"] = 20
-    fabric_file.write_text(yaml.safe_dump(variables, sort_keys=False), encoding="utf-8")
+    # What `lab up` generated for the demo's lab would speak for that lab.
+    ignored = shutil.ignore_patterns("generated.yml")
+    shutil.copytree(ROOT / "inventories" / "lab", cluster.inventory, ignore=ignored)
+    connection = cluster.inventory / "group_vars" / "all" / "connection.yml"
+    text = connection.read_text(encoding="utf-8")
+    keys = ("{{ inventory_dir }}/../../.lab/lab/", f"{ROOT}/.lab/{cluster.lab_name}/")
+    connection.write_text(text.replace(*keys), encoding="utf-8")
+    with edited(cluster.inventory / "hosts.yml") as hosts:
+        hosts["gpu_nodes"]["hosts"] = {name: {"ansible_host": at} for name, at in addresses.items()}
+    if kind == "container":
+        with edited(cluster.fabric_file) as variables:
+            variables["fabric"] |= {"transport": "tcp", "node_class": "container"}
+            variables.pop("rdma_stack_provider")
+            for rail in variables["fabric"]["rails"]:
+                rail.pop("hca")
+
+
+@contextlib.contextmanager
+def edited(path: Path) -> Iterator[dict]:
+    """Give the mapping that a YAML file holds, to be changed; it is written back."""
+    content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    yield content
+    path.write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
 
 
 def interrupt(process: subprocess.Popen[str], how: signal.Signals, timeout: float) -> tuple[int, str]:

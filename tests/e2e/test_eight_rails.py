@@ -12,7 +12,7 @@ from threading import Event
 
 import pytest
 import yaml
-from e2e.support import BIN, ROOT, Cluster, run
+from e2e.support import Cluster, edited, write_lab
 from railyard.lab import wiring
 
 SUBNET = "198.18.86."
@@ -37,33 +37,12 @@ def node(tmp_path_factory: pytest.TempPathFactory):
     if os.geteuid() != 0:
         pytest.skip("the lab needs root")
     made = Cluster(tmp_path_factory.mktemp("eight"), "eight")
-    topology = yaml.safe_load(
-        (ROOT / "tools/railyard/lab/topology-container.yml").read_text(encoding="utf-8")
-    )
-    topology["name"] = made.lab_name
-    topology["management"].update(subnet=f"{SUBNET}0/24", controller=f"{SUBNET}254", gateway=f"{SUBNET}253")
-    topology["nodes"] = {"gpuserver1": {"kind": "container", "address": f"{SUBNET}1"}}
-    topology["rails"] = [{"name": rail["name"], "netdev": rail["netdev"]} for rail in RAILS]
-    made.topology.write_text(yaml.safe_dump(topology), encoding="utf-8")
-    keys = ROOT / ".lab" / made.lab_name / "ssh"
-    variables = {
-        "ansible_host": f"{SUBNET}1",
-        "ansible_user": "railyard",
-        "ansible_python_interpreter": "/usr/bin/python3",
-        "ansible_ssh_private_key_file": str(keys / "id_ed25519"),
-        "ansible_ssh_common_args": f"-o UserKnownHostsFile={keys}/known_hosts -o IdentitiesOnly=yes",
-        "rail_network_rollback_after_s": 60,
-        "fabric": {
-            "transport": "tcp",
-            "node_class": "container",
-            "mtu": 9000,
-            "rails": RAILS,
-            "frontend": {"netdev": topology["management"]["netdev"]},
-        },
-    }
-    made.inventory.mkdir()
-    hosts = {"gpu_nodes": {"hosts": {"gpuserver1": variables}}}
-    (made.inventory / "hosts.yml").write_text(yaml.safe_dump(hosts), encoding="utf-8")
+    write_lab(made, SUBNET, "container", nodes=1)
+    with edited(made.topology) as topology:
+        topology["rails"] = [{"name": rail["name"], "netdev": rail["netdev"]} for rail in RAILS]
+    with edited(made.fabric_file) as variables:
+        variables["fabric"] |= {"rails": RAILS, "cabling": "switched"}
+        variables["rail_network_rollback_after_s"] = 60
     try:
         made.lab("up")
         yield made
@@ -73,9 +52,7 @@ def node(tmp_path_factory: pytest.TempPathFactory):
 
 def apply(node, playbook: str = "network", **variables) -> str:
     """Run a playbook; returns the line that counts what it did."""
-    environment = {**os.environ, "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg")}
-    argv = [f"playbooks/{playbook}.yml", "-e", json.dumps(variables)]
-    done = run(BIN / "ansible-playbook", "-i", node.inventory, *argv, env=environment)
+    done = node.playbook(f"playbooks/{playbook}.yml", "-e", json.dumps(variables))
     assert done.returncode == 0, done.stdout
     return next(line for line in done.stdout.splitlines() if line.startswith("gpuserver1 "))
 

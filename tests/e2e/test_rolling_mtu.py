@@ -4,15 +4,10 @@ from __future__ import annotations
 
 import os
 import subprocess
-from pathlib import Path
 
 import pytest
-import yaml
-from e2e.support import BIN, ROOT, run
+from e2e.support import Cluster, edited, write_lab
 
-TOPOLOGY = ROOT / "benchmarks" / "recovery" / "topology-container.yml"
-LAB = "rolling"
-SUBNET = "198.18.85."
 CLAIMS_ALL = """network:
   version: 2
   ethernets:
@@ -20,80 +15,37 @@ CLAIMS_ALL = """network:
 """
 
 
+class Fabric(Cluster):
+    """The four nodes, and the fabric as it should be at the moment."""
+
+    nodes = ("gpuserver1", "gpuserver2", "gpuserver3", "gpuserver4")
+
+    def apply(
+        self, mtu_bytes: int, playbook: str = "network", *arguments: str
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a playbook with an inventory of this MTU."""
+        with edited(self.fabric_file) as variables:
+            variables["fabric"] |= {"mtu": mtu_bytes, "cabling": "switched"}
+            variables["rail_network_rollback_after_s"] = 120
+        return self.playbook(f"playbooks/{playbook}.yml", *arguments)
+
+    def mtus_bytes(self) -> dict[str, set[str]]:
+        """Return each node's rail MTUs."""
+        paths = [f"/sys/class/net/{netdev}/mtu" for netdev in ("ens6", "ens6d1")]
+        return {name: set(self.ssh(name, "cat", *paths).split()) for name in self.nodes}
+
+
 @pytest.fixture(scope="module")
 def four_nodes(tmp_path_factory: pytest.TempPathFactory):
     if os.geteuid() != 0:
         pytest.skip("the lab needs root")
-    folder = tmp_path_factory.mktemp(LAB)
-    wanted = yaml.safe_load(TOPOLOGY.read_text(encoding="utf-8"))
-    wanted["name"] = LAB
-    wanted["management"].update(subnet=f"{SUBNET}0/24", controller=f"{SUBNET}254", gateway=f"{SUBNET}253")
-    for position, node in enumerate(wanted["nodes"].values(), start=1):
-        node["address"] = f"{SUBNET}{position}"
-    topology = folder / "topology.yml"
-    topology.write_text(yaml.safe_dump(wanted), encoding="utf-8")
-    railyard = [BIN / "railyard", "lab"]
+    made = Fabric(tmp_path_factory.mktemp("rolling"), "rolling")
+    write_lab(made, "198.18.85.", "container", nodes=len(Fabric.nodes))
     try:
-        made = run(*railyard, "up", "--topology", topology)
-        assert made.returncode == 0, made.stdout
-        yield Fabric(folder, wanted)
+        made.lab("up")
+        yield made
     finally:
-        print(run(*railyard, "down", "--topology", topology).stdout)
-
-
-class Fabric:
-    """The four nodes, and the fabric as it should be at the moment."""
-
-    def __init__(self, folder: Path, topology: dict) -> None:
-        self.inventory = folder / "hosts.yml"
-        self.nodes = {name: node["address"] for name, node in topology["nodes"].items()}
-        self.rails = topology["rails"]
-        self.keys = ROOT / ".lab" / LAB / "ssh"
-
-    def apply(self, mtu_bytes: int, playbook: str = "network", *arguments: str):
-        """Run a playbook with an inventory of this MTU."""
-        fabric = {"transport": "tcp", "node_class": "container", "cabling": "switched", "mtu": mtu_bytes}
-        fabric.update(rails=self.rails, frontend={"netdev": "enp5s0"})
-        common = {
-            "ansible_user": "railyard",
-            "ansible_python_interpreter": "/usr/bin/python3",
-            "ansible_ssh_private_key_file": str(self.keys / "id_ed25519"),
-            "ansible_ssh_common_args": f"-o UserKnownHostsFile={self.keys}/known_hosts -o IdentitiesOnly=yes",
-            "rail_network_rollback_after_s": 120,
-            "fabric": fabric,
-        }
-        hosts = {name: {"ansible_host": address} for name, address in self.nodes.items()}
-        self.inventory.write_text(yaml.safe_dump({"gpu_nodes": {"hosts": hosts, "vars": common}}))
-        environment = {**os.environ, "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg")}
-        argv = [BIN / "ansible-playbook", "-i", self.inventory, f"playbooks/{playbook}.yml", *arguments]
-        return run(*argv, env=environment, timeout=600)
-
-    def on(self, node: str, *command: str) -> str:
-        """Run a command on a node as root."""
-        return run(*self._ssh(node), "sudo", *command).stdout
-
-    def _ssh(self, node: str) -> list[str]:
-        options = ["ControlPath=none", "BatchMode=yes", f"UserKnownHostsFile={self.keys}/known_hosts"]
-        flags = [word for option in options for word in ("-o", option)]
-        return [
-            "ssh",
-            "-F",
-            "none",
-            "-i",
-            str(self.keys / "id_ed25519"),
-            *flags,
-            f"railyard@{self.nodes[node]}",
-        ]
-
-    def write(self, node: str, path: str, text: str) -> None:
-        """Write a file of root's on a node."""
-        argv = [*self._ssh(node), "sudo", "tee", path]
-        subprocess.run(argv, input=text, text=True, check=True, timeout=60, stdout=subprocess.DEVNULL)
-
-    def mtus_bytes(self) -> dict[str, set[str]]:
-        """Return each node's rail MTUs."""
-        paths = [f"/sys/class/net/{rail['netdev']}/mtu" for rail in self.rails]
-        return {name: set(self.on(name, "cat", *paths).split()) for name in self.nodes}
+        print(made.railyard("lab", "down", "--topology", str(made.topology)).stdout)
 
 
 def undone(fabric: Fabric) -> list[str]:
@@ -101,9 +53,7 @@ def undone(fabric: Fabric) -> list[str]:
     said = [
         f"{name}: {line}"
         for name in fabric.nodes
-        for line in fabric.on(
-            name, "journalctl", "--no-pager", "-u", "'railyard-rail-network-*'"
-        ).splitlines()
+        for line in fabric.ssh(name, "sudo journalctl --no-pager -u 'railyard-rail-network-*'").splitlines()
     ]
     assert any("netplan apply ended with 0" in line for line in said), said
     return [line for line in said if "rolled back" in line]
@@ -135,12 +85,12 @@ def test_return_waits_for_consent_and_then_leads_back(four_nodes):
 
 
 def test_batch_that_fails_stops_those_after_it(four_nodes):
-    canary = next(iter(four_nodes.nodes))
-    four_nodes.write(canary, "/etc/netplan/99-installer.yaml", CLAIMS_ALL)
+    canary = four_nodes.nodes[0]
+    four_nodes.put(canary, "/etc/netplan/99-installer.yaml", CLAIMS_ALL)
     try:
         stopped = four_nodes.apply(9000)
         assert stopped.returncode != 0
         assert "Nothing was written" in stopped.stdout
         assert {"9000"} not in four_nodes.mtus_bytes().values()
     finally:
-        four_nodes.on(canary, "rm", "/etc/netplan/99-installer.yaml")
+        four_nodes.ssh(canary, "sudo", "rm", "/etc/netplan/99-installer.yaml")

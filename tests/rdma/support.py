@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import base64
-import os
-import shutil
-import subprocess
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 
-import yaml
-from e2e.support import BIN, ROOT, Cluster, run
+from e2e.support import Cluster, edited, write_lab
 
 NODES = ("gpuserver1", "gpuserver2")
 RAILS = ("rail0", "rail1")
@@ -23,33 +18,16 @@ def small_inventory(folder: Path, lab: str = "lab", subnet: str = "198.18.0.", *
     """Copy the lab's inventory with its first rail only, for a lab of this name and management network."""
     cluster = Cluster(folder, "small")
     cluster.lab_name = lab
-    # What `lab up` generated speaks for the lab called so.
-    others = shutil.ignore_patterns() if lab == "lab" else shutil.ignore_patterns("generated.yml")
-    shutil.copytree(ROOT / "inventories" / "lab", cluster.inventory, ignore=others)
-    for path in cluster.inventory.rglob("*.yml"):
-        text = path.read_text(encoding="utf-8").replace("198.18.0.", subnet)
-        text = text.replace("{{ inventory_dir }}/../../.lab/lab/", f"{ROOT}/.lab/{lab}/")
-        path.write_text(text, encoding="utf-8")
-    for path in cluster.inventory.rglob("*.yml"):
-        variables = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
-        if "fabric" not in variables:
-            continue
+    write_lab(cluster, subnet, "vm")
+    with edited(cluster.fabric_file) as variables:
         variables["fabric"]["rails"] = variables["fabric"]["rails"][:1]
-        variables["fabric_policy"] = {**variables.get("fabric_policy", {}), **QUICK, **policy}
-        path.write_text(yaml.safe_dump(variables, sort_keys=False), encoding="utf-8")
+        variables["fabric_policy"] |= QUICK | policy
     return cluster
 
 
 def rdma_verdicts(run: object) -> list[dict]:
     """Return the verdicts of measured RDMA checks of a run."""
     return [one for one in run.verdicts if one["tool"].startswith("ib_")]  # type: ignore[attr-defined]
-
-
-def put(cluster: Cluster, node: str, path: str, text: str) -> None:
-    """Write an executable file on a node as root."""
-    # Quoted for the one shell that ssh starts there; the text is the test's own.
-    data = base64.b64encode(text.encode()).decode()
-    cluster.ssh(node, f"echo {data} | base64 -d | sudo tee {path} >/dev/null && sudo chmod 755 {path}")
 
 
 class WhileMeasuring:
@@ -101,12 +79,3 @@ def of(run: object, check: str, node: str, tool: str | None = None) -> dict:
     ]
     assert len(found) == 1, found
     return found[0]
-
-
-def playbook(cluster: Cluster, name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run a playbook as anybody would, with plain ansible-playbook."""
-    return run(
-        str(BIN / "ansible-playbook"), "-i", str(cluster.inventory), f"playbooks/{name}", *arguments,
-        timeout=900,
-        env={**os.environ, "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg")},
-    )  # fmt: skip
