@@ -52,7 +52,7 @@ RUN = """
 import sys
 from ansible_collections.railyard.fabric.plugins.module_utils.runner import main as runner
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule import rounds as schedule
-schedule.RAIL_CHECKS = tuple(one for one in schedule.RAIL_CHECKS if one[0] in sys.argv[2].split(","))
+schedule.TESTS = tuple(one for one in schedule.TESTS if one.name in sys.argv[2].split(","))
 folder = sys.argv[1]
 sys.argv = ["runner", folder + "/work_order.json", "--folder", folder, "--launcher", "direct"]
 sys.exit(runner.main())

@@ -6,20 +6,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
+from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import TOOL_VERSIONS
 from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import Reader
 
 SCHEMA = 1
 
-# How each benchmark tool is asked for its version. perftest exits 1 when asked, so that the text decides.
-TOOL_VERSIONS: Mapping[str, tuple[list[str], re.Pattern[str]]] = {
-    "iperf3": (["iperf3", "--version"], re.compile(r"^iperf (\S+)", re.M)),
-    "sockperf": (["sockperf", "--version"], re.compile(r"\bversion (\d[^\s-]*)", re.A)),
-    "ping": (["ping", "-V"], re.compile(r"iputils[- ]s?(\S+)")),
-    "perftest": (["ib_write_bw", "--version"], re.compile(r"^Version: (\S+)", re.M)),
-}
 _CPU = re.compile(r"cpu[0-9]+\Z")
 _MEMLOCK = re.compile(r"^Max locked memory\s+(unlimited|[0-9]+)\s", re.M)
 UNLIMITED = -1

@@ -14,9 +14,9 @@ import subprocess
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import TOOL_VERSIONS
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.rail_socket import Place
-from ansible_collections.railyard.fabric.plugins.module_utils.facts.host import TOOL_VERSIONS
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.proof import Claim
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.rdma_port import RdmaPort
 

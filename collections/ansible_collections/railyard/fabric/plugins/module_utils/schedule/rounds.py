@@ -11,41 +11,16 @@ million.
 
 from __future__ import annotations
 
+import collections
 import hashlib
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import RDMA_TRANSPORTS, TESTS
 from ansible_collections.railyard.fabric.plugins.module_utils.documents import AskedLine, Direction, Rail
 from ansible_collections.railyard.fabric.plugins.module_utils.rails import plan
 
 SCHEMA = 1
-
-# What is asked of a pair on each rail alone, for each direction, in this order: the cheap checks that
-# explain a failure of the dear ones come first.
-RAIL_CHECKS = (
-    ("path_mtu", "ping"),
-    ("path_mtu_one_way", "udp_probe"),
-    ("ping_rtt", "ping"),
-    ("tcp_bandwidth", "iperf3"),
-    ("tcp_latency", "sockperf"),
-)
-# After those, on a pair whose both nodes have RDMA: the ones whose tool `policy.rdma_tests` names.
-RDMA_CHECKS = (
-    ("rdma_bandwidth", "ib_write_bw"),
-    ("rdma_read_bandwidth", "ib_read_bw"),
-    ("rdma_send_bandwidth", "ib_send_bw"),
-    ("rdma_latency", "ib_write_lat"),
-    ("rdma_read_latency", "ib_read_lat"),
-    ("rdma_send_latency", "ib_send_lat"),
-)
-RDMA_UNPINNED = ("rdma_bandwidth_unpinned", "ib_write_bw")
-# Both directions at once, so once for a pair and rail.
-BI_CHECKS = (("tcp_bandwidth_bi", "iperf3"),)
-RDMA_BI_CHECKS = (("rdma_bandwidth_bi", "ib_write_bw"),)
-# And then on all rails of the pair at once, for each direction.
-GROUP_CHECKS = (("tcp_bandwidth_concurrent", "iperf3"),)
-RDMA_GROUP_CHECKS = (("rdma_bandwidth_concurrent", "ib_write_bw"),)
-RDMA_TRANSPORTS = frozenset(("roce", "infiniband"))
 
 
 class Questions(NamedTuple):
@@ -69,12 +44,13 @@ def questions(policy: Mapping[str, Any], rdma: bool) -> Questions:
         rdma: whether both nodes of the pair have RDMA.
     """
     tools = set(policy["rdma_tests"]) if rdma else set()
-    alone = RAIL_CHECKS + tuple(pair for pair in RDMA_CHECKS if pair[1] in tools)
-    if policy["numa_unpinned"] and RDMA_UNPINNED[1] in tools:
-        alone += (RDMA_UNPINNED,)
-    bi = BI_CHECKS + tuple(pair for pair in RDMA_BI_CHECKS if pair[1] in tools)
-    together = GROUP_CHECKS + tuple(pair for pair in RDMA_GROUP_CHECKS if pair[1] in tools)
-    return Questions(alone, bi if policy["bidirectional"] else (), together)
+    asked: dict[str, list[tuple[str, str]]] = collections.defaultdict(list)
+    for test in TESTS:
+        if not test.rdma or test.tool in tools:
+            asked[test.asked].append((test.name, test.tool))
+    alone = asked["alone"] + (asked["unpinned"] if policy["numa_unpinned"] else [])
+    both_ways = asked["both_ways"] if policy["bidirectional"] else []
+    return Questions(tuple(alone), tuple(both_ways), tuple(asked["together"]))
 
 
 class Meeting(NamedTuple):

@@ -10,8 +10,9 @@ import math
 from collections.abc import Mapping
 from typing import Any, TypeGuard
 
+from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import RDMA_TESTS
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule.policy_keys import KEYS
-from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import CHECKS, RDMA_TESTS
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import CHECKS
 
 DEFAULT: dict[str, Any] = {name: key.default for name, key in KEYS.items()}
 

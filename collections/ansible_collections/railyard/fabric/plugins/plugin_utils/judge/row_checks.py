@@ -363,12 +363,8 @@ def _chain_problem(metrics: Mapping[str, Any], policy: Mapping[str, Any]) -> str
 
 def _wrong_length(check: str, window: tuple[float, float], policy: Mapping[str, Any]) -> str | None:
     """A test that lasted less than half of what was asked, or longer than it could, is not the asked test."""
-    asked_s = {
-        "tcp_bandwidth": policy["iperf3_duration_s"],
-        "tcp_bandwidth_concurrent": policy["iperf3_duration_s"],
-        "tcp_bandwidth_bi": policy["iperf3_duration_s"],
-        "tcp_latency": policy["sockperf_duration_s"],
-    }.get(check, 0)
+    lasts = CHECKS[check].lasts
+    asked_s = policy[lasts] if lasts else 0
     if rdma_numbers.is_bandwidth(check):
         asked_s = measured_s(policy)
     lasted_s = window[1] - window[0]

@@ -13,6 +13,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import RDMA_TRANSPORTS
 from ansible_collections.railyard.fabric.plugins.module_utils.documents import AskedLine
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule import cable_checks
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule import rounds as schedule
@@ -20,7 +21,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils.schedule.request i
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import (
     AGGREGATES,
     CHECKS,
-    RDMA_TRANSPORTS,
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder
 

@@ -12,6 +12,7 @@ import threading
 from typing import Any
 
 import pytest
+from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import TESTS
 from ansible_collections.railyard.fabric.plugins.module_utils.channel import arp as duplicate_address
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.rail_socket import Place
@@ -30,6 +31,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.measure.iperf3 imp
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.proof import Claim
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.sockperf import Sockperf, sent_messages
+from ansible_collections.railyard.fabric.plugins.module_utils.schedule import policy_keys
 
 POLICY: dict[str, Any] = {
     "iperf3_duration_s": 4,
@@ -524,21 +526,20 @@ def test_ports_of_checks_rails_and_neighbouring_rounds_differ() -> None:
     )
 
 
-def test_every_check_of_the_schedule_has_a_tool_of_its_name() -> None:
-    from ansible_collections.railyard.fabric.plugins.module_utils.schedule import rounds as schedule
+def test_every_test_has_a_tool_of_its_name() -> None:
+    assert {check: tool().name for check, tool in registry.TOOL_OF_CHECK.items()} == {
+        test.name: test.tool for test in TESTS
+    }
 
-    asked = (
-        *schedule.RAIL_CHECKS,
-        *schedule.RDMA_CHECKS,
-        schedule.RDMA_UNPINNED,
-        *schedule.BI_CHECKS,
-        *schedule.RDMA_BI_CHECKS,
-        *schedule.GROUP_CHECKS,
-        *schedule.RDMA_GROUP_CHECKS,
-    )
-    for check, tool in asked:
-        assert registry.TOOL_OF_CHECK[check]().name == tool
-    assert {check for check, _tool in asked} == set(registry.TOOL_OF_CHECK)
+
+def test_a_tool_runs_for_as_long_as_its_test_has_to_last() -> None:
+    policy = {name: key.default for name, key in policy_keys.KEYS.items()}
+    lasting = [test for test in TESTS if test.lasts]
+    assert lasting
+    for test in lasting:
+        planned_s = registry.TOOL_OF_CHECK[test.name]().planned_s
+        longer = policy | {test.lasts: policy[test.lasts] + 7}
+        assert planned_s(longer) == planned_s(policy) + 7
 
 
 def arp(operation: int, sender_mac: str, sender_ip: str, target_ip: str) -> bytes:

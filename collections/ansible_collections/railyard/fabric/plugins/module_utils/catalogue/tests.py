@@ -1,0 +1,177 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The tests between nodes: what each asks, by which tool, when, for how long, and what each end must state.
+
+One table, from which follow the schedule, the node's facts (which versions are asked), the row reader and the
+bounds. A new tool begins here; CONTRIBUTING.md has the rest.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+#: Metric kinds: what a sane value of the metric looks like. `positive` > 0, `count` whole and >= 0,
+#: `positive_count` whole and > 0, `share` within 0 and 100, `nonnegative` >= 0. All are finite numbers, never
+#: bool.
+KINDS = ("positive", "positive_count", "count", "share", "nonnegative")
+
+
+@dataclass(frozen=True)
+class Check:
+    """One kind of question.
+
+    Attributes:
+        name: the check, as asked.jsonl writes it.
+        title: how a person calls it.
+        bounded: metrics that a bound may be laid on (site policy included).
+        client: metric -> kind that the client's row must hold.
+        server: metric -> kind that the server's row must hold; empty where that end states no number.
+        source: where its answer comes from, one of SOURCES.
+        rdma: it is asked only where the inventory declares RDMA.
+        tool: which tool measures it; "" where no test between nodes does.
+        asked: when the schedule asks it: "alone" on each rail and direction, "both_ways" at once,
+            "together" on all rails at once, or "unpinned" (alone, where the policy wants it).
+        lasts: the policy's key with the seconds that it has to measure for; "" where another rule says it.
+    """
+
+    name: str
+    title: str
+    bounded: tuple[str, ...] = ()
+    client: dict[str, str] = field(default_factory=dict)
+    server: dict[str, str] = field(default_factory=dict)
+    source: str = "test"
+    rdma: bool = False
+    tool: str = ""
+    asked: str = "alone"
+    lasts: str = ""
+
+    @property
+    def from_facts(self) -> bool:
+        """Tell whether a node's facts row answers it, not result rows."""
+        return self.source == "facts"
+
+    @property
+    def local(self) -> bool:
+        """Tell whether it is asked of one node alone: the asked line names no peer, a BMC's no rail."""
+        return self.source in ("facts", "counters", "cabling", "hops", "bmc")
+
+
+_BANDWIDTH_CLIENT = {"bandwidth_gbps": "positive", "sent_gbps": "positive"}
+_BANDWIDTH_SERVER = {"bandwidth_gbps": "positive"}
+_BOTH_WAYS = {"bandwidth_gbps": "positive", "forward_gbps": "positive", "reverse_gbps": "positive"}
+# perftest prints the message rate with six digits behind the point: few large messages a second show as 0.
+_RDMA_BANDWIDTH = {"bandwidth_gbps": "positive", "message_rate_mpps": "nonnegative"}
+_LATENCY = {
+    "latency_average_us": "positive",
+    "latency_p50_us": "positive",
+    "latency_p99_us": "positive",
+    "latency_p999_us": "positive",
+    "latency_min_us": "positive",
+    "latency_max_us": "positive",
+    "observations": "positive_count",
+}
+_LATENCY_BOUNDED = ("latency_average_us", "latency_p50_us", "latency_p99_us", "latency_p999_us")
+# How many packets of the size that was found were sent, and how many of them passed.
+_PATH_MTU = {"path_mtu_bytes": "positive_count", "sent": "positive_count", "received": "count"}
+
+
+def _tcp_bandwidth(name: str, title: str, asked: str) -> Check:
+    return Check(
+        name,
+        title,
+        ("bandwidth_gbps",),
+        _BANDWIDTH_CLIENT,
+        _BANDWIDTH_SERVER,
+        tool="iperf3",
+        asked=asked,
+        lasts="iperf3_duration_s",
+    )
+
+
+def _rdma_bandwidth(name: str, title: str, tool: str, asked: str = "alone", server: bool = True) -> Check:
+    both = dict(_RDMA_BANDWIDTH)
+    return Check(
+        name,
+        title,
+        ("bandwidth_gbps",),
+        both,
+        dict(both) if server else {},
+        rdma=True,
+        tool=tool,
+        asked=asked,
+    )
+
+
+def _rdma_latency(name: str, title: str, tool: str) -> Check:
+    return Check(name, title, _LATENCY_BOUNDED, dict(_LATENCY), rdma=True, tool=tool)
+
+
+# How each benchmark tool is asked for its version. perftest exits 1 when asked, so that the text decides.
+TOOL_VERSIONS: Mapping[str, tuple[list[str], re.Pattern[str]]] = {
+    "iperf3": (["iperf3", "--version"], re.compile(r"^iperf (\S+)", re.M)),
+    "sockperf": (["sockperf", "--version"], re.compile(r"\bversion (\d[^\s-]*)", re.A)),
+    "ping": (["ping", "-V"], re.compile(r"iputils[- ]s?(\S+)")),
+    "perftest": (["ib_write_bw", "--version"], re.compile(r"^Version: (\S+)", re.M)),
+}
+
+# In the order in which they are asked: the cheap ones that explain a failure of the dear ones come first.
+TESTS: tuple[Check, ...] = (
+    Check("path_mtu", "path MTU", (), dict(_PATH_MTU), tool="ping"),
+    Check("path_mtu_one_way", "one-way path MTU", (), dict(_PATH_MTU), tool="udp_probe"),
+    Check(
+        "ping_rtt",
+        "ping round trip",
+        ("rtt_average_us", "rtt_max_us"),
+        {
+            "rtt_average_us": "positive",
+            "rtt_min_us": "positive",
+            "rtt_max_us": "positive",
+            "rtt_mdev_us": "nonnegative",
+            "loss_percent": "share",
+        },
+        tool="ping",
+    ),
+    _tcp_bandwidth("tcp_bandwidth", "TCP bandwidth", "alone"),
+    Check(
+        "tcp_latency",
+        "one-way TCP latency",
+        _LATENCY_BOUNDED,
+        dict(_LATENCY),
+        tool="sockperf",
+        lasts="sockperf_duration_s",
+    ),
+    Check(
+        "tcp_bandwidth_bi",
+        "TCP bandwidth of both directions",
+        ("bandwidth_gbps", "forward_gbps", "reverse_gbps"),
+        dict(_BOTH_WAYS),
+        dict(_BOTH_WAYS),
+        tool="iperf3",
+        asked="both_ways",
+        lasts="iperf3_duration_s",
+    ),
+    _tcp_bandwidth("tcp_bandwidth_concurrent", "TCP bandwidth of all rails at once", "together"),
+    _rdma_bandwidth("rdma_bandwidth", "RDMA write bandwidth", "ib_write_bw"),
+    # The server of a read does nothing and knows nothing: its HCA answers by itself.
+    _rdma_bandwidth("rdma_read_bandwidth", "RDMA read bandwidth", "ib_read_bw", server=False),
+    _rdma_bandwidth("rdma_send_bandwidth", "RDMA send bandwidth", "ib_send_bw"),
+    _rdma_bandwidth(
+        "rdma_bandwidth_unpinned", "RDMA write bandwidth without NUMA pinning", "ib_write_bw", "unpinned"
+    ),
+    _rdma_bandwidth(
+        "rdma_bandwidth_bi", "RDMA write bandwidth of both directions", "ib_write_bw", "both_ways"
+    ),
+    _rdma_bandwidth(
+        "rdma_bandwidth_concurrent", "RDMA write bandwidth of all rails at once", "ib_write_bw", "together"
+    ),
+    _rdma_latency("rdma_latency", "one-way RDMA write latency", "ib_write_lat"),
+    _rdma_latency("rdma_read_latency", "round-trip RDMA read latency", "ib_read_lat"),
+    _rdma_latency("rdma_send_latency", "one-way RDMA send latency", "ib_send_lat"),
+)
+#: perftest's programs that `fabric_policy.rdma_tests` may list.
+RDMA_TESTS = tuple(one.tool for one in TESTS if one.rdma and one.asked == "alone")
+#: Transports that RDMA is asked of.
+RDMA_TRANSPORTS = ("roce", "infiniband")
