@@ -174,121 +174,68 @@ def test_what_only_ansible_can_tell_stays_unknown(folder):
     assert plan.build_plan(loaded)["nodes"]["gpu1"]["ansible_host"] is None
 
 
+ALL, HOST = "group_vars/all/fabric.yml", "host_vars/gpu1.yml"
+
+
 @pytest.mark.parametrize(
-    ("files", "file", "host", "rail"),
+    ("name", "text", "line", "host", "rail"),
     [
-        pytest.param(
-            {"group_vars/all/fabric.yml": FABRIC.replace("10.0.1.0/24", "10.0.1.9/24")},
-            "site/group_vars/all/fabric.yml:7",
-            None,
-            "rail0",
-            id="in-the-fabric",
-        ),
-        pytest.param(
-            {"group_vars/all/fabric.yml": FABRIC + "  mtux: 1\n"},
-            "site/group_vars/all/fabric.yml:8",
-            None,
-            None,
-            id="unknown-key",
-        ),
-        pytest.param(
-            {"host_vars/gpu1.yml": "---\nnode_index: -1\n"},
-            "site/host_vars/gpu1.yml:2",
-            "gpu1",
-            None,
-            id="host-vars",
-        ),
-        pytest.param(
-            {
-                "host_vars/gpu1/a.yml": "x: 1\n",
-                "host_vars/gpu1/b.yml": "rail_overrides:\n  rail0:\n    mtu: 1500\n",
-            },
-            "site/host_vars/gpu1/b.yml:3",
-            "gpu1",
-            "rail0",
-            id="host-vars-folder",
-        ),
-        pytest.param(
-            {"hosts.yml": HOSTS.replace("192.168.1.1", "10.0.1.9")},
-            "site/hosts.yml:6",
-            "gpu1",
-            "rail0",
-            id="in-hosts",
-        ),
-        pytest.param({"group_vars/all/fabric.yml": "x: 1\n"}, "fabric", "gpu[1-2]", None, id="nowhere"),
+        (ALL, FABRIC.replace("10.0.1.0/24", "10.0.1.9/24"), 7, None, "rail0"),
+        (ALL, FABRIC + "  mtux: 1\n", 8, None, None),
+        (HOST, "---\nnode_index: -1\n", 2, "gpu1", None),
+        ("host_vars/gpu2/b.yml", "rail_overrides:\n  rail0:\n    mtu: 1500\n", 3, "gpu2", "rail0"),
+        ("hosts.yml", HOSTS.replace("192.168.1.1", "10.0.1.9"), 6, "gpu1", "rail0"),
     ],
+    ids=["in-the-fabric", "unknown-key", "host-vars", "host-vars-folder", "in-hosts"],
 )
-def test_a_problem_names_its_file_and_line(folder, files, file, host, rail):
-    write(folder, files)
+def test_a_problem_names_its_file_and_line(folder, name, text, line, host, rail):
+    write(folder, {"host_vars/gpu2/a.yml": "x: 1\n", name: text})
     (problem,) = problems_of(folder)
-    assert (problem.file, problem.host, problem.rail) == (file, host, rail)
+    assert (problem.file, problem.host, problem.rail) == (f"site/{name}:{line}", host, rail)
+
+
+def test_what_stands_nowhere_is_named_by_its_variable(folder):
+    write(folder, {ALL: "x: 1\n"})
+    (problem,) = problems_of(folder)
+    assert (problem.file, problem.host, problem.rail) == ("fabric", "gpu[1-2]", None)
 
 
 @pytest.mark.parametrize(
-    ("files", "file", "part"),
+    ("name", "text", "line", "part"),
     [
-        pytest.param(
-            {"group_vars/all/fabric.yml": "fabric:\n  rails: [\n"},
-            "site/group_vars/all/fabric.yml:3",
-            "YAML parsing failed",
-            id="vars",
-        ),
-        pytest.param(
-            {"host_vars/gpu1.yml": "a: b: c\n"},
-            "site/host_vars/gpu1.yml:1",
-            "YAML parsing failed",
-            id="host-vars",
-        ),
-        pytest.param(
-            {"hosts.yml": "gpu_nodes:\n  hosts:\n\tgpu1:\n"},
-            "site/hosts.yml:3",
-            "YAML parsing failed",
-            id="hosts",
-        ),
-        pytest.param({"hosts.yml": "- gpu1\n"}, "site/hosts.yml", "it holds a list", id="hosts-no-mapping"),
-        pytest.param(
-            {"group_vars/all/fabric.yml": "- fabric\n"},
-            "site/group_vars/all/fabric.yml:1",
-            "it holds a list",
-            id="vars-no-mapping",
-        ),
+        (ALL, "fabric:\n  rails: [\n", ":3", "YAML parsing failed"),
+        (HOST, "a: b: c\n", ":1", "YAML parsing failed"),
+        ("hosts.yml", "gpu_nodes:\n  hosts:\n\tgpu1:\n", ":3", "YAML parsing failed"),
+        ("hosts.yml", "- gpu1\n", "", "it holds a list"),
+        (ALL, "- fabric\n", ":1", "it holds a list"),
     ],
+    ids=["vars", "host-vars", "hosts", "hosts-no-mapping", "vars-no-mapping"],
 )
-def test_what_cannot_be_read_names_file_and_line(folder, files, file, part, capsys):
-    write(folder, files)
-    problems = problems_of(folder)
-    assert len(problems) == 1
-    assert problems[0].file.endswith(file)
-    assert part in problems[0].message
+def test_what_cannot_be_read_names_file_and_line(folder, name, text, line, part, capsys):
+    write(folder, {name: text})
+    (problem,) = problems_of(folder)
+    assert problem.file.endswith(f"site/{name}{line}")
+    assert part in problem.message
     assert capsys.readouterr().out == ""
 
 
 def test_every_unreadable_file_is_named(folder):
-    write(folder, {"host_vars/gpu1.yml": "a: b: c\n", "host_vars/gpu2.yml": "[\n"})
-    assert [one.file for one in problems_of(folder)] == [
-        "site/host_vars/gpu1.yml:1",
-        "site/host_vars/gpu2.yml:2",
-    ]
+    write(folder, {HOST: "a: b: c\n", "host_vars/gpu2.yml": "[\n"})
+    assert [one.file for one in problems_of(folder)] == [f"site/{HOST}:1", "site/host_vars/gpu2.yml:2"]
+
+
+DUPLICATE = "YAML parsing failed: Found duplicate mapping key "
 
 
 @pytest.mark.parametrize(
     ("text", "wrong"),
     [
-        (
-            "b:\n  - {c: 1}\n  - c: 1\n    c: 3\na: 4\n",
-            (4, "YAML parsing failed: Found duplicate mapping key 'c'"),
-        ),
-        ("a: 1\nb: 2\na: 3\n", (3, "YAML parsing failed: Found duplicate mapping key 'a'")),
+        ("b:\n  - {c: 1}\n  - c: 1\n    c: 3\na: 4\n", (4, f"{DUPLICATE}'c'")),
+        ("a: 1\nb: 2\na: 3\n", (3, f"{DUPLICATE}'a'")),
         ("one: &one {a: 1}\ntwo: {<<: *one, b: 2}\nthree: [{a: 1}, {a: 2}]\n", None),
         # YAML would let the mapping's own key win; Ansible takes no key twice.
-        (
-            "one: &o {a: 1}\ntwo: {<<: *o, a: 2}\n",
-            (2, "YAML parsing failed: Found duplicate mapping key 'a'"),
-        ),
-        (
-            "o: &o {a: 1}\nt:\n  <<: [*o]\n  a: 2\n",
-            (4, "YAML parsing failed: Found duplicate mapping key 'a'"),
-        ),
+        ("one: &o {a: 1}\ntwo: {<<: *o, a: 2}\n", (2, f"{DUPLICATE}'a'")),
+        ("o: &o {a: 1}\nt:\n  <<: [*o]\n  a: 2\n", (4, f"{DUPLICATE}'a'")),
         ("a: &a [*a]\n", (1, "an alias stands inside what it names")),
         ("a: [1, !x 2]\n", (1, "YAML parsing failed: Could not determine a constructor for the tag '!x'")),
         ("", None),
@@ -320,136 +267,74 @@ def test_without_nodes_there_is_a_problem(folder, hosts, part):
 
 
 @pytest.mark.parametrize(
-    ("files", "file", "host"),
+    ("name", "text", "line", "host"),
     [
-        pytest.param(
-            {"hosts.yml": "gpu_nodes:\n  hosts:\n    gpu1:\n    login:\n"},
-            "site/hosts.yml:4",
-            "login",
-            id="name",
-        ),
-        pytest.param(
-            {"hosts.yml": "gpu_nodes:\n  children:\n    a:\n      hosts:\n        log[a:c]in:\n"},
-            "site/hosts.yml:5",
+        ("hosts.yml", "gpu_nodes:\n  hosts:\n    gpu1:\n    login:\n", 4, "login"),
+        (
+            "hosts.yml",
+            "gpu_nodes:\n  children:\n    a:\n      hosts:\n        log[a:c]in:\n",
+            5,
             "logain,logbin,logcin",
-            id="range-in-a-child",
         ),
-        pytest.param(
-            {"hosts.yml": "all:\n", "more.ini": "[gpu_nodes]\n# x\ngpu1\nlogin ansible_host=::1\n"},
-            "site/more.ini:4",
-            "login",
-            id="ini",
-        ),
+        ("more.ini", "[gpu_nodes]\n# x\ngpu1\nlogin ansible_host=::1\n", 4, "login"),
     ],
+    ids=["name", "range-in-a-child", "ini"],
 )
-def test_what_a_node_lacks_is_told_where_the_node_is_listed(folder, files, file, host):
-    write(folder, files)
+def test_what_a_node_lacks_is_told_where_the_node_is_listed(folder, name, text, line, host):
+    write(folder, {"hosts.yml": "all:\n", name: text})
     (problem,) = problems_of(folder)
-    assert (problem.file, problem.host) == (file, host)
+    assert (problem.file, problem.host) == (f"site/{name}:{line}", host)
     assert problem.message.startswith("node_index: the host's name ends in no number")
 
 
+CONNECTION = "group_vars/all/connection.yml"
+
+
 @pytest.mark.parametrize(
-    ("files", "file", "variable"),
+    ("name", "text", "line", "variable"),
     [
-        pytest.param(
-            {"group_vars/all/connection.yml": "ansible_password: hunter2\n"},
-            "site/group_vars/all/connection.yml:1",
-            "ansible_password",
-            id="all",
-        ),
-        pytest.param(
-            {"group_vars/gpu_nodes.yml": "x: 1\nansible_become_password: hunter2\n"},
-            "site/group_vars/gpu_nodes.yml:2",
+        (CONNECTION, "ansible_password: hunter2\n", 1, "ansible_password"),
+        (
+            "group_vars/gpu_nodes.yml",
+            "x: 1\nansible_become_password: hunter2\n",
+            2,
             "ansible_become_password",
-            id="group",
         ),
-        pytest.param(
-            {"host_vars/gpu1.yml": "bmc:\n  user: admin\n  password: hunter2\n"},
-            "site/host_vars/gpu1.yml:3",
-            "bmc.password",
-            id="nested",
-        ),
-        pytest.param(
-            {"hosts.yml": HOSTS + "      bmc_password: hunter2\n"},
-            "site/hosts.yml:7",
-            "bmc_password",
-            id="hosts",
-        ),
-        pytest.param(
-            {"hosts.yml": HOSTS + "  vars:\n    ansible_ssh_pass: hunter2\n"},
-            "site/hosts.yml:8",
-            "ansible_ssh_pass",
-            id="group-in-hosts",
-        ),
-        pytest.param(
-            {"more.ini": "[switches]\nleaf[1:4] ansible_become_pass=hunter2\n"},
-            "site/more.ini:2",
-            "ansible_become_pass",
-            id="ini-range",
-        ),
-        pytest.param(
-            {"group_vars/all/x.yml": "snmp:\n  - community: a\n    auth_passphrase: hunter2\n"},
-            "site/group_vars/all/x.yml:3",
-            "snmp[0].auth_passphrase",
-            id="in-a-list",
-        ),
-        pytest.param(
-            {"group_vars/all/x.yml": "bmc_password: 123456\n"},
-            "site/group_vars/all/x.yml:1",
-            "bmc_password",
-            id="digits",
-        ),
-        pytest.param(
-            {"group_vars/all/x.yml": "bmc_passwords:\n  gpu1: hunter2\n"},
-            "site/group_vars/all/x.yml:2",
-            "bmc_passwords.gpu1",
-            id="one-for-each-node",
-        ),
-        pytest.param(
-            {"group_vars/all/x.yml": "munge:\n  secrets: [hunter2]\n"},
-            "site/group_vars/all/x.yml:2",
-            "munge.secrets[0]",
-            id="a-list-of-them",
-        ),
-        pytest.param(
-            {"hosts.yml": HOSTS + "      ipmi_passwd_admin: hunter2\n"},
-            "site/hosts.yml:7",
-            "ipmi_passwd_admin",
-            id="in-the-middle-of-the-name",
-        ),
+        (HOST, "bmc:\n  user: admin\n  password: hunter2\n", 3, "bmc.password"),
+        ("hosts.yml", HOSTS + "      bmc_password: hunter2\n", 7, "bmc_password"),
+        ("hosts.yml", HOSTS + "  vars:\n    ansible_ssh_pass: hunter2\n", 8, "ansible_ssh_pass"),
+        ("more.ini", "[switches]\nleaf[1:4] ansible_become_pass=hunter2\n", 2, "ansible_become_pass"),
+        (CONNECTION, "snmp:\n  - community: a\n    auth_passphrase: hunter2\n", 3, "snmp[0].auth_passphrase"),
+        (CONNECTION, "bmc_password: 123456\n", 1, "bmc_password"),
+        (CONNECTION, "bmc_passwords:\n  gpu1: hunter2\n", 2, "bmc_passwords.gpu1"),
+        (CONNECTION, "munge:\n  secrets: [hunter2]\n", 2, "munge.secrets[0]"),
+        ("hosts.yml", HOSTS + "      ipmi_passwd_admin: hunter2\n", 7, "ipmi_passwd_admin"),
     ],
 )
-def test_a_readable_password_is_named_but_never_shown(folder, files, file, variable):
-    write(folder, files)
+def test_a_readable_password_is_named_but_never_shown(folder, name, text, line, variable):
+    write(folder, {name: text})
     (problem,) = problems_of(folder)
-    assert problem.file == file
+    assert problem.file == f"site/{name}:{line}"
     assert problem.message.startswith(f"{variable}: ")
     assert "hunter2" not in problem.text()
     assert "123456" not in problem.text()
 
 
 @pytest.mark.parametrize(
-    "files",
+    "text",
     [
-        pytest.param(
-            {"group_vars/all/c.yml": "ansible_password: \"{{ lookup('env', 'P') }}\"\n"}, id="expression"
-        ),
-        pytest.param({"group_vars/all/c.yml": "ansible_password:\nbmc_password: ''\n"}, id="empty"),
-        pytest.param(
-            {"group_vars/all/c.yml": "password_file: /run/x\nansible_ssh_private_key_file: k\n"},
-            id="file-names",
-        ),
-        pytest.param(
-            {"group_vars/all/c.yml": "ansible_password: " + inline_vault("hunter2", 2)}, id="encrypted-value"
-        ),
-        pytest.param({"group_vars/all/vault.yml": vault("ansible_password: hunter2\n")}, id="encrypted-file"),
-        pytest.param({"group_vars/all/c.yml": "ask_for_password: true\n"}, id="a-switch"),
-        pytest.param({"group_vars/all/c.yml": "password_min_length: 12\n"}, id="a-length"),
+        "ansible_password: \"{{ lookup('env', 'P') }}\"\n",
+        "ansible_password:\nbmc_password: ''\n",
+        "password_file: /run/x\nansible_ssh_private_key_file: k\n",
+        "ansible_password: " + inline_vault("hunter2", 2),
+        vault("ansible_password: hunter2\n"),
+        "ask_for_password: true\n",
+        "password_min_length: 12\n",
     ],
+    ids=["expression", "empty", "file-names", "encrypted-value", "encrypted-file", "a-switch", "a-length"],
 )
-def test_what_is_no_readable_password_is_left_alone(folder, files):
-    write(folder, files)
+def test_what_is_no_readable_password_is_left_alone(folder, text):
+    write(folder, {CONNECTION: text})
     assert problems_of(folder) == []
 
 
