@@ -62,16 +62,17 @@ def test_a_node_without_gpus_has_nothing(node):
     assert facts["warnings"] == []
 
 
-def test_an_nvswitch_is_a_bridge_of_nvidias(node):
-    node.function("0000:c1:00.0", 0x22A3, kind="0x068000")
+@pytest.mark.parametrize(
+    ("device", "kind", "switches", "gpus"),
+    [
+        (0x22A3, "0x068000", ["0000:c1:00.0"], 0),  # a bridge of NVIDIA's
+        (0x2901, "0x030200", [], 1),  # those of HGX B200 are known by its GPUs
+    ],
+)
+def test_nvswitches(node, device, kind, switches, gpus):
+    node.function("0000:c1:00.0", device, kind=kind)
     facts = node.facts()
-    assert (facts["nvswitch"], facts["nvswitches"], facts["gpus"]) == (True, ["0000:c1:00.0"], [])
-
-
-def test_the_switches_of_hgx_b200_are_known_by_its_gpus(node):
-    node.function("0000:1b:00.0", 0x2901)
-    facts = node.facts()
-    assert (facts["nvswitch"], facts["nvswitches"]) == (True, [])
+    assert (facts["nvswitch"], facts["nvswitches"], len(facts["gpus"])) == (True, switches, gpus)
 
 
 def test_an_unknown_device_has_no_generation_and_is_there(node):
@@ -80,44 +81,56 @@ def test_an_unknown_device_has_no_generation_and_is_there(node):
     assert (facts["gpus"][0]["generation"], facts["gpus"][0]["flavours"]) == (None, [])
 
 
-def test_loaded_and_installed_agree(two):
-    two.load("535.183.01", PROPRIETARY_535)
-    two.install("535.183.01", "NVIDIA", name="nvidia-current.ko")
+@pytest.mark.parametrize(
+    ("version", "loaded", "licence", "flavour", "more"),
+    [
+        ("535.183.01", PROPRIETARY_535, "NVIDIA", "proprietary", {"name": "nvidia-current.ko"}),
+        (
+            "580.95.05",
+            OPEN_580,
+            "Dual MIT/GPL",
+            "open",
+            {"name": "nvidia.ko.zst", "signer": "DKMS module key"},
+        ),
+    ],
+)
+def test_loaded_and_installed_agree(two, version, loaded, licence, flavour, more):
+    two.load(version, loaded)
+    two.install(version, licence, **more)
     driver = two.facts()["driver"]
-    assert (driver["loaded"], driver["loaded_flavour"]) == ("535.183.01", "proprietary")
-    assert driver["pending"] is False
-    assert driver["installed"][0]["version"] == "535.183.01"
+    assert (driver["loaded"], driver["loaded_flavour"], driver["pending"]) == (version, flavour, False)
+    (installed,) = driver["installed"]
+    assert (installed["version"], installed["flavour"]) == (version, flavour)
+    assert (installed["signer"] or None) == more.get("signer")
 
 
-def test_open_modules_are_told_from_proprietary_ones(two):
-    two.load("580.95.05", OPEN_580)
-    two.install("580.95.05", "Dual MIT/GPL", name="nvidia.ko.zst", signer="DKMS module signing key")
-    driver = two.facts()["driver"]
-    assert (driver["loaded"], driver["loaded_flavour"]) == ("580.95.05", "open")
-    installed = driver["installed"][0]
-    assert (installed["flavour"], installed["signer"]) == ("open", "DKMS module signing key")
-    assert driver["pending"] is False
-
-
-def test_a_loaded_module_older_than_the_installed_one_is_a_reboot_pending(two):
-    two.load("535.183.01", PROPRIETARY_535)
-    two.install("580.95.05", "NVIDIA")
+@pytest.mark.parametrize(
+    ("loaded", "text", "installed", "kernel", "why"),
+    [
+        (
+            "535.183.01",
+            PROPRIETARY_535,
+            "580.95.05",
+            KERNEL,
+            "535.183.01 is loaded, 580.95.05 is installed for the running kernel",
+        ),
+        ("580.95.05", OPEN_580, "580.95.05", KERNEL, "loaded as open module, and installed as proprietary"),
+        (
+            "535.183.01",
+            PROPRIETARY_535,
+            "535.183.01",
+            "6.1.0-29-amd64",
+            f"535.183.01 is loaded, but no NVIDIA module is installed for the running kernel {KERNEL}",
+        ),
+    ],
+    ids=["an older one", "the other modules", "for another kernel"],
+)
+def test_what_is_not_loaded_as_installed_waits_for_a_reboot(two, loaded, text, installed, kernel, why):
+    two.load(loaded, text)
+    two.install(installed, "NVIDIA", kernel=kernel)
     driver = two.facts()["driver"]
     assert driver["pending"] is True
-    assert driver["pending_why"] == ("535.183.01 is loaded, 580.95.05 is installed for the running kernel")
-
-
-def test_the_same_version_of_the_other_modules_is_pending_too(two):
-    two.load("580.95.05", OPEN_580)
-    two.install("580.95.05", "NVIDIA")
-    assert "loaded as open module, and installed as proprietary" in two.facts()["driver"]["pending_why"]
-
-
-def test_a_module_for_another_kernel_only_is_pending(two):
-    two.load("535.183.01", PROPRIETARY_535)
-    two.install("535.183.01", "NVIDIA", kernel="6.1.0-29-amd64")
-    why = two.facts()["driver"]["pending_why"]
-    assert why == f"535.183.01 is loaded, but no NVIDIA module is installed for the running kernel {KERNEL}"
+    assert why in driver["pending_why"]
 
 
 def test_a_module_of_unknown_version_lets_no_node_wait_for_a_reboot(two):
@@ -206,18 +219,21 @@ def test_a_field_that_this_version_lacks_costs_only_the_settings(two):
     assert facts["warnings"] == []
 
 
-def test_trouble_of_nvidia_smi_is_a_warning(two):
-    two.load("535.183.01", PROPRIETARY_535)
-    two.answers["nvidia-smi"] = "Failed to initialize NVML: Driver/library version mismatch\n"
-    facts = two.facts()
-    assert "Driver/library version mismatch" in facts["warnings"][0]
-    assert facts["gpus"][0]["settings"] is None
+MISMATCH = "Driver/library version mismatch"
 
 
-def test_a_driver_without_its_nvidia_smi_is_a_warning(two):
+@pytest.mark.parametrize(
+    ("answers", "warned"),
+    [
+        ({"nvidia-smi": f"Failed to initialize NVML: {MISMATCH}\n"}, MISMATCH),
+        ({}, "nvidia-smi: not found"),
+    ],
+)
+def test_trouble_of_nvidia_smi_is_a_warning(two, answers, warned):
     two.load("535.183.01", PROPRIETARY_535)
+    two.answers.update(answers)
     facts = two.facts()
-    assert "nvidia-smi: not found" in facts["warnings"][0]
+    assert warned in facts["warnings"][0]
     assert facts["gpus"][0]["settings"] is None
 
 

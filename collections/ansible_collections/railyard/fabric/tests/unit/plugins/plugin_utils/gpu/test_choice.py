@@ -72,41 +72,91 @@ def refusal(choice):
     return choice["refusals"][0]["text"]
 
 
-def test_v100_gets_the_last_branch_that_has_it_and_proprietary_modules():
-    choice = choose(node("V100", "V100"), {}, VENDOR)
-    assert (choice["branch"], choice["flavour"]) == (580, "proprietary")
-    assert choice["driver_packages"] == ["dkms-580"]
+@pytest.mark.parametrize(
+    ("gpus", "asked", "layout", "said"),
+    [
+        ("V100", {"flavour": "open"}, VENDOR, ["Volta cannot be driven by the open", "flavour: proprietary"]),
+        ("V100", {"branch": "590"}, VENDOR, ["R580 was the last", "nvidia_driver_branch: 580"]),
+        ("K80", {"branch": 535}, VENDOR, ["nvidia_driver_branch: 470"]),
+        (
+            "B200",
+            {"flavour": "proprietary"},
+            VENDOR,
+            ["cannot be driven by the proprietary", "flavour: open"],
+        ),
+        (
+            "GH200",
+            {"flavour": "proprietary"},
+            VENDOR,
+            ["cannot be driven by the proprietary", "flavour: open"],
+        ),
+        ("B200", {"branch": 550}, VENDOR, ["nvidia_driver_branch: 570 or newer."]),
+        ("B200", {}, DEBIAN, ["570 or newer, with nvidia_driver_source: vendor"]),
+        (
+            "V100 B200",
+            {"branch": 580},
+            VENDOR,
+            ["Blackwell takes open; Volta takes proprietary", "another node"],
+        ),
+        ("H100", {"cuda": "13.0", "branch": 570}, VENDOR, ["nvidia_driver_branch: 580"]),
+        ("V100", {"cuda": "13.0"}, VENDOR, ["does not compile for Volta: 12.x was the last"]),
+        ("A100", {"cuda": "12.4"}, DEBIAN, ["nvidia_driver_cuda: 11.8"]),
+        ("V100", {"branch": 580}, DEBIAN, ["has no branch 580, only 535", "nvidia_driver_source: vendor"]),
+        ("V100", {"gds": True}, VENDOR, []),
+        (
+            "V100",
+            {"gpudirect": "dma_buf", "rdma_provider": "doca"},
+            VENDOR,
+            ["nvidia_driver_gpudirect: nvidia_peermem"],
+        ),
+        ("H100", {"fabric_manager": True}, VENDOR, ["there is no NVSwitch"]),
+    ],
+)
+def test_what_does_not_fit_is_refused_with_its_fix(gpus, asked, layout, said):
+    text = refusal(choose(node(*gpus.split()), asked, layout))
+    assert ". Fix: " in text
+    assert all(part in text for part in said), text
+
+
+@pytest.mark.parametrize(
+    ("gpus", "asked", "layout", "wanted"),
+    [
+        ("V100 V100", {}, VENDOR, {"branch": 580, "flavour": "proprietary", "driver_packages": ["dkms-580"]}),
+        ("V100", {}, VENDOR, {"branch": 580, "generations": ["Volta"]}),
+        ("V100 A100", {}, VENDOR, {"branch": 580, "flavour": "proprietary"}),
+        ("K80", {}, VENDOR, {"branch": 470}),
+        ("H100", {}, VENDOR, {"branch": 595, "flavour": "open", "driver_packages": ["dkms-open"]}),
+        ("H100 GH200", {"branch": 550}, VENDOR, {"flavour": "open"}),
+        # The source says which modules come first, and before 560 those are the proprietary ones.
+        ("A100", {}, DEBIAN, {"flavour": "proprietary"}),
+        ("A100", {"flavour": "open"}, DEBIAN, {"driver_packages": ["nvidia-open-kernel-dkms"]}),
+        ("A100", {"branch": 550}, VENDOR, {"flavour": "proprietary"}),
+        ("A100", {"branch": 560}, VENDOR, {"flavour": "open"}),
+        ("V100", {"cuda": "12.9"}, VENDOR, {"other_packages": ["cuda-toolkit-12-9"]}),
+        ("A100", {"cuda": "11.8"}, DEBIAN, {"other_packages": ["nvidia-cuda-toolkit"]}),
+        ("V100", {}, DEBIAN, {"uris": []}),
+        ("", {"generations": ["Volta"]}, VENDOR, {"branch": 580}),  # a node may be prepared
+    ],
+)
+def test_what_is_chosen(gpus, asked, layout, wanted):
+    choice = choose(node(*gpus.split()), asked, layout)
     assert choice["refusals"] == []
-    assert choice["generations"] == ["Volta"]
+    assert {key: choice[key] for key in wanted} == wanted
 
 
-def test_v100_with_open_modules_is_refused_with_the_right_ones():
-    text = refusal(choose(node("V100"), {"flavour": "open"}, VENDOR))
-    assert "Volta cannot be driven by the open" in text
-    assert "nvidia_driver_flavour: proprietary" in text
-
-
-def test_v100_after_r580_is_refused_with_580():
-    text = refusal(choose(node("V100"), {"branch": "590"}, VENDOR))
-    assert "R580 was the last" in text
-    assert "nvidia_driver_branch: 580" in text
-
-
-def test_kepler_ends_earlier():
-    assert choose(node("K80"), {}, VENDOR)["branch"] == 470
-    assert "nvidia_driver_branch: 470" in refusal(choose(node("K80"), {"branch": 535}, VENDOR))
-
-
-@pytest.mark.parametrize("gpu", ["B200", "GH200"])
-def test_blackwell_and_grace_hopper_with_proprietary_modules_are_refused(gpu):
-    text = refusal(choose(node(gpu), {"flavour": "proprietary"}, VENDOR))
-    assert "cannot be driven by the proprietary" in text
-    assert "nvidia_driver_flavour: open" in text
-
-
-def test_blackwell_before_r570_is_refused_and_debian_is_told_to_be_too_old():
-    assert "nvidia_driver_branch: 570 or newer." in refusal(choose(node("B200"), {"branch": 550}, VENDOR))
-    assert "570 or newer, with nvidia_driver_source: vendor" in refusal(choose(node("B200"), {}, DEBIAN))
+@pytest.mark.parametrize(
+    ("gpus", "asked", "layout", "expected"),
+    [
+        ("A100", {"branch": 620, "flavour": "proprietary"}, VENDOR, ["no_proprietary_modules"]),
+        ("A100", {"branch": 510, "flavour": "open"}, VENDOR, ["no_open_modules"]),
+        ("A100", {"imex": True, "dcgm": True}, DEBIAN, ["imex_not_offered", "dcgm_not_offered"]),
+        ("V100", {"gds": True}, VENDOR, ["gds"]),
+        ("", {}, VENDOR, ["no_gpu"]),
+        ("V100", {"flavour": "open", "branch": 590}, VENDOR, ["branch_too_new", "flavour"]),
+    ],
+)
+def test_codes_of_refusals_come_all_at_once(gpus, asked, layout, expected):
+    assert expected == codes(choose(node(*gpus.split()), asked, layout))
 
 
 def test_blackwell_ultra_came_with_r575():
@@ -119,66 +169,8 @@ def test_blackwell_ultra_came_with_r575():
     assert choose(node("B300"), {"branch": 570, "generations": ["Blackwell"]}, VENDOR)["branch"] == 570
 
 
-def test_h100_gets_the_default_branch_and_the_open_modules():
-    choice = choose(node("H100"), {}, VENDOR)
-    assert (choice["branch"], choice["flavour"], choice["driver_packages"]) == (595, "open", ["dkms-open"])
-
-
-def test_the_source_says_which_modules_come_first():
-    assert choose(node("A100"), {}, DEBIAN)["flavour"] == "proprietary"
-    assert choose(node("A100"), {"flavour": "open"}, DEBIAN)["driver_packages"] == ["nvidia-open-kernel-dkms"]
-
-
-def test_before_560_the_proprietary_modules_are_the_default():
-    assert choose(node("A100"), {"branch": 550}, VENDOR)["flavour"] == "proprietary"
-    assert choose(node("A100"), {"branch": 560}, VENDOR)["flavour"] == "open"
-
-
-def test_no_modules_serve_volta_and_blackwell_in_one_node():
-    text = refusal(choose(node("V100", "B200"), {"branch": 580}, VENDOR))
-    assert "Blackwell takes open; Volta takes proprietary" in text
-    assert "another node" in text
-
-
 def test_branches_of_kepler_and_blackwell_do_not_meet():
     assert "no_common_branch" in codes(choose(node("K80", "B200"), {}, VENDOR))
-
-
-def test_volta_and_ampere_in_one_node_share_580_and_proprietary_modules():
-    choice = choose(node("V100", "A100"), {}, VENDOR)
-    assert (choice["branch"], choice["flavour"]) == (580, "proprietary")
-
-
-def test_hopper_and_grace_hopper_take_the_open_modules():
-    assert choose(node("H100", "GH200"), {"branch": 550}, VENDOR)["flavour"] == "open"
-
-
-def test_cuda_13_on_v100_is_refused_and_12_is_not():
-    text = refusal(choose(node("V100"), {"cuda": "13.0"}, VENDOR))
-    assert "does not compile for Volta: 12.x was the last" in text
-    assert choose(node("V100"), {"cuda": "12.9"}, VENDOR)["other_packages"] == ["cuda-toolkit-12-9"]
-
-
-def test_cuda_13_needs_r580():
-    asked = {"cuda": "13.0", "branch": 570}
-    assert "nvidia_driver_branch: 580" in refusal(choose(node("H100"), asked, VENDOR))
-
-
-def test_a_toolkit_that_the_distribution_lacks_is_refused_with_the_one_it_has():
-    assert "nvidia_driver_cuda: 11.8" in refusal(choose(node("A100"), {"cuda": "12.4"}, DEBIAN))
-    assert choose(node("A100"), {"cuda": "11.8"}, DEBIAN)["other_packages"] == ["nvidia-cuda-toolkit"]
-
-
-def test_a_branch_that_the_distribution_lacks():
-    text = refusal(choose(node("V100"), {"branch": 580}, DEBIAN))
-    assert "Debian 12 has no branch 580, only 535" in text
-    assert "nvidia_driver_source: vendor" in text
-
-
-def test_proprietary_modules_end_after_615_and_open_ones_begin_with_515():
-    newest, oldest = {"branch": 620, "flavour": "proprietary"}, {"branch": 510, "flavour": "open"}
-    assert codes(choose(node("A100"), newest, VENDOR)) == ["no_proprietary_modules"]
-    assert codes(choose(node("A100"), oldest, VENDOR)) == ["no_open_modules"]
 
 
 def test_fabric_manager_on_nvswitch_machines_only_and_of_the_drivers_version():
@@ -195,29 +187,17 @@ def test_hgx_b200_gets_the_subnet_manager_of_its_switches_too():
     assert choice["other_packages"] == ["nvlsm"]
 
 
-def test_fabric_manager_asked_for_without_a_switch_is_refused_and_off_with_one_is_said():
-    assert "there is no NVSwitch" in refusal(choose(node("H100"), {"fabric_manager": True}, VENDOR))
+def test_fabric_manager_that_is_off_beside_a_switch_is_said_and_one_that_is_not_offered_is_refused():
     choice = choose(node("H100", nvswitch=True), {"fabric_manager": False}, VENDOR)
     assert choice["fabric_manager"] is False
     assert [one["code"] for one in choice["findings"]] == ["fabric_manager_off"]
-
-
-def test_what_the_distribution_lacks_is_refused():
     assert codes(choose(node("A100", nvswitch=True), {}, DEBIAN)) == ["fabric_manager_not_offered"]
-    assert codes(choose(node("A100"), {"imex": True, "dcgm": True}, DEBIAN)) == [
-        "imex_not_offered",
-        "dcgm_not_offered",
-    ]
 
 
 def test_extras_on_request():
     choice = choose(node("H100"), {"branch": 580, "imex": True, "gds": True, "dcgm": True}, VENDOR)
     assert (choice["same_version_packages"], choice["other_packages"]) == (["imex-580"], ["gds", "dcgm"])
     assert choice["imex"] is True
-
-
-def test_gds_needs_open_modules():
-    assert codes(choose(node("V100"), {"gds": True}, VENDOR)) == ["gds"]
 
 
 @pytest.mark.parametrize(
@@ -245,32 +225,11 @@ def test_none_on_this_combination_says_both_reasons():
     assert "peer-memory interface" in why
 
 
-def test_a_way_that_cannot_be_is_refused_with_the_one_that_can():
-    text = refusal(choose(node("V100"), {"gpudirect": "dma_buf", "rdma_provider": "doca"}, VENDOR))
-    assert "nvidia_driver_gpudirect: nvidia_peermem" in text
-
-
-def test_no_gpu_is_refused_and_a_node_may_be_prepared():
-    assert codes(choose(node(), {}, VENDOR)) == ["no_gpu"]
-    choice = choose(node(), {"generations": ["Volta"]}, VENDOR)
-    assert (choice["branch"], choice["refusals"]) == (580, [])
-
-
 def test_what_is_declared_wrongly_or_not_known():
     assert "Kepler, Maxwell" in refusal(choose(node(), {"generations": ["Vulta"]}, VENDOR))
     facts = node("V100")
     facts["gpus"][0].update(generation=None, pci_id="10de:3021")
     assert "nvidia_driver_generations" in refusal(choose(facts, {}, VENDOR))
-
-
-def test_all_that_is_wrong_is_said_at_once():
-    choice = choose(node("V100"), {"flavour": "open", "branch": 590}, VENDOR)
-    assert codes(choice) == ["branch_too_new", "flavour"]
-
-
-@pytest.mark.parametrize("asked", [{"flavour": "open"}, {"branch": 590}, {"cuda": "13.0"}, {"gds": True}])
-def test_every_refusal_ends_with_its_fix(asked):
-    assert ". Fix: " in refusal(choose(node("V100"), asked, VENDOR))
 
 
 REPOSITORIES = "https://developer.download.nvidia.com/compute/cuda/repos/ubuntu2404"
@@ -307,7 +266,3 @@ def test_a_repository_of_another_architecture_is_refused():
 def test_an_architecture_without_a_repository_is_refused():
     said = refusal(choose(noble("ppc64el"), {}, BY_ARCHITECTURE))
     assert said.startswith("NVIDIA's repository is for amd64 and arm64, and the node is ppc64el. Fix: ")
-
-
-def test_the_distributions_own_archive_needs_no_address():
-    assert choose(node("V100"), {}, DEBIAN)["uris"] == []
