@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import copy
+import re
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import load
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.model import Inventory, Node
@@ -61,6 +62,21 @@ def pair(fabric, first=None, second=None):
     return [node("gpu1", fabric, **(first or {})), node("gpu2", fabric, **(second or {}))]
 
 
+def spoilt(variable, part, base=SOUND, **changes):
+    """Return the case of one change; what is wrong in the entry of a rail is told of that rail."""
+    entry = re.search(r"rails\[(\d)\]", variable)
+    return pair(changed(base, **changes)), variable, None, f"rail{entry[1]}" if entry else None, part
+
+
+def miscomputed(variable, part, **changes):
+    return spoilt(variable, part, COMPUTED, **changes)
+
+
+def overridden(rail, key, value, part):
+    nodes = pair(SOUND, {"rail_overrides": {rail: {key: value}}})
+    return nodes, f"rail_overrides.{rail}.{key}", "gpu1", rail, part
+
+
 UNITS = changed(SOUND, rails__0__subnet=UNSET)
 
 # fault: (nodes, variable, host, rail, part of the message)
@@ -70,40 +86,25 @@ FAULTS = {
     "fabric_missing": (pair(None), "fabric", "gpu[1-2]", None, "not defined"),
     "fabric_no_mapping": (pair(["rail0"]), "fabric", None, None, "not a mapping"),
     "fabric_is_an_expression": (pair("{{ other }}"), "fabric", None, None, "Jinja"),
-    "unknown_key": (pair(changed(SOUND, transprt="roce")), "fabric.transprt", None, None, "unknown key"),
-    "unknown_rail_key": (
-        pair(changed(SOUND, rails__1__speed=40)),
-        "fabric.rails[1].speed", None, "rail1", "unknown",
-    ),
-    "unknown_frontend_key": (
-        pair(changed(SOUND, frontend__mtu=1500)),
-        "fabric.frontend.mtu", None, None, "unknown",
-    ),
-    "transport_missing": (pair(changed(SOUND, transport=UNSET)), "fabric.transport", None, None, "not set"),
-    "transport_unknown": (pair(changed(SOUND, transport="iwarp")), "fabric.transport", None, None, "none of"),
-    "node_class_unknown": (pair(changed(SOUND, node_class="vm")), "fabric.node_class", None, None, "none of"),
-    "cabling_unknown": (pair(changed(SOUND, cabling="ring")), "fabric.cabling", None, None, "none of"),
-    "jinja_in_a_value": (
-        pair(changed(SOUND, rails__0__netdev="{{ nic }}")), "fabric.rails[0].netdev", None, "rail0", "Jinja",
-    ),
-    "encrypted_value": (
-        pair(changed(SOUND, rails__0__netdev=Vaulted())),
-        "fabric.rails[0].netdev", None, "rail0", "encrypted",
-    ),
-    "mtu_missing": (pair(changed(SOUND, mtu=UNSET)), "fabric.mtu", None, None, "not set"),
-    "mtu_text": (pair(changed(SOUND, mtu="9000")), "fabric.mtu", None, None, "no whole number"),
-    "mtu_boolean": (pair(changed(SOUND, mtu=True)), "fabric.mtu", None, None, "no whole number"),
-    "mtu_too_large_for_ethernet": (pair(changed(SOUND, mtu=9979)), "fabric.mtu", None, None, "Ethernet"),
-    "mtu_too_small": (pair(changed(SOUND, mtu=575)), "fabric.mtu", None, None, "576"),
-    "mtu_too_small_for_ipv6": (
-        pair(changed(SOUND, mtu=1279, rails__0__subnet6="fd00:1::/64")), "fabric.mtu", None, None, "IPv6",
-    ),
-    "mtu_too_large_for_infiniband": (
-        pair(changed(SOUND, transport="infiniband", mtu=65521)), "fabric.mtu", None, None, "65520",
-    ),
-    "rails_missing": (pair(changed(SOUND, rails=UNSET)), "fabric.rails", None, None, "no rail"),
-    "rails_empty": (pair(changed(SOUND, rails=[])), "fabric.rails", None, None, "empty"),
-    "rails_no_list": (pair(changed(SOUND, rails={"rail0": {}})), "fabric.rails", None, None, "not a list"),
+    "unknown_key": spoilt("fabric.transprt", "unknown key", transprt="roce"),
+    "unknown_rail_key": spoilt("fabric.rails[1].speed", "unknown", rails__1__speed=40),
+    "unknown_frontend_key": spoilt("fabric.frontend.mtu", "unknown", frontend__mtu=1500),
+    "transport_missing": spoilt("fabric.transport", "not set", transport=UNSET),
+    "transport_unknown": spoilt("fabric.transport", "none of", transport="iwarp"),
+    "node_class_unknown": spoilt("fabric.node_class", "none of", node_class="vm"),
+    "cabling_unknown": spoilt("fabric.cabling", "none of", cabling="ring"),
+    "jinja_in_a_value": spoilt("fabric.rails[0].netdev", "Jinja", rails__0__netdev="{{ nic }}"),
+    "encrypted_value": spoilt("fabric.rails[0].netdev", "encrypted", rails__0__netdev=Vaulted()),
+    "mtu_missing": spoilt("fabric.mtu", "not set", mtu=UNSET),
+    "mtu_text": spoilt("fabric.mtu", "no whole number", mtu="9000"),
+    "mtu_boolean": spoilt("fabric.mtu", "no whole number", mtu=True),
+    "mtu_too_large_for_ethernet": spoilt("fabric.mtu", "Ethernet", mtu=9979),
+    "mtu_too_small": spoilt("fabric.mtu", "576", mtu=575),
+    "mtu_too_small_for_ipv6": spoilt("fabric.mtu", "IPv6", mtu=1279, rails__0__subnet6="fd00:1::/64"),
+    "mtu_too_large_for_infiniband": spoilt("fabric.mtu", "65520", transport="infiniband", mtu=65521),
+    "rails_missing": spoilt("fabric.rails", "no rail", rails=UNSET),
+    "rails_empty": spoilt("fabric.rails", "empty", rails=[]),
+    "rails_no_list": spoilt("fabric.rails", "not a list", rails={"rail0": {}}),
     "rail_no_mapping": (
         pair(changed(SOUND, rails__1="ens7")),
         "fabric.rails[1]", None, None, "not a mapping",
@@ -115,148 +116,72 @@ FAULTS = {
     "rail_name_twice": (
         pair(changed(SOUND, rails__1__name="rail0")), "fabric.rails[1].name", None, "rail0", "also the name",
     ),
-    "rail_without_subnet": (
-        pair(changed(SOUND, rails__1__subnet=UNSET)), "fabric.rails[1].subnet", None, "rail1", "no subnet",
+    "rail_without_subnet": spoilt("fabric.rails[1].subnet", "no subnet", rails__1__subnet=UNSET),
+    "rail_without_interface": spoilt(
+        "fabric.rails[1].netdev", "which interface", rails__1__netdev=UNSET, rails__1__hca=UNSET
     ),
-    "rail_without_interface": (
-        pair(changed(SOUND, rails__1__netdev=UNSET, rails__1__hca=UNSET)),
-        "fabric.rails[1].netdev", None, "rail1", "which interface",
+    "subnet_and_subnets": spoilt(
+        "fabric.rails[1].subnets", "both set", rails__1__subnets={"su1": "10.2.0.0/24"}
     ),
-    "subnet_and_subnets": (
-        pair(changed(SOUND, rails__1__subnets={"su1": "10.2.0.0/24"})),
-        "fabric.rails[1].subnets", None, "rail1", "both set",
-    ),
-    "hca_without_port": (
-        pair(changed(SOUND, rails__0__hca="mlx5_0")),
-        "fabric.rails[0].hca", None, "rail0", "port",
-    ),
-    "hca_port_0": (
-        pair(changed(SOUND, rails__0__hca="mlx5_0:0")),
-        "fabric.rails[0].hca", None, "rail0", "port",
-    ),
-    "netdev_too_long": (
-        pair(changed(SOUND, rails__0__netdev="enp193s0f0np0v12")),
-        "fabric.rails[0].netdev", None, "rail0", "16",
-    ),
-    "netdev_with_slash": (
-        pair(changed(SOUND, rails__0__netdev="en/s6")),
-        "fabric.rails[0].netdev", None, "rail0", "interface name",
-    ),
-    "mac_bad": (pair(changed(SOUND, rails__0__mac="02:00:00")), "fabric.rails[0].mac", None, "rail0", "MAC"),
-    "mac_without_quotes": (
-        pair(changed(SOUND, rails__0__mac=8012345)), "fabric.rails[0].mac", None, "rail0", "quotes",
-    ),
-    "mac_multicast": (
-        pair(changed(SOUND, rails__0__mac="01:00:5e:00:00:01")),
-        "fabric.rails[0].mac", None, "rail0", "multicast",
-    ),
-    "pci_bad": (pair(changed(SOUND, rails__0__pci="3b:00.0")), "fabric.rails[0].pci", None, "rail0", "PCI"),
-    "vlan_0": (
-        pair(changed(SOUND, rails__0__vlan=0)),
-        "fabric.rails[0].vlan", None, "rail0", "between 1 and 4094",
-    ),
-    "vlan_4095": (pair(changed(SOUND, rails__0__vlan=4095)), "fabric.rails[0].vlan", None, "rail0", "4094"),
-    "rate_zero": (
-        pair(changed(SOUND, rails__0__rate_gbps=0)),
-        "fabric.rails[0].rate_gbps", None, "rail0", "above 0",
-    ),
-    "rate_text": (
-        pair(changed(SOUND, rails__0__rate_gbps="40G")),
-        "fabric.rails[0].rate_gbps", None, "rail0", "above 0",
-    ),
-    "host_offset_text": (
-        pair(changed(SOUND, host_offset="10")),
-        "fabric.host_offset", None, None, "whole number",
-    ),
-    "frontend_without_netdev": (
-        pair(changed(SOUND, frontend={})),
-        "fabric.frontend.netdev", None, None, "not set",
-    ),
+    "hca_without_port": spoilt("fabric.rails[0].hca", "port", rails__0__hca="mlx5_0"),
+    "hca_port_0": spoilt("fabric.rails[0].hca", "port", rails__0__hca="mlx5_0:0"),
+    "netdev_too_long": spoilt("fabric.rails[0].netdev", "16", rails__0__netdev="enp193s0f0np0v12"),
+    "netdev_with_slash": spoilt("fabric.rails[0].netdev", "interface name", rails__0__netdev="en/s6"),
+    "mac_bad": spoilt("fabric.rails[0].mac", "MAC", rails__0__mac="02:00:00"),
+    "mac_without_quotes": spoilt("fabric.rails[0].mac", "quotes", rails__0__mac=8012345),
+    "mac_multicast": spoilt("fabric.rails[0].mac", "multicast", rails__0__mac="01:00:5e:00:00:01"),
+    "pci_bad": spoilt("fabric.rails[0].pci", "PCI", rails__0__pci="3b:00.0"),
+    "vlan_0": spoilt("fabric.rails[0].vlan", "between 1 and 4094", rails__0__vlan=0),
+    "vlan_4095": spoilt("fabric.rails[0].vlan", "4094", rails__0__vlan=4095),
+    "rate_zero": spoilt("fabric.rails[0].rate_gbps", "above 0", rails__0__rate_gbps=0),
+    "rate_text": spoilt("fabric.rails[0].rate_gbps", "above 0", rails__0__rate_gbps="40G"),
+    "host_offset_text": spoilt("fabric.host_offset", "whole number", host_offset="10"),
+    "frontend_without_netdev": spoilt("fabric.frontend.netdev", "not set", frontend={}),
     "frontend_dhcp_and_address": (
         pair(changed(SOUND, frontend__dhcp4=True, frontend__address="192.168.1.9/24"))[:1],
         "fabric.frontend.address", None, None, "dhcp4",
     ),
-    "frontend_managed_without_address": (
-        pair(changed(SOUND, frontend__manage=True)), "fabric.frontend.manage", None, None, "neither",
-    ),
+    "frontend_managed_without_address": spoilt("fabric.frontend.manage", "neither", frontend__manage=True),
     "frontend_gateway_outside": (
         pair(changed(SOUND, frontend__address="192.168.1.9/24", frontend__gateway="192.168.2.1"))[:1],
         "fabric.frontend.gateway", None, None, "outside",
     ),
-    "frontend_address_of_two_nodes": (
-        pair(changed(SOUND, frontend__address="192.168.1.9/24")),
-        "fabric.frontend.address", None, None, "2 nodes",
+    "frontend_address_of_two_nodes": spoilt(
+        "fabric.frontend.address", "2 nodes", frontend__address="192.168.1.9/24"
     ),
-    "network_without_name": (
-        pair(changed(SOUND, networks=[{"purpose": "storage"}])),
-        "fabric.networks[0].name", None, None, "not set",
-    ),
+    "network_without_name": spoilt("fabric.networks[0].name", "not set", networks=[{"purpose": "storage"}]),
     # the computed form
-    "both_forms": (pair(changed(SOUND, rail_count=2)), "fabric.rail_count", None, None, "computed form"),
-    "rate_beside_listed_rails": (
-        pair(changed(SOUND, rate_gbps=40)),
-        "fabric.rate_gbps", None, None, "computed",
+    "both_forms": spoilt("fabric.rail_count", "computed form", rail_count=2),
+    "rate_beside_listed_rails": spoilt("fabric.rate_gbps", "computed", rate_gbps=40),
+    "supernet_missing": miscomputed("fabric.supernet", "not set", supernet=UNSET),
+    "supernet_too_small": miscomputed("fabric.supernet", "too small", supernet="10.0.0.0/24"),
+    "supernet_smaller_than_a_rail": miscomputed("fabric.supernet", "too small", rail_prefix=12),
+    "rail_prefix_beyond_the_family": miscomputed("fabric.supernet", "too small", rail_prefix=33),
+    "rail_count_0": miscomputed("fabric.rail_count", "between", rail_count=0),
+    "pattern_without_rail": miscomputed("fabric.netdev_pattern", "{rail}", netdev_pattern="ens6"),
+    "hca_pattern_without_port": miscomputed("fabric.hca_pattern", "port", hca_pattern="mlx5_{rail}"),
+    "computed_without_interface": miscomputed(
+        "fabric.netdev_pattern", "which interface", netdev_pattern=UNSET
     ),
-    "supernet_missing": (pair(changed(COMPUTED, supernet=UNSET)), "fabric.supernet", None, None, "not set"),
-    "supernet_too_small": (
-        pair(changed(COMPUTED, supernet="10.0.0.0/24")), "fabric.supernet", None, None, "too small",
-    ),
-    "supernet_smaller_than_a_rail": (
-        pair(changed(COMPUTED, rail_prefix=12)), "fabric.supernet", None, None, "too small",
-    ),
-    "rail_prefix_beyond_the_family": (
-        pair(changed(COMPUTED, rail_prefix=33)), "fabric.supernet", None, None, "too small",
-    ),
-    "rail_count_0": (pair(changed(COMPUTED, rail_count=0)), "fabric.rail_count", None, None, "between"),
-    "pattern_without_rail": (
-        pair(changed(COMPUTED, netdev_pattern="ens6")), "fabric.netdev_pattern", None, None, "{rail}",
-    ),
-    "hca_pattern_without_port": (
-        pair(changed(COMPUTED, hca_pattern="mlx5_{rail}")), "fabric.hca_pattern", None, None, "port",
-    ),
-    "computed_without_interface": (
-        pair(changed(COMPUTED, netdev_pattern=UNSET)), "fabric.netdev_pattern", None, None, "which interface",
-    ),
-    "gateway_rule_unknown": (
-        pair(changed(COMPUTED, gateway="10.0.0.1")),
-        "fabric.gateway", None, None, "none of",
-    ),
+    "gateway_rule_unknown": miscomputed("fabric.gateway", "none of", gateway="10.0.0.1"),
     "gateway_first_is_node_1": (
         pair(changed(COMPUTED, gateway="first")),
         "fabric.gateway", "gpu1", "rail0", "own",
     ),
     # addresses
-    "subnet_with_host_bits": (
-        pair(changed(SOUND, rails__0__subnet="10.0.1.1/24")),
-        "fabric.rails[0].subnet", None, "rail0", "10.0.1.0/24",
+    "subnet_with_host_bits": spoilt("fabric.rails[0].subnet", "10.0.1.0/24", rails__0__subnet="10.0.1.1/24"),
+    "subnet_is_ipv6": spoilt("fabric.rails[0].subnet", "subnet6", rails__0__subnet="fd00::/64"),
+    "subnet6_is_ipv4": spoilt("fabric.rails[0].subnet6", "under subnet", rails__0__subnet6="10.9.0.0/24"),
+    "subnet_multicast": spoilt("fabric.rails[0].subnet", "multicast", rails__0__subnet="224.0.0.0/24"),
+    "subnets_equal": spoilt("fabric.rails[1].subnet", "overlaps", rails__1__subnet="10.0.1.0/24"),
+    "subnets_overlap": spoilt("fabric.rails[0].subnet", "overlaps", rails__1__subnet="10.0.0.0/16"),
+    "subnets6_overlap": spoilt(
+        "fabric.rails[1].subnet6", "overlaps",
+        rails__0__subnet6="fd00:1::/64", rails__1__subnet6="fd00:1::/80"
     ),
-    "subnet_is_ipv6": (
-        pair(changed(SOUND, rails__0__subnet="fd00::/64")),
-        "fabric.rails[0].subnet", None, "rail0", "subnet6",
-    ),
-    "subnet6_is_ipv4": (
-        pair(changed(SOUND, rails__0__subnet6="10.9.0.0/24")),
-        "fabric.rails[0].subnet6", None, "rail0", "under subnet",
-    ),
-    "subnet_multicast": (
-        pair(changed(SOUND, rails__0__subnet="224.0.0.0/24")),
-        "fabric.rails[0].subnet", None, "rail0", "multicast",
-    ),
-    "subnets_equal": (
-        pair(changed(SOUND, rails__1__subnet="10.0.1.0/24")),
-        "fabric.rails[1].subnet", None, "rail1", "overlaps",
-    ),
-    "subnets_overlap": (
-        pair(changed(SOUND, rails__1__subnet="10.0.0.0/16")),
-        "fabric.rails[0].subnet", None, "rail0", "overlaps",
-    ),
-    "subnets6_overlap": (
-        pair(changed(SOUND, rails__0__subnet6="fd00:1::/64", rails__1__subnet6="fd00:1::/80")),
-        "fabric.rails[1].subnet6", None, "rail1", "overlaps",
-    ),
-    "rail_overlaps_storage": (
-        pair(changed(SOUND, networks=[{"name": "nfs", "purpose": "storage", "subnet": "10.0.1.128/25"}])),
-        "fabric.rails[0].subnet", None, "rail0", "network nfs",
+    "rail_overlaps_storage": spoilt(
+        "fabric.rails[0].subnet", "network nfs",
+        networks=[{"name": "nfs", "purpose": "storage", "subnet": "10.0.1.128/25"}]
     ),
     "address_outside_subnet": (
         [node("gpu1", SOUND), node("gpu255", SOUND), node("gpu300", SOUND)],
@@ -275,10 +200,7 @@ FAULTS = {
         pair(changed(SOUND, rails__0__gateway="10.0.1.2")),
         "fabric.rails[0].gateway", "gpu2", "rail0", "own address",
     ),
-    "gateway_no_address": (
-        pair(changed(SOUND, rails__0__gateway="router")),
-        "fabric.rails[0].gateway", None, "rail0", "no IP address",
-    ),
+    "gateway_no_address": spoilt("fabric.rails[0].gateway", "no IP address", rails__0__gateway="router"),
     "rail_contains_ansible_host": (
         pair(SOUND, {"ansible_host": "10.0.1.200"}), "ansible_host", "gpu1", "rail0", "inside 10.0.1.0/24",
     ),
@@ -286,29 +208,15 @@ FAULTS = {
         [node("10.0.0.5", SOUND, node_index=5)], "ansible_host", "10.0.0.5", "rail1", "inside",
     ),
     # interfaces
-    "rail_is_the_frontend": (
-        pair(changed(SOUND, frontend__netdev="ens7")),
-        "fabric.rails[1].netdev", None, "rail1", "the frontend",
+    "rail_is_the_frontend": spoilt("fabric.rails[1].netdev", "the frontend", frontend__netdev="ens7"),
+    "rail_is_a_network": spoilt(
+        "fabric.rails[0].netdev", "network nfs",
+        networks=[{"name": "nfs", "purpose": "storage", "netdev": "ens6"}]
     ),
-    "rail_is_a_network": (
-        pair(changed(SOUND, networks=[{"name": "nfs", "purpose": "storage", "netdev": "ens6"}])),
-        "fabric.rails[0].netdev", None, "rail0", "network nfs",
-    ),
-    "netdev_twice": (
-        pair(changed(SOUND, rails__1__netdev="ens6")), "fabric.rails[1].netdev", None, "rail1", "rail rail0",
-    ),
-    "hca_twice": (
-        pair(changed(SOUND, rails__1__hca="mlx5_0:1")),
-        "fabric.rails[1].hca", None, "rail1", "rail rail0",
-    ),
-    "override_makes_netdev_twice": (
-        pair(SOUND, {"rail_overrides": {"rail1": {"netdev": "ens6"}}}),
-        "rail_overrides.rail1.netdev", "gpu1", "rail1", "rail rail0",
-    ),
-    "override_is_the_frontend": (
-        pair(SOUND, {"rail_overrides": {"rail0": {"netdev": "enp5s0"}}}),
-        "rail_overrides.rail0.netdev", "gpu1", "rail0", "the frontend",
-    ),
+    "netdev_twice": spoilt("fabric.rails[1].netdev", "rail rail0", rails__1__netdev="ens6"),
+    "hca_twice": spoilt("fabric.rails[1].hca", "rail rail0", rails__1__hca="mlx5_0:1"),
+    "override_makes_netdev_twice": overridden("rail1", "netdev", "ens6", "rail rail0"),
+    "override_is_the_frontend": overridden("rail0", "netdev", "enp5s0", "the frontend"),
     "mac_on_two_nodes": (
         pair(changed(SOUND, rails__0__mac="02:00:00:00:00:0a")),
         "fabric.rails[0].mac", "gpu2", "rail0", "already that of gpu1",
@@ -351,22 +259,13 @@ FAULTS = {
         pair(SOUND, {"rail_overrides": {"rail9": {"netdev": "ens9"}}}),
         "rail_overrides.rail9", "gpu1", "rail9", "no such rail",
     ),
-    "override_unknown_key": (
-        pair(SOUND, {"rail_overrides": {"rail0": {"mtu": 1500}}}),
-        "rail_overrides.rail0.mtu", "gpu1", "rail0", "unknown key",
-    ),
+    "override_unknown_key": overridden("rail0", "mtu", 1500, "unknown key"),
     "override_no_mapping": (
         pair(SOUND, {"rail_overrides": {"rail0": "ens9"}}),
         "rail_overrides.rail0", "gpu1", "rail0", "not a mapping",
     ),
-    "override_address_without_prefix": (
-        pair(SOUND, {"rail_overrides": {"rail0": {"address": "10.0.1.9"}}}),
-        "rail_overrides.rail0.address", "gpu1", "rail0", "prefix length",
-    ),
-    "override_address_outside": (
-        pair(SOUND, {"rail_overrides": {"rail0": {"address": "10.0.9.9/24"}}}),
-        "rail_overrides.rail0.address", "gpu1", "rail0", "10.0.1.0/24",
-    ),
+    "override_address_without_prefix": overridden("rail0", "address", "10.0.1.9", "prefix length"),
+    "override_address_outside": overridden("rail0", "address", "10.0.9.9/24", "10.0.1.0/24"),
     "override_takes_another_nodes_address": (
         pair(SOUND, None, {"rail_overrides": {"rail0": {"address": "10.0.1.1/24"}}}),
         "rail_overrides.rail0.address", "gpu2", "rail0", "already that of gpu1",
