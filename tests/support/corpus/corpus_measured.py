@@ -5,143 +5,93 @@
 
 from __future__ import annotations
 
+from collections import ChainMap
 from typing import Any
 
 MILLI = 1000.0  # the index gives ping's times in ms
 
 
-def rtt(minimum: float, average: float, maximum: float) -> dict[str, Any]:
-    names = ("rtt_min_us", "rtt_average_us", "rtt_max_us")
-    return {name: ms * MILLI for name, ms in zip(names, (minimum, average, maximum), strict=True)}
+def pings(
+    sent: int, received: int, rtt_ms: tuple[float, float, float], mdev_us: int | None, **more: int
+) -> dict[str, Any]:
+    """Expect counts, and the shortest, mean and longest time as the index gives them."""
+    times = zip(("rtt_min_us", "rtt_average_us", "rtt_max_us"), rtt_ms, strict=True)
+    told = {"transmitted": sent, "received": received, "rtt_mdev_us": mdev_us, **more}
+    return told | {name: ms * MILLI for name, ms in times}
 
 
 def forward(**row: Any) -> dict[str, Any]:
     return {f"directions.0.{key}": value for key, value in {"direction": "forward", **row}.items()}
 
 
-# (file, tool, valid, error class, expected values of the first output by dotted path)
-CASES: list[tuple[str, str, bool, str | None, dict[str, Any]]] = [
-    (
-        "ping/01-linux-100.txt",
-        "ping",
-        True,
-        None,
-        {
-            "transmitted": 100,
-            "received": 100,
-            "loss_percent": 0,
-            **rtt(0.280, 0.352, 0.602),
-            "rtt_mdev_us": 56,
-        },
-    ),
-    (
-        "ping/02-missing-host.txt",
-        "ping",
-        True,
-        None,
-        {"transmitted": 1, "received": 1, "loss_percent": 0, **rtt(0.040, 0.040, 0.040), "rtt_mdev_us": 0},
-    ),
-    (
-        "ping/03-ip-dup.txt",
-        "ping",
-        True,
-        None,
-        {
-            "transmitted": 2,
-            "received": 2,
-            "duplicates": 19,
-            **rtt(0.586, 504.260, 1276.448),
-            "rtt_mdev_us": 417208,
-        },
-    ),
-    (
-        "ping/04-O-D-timeouts.txt",
-        "ping",
-        True,
-        None,
-        {"transmitted": 20, "received": 20, "loss_percent": 0, **rtt(0.041, 0.048, 0.081), "rtt_mdev_us": 9},
-    ),
-    (
-        "ping/05-alpine-busybox.txt",
-        "ping",
-        True,
-        None,
-        {"transmitted": 1, "received": 1, "loss_percent": 0, **rtt(1.637, 1.637, 1.637), "rtt_mdev_us": None},
-    ),
-    (
+Case = tuple[str, str, bool, str | None, dict[str, Any]]
+
+
+def case(file: str, valid: bool, kind: str | None, expected: tuple[dict[str, Any], ...]) -> Case:
+    """Return (file, tool, valid, error class, expected values of the first output by dotted path)."""
+    return file, file.split("/")[0].replace("_", "-"), valid, kind, dict(ChainMap(*expected))
+
+
+def whole(file: str, *expected: dict[str, Any]) -> Case:
+    return case(file, True, None, expected)
+
+
+def spoilt(file: str, kind: str | None, *expected: dict[str, Any]) -> Case:
+    return case(file, False, kind, expected)
+
+
+CASES = [
+    whole("ping/01-linux-100.txt", pings(100, 100, (0.280, 0.352, 0.602), 56, loss_percent=0)),
+    whole("ping/02-missing-host.txt", pings(1, 1, (0.040, 0.040, 0.040), 0, loss_percent=0)),
+    whole("ping/03-ip-dup.txt", pings(2, 2, (0.586, 504.260, 1276.448), 417208, duplicates=19)),
+    whole("ping/04-O-D-timeouts.txt", pings(20, 20, (0.041, 0.048, 0.081), 9, loss_percent=0)),
+    whole("ping/05-alpine-busybox.txt", pings(1, 1, (1.637, 1.637, 1.637), None, loss_percent=0)),
+    spoilt(
         "ping/06-osx-unreachable.txt",
-        "ping",
-        False,
         "unreachable",
         {"transmitted": 8, "received": 0, "loss_percent": 100, "rtt_average_us": None},
     ),
-    (
-        "ping/07-ping6.txt",
-        "ping",
-        True,
-        None,
-        {
-            "transmitted": 20,
-            "received": 17,
-            "loss_percent": 15,
-            **rtt(26.566, 33.623, 43.945),
-            "rtt_mdev_us": 5029,
-        },
-    ),
-    (
+    whole("ping/07-ping6.txt", pings(20, 17, (26.566, 33.623, 43.945), 5029, loss_percent=15)),
+    whole(
         "iperf3/01-tcp-3.0.11-public.json",
-        "iperf3",
-        True,
-        None,
-        {"version": "3.0.11", "protocol": "TCP", "streams": 1, "duration_s": 13}
-        | forward(sent_gbps=0.935992, received_gbps=0.934268, retransmits=0),
+        {"version": "3.0.11", "protocol": "TCP", "streams": 1, "duration_s": 13},
+        forward(sent_gbps=0.935992, received_gbps=0.934268, retransmits=0),
     ),
-    (
+    whole(
         "iperf3/02-tcp-P4-3.6-public.json",
-        "iperf3",
-        True,
-        None,
-        {"version": "3.6", "streams": 4, "duration_s": 60}
-        | forward(sent_gbps=17.545, received_gbps=17.536, retransmits=2),
+        {"version": "3.6", "streams": 4, "duration_s": 60},
+        forward(sent_gbps=17.545, received_gbps=17.536, retransmits=2),
     ),
-    (
+    whole(
         "iperf3/03-tcp-P10-3.7-public.json",
-        "iperf3",
-        True,
-        None,
-        {"version": "3.7", "streams": 10}
-        | forward(sent_gbps=0.957031, received_gbps=0.919555, retransmits=2),
+        {"version": "3.7", "streams": 10},
+        forward(sent_gbps=0.957031, received_gbps=0.919555, retransmits=2),
     ),
-    (
+    whole(
         "iperf3/04-tcp-P10-reverse-3.7-public.json",
-        "iperf3",
-        True,
-        None,
-        {"version": "3.7", "streams": 10}
-        | forward(direction="reverse", sent_gbps=0.360924, received_gbps=0.344359, retransmits=1714),
+        {"version": "3.7", "streams": 10},
+        forward(direction="reverse", sent_gbps=0.360924, received_gbps=0.344359, retransmits=1714),
     ),
-    (
+    whole(
         "iperf3/08-bidir-duplicate-keys-3.9.json",
-        "iperf3",
-        True,
-        None,
-        {"version": "3.9", "directions.1.sent_gbps": 2.034, "directions.1.received_gbps": 1.979}
-        | forward(sent_gbps=19.899, received_gbps=19.516),
+        {"version": "3.9", "directions.1.sent_gbps": 2.034, "directions.1.received_gbps": 1.979},
+        forward(sent_gbps=19.899, received_gbps=19.516),
     ),
-    (
+    spoilt(
         "iperf3/10-refused-rc0-3.12.json",
-        "iperf3",
-        False,
         "connection_refused",
         {"version": "3.12", "directions": [], "duration_s": None},
     ),
-    (
+    whole(
         "sockperf/07-pp-udp-3.7-ansi.txt",
-        "sockperf",
-        True,
-        None,
-        {"version": "3.7", "mode": "ping-pong", "metric": "one_way", "average_us": 25.077, "stdev_us": 19.427}
-        | {"p50_us": 31.237, "p99_us": 55.913, "p999_us": 182.718, "max_us": 892.286, "min_us": 1.954},
+        {
+            "version": "3.7",
+            "mode": "ping-pong",
+            "metric": "one_way",
+            "average_us": 25.077,
+            "stdev_us": 19.427,
+        },
+        {"p50_us": 31.237, "p99_us": 55.913, "p999_us": 182.718, "max_us": 892.286, "min_us": 1.954},
     ),
 ]
 
@@ -169,62 +119,43 @@ def bandwidth(
 
 ROCE = {"link_layer": "Ethernet", "mtu_bytes": 4096, "gid_index": 3, "rdma_cm": True, "bidirectional": False}
 CASES += [
-    (
+    whole(
         "perftest/01-write-roce-cm-8qp-all-client.txt",
-        "perftest",
-        True,
-        None,
-        bandwidth("ib_write_bw", "client", "mlx5_2", (8388608, 40000, 230.91, 0.003441), qps=8, **ROCE)
-        | {
+        bandwidth("ib_write_bw", "client", "mlx5_2", (8388608, 40000, 230.91, 0.003441), qps=8, **ROCE),
+        {
             "rows.0.message_bytes": 2,
             "rows.0.bandwidth_average_gbps": 0.055073,
             "rows.22.bandwidth_peak_gbps": 230.91,
         },
     ),
-    (
+    whole(
         "perftest/02-write-roce-cm-8qp-all-server.txt",
-        "perftest",
-        True,
-        None,
         bandwidth("ib_write_bw", "server", "mlx5_2", (8388608, 40000, 230.91, 0.003441), qps=8, **ROCE),
     ),
-    (
+    whole(
         "perftest/03-read-cuda-dmabuf-all-client.txt",
-        "perftest",
-        True,
-        None,
-        bandwidth("ib_read_bw", "client", "mlx5_2", (8388608, 1000, 197.82, 0.002948), qps=1, **ROCE)
-        | {
+        bandwidth("ib_read_bw", "client", "mlx5_2", (8388608, 1000, 197.82, 0.002948), qps=1, **ROCE),
+        {
             "gpu": "NVIDIA H100 80GB HBM3",
             "rows.15.message_bytes": 65536,
             "rows.15.bandwidth_average_gbps": 186.18,
         },
     ),
-    (
+    whole(
         "perftest/04-read-lat-cuda-all-client.txt",
-        "perftest",
-        True,
-        None,
         {
             "test": "ib_read_lat",
             "role": "client",
             "device": "mlx5_2",
             "latency_is": "round_trip",
             "gid_index": 3,
-        }
-        | {
-            "rows.0.min_us": 6.19,
-            "rows.0.max_us": 16.00,
-            "rows.0.typical_us": 6.22,
-            "rows.0.average_us": 6.26,
-        }
-        | {"rows.0.stdev_us": 0.37, "rows.0.p99_us": 6.67, "rows.0.p999_us": 16.00}
-        | {"rows.22.average_us": 349.17, "rows.22.p99_us": 363.03},
+        },
+        {"rows.0.min_us": 6.19, "rows.0.max_us": 16.00, "rows.0.typical_us": 6.22, "rows.0.average_us": 6.26},
+        {"rows.0.stdev_us": 0.37, "rows.0.p99_us": 6.67, "rows.0.p999_us": 16.00},
+        {"rows.22.average_us": 349.17, "rows.22.p99_us": 363.03},
     ),
-    (
+    spoilt(
         "perftest/05-read-lat-server-no-rows.txt",
-        "perftest",
-        False,
         None,
         {
             "test": "ib_read_lat",
@@ -235,54 +166,43 @@ CASES += [
             "rdma_cm": True,
         },
     ),
-    ("perftest/06-err-rdma-cm-rejected.txt", "perftest", False, "rdma_cm", {}),
-    (
+    spoilt("perftest/06-err-rdma-cm-rejected.txt", "rdma_cm"),
+    whole(
         "perftest/07-write-roce-cm-8qp-dynamic-cqe.txt",
-        "perftest",
-        True,
-        None,
-        bandwidth("ib_write_bw", "client", "mlx5_2", (8388608, 40000, 229.53, 0.003420), qps=8)
-        | {"rows.13.message_bytes": 16384, "rows.13.bandwidth_average_gbps": 159.13},
+        bandwidth("ib_write_bw", "client", "mlx5_2", (8388608, 40000, 229.53, 0.003420), qps=8),
+        {"rows.13.message_bytes": 16384, "rows.13.bandwidth_average_gbps": 159.13},
     ),
-    (
+    whole(
         "perftest/08-loopback-8M-client-and-server-interleaved.txt",
-        "perftest",
-        True,
-        None,
-        bandwidth("ib_write_bw", "client", "ib0", (8388608, 20000, 24056.72 * MIB, 0.003007))
-        | {
+        bandwidth("ib_write_bw", "client", "ib0", (8388608, 20000, 24056.72 * MIB, 0.003007)),
+        {
             "link_layer": "InfiniBand",
             "mtu_bytes": 4096,
             "reported_unit": "MiB/s",
             "rows.0.bandwidth_peak_gbps": 201.802,
         },
     ),
-    (
+    whole(
         "perftest/09-loopback-all-sizes-interleaved.txt",
-        "perftest",
-        True,
-        None,
-        bandwidth("ib_write_bw", "client", "ib0", (8388608, 2000, 194.957, 0.002905))
-        | {
+        bandwidth("ib_write_bw", "client", "ib0", (8388608, 2000, 194.957, 0.002905)),
+        {
             "rows.0.bandwidth_average_gbps": 5.30 * MIB,
             "rows.0.message_rate_mpps": 2.778732,
             "gid_index": None,
         },
     ),
-    (
+    spoilt(
         "perftest/28-send-bw-dpu-tail-concatenated.txt",
-        "perftest",
-        False,
         "truncated",
         {
             "test": None,
             "rows.0.message_bytes": 1,
             "rows.0.bandwidth_peak_gbps": None,
             "reported_unit": "MiB/s",
-        }
-        | {"rows.0.bandwidth_average_gbps": 3.16 * MIB, "rows.0.message_rate_mpps": 3.312819},
+        },
+        {"rows.0.bandwidth_average_gbps": 3.16 * MIB, "rows.0.message_rate_mpps": 3.312819},
     ),
-    ("perftest/40-err-no-rdma-device.txt", "perftest", False, "no_device", {}),
+    spoilt("perftest/40-err-no-rdma-device.txt", "no_device"),
 ]
 
 
@@ -302,41 +222,28 @@ def collective(
 
 
 CASES += [
-    (
+    whole(
         "nccl_tests/01-allreduce-8xa100-error-column-zero-sizes.txt",
-        "nccl-tests",
-        True,
-        None,
-        collective(8589934592, 235.26, 235.03, 68.4048) | {"rows.0.bytes": 0, "rows.0.redop": "sum"},
+        collective(8589934592, 235.26, 235.03, 68.4048),
+        {"rows.0.bytes": 0, "rows.0.redop": "sum"},
     ),
-    (
+    whole(
         "nccl_tests/02-alltoall-8xa100-blank-redop.txt",
-        "nccl-tests",
-        True,
-        None,
-        collective(8589934592, 224.31, 226.16, 58.6481)
-        | {"rows.-1.redop": None, "rows.-1.out_of_place.algbw_GBps": 256.36},
+        collective(8589934592, 224.31, 226.16, 58.6481),
+        {"rows.-1.redop": None, "rows.-1.out_of_place.algbw_GBps": 256.36},
     ),
-    (
+    whole(
         "nccl_tests/03-broadcast-8xa100-root-column.txt",
-        "nccl-tests",
-        True,
-        None,
-        collective(8589934592, 232.81, 234.70, 64.8653) | {"rows.-1.redop": None},
+        collective(8589934592, 232.81, 234.70, 64.8653),
+        {"rows.-1.redop": None},
     ),
-    (
+    whole(
         "nccl_tests/04-allreduce-2xk80-wrong-na.txt",
-        "nccl-tests",
-        True,
-        None,
-        collective(1073741824, 0.61, 0.61, 0.565546, gpus=2, nodes=2)
-        | {"rows.-1.out_of_place.time_us": 1752724},
+        collective(1073741824, 0.61, 0.61, 0.565546, gpus=2, nodes=2),
+        {"rows.-1.out_of_place.time_us": 1752724},
     ),
-    (
+    whole(
         "fio/01-randrw-libaio-3.26.json",
-        "fio",
-        True,
-        None,
         {
             "name": "fio_randrw_1GB_4k_d1_th1_direct",
             "rw": "read",
@@ -344,42 +251,24 @@ CASES += [
             "iops": 2160.56,
         },
     ),
-    (
+    whole(
         "fio/02-readwrite-3.26-19.json",
-        "fio",
-        True,
-        None,
         {"name": "disk_fill", "bandwidth_bytes_per_s": 149343283, "iops": 569.70, "errors": 0},
     ),
-    (
-        "fio/03-windowsaio-3.26.json",
-        "fio",
-        True,
-        None,
-        {"rw": "write", "bandwidth_bytes_per_s": 8876980, "iops": 2167.23},
-    ),
-    (
+    whole("fio/03-windowsaio-3.26.json", {"rw": "write", "bandwidth_bytes_per_s": 8876980, "iops": 2167.23}),
+    whole(
         "fio/04-pkb-multi-job.json",
-        "fio",
-        True,
-        None,
         {"name": "sequential_write", "bandwidth_bytes_per_s": 68118 * 1024, "iops": 133},
     ),
-    (
+    whole(
         "fio/05-superbench-disk-log.txt",
-        "fio",
-        True,
-        None,
         {"name": "rand_read_write", "bandwidth_bytes_per_s": 348743777, "iops": 85138.89},
     ),
-    (
+    whole(
         "fio/06-seq-write-1M.json",
-        "fio",
-        True,
-        None,
         {"rw": "write", "bandwidth_bytes_per_s": 310689185, "iops": 296.296, "block_bytes": 2**20},
     ),
-    ("fio/12-err-verify-interrupted.txt", "fio", False, "io_error", {}),
+    spoilt("fio/12-err-verify-interrupted.txt", "io_error"),
 ]
 OUTPUTS_AND_ROWS = {
     "perftest/01-write-roce-cm-8qp-all-client.txt": [23],

@@ -7,85 +7,71 @@ from __future__ import annotations
 
 from typing import Any
 
-# (file, tool, valid, error class, number of devices, {device: (CA type, state, physical state, rate, layer)})
 Ports = "dict[str, tuple[str | None, str, str, float, str]]"
 ACTIVE_400: Any = ("MT4129", "Active", "LinkUp", 400.0)
-HCA_CASES: list[tuple[str, str, bool, str | None, int, Ports]] = [
-    (
+
+
+def listed(
+    file: str, count: int, ports: Ports, tool: str = "ibstat", kind: str | None = None
+) -> tuple[str, str, bool, str | None, int, Ports]:
+    """Return (file, tool, valid, error class, devices, {device: (CA type, state, physical, rate, layer)})."""
+    return file, tool, kind is None, kind, count, ports
+
+
+HCA_CASES = [
+    listed(
         "ibstat/01-a100-9ca-mixed-layers.txt",
-        "ibstat",
-        True,
-        None,
         9,
         {"mlx5_0": ("MT4126", "Active", "LinkUp", 200.0, "Ethernet")}
         | {f"mlx5_{n}": ("MT4126", "Active", "LinkUp", 200.0, "InfiniBand") for n in range(1, 9)},
     ),
-    (
+    listed(
         "ibstat/02-h100-12ca-roce.txt",
-        "ibstat",
-        True,
-        None,
         12,
         {f"mlx5_{n}": (*ACTIVE_400, "Ethernet") for n in (0, 3, 4, 5, 6, 9, 10, 11)}
         | {f"mlx5_{n}": ("MT4125", "Active", "LinkUp", 100.0, "Ethernet") for n in (1, 2, 7, 8)},
     ),
-    (
+    listed(
         "ibstat/03-h100-8ib-plus-bluefield-bond.txt",
-        "ibstat",
-        True,
-        None,
         9,
         {f"mlx5_{n}": (*ACTIVE_400, "InfiniBand") for n in (0, 1, 4, 5, 6, 7, 8, 9)}
         | {"mlx5_bond_0": ("MT41692", "Active", "LinkUp", 200.0, "Ethernet")},
     ),
-    (
+    listed(
         "ibstat/04-h100-some-disabled.txt",
-        "ibstat",
-        True,
-        None,
         12,
         {f"mlx5_{n}": ("MT4125", "Down", "Disabled", 40.0, "Ethernet") for n in (2, 7, 8)}
         | {f"mlx5_{n}": (*ACTIVE_400, "InfiniBand") for n in (0, 3, 4, 5, 6, 9, 10, 11)},
     ),
-    (
+    listed(
         "ibstat/05-h100-roce-2-disabled.txt",
-        "ibstat",
-        True,
-        None,
         12,
         {f"mlx5_{n}": ("MT4129", "Down", "Disabled", 40.0, "Ethernet") for n in (5, 11)}
         | {f"mlx5_{n}": (*ACTIVE_400, "Ethernet") for n in (0, 3, 4, 6, 9, 10)}
         | {f"mlx5_{n}": ("MT4125", "Active", "LinkUp", 100.0, "Ethernet") for n in (1, 2, 7, 8)},
     ),
-    (
+    listed(
         "ibstat/06-h100-polling-and-disabled.txt",
-        "ibstat",
-        True,
-        None,
         12,
         {
             "mlx5_11": ("MT4129", "Down", "Polling", 40.0, "Ethernet"),
             "mlx5_5": ("MT4129", "Down", "Disabled", 40.0, "Ethernet"),
         },
     ),
-    (
+    listed(
         "ibstat/07-a100-ibpanic-partial-exit255.txt",
-        "ibstat",
-        False,
-        "tool_error",
         8,
         {f"mlx5_{n}": ("MT4124", "Active", "LinkUp", 200.0, "InfiniBand") for n in range(8)},
+        kind="tool_error",
     ),
-    (
+    listed(
         "ibstat/08-ibstatus-a100-8ib.txt",
-        "ibstatus",
-        True,
-        None,
         9,  # the index says 8: it leaves out mlx5_8, which is Ethernet
         {
             "mlx5_0": (None, "ACTIVE", "LinkUp", 200.0, "InfiniBand"),
             "mlx5_8": (None, "ACTIVE", "LinkUp", 40.0, "Ethernet"),
         },
+        tool="ibstatus",
     ),
 ]
 
