@@ -6,10 +6,10 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers import registry
+from support.captures import failed, one
 
 TOPO = """\
 \t\x1b[4mGPU0\tGPU1\tNIC0\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\x1b[0m
@@ -50,19 +50,6 @@ index, name, driver_version, memory.total [MiB], power.draw [W], mig.mode.curren
 """
 
 
-def one(tool: str, text: str) -> dict[str, Any]:
-    found = registry.parse(tool, text)
-    assert (found["valid"], found["error"]) == (True, None)
-    (output,) = found["outputs"]
-    return output
-
-
-def error_class(tool: str, text: str) -> str:
-    found = registry.parse(tool, text)
-    assert found["valid"] is False
-    return found["error"]["class"]
-
-
 @pytest.mark.parametrize("text", [TOPO, TOPO.expandtabs(8)], ids=["tabs", "blanks"])
 def test_topology(text):
     assert one("nvidia-smi-topo", text) == {
@@ -82,7 +69,7 @@ def test_topology(text):
 def test_damaged_and_missing_rows_are_named():
     damaged = registry.parse("nvidia-smi-topo", TOPO.replace("NV18\t X \tSYS", "NV18 X SYSSYS"))
     assert (damaged["valid"], damaged["outputs"][0]["damaged_rows"]) == (False, ["GPU1"])
-    assert error_class("nvidia-smi-topo", TOPO.split("NIC0\tPIX", maxsplit=1)[0]) == "truncated"
+    assert failed("nvidia-smi-topo", TOPO.split("NIC0\tPIX", maxsplit=1)[0]) == "truncated"
 
 
 def test_matrix_of_peer_access_is_another_one():
@@ -116,10 +103,9 @@ def test_query_of_gpus():
         "mig.mode.current": None,
     }
     assert output["gpus"][1]["power.draw"] is None
-    assert error_class("nvidia-smi-query", CSV.rsplit(",", 2)[0]) == "truncated"
+    assert failed("nvidia-smi-query", CSV.rsplit(",", 2)[0]) == "truncated"
     assert (
-        error_class("nvidia-smi-query", "NVIDIA-SMI has failed because it couldn't communicate\n")
-        == "tool_error"
+        failed("nvidia-smi-query", "NVIDIA-SMI has failed because it couldn't communicate\n") == "tool_error"
     )
 
 
@@ -132,7 +118,7 @@ def test_diagnostic_and_health():
     ]
     health = {"body": {"Overall Health": {"value": "Healthy"}}, "header": ["Health Monitor Report"]}
     assert one("dcgmi", json.dumps(health))["health"] == "Healthy"
-    assert error_class("dcgmi", json.dumps(diag)[:-20]) == "truncated"
+    assert failed("dcgmi", json.dumps(diag)[:-20]) == "truncated"
 
 
 def test_a_cell_that_is_cut_is_no_number():
@@ -141,8 +127,8 @@ def test_a_cell_that_is_cut_is_no_number():
     bare = text.replace(" MiB,", ",").replace("35 %", "35")
     assert one("nvidia-smi-query", bare)["gpus"][0]["utilization.gpu"] == 35
     for cut in ("3", "35"):
-        assert error_class("nvidia-smi-query", text.replace("35 %", cut)) == "garbled"
-    assert error_class("nvidia-smi-query", text.replace("81559 MiB", "81559 Mi")) == "garbled"
+        assert failed("nvidia-smi-query", text.replace("35 %", cut)) == "garbled"
+    assert failed("nvidia-smi-query", text.replace("81559 MiB", "81559 Mi")) == "garbled"
     lost = one("nvidia-smi-query", text.replace("35 %", "[GPU requires reset]"))
     assert lost["gpus"][0]["utilization.gpu"] is None
 

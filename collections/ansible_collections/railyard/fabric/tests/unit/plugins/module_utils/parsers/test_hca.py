@@ -5,13 +5,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers import registry
+from support import captures
+from support.captures import failed, one, whole
 
-FIXTURES = Path(__file__).parent / "fixtures"
 FILES = {
     "ibstat": "dual_port.txt",
     "ibstatus": "two.txt",
@@ -21,14 +21,11 @@ FILES = {
 
 
 def read(tool: str, name: str | None = None) -> str:
-    return (FIXTURES / tool / (name or FILES[tool])).read_text()
+    return captures.read(tool, name or FILES[tool])
 
 
 def devices(tool: str) -> list[dict[str, Any]]:
-    found = registry.parse(tool, read(tool))
-    assert found["valid"] is True, found["error"]
-    (output,) = found["outputs"]
-    return output["devices"]
+    return one(tool, read(tool))["devices"]
 
 
 def test_ibstat_of_two_ports_and_blank_fields():
@@ -152,9 +149,8 @@ def test_ibstat_of_one_port():
         "CA: 'mlx5_0'\nPort 1:\nState: Initializing\nPhysical state: LinkUp\nRate: 100\nBase lid: 65535\n"
         "LMC: 0\nSM lid: 0\nPort GUID: 0x0000000000000001\nLink layer: InfiniBand\n"
     )
-    found = registry.parse("ibstat", text)
-    (port,) = found["outputs"][0]["devices"][0]["ports"]
-    assert found["valid"] is True
+    outputs = whole("ibstat", text)
+    (port,) = outputs[0]["devices"][0]["ports"]
     assert (port["state"], port["rate_gbps"], port["lid"], port["sm_lid"]) == (
         "Initializing",
         100.0,
@@ -169,9 +165,8 @@ def test_debug_lines_of_ibstat_are_no_error():
 
 
 def test_ibv_devinfo_of_soft_roce():
-    found = registry.parse("ibv_devinfo", read("ibv_devinfo", "rxe_verbose.txt"))
-    (device,) = found["outputs"][0]["devices"]
-    assert found["valid"] is True
+    outputs = whole("ibv_devinfo", read("ibv_devinfo", "rxe_verbose.txt"))
+    (device,) = outputs[0]["devices"]
     assert (device["name"], device["firmware"], device["transport"]) == ("rxe0", "0.0.0", "InfiniBand")
     assert device["ports"] == [
         {
@@ -190,50 +185,43 @@ def test_ibv_devinfo_of_soft_roce():
 
 def test_verbose_port_that_ends_with_its_link_layer_was_cut():
     cut = read("ibv_devinfo").split("\t\t\tactive_width")[0]
-    found = registry.parse("ibv_devinfo", cut)
-    assert (found["valid"], found["error"]["class"]) == (False, "truncated")
+    assert failed("ibv_devinfo", cut) == "truncated"
 
 
 def test_list_of_device_names():
-    found = registry.parse("ibv_devinfo", "2 HCAs found:\n\tmlx5_0\n\tmlx5_1\n\n")
-    assert found["valid"] is True
-    assert [one["name"] for one in found["outputs"][0]["devices"]] == ["mlx5_0", "mlx5_1"]
-    cut = registry.parse("ibv_devinfo", "2 HCAs found:\n\tmlx5_0\n")
-    assert (cut["valid"], cut["error"]["class"]) == (False, "truncated")
-    none = registry.parse("ibv_devinfo", "0 HCAs found:\n")
-    assert (none["valid"], none["error"]["class"]) == (False, "no_device")
+    outputs = whole("ibv_devinfo", "2 HCAs found:\n\tmlx5_0\n\tmlx5_1\n\n")
+    assert [one["name"] for one in outputs[0]["devices"]] == ["mlx5_0", "mlx5_1"]
+    assert failed("ibv_devinfo", "2 HCAs found:\n\tmlx5_0\n") == "truncated"
+    assert failed("ibv_devinfo", "0 HCAs found:\n") == "no_device"
 
 
 def test_details_of_rdma_link():
-    found = registry.parse("rdma-link", read("rdma-link", "rxe_details.txt"))
-    assert found["valid"] is True
-    links = found["outputs"][0]["links"]
+    outputs = whole("rdma-link", read("rdma-link", "rxe_details.txt"))
+    links = outputs[0]["links"]
     assert [(one["device"], one["netdev"]) for one in links] == [("rxe0", "ens6"), ("rxe1", "ens6d1")]
 
 
-def test_link_that_ends_in_a_key_was_cut():
-    found = registry.parse("rdma-link", "link rxe0/1 state ACTIVE physical_state LINK_UP netdev\n")
-    assert (found["valid"], found["error"]["class"]) == (False, "truncated")
+LINK = "link rxe0/1 state ACTIVE physical_state LINK_UP"
 
 
-def test_rdma_link_that_ends_in_half_a_word_was_cut():
-    whole = "link mlx5_0/1 state ACTIVE physical_state "
-    assert registry.parse("rdma-link", whole + "LINK_UP")["valid"] is True
-    for cut in ("LINK", "P"):
-        found = registry.parse("rdma-link", whole + cut)
-        assert (found["valid"], found["error"]["class"]) == (False, "truncated")
-
-
-def test_link_whose_word_lost_its_value():
-    text = "link rxe0/1 state ACTIVE physical_state LINK_UP netdev ens6\n"
-    assert registry.parse("rdma-link", text)["valid"] is True
-    for lost in ("ACTIVE ", "LINK_UP "):
-        found = registry.parse("rdma-link", text.replace(lost, ""))
-        assert (found["valid"], found["error"]["class"]) == (False, "garbled")
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        (f"{LINK} netdev\n", "truncated"),
+        (LINK.removesuffix("_UP"), "truncated"),
+        (LINK.replace("LINK_UP", "P"), "truncated"),
+        (f"{LINK} netdev ens6\n".replace("ACTIVE ", ""), "garbled"),
+        (f"{LINK} netdev ens6\n".replace("LINK_UP ", ""), "garbled"),
+    ],
+)
+def test_a_link_of_which_a_word_is_missing(text, kind):
+    assert whole("rdma-link", LINK) != []
+    assert whole("rdma-link", f"{LINK} netdev ens6\n") != []
+    assert failed("rdma-link", text) == kind
 
 
 def test_half_a_number_is_no_mtu():
-    text = (FIXTURES / "ibv_devinfo" / "verbose.txt").read_text()
+    text = captures.read("ibv_devinfo", "verbose.txt")
     found = registry.parse("ibv_devinfo", text.replace("4096 (5)", "40", 1))
     assert (found["valid"], found["error"]["class"]) == (False, "garbled")
     assert found["outputs"][0]["devices"][0]["ports"][0]["max_mtu_bytes"] is None
@@ -250,24 +238,22 @@ def test_half_a_number_is_no_mtu():
     ],
 )
 def test_two_nodes_in_one_file_are_two_outputs(tool, name, key):
-    text = (FIXTURES / tool / name).read_text()
+    text = captures.read(tool, name)
     (alone,) = registry.parse(tool, text)["outputs"]
-    found = registry.parse(tool, text.rstrip("\n") + "\n\n" + text)
-    assert found["valid"] is True
-    assert [output[key] for output in found["outputs"]] == [alone[key]] * 2
+    outputs = whole(tool, text.rstrip("\n") + "\n\n" + text)
+    assert [output[key] for output in outputs] == [alone[key]] * 2
 
 
 def test_gid_types_in_the_kernels_words():
-    text = (FIXTURES / "show_gids" / "mixed.txt").read_text()
+    text = captures.read("show_gids", "mixed.txt")
     spoken = text.replace("\tv2\t", "\tRoCE v2\t").replace("\tv1\t", "\tIB/RoCE v1\t")
     assert spoken != text
     assert registry.parse("show_gids", spoken) == registry.parse("show_gids", text)
 
 
 def test_gids_of_a_node_with_a_further_device():
-    text = (FIXTURES / "show_gids" / "mixed.txt").read_text()
+    text = captures.read("show_gids", "mixed.txt")
     more = text.replace("mlx4_0", "bond_0")
-    found = registry.parse("show_gids", text + "\n" + more)
-    assert found["valid"] is True
-    names = [{row["device"] for row in output["gids"]} for output in found["outputs"]]
+    outputs = whole("show_gids", text + "\n" + more)
+    names = [{row["device"] for row in output["gids"]} for output in outputs]
     assert (len(names), "bond_0" in names[0]) == (2, False)

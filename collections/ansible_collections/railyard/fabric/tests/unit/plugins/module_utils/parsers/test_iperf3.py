@@ -6,17 +6,13 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers import registry
+from support import captures
 
-FIXTURES = Path(__file__).parent / "fixtures" / "iperf3"
-
-
-def read(name: str) -> str:
-    return (FIXTURES / name).read_text()
+read, whole, one, failed = captures.of("iperf3")
 
 
 def parse(name: str) -> dict[str, Any]:
@@ -34,9 +30,7 @@ def edited(name: str, **end: Any) -> str:
 
 
 def test_client_of_two_streams():
-    found = parse("tcp_2_streams_client.json")
-    (output,) = found["outputs"]
-    assert found["valid"] is True
+    output = one(read("tcp_2_streams_client.json"))
     assert (output["version"], output["protocol"], output["streams"]) == ("3.12", "TCP", 2)
     assert output["duration_s"] == 2
     (row,) = output["directions"]
@@ -50,19 +44,23 @@ def test_client_of_two_streams():
 
 
 def test_a_server_states_only_its_own_half():
-    found = parse("tcp_2_streams_server.json")
-    (output,) = found["outputs"]
-    assert found["valid"] is True
+    output = one(read("tcp_2_streams_server.json"))
     assert output["directions"][0]["sent_gbps"] is None
     assert output["directions"][0]["retransmits"] is None
     assert output["directions"][0]["received_gbps"] == pytest.approx(18.827923119031326)
     assert output["cpu_remote_percent"] is None
 
 
-def test_reverse_is_server_to_client():
-    (row,) = parse("reverse_client.json")["outputs"][0]["directions"]
-    assert row["direction"] == "reverse"
-    assert row["received_gbps"] == pytest.approx(21.402355334456608)
+@pytest.mark.parametrize(
+    ("name", "received_gbps"),
+    [
+        ("reverse_client.json", {"reverse": 21.402355334456608}),
+        ("bidir_client.json", {"forward": 2.741173363986323, "reverse": 19.78394869776699}),
+    ],
+)
+def test_reverse_is_server_to_client(name, received_gbps):
+    rows = parse(name)["outputs"][0]["directions"]
+    assert {row["direction"]: row["received_gbps"] for row in rows} == pytest.approx(received_gbps)
 
 
 def test_a_sending_server_has_no_result_and_no_error():
@@ -71,13 +69,6 @@ def test_a_sending_server_has_no_result_and_no_error():
     assert found["error"] is None
     assert "does not learn" in found["warnings"][0]
     assert found["outputs"][0]["directions"][0]["received_gbps"] is None
-
-
-def test_both_directions():
-    forward, reverse = parse("bidir_client.json")["outputs"][0]["directions"]
-    assert (forward["direction"], reverse["direction"]) == ("forward", "reverse")
-    assert forward["received_gbps"] == pytest.approx(2.741173363986323)
-    assert reverse["received_gbps"] == pytest.approx(19.78394869776699)
 
 
 def test_repeated_keys_of_3_9_keep_both_directions():
@@ -95,9 +86,8 @@ def test_udp_counts_losses():
 
 
 def test_udp_of_3_9_has_the_senders_rate_only():
-    found = registry.parse("iperf3", edited("udp_client.json", sum_sent=None, sum_received=None))
-    (row,) = found["outputs"][0]["directions"]
-    assert found["valid"] is True
+    outputs = whole(edited("udp_client.json", sum_sent=None, sum_received=None))
+    (row,) = outputs[0]["directions"]
     assert row["sent_gbps"] == pytest.approx(0.050061994700794876)
     assert row["received_gbps"] is None
     assert row["packets"] == 191
@@ -118,9 +108,7 @@ def test_lower_case_nan_is_unknown_and_no_crash():
     ],
 )
 def test_failures_that_exit_0(name, kind):
-    found = parse(name)
-    assert found["valid"] is False
-    assert found["error"]["class"] == kind
+    assert failed(read(name)) == kind
 
 
 def test_zero_received_of_a_lost_server_is_unknown():
@@ -132,9 +120,7 @@ def test_zero_received_of_a_lost_server_is_unknown():
 def test_3_9_fails_without_an_error_key():
     data = json.loads(read("peer_lost.json"))
     del data["error"]
-    found = registry.parse("iperf3", json.dumps(data))
-    assert found["valid"] is False
-    assert found["error"]["class"] == "incomplete"
+    assert failed(json.dumps(data)) == "incomplete"
     said = registry.parse(
         "iperf3", json.dumps(data) + "\niperf3: error - control socket has closed unexpectedly\n"
     )
@@ -197,12 +183,11 @@ def test_json_stream_reads_as_the_same_run():
     events = [{"event": "start", "data": data["start"]}]
     events += [{"event": "interval", "data": one} for one in data["intervals"]]
     unfinished = "".join(json.dumps(one) + "\n" for one in events)
-    whole = unfinished + json.dumps({"event": "end", "data": data["end"]}) + "\n"
-    assert registry.parse("iperf3", whole)["outputs"] == parse("tcp_2_streams_client.json")["outputs"]
-    assert registry.parse("iperf3", whole)["valid"] is True
+    finished = unfinished + json.dumps({"event": "end", "data": data["end"]}) + "\n"
+    assert whole(finished) == parse("tcp_2_streams_client.json")["outputs"]
     assert registry.parse("iperf3", unfinished)["valid"] is False
-    failed = unfinished + json.dumps({"event": "error", "data": "the server is busy"}) + "\n"
-    assert registry.parse("iperf3", failed)["error"]["class"] == "busy"
+    broken = unfinished + json.dumps({"event": "error", "data": "the server is busy"}) + "\n"
+    assert failed(broken) == "busy"
 
 
 @pytest.mark.parametrize(

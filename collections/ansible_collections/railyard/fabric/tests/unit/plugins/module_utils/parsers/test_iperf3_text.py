@@ -5,20 +5,20 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers import registry
+from support import captures
 
-FIXTURES = Path(__file__).parent / "fixtures" / "iperf3"
+_read, whole, one, failed = captures.of("iperf3")
 EMPTY = dict.fromkeys(("retransmits", "lost_packets", "packets", "lost_percent", "jitter_ms"))
 
 LOSS = {"lost_packets": 0, "packets": 140, "lost_percent": 0.0, "jitter_ms": 0.969}
 
 
 def read(name: str) -> str:
-    return (FIXTURES / f"text_{name}.txt").read_text()
+    return captures.read("iperf3", f"text_{name}.txt")
 
 
 def parse(text: str) -> dict[str, Any]:
@@ -120,8 +120,7 @@ def test_server_stopped_while_it_waits_has_a_whole_run():
 
 def test_refused_connection_and_time_stamps():
     refused = "iperf3: error - unable to connect to server: Connection refused\n"
-    found = parse("Connecting to host 10.0.1.2, port 5201\n" + refused)
-    assert (found["valid"], found["error"]["class"]) == (False, "connection_refused")
+    assert failed("Connecting to host 10.0.1.2, port 5201\n" + refused) == "connection_refused"
     stamped = "".join(f"Sat Nov 21 15:03:34 2026 {line}\n" for line in read("udp_client").split("\n"))
     assert parse(stamped)["outputs"] == parse(read("udp_client"))["outputs"]
 
@@ -129,9 +128,8 @@ def test_refused_connection_and_time_stamps():
 def test_udp_client_before_3_7_names_no_end():
     text = read("udp_client").replace("  sender", "  ").replace("Bitrate  ", "Bandwidth")
     text = "\n".join(line for line in text.split("\n") if "receiver" not in line)
-    found = parse(text)
-    assert found["valid"] is True
-    assert found["outputs"][0]["directions"][0]["sent_gbps"] == 0.00501
+    outputs = whole(text)
+    assert outputs[0]["directions"][0]["sent_gbps"] == 0.00501
 
 
 def test_table_without_its_beginning_has_no_direction():
@@ -149,6 +147,5 @@ def test_iperf2_is_another_tool():
 
 @pytest.mark.parametrize("unit", [" bits/sec", " Gbits/sec", " MBytes/sec"])
 def test_a_rate_that_is_not_that_of_its_bytes(unit):
-    text = (FIXTURES / "text_reverse_client.txt").read_text()
-    found = registry.parse("iperf3", text.replace(" Mbits/sec", unit))
-    assert (found["valid"], found["error"]["class"]) == (False, "inconsistent")
+    text = read("reverse_client")
+    assert failed(text.replace(" Mbits/sec", unit)) == "inconsistent"

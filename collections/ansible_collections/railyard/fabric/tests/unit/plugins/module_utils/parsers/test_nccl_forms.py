@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers import registry
+from support import captures
 
+_read, _whole, one, failed = captures.of("nccl-tests")
 BANNER = (
     "# nThread 1 nGpus 2 minBytes 8 maxBytes 16 step: 2(factor) warmup iters: 5 iters: 20 agg iters: 1 "
     "validation: 1 graph: 0\n#\n# Using devices\n"
@@ -34,17 +36,8 @@ def nccl(text: str) -> dict[str, Any]:
 
 def row(text: str) -> dict[str, Any]:
     """Return the one row of a text that must be valid."""
-    found = nccl(text)
-    assert found["valid"] is True, found["error"]
-    (only,) = found["outputs"][0]["rows"]
+    (only,) = one(text)["rows"]
     return dict(only)
-
-
-def failed(text: str) -> str:
-    """Return the class of the error of a text that must not be valid."""
-    found = nccl(text)
-    assert found["valid"] is False
-    return str(found["error"]["class"])
 
 
 def test_plain():
@@ -53,25 +46,22 @@ def test_plain():
     assert (read["out_of_place"], read["in_place"]) == (OUT, IN)
 
 
-def test_time_stamp_behind_each_row():
-    header = f"{HALF}   {HALF}           timestamp\n"
-    text = BANNER + CAPTION + COLUMNS + header + ROW + ONE + TWO + "  2026-01-05 10:00:01\n" + END
-    assert row(text) == row(PLAIN)
+EACH = "    i_min    i_max    i_p99    i_cv%     "
+CELLS = "    10.00    13.00    12.90     4.10"
+COPY = HALF.replace("#wrong", "copybw  #wrong")
 
 
-def test_columns_of_each_iteration():
-    more = "    i_min    i_max    i_p99    i_cv%     "
-    header = f"{HALF}{more}{HALF}{more}\n"
-    cells = "    10.00    13.00    12.90     4.10"
-    text = BANNER + CAPTION + COLUMNS + header + ROW + ONE + cells + TWO + cells + "\n" + END
-    assert row(text) == row(PLAIN)
-
-
-def test_column_of_work_beside_the_collective():
-    half = HALF.replace("#wrong", "copybw  #wrong")
-    halves = [one.replace("       0", "  22.00       0") for one in (ONE, TWO)]
-    text = BANNER + CAPTION + COLUMNS + f"{half}   {half}\n" + ROW + "".join(halves) + "\n" + END
-    assert row(text) == row(PLAIN)
+@pytest.mark.parametrize(
+    ("header", "cells"),
+    [
+        (f"{HALF}   {HALF}           timestamp", f"{ONE}{TWO}  2026-01-05 10:00:01"),
+        (f"{HALF}{EACH}{HALF}{EACH}", f"{ONE}{CELLS}{TWO}{CELLS}"),
+        (f"{COPY}   {COPY}", (ONE + TWO).replace("       0", "  22.00       0")),
+    ],
+    ids=["a time stamp", "each iteration", "work beside the collective"],
+)
+def test_further_columns_move_no_number(header, cells):
+    assert row(f"{BANNER}{CAPTION}{COLUMNS}{header}\n{ROW}{cells}\n{END}") == row(PLAIN)
 
 
 def test_one_half_alone():

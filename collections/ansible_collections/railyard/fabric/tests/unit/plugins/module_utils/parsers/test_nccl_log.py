@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers import registry
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.nccl.log_lines import Message, messages
+from support import captures
 
 ROCE = """\
 gpu01:207:267 [1] NCCL INFO NCCL version 2.26.2+cuda12.2
@@ -31,27 +32,15 @@ gpu01:11:21 [0] NCCL INFO ncclCommInitRank comm 0x1 rank 0 nranks 2 cudaDev 0 nv
 gpu01:11:21 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[0] [send] via NET/Socket/0
 """
 GID = "gpu01:207:500 [1] NCCL INFO NET/IB: {} qpn 2706 mtu 5 {}GID 3 (0/6165A8C0FFFF0000) fifoRkey=0x1\n"
+_file, _whole, one, failed = captures.of("nccl-log")
 
 
 def read(text: str) -> dict[str, Any]:
     return registry.parse("nccl-log", text)
 
 
-def one(text: str) -> dict[str, Any]:
-    found = read(text)
-    assert (found["valid"], found["error"]) == (True, None)
-    (output,) = found["outputs"]
-    return output
-
-
 def ranks(text: str) -> dict[tuple[str, int], dict[str, Any]]:
     return {(row["host"], row["gpu"]): row for row in one(text)["ranks"]}
-
-
-def error_class(text: str) -> str:
-    found = read(text)
-    assert found["valid"] is False
-    return found["error"]["class"]
 
 
 def test_run_over_roce():
@@ -181,7 +170,7 @@ def test_run_inside_one_node_says_nothing_of_the_fabric():
 
 def test_ranks_that_differ():
     other = ROCE.replace("gpu01", "gpu02").replace("Using network IB", "Using network Socket")
-    assert error_class(ROCE + other) == "inconsistent"
+    assert failed(ROCE + other) == "inconsistent"
     mixed = ROCE + "gpu01:207:267 [1] NCCL INFO Channel 01/0 : 3[1] -> 4[0] [send] via NET/IB/0\n"
     assert one(mixed)["gdr"] is None
     assert "some do not" in read(mixed)["warnings"][0]
@@ -205,8 +194,7 @@ def test_rank_is_that_of_the_whole_job():
     ],
 )
 def test_failed_run(line):
-    found = read(ROCE + line + "\n")
-    assert (found["valid"], found["error"]["class"]) == (False, "nccl_error")
+    assert failed(ROCE + line + "\n") == "nccl_error"
 
 
 def test_no_failure():
@@ -216,7 +204,7 @@ def test_no_failure():
 
 
 def test_network_that_no_line_names():
-    assert error_class("gpu01:1:2 [0] NCCL INFO Bootstrap : Using eno8:192.168.1.97<0>\n") == "truncated"
+    assert failed("gpu01:1:2 [0] NCCL INFO Bootstrap : Using eno8:192.168.1.97<0>\n") == "truncated"
 
 
 def test_labels_of_launchers():

@@ -5,22 +5,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers import registry
-
-FIXTURES = Path(__file__).parent / "fixtures"
-
-
-def read(tool: str, name: str) -> str:
-    return (FIXTURES / tool / name).read_text()
+from support.captures import failed, read, whole
 
 
 def outputs(tool: str, name: str) -> list[dict[str, Any]]:
-    found = registry.parse(tool, read(tool, name))
-    assert found["valid"] is True, found["error"]
-    return found["outputs"]
+    return whole(tool, read(tool, name))
 
 
 def test_show_gids_with_blank_cells():
@@ -75,8 +67,7 @@ def test_ethtool_without_link_has_what_the_text_has():
 
 
 def test_ethtool_failures():
-    found = registry.parse("ethtool", read("ethtool", "no_device.txt"))
-    assert (found["valid"], found["error"]["class"]) == (False, "no_device")
+    assert failed("ethtool", read("ethtool", "no_device.txt")) == "no_device"
 
 
 def test_nvlink_speeds_and_inactive_links():
@@ -89,8 +80,8 @@ def test_nvlink_speeds_and_inactive_links():
 def test_nvlink_cut_or_failed():
     text = read("nvidia-smi-nvlink", "two.txt")
     assert registry.parse("nvidia-smi-nvlink", text.rstrip()[:-3])["valid"] is False
-    failed = registry.parse("nvidia-smi-nvlink", "NVIDIA-SMI has failed because it couldn't communicate\n")
-    assert failed["error"]["class"] == "tool_error"
+    text = "NVIDIA-SMI has failed because it couldn't communicate\n"
+    assert failed("nvidia-smi-nvlink", text) == "tool_error"
 
 
 def test_ethtool_of_a_user_who_is_not_root():
@@ -101,5 +92,4 @@ def test_ethtool_of_a_user_who_is_not_root():
     found = registry.parse("ethtool", text)
     assert (found["valid"], found["outputs"][0]["speed_mbps"]) == (True, 100000)
     assert "wake-on-lan" in found["warnings"][0]
-    cut = registry.parse("ethtool", text.replace("\tLink detected: yes\n", ""))
-    assert (cut["valid"], cut["error"]["class"]) == (False, "permission")
+    assert failed("ethtool", text.replace("\tLink detected: yes\n", "")) == "permission"

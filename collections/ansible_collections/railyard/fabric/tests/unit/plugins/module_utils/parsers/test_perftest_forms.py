@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers import registry
+from support import captures
 
+_read, _whole, only, failed = captures.of("perftest")
 RULER = "-" * 87 + "\n"
 BANNER = "*" * 36 + "\n* Waiting for client to connect... *\n" + "*" * 36 + "\n"
 TITLE = "                    RDMA_Write BW Test\n"
@@ -42,14 +44,6 @@ def table(header: str = HEADER, columns: str = COLUMNS, rows: str = ROW, title: 
 
 def parse(text: str) -> dict[str, Any]:
     return registry.parse("perftest", text)
-
-
-def only(text: str) -> dict[str, Any]:
-    """Return the only output of a text that must be valid."""
-    found = parse(text)
-    assert found["valid"] is True, found["error"]
-    (output,) = found["outputs"]
-    return output
 
 
 def squeezed(text: str) -> str:
@@ -129,8 +123,7 @@ def test_cpu_column():
     rows = ROW.rstrip("\n") + "\t    12.50\n"
     assert only(table(columns=columns, rows=rows))["rows"][0]["cpu_percent"] == 12.5
     assert only(table())["rows"][0]["cpu_percent"] is None
-    short = parse(table(columns=columns))
-    assert (short["valid"], short["error"]["class"]) == (False, "garbled")
+    assert failed(table(columns=columns)) == "garbled"
 
 
 def test_what_stands_between_the_last_row_and_its_ruler():
@@ -226,8 +219,7 @@ def test_failures_in_its_own_words(text, kind):
 
 
 def test_data_that_arrived_spoilt_is_no_result():
-    found = parse(table() + "VALIDATION: FAILED [client] - 3 error(s), 5 slots\n")
-    assert (found["valid"], found["error"]["class"]) == (False, "validation")
+    assert failed(table() + "VALIDATION: FAILED [client] - 3 error(s), 5 slots\n") == "validation"
     unproven = parse(table() + "VALIDATION: WARNING [client] - no data validated\n")
     assert unproven["valid"] is False
 

@@ -5,17 +5,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers import registry
+from support import captures
 
-FIXTURES = Path(__file__).parent / "fixtures" / "sockperf"
-
-
-def read(name: str) -> str:
-    return (FIXTURES / name).read_text()
+read, whole, one, failed = captures.of("sockperf")
 
 
 def parse(name: str) -> dict[str, Any]:
@@ -23,9 +19,8 @@ def parse(name: str) -> dict[str, Any]:
 
 
 def test_ping_pong_over_tcp():
-    found = parse("pp_tcp.txt")
-    assert found["valid"] is True
-    assert found["outputs"] == [
+    outputs = whole(read("pp_tcp.txt"))
+    assert outputs == [
         {
             "version": "3.7",
             "mode": "ping-pong",
@@ -50,15 +45,12 @@ def test_full_round_trip_is_said():
 
 
 def test_under_load_ends_with_a_second_signal_and_is_whole():
-    found = parse("ul.txt")
-    assert found["valid"] is True
-    assert found["outputs"][0]["mode"] == "under-load"
+    outputs = whole(read("ul.txt"))
+    assert outputs[0]["mode"] == "under-load"
 
 
 def test_throughput_bandwidth_is_binary_megabytes():
-    found = parse("tp.txt")
-    (output,) = found["outputs"]
-    assert found["valid"] is True
+    output = one(read("tp.txt"))
     assert output["mode"] == "throughput"
     assert output["message_rate"] == 222531
     # 222531 messages of 1400 bytes a second, computed apart from what sockperf says
@@ -91,9 +83,8 @@ def test_interrupted_before_the_timer_is_not_valid():
 
 
 def test_two_runs_and_a_server_in_one_file():
-    both = registry.parse("sockperf", read("pp_tcp.txt") + read("pp_rtt.txt"))
-    assert both["valid"] is True
-    assert [one["metric"] for one in both["outputs"]] == ["one_way", "round_trip"]
+    outputs = whole(read("pp_tcp.txt") + read("pp_rtt.txt"))
+    assert [one["metric"] for one in outputs] == ["one_way", "round_trip"]
     server = "sockperf: == version #3.7-no.git ==\nsockperf: [SERVER] listen on:\n"
     alone = registry.parse("sockperf", server)
     assert (alone["valid"], alone["error"]) == (False, None)

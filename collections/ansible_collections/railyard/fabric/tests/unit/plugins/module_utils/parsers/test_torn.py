@@ -5,16 +5,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers import registry
-
-FIXTURES = Path(__file__).parent / "fixtures"
-
-
-def read(tool: str, name: str) -> str:
-    return (FIXTURES / tool / name).read_text()
+from support.captures import read
 
 
 @pytest.mark.parametrize(

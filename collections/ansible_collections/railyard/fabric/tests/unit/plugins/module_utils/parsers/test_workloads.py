@@ -5,17 +5,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers import registry
-
-FIXTURES = Path(__file__).parent / "fixtures"
-
-
-def read(tool: str, name: str) -> str:
-    return (FIXTURES / tool / name).read_text()
+from support.captures import failed, read, whole
 
 
 def fio(text: str) -> dict[str, Any]:
@@ -31,9 +25,8 @@ FIO = read("fio", "randrw_3x.json").partition("\n")[2]
 
 
 def test_fio_gives_a_row_per_job_and_direction_with_traffic():
-    found = fio(FIO)
-    assert found["valid"] is True
-    assert found["outputs"] == [
+    outputs = whole("fio", FIO)
+    assert outputs == [
         {
             "name": "mix",
             "rw": "read",
@@ -82,8 +75,7 @@ def test_fio_text_before_the_json_is_no_error():
     ],
 )
 def test_fio_failures(text, kind):
-    found = fio(text)
-    assert (found["valid"], found["error"]["class"]) == (False, kind)
+    assert failed("fio", text) == kind
 
 
 def test_nccl_rows_from_the_right():
@@ -183,6 +175,5 @@ def test_nccl_table_with_more_columns():
 
 def test_nccl_of_one_gpu_measures_no_bus():
     alone = "".join(line for line in NCCL.splitlines(keepends=True) if "Rank  1" not in line)
-    found = nccl(alone)
-    assert (found["valid"], found["error"]["class"]) == (False, "not_measured")
+    assert failed("nccl-tests", alone) == "not_measured"
     assert nccl(NCCL.replace(": 4.28", ": 0"))["error"]["class"] == "not_measured"
