@@ -45,27 +45,38 @@ def test_as_planned_is_no_drift(good):
     assert drift.guards(RAILS, good, {}) == []
 
 
-def test_mtu(good):
-    good["links"]["ens6d1"]["mtu_bytes"] = 1500
-    assert said(good) == ["rail1 (ens6d1): mtu is 1500, planned 9000"]
-
-
-def test_link_down(good):
-    good["links"]["ens6"].update(admin_up=False, carrier=False)
-    assert said(good) == ["rail0 (ens6): link is down, planned up"]
-
-
-def test_missing_and_foreign_address(good):
-    good["addresses"]["ens6d1"] = rows("10.0.0.9/24")
-    assert said(good) == [
-        "rail1 (ens6d1): address is absent, planned 10.0.0.1/24",
-        "rail1 (ens6d1): address is 10.0.0.9/24, planned absent",
-    ]
-
-
-def test_wrong_prefix_length_is_another_address(good):
-    good["addresses"]["ens6d1"] = rows("10.0.0.1/16")
-    assert len(said(good)) == 2
+@pytest.mark.parametrize(
+    ("netdev", "link", "addresses", "expected"),
+    [
+        ("ens6d1", {"mtu_bytes": 1500}, None, ["mtu is 1500, planned 9000"]),
+        # No carrier does not excuse the MTU.
+        ("ens6d1", {"mtu_bytes": 1500, "carrier": False}, None, ["mtu is 1500, planned 9000"]),
+        ("ens6", {"admin_up": False, "carrier": False}, None, ["link is down, planned up"]),
+        (
+            "ens6d1",
+            {},
+            ["10.0.0.9/24"],
+            ["address is absent, planned 10.0.0.1/24", "address is 10.0.0.9/24, planned absent"],
+        ),
+        (
+            "ens6d1",
+            {},
+            ["10.0.0.1/16"],
+            ["address is absent, planned 10.0.0.1/24", "address is 10.0.0.1/16, planned absent"],
+        ),
+        ("ens6", None, None, ["netdev is absent, planned present"]),
+    ],
+    ids=["mtu", "mtu without carrier", "down", "address", "prefix length", "gone"],
+)
+def test_what_is_not_as_planned(good, netdev, link, addresses, expected):
+    if link is None:
+        del good["links"][netdev]
+    else:
+        good["links"][netdev].update(link)
+    if addresses is not None:
+        good["addresses"][netdev] = rows(*addresses)
+    rail = next(rail["name"] for rail in RAILS if rail["netdev"] == netdev)
+    assert said(good) == [f"{rail} ({netdev}): {one}" for one in expected]
 
 
 def test_same_ipv6_address_in_another_form(good):
@@ -85,16 +96,6 @@ def test_no_carrier_is_a_finding_and_its_missing_address_no_drift(good):
 def test_link_that_is_down_says_nothing_about_its_cable(good):
     good["links"]["ens6"].update(admin_up=False, carrier=False)
     assert drift.without_carrier(RAILS, good) == []
-
-
-def test_no_carrier_does_not_excuse_the_mtu(good):
-    good["links"]["ens6d1"].update(carrier=False, mtu_bytes=1500)
-    assert said(good) == ["rail1 (ens6d1): mtu is 1500, planned 9000"]
-
-
-def test_netdev_that_went_away(good):
-    del good["links"]["ens6"]
-    assert said(good) == ["rail0 (ens6): netdev is absent, planned present"]
 
 
 def test_rail_without_address_is_not_looked_at(good):
@@ -119,16 +120,18 @@ def test_two_rails_on_one_netdev_are_refused(good):
     assert "rail1: netdev ens6 is also the netdev of rail0" in drift.guards(rails, good, {})[0]
 
 
+WARNING = "** (generate:1): WARNING **: permissions are too open"
+
+
 @pytest.mark.parametrize(
     ("text", "left"),
     [
         ("", []),
         ("WARNING:root:Cannot call Open vSwitch: ovsdb-server.service is not running.\n", []),
         ("Cannot call openvswitch: ovsdb-server.service is not running.\n", []),
-        (
-            "\n** (generate:1): WARNING **: permissions are too open\n",
-            ["** (generate:1): WARNING **: permissions are too open"],
-        ),
+        (f"\n{WARNING}\n", [WARNING]),
+        # What netplan says at every step is reported once.
+        (f"{WARNING}\n  {WARNING}\nanother\n{WARNING}\n", [WARNING, "another"]),
     ],
 )
 def test_only_known_noise_is_left_out(text, left):
@@ -140,8 +143,3 @@ def test_sysctl_that_is_not_as_wanted_is_drift_with_its_rail():
     now = {"sysctls": {"net/ipv4/conf/ens6/arp_ignore": "0", "net/ipv4/conf/ens6/rp_filter": "2"}}
     (row,) = drift.sysctl_drift([{"name": "rail0", "netdev": "ens6"}], now, wanted)
     assert drift.sentence(row) == "rail0 (ens6): net/ipv4/conf/ens6/arp_ignore is 0, planned 1"
-
-
-def test_what_netplan_says_at_every_step_is_reported_once():
-    text = "Permissions are too open\n  Permissions are too open\nanother\nPermissions are too open\n"
-    assert drift.unexpected_lines(text) == ["Permissions are too open", "another"]

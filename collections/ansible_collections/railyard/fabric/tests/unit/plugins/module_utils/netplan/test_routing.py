@@ -51,19 +51,24 @@ def test_no_default_in_main_and_one_in_the_table():
     assert defaults == [{"to": "default", "via": "10.0.1.254", "table": 6100, "family": "inet"}]
 
 
-def test_table_has_subnet_and_routes_of_its_family():
-    rows = [row for row in routing.routes(RAIL) if row["table"] == 6100]
-    assert [(row["to"], row["via"]) for row in rows] == [
-        ("10.0.1.0/24", None),
-        ("10.1.1.0/24", "10.0.1.254"),
-        ("default", "10.0.1.254"),
-        ("fd00:1::/64", None),
-    ]
-
-
-def test_main_has_the_declared_routes_alone():
-    rows = [row for row in routing.routes(RAIL) if row["table"] is None]
-    assert [(row["to"], row["via"]) for row in rows] == [("10.1.1.0/24", "10.0.1.254")]
+@pytest.mark.parametrize(
+    ("table", "expected"),
+    [
+        (
+            6100,  # has the subnets, and the routes of their family
+            [
+                ("10.0.1.0/24", None),
+                ("10.1.1.0/24", "10.0.1.254"),
+                ("default", "10.0.1.254"),
+                ("fd00:1::/64", None),
+            ],
+        ),
+        (None, [("10.1.1.0/24", "10.0.1.254")]),  # main has what is declared alone
+    ],
+)
+def test_routes_of_each_table(table, expected):
+    rows = [row for row in routing.routes(RAIL) if row["table"] == table]
+    assert [(row["to"], row["via"]) for row in rows] == expected
 
 
 def test_rule_is_for_the_one_address():
