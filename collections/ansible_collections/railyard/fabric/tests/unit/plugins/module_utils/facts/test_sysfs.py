@@ -94,17 +94,8 @@ def test_numa_minus_one_is_unknown(tmp_path):
 def test_link_down_has_no_carrier_nor_speed(tree):
     tree.netdev("ens6", carrier=0, operstate="down", speed=-1, flags="0x1003")
     tree.netdev("ens7", carrier=None, operstate="down", speed=None, flags="0x1002")
-    rows = netdevs(tree)
-    assert (rows["ens6"]["carrier"], rows["ens6"]["speed_mbps"], rows["ens6"]["admin_up"]) == (
-        False,
-        None,
-        True,
-    )
-    assert (rows["ens7"]["carrier"], rows["ens7"]["speed_mbps"], rows["ens7"]["admin_up"]) == (
-        None,
-        None,
-        False,
-    )
+    told = {name: (row["carrier"], row["speed_mbps"], row["admin_up"]) for name, row in netdevs(tree).items()}
+    assert told == {"ens6": (False, None, True), "ens7": (None, None, False)}
 
 
 def test_virtio_hangs_below_a_pci_device_and_is_virtual(tree):
@@ -302,28 +293,25 @@ def test_no_rdma_is_no_warning(tree):
     assert reader.warnings == []
 
 
-def test_host_facts(tmp_path):
-    found = host.read_host(dual_port_mlx4(tmp_path).reader())
-    assert found == {
-        "schema": 1,
-        "boot_id": "8a1f3f0e-5a39-4b0c-9e0c-5d5d1b2f8a11",
-        "kernel": "6.1.0-28-amd64",
-        "os": {"id": "debian", "version": "12"},
-        "cpu": {"governors": {"performance": 4}, "governor_available": True},
-        "memlock_bytes": -1,
-    }
+HOST = {
+    "boot_id": "8a1f3f0e-5a39-4b0c-9e0c-5d5d1b2f8a11",
+    "kernel": "6.1.0-28-amd64",
+    "os": {"id": "debian", "version": "12"},
+    "cpu": {"governors": {"performance": 4}, "governor_available": True},
+    "memlock_bytes": -1,
+}
+# A bare container has unknowns and no failure.
+UNKNOWN = {
+    **dict.fromkeys(HOST),
+    "os": {"id": None, "version": None},
+    "cpu": {"governors": {}, "governor_available": False},
+}
 
 
-def test_a_bare_container_has_unknowns_and_no_failure(tree):
-    reader = tree.reader()
-    assert host.read_host(reader) == {
-        "schema": 1,
-        "boot_id": None,
-        "kernel": None,
-        "os": {"id": None, "version": None},
-        "cpu": {"governors": {}, "governor_available": False},
-        "memlock_bytes": None,
-    }
+@pytest.mark.parametrize(("node", "expected"), [(dual_port_mlx4, HOST), (Tree, UNKNOWN)])
+def test_host_facts(tmp_path, node, expected):
+    reader = node(tmp_path).reader()
+    assert host.read_host(reader) == {"schema": 1, **expected}
     assert reader.warnings == []
 
 

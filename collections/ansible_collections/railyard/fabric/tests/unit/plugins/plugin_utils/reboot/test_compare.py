@@ -14,18 +14,8 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.reboot.compare imp
     unexpected_kernel,
 )
 
-RAILS = [
-    {
-        "name": "rail0",
-        "netdev": "ens6",
-        "mac": None,
-        "pci": None,
-        "hca": "rxe0:1",
-        "vlan": None,
-        "address": "10.0.1.1/24",
-        "address6": None,
-    }
-]
+UNSET = dict.fromkeys(("mac", "pci", "vlan", "address6"))
+RAILS = [{**UNSET, "name": "rail0", "netdev": "ens6", "hca": "rxe0:1", "address": "10.0.1.1/24"}]
 BEFORE = {
     "facts": {
         "boot_id": "one",
