@@ -11,26 +11,26 @@ import time
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.apt import query
 from ansible_collections.railyard.fabric.plugins.modules import apt_plan
+from support.nodes.module import FakeModule
 
 SIMULATED = "Inst perftest (4.5-1 Debian:12.15/oldstable [amd64])\n"
 HOUR_S = 3600
 
 
-class Node:
+class Node(FakeModule):
     """What `look` uses of AnsibleModule: a dpkg, and an apt that can or cannot plan."""
 
     def __init__(self, finds=True, simulated=SIMULATED, packages="", **params):
         lists = {name: [] for name in ("names", "hold", "unhold", "conflicts", "remove_allow")}
-        self.params = {**lists, "pins": {}, "names": ["perftest"], "simulate": True, "spare_mib": 1}
+        super().__init__(
+            {**lists, "pins": {}, "names": ["perftest"], "simulate": True, "spare_mib": 1}, self.answer
+        )
         self.params |= {"undo_plan": None, "failure_text": "", "lists_valid_s": HOUR_S, **params}
         self.finds = finds
         self.moves, self.packages = simulated, packages
         self.simulated = 0
 
-    def get_bin_path(self, name):
-        return f"/usr/bin/{name}"
-
-    def run_command(self, argv, environ_update=None):
+    def answer(self, argv):
         if argv[0] != "apt-get":
             return 0, self.packages if argv[0] == "dpkg-query" else "", ""
         self.simulated += 1

@@ -10,6 +10,7 @@ import os
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.apt import query
 from ansible_collections.railyard.fabric.plugins.modules import driver_plan
+from support.nodes.module import FakeModule
 
 # What dpkg-query prints on a node that has rdma-core and the vendor's stack, whose parts are held.
 DPKG = """\
@@ -21,20 +22,17 @@ mine\t1\thold ok installed
 EMPTY = {"missing": [], "install": [], "remove": [], "problem": None, "refused": [], "needs": []}
 
 
-class DummyModule:
-    """What the module uses of AnsibleModule."""
+class DummyModule(FakeModule):
+    """A node with a dpkg, and an apt that answers what a test wants."""
 
     def __init__(self, *requests):
-        self.params = {"requests": list(requests)}
+        super().__init__({"requests": list(requests)}, self.answer)
         self.calls = []
         self.apt = (0, "Inst perftest (4.5.0.19-1 Debian:12.13/oldstable [amd64])\n", "")
         self.shown = ""
         self.preferences = None
 
-    def get_bin_path(self, name, required=False):
-        return f"/usr/bin/{name}"
-
-    def run_command(self, argv, environ_update=None):
+    def answer(self, argv):
         self.calls.append(argv)
         if argv[0] == "dpkg":
             return 0, "amd64\n", ""

@@ -3,22 +3,16 @@ from __future__ import annotations
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.kernel.settings import KernelSettingsError
 from ansible_collections.railyard.fabric.plugins.modules import kernel_settings
+from support.nodes.module import FakeModule
 
 
-class DummyModule:
-    """What `hold` uses of AnsibleModule."""
-
-    def __init__(self, check_mode=False, active=(), **params):
-        self.params = {"state": "present", "governor": None, "sysctl": {}, "rivals": [], **params}
-        self.check_mode = check_mode
-        self.active = active
-
-    def get_bin_path(self, name):
-        return f"/usr/bin/{name}"
-
-    def run_command(self, argv):
-        states = ["active" if unit in self.active else "inactive" for unit in argv[2:]]
+def hold(check_mode=False, active=(), **params):
+    def run(argv):
+        states = ["active" if unit in active else "inactive" for unit in argv[2:]]
         return 3, "\n".join(states) + "\n", ""
+
+    unset = {"state": "present", "governor": None, "sysctl": {}, "rivals": []}
+    return kernel_settings.hold(FakeModule({**unset, **params}, run, check_mode))
 
 
 @pytest.fixture
@@ -38,56 +32,50 @@ def record(tmp_path):
 
 def test_check_real_check_real(governor, record):
     wanted = {"governor": "performance", "originals": str(record)}
-    checked = kernel_settings.hold(DummyModule(check_mode=True, **wanted))
+    checked = hold(check_mode=True, **wanted)
     assert checked["changed"]
     assert governor.read_text().strip() == "powersave"
     assert not record.exists()
-    done = kernel_settings.hold(DummyModule(**wanted))
+    done = hold(**wanted)
     assert done["changed"]
     assert done["diff"] == checked["diff"]
     assert governor.read_text().strip() == "performance"
     assert record.exists()
     for check_mode in (True, False):
-        again = kernel_settings.hold(DummyModule(check_mode=check_mode, **wanted))
+        again = hold(check_mode=check_mode, **wanted)
         assert not again["changed"]
         assert again["diff"] == []
 
 
 def test_drift_is_changed_back_and_not_recorded(governor, record):
     wanted = {"governor": "performance", "originals": str(record)}
-    kernel_settings.hold(DummyModule(**wanted))
+    hold(**wanted)
     recorded = record.read_text()
     governor.write_text("ondemand\n")
-    assert kernel_settings.hold(DummyModule(**wanted))["changed"]
+    assert hold(**wanted)["changed"]
     assert governor.read_text().strip() == "performance"
     assert record.read_text() == recorded
 
 
 def test_restore_puts_back_and_then_has_nothing_to_do(governor, record):
-    kernel_settings.hold(DummyModule(governor="performance", originals=str(record)))
+    hold(governor="performance", originals=str(record))
     back = {"state": "restored", "originals": str(record)}
-    assert kernel_settings.hold(DummyModule(check_mode=True, **back))["changed"]
+    assert hold(check_mode=True, **back)["changed"]
     assert record.exists()
-    assert kernel_settings.hold(DummyModule(**back))["changed"]
+    assert hold(**back)["changed"]
     assert governor.read_text().strip() == "powersave"
     assert not record.exists()
-    assert not kernel_settings.hold(DummyModule(**back))["changed"]
+    assert not hold(**back)["changed"]
 
 
 def test_an_active_rival_is_named_and_nothing_is_touched(governor, record):
-    module = DummyModule(
-        governor="performance",
-        originals=str(record),
-        rivals=["cpupower.service", "tuned.service"],
-        active=["tuned.service"],
-    )
+    wanted = {"governor": "performance", "originals": str(record), "active": ["tuned.service"]}
     with pytest.raises(KernelSettingsError, match=r"^tuned\.service is active"):
-        kernel_settings.hold(module)
+        hold(rivals=["cpupower.service", "tuned.service"], **wanted)
     assert governor.read_text().strip() == "powersave"
     assert not record.exists()
 
 
 def test_a_rival_is_no_matter_when_the_governor_is_left_to_it(governor, record):
-    module = DummyModule(originals=str(record), rivals=["tuned.service"], active=["tuned.service"])
-    kernel_settings.hold(module)
+    hold(originals=str(record), rivals=["tuned.service"], active=["tuned.service"])
     assert governor.read_text().strip() == "powersave"

@@ -10,6 +10,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.netplan import cha
 from ansible_collections.railyard.fabric.plugins.module_utils.netplan import peers as netplan_peers
 from ansible_collections.railyard.fabric.plugins.module_utils.rollback import boot, restore, transaction
 from ansible_collections.railyard.fabric.plugins.modules import netplan_stage
+from support.nodes.module import FakeModule
 
 RAILS = [{"name": "rail0", "netdev": "ens6", "address": "10.0.1.1/24", "mtu": 9000}]
 DRIFT = {"rail": "rail0", "netdev": "ens6", "what": "mtu", "is": "1500", "planned": "9000"}
@@ -23,20 +24,19 @@ class FailedError(Exception):
     pass
 
 
-class DummyModule:
+UNSET = {"state": "staged", "accept_drift": False, "revert": False, "peers": []}
+PARAMS = {
+    **UNSET,
+    "node": "gpuserver1",
+    "rails": RAILS,
+    "path": "/etc/netplan/60-railyard-rails.yaml",
+    "rollback_after_s": 20,
+}
+
+
+class DummyModule(FakeModule):
     def __init__(self, check_mode=False, **params):
-        self.params = {
-            "state": "staged",
-            "node": "gpuserver1",
-            "rails": RAILS,
-            "path": "/etc/netplan/60-railyard-rails.yaml",
-            "rollback_after_s": 20,
-            "accept_drift": False,
-            "revert": False,
-            "peers": [],
-            **params,
-        }
-        self.check_mode = check_mode
+        super().__init__({**PARAMS, **params}, self.answer, check_mode)
         self.commands = []
         self.netplan = "/usr/sbin/netplan"
         self.refused = ""
@@ -44,7 +44,7 @@ class DummyModule:
     def get_bin_path(self, _name):
         return self.netplan
 
-    def run_command(self, argv, check_rc=False):
+    def answer(self, argv):
         self.commands.append(argv)
         failed = self.refused and any(self.refused in word for word in argv)
         return (1, "", "no space in /run") if failed else (0, "", "")

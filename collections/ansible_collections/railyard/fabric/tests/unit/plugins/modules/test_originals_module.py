@@ -10,6 +10,7 @@ import json
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.state.baseline import OriginalsError
 from ansible_collections.railyard.fabric.plugins.modules import originals
+from support.nodes.module import FakeModule
 
 OURS = "# Managed by Railyard (role nccl_profile)\n"
 
@@ -42,19 +43,9 @@ class Node:
         return 0, {"is-enabled": "disabled\n", "is-active": "inactive\n"}[argv[1]], ""
 
 
-class DummyModule:
-    """What `hold` uses of AnsibleModule."""
-
-    def __init__(self, node, check_mode=False, **params):
-        self.node = node
-        self.params = {"state": "present", "role": None, "packages": [], "files": [], "record": {}, **params}
-        self.check_mode = check_mode
-
-    def get_bin_path(self, name, required=False):
-        return f"/usr/bin/{name}"
-
-    def run_command(self, argv, environ_update=None):
-        return self.node.run(argv)
+def hold(node, check_mode=False, **params):
+    unset = {"state": "present", "role": None, "packages": [], "files": [], "record": {}}
+    return originals.hold(FakeModule({**unset, **params}, node.run, check_mode))
 
 
 @pytest.fixture
@@ -77,10 +68,10 @@ WANTED = {
 
 
 def test_check_real_check_real(node):
-    checked = originals.hold(DummyModule(node, check_mode=True, **WANTED))
+    checked = hold(node, check_mode=True, **WANTED)
     assert checked["changed"]
     assert not (node.root / "var").exists()
-    done = originals.hold(DummyModule(node, **WANTED))
+    done = hold(node, **WANTED)
     assert done == checked
     assert "installed_before" not in done["diff"]["after"]
     kept = record_of(node, "benchmark_tools")
@@ -89,19 +80,19 @@ def test_check_real_check_real(node):
     assert kept["files"]["/etc/x/y"] is None
     assert kept["folders"] == {"/etc/x": None}
     for check_mode in (True, False):
-        again = originals.hold(DummyModule(node, check_mode, **WANTED))
+        again = hold(node, check_mode, **WANTED)
         assert not again["changed"]
         assert again["diff"]["before"] == again["diff"]["after"]
 
 
 def test_what_a_role_did_since_is_not_recorded(node):
-    originals.hold(DummyModule(node, **WANTED))
+    hold(node, **WANTED)
     before = record_of(node, "benchmark_tools")
     node.packages["sockperf"] = "3.7"
     (node.root / "etc/nccl.conf").write_text(OURS)
-    assert not originals.hold(DummyModule(node, **WANTED))["changed"]
+    assert not hold(node, **WANTED)["changed"]
     more = {**WANTED, "packages": [*WANTED["packages"], "fio"]}
-    assert originals.hold(DummyModule(node, **more))["changed"]
+    assert hold(node, **more)["changed"]
     after = record_of(node, "benchmark_tools")
     assert after["packages"] == {**before["packages"], "fio": None}
     assert after["installed_before"] == before["installed_before"]
@@ -110,12 +101,12 @@ def test_what_a_role_did_since_is_not_recorded(node):
 
 
 def test_a_plan_reads_only_and_all_roles(node):
-    originals.hold(DummyModule(node, **WANTED))
+    hold(node, **WANTED)
     unit = {"units": {"iperf3.service": {"package": "iperf3", "enabled": "enabled", "active": "inactive"}}}
-    originals.hold(DummyModule(node, role="other", record=unit))
+    hold(node, role="other", record=unit)
     node.packages["sockperf"] = "3.7"
     (node.root / "etc/nccl.conf").write_text(OURS)
-    read = originals.hold(DummyModule(node, state="read"))
+    read = hold(node, state="read")
     assert not read["changed"]
     assert read["roles"] == ["benchmark_tools", "other"]
     assert read["plan"]["remove_packages"] == ["sockperf"]
@@ -126,30 +117,30 @@ def test_a_plan_reads_only_and_all_roles(node):
 
 
 def test_without_a_record_there_is_nothing_to_do(node):
-    read = originals.hold(DummyModule(node, state="read"))
+    read = hold(node, state="read")
     assert read["empty"]
     assert node.calls == []
 
 
 def test_absent_forgets_one_role_or_all(node):
     for role in ("a", "b", "c"):
-        originals.hold(DummyModule(node, role=role, record={"x": {"y": 1}}))
-    assert originals.hold(DummyModule(node, True, state="absent"))["changed"]
-    assert originals.hold(DummyModule(node, state="absent", role="a"))["changed"]
-    assert originals.hold(DummyModule(node, state="read"))["roles"] == ["b", "c"]
-    assert originals.hold(DummyModule(node, state="absent"))["changed"]
-    assert not originals.hold(DummyModule(node, state="absent"))["changed"]
+        hold(node, role=role, record={"x": {"y": 1}})
+    assert hold(node, True, state="absent")["changed"]
+    assert hold(node, state="absent", role="a")["changed"]
+    assert hold(node, state="read")["roles"] == ["b", "c"]
+    assert hold(node, state="absent")["changed"]
+    assert not hold(node, state="absent")["changed"]
 
 
 def test_a_dpkg_that_cannot_answer_stops_it_before_anything_is_recorded(node):
     node.fails = "dpkg-query"
     with pytest.raises(OriginalsError, match=r"dpkg was interrupted.*Fix:"):
-        originals.hold(DummyModule(node, **WANTED))
+        hold(node, **WANTED)
     assert not (node.root / "var").exists()
 
 
 def test_an_empty_name_of_a_role_is_no_leave_to_forget_all(node):
-    originals.hold(DummyModule(node, role="a", record={"x": 1}))
+    hold(node, role="a", record={"x": 1})
     with pytest.raises(OriginalsError, match="role ''"):
-        originals.hold(DummyModule(node, role=""))
+        hold(node, role="")
     assert record_of(node, "a") == {"x": 1}

@@ -8,6 +8,7 @@ from __future__ import annotations
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.state.slurm import SlurmError
 from ansible_collections.railyard.fabric.plugins.modules import slurm_node
+from support.nodes.module import FakeModule
 
 NO_CONTROLLER = "slurm_load_node error: Unable to contact slurm controller (connect failure)\n"
 
@@ -43,19 +44,10 @@ class Cluster:
         return 0, "", ""
 
 
-class DummyModule:
-    """What `hold` uses of AnsibleModule."""
-
-    def __init__(self, cluster, state="read", name="gpuserver1", check_mode=False, reason="reboot"):
-        self.cluster = cluster
-        self.params = {"state": state, "name": name, "reason": reason}
-        self.check_mode = check_mode
-
-    def get_bin_path(self, name):
-        return f"/usr/bin/{name}" if self.cluster.installed else None
-
-    def run_command(self, argv):
-        return self.cluster.run(argv)
+def hold(cluster, state="read", name="gpuserver1", check_mode=False, reason="reboot"):
+    module = FakeModule({"state": state, "name": name, "reason": reason}, cluster.run, check_mode)
+    module.installed = cluster.installed
+    return slurm_node.hold(module)
 
 
 @pytest.fixture
@@ -70,27 +62,27 @@ def updates(cluster):
 def test_drain_and_resume_check_real_check_real(cluster):
     for state, drained in (("drained", True), ("resumed", False)):
         before = len(updates(cluster))
-        checked = slurm_node.hold(DummyModule(cluster, state, check_mode=True))
+        checked = hold(cluster, state, check_mode=True)
         assert (checked["changed"], checked["drained"], len(updates(cluster))) == (True, drained, before)
-        done = slurm_node.hold(DummyModule(cluster, state))
+        done = hold(cluster, state)
         assert (done["changed"], done["drained"], len(updates(cluster))) == (True, drained, before + 1)
         assert done["diff"] == checked["diff"]
         for check_mode in (True, False):
-            assert not slurm_node.hold(DummyModule(cluster, state, check_mode=check_mode))["changed"]
+            assert not hold(cluster, state, check_mode=check_mode)["changed"]
     assert updates(cluster)[0] == ["update", "NodeName=gpuserver1", "State=DRAIN", "Reason=Railyard: reboot"]
 
 
 def test_a_drain_of_somebody_else_stays(cluster):
     cluster.state, cluster.reason = "IDLE+DRAIN", "Kill task failed"
     for state in ("drained", "resumed"):
-        done = slurm_node.hold(DummyModule(cluster, state))
+        done = hold(cluster, state)
         assert (done["changed"], done["drained"], done["ours"]) == (False, True, False)
     assert updates(cluster) == []
 
 
 def test_a_drain_of_an_earlier_run_that_broke_off_is_ours(cluster):
     cluster.state, cluster.reason = "DOWN+DRAIN", "Railyard: reboot"
-    assert slurm_node.hold(DummyModule(cluster, "resumed"))["changed"]
+    assert hold(cluster, "resumed")["changed"]
     assert cluster.state == "IDLE"
 
 
@@ -98,14 +90,14 @@ def test_a_drain_of_an_earlier_run_that_broke_off_is_ours(cluster):
 def test_a_drain_for_another_reason_is_another_works_to_end(cluster, reason, resumes):
     cluster.state, cluster.reason = "IDLE+DRAIN", "Railyard: reboot"
     for check_mode in (True, False):
-        done = slurm_node.hold(DummyModule(cluster, "resumed", check_mode=check_mode, reason=reason))
+        done = hold(cluster, "resumed", check_mode=check_mode, reason=reason)
         assert (done["changed"], done["drained"]) == (resumes, not resumes)
     assert len(updates(cluster)) == int(resumes)
 
 
 def test_jobs_are_said_and_not_ended(cluster):
     cluster.state = "MIXED"
-    done = slurm_node.hold(DummyModule(cluster, "drained"))
+    done = hold(cluster, "drained")
     assert (done["busy"], done["node_state"]) == (True, "MIXED+DRAIN")
 
 
@@ -114,7 +106,7 @@ def test_where_slurm_is_not_there_is_nothing_to_do(cluster, missing):
     cluster.installed = missing != "program"
     name = "elsewhere" if missing == "node" else "gpuserver1"
     for state in ("read", "drained", "resumed"):
-        done = slurm_node.hold(DummyModule(cluster, state, name=name))
+        done = hold(cluster, state, name=name)
         assert (done["changed"], done["in_cluster"], done["busy"]) == (False, False, False)
     assert updates(cluster) == []
 
@@ -122,11 +114,11 @@ def test_where_slurm_is_not_there_is_nothing_to_do(cluster, missing):
 def test_a_controller_that_does_not_answer_is_no_node_without_slurm(cluster):
     cluster.answers = False
     with pytest.raises(SlurmError, match=r"Unable to contact slurm controller.*Fix:.*slurm_drain_enabled"):
-        slurm_node.hold(DummyModule(cluster, "drained"))
+        hold(cluster, "drained")
 
 
 @pytest.mark.parametrize(("state", "before"), [("drained", "IDLE"), ("resumed", "IDLE+DRAIN")])
 def test_success_is_read_back(cluster, state, before):
     cluster.state, cluster.reason, cluster.lies = before, "Railyard: reboot", True
     with pytest.raises(SlurmError, match="and shows"):
-        slurm_node.hold(DummyModule(cluster, state))
+        hold(cluster, state)

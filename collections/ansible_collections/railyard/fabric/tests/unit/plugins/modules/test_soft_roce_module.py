@@ -10,6 +10,7 @@ import shutil
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.rdma.soft_roce import SoftRoceError
 from ansible_collections.railyard.fabric.plugins.modules import soft_roce
+from support.nodes.module import FakeModule
 
 DEVICES = [{"device": "rxe0", "netdev": "ens6"}, {"device": "rxe1", "netdev": "ens6d1"}]
 
@@ -31,6 +32,10 @@ class Kernel:
     def devices(self):
         return sorted(path.name for path in (self.root / "sys/class/infiniband").iterdir())
 
+    def run(self, argv):
+        assert argv[:2] == ["/usr/bin/rdma", "link"]
+        return self.link(*argv[2:])
+
     def link(self, verb, name, *rest):
         self.calls.append((verb, name))
         if self.refuse == name:
@@ -47,20 +52,9 @@ class Kernel:
         return 0, "", ""
 
 
-class DummyModule:
-    """What `hold` uses of AnsibleModule."""
-
-    def __init__(self, kernel, devices, check_mode=False):
-        self.kernel = kernel
-        self.params = {"devices": devices, "record": str(kernel.root / "var/record.json")}
-        self.check_mode = check_mode
-
-    def get_bin_path(self, name, required, opt_dirs):
-        return f"/usr/bin/{name}"
-
-    def run_command(self, argv):
-        assert argv[:2] == ["/usr/bin/rdma", "link"]
-        return self.kernel.link(*argv[2:])
+def hold(kernel, devices, check_mode=False):
+    params = {"devices": devices, "record": str(kernel.root / "var/record.json")}
+    return soft_roce.hold(FakeModule(params, kernel.run, check_mode))
 
 
 @pytest.fixture
@@ -70,24 +64,24 @@ def kernel(tmp_path, monkeypatch):
 
 
 def test_check_real_check_real(kernel):
-    checked = soft_roce.hold(DummyModule(kernel, DEVICES, check_mode=True))
+    checked = hold(kernel, DEVICES, check_mode=True)
     assert checked["changed"]
     assert (kernel.calls, kernel.devices()) == ([], [])
     assert not (kernel.root / "var").exists()
-    done = soft_roce.hold(DummyModule(kernel, DEVICES))
+    done = hold(kernel, DEVICES)
     assert {**done} == {**checked}
     assert done["diff"]["after"] == "rxe0 on ens6\nrxe1 on ens6d1\n"
     assert kernel.devices() == ["rxe0", "rxe1"]
     for check_mode in (True, False):
-        again = soft_roce.hold(DummyModule(kernel, DEVICES, check_mode))
+        again = hold(kernel, DEVICES, check_mode)
         assert not again["changed"]
         assert again["diff"]["before"] == again["diff"]["after"]
 
 
 def test_it_removes_what_it_made_and_only_that(kernel):
     kernel.link("add", "mine", "type", "rxe", "netdev", "lo")
-    soft_roce.hold(DummyModule(kernel, DEVICES))
-    result = soft_roce.hold(DummyModule(kernel, []))
+    hold(kernel, DEVICES)
+    result = hold(kernel, [])
     assert result["removed"] == ["rxe0", "rxe1"]
     assert result["foreign"] == [{"device": "mine", "netdev": "lo"}]
     assert kernel.devices() == ["mine"]
@@ -97,21 +91,21 @@ def test_it_removes_what_it_made_and_only_that(kernel):
 def test_a_run_that_broke_off_knows_its_devices_again(kernel):
     kernel.refuse = "rxe1"
     with pytest.raises(SoftRoceError, match=r"rdma link add rxe1 .*Operation not permitted"):
-        soft_roce.hold(DummyModule(kernel, DEVICES))
+        hold(kernel, DEVICES)
     assert kernel.devices() == ["rxe0"]
-    assert soft_roce.hold(DummyModule(kernel, []))["removed"] == ["rxe0"]
+    assert hold(kernel, [])["removed"] == ["rxe0"]
 
 
 def test_a_container_is_refused_before_anything_is_changed(kernel):
     (kernel.root / "run/systemd").mkdir(parents=True)
     (kernel.root / "run/systemd/container").write_text("podman\n")
     with pytest.raises(SoftRoceError, match="container"):
-        soft_roce.hold(DummyModule(kernel, DEVICES))
+        hold(kernel, DEVICES)
     assert kernel.calls == []
 
 
 def test_a_kernel_without_the_module_is_refused_and_may_still_remove(kernel):
     (kernel.root / "sys/module/rdma_rxe").rmdir()
     with pytest.raises(SoftRoceError, match="boot the kernel"):
-        soft_roce.hold(DummyModule(kernel, DEVICES))
-    assert not soft_roce.hold(DummyModule(kernel, []))["changed"]
+        hold(kernel, DEVICES)
+    assert not hold(kernel, [])["changed"]

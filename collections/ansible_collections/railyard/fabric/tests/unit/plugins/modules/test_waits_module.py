@@ -8,17 +8,14 @@ from __future__ import annotations
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.state.pending import WaitsError
 from ansible_collections.railyard.fabric.plugins.modules import waits
+from support.nodes.module import FakeModule
 
 ITEM = {"what": "load driver 580", "why": "570 is loaded", "needs": "reboot", "kernel": None}
 CONSENT = {"what": "upgrade", "why": "not allowed", "needs": "consent:some_allow", "kernel": None}
 
 
-class DummyModule:
-    """What `hold` uses of AnsibleModule."""
-
-    def __init__(self, state="present", topic=None, items=None, check_mode=False):
-        self.params = {"state": state, "topic": topic, "items": items}
-        self.check_mode = check_mode
+def hold(state="present", topic=None, items=None, check_mode=False):
+    return waits.hold(FakeModule({"state": state, "topic": topic, "items": items}, check_mode=check_mode))
 
 
 @pytest.fixture
@@ -38,51 +35,51 @@ def files(node):
 
 def test_check_real_check_real(node):
     wanted = {"topic": "nvidia_driver", "items": [ITEM]}
-    checked = waits.hold(DummyModule(**wanted, check_mode=True))
+    checked = hold(**wanted, check_mode=True)
     assert checked["changed"]
     assert files(node) == []
-    done = waits.hold(DummyModule(**wanted))
+    done = hold(**wanted)
     assert done == checked
     assert done["diff"]["before"] == ""
     assert done["diff"]["after"] == "nvidia_driver: load driver 580 (reboot): 570 is loaded\n"
     assert files(node) == ["nvidia_driver.json"]
     for check_mode in (True, False):
-        again = waits.hold(DummyModule(**wanted, check_mode=check_mode))
+        again = hold(**wanted, check_mode=check_mode)
         assert not again["changed"]
         assert again["diff"]["before"] == again["diff"]["after"]
 
 
 def test_every_answer_has_all_topics(node):
-    waits.hold(DummyModule(topic="rdma_stack", items=[CONSENT]))
-    done = waits.hold(DummyModule(topic="nvidia_driver", items=[ITEM]))
+    hold(topic="rdma_stack", items=[CONSENT])
+    done = hold(topic="nvidia_driver", items=[ITEM])
     assert [item["topic"] for item in done["waits"]] == ["nvidia_driver", "rdma_stack"]
     assert done["ansible_facts"] == {"railyard_waits": done["waits"]}
-    assert waits.hold(DummyModule("read"))["waits"] == done["waits"]
-    left = waits.hold(DummyModule(topic="nvidia_driver", items=[]))
+    assert hold("read")["waits"] == done["waits"]
+    left = hold(topic="nvidia_driver", items=[])
     assert left["changed"]
     assert [item["topic"] for item in left["waits"]] == ["rdma_stack"]
     assert files(node) == ["rdma_stack.json"]
 
 
 def test_a_boot_answers_and_booted_removes_only_that(node):
-    waits.hold(DummyModule(topic="nvidia_driver", items=[ITEM, CONSENT]))
-    waits.hold(DummyModule(topic="kernel", items=[ITEM]))
-    assert not waits.hold(DummyModule("booted"))["changed"]
+    hold(topic="nvidia_driver", items=[ITEM, CONSENT])
+    hold(topic="kernel", items=[ITEM])
+    assert not hold("booted")["changed"]
     (node / "proc/sys/kernel/random/boot_id").write_text("boot-2\n")
-    read = waits.hold(DummyModule("read"))
+    read = hold("read")
     assert not read["changed"]
     assert [item["needs"] for item in read["waits"]] == ["consent:some_allow"]
-    checked = waits.hold(DummyModule("booted", check_mode=True))
+    checked = hold("booted", check_mode=True)
     assert checked["changed"]
     assert files(node) == ["kernel.json", "nvidia_driver.json"]
-    assert waits.hold(DummyModule("booted"))["changed"]
+    assert hold("booted")["changed"]
     assert files(node) == ["nvidia_driver.json"]
 
 
 def test_what_still_waits_after_a_boot_waits_again(node):
-    waits.hold(DummyModule(topic="nvidia_driver", items=[ITEM]))
+    hold(topic="nvidia_driver", items=[ITEM])
     (node / "proc/sys/kernel/random/boot_id").write_text("boot-2\n")
-    said_again = waits.hold(DummyModule(topic="nvidia_driver", items=[ITEM]))
+    said_again = hold(topic="nvidia_driver", items=[ITEM])
     assert said_again["changed"]
     assert len(said_again["waits"]) == 1
 
@@ -92,6 +89,6 @@ def test_a_damaged_topic_fails_a_reading_and_not_its_own_writing(node):
     folder.mkdir(parents=True)
     (folder / "kernel.json").write_text("{")
     with pytest.raises(WaitsError, match="kernel"):
-        waits.hold(DummyModule("read"))
-    assert waits.hold(DummyModule(topic="kernel", items=[ITEM]))["changed"]
-    assert len(waits.hold(DummyModule("read"))["waits"]) == 1
+        hold("read")
+    assert hold(topic="kernel", items=[ITEM])["changed"]
+    assert len(hold("read")["waits"]) == 1
