@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -163,10 +164,7 @@ def test_ctrl_c_stops_ansible_and_its_workers(tmp_path, inventory):
     assert outcome.interrupted
     assert time.monotonic() - began < 25
     assert "stopping; once more to stop without cleaning up" in [line.text for line in lines]
-    until = time.monotonic() + 3
-    while sleepers(seconds) and time.monotonic() < until:
-        time.sleep(0.1)
-    assert sleepers(seconds) == []
+    assert_none_sleeps(seconds)
 
 
 def test_what_a_killed_ansible_leaves_is_ended(tmp_path, inventory, monkeypatch):
@@ -183,10 +181,7 @@ def test_what_a_killed_ansible_leaves_is_ended(tmp_path, inventory, monkeypatch)
 
     run = AnsibleRun(write(tmp_path, SLOW.format(seconds=seconds)), [inventory], [], stops_asked=stops_asked)
     assert run.run().return_code == 254
-    until = time.monotonic() + 3
-    while sleepers(seconds) and time.monotonic() < until:
-        time.sleep(0.1)
-    assert sleepers(seconds) == []
+    assert_none_sleeps(seconds)
 
 
 def test_shared_connections_of_ssh_are_no_orphans():
@@ -214,6 +209,14 @@ def sleepers(seconds: str) -> list[str]:
         if words[:2] == [b"sleep", seconds.encode()]:
             found.append(path.parent.name)
     return found
+
+
+def assert_none_sleeps(seconds: str) -> None:
+    """Assert that what was to sleep so long is gone, at the latest in 3 s."""
+    until = time.monotonic() + 3
+    while sleepers(seconds) and time.monotonic() < until:
+        time.sleep(0.1)
+    assert sleepers(seconds) == []
 
 
 def test_a_password_that_was_asked_for_reaches_ansible(tmp_path, inventory):
@@ -360,22 +363,8 @@ def test_arguments_are_understood_as_ansible_does():
 
 
 def test_the_clean_up_reaches_the_same_nodes_and_is_not_kept_from_its_work():
-    argv = [
-        "--check",
-        "--tags",
-        "tools",
-        "--limit",
-        "gpu1",
-        "-e",
-        "a=b c",
-        "-e",
-        "@v.yml",
-        "-u",
-        "me",
-        "-K",
-        "--diff",
-    ]
-    stop = ansible_args.parse(argv).stop_argv
+    words = "--check --tags tools --limit gpu1 -e 'a=b c' -e @v.yml -u me -K --diff"
+    stop = ansible_args.parse(shlex.split(words)).stop_argv
     again = ansible_args.parse(stop)
     assert not again.check
     assert again.limit == "gpu1"
