@@ -142,17 +142,23 @@ def test_removal_is_refused_unless_allowed_by_name():
     assert plan.refuse_moves(wish(remove_allow=["old", "older"]), moves, {}) == []
 
 
-def test_a_hold_is_moved_only_by_the_request_that_holds_it_and_pins():
+@pytest.mark.parametrize(
+    ("asked", "here", "refused"),
+    [
+        ({"names": ["a"]}, HELD, True),
+        ({"pins": {"a": "2.0"}}, HELD, True),
+        ({"names": ["a"], "hold": ["a"]}, HELD, True),
+        ({"pins": {"a": "2.0"}, "hold": ["a"]}, HELD, False),
+        ({"pins": {"meta": "2.0"}, "hold": ["a"]}, HELD, False),
+        ({"names": ["a"], "unhold": ["a"]}, HELD, False),
+        ({"names": ["a"]}, HERE, False),
+    ],
+)
+def test_a_hold_is_moved_only_by_the_request_that_holds_it_and_pins(asked, here, refused):
     moves = [Move("a", "1.0", "2.0")]
-    assert "a (held at 1.0, would become 2.0)" in plan.refuse_moves(wish(names=["a"]), moves, {"a": HELD})[0]
-    assert plan.refuse_moves(wish(pins={"a": "2.0"}), moves, {"a": HELD}) != []
-    assert plan.refuse_moves(wish(pins={"a": "2.0"}, hold=["a"]), moves, {"a": HELD}) == []
-    assert plan.refuse_moves(wish(pins={"meta": "2.0"}, hold=["a"]), moves, {"a": HELD}) == []
-    assert plan.refuse_moves(wish(names=["a"], hold=["a"]), moves, {"a": HELD}) != []
-    assert plan.refuse_moves(wish(names=["a"]), moves, {"a": HERE}) == []
-    assert plan.refuse_moves(wish(names=["a"], unhold=["a"]), moves, {"a": HELD}) == []
-    assert plan.moves_held(moves, {"a": HELD})
-    assert not plan.moves_held(moves, {"a": HERE})
+    said = plan.refuse_moves(wish(**asked), moves, {"a": here})
+    assert ["a (held at 1.0, would become 2.0)" in one for one in said] == [True] * refused
+    assert plan.moves_held(moves, {"a": here}) == (here is HELD)
 
 
 def test_a_hold_does_not_keep_what_may_be_removed_by_name():

@@ -128,6 +128,14 @@ def test_all_that_has_no_way_is_named_for_all_ports_before_anything_is_changed(t
     assert node.calls() == []
 
 
+def test_buffers_are_refused_where_the_driver_has_none(tmp_path):
+    node = QosNode(tmp_path, TOOLS[1]).vendor()
+    node.state["without"] = ["buffer"]
+    node.keep()
+    with pytest.raises(QosError, match="no way to set buffers_bytes"):
+        node.hold(buffers_bytes=[20352] * 8)
+
+
 def test_the_kernels_own_driver_has_what_is_left_and_cnp_in_debugfs(tmp_path):
     node = QosNode(tmp_path, TOOLS[1])
     for number in range(2):
@@ -175,14 +183,6 @@ def test_a_driver_without_dcbx_and_pause_needs_none_set(tmp_path):
     assert node.hold()["changed"]
     assert not node.hold()["changed"]
     assert node.port("ens1")["pfc"] == PFC_ON_3
-
-
-def test_buffers_are_refused_where_the_driver_has_none(tmp_path):
-    node = QosNode(tmp_path, TOOLS[1]).vendor()
-    node.state["without"] = ["buffer"]
-    node.keep()
-    with pytest.raises(QosError, match="no way to set buffers_bytes"):
-        node.hold(buffers_bytes=[20352] * 8)
 
 
 def test_the_folder_of_rdma_cm_is_made_for_the_while_it_is_needed(tmp_path, monkeypatch):

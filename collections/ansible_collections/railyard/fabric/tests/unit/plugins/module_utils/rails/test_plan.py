@@ -61,17 +61,12 @@ def test_a_rail_has_every_key_and_unknown_ones_are_none():
 def test_the_computed_form_counts_rails_from_0():
     # /20 blocks of 10.16.0.0/16 are 16 apart in the third octet; host 300 = 1 * 256 + 44.
     planned = plan.plan_node(COMPUTED, "gpu300")
-    assert [rail["name"] for rail in planned] == ["rail0", "rail1", "rail2", "rail3"]
-    assert [rail["netdev"] for rail in planned] == ["ens0f0", "ens1f0", "ens2f0", "ens3f0"]
-    assert [rail["hca"] for rail in planned] == ["mlx5_0:1", "mlx5_1:1", "mlx5_2:1", "mlx5_3:1"]
-    assert [rail["address"] for rail in planned] == [
-        "10.16.1.44/20", "10.16.17.44/20", "10.16.33.44/20", "10.16.49.44/20",
-    ]  # fmt: skip
-    assert [rail["gateway"] for rail in planned] == [
-        "10.16.15.254",
-        "10.16.31.254",
-        "10.16.47.254",
-        "10.16.63.254",
+    keys = ("name", "netdev", "hca", "address", "gateway")
+    assert [tuple(rail[key] for key in keys) for rail in planned] == [
+        ("rail0", "ens0f0", "mlx5_0:1", "10.16.1.44/20", "10.16.15.254"),
+        ("rail1", "ens1f0", "mlx5_1:1", "10.16.17.44/20", "10.16.31.254"),
+        ("rail2", "ens2f0", "mlx5_2:1", "10.16.33.44/20", "10.16.47.254"),
+        ("rail3", "ens3f0", "mlx5_3:1", "10.16.49.44/20", "10.16.63.254"),
     ]
     assert planned[0]["rate_gbps"] == 400
 
@@ -98,33 +93,23 @@ def test_both_families_on_one_rail():
 
 
 @pytest.mark.parametrize(
-    ("subnet", "offset", "expected"),
+    ("key", "subnet", "offset", "expected"),
     [
-        pytest.param("10.0.0.0/31", 0, "10.0.0.1/31", id="rfc3021-upper"),
-        pytest.param("10.0.0.0/31", -1, "10.0.0.0/31", id="rfc3021-lower"),
-        pytest.param("10.0.0.9/32", -1, "10.0.0.9/32", id="host-route"),
-        pytest.param("10.0.0.0/30", 1, "10.0.0.2/30", id="last-of-a-30"),
-        pytest.param("10.0.0.0/16", 255, "10.0.1.0/16", id="ends-in-0-inside-a-16"),
-        pytest.param("10.0.0.0/16", 254, "10.0.0.255/16", id="ends-in-255-inside-a-16"),
+        pytest.param("", "10.0.0.0/31", 0, "10.0.0.1/31", id="rfc3021-upper"),
+        pytest.param("", "10.0.0.0/31", -1, "10.0.0.0/31", id="rfc3021-lower"),
+        pytest.param("", "10.0.0.9/32", -1, "10.0.0.9/32", id="host-route"),
+        pytest.param("", "10.0.0.0/30", 1, "10.0.0.2/30", id="last-of-a-30"),
+        pytest.param("", "10.0.0.0/16", 255, "10.0.1.0/16", id="ends-in-0-inside-a-16"),
+        pytest.param("", "10.0.0.0/16", 254, "10.0.0.255/16", id="ends-in-255-inside-a-16"),
+        pytest.param("6", "fd00::/127", 0, "fd00::1/127", id="rfc6164-upper"),
+        pytest.param("6", "fd00::/127", -1, "fd00::/127", id="rfc6164-lower"),
+        pytest.param("6", "fd00::5/128", -1, "fd00::5/128", id="host-route-of-ipv6"),
+        pytest.param("6", "fd00::/126", 2, "fd00::3/126", id="ipv6-has-no-broadcast"),
     ],
 )
-def test_ipv4_edges(subnet, offset, expected):
-    fabric = {**one_rail(subnet=subnet), "host_offset": offset}
-    assert plan.plan_node(fabric, "gpu1")[0]["address"] == expected
-
-
-@pytest.mark.parametrize(
-    ("subnet", "offset", "expected"),
-    [
-        pytest.param("fd00::/127", 0, "fd00::1/127", id="rfc6164-upper"),
-        pytest.param("fd00::/127", -1, "fd00::/127", id="rfc6164-lower"),
-        pytest.param("fd00::5/128", -1, "fd00::5/128", id="host-route"),
-        pytest.param("fd00::/126", 2, "fd00::3/126", id="ipv6-has-no-broadcast"),
-    ],
-)
-def test_ipv6_edges(subnet, offset, expected):
-    fabric = {**one_rail(subnet=None, subnet6=subnet), "host_offset": offset}
-    assert plan.plan_node(fabric, "gpu1")[0]["address6"] == expected
+def test_edges_of_a_subnet(key, subnet, offset, expected):
+    fabric = {**one_rail(**{"subnet": None, f"subnet{key}": subnet}), "host_offset": offset}
+    assert plan.plan_node(fabric, "gpu1")[0][f"address{key}"] == expected
 
 
 @pytest.mark.parametrize(
@@ -207,18 +192,10 @@ def test_any_other_transport_needs_a_subnet():
 
 
 def test_overrides_change_only_their_rail():
-    overrides = {
-        "rail1": {"netdev": "ens9", "mac": "02:AB:00:00:00:01", "hca": "mlx4_1:1", "address": "10.0.0.77/24"}
-    }
-    planned = plan.plan_node(LAB, "gpuserver1", rail_overrides=overrides)
-    assert planned[0] == plan.plan_node(LAB, "gpuserver1")[0]
-    assert planned[1]["netdev"] == "ens9"
-    assert planned[1]["mac"] == "02:ab:00:00:00:01"
-    assert (planned[1]["hca"], planned[1]["address"], planned[1]["subnet"]) == (
-        "mlx4_1:1",
-        "10.0.0.77/24",
-        "10.0.0.0/24",
-    )
+    changed = {"netdev": "ens9", "mac": "02:AB:00:00:00:01", "hca": "mlx4_1:1", "address": "10.0.0.77/24"}
+    plain = plan.plan_node(LAB, "gpuserver1")
+    planned = plan.plan_node(LAB, "gpuserver1", rail_overrides={"rail1": changed})
+    assert planned == [plain[0], {**plain[1], **changed, "mac": "02:ab:00:00:00:01"}]
 
 
 def test_an_overriding_address_needs_no_index():

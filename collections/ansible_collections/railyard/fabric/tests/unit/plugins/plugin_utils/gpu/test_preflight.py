@@ -69,11 +69,6 @@ def test_the_choices_own_refusals_come_first():
     assert codes == ["flavour", "run_installer"]
 
 
-@pytest.mark.parametrize("name", ["nvidia-modprobe", "nvidia-persistenced", "nvidia-cuda-toolkit"])
-def test_what_has_versions_of_its_own_is_no_driver_of_another_branch(name):
-    assert refused(node(packages={name: {"version": "570.133.07-1", "held": False}})) == []
-
-
 def test_a_package_held_at_this_branch_is_as_it_should_be():
     assert refused(node(packages={"nvidia-kernel-open-dkms": {"version": "580.95.05-1", "held": True}})) == []
 
