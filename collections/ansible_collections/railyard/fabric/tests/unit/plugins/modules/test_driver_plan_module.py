@@ -10,6 +10,7 @@ import os
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.apt import query
 from ansible_collections.railyard.fabric.plugins.modules import driver_plan
+from support.nodes.files import write
 from support.nodes.module import FakeModule
 
 # What dpkg-query prints on a node that has rdma-core and the vendor's stack, whose parts are held.
@@ -64,10 +65,8 @@ def node(tmp_path, monkeypatch):
     monkeypatch.setattr(driver_plan, "ROOT", str(tmp_path))
     monkeypatch.setattr(driver_plan, "PREFERENCES", str(tmp_path / "preferences.d"))
     monkeypatch.setattr(query, "DPKG_UPDATES", str(tmp_path / "updates"))
-    boot_id = tmp_path / "proc/sys/kernel/random/boot_id"
-    boot_id.parent.mkdir(parents=True)
-    boot_id.write_text("boot-1\n")
-    (tmp_path / "proc/sys/kernel/osrelease").write_text("6.1.0-55-amd64\n")
+    write(tmp_path, "/proc/sys/kernel/random/boot_id", "boot-1\n")
+    write(tmp_path, "/proc/sys/kernel/osrelease", "6.1.0-55-amd64\n")
     return tmp_path
 
 
@@ -157,11 +156,8 @@ def test_what_apt_cannot_plan_is_said_and_no_failure():
 
 
 def test_what_waits_comes_with_the_same_look(node):
-    folder = node / "var/lib/railyard/waits"
-    folder.mkdir(parents=True)
-    (folder / "kernel.json").write_text(
-        '{"schema": 1, "items": [{"what": "x", "why": "y", "needs": "reboot", "boot_id": "boot-1"}]}'
-    )
+    kept = '{"schema": 1, "items": [{"what": "x", "why": "y", "needs": "reboot", "boot_id": "boot-1"}]}'
+    write(node, "/var/lib/railyard/waits/kernel.json", kept)
     assert driver_plan.look(DummyModule())["waits"] == [
         {"topic": "kernel", "what": "x", "why": "y", "needs": "reboot"}
     ]

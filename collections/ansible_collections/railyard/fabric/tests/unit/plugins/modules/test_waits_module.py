@@ -8,6 +8,7 @@ from __future__ import annotations
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.state.pending import WaitsError
 from ansible_collections.railyard.fabric.plugins.modules import waits
+from support.nodes.files import write
 from support.nodes.module import FakeModule
 
 ITEM = {"what": "load driver 580", "why": "570 is loaded", "needs": "reboot", "kernel": None}
@@ -21,10 +22,8 @@ def hold(state="present", topic=None, items=None, check_mode=False):
 @pytest.fixture
 def node(tmp_path, monkeypatch):
     monkeypatch.setattr(waits, "ROOT", str(tmp_path))
-    boot_id = tmp_path / "proc/sys/kernel/random/boot_id"
-    boot_id.parent.mkdir(parents=True)
-    boot_id.write_text("boot-1\n")
-    (tmp_path / "proc/sys/kernel/osrelease").write_text("6.1.0-55-amd64\n")
+    write(tmp_path, "/proc/sys/kernel/random/boot_id", "boot-1\n")
+    write(tmp_path, "/proc/sys/kernel/osrelease", "6.1.0-55-amd64\n")
     return tmp_path
 
 
@@ -85,9 +84,7 @@ def test_what_still_waits_after_a_boot_waits_again(node):
 
 
 def test_a_damaged_topic_fails_a_reading_and_not_its_own_writing(node):
-    folder = node / "var/lib/railyard/waits"
-    folder.mkdir(parents=True)
-    (folder / "kernel.json").write_text("{")
+    write(node, "/var/lib/railyard/waits/kernel.json", "{")
     with pytest.raises(WaitsError, match="kernel"):
         hold("read")
     assert hold(topic="kernel", items=[ITEM])["changed"]

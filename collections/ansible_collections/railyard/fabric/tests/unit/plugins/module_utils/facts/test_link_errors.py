@@ -11,11 +11,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.facts import link_errors
-
-
-def write(root: Path, path: str, value: str) -> None:
-    (root / path).parent.mkdir(parents=True, exist_ok=True)
-    (root / path).write_text(value)
+from support.nodes.files import write
 
 
 @pytest.fixture

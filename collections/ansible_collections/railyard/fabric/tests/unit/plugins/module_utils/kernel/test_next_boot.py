@@ -9,6 +9,7 @@ import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.kernel import headers as kernel_headers
 from ansible_collections.railyard.fabric.plugins.module_utils.kernel import next_boot
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.node import grub_cfg
+from support.nodes.files import write
 
 OLD, NEW = "6.1.0-56-amd64", "6.1.0-57-amd64"
 # The parts that decide, as grub-mkconfig 2.06 lays them out.
@@ -67,9 +68,7 @@ def node(tmp_path):
         root = str(tmp_path)
 
         def write(self, path, text=""):
-            file = tmp_path / path
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(text)
+            write(tmp_path, path, text)
 
         def grub(self, default="0", **environment):
             self.write("boot/grub/grub.cfg", HEADER.replace("DEFAULT", default) + MENU)

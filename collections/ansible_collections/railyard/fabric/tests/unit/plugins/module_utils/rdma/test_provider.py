@@ -12,6 +12,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.parsers.node.apt_g
 from ansible_collections.railyard.fabric.plugins.module_utils.rdma import driver, hardware
 from ansible_collections.railyard.fabric.plugins.module_utils.rdma.hardware import Card
 from ansible_collections.railyard.fabric.plugins.module_utils.rdma.provider import Node, best, choose
+from support.nodes.files import write
 
 GRACE = Node("6.8.0-60-generic-64k", (3, 12), True, False, False, System("ubuntu", "24.04", "arm64"))
 NODE = Node("6.8.0-60-generic", (3, 12), True, False)
@@ -46,9 +47,8 @@ def test_cards_are_read_from_the_bus_without_and_with_a_driver(node):
     put(
         "0000:00:1f.6", vendor="0x8086", device="0x15b3", **{"class": "0x020000"}
     )  # a number like the vendor's
-    (served / "infiniband/mlx5_0").mkdir(parents=True)
-    (served / "infiniband/mlx5_0/fw_ver").write_text("28.43.2026\n")
-    (served / "infiniband/mlx5_0/board_id").write_text("MT_0000000838\n")
+    write(served, "infiniband/mlx5_0/fw_ver", "28.43.2026\n")
+    write(served, "infiniband/mlx5_0/board_id", "MT_0000000838\n")
     (served / "driver").symlink_to(root / "sys/bus/pci/drivers/mlx5_core")
     assert bare.exists()
     assert hardware.read_cards(reader_of(root)) == [
@@ -64,14 +64,13 @@ def test_a_node_without_cards_or_bus_has_none(tmp_path):
 def test_modules_tell_whose_they_are(node):
     root, _put = node
     folder = root / "lib/modules/6.8.0-60-generic"
-    folder.mkdir(parents=True)
-    (folder / "modules.dep").write_text(
+    index = (
         "updates/dkms/mlx5_core.ko.zst: updates/dkms/mlx_compat.ko.zst\n"
         "kernel/drivers/net/ethernet/mellanox/mlx4/mlx4_core.ko.zst: kernel/net/core/devlink.ko\n"
     )
-    (root / "sys/module/mlx4_core").mkdir(parents=True)
-    (root / "sys/module/mlx5_core").mkdir()
-    (root / "sys/module/mlx5_core/version").write_text("25.10-0.6.0\n")
+    write(root, "lib/modules/6.8.0-60-generic/modules.dep", index)
+    write(root, "sys/module/mlx5_core/version", "25.10-0.6.0\n")
+    (root / "sys/module/mlx4_core").mkdir()
     asked = []
 
     def modinfo(argv):
@@ -99,26 +98,32 @@ def test_secure_boot_is_read_from_the_variable(tmp_path, value, said):
     assert driver.secure_boot(reader_of(tmp_path)) is said
 
 
-def test_installed_stack_is_known_by_its_metapackage():
-    def there(*names):
-        return {name: Package("1", "install", "installed", False) for name in names}
+def there(*names):
+    return {name: Package("1", "install", "installed", False) for name in names}
 
-    assert driver.installed_stack(there("doca-ofed", "mlnx-ofed-kernel-dkms")) == ("doca", ["doca-ofed"])
-    assert driver.installed_stack(there("mlnx-ofed-all", "mlnx-ofed-kernel-dkms"))[0] == "mlnx_ofed"
-    assert driver.installed_stack(there("mlnx-ofed-kernel-dkms"))[0] == "unknown"
-    assert driver.installed_stack(there("mlnx-ofed-kernel-modules"))[0] == "unknown"
-    assert driver.installed_stack(there("doca-ofed-generic-hwe-26.04"))[0] == "ubuntu"
-    assert driver.installed_stack(there("rdma-core", "doca-ofed-userspace-x")) == (None, [])
-    kernels = there(
-        "linux-image-generic", "linux-image-6.8.0-60-generic", "linux-headers-amd64", "linux-base"
-    )
-    assert driver.kernel_metapackages(kernels) == ["linux-headers-amd64", "linux-image-generic"]
+
+@pytest.mark.parametrize(
+    ("names", "stack"),
+    [
+        (["doca-ofed", "mlnx-ofed-kernel-dkms"], "doca"),
+        (["mlnx-ofed-all", "mlnx-ofed-kernel-dkms"], "mlnx_ofed"),
+        (["mlnx-ofed-kernel-dkms"], "unknown"),
+        (["mlnx-ofed-kernel-modules"], "unknown"),
+        (["doca-ofed-generic-hwe-26.04"], "ubuntu"),
+        (["rdma-core", "doca-ofed-userspace-x"], None),
+    ],
+)
+def test_installed_stack_is_known_by_its_metapackage(names, stack):
+    found, packages = driver.installed_stack(there(*names))
+    assert (found, packages) == (stack, names[:1] if stack else [])
+
+
+def test_metapackages_of_kernels():
+    names = ("linux-image-generic", "linux-image-6.8.0-60-generic", "linux-headers-amd64", "linux-base")
+    assert driver.kernel_metapackages(there(*names)) == ["linux-headers-amd64", "linux-image-generic"]
 
 
 def test_headers_are_to_follow_each_kernel_that_moves():
-    def there(*names):
-        return {name: Package("1", "install", "installed", False) for name in names}
-
     follow = driver.headers_to_follow
     assert follow(there("linux-image-generic-hwe-24.04")) == ["linux-headers-generic-hwe-24.04"]
     assert follow(there("linux-image-amd64", "linux-headers-amd64")) == []

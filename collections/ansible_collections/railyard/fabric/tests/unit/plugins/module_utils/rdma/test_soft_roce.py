@@ -12,6 +12,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.rdma.soft_roce imp
     SoftRoceError,
     Wanted,
 )
+from support.nodes.files import write
 
 RXE0, RXE1 = Wanted("rxe0", "ens6"), Wanted("rxe1", "ens6d1")
 NETDEVS = ["ens6", "ens6d1", "enp5s0"]
@@ -105,12 +106,6 @@ def test_a_name_that_cannot_be_used_is_refused(devices):
 def test_names_at_the_limit_are_taken():
     device = {"device": "x" * 63, "netdev": "enp129s0f0np0.1"}
     assert soft_roce.check_devices([device]) == [Wanted(**device)]
-
-
-def write(root, path, text=""):
-    target = root / path
-    target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(text)
 
 
 @pytest.mark.parametrize(

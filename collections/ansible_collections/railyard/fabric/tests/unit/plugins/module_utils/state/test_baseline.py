@@ -10,6 +10,7 @@ import os
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.state import baseline
 from ansible_collections.railyard.fabric.plugins.module_utils.state.baseline import OriginalsError
+from support.nodes.files import write
 
 DPKG = """\
 install installed iperf3 3.12-1+deb12u1
@@ -19,14 +20,6 @@ unknown not-installed sockperf
 install half-configured numactl 2.0.16-1
 """
 OURS = "# Managed by Railyard (role nccl_profile): change the inventory, not this file.\nNCCL_NET=IB\n"
-
-
-def write(root, path, text, mode=0o644):
-    target = root / path.lstrip("/")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(text)
-    target.chmod(mode)
-    return target
 
 
 def test_only_installed_packages_count_and_a_hold_is_seen():

@@ -10,6 +10,7 @@ import json
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.state import pending
 from ansible_collections.railyard.fabric.plugins.module_utils.state.pending import Now, WaitsError
+from support.nodes.files import write
 
 OLD = Now("boot-1", "6.1.0-55-amd64")
 SAME_KERNEL = Now("boot-2", "6.1.0-55-amd64")
@@ -103,28 +104,22 @@ def test_they_come_back_from_the_disk_by_topic_and_go(tmp_path):
     ],
 )
 def test_a_damaged_file_is_no_empty_list_but_can_be_written_anew(tmp_path, text):
-    path = tmp_path / "var/lib/railyard/waits/kernel.json"
-    path.parent.mkdir(parents=True)
-    path.write_text(text)
+    write(tmp_path, "/var/lib/railyard/waits/kernel.json", text)
     with pytest.raises(WaitsError, match=r"kernel\.json .*Fix: remove it"):
         pending.load(str(tmp_path))
     assert pending.load(str(tmp_path), but="kernel") == {"kernel": []}
 
 
 def test_what_is_no_topic_is_left_alone(tmp_path):
-    folder = tmp_path / "var/lib/railyard/waits"
-    folder.mkdir(parents=True)
-    (folder / ".kernel.json.railyard").write_text("half written")
-    (folder / "README").write_text("x")
+    for name in (".kernel.json.railyard", "README"):
+        write(tmp_path, f"/var/lib/railyard/waits/{name}", "half written")
     assert pending.load(str(tmp_path)) == {}
 
 
 def keep_on(root, items, now, boot_id=None):
     """Keep items said in one boot on a node where another may run."""
-    place = root / "proc/sys/kernel/random/boot_id"
-    place.parent.mkdir(parents=True, exist_ok=True)
-    place.write_text(f"{boot_id or now.boot_id}\n")
-    (root / "proc/sys/kernel/osrelease").write_text(f"{now.kernel}\n")
+    write(root, "/proc/sys/kernel/random/boot_id", f"{boot_id or now.boot_id}\n")
+    write(root, "/proc/sys/kernel/osrelease", f"{now.kernel}\n")
     pending.store(str(root), "driver", pending.stamped(items, now))
 
 

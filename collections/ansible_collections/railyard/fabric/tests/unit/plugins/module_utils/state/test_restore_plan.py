@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.state import baseline, restore_plan
+from support.nodes.files import write
 
 # As apt 2.6 prints it (Debian 12).
 SIMULATED = """\
@@ -144,13 +145,6 @@ def test_what_a_transaction_moved_or_removed_of_the_site_s_is_told():
     made = plan(apt, rdma_stack={"packages": known, "installed_before": ["mlnx-ofed-all", "rdma-core"]})
     assert made.moved == [{"name": "rdma-core", "was": "1", "is": "2"}]
     assert made.gone == [{"name": "mlnx-ofed-all", "was": "24.10"}]
-
-
-def write(root, path, text, mode=0o644):
-    target = root / path.lstrip("/")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(text)
-    target.chmod(mode)
 
 
 def files_of(root, role, *paths):
