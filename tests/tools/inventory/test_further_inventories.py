@@ -13,6 +13,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import y
 
 from support.inventories.right import RIGHT
 from support.inventories.sound import SOUND
+from support.inventories.told import said_of, write
 from support.inventories.wrong_files import PLACES
 from support.inventories.wrong_forms import FORMS
 from support.inventories.wrong_links import LINKS
@@ -20,13 +21,6 @@ from support.inventories.wrong_secrets import SECRETS
 from support.inventories.wrong_values import VALUES
 
 WRONG = {**VALUES, **PLACES, **FORMS, **LINKS, **SECRETS}
-
-
-def write(folder, files):
-    for name, content in files.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content if isinstance(content, bytes) else content.encode())
 
 
 def spoil(folder, wrong):
@@ -44,23 +38,12 @@ def spoil(folder, wrong):
             write(folder, {name: change})
 
 
-def said_of(source, capsys):
-    """Return the lines of `railyard plan`, which must end with 2 and print no plan."""
-    status = view.run([str(source)], True)
-    said = capsys.readouterr()
-    assert (status, said.out) == (2, "")
-    assert "Traceback" not in said.err
-    head = next(line for line in said.err.splitlines() if line.endswith("no node was touched:"))
-    lines = said.err[said.err.index(head) :].splitlines()[1:]
-    return [re.sub(r"^ +[0-9]+\. ", "", line) for line in lines]
-
-
 @pytest.mark.parametrize("name", WRONG)
 def test_a_fault_is_named_once_with_its_place_and_its_fix(name, tmp_path, capsys, monkeypatch):
     wrong = WRONG[name]
     monkeypatch.chdir(tmp_path)
     spoil(tmp_path / "site", wrong)
-    lines = said_of("site", capsys)
+    lines = said_of("site", capsys, warned=True)
     assert len(lines) == 1, lines
     where, _colon, fix = lines[0].rpartition(" Fix: ")
     assert wrong.message in where

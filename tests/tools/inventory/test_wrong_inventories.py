@@ -12,17 +12,10 @@ from pathlib import Path
 import pytest
 from railyard.plan import view
 from support.inventories.sound import SOUND
+from support.inventories.told import said_of, write
 from support.inventories.wrong_inventories import FAULTS, SEVERAL, Fault
 
 RAILYARD = Path(sys.executable).with_name("railyard")
-
-
-def write(folder: Path, files: dict[str, str]) -> Path:
-    for name, text in files.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    return folder
 
 
 def spoilt(folder: Path, fault: Fault) -> Path:
@@ -30,16 +23,6 @@ def spoilt(folder: Path, fault: Fault) -> Path:
     assert files[fault.file].count(fault.old), "the fault changes nothing"
     files[fault.file] = files[fault.file].replace(fault.old, fault.new, 1)
     return write(folder, files)
-
-
-def said_of(folder: Path, capsys: pytest.CaptureFixture[str]) -> list[str]:
-    """Return the lines of `railyard plan`, which must end with 2 and print no plan."""
-    assert view.run([str(folder)], True) == 2
-    said = capsys.readouterr()
-    assert said.out == ""
-    head, *lines = said.err.splitlines()
-    assert head.endswith("in the inventory; no node was touched:")
-    return [re.sub(r"^ +[0-9]+\. ", "", line) for line in lines]
 
 
 @pytest.mark.parametrize("base", SOUND)

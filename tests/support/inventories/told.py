@@ -1,0 +1,37 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Inventories on disk, and what `railyard plan` tells of a wrong one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from railyard.plan import view
+
+
+def write(folder: Path, files: Mapping[str, str | bytes]) -> Path:
+    """Write an inventory's files; return its folder."""
+    for name, content in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return folder
+
+
+def said_of(source: str | Path, capsys: pytest.CaptureFixture[str], warned: bool = False) -> list[str]:
+    """Return the lines of `railyard plan`, which must end with 2 and print no plan.
+
+    With `warned`, Ansible may have said something before.
+    """
+    status = view.run([str(source)], True)
+    said = capsys.readouterr()
+    assert (status, said.out) == (2, "")
+    assert "Traceback" not in said.err
+    lines = said.err.splitlines()
+    head = next(place for place, line in enumerate(lines) if line.endswith("no node was touched:"))
+    assert head == 0 or warned
+    return [re.sub(r"^ +[0-9]+\. ", "", line) for line in lines[head + 1 :]]
