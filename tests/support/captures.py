@@ -42,3 +42,8 @@ def failed(tool: str, text: str) -> str:
 def of(tool: str) -> tuple[Any, ...]:
     """Return `read`, `whole`, `one` and `failed` of one tool."""
     return tuple(partial(ask, tool) for ask in (read, whole, one, failed))
+
+
+def shows(row: dict[str, Any], **expected: Any) -> None:
+    """Assert that a row has these values."""
+    assert {key: row[key] for key in expected} == expected

@@ -12,6 +12,7 @@ import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.facts import gid as gid_choice
 from ansible_collections.railyard.fabric.plugins.module_utils.facts import rdma_port, verbs
 from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import Reader
+from support.captures import shows
 from support.nodes.sysfs_tree import Tree
 
 LINK_LOCAL = "fe80:0000:0000:0000:0e42:a1ff:fe00:0001"
@@ -45,10 +46,6 @@ def read(tree: Tree, device_name: str, port: int = 1) -> dict[str, Any]:
     return row
 
 
-def some(row: dict[str, Any], **expected: Any) -> None:
-    assert {key: row[key] for key in expected} == expected
-
-
 def test_connectx3_with_both_ports_on_one_function_and_roce_v1_alone(tree):
     card = tree.pci("0000:06:00.0", "mlx4_core", numa=1)
     for number, netdev, tail in ((1, "ens6", "0a00:0101"), (2, "ens6d1", "0a00:0001")):
@@ -59,10 +56,10 @@ def test_connectx3_with_both_ports_on_one_function_and_roce_v1_alone(tree):
         pkeys(tree, port, "0xffff", "0x0000", "0xffff", "0x8001")
     device(tree, "mlx4_0", node_type="1: CA", hca_type="MT4099", board_id="MT_1090120019", hw_rev="1")
     row = read(tree, "mlx4_0", 2)
-    some(row, hca="mlx4_0:2", netdev="ens6d1", width="4X", rate_gbps=40.0, node_type="CA", hca_type="MT4099")
-    some(row, driver="mlx4_core", driver_class="hardware", pci="0000:06:00.0", numa_node=1)
-    some(row, pkeys=["0xffff", "0x8001"], port_guid=None, dpu_mode=None)
-    some(row, active_mtu_bytes=None, max_mtu_bytes=None)
+    shows(row, hca="mlx4_0:2", netdev="ens6d1", width="4X", rate_gbps=40.0, node_type="CA", hca_type="MT4099")
+    shows(row, driver="mlx4_core", driver_class="hardware", pci="0000:06:00.0", numa_node=1)
+    shows(row, pkeys=["0xffff", "0x8001"], port_guid=None, dpu_mode=None)
+    shows(row, active_mtu_bytes=None, max_mtu_bytes=None)
     choice = gid_choice.choose(row["gids"], "10.0.0.1", "ens6d1")
     assert choice == gid_choice.Choice(1, "RoCE v1", mapped("0a00:0001"))
 
@@ -78,7 +75,7 @@ def test_connectx6_with_a_vlan_whose_gids_stand_in_the_same_table(tree):
     for index in range(6, 256):
         tree.write(f"{port}/gids/{index}", EMPTY)
     row = read(tree, "mlx5_0")
-    some(row, netdev="ens1", width="2X", rate_gbps=100.0, numa_node=None)
+    shows(row, netdev="ens1", width="2X", rate_gbps=100.0, numa_node=None)
     assert [gid["index"] for gid in row["gids"]] == [0, 1, 2, 3, 4, 5]
     plain = gid_choice.choose(row["gids"], "10.0.1.1", "ens1")
     tagged = gid_choice.choose(row["gids"], "10.0.100.1", "ens1.100")
@@ -93,8 +90,8 @@ def test_infiniband_ndr_below_a_subnet_manager(tree):
     pkeys(tree, port, "0x7fff", "0x8042")
     device(tree, "mlx5_4", node_type="1: CA", hca_type="MT4129")
     row = read(tree, "mlx5_4")
-    some(row, link_layer="InfiniBand", state="ACTIVE", rate_gbps=400.0, width="4X", lid=42, sm_lid=1)
-    some(row, port_guid="a088:c203:00ab:cdef", pkeys=["0x7fff", "0x8042"], netdev="ib0", dpu_mode=None)
+    shows(row, link_layer="InfiniBand", state="ACTIVE", rate_gbps=400.0, width="4X", lid=42, sm_lid=1)
+    shows(row, port_guid="a088:c203:00ab:cdef", pkeys=["0x7fff", "0x8042"], netdev="ib0", dpu_mode=None)
     assert row["gids"][0]["type"] == "IB"
 
 
@@ -112,7 +109,7 @@ def test_infiniband_port_that_waits_for_a_subnet_manager(tree):
         sm_lid="0x0",
     )
     row = read(tree, "mlx5_4")
-    some(row, state="INIT", physical_state="LinkUp", lid=65535, sm_lid=0, port_guid=None, pkeys=[])
+    shows(row, state="INIT", physical_state="LinkUp", lid=65535, sm_lid=0, port_guid=None, pkeys=[])
 
 
 def test_iwarp_adapter_is_an_rnic_of_hardware(tree):
@@ -121,7 +118,7 @@ def test_iwarp_adapter_is_an_rnic_of_hardware(tree):
     tree.port("iwp59s0f4", 1, card, rate="25 Gb/sec (1X EDR)")
     device(tree, "iwp59s0f4", node_type="4: RNIC", hca_type="cxgb4", board_id="1425.6611", hw_rev="6")
     row = read(tree, "iwp59s0f4")
-    some(row, node_type="RNIC", driver="cxgb4", driver_class="hardware", pci="0000:3b:00.4", netdev="ens3f4")
+    shows(row, node_type="RNIC", driver="cxgb4", driver_class="hardware", pci="0000:3b:00.4", netdev="ens3f4")
 
 
 @pytest.mark.parametrize("old_kernel", [True, False])
@@ -134,14 +131,14 @@ def test_software_rdma_is_software_even_where_it_hangs_below_its_netdevs_device(
     tree.port("siw0", 1, bus, rate="2.5 Gb/sec (1X SDR)")
     device(tree, "siw0", node_type="4: RNIC", fw_ver="")
     rxe, siw = read(tree, "rxe0"), read(tree, "siw0")
-    some(rxe, driver="rxe", driver_class="software", pci=None, numa_node=None, netdev="ens6", width="1X")
-    some(siw, driver="siw", driver_class="software", pci=None, numa_node=None, node_type="RNIC")
+    shows(rxe, driver="rxe", driver_class="software", pci=None, numa_node=None, netdev="ens6", width="1X")
+    shows(siw, driver="siw", driver_class="software", pci=None, numa_node=None, node_type="RNIC")
 
 
 def test_a_hypervisors_adapter_is_no_hardware(tree):
     tree.port("vmw_pvrdma0", 1, tree.pci("0000:0b:00.1", "vmw_pvrdma"))
     device(tree, "vmw_pvrdma0", node_type="1: CA", hca_type="VMW_PVRDMA-1.0.1.0-k")
-    some(read(tree, "vmw_pvrdma0"), driver="vmw_pvrdma", driver_class="software")
+    shows(read(tree, "vmw_pvrdma0"), driver="vmw_pvrdma", driver_class="software")
 
 
 def test_of_two_devices_on_one_netdev_the_adapter_is_the_netdevs(tree):
@@ -204,7 +201,7 @@ def test_what_another_device_tells_of_its_switch_is_not_the_bluefields(tree):
     port = "sys/class/infiniband/mlx5_0/ports/1"
     (tree.root / "sys/class/net/ens7f0np0/device").unlink()
     tree.gid(port, 0, LINK_LOCAL, "RoCE v2", "enp9s0np0")
-    some(read(tree, "mlx5_0"), netdev="enp9s0np0", dpu_mode=None)
+    shows(read(tree, "mlx5_0"), netdev="enp9s0np0", dpu_mode=None)
 
 
 @pytest.mark.parametrize(("name", "port"), [("mlx5_9", 1), ("mlx5_0", 2), ("..", 1)])

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers import registry
 from support import captures
-from support.captures import failed, one, whole
+from support.captures import failed, one, shows, whole
 
 FILES = {
     "ibstat": "dual_port.txt",
@@ -35,11 +35,7 @@ def test_ibstat_of_two_ports_and_blank_fields():
         (1, "Active", "LinkUp"),
         (2, "Down", "Disabled"),
     ]
-    assert (card["ports"][0]["rate_gbps"], card["ports"][0]["lid"], card["ports"][0]["link_layer"]) == (
-        40.0,
-        0,
-        "Ethernet",
-    )
+    shows(card["ports"][0], rate_gbps=40.0, lid=0, link_layer="Ethernet")
     assert (soft["ca_type"], soft["firmware"], soft["ports"][0]["rate_gbps"]) == (None, None, 2.5)
 
 
@@ -81,11 +77,7 @@ def test_ibv_devinfo_keeps_the_words_and_reckons_the_rate():
         "vendor_part_id": "4129",
         "transport": "InfiniBand",
     }
-    assert (port["state"], port["physical_state"], port["link_layer"]) == (
-        "PORT_ACTIVE",
-        "LINK_UP",
-        "Ethernet",
-    )
+    shows(port, state="PORT_ACTIVE", physical_state="LINK_UP", link_layer="Ethernet")
     assert (port["active_mtu_bytes"], port["max_mtu_bytes"], port["lid"]) == (1024, 4096, 0)
     assert port["rate_gbps"] == 400.0
 
@@ -99,18 +91,8 @@ def test_ibv_devinfo_without_v_states_no_rate():
 def test_rdma_link_of_both_ages_and_json():
     (output,) = registry.parse("rdma-link", read("rdma-link"))["outputs"]
     infiniband, soft, old = output["links"]
-    assert (infiniband["device"], infiniband["lid"], infiniband["sm_lid"], infiniband["netdev"]) == (
-        "mlx5_0",
-        27,
-        1,
-        None,
-    )
-    assert (soft["state"], soft["physical_state"], soft["netdev"], soft["lid"]) == (
-        "ACTIVE",
-        "LINK_UP",
-        "ens6",
-        None,
-    )
+    shows(infiniband, device="mlx5_0", lid=27, sm_lid=1, netdev=None)
+    shows(soft, state="ACTIVE", physical_state="LINK_UP", netdev="ens6", lid=None)
     assert (old["device"], old["port"], old["state"], old["netdev"]) == ("mlx5_5", 1, "DOWN", "ens7")
     (as_json,) = registry.parse("rdma-link", read("rdma-link", "json.txt"))["outputs"]
     assert as_json["links"] == [infiniband, soft]
@@ -151,12 +133,7 @@ def test_ibstat_of_one_port():
     )
     outputs = whole("ibstat", text)
     (port,) = outputs[0]["devices"][0]["ports"]
-    assert (port["state"], port["rate_gbps"], port["lid"], port["sm_lid"]) == (
-        "Initializing",
-        100.0,
-        65535,
-        0,
-    )
+    shows(port, state="Initializing", rate_gbps=100.0, lid=65535, sm_lid=0)
 
 
 def test_debug_lines_of_ibstat_are_no_error():

@@ -11,6 +11,7 @@ import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers import registry
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.nccl.log_lines import Message, messages
 from support import captures
+from support.captures import shows
 
 ROCE = """\
 gpu01:207:267 [1] NCCL INFO NCCL version 2.26.2+cuda12.2
@@ -145,11 +146,7 @@ def test_old_log_has_rings_and_no_network():
 
 def test_fallback_to_sockets():
     output = one(SOCKET)
-    assert (output["transport"], output["socket_fallback"], output["sockets"]) == (
-        "Socket",
-        True,
-        ["eno8np0"],
-    )
+    shows(output, transport="Socket", socket_fallback=True, sockets=["eno8np0"])
     assert read(SOCKET)["warnings"] == [
         "NCCL talks TCP over eno8np0, not RDMA; NCCL_IB_HCA asked for =mlx5_9:1"
     ]

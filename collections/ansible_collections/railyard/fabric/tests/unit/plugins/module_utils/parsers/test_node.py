@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers import registry
-from support.captures import failed, read, whole
+from support.captures import failed, read, shows, whole
 
 
 def outputs(tool: str, name: str) -> list[dict[str, Any]]:
@@ -56,12 +56,7 @@ def test_ethtool_of_two_netdevs():
 
 def test_ethtool_without_link_has_what_the_text_has():
     (output,) = outputs("ethtool", "veth_down.txt")
-    assert (output["driver"], output["link_detected"], output["bus"], output["firmware"]) == (
-        "veth",
-        False,
-        None,
-        None,
-    )
+    shows(output, driver="veth", link_detected=False, bus=None, firmware=None)
     unknown = registry.parse("ethtool", read("ethtool", "both.txt").replace("40000Mb/s", "Unknown!"))
     assert unknown["outputs"][0]["speed_mbps"] is None
 

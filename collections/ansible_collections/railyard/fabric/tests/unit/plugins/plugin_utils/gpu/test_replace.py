@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pytest
 from ansible_collections.railyard.fabric.plugins.plugin_utils.gpu import replace as replacing
+from support.captures import shows
 
 DEBIAN = {
     "branch": 535,
@@ -134,11 +135,7 @@ def test_what_the_distribution_has_is_moved_to_it_and_the_rest_is_removed():
     plan = planned(facts)
     assert plan["move"] == {"libnvidia-ml1": "535.261.03-1", "nvidia-smi": "535.261.03-1"}
     assert plan["remove"] == ["libnvidia-compute-570", "nvidia-dkms-570", "xserver-xorg-video-nvidia-570"]
-    assert (plan["release"], plan["aside"], plan["sites"]) == (
-        ["libnvidia-ml1"],
-        ["/f.list"],
-        ["ppa.example"],
-    )
+    shows(plan, release=["libnvidia-ml1"], aside=["/f.list"], sites=["ppa.example"])
     assert replacing.left(facts, "distribution") != []
 
 
