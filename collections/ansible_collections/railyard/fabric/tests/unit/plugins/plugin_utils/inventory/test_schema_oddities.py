@@ -73,12 +73,16 @@ def put(value, path, odd):
     return value
 
 
-def told_or_planned(fabric, first, second):
+def told_or_planned(what, fabric, first, second):
+    """Return the problems of two nodes; a traceback is a failure that names what was odd."""
     nodes = [node("gpu1", fabric, **first), node("gpu2", fabric, **second)]
     found = Inventory("test", [], nodes, frozenset({"gpu1", "gpu2"}), None)
-    problems = load.validate(found)
-    if not problems:
-        plan.build_plan(found)
+    try:
+        problems = load.validate(found)
+        if not problems:
+            plan.build_plan(found)
+    except Exception as error:
+        pytest.fail(f"{what}: {error!r}")
     return problems
 
 
@@ -87,21 +91,14 @@ def test_an_odd_value_in_the_fabric(base):
     second = SECOND if base == "units" else {}
     for path in places(BASES[base]):
         for odd in ODD:
-            try:
-                told_or_planned(put(BASES[base], path, odd), {}, second)
-            except Exception as error:
-                pytest.fail(f"{path} = {odd!r}: {error!r}")
+            told_or_planned(f"{path} = {odd!r}", put(BASES[base], path, odd), {}, second)
 
 
 def test_an_odd_value_of_a_host():
-    assert told_or_planned(UNITS, FIRST, SECOND) == []
+    assert told_or_planned("nothing", UNITS, FIRST, SECOND) == []
     for path in list(places(FIRST))[1:]:
         for odd in ODD:
-            first = put(FIRST, path, odd)
-            try:
-                told_or_planned(UNITS, first, SECOND)
-            except Exception as error:
-                pytest.fail(f"{path} = {odd!r}: {error!r}")
+            told_or_planned(f"{path} = {odd!r}", UNITS, put(FIRST, path, odd), SECOND)
 
 
 @pytest.mark.parametrize("base", BASES)
@@ -116,24 +113,18 @@ def test_an_odd_key_in_the_fabric(base):
             if not isinstance(target, dict):
                 continue
             for key in ODD_KEYS:
-                spoilt = put(fabric, path, {**target, key: "x"})
-                try:
-                    problems = told_or_planned(spoilt, {}, second)
-                except Exception as error:
-                    pytest.fail(f"{path} with key {key!r}: {error!r}")
+                what = f"{path} with key {key!r}"
+                problems = told_or_planned(what, put(fabric, path, {**target, key: "x"}), {}, second)
                 # A leaf for one more unit is no fault.
-                assert problems or path[-1:] == ("leaves",), f"{path} with key {key!r} was taken"
+                assert problems or path[-1:] == ("leaves",), f"{what} was taken"
 
 
 def test_an_odd_key_of_a_host():
     for variable in ("rail_overrides", "network_addresses"):
         for keys in [[key] for key in ODD_KEYS] + [[5, "x"], [None, "a.b"]]:
             first = {**FIRST, variable: {**FIRST[variable], **{key: {} for key in keys}}}
-            try:
-                problems = told_or_planned(UNITS, first, SECOND)
-            except Exception as error:
-                pytest.fail(f"{variable} with {keys}: {error!r}")
-            assert problems, f"{variable} with {keys} was taken"
+            what = f"{variable} with {keys}"
+            assert told_or_planned(what, UNITS, first, SECOND), f"{what} was taken"
 
 
 def test_an_odd_value_for_a_rail_whose_name_has_a_dot():
@@ -141,7 +132,4 @@ def test_an_odd_value_for_a_rail_whose_name_has_a_dot():
     for key in ("netdev", "mac", "pci", "hca", "address", "address6"):
         for odd in ODD:
             first = {**FIRST, "rail_overrides": {"rail.0": {key: odd}}}
-            try:
-                told_or_planned(fabric, first, SECOND)
-            except Exception as error:
-                pytest.fail(f"{key} = {odd!r}: {error!r}")
+            told_or_planned(f"{key} = {odd!r}", fabric, first, SECOND)
