@@ -46,3 +46,13 @@ def change(tmp_path, node):
 
     begin.path = path
     return begin
+
+
+@pytest.fixture
+def applied(change):
+    def apply(**more):
+        folder, token, path = change(**more)
+        transaction.apply(folder, token)
+        return folder, token, path
+
+    return apply

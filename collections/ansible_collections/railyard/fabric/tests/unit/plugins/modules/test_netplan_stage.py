@@ -79,6 +79,13 @@ def found(monkeypatch, tmp_path):
     return findings
 
 
+@pytest.fixture
+def token(found):
+    """Stage a change; return its token."""
+    found["change"](NEW_FILE)
+    return netplan_stage.stage(DummyModule())["token"]
+
+
 def test_nothing_to_do_does_nothing(found):
     module = DummyModule()
     result = netplan_stage.stage(module)
@@ -151,9 +158,7 @@ def test_second_change_waits_for_the_first(found):
         netplan_stage.stage(DummyModule())
 
 
-def test_change_that_a_reset_left_is_undone_first(found, monkeypatch):
-    found["change"](NEW_FILE)
-    token = netplan_stage.stage(DummyModule())["token"]
+def test_change_that_a_reset_left_is_undone_first(found, token, monkeypatch):
     monkeypatch.setattr(transaction, "is_stale", lambda _record: True)
     module = DummyModule()
     netplan_stage.stage(module)
@@ -166,17 +171,13 @@ def proven(monkeypatch, problems, away=()):
     monkeypatch.setattr(restore, "run", lambda _argv: (0, "", ""))
 
 
-def test_applied_waits_for_netplan_and_confirms_nothing(found):
-    found["change"](NEW_FILE)
-    token = netplan_stage.stage(DummyModule())["token"]
+def test_applied_waits_for_netplan_and_confirms_nothing(found, token):
     (found["folder"] / "applied.json").write_text('{"status": 0}')
     assert netplan_stage.confirm(DummyModule(state="applied", token=token))["outcome"] == "applied"
     assert transaction.outcome(str(found["folder"]), token)["outcome"] == "pending"
 
 
-def test_proven_change_is_confirmed(found, monkeypatch):
-    found["change"](NEW_FILE)
-    token = netplan_stage.stage(DummyModule())["token"]
+def test_proven_change_is_confirmed(found, token, monkeypatch):
     proven(monkeypatch, [], ["rail0 (ens6): no carrier"])
     result = netplan_stage.confirm(DummyModule(state="confirmed", token=token))
     assert (result["outcome"], result["changed"]) == ("confirmed", True)
@@ -185,9 +186,7 @@ def test_proven_change_is_confirmed(found, monkeypatch):
     assert again["outcome"] == "confirmed"
 
 
-def test_unproven_change_is_undone_at_once(found, monkeypatch):
-    found["change"](NEW_FILE)
-    token = netplan_stage.stage(DummyModule())["token"]
+def test_unproven_change_is_undone_at_once(found, token, monkeypatch):
     proven(monkeypatch, ["rail0 (ens6): mtu is 1500, planned 9000"])
     module = DummyModule(state="confirmed", token=token)
     result = netplan_stage.confirm(module)
@@ -222,9 +221,7 @@ def test_full_disk_is_said_with_what_to_do(found, monkeypatch):
     assert module.commands == []
 
 
-def test_peer_that_gets_no_whole_packet_undoes_the_change(found, monkeypatch):
-    found["change"](NEW_FILE)
-    token = netplan_stage.stage(DummyModule())["token"]
+def test_peer_that_gets_no_whole_packet_undoes_the_change(found, token, monkeypatch):
     proven(monkeypatch, [])
     asked = []
 

@@ -56,9 +56,8 @@ def test_next_boot_is_not_armed_after_an_undo(change, tmp_path):
     assert units(tmp_path / "system") == []
 
 
-def test_files_are_restored_before_networkd_and_generated_anew(change, node, reset):
-    folder, token, path = change()
-    transaction.apply(folder, token)
+def test_files_are_restored_before_networkd_and_generated_anew(applied, node, reset):
+    folder, token, path = applied()
     reset()
     assert transaction.boot(folder) == 0
     assert (path.read_text(), path.stat().st_mode & 0o777) == (OLD, 0o640)
@@ -68,10 +67,9 @@ def test_files_are_restored_before_networkd_and_generated_anew(change, node, res
     assert not transaction.is_stale(transaction.in_flight(folder))
 
 
-def test_running_network_is_checked_and_replayed_after_networkd(change, node, reset, tmp_path, monkeypatch):
+def test_running_network_is_checked_and_replayed_after_networkd(applied, node, reset, tmp_path, monkeypatch):
     monkeypatch.setattr(restore, "BOOT_PASSIVE_S", 0.0)
-    folder, token, _path = change()
-    transaction.apply(folder, token)
+    folder, token, _path = applied()
     # networkd leaves an MTU alone that the old file does not set
     reset({"links": {"ens6": {**STATE["links"]["ens6"], "mtu_bytes": 4000}}})
     transaction.boot(folder)
@@ -84,9 +82,8 @@ def test_running_network_is_checked_and_replayed_after_networkd(change, node, re
     assert transaction.in_flight(folder) is None
 
 
-def test_what_others_did_since_the_boot_is_left_alone(change, node, reset):
-    folder, token, _path = change()
-    transaction.apply(folder, token)
+def test_what_others_did_since_the_boot_is_left_alone(applied, node, reset):
+    folder, _token, _path = applied()
     route = {"dst": "10.9.0.0/16", "dev": "docker0", "family": "inet", "table": "main"}
     reset({"routes": [{**route, "type": "unicast", "protocol": "boot"}]})
     transaction.boot(folder)
@@ -94,9 +91,8 @@ def test_what_others_did_since_the_boot_is_left_alone(change, node, reset):
     assert not [argv for argv in node.commands if "route" in argv and "del" in argv]
 
 
-def test_second_reset_before_the_check_is_survived(change, reset):
-    folder, token, path = change()
-    transaction.apply(folder, token)
+def test_second_reset_before_the_check_is_survived(applied, reset):
+    folder, token, path = applied()
     reset()
     transaction.boot(folder)
     assert transaction.boot(folder) == 0
@@ -105,9 +101,8 @@ def test_second_reset_before_the_check_is_survived(change, reset):
     assert transaction.outcome(folder, token)["outcome"] == "rolled_back"
 
 
-def test_boot_after_a_confirmation_changes_nothing(change, node, reset, tmp_path):
-    folder, token, path = change()
-    transaction.apply(folder, token)
+def test_boot_after_a_confirmation_changes_nothing(applied, node, reset, tmp_path):
+    folder, token, path = applied()
     transaction.confirm(folder, token)
     boot.arm(folder, "python3", "program.pyz")  # as if the reset had come between rename and removal
     reset()

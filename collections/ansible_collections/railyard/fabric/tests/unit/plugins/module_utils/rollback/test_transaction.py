@@ -30,9 +30,8 @@ def test_apply_writes_the_candidate_for_root_alone(change):
     assert transaction.outcome(folder, token)["outcome"] == "pending"
 
 
-def test_confirmed_change_stays_and_its_timer_goes(change, node):
-    folder, token, path = change()
-    transaction.apply(folder, token)
+def test_confirmed_change_stays_and_its_timer_goes(applied, node):
+    folder, token, path = applied()
     assert transaction.confirm(folder, token)
     assert transaction.outcome(folder, token)["outcome"] == "confirmed"
     assert ["systemctl", "stop", "railyard-rail-network-expire-0123456789ab.timer"] in node.commands
@@ -41,9 +40,8 @@ def test_confirmed_change_stays_and_its_timer_goes(change, node):
     assert transaction.in_flight(folder) is None
 
 
-def test_expired_change_is_undone_files_and_running_network(change, node):
-    folder, token, path = change()
-    transaction.apply(folder, token)
+def test_expired_change_is_undone_files_and_running_network(applied, node):
+    folder, token, path = applied()
     assert node.state != STATE
     assert transaction.expire(folder, token) == 0
     assert (path.read_text(), path.stat().st_mode & 0o777) == (OLD, 0o640)
@@ -54,9 +52,8 @@ def test_expired_change_is_undone_files_and_running_network(change, node):
     assert transaction.in_flight(folder) is None
 
 
-def test_file_that_was_not_there_is_gone_again(change):
-    folder, token, path = change(before=None)
-    transaction.apply(folder, token)
+def test_file_that_was_not_there_is_gone_again(applied):
+    folder, token, path = applied(before=None)
     assert path.exists()
     transaction.expire(folder, token)
     assert not path.exists()
@@ -87,9 +84,8 @@ def test_several_files_are_written_in_order_and_all_come_back(change, tmp_path, 
     assert sorted(path.name for path in foreign.parent.iterdir()) == listing
 
 
-def test_confirmed_change_leaves_nothing_beside_its_files(change):
-    folder, token, path = change()
-    transaction.apply(folder, token)
+def test_confirmed_change_leaves_nothing_beside_its_files(applied):
+    folder, token, path = applied()
     transaction.confirm(folder, token)
     assert [entry.name for entry in path.parent.iterdir()] == [path.name]
     backups = [entry for entry in Path(folder, "backup").rglob("*") if entry.is_file()]
@@ -127,9 +123,8 @@ def test_what_cannot_be_brought_back_is_said(change, node, monkeypatch):
     assert (result["equal"], result["differences"]) == (False, ["ens6: mtu_bytes 1500 is 9000"])
 
 
-def test_interrupted_undo_is_finished_by_the_next(change):
-    folder, token, path = change()
-    transaction.apply(folder, token)
+def test_interrupted_undo_is_finished_by_the_next(applied):
+    folder, token, path = applied()
     os.rename(os.path.join(folder, "pending.json"), os.path.join(folder, "rolling_back.json"))
     assert transaction.outcome(folder, token)["outcome"] == "rolling_back"
     transaction.expire(folder, token)
@@ -154,9 +149,8 @@ def test_another_token_changes_nothing(change):
 
 
 @pytest.mark.parametrize("_round", range(10))
-def test_confirm_and_expire_never_both_win(change, _round):
-    folder, token, path = change()
-    transaction.apply(folder, token)
+def test_confirm_and_expire_never_both_win(applied, _round):
+    folder, token, path = applied()
     won = {}
     start = threading.Barrier(2)
 
