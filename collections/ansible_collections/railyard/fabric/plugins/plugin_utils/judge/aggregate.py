@@ -19,7 +19,7 @@ from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import proof
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_number
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import row_checks
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import row_numbers
 
 #: Least share of the longest window that all rails must have in common.
 LEAST_OVERLAP = 0.90
@@ -107,7 +107,7 @@ def received_gbps(row: Mapping[str, Any]) -> float:
         NotAdded: the row has no samples, or too few of them.
     """
     times, values = _samples(row)
-    begin, end = row_checks.window_s(row) or (0.0, 0.0)
+    begin, end = row_numbers.window_s(row) or (0.0, 0.0)
     inside = [(at, value) for at, value in zip(times, values, strict=True) if begin <= at <= end]
     if not inside or inside[-1][0] - inside[0][0] < LEAST_SEEN * (end - begin):
         raise NotAdded("samples_sparse", f"{row.get('rail')}: the counter samples do not cover the window")
@@ -149,7 +149,7 @@ def _overhead(row: Mapping[str, Any]) -> tuple[float, float]:
 
 
 def _absolute_window(row: Mapping[str, Any]) -> tuple[float, float]:
-    window, started = row_checks.window_s(row), row_checks.moment(row.get("started"))
+    window, started = row_numbers.window_s(row), row_numbers.moment(row.get("started"))
     if window is None or started is None:
         raise NotAdded("row_garbled", f"{row.get('rail')}: no window")
     return started + window[0], started + window[1]
@@ -157,7 +157,7 @@ def _absolute_window(row: Mapping[str, Any]) -> tuple[float, float]:
 
 def _sampled(row: Mapping[str, Any]) -> tuple[float, float]:
     times, _values = _samples(row)
-    started = row_checks.moment(row.get("started")) or 0.0
+    started = row_numbers.moment(row.get("started")) or 0.0
     return started + times[0], started + times[-1]
 
 
@@ -166,8 +166,8 @@ def _bytes_at(row: Mapping[str, Any], when: float) -> float:
     times, values = _samples(row)
     # Back from the epoch's seconds, which a float holds to a microsecond: never outside by that rounding
     # alone.
-    at = min(max(when - (row_checks.moment(row.get("started")) or 0.0), times[0]), times[-1])
-    window = row_checks.window_s(row) or (0.0, 0.0)
+    at = min(max(when - (row_numbers.moment(row.get("started")) or 0.0), times[0]), times[-1])
+    window = row_numbers.window_s(row) or (0.0, 0.0)
     gap = MOST_GAP * (window[1] - window[0])
     for index in range(1, len(times)):
         if times[index - 1] <= at <= times[index]:

@@ -15,7 +15,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue i
     PASS,
     RECORDED,
 )
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import aggregate, causes, row_checks
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import aggregate, causes, row_counters
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.bounds import Bounds
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import Answer, unknown, unmeasured
 
@@ -149,7 +149,7 @@ def came_after_all(client: Mapping[str, Any], server: Mapping[str, Any]) -> str 
     metrics, claim = client["metrics"], client.get("claim")
     size, sent = metrics.get("path_mtu_bytes", metrics.get("packet_bytes")), metrics.get("sent")
     end = server if client["check"] == "path_mtu_one_way" else client
-    deltas = row_checks.counter_deltas(end.get("counters"))
+    deltas = row_counters.counter_deltas(end.get("counters"))
     most = claim.get("at_most") if isinstance(claim, Mapping) else None
     if deltas is None or not (policy.is_whole(size) and policy.is_whole(sent) and policy.is_number(most)):
         return None

@@ -1,35 +1,73 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""When may a verdict rest on the rows of a test? Only on both ends', whole, proven and of one mind. Pure."""
+"""When may a verdict rest on the rows of a test? Only on both ends', whole, proven and of one mind. Pure.
+
+Closed: what is not understood is not trusted. A test has no number, for the first of these reasons:
+
+ 1. Nothing is known of one of its nodes (`Evidence.unknown`).
+ 2. A row names no end, or one end wrote two.
+ 3. A row says itself that nothing was measured.
+ 4. A row is not the asked test's (`_not_the_asked`): of another run, host, netdev or address; its numbers
+    are impossible (`row_numbers.impossible`); the MTU is not the plan's; of RDMA (`_not_the_rails_port`)
+    port, GUID, GID or RDMA MTU is not the rail's, or a counter is missing or stood still.
+ 5. A row is missing.
+ 6. Probes were lost, which is a failure, or were missed by the tool alone.
+ 7. The two rows are no pair (`_no_pair`): a node was rebooted, the ends did not tell each other over the rail
+    what they wrote down, were not alike, or say different numbers (`row_numbers.disagreement`).
+ 8. An end is not proven, by its own word or by its counters (`row_counters.counter_problem`), or another test
+    claims the same bytes (`row_counters.Claims`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
+from ansible_collections.railyard.fabric.plugins.module_utils.measure.proof import (
+    HARDWARE,
+    PORT_DATA,
+    SOFT_ROCE,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils.rails import bind, rdma_mtu
+from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import (
     CHECKS,
     FAIL,
     PROBES,
     UNMEASURED,
 )
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_whole
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import (
     bounds_check,
     cabling,
     causes,
-    counter_claims,
-    row_checks,
-    row_checks_rdma,
+    rdma_facts,
+    row_counters,
+    row_numbers,
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import Answer, unmeasured
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.facts import BoundFacts
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import unlike
 
-Rows = Mapping[str, Sequence[Mapping[str, Any]]]
-Pair = tuple[Mapping[str, Any], Mapping[str, Any]]
+Row = Mapping[str, Any]
+Rows = Mapping[str, Sequence[Row]]
+Pair = tuple[Row, Row]
+#: Id in the cause table, and what was seen.
+Problem = tuple[str, str]
 
-# What an end says when it is the other that has something to tell.
 _ECHOES = ("peer_failed", "rendezvous_timeout", "management_timeout")
+_SAME_AS_ASKED = ("check", "tool", "node", "peer", "rail", "direction")
+#: What the ends tell each other at the end of a test, as the runner's `swap_rows` does.
+_EXCHANGED = ("host", "status", "proof", "metrics", "counters")
+#: What both ends of RDMA must say alike: a test of two different things is none.
+_ALIKE = ("gid_type", "active_mtu_bytes", "qps", "message_bytes", "bandwidth_is")
+#: Driver class -> a counter that shows RDMA traffic of such a port. Which one a row brings is not for the row
+#: to choose: a card that shows netdev bytes alone shows no RDMA.
+_COUNTED_BY = {"hardware": PORT_DATA[0], "software": SOFT_ROCE.packets[0]}
+#: What the port counts of each way: whatever is sent is acknowledged.
+_BOTH_WAYS = (*SOFT_ROCE.packets, *HARDWARE.packets, *PORT_DATA)
 
 
 class Evidence:
@@ -49,7 +87,7 @@ class Evidence:
         rules: dict[str, Any],
         fleet: BoundFacts,
         chart: cabling.CablingMap,
-        claims: counter_claims.Claims,
+        claims: row_counters.Claims,
     ) -> None:
         self._run = run
         self._policy = rules
@@ -107,17 +145,8 @@ class Evidence:
         error = row.get("error")
         status = row.get("status")
         if status == "measured":
-            bound = self._fleet.bound[host][str(asked["rail"])]
-            problem = row_checks.identity_problem(row, asked, self._run, bound)
-            problem = problem or row_checks.content_problem(row, self._policy)
-            if problem:
-                return unmeasured("row_garbled", f"{host}: {problem}")
-            other_mtu = row_checks.condition_problem(row, bound)
-            if other_mtu:
-                return unmeasured("mtu_differs", other_mtu)
-            if not CHECKS[str(asked["check"])].rdma:
-                return None
-            wrong = row_checks_rdma.row_problem(row, bound, self._fleet.transports[host], self._policy)
+            bound, transport = self._fleet.bound[host][str(asked["rail"])], self._fleet.transports[host]
+            wrong = next(_not_the_asked(row, asked, self._run, bound, transport, self._policy), None)
             return unmeasured(*wrong) if wrong else None
         if status not in ("failed", "unmeasured") or not isinstance(error, Mapping):
             return unmeasured("row_garbled", f"{host}: status is {status!r}, error {error!r}")
@@ -146,32 +175,151 @@ class Evidence:
             if came:
                 return unmeasured("probes_missed", came)
             return Answer(FAIL, bounds_check.observed(client, server), basis="loss must be 0", cause=lost)
-        for row, other in ((client, server), (server, client)):
-            boot_id = self._fleet.boot_ids.get(str(other["host"]))
+        problems = chain(self._no_pair(client, server), self._unproven(client, server))
+        wrong = next(problems, None)
+        return unmeasured(*wrong) if wrong else None
+
+    def _no_pair(self, client: Row, server: Row) -> Iterator[Problem]:
+        """Yield in what two good rows of one test do not belong together."""
+        ends = ((client, server), (server, client))
+        for row, other in ends:
+            boot_id, said = self._fleet.boot_ids.get(str(other["host"])), row.get("other_end")
             if not boot_id:
-                return unmeasured("facts_garbled", f"{other['host']}: boot_id is {boot_id!r}")
-            if row_checks.rebooted(row, boot_id):
-                return unmeasured("node_rebooted", str(other["host"]))
-            apart = row_checks.exchange_problem(row, other)
-            if apart:
-                return unmeasured("ends_disagree", apart)
-        apart = row_checks.disagreement(client, server, self._policy)
+                yield "facts_garbled", f"{other['host']}: boot_id is {boot_id!r}"
+            # Both ends tell each other what they found, on the rail under test and sealed with the run's
+            # secret. Two rows that only look like a pair did not have that conversation.
+            if not isinstance(said, Mapping):
+                heard = f"{row['host']} did not hear from {other['host']} over the rail what it found"
+                yield "ends_disagree", heard
+                return
+            if (said.get("boot_id") or "") != boot_id:
+                yield "node_rebooted", str(other["host"])
+            for key in _EXCHANGED:
+                if said.get(key) != other.get(key):
+                    told = f"{other['host']} told {row['host']} of another {key} than it wrote down"
+                    yield "ends_disagree", told
+        apart = row_numbers.disagreement(client, server, self._policy)
         if apart:
-            return unmeasured("ends_disagree", apart)
-        wrong = row_checks_rdma.pair_problem(client, server, self._policy)
-        if wrong:
-            return unmeasured(*wrong)
+            yield "ends_disagree", apart
+        if not CHECKS[str(client["check"])].rdma:
+            return
+        versions = client.get("tool_version"), server.get("tool_version")
+        if not isinstance(versions[0], str) or versions[0] != versions[1]:
+            seen = f"{client['host']} {versions[0]!r}, {server['host']} {versions[1]!r}"
+            yield "version_differs", f"{client['tool']}: {seen}"
+        for key in _ALIKE:
+            if not row_numbers.same(client.get(key), server.get(key)):
+                yield "ends_disagree", f"{key}: client {client.get(key)!r}, server {server.get(key)!r}"
+        for row, other in ends:
+            met, own = (one.get("exchange") or {} for one in (row, other))
+            if met.get("peer_port_guid") != own.get("port_guid"):
+                seen = f"{row['host']} met a port of GUID {met.get('peer_port_guid')}"
+                yield "guid_differs", f"{seen}, {other['host']}'s is {own.get('port_guid')}"
+
+    def _unproven(self, client: Row, server: Row) -> Iterator[Problem]:
+        """Yield what the runner and the rail's counters say against a pair."""
         for row in (client, server):
+            where = f"{row['host']} ({row['end']})"
             if row.get("proof") != "proven":
                 reason = row.get("proof_reason") or f"it says {row.get('proof')!r}"
-                return unmeasured("unproven", f"{row['host']} ({row['end']}): {reason}")
-            problem = row_checks.counter_problem(row, client, self._policy)
+                yield "unproven", f"{where}: {reason}"
+            problem = row_counters.counter_problem(row, client, self._policy)
             if problem:
-                return unmeasured("unproven", f"{row['host']} ({row['end']}): {problem}")
+                yield "unproven", f"{where}: {problem}"
             twice = self._claims.shared(row)
             if twice:
-                return unmeasured("counted_twice", f"{row['host']} ({row['end']}): {twice}")
-        return None
+                yield "counted_twice", f"{where}: {twice}"
+
+
+def _not_the_asked(
+    row: Row, asked: Row, run: str, end: Bound, transport: str, policy: Mapping[str, Any]
+) -> Iterator[Problem]:
+    """Yield in what a row that says `measured` is not the asked test's row of this end; the first counts.
+
+    Args:
+        row: the row; its `end` is already known to be client or server.
+        asked: the asked line.
+        run: the run id.
+        end: the rail of the host that should have written the row.
+        transport: what the plan declares for that host.
+        policy: the merged policy.
+    """
+    host = asked["node"] if row["end"] == "client" else asked["peer"]
+    check, without_ip = CHECKS[str(asked["check"])], bind.without_ip(end.rail)
+    address = end.rail.get("address") or end.rail.get("address6")
+    wanted = {
+        "schema": 1,
+        "run": run,
+        **{key: asked[key] for key in _SAME_AS_ASKED},
+        "host": host,
+        "address": address.split("/")[0] if address else None,
+    }
+    if key := unlike(row, wanted):
+        yield "row_garbled", f"{host}: {key} is {row.get(key)!r}, asked was {wanted[key]!r}"
+    # An InfiniBand port without IP needs no netdev: its rail is told by port and GUID.
+    own, seen = (end.netdev or {}).get("netdev"), row.get("netdev")
+    if seen != own or (own is None and not (without_ip and check.rdma)):
+        yield "row_garbled", f"{host}: it was measured on netdev {seen!r}, the rail is bound to {own!r}"
+    yield from (("row_garbled", f"{host}: {said}") for said in row_numbers.impossible(row, policy))
+    # Without IP there is no netdev whose MTU counts; the port's is `active_mtu_bytes`.
+    seen, planned = row.get("mtu_bytes"), end.rail.get("mtu")
+    has_one = check.name not in row_numbers.PATH_MTU and not without_ip
+    if has_one and (not is_whole(seen) or planned not in (None, seen)):
+        yield "mtu_differs", f"{host}: measured at MTU {seen!r}, the plan's is {planned!r}"
+    if check.rdma:
+        yield from ((cause, f"{host}: {said}") for cause, said in _not_the_rails_port(row, end, transport))
+
+
+def _not_the_rails_port(row: Row, end: Bound, transport: str) -> Iterator[Problem]:
+    """Yield in what an RDMA test did not run over the rail's own port, GID and RDMA MTU; the first counts."""
+    hca = end.hca or {}
+    port = hca.get("hca")
+    if port is None or row.get("hca") != port:
+        yield "row_garbled", f"it was measured on HCA port {row.get('hca')!r}, the rail's is {port!r}"
+    yield from _met_elsewhere(row, end)
+    if transport == "roce":
+        found = rdma_facts.choice(end)
+        if found is None:
+            yield "no_gid", f"the facts show no GID of the rail's address on {port}"
+            return
+        index, kind = row.get("gid_index"), row.get("gid_type")
+        if not is_whole(index) or (index, kind) != (found.index, found.type):
+            yield (
+                "gid_wrong",
+                f"it used GID index {index!r}, {kind!r}; the rail's is {found.index}, {found.type}",
+            )
+    mtu = row.get("active_mtu_bytes")
+    if not is_whole(mtu) or mtu not in rdma_mtu.STEPS:
+        yield "row_garbled", f"active_mtu_bytes is {mtu!r}"
+        return
+    least, greatest = rdma_mtu.span(end.rail, end.hca, transport)
+    if least is not None and mtu < least:
+        yield "rdma_mtu_small", f"measured at an RDMA MTU of {mtu}, {least} fits the inventory's"
+    if greatest is not None and mtu > greatest:
+        yield "mtu_differs", f"measured at an RDMA MTU of {mtu}, the inventory's allows {greatest}"
+    missing, counters = _COUNTED_BY.get(str(hca.get("driver_class"))), row.get("counters")
+    spans = counters if isinstance(counters, Mapping) else {}
+    if missing is not None and missing not in spans:
+        yield "unproven", f"{missing} is not counted, by which the driver of {port} shows its traffic"
+    for name in _BOTH_WAYS:
+        span = spans.get(name)
+        if isinstance(span, list) and len(span) == 2 and span[0] == span[1]:
+            yield "unproven", f"{name} stood still, and whatever is sent is acknowledged"
+
+
+def _met_elsewhere(row: Row, end: Bound) -> Iterator[Problem]:
+    """Yield what is wrong with where the ends met: over the rail, and without IP on it over management."""
+    said, guid = row.get("exchange"), (end.hca or {}).get("port_guid")
+    if not bind.without_ip(end.rail):
+        if said:
+            yield "row_garbled", f"exchange is {said!r}, it had to be over the rail, which has an address"
+    elif not isinstance(said, Mapping) or said.get("over") != "management":
+        yield "row_garbled", f"exchange is {said!r}; without IP it is over the management network"
+    elif not guid:
+        yield "guid_unknown", f"the facts hold no GUID of {row.get('hca')}"
+    elif said.get("port_guid") != guid:
+        seen = f"it was measured on a port of GUID {said.get('port_guid')}"
+        yield "guid_differs", f"{seen}, its facts say {guid}"
 
 
 def _telling(answer: Answer) -> tuple[bool, bool]:

@@ -28,14 +28,14 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import (
     bmc,
     bounds_check,
     cabling,
-    counter_claims,
     evidence,
     hops,
     link_errors,
     neighbours,
     not_applicable,
     rdma_facts,
-    row_checks,
+    row_counters,
+    row_numbers,
     slow_rails,
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import bounds as limits
@@ -184,7 +184,7 @@ class _Judge:
         self._latencies: list[hops.Sample] | None = None
         self.chart = cabling.CablingMap(run, plan, fleet)
         between = [line for line in tests.values() if CHECKS[str(line["check"])].source == "test"]
-        counted = counter_claims.Claims(run, between, rows)
+        counted = row_counters.Claims(run, between, rows)
         self.trust = evidence.Evidence(run, rules, fleet, self.chart, counted)
         self._bmcs = {name: str(node.get("bmc_address")) for name, node in plan["nodes"].items()}
         self._no_bmc_answers: bool | None = None
@@ -204,7 +204,7 @@ class _Judge:
         pair = self.trust.pair(asked, rows)
         if isinstance(pair, Answer):
             return pair
-        own_windows = row_checks.own_window_s(check.name, self.policy) is not None
+        own_windows = row_numbers.own_window_s(check.name, self.policy) is not None
         judged, bounds = bounds_check.judged(*pair, own_windows), self._bounds(asked)
         answer = bounds_check.weigh(bounds_check.observed(*pair), judged, bounds)
         if asked["tool"] != "iperf3" or answer.outcome != UNMEASURED:

@@ -47,6 +47,12 @@ def _problems(
         seen.add(str(line.get("id")))
 
 
+def unlike(row: Mapping[str, Any], wanted: Mapping[str, Any]) -> str | None:
+    """Return the first key under which a row does not hold the wanted value, or None; True is not 1."""
+    keys = (key for key, value in wanted.items() if row.get(key) != value or isinstance(row.get(key), bool))
+    return next(keys, None)
+
+
 def _is_known(document: Mapping[str, Any]) -> bool:
     """Tell whether a document is of the schema that is judged here; another one's words may mean more."""
     schema = document.get("schema")

@@ -1,0 +1,184 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Do the rail's counters bear a row's numbers out, and are they no other test's? Pure, from rows alone.
+
+The bounds are drawn by the same `prove` as on the node. Its claim is made here of what was asked and
+measured, never of the claim that a row brings along: that one is as good as the row.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ansible_collections.railyard.fabric.plugins.module_utils.measure import proof
+from ansible_collections.railyard.fabric.plugins.module_utils.measure.perftest_bw import measured_s
+from ansible_collections.railyard.fabric.plugins.module_utils.measure.proof import (
+    HARDWARE,
+    NETDEV,
+    SOFT_ROCE,
+    Claim,
+)
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import BI, CHECKS
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_whole
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.row_numbers import (
+    ENDS_TOLERANCE,
+    PATH_MTU,
+    TCP_BANDWIDTH,
+    is_rdma_bandwidth,
+    not_of_iterations,
+)
+
+Row = Mapping[str, Any]
+#: Begin, end, test id and end of the test: (before, after, id, client or server).
+Span = tuple[int, int, str, str]
+_OF_NETDEV = ("tx_", "rx_")
+#: No frame is shorter than its Ethernet header.
+_LEAST_FRAME_BYTES = 14
+#: What the two ends count within their own windows of one transfer may differ by.
+_WINDOWS_APART = 0.10
+#: The upper bounds were drawn on the node: they need what it knew of the idle traffic.
+_ANY_MORE = proof.Allowance(math.inf, 1.0)
+
+
+def counter_problem(row: Row, client: Row, policy: Mapping[str, Any]) -> str | None:
+    """Tell what in a row's counters contradicts the numbers of the client's row, or None."""
+    counters, rdma = row.get("counters"), CHECKS[str(row["check"])].rdma
+    if not isinstance(counters, Mapping):
+        return "its counters are missing"
+    driver = NETDEV
+    if rdma:
+        # What the netdev shows of RDMA depends on the driver; the port's own counters are asked.
+        driver = HARDWARE if HARDWARE.bytes[0] in counters else SOFT_ROCE
+        if driver is HARDWARE and SOFT_ROCE.packets[0] in counters:
+            return f"it brings {HARDWARE.bytes[0]} and {SOFT_ROCE.packets[0]}, counters of two drivers"
+    # That the rail has no netdev is known by now; its port's own counters are asked alone.
+    has_netdev = not rdma or row.get("netdev") is not None
+    own = NETDEV.bytes + NETDEV.packets if has_netdev else ()
+    names = tuple(dict.fromkeys(own + driver.bytes + driver.packets))
+    deltas = counter_deltas(counters, names)
+    if deltas is None:
+        return f"its counters {', '.join(names)} are missing, garbled, full or went backwards"
+    for of_bytes, of_packets in zip(NETDEV.bytes, NETDEV.packets, strict=True) if has_netdev else ():
+        moved, packets = deltas[of_bytes], deltas[of_packets]
+        if (moved > 0) != (packets > 0) or moved < packets * _LEAST_FRAME_BYTES:
+            return f"its {of_bytes} rose by {moved}, its {of_packets} by {packets}"
+    if row["check"] == "rdma_bandwidth_bi" and row["end"] == "server":
+        both_gbps = float(client["metrics"]["bandwidth_gbps"])
+        apart = not_of_iterations(both_gbps, client["iterations"] + row["iterations"], policy)
+        if apart:
+            return apart
+    end, claims = _least_claims(row, client, policy)
+    spans = {name: counters[name] for name in names}
+    reasons = (proof.prove(claim, end, spans, {}, _ANY_MORE, driver)[1] for claim in claims)
+    return next((reason for reason in reasons if reason), None)
+
+
+def counter_deltas(
+    counters: object, names: Sequence[str] = NETDEV.bytes + NETDEV.packets
+) -> dict[str, int] | None:
+    """Return what each counter rose by, or None when one is missing, garbled, full or went backwards."""
+    if not isinstance(counters, Mapping):
+        return None
+    deltas = {}
+    for name in names:
+        span = counters.get(name)
+        if not isinstance(span, list) or len(span) != 2 or not all(map(is_whole, span)):
+            return None
+        if not 0 <= span[0] <= span[1] or span[1] in proof.SATURATED:
+            return None
+        deltas[name] = span[1] - span[0]
+    return deltas
+
+
+def _least_claims(row: Row, client: Row, policy: Mapping[str, Any]) -> tuple[str, list[Claim]]:
+    """Return what must have crossed the rail for the client's numbers to be true, as seen from which end."""
+    check, end, metrics = str(row["check"]), str(row["end"]), client["metrics"]
+    if is_rdma_bandwidth(check):
+        return _least_rdma_bytes(row, client, policy)
+    if check in TCP_BANDWIDTH:
+        per_gbps = 1e9 / 8 * float(policy["iperf3_duration_s"]) * (1 - ENDS_TOLERANCE)
+        bi = check in BI
+        forward = float(metrics["forward_gbps" if bi else "bandwidth_gbps"]) * per_gbps
+        back = float(metrics["reverse_gbps"]) * per_gbps if bi else 0.0
+        return end, [Claim("bytes", forward, forward, back, back), Claim("packets", 1, 1)]
+    if check in PATH_MTU:
+        # At least one whole packet went this way, and for ping came back.
+        size, arrived = metrics["path_mtu_bytes"], metrics["received"]
+        back = size if check == "path_mtu" else 0
+        unit = "packets" if back else "packets_forward"
+        return end, [Claim("bytes", size, size, back, back), Claim(unit, arrived, arrived)]
+    if check == "ping_rtt":
+        count = int(policy["ping_count"]) * (100 - float(metrics["loss_percent"])) / 100
+    else:
+        count = metrics["observations"]
+    return end, [Claim("packets", count, count)]
+
+
+def _least_rdma_bytes(row: Row, client: Row, policy: Mapping[str, Any]) -> tuple[str, list[Claim]]:
+    size, mtu = int(policy["rdma_message_bytes"]), row["active_mtu_bytes"]
+    if row["check"] in BI:
+        # Of both directions each end vouches for what it sent itself; the rest of the sum came in.
+        sent = row["iterations"] * size
+        both = float(client["metrics"]["bandwidth_gbps"]) * 1e9 / 8 * measured_s(policy)
+        came = max(both * (1 - _WINDOWS_APART) - sent, 1.0)
+        return "client", [Claim("bytes", sent, sent, came, came, mtu)]
+    sent = client["iterations"] * size
+    sender = "server" if row["check"] == "rdma_read_bandwidth" else "client"
+    return "client" if row["end"] == sender else "server", [Claim("bytes", sent, sent, packet_bytes=mtu)]
+
+
+class Claims:
+    """Which tests' counters overlap.
+
+    A node runs one test after the other on a rail, and all its rows hold the rail's counters from before and
+    after. So the spans of one counter follow each other; where two of them share a part, the same traffic
+    would prove two tests, and it proves neither.
+
+    Args:
+        run: the run id; rows of other runs claim nothing.
+        tests: all asked lines that two nodes answer.
+        rows: test id -> its rows.
+    """
+
+    def __init__(self, run: str, tests: Iterable[Row], rows: Mapping[str, Sequence[Row]]) -> None:
+        spans: dict[tuple[str, str, str], list[Span]] = {}
+        for test in tests:
+            for row in rows.get(str(test["id"]), ()):
+                end = row.get("end")
+                host = test["node"] if end == "client" else test["peer"]
+                if row.get("run") == run and row.get("host") == host and row.get("proof") == "proven":
+                    _add(spans, row, str(test["id"]), str(end))
+        self._shared: dict[tuple[str, str], str] = {}
+        for (_host, _source, name), found in spans.items():
+            self._sweep(name, sorted(found))
+
+    def shared(self, row: Row) -> str | None:
+        """Tell in what a row's counters are those of another test too, or None."""
+        return self._shared.get((str(row["id"]), str(row["end"])))
+
+    def _sweep(self, name: str, spans: Sequence[Span]) -> None:
+        """Note who overlaps; of those before, the one that reaches the furthest is enough to ask."""
+        furthest = spans[0]
+        for one in spans[1:]:
+            if one[0] < furthest[1]:
+                self._note(name, one, furthest)
+                self._note(name, furthest, one)
+            furthest = max(furthest, one, key=lambda span: span[1])
+
+    def _note(self, name: str, one: Span, other: Span) -> None:
+        seen = f"{name} from {one[0]} to {one[1]}"
+        said = f"its {seen} is in part that of test {other[2]}, {other[0]} to {other[1]}"
+        self._shared.setdefault((one[2], one[3]), said)
+
+
+def _add(spans: dict[tuple[str, str, str], list[Span]], row: Row, identity: str, end: str) -> None:
+    counters = row.get("counters")
+    for name, span in counters.items() if isinstance(counters, Mapping) else ():
+        if isinstance(span, list) and len(span) == 2 and all(map(is_whole, span)) and span[0] < span[1]:
+            # Two rails on one netdev or one port count the same bytes.
+            source = row.get("netdev" if str(name).startswith(_OF_NETDEV) else "hca")
+            key = (str(row.get("host")), str(source), str(name))
+            spans.setdefault(key, []).append((span[0], span[1], identity, end))

@@ -1,0 +1,307 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Can the numbers of a row be numbers of the asked test? Pure, and closed: what is not understood is not.
+
+Do a row's numbers fit the question and each other (`impossible`), and do both ends say the same
+(`disagreement`)? Whether the rail's counters bear them out is asked in `row_counters`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from itertools import pairwise
+from typing import Any
+
+from ansible_collections.railyard.fabric.plugins.module_utils.measure import perftest_lat
+from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import LEAST_OF_ASKED
+from ansible_collections.railyard.fabric.plugins.module_utils.measure.perftest_bw import measured_s
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import (
+    BANDWIDTH,
+    BI,
+    CHECKS,
+    LATENCY_IS,
+    RDMA_BANDWIDTH,
+    RDMA_LATENCY,
+)
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_number, is_whole
+
+Row = Mapping[str, Any]
+ENDS = ("client", "server")
+#: Two ends of one transfer may differ by what was under way when each of them stopped its clock.
+ENDS_TOLERANCE = 0.05
+#: What one TCP connection may have sent that has not arrived: role node_tuning lets a socket's buffer grow to
+#: 128 MiB, and half of that is payload. Four connections over a rail of 10 Mbit/s had 5 MB in theirs.
+BUFFERED_BYTES = 64 * 2**20
+#: Where each end cuts its window by its own clock, a busy processor sets the two windows apart: by a share of
+#: them, or by so many seconds where they are short.
+OWN_WINDOWS_TOLERANCE = 0.15
+_OWN_WINDOWS_S = 0.3
+#: A server takes over the client's window by its own clock, which may put its beginning a little before the
+#: start.
+_BEFORE_START_S = 0.5
+#: Both ends of a window are rounded to 0.1 ms.
+_ROUNDING_S = 0.001
+#: A time above 1000 s is no latency.
+_MOST_US = 1e9
+#: sockperf's ping-pong is a chain of round trips, so they add up to the time that it ran: 0.55 s of 1 s, and
+#: 1.55 s of 2 s, since it leaves out the beginning and the end. More cannot be, far less was not measured.
+_ROUND_TRIPS_SHARE = (0.25, 1.02)
+#: How far a bandwidth may lie above iterations x size / window; the alarm that ends perftest's window comes
+#: late on a busy processor and never early, so that below it may lie further.
+CLAIM_SLACK = 0.10
+_LATE_S = 3.0
+_HALF_DIGIT_GBPS = 0.005 * 2**20 * 8 / 1e9
+#: The last digit that perftest prints of a message rate: two ends may round it either way.
+_RATE_DIGIT_MPPS = 1.5e-6
+#: Least share of the asked time that a latency test's exchanges fill: the probe that sets their number is
+#: short and cold, and was never seen a hundred times as slow. A wrong unit is a thousand times off.
+_LEAST_CHAIN = 0.002
+#: No message gets faster to another node: light takes half of it for 10 m of cable, and two cards add more.
+_LEAST_US = 0.1
+TCP_BANDWIDTH = (*BANDWIDTH, "tcp_bandwidth_bi")
+PATH_MTU = ("path_mtu", "path_mtu_one_way")
+#: What both ends may state and must then state alike: rates up to the windows' difference, the rest exactly.
+_RATES = ("bandwidth_gbps", "forward_gbps", "reverse_gbps", "message_rate_mpps")
+_STATED_TWICE = (*_RATES, "path_mtu_bytes", "sent", "received")
+# The ends that time something; the others answer and have no window of their own.
+_TIMED = frozenset(
+    [(check, end) for check in (*BANDWIDTH, *RDMA_BANDWIDTH, *BI) for end in ENDS]
+    + [(check, "client") for check in ("tcp_latency", "ping_rtt", *RDMA_LATENCY)]
+) - {("rdma_read_bandwidth", "server")}
+# Numbers of one distribution, in the order that they must have.
+_ORDERS = {
+    "ping_rtt": (("rtt_min_us", "rtt_average_us", "rtt_max_us"),),
+    **dict.fromkeys(
+        ("tcp_latency", *RDMA_LATENCY),
+        (
+            ("latency_min_us", "latency_p50_us", "latency_p99_us", "latency_p999_us", "latency_max_us"),
+            ("latency_min_us", "latency_average_us", "latency_max_us"),
+        ),
+    ),
+}
+
+
+def impossible(row: Row, policy: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what is impossible or missing in a row that says `measured`; only the first counts."""
+    check, client = CHECKS[str(row["check"])], row["end"] == "client"
+    window, metrics = window_s(row), row.get("metrics")
+    if moment(row.get("started")) is None:
+        yield f"started is {row.get('started')!r}, no time"
+    if window is None and (row.get("window_s") is not None or (check.name, row["end"]) in _TIMED):
+        yield f"window_s is {row.get('window_s')!r}, no interval"
+    if row.get("error") is not None:
+        yield "it says measured and brings an error"
+    if not isinstance(metrics, Mapping):
+        yield f"metrics is {metrics!r}"
+        return
+    for metric, kind in (check.client if client else check.server).items():
+        if not _is_kind(metrics.get(metric), kind) or (metric.endswith("_us") and metrics[metric] > _MOST_US):
+            yield f"{metric} is {metrics[metric]!r}" if metric in metrics else f"{metric} is missing"
+    for key, value in _as_asked(check.name, client, policy).items():
+        if not same(row.get(key), value):
+            yield f"{key} is {row.get(key)!r}, asked was {value!r}"
+    for order in _ORDERS.get(check.name, ()) if client else ():
+        for lower, upper in pairwise(order):
+            if metrics[lower] > metrics[upper]:
+                yield f"{lower} {metrics[lower]:g} is above {upper} {metrics[upper]:g}"
+    if is_rdma_bandwidth(check.name) and metrics:
+        yield from unlike_iterations(row, policy)
+    elif check.name in PATH_MTU and client:
+        yield from _impossible_probes(row, policy)
+    elif check.name == "tcp_latency" and client:
+        yield from _impossible_round_trips(metrics, policy)
+    elif check.name in RDMA_LATENCY and client and window:
+        yield from impossible_exchanges(row, window, policy)
+    if window:
+        yield from _wrong_length(check.name, window[1] - window[0], policy)
+
+
+def same(one: object, other: object) -> bool:
+    """Tell whether two values are one and of one kind: neither True nor 1.0 is 1."""
+    return type(one) is type(other) and one == other
+
+
+def is_rdma_bandwidth(check: str) -> bool:
+    """Tell whether a check is one of RDMA bandwidth, both directions at once included."""
+    return check in RDMA_BANDWIDTH or check == "rdma_bandwidth_bi"
+
+
+def own_window_s(check: str, policy: Mapping[str, Any]) -> float | None:
+    """Return how long each end measures by its own clock; None where both tell one window's numbers.
+
+    perftest's send is timed by each end from its first message to its last; of iperf3 each end leaves out the
+    omitted start when its own timer says so.
+    """
+    if check == "rdma_send_bandwidth":
+        return measured_s(policy)
+    if check in TCP_BANDWIDTH and policy["iperf3_omit_s"] > 0:
+        return float(policy["iperf3_duration_s"])
+    return None
+
+
+def disagreement(client: Row, server: Row, policy: Mapping[str, Any]) -> str | None:
+    """Tell in what the two ends' numbers contradict each other, or None."""
+    own_s = own_window_s(str(client["check"]), policy)
+    of_rates = ENDS_TOLERANCE if own_s is None else max(OWN_WINDOWS_TOLERANCE, _OWN_WINDOWS_S / own_s)
+    mine, theirs = client["metrics"], server["metrics"]
+    # Whatever both ends state must be the same thing; required metrics were checked before.
+    for metric in _STATED_TWICE:
+        if metric not in mine or metric not in theirs:
+            continue
+        one, other = mine[metric], theirs[metric]
+        if not (is_number(one) and is_number(other)):
+            return f"{metric}: client {one!r}, server {other!r}"
+        slack = of_rates * max(one, other) if metric in _RATES else 0.0
+        if abs(one - other) > max(slack, _RATE_DIGIT_MPPS if metric == "message_rate_mpps" else 0.0):
+            return f"{metric}: client {one:g}, server {other:g}"
+    if "sent_gbps" in mine:
+        sent, arrived = mine["sent_gbps"], mine["bandwidth_gbps"]
+        # What was sent and did not arrive lies in buffers: on a slow rail that is more than what arrived.
+        begin, end = window_s(client) or (0.0, 0.0)
+        held_bytes = (sent - arrived) * 1e9 / 8 * (end - begin)
+        too_much = sent > 2 * arrived and held_bytes > BUFFERED_BYTES * client["streams"]
+        if arrived > sent * (1 + of_rates) or too_much:
+            return f"{arrived:g} Gbit/s arrived, {sent:g} were sent"
+    for row in (client, server) if client["check"] == "tcp_bandwidth_bi" else ():
+        said = row["metrics"]["bandwidth_gbps"]
+        together = row["metrics"]["forward_gbps"] + row["metrics"]["reverse_gbps"]
+        if abs(together - said) > ENDS_TOLERANCE * together:
+            return f"{row['host']}: both ways are {together:g}, their sum is {said:g}"
+    return None
+
+
+def window_s(row: Row) -> tuple[float, float] | None:
+    """Return a row's window, seconds after `started`, or None when it is no interval."""
+    window = row.get("window_s")
+    if not isinstance(window, list) or len(window) != 2 or not all(is_number(edge) for edge in window):
+        return None
+    begin, end = float(window[0]), float(window[1])
+    return (begin, end) if -_BEFORE_START_S <= begin < end else None
+
+
+def moment(value: object) -> float | None:
+    """Return a row's UTC time as seconds since the epoch, or None."""
+    if not isinstance(value, str) or not value.endswith("Z"):
+        return None
+    try:
+        return datetime.fromisoformat(value).timestamp()
+    except ValueError:
+        return None
+
+
+def _is_kind(value: object, kind: str) -> bool:
+    if not isinstance(value, (int, float)) or not is_number(value):
+        return False
+    if kind.endswith("count") and (int(value) != value or not is_whole(int(value))):
+        return False
+    if kind.startswith("positive"):
+        return value > 0
+    return 0 <= value <= 100 if kind == "share" else value >= 0
+
+
+def _as_asked(check: str, client: bool, policy: Mapping[str, Any]) -> dict[str, object]:
+    """Return what a row has to say of how its test was run."""
+    wanted: dict[str, object] = {}
+    if check in TCP_BANDWIDTH:
+        wanted["streams"] = policy["iperf3_streams"]
+    if check in LATENCY_IS and client:
+        # Of TCP only one-way latencies are compared; an RDMA read is answered, so it is a round trip.
+        wanted["latency_is"] = LATENCY_IS[check]
+    if is_rdma_bandwidth(check):
+        wanted |= {"message_bytes": policy["rdma_message_bytes"], "qps": policy["rdma_qps"]}
+    elif check in RDMA_LATENCY or (check == "tcp_latency" and client):
+        wanted["message_bytes"] = policy["sockperf_message_bytes"]
+    if CHECKS[check].rdma:
+        wanted["bandwidth_is"] = "sum_of_both" if check in BI else None
+    if check == "rdma_bandwidth_unpinned":
+        wanted["pinned"] = False
+    return wanted
+
+
+def _impossible_probes(row: Row, policy: Mapping[str, Any]) -> Iterator[str]:
+    metrics, own = row["metrics"], row.get("mtu_bytes")
+    if not is_whole(own) or metrics["path_mtu_bytes"] > own:
+        yield f"{metrics['path_mtu_bytes']} bytes passed unbroken, the own netdev's MTU is {own!r}"
+    # Twice as many where the first batch was lost and the second was not.
+    asked = int(policy["path_mtu_probes"])
+    if metrics["sent"] not in (asked, 2 * asked):
+        yield f"{metrics['sent']} probes were sent, asked was {asked}"
+    if metrics["received"] > metrics["sent"]:
+        yield f"{metrics['received']} probes arrived, {metrics['sent']} were sent"
+
+
+def _impossible_round_trips(metrics: Mapping[str, Any], policy: Mapping[str, Any]) -> Iterator[str]:
+    """Round trips of sockperf fill the time that was asked."""
+    together_s = metrics["observations"] * 2 * metrics["latency_average_us"] / 1e6
+    least, most = (share * policy["sockperf_duration_s"] for share in _ROUND_TRIPS_SHARE)
+    if not least <= together_s <= most:
+        yield (
+            f"{metrics['observations']} round trips of 2 x {metrics['latency_average_us']:g} us take "
+            f"{together_s:.3g} s, asked were {policy['sockperf_duration_s']} s"
+        )
+
+
+def impossible_exchanges(row: Row, window: tuple[float, float], policy: Mapping[str, Any]) -> Iterator[str]:
+    """Yield why an RDMA latency row's exchanges, one after the other, are not those that were asked."""
+    metrics = row["metrics"]
+    count = metrics["observations"]
+    if not perftest_lat.LEAST <= count <= perftest_lat.MOST:
+        yield f"{count} exchanges; {perftest_lat.LEAST} to {perftest_lat.MOST} can be asked"
+    ways = 2 if row.get("latency_is") == "one_way" else 1
+    together_s = count * ways * metrics["latency_average_us"] / 1e6
+    lasted_s = window[1] - window[0]
+    taken = f"{count} exchanges of {ways} x {metrics['latency_average_us']:g} us take {together_s:.3g} s"
+    if together_s > lasted_s * 1.02:
+        yield f"{taken}, the test lasted {lasted_s:.3g} s"
+    if metrics["latency_average_us"] < _LEAST_US:
+        yield f"{metrics['latency_average_us']:g} us is less than any message takes to another node"
+    # Below the most the number was chosen so that they fill the time; the least takes longer.
+    if count < perftest_lat.MOST and together_s < _LEAST_CHAIN * float(policy["rdma_latency_s"]):
+        yield f"{taken}, asked were {policy['rdma_latency_s']} s"
+
+
+def unlike_iterations(row: Row, policy: Mapping[str, Any]) -> Iterator[str]:
+    """Yield why an RDMA bandwidth or its message rate is not that of the messages that perftest counted."""
+    iterations, size = row.get("iterations"), policy["rdma_message_bytes"]
+    gbps, rate_mpps = (row["metrics"].get(name) for name in ("bandwidth_gbps", "message_rate_mpps"))
+    if not is_whole(iterations) or iterations <= 0:
+        yield f"iterations is {iterations!r}"
+    # Of both directions its own iterations are one, its bandwidth the sum.
+    elif row["check"] not in BI and is_number(gbps):
+        apart = not_of_iterations(gbps, iterations, policy)
+        if apart:
+            yield apart
+    if is_number(gbps) and is_number(rate_mpps):
+        follows = gbps * 1e3 / 8 / size
+        if abs(rate_mpps - follows) > ENDS_TOLERANCE * follows + _RATE_DIGIT_MPPS:
+            messages = f"{follows:g} million messages of {size} bytes a second"
+            yield f"{gbps:g} Gbit/s are {messages}, it says {rate_mpps:g}"
+
+
+def not_of_iterations(claimed_gbps: float, iterations: int, policy: Mapping[str, Any]) -> str | None:
+    """Tell when an RDMA bandwidth is not that of so many messages in perftest's window, or None."""
+    moved_gbit = iterations * float(policy["rdma_message_bytes"]) * 8 / 1e9
+    seconds = measured_s(policy)
+    most = moved_gbit / seconds * (1 + CLAIM_SLACK) + _HALF_DIGIT_GBPS
+    least = moved_gbit / (seconds + _LATE_S) * (1 - CLAIM_SLACK) - _HALF_DIGIT_GBPS
+    if least <= claimed_gbps <= most:
+        return None
+    return f"{claimed_gbps:g} Gbit/s does not follow from {iterations} iterations in {seconds:g} s"
+
+
+def _wrong_length(check: str, lasted_s: float, policy: Mapping[str, Any]) -> Iterator[str]:
+    """A test that lasted less than half of what was asked, or longer than it could, is not the asked test."""
+    asked_s = 0.0
+    if is_rdma_bandwidth(check):
+        asked_s = measured_s(policy)
+        # Alone perftest counts without its margins; in a group the window is what all rails share of all.
+        if lasted_s > float(policy["rdma_duration_s"]) + _ROUNDING_S:
+            yield f"it lasted {lasted_s:g} s, asked was {policy['rdma_duration_s']} s in all"
+    elif check in TCP_BANDWIDTH:
+        asked_s = policy["iperf3_duration_s"]
+    elif check == "tcp_latency":
+        asked_s = policy["sockperf_duration_s"]
+    if lasted_s < asked_s * LEAST_OF_ASKED:
+        yield f"it lasted {lasted_s:g} s, asked was {asked_s} s"
