@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 # Terminal escapes, control characters other than newline and tab, and marks that turn the writing direction.
@@ -26,6 +27,20 @@ def clean(text: str) -> str:
 def clean_line(text: str) -> str:
     """Return a text cleaned and on one line: what a node says must not look like a line of ours."""
     return clean(text).replace("\n", " / ")
+
+
+def named(names: Sequence[str], most: int = 4, count: int | None = None, between: str = ", ") -> str:
+    """Return the first names of a list for a sentence, and how many more there are.
+
+    Args:
+        names: the names; not all need be there.
+        most: how many are named.
+        count: how many there are, where `names` is not all of them.
+        between: what stands between two names.
+    """
+    shown = names[:most]
+    more = (len(names) if count is None else count) - len(shown)
+    return between.join(shown) + (f" and {more} more" if more > 0 else "")
 
 
 def clean_all(value: Any) -> Any:

@@ -13,15 +13,13 @@ import ipaddress
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import (
-    NOT_APPLICABLE,
-    PASS,
-    RECORDED,
-)
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import NOT_APPLICABLE
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_number, is_whole
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import (
     Answer,
     failed,
+    passed,
+    recorded,
     unknown,
     unmeasured,
 )
@@ -144,14 +142,10 @@ def judge(
     if wrong is not None or not isinstance(told, Mapping) or not _is_told(row, told):
         key = wrong or "bmc"
         return unmeasured("row_garbled", f"{CONTROLLER}: {key} is {row.get(key)!r}")
-    held = {"answers": True}
-    answer = Answer(
-        PASS,
+    answer = passed(
         {"answers": told["state"] == ANSWERED, "port": told["port"]},
-        dict(held),
-        dict(held),
+        {"answers": True},
         "a declared BMC takes a TCP connection at its own address, asked by the controller, without a login",
-        proof="proven",
     )
     if told.get("questions") is not None:
         answer.observed["questions"] = told["questions"]
@@ -161,8 +155,7 @@ def judge(
     if told["state"] in _THERE:
         answer.observed["round_trip_us"] = row["metrics"]["round_trip_us"]
     if told["state"] == REFUSED:
-        answer.outcome, answer.floor, answer.ceiling = RECORDED, {}, {}
-        answer.basis = "a machine is at the BMC's address; it refuses all of fabric_policy.bmc_tcp_ports"
+        recorded(answer, "a machine is at the BMC's address; it refuses all of fabric_policy.bmc_tcp_ports")
     if told["state"] in _THERE:
         return answer
     error = row.get("error")

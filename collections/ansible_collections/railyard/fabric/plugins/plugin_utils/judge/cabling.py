@@ -16,17 +16,22 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.cabling import NAMED
-from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import FAIL, PASS, UNMEASURED
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import FAIL, UNMEASURED
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_number, is_whole
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import causes, neighbours
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import Answer, failed, unknown
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import (
+    Answer,
+    failed,
+    passed,
+    unknown,
+    unmeasured,
+)
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.facts import BoundFacts
+from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import named
 
 Row = Mapping[str, Any]
 Place = tuple[str, str]
 Segment = tuple[str, str]
-#: How many names a sentence lists before it says "and N more".
-_NAMED = 4
 #: Of two ports that listened together for less one may have been held up: neither is deaf.
 _OVERLAP_S = 5.0
 
@@ -108,15 +113,12 @@ class CablingMap:
     def trusted(self, line: Row, rows: Mapping[str, Sequence[Row]]) -> Row | Answer:
         """Return what the node's one row tells, or the verdict when there is nothing to trust."""
         node, rail = str(line["node"]), str(line["rail"])
-        nothing = self._fleet.why_unknown(node)
-        if nothing:
-            return Answer(UNMEASURED, cause=nothing)
+        if nothing := self._fleet.unknown(node):
+            return nothing
         mine = rows.get(str(line["id"]), ())
         if len(mine) != 1:
-            obstacle = self._fleet.obstacles.get(node)
-            if obstacle and not mine:
-                return Answer(UNMEASURED, cause=causes.explain_error(obstacle))
-            return unknown(Answer(PASS), "duplicate_row" if mine else "no_row", f"{node} {rail}")
+            held_up = None if mine else self._fleet.held_up(node)
+            return held_up or unmeasured("duplicate_row" if mine else "no_row", f"{node} {rail}")
         row = mine[0]
         error = row.get("error")
         if row.get("status") != "measured" and isinstance(error, Mapping):
@@ -141,7 +143,7 @@ class CablingMap:
         told = row.get("cabling")
         if wrong is not None or not isinstance(told, Mapping):
             key = wrong or "cabling"
-            return unknown(Answer(PASS), "row_garbled", f"{node}: {key} is {row.get(key)!r}")
+            return unmeasured("row_garbled", f"{node}: {key} is {row.get(key)!r}")
         return told
 
     def _report(self, place: Place, told: Row) -> Report | Answer:
@@ -168,13 +170,11 @@ class CablingMap:
         )
         heard = int(counts[1] or 0) if good else 0
         if not good or not 0 <= heard <= expected:
-            return unknown(Answer(PASS), "row_garbled", f"{node}: cabling is {dict(told)!r}")
+            return unmeasured("row_garbled", f"{node}: cabling is {dict(told)!r}")
         begin, end = told["listened"]
         left = expected - heard
         if len(set(missing or [])) != min(left, NAMED):
-            return unknown(
-                Answer(PASS), "row_garbled", f"{node}: {left} were not heard, missing is {missing!r}"
-            )
+            return unmeasured("row_garbled", f"{node}: {left} were not heard, missing is {missing!r}")
         strange = [
             Foreign(
                 str(one["rail"]), str(one["network"]), int(one["count"]), [str(name) for name in one["nodes"]]
@@ -218,7 +218,7 @@ class CablingMap:
         if isinstance(told, Answer):
             return told
         peer = str(told.get("peer"))
-        if peer in self._nodes and self._fleet.why_unknown(peer):
+        if peer in self._nodes and self._fleet.unknown(peer):
             return _unheard(peer)
         bound = self._fleet.bound[node][rail]
         planned = {**bound.rail, "netdev": (bound.netdev or {}).get("netdev")}
@@ -243,7 +243,7 @@ class CablingMap:
         observed = {"heard": report.heard, "foreign": sum(one.count for one in report.foreign)}
         wanted = {"heard": report.expected, "foreign": 0}
         basis = "each port of a rail hears every other port of it, and none of another rail"
-        answer = Answer(PASS, observed, dict(wanted), dict(wanted), basis, proof="proven")
+        answer = passed(observed, wanted, basis)
         if not report.expected:
             return unknown(answer, "beacon_silent", f"{where}: no other node of the segment answers")
         other = report.strongest
@@ -256,10 +256,10 @@ class CablingMap:
         # Peers that hear others and not this port, which hears them; not those that had gone when it came.
         deaf = [name for name in self._missed_by.get(place, ()) if self._together(report, (name, place[1]))]
         if deaf:
-            return failed(answer, "beacon_one_way", f"{where} hears {_names(deaf)}, which does not hear it")
+            return failed(answer, "beacon_one_way", f"{where} hears {named(deaf)}, which does not hear it")
         guests = [f"{name} {one.rail}" for one in report.foreign for name in one.nodes]
         if guests:
-            return unknown(answer, "peer_miswired", f"{where} also hears {_names(guests)}")
+            return unknown(answer, "peer_miswired", f"{where} also hears {named(guests)}")
         return answer
 
     def _foreign(self, answer: Answer, place: Place, report: Report, other: Foreign) -> Answer | None:
@@ -269,7 +269,7 @@ class CablingMap:
         size = len(self.members[report.segment])
         their_size = len(self.members.get((other.rail, other.network), ()))
         label = other.rail if other.rail != rail else f"{other.rail} of {other.network}"
-        whom = f"{_names(other.nodes, other.count)} on {label}"
+        whom = f"{named(other.nodes, count=other.count)} on {label}"
         if report.own * 2 > size and other.count * 2 > their_size:
             return failed(answer, "rails_joined", f"{where} hears {whom}, and {report.heard} on its own")
         if other.count < report.own:
@@ -281,7 +281,7 @@ class CablingMap:
         there = back.strongest if back and self.misplaced((node, other.rail)) else None
         first, second = sorted((rail, other.rail))
         if there is not None and there.rail == rail:
-            owners = f"{node} or {_names(other.nodes, other.count)}" if tie else node
+            owners = f"{node} or {named(other.nodes, count=other.count)}" if tie else node
             said = f"{first} and {second} of {owners}: {where} hears {whom}"
             if tie:
                 said += "; as many say so as do not, so that either may be the one"
@@ -301,15 +301,19 @@ class CablingMap:
         if not any(one.heard or one.foreign for one in self.reports.values()):
             return unknown(answer, "beacon_silent", f"{where} and all others of this run")
         if self.alone(place) and any(not self.misplaced((name, rail)) for name in listened):
-            return failed(answer, "rail_isolated", f"{where} hears none of {_names(report.missing, lost)}")
+            return failed(
+                answer,
+                "rail_isolated",
+                f"{where} hears none of {named(report.missing, count=lost)}",
+            )
         if left and report.own * 2 <= len(self.members[report.segment]):
             there = [
                 name for name in self.members[report.segment] if name not in report.missing and name != node
             ]
-            heard = _names([f"{name}" for name in there], report.heard)
-            said = f"{where} hears {heard} alone, and not {_names(report.missing, lost)}"
+            heard = named(there, count=report.heard)
+            said = f"{where} hears {heard} alone, and not {named(report.missing, count=lost)}"
             return failed(answer, "wrong_peer", said)
-        return unknown(answer, "peer_miswired", f"{where} does not hear {_names(report.missing, lost)}")
+        return unknown(answer, "peer_miswired", f"{where} does not hear {named(report.missing, count=lost)}")
 
     def finding(self, test: Row) -> dict[str, Any] | None:
         """Return why the ends of a test could not meet, where the cable of one ends elsewhere."""
@@ -322,17 +326,11 @@ class CablingMap:
 
 
 def _unheard(peer: str) -> Answer:
-    return unknown(Answer(PASS), "peer_unheard", f"nothing is known of {peer}")
+    return unmeasured("peer_unheard", f"nothing is known of {peer}")
 
 
 def _address(rail: Row) -> str:
     return str(rail.get("address") or rail.get("address6")).split("/", maxsplit=1)[0]
-
-
-def _names(names: Sequence[str], count: int | None = None) -> str:
-    shown = list(names[:_NAMED])
-    more = (len(names) if count is None else count) - len(shown)
-    return ", ".join(shown) + (f" and {more} more" if more > 0 else "")
 
 
 def _is_interval(value: object) -> bool:

@@ -9,7 +9,12 @@ from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import FAIL, UNMEASURED
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import (
+    FAIL,
+    PASS,
+    RECORDED,
+    UNMEASURED,
+)
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_number
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import causes
 
@@ -61,6 +66,17 @@ class Answer:
             **cause,
             "rows": [part for part in parts if part in known],
         }
+
+
+def passed(observed: dict[str, Any], wanted: Mapping[str, Any], basis: str) -> Answer:
+    """Return the pass of a state that must be exactly the wanted one; what speaks against it comes after."""
+    return Answer(PASS, observed, dict(wanted), dict(wanted), basis, proof="proven")
+
+
+def recorded(answer: Answer, basis: str) -> Answer:
+    """Turn an answer into `recorded`, keeping what was seen: nothing bounds it, as `basis` says."""
+    answer.outcome, answer.floor, answer.ceiling, answer.basis = RECORDED, {}, {}, basis
+    return answer
 
 
 def failed(answer: Answer, cause: str, detail: str) -> Answer:

@@ -120,25 +120,19 @@ class Evidence:
             echo = told.cause.get("cause_class") in _ECHOES and len(mine) == 1
             if told.cause.get("cause_class") == "rendezvous_timeout":
                 told.cause = self._chart.finding(asked) or told.cause
-            return (self._held_up(absent) if echo else None) or told
+            return (self._fleet.held_up(absent) if echo else None) or told
         if not mine:
-            held = self._held_up(asked["node"]) or self._held_up(asked["peer"])
+            held = self._fleet.held_up(asked["node"]) or self._fleet.held_up(asked["peer"])
             return held or unmeasured("no_row", f"{asked['node']} and {asked['peer']}")
         if len(mine) == 1:
             silent = asked["peer"] if by_end["client"] else asked["node"]
-            return self._held_up(silent) or unmeasured("one_ended", f"{silent} is silent")
+            return self._fleet.held_up(silent) or unmeasured("one_ended", f"{silent} is silent")
         client, server = by_end["client"][0], by_end["server"][0]
         return self._doubt(client, server) or (client, server)
 
     def unknown(self, asked: Mapping[str, Any]) -> Answer | None:
         """Return the verdict of a test when nothing is known of one of its ends."""
-        cause = self._fleet.why_unknown(asked["node"]) or self._fleet.why_unknown(asked["peer"])
-        return Answer(UNMEASURED, cause=cause) if cause else None
-
-    def _held_up(self, node: str) -> Answer | None:
-        """Return the verdict of a test to which a node gave no row, when the controller knows why."""
-        error = self._fleet.obstacles.get(str(node))
-        return Answer(UNMEASURED, cause=causes.explain_error(error)) if error else None
+        return self._fleet.unknown(asked["node"]) or self._fleet.unknown(asked["peer"])
 
     def _refused(self, row: Mapping[str, Any], asked: Mapping[str, Any], host: str) -> Answer | None:
         """Return the verdict of a row that says itself that it measured nothing, or cannot be this test's."""

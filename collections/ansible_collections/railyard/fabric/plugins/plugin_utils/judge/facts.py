@@ -17,12 +17,18 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue i
     FAIL,
     NOT_APPLICABLE,
     PASS,
-    RECORDED,
     UNMEASURED,
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_number
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import causes
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import Answer, failed, unknown
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import (
+    Answer,
+    failed,
+    passed,
+    recorded,
+    unknown,
+    unmeasured,
+)
 
 
 @dataclass
@@ -53,17 +59,20 @@ class BoundFacts:
     ports: dict[str, list[Mapping[str, Any]]] = field(default_factory=dict)
     fastest: dict[str, tuple[float, str]] = field(default_factory=dict)
 
-    def why_unknown(self, node: str) -> dict[str, Any] | None:
-        """Return the cause why nothing is known of a node, or None when something is."""
+    def unknown(self, node: str) -> Answer | None:
+        """Return the answer to all that is asked of a node of which nothing is known, else None."""
         if node in self.bound:
             return None
         if node in self.broken:
-            return causes.explain("facts_garbled", f"{node}: {self.broken[node]}")
+            return unmeasured("facts_garbled", f"{node}: {self.broken[node]}")
         if node in self.lost:
-            return causes.explain("facts_lost", node)
-        if node in self.obstacles:
-            return causes.explain_error(self.obstacles[node])
-        return causes.explain("node_unreachable", node)
+            return unmeasured("facts_lost", node)
+        return self.held_up(node) or unmeasured("node_unreachable", node)
+
+    def held_up(self, node: str) -> Answer | None:
+        """Return the answer to what a node gave nothing for, where the controller knows why."""
+        error = self.obstacles.get(node)
+        return Answer(UNMEASURED, cause=causes.explain_error(error)) if error else None
 
 
 def gather(plan: Mapping[str, Any], facts: Iterable[Mapping[str, Any]], run: str) -> BoundFacts:
@@ -122,9 +131,8 @@ def judge(asked: Mapping[str, Any], rail: Mapping[str, Any], fleet: BoundFacts) 
         return Answer(NOT_APPLICABLE, basis=basis)
     if check == "mtu" and rail.get("mtu") is None:
         return Answer(NOT_APPLICABLE, basis="the inventory declares no MTU")
-    nothing = fleet.why_unknown(node)
-    if nothing:
-        return Answer(UNMEASURED, cause=nothing)
+    if nothing := fleet.unknown(node):
+        return nothing
     bound = fleet.bound[node][str(rail["name"])]
     if bound.netdev is None:
         finding = bound.findings[0]
@@ -149,7 +157,7 @@ def _link(node: str, rail: Mapping[str, Any], bound: Bound) -> Answer:
         wanted["speed_mbps"] = float(rate or 0) * 1000
         observed["speed_mbps"] = speed
         basis += f", at its declared {rate:g} Gbit/s"
-    answer = Answer(PASS, observed, dict(wanted), dict(wanted), basis, proof="proven")
+    answer = passed(observed, wanted, basis)
     down = device.get("admin_up") is False or device.get("carrier") is False
     if down or str(device.get("operstate")) in ("down", "lowerlayerdown", "notpresent"):
         return failed(answer, "link_down", f"{node} {rail['name']} ({name})")
@@ -182,13 +190,11 @@ def _undeclared_speed(answer: Answer, where: str, device: Mapping[str, Any]) -> 
     runs, most = _positive(device.get("speed_mbps")), _positive(device.get("speed_max_mbps"))
     answer.observed["speed_mbps"] = device.get("speed_mbps")
     if not most:
-        answer.outcome = RECORDED
-        answer.floor, answer.ceiling = {}, {}
-        answer.basis = (
+        return recorded(
+            answer,
             f"{where} is up; its speed is recorded, not judged: the inventory declares no rate_gbps, and the "
-            "driver does not tell what the port can do; declare rate_gbps of this rail"
+            "driver does not tell what the port can do; declare rate_gbps of this rail",
         )
-        return answer
     answer.floor["speed_mbps"], answer.ceiling["speed_mbps"] = most, max(most, runs)
     if not runs:
         return unknown(answer, "link_unknown", f"{where}: it states no speed")
@@ -204,11 +210,8 @@ def _positive(value: Any) -> float:
 
 def _mtu(node: str, rail: Mapping[str, Any], bound: Bound) -> Answer:
     device = bound.netdev or {}
-    wanted = {"mtu_bytes": rail["mtu"]}
     seen = device.get("mtu_bytes")
-    answer = Answer(
-        PASS, {"mtu_bytes": seen}, dict(wanted), dict(wanted), "the inventory's MTU, exactly", proof="proven"
-    )
+    answer = passed({"mtu_bytes": seen}, {"mtu_bytes": rail["mtu"]}, "the inventory's MTU, exactly")
     if not isinstance(seen, int) or isinstance(seen, bool) or seen <= 0:
         return unknown(answer, "facts_garbled", f"{node} {device['netdev']}: mtu_bytes {seen!r}")
     if seen != rail["mtu"]:
@@ -234,14 +237,7 @@ def _address(node: str, rail: Mapping[str, Any], device: Mapping[str, Any], flee
         return unknown(answer, "facts_garbled", f"{node} {device['netdev']}: {error}")
     texts = sorted(str(one) for one in seen)
     wanted = {"addresses": sorted(str(one) for one in planned)}
-    answer = Answer(
-        PASS,
-        {"addresses": texts},
-        dict(wanted),
-        dict(wanted),
-        "the plan's address, and no other",
-        proof="proven",
-    )
+    answer = passed({"addresses": texts}, wanted, "the plan's address, and no other")
     missing = [one for one in planned if one not in seen]
     extra = [one for one in seen if one not in planned]
     others = sorted(

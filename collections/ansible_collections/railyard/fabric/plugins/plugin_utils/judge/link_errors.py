@@ -23,14 +23,16 @@ from ansible_collections.railyard.fabric.plugins.module_utils.facts.link_errors 
     PHYSICAL,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
-from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import CHECKS, PASS, RECORDED
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import CHECKS, PASS
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import lossless
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import (
     Answer,
     failed,
+    recorded,
     unknown,
     unmeasured,
 )
+from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import named
 
 #: A counter of InfiniBand's PortCounters stops at its greatest value (IBTA volume 1, 16.1.3.5): from there on
 #: it says nothing.
@@ -44,7 +46,8 @@ _SATURATED = {
     "hca.excessive_buffer_overrun_errors": 0xF,
 }
 _EVERY = (2**32 - 1, 2**64 - 1)
-#: How many peers a sentence names before it says "and N more".
+
+#: How many peers a sentence names.
 _NAMED = 3
 
 Row = Mapping[str, Any]
@@ -111,6 +114,7 @@ def judge(
                 found.append((str(test["peer"] if end == "client" else test["node"]), row))
     seen = _read(found, bound)
     where = f"{node} {rail} ({(bound.netdev or {}).get('netdev')})"
+    peers = named(list(seen.peers), _NAMED)
     grown = {**seen.growth, **seen.losses}
     answer = Answer(
         PASS,
@@ -125,12 +129,12 @@ def judge(
     )
     physical = {name: by for name, by in seen.growth.items() if KINDS[name] == PHYSICAL}
     if physical:
-        return failed(answer, "link_errors", f"{where}: {_told(physical)}; the cable to {_peers(seen)}")
+        return failed(answer, "link_errors", f"{where}: {_told(physical)}; the cable to {peers}")
     if seen.losses:
-        detail = f"{where}: {_told(seen.losses)}, with {_peers(seen)}"
+        detail = f"{where}: {_told(seen.losses)}, with {peers}"
         return failed(answer, "pause_storm" if lossless.STORM in seen.losses else "lossless_drops", detail)
     if seen.growth and not _is_software(bound):
-        return failed(answer, "link_errors", f"{where}: {_told(seen.growth)}, with {_peers(seen)}")
+        return failed(answer, "link_errors", f"{where}: {_told(seen.growth)}, with {peers}")
     if seen.doubt:
         return unknown(answer, "error_counters_reset", f"{where}: {seen.doubt}")
     if not seen.names:  # what is told alone proves nothing of the link
@@ -138,12 +142,11 @@ def judge(
     if any(CHECKS[str(test["check"])].rdma for test in mine) and not _has_rdma(seen.names):
         return unknown(answer, "no_error_counters", f"{where}: none of the RDMA port's own was read")
     if seen.growth:
-        answer.outcome = RECORDED
-        answer.floor, answer.ceiling = {}, {}
-        answer.basis = (
+        return recorded(
+            answer,
             f"{_told(seen.growth)}: software RDMA sends again whenever its processor is late, and no "
             f"authority bounds that; no counter of the link itself grew, in {len(seen.used)} rows and "
-            "between them"
+            "between them",
         )
     return answer
 
@@ -216,9 +219,3 @@ def _has_rdma(names: Iterable[str]) -> bool:
 
 def _told(growth: Mapping[str, int]) -> str:
     return ", ".join(f"{name} grew by {by}" for name, by in sorted(growth.items()))
-
-
-def _peers(seen: _Seen) -> str:
-    named = list(seen.peers)
-    more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
-    return ", ".join(named[:_NAMED]) + more

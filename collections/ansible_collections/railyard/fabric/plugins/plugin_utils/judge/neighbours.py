@@ -19,7 +19,13 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue i
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_whole
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.addresses import maker_of
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import Answer, failed, unknown
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import (
+    Answer,
+    failed,
+    passed,
+    unknown,
+    unmeasured,
+)
 
 Told = Mapping[str, Any]
 
@@ -71,13 +77,10 @@ def _owner(node: str, rail: Mapping[str, Any], told: Told) -> Answer:
         return _garbled(node, told)
     wanted = {"claimed_by": [mac], "answers_for_other_rail": 0}
     foreign = sum(one == mac for one in others)
-    answer = Answer(
-        PASS,
+    answer = passed(
         {"claimed_by": list(claimed), "answers_for_other_rail": foreign},
-        dict(wanted),
-        dict(wanted),
+        wanted,
         "one MAC address answers for an address, that of its rail, and for no other rail's address",
-        proof="proven",
     )
     where = f"{peer} {rail['name']} ({address}), asked by {node}"
     own_ports = {one for one, owner in known.items() if str(owner).rpartition(" ")[0] == peer}
@@ -171,4 +174,4 @@ def _texts(value: object) -> TypeGuard[Sequence[str]]:
 
 
 def _garbled(node: str, told: Told) -> Answer:
-    return unknown(Answer(PASS), "row_garbled", f"{node}: cabling is {dict(told)!r}")
+    return unmeasured("row_garbled", f"{node}: cabling is {dict(told)!r}")

@@ -15,11 +15,15 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue i
     FAIL,
     NOT_APPLICABLE,
     PASS,
-    RECORDED,
-    UNMEASURED,
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_number, is_whole
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import Answer, failed, unknown
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import (
+    Answer,
+    failed,
+    passed,
+    recorded,
+    unknown,
+)
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.facts import BoundFacts
 
 #: Transport -> the link layer that its ports have; a VPI port can be either.
@@ -42,11 +46,10 @@ def judge(asked: Mapping[str, Any], rail: Mapping[str, Any], fleet: BoundFacts) 
     node, check = str(asked["node"]), str(asked["check"])
     transport = fleet.transports.get(node, "")
     if transport not in LINK_LAYERS:
-        answer = Answer(UNMEASURED, basis="RDMA is asked of nodes that declare it")
+        answer = Answer(PASS, basis="RDMA is asked of nodes that declare it")
         return unknown(answer, "rdma_unknown", f"{node}: the plan declares {transport or 'no transport'}")
-    nothing = fleet.why_unknown(node)
-    if nothing:
-        return Answer(UNMEASURED, cause=nothing)
+    if nothing := fleet.unknown(node):
+        return nothing
     bound = fleet.bound[node][str(rail["name"])]
     where = f"{node} {rail['name']}"
     if bound.hca is None:
@@ -65,11 +68,7 @@ def choice(bound: Bound) -> gid.Choice | None:
     table = (bound.hca or {}).get("gids")
     if not isinstance(table, list):
         return None
-    entries = [
-        entry
-        for entry in table
-        if isinstance(entry, Mapping) and is_whole(entry.get("index")) and isinstance(entry.get("gid"), str)
-    ]
+    entries = [entry for entry in table if isinstance(entry, Mapping) and _is_entry(entry)]
     address = str(bound.rail.get("address") or bound.rail.get("address6") or "").split("/", maxsplit=1)[0]
     netdev = (bound.netdev or {}).get("netdev")
     return gid.choose(entries, address, netdev if isinstance(netdev, str) else None)
@@ -109,7 +108,7 @@ def _port(where: str, rail: Mapping[str, Any], bound: Bound, transport: str, fle
         if is_number(rate):
             wanted["rate_gbps"] = rate
             basis += f" at {rate:g} Gbit/s"
-    answer = Answer(PASS, observed, dict(wanted), dict(wanted), basis, proof="proven")
+    answer = passed(observed, wanted, basis)
     if port.get("node_type") == "RNIC":
         return failed(answer, "iwarp", where)
     if port.get("dpu_mode") == "dpu":
@@ -163,25 +162,18 @@ def _undeclared_rate(answer: Answer, where: str, port: Mapping[str, Any], fleet:
         return failed(
             answer, "link_slow", f"{where} runs at {runs}; {whose}, also of board {board}, runs at {most:g}"
         )
-    answer.outcome = RECORDED
-    answer.floor, answer.ceiling = {}, {}
-    answer.basis = (
+    return recorded(
+        answer,
         f"{where} is up; its rate, {runs}, is recorded, not judged: the inventory declares no rate_gbps, the "
         "node does not tell what the port can do, and no port of its board runs faster; declare rate_gbps of "
-        "this rail"
+        "this rail",
     )
-    return answer
 
 
 def _gid(where: str, rail: Mapping[str, Any], bound: Bound, port: Mapping[str, Any]) -> Answer:
-    answer = Answer(
-        PASS,
-        {"gid_index": None, "gid_type": None, "gid": None},
-        {"gid_type": gid.ROCE_V2},
-        {"gid_type": gid.ROCE_V2},
-        "RoCE v2 with exactly the rail's address, found by fact",
-        proof="proven",
-    )
+    nothing = dict.fromkeys(("gid_index", "gid_type", "gid"))
+    basis = "RoCE v2 with exactly the rail's address, found by fact"
+    answer = passed(nothing, {"gid_type": gid.ROCE_V2}, basis)
     if not isinstance(port.get("gids"), list):
         return unknown(answer, "rdma_unknown", f"{where}: gids is {port.get('gids')!r}")
     found = choice(bound)
@@ -190,11 +182,10 @@ def _gid(where: str, rail: Mapping[str, Any], bound: Bound, port: Mapping[str, A
         return failed(answer, "no_gid", f"{where} has no RoCE GID for {address}")
     answer.observed = {"gid_index": found.index, "gid_type": found.type, "gid": found.gid}
     if found.type != gid.ROCE_V2:
-        answer.outcome = RECORDED
-        answer.floor, answer.ceiling = {}, {}
-        answer.basis = (
+        return recorded(
+            answer,
             f"gid_v1_only: {where} has the address as {found.type} alone (index {found.index}): it is not "
-            f"routable, and NCCL needs NCCL_IB_ROCE_VERSION_NUM=1 or NCCL_IB_GID_INDEX={found.index}"
+            f"routable, and NCCL needs NCCL_IB_ROCE_VERSION_NUM=1 or NCCL_IB_GID_INDEX={found.index}",
         )
     return answer
 

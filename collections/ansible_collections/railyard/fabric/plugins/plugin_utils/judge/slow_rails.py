@@ -22,11 +22,11 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue i
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import causes
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import Answer
+from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import named
 
 _CHECKS = (*BANDWIDTH, *RDMA_BANDWIDTH)
 _METRIC = "bandwidth_gbps"
 #: How many peers a sentence lists before it says "and N more".
-_NAMED = 4
 #: So many tests of a rail make it slow; what one test shows may be that test's.
 _LEAST_TESTS = 2
 
@@ -108,7 +108,7 @@ def _said(node: str, rail: str, slow: Mapping[End, Sequence[_Test]]) -> str:
     mine = [*sent, *received]
     peers = {test.peer if test.node == node else test.node for test in mine}
     way = "with" if sent and received else "to" if sent else "from"
-    return f"{node} {rail}: {_at_most(mine)} {way} {_names(sorted(peers))}, while others of this rail pass"
+    return f"{node} {rail}: {_at_most(mine)} {way} {named(sorted(peers))}, while others of this rail pass"
 
 
 def _blame_rail(rail: str, tests: Sequence[_Test], others: Mapping[str, Sequence[_Test]]) -> None:
@@ -125,7 +125,7 @@ def _blame_rail(rail: str, tests: Sequence[_Test], others: Mapping[str, Sequence
     if fast is None:
         return
     nodes = sorted({name for pair in pairs for name in pair})
-    owners = " or ".join(nodes) if len(nodes) == 2 else f"all of {_names(nodes)}"
+    owners = " or ".join(nodes) if len(nodes) == 2 else f"all of {named(nodes)}"
     said = f"{owners} {rail}: {_at_most(tests)} between them, while the same nodes pass on {fast}"
     for test in tests:
         test.answer.cause = causes.explain("rail_slow", said)
@@ -136,8 +136,3 @@ def _at_most(tests: Sequence[_Test]) -> str:
     best = max(float(test.answer.observed[_METRIC]) for test in tests)
     floor = max(float(test.answer.floor[_METRIC]) for test in tests)
     return f"{best:.3g} Gbit/s at most, floor {floor:g},"
-
-
-def _names(names: Sequence[str]) -> str:
-    more = len(names) - _NAMED
-    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -221,9 +221,8 @@ class _Judge:
         if check.source == "bmc":
             return self._bmc(asked, rows)
         if check.source == "counters":
-            unknown = self.fleet.why_unknown(node)
-            if unknown:
-                return Answer(UNMEASURED, cause=unknown)
+            if nothing := self.fleet.unknown(node):
+                return nothing
             tests = [line for line in self.tests.values() if CHECKS[str(line["check"])].source == "test"]
             return link_errors.judge(asked, self.run, tests, rows, self.fleet.bound[node][rail])
         if check.source == "cabling":
@@ -247,8 +246,8 @@ class _Judge:
 
     def _hops(self, asked: Mapping[str, Any], rows: Rows) -> Answer:
         """Answer whether a rail's latencies fit the switches that are planned on the way."""
-        if nothing := self.fleet.why_unknown(str(asked["node"])):
-            return Answer(UNMEASURED, cause=nothing)
+        if nothing := self.fleet.unknown(str(asked["node"])):
+            return nothing
         if self._latencies is None:
             trusted = ((line, self.trust.pair(line, rows)) for line in hops.tests(self.tests.values()))
             self._latencies = [

@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
+
+from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import named
 
 #: plan.json: the fingerprint. manifest.json: what was seen to have changed since.
 FINGERPRINT, CHANGED = "inventory_sha256", "inventory_changed"
@@ -70,14 +72,9 @@ def notes(manifest: Mapping[str, Any], plan: Mapping[str, Any]) -> list[str]:
     said = [found] if found else []
     changed = manifest.get(CHANGED)
     if isinstance(changed, list) and changed:
+        places = named([str(place) for place in changed], _NAMED, between="; ")
         said.append(
-            f"the inventory has changed since the run was made ({_folded(map(str, changed))}); "
+            f"the inventory has changed since the run was made ({places}); "
             "the verdicts are of what it said then"
         )
     return said
-
-
-def _folded(places: Iterable[str]) -> str:
-    named = list(places)
-    more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
-    return "; ".join(named[:_NAMED]) + more

@@ -22,13 +22,12 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue i
     AGGREGATES,
     CHECKS,
 )
+from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import named
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder
 
 FACTS_CHECKS = ("link", "address", "mtu")
 #: Transport -> what its nodes are asked of each rail as well; InfiniBand's GIDs are no addresses.
 RDMA_FACTS_CHECKS = {"roce": ("rdma_port", "rdma_gid", "rdma_mtu"), "infiniband": ("rdma_port", "rdma_mtu")}
-#: How many rails a sentence names before it says "and N more".
-NAMED = 4
 #: What a tool takes to start and end beside the time that it measures.
 START_S = 2.0
 #: The longest that a latency test may take, whatever its probe promised.
@@ -142,12 +141,10 @@ def alone(lines: Sequence[Mapping[str, Any]]) -> str | None:
             looked_at[line["node"], line["rail"]] = None
         else:
             tested |= {(line["node"], line["rail"]), (line["peer"], line["rail"])}
-    left = [place for place in looked_at if place not in tested]
+    left = [f"{node} {rail}" for node, rail in looked_at if (node, rail) not in tested]
     if not left:
         return None
-    named = ", ".join(f"{node} {rail}" for node, rail in left[:NAMED])
-    more = f" and {len(left) - NAMED} more" if len(left) > NAMED else ""
-    return f"nothing is measured over {named}{more}: no second node of this run has that rail"
+    return f"nothing is measured over {named(left)}: no second node of this run has that rail"
 
 
 def rdma_left_out(plan: Mapping[str, Any], lines: Sequence[Mapping[str, Any]]) -> str | None:
@@ -171,10 +168,9 @@ def rdma_left_out(plan: Mapping[str, Any], lines: Sequence[Mapping[str, Any]]) -
     }
     if not left:
         return None
-    named = ", ".join(f"{node} {rail}" for node, rail in list(left)[:NAMED])
-    more = f" and {len(left) - NAMED} more" if len(left) > NAMED else ""
+    places = named([f"{node} {rail}" for node, rail in left])
     declared = " and ".join(sorted({str(transport) for transport in left.values()}))
-    return f"the inventory declares {declared}, and no RDMA test covers {named}{more}"
+    return f"the inventory declares {declared}, and no RDMA test covers {places}"
 
 
 def _facts_lines(plan: Mapping[str, Any], rails: object) -> Iterator[AskedLine]:
