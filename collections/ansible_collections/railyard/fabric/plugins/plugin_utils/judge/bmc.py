@@ -30,6 +30,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.run.bmc_probe impo
     SILENT,
     Reply,
 )
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import unlike
 
 CHECK = "bmc"
 #: Who asks. The rows of nodes carry the node's name here.
@@ -135,10 +136,7 @@ def judge(
         "schema": 1, "run": run, "host": CONTROLLER, "end": "client", "address": address,
         **{key: asked[key] for key in ("check", "tool", "node", "direction")},
     }  # fmt: skip
-    wrong = next(
-        (key for key, value in wanted.items() if row.get(key) != value or isinstance(row.get(key), bool)),
-        None,
-    )
+    wrong = unlike(row, wanted)
     if wrong is not None or not isinstance(told, Mapping) or not _is_told(row, told):
         key = wrong or "bmc"
         return unmeasured("row_garbled", f"{CONTROLLER}: {key} is {row.get(key)!r}")

@@ -28,6 +28,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.facts import BoundFacts
 from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import named
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import unlike
 
 Row = Mapping[str, Any]
 Place = tuple[str, str]
@@ -139,7 +140,7 @@ class CablingMap:
             "error": None,
             "netdev": (bound.netdev or {}).get("netdev"),
         }
-        wrong = next((key for key, value in wanted.items() if row.get(key) != value), None)
+        wrong = unlike(row, wanted)
         told = row.get("cabling")
         if wrong is not None or not isinstance(told, Mapping):
             key = wrong or "cabling"
