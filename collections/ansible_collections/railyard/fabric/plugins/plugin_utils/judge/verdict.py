@@ -279,43 +279,41 @@ class _Judge:
 
     def _bounds(self, asked: Mapping[str, Any]) -> limits.Bounds:
         node, peer, check = str(asked["node"]), str(asked["peer"]), str(asked["check"])
-        ends = self._ends(asked)
-        shared = asked.get("group") is not None and self._shared_slot(node, peer)
-        transport = self.fleet.transports[node]
-        versions = (self.fleet.iperf3.get(node), self.fleet.iperf3.get(peer))
-        return limits.for_test(check, *ends, self.policy, versions, shared, transport)
+        client, server = self._ends(asked)
+        conditions = self._conditions(node, peer, alone=asked.get("group") is None)
+        return limits.for_test(check, client, server, self.policy, *conditions)
 
-    def _shared_slot(self, node: str, peer: str) -> bool:
-        return any(limits.slots_shared(list(self.fleet.bound[end].values())) for end in (node, peer))
+    def _conditions(
+        self, node: str, peer: str, alone: bool = False
+    ) -> tuple[tuple[str | None, ...], bool, str]:
+        """Return what bounds depend on beside the rails: iperf3's versions, a shared slot, the transport."""
+        both = (node, peer)
+        shared = any(limits.slots_shared(list(self.fleet.bound[end].values())) for end in both)
+        versions = tuple(self.fleet.iperf3.get(end) for end in both)
+        return versions, shared and not alone, self.fleet.transports[node]
 
     def _aggregate(self, asked: Mapping[str, Any], rows: Rows) -> Answer:
-        servers, ends = [], []
-        node, peer = str(asked["node"]), str(asked["peer"])
+        servers, able = [], []
+        conditions = self._conditions(str(asked["node"]), str(asked["peer"]))
         for part_id in asked["parts"]:
             part = self.tests.get(part_id)
             if part is None:
                 return unmeasured("part_unmeasured", f"{part_id} was not asked")
             if part["check"] != AGGREGATES[str(asked["check"])]:
                 return unmeasured("part_unmeasured", f"{part_id} is a {part['check']}")
-            if (part["node"], part["peer"]) != (node, peer):
+            if (part["node"], part["peer"]) != (asked["node"], asked["peer"]):
                 return unmeasured("part_unmeasured", f"{part_id} is of {part['node']} and {part['peer']}")
             pair = self.trust.pair(part, rows)
             if isinstance(pair, Answer):
                 return unmeasured("part_unmeasured", f"{part['rail']}: {pair.cause.get('cause')}")
             servers.append(pair[1])
-            rail = str(part["rail"])
-            ends.append((self.fleet.bound[node][rail], self.fleet.bound[peer][rail]))
+            able.append(limits.capability(str(asked["check"]), *self._ends(part), conditions[-1]))
         rdma = CHECKS[str(asked["check"])].rdma
         try:
             observed = aggregate.add_up(servers, payload=rdma)
         except aggregate.NotAdded as problem:
             return unmeasured(problem.cause, str(problem))
-        shared = self._shared_slot(node, peer)
-        transport = self.fleet.transports[node]
-        versions = (self.fleet.iperf3.get(node), self.fleet.iperf3.get(peer))
-        name = str(asked["check"])
-        able = [limits.capability(name, *pair, transport) for pair in ends]
-        bounds = limits.for_aggregate(name, able, self.policy, versions, shared, transport)
+        bounds = limits.for_aggregate(str(asked["check"]), able, self.policy, *conditions)
         return bounds_check.weigh(observed, [observed], bounds)
 
 

@@ -132,15 +132,11 @@ def alone(lines: Sequence[Mapping[str, Any]]) -> str | None:
     Such a rail's own state is looked at, but nothing is measured over it: a lone node, one that --limit
     cut off from the others, or a rail that no other node has.
     """
-    tested: set[tuple[object, object]] = set()
-    looked_at: dict[tuple[object, object], None] = {}
-    for line in lines:
-        if line["peer"] is None:
-            if line["rail"] is None:
-                continue  # a BMC is on no rail
-            looked_at[line["node"], line["rail"]] = None
-        else:
-            tested |= {(line["node"], line["rail"]), (line["peer"], line["rail"])}
+    tested = _covered(line for line in lines if line["peer"] is not None)
+    # A BMC is on no rail.
+    looked_at = dict.fromkeys(
+        (line["node"], line["rail"]) for line in lines if line["peer"] is None and line["rail"] is not None
+    )
     left = [f"{node} {rail}" for node, rail in looked_at if (node, rail) not in tested]
     if not left:
         return None
@@ -152,11 +148,8 @@ def rdma_left_out(plan: Mapping[str, Any], lines: Sequence[Mapping[str, Any]]) -
 
     Looking at a port is no test of it: only a rail over which RDMA was asked to run is asked of RDMA.
     """
-    tested: set[tuple[object, object]] = set()
-    for line in lines:
-        check = CHECKS.get(str(line["check"]))
-        if check is not None and check.rdma and check.source == "test":
-            tested |= {(line["node"], line["rail"]), (line["peer"], line["rail"])}
+    rdma_tests = {name for name, check in CHECKS.items() if check.rdma and check.source == "test"}
+    tested = _covered(line for line in lines if line["check"] in rdma_tests)
     transports = {name: node.get("transport") for name, node in plan.get("nodes", {}).items()}
     left = {
         (line["node"], line["rail"]): transports[line["node"]]
@@ -173,51 +166,56 @@ def rdma_left_out(plan: Mapping[str, Any], lines: Sequence[Mapping[str, Any]]) -
     return f"the inventory declares {declared}, and no RDMA test covers {places}"
 
 
+def _covered(tests: Iterable[Mapping[str, Any]]) -> set[tuple[object, object]]:
+    """Return the nodes and rails that tests between nodes run over."""
+    return {(test[end], test["rail"]) for test in tests for end in ("node", "peer")}
+
+
+def _local_lines(letter: str, questions: Iterable[tuple[str, str, str, str | None]]) -> Iterator[AskedLine]:
+    """Yield questions to one node each, as (check, tool, node, rail), numbered one after the other."""
+    for number, question in enumerate(questions):
+        yield local_line(f"{letter}{number:05d}", *question)
+
+
 def _facts_lines(plan: Mapping[str, Any], rails: object) -> Iterator[AskedLine]:
-    number = 0
-    for name, node in plan["nodes"].items():
-        for rail in node["rails"]:
-            if isinstance(rails, list) and rail["name"] not in rails:
-                continue
-            for check in FACTS_CHECKS + RDMA_FACTS_CHECKS.get(str(node.get("transport")), ()):
-                yield local_line(f"f{number:05d}", check, "rail_info", name, rail["name"])
-                number += 1
+    questions = (
+        (check, "rail_info", name, rail["name"])
+        for name, node in plan["nodes"].items()
+        for rail in node["rails"]
+        if not isinstance(rails, list) or rail["name"] in rails
+        for check in FACTS_CHECKS + RDMA_FACTS_CHECKS.get(str(node.get("transport")), ())
+    )
+    return _local_lines("f", questions)
 
 
 def _bmc_lines(plan: Mapping[str, Any], policy: Mapping[str, Any]) -> Iterator[AskedLine]:
     """Ask of each node whose inventory declares a BMC whether it answers."""
-    number = 0
-    for name, node in plan["nodes"].items():
-        if node.get("bmc_address") is not None:
-            yield local_line(f"b{number:05d}", "bmc", str(policy["bmc_check"]), name, None)
-            number += 1
+    declared = [name for name, node in plan["nodes"].items() if node.get("bmc_address") is not None]
+    return _local_lines("b", (("bmc", str(policy["bmc_check"]), name, None) for name in declared))
 
 
 def _link_error_lines(plan: Mapping[str, Any], tests: Sequence[Mapping[str, Any]]) -> Iterator[AskedLine]:
     """Ask of each node and rail that a test covers whether its error counters stood still."""
-    covered = {(end, test["rail"]) for test in tests for end in (test["node"], test["peer"])}
-    number = 0
-    for name, node in plan["nodes"].items():
-        for rail in node["rails"]:
-            if (name, rail["name"]) in covered:
-                yield local_line(f"e{number:05d}", "link_errors", "counters", name, rail["name"])
-                number += 1
+    covered = _covered(tests)
+    questions = (
+        ("link_errors", "counters", name, rail["name"])
+        for name, node in plan["nodes"].items()
+        for rail in node["rails"]
+        if (name, rail["name"]) in covered
+    )
+    return _local_lines("e", questions)
 
 
 def _hops_lines(plan: Mapping[str, Any], tests: Sequence[Mapping[str, Any]]) -> Iterator[AskedLine]:
     """Ask of each node and rail whose leaf the inventory names whether its latencies fit the planned way."""
-    covered = {
-        (end, test["rail"])
-        for test in tests
-        if test["check"] == "rdma_latency"
-        for end in (test["node"], test["peer"])
-    }
-    number = 0
-    for name, node in plan["nodes"].items():
-        for rail in node["rails"]:
-            if rail.get("leaf") is not None and (name, rail["name"]) in covered:
-                yield local_line(f"h{number:05d}", "hops", "ib_write_lat", name, rail["name"])
-                number += 1
+    covered = _covered(test for test in tests if test["check"] == "rdma_latency")
+    questions = (
+        ("hops", "ib_write_lat", name, rail["name"])
+        for name, node in plan["nodes"].items()
+        for rail in node["rails"]
+        if rail.get("leaf") is not None and (name, rail["name"]) in covered
+    )
+    return _local_lines("h", questions)
 
 
 def _aggregate_lines(tests: Sequence[Mapping[str, Any]]) -> list[AskedLine]:
