@@ -12,7 +12,8 @@ import time
 from pathlib import Path
 
 import pytest
-from support.runs.run_builder import RUN, build_run
+from support.runs.fake_run import RUN
+from support.runs.run_builder import build_run
 
 RAILYARD = Path(sys.executable).parent / "railyard"
 ROOT = Path(__file__).resolve().parents[2]

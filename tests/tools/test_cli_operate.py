@@ -12,7 +12,8 @@ from railyard.base.progress import Failure, Progress
 from railyard.operate import ansible_args, commands
 from railyard.operate.ansible import Outcome
 from rich.console import Console
-from support.runs.run_builder import RUN, build_run
+from support.runs.fake_run import RUN
+from support.runs.run_builder import build_run
 
 
 def ended(return_code=0, *, failures=None, dark=None, interrupted=False, started=True, stats=True):

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A healthy run of two nodes and two rails, made by hand to the contract; tests break it in every way."""
+"""A healthy run by the contract, of two nodes and two rails unless told otherwise; tests break it."""
 
 from __future__ import annotations
 
@@ -18,23 +18,28 @@ from support.runs.fake_rdma import counters as _counters
 
 RUN = "20261121T101500Z-3f2a"
 NODES = ("gpuserver1", "gpuserver2")
-NETDEVS = {"rail0": "ens6", "rail1": "ens6d1"}
-SUBNETS = {"rail0": "10.0.1", "rail1": "10.0.0"}
-HCAS = {
-    "software": {"rail0": "rxe0:1", "rail1": "rxe1:1"},
-    "hardware": {"rail0": "mlx5_0:1", "rail1": "mlx5_1:1"},
-}
+NETDEVS = {"rail0": "ens6", "rail1": "ens6d1", "rail2": "ens7", "rail3": "ens7d1"}
+SUBNETS = {"rail0": "10.0.1", "rail1": "10.0.0", "rail2": "10.0.2", "rail3": "10.0.3"}
+#: What one direction of a bandwidth test carries, and how many observations an RDMA latency has.
+FAKE_GBPS, FAKE_OBSERVATIONS = 0.95, 2000
+DEVICES = {"software": "rxe", "hardware": "mlx5_"}
 
 
-def fabric(rate_gbps: float | None = 1.0, transport: str = "tcp") -> dict[str, Any]:
+def fabric(
+    rate_gbps: float | None = 1.0,
+    transport: str = "tcp",
+    rails: int = 2,
+    node_class: str = "container",
+    cabling: str = "back_to_back",
+) -> dict[str, Any]:
     return {
         "transport": transport,
-        "node_class": "container",
+        "node_class": node_class,
         "mtu": 9000,
-        "cabling": "back_to_back",
+        "cabling": cabling,
         "rails": [
             {"name": rail, "netdev": NETDEVS[rail], "subnet": f"{SUBNETS[rail]}.0/24", "rate_gbps": rate_gbps}
-            for rail in NETDEVS
+            for rail in list(NETDEVS)[:rails]
         ],
         "frontend": {"netdev": "enp5s0"},
     }
@@ -43,18 +48,27 @@ def fabric(rate_gbps: float | None = 1.0, transport: str = "tcp") -> dict[str, A
 class FakeRun:
     """All that the judge reads, in memory, free to be mutated."""
 
+    #: Whether cabling is asked; what is answered is of two nodes with two rails.
+    cabled = True
+
     def __init__(
         self,
         rate_gbps: float | None = 1.0,
         driver_class: str = "software",
         transport: str = "tcp",
+        nodes: tuple[str, ...] = NODES,
+        rails: int = 2,
+        node_class: str = "container",
         **rules: Any,
     ) -> None:
         self.rate_gbps = rate_gbps
         self.driver_class = driver_class
         self.transport = transport
         self.rdma = transport != "tcp"
-        self.hcas = HCAS[driver_class]
+        self.nodes = nodes
+        self.rails = list(NETDEVS)[:rails]
+        self.node_class = node_class
+        self.hcas = {rail: f"{DEVICES[driver_class]}{number}:1" for number, rail in enumerate(self.rails)}
         self.policy = policy.merge(rules)
         self.manifest: dict[str, Any] = {
             "schema": 1,
@@ -72,16 +86,18 @@ class FakeRun:
             "schema": 1,
             "cluster": "lab",
             "transport": transport,
-            "node_class": "container",
-            "cabling": "back_to_back",
-            "nodes": {node: self._node(index) for index, node in enumerate(NODES, start=1)},
+            "node_class": node_class,
+            "cabling": "back_to_back" if len(nodes) == 2 else "switched",
+            "nodes": {node: self._node(index) for index, node in enumerate(nodes, start=1)},
         }
-        self.facts = [self._facts(index) for index in (1, 2)]
+        self.facts = [self._facts(index) for index in range(1, len(nodes) + 1)]
+        declared = fabric(rate_gbps, transport, rails, node_class, self.plan["cabling"])
         order = requests.work_order(
-            RUN, self.plan, {node: fabric(rate_gbps, transport) for node in NODES}, self.policy, reached=NODES
+            RUN, self.plan, dict.fromkeys(nodes, declared), self.policy, reached=nodes
         )
         self.order = order
-        self.asked = requests.asked_lines(self.plan, order)
+        lines = requests.asked_lines(self.plan, order)
+        self.asked = [line for line in lines if self.cabled or not line["id"].startswith("c")]
         self.manifest["asked"] = requests.fingerprint(self.asked)
         self.results = [
             self._row(line, end)
@@ -120,7 +136,7 @@ class FakeRun:
             "scalable_unit": None,
             "ansible_host": f"198.18.0.{index}",
             "transport": self.transport,
-            "node_class": "container",
+            "node_class": self.node_class,
             "frontend": {"netdev": "enp5s0", "manage": False},
             "rail_overrides": {},
             "rails": [
@@ -141,7 +157,7 @@ class FakeRun:
                     "rate_gbps": self.rate_gbps,
                     "leaf": None,
                 }
-                for rail in NETDEVS
+                for rail in self.rails
             ],
         }
 
@@ -168,9 +184,10 @@ class FakeRun:
                 "counters": {},
             }
 
+        subnets = [(NETDEVS[rail], SUBNETS[rail]) for rail in self.rails] + [("enp5s0", "198.18.0")]
         return {
             "schema": 1,
-            "node": NODES[index - 1],
+            "node": self.nodes[index - 1],
             "run": RUN,
             "boot_id": f"boot-{index}",
             "collected": "2026-11-21T10:15:02.000Z",
@@ -178,9 +195,8 @@ class FakeRun:
             "python": "3.11.2",
             "os": {"id": "debian", "version": "12"},
             "netdevs": [
-                netdev("ens6", f"10.0.1.{index}/24", f"02:00:00:00:00:0{index}"),
-                netdev("ens6d1", f"10.0.0.{index}/24", f"02:00:00:00:01:0{index}"),
-                netdev("enp5s0", f"198.18.0.{index}/24", f"02:00:00:00:02:0{index}"),
+                netdev(name, f"{subnet}.{index}/24", f"02:00:00:00:{number:02x}:{index:02x}")
+                for number, (name, subnet) in enumerate(subnets)
             ],
             "hcas": self._hcas(index) if self.rdma else [],
             "cpu": {"governors": {}, "governor_available": False},
@@ -190,12 +206,12 @@ class FakeRun:
 
     def _hcas(self, index: int) -> list[dict[str, Any]]:
         return [
-            fake_rdma.port(self.hcas[rail], netdev, f"{SUBNETS[rail]}.{index}", self.driver_class)
-            for rail, netdev in NETDEVS.items()
+            fake_rdma.port(self.hcas[rail], NETDEVS[rail], f"{SUBNETS[rail]}.{index}", self.driver_class)
+            for rail in self.rails
         ]
 
     def _row(self, line: dict[str, Any], end: str) -> dict[str, Any]:
-        host = line["node"] if end == "client" else line["peer"]
+        host, other = (line["node"], line["peer"]) if end == "client" else (line["peer"], line["node"])
         check, rail = line["check"], line["rail"]
         rdma = check.startswith("rdma")
         metrics, counters, window = (
@@ -215,7 +231,7 @@ class FakeRun:
             "rail": rail,
             "netdev": NETDEVS[rail],
             "hca": None,
-            "address": f"{SUBNETS[rail]}.{NODES.index(host) + 1}",
+            "address": f"{SUBNETS[rail]}.{self.nodes.index(host) + 1}",
             "gid_index": None,
             "gid_type": None,
             "started": "2026-11-21T10:15:20.000Z",
@@ -235,7 +251,7 @@ class FakeRun:
             "raw": {"file": f"raw/{host}.tar.gz", "name": f"{line['id']}.{end}.txt"},
             "error": None,
             # What the other end told is filled in by `exchanged`, when the test has changed what it wants.
-            "other_end": {"boot_id": f"boot-{2 - NODES.index(host)}"},
+            "other_end": {"boot_id": f"boot-{self.nodes.index(other) + 1}"},
             **({"latency_is": "one_way"} if line["check"] == "tcp_latency" else {}),
             **({"bandwidth_is": "sum_of_both"} if line["direction"] == "bi" else {}),
             **({"streams": self.policy["iperf3_streams"]} if line["tool"] == "iperf3" else {}),
@@ -246,12 +262,12 @@ class FakeRun:
         return row | fake_rdma.fields(check, self.hcas[rail], end, self.driver_class) if rdma else row
 
     def _cable_row(self, line: dict[str, Any]) -> dict[str, Any]:
-        """Return what a healthy node heard on a rail: the other one, who answers for itself and by it."""
+        """Return what a healthy node of two heard on a rail: the other, who answers for itself and by it."""
         rail, host = line["rail"], line["node"]
         peer = 2 - NODES.index(host)
         mac = f"02:00:00:00:0{list(NETDEVS).index(rail)}:0{peer}"
         asked = {"peer": NODES[peer - 1], "peer_address": f"{SUBNETS[rail]}.{peer}"}
-        other = next(name for name in NETDEVS if name != rail)
+        other = next(name for name in self.rails if name != rail)
         told: dict[str, Any] = {
             "cabling": {
                 "expected": 1,
@@ -305,7 +321,7 @@ class FakeRun:
                 "bandwidth_gbps": 0.95,
                 "sent_gbps": 0.951,
                 "retransmits": 3,
-                "cpu_percent": 20.0,
+                "cpu_percent": 20.0 if end == "client" else 63.0,
                 "node_cpu_percent": 31.0,
             }
             return metrics, _counters(end, int(5.2 * second), 80000, 40000), [1.1, 5.1]
@@ -338,6 +354,31 @@ class FakeRun:
         if check == "path_mtu_one_way":
             echoed = 400
         return (metrics if end == "client" else {}), _counters(end, 46000, 7, 6, echoed), [0.0, 0.2]
+
+
+def scale(row: dict[str, Any], gbps: float | None, latencies: dict[str, float] | None = None) -> None:
+    """Let a bandwidth row carry another rate, or a latency row other numbers, with counters that bear it out.
+
+    Args:
+        row: one end's row as FakeRun makes it; changed.
+        gbps: what one direction carries; None where the row is of no bandwidth.
+        latencies: metrics of the client's end, where the row is of a latency that is to be another.
+    """
+    times = 1.0
+    if gbps is not None:
+        times = gbps / FAKE_GBPS
+        row["metrics"] |= {
+            name: value * times for name, value in row["metrics"].items() if name.endswith(("_gbps", "_mpps"))
+        }
+        if "iterations" in row:
+            row["iterations"] = round(row["iterations"] * times)
+    elif latencies:
+        row["metrics"] |= latencies if row["metrics"] else {}
+        times = latencies.get("observations", FAKE_OBSERVATIONS) / FAKE_OBSERVATIONS
+    for name, (before, after) in row["counters"].items():
+        row["counters"][name] = [before, before + round((after - before) * times)]
+    for name in ("tx_bytes", "rx_bytes") if "samples" in row else ():
+        row["samples"][name] = [round(value * times) for value in row["samples"][name]]
 
 
 def exchanged(results: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -19,7 +19,8 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.present.grouping i
 from railyard.operate import commands
 from railyard.report import rebuild
 from rich.console import Console
-from support.runs.run_builder import RUN, build_run
+from support.runs.fake_run import RUN
+from support.runs.run_builder import build_run
 
 MADE = ("index.html", "report.md", "junit.xml")
 
@@ -149,7 +150,7 @@ def test_every_number_of_a_chart_stands_in_a_table_too(good):
 
 def test_cpu_cost_of_both_ends_is_shown(good):
     write_report(good)
-    assert "client 41.5 %, node 35 %; server 63 %, node 35 %" in page_of(good).text
+    assert "client 20 %, node 31 %; server 63 %, node 31 %" in page_of(good).text
 
 
 HOSTILE = "<script>alert(1)</script>\"'&{{7*7}}\x1b[31m\u202e$x^2$|`"

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present.documents import write_report
 from railyard.report import rebuild
-from support.runs.run_builder import RUN, build_run
+from support.runs.fake_run import RUN
+from support.runs.run_builder import build_run
 
 
 def test_a_report_replaces_verdicts_that_were_edited(tmp_path):

@@ -13,7 +13,8 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.present.documents 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present.grouping import group
 from railyard.base import terminal
 from rich.console import Console
-from support.runs.run_builder import RUN, build_run
+from support.runs.fake_run import RUN
+from support.runs.run_builder import build_run
 from tools.report.test_report import HOSTILE, MADE, page_of
 
 HEADING = "TCP against RDMA"

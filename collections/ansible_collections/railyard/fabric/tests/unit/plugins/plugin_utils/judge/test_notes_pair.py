@@ -18,8 +18,6 @@ HCAS = {"rail0": "mlx4_0:1", "rail1": "mlx4_0:2"}
 #: Gbit/s by (RDMA, both ports at once): iperf3 of one stream, and 4554.47 MiB/s of ib_write_bw. At once
 #: the ports share a PCIe 3.0 x8 slot, some 57 Gbit/s.
 GBPS = {(False, False): 27.4, (True, False): 38.21, (False, True): 20.0, (True, True): 28.0}
-RATES = ("_gbps", "_mpps")
-FAKE_GBPS, FAKE_OBSERVATIONS = 0.95, 2000
 LATENCIES = {
     "tcp_latency": {
         "latency_average_us": 21.928,
@@ -66,20 +64,8 @@ class NotesPair(fake_run.FakeRun):
         rdma = check.startswith("rdma")
         if rdma:
             row["gid_type"] = "RoCE v1"
-        times = 1.0
-        if "bandwidth" in check:
-            times = GBPS[rdma, line["group"] is not None] / FAKE_GBPS
-            scaled = {name: row["metrics"][name] * times for name in row["metrics"] if name.endswith(RATES)}
-            row["metrics"] |= scaled
-            if "iterations" in row:
-                row["iterations"] = round(row["iterations"] * times)
-        elif check in LATENCIES:
-            row["metrics"] |= LATENCIES[check] if row["metrics"] else {}
-            times = LATENCIES[check].get("observations", FAKE_OBSERVATIONS) / FAKE_OBSERVATIONS
-        for name, (before, after) in row["counters"].items():
-            row["counters"][name] = [before, before + round((after - before) * times)]
-        for name in ("tx_bytes", "rx_bytes") if "samples" in row else ():
-            row["samples"][name] = [round(value * times) for value in row["samples"][name]]
+        gbps = GBPS[rdma, line["group"] is not None] if "bandwidth" in check else None
+        fake_run.scale(row, gbps, LATENCIES.get(check))
         return row
 
 
