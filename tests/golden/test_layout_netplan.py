@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
-
 import pytest
 import yaml
 from ansible_collections.railyard.fabric.plugins.module_utils.netplan import networks as netplan_networks
@@ -13,6 +10,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.rails import netwo
 from netaddr import IPNetwork
 from railyard.base import paths
 from support import reckoning
+from support.nodes.netplan import generate, needs_netplan
 
 INVENTORIES = paths.repo_root() / "inventories"
 RAILS, NETWORKS = "60-railyard-rails.yaml", "60-railyard-networks.yaml"
@@ -143,21 +141,12 @@ def test_the_storage_vlan_lies_on_its_port_and_the_way_in_is_not_touched():
         assert "172.16." not in text
 
 
-@pytest.mark.skipif(shutil.which("netplan") is None, reason="netplan.io is not installed on this machine")
+@needs_netplan
 @pytest.mark.parametrize(("layout", "node", "files"), GOLDENS)
 def test_netplan_takes_the_files(layout, node, files, tmp_path):
-    folder = tmp_path / "etc" / "netplan"
-    folder.mkdir(parents=True)
-    for file in files:
-        (folder / file).write_text(golden(layout, node, file), encoding="utf-8")
-        (folder / file).chmod(0o600)
-    done = subprocess.run(
-        ["netplan", "generate", "--root-dir", str(tmp_path)], capture_output=True, text=True, check=False
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    made = tmp_path / "run" / "systemd" / "network"
+    made = generate(tmp_path, {f"/etc/netplan/{file}": golden(layout, node, file) for file in files})
     for rail in reckoning.node_of(INVENTORIES / layout, node)["rails"]:
-        text = (made / f"10-netplan-{rail['netdev']}.network").read_text(encoding="utf-8")
+        text = made[f"10-netplan-{rail['netdev']}.network"]
         assert f"MTUBytes={rail['mtu']}" in text
         assert f"Address={rail['address']}" in text
         assert f"From={rail['address'].split('/')[0]}/32" in text

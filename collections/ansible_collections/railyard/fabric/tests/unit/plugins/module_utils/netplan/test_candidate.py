@@ -4,16 +4,12 @@
 
 from __future__ import annotations
 
-import shutil
-
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.netplan import candidate as netplan_candidate
 from ansible_collections.railyard.fabric.plugins.module_utils.rollback import restore
+from support.nodes.netplan import needs_netplan
 
-pytestmark = pytest.mark.skipif(
-    shutil.which("netplan") is None, reason="netplan.io is not installed on this machine"
-)
-
+pytestmark = needs_netplan
 MAC = "02:00:00:00:00:06"
 NETDEVS = {"ens6": {"mac": MAC, "driver": "mlx4_core"}}
 OURS = "network:\n  version: 2\n  ethernets:\n    ens6:\n      addresses: [10.0.1.1/24]\n      mtu: 9000\n"

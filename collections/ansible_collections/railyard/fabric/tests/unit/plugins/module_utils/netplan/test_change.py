@@ -5,11 +5,11 @@
 from __future__ import annotations
 
 import os
-import shutil
 
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.netplan import candidate, change
 from ansible_collections.railyard.fabric.plugins.module_utils.rollback import restore
+from support.nodes.netplan import needs_netplan
 
 RECORD = {"netdevs": ["ens6"], "rails": [], "snapshot": {}}
 
@@ -128,7 +128,7 @@ def aside(tmp_path, monkeypatch):
     return run
 
 
-@pytest.mark.skipif(shutil.which("netplan") is None, reason="netplan.io is not installed on this machine")
+@needs_netplan
 def test_file_moved_aside_may_not_take_the_renderer_of_others_along(aside):
     others = {
         ASIDE: "network: {version: 2, renderer: NetworkManager, ethernets: {ens6: {dhcp4: true}}}\n",

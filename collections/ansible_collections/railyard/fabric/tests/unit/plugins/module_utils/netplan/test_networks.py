@@ -4,14 +4,12 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
-
 import pytest
 import yaml
 from ansible_collections.railyard.fabric.plugins.module_utils.netplan import candidate, networks
 from ansible_collections.railyard.fabric.plugins.module_utils.netplan import change as netplan_change
 from ansible_collections.railyard.fabric.plugins.module_utils.rollback import restore
+from support.nodes.netplan import generate, needs_netplan
 
 STORAGE = {
     "name": "storage",
@@ -103,7 +101,7 @@ def test_each_file_has_its_own_and_absent_ones_are_removed():
     assert (found[RAILS_FILE]["mode"], sysctl["mode"]) == (0o600, 0o644)
 
 
-@pytest.mark.skipif(shutil.which("netplan") is None, reason="netplan.io is not installed on this machine")
+@needs_netplan
 def test_beside_network_manager_all_of_ours_is_networkds_and_the_rest_stays_its(tmp_path):
     rail = {**RAIL, "vlan": 7, "netdev": "ens6.7", "parent": "ens6", "ipoib_mode": "datagram"}
     candidates = texts(rail, {**RAIL, "netdev": "ib0"}, placed(STORAGE), frontend=FRONTEND)
@@ -128,26 +126,18 @@ def test_without_rails_all_files_go():
     assert [one["text"] for one in texts().values()] == [None, None, None]
 
 
-@pytest.mark.skipif(shutil.which("netplan") is None, reason="netplan.io is not installed on this machine")
+@needs_netplan
 def test_netplan_takes_both_files_together(tmp_path):
     rail = {**RAIL, "netdev": "ens6.5", "parent": "ens6", "vlan": 5}
     backup = {**placed({**STORAGE, "name": "backup", "netdev": "ens6", "vlan": 6}), "netdev": "ens6.6"}
     backup["parent"] = "ens6"
-    for one in candidate.files([rail, placed(STORAGE), backup], RAILS_FILE, FRONTEND):
-        if candidate.is_netplan(one["path"]):
-            place = tmp_path / one["path"].lstrip("/")
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_text(one["text"], encoding="utf-8")
-            place.chmod(0o600)
-    argv = ["netplan", "generate", "--root-dir", str(tmp_path)]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
-    folder = tmp_path / "run/systemd/network"
-    frontend = (folder / "10-netplan-enp5s0.network").read_text(encoding="utf-8")
-    assert "VLAN=enp5s0.90" in frontend
-    assert "Gateway=192.168.1.1" in frontend
-    assert "Address=10.9.0.7/24" in (folder / "10-netplan-enp5s0.90.network").read_text(encoding="utf-8")
-    assert {"VLAN=ens6.5", "VLAN=ens6.6"} <= set((folder / "10-netplan-ens6.network").read_text().split())
+    candidates = candidate.files([rail, placed(STORAGE), backup], RAILS_FILE, FRONTEND)
+    made = generate(
+        tmp_path, {one["path"]: one["text"] for one in candidates if candidate.is_netplan(one["path"])}
+    )
+    assert {"VLAN=enp5s0.90", "Gateway=192.168.1.1"} <= set(made["10-netplan-enp5s0.network"].split())
+    assert "Address=10.9.0.7/24" in made["10-netplan-enp5s0.90.network"]
+    assert {"VLAN=ens6.5", "VLAN=ens6.6"} <= set(made["10-netplan-ens6.network"].split())
 
 
 def test_own_file_names_its_netdevs_and_its_rules(monkeypatch):

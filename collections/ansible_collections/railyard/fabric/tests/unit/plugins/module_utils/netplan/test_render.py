@@ -5,11 +5,11 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 
 import pytest
 import yaml
 from ansible_collections.railyard.fabric.plugins.module_utils.netplan import render
+from support.nodes.netplan import generate
 
 UNSET = ("mac", "pci", "hca", "address6", "subnet6", "gateway", "gateway6", "vlan", "rate_gbps", "leaf")
 RAIL = {
@@ -129,19 +129,7 @@ def generated(tmp_path):
     """What the real netplan makes of rails: `{file: text}`."""
     if shutil.which("netplan") is None:
         pytest.skip("netplan.io is not installed on this machine")
-
-    def generate(*rails):
-        place = tmp_path / "etc/netplan/60-railyard-rails.yaml"
-        place.parent.mkdir(parents=True)
-        place.write_text(render.render(rails), encoding="utf-8")
-        place.chmod(0o600)
-        argv = ["netplan", "generate", "--root-dir", str(tmp_path)]
-        done = subprocess.run(argv, capture_output=True, text=True, check=False)
-        assert (done.returncode, done.stderr) == (0, "")
-        folder = tmp_path / "run/systemd/network"
-        return {path.name: path.read_text(encoding="utf-8") for path in folder.iterdir()}
-
-    return generate
+    return lambda *rails: generate(tmp_path, {"/etc/netplan/60-railyard-rails.yaml": render.render(rails)})
 
 
 ROUTED = {

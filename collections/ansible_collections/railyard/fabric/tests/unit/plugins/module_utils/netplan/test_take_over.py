@@ -13,6 +13,7 @@ import yaml
 from ansible_collections.railyard.fabric.plugins.module_utils.netplan import candidate, unmanaged
 from ansible_collections.railyard.fabric.plugins.module_utils.netplan import take_over as netplan_take_over
 from ansible_collections.railyard.fabric.plugins.module_utils.rollback import restore
+from support.nodes.netplan import needs_netplan
 
 PRESENT = {
     "ens6": {"mac": "02:00:00:00:00:06", "driver": ""},
@@ -118,9 +119,6 @@ def made_of(node, text):
     return candidate.tree(folder)
 
 
-needs_netplan = pytest.mark.skipif(
-    shutil.which("netplan") is None, reason="netplan.io is not installed on this machine"
-)
 # The notes', word for word; and an installer's, for NetworkManager, with a name that YAML takes for a truth.
 NOTES = """network:
   version: 2
