@@ -20,8 +20,6 @@ RUN = "20261121T101500Z-3f2a"
 NODES = ("gpuserver1", "gpuserver2")
 NETDEVS = {"rail0": "ens6", "rail1": "ens6d1", "rail2": "ens7", "rail3": "ens7d1"}
 SUBNETS = {"rail0": "10.0.1", "rail1": "10.0.0", "rail2": "10.0.2", "rail3": "10.0.3"}
-#: What one direction of a bandwidth test carries, and how many observations an RDMA latency has.
-FAKE_GBPS, FAKE_OBSERVATIONS = 0.95, 2000
 DEVICES = {"software": "rxe", "hardware": "mlx5_"}
 
 
@@ -354,31 +352,6 @@ class FakeRun:
         if check == "path_mtu_one_way":
             echoed = 400
         return (metrics if end == "client" else {}), _counters(end, 46000, 7, 6, echoed), [0.0, 0.2]
-
-
-def scale(row: dict[str, Any], gbps: float | None, latencies: dict[str, float] | None = None) -> None:
-    """Let a bandwidth row carry another rate, or a latency row other numbers, with counters that bear it out.
-
-    Args:
-        row: one end's row as FakeRun makes it; changed.
-        gbps: what one direction carries; None where the row is of no bandwidth.
-        latencies: metrics of the client's end, where the row is of a latency that is to be another.
-    """
-    times = 1.0
-    if gbps is not None:
-        times = gbps / FAKE_GBPS
-        row["metrics"] |= {
-            name: value * times for name, value in row["metrics"].items() if name.endswith(("_gbps", "_mpps"))
-        }
-        if "iterations" in row:
-            row["iterations"] = round(row["iterations"] * times)
-    elif latencies:
-        row["metrics"] |= latencies if row["metrics"] else {}
-        times = latencies.get("observations", FAKE_OBSERVATIONS) / FAKE_OBSERVATIONS
-    for name, (before, after) in row["counters"].items():
-        row["counters"][name] = [before, before + round((after - before) * times)]
-    for name in ("tx_bytes", "rx_bytes") if "samples" in row else ():
-        row["samples"][name] = [round(value * times) for value in row["samples"][name]]
 
 
 def exchanged(results: list[dict[str, Any]]) -> list[dict[str, Any]]:

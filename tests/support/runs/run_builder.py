@@ -11,11 +11,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from support.runs.fake_run import NODES, FakeRun, exchanged, scale
+from support.runs.fake_run import NODES, FakeRun, exchanged
 
 Row = dict[str, Any]
 Change = Callable[[Row], Row | None]
 
+#: What FakeRun lets one direction of a bandwidth test carry, and how many observations an RDMA latency has.
+FAKE_GBPS, FAKE_OBSERVATIONS = 0.95, 2000
 #: Gbit/s of one direction.
 GBPS = {
     "tcp_bandwidth": 9.4,
@@ -37,6 +39,31 @@ LATENCIES = {
         "observations": 100_000,
     },
 }
+
+
+def scale(row: dict[str, Any], gbps: float | None, latencies: dict[str, float] | None = None) -> None:
+    """Let a bandwidth row carry another rate, or a latency row other numbers, with counters that bear it out.
+
+    Args:
+        row: one end's row as FakeRun makes it; changed.
+        gbps: what one direction carries; None where the row is of no bandwidth.
+        latencies: metrics of the client's end, where the row is of a latency that is to be another.
+    """
+    times = 1.0
+    if gbps is not None:
+        times = gbps / FAKE_GBPS
+        row["metrics"] |= {
+            name: value * times for name, value in row["metrics"].items() if name.endswith(("_gbps", "_mpps"))
+        }
+        if "iterations" in row:
+            row["iterations"] = round(row["iterations"] * times)
+    elif latencies:
+        row["metrics"] |= latencies if row["metrics"] else {}
+        times = latencies.get("observations", FAKE_OBSERVATIONS) / FAKE_OBSERVATIONS
+    for name, (before, after) in row["counters"].items():
+        row["counters"][name] = [before, before + round((after - before) * times)]
+    for name in ("tx_bytes", "rx_bytes") if "samples" in row else ():
+        row["samples"][name] = [round(value * times) for value in row["samples"][name]]
 
 
 class TenGbps(FakeRun):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.runs import fake_run
+from support.runs import fake_run, run_builder
 
 LAYOUT = Path(__file__).parents[9] / "inventories" / "v100-pair"
 # ConnectX-3: one PCIe function for both ports, RoCE v1 alone.
@@ -65,7 +65,7 @@ class NotesPair(fake_run.FakeRun):
         if rdma:
             row["gid_type"] = "RoCE v1"
         gbps = GBPS[rdma, line["group"] is not None] if "bandwidth" in check else None
-        fake_run.scale(row, gbps, LATENCIES.get(check))
+        run_builder.scale(row, gbps, LATENCIES.get(check))
         return row
 
 
