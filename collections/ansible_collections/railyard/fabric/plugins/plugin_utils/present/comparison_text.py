@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from functools import partial
 
+from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import named
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present.comparison import (
     Compared,
     Row,
@@ -37,7 +38,7 @@ def lines(compared: Compared, fold: Fold | None = None) -> list[str]:
     """
     if not compared.rows:
         return []
-    fold = fold or _few
+    fold = fold or partial(named, most=_NAMED)
     text = ["TCP against RDMA"]
     text += _block(
         f"bandwidth, Gbit/s ({compared.bandwidth_of})",
@@ -206,8 +207,3 @@ def _middle_out(name: str, longest: int) -> str:
         return name
     head = (longest - 1) // 2
     return name[:head] + "…" + name[len(name) - (longest - 1 - head) :]
-
-
-def _few(names: Sequence[Any]) -> str:
-    more = len(names) - _NAMED
-    return ", ".join(str(name) for name in names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
