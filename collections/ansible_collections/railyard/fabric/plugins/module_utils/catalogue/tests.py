@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The tests between nodes: what each asks, by which tool, when, for how long, and what each end must state.
 
-One table, from which follow the schedule, the node's facts (which versions are asked), the row reader and the
-bounds. A new tool begins here; CONTRIBUTING.md has the rest.
+One table, from which follow the schedule, the node's facts (which versions are asked) and what a row must
+hold. A new tool begins here; CONTRIBUTING.md has the rest.
 """
 
 from __future__ import annotations
@@ -32,8 +32,12 @@ class Check:
         source: where its answer comes from, one of SOURCES.
         rdma: it is asked only where the inventory declares RDMA.
         tool: which tool measures it; "" where no test between nodes does.
-        asked: when the schedule asks it: "alone" on each rail and direction, "both_ways" at once,
-            "together" on all rails at once, or "unpinned" (alone, where the policy wants it).
+        asked: when the schedule asks it: "alone" on each rail and direction, "both_ways" at once, or
+            "together" on all rails at once.
+        wanted: the policy's switch that has it asked; "" where it always is. One of RDMA is asked only where
+            `rdma_tests` names its tool, too.
+        counts: the client's metric that says how many packets at least went each way; "" where
+            `row_counters` says in other words what must have crossed the rail. Else nothing is proven.
         lasts: the policy's key with the seconds that it has to measure for; "" where another rule says it.
     """
 
@@ -46,6 +50,8 @@ class Check:
     rdma: bool = False
     tool: str = ""
     asked: str = "alone"
+    wanted: str = ""
+    counts: str = ""
     lasts: str = ""
 
     @property
@@ -91,7 +97,9 @@ def _tcp_bandwidth(name: str, title: str, asked: str) -> Check:
     )
 
 
-def _rdma_bandwidth(name: str, title: str, tool: str, asked: str = "alone", server: bool = True) -> Check:
+def _rdma_bandwidth(
+    name: str, title: str, tool: str, asked: str = "alone", server: bool = True, wanted: str = ""
+) -> Check:
     both = dict(_RDMA_BANDWIDTH)
     return Check(
         name,
@@ -102,11 +110,12 @@ def _rdma_bandwidth(name: str, title: str, tool: str, asked: str = "alone", serv
         rdma=True,
         tool=tool,
         asked=asked,
+        wanted=wanted,
     )
 
 
 def _rdma_latency(name: str, title: str, tool: str) -> Check:
-    return Check(name, title, _LATENCY_BOUNDED, dict(_LATENCY), rdma=True, tool=tool)
+    return Check(name, title, _LATENCY_BOUNDED, dict(_LATENCY), rdma=True, tool=tool, counts="observations")
 
 
 # How each benchmark tool is asked for its version. perftest exits 1 when asked, so that the text decides.
@@ -117,7 +126,8 @@ TOOL_VERSIONS: Mapping[str, tuple[list[str], re.Pattern[str]]] = {
     "perftest": (["ib_write_bw", "--version"], re.compile(r"^Version: (\S+)", re.M)),
 }
 
-# In the order in which they are asked: the cheap ones that explain a failure of the dear ones come first.
+# In the order in which they are asked, those that a switch has asked last: the cheap ones that explain a
+# failure of the dear ones come first.
 TESTS: tuple[Check, ...] = (
     Check("path_mtu", "path MTU", (), dict(_PATH_MTU), tool="ping"),
     Check("path_mtu_one_way", "one-way path MTU", (), dict(_PATH_MTU), tool="udp_probe"),
@@ -141,6 +151,7 @@ TESTS: tuple[Check, ...] = (
         _LATENCY_BOUNDED,
         dict(_LATENCY),
         tool="sockperf",
+        counts="observations",
         lasts="sockperf_duration_s",
     ),
     Check(
@@ -151,6 +162,7 @@ TESTS: tuple[Check, ...] = (
         dict(_BOTH_WAYS),
         tool="iperf3",
         asked="both_ways",
+        wanted="bidirectional",
         lasts="iperf3_duration_s",
     ),
     _tcp_bandwidth("tcp_bandwidth_concurrent", "TCP bandwidth of all rails at once", "together"),
@@ -159,10 +171,17 @@ TESTS: tuple[Check, ...] = (
     _rdma_bandwidth("rdma_read_bandwidth", "RDMA read bandwidth", "ib_read_bw", server=False),
     _rdma_bandwidth("rdma_send_bandwidth", "RDMA send bandwidth", "ib_send_bw"),
     _rdma_bandwidth(
-        "rdma_bandwidth_unpinned", "RDMA write bandwidth without NUMA pinning", "ib_write_bw", "unpinned"
+        "rdma_bandwidth_unpinned",
+        "RDMA write bandwidth without NUMA pinning",
+        "ib_write_bw",
+        wanted="numa_unpinned",
     ),
     _rdma_bandwidth(
-        "rdma_bandwidth_bi", "RDMA write bandwidth of both directions", "ib_write_bw", "both_ways"
+        "rdma_bandwidth_bi",
+        "RDMA write bandwidth of both directions",
+        "ib_write_bw",
+        "both_ways",
+        wanted="bidirectional",
     ),
     _rdma_bandwidth(
         "rdma_bandwidth_concurrent", "RDMA write bandwidth of all rails at once", "ib_write_bw", "together"
@@ -172,6 +191,6 @@ TESTS: tuple[Check, ...] = (
     _rdma_latency("rdma_send_latency", "one-way RDMA send latency", "ib_send_lat"),
 )
 #: perftest's programs that `fabric_policy.rdma_tests` may list.
-RDMA_TESTS = tuple(one.tool for one in TESTS if one.rdma and one.asked == "alone")
+RDMA_TESTS = tuple(one.tool for one in TESTS if one.rdma and one.asked == "alone" and not one.wanted)
 #: Transports that RDMA is asked of.
 RDMA_TRANSPORTS = ("roce", "infiniband")

@@ -40,17 +40,16 @@ def questions(policy: Mapping[str, Any], rdma: bool) -> Questions:
     """Return what a pair is asked.
 
     Args:
-        policy: `rdma_tests`, `bidirectional` and `numa_unpinned` are read.
+        policy: `rdma_tests` and the switches that the tests name are read.
         rdma: whether both nodes of the pair have RDMA.
     """
     tools = set(policy["rdma_tests"]) if rdma else set()
     asked: dict[str, list[tuple[str, str]]] = collections.defaultdict(list)
-    for test in TESTS:
-        if not test.rdma or test.tool in tools:
+    for test in sorted(TESTS, key=lambda test: bool(test.wanted)):
+        switched_on = not test.wanted or policy[test.wanted]
+        if switched_on and (not test.rdma or test.tool in tools):
             asked[test.asked].append((test.name, test.tool))
-    alone = asked["alone"] + (asked["unpinned"] if policy["numa_unpinned"] else [])
-    both_ways = asked["both_ways"] if policy["bidirectional"] else []
-    return Questions(tuple(alone), tuple(both_ways), tuple(asked["together"]))
+    return Questions(tuple(asked["alone"]), tuple(asked["both_ways"]), tuple(asked["together"]))
 
 
 class Meeting(NamedTuple):

@@ -71,6 +71,8 @@ def counter_problem(row: Row, client: Row, policy: Mapping[str, Any]) -> str | N
         if apart:
             return apart
     end, claims = _least_claims(row, client, policy)
+    if not claims:
+        return "nothing says what must have crossed the rail for its numbers to be true"
     spans = {name: counters[name] for name in names}
     reasons = (proof.prove(claim, end, spans, {}, _ANY_MORE, driver)[1] for claim in claims)
     return next((reason for reason in reasons if reason), None)
@@ -112,8 +114,10 @@ def _least_claims(row: Row, client: Row, policy: Mapping[str, Any]) -> tuple[str
         return end, [Claim("bytes", size, size, back, back), Claim(unit, arrived, arrived)]
     if check == "ping_rtt":
         count = int(policy["ping_count"]) * (100 - float(metrics["loss_percent"])) / 100
+    elif CHECKS[check].counts:
+        count = metrics[CHECKS[check].counts]
     else:
-        count = metrics["observations"]
+        return end, []
     return end, [Claim("packets", count, count)]
 
 

@@ -10,6 +10,7 @@ from itertools import combinations
 from typing import Any
 
 import pytest
+from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import Check
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule import rounds
 
 CHECKS = ["path_mtu", "path_mtu_one_way", "ping_rtt", "tcp_bandwidth", "tcp_latency"]
@@ -199,3 +200,16 @@ def test_in_a_mixed_fabric_only_pairs_of_two_rdma_nodes_are_asked_and_ids_agree(
     for entry in mixed["roster"]:
         share = list(rounds.asked_tests(mixed, entry["name"]))
         assert share == [test for test in whole if entry["name"] in (test["node"], test["peer"])]
+
+
+@pytest.mark.parametrize("switch", [True, False])
+@pytest.mark.parametrize("asked", ["alone", "both_ways", "together"])
+def test_a_test_that_a_switch_has_asked_is_asked_where_it_is_on(
+    monkeypatch: pytest.MonkeyPatch, asked: str, switch: bool
+) -> None:
+    new = Check("replies", "replies", tool="counter", asked=asked, wanted="count_replies")
+    monkeypatch.setattr(rounds, "TESTS", (new, *rounds.TESTS))
+    policy = {"rdma_tests": [], "numa_unpinned": False, "bidirectional": True, "count_replies": switch}
+    found = rounds.questions(policy, rdma=False)
+    places = {"alone": found.alone, "both_ways": found.bi, "together": found.together}
+    assert [place for place, pairs in places.items() if ("replies", "counter") in pairs] == [asked] * switch

@@ -9,6 +9,9 @@ import copy
 from typing import Any
 
 import pytest
+from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import Check
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import catalogue
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import row_counters
 from support.runs.fake_run import NODES, FakeRun, in_sequence
 
 HEALTHY = FakeRun()
@@ -115,3 +118,23 @@ def test_a_reset_between_two_tests_is_no_overlap_where_none_is() -> None:
     for row in run.rows(ids[0]):
         row["counters"] = {name: [0, span[1] - span[0]] for name, span in row["counters"].items()}
     assert causes(run, *ids)[0] == ("pass", None, "proven")
+
+
+@pytest.mark.parametrize(
+    ("counts", "replies", "word"),
+    [("replies", 900, None), ("replies", 1100, "1000"), ("", 900, "nothing says what must have crossed")],
+)
+def test_a_new_test_is_proven_by_the_metric_that_counts_its_packets_or_not_at_all(
+    monkeypatch: pytest.MonkeyPatch, counts: str, replies: int, word: str | None
+) -> None:
+    new = Check("tcp_replies", "replies", client={"replies": "positive_count"}, counts=counts)
+    monkeypatch.setitem(catalogue.CHECKS, new.name, new)
+    grown = {"tx_bytes": 10**6, "rx_bytes": 10**6, "tx_packets": 1000, "rx_packets": 1000}
+    row = {
+        "check": new.name,
+        "end": "client",
+        "counters": {name: [7, 7 + by] for name, by in grown.items()},
+        "metrics": {"replies": replies},
+    }
+    problem = row_counters.counter_problem(row, row, {})
+    assert problem is None if word is None else word in str(problem)
