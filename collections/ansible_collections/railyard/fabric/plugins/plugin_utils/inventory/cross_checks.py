@@ -26,7 +26,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.host_var
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.model import Located, Node, Origin
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.networks import Networks, check_routes
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.other_networks import Beside
-from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.schema import Finding
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.schema import SELECTORS, Finding
 
 UNDEFINED = "it is not defined"
 BACK_TO_BACK_NODES_MAX = 2
@@ -165,7 +165,7 @@ def _check_interfaces(
     ]
     others.append(((fabric.sound.get("frontend") or {}).get("netdev"), "the frontend"))
     taken = {_port(netdev): owner for netdev, owner in others if netdev is not None}
-    for key in override_checks.SELECTORS:
+    for key in SELECTORS:
         owners: dict[str, tuple[str, str]] = {}
         for spec in specs:
             value, name = spec[key], str(spec["name"])

@@ -9,18 +9,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.rails import plan
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import values
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.model import Node
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.schema import (
     OVERRIDE,
     Finding,
+    check_bond,
     check_mapping,
+    placed,
 )
-from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.values import Check, show
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.values import Check
 
-_OVERRIDES_FIX = "write it as `rail_overrides: {rail0: {netdev: ens7}}`"
-_ADDRESSES_FIX = "write it as `network_addresses: {storage: 10.9.0.7/24}`"
+# The variables that are mappings.
+_FIXES = {
+    "rail_overrides": "write it as `rail_overrides: {rail0: {netdev: ens7}}`",
+    "network_addresses": "write it as `network_addresses: {storage: 10.9.0.7/24}`",
+}
 
 
 def check_host_variables(node: Node) -> Iterator[Finding]:
@@ -39,39 +43,28 @@ def check_host_variables(node: Node) -> Iterator[Finding]:
         wrong = None if value is None else _wrong(value, check)
         if wrong is not None:
             yield Finding(variable, wrong, fix)
-    yield from _check_overrides(node.rail_overrides)
-    yield from _check_addresses(node.network_addresses)
+    for variable, fix in _FIXES.items():
+        value = getattr(node, variable)
+        if isinstance(value, Mapping):
+            for name, item in value.items():
+                of_one = _check_override if variable == "rail_overrides" else _check_address
+                yield from of_one(str(name), item, f"{variable}.{name}", fix)
+        elif value is not None:
+            yield Finding(variable, _wrong(value, values.mapping) or "", fix)
 
 
 def _wrong(value: Any, check: Check) -> str | None:
     return next((problem for _path, problem in values.literal(value)), None) or check(value)
 
 
-def _check_overrides(overrides: Any) -> Iterator[Finding]:
-    if overrides is None:
+def _check_override(rail: str, override: Any, where: str, fix: str) -> Iterator[Finding]:
+    if (wrong := values.mapping(override)) is not None:
+        yield Finding(where, wrong, fix, None, rail)
         return
-    if not isinstance(overrides, Mapping):
-        yield Finding("rail_overrides", _wrong(overrides, values.mapping) or "", _OVERRIDES_FIX)
-        return
-    for rail, override in overrides.items():
-        where = f"rail_overrides.{rail}"
-        if not isinstance(override, Mapping):
-            message = f"it is {show(override)}, not a mapping"
-            yield Finding(where, message, _OVERRIDES_FIX, None, str(rail))
-            continue
-        yield from check_mapping(override, OVERRIDE, where, str(rail))
-        if values.is_bond(override.get("netdev")):
-            message = f"{override['netdev']} {plan.BOND_REFUSED}"
-            yield Finding(f"{where}.netdev", message, plan.BOND_FIX, None, str(rail))
+    yield from check_mapping(override, OVERRIDE, where, rail)
+    yield from placed(check_bond(override), where, rail)
 
 
-def _check_addresses(addresses: Any) -> Iterator[Finding]:
-    if addresses is None:
-        return
-    if not isinstance(addresses, Mapping):
-        yield Finding("network_addresses", _wrong(addresses, values.mapping) or "", _ADDRESSES_FIX)
-        return
-    for network, address in addresses.items():
-        wrong = _wrong(address, values.interface(None))
-        if wrong is not None:
-            yield Finding(f"network_addresses.{network}", wrong, _ADDRESSES_FIX)
+def _check_address(_network: str, address: Any, where: str, fix: str) -> Iterator[Finding]:
+    if (wrong := _wrong(address, values.interface(None))) is not None:
+        yield Finding(where, wrong, fix)

@@ -9,18 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import values
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.addresses import IPNetwork, meet
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.networks import Networks
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.schema import (
-    MAC_OCTETS_FIX,
     OVERRIDE,
+    SELECTORS,
     Finding,
+    check_mac,
     check_mapping,
+    check_vlan_name,
+    placed,
 )
-
-# What can say which interface a rail is.
-SELECTORS = ("netdev", "hca", "mac", "pci")
 
 
 def sound(overrides: Any) -> dict[str, dict[str, Any]]:
@@ -61,15 +60,8 @@ def check(
         if all(rail[key] is None for key in SELECTORS):
             message = "it takes away what says which interface the rail is"
             yield Finding(where, message, "name a netdev, mac, pci or hca in its place", None, name)
-        wrong = override.get("mac") and values.mac_octets(override["mac"], fabric.get("transport"))
-        if wrong:
-            yield Finding(f"{where}.mac", wrong, MAC_OCTETS_FIX, None, name)
-        if override.get("netdev") is not None and rail["vlan"] is not None:
-            vlan_netdev = f"{override['netdev']}.{rail['vlan']}"
-            if values.netdev(vlan_netdev) is not None:
-                message = f"the VLAN's interface would be {vlan_netdev}, which has more than 15 characters"
-                fix = "give the port a shorter name (a .link file)"
-                yield Finding(f"{where}.netdev", message, fix, None, name)
+        yield from placed(check_mac(override.get("mac"), fabric.get("transport")), where, name)
+        yield from placed(check_vlan_name("netdev", override.get("netdev"), rail["vlan"]), where, name)
     yield from _check_networks_of_their_own(specs, planned, overrides, networks)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from ansible_collections.railyard.fabric.plugins.module_utils.rails.plan import BOND_FIX
+from ansible_collections.railyard.fabric.plugins.module_utils.rails.plan import BOND_FIX, BOND_REFUSED
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import values
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.values import Check, show
 
@@ -37,6 +37,16 @@ class Finding:
     meant: str | None = None
 
 
+# A key of a mapping, what is wrong with it, and what to write instead.
+Told = tuple[str, str, str]
+
+
+def placed(found: Iterable[Told], where: str, rail: str | None = None) -> Iterator[Finding]:
+    """Make findings of what is wrong with the keys of the mapping that stands at a path."""
+    for key, message, fix in found:
+        yield Finding(f"{where}.{key}", message, fix, None, rail)
+
+
 class Field(NamedTuple):
     """One key of a mapping: how its value is checked, what a right one looks like, what it means.
 
@@ -52,6 +62,11 @@ class Field(NamedTuple):
         return self._replace(meaning=meaning)
 
 
+def is_right(fields: Mapping[str, Field], item: Mapping[str, Any], *keys: str) -> bool:
+    """Tell whether all of these keys are set, to values that their checks pass."""
+    return all(fields[key].check(item.get(key)) is None for key in keys)
+
+
 # What is no MTU of any link is said with the link's own limits; this only keeps out what is no size at all.
 MTU_SENSIBLE_BYTES = 2**31
 MTU_BYTES = {"ethernet": (576, 9978), "infiniband": (576, 65520)}
@@ -60,7 +75,6 @@ IPOIB_MTU_MAX_BYTES = {"datagram": 4092, "connected": 65520}
 # Above the kernel's own tables (253 to 255) and what people number by hand. A rule has its table's number
 # as priority and must come before that of the main table, which is 32766; 512 rails fit below.
 ROUTE_TABLES = (1000, 32000)
-MAC_OCTETS_FIX = "write the port's own address as `ip link` shows it"
 
 _GATEWAY_RULE = Field(values.choice("first", "last", "none"), "write first, last or none")
 _IPOIB_MODE = Field(values.choice("datagram", "connected"), "write datagram or connected")
@@ -89,13 +103,13 @@ RAIL: dict[str, Field] = {
     "hca": _HCA.says("RDMA device and port, `mlx4_0:1`"),
     "subnet": _SUBNET.says("its network; not needed on InfiniBand"),
     "subnets": Field(
-        values.by_unit(4),
+        values.by_unit(values.subnet(4), "networks"),
         "map scalable units to networks, as `subnets: {su1: 10.0.1.0/24}`",
         "in its place, one per scalable unit: `{su1: 10.0.1.0/24, su2: …}`",
     ),
     "subnet6": _SUBNET6.says("as `subnet`, for IPv6"),
     "subnets6": Field(
-        values.by_unit(6),
+        values.by_unit(values.subnet(6), "networks"),
         "map scalable units to networks, as `subnets6: {su1: fd00:1::/64}`",
         "as `subnets`, for IPv6",
     ),
@@ -118,7 +132,7 @@ RAIL: dict[str, Field] = {
     ),
     "leaf": Field(values.text, "write the switch's name", "the switch it is patched to"),
     "leaves": Field(
-        values.texts_by_unit,
+        values.by_unit(values.text, "names"),
         "map scalable units to switches, as `leaves: {su1: leaf-su1-rail0}`",
         "in its place, one per scalable unit",
     ),
@@ -212,7 +226,7 @@ FABRIC: dict[str, Field] = {
         "a list of other networks, see below",
     ),
     "leaves": Field(
-        values.mapping,
+        values.filled_mapping("leaves"),
         "map leaves to what is known of them, as `leaves: {leaf1: {uplink_gbps: 6400}}`",
         "what is known of the leaves that rails name: `{leaf1: {uplink_gbps: 6400}}`, the rates of "
         "all its uplinks together; `railyard plan --svg` then says how oversubscribed it is",
@@ -273,11 +287,16 @@ NETWORK: dict[str, Field] = {
         "needs a `bmc_address` in it"
     ),
 }
+LEAF: dict[str, Field] = {
+    "uplink_gbps": Field(
+        values.rate(UPLINK_MAX_GBPS),
+        "write the rates of all its uplinks together, in Gbit/s, as `uplink_gbps: 6400`",
+    ),
+}
+# What can say which interface a rail is.
+SELECTORS = ("netdev", "hca", "mac", "pci")
 OVERRIDE: dict[str, Field] = {
-    "netdev": _NETDEV,
-    "mac": _MAC,
-    "pci": _PCI,
-    "hca": _HCA,
+    **{key: RAIL[key] for key in SELECTORS},
     "address": Field(values.interface(4), "write address and prefix length, as 10.0.1.77/24"),
     "address6": Field(values.interface(6), "write address and prefix length, as fd00:0:0:1::77/64"),
 }
@@ -297,18 +316,38 @@ def check_mapping(
     """Yield what is wrong with the keys and values of one mapping; a null value counts as not given."""
     for key, item in value.items():
         path = f"{where}.{key}"
+        inside = list(values.literal(item))
         if key not in fields:
             near = near_key(key, fields)
             hint = f"did you mean {near}? " if near else ""
             known = f"{hint}known keys: {', '.join(sorted(fields))}"
             meant = f"{where}.{near}" if near and value.get(near) is None else None
             yield Finding(path, f"unknown key {show(key)}", known, None, rail, meant)
-        elif item is not None:
-            for inner, wrong in values.literal(item):
-                yield Finding(
-                    path + inner, wrong, "write the value itself; fabric holds literals only", None, rail
-                )
-            if not any(values.literal(item)):
-                wrong_type = fields[key].check(item)
-                if wrong_type is not None:
-                    yield Finding(path, wrong_type, fields[key].fix, None, rail)
+        elif inside:
+            fix = "write the value itself; fabric holds literals only"
+            yield from (Finding(path + inner, wrong, fix, None, rail) for inner, wrong in inside)
+        elif item is not None and (wrong_type := fields[key].check(item)) is not None:
+            yield Finding(path, wrong_type, fields[key].fix, None, rail)
+
+
+def check_bond(item: Mapping[str, Any]) -> Iterator[Told]:
+    """Yield that a rail's netdev is a bond, going by its name."""
+    if values.is_bond(item.get("netdev")):
+        yield "netdev", f"{item['netdev']} {BOND_REFUSED}", BOND_FIX
+
+
+def check_mac(mac: Any, transport: Any) -> Iterator[Told]:
+    """Yield that a sound MAC address is not as long as those of the transport's ports."""
+    octets = mac.count(":") + 1 if _MAC.check(mac) is None else None
+    wanted = {"infiniband": 20, "roce": 6, "tcp": 6}.get(transport) if isinstance(transport, str) else None
+    if None not in (octets, wanted) and octets != wanted:
+        message = f"{mac} has {octets} octets, and a port of transport {transport} has {wanted}"
+        yield "mac", message, "write the port's own address as `ip link` shows it"
+
+
+def check_vlan_name(key: str, netdev: Any, vlan: Any, otherwise: str = "") -> Iterator[Told]:
+    """Yield that a VLAN's interface, `netdev.vlan`, has no room in the kernel's 15 characters."""
+    name = f"{netdev}.{vlan}"
+    if _NETDEV.check(netdev) is None and _VLAN.check(vlan) is None and values.netdev(name) is not None:
+        message = f"the VLAN's interface would be {name}, which has more than 15 characters"
+        yield key, message, f"give the port a shorter name (a .link file){otherwise}"

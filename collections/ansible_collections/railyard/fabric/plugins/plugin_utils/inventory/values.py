@@ -160,15 +160,6 @@ def mac(value: Any) -> str | None:
     return wrong
 
 
-def mac_octets(value: str, transport: Any) -> str | None:
-    """Check that a MAC address is as long as those of the transport's ports."""
-    wanted = {"infiniband": 20, "roce": 6, "tcp": 6}.get(transport) if isinstance(transport, str) else None
-    octets = value.count(":") + 1
-    if wanted in (None, octets):
-        return None
-    return f"{value} has {octets} octets, and a port of transport {transport} has {wanted}"
-
-
 def netdev(value: Any) -> str | None:
     """Check for a name that Linux accepts for an interface."""
     if not isinstance(value, str):
@@ -223,14 +214,22 @@ def _why_no_network(value: str) -> str:
         return f"{show(value)} is no network: {error}"
 
 
-def by_unit(version: int) -> Check:
-    """Make a check for a mapping of scalable units to networks of one family."""
+def filled_mapping(what: str) -> Check:
+    """Make a check for a mapping of something, with anything in it."""
+    return lambda value: (
+        None if isinstance(value, Mapping) and value else f"it is {show(value)}, not a mapping of {what}"
+    )
+
+
+def by_unit(of_one: Check, what: str) -> Check:
+    """Make a check for a mapping of scalable units to what a check passes."""
+    is_filled = filled_mapping(f"scalable units to {what}")
 
     def check(value: Any) -> str | None:
-        if not isinstance(value, Mapping) or not value:
-            return f"it is {show(value)}, not a mapping of scalable units to networks"
-        for unit_name, network in value.items():
-            wrong = unit(unit_name) or subnet(version)(network)
+        if (wrong := is_filled(value)) is not None:
+            return wrong
+        for unit_name, item in value.items():
+            wrong = unit(unit_name) or of_one(item)
             if wrong is not None:
                 return f"unit {show(unit_name)}: {wrong}"
         return _same_unit(value)
@@ -336,17 +335,6 @@ def families(value: Any) -> str | None:
     if not isinstance(value, list) or any(item not in ("ipv4", "ipv6") for item in value):
         return f"{show(value)} is no list of ipv4 and ipv6"
     return f"{show(value)} names a family twice" if len(value) > len(set(value)) else None
-
-
-def texts_by_unit(value: Any) -> str | None:
-    """Check for a mapping of scalable units to text."""
-    if not isinstance(value, Mapping) or not value:
-        return f"it is {show(value)}, not a mapping of scalable units to names"
-    for unit_name, item in value.items():
-        wrong = unit(unit_name) or text(item)
-        if wrong is not None:
-            return f"unit {show(unit_name)}: {wrong}"
-    return _same_unit(value)
 
 
 def is_bond(value: Any) -> bool:
