@@ -6,10 +6,12 @@ Imports stand inside the verbs: `railyard --help` must not wait for Ansible or m
 from __future__ import annotations
 
 import errno
+import inspect
 import io
 import locale
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,6 +20,7 @@ from typer.core import TyperGroup
 
 from railyard.base import paths
 from railyard.base.errors import BAD_INPUT, UserError
+from railyard.new_inventory.wanted import Wanted
 
 INTERRUPTED = 3
 # As the shell writes the end of any program whose reader went away (`| head`): 128 + SIGPIPE.
@@ -92,6 +95,13 @@ RunArgument = Annotated[
 ]
 
 
+def _with_fields_of(verb: Callable[..., None], options: type) -> inspect.Signature:
+    """Return a verb's signature with a dataclass's fields, each an option, in place of its `**`."""
+    own, *_rest = inspect.signature(verb, eval_str=True).parameters.values()
+    fields = inspect.signature(options, eval_str=True).parameters.values()
+    return inspect.Signature([*fields, own])
+
+
 @app.callback(invoke_without_command=True)
 def _root(
     version: Annotated[bool, typer.Option("--version", help="Print the version and end.")] = False,
@@ -119,78 +129,20 @@ def plan(
     _end(plan_view.run(inventory, as_json, svg=svg))
 
 
-@app.command(name="new-inventory")
-def new_inventory(
-    nodes: Annotated[str, typer.Option(metavar="NODES", help="Folded names, as 'gpu[001-032]'.")],
-    rails: Annotated[int, typer.Option(help="Rails of each node.")],
-    transport: Annotated[str, typer.Option(help="roce, infiniband or tcp.")],
+def _new_inventory(
     folder: Annotated[
         Path | None, typer.Argument(help="Folder to write. Default: inventories/ and the nodes' name.")
     ] = None,
-    supernet: Annotated[
-        str | None, typer.Option(help="Network that rails' subnets are cut from. Default: 10.224.0.0/12.")
-    ] = None,
-    rail_prefix: Annotated[int | None, typer.Option(help="Prefix length of a rail's subnet.")] = None,
-    subnet: Annotated[
-        list[str] | None, typer.Option(help="A rail's subnet, once per rail, in place of a supernet.")
-    ] = None,
-    netdev: Annotated[
-        str | None, typer.Option(help="Interfaces: 'ens{rail}', counting from 0, or ens6,ens6d1.")
-    ] = None,
-    hca: Annotated[
-        str | None, typer.Option(help="RDMA devices: 'mlx5_{rail}:1' or 'mlx5_[0-3,6-9]'.")
-    ] = None,
-    rate_gbps: Annotated[float | None, typer.Option(help="Rate of a link in Gbit/s.")] = None,
-    mtu: Annotated[int | None, typer.Option(help="MTU in bytes. Default: 9000, on InfiniBand none.")] = None,
-    gateway: Annotated[
-        str | None, typer.Option(help="first, last or none. Default: first with scalable units, else none.")
-    ] = None,
-    host_offset: Annotated[
-        int | None, typer.Option(help="Added to each node's number. Default: what fits.")
-    ] = None,
-    nodes_per_unit: Annotated[int | None, typer.Option(help="Nodes in a scalable unit.")] = None,
-    leaf: Annotated[
-        str | None, typer.Option(help="Switches: 'leaf{rail}', with units 'leaf-{unit}-{rail}', or names.")
-    ] = None,
-    leaf_uplink_gbps: Annotated[
-        float | None, typer.Option(help="All uplinks of one leaf together, in Gbit/s.")
-    ] = None,
-    ansible_host: Annotated[
-        str | None,
-        typer.Option(help="'{name}.example.org', '10.1.0.{index}', or the first node's address."),
-    ] = None,
-    user: Annotated[str | None, typer.Option(help="Who Ansible logs in as.")] = None,
-    frontend: Annotated[str | None, typer.Option(help="Interface that the nodes are reached over.")] = None,
-    cabling: Annotated[str | None, typer.Option(help="switched or back_to_back.")] = None,
-    node_class: Annotated[str | None, typer.Option(help="hardware, virtual or container.")] = None,
+    **wanted: Any,
 ) -> None:
     """Write an inventory folder that plans cleanly. Overwrites nothing, touches no node."""
     from railyard.new_inventory import command as writing
-    from railyard.new_inventory.rails import Wanted
 
-    wanted = Wanted(
-        nodes=nodes,
-        rails=rails,
-        transport=transport,
-        supernet=supernet,
-        rail_prefix=rail_prefix,
-        subnets=tuple(subnet or ()),
-        netdev=netdev,
-        hca=hca,
-        rate_gbps=rate_gbps,
-        mtu=mtu,
-        gateway=gateway,
-        nodes_per_unit=nodes_per_unit,
-        leaf=leaf,
-        leaf_uplink_gbps=leaf_uplink_gbps,
-        host_offset=host_offset,
-        ansible_host=ansible_host,
-        user=user,
-        frontend=frontend,
-        cabling=cabling,
-        node_class=node_class,
-    )
-    _end(writing.run(wanted, folder))
+    _end(writing.run(Wanted(**wanted), folder))
+
+
+_new_inventory.__signature__ = _with_fields_of(_new_inventory, Wanted)  # type: ignore[attr-defined] # read by typer
+app.command(name="new-inventory")(_new_inventory)
 
 
 @app.command(epilog=_EXIT_STATUSES)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from railyard.base import paths
 from railyard.base.errors import UserError
 from railyard.new_inventory import command
-from railyard.new_inventory.rails import Wanted
+from railyard.new_inventory.wanted import Wanted
 from railyard.plan import view
 
 RAILYARD = Path(sys.executable).parent / "railyard"

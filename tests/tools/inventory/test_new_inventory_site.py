@@ -16,7 +16,7 @@ import pytest
 import yaml
 from railyard.base import paths
 from railyard.new_inventory import command
-from railyard.new_inventory.rails import Wanted
+from railyard.new_inventory.wanted import Wanted
 from railyard.plan import view
 from support.nodes.qos_node import QosNode
 

@@ -13,7 +13,7 @@ import pytest
 from railyard.base import paths
 from railyard.base.errors import UserError
 from railyard.new_inventory import command
-from railyard.new_inventory.rails import Wanted
+from railyard.new_inventory.wanted import Wanted
 from railyard.plan import svg, svg_model, view
 
 RAILYARD = Path(sys.executable).parent / "railyard"

@@ -21,7 +21,7 @@ from railyard.new_inventory import files as new_inventory_files
 from railyard.new_inventory import nodes as new_inventory_nodes
 from railyard.new_inventory import rails
 from railyard.new_inventory.nodes import Wrong
-from railyard.new_inventory.rails import Wanted
+from railyard.new_inventory.wanted import Wanted
 from railyard.plan import view
 
 _TEMPORARY = ".railyard-new-"

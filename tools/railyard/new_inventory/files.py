@@ -11,7 +11,8 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.present.grouping i
 
 from railyard.base import paths  # noqa: F401 - makes the collection importable
 from railyard.new_inventory.nodes import GROUP, NewNode
-from railyard.new_inventory.rails import Rails, Wanted, leaves_of, plain_number, subnets_of
+from railyard.new_inventory.rails import Rails, leaves_of, plain_number, subnets_of
+from railyard.new_inventory.wanted import Wanted
 
 _FABRIC_HEAD = """\
 ---

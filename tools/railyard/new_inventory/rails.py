@@ -11,6 +11,7 @@ from typing import Any
 from ClusterShell.RangeSet import RangeSet, RangeSetException
 
 from railyard.new_inventory.nodes import Wrong
+from railyard.new_inventory.wanted import Wanted
 
 from ansible_collections.railyard.fabric.plugins.module_utils.rails import plan as rails  # isort: skip
 
@@ -20,55 +21,6 @@ DEFAULT_HCA = "mlx5_{rail}:1"
 DEFAULT_MTU_BYTES = 9000
 RAILS_MAX = 256
 _PREFIX_DEFAULT = {4: 24, 6: 64}
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """What `new-inventory` was asked for, as typed; None where it was not said.
-
-    Attributes:
-        nodes: folded names.
-        rails: how many rails each node has.
-        transport: `roce`, `infiniband` or `tcp`.
-        supernet: network that all rails' subnets are cut from.
-        rail_prefix: prefix length of a rail's subnet.
-        subnets: the rails' subnets, one each, in place of a supernet.
-        netdev: the rails' interfaces: text with `{rail}`, or folded names.
-        hca: the same for RDMA devices, `mlx5_[0-7]:1`.
-        rate_gbps: rate of a link in 10^9 bit/s.
-        mtu: bytes.
-        gateway: `first`, `last` or `none`.
-        nodes_per_unit: how many consecutive nodes make a scalable unit.
-        leaf: the rails' switches: text with `{rail}` and `{unit}`, folded names, or one name.
-        leaf_uplink_gbps: rate of all uplinks of one leaf together, in 10^9 bit/s.
-        host_offset: added to each node's number in a subnet.
-        ansible_host: text with `{name}` or `{index}`, or the first node's address.
-        user: who Ansible logs in as.
-        frontend: netdev of the way in.
-        cabling: `switched` or `back_to_back`.
-        node_class: `hardware`, `virtual` or `container`.
-    """
-
-    nodes: str
-    rails: int
-    transport: str
-    supernet: str | None = None
-    rail_prefix: int | None = None
-    subnets: Sequence[str] = ()
-    netdev: str | None = None
-    hca: str | None = None
-    rate_gbps: float | None = None
-    mtu: int | None = None
-    gateway: str | None = None
-    nodes_per_unit: int | None = None
-    leaf: str | None = None
-    leaf_uplink_gbps: float | None = None
-    host_offset: int | None = None
-    ansible_host: str | None = None
-    user: str | None = None
-    frontend: str | None = None
-    cabling: str | None = None
-    node_class: str | None = None
 
 
 @dataclass
@@ -188,13 +140,13 @@ def _subnets(made: Rails, wanted: Wanted, units: Sequence[str], nodes_in_unit: i
         made.gateway = "none"
         return
     if wanted.subnets:
-        _given_subnets(made, wanted, units)
+        _given_subnets(made, wanted, wanted.subnets, units)
     else:
         _cut_subnets(made, wanted, units, nodes_in_unit)
     _room(made)
 
 
-def _given_subnets(made: Rails, wanted: Wanted, units: Sequence[str]) -> None:
+def _given_subnets(made: Rails, wanted: Wanted, given: Sequence[str], units: Sequence[str]) -> None:
     for option, value in (("--supernet", wanted.supernet), ("--rail-prefix", wanted.rail_prefix)):
         if value is not None:
             made.wrong.append((option, "--subnet gives the rails their subnets already", "keep one of them"))
@@ -203,10 +155,10 @@ def _given_subnets(made: Rails, wanted: Wanted, units: Sequence[str]) -> None:
         made.wrong.append(
             ("--subnet", "scalable units have a subnet each, and --subnet names one a rail", fix)
         )
-    elif len(wanted.subnets) != wanted.rails:
-        said = f"{len(wanted.subnets)} given for --rails {wanted.rails}"
+    elif len(given) != wanted.rails:
+        said = f"{len(given)} given for --rails {wanted.rails}"
         made.wrong.append(("--subnet", said, "give it once for each rail, or give --supernet"))
-    for item, text in zip(made.items, wanted.subnets, strict=False):
+    for item, text in zip(made.items, given, strict=False):
         _put_subnet(made, item, None, text)
 
 

@@ -1,0 +1,49 @@
+"""What `new-inventory` can be asked for: its options, which the command line takes from here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from typer import Option
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What `new-inventory` was asked for, as typed; None where it was not said. Each field is an option."""
+
+    nodes: Annotated[str, Option(metavar="NODES", help="Folded names, as 'gpu[001-032]'.")]
+    rails: Annotated[int, Option(help="Rails of each node.")]
+    transport: Annotated[str, Option(help="roce, infiniband or tcp.")]
+    supernet: Annotated[
+        str | None, Option(help="Network that rails' subnets are cut from. Default: 10.224.0.0/12.")
+    ] = None
+    rail_prefix: Annotated[int | None, Option(help="Prefix length of a rail's subnet.")] = None
+    subnets: Annotated[
+        list[str] | None,
+        Option("--subnet", help="A rail's subnet, once per rail, in place of a supernet."),
+    ] = None
+    netdev: Annotated[
+        str | None, Option(help="Interfaces: 'ens{rail}', counting from 0, or ens6,ens6d1.")
+    ] = None
+    hca: Annotated[str | None, Option(help="RDMA devices: 'mlx5_{rail}:1' or 'mlx5_[0-3,6-9]'.")] = None
+    rate_gbps: Annotated[float | None, Option(help="Rate of a link in Gbit/s.")] = None
+    mtu: Annotated[int | None, Option(help="MTU in bytes. Default: 9000, on InfiniBand none.")] = None
+    gateway: Annotated[
+        str | None, Option(help="first, last or none. Default: first with scalable units, else none.")
+    ] = None
+    host_offset: Annotated[int | None, Option(help="Added to each node's number. Default: what fits.")] = None
+    nodes_per_unit: Annotated[int | None, Option(help="Nodes in a scalable unit.")] = None
+    leaf: Annotated[
+        str | None, Option(help="Switches: 'leaf{rail}', with units 'leaf-{unit}-{rail}', or names.")
+    ] = None
+    leaf_uplink_gbps: Annotated[float | None, Option(help="All uplinks of one leaf together, in Gbit/s.")] = (
+        None
+    )
+    ansible_host: Annotated[
+        str | None, Option(help="'{name}.example.org', '10.1.0.{index}', or the first node's address.")
+    ] = None
+    user: Annotated[str | None, Option(help="Who Ansible logs in as.")] = None
+    frontend: Annotated[str | None, Option(help="Interface that the nodes are reached over.")] = None
+    cabling: Annotated[str | None, Option(help="switched or back_to_back.")] = None
+    node_class: Annotated[str | None, Option(help="hardware, virtual or container.")] = None
