@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import shlex
@@ -16,7 +17,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.schema i
     UPLINK_MAX_GBPS,
 )
 
-from railyard.base.errors import UserError
+from railyard.base.errors import UserError, numbered
 from railyard.new_inventory import files as new_inventory_files
 from railyard.new_inventory import nodes as new_inventory_nodes
 from railyard.new_inventory import rails
@@ -27,6 +28,13 @@ from railyard.plan import view
 _TEMPORARY = ".railyard-new-"
 # Directory services have names as ops@example.org and EXAMPLE\\ops; braces would be an expression to Ansible.
 _USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@\\-]*\$?")
+# Option → least, most, and what to write.
+_BOUNDS = {
+    "rails": (1, rails.RAILS_MAX, f"write 1 to {rails.RAILS_MAX}"),
+    "nodes_per_unit": (1, math.inf, "write how many nodes share their leaves, as 32"),
+    "rate_gbps": (0.001, RATE_MAX_GBPS, "write the link's rate in Gbit/s, as 400"),
+    "leaf_uplink_gbps": (0.001, UPLINK_MAX_GBPS, "write the leaf's uplinks in Gbit/s"),
+}
 
 
 def run(wanted: Wanted, folder: Path | None) -> int:
@@ -145,57 +153,26 @@ def _refuse_unsound(draft: Path, target: Path) -> None:
     _plan, problems = view.plan_or_problems([str(draft)])
     if problems:
         place = f"{draft.parent.name}{os.sep}"
-        raise _unwritten([problem.text().replace(place, "") for problem in problems], target)
+        texts = [problem.text().replace(place, "") for problem in problems]
+        raise UserError(numbered(f"in what {target} would say; nothing was written", texts))
 
 
 def _out_of_range(wanted: Wanted) -> list[Wrong]:
     """Return what is wrong with single numbers that are reckoned with before preflight's checks see them."""
-    rails_max = rails.RAILS_MAX
-    checks = (
-        ("--rails", wanted.rails, 1, rails_max, f"write 1 to {rails_max}"),
-        (
-            "--nodes-per-unit",
-            wanted.nodes_per_unit,
-            1,
-            None,
-            "write how many nodes share their leaves, as 32",
-        ),
-        ("--rate-gbps", wanted.rate_gbps, 0.001, RATE_MAX_GBPS, "write the link's rate in Gbit/s, as 400"),
-        (
-            "--leaf-uplink-gbps",
-            wanted.leaf_uplink_gbps,
-            0.001,
-            UPLINK_MAX_GBPS,
-            "write the leaf's uplinks in Gbit/s",
-        ),
-    )
-    wrong: list[Wrong] = [
-        (option, f"{value} is out of range", fix)
-        for option, value, low, high, fix in checks
+    wrong: list[Wrong] = []
+    for name, (low, high, fix) in _BOUNDS.items():
+        value = getattr(wanted, name)
         # Not-a-number is smaller and larger than nothing.
-        if value is not None and not (low <= value and (high is None or value <= high))
-    ]
+        if value is not None and not low <= value <= high:
+            wrong.append((f"--{name.replace('_', '-')}", f"{value} is out of range", fix))
     if wanted.leaf_uplink_gbps is not None and wanted.leaf is None:
         wrong.append(("--leaf-uplink-gbps", "no leaf is named", "give --leaf as well"))
     if wanted.user is not None and not _USER.fullmatch(wanted.user):
-        wrong.append(
-            ("--user", f"{wanted.user!r} is no name to log in with", "write one without blanks, as ubuntu")
-        )
+        what = f"{wanted.user!r} is no name to log in with"
+        wrong.append(("--user", what, "write one without blanks, as ubuntu"))
     return wrong
 
 
 def _refused(wrong: Sequence[Wrong]) -> UserError:
-    return _listed(
-        "with what was asked for", [f"{option}: {what}. Fix: {fix}" for option, what, fix in wrong]
-    )
-
-
-def _unwritten(texts: Sequence[str], target: Path) -> UserError:
-    return _listed(f"in what {target} would say", texts)
-
-
-def _listed(where: str, texts: Sequence[str]) -> UserError:
-    count = "1 problem" if len(texts) == 1 else f"{len(texts)} problems"
-    lines = [f"{count} {where}; nothing was written:"]
-    lines += [f"  {number}. {text}" for number, text in enumerate(texts, start=1)]
-    return UserError("\n".join(lines))
+    texts = [f"{option}: {what}. Fix: {fix}" for option, what, fix in wrong]
+    return UserError(numbered("with what was asked for; nothing was written", texts))

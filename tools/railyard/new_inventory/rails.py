@@ -43,6 +43,10 @@ class Rails:
     wrong: list[Wrong] = field(default_factory=list)
     assumed: list[str] = field(default_factory=list)
 
+    def refuse(self, option: str, what: str, fix: str) -> None:
+        """Add what is wrong with an option, and what to write instead."""
+        self.wrong.append((option, what, fix))
+
     def leaves(self) -> list[str]:
         """Return the names of all leaves, each once, in the rails' order."""
         return list(dict.fromkeys(name for item in self.items for name in leaves_of(item)))
@@ -85,9 +89,7 @@ def _interfaces(made: Rails, wanted: Wanted) -> None:
         if wanted.netdev is None:
             fix = "name them, as --netdev 'ens{rail}' or --netdev ens6,ens7"
             # A guess could name the interface that the nodes are reached over.
-            made.wrong.append(
-                ("--netdev", "with --transport tcp nothing says which interfaces rails are", fix)
-            )
+            made.refuse("--netdev", "with --transport tcp nothing says which interfaces rails are", fix)
     elif hca is None and wanted.netdev is None:
         hca = DEFAULT_HCA
         made.assumed.append(f"RDMA devices {DEFAULT_HCA} (counting from 0); `rdma link` shows a node's own")
@@ -107,11 +109,11 @@ def _each(made: Rails, option: str, text: str, count: int) -> list[str]:
         # Two rails may well have one leaf.
         names = [name for part in re.split(r",(?![^\[]*\])", text) for name in _unfolded(part)]
     except (ValueError, RangeSetException) as error:
-        made.wrong.append((option, str(error), fix))
+        made.refuse(option, str(error), fix)
         return []
     if len(names) != count:
         said = "1 name" if len(names) == 1 else f"{len(names)} names"
-        made.wrong.append((option, f"{text!r} is {said} for --rails {count}", fix))
+        made.refuse(option, f"{text!r} is {said} for --rails {count}", fix)
         return []
     return names
 
@@ -136,7 +138,7 @@ def _subnets(made: Rails, wanted: Wanted, units: Sequence[str], nodes_in_unit: i
         for option, value in (("--rail-prefix", wanted.rail_prefix), ("--gateway", wanted.gateway)):
             if value is not None:
                 fix = "give --supernet as well (IPoIB), or leave it out"
-                made.wrong.append((option, "the rails of this InfiniBand fabric have no addresses", fix))
+                made.refuse(option, "the rails of this InfiniBand fabric have no addresses", fix)
         made.gateway = "none"
         return
     if wanted.subnets:
@@ -149,15 +151,13 @@ def _subnets(made: Rails, wanted: Wanted, units: Sequence[str], nodes_in_unit: i
 def _given_subnets(made: Rails, wanted: Wanted, given: Sequence[str], units: Sequence[str]) -> None:
     for option, value in (("--supernet", wanted.supernet), ("--rail-prefix", wanted.rail_prefix)):
         if value is not None:
-            made.wrong.append((option, "--subnet gives the rails their subnets already", "keep one of them"))
+            made.refuse(option, "--subnet gives the rails their subnets already", "keep one of them")
     if len(units) > 1:
         fix = "give --supernet, from which each unit gets subnets of its own"
-        made.wrong.append(
-            ("--subnet", "scalable units have a subnet each, and --subnet names one a rail", fix)
-        )
+        made.refuse("--subnet", "scalable units have a subnet each, and --subnet names one a rail", fix)
     elif len(given) != wanted.rails:
         said = f"{len(given)} given for --rails {wanted.rails}"
-        made.wrong.append(("--subnet", said, "give it once for each rail, or give --supernet"))
+        made.refuse("--subnet", said, "give it once for each rail, or give --supernet")
     for item, text in zip(made.items, given, strict=False):
         _put_subnet(made, item, None, text)
 
@@ -171,7 +171,7 @@ def _cut_subnets(made: Rails, wanted: Wanted, units: Sequence[str], nodes_in_uni
         network = rails.network_of(supernet)
     except ValueError as error:
         fix = f"write it as {_network_around(supernet) or DEFAULT_SUPERNET}"
-        made.wrong.append(("--supernet", f"{supernet!r} is no network: {error}", fix))
+        made.refuse("--supernet", f"{supernet!r} is no network: {error}", fix)
         return
     prefix = wanted.rail_prefix
     if prefix is None:
@@ -180,7 +180,7 @@ def _cut_subnets(made: Rails, wanted: Wanted, units: Sequence[str], nodes_in_uni
         prefix = min(_PREFIX_DEFAULT[network.version], network.max_prefixlen - (needed + 1).bit_length())
     if not 0 <= prefix <= network.max_prefixlen:
         what = f"{prefix} is no prefix length of IPv{network.version}"
-        made.wrong.append(("--rail-prefix", what, f"write one up to {network.max_prefixlen}"))
+        made.refuse("--rail-prefix", what, f"write one up to {network.max_prefixlen}")
         return
     # A power of two: one route then covers all units of a rail.
     step = 1 << (max(len(units), 1) - 1).bit_length()
@@ -192,13 +192,8 @@ def _cut_subnets(made: Rails, wanted: Wanted, units: Sequence[str], nodes_in_uni
                 wanted_subnets = wanted.rails * step
                 shortest = prefix - (wanted_subnets - 1).bit_length()
                 larger = f"a network of /{shortest} or larger, or " if shortest >= 0 else ""
-                made.wrong.append(
-                    (
-                        "--supernet",
-                        f"{supernet} does not hold {wanted_subnets} subnets of /{prefix}",
-                        f"give {larger}a longer --rail-prefix",
-                    )
-                )
+                what = f"{supernet} does not hold {wanted_subnets} subnets of /{prefix}"
+                made.refuse("--supernet", what, f"give {larger}a longer --rail-prefix")
                 return
             _put_subnet(made, item, unit, subnet)
 
@@ -216,7 +211,7 @@ def _put_subnet(made: Rails, item: dict[str, Any], unit: str | None, text: str) 
         family = "6" if rails.network_of(text).version == 6 else ""
     except ValueError as error:
         fix = f"write it as {_network_around(text) or '10.0.1.0/24'}"
-        made.wrong.append(("--subnet", f"{text!r} is no network: {error}", fix))
+        made.refuse("--subnet", f"{text!r} is no network: {error}", fix)
         return
     if unit is None:
         item[f"subnet{family}"] = text
@@ -258,16 +253,17 @@ def _leaves(made: Rails, wanted: Wanted, units: Sequence[str]) -> None:
     """Say which switch each rail is patched to, in each unit."""
     pattern = wanted.leaf or ""
     if {"{", "}"} & set(pattern.replace("{rail}", "").replace("{unit}", "")):
+        what = "has braces besides {rail} and {unit}"
         fix = "write a pattern with {rail} (and {unit}), as 'leaf{rail}', or names"
-        made.wrong.append(("--leaf", f"{pattern!r} has braces besides {{rail}} and {{unit}}", fix))
-        return
-    if units and "{unit}" not in pattern and len(units) > 1:
+    elif len(units) > 1 and "{unit}" not in pattern:
+        what = "gives all scalable units the same switches"
         fix = "write a pattern with {unit}, as 'leaf-{unit}-r{rail}'"
-        made.wrong.append(("--leaf", f"{pattern!r} gives all scalable units the same switches", fix))
-        return
-    if not units and "{unit}" in pattern:
-        fix = "give --nodes-per-unit, or leave {unit} out"
-        made.wrong.append(("--leaf", f"{pattern!r} names the unit, and there are none", fix))
+    elif not units and "{unit}" in pattern:
+        what, fix = "names the unit, and there are none", "give --nodes-per-unit, or leave {unit} out"
+    else:
+        what = fix = ""
+    if what:
+        made.refuse("--leaf", f"{pattern!r} {what}", fix)
         return
     for unit in units or (None,):
         text = pattern.replace("{unit}", unit or "")

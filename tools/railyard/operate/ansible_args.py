@@ -15,31 +15,11 @@ from railyard.base.errors import UserError
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import files  # isort: skip
 
-# What the clean-up after Ctrl-C keeps of the user's arguments: how to reach the nodes, as whom, and which.
+# Ansible's groups of options that say how to reach the nodes, and as whom.
+_REACHING = ("connect", "runas", "vault", "fork")
+# These, which nodes and which variables are what the clean-up after Ctrl-C keeps of the user's arguments.
 # Not kept: tags, --check, --start-at-task and their like, which would make the clean-up do nothing.
-_KEPT_WHEN_STOPPING = [
-    "subset",
-    "extra_vars",
-    "private_key_file",
-    "remote_user",
-    "connection",
-    "timeout",
-    "ssh_common_args",
-    "sftp_extra_args",
-    "scp_extra_args",
-    "ssh_extra_args",
-    "ask_pass",
-    "connection_password_file",
-    "become",
-    "become_method",
-    "become_user",
-    "become_ask_pass",
-    "become_password_file",
-    "vault_ids",
-    "ask_vault_pass",
-    "vault_password_files",
-    "forks",
-]
+_KEPT_BESIDES = {"subset", "extra_vars"}
 _OURS = ("railyard_run", "railyard_reports_dir")
 
 
@@ -153,20 +133,13 @@ def _parser() -> argparse.ArgumentParser:
         prog="railyard ... --", add_help=False, conflict_handler="resolve"
     )
     # The same groups, and the five options of its own, as ansible-playbook.
-    for add in (
-        helpers.add_verbosity_options,
-        helpers.add_connect_options,
-        helpers.add_meta_options,
-        helpers.add_runas_options,
-        helpers.add_subset_options,
-        helpers.add_check_options,
-        helpers.add_inventory_options,
-        helpers.add_runtask_options,
-        helpers.add_vault_options,
-        helpers.add_fork_options,
-        helpers.add_module_options,
-    ):
-        add(parser)
+    for group in _REACHING:
+        getattr(helpers, f"add_{group}_options")(parser)
+    reaching = {action.dest for action in parser._actions}
+    for group in ("verbosity", "meta", "subset", "check", "inventory", "runtask", "module"):
+        getattr(helpers, f"add_{group}_options")(parser)
+    # For `_rebuild`, which sees the parsed options.
+    parser.set_defaults(kept=reaching | _KEPT_BESIDES)
     parser.add_argument("--syntax-check", dest="syntax", action="store_true")
     parser.add_argument("--list-tasks", dest="listtasks", action="store_true")
     parser.add_argument("--list-tags", dest="listtags", action="store_true")
@@ -178,7 +151,7 @@ def _rebuild(parser: argparse.ArgumentParser, options: argparse.Namespace) -> li
     argv: list[str] = []
     for action in parser._actions:
         value: Any = getattr(options, action.dest, None)
-        if action.dest not in _KEPT_WHEN_STOPPING or value == action.default or not value:
+        if action.dest not in options.kept or value == action.default or not value:
             continue
         flag = action.option_strings[-1]
         if action.nargs == 0:

@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from railyard.base import paths
+from railyard.base.errors import BAD_INPUT, numbered
 
 # Ansible reads its configuration when it is imported; without ours it would take other files for inventories.
 os.environ.setdefault("ANSIBLE_CONFIG", str(paths.repo_root() / "ansible.cfg"))
@@ -24,8 +25,6 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import node_summary
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import cost
 
-EXIT_GOOD = 0
-EXIT_BAD_INPUT = 2
 # Above this, a row for each rail of each node helps nobody.
 _ROWS_MAX = 512
 
@@ -48,7 +47,7 @@ def run(inventory: list[str], as_json: bool, limit: str | None = None, svg: str 
     loaded, problems = _load(inventory, limit)
     if problems:
         print_problems(problems)
-        return EXIT_BAD_INPUT
+        return BAD_INPUT
     plan = fabric_plan.build_plan(loaded)
     if svg is not None:
         from railyard.plan import svg as plan_svg
@@ -68,7 +67,7 @@ def run(inventory: list[str], as_json: bool, limit: str | None = None, svg: str 
             print(line)
         if loaded.selected_nodes():
             print(cost.of(loaded).text())
-    return EXIT_GOOD
+    return 0
 
 
 def plan_or_problems(
@@ -86,10 +85,8 @@ def _load(inventory: list[str], limit: str | None) -> tuple[load.Inventory, list
 
 def print_problems(problems: Sequence[load.Problem]) -> None:
     """Print every problem, one a line, to standard error."""
-    count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
-    lines = [f"{count} in the inventory; no node was touched:"]
-    lines += [f"  {number}. {problem.text()}" for number, problem in enumerate(problems, start=1)]
-    sys.stderr.write("\n".join(lines) + "\n")
+    texts = [problem.text() for problem in problems]
+    sys.stderr.write(numbered("in the inventory; no node was touched", texts) + "\n")
 
 
 def _print_table(plan: dict[str, Any]) -> None:
