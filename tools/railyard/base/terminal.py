@@ -15,7 +15,7 @@ from railyard.base.text import clean
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import comparison_text  # isort: skip
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import model, wording  # isort: skip
-from ansible_collections.railyard.fabric.plugins.plugin_utils.present.grouping import fold_names  # isort: skip
+from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import fold_names  # isort: skip
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present.pages import exit_meaning  # isort: skip
 
 _ = paths  # it puts the collection on the path, and so has to be imported first

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import yaml
-from ansible_collections.railyard.fabric.plugins.plugin_utils.present.grouping import fold_names
+from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import fold_names
 
 from railyard.base import paths  # noqa: F401 - makes the collection importable
 from railyard.new_inventory.nodes import GROUP, NewNode

@@ -212,7 +212,7 @@ def _provisioning_status(outcome: Outcome, out: Console) -> int:
     for failure in [*before[:12], *progress.failures_while_measuring()[:12]]:
         out.print(f"✗ {failure.host} failed in task: {failure.task}", style="red", markup=False)
     if unreachable:
-        from ansible_collections.railyard.fabric.plugins.plugin_utils.present.grouping import fold_names
+        from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import fold_names
 
         out.print(f"! did not answer: {fold_names(unreachable)}", style="magenta", markup=False)
     if failed:

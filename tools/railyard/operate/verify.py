@@ -195,7 +195,7 @@ def _conclude(status: int, counter: _Counter) -> int:
     told += [f"{len(counter.unknown)} not known"] if counter.unknown else []
     told += [f"{counter.skipped} not asked"] if counter.skipped else []
     if counter.unreachable:
-        from ansible_collections.railyard.fabric.plugins.plugin_utils.present.grouping import fold_names
+        from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import fold_names
 
         told.append(f"could not be read: {fold_names(sorted(counter.unreachable))}")
     print(f"End state: {', '.join(told)}.")

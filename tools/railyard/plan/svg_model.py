@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.plugin_utils.present.grouping import fold_names
+from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import fold_names
 from netaddr import IPAddress, IPNetwork
 
 from railyard.base import paths  # noqa: F401 - makes the collection importable

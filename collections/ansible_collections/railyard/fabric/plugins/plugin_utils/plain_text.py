@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Text that came from a node or an inventory, made harmless to look at."""
+"""Text that came from a node or an inventory, made harmless and short to look at."""
 
 from __future__ import annotations
 
@@ -52,3 +52,15 @@ def clean_all(value: Any) -> Any:
     if isinstance(value, dict):
         return {clean(key) if isinstance(key, str) else key: clean_all(item) for key, item in value.items()}
     return value
+
+
+def fold_names(names: Sequence[str], separator: str = ", ") -> str:
+    """Fold node names, such as `gpu[001-512]`; list them without ClusterShell, or where it cannot."""
+    try:
+        from ClusterShell.NodeSet import NodeSet, NodeSetException
+    except ImportError:
+        return separator.join(names)
+    try:
+        return str(NodeSet.fromlist(list(names)))
+    except NodeSetException:
+        return separator.join(names)

@@ -20,6 +20,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.rails import plan
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import overrides as override_checks
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import schema_checks
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.addresses import IPAddress, address_of
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.files import steps_of
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.host_variables import (
     check_host_variables,
 )
@@ -103,16 +104,12 @@ def check(nodes: Sequence[Node]) -> Iterator[Located]:
     yield from _check_gateways(seen)
 
 
-def _steps(variable: str) -> list[str]:
-    return re.findall(r"[^.\[\]]+", variable)
-
-
 def _without_refused(fabric: Any, findings: Sequence[Finding]) -> dict[str, Any]:
     """Copy a fabric without the values that findings are about; an item that is no mapping becomes empty."""
     if not isinstance(fabric, Mapping):
         return {}
     named = [path for finding in findings for path in (finding.variable, finding.meant) if path]
-    refused = [steps for path in named if (steps := _steps(path)[1:])]
+    refused = [steps for path in named if (steps := steps_of(path)[1:])]
     top = {steps[0] for steps in refused if len(steps) == 1}
     top |= {
         steps[0]
@@ -228,7 +225,7 @@ def _check_node(node: Node, fabric: _Fabric, networks: Networks, seen: _Seen) ->
     for stranger in sorted(set(overrides) - names) if whole else ():
         fix = f"correct the name; rails: {', '.join(sorted(names))}"
         yield Finding(f"rail_overrides.{stranger}", "the fabric has no such rail", fix, None, stranger)
-    if any(_steps(finding.variable)[0] in ("node_index", "scalable_unit") for finding in findings):
+    if any(steps_of(finding.variable)[0] in ("node_index", "scalable_unit") for finding in findings):
         return  # every address would be a guess
     number = plan.node_number(node.name, node.node_index)
     offset = fabric.sound.get("host_offset") or 0
@@ -246,7 +243,7 @@ def _check_node(node: Node, fabric: _Fabric, networks: Networks, seen: _Seen) ->
         yield from _check_interfaces(planned, fabric, set(overrides))
         yield from override_checks.check(fabric.sound, specs, planned, overrides, networks)
     twin = yield from _check_taken(node, number, planned, overrides, fabric, seen)
-    refused = frozenset(_steps(finding.variable)[0] for finding in findings)
+    refused = frozenset(steps_of(finding.variable)[0] for finding in findings)
     for finding in seen.beside.check(node, fabric.sound, networks, refused, twin):
         if (finding.variable, finding.message, finding.rail) not in said:
             yield finding

@@ -9,6 +9,7 @@ Each file is read once, so the work is linear in the inventory however many prob
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import stat
@@ -157,22 +158,14 @@ def find(sources: Sequence[str], variable: str, host: str | None, groups: Sequen
     steps = steps_of(variable)
     folders = list(reversed(source_folders(sources)))
     files = list(reversed(source_files(sources)))
-    for path in [
-        path for folder in folders for path in _files_of(folder, "host_vars", [host] if host else [])
-    ]:
-        if line := _line_of(composed(path), steps):
-            return f"{shown(path)}:{line}"
-    entities = [("host", host)] if host else []
-    for path in files:
-        for kind, name in entities:
-            if line := _line_in_source(path, kind, name, steps):
-                return f"{shown(path)}:{line}"
-    for path in [path for folder in folders for path in _files_of(folder, "group_vars", groups)]:
-        if line := _line_of(composed(path), steps):
-            return f"{shown(path)}:{line}"
-    for group in reversed(groups):
-        for path in files:
-            if line := _line_in_source(path, "group", group, steps):
+    for kind, names in (("host", [host] if host else []), ("group", groups)):
+        beside = [path for folder in folders for path in _files_of(folder, f"{kind}_vars", names)]
+        lines = ((path, _line_of(composed(path), steps)) for path in beside)
+        inside = (
+            (path, _line_in_source(path, kind, name, steps)) for name in reversed(names) for path in files
+        )
+        for path, line in itertools.chain(lines, inside):
+            if line is not None:
                 return f"{shown(path)}:{line}"
     return None
 
@@ -247,7 +240,7 @@ def find_plain_text(
     exact = find(sources, variable, host, groups)
     if exact is not None:
         return exact
-    name = re.findall(r"[^.\[\]]+", variable)[-1]
+    name = steps_of(variable)[-1]
     for path in source_files(sources):
         line = _assignments(path).get(name)
         if line is not None:
@@ -296,17 +289,23 @@ def _listed(path: str) -> list[tuple[str, int]]:
         lines = () if unread else enumerate(text_of(path).splitlines(), start=1)
         return [(line.split()[0], number) for number, line in lines if line.strip() and line[0] not in "[#;"]
     found = []
-    waiting = list(composed(path).value)
-    while waiting:
-        _name, group = waiting.pop()
-        for part, content in group.value if isinstance(group, yaml.MappingNode) else []:
-            if part.value == "hosts" and isinstance(content, yaml.MappingNode):
-                found += [(key.value, key.start_mark.line + 1) for key, _value in content.value]
-            elif part.value == "hosts" and isinstance(content, yaml.ScalarNode):
-                found.append((content.value, part.start_mark.line + 1))
-            elif part.value == "children" and isinstance(content, yaml.MappingNode):
-                waiting += content.value
+    for _group, part, content in _sections(path):
+        if part.value == "hosts" and isinstance(content, yaml.MappingNode):
+            found += [(key.value, key.start_mark.line + 1) for key, _value in content.value]
+        elif part.value == "hosts" and isinstance(content, yaml.ScalarNode):
+            found.append((content.value, part.start_mark.line + 1))
     return found
+
+
+def _sections(path: str) -> Iterator[tuple[str, Any, Any]]:
+    """Yield (group, key, content) of what a YAML inventory file says of each of its groups."""
+    waiting = list(getattr(composed(path), "value", []))
+    while waiting:
+        name, group = waiting.pop(0)
+        for part, content in group.value if isinstance(group, yaml.MappingNode) else []:
+            yield name.value, part, content
+            if part.value == "children" and isinstance(content, yaml.MappingNode):
+                waiting += content.value
 
 
 @cache
@@ -380,19 +379,12 @@ def _line_of(node: Any, steps: Sequence[str]) -> int | None:
 def source_index(path: str) -> dict[tuple[str, str], list[Any]]:
     """Return the mappings that a YAML inventory file gives each host and group, by (kind, name)."""
     index: dict[tuple[str, str], list[Any]] = {}
-    waiting = list(getattr(composed(path), "value", []))
-    while waiting:
-        key, group = waiting.pop(0)
-        for part, content in getattr(group, "value", []) if isinstance(group, yaml.MappingNode) else []:
-            if not isinstance(content, yaml.MappingNode):
-                continue
-            if part.value == "vars":
-                index.setdefault(("group", key.value), []).append(content)
-            elif part.value == "hosts":
-                for host, variables in content.value:
-                    index.setdefault(("host", host.value), []).append(variables)
-            elif part.value == "children":
-                waiting += content.value
+    for group, part, content in _sections(path):
+        if part.value == "vars" and isinstance(content, yaml.MappingNode):
+            index.setdefault(("group", group), []).append(content)
+        elif part.value == "hosts" and isinstance(content, yaml.MappingNode):
+            for host, variables in content.value:
+                index.setdefault(("host", host.value), []).append(variables)
     return index
 
 
@@ -411,15 +403,20 @@ def _ini_index(path: str) -> dict[tuple[str, str, str], int]:
     index: dict[tuple[str, str, str], int] = {}
     if is_encrypted(path) or path.endswith((".yml", ".yaml", ".json")):
         return index
+    for number, section, line in ini_lines(path):
+        if section.endswith(":vars"):
+            index.setdefault(("group", section[:-5], line.split("=", 1)[0].strip()), number)
+        elif not section.endswith(":children"):
+            for variable in re.findall(r"([A-Za-z_][A-Za-z0-9_]*)=", line):
+                index.setdefault(("host", line.split()[0], variable), number)
+    return index
+
+
+def ini_lines(path: str) -> Iterator[tuple[int, str, str]]:
+    """Yield (number, section, line) of an INI file; of its heads, blank lines and comments nothing."""
     section = ""
-    for number, line in enumerate(text_of(path).splitlines(), start=1):
-        line = line.strip()
+    for number, line in enumerate(map(str.strip, text_of(path).splitlines()), start=1):
         if line.startswith("["):
             section = line.strip("[]")
-        elif section.endswith(":vars"):
-            index.setdefault(("group", section[:-5], line.split("=", 1)[0].strip()), number)
-        elif line and line[0] not in "#;" and not section.endswith(":children"):
-            host = line.split()[0]
-            for variable in re.findall(r"([A-Za-z_][A-Za-z0-9_]*)=", line):
-                index.setdefault(("host", host, variable), number)
-    return index
+        elif line and line[0] not in "#;":
+            yield number, section, line

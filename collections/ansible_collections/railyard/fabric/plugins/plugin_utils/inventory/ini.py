@@ -28,11 +28,8 @@ def ini_error(path: str) -> tuple[int, str, str] | None:
     """Return (line, what is wrong, fix) of the first range or section that Ansible would misread, or None."""
     section, text = "", files.text_of(path)
     if text.startswith("\ufeff["):
-        return (
-            1,
-            "it begins with a byte order mark, which is no part of a section",
-            "save it as UTF-8 without one",
-        )
+        message = "it begins with a byte order mark, which is no part of a section"
+        return 1, message, "save it as UTF-8 without one"
     for number, line in enumerate(text.splitlines(), start=1):
         line = line.strip()
         if line.startswith("["):
@@ -53,17 +50,11 @@ def settings(path: str) -> Iterator[tuple[str, str, str, str, int]]:
     """Yield (kind, name, variable, value as text, line) of an INI file; none for a file in another form."""
     if path.endswith((".yml", ".yaml", ".json", ".toml")) or files.composed(path) is not None:
         return
-    section = ""
-    for number, line in enumerate(files.text_of(path).splitlines(), start=1):
-        line = line.strip()
-        if line.startswith("["):
-            section = line.strip("[]")
-        elif not line or line[0] in "#;" or section.endswith(":children"):
-            continue
-        elif section.endswith(":vars"):
+    for number, section, line in files.ini_lines(path):
+        if section.endswith(":vars"):
             variable, _equals, value = line.partition("=")
             yield "group", section[: -len(":vars")], variable.strip(), value.strip().strip("\"'"), number
-        else:
+        elif not section.endswith(":children"):
             written = line.split()[0]
             for name in files.range_of(written) if "[" in written else (written,):
                 for variable, value in _ASSIGNMENT.findall(line):

@@ -18,10 +18,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import files, plaintext_secrets
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.model import Problem
 
-VARIABLES = (
-    "fabric", "fabric_policy", "node_index", "scalable_unit", "rail_overrides", "network_addresses",
-    "bmc_address", "management_address",
+# A node's own, beside the fabric that it shares with others.
+OF_NODES = (
+    "node_index", "scalable_unit", "rail_overrides", "network_addresses", "bmc_address", "management_address",
 )  # fmt: skip
+VARIABLES = ("fabric", "fabric_policy", *OF_NODES)
 # At the left margin, as in a file of variables.
 _SET = re.compile(rf"^[\"']?({'|'.join(VARIABLES)})[\"']?[ \t]*:", re.MULTILINE)
 _TAGGED = re.compile(

@@ -39,6 +39,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.model im
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.schema import Finding, near_key
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.values import Vaulted, literal
+from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import fold_names
 
 __all__ = ["GROUP", "Inventory", "Node", "Problem", "cluster_name", "fold", "from_play", "load", "validate"]
 
@@ -61,9 +62,7 @@ def load(sources: Sequence[str], limit: str | None = None) -> Inventory:
     if not failures:
         try:
             _read(inventory, opened.reader)
-        except AnsibleError as error:
-            failures = inventory_source.why_unreadable(sources, error)
-        except RecursionError as error:  # an alias inside what it names
+        except (AnsibleError, RecursionError) as error:  # the latter of an alias inside what it names
             failures = inventory_source.why_unreadable(sources, error)
     inventory.problems = [Problem(file, None, None, message, fix) for file, message, fix in failures]
     return inventory
@@ -141,14 +140,7 @@ def fold(names: list[str]) -> str | None:
     names = list(dict.fromkeys(names))
     if len(names) <= 1:
         return names[0] if names else None
-    try:
-        from ClusterShell.NodeSet import NodeSet, NodeSetException
-    except ImportError:
-        return ",".join(names)
-    try:
-        return str(NodeSet.fromlist(names))
-    except NodeSetException:
-        return ",".join(names)
+    return fold_names(names, ",")
 
 
 def _read(inventory: Inventory, reader: inventory_source.Reader) -> None:
@@ -193,14 +185,9 @@ def _read(inventory: Inventory, reader: inventory_source.Reader) -> None:
             Node(
                 name=name,
                 fabric=shared.plain(variables.get("fabric")),
-                node_index=plain(variables.get("node_index")),
-                scalable_unit=plain(variables.get("scalable_unit")),
-                rail_overrides=plain(variables.get("rail_overrides")),
                 ansible_host=address,
                 groups=groups,
-                network_addresses=plain(variables.get("network_addresses")),
-                bmc_address=plain(variables.get("bmc_address")),
-                management_address=plain(variables.get("management_address")),
+                **{variable: plain(variables.get(variable)) for variable in layout.OF_NODES},
                 qos={name: plain(variables[name]) for name in qos_notes.VARIABLES if name in variables},
             )
         )

@@ -16,6 +16,7 @@ from typing import Any
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import values as is_
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.schema import Finding
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.values import literal
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.yaml_errors import RANGE_FIX
 
 # How Ansible reaches an address: nodes behind one address differ in one of them.
 WAYS = (
@@ -26,7 +27,6 @@ _SSH = (None, "ssh", "ansible.builtin.ssh", "smart")
 # The same for all hosts, unlike other expressions.
 _SAME_FOR_ALL = re.compile(r"\{\{\s*(inventory_dir|playbook_dir)\s*\}\}")
 _NAME_FIX = "name it as its own hostname does, and say where it is reached by ansible_host"
-_RANGE_FIX = "write a range as Ansible does, gpu[1:3] or gpu[01:32]"
 # So alike that nobody means two different things by them.
 _ALIKE = 0.88
 
@@ -35,7 +35,7 @@ def check_name(name: str) -> Iterator[Finding]:
     """Yield what is wrong with a node's name in the inventory."""
     wrong = is_.host_name(name)
     if wrong is not None:
-        yield Finding("inventory_hostname", wrong, _RANGE_FIX if "[" in name else _NAME_FIX, name)
+        yield Finding("inventory_hostname", wrong, RANGE_FIX if "[" in name else _NAME_FIX, name)
 
 
 def check_connection(name: str, address: Any) -> Iterator[Finding]:

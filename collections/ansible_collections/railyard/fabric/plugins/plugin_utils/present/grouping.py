@@ -5,10 +5,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import fold_names
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import wording
 
 # So many places are told one by one; more are folded.
@@ -88,18 +89,6 @@ def group(
         cable = (cables or {}).get((where[0], where[2]), "") if check == LINK_ERRORS else ""
         problem.places[where] = cable or problem.places.get(where, "")
     return sorted(problems.values(), key=lambda problem: (_severity(problem.outcome), -problem.count))
-
-
-def fold_names(names: Sequence[str]) -> str:
-    """Fold node names, such as `gpu[001-512]`; list them without ClusterShell, or where it cannot."""
-    try:
-        from ClusterShell.NodeSet import NodeSet, NodeSetException
-    except ImportError:
-        return ", ".join(names)
-    try:
-        return str(NodeSet.fromlist(list(names)))
-    except NodeSetException:
-        return ", ".join(names)
 
 
 def _severity(outcome: str) -> int:

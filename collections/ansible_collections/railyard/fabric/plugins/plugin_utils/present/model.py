@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_number
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import rejudge
-from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import clean_all
+from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import clean_all, fold_names
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import (
     comparison,
     rails_used,
@@ -25,7 +26,6 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.present import (
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present.grouping import (
     LINK_ERRORS,
     Problem,
-    fold_names,
     group,
     place_text,
 )
@@ -256,8 +256,8 @@ def _cpu(observed: Mapping[str, Any]) -> str:
     parts = []
     for end, prefix in (("client", ""), ("server", "peer_")):
         tool, node = observed.get(f"{prefix}cpu_percent"), observed.get(f"{prefix}node_cpu_percent")
-        told = [f"{wording.number(tool)} %"] if wording.is_number(tool) else []
-        told += [f"node {wording.number(node)} %"] if wording.is_number(node) else []
+        told = [f"{wording.number(tool)} %"] if is_number(tool) else []
+        told += [f"node {wording.number(node)} %"] if is_number(node) else []
         if told:
             parts.append(f"{end} {', '.join(told)}")
     return "; ".join(parts)
@@ -345,7 +345,7 @@ def _pairs(values: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     return tuple(
         (
             str(key),
-            wording.number(value) if wording.is_number(value) else wording.quantity_text(value),
+            wording.number(value) if is_number(value) else wording.quantity_text(value),
         )
         for key, value in sorted(values.items())
     )
