@@ -310,10 +310,10 @@ def test_grouping_tells_failures_first():
 
 
 def test_an_outcome_of_a_newer_version_is_not_shown_as_good():
-    from ansible_collections.railyard.fabric.plugins.plugin_utils.present import wording
+    from ansible_collections.railyard.fabric.plugins.plugin_utils.present import summary, wording
 
     assert wording.outcome("splendid").name == "unmeasured"
-    assert wording.worst([]) == "unmeasured"
+    assert summary.worst([]) == "unmeasured"
 
 
 @pytest.mark.parametrize(

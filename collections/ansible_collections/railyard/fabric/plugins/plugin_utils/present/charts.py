@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_number
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import wording
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present.model import Measurement, badness
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 # Beyond this many bars of one check: the worst, and how all of them are spread.
 _BARS_SHOWN = 16
@@ -40,8 +42,8 @@ _COLOURS = {
 COLOUR = {
     re.sub(r"var\(--(.*)\)", r"\1", css).replace("-", "_"): stand_in for stand_in, css in _COLOURS.items()
 }
-#: What matplotlib would write into a drawing that depends on the day.
-METADATA = ("Date", "Creator", "Format", "Type")
+# What matplotlib would write into a drawing that depends on the day.
+_METADATA = ("Date", "Creator", "Format", "Type")
 _HATCH = {"fail": "////", "unmeasured": "....", "recorded": "", "pass": "", "not_applicable": ""}
 
 
@@ -77,7 +79,7 @@ def draw(measurements: Sequence[Measurement]) -> list[Chart]:
     return charts
 
 
-def settings(name: str) -> AbstractContextManager[None]:
+def _settings(name: str) -> AbstractContextManager[None]:
     """Return matplotlib's defaults, whatever the user's own file says, and what makes the same bytes."""
     import matplotlib as mpl
 
@@ -91,6 +93,35 @@ def settings(name: str) -> AbstractContextManager[None]:
     }
     context: AbstractContextManager[None] = mpl.rc_context({**mpl.rcParamsDefault, **own})
     return context
+
+
+def drawing(
+    name: str, heights: Sequence[float], left: float, hspace: float, fill: Callable[[Figure, Any], None]
+) -> str:
+    """Draw panels below each other and return them as a part of a page.
+
+    Args:
+        name: what the drawing is called among those of the page.
+        heights: of the panels, in inches.
+        left: where they begin, as a share of the width.
+        hspace: room between them, as a share of their height.
+        fill: draws the panels, given the figure and its grid.
+    """
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+    from matplotlib.figure import Figure
+
+    height = sum(heights) + 0.3
+    out = io.BytesIO()
+    with _settings(name):
+        figure = Figure(figsize=(9.2, height))
+        FigureCanvasSVG(figure)
+        grid = figure.add_gridspec(
+            len(heights), 1, height_ratios=heights, left=left, right=0.93, hspace=hspace
+        )
+        grid.update(top=1 - 0.36 / height, bottom=0.36 / height)
+        fill(figure, grid)
+        figure.savefig(out, format="svg", transparent=True, metadata=dict.fromkeys(_METADATA))
+    return _inline(out.getvalue().decode("utf-8"), name)
 
 
 def _of_unit(measurements: Sequence[Measurement], suffix: str) -> dict[str, list[Measurement]]:
@@ -109,25 +140,16 @@ def _of_unit(measurements: Sequence[Measurement], suffix: str) -> dict[str, list
 
 
 def _bars(checks: dict[str, list[Measurement]], unit: str, name: str) -> str:
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
-    from matplotlib.figure import Figure
-
     panels: list[tuple[str, list[Measurement], list[Measurement]]] = []
     for check, of_check in checks.items():
         many = len(of_check) > _BARS_SHOWN
         shown = sorted(of_check, key=badness)[:_WORST_SHOWN] if many else of_check
         panels.append((check, shown, of_check if many else []))
     heights = [0.62 + 0.27 * len(shown) + (1.5 if spread else 0) for _check, shown, spread in panels]
-    with settings(name):
-        figure = Figure(figsize=(9.2, sum(heights) + 0.3))
-        FigureCanvasSVG(figure)
-        rows = [height for _panel, height in zip(panels, heights, strict=True)]
-        grid = figure.add_gridspec(len(panels), 1, height_ratios=rows, left=0.27, right=0.93, hspace=0.55)
-        grid.update(top=1 - 0.36 / (sum(heights) + 0.3), bottom=0.36 / (sum(heights) + 0.3))
-        most = max(
-            (_reach(item) for of_check in checks.values() for item in of_check if item.value is not None),
-            default=1.0,
-        )
+    measured = [item for of_check in checks.values() for item in of_check if item.value is not None]
+    most = max((max([0.0, *_reach(item)]) or 1.0 for item in measured), default=1.0)
+
+    def fill(figure: Figure, grid: Any) -> None:
         for row, (check, shown, spread) in enumerate(panels):
             title = wording.heading(check)
             if spread:
@@ -137,9 +159,8 @@ def _bars(checks: dict[str, list[Measurement]], unit: str, name: str) -> str:
                 _spread(figure.add_subplot(inner[1]), spread, unit, most)
             else:
                 _panel(figure.add_subplot(grid[row]), title, shown, unit, most)
-        out = io.BytesIO()
-        figure.savefig(out, format="svg", transparent=True, metadata=dict.fromkeys(METADATA))
-    return inline(out.getvalue().decode("utf-8"), name)
+
+    return drawing(name, heights, 0.27, 0.55, fill)
 
 
 def _panel(axes: Axes, title: str, shown: Sequence[Measurement], unit: str, most: float) -> None:
@@ -156,8 +177,8 @@ def _panel(axes: Axes, title: str, shown: Sequence[Measurement], unit: str, most
         if tail is not None and tail > value:
             axes.plot([value, tail], [position, position], color=colour, linewidth=1.2, solid_capstyle="butt")
             axes.plot([tail, tail], [position - 0.16, position + 0.16], color=colour, linewidth=1.2)
-        floor: Any = item.floor.get(item.metric or "")
-        if wording.is_number(floor):
+        floor = _floor(item)
+        if floor is not None:
             axes.plot([floor, floor], [position - 0.42, position + 0.42], color=COLOUR["ink"], linewidth=1.6)
         if item.value is None:
             text = f"{outcome.symbol} {outcome.word}"
@@ -167,7 +188,7 @@ def _panel(axes: Axes, title: str, shown: Sequence[Measurement], unit: str, most
                 text += f" ({outcome.word})"
         axes.annotate(
             text,
-            (max(value, tail or 0.0, float(floor) if wording.is_number(floor) else 0.0), position),
+            (max([0.0, *_reach(item)]), position),
             xytext=(6, 0),
             textcoords="offset points",
             va="center",
@@ -220,24 +241,28 @@ def _tail(item: Measurement) -> float | None:
     """Where the thin line ends: the 99th percentile, or the slowest ping."""
     for metric in ("latency_p99_us", "rtt_max_us"):
         value: Any = item.observed.get(metric)
-        if wording.is_number(value):
+        if is_number(value):
             return float(value)
     return None
 
 
-def _reach(item: Measurement) -> float:
+def _floor(item: Measurement) -> float | None:
+    """The floor of the number that stands for it."""
     floor: Any = item.floor.get(item.metric or "")
-    return (
-        max(item.value or 0.0, _tail(item) or 0.0, float(floor) if wording.is_number(floor) else 0.0) or 1.0
-    )
+    return float(floor) if is_number(floor) else None
 
 
-def inline(svg: str, name: str) -> str:
+def _reach(item: Measurement) -> list[float]:
+    """The numbers that are drawn for it."""
+    return [number for number in (item.value, _tail(item), _floor(item)) if number is not None]
+
+
+def _inline(svg: str, name: str) -> str:
     """Make matplotlib's document a part of a page: no prolog, ids of its own, the page's colours and font."""
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.S)
-    svg = re.sub(r'(<svg\b[^>]*?) width="[^"]*"', r"\1", svg, count=1)
-    svg = re.sub(r'(<svg\b[^>]*?) height="[^"]*"', r"\1", svg, count=1)
+    for size in ("width", "height"):
+        svg = re.sub(rf'(<svg\b[^>]*?) {size}="[^"]*"', r"\1", svg, count=1)
     svg = re.sub(r'\b(id="|href="#|url\(#)', rf"\1{name}-", svg)
     svg = re.sub(r"font: (?:(bold) )?([0-9.]+px) [^;\"]*", _font, svg)
     for stand_in, css in _COLOURS.items():

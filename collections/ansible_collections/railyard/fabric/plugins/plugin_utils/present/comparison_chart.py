@@ -5,30 +5,31 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import charts, comparison_text
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present.comparison import Compared, Row, three
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present.comparison_text import KEYS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 # Beyond this many rails and directions: those where RDMA does worst.
 _SHOWN = 8
-_PANELS = (("bandwidth", "bandwidth_gbps", "Gbit/s"), ("latency", "latency_us", "µs"))
+_PANELS = (("bandwidth", "Gbit/s"), ("latency", "µs"))
 _HEADINGS = {"bandwidth": "Bandwidth", "latency": "Latency, one way: shorter is better"}
 
 
 def draw(compared: Compared) -> charts.Chart | None:
     """Draw what was compared; nothing where there is no number at all."""
     panels = []
-    for what, key, unit in _PANELS:
+    for what, unit in _PANELS:
         rows = [row for row in compared.rows if "rdma" in row["asked"][what]]
-        if any(value is not None for row in rows for value in row[key].values()):
+        if any(value is not None for row in rows for value in row[KEYS[what]].values()):
             shown = rows if len(rows) <= _SHOWN else _worst(rows, what)
-            panels.append((what, key, unit, shown, len(rows)))
+            panels.append((what, unit, shown, len(rows)))
     if not panels:
         return None
     caption = f"Bandwidth: {compared.bandwidth_of}. Latency: {compared.latency_of}."
@@ -41,41 +42,23 @@ def _worst(rows: Sequence[Row], what: str) -> list[Row]:
     return comparison_text.worst_first(known or rows, what)[:_SHOWN]
 
 
-def _svg(panels: Sequence[tuple[str, str, str, Sequence[Row], int]]) -> str:
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
-    from matplotlib.figure import Figure
+def _svg(panels: Sequence[tuple[str, str, Sequence[Row], int]]) -> str:
+    heights = [0.75 + 0.56 * len(shown) for _what, _unit, shown, _total in panels]
 
-    heights = [0.75 + 0.56 * len(shown) for _what, _key, _unit, shown, _total in panels]
-    with charts.settings("compared"):
-        figure = Figure(figsize=(9.2, sum(heights) + 0.3))
-        FigureCanvasSVG(figure)
-        margin = 0.36 / (sum(heights) + 0.3)
-        grid = figure.add_gridspec(
-            len(panels),
-            1,
-            height_ratios=heights,
-            left=0.3,
-            right=0.93,
-            hspace=0.3,
-            top=1 - margin,
-            bottom=margin,
-        )
-        for at, (what, key, unit, shown, total) in enumerate(panels):
-            title = _HEADINGS[what]
-            if total > len(shown):
-                title += f"; {len(shown)} of {total}, worst first"
-            _panel(figure.add_subplot(grid[at]), title, shown, key, unit)
-        out = io.BytesIO()
-        figure.savefig(out, format="svg", transparent=True, metadata=dict.fromkeys(charts.METADATA))
-    return charts.inline(out.getvalue().decode("utf-8"), "compared")
+    def fill(figure: Figure, grid: Any) -> None:
+        for at, (what, unit, shown, total) in enumerate(panels):
+            more = f"; {len(shown)} of {total}, worst first" if total > len(shown) else ""
+            _panel(figure.add_subplot(grid[at]), _HEADINGS[what] + more, shown, what, unit)
+
+    return charts.drawing("compared", heights, 0.3, 0.3, fill)
 
 
-def _panel(axes: Axes, title: str, shown: Sequence[Row], key: str, unit: str) -> None:
-    values = [value for row in shown for value in row[key].values() if value is not None]
+def _panel(axes: Axes, title: str, shown: Sequence[Row], what: str, unit: str) -> None:
+    values = [value for row in shown for value in row[KEYS[what]].values() if value is not None]
     charts.bare(axes, title, max(values, default=1.0))
     for position, row in enumerate(shown):
         for transport, offset in (("tcp", -0.2), ("rdma", 0.2)):
-            value = row[key][transport]
+            value = row[KEYS[what]][transport]
             axes.barh(
                 position + offset,
                 value or 0.0,
@@ -84,12 +67,9 @@ def _panel(axes: Axes, title: str, shown: Sequence[Row], key: str, unit: str) ->
                 edgecolor=charts.COLOUR["paper"],
                 hatch="//" if transport == "rdma" else "",
             )
-            what = "bandwidth" if key == "bandwidth_gbps" else "latency"
-            number = three(value) if value is not None else None
+            told = comparison_text.cell(row, what, transport) if value is None else f"{three(value)} {unit}"
             axes.annotate(
-                f"{transport.upper()} {number} {unit}"
-                if number
-                else f"{transport.upper()} {comparison_text.cell(row, what, transport)}",
+                f"{transport.upper()} {told}",
                 (value or 0.0, position + offset),
                 xytext=(6, 0),
                 textcoords="offset points",

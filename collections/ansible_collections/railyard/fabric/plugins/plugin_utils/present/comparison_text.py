@@ -26,6 +26,9 @@ NOT_ASKED = "not asked"
 _NAMED = 3
 _PLACE, _CELL = 38, 17
 
+#: What is compared → the key of its numbers.
+KEYS = {"bandwidth": "bandwidth_gbps", "latency": "latency_us"}
+
 Fold = Callable[[Sequence[str]], str]
 
 
@@ -52,7 +55,12 @@ def lines(compared: Compared, fold: Fold | None = None) -> list[str]:
         "latency",
         fold,
     )
-    text += _cpu_block([row for row in compared.rows if "rdma" in row["asked"]["bandwidth"]], fold)
+    text += _block(
+        "host CPU during the bandwidth test, % of all processors (sender / receiver)",
+        [row for row in compared.rows if "rdma" in row["asked"]["bandwidth"]],
+        "cpu",
+        fold,
+    )
     return [*text, *_wrapped(compared.sentence)]
 
 
@@ -66,7 +74,7 @@ def cell(row: Row, what: str, transport: str) -> str:
     """
     if transport not in row["asked"][what]:
         return NOT_ASKED
-    value = row[_KEYS[what]][transport]
+    value = row[KEYS[what]][transport]
     if value is None:
         return NOT_MEASURED
     share = row["efficiency"][transport] if what == "bandwidth" else None
@@ -119,47 +127,34 @@ def worst_first(rows: Iterable[Row], what: str) -> list[Row]:
     return sorted(rows, key=lambda row: -1.0 if row[f"{what}_ratio"] is None else row[f"{what}_ratio"])
 
 
-_KEYS = {"bandwidth": "bandwidth_gbps", "latency": "latency_us"}
-
-
 def _block(title: str, rows: Sequence[Row], what: str, fold: Fold) -> list[str]:
+    """Return the lines of `bandwidth`, `latency` or `cpu`: all rows, or of many the worst few."""
     if not rows:
         return []
-    text = [*_wrapped(title, "  "), _line("", "TCP", "RDMA", "RDMA is")]
+    text = [*_wrapped(title, "  "), _line("", "TCP", "RDMA", "RDMA is" if what in KEYS else "")]
     if len(rows) <= MOST_LINES:
         return text + [_line(place(row, _PLACE), *_cells(row, what)) for row in rows]
-    known = [row for row in rows if row[f"{what}_ratio"] is not None]
-    missing = [row for row in rows if row[f"{what}_ratio"] is None]
-    text += _missing(missing, len(rows), fold)
-    text += [_line(place(row, _PLACE), *_cells(row, what)) for row in worst_first(known, what)[:WORST_SHOWN]]
+    known = [row for row in rows if _rank(row, what) is not None]
+    text += _missing([row for row in rows if _rank(row, what) is None], len(rows), fold)
+    worst = sorted(known, key=lambda row: _rank(row, what) or 0.0)[:WORST_SHOWN]
+    text += [_line(place(row, _PLACE), *_cells(row, what)) for row in worst]
     # Both directions and all rails carry more by their nature: a middle of them all would be nobody's.
     alike = [row for row in known if row["rail"] is not None and row["direction"] == "uni"]
-    if alike:
-        middle = {
-            name: three(statistics.median(row[_KEYS[what]][name] for row in alike))
-            for name in ("tcp", "rdma")
-        }
+    if alike and what in KEYS:
+        tcp, rdma = (
+            three(statistics.median(row[KEYS[what]][name] for row in alike)) for name in ("tcp", "rdma")
+        )
         ratio = times(statistics.median(row[f"{what}_ratio"] for row in alike))
-        text.append(_line(f"median of {len(alike)}: one rail, one way", middle["tcp"], middle["rdma"], ratio))
+        text.append(_line(f"median of {len(alike)}: one rail, one way", tcp, rdma, ratio))
     return text + _left_out(len(known) - WORST_SHOWN)
 
 
-def _cpu_block(rows: Sequence[Row], fold: Fold) -> list[str]:
-    if not rows:
-        return []
-    text = [
-        "  host CPU during the bandwidth test, % of all processors (sender / receiver)",
-        _line("", "TCP", "RDMA", ""),
-    ]
-    if len(rows) <= MOST_LINES:
-        return text + [
-            _line(place(row, _PLACE), cpu_cell(row, "tcp"), cpu_cell(row, "rdma"), "") for row in rows
-        ]
-    known = [row for row in rows if row["cpu_percent"]["rdma"] is not None]
-    text += _missing([row for row in rows if row["cpu_percent"]["rdma"] is None], len(rows), fold)
-    busiest = sorted(known, key=lambda row: -float(row["cpu_percent"]["rdma"]))[:WORST_SHOWN]
-    text += [_line(place(row, _PLACE), cpu_cell(row, "tcp"), cpu_cell(row, "rdma"), "") for row in busiest]
-    return text + _left_out(len(known) - WORST_SHOWN)
+def _rank(row: Row, what: str) -> float | None:
+    """What rows are sorted by, worst first: least advantage, busiest sender; None without a number."""
+    if what in KEYS:
+        return None if row[f"{what}_ratio"] is None else float(row[f"{what}_ratio"])
+    busy = row["cpu_percent"]["rdma"]
+    return None if busy is None else -float(busy)
 
 
 def _arrow(row: Row) -> str:
@@ -167,6 +162,8 @@ def _arrow(row: Row) -> str:
 
 
 def _cells(row: Row, what: str) -> tuple[str, str, str]:
+    if what not in KEYS:
+        return cpu_cell(row, "tcp"), cpu_cell(row, "rdma"), ""
     return cell(row, what, "tcp"), cell(row, what, "rdma"), advantage(row, what)
 
 

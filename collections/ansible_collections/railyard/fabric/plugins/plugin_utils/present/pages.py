@@ -37,28 +37,18 @@ _EXIT_MEANING = {
 
 def html(report: Report) -> str:
     """Return the page: one file, no script, nothing loaded from anywhere."""
-    environment = _environment(autoescape=True)
-    style = environment.get_template("style.css").render()
-    return (
-        environment.get_template("report.html.j2")
-        .render(
-            report=report,
-            words=wording,
-            css=lambda name: str(name).replace("_", "-"),
-            verdict=_verdict,
-            style=Markup(style),  # noqa: S704 - our own file, and it is no template
-            picture=Markup(picture.draw(report)),  # noqa: S704 - escapes every name itself
-            **_charts(report),
-            **_compared(report),
-            open_tables={
-                table.check for table in report.tables if _worth_opening(table.check, len(table.shown))
-            },
-            problems_shown=_PROBLEMS_SHOWN,
-            exit_meaning=exit_meaning(report.exit_status),
-        )
-        .rstrip()
-        + "\n"
+    style = _environment(autoescape=True).get_template("style.css").render()
+    page = _rendered(
+        "report.html.j2",
+        report,
+        css=lambda name: str(name).replace("_", "-"),
+        verdict=_verdict,
+        style=Markup(style),  # noqa: S704 - our own file, and it is no template
+        picture=Markup(picture.draw(report)),  # noqa: S704 - escapes every name itself
+        open_tables={table.check for table in report.tables if _worth_opening(table.check, len(table.shown))},
+        **_charts(report),
     )
+    return page.rstrip() + "\n"
 
 
 def _charts(report: Report) -> dict[str, Any]:
@@ -72,18 +62,23 @@ def _charts(report: Report) -> dict[str, Any]:
 
 def markdown(report: Report) -> str:
     """Return the same in Markdown, for a terminal, a ticket or a pull request."""
-    text = (
-        _environment(autoescape=False)
-        .get_template("report.md.j2")
+    return re.sub(r"\n{3,}", "\n\n", _rendered("report.md.j2", report)).strip() + "\n"
+
+
+def _rendered(template: str, report: Report, **more: Any) -> str:
+    """Fill a template with what the page and its twin both need, and more."""
+    return (
+        _environment(autoescape=template.endswith(".html.j2"))
+        .get_template(template)
         .render(
             report=report,
             words=wording,
-            **_compared(report),
             problems_shown=_PROBLEMS_SHOWN,
             exit_meaning=exit_meaning(report.exit_status),
+            **_compared(report),
+            **more,
         )
     )
-    return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
 
 
 def _compared(report: Report) -> dict[str, object]:

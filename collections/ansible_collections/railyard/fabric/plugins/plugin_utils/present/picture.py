@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.plugin_utils.present import wording
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present import summary, wording
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present.model import Measurement, Report
 
 _WIDTH = 920
@@ -68,7 +68,7 @@ def _lane(
 ) -> str:
     """An arrow for one direction of a rail, with its rate."""
     mine = [item for item in measurements if (item.node, item.peer, item.rail) == (node, peer, rail)]
-    state = wording.outcome(wording.worst(item.outcome for item in mine) if mine else "not_applicable")
+    state = wording.outcome(summary.worst(item.outcome for item in mine) if mine else "not_applicable")
     rates = [item for item in mine if item.check in _RATES and item.value is not None]
     text = f"{state.symbol} {state.word}"
     if rates:

@@ -6,11 +6,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import catalogue
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_number
 
 #: Worst first: what several verdicts are shown as.
 WORST_FIRST = catalogue.WORST_FIRST
@@ -74,12 +75,6 @@ def outcome(name: object) -> Outcome:
     return OUTCOMES.get(str(name), _UNKNOWN)
 
 
-def worst(names: Iterable[str]) -> str:
-    """Return the outcome that stands for several; of none, `unmeasured`."""
-    present = set(names)
-    return next((name for name in WORST_FIRST if name in present), "unmeasured")
-
-
 def check_title(name: str) -> str:
     """Return what a person calls a check."""
     check = catalogue.CHECKS.get(name)
@@ -102,11 +97,6 @@ def main_metric(observed: Mapping[str, Any]) -> str | None:
     """Return the key of the number that stands for a check, or None where it has none."""
     numbers = [name for name in sorted(observed) if is_number(observed[name])]
     return next((name for name in _MAIN_METRICS if name in numbers), numbers[0] if numbers else None)
-
-
-def is_number(value: Any) -> bool:
-    """Whether a value is a number to draw (JSON's true is none)."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def unit(metric: str) -> str:
@@ -151,10 +141,7 @@ def quantity_text(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, (list, tuple)):
-        return (
-            ", ".join(quantity_text(item) if not is_number(item) else number(item) for item in value)
-            or "none"
-        )
+        return ", ".join(map(number, value)) or "none"
     if isinstance(value, Mapping):
         return ", ".join(f"{key} {quantity_text(item)}" for key, item in sorted(value.items()))
     return str(value)
@@ -172,9 +159,7 @@ def bounds_text(floor: Mapping[str, Any] | None, ceiling: Mapping[str, Any] | No
         elif low is not None and high is not None and is_number(low):
             parts.append(f"{name}{number(low)} to {quantity(metric, high)}")
         elif low is not None:
-            parts.append(
-                f"{name}at least {quantity(metric, low)}" if is_number(low) else f"{name}{number(low)}"
-            )
+            parts.append(f"{name}{'at least ' if is_number(low) else ''}{quantity(metric, low)}")
         elif high is not None:
             parts.append(f"{name}at most {quantity(metric, high)}")
     return "; ".join(parts)
