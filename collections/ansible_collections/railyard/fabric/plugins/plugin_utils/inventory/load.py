@@ -170,10 +170,7 @@ def _read(inventory: Inventory, reader: inventory_source.Reader) -> None:
         address = None if findings else _literal_host(name if address is None else address)
         findings += machines.check(name, address, ways)
         findings += nodes.check_misspelt(name, known.names, VARIABLES)
-        rivals = {variable: pair for variable, pair in known.rivals.items() if variable in VARIABLES}
-        findings += nodes.check_rivals(name, rivals, known.own)
-        shadowed = {variable: pair for variable, pair in known.shadowed.items() if variable in VARIABLES}
-        findings += nodes.check_shadowed(name, shadowed, known.own)
+        findings += nodes.check_groups(name, known.rivals, known.shadowed, set(VARIABLES) - known.own)
         inventory.findings += [(finding, Origin(groups, name)) for finding in findings]
         policy_here = shared.plain(variables.get("fabric_policy"))
         if not inventory.nodes:

@@ -117,20 +117,26 @@ def _alike(variable: str, known: tuple[str, ...]) -> str | None:
     return near[0] if near else None
 
 
-def check_rivals(name: str, rivals: Mapping[str, tuple[str, str]], own: Collection[str]) -> Iterator[Finding]:
-    """Yield variables that two of a node's groups set differently, and the node itself does not set."""
-    for variable, (one, other) in sorted(rivals.items()):
-        if variable not in own:
-            message = f"groups {one} and {other} both set it, and only their names decide between them"
-            fix = "take the node out of one of them, or set the variable on the node itself"
-            yield Finding(variable, message, fix, name)
-
-
-def check_shadowed(
-    name: str, shadowed: Mapping[str, tuple[str, str]], own: Collection[str]
+def check_groups(
+    name: str,
+    rivals: Mapping[str, tuple[str, str]],
+    shadowed: Mapping[str, tuple[str, str]],
+    asked: Collection[str],
 ) -> Iterator[Finding]:
-    """Yield variables that a group sets beside its hosts, where a wider group's file wins over it."""
-    for variable, (inner, outer) in sorted(shadowed.items()):
-        if variable not in own:
-            message = f"group {inner} sets it beside its hosts, and group_vars of the wider group {outer} win"
-            yield Finding(variable, message, f"move it into group_vars/{inner}.yml, or remove one", name)
+    """Yield those of the asked variables on which a node's groups do not agree.
+
+    Args:
+        name: the node's name.
+        rivals: variable → two groups of one rank that set it differently.
+        shadowed: variable → a group that sets it beside its hosts, a wider one whose file wins over it.
+        asked: the variables that matter, without those that the node itself sets.
+    """
+    for variable in sorted(rivals.keys() & asked):
+        one, other = rivals[variable]
+        message = f"groups {one} and {other} both set it, and only their names decide between them"
+        fix = "take the node out of one of them, or set the variable on the node itself"
+        yield Finding(variable, message, fix, name)
+    for variable in sorted(shadowed.keys() & asked):
+        inner, outer = shadowed[variable]
+        message = f"group {inner} sets it beside its hosts, and group_vars of the wider group {outer} win"
+        yield Finding(variable, message, f"move it into group_vars/{inner}.yml, or remove one", name)

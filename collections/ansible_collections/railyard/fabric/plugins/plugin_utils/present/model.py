@@ -36,6 +36,8 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder 
 _NODES_SHOWN = 16
 # Beyond this many lines, a table shows the worst and says how many it left out.
 ROWS_SHOWN = 60
+# Of a verdict, what is text or absent.
+_TEXTS = ("node", "peer", "rail", "direction", "basis", "tool", "id")
 
 
 @dataclass(frozen=True)
@@ -223,21 +225,15 @@ def _measurements(
 ) -> tuple[Measurement, ...]:
     return tuple(
         Measurement(
+            **{key: str(verdict.get(key) or "") for key in _TEXTS},
             check=str(verdict.get("check")),
-            node=str(verdict.get("node") or ""),
-            peer=str(verdict.get("peer") or ""),
-            rail=str(verdict.get("rail") or ""),
-            direction=str(verdict.get("direction") or ""),
             outcome=wording.outcome(verdict.get("outcome")).name,
             observed={
                 key: value for key, value in (verdict.get("observed") or {}).items() if not _is_cpu(key)
             },
             floor=dict(verdict.get("floor") or {}),
             ceiling=dict(verdict.get("ceiling") or {}),
-            basis=str(verdict.get("basis") or ""),
-            tool=str(verdict.get("tool") or ""),
             cpu=_cpu(verdict.get("observed") or {}),
-            id=str(verdict.get("id") or ""),
             cable=cables.get((str(verdict.get("node")), str(verdict.get("rail"))), "")
             if verdict.get("check") == LINK_ERRORS
             else "",
