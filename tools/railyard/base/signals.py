@@ -3,10 +3,30 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import FrameType
-from typing import Any
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+Action = Callable[[int, FrameType | None], None] | signal.Handlers
+
+
+@contextmanager
+def on_stop(action: Action, under_nohup: Action = signal.SIG_IGN) -> Iterator[None]:
+    """Have SIGINT, SIGTERM and SIGHUP do `action`.
+
+    Args:
+        action: what is done; or that nothing is, `SIG_IGN`.
+        under_nohup: what SIGHUP does where it was ignored before: a lost terminal is to stop nothing then.
+    """
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    for number, old in before.items():
+        ignored = number == signal.SIGHUP and old == signal.SIG_IGN
+        signal.signal(number, under_nohup if ignored else action)
+    try:
+        yield
+    finally:
+        for number, old in before.items():
+            signal.signal(number, old)
 
 
 class Interrupts:
@@ -18,16 +38,20 @@ class Interrupts:
 
     def __init__(self) -> None:
         self.count = 0
-        self._before: dict[signal.Signals, Any] = {}
+        # A handler is not inherited, `SIG_IGN` is; Ansible, on a terminal of its own that ends with us,
+        # is not to outlive us when we are killed.
+        self._counting = on_stop(self._received, under_nohup=_nothing)
 
     def __enter__(self) -> Interrupts:
-        for number in _SIGNALS:
-            self._before[number] = signal.signal(number, self._received)
+        self._counting.__enter__()
         return self
 
     def __exit__(self, *_error: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
+        self._counting.__exit__(None, None, None)
 
     def _received(self, _number: int, _frame: FrameType | None) -> None:
         self.count += 1
+
+
+def _nothing(_number: int, _frame: FrameType | None) -> None:
+    pass

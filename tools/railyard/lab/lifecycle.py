@@ -18,6 +18,7 @@ from threading import Event
 from types import FrameType
 
 from railyard.base.paths import repo_root
+from railyard.base.signals import on_stop
 from railyard.lab import apt, bootstrap, faults, host, inventory, keys, naming, network, seed, state
 from railyard.lab.nodes import NodeKind, NodeState
 from railyard.lab.process import LabError, command_lines
@@ -215,20 +216,10 @@ def _interruptible() -> Iterator[Event]:
         interrupted.set()
         raise KeyboardInterrupt
 
-    with _on_signals(stop):
+    with on_stop(stop):
         yield interrupted
 
 
 def _uninterruptible() -> AbstractContextManager[None]:
     """Let cleaning up come to its end; whoever cannot wait has kill -9, and `down` again."""
-    return _on_signals(signal.SIG_IGN)
-
-
-@contextmanager
-def _on_signals(action: Callable[[int, FrameType | None], None] | signal.Handlers) -> Iterator[None]:
-    old = {number: signal.signal(number, action) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
-    try:
-        yield
-    finally:
-        for number, handler in old.items():
-            signal.signal(number, handler)
+    return on_stop(signal.SIG_IGN)
