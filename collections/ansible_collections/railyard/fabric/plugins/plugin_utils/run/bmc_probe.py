@@ -11,11 +11,10 @@ from __future__ import annotations
 
 import errno
 import os
-import selectors
 import socket
 import time
-from collections import deque
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 #: Far below the usual limit of 1,024 open files of a process.
@@ -52,22 +51,6 @@ class Reply:
     message: str | None = None
 
 
-@dataclass
-class _Question:
-    """The connection to one port of one BMC."""
-
-    node: str
-    address: str
-    port: int
-    sock: socket.socket | None = None
-    started: float = 0.0
-    sent: int = 0
-    reply: Reply | None = None
-
-    def ends(self, state: str, message: str | None = None, round_trip_us: float | None = None) -> None:
-        self.reply = Reply(state, self.port, round_trip_us, self.sent, message)
-
-
 def ask(addresses: Mapping[str, str], ports: Sequence[int], timeout_s: float) -> dict[str, Reply]:
     """Ask BMCs whether they are there.
 
@@ -79,85 +62,41 @@ def ask(addresses: Mapping[str, str], ports: Sequence[int], timeout_s: float) ->
     Returns:
         node -> reply, for every node.
     """
-    questions = [_Question(node, address, port) for node, address in addresses.items() for port in ports]
-    _walk(questions, timeout_s)
-    unheard = {node for node, reply in _best(questions).items() if reply.state in (SILENT, NO_WAY)}
+    replies = _ask(addresses, ports, timeout_s)
+    unheard = [node for node, reply in replies.items() if reply.state in (SILENT, NO_WAY)]
     if unheard:
         time.sleep(ASK_AGAIN_AFTER_S)
-        again = [one for one in questions if one.node in unheard]
-        for one in again:
-            one.reply = None
-        _walk(again, timeout_s)
-    return _best(questions)
+        for node, reply in _ask({node: addresses[node] for node in unheard}, ports, timeout_s).items():
+            reply.sent += replies[node].sent
+            replies[node] = reply
+    return replies
 
 
-def _best(questions: Sequence[_Question]) -> dict[str, Reply]:
+def _ask(addresses: Mapping[str, str], ports: Sequence[int], timeout_s: float) -> dict[str, Reply]:
+    """Ask each BMC once at each port; return the best of its replies."""
+    questions = [(node, port) for node in addresses for port in ports]
     found: dict[str, Reply] = {}
-    for one in questions:
-        reply = one.reply or Reply(SILENT, one.port, sent=one.sent)
-        best = found.get(one.node)
-        if best is None or _BEST.index(reply.state) < _BEST.index(best.state):
-            found[one.node] = reply
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        replies = pool.map(lambda one: _connect(addresses[one[0]], one[1], timeout_s), questions)
+        for (node, _port), reply in zip(questions, replies, strict=True):
+            if node not in found or _BEST.index(reply.state) < _BEST.index(found[node].state):
+                found[node] = reply
     return found
 
 
-def _walk(questions: Sequence[_Question], timeout_s: float) -> None:
-    waiting = deque(questions)
-    asked: dict[int, _Question] = {}
-    with selectors.DefaultSelector() as selector:
-        while waiting or asked:
-            while waiting and len(asked) < AT_ONCE:
-                one = waiting.popleft()
-                _connect(one)
-                if one.reply is None and one.sock is not None:
-                    # A connection is made, or refused, when its socket can be written to.
-                    asked[selector.register(one.sock, selectors.EVENT_WRITE).fd] = one
-                else:
-                    _close(one)
-            for key, _mask in selector.select(0.1 if asked else 0):
-                _connected(asked[key.fd])
-            now = time.monotonic()
-            for fd, one in list(asked.items()):
-                if one.reply is None and now - one.started >= timeout_s:
-                    one.ends(SILENT)
-                if one.reply is not None:
-                    selector.unregister(fd)
-                    del asked[fd]
-                    _close(one)
-
-
-def _connect(one: _Question) -> None:
+def _connect(address: str, port: int, timeout_s: float) -> Reply:
+    began = time.monotonic()
+    state, message, sent = ANSWERED, None, 1
     try:
-        one.sock = socket.socket(
-            socket.AF_INET6 if ":" in one.address else socket.AF_INET, socket.SOCK_STREAM
-        )
-        one.sock.setblocking(False)
-        code = one.sock.connect_ex((one.address, one.port))
+        socket.create_connection((address, port), timeout_s).close()
+    except TimeoutError as error:
+        state, message = SILENT, error.strerror
     except OSError as error:
-        code = error.errno or errno.EIO
-    one.started = time.monotonic()
-    if code in (0, errno.EINPROGRESS):
-        one.sent += 1
-    else:
-        _failed(one, code)
-
-
-def _connected(one: _Question) -> None:
-    code = one.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) if one.sock else 0
-    if code:
-        _failed(one, code)
-    else:
-        one.ends(ANSWERED, round_trip_us=(time.monotonic() - one.started) * 1e6)
-
-
-def _failed(one: _Question, code: int) -> None:
-    if code == errno.ECONNREFUSED:
-        one.ends(REFUSED, os.strerror(code), (time.monotonic() - one.started) * 1e6)
-    else:
-        one.ends(NO_WAY if code in _OWN_FAULTS else SILENT, os.strerror(code))
-
-
-def _close(one: _Question) -> None:
-    if one.sock is not None:
-        one.sock.close()
-        one.sock = None
+        refused, own = isinstance(error, ConnectionRefusedError), error.errno in _OWN_FAULTS
+        state, message = (
+            REFUSED if refused else NO_WAY if own else SILENT,
+            os.strerror(error.errno or errno.EIO),
+        )
+        sent = 0 if own else 1
+    heard = state in (ANSWERED, REFUSED)
+    return Reply(state, port, (time.monotonic() - began) * 1e6 if heard else None, sent, message)

@@ -93,26 +93,25 @@ def test_the_controllers_own_want_is_no_silence_of_the_bmc(
 
 
 def test_never_more_than_some_are_asked_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    open_now, most = set(), 0
-    connect, close = bmc_probe._connect, bmc_probe._close
+    asked_now, most, lock = 0, 0, threading.Lock()
+    connect = bmc_probe._connect
 
-    def opening(one: bmc_probe._Question) -> None:
-        nonlocal most
-        connect(one)
-        open_now.add(one.node)
-        most = max(most, len(open_now))
+    def connecting(*question: object) -> bmc_probe.Reply:
+        nonlocal asked_now, most
+        with lock:
+            asked_now += 1
+            most = max(most, asked_now)
+        time.sleep(0.05)
+        reply = connect(*question)
+        with lock:
+            asked_now -= 1
+        return reply
 
-    def closing(one: bmc_probe._Question) -> None:
-        open_now.discard(one.node)
-        close(one)
-
-    monkeypatch.setattr(bmc_probe, "_connect", opening)
-    monkeypatch.setattr(bmc_probe, "_close", closing)
+    monkeypatch.setattr(bmc_probe, "_connect", connecting)
     nodes = {f"gpu{number}": f"127.1.{number // 250}.{number % 250 + 1}" for number in range(300)}
     replies = bmc_probe.ask(nodes, [1], 0.3)
     assert {reply.state for reply in replies.values()} == {"refused"}
     assert most == bmc_probe.AT_ONCE
-    assert not open_now
 
 
 def test_nobody_is_asked_where_nobody_has_a_bmc() -> None:
