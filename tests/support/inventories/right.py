@@ -6,12 +6,14 @@ from typing import NamedTuple
 
 from support.inventories.sound import FABRIC, HOSTS, INFINIBAND, PAIR, UNITS
 
+Planned = dict[tuple[str, str], dict[str, object]]
+
 
 class Right(NamedTuple):
     """One inventory: path → text, what of each rail is planned, and the path for -i below its folder."""
 
     files: dict[str, str | bytes]
-    planned: dict[tuple[str, str], dict[str, object]]
+    planned: Planned
     source: str = ""
 
 
@@ -38,24 +40,38 @@ fabric:
 """
 SECOND = {("gpu2", "rail1"): {"address": "10.0.1.2/24", "mtu": 9000}}
 
+
+def right(
+    planned: Planned = SECOND,
+    more: dict[str, str] | None = None,
+    *,
+    hosts: str | None = TWO,
+    fabric: str | bytes | None = OLD,
+    source: str = "",
+) -> Right:
+    """Return an inventory of two nodes and two rails, but for what is said otherwise; None: no such file."""
+    files = {HOSTS: hosts, FABRIC: fabric, **(more or {})}
+    return Right({path: text for path, text in files.items() if text is not None}, planned, source)
+
+
+def hosts(**variables: str) -> str:
+    """Write hosts.yml with so many hosts, each with its variables as flow YAML."""
+    return "gpu_nodes:\n  hosts:\n" + "".join(f"    {name}: {one}\n" for name, one in variables.items())
+
+
 RIGHT = {
-    "netdevs_of_each_host": Right(
-        {
-            HOSTS: """\
-gpu_nodes:
-  hosts:
-    gpu1:
-    gpu2: {rail_overrides: {rail0: {netdev: a0}, rail1: {netdev: a1}, rail2: {netdev: ens1}}}
-""",
-            FABRIC: ROCE + rails(4),
-        },
+    "netdevs_of_each_host": right(
         {
             ("gpu2", "rail2"): {"netdev": "ens1", "address": "10.0.2.2/24"},
             ("gpu1", "rail2"): {"netdev": "ens2"},
         },
+        hosts=hosts(
+            gpu1="",
+            gpu2="{rail_overrides: {rail0: {netdev: a0}, rail1: {netdev: a1}, rail2: {netdev: ens1}}}",
+        ),
+        fabric=ROCE + rails(4),
     ),
-    "ipv6_alone": Right(
-        {HOSTS: TWO, FABRIC: ROCE + "    - {name: r, netdev: e, subnet6: 'fd00:7::/64', gateway: last}\n"},
+    "ipv6_alone": right(
         {
             ("gpu1", "r"): {
                 "address": None,
@@ -63,14 +79,9 @@ gpu_nodes:
                 "gateway6": "fd00:7::ffff:ffff:ffff:ffff",
             }
         },
+        fabric=ROCE + "    - {name: r, netdev: e, subnet6: 'fd00:7::/64', gateway: last}\n",
     ),
-    "gateway_that_is_link_local": Right(
-        {
-            HOSTS: "gpu_nodes:\n  hosts:\n    gpu1: {scalable_unit: a}\n    gpu2: {scalable_unit: b}\n",
-            FABRIC: ROCE
-            + "    - name: r\n      netdev: e\n      gateway: 'FE80::1'\n      routes: ['fd01::/48']\n"
-            "      subnets6: {a: 'fd00:7::/64', b: 'fd00:8::/64'}\n",
-        },
+    "gateway_that_is_link_local": right(
         {
             ("gpu2", "r"): {
                 "address6": "fd00:8::2/64",
@@ -78,201 +89,156 @@ gpu_nodes:
                 "routes": [{"to": "fd00:7::/64", "via": "fe80::1"}, {"to": "fd01::/48", "via": "fe80::1"}],
             }
         },
+        hosts=hosts(gpu1="{scalable_unit: a}", gpu2="{scalable_unit: b}"),
+        fabric=ROCE + "    - {name: r, netdev: e, gateway: 'FE80::1', routes: ['fd01::/48'],\n"
+        "       subnets6: {a: 'fd00:7::/64', b: 'fd00:8::/64'}}\n",
     ),
-    "point_to_point": Right(
-        {
-            HOSTS: TWO,
-            FABRIC: "fabric:\n  transport: roce\n  mtu: 9000\n  host_offset: -1\n  rails:\n"
-            "    - {name: rail0, netdev: e0, subnet: 10.0.0.0/31}\n"
-            "    - {name: rail1, netdev: e1, subnet: 10.0.0.2/31}\n",
-        },
+    "point_to_point": right(
         {("gpu1", "rail0"): {"address": "10.0.0.0/31"}, ("gpu2", "rail1"): {"address": "10.0.0.3/31"}},
+        fabric="fabric:\n  transport: roce\n  mtu: 9000\n  host_offset: -1\n  rails:\n"
+        "    - {name: rail0, netdev: e0, subnet: 10.0.0.0/31}\n"
+        "    - {name: rail1, netdev: e1, subnet: 10.0.0.2/31}\n",
     ),
-    "routed_to_the_host": Right(
-        {
-            HOSTS: "gpu_nodes:\n  hosts:\n    gpu1: {scalable_unit: gpu1, node_index: 1}\n"
-            "    gpu2: {scalable_unit: gpu2, node_index: 1}\n",
-            FABRIC: ROUTED,
-        },
+    "routed_to_the_host": right(
         {("gpu2", "rail0"): {"address": "10.0.0.3/31", "gateway": "10.0.0.2"}},
+        hosts=hosts(**{name: f"{{scalable_unit: {name}, node_index: 1}}" for name in ("gpu1", "gpu2")}),
+        fabric=ROUTED,
     ),
-    "a_mac_of_each_host": Right(
-        {
-            HOSTS: """\
-gpu_nodes:
-  hosts:
-    gpu1: {rail_overrides: {rail0: {mac: '52:54:00:00:00:01'}, rail1: {mac: '52:54:00:00:00:02'}}}
-    gpu2: {rail_overrides: {rail0: {mac: '52:54:00:00:00:03', netdev: }, rail1: {mac: '52:54:00:AA:BB:CC'}}}
-""",
-            FABRIC: OLD,
-        },
+    "a_mac_of_each_host": right(
         {
             ("gpu2", "rail0"): {"mac": "52:54:00:00:00:03", "netdev": None},
             ("gpu2", "rail1"): {"mac": "52:54:00:aa:bb:cc", "netdev": "ens1"},
         },
+        hosts=hosts(
+            gpu1="{rail_overrides: {rail0: {mac: '52:54:00:00:00:01'}, rail1: {mac: '52:54:00:00:00:02'}}}",
+            gpu2="{rail_overrides: {rail0: {mac: '52:54:00:00:00:03', netdev: }, "
+            "rail1: {mac: '52:54:00:AA:BB:CC'}}}",
+        ),
     ),
-    "macs_of_infiniband": Right(
-        {
-            HOSTS: "gpu_nodes:\n  hosts:\n    gpu1: {rail_overrides: {rail0: {mac: '"
-            + "02:" * 19
-            + "02'}}}\n",
-            FABRIC: INFINIBAND[FABRIC],
-        },
+    "macs_of_infiniband": right(
         {("gpu1", "rail0"): {"mac": "02:" * 19 + "02"}},
+        hosts=hosts(gpu1="{rail_overrides: {rail0: {mac: '" + "02:" * 19 + "02'}}}"),
+        fabric=INFINIBAND[FABRIC],
     ),
-    "vlans": Right(
-        {HOSTS: TWO, FABRIC: ROCE + rails(2, ", vlan: 4000")},
-        {("gpu1", "rail0"): {"vlan": 4000, "netdev": "ens0"}},
+    "vlans": right(
+        {("gpu1", "rail0"): {"vlan": 4000, "netdev": "ens0"}}, fabric=ROCE + rails(2, ", vlan: 4000")
     ),
-    "two_ports_of_a_card": Right(
-        {
-            HOSTS: TWO,
-            FABRIC: ROCE
-            + "".join(
-                f"    - {{name: rail{k}, hca: 'mlx5_0:{k + 1}', subnet: 10.0.{k}.0/24}}\n" for k in range(2)
-            ),
-        },
+    "two_ports_of_a_card": right(
         {("gpu2", "rail1"): {"hca": "mlx5_0:2", "address": "10.0.1.2/24"}},
+        fabric=ROCE
+        + "".join(
+            f"    - {{name: rail{k}, hca: 'mlx5_0:{k + 1}', subnet: 10.0.{k}.0/24}}\n" for k in range(2)
+        ),
     ),
-    "two_generations": Right(
-        {
-            HOSTS: "gpu_nodes: {children: {old: {hosts: {'gpu[1:3]': }}, new: {hosts: {'gpu[4:5]': }}}}\n",
-            "group_vars/old.yml": OLD,
-            "group_vars/new/fabric.yml": NEW,
-        },
+    "two_generations": right(
         {
             ("gpu3", "rail1"): {"netdev": "ens1"},
             ("gpu5", "rail1"): {"netdev": "enp10s0np0", "address": "10.0.1.5/24"},
         },
+        {"group_vars/old.yml": OLD, "group_vars/new/fabric.yml": NEW},
+        hosts="gpu_nodes: {children: {old: {hosts: {'gpu[1:3]': }}, new: {hosts: {'gpu[4:5]': }}}}\n",
+        fabric=None,
     ),
-    "groups_in_groups": Right(
-        {
-            HOSTS: "gpu_nodes: {children: {row1: }}\nrow1: {children: {rack1: , rack2: }}\n"
-            "rack1: {hosts: {gpu1: }}\nrack2: {hosts: {gpu2: }}\nall: {vars: {x: 1}}\n",
-            FABRIC: OLD,
-        },
-        SECOND,
+    "groups_in_groups": right(
+        hosts="gpu_nodes: {children: {row1: }}\nrow1: {children: {rack1: , rack2: }}\n"
+        "rack1: {hosts: {gpu1: }}\nrack2: {hosts: {gpu2: }}\nall: {vars: {x: 1}}\n",
     ),
-    "range": Right(
-        {HOSTS: "gpu_nodes:\n  hosts:\n    host[01:32]:\n", FABRIC: OLD},
-        {("host32", "rail0"): {"address": "10.0.0.32/24"}},
-    ),
-    "ini": Right(
-        {
+    "range": right({("host32", "rail0"): {"address": "10.0.0.32/24"}}, hosts=hosts(**{"host[01:32]": ""})),
+    "ini": right(
+        more={
             "inventory": "[gpu_nodes]\ngpu1 ansible_host=192.168.0.1\n"
             "gpu2 ansible_host=192.168.0.2 node_index=2\n"
             "[gpu_nodes:vars]\nansible_user=ops\n",
-            FABRIC: OLD,
         },
-        SECOND,
+        hosts=None,
     ),
-    "ini_file_given": Right(
-        {
+    "ini_file_given": right(
+        more={
             "production": "[rack1]\ngpu[1:2]\n\n[gpu_nodes:children]\nrack1\n",
             "group_vars/gpu_nodes.yml": OLD,
             "host_vars/gpu77.yml": "node_index: 7\n",
         },
-        SECOND,
-        "production",
+        hosts=None,
+        fabric=None,
+        source="production",
     ),
-    "one_file": Right(
-        {"site.yml": "all:\n  vars:\n    " + OLD.replace("\n", "\n    ").rstrip() + "\n" + TWO},
-        SECOND,
-        "site.yml",
+    "one_file": right(
+        more={"site.yml": "all:\n  vars:\n    " + OLD.replace("\n", "\n    ").rstrip() + "\n" + TWO},
+        hosts=None,
+        fabric=None,
+        source="site.yml",
     ),
-    "json": Right(
-        {
+    "json": right(
+        more={
             "hosts.json": '{"gpu_nodes": {"hosts": {"gpu1": {}, "gpu2": {}}}}',
             "group_vars/all.json": '{"fabric": {"transport": "tcp", "mtu": 9000, "rails": '
             '[{"name": "rail1", "netdev": "e", "subnet": "10.0.1.0/24"}]}}',
         },
-        SECOND,
+        hosts=None,
+        fabric=None,
     ),
-    "group_vars_yaml": Right({HOSTS: TWO, "group_vars/all.yaml": OLD}, SECOND),
-    "group_vars_without_ending": Right({HOSTS: TWO, "group_vars/all": OLD}, SECOND),
-    "folders_of_hosts": Right(
+    "group_vars_yaml": right(more={"group_vars/all.yaml": OLD}, fabric=None),
+    "group_vars_without_ending": right(more={"group_vars/all": OLD}, fabric=None),
+    "folders_of_hosts": right(
+        {("gpu2", "rail1"): {"netdev": "e1", "address": "10.0.1.2/24"}},
         {
-            HOSTS: TWO,
-            FABRIC: OLD,
             "host_vars/gpu2/net/rails.yml": "rail_overrides: {rail1: {netdev: e1}}\n",
             "host_vars/gpu2/index": "node_index: 2\n",
             "host_vars/gpu1/.old.yml": "node_index: 2\n",
             "host_vars/gpu1/index.yml~": "node_index: 2\n",
         },
-        {("gpu2", "rail1"): {"netdev": "e1", "address": "10.0.1.2/24"}},
     ),
-    "ports_of_one_address": Right(
-        {
-            HOSTS: "gpu_nodes:\n  hosts:\n    gpu1: {ansible_host: 127.0.0.1, ansible_port: 2201}\n"
-            "    gpu2: {ansible_host: 127.0.0.1, ansible_port: 2202}\n",
-            FABRIC: OLD,
-        },
-        SECOND,
+    "ports_of_one_address": right(
+        hosts=hosts(
+            **{f"gpu{k}": f"{{ansible_host: 127.0.0.1, ansible_port: 220{k}}}" for k in (1, 2)},
+        )
     ),
-    "behind_jump_hosts_of_their_own": Right(
-        {
-            HOSTS: TWO,
-            FABRIC: OLD,
+    "behind_jump_hosts_of_their_own": right(
+        more={
             "group_vars/all/ssh.yml": "ansible_host: 192.168.0.1\n"
             "ansible_ssh_common_args: -o ProxyCommand='nc {{ inventory_hostname }} 22'\n",
-        },
-        SECOND,
+        }
     ),
-    "windows": Right(
-        {HOSTS: TWO.replace("\n", "\r\n"), FABRIC: b"\xef\xbb\xbf" + OLD.replace("\n", "\r\n").encode()},
-        SECOND,
+    "windows": right(
+        hosts=TWO.replace("\n", "\r\n"), fabric=b"\xef\xbb\xbf" + OLD.replace("\n", "\r\n").encode()
     ),
-    "anchors": Right(
-        {
-            HOSTS: "x-way: &way {ansible_user: ops}\ngpu_nodes:\n  hosts:\n    gpu1: {<<: *way}\n"
-            "    gpu2: *way\n",
-            FABRIC: "x: &all {rate_gbps: 400, hca: }\n"
-            + ROCE
-            + "    - {<<: *all, name: rail0, netdev: e0, subnet: 10.0.0.0/24}\n"
-            + "    - {<<: *all, name: rail1, netdev: e1, subnet: 10.0.1.0/24}\n",
-        },
+    "anchors": right(
         {("gpu2", "rail1"): {"address": "10.0.1.2/24", "rate_gbps": 400}},
+        hosts="x-way: &way {ansible_user: ops}\n" + hosts(gpu1="{<<: *way}", gpu2="*way"),
+        fabric="x: &all {rate_gbps: 400, hca: }\n"
+        + ROCE
+        + "".join(
+            f"    - {{<<: *all, name: rail{k}, netdev: e{k}, subnet: 10.0.{k}.0/24}}\n" for k in (0, 1)
+        ),
     ),
     # Eleven lines of aliases that stand for 9 ** 9 values.
-    "aliases_of_aliases": Right(
-        {
-            HOSTS: TWO,
-            FABRIC: OLD,
+    "aliases_of_aliases": right(
+        more={
             "group_vars/all/x.yml": "x0: &x0 [1]\n"
             + "".join(f"x{k}: &x{k} [{', '.join([f'*x{k - 1}'] * 9)}]\n" for k in range(1, 10)),
-        },
-        SECOND,
+        }
     ),
-    "numbers_of_yaml": Right(
-        {HOSTS: TWO, FABRIC: OLD.replace("9000", "0x2328"), "host_vars/gpu2.yml": "node_index: 002\n"}, SECOND
+    "numbers_of_yaml": right(
+        more={"host_vars/gpu2.yml": "node_index: 002\n"}, fabric=OLD.replace("9000", "0x2328")
     ),
-    "units_by_number": Right(
-        {
-            HOSTS: UNITS[HOSTS]
-            .replace("scalable_unit: su1", "scalable_unit: 1")
-            .replace("scalable_unit: su2", "scalable_unit: '2'"),
-            FABRIC: UNITS[FABRIC]
-            .replace("{su1:", "{1:")
-            .replace(" su2: 10", " 2: 10")
-            .replace(" su2: l", " '2': l"),
-        },
+    "units_by_number": right(
         {("gpu3", "rail0"): {"address": "10.10.2.13/24", "leaf": "leaf-su2-r0"}},
+        hosts=UNITS[HOSTS].replace("unit: su1", "unit: 1").replace("unit: su2", "unit: '2'"),
+        fabric=UNITS[FABRIC]
+        .replace("{su1:", "{1:")
+        .replace(" su2: 10", " 2: 10")
+        .replace(" su2: l", " '2': l"),
     ),
-    "connected_ipoib": Right(
-        {HOSTS: TWO, FABRIC: INFINIBAND[FABRIC].replace("mtu: 4092", "mtu: 65520\n  ipoib_mode: connected")},
+    "connected_ipoib": right(
         {("gpu2", "rail1"): {"mtu": 65520, "ipoib_mode": "connected"}},
+        fabric=INFINIBAND[FABRIC].replace("mtu: 4092", "mtu: 65520\n  ipoib_mode: connected"),
     ),
-    "full_names": Right(
-        {
-            HOSTS: "gpu_nodes:\n  hosts:\n    gpu-1.rack_1.example.org:\n    gpu-2.rack_1.example.org:\n",
-            FABRIC: OLD,
-        },
+    "full_names": right(
         {("gpu-2.rack_1.example.org", "rail1"): {"address": "10.0.1.2/24"}},
+        hosts=hosts(**{"gpu-1.rack_1.example.org": "", "gpu-2.rack_1.example.org": ""}),
     ),
-    "variables_of_others": Right(
-        {
-            HOSTS: TWO,
-            FABRIC: OLD,
+    "variables_of_others": right(
+        more={
             "group_vars/all/others.yml": "bmc_address_list: [1]\nfile_mode: 0644\n"
             "ansible_ssh_password_mechanism: sshpass\n"
             "proxy: http://proxy:3128\nrepo: https://ops:{{ token }}@repo.example.org\nfabric_name: x\n",
@@ -281,35 +247,31 @@ gpu_nodes:
             "pins: [{name: MODE, value: x}]\ncmd: curl -u {{ user }} https://x\n",
             "group_vars/other.yml": "x: 1\nkey: !vault |\n  $ANSIBLE_VAULT;1.1;AES256\n  6331\n",
             "host_vars/old9.yml": "x: 1\n",
-        },
-        SECOND,
+        }
     ),
-    "a_vault_beside": Right(
-        {HOSTS: TWO, FABRIC: OLD, "group_vars/all/vault.yml": "$ANSIBLE_VAULT;1.1;AES256\n6331\n"}, SECOND
-    ),
+    "a_vault_beside": right(more={"group_vars/all/vault.yml": "$ANSIBLE_VAULT;1.1;AES256\n6331\n"}),
     # Ansible's own plugins by their full names, as their documentation writes them.
-    "constructed_beside": Right(
+    "constructed_beside": right(
         {
-            HOSTS: TWO,
-            FABRIC: OLD,
+            ("gpu1", "rail0"): {"netdev": "odd0", "address": "10.0.0.8/24"},
+            ("gpu2", "rail0"): {"netdev": "ens0", "address": "10.0.0.9/24"},
+        },
+        {
             "z.yml": "plugin: ansible.builtin.constructed\nstrict: true\n"
             "compose:\n  node_index: 7 + (inventory_hostname[-1] | int)\n"
             "groups: {odd: inventory_hostname is match('.*1$')}\n",
             "group_vars/odd.yml": "rail_overrides: {rail0: {netdev: odd0}}\n",
         },
-        {
-            ("gpu1", "rail0"): {"netdev": "odd0", "address": "10.0.0.8/24"},
-            ("gpu2", "rail0"): {"netdev": "ens0", "address": "10.0.0.9/24"},
-        },
     ),
-    "generated": Right(
-        {
+    "generated": right(
+        more={
             "nodes.yml": "plugin: ansible.builtin.generator\nlayers: {n: [1, 2]}\n"
             "hosts: {name: 'gpu{{ n }}', parents: [{name: gpu_nodes}]}\n",
-            FABRIC: OLD,
         },
-        SECOND,
+        hosts=None,
     ),
-    "one_node": Right({HOSTS: "gpu_nodes: {hosts: {gpu2: }}\n", FABRIC: PAIR[FABRIC]}, SECOND),
-    "called_expected": Right({f"expected/{HOSTS}": TWO, f"expected/{FABRIC}": OLD}, SECOND, "expected"),
+    "one_node": right(hosts="gpu_nodes: {hosts: {gpu2: }}\n", fabric=PAIR[FABRIC]),
+    "called_expected": right(
+        more={f"expected/{HOSTS}": TWO, f"expected/{FABRIC}": OLD}, hosts=None, fabric=None, source="expected"
+    ),
 }
