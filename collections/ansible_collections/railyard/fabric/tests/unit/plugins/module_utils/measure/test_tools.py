@@ -66,42 +66,23 @@ class Desk(ToolSession):
 
 def test_iperf3_is_bound_to_the_rail_on_both_sides() -> None:
     play = Desk()
-    assert Iperf3().server_argv(play) == ["iperf3", "-s", "-1", "-J", "-B", "10.0.1.1", "-p", "18617"]
-    client = [
-        "iperf3",
-        "-c",
-        "10.0.1.2",
-        "-B",
-        "10.0.1.1",
-        "-p",
-        "18617",
-        "-J",
-        "-t",
-        "4",
-        "-O",
-        "1",
-        "-P",
-        "4",
-    ]
-    assert Iperf3().client_argv(play) == [*client, "-l", "131072"]
+    server = "iperf3 -s -1 -J -B 10.0.1.1 -p 18617"
+    assert Iperf3().server_argv(play) == server.split()
+    client = "iperf3 -c 10.0.1.2 -B 10.0.1.1 -p 18617 -J -t 4 -O 1 -P 4 -l 131072"
+    assert Iperf3().client_argv(play) == client.split()
 
 
 def test_sockperf_is_bound_to_the_rail_on_both_sides() -> None:
     play = Desk()
-    assert Sockperf().server_argv(play) == ["sockperf", "sr", "--tcp", "-i", "10.0.1.1", "-p", "18617"]
-    client = ["sockperf", "pp", "--tcp", "-i", "10.0.1.2", "-p", "18617", "--client_ip", "10.0.1.1"]
-    assert Sockperf().client_argv(play) == [*client, "-m", "64", "-t", "2"]
+    server = "sockperf sr --tcp -i 10.0.1.1 -p 18617"
+    assert Sockperf().server_argv(play) == server.split()
+    client = "sockperf pp --tcp -i 10.0.1.2 -p 18617 --client_ip 10.0.1.1 -m 64 -t 2"
+    assert Sockperf().client_argv(play) == client.split()
 
 
 def test_sockperf_before_3_8_is_not_asked_over_ipv6() -> None:
-    assert Sockperf().client_argv(Desk(family=6))[3:9] == [
-        "-i",
-        "fd00::2",
-        "-p",
-        "18617",
-        "--client_ip",
-        "fd00::1",
-    ]
+    asked = "-i fd00::2 -p 18617 --client_ip fd00::1"
+    assert Sockperf().client_argv(Desk(family=6))[3:9] == asked.split()
     for version, address in (
         ("3.7", "10.0.1.1"),
         ("3.8", "fd00::1"),
@@ -123,26 +104,8 @@ def test_ping_asks_for_the_whole_mtu_in_one_piece(family: int, flag: str, payloa
     play = Desk(family=family)
     argv = ping.patient_argv(play, 5, 9000, unbroken=True)
     # iputils waits for the last reply as long as its interval; -W counts only while none has come.
-    head = [
-        "ping",
-        flag,
-        "-n",
-        "-I",
-        "ens6",
-        "-M",
-        "do",
-        "-s",
-        payload,
-        "-l",
-        "5",
-        "-i",
-        "2",
-        "-c",
-        "5",
-        "-W",
-        "2",
-    ]
-    assert argv == [*head, play.peer_address]
+    asked = f"ping {flag} -n -I ens6 -M do -s {payload} -l 5 -i 2 -c 5 -W 2 {play.peer_address}"
+    assert argv == asked.split()
     assert "-M" not in ping.patient_argv(play, 5, 1428, unbroken=False)
     assert ping.paced_argv(play, 10)[5:9] == ["-i", "0.02", "-c", "10"]
 
