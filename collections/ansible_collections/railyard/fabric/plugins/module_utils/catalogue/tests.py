@@ -4,7 +4,7 @@
 """The tests between nodes: what each asks, by which tool, when, for how long, and what each end must state.
 
 One table, from which follow the schedule, the node's facts (which versions are asked) and what a row must
-hold. A new tool begins here; CONTRIBUTING.md has the rest.
+hold. A new tool begins here; docs/extending.md has the rest.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ class Check:
         counts: the client's metric that says how many packets at least went each way; "" where
             `row_counters` says in other words what must have crossed the rail. Else nothing is proven.
         lasts: the policy's key with the seconds that it has to measure for; "" where another rule says it.
+        message: the policy's key with the size in bytes that a row has to state; "" where it need not.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Check:
     wanted: str = ""
     counts: str = ""
     lasts: str = ""
+    message: str = ""
 
     @property
     def from_facts(self) -> bool:
@@ -111,11 +113,21 @@ def _rdma_bandwidth(
         tool=tool,
         asked=asked,
         wanted=wanted,
+        message="rdma_message_bytes",
     )
 
 
 def _rdma_latency(name: str, title: str, tool: str) -> Check:
-    return Check(name, title, _LATENCY_BOUNDED, dict(_LATENCY), rdma=True, tool=tool, counts="observations")
+    return Check(
+        name,
+        title,
+        _LATENCY_BOUNDED,
+        dict(_LATENCY),
+        rdma=True,
+        tool=tool,
+        counts="observations",
+        message="sockperf_message_bytes",
+    )
 
 
 # How each benchmark tool is asked for its version. perftest exits 1 when asked, so that the text decides.
@@ -153,6 +165,7 @@ TESTS: tuple[Check, ...] = (
         tool="sockperf",
         counts="observations",
         lasts="sockperf_duration_s",
+        message="sockperf_message_bytes",
     ),
     Check(
         "tcp_bandwidth_bi",

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What every measuring tool has in common; a new tool is a module like `tool_iperf3` and a line in `tools`.
+"""What every measuring tool has in common; a new tool is a module beside this and a line in `registry`.
 
 A tool has two sides. The server side says by itself when it is ready (its socket in the kernel's table),
 never by a pause or a probing connection. The client side then runs and both read their own output.

@@ -28,7 +28,6 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue i
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_number, is_whole
 
 Row = Mapping[str, Any]
-ENDS = ("client", "server")
 #: Two ends of one transfer may differ by what was under way when each of them stopped its clock.
 ENDS_TOLERANCE = 0.05
 #: What one TCP connection may have sent that has not arrived: role node_tuning lets a socket's buffer grow to
@@ -65,22 +64,8 @@ PATH_MTU = ("path_mtu", "path_mtu_one_way")
 #: What both ends may state and must then state alike: rates up to the windows' difference, the rest exactly.
 _RATES = ("bandwidth_gbps", "forward_gbps", "reverse_gbps", "message_rate_mpps")
 _STATED_TWICE = (*_RATES, "path_mtu_bytes", "sent", "received")
-# The ends that time something; the others answer and have no window of their own.
-_TIMED = frozenset(
-    [(check, end) for check in (*BANDWIDTH, *RDMA_BANDWIDTH, *BI) for end in ENDS]
-    + [(check, "client") for check in ("tcp_latency", "ping_rtt", *RDMA_LATENCY)]
-) - {("rdma_read_bandwidth", "server")}
-# Numbers of one distribution, in the order that they must have.
-_ORDERS = {
-    "ping_rtt": (("rtt_min_us", "rtt_average_us", "rtt_max_us"),),
-    **dict.fromkeys(
-        ("tcp_latency", *RDMA_LATENCY),
-        (
-            ("latency_min_us", "latency_p50_us", "latency_p99_us", "latency_p999_us", "latency_max_us"),
-            ("latency_min_us", "latency_average_us", "latency_max_us"),
-        ),
-    ),
-}
+# What numbers of one distribution are called, in the order that they must have.
+_ASCENDING = (("min", "p50", "p99", "p999", "max"), ("min", "average", "max"))
 
 
 def impossible(row: Row, policy: Mapping[str, Any]) -> Iterator[str]:
@@ -89,20 +74,23 @@ def impossible(row: Row, policy: Mapping[str, Any]) -> Iterator[str]:
     window, metrics = window_s(row), row.get("metrics")
     if moment(row.get("started")) is None:
         yield f"started is {row.get('started')!r}, no time"
-    if window is None and (row.get("window_s") is not None or (check.name, row["end"]) in _TIMED):
+    numbers = check.client if client else check.server
+    # An end that states numbers has timed them, but for path MTU, which is counted; another only answers.
+    timed = bool(numbers) and check.name not in PATH_MTU
+    if window is None and (timed or row.get("window_s") is not None):
         yield f"window_s is {row.get('window_s')!r}, no interval"
     if row.get("error") is not None:
         yield "it says measured and brings an error"
     if not isinstance(metrics, Mapping):
         yield f"metrics is {metrics!r}"
         return
-    for metric, kind in (check.client if client else check.server).items():
+    for metric, kind in numbers.items():
         if not _is_kind(metrics.get(metric), kind) or (metric.endswith("_us") and metrics[metric] > _MOST_US):
             yield f"{metric} is {metrics[metric]!r}" if metric in metrics else f"{metric} is missing"
     for key, value in _as_asked(check.name, client, policy).items():
         if not same(row.get(key), value):
             yield f"{key} is {row.get(key)!r}, asked was {value!r}"
-    for order in _ORDERS.get(check.name, ()) if client else ():
+    for order in _orders(numbers):
         for lower, upper in pairwise(order):
             if metrics[lower] > metrics[upper]:
                 yield f"{lower} {metrics[lower]:g} is above {upper} {metrics[upper]:g}"
@@ -210,14 +198,21 @@ def _as_asked(check: str, client: bool, policy: Mapping[str, Any]) -> dict[str, 
         # Of TCP only one-way latencies are compared; an RDMA read is answered, so it is a round trip.
         wanted["latency_is"] = LATENCY_IS[check]
     if is_rdma_bandwidth(check):
-        wanted |= {"message_bytes": policy["rdma_message_bytes"], "qps": policy["rdma_qps"]}
-    elif check in RDMA_LATENCY or (check == "tcp_latency" and client):
-        wanted["message_bytes"] = policy["sockperf_message_bytes"]
+        wanted["qps"] = policy["rdma_qps"]
+    if CHECKS[check].message:
+        wanted["message_bytes"] = policy[CHECKS[check].message]
     if CHECKS[check].rdma:
         wanted["bandwidth_is"] = "sum_of_both" if check in BI else None
     if check == "rdma_bandwidth_unpinned":
         wanted["pinned"] = False
     return wanted
+
+
+def _orders(numbers: Mapping[str, str]) -> Iterator[list[str]]:
+    """Yield metrics of one distribution, such as `rtt_min_us` and `rtt_max_us`, the least first."""
+    for stem in [name[: -len("average_us")] for name in numbers if name.endswith("_average_us")]:
+        for words in _ASCENDING:
+            yield [name for name in (f"{stem}{word}_us" for word in words) if name in numbers]
 
 
 def _impossible_probes(row: Row, policy: Mapping[str, Any]) -> Iterator[str]:

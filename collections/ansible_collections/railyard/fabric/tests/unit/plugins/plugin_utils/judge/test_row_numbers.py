@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import Check
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import row_counters, row_numbers
 
 POLICY = {"rdma_duration_s": 4, "rdma_margin_s": 1, "rdma_message_bytes": 65536}
@@ -176,3 +177,34 @@ def test_a_latency_is_that_of_as_many_exchanges_as_were_asked(
     found = next(row_numbers.impossible_exchanges(one, (0.1, 2.2), {**POLICY, "rdma_latency_s": 2}), None)
     assert (found is None) is (why is None), found
     assert (why or "") in str(found)
+
+
+@pytest.mark.parametrize(
+    ("end", "changes", "said"),
+    [
+        ("client", {}, None),
+        ("server", {"metrics": {}, "window_s": None}, None),
+        ("client", {"window_s": None}, "window_s is None, no interval"),
+        ("client", {"window_s": [0.0, 0.9]}, "it lasted 0.9 s, asked was 2 s"),
+        ("client", {"message_bytes": 131072}, "message_bytes is 131072, asked was 100"),
+        ("server", {"metrics": {}, "window_s": None, "message_bytes": None}, "message_bytes is None"),
+        ("client", {"metrics": {"rtt_min_us": 9.0, "rtt_average_us": 8.0}}, "rtt_min_us 9 is above"),
+    ],
+)
+def test_what_a_row_of_a_new_tool_must_hold_follows_from_the_table(
+    monkeypatch: pytest.MonkeyPatch, end: str, changes: dict[str, Any], said: str | None
+) -> None:
+    told = {"rtt_min_us": "positive", "rtt_average_us": "positive"}
+    new = Check("replies", "replies", client=told, lasts="replies_s", message="replies_bytes")
+    monkeypatch.setitem(row_numbers.CHECKS, "replies", new)
+    whole = {
+        "started": "2026-11-21T10:15:20.000Z",
+        "metrics": {"rtt_min_us": 7.0, "rtt_average_us": 8.0},
+        "window_s": [0.0, 2.0],
+        "message_bytes": 100,
+    }
+    found = row_numbers.impossible(
+        row("replies", end, **{**whole, **changes}), {"replies_s": 2, "replies_bytes": 100}
+    )
+    first = next(found, None)
+    assert first is None if said is None else str(first).startswith(said), first
