@@ -12,6 +12,7 @@ from typing import Any
 import jsonschema
 import pytest
 import yaml
+from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import TOOL_VERSIONS
 from ansible_collections.railyard.fabric.plugins.module_utils.facts import node
 from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import Reader
 from ansible_collections.railyard.fabric.plugins.modules import rail_info
@@ -39,7 +40,7 @@ def test_row_of_a_whole_node_follows_the_schema(tmp_path):
     validate(row)
     assert [one["netdev"] for one in row["netdevs"]] == ["enp5s0", "ens6", "ens6d1"]
     assert [one["hca"] for one in row["netdevs"]] == [None, "mlx4_0:1", "mlx4_0:2"]
-    assert row["tools"] == {"iperf3": "3.12", "sockperf": None, "ping": None, "perftest": None}
+    assert row["tools"] == {**dict.fromkeys(TOOL_VERSIONS), "iperf3": "3.12"}
     assert row["warnings"] == []
 
 

@@ -11,13 +11,12 @@ from typing import Any
 
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import Check
-from ansible_collections.railyard.fabric.plugins.module_utils.schedule import rounds
+from ansible_collections.railyard.fabric.plugins.module_utils.schedule import policy_keys, rounds
 
 CHECKS = ["path_mtu", "path_mtu_one_way", "ping_rtt", "tcp_bandwidth", "tcp_latency"]
+# Nothing that a switch has asked, but what a test switches on.
 POLICY: dict[str, Any] = {
-    "rdma_tests": ["ib_write_bw", "ib_write_lat"],
-    "bidirectional": False,
-    "numa_unpinned": False,
+    name: False if key.kind == "switch" else key.default for name, key in policy_keys.KEYS.items()
 }
 
 
@@ -209,7 +208,7 @@ def test_a_test_that_a_switch_has_asked_is_asked_where_it_is_on(
 ) -> None:
     new = Check("replies", "replies", tool="counter", asked=asked, wanted="count_replies")
     monkeypatch.setattr(rounds, "TESTS", (new, *rounds.TESTS))
-    policy = {"rdma_tests": [], "numa_unpinned": False, "bidirectional": True, "count_replies": switch}
+    policy = {**POLICY, "count_replies": switch}
     found = rounds.questions(policy, rdma=False)
     places = {"alone": found.alone, "both_ways": found.bi, "together": found.together}
     assert [place for place, pairs in places.items() if ("replies", "counter") in pairs] == [asked] * switch
