@@ -1,14 +1,12 @@
 from __future__ import annotations
 
 import io
-import struct
 import tarfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from railyard.lab import (
     apt,
     bootstrap,
@@ -18,7 +16,6 @@ from railyard.lab import (
     naming,
     network,
     seed,
-    stranger,
     topology,
 )
 from railyard.lab.host import Host
@@ -202,19 +199,6 @@ def test_a_proxy_of_the_environment_serves_where_apt_has_none() -> None:
     )
 
 
-def test_the_seed_names_management_and_nothing_of_the_rails(lab: topology.Topology) -> None:
-    data = yaml.safe_load(seed.management_netplan(lab, lab.nodes[1]))
-    assert data["network"]["renderer"] == "networkd"
-    assert data["network"]["ethernets"] == {
-        "enp5s0": {
-            "dhcp4": False,
-            "dhcp6": False,
-            "addresses": ["198.18.0.2/24"],
-            "routes": [{"to": "default", "via": "198.18.0.253"}],
-        }
-    }
-
-
 def test_the_seed_keeps_secrets_secret(lab: topology.Topology, tmp_path: Path) -> None:
     made = keys.Keys(tmp_path)
     (tmp_path / "hosts").mkdir()
@@ -240,15 +224,6 @@ def test_ssh_trusts_no_key_that_the_lab_did_not_make(lab: topology.Topology) -> 
     assert "StrictHostKeyChecking=yes" in argv
     assert "UserKnownHostsFile=/k/known_hosts" in argv
     assert argv[1:3] == ["-F", "none"]
-
-
-def test_a_strangers_announcement_is_a_gratuitous_arp() -> None:
-    frame = stranger.announcement("10.0.1.2", "02:00:00:00:00:09")
-    mac, address = bytes.fromhex("020000000009"), bytes([10, 0, 1, 2])
-    # RFC 826 by hand: broadcast, from us, ARP; Ethernet, IPv4, 6, 4, request; sender, target.
-    assert frame[:14] == b"\xff" * 6 + mac + b"\x08\x06"
-    assert struct.unpack("!HHBBH", frame[14:22]) == (1, 0x0800, 6, 4, 1)
-    assert frame[22:] == mac + address + bytes(6) + address
 
 
 def test_a_nodes_cpu_tree_is_its_own(tmp_path: Path) -> None:

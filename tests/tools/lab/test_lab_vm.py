@@ -20,7 +20,6 @@ from railyard.lab.nodes import (
     qmp,
     vm,
     vm_argv,
-    vm_cables,
     vm_image,
     vm_loader,
 )
@@ -39,26 +38,6 @@ def call_of(
 
 def option(call: list[str], name: str) -> list[str]:
     return [call[i + 1] for i, word in enumerate(call) if word == name]
-
-
-def test_each_cable_is_a_tap_and_a_card_with_the_nodes_mac(lab: topology.Topology) -> None:
-    call = call_of(lab)
-    links = network.LabNetwork(lab).node_links(lab.nodes[0])
-    netdevs, cards = option(call, "-netdev"), option(call, "-device")
-    assert [re.search("ifname=([^,]*)", each).group(1) for each in netdevs] == [
-        "n0-mgmt-tap",
-        "n0-rail0-tap",
-        "n0-rail1-tap",
-    ]
-    cards = [card for card in cards if card.startswith("virtio-net-pci")]
-    for link, netdev, card in zip(links, netdevs, cards, strict=True):
-        assert f"mac={link.mac}," in card
-        assert f"host_mtu={link.mtu_bytes}," in card
-        # QEMU's receiving stalls with merged buffers.
-        assert "mrg_rxbuf=off" in card.split(",")
-        name = re.search("id=([^,]*)", netdev).group(1)
-        assert f"netdev={name}," in card
-        assert name == vm_argv.device(link)
 
 
 def test_a_qemu_is_called_as_the_topology_says_and_a_reboot_boots_again(lab: topology.Topology) -> None:
@@ -84,31 +63,6 @@ def test_a_qemu_is_found_by_lab_and_node_and_no_other_process_is(lab: topology.T
     assert vm_argv.recognise(b"nsenter\0--net=x\0--\0" + line, "lab") is None
     assert vm_argv.recognise(b"qemu-system-x86_64\0-name\0theirs\0", "lab") is None
     assert vm_argv.recognise(b"", "lab") is None
-
-
-def test_names_follow_the_mac_and_rails_start_with_a_real_nics_mtu(lab: topology.Topology) -> None:
-    links = network.LabNetwork(lab).node_links(lab.nodes[1])
-    files = vm_argv.link_files(links)
-    assert len(files) == 3
-    for link in links:
-        owner, mode, text = files[f"etc/systemd/network/90-railyard-{link.netdev}.link"]
-        assert (owner, mode) == (0, 0o644)
-        assert f"\nMACAddress={link.mac}\n" in text
-        assert f"\nName={link.netdev}\n" in text
-        assert "\nMTUBytes=1500\n" in text
-        # A VLAN on a rail has its MAC too, and must keep its own name.
-        assert "\nDriver=virtio_net\n" in text
-    # The first file that matches wins, and on a real node that is netplan's.
-    assert all(Path(path).name > "10-netplan-ens6.link" for path in files)
-
-
-def test_a_cable_has_an_end_that_sends_in_each_direction(lab: topology.Topology) -> None:
-    link = network.LabNetwork(lab).node_links(lab.nodes[0])[1]
-    lines = "\n".join(vm_cables.commands(link, set()))
-    for end in vm_cables.senders(link):
-        assert f"link set {end} mtu 9000 master n0-rail0-br up" in lines
-    whole = {"n0-rail0", "n0-rail0-in", "n0-rail0-br", "n0-rail0-tap"}
-    assert not [line for line in vm_cables.commands(link, whole) if " add " in line]
 
 
 def test_the_longest_names_fit_the_kernel() -> None:
@@ -159,34 +113,6 @@ def test_a_half_made_vm_is_made_of_nothing_that_anybody_asks_for(root: Path, lab
     assert kind.made_of(node, "one") == kind.states()[node.name].made_of
     bigger = replace(node, memory_mib=2048)
     assert kind.made_of(bigger, "one") != kind.states()[node.name].made_of
-
-
-def test_the_loaders_disk_is_booted_from_and_the_nodes_own_keep_their_names(lab: topology.Topology) -> None:
-    call = call_of(lab, image=None)
-    assert not {"-kernel", "-initrd", "-append"} & set(call)
-    disks = re.findall(r"virtio-blk-pci,drive=(\w+)", " ".join(call))
-    # In this order the guest finds them: /dev/vda, /dev/vdb, and this one last. What QEMU would make of a
-    # drive by itself (if=virtio) comes behind them, wherever it stands.
-    assert disks == ["disk", "seed", "loader"]
-    drives = [drive.split(",") for drive in option(call, "-drive")]
-    assert [(drive[0], *drive[1:3]) for drive in drives] == [
-        ("if=none", f"id={name}", f"file={file}")
-        for name, file in (("disk", "disk.qcow2"), ("seed", "seed.tar"), ("loader", "loader.img"))
-    ]
-    assert "readonly=on" in drives[-1]
-    booted = [word for word in call if "bootindex=" in word]
-    assert booted == ["virtio-blk-pci,drive=loader,bootindex=1"]
-
-
-def test_without_one_every_boot_takes_the_images_kernel(lab: topology.Topology) -> None:
-    call = call_of(lab)
-    assert (option(call, "-kernel"), option(call, "-initrd")) == (["/one/vmlinuz"], ["/one/initrd"])
-    assert option(call, "-append") == [
-        "root=/dev/vda rw console=ttyS0 quiet mitigations=off systemd.default_timeout_start_sec=600"
-        " systemd.hostname=gpuserver1"
-    ]
-    assert re.findall(r"virtio-blk-pci,drive=(\w+)", " ".join(call)) == ["disk", "seed"]
-    assert "loader" not in " ".join(call)
 
 
 def test_a_boot_loader_is_asked_for_and_makes_another_image(
