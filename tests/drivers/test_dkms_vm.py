@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 from drivers import repository
-from e2e.support import BIN, ROOT, Cluster, edited, write_lab
+from e2e.support import BIN, ROOT, Cluster, edited, needs_root, write_lab
 from railyard.lab.nodes.vm import VmKind
 from railyard.lab.topology import BASE_PACKAGES
 
@@ -157,18 +157,12 @@ def lab_of(folder: Path) -> Cluster:
 
 @pytest.fixture(scope="module")
 def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
-    if os.geteuid() != 0:
-        pytest.skip("the lab needs root")
+    needs_root()
     cluster = lab_of(tmp_path_factory.mktemp("dkms"))
-    try:
-        up = cluster.railyard("lab", "up", "--topology", str(cluster.topology), timeout=PATIENCE_S)
-        print(up.stdout)
-        assert up.returncode == 0, up.stdout
+    with cluster.up(timeout=PATIENCE_S):
         made = Machine(cluster, VmKind(cluster.lab_name))
         made.first = made.sh("uname", "-r")
         yield made
-    finally:
-        print(cluster.railyard("lab", "down", "--topology", str(cluster.topology)).stdout)
 
 
 @pytest.fixture(scope="module")

@@ -6,10 +6,8 @@ run beside the demo's and molecule's.
 
 from __future__ import annotations
 
-import os
-
 import pytest
-from e2e.support import RATE_GBPS, Cluster, edited, write_lab
+from e2e.support import RATE_GBPS, Cluster, edited, needs_root, write_lab
 
 # A short policy: the tests are about verdicts, not about precise figures.
 POLICY = {
@@ -25,8 +23,7 @@ POLICY = {
 
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory):
-    if os.geteuid() != 0:
-        pytest.skip("the lab needs root")
+    needs_root()
     made = Cluster(tmp_path_factory.mktemp("e2e"), "e2e")
     write_lab(made, "198.18.2.", "container")
     with edited(made.topology) as topology:
@@ -40,10 +37,5 @@ def cluster(tmp_path_factory: pytest.TempPathFactory):
         variables["fabric_policy"] = POLICY
         # Lab containers answer at once: a cut-off node need not wait two minutes as real ones do.
         variables["rail_network_rollback_after_s"] = 20
-    try:
-        made.lab("up")
+    with made.up():
         yield made
-    finally:
-        print(made.railyard("lab", "down", "--topology", str(made.topology)).stdout)
-        for line in made.log.read_text(encoding="utf-8").splitlines()[-40:]:
-            print(line)

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+import pytest
 import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -35,6 +36,12 @@ def run(*argv: str, timeout: float = 240, **options: object) -> subprocess.Compl
         check=False,
         **options,  # type: ignore[call-overload]
     )
+
+
+def needs_root() -> None:
+    """Skip where there can be no lab."""
+    if os.geteuid() != 0:
+        pytest.skip("the lab needs root")
 
 
 class Cluster:
@@ -80,6 +87,17 @@ class Cluster:
         done = self.railyard("lab", *argv, "--topology", str(self.topology))
         assert done.returncode == 0, done.stdout
         return done
+
+    @contextlib.contextmanager
+    def up(self, timeout: float = 600) -> Iterator[None]:
+        """Have the lab up, and take it down again; its last words are what a failed test is understood by."""
+        try:
+            done = self.railyard("lab", "up", "--topology", str(self.topology), timeout=timeout)
+            assert done.returncode == 0, done.stdout
+            yield
+        finally:
+            print(self.railyard("lab", "down", "--topology", str(self.topology)).stdout)
+            print(self.log.read_text(encoding="utf-8")[-12000:])
 
     def newest(self) -> Run:
         folders = sorted(path for path in (self.reports / self.name).iterdir() if path.is_dir())

@@ -6,14 +6,14 @@ Before, two of them stand in somebody's file beside the way in, and NetworkManag
 from __future__ import annotations
 
 import json
-import os
 import shlex
 from threading import Event
 
 import pytest
 import yaml
-from e2e.support import Cluster, edited, write_lab
+from e2e.support import Cluster, edited, needs_root, write_lab
 from railyard.lab import wiring
+from support.nodes import netplan
 
 SUBNET = "198.18.86."
 MOST_EXEC_REQUESTS = 3
@@ -34,8 +34,7 @@ RAILS = [
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory):
     """The node `gpuserver1` with its rails, bare; `apply()` runs the playbook on it."""
-    if os.geteuid() != 0:
-        pytest.skip("the lab needs root")
+    needs_root()
     made = Cluster(tmp_path_factory.mktemp("eight"), "eight")
     write_lab(made, SUBNET, "container", nodes=1)
     with edited(made.topology) as topology:
@@ -43,11 +42,8 @@ def node(tmp_path_factory: pytest.TempPathFactory):
     with edited(made.fabric_file) as variables:
         variables["fabric"] |= {"rails": RAILS, "cabling": "switched"}
         variables["rail_network_rollback_after_s"] = 60
-    try:
-        made.lab("up")
+    with made.up():
         yield made
-    finally:
-        print(made.railyard("lab", "down", "--topology", str(made.topology)).stdout)
 
 
 def apply(node, playbook: str = "network", **variables) -> str:
@@ -62,28 +58,7 @@ def ways(node, *words: str) -> list[dict]:
 
 
 # The notes' own file, word for word, beside NetworkManager's; the way in is networkd's.
-NOTES = """# both ports of the card, and the way in
-network:
-  version: 2
-  ethernets:
-    enp5s0:
-      dhcp4: true
-    enp6s0:
-      dhcp4: true
-      optional: true
-    ens6:
-      dhcp4: false
-      addresses:
-        - 10.0.1.1/24
-      mtu: 9000
-      optional: true
-    ens6d1:
-      dhcp4: false
-      addresses:
-        - 10.0.0.1/24
-      mtu: 9000
-      optional: true
-"""
+NOTES = "# both ports of the card, and the way in\n" + netplan.NOTES
 PREPARE = r"""cd /etc/netplan; cp -p 01-management.yaml /root
 sed -i '/^  renderer/d; s/^    enp5s0:/&\n      renderer: networkd/' 01-management.yaml
 umask 077; cat >01-network.yaml; chmod 640 01-network.yaml; chgrp daemon 01-network.yaml

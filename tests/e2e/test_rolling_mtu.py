@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 
 import pytest
-from e2e.support import Cluster, edited, write_lab
+from e2e.support import Cluster, edited, needs_root, write_lab
 
 CLAIMS_ALL = """network:
   version: 2
@@ -37,15 +36,11 @@ class Fabric(Cluster):
 
 @pytest.fixture(scope="module")
 def four_nodes(tmp_path_factory: pytest.TempPathFactory):
-    if os.geteuid() != 0:
-        pytest.skip("the lab needs root")
+    needs_root()
     made = Fabric(tmp_path_factory.mktemp("rolling"), "rolling")
     write_lab(made, "198.18.85.", "container", nodes=len(Fabric.nodes))
-    try:
-        made.lab("up")
+    with made.up():
         yield made
-    finally:
-        print(made.railyard("lab", "down", "--topology", str(made.topology)).stdout)
 
 
 def undone(fabric: Fabric) -> list[str]:

@@ -5,7 +5,6 @@ Emulated machines are slow and dear, so everything that needs them stands on one
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import time
@@ -13,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from e2e.support import ROOT, Cluster, run
+from e2e.support import ROOT, Cluster, needs_root, run
 from rdma.support import small_inventory
 
 RAILYARD = Path(sys.executable).parent / "railyard"
@@ -31,8 +30,7 @@ class Demo:
 
 @pytest.fixture(scope="session")
 def demo(tmp_path_factory: pytest.TempPathFactory):
-    if os.geteuid() != 0:
-        pytest.skip("the lab needs root")
+    needs_root()
     run(str(RAILYARD), "lab", "down")
     cluster = Cluster(tmp_path_factory.mktemp("rdma"), "lab")
     cluster.inventory = ROOT / "inventories" / "lab"

@@ -5,10 +5,8 @@ What `make test` sees of RDMA; the whole run and its faults are in the tests bes
 
 from __future__ import annotations
 
-import os
-
 import pytest
-from e2e.support import NODES, Cluster, assert_proven
+from e2e.support import NODES, Cluster, assert_proven, needs_root
 from rdma.support import rdma_verdicts, small_inventory
 
 LAB, SUBNET = "onerail", "198.18.5."
@@ -16,15 +14,10 @@ LAB, SUBNET = "onerail", "198.18.5."
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory):
-    if os.geteuid() != 0:
-        pytest.skip("the lab needs root")
+    needs_root()
     made = small_inventory(tmp_path_factory.mktemp("onerail"), LAB, SUBNET)
-    try:
-        made.lab("up")
+    with made.up():
         yield made
-    finally:
-        print(made.railyard("lab", "down", "--topology", str(made.topology)).stdout)
-        print(made.log.read_text(encoding="utf-8")[-12000:])
 
 
 def test_bare_nodes_become_a_measured_rail(cluster: Cluster) -> None:

@@ -18,6 +18,29 @@ needs_netplan = pytest.mark.skipif(
     shutil.which("netplan") is None, reason="netplan.io is not installed on this machine"
 )
 
+#: Both ports of the card and the way in, word for word as the notes of the first cluster have it.
+NOTES = """network:
+  version: 2
+  ethernets:
+    enp5s0:
+      dhcp4: true
+    enp6s0:
+      dhcp4: true
+      optional: true
+    ens6:
+      dhcp4: false
+      addresses:
+        - 10.0.1.1/24
+      mtu: 9000
+      optional: true
+    ens6d1:
+      dhcp4: false
+      addresses:
+        - 10.0.0.1/24
+      mtu: 9000
+      optional: true
+"""
+
 
 def generate(root: Path, files: Mapping[str, str]) -> dict[str, str]:
     """Have netplan read files by their paths on a node, without a word; return networkd's, by name."""

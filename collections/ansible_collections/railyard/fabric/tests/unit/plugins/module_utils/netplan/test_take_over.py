@@ -13,7 +13,7 @@ import yaml
 from ansible_collections.railyard.fabric.plugins.module_utils.netplan import candidate, unmanaged
 from ansible_collections.railyard.fabric.plugins.module_utils.netplan import take_over as netplan_take_over
 from ansible_collections.railyard.fabric.plugins.module_utils.rollback import restore
-from support.nodes.netplan import needs_netplan
+from support.nodes.netplan import NOTES, needs_netplan
 
 PRESENT = {
     "ens6": {"mac": "02:00:00:00:00:06", "driver": ""},
@@ -119,28 +119,7 @@ def made_of(node, text):
     return candidate.tree(folder)
 
 
-# The notes', word for word; and an installer's, for NetworkManager, with a name that YAML takes for a truth.
-NOTES = """network:
-  version: 2
-  ethernets:
-    enp5s0:
-      dhcp4: true
-    enp6s0:
-      dhcp4: true
-      optional: true
-    ens6:
-      dhcp4: false
-      addresses:
-        - 10.0.1.1/24
-      mtu: 9000
-      optional: true
-    ens6d1:
-      dhcp4: false
-      addresses:
-        - 10.0.0.1/24
-      mtu: 9000
-      optional: true
-"""
+# An installer's, for NetworkManager, with a name that YAML takes for a truth.
 INSTALLERS = """network:
   version: 2
   renderer: NetworkManager
