@@ -7,14 +7,13 @@ nothing is loaded. Takes minutes, three builds of them.
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from e2e.support import Cluster, write_lab
+from e2e.support import Cluster, needs_root, write_lab
 
 NODE = "gpuserver1"
 PLAY = """\
@@ -77,21 +76,17 @@ def changed(done: subprocess.CompletedProcess[str]) -> int:
 
 @pytest.fixture(scope="module")
 def driver(tmp_path_factory: pytest.TempPathFactory):
-    if os.geteuid() != 0:
-        pytest.skip("the lab needs root")
+    needs_root()
     cluster = Cluster(tmp_path_factory.mktemp("drivers"), "drivers")
     write_lab(cluster, "198.18.3.", "container", nodes=1)
     playbook = cluster.topology.with_name("driver.yml")
     playbook.write_text(PLAY, encoding="utf-8")
     made = Driver(cluster, playbook)
-    try:
-        cluster.lab("up")
+    with cluster.up():
         # The driver's areas, as README of the role asks for them.
         lists = made.on_node("find", "/etc/apt", "-name", "*.list").split()
         made.on_node("sed", "-i", "'s/ main$/ main contrib non-free non-free-firmware/'", *lists)
         yield made
-    finally:
-        print(cluster.railyard("lab", "down", "--topology", str(cluster.topology)).stdout)
 
 
 @pytest.fixture(scope="module")
