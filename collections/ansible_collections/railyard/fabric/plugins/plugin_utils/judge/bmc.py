@@ -13,16 +13,8 @@ import ipaddress
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import NOT_APPLICABLE
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_number, is_whole
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import (
-    Answer,
-    failed,
-    passed,
-    recorded,
-    unknown,
-    unmeasured,
-)
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import Answer
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.bmc_probe import (
     ANSWERED,
     NO_WAY,
@@ -126,10 +118,10 @@ def judge(
         when the question could not leave the controller, or nobody asked it; not applicable by site policy.
     """
     if asked["tool"] == NONE:
-        return Answer(NOT_APPLICABLE, basis="site policy: fabric_policy.bmc_check is none")
+        return Answer.not_applicable("site policy: fabric_policy.bmc_check is none")
     where = f"{asked['node']}'s at {address}"
     if len(rows) != 1:
-        return unmeasured("duplicate_row" if rows else "bmc_not_asked", where)
+        return Answer.unmeasured("duplicate_row" if rows else "bmc_not_asked", where)
     row = rows[0]
     told = row.get("bmc")
     wanted = {
@@ -139,8 +131,8 @@ def judge(
     wrong = unlike(row, wanted)
     if wrong is not None or not isinstance(told, Mapping) or not _is_told(row, told):
         key = wrong or "bmc"
-        return unmeasured("row_garbled", f"{CONTROLLER}: {key} is {row.get(key)!r}")
-    answer = passed(
+        return Answer.unmeasured("row_garbled", f"{CONTROLLER}: {key} is {row.get(key)!r}")
+    answer = Answer.passed(
         {"answers": told["state"] == ANSWERED, "port": told["port"]},
         {"answers": True},
         "a declared BMC takes a TCP connection at its own address, asked by the controller, without a login",
@@ -149,23 +141,23 @@ def judge(
         answer.observed["questions"] = told["questions"]
     mine = sorted(owners.get(str(ipaddress.ip_address(address)), ()))
     if mine:
-        return failed(answer, "bmc_address_taken", f"{where} is on a netdev of {', '.join(mine)}")
+        return answer.failed("bmc_address_taken", f"{where} is on a netdev of {', '.join(mine)}")
     if told["state"] in _THERE:
         answer.observed["round_trip_us"] = row["metrics"]["round_trip_us"]
     if told["state"] == REFUSED:
-        recorded(answer, "a machine is at the BMC's address; it refuses all of fabric_policy.bmc_tcp_ports")
+        answer.recorded("a machine is at the BMC's address; it refuses all of fabric_policy.bmc_tcp_ports")
     if told["state"] in _THERE:
         return answer
     error = row.get("error")
     said = str(error.get("message") or "") if isinstance(error, Mapping) else ""
     if told["state"] == NO_WAY:
-        return unknown(answer, "bmc_no_way", f"{where}: {said}")
+        return answer.unknown("bmc_no_way", f"{where}: {said}")
     detail = f"{where} port {told['port']}" + (f": {said}" if said else "")
     if told["state"] == SILENT and all_silent:
         detail += (
             "; none of this run's BMCs answers, so it may be the way from the controller to their network"
         )
-    return failed(answer, _CAUSES[str(told["state"])], detail)
+    return answer.failed(_CAUSES[str(told["state"])], detail)
 
 
 def _is_told(row: Row, told: Mapping[str, Any]) -> bool:

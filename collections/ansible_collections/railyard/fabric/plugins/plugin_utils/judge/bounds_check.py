@@ -17,7 +17,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue i
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import aggregate, causes, row_counters
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.bounds import Bounds
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import Answer, unknown, unmeasured
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import Answer
 
 _ETHERNET_HEADER_BYTES = 14
 
@@ -39,7 +39,7 @@ def weigh(observed: dict[str, Any], judged: Sequence[Mapping[str, Any]], bounds:
                 detail = f"{metric} {metrics[metric]:g}, ceiling {most:g}"
                 if metric.endswith("_gbps"):
                     # More than the link can carry was not measured on it, and is no fault of it.
-                    return unknown(answer, "above_ceiling", detail)
+                    return answer.unknown("above_ceiling", detail)
                 answer.outcome = FAIL
                 cause = "too_slow" if metric.endswith("_us") else "above_ceiling"
                 answer.cause = causes.explain(cause, detail)
@@ -88,7 +88,9 @@ def by_counters(
     answer = weigh({**said.observed, **shown}, lower, bounds)
     answer.basis += "; the number is the counters', where iperf3 says more than the link can carry"
     if answer.cause.get("cause_class") == "below_floor":
-        return unmeasured("ends_disagree", f"{said.cause['cause']}; {answer.cause['cause']} by the counters")
+        return Answer.unmeasured(
+            "ends_disagree", f"{said.cause['cause']}; {answer.cause['cause']} by the counters"
+        )
     return answer
 
 

@@ -19,13 +19,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.runner.cabling imp
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import FAIL, UNMEASURED
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_number, is_whole
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import causes, neighbours
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import (
-    Answer,
-    failed,
-    passed,
-    unknown,
-    unmeasured,
-)
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import Answer
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.facts import BoundFacts
 from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import named
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import unlike
@@ -119,7 +113,7 @@ class CablingMap:
         mine = rows.get(str(line["id"]), ())
         if len(mine) != 1:
             held_up = None if mine else self._fleet.held_up(node)
-            return held_up or unmeasured("duplicate_row" if mine else "no_row", f"{node} {rail}")
+            return held_up or Answer.unmeasured("duplicate_row" if mine else "no_row", f"{node} {rail}")
         row = mine[0]
         error = row.get("error")
         if row.get("status") != "measured" and isinstance(error, Mapping):
@@ -144,7 +138,7 @@ class CablingMap:
         told = row.get("cabling")
         if wrong is not None or not isinstance(told, Mapping):
             key = wrong or "cabling"
-            return unmeasured("row_garbled", f"{node}: {key} is {row.get(key)!r}")
+            return Answer.unmeasured("row_garbled", f"{node}: {key} is {row.get(key)!r}")
         return told
 
     def _report(self, place: Place, told: Row) -> Report | Answer:
@@ -171,11 +165,11 @@ class CablingMap:
         )
         heard = int(counts[1] or 0) if good else 0
         if not good or not 0 <= heard <= expected:
-            return unmeasured("row_garbled", f"{node}: cabling is {dict(told)!r}")
+            return Answer.unmeasured("row_garbled", f"{node}: cabling is {dict(told)!r}")
         begin, end = told["listened"]
         left = expected - heard
         if len(set(missing or [])) != min(left, NAMED):
-            return unmeasured("row_garbled", f"{node}: {left} were not heard, missing is {missing!r}")
+            return Answer.unmeasured("row_garbled", f"{node}: {left} were not heard, missing is {missing!r}")
         strange = [
             Foreign(
                 str(one["rail"]), str(one["network"]), int(one["count"]), [str(name) for name in one["nodes"]]
@@ -244,9 +238,9 @@ class CablingMap:
         observed = {"heard": report.heard, "foreign": sum(one.count for one in report.foreign)}
         wanted = {"heard": report.expected, "foreign": 0}
         basis = "each port of a rail hears every other port of it, and none of another rail"
-        answer = passed(observed, wanted, basis)
+        answer = Answer.passed(observed, wanted, basis)
         if not report.expected:
-            return unknown(answer, "beacon_silent", f"{where}: no other node of the segment answers")
+            return answer.unknown("beacon_silent", f"{where}: no other node of the segment answers")
         other = report.strongest
         if other is not None:
             found = self._foreign(answer, place, report, other)
@@ -257,10 +251,10 @@ class CablingMap:
         # Peers that hear others and not this port, which hears them; not those that had gone when it came.
         deaf = [name for name in self._missed_by.get(place, ()) if self._together(report, (name, place[1]))]
         if deaf:
-            return failed(answer, "beacon_one_way", f"{where} hears {named(deaf)}, which does not hear it")
+            return answer.failed("beacon_one_way", f"{where} hears {named(deaf)}, which does not hear it")
         guests = [f"{name} {one.rail}" for one in report.foreign for name in one.nodes]
         if guests:
-            return unknown(answer, "peer_miswired", f"{where} also hears {named(guests)}")
+            return answer.unknown("peer_miswired", f"{where} also hears {named(guests)}")
         return answer
 
     def _foreign(self, answer: Answer, place: Place, report: Report, other: Foreign) -> Answer | None:
@@ -272,11 +266,11 @@ class CablingMap:
         label = other.rail if other.rail != rail else f"{other.rail} of {other.network}"
         whom = f"{named(other.nodes, count=other.count)} on {label}"
         if report.own * 2 > size and other.count * 2 > their_size:
-            return failed(answer, "rails_joined", f"{where} hears {whom}, and {report.heard} on its own")
+            return answer.failed("rails_joined", f"{where} hears {whom}, and {report.heard} on its own")
         if other.count < report.own:
             return None
         if other.rail == rail:
-            return failed(answer, "wrong_leaf", f"{where} hears {whom}, and {report.heard} of its own subnet")
+            return answer.failed("wrong_leaf", f"{where} hears {whom}, and {report.heard} of its own subnet")
         tie = other.count == report.own
         back = self.reports.get((node, other.rail))
         there = back.strongest if back and self.misplaced((node, other.rail)) else None
@@ -286,9 +280,9 @@ class CablingMap:
             said = f"{first} and {second} of {owners}: {where} hears {whom}"
             if tie:
                 said += "; as many say so as do not, so that either may be the one"
-            return failed(answer, "rails_swapped", said)
+            return answer.failed("rails_swapped", said)
         said = f"{where} hears {whom}, and {report.heard} of {report.expected} on its own"
-        return failed(answer, "rail_crossed", said)
+        return answer.failed("rail_crossed", said)
 
     def _missing(self, answer: Answer, place: Place, report: Report) -> Answer:
         """Answer a port of the right segment that does not hear all of it."""
@@ -300,10 +294,9 @@ class CablingMap:
             name for name in listened if not self.misplaced((name, rail)) and not self.alone((name, rail))
         ]
         if not any(one.heard or one.foreign for one in self.reports.values()):
-            return unknown(answer, "beacon_silent", f"{where} and all others of this run")
+            return answer.unknown("beacon_silent", f"{where} and all others of this run")
         if self.alone(place) and any(not self.misplaced((name, rail)) for name in listened):
-            return failed(
-                answer,
+            return answer.failed(
                 "rail_isolated",
                 f"{where} hears none of {named(report.missing, count=lost)}",
             )
@@ -313,8 +306,8 @@ class CablingMap:
             ]
             heard = named(there, count=report.heard)
             said = f"{where} hears {heard} alone, and not {named(report.missing, count=lost)}"
-            return failed(answer, "wrong_peer", said)
-        return unknown(answer, "peer_miswired", f"{where} does not hear {named(report.missing, count=lost)}")
+            return answer.failed("wrong_peer", said)
+        return answer.unknown("peer_miswired", f"{where} does not hear {named(report.missing, count=lost)}")
 
     def finding(self, test: Row) -> dict[str, Any] | None:
         """Return why the ends of a test could not meet, where the cable of one ends elsewhere."""
@@ -327,7 +320,7 @@ class CablingMap:
 
 
 def _unheard(peer: str) -> Answer:
-    return unmeasured("peer_unheard", f"nothing is known of {peer}")
+    return Answer.unmeasured("peer_unheard", f"nothing is known of {peer}")
 
 
 def _address(rail: Row) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import (
     FAIL,
+    NOT_APPLICABLE,
     PASS,
     RECORDED,
     UNMEASURED,
@@ -34,7 +35,7 @@ class Answer:
         rows: ids of the tests that it rests on, where they are not the asked line's own.
     """
 
-    outcome: str
+    outcome: str = UNMEASURED
     observed: dict[str, Any] = field(default_factory=dict)
     floor: dict[str, Any] = field(default_factory=dict)
     ceiling: dict[str, Any] = field(default_factory=dict)
@@ -42,6 +43,37 @@ class Answer:
     cause: dict[str, Any] = field(default_factory=dict)
     proof: str | None = None
     rows: list[str] | None = None
+
+    @classmethod
+    def passed(cls, observed: dict[str, Any], wanted: Mapping[str, Any], basis: str) -> Answer:
+        """Return the pass of a state that must be exactly the wanted one; what speaks against comes after."""
+        return cls(PASS, observed, dict(wanted), dict(wanted), basis, proof="proven")
+
+    @classmethod
+    def not_applicable(cls, basis: str) -> Answer:
+        """Return the answer to what the inventory or the site leaves out, as `basis` says."""
+        return cls(NOT_APPLICABLE, basis=basis)
+
+    @classmethod
+    def unmeasured(cls, cause: str, detail: str) -> Answer:
+        """Return the answer of a test that says nothing to be trusted; `unproven` is its proof too."""
+        proof = "unproven" if cause in ("unproven", "counted_twice") else None
+        return cls(UNMEASURED, cause=causes.explain(cause, detail), proof=proof)
+
+    def recorded(self, basis: str) -> Answer:
+        """Turn it into `recorded`, keeping what was seen: nothing bounds it, as `basis` says."""
+        self.outcome, self.floor, self.ceiling, self.basis = RECORDED, {}, {}, basis
+        return self
+
+    def failed(self, cause: str, detail: str) -> Answer:
+        """Turn it into a failure, keeping what was seen."""
+        self.outcome, self.cause, self.proof = FAIL, causes.explain(cause, detail), None
+        return self
+
+    def unknown(self, cause: str, detail: str) -> Answer:
+        """Turn it into `unmeasured`, keeping what was seen."""
+        self.outcome, self.cause, self.proof = UNMEASURED, causes.explain(cause, detail), None
+        return self
 
     def line(self, asked: Mapping[str, Any], known: Container[str]) -> dict[str, Any]:
         """Return the whole verdict.
@@ -66,38 +98,6 @@ class Answer:
             **cause,
             "rows": [part for part in parts if part in known],
         }
-
-
-def passed(observed: dict[str, Any], wanted: Mapping[str, Any], basis: str) -> Answer:
-    """Return the pass of a state that must be exactly the wanted one; what speaks against it comes after."""
-    return Answer(PASS, observed, dict(wanted), dict(wanted), basis, proof="proven")
-
-
-def recorded(answer: Answer, basis: str) -> Answer:
-    """Turn an answer into `recorded`, keeping what was seen: nothing bounds it, as `basis` says."""
-    answer.outcome, answer.floor, answer.ceiling, answer.basis = RECORDED, {}, {}, basis
-    return answer
-
-
-def failed(answer: Answer, cause: str, detail: str) -> Answer:
-    """Turn an answer into a failure, keeping what was seen."""
-    answer.outcome, answer.cause, answer.proof = FAIL, causes.explain(cause, detail), None
-    return answer
-
-
-def unknown(answer: Answer, cause: str, detail: str) -> Answer:
-    """Turn an answer into `unmeasured`, keeping what was seen."""
-    answer.outcome, answer.cause, answer.proof = UNMEASURED, causes.explain(cause, detail), None
-    return answer
-
-
-def unmeasured(cause: str, detail: str) -> Answer:
-    """Return the answer of a test that says nothing that can be trusted; `unproven` is its proof too."""
-    return Answer(
-        UNMEASURED,
-        cause=causes.explain(cause, detail),
-        proof="unproven" if cause in ("unproven", "counted_twice") else None,
-    )
 
 
 def _finite(value: Any) -> Any:

@@ -47,7 +47,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import (
     row_counters,
     row_numbers,
 )
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import Answer, unmeasured
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import Answer
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.facts import BoundFacts
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import unlike
 
@@ -104,10 +104,10 @@ class Evidence:
         for row in mine:
             end = row.get("end")
             if not isinstance(end, str) or end not in by_end:
-                return unmeasured("row_garbled", f"end is {end!r}")
+                return Answer.unmeasured("row_garbled", f"end is {end!r}")
             by_end[end].append(row)
         if any(len(found) > 1 for found in by_end.values()):
-            return unmeasured("duplicate_row", str(asked["id"]))
+            return Answer.unmeasured("duplicate_row", str(asked["id"]))
         refused = [
             answer
             for row in mine
@@ -123,10 +123,10 @@ class Evidence:
             return (self._fleet.held_up(absent) if echo else None) or told
         if not mine:
             held = self._fleet.held_up(asked["node"]) or self._fleet.held_up(asked["peer"])
-            return held or unmeasured("no_row", f"{asked['node']} and {asked['peer']}")
+            return held or Answer.unmeasured("no_row", f"{asked['node']} and {asked['peer']}")
         if len(mine) == 1:
             silent = asked["peer"] if by_end["client"] else asked["node"]
-            return self._fleet.held_up(silent) or unmeasured("one_ended", f"{silent} is silent")
+            return self._fleet.held_up(silent) or Answer.unmeasured("one_ended", f"{silent} is silent")
         client, server = by_end["client"][0], by_end["server"][0]
         return self._doubt(client, server) or (client, server)
 
@@ -141,9 +141,9 @@ class Evidence:
         if status == "measured":
             bound, transport = self._fleet.bound[host][str(asked["rail"])], self._fleet.transports[host]
             wrong = next(_not_the_asked(row, asked, self._run, bound, transport, self._policy), None)
-            return unmeasured(*wrong) if wrong else None
+            return Answer.unmeasured(*wrong) if wrong else None
         if status not in ("failed", "unmeasured") or not isinstance(error, Mapping):
-            return unmeasured("row_garbled", f"{host}: status is {status!r}, error {error!r}")
+            return Answer.unmeasured("row_garbled", f"{host}: status is {status!r}, error {error!r}")
         ends = str(asked["node"]), str(asked["peer"])
         answer = Answer(UNMEASURED, cause=causes.explain_error(error, host, *ends))
         # A probe that was sent and never came back is an answer about the path, not a missing one.
@@ -167,11 +167,11 @@ class Evidence:
                 bounds_check.came_after_all(client, server) if lost["cause_class"] == "lost_packets" else None
             )
             if came:
-                return unmeasured("probes_missed", came)
+                return Answer.unmeasured("probes_missed", came)
             return Answer(FAIL, bounds_check.observed(client, server), basis="loss must be 0", cause=lost)
         problems = chain(self._no_pair(client, server), self._unproven(client, server))
         wrong = next(problems, None)
-        return unmeasured(*wrong) if wrong else None
+        return Answer.unmeasured(*wrong) if wrong else None
 
     def _no_pair(self, client: Row, server: Row) -> Iterator[Problem]:
         """Yield in what two good rows of one test do not belong together."""

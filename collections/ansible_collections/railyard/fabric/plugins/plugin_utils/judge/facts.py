@@ -14,21 +14,11 @@ from typing import Any
 from ansible_collections.railyard.fabric.plugins.module_utils.rails import bind
 from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import (
-    FAIL,
-    NOT_APPLICABLE,
-    PASS,
     UNMEASURED,
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_number
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import causes
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import (
-    Answer,
-    failed,
-    passed,
-    recorded,
-    unknown,
-    unmeasured,
-)
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import Answer
 
 
 @dataclass
@@ -64,10 +54,10 @@ class BoundFacts:
         if node in self.bound:
             return None
         if node in self.broken:
-            return unmeasured("facts_garbled", f"{node}: {self.broken[node]}")
+            return Answer.unmeasured("facts_garbled", f"{node}: {self.broken[node]}")
         if node in self.lost:
-            return unmeasured("facts_lost", node)
-        return self.held_up(node) or unmeasured("node_unreachable", node)
+            return Answer.unmeasured("facts_lost", node)
+        return self.held_up(node) or Answer.unmeasured("node_unreachable", node)
 
     def held_up(self, node: str) -> Answer | None:
         """Return the answer to what a node gave nothing for, where the controller knows why."""
@@ -125,18 +115,18 @@ def judge(asked: Mapping[str, Any], rail: Mapping[str, Any], fleet: BoundFacts) 
     """
     node, check = str(asked["node"]), str(asked["check"])
     if check == "address" and not _planned(rail):
-        return Answer(NOT_APPLICABLE, basis="the inventory declares no subnet for this rail")
+        return Answer.not_applicable("the inventory declares no subnet for this rail")
     if check == "link" and fleet.transports.get(node) == "infiniband" and not _has_netdev(rail):
         basis = "the inventory names no netdev for this InfiniBand rail; its port is judged by rdma_port"
-        return Answer(NOT_APPLICABLE, basis=basis)
+        return Answer.not_applicable(basis)
     if check == "mtu" and rail.get("mtu") is None:
-        return Answer(NOT_APPLICABLE, basis="the inventory declares no MTU")
+        return Answer.not_applicable("the inventory declares no MTU")
     if nothing := fleet.unknown(node):
         return nothing
     bound = fleet.bound[node][str(rail["name"])]
     if bound.netdev is None:
-        finding = bound.findings[0]
-        return Answer(FAIL, basis="the inventory asks for this rail", cause=_explain(node, rail, finding))
+        answer = Answer(basis="the inventory asks for this rail")
+        return _found(answer, f"{node} {rail['name']}", bound)
     if check == "link":
         return _link(node, rail, bound)
     if check == "mtu":
@@ -144,9 +134,15 @@ def judge(asked: Mapping[str, Any], rail: Mapping[str, Any], fleet: BoundFacts) 
     return _address(node, rail, bound.netdev, fleet)
 
 
+def _found(answer: Answer, on_rail: str, bound: Bound) -> Answer:
+    """Turn an answer into the failure that is the first finding of the rail's binding."""
+    return answer.failed(bound.findings[0].cause, f"{on_rail}: {bound.findings[0].detail}")
+
+
 def _link(node: str, rail: Mapping[str, Any], bound: Bound) -> Answer:
     device = bound.netdev or {}
-    name = device["netdev"]
+    on_rail = f"{node} {rail['name']}"
+    where = f"{on_rail} ({device['netdev']})"
     observed = {key: device.get(key) for key in ("admin_up", "carrier", "operstate")}
     wanted: dict[str, Any] = {"admin_up": True, "carrier": True}
     basis = "an asked rail is up"
@@ -157,31 +153,30 @@ def _link(node: str, rail: Mapping[str, Any], bound: Bound) -> Answer:
         wanted["speed_mbps"] = float(rate or 0) * 1000
         observed["speed_mbps"] = speed
         basis += f", at its declared {rate:g} Gbit/s"
-    answer = passed(observed, wanted, basis)
+    answer = Answer.passed(observed, wanted, basis)
     down = device.get("admin_up") is False or device.get("carrier") is False
     if down or str(device.get("operstate")) in ("down", "lowerlayerdown", "notpresent"):
-        return failed(answer, "link_down", f"{node} {rail['name']} ({name})")
+        return answer.failed("link_down", where)
     # A port that the inventory does not name is no part of the link; rdma_port looks at it on RDMA rails.
     named = bound.hca if rail.get("hca") is not None else None
     if named is not None and named.get("state") not in (None, "ACTIVE"):
-        detail = f"{node} {rail['name']} (HCA port {rail['hca']} is {named['state']})"
-        return failed(answer, "link_down", detail)
+        return answer.failed("link_down", f"{on_rail} (HCA port {rail['hca']} is {named['state']})")
     if bound.findings:
-        answer.cause = _explain(node, rail, bound.findings[0])
-        answer.outcome, answer.proof = FAIL, None
-        return answer
+        return _found(answer, on_rail, bound)
     if device.get("admin_up") is not True or device.get("carrier") is not True:
-        return unknown(answer, "link_unknown", f"{node} {rail['name']} ({name})")
+        return answer.unknown("link_unknown", where)
     if device.get("driver_class") not in ("hardware", "virtual", "software"):
-        return unknown(answer, "facts_garbled", f"{node} {name}: driver_class {device.get('driver_class')!r}")
+        return answer.unknown(
+            "facts_garbled", f"{node} {device['netdev']}: driver_class {device.get('driver_class')!r}"
+        )
     if "speed_mbps" in wanted:
         if not is_number(speed) or float(speed or 0) <= 0:
-            return unknown(answer, "link_unknown", f"{node} {rail['name']} ({name}): it states no speed")
+            return answer.unknown("link_unknown", f"{where}: it states no speed")
         if speed != wanted["speed_mbps"]:
             seen = f"runs at {float(speed or 0) / 1000:g} Gbit/s, declared {rate:g}"
-            return failed(answer, "link_speed", f"{node} {rail['name']} ({name}) {seen}")
+            return answer.failed("link_speed", f"{where} {seen}")
     if hardware and not is_number(rate):
-        return _undeclared_speed(answer, f"{node} {rail['name']} ({name})", device)
+        return _undeclared_speed(answer, where, device)
     return answer
 
 
@@ -190,17 +185,16 @@ def _undeclared_speed(answer: Answer, where: str, device: Mapping[str, Any]) -> 
     runs, most = _positive(device.get("speed_mbps")), _positive(device.get("speed_max_mbps"))
     answer.observed["speed_mbps"] = device.get("speed_mbps")
     if not most:
-        return recorded(
-            answer,
+        return answer.recorded(
             f"{where} is up; its speed is recorded, not judged: the inventory declares no rate_gbps, and the "
             "driver does not tell what the port can do; declare rate_gbps of this rail",
         )
     answer.floor["speed_mbps"], answer.ceiling["speed_mbps"] = most, max(most, runs)
     if not runs:
-        return unknown(answer, "link_unknown", f"{where}: it states no speed")
+        return answer.unknown("link_unknown", f"{where}: it states no speed")
     if runs < most:
         seen = f"runs at {runs / 1000:g} Gbit/s, its port can do {most / 1000:g}"
-        return failed(answer, "link_slow", f"{where} {seen}")
+        return answer.failed("link_slow", f"{where} {seen}")
     return answer
 
 
@@ -211,17 +205,17 @@ def _positive(value: Any) -> float:
 def _mtu(node: str, rail: Mapping[str, Any], bound: Bound) -> Answer:
     device = bound.netdev or {}
     seen = device.get("mtu_bytes")
-    answer = passed({"mtu_bytes": seen}, {"mtu_bytes": rail["mtu"]}, "the inventory's MTU, exactly")
+    answer = Answer.passed({"mtu_bytes": seen}, {"mtu_bytes": rail["mtu"]}, "the inventory's MTU, exactly")
     if not isinstance(seen, int) or isinstance(seen, bool) or seen <= 0:
-        return unknown(answer, "facts_garbled", f"{node} {device['netdev']}: mtu_bytes {seen!r}")
+        return answer.unknown("facts_garbled", f"{node} {device['netdev']}: mtu_bytes {seen!r}")
     if seen != rail["mtu"]:
         limit = next((one for one in bound.findings if one.cause == "mtu_too_large"), None)
         if limit is not None:
-            return failed(answer, "mtu_too_large", f"{node} {rail['name']}: {limit.detail}")
+            return answer.failed("mtu_too_large", f"{node} {rail['name']}: {limit.detail}")
         # A datagram netdev takes the MTU of its partition's multicast group, whatever it was given.
         clamped = device.get("ipoib_mode") == "datagram" and seen < rail["mtu"]
         detail = f"{node} {rail['name']} ({device['netdev']}) has {seen}, the plan's is {rail['mtu']}"
-        return failed(answer, "ipoib_mtu_small" if clamped else "mtu_differs", detail)
+        return answer.failed("ipoib_mtu_small" if clamped else "mtu_differs", detail)
     return answer
 
 
@@ -233,11 +227,11 @@ def _address(node: str, rail: Mapping[str, Any], device: Mapping[str, Any], flee
             one for one in _interfaces(device.get("addresses6")) if not one.ip.is_link_local
         ]
     except ValueError as error:
-        answer = Answer(PASS, {"addresses": None}, basis="the plan's address, and no other")
-        return unknown(answer, "facts_garbled", f"{node} {device['netdev']}: {error}")
+        answer = Answer(observed={"addresses": None}, basis="the plan's address, and no other")
+        return answer.unknown("facts_garbled", f"{node} {device['netdev']}: {error}")
     texts = sorted(str(one) for one in seen)
     wanted = {"addresses": sorted(str(one) for one in planned)}
-    answer = passed({"addresses": texts}, wanted, "the plan's address, and no other")
+    answer = Answer.passed({"addresses": texts}, wanted, "the plan's address, and no other")
     missing = [one for one in planned if one not in seen]
     extra = [one for one in seen if one not in planned]
     others = sorted(
@@ -245,20 +239,16 @@ def _address(node: str, rail: Mapping[str, Any], device: Mapping[str, Any], flee
     )
     if others:
         detail = f"{where}: {', '.join(str(one.ip) for one in planned)} is also on {', '.join(others)}"
-        return failed(answer, "address_duplicate", detail)
+        return answer.failed("address_duplicate", detail)
     if missing and extra:
-        return failed(answer, "address_wrong", f"{where} has {', '.join(texts)}, the plan's is {missing[0]}")
+        return answer.failed("address_wrong", f"{where} has {', '.join(texts)}, the plan's is {missing[0]}")
     if missing:
-        return failed(answer, "address_missing", f"{where} has no {missing[0]}")
+        return answer.failed("address_missing", f"{where} has no {missing[0]}")
     if extra:
-        return failed(answer, "address_extra", f"{where} also has {', '.join(str(one) for one in extra)}")
+        return answer.failed("address_extra", f"{where} also has {', '.join(str(one) for one in extra)}")
     if len(texts) != len(planned):
-        return unknown(answer, "facts_garbled", f"{where} names an address twice")
+        return answer.unknown("facts_garbled", f"{where} names an address twice")
     return answer
-
-
-def _explain(node: str, rail: Mapping[str, Any], finding: bind.Finding) -> dict[str, Any]:
-    return causes.explain(finding.cause, f"{node} {rail['name']}: {finding.detail}")
 
 
 _Interface = ipaddress.IPv4Interface | ipaddress.IPv6Interface

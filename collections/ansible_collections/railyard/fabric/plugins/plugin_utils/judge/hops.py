@@ -19,7 +19,7 @@ from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import PASS, RECORDED
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import Answer, failed, unmeasured
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import Answer
 
 #: What a cut-through switch adds to a packet's way, at least and at most.
 HOP_LEAST_US, HOP_MOST_US = 0.3, 1.0
@@ -81,7 +81,7 @@ def judge(asked: Mapping[str, Any], samples: Sequence[Sample]) -> Answer:
     where = f"{node} {rail}"
     mine = [one for one in samples if one.rail == rail and node in one.nodes and one.hops is not None]
     if not mine:
-        return unmeasured("hops_unclear", f"{where}: none of its latency tests can be trusted")
+        return Answer.unmeasured("hops_unclear", f"{where}: none of its latency tests can be trusted")
     if not all(one.hardware for one in mine):
         basis = "the latency of software RDMA is its processor's, and hides what a switch adds"
         median = statistics.median(one.latency_us for one in mine)
@@ -134,7 +134,7 @@ def _against(where: str, hops: int, usual_us: float, seen_us: float, mine: Seque
     said = (
         f"{where}: {seen_us:.2f} us to {', '.join(peers[:4])}, {excess:.2f} above the others': {number} hops"
     )
-    return failed(answer, "more_hops", said)
+    return answer.failed("more_hops", said)
 
 
 def _ids(samples: Sequence[Sample]) -> list[str]:

@@ -25,13 +25,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.facts.link_errors 
 from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import CHECKS, PASS
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import lossless
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import (
-    Answer,
-    failed,
-    recorded,
-    unknown,
-    unmeasured,
-)
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import Answer
 from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import named
 
 #: A counter of InfiniBand's PortCounters stops at its greatest value (IBTA volume 1, 16.1.3.5): from there on
@@ -129,21 +123,20 @@ def judge(
     )
     physical = {name: by for name, by in seen.growth.items() if KINDS[name] == PHYSICAL}
     if physical:
-        return failed(answer, "link_errors", f"{where}: {_told(physical)}; the cable to {peers}")
+        return answer.failed("link_errors", f"{where}: {_told(physical)}; the cable to {peers}")
     if seen.losses:
         detail = f"{where}: {_told(seen.losses)}, with {peers}"
-        return failed(answer, "pause_storm" if lossless.STORM in seen.losses else "lossless_drops", detail)
+        return answer.failed("pause_storm" if lossless.STORM in seen.losses else "lossless_drops", detail)
     if seen.growth and not _is_software(bound):
-        return failed(answer, "link_errors", f"{where}: {_told(seen.growth)}, with {peers}")
+        return answer.failed("link_errors", f"{where}: {_told(seen.growth)}, with {peers}")
     if seen.doubt:
-        return unknown(answer, "error_counters_reset", f"{where}: {seen.doubt}")
+        return answer.unknown("error_counters_reset", f"{where}: {seen.doubt}")
     if not seen.names:  # what is told alone proves nothing of the link
-        return unmeasured("no_error_counters", where)
+        return Answer.unmeasured("no_error_counters", where)
     if any(CHECKS[str(test["check"])].rdma for test in mine) and not _has_rdma(seen.names):
-        return unknown(answer, "no_error_counters", f"{where}: none of the RDMA port's own was read")
+        return answer.unknown("no_error_counters", f"{where}: none of the RDMA port's own was read")
     if seen.growth:
-        return recorded(
-            answer,
+        return answer.recorded(
             f"{_told(seen.growth)}: software RDMA sends again whenever its processor is late, and no "
             f"authority bounds that; no counter of the link itself grew, in {len(seen.used)} rows and "
             "between them",

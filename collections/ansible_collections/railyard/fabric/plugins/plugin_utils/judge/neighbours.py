@@ -19,13 +19,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue i
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_whole
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.addresses import maker_of
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import (
-    Answer,
-    failed,
-    passed,
-    unknown,
-    unmeasured,
-)
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import Answer
 
 Told = Mapping[str, Any]
 
@@ -77,7 +71,7 @@ def _owner(node: str, rail: Mapping[str, Any], told: Told) -> Answer:
         return _garbled(node, told)
     wanted = {"claimed_by": [mac], "answers_for_other_rail": 0}
     foreign = sum(one == mac for one in others)
-    answer = passed(
+    answer = Answer.passed(
         {"claimed_by": list(claimed), "answers_for_other_rail": foreign},
         wanted,
         "one MAC address answers for an address, that of its rail, and for no other rail's address",
@@ -90,18 +84,18 @@ def _owner(node: str, rail: Mapping[str, Any], told: Told) -> Answer:
         if strangers:
             owners = [known.get(one) or maker_of(one) or "no known maker" for one in strangers]
             said = ", ".join(f"{one} ({owner})" for one, owner in zip(strangers, owners, strict=True))
-            return failed(answer, "address_in_use", f"{where}: {what} is also claimed by {said}")
+            return answer.failed("address_in_use", f"{where}: {what} is also claimed by {said}")
     wrong = [one for one in claimed if one != mac]
     if wrong:
         said = " and ".join(f"{one} ({known[one]})" for one in wrong)
-        return failed(answer, "arp_flux", f"{where}: answered by {said}")
+        return answer.failed("arp_flux", f"{where}: answered by {said}")
     if foreign:
         said = f"{where}: it also answers for {other_place}"
-        return failed(answer, "arp_flux", said)
+        return answer.failed("arp_flux", said)
     if not claimed:
-        return unknown(answer, "no_arp_answer", where)
+        return answer.unknown("no_arp_answer", where)
     if others:
-        return unknown(answer, "peer_miswired", f"{where}: its {told.get('other_rail')} answers here too")
+        return answer.unknown("peer_miswired", f"{where}: its {told.get('other_rail')} answers here too")
     return answer
 
 
@@ -121,14 +115,14 @@ def _reply(node: str, rail: Mapping[str, Any], told: Told) -> Answer:
     answer = Answer(PASS, observed, {**wanted, "replies": 1}, dict(wanted), basis, proof="proven")
     if route is not None and route != rail["netdev"]:
         said = f"{node} {name} would reply to {peer} by {route}, not by {rail['netdev']}"
-        return failed(answer, "reply_other_rail", said)
+        return answer.failed("reply_other_rail", said)
     if elsewhere:
         said = f"{peer} {name} was asked by {node}, and its replies came by {', '.join(sorted(elsewhere))}"
-        return failed(answer, "reply_other_rail", said)
+        return answer.failed("reply_other_rail", said)
     if not came:
-        return unknown(answer, "no_reply", f"{peer} {name}, asked by {node}")
+        return answer.unknown("no_reply", f"{peer} {name}, asked by {node}")
     if route is None:
-        return unknown(answer, "route_unknown", f"{node} {name}")
+        return answer.unknown("route_unknown", f"{node} {name}")
     return answer
 
 
@@ -140,7 +134,7 @@ def _neighbour(node: str, rail: Mapping[str, Any], told: Told) -> Answer:
     wanted = {"switch": leaf}
     if not found:
         # Silence says nothing of the cable: nothing was compared, so nothing is recorded or proven either.
-        return unknown(Answer(PASS, {"neighbours": 0}), "no_lldp", f"{where}, planned is {leaf}")
+        return Answer(observed={"neighbours": 0}).unknown("no_lldp", f"{where}, planned is {leaf}")
     said = [str(one.get("switch") or one.get("chassis") or "") for one in found]
     ports = ", ".join(f"{name} port {one.get('port')}" for name, one in zip(said, found, strict=True))
     answer = Answer(
@@ -150,10 +144,10 @@ def _neighbour(node: str, rail: Mapping[str, Any], told: Told) -> Answer:
     )  # fmt: skip
     if not any(_same_switch(name, leaf) for name in said):
         if not all(one.get("switch") for one in found):
-            return unknown(answer, "switch_unnamed", f"{where} is at {ports}, planned is {leaf}")
-        return failed(answer, "wrong_leaf", f"{where} is at {ports}, planned is {leaf}")
+            return answer.unknown("switch_unnamed", f"{where} is at {ports}, planned is {leaf}")
+        return answer.failed("wrong_leaf", f"{where} is at {ports}, planned is {leaf}")
     if not all(_same_switch(name, leaf) for name in said):
-        return unknown(answer, "neighbour_unclear", f"{where} hears {ports}")
+        return answer.unknown("neighbour_unclear", f"{where} hears {ports}")
     return answer
 
 
@@ -174,4 +168,4 @@ def _texts(value: object) -> TypeGuard[Sequence[str]]:
 
 
 def _garbled(node: str, told: Told) -> Answer:
-    return unmeasured("row_garbled", f"{node}: cabling is {dict(told)!r}")
+    return Answer.unmeasured("row_garbled", f"{node}: cabling is {dict(told)!r}")

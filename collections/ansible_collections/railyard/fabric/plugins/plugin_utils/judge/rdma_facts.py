@@ -12,18 +12,10 @@ from ansible_collections.railyard.fabric.plugins.module_utils.facts import gid
 from ansible_collections.railyard.fabric.plugins.module_utils.rails import rdma_mtu
 from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import (
-    FAIL,
-    NOT_APPLICABLE,
     PASS,
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_number, is_whole
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import (
-    Answer,
-    failed,
-    passed,
-    recorded,
-    unknown,
-)
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import Answer
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.facts import BoundFacts
 
 #: Transport -> the link layer that its ports have; a VPI port can be either.
@@ -46,15 +38,15 @@ def judge(asked: Mapping[str, Any], rail: Mapping[str, Any], fleet: BoundFacts) 
     node, check = str(asked["node"]), str(asked["check"])
     transport = fleet.transports.get(node, "")
     if transport not in LINK_LAYERS:
-        answer = Answer(PASS, basis="RDMA is asked of nodes that declare it")
-        return unknown(answer, "rdma_unknown", f"{node}: the plan declares {transport or 'no transport'}")
+        answer = Answer(basis="RDMA is asked of nodes that declare it")
+        return answer.unknown("rdma_unknown", f"{node}: the plan declares {transport or 'no transport'}")
     if nothing := fleet.unknown(node):
         return nothing
     bound = fleet.bound[node][str(rail["name"])]
     where = f"{node} {rail['name']}"
     if bound.hca is None:
-        answer = Answer(FAIL, basis=f"the inventory declares {transport} for this rail")
-        return failed(answer, "hca_missing", f"{where}: {_why_none(rail, bound, fleet.ports.get(node, ()))}")
+        answer = Answer(basis=f"the inventory declares {transport} for this rail")
+        return answer.failed("hca_missing", f"{where}: {_why_none(rail, bound, fleet.ports.get(node, ()))}")
     where += f" ({bound.hca.get('hca')})"
     if check == "rdma_port":
         return _port(where, rail, bound, transport, fleet)
@@ -108,36 +100,36 @@ def _port(where: str, rail: Mapping[str, Any], bound: Bound, transport: str, fle
         if is_number(rate):
             wanted["rate_gbps"] = rate
             basis += f" at {rate:g} Gbit/s"
-    answer = passed(observed, wanted, basis)
+    answer = Answer.passed(observed, wanted, basis)
     if port.get("node_type") == "RNIC":
-        return failed(answer, "iwarp", where)
+        return answer.failed("iwarp", where)
     if port.get("dpu_mode") == "dpu":
-        return failed(answer, "dpu_mode", where)
+        return answer.failed("dpu_mode", where)
     layer, state = port.get("link_layer"), port.get("state")
     if isinstance(layer, str) and layer != LINK_LAYERS[transport]:
-        return failed(answer, "link_layer_wrong", f"{where} is {layer}, the inventory declares {transport}")
+        return answer.failed("link_layer_wrong", f"{where} is {layer}, the inventory declares {transport}")
     if managed and (state == "INIT" or port.get("sm_lid") in _NO_LID):
-        return failed(answer, "sm_missing", f"{where} is {state}, SM LID {port.get('sm_lid')}")
+        return answer.failed("sm_missing", f"{where} is {state}, SM LID {port.get('sm_lid')}")
     if isinstance(state, str) and state != "ACTIVE":
-        return failed(answer, "link_down", f"{where} is {state}, {port.get('physical_state')}")
+        return answer.failed("link_down", f"{where} is {state}, {port.get('physical_state')}")
     for finding in bound.findings:
         if finding.cause in ("hca_missing", "netdev_differs", "netdev_shared"):
-            return failed(answer, finding.cause, f"{where}: {finding.detail}")
+            return answer.failed(finding.cause, f"{where}: {finding.detail}")
     for key, value in (("link_layer", layer), ("state", state), ("node_type", port.get("node_type"))):
         if not isinstance(value, str):
-            return unknown(answer, "rdma_unknown", f"{where}: {key} is {value!r}")
+            return answer.unknown("rdma_unknown", f"{where}: {key} is {value!r}")
     if port.get("driver_class") not in ("hardware", "software"):
         # Of an unknown device no authority says what it reaches: its tests would lose their floor.
-        return unknown(answer, "rdma_unknown", f"{where}: driver_class is {port.get('driver_class')!r}")
+        return answer.unknown("rdma_unknown", f"{where}: driver_class is {port.get('driver_class')!r}")
     if managed and not is_whole(port.get("sm_lid")):
-        return unknown(answer, "rdma_unknown", f"{where}: sm_lid is {port.get('sm_lid')!r}")
+        return answer.unknown("rdma_unknown", f"{where}: sm_lid is {port.get('sm_lid')!r}")
     # On Ethernet the link check holds the netdev's speed against the declared rate.
     if "rate_gbps" in wanted:
         seen = port.get("rate_gbps")
         if not is_number(seen):
-            return unknown(answer, "rdma_unknown", f"{where}: rate_gbps is {seen!r}")
+            return answer.unknown("rdma_unknown", f"{where}: rate_gbps is {seen!r}")
         if not _RATE_SHARE * float(rate or 0) <= float(seen or 0) <= float(rate or 0) / _RATE_SHARE:
-            return failed(answer, "link_speed", f"{where} runs at {seen:g} Gbit/s, declared is {rate:g}")
+            return answer.failed("link_speed", f"{where} runs at {seen:g} Gbit/s, declared is {rate:g}")
     elif managed:
         return _undeclared_rate(answer, where, port, fleet)
     return answer
@@ -153,17 +145,16 @@ def _undeclared_rate(answer: Answer, where: str, port: Mapping[str, Any], fleet:
     """
     seen = port.get("rate_gbps")
     if not is_number(seen) or float(seen or 0) <= 0:
-        return unknown(answer, "rdma_unknown", f"{where}: rate_gbps is {seen!r}")
+        return answer.unknown("rdma_unknown", f"{where}: rate_gbps is {seen!r}")
     runs = f"{seen:g} Gbit/s ({port.get('width') or 'of unknown width'})"
     board = port.get("board_id")
     most, whose = fleet.fastest.get(str(board), (0.0, ""))
     if float(seen or 0) < _RATE_SHARE * most:
         answer.floor["rate_gbps"] = most
-        return failed(
-            answer, "link_slow", f"{where} runs at {runs}; {whose}, also of board {board}, runs at {most:g}"
+        return answer.failed(
+            "link_slow", f"{where} runs at {runs}; {whose}, also of board {board}, runs at {most:g}"
         )
-    return recorded(
-        answer,
+    return answer.recorded(
         f"{where} is up; its rate, {runs}, is recorded, not judged: the inventory declares no rate_gbps, the "
         "node does not tell what the port can do, and no port of its board runs faster; declare rate_gbps of "
         "this rail",
@@ -173,17 +164,16 @@ def _undeclared_rate(answer: Answer, where: str, port: Mapping[str, Any], fleet:
 def _gid(where: str, rail: Mapping[str, Any], bound: Bound, port: Mapping[str, Any]) -> Answer:
     nothing = dict.fromkeys(("gid_index", "gid_type", "gid"))
     basis = "RoCE v2 with exactly the rail's address, found by fact"
-    answer = passed(nothing, {"gid_type": gid.ROCE_V2}, basis)
+    answer = Answer.passed(nothing, {"gid_type": gid.ROCE_V2}, basis)
     if not isinstance(port.get("gids"), list):
-        return unknown(answer, "rdma_unknown", f"{where}: gids is {port.get('gids')!r}")
+        return answer.unknown("rdma_unknown", f"{where}: gids is {port.get('gids')!r}")
     found = choice(bound)
     if found is None:
         address = rail.get("address") or rail.get("address6")
-        return failed(answer, "no_gid", f"{where} has no RoCE GID for {address}")
+        return answer.failed("no_gid", f"{where} has no RoCE GID for {address}")
     answer.observed = {"gid_index": found.index, "gid_type": found.type, "gid": found.gid}
     if found.type != gid.ROCE_V2:
-        return recorded(
-            answer,
+        return answer.recorded(
             f"gid_v1_only: {where} has the address as {found.type} alone (index {found.index}): it is not "
             f"routable, and NCCL needs NCCL_IB_ROCE_VERSION_NUM=1 or NCCL_IB_GID_INDEX={found.index}",
         )
@@ -192,15 +182,15 @@ def _gid(where: str, rail: Mapping[str, Any], bound: Bound, port: Mapping[str, A
 
 def _mtu(where: str, rail: Mapping[str, Any], port: Mapping[str, Any], transport: str) -> Answer:
     if transport == "roce" and rail.get("mtu") is None:
-        return Answer(NOT_APPLICABLE, basis="the inventory declares no MTU")
+        return Answer.not_applicable("the inventory declares no MTU")
     least, greatest = rdma_mtu.span(rail, port, transport)
     active = port.get("active_mtu_bytes")
     answer = Answer(PASS, {"active_mtu_bytes": active, "max_mtu_bytes": port.get("max_mtu_bytes")})
     if least is None or greatest is None:
         if transport == "roce":
             detail = f"{where}: an MTU of {rail.get('mtu')} carries no RoCE packet; 352 is the least"
-            return failed(answer, "rdma_mtu_small", detail)
-        return unknown(answer, "rdma_mtu_unknown", f"{where}: the port's largest MTU is unknown")
+            return answer.failed("rdma_mtu_small", detail)
+        return answer.unknown("rdma_mtu_unknown", f"{where}: the port's largest MTU is unknown")
     answer.floor, answer.ceiling = {"active_mtu_bytes": least}, {"active_mtu_bytes": greatest}
     answer.proof = "proven"
     answer.basis = (
@@ -211,10 +201,10 @@ def _mtu(where: str, rail: Mapping[str, Any], port: Mapping[str, Any], transport
     if rdma_mtu.is_mlx4(port):
         answer.basis += f"; on ConnectX-3 {rdma_mtu.MLX4_BYTES} is enough, perftest uses no more"
     if not is_whole(active):
-        return unknown(answer, "rdma_mtu_unknown", f"{where}: active_mtu_bytes is {active!r}")
+        return answer.unknown("rdma_mtu_unknown", f"{where}: active_mtu_bytes is {active!r}")
     if active < least:
-        return failed(answer, "rdma_mtu_small", f"{where} uses {active}, {least} fits")
+        return answer.failed("rdma_mtu_small", f"{where} uses {active}, {least} fits")
     if active > greatest:
         detail = f"{where} uses an RDMA MTU of {active}, the inventory's {rail.get('mtu')} allows {greatest}"
-        return failed(answer, "mtu_differs", detail)
+        return answer.failed("mtu_differs", detail)
     return answer

@@ -32,7 +32,6 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import (
     hops,
     link_errors,
     neighbours,
-    not_applicable,
     rdma_facts,
     row_counters,
     row_numbers,
@@ -40,7 +39,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import (
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import bounds as limits
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import facts as fact_rows
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import Answer, failed, unmeasured
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import Answer
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.facts import BoundFacts
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import documents, provenance, requests
 
@@ -196,8 +195,7 @@ class _Judge:
         check = CHECKS[str(asked["check"])]
         if check.local:
             return self._local(asked, rows)
-        left_out = not_applicable.without_ip(asked, self._rails, self.fleet.transports, self.tests)
-        if left_out:
+        if left_out := self._without_ip(asked):
             return left_out
         if check.source == "sum":
             return self.trust.unknown(asked) or self._aggregate(asked, rows)
@@ -213,6 +211,26 @@ class _Judge:
         return bounds_check.by_counters(
             answer, pair, judged, bounds, able.packet.payload_bytes / able.packet.counted_bytes
         )
+
+    def _without_ip(self, asked: Mapping[str, Any]) -> Answer | None:
+        """Return the answer to a test that needs IP on an InfiniBand rail to which the inventory gives none.
+
+        Only the plan is looked at: that an address was not found on a node never excuses a test. A sum over
+        rails is not applicable as soon as one of its rails has no IP: it would be the sum of fewer rails than
+        its name says.
+        """
+        if CHECKS[str(asked["check"])].rdma:
+            return None
+        parts = [self.tests[part] for part in asked.get("parts") or () if part in self.tests] or [asked]
+        for part in parts:
+            for node in (str(part["node"]), str(part["peer"])):
+                rail = self._rails.get(node, {}).get(str(part["rail"]), {})
+                addressed = rail.get("address") or rail.get("address6")
+                if self.fleet.transports.get(node) == "infiniband" and rail and not addressed:
+                    of = f"{part['rail']} of {node}"
+                    basis = f"the inventory declares no subnet for {of}: this test needs IP on it"
+                    return Answer.not_applicable(basis)
+        return None
 
     def _local(self, asked: Mapping[str, Any], rows: Rows) -> Answer:
         """Answer what is asked of one node: from its facts, or from the error counters in its rows."""
@@ -234,7 +252,7 @@ class _Judge:
         answer = fact_rows.judge(asked, self._rails[node][rail], self.fleet)
         seen = self.claims.get((node, rail))
         if check.name == "address" and answer.outcome == PASS and seen is not None:
-            return failed(answer, "address_duplicate", f"{node} {rail}: {seen}")
+            return answer.failed("address_duplicate", f"{node} {rail}: {seen}")
         return answer
 
     def _bmc(self, asked: Mapping[str, Any], rows: Rows) -> Answer:
@@ -298,21 +316,23 @@ class _Judge:
         for part_id in asked["parts"]:
             part = self.tests.get(part_id)
             if part is None:
-                return unmeasured("part_unmeasured", f"{part_id} was not asked")
+                return Answer.unmeasured("part_unmeasured", f"{part_id} was not asked")
             if part["check"] != AGGREGATES[str(asked["check"])]:
-                return unmeasured("part_unmeasured", f"{part_id} is a {part['check']}")
+                return Answer.unmeasured("part_unmeasured", f"{part_id} is a {part['check']}")
             if (part["node"], part["peer"]) != (asked["node"], asked["peer"]):
-                return unmeasured("part_unmeasured", f"{part_id} is of {part['node']} and {part['peer']}")
+                return Answer.unmeasured(
+                    "part_unmeasured", f"{part_id} is of {part['node']} and {part['peer']}"
+                )
             pair = self.trust.pair(part, rows)
             if isinstance(pair, Answer):
-                return unmeasured("part_unmeasured", f"{part['rail']}: {pair.cause.get('cause')}")
+                return Answer.unmeasured("part_unmeasured", f"{part['rail']}: {pair.cause.get('cause')}")
             servers.append(pair[1])
             able.append(limits.capability(str(asked["check"]), *self._ends(part), conditions[-1]))
         rdma = CHECKS[str(asked["check"])].rdma
         try:
             observed = aggregate.add_up(servers, payload=rdma)
         except aggregate.NotAdded as problem:
-            return unmeasured(problem.cause, str(problem))
+            return Answer.unmeasured(problem.cause, str(problem))
         bounds = limits.for_aggregate(str(asked["check"]), able, self.policy, *conditions)
         return bounds_check.weigh(observed, [observed], bounds)
 
