@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import (
@@ -73,6 +73,22 @@ class Bounds:
     basis: str = ""
 
 
+class Conditions(NamedTuple):
+    """What bounds depend on beside the check and its rails.
+
+    Attributes:
+        policy: the merged policy; its `floors` come before any other bound, but for the physical ceiling.
+        iperf3_versions: both nodes' iperf3, None where unknown.
+        shared_slot: rails that run at once share a PCIe device on one of the nodes.
+        transport: what the plan declares.
+    """
+
+    policy: Mapping[str, Any]
+    iperf3_versions: Sequence[str | None] = ()
+    shared_slot: bool = False
+    transport: str = ""
+
+
 @dataclass(frozen=True)
 class Capability:
     """What a rail between two nodes can do.
@@ -129,25 +145,14 @@ def slots_shared(bounds: Sequence[Bound]) -> bool:
     return len(set(slots)) < len(slots)
 
 
-def for_test(
-    check: str,
-    client: Bound,
-    server: Bound,
-    policy: Mapping[str, Any],
-    iperf3_versions: Sequence[str | None] = (),
-    shared_slot: bool = False,
-    transport: str = "",
-) -> Bounds:
+def for_test(check: str, client: Bound, server: Bound, on: Conditions) -> Bounds:
     """Return the bounds of one test between two nodes.
 
     Args:
         check: one of CHECKS that runs between nodes.
         client: the sender's rail.
         server: the receiver's rail.
-        policy: the merged policy; its `floors` come before any other bound, but for the physical ceiling.
-        iperf3_versions: both nodes' iperf3, None where unknown.
-        shared_slot: rails that run at once share a PCIe device on one of the nodes.
-        transport: what the plan declares.
+        on: the conditions of the test.
     """
     if check in ("path_mtu", "path_mtu_one_way"):
         mtu = _agreed_mtu(client, server)
@@ -155,31 +160,22 @@ def for_test(
             return Bounds(basis="the two ends are planned with different MTUs, or none")
         exact = {"path_mtu_bytes": float(mtu)}
         return Bounds(dict(exact), dict(exact), f"the inventory's MTU {mtu}, exactly")
-    able = [capability(check, client, server, transport)]
+    able = [capability(check, client, server, on.transport)]
     if check in RDMA_LATENCY:
         own = Bounds(basis=_NO_RDMA_LATENCY)
     elif CHECKS[check].rdma or check in (*BANDWIDTH, *BI):
-        why_not = _no_floor(check, able, policy, iperf3_versions, shared_slot, transport)
-        own = _bandwidth(check, able, [one.packet.payload_share for one in able], why_not)
+        own = _bandwidth(check, able, [one.packet.payload_share for one in able], on)
     else:
         own = Bounds(
             basis="no authority bounds it on this link; a site may, with fabric_policy.floors"
             + (" (loss must be 0)" if check == "ping_rtt" else "")
         )
-    return with_site_policy(check, own, policy)
+    return with_site_policy(check, own, on.policy)
 
 
-def for_aggregate(
-    check: str,
-    able: Sequence[Capability],
-    policy: Mapping[str, Any],
-    iperf3_versions: Sequence[str | None] = (),
-    shared_slot: bool = False,
-    transport: str = "",
-) -> Bounds:
+def for_aggregate(check: str, able: Sequence[Capability], on: Conditions) -> Bounds:
     """Return the bounds for all rails of a pair together: of TCP's frames, or of RDMA's payload."""
-    why_not = _no_floor(check, able, policy, iperf3_versions, shared_slot, transport)
-    own = _bandwidth(check, able, [one.packet.counted_share for one in able], why_not)
+    own = _bandwidth(check, able, [one.packet.counted_share for one in able], on)
     if CHECKS[check].rdma:
         own.basis = (
             "sum over the rails of payload: the byte counters over their common window, less headers and "
@@ -187,7 +183,7 @@ def for_aggregate(
         )
     elif own.floor:
         own.basis = "sum over the rails, from byte counters over their common window: " + own.basis
-    return with_site_policy(check, own, policy)
+    return with_site_policy(check, own, on.policy)
 
 
 def carried(rates_gbps: Sequence[float], shares: Sequence[float]) -> tuple[float, float]:
@@ -196,9 +192,7 @@ def carried(rates_gbps: Sequence[float], shares: Sequence[float]) -> tuple[float
     return together, together / sum(rates_gbps)
 
 
-def _bandwidth(
-    check: str, able: Sequence[Capability], shares: Sequence[float], why_not: str | None
-) -> Bounds:
+def _bandwidth(check: str, able: Sequence[Capability], shares: Sequence[float], on: Conditions) -> Bounds:
     """Return the bounds of a bandwidth; a full-duplex link carries its rate each way."""
     unknown = next((one for one in able if one.rate_gbps is None), None)
     if unknown is not None or not able:
@@ -223,7 +217,7 @@ def _bandwidth(
         if ways > 1:
             bounds.ceiling |= dict.fromkeys(("forward_gbps", "reverse_gbps"), round(limit, 4))
     bounds.basis += f"; ceiling: {share:.4f} of it {fits}, +2 % for the window's ends"
-    if why_not:
+    if why_not := _no_floor(check, able, on):
         bounds.basis += f"; no floor: {why_not}"
     else:
         bounds.floor = {"bandwidth_gbps": round(ways * sum(rates) * least, 4)}
@@ -231,27 +225,20 @@ def _bandwidth(
     return bounds
 
 
-def _no_floor(
-    check: str,
-    able: Sequence[Capability],
-    policy: Mapping[str, Any],
-    iperf3_versions: Sequence[str | None],
-    shared_slot: bool,
-    transport: str,
-) -> str | None:
+def _no_floor(check: str, able: Sequence[Capability], on: Conditions) -> str | None:
     """Return why no authority says what should be reached here, or None when one does."""
     if CHECKS[check].rdma:
-        found = (_no_rdma_floor(check, one, policy, shared_slot, transport) for one in able)
+        found = (_no_rdma_floor(check, one, on) for one in able)
         return next((why for why in found if why), None)
     if check in BI:
         return "no authority says what TCP reaches both ways at once"
-    streams = int(policy["iperf3_streams"])
+    streams = int(on.policy["iperf3_streams"])
     if any(one.packet.payload_share <= TCP_FLOOR_SHARE for one in able):
         return "at this MTU the headers alone take more than the floor leaves"
     rate_gbps = max((one.rate_gbps or 0.0 for one in able), default=0.0)
-    if transport == "infiniband":
+    if on.transport == "infiniband":
         return "no authority says what TCP reaches over InfiniBand (IPoIB)"
-    if shared_slot:
+    if on.shared_slot:
         return _SHARED_SLOT
     if rate_gbps > MOST_GBPS:
         return f"no authority says what iperf3 reaches at {rate_gbps:g} Gbit/s"
@@ -260,7 +247,7 @@ def _no_floor(
             return (
                 f"at {rate_gbps:g} Gbit/s ESnet's figure holds for about 12 streams; this run used {streams}"
             )
-        if not iperf3_versions or any(not threaded(version) for version in iperf3_versions):
+        if not on.iperf3_versions or any(not threaded(version) for version in on.iperf3_versions):
             return (
                 f"at {rate_gbps:g} Gbit/s iperf3 needs a thread for each stream (3.16 or newer on both nodes)"
             )
@@ -270,9 +257,7 @@ def _no_floor(
     return None
 
 
-def _no_rdma_floor(
-    check: str, able: Capability, policy: Mapping[str, Any], shared_slot: bool, transport: str
-) -> str | None:
+def _no_rdma_floor(check: str, able: Capability, on: Conditions) -> str | None:
     if able.packet.software:
         return "no authority says what a software or unknown RDMA device reaches"
     if check in BI:
@@ -280,11 +265,11 @@ def _no_rdma_floor(
         return "the authorities for both ways at once differ by more than one direction's rate"
     if check == "rdma_bandwidth_unpinned":
         return "it shows what pinning to the NIC's NUMA node gains"
-    if shared_slot:
+    if on.shared_slot:
         return _SHARED_SLOT
-    if int(policy["rdma_message_bytes"]) < LEAST_MESSAGE_BYTES:
+    if int(on.policy["rdma_message_bytes"]) < LEAST_MESSAGE_BYTES:
         return f"it holds for messages of {LEAST_MESSAGE_BYTES} bytes or more"
-    if transport == "infiniband" and (able.rate_gbps or 0.0) < LEAST_INFINIBAND_GBPS:
+    if on.transport == "infiniband" and (able.rate_gbps or 0.0) < LEAST_INFINIBAND_GBPS:
         return "up to FDR the name of an InfiniBand rate counts the line code too (QDR 40 carries 32)"
     if able.packet.payload_share < RDMA_FLOOR_SHARE:
         mtu = able.packet.payload_bytes

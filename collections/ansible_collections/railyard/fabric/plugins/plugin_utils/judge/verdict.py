@@ -296,23 +296,20 @@ class _Judge:
         return self.fleet.bound[str(asked["node"])][rail], self.fleet.bound[str(asked["peer"])][rail]
 
     def _bounds(self, asked: Mapping[str, Any]) -> limits.Bounds:
-        node, peer, check = str(asked["node"]), str(asked["peer"]), str(asked["check"])
-        client, server = self._ends(asked)
-        conditions = self._conditions(node, peer, alone=asked.get("group") is None)
-        return limits.for_test(check, client, server, self.policy, *conditions)
+        conditions = self._conditions(asked, alone=asked.get("group") is None)
+        return limits.for_test(str(asked["check"]), *self._ends(asked), conditions)
 
-    def _conditions(
-        self, node: str, peer: str, alone: bool = False
-    ) -> tuple[tuple[str | None, ...], bool, str]:
-        """Return what bounds depend on beside the rails: iperf3's versions, a shared slot, the transport."""
-        both = (node, peer)
+    def _conditions(self, asked: Mapping[str, Any], alone: bool = False) -> limits.Conditions:
+        both = (asked["node"], asked["peer"])
         shared = any(limits.slots_shared(list(self.fleet.bound[end].values())) for end in both)
         versions = tuple(self.fleet.iperf3.get(end) for end in both)
-        return versions, shared and not alone, self.fleet.transports[node]
+        return limits.Conditions(
+            self.policy, versions, shared and not alone, self.fleet.transports[asked["node"]]
+        )
 
     def _aggregate(self, asked: Mapping[str, Any], rows: Rows) -> Answer:
         servers, able = [], []
-        conditions = self._conditions(str(asked["node"]), str(asked["peer"]))
+        conditions = self._conditions(asked)
         for part_id in asked["parts"]:
             part = self.tests.get(part_id)
             if part is None:
@@ -327,13 +324,13 @@ class _Judge:
             if isinstance(pair, Answer):
                 return Answer.unmeasured("part_unmeasured", f"{part['rail']}: {pair.cause.get('cause')}")
             servers.append(pair[1])
-            able.append(limits.capability(str(asked["check"]), *self._ends(part), conditions[-1]))
+            able.append(limits.capability(str(asked["check"]), *self._ends(part), conditions.transport))
         rdma = CHECKS[str(asked["check"])].rdma
         try:
             observed = aggregate.add_up(servers, payload=rdma)
         except aggregate.NotAdded as problem:
             return Answer.unmeasured(problem.cause, str(problem))
-        bounds = limits.for_aggregate(str(asked["check"]), able, self.policy, *conditions)
+        bounds = limits.for_aggregate(str(asked["check"]), able, conditions)
         return bounds_check.weigh(observed, [observed], bounds)
 
 

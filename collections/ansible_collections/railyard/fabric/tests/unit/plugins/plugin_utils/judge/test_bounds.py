@@ -26,7 +26,7 @@ def end(rate_gbps: float | None = None, mtu: int = 9000, **netdev: Any) -> Bound
 def bounds(check: str = "tcp_bandwidth", versions: Any = (), shared: bool = False, **kind: Any) -> Any:
     rules = kind.pop("rules", {})
     one = end(**kind)
-    return limits.for_test(check, one, one, policy.merge(rules), versions, shared)
+    return limits.for_test(check, one, one, limits.Conditions(policy.merge(rules), versions, shared))
 
 
 def test_the_ceiling_is_what_tcp_leaves_of_the_wire() -> None:
@@ -92,17 +92,13 @@ def test_tcp_over_infiniband_has_no_floor() -> None:
     # QDR "40" carries 32 Gbit/s: 0.80 of its name is all of it. ESnet's figures are of Ethernet.
     for rate, rules in ((40, {}), (100, {"iperf3_streams": 12})):
         one = end(rate, 2044)
-        found = limits.for_test(
-            "tcp_bandwidth", one, one, policy.merge(rules), ("3.18", "3.18"), transport="infiniband"
-        )
+        on = limits.Conditions(policy.merge(rules), ("3.18", "3.18"), transport="infiniband")
+        found = limits.for_test("tcp_bandwidth", one, one, on)
         assert found.floor == {}
         assert found.ceiling["bandwidth_gbps"] <= rate * 1.02
         assert "InfiniBand" in found.basis
         able = [limits.capability("tcp_bandwidth", one, one)] * 2
-        together = limits.for_aggregate(
-            "aggregate_bandwidth", able, policy.merge(rules), ("3.18", "3.18"), False, "infiniband"
-        )
-        assert together.floor == {}
+        assert limits.for_aggregate("aggregate_bandwidth", able, on).floor == {}
 
 
 def test_the_judge_lays_no_tcp_floor_on_infiniband() -> None:
@@ -117,9 +113,9 @@ def test_the_judge_lays_no_tcp_floor_on_infiniband() -> None:
 
 def test_the_slower_end_bounds_both() -> None:
     rules = policy.merge(None)
-    found = limits.for_test("tcp_bandwidth", end(10), end(40), rules)
+    found = limits.for_test("tcp_bandwidth", end(10), end(40), limits.Conditions(rules))
     assert found.floor == {"bandwidth_gbps": 8.0}
-    assert limits.for_test("tcp_bandwidth", end(10), end(), rules).floor == {}
+    assert limits.for_test("tcp_bandwidth", end(10), end(), limits.Conditions(rules)).floor == {}
 
 
 def test_ports_of_one_card_have_no_floor_together() -> None:

@@ -34,7 +34,7 @@ def end(
 def bounds(
     one: Bound, check: str = "rdma_bandwidth", transport: str = "roce", shared: bool = False, **rules: Any
 ) -> Any:
-    return limits.for_test(check, one, one, policy.merge(rules), (), shared, transport)
+    return limits.for_test(check, one, one, limits.Conditions(policy.merge(rules), (), shared, transport))
 
 
 def test_a_connectx3_carries_at_most_38_24_of_40() -> None:
@@ -146,24 +146,14 @@ def test_a_site_bounds_rdma_too_but_not_beyond_the_wire() -> None:
 
 def test_all_rails_together_carry_their_sum() -> None:
     able = [limits.capability("rdma_bandwidth", end(100), end(100), "roce")] * 2
-    found = limits.for_aggregate(
-        "rdma_aggregate_bandwidth", able, policy.merge(None), transport="roce", shared_slot=False
-    )
+    on = limits.Conditions(policy.merge(None), transport="roce")
+    found = limits.for_aggregate("rdma_aggregate_bandwidth", able, on)
     assert found.floor == {"bandwidth_gbps": 180.0}
     assert found.ceiling["bandwidth_gbps"] == pytest.approx(200 * 4096 / 4178 * 1.02, abs=1e-3)
     assert "payload" in found.basis
-    assert (
-        limits.for_aggregate(
-            "rdma_aggregate_bandwidth", able, policy.merge(None), transport="roce", shared_slot=True
-        ).floor
-        == {}
-    )
-    assert (
-        limits.for_aggregate(
-            "rdma_aggregate_bandwidth", [], policy.merge(None), transport="roce", shared_slot=False
-        ).floor
-        == {}
-    )
+    shared = on._replace(shared_slot=True)
+    assert limits.for_aggregate("rdma_aggregate_bandwidth", able, shared).floor == {}
+    assert limits.for_aggregate("rdma_aggregate_bandwidth", [], on).floor == {}
 
 
 @pytest.mark.parametrize(
@@ -198,8 +188,9 @@ SOFT = {"driver_class": "software"}
 def test_two_unlike_ends_are_bound_by_what_both_can_do(
     one: Bound, other: Bound, share: float | None, floor: float | None
 ) -> None:
+    on = limits.Conditions(policy.merge(None), transport="roce")
     for ends in ((one, other), (other, one)):
-        found = limits.for_test("rdma_bandwidth", *ends, policy.merge(None), transport="roce")
+        found = limits.for_test("rdma_bandwidth", *ends, on)
         assert found.floor == ({} if floor is None else {"bandwidth_gbps": floor})
         assert found.ceiling == (
             {} if share is None else {"bandwidth_gbps": pytest.approx(share * 1.02, abs=1e-3)}

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import draft, rejudge, verdict
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import rejudge, verdict
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import Answer
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import summary
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import requests
 from support.runs.fake_run import NODES, FakeRun
@@ -348,5 +349,5 @@ def test_no_rail_is_added_up_twice(check: str) -> None:
 
 def test_what_is_unproven_says_so_as_its_proof_too() -> None:
     """TCP behind a program named ib_write_bw moves the netdev's bytes and none of the port's packets."""
-    assert draft.unmeasured("unproven", "hw_sent_pkts stood still").proof == "unproven"
-    assert draft.unmeasured("no_row", "a and b").proof is None
+    assert Answer.unmeasured("unproven", "hw_sent_pkts stood still").proof == "unproven"
+    assert Answer.unmeasured("no_row", "a and b").proof is None
