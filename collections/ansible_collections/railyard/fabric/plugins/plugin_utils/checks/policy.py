@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeGuard
 
 from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import RDMA_TESTS
@@ -31,7 +31,7 @@ class PolicyError(ValueError):
         self.problems = problems
 
 
-def is_number(value: object) -> bool:
+def is_number(value: object) -> TypeGuard[float]:
     """Tell whether a value is a finite number; True and False are not numbers here."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return False
@@ -47,6 +47,16 @@ def is_whole(value: object) -> TypeGuard[int]:
     Nothing that is counted fills more than 64 bits, and arithmetic with more raises where floats come in.
     """
     return isinstance(value, int) and not isinstance(value, bool) and -_MOST_COUNTED <= value < _MOST_COUNTED
+
+
+def is_pair(value: object, kind: Callable[[object], bool] = is_whole) -> TypeGuard[list[Any]]:
+    """Tell whether a value is a list of two of a kind: a counter before and after, an interval."""
+    return isinstance(value, list) and len(value) == 2 and all(map(kind, value))
+
+
+def is_texts(value: object) -> TypeGuard[Sequence[str]]:
+    """Tell whether a value is a list of texts; one text is none, though it is a sequence of them."""
+    return isinstance(value, (list, tuple)) and all(isinstance(one, str) for one in value)
 
 
 def merge(user: object) -> dict[str, Any]:
@@ -105,7 +115,7 @@ def merge(user: object) -> dict[str, Any]:
 
 def _rdma_tests_problems(value: object) -> list[str]:
     where = "fabric_policy.rdma_tests"
-    if not isinstance(value, (list, tuple)) or not all(isinstance(tool, str) for tool in value):
+    if not is_texts(value):
         return [f"{where} must be a list of perftest's programs, not {value!r}"]
     if not value:
         return [f"{where} is empty: a cluster of which no RDMA is asked declares it; use transport tcp"]
@@ -118,15 +128,11 @@ def _rdma_tests_problems(value: object) -> list[str]:
     return problems + [f"{where} lists {tool} twice" for tool in twice]
 
 
-def _ports_problems(value: object) -> list[str]:
-    good = isinstance(value, list) and 1 <= len(value) <= _MOST_PORTS
-    if (
-        not isinstance(value, list)
-        or not good
-        or not all(is_whole(one) and 1 <= one <= 65535 for one in value)
-    ):
-        return [f"fabric_policy.bmc_tcp_ports must list 1 to {_MOST_PORTS} TCP ports, not {value!r}"]
-    return []
+def _ports_problems(value: Any) -> list[str]:
+    good = isinstance(value, list) and all(is_whole(one) and 1 <= one <= 65535 for one in value)
+    if good and 1 <= len(value) <= _MOST_PORTS:
+        return []
+    return [f"fabric_policy.bmc_tcp_ports must list 1 to {_MOST_PORTS} TCP ports, not {value!r}"]
 
 
 def _window_problems(merged: Mapping[str, Any]) -> list[str]:
@@ -142,7 +148,7 @@ def _window_problems(merged: Mapping[str, Any]) -> list[str]:
 
 def _number_problem(key: str, value: object) -> str | None:
     _default, _meaning, kind, least, most, _to_node = KEYS[key]
-    if not isinstance(value, (int, float)) or not is_number(value):
+    if not is_number(value):
         return f"fabric_policy.{key} must be a number, not {value!r}"
     if kind == "whole" and int(value) != value:
         return f"fabric_policy.{key} must be a whole number, not {value!r}"

@@ -170,4 +170,4 @@ def _is_told(row: Row, told: Mapping[str, Any]) -> bool:
     if not isinstance(metrics, Mapping) or (row.get("proof") == "proven") is not there:
         return False
     time_us = metrics.get("round_trip_us")
-    return not there or (is_number(time_us) and float(time_us or 0) > 0 and row.get("error") is None)
+    return not there or (is_number(time_us) and time_us > 0 and row.get("error") is None)

@@ -119,8 +119,8 @@ def capability(check: str, client: Bound, server: Bound, transport: str = "") ->
 def end_rate(end: Bound) -> tuple[float | None, str]:
     """Return one end's rate in Gbit/s, declared or the port's maximum, or None; and its basis, or why not."""
     declared = end.rail.get("rate_gbps")
-    if is_number(declared) and float(declared or 0) > 0:
-        return float(declared or 0), f"declared rate {float(declared or 0):g} Gbit/s"
+    if is_number(declared) and declared > 0:
+        return float(declared), f"declared rate {declared:g} Gbit/s"
     device = end.netdev or {}
     if device.get("driver_class") == "software":
         return None, (
@@ -128,8 +128,8 @@ def end_rate(end: Bound) -> tuple[float | None, str]:
             "so no authority bounds it"
         )
     most = device.get("speed_max_mbps")
-    if device.get("driver_class") == "hardware" and is_number(most) and float(most or 0) > 0:
-        gbps = float(most or 0) / 1000
+    if device.get("driver_class") == "hardware" and is_number(most) and most > 0:
+        gbps = most / 1000
         return gbps, f"port's maximum {gbps:g} Gbit/s"
     return None, (
         "neither a declared rate_gbps nor the port's maximum is known; "

@@ -11,7 +11,6 @@ from typing import Any
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import (
     CHECKS,
-    FAIL,
     PASS,
     RECORDED,
 )
@@ -40,20 +39,20 @@ def weigh(observed: dict[str, Any], judged: Sequence[Mapping[str, Any]], bounds:
                 if metric.endswith("_gbps"):
                     # More than the link can carry was not measured on it, and is no fault of it.
                     return answer.unknown("above_ceiling", detail)
-                answer.outcome = FAIL
-                cause = "too_slow" if metric.endswith("_us") else "above_ceiling"
-                answer.cause = causes.explain(cause, detail)
-                return answer
+                return _beyond(answer, "too_slow" if metric.endswith("_us") else "above_ceiling", detail)
         for metric, least in bounds.floor.items():
             if metrics[metric] < least:
-                answer.outcome = FAIL
-                answer.cause = causes.explain(
-                    "path_mtu_small" if metric == "path_mtu_bytes" else "below_floor",
-                    f"{metric} {metrics[metric]:g}, floor {least:g}",
-                )
-                return answer
+                cause = "path_mtu_small" if metric == "path_mtu_bytes" else "below_floor"
+                return _beyond(answer, cause, f"{metric} {metrics[metric]:g}, floor {least:g}")
     if bounds.floor and set(bounds.floor) == set(bounds.ceiling):
         answer.outcome = PASS
+    return answer
+
+
+def _beyond(answer: Answer, cause: str, detail: str) -> Answer:
+    """Turn an answer into the failure of a number that is as proven as one that passes."""
+    proof = answer.proof
+    answer.failed(cause, detail).proof = proof
     return answer
 
 
@@ -156,6 +155,6 @@ def came_after_all(client: Mapping[str, Any], server: Mapping[str, Any]) -> str 
     if deltas is None or not (policy.is_whole(size) and policy.is_whole(sent) and policy.is_number(most)):
         return None
     wanted_bytes = sent * (size + _ETHERNET_HEADER_BYTES)
-    if deltas["rx_packets"] < max(sent, float(most or 0)) or deltas["rx_bytes"] < wanted_bytes:
+    if deltas["rx_packets"] < max(sent, most) or deltas["rx_bytes"] < wanted_bytes:
         return None
     return f"{sent} packets are {wanted_bytes} bytes, rx_bytes of {end['host']} grew by {deltas['rx_bytes']}"

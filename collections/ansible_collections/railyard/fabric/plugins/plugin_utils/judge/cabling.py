@@ -17,7 +17,12 @@ from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.cabling import NAMED
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import FAIL, UNMEASURED
-from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_number, is_whole
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import (
+    is_number,
+    is_pair,
+    is_texts,
+    is_whole,
+)
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import causes, neighbours
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import Answer
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.facts import BoundFacts
@@ -156,8 +161,7 @@ class CablingMap:
             segment is not None
             and all(is_whole(count) for count in counts)
             and counts[0] == expected
-            and isinstance(missing, list)
-            and all(isinstance(name, str) for name in missing)
+            and is_texts(missing)
             and set(missing) <= answered - {node}
             and isinstance(foreign, list)
             and _is_interval(told.get("listened"))
@@ -328,12 +332,7 @@ def _address(rail: Row) -> str:
 
 
 def _is_interval(value: object) -> bool:
-    return (
-        isinstance(value, list)
-        and len(value) == 2
-        and all(is_number(edge) for edge in value)
-        and 0 < value[0] <= value[1]
-    )
+    return is_pair(value, is_number) and 0 < value[0] <= value[1]
 
 
 def _is_foreign(one: object) -> bool:
@@ -344,7 +343,6 @@ def _is_foreign(one: object) -> bool:
         all(isinstance(one.get(key), str) for key in ("rail", "network"))
         and is_whole(count)
         and count > 0
-        and isinstance(nodes, list)
+        and is_texts(nodes)
         and 0 < len(nodes) <= count
-        and all(isinstance(name, str) for name in nodes)
     )

@@ -150,7 +150,7 @@ def _link(node: str, rail: Mapping[str, Any], bound: Bound) -> Answer:
     hardware = device.get("driver_class") == "hardware"
     speed = device.get("speed_mbps")
     if hardware and is_number(rate):
-        wanted["speed_mbps"] = float(rate or 0) * 1000
+        wanted["speed_mbps"] = float(rate) * 1000
         observed["speed_mbps"] = speed
         basis += f", at its declared {rate:g} Gbit/s"
     answer = Answer.passed(observed, wanted, basis)
@@ -170,10 +170,10 @@ def _link(node: str, rail: Mapping[str, Any], bound: Bound) -> Answer:
             "facts_garbled", f"{node} {device['netdev']}: driver_class {device.get('driver_class')!r}"
         )
     if "speed_mbps" in wanted:
-        if not is_number(speed) or float(speed or 0) <= 0:
+        if not is_number(speed) or speed <= 0:
             return answer.unknown("link_unknown", f"{where}: it states no speed")
         if speed != wanted["speed_mbps"]:
-            seen = f"runs at {float(speed or 0) / 1000:g} Gbit/s, declared {rate:g}"
+            seen = f"runs at {speed / 1000:g} Gbit/s, declared {rate:g}"
             return answer.failed("link_speed", f"{where} {seen}")
     if hardware and not is_number(rate):
         return _undeclared_speed(answer, where, device)

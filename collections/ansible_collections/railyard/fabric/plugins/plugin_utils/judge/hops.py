@@ -82,10 +82,10 @@ def judge(asked: Mapping[str, Any], samples: Sequence[Sample]) -> Answer:
     mine = [one for one in samples if one.rail == rail and node in one.nodes and one.hops is not None]
     if not mine:
         return Answer.unmeasured("hops_unclear", f"{where}: none of its latency tests can be trusted")
+    median = statistics.median(one.latency_us for one in mine)
+    seen = Answer(RECORDED, {"latency_p50_us": median}, proof="proven", rows=_ids(mine))
     if not all(one.hardware for one in mine):
-        basis = "the latency of software RDMA is its processor's, and hides what a switch adds"
-        median = statistics.median(one.latency_us for one in mine)
-        return Answer(RECORDED, {"latency_p50_us": median}, basis=basis, proof="proven", rows=_ids(mine))
+        return seen.recorded("the latency of software RDMA is its processor's, and hides what a switch adds")
     unclear = []
     verdicts = []
     for hops in sorted({one.hops for one in mine if one.hops is not None}):
@@ -109,9 +109,7 @@ def judge(asked: Mapping[str, Any], samples: Sequence[Sample]) -> Answer:
     if bad is not None:
         return bad
     if not verdicts or unclear:
-        median = statistics.median(one.latency_us for one in mine)
-        basis = f"no bound: {'; '.join(unclear)}"
-        return Answer(RECORDED, {"latency_p50_us": median}, basis=basis, proof="proven", rows=_ids(mine))
+        return seen.recorded(f"no bound: {'; '.join(unclear)}")
     return verdicts[0]
 
 

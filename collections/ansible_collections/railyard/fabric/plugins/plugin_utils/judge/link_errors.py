@@ -24,6 +24,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.facts.link_errors 
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import CHECKS, PASS
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_pair
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import lossless
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import Answer
 from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import named
@@ -172,7 +173,7 @@ def _read_one(seen: _Seen, last: dict[str, int], name: str, span: object, row: R
     if kind is None:
         seen.doubt = f"{identity}: {name} is no counter that this version knows"
         return
-    if not isinstance(span, list) or len(span) != 2 or not all(_is_count(value) for value in span):
+    if not is_pair(span, _is_count):
         # What is told alone need not be whole.
         seen.doubt = seen.doubt if kind == NOTICE else f"{identity}: {name} is {span!r}"
         return

@@ -9,15 +9,15 @@ cannot be asked, and the cabling verdict of the same rail says why.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeGuard
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import (
     NOT_APPLICABLE,
     PASS,
     RECORDED,
 )
-from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_whole
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_texts, is_whole
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.addresses import maker_of
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import Answer
 
@@ -62,12 +62,7 @@ def settle(questions: Iterable[tuple[Mapping[str, Any], Answer]]) -> None:
 def _owner(node: str, rail: Mapping[str, Any], told: Told) -> Answer:
     peer, address, mac = told["peer"], told["peer_address"], told.get("peer_mac")
     claimed, others, known = told.get("claimed_by"), told.get("other_claimed_by"), told.get("known")
-    if (
-        not _texts(claimed)
-        or not _texts(others)
-        or not isinstance(known, Mapping)
-        or not isinstance(mac, str)
-    ):
+    if not (is_texts(claimed) and is_texts(others) and isinstance(known, Mapping) and isinstance(mac, str)):
         return _garbled(node, told)
     wanted = {"claimed_by": [mac], "answers_for_other_rail": 0}
     foreign = sum(one == mac for one in others)
@@ -156,14 +151,6 @@ def _same_switch(said: str, leaf: str) -> bool:
     one, other = said.lower(), leaf.lower()
     return one == other or (
         ("." in one) != ("." in other) and one.split(".", maxsplit=1)[0] == other.split(".", maxsplit=1)[0]
-    )
-
-
-def _texts(value: object) -> TypeGuard[Sequence[str]]:
-    return (
-        isinstance(value, Sequence)
-        and not isinstance(value, str)
-        and all(isinstance(one, str) for one in value)
     )
 
 

@@ -93,7 +93,7 @@ def _port(where: str, rail: Mapping[str, Any], bound: Bound, transport: str, fle
     observed = {key: port.get(key) for key in keys}
     wanted: dict[str, Any] = {"state": "ACTIVE", "link_layer": LINK_LAYERS[transport]}
     basis = f"the inventory declares {transport}"
-    rate = rail.get("rate_gbps")
+    rate: Any = rail.get("rate_gbps")
     managed = transport == "infiniband"
     if managed:
         observed["sm_lid"] = port.get("sm_lid")
@@ -128,7 +128,7 @@ def _port(where: str, rail: Mapping[str, Any], bound: Bound, transport: str, fle
         seen = port.get("rate_gbps")
         if not is_number(seen):
             return answer.unknown("rdma_unknown", f"{where}: rate_gbps is {seen!r}")
-        if not _RATE_SHARE * float(rate or 0) <= float(seen or 0) <= float(rate or 0) / _RATE_SHARE:
+        if not _RATE_SHARE * rate <= seen <= rate / _RATE_SHARE:
             return answer.failed("link_speed", f"{where} runs at {seen:g} Gbit/s, declared is {rate:g}")
     elif managed:
         return _undeclared_rate(answer, where, port, fleet)
@@ -144,12 +144,12 @@ def _undeclared_rate(answer: Answer, where: str, port: Mapping[str, Any], fleet:
     may be slow alike, and there is nothing to judge by.
     """
     seen = port.get("rate_gbps")
-    if not is_number(seen) or float(seen or 0) <= 0:
+    if not is_number(seen) or seen <= 0:
         return answer.unknown("rdma_unknown", f"{where}: rate_gbps is {seen!r}")
     runs = f"{seen:g} Gbit/s ({port.get('width') or 'of unknown width'})"
     board = port.get("board_id")
     most, whose = fleet.fastest.get(str(board), (0.0, ""))
-    if float(seen or 0) < _RATE_SHARE * most:
+    if seen < _RATE_SHARE * most:
         answer.floor["rate_gbps"] = most
         return answer.failed(
             "link_slow", f"{where} runs at {runs}; {whose}, also of board {board}, runs at {most:g}"

@@ -22,7 +22,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.measure.proof impo
     Claim,
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import BI, CHECKS
-from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_whole
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_pair
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.row_numbers import (
     ENDS_TOLERANCE,
     PATH_MTU,
@@ -87,9 +87,7 @@ def counter_deltas(
     deltas = {}
     for name in names:
         span = counters.get(name)
-        if not isinstance(span, list) or len(span) != 2 or not all(map(is_whole, span)):
-            return None
-        if not 0 <= span[0] <= span[1] or span[1] in proof.SATURATED:
+        if not is_pair(span) or not 0 <= span[0] <= span[1] or span[1] in proof.SATURATED:
             return None
         deltas[name] = span[1] - span[0]
     return deltas
@@ -181,7 +179,7 @@ class Claims:
 def _add(spans: dict[tuple[str, str, str], list[Span]], row: Row, identity: str, end: str) -> None:
     counters = row.get("counters")
     for name, span in counters.items() if isinstance(counters, Mapping) else ():
-        if isinstance(span, list) and len(span) == 2 and all(map(is_whole, span)) and span[0] < span[1]:
+        if is_pair(span) and span[0] < span[1]:
             # Two rails on one netdev or one port count the same bytes.
             source = row.get("netdev" if str(name).startswith(_OF_NETDEV) else "hca")
             key = (str(row.get("host")), str(source), str(name))

@@ -25,7 +25,11 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue i
     RDMA_BANDWIDTH,
     RDMA_LATENCY,
 )
-from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_number, is_whole
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import (
+    is_number,
+    is_pair,
+    is_whole,
+)
 
 Row = Mapping[str, Any]
 #: Two ends of one transfer may differ by what was under way when each of them stopped its clock.
@@ -163,7 +167,7 @@ def disagreement(client: Row, server: Row, policy: Mapping[str, Any]) -> str | N
 def window_s(row: Row) -> tuple[float, float] | None:
     """Return a row's window, seconds after `started`, or None when it is no interval."""
     window = row.get("window_s")
-    if not isinstance(window, list) or len(window) != 2 or not all(is_number(edge) for edge in window):
+    if not is_pair(window, is_number):
         return None
     begin, end = float(window[0]), float(window[1])
     return (begin, end) if -_BEFORE_START_S <= begin < end else None
@@ -180,7 +184,7 @@ def moment(value: object) -> float | None:
 
 
 def _is_kind(value: object, kind: str) -> bool:
-    if not isinstance(value, (int, float)) or not is_number(value):
+    if not is_number(value):
         return False
     if kind.endswith("count") and (int(value) != value or not is_whole(int(value))):
         return False

@@ -87,9 +87,7 @@ def judge(
     tests = {str(line["id"]): line for line in asked}
     rows = _by_id(results, tests)
     court = _Judge(run, plan, policy.merge(manifest.get("policy")), fleet, tests, rows)
-    court.claims = court.contested(rows)
-    court.chart.read(asked, rows)
-    answers = [court.answer(line, rows) for line in asked]
+    answers = [court.answer(line) for line in asked]
     slow_rails.name(asked, answers)
     neighbours.settle(zip(asked, answers, strict=True))
     return [answer.line(line, rows) for line, answer in zip(asked, answers, strict=True)]
@@ -179,27 +177,29 @@ class _Judge:
         self.policy = rules
         self.fleet = fleet
         self.tests = tests
-        self.claims: dict[tuple[str, str], str] = {}
+        self.rows = rows
         self._latencies: list[hops.Sample] | None = None
         self.chart = cabling.CablingMap(run, plan, fleet)
+        self.chart.read(tests.values(), rows)
         between = [line for line in tests.values() if CHECKS[str(line["check"])].source == "test"]
         counted = row_counters.Claims(run, between, rows)
         self.trust = evidence.Evidence(run, rules, fleet, self.chart, counted)
         self._bmcs = {name: str(node.get("bmc_address")) for name, node in plan["nodes"].items()}
-        self._no_bmc_answers: bool | None = None
+        self._no_bmc_answers = bmc.nobody(tests.values(), rows)
+        self._contested = self._claimed_by_others()
         self._rails = {
             name: {rail["name"]: rail for rail in node["rails"]} for name, node in plan["nodes"].items()
         }
 
-    def answer(self, asked: Mapping[str, Any], rows: Rows) -> Answer:
+    def answer(self, asked: Mapping[str, Any]) -> Answer:
         check = CHECKS[str(asked["check"])]
         if check.local:
-            return self._local(asked, rows)
+            return self._local(asked)
         if left_out := self._without_ip(asked):
             return left_out
         if check.source == "sum":
-            return self.trust.unknown(asked) or self._aggregate(asked, rows)
-        pair = self.trust.pair(asked, rows)
+            return self.trust.unknown(asked) or self._aggregate(asked)
+        pair = self.trust.pair(asked, self.rows)
         if isinstance(pair, Answer):
             return pair
         own_windows = row_numbers.own_window_s(check.name, self.policy) is not None
@@ -232,42 +232,36 @@ class _Judge:
                     return Answer.not_applicable(basis)
         return None
 
-    def _local(self, asked: Mapping[str, Any], rows: Rows) -> Answer:
+    def _local(self, asked: Mapping[str, Any]) -> Answer:
         """Answer what is asked of one node: from its facts, or from the error counters in its rows."""
         node, rail = str(asked["node"]), str(asked["rail"])
         check = CHECKS[str(asked["check"])]
         if check.source == "bmc":
-            return self._bmc(asked, rows)
+            mine, address = self.rows.get(str(asked["id"]), []), self._bmcs[node]
+            return bmc.judge(asked, self.run, address, mine, self.fleet.owners, self._no_bmc_answers)
         if check.source == "counters":
             if nothing := self.fleet.unknown(node):
                 return nothing
             tests = [line for line in self.tests.values() if CHECKS[str(line["check"])].source == "test"]
-            return link_errors.judge(asked, self.run, tests, rows, self.fleet.bound[node][rail])
+            return link_errors.judge(asked, self.run, tests, self.rows, self.fleet.bound[node][rail])
         if check.source == "cabling":
-            return self.chart.judge(asked, rows)
+            return self.chart.judge(asked, self.rows)
         if check.source == "hops":
-            return self._hops(asked, rows)
+            return self._hops(asked)
         if check.rdma:
             return rdma_facts.judge(asked, self._rails[node][rail], self.fleet)
         answer = fact_rows.judge(asked, self._rails[node][rail], self.fleet)
-        seen = self.claims.get((node, rail))
+        seen = self._contested.get((node, rail))
         if check.name == "address" and answer.outcome == PASS and seen is not None:
             return answer.failed("address_duplicate", f"{node} {rail}: {seen}")
         return answer
 
-    def _bmc(self, asked: Mapping[str, Any], rows: Rows) -> Answer:
-        """Answer whether a node's BMC is there; the node may be gone, which is when a BMC is wanted."""
-        if self._no_bmc_answers is None:
-            self._no_bmc_answers = bmc.nobody(self.tests.values(), rows)
-        mine, address = rows.get(str(asked["id"]), []), self._bmcs[str(asked["node"])]
-        return bmc.judge(asked, self.run, address, mine, self.fleet.owners, self._no_bmc_answers)
-
-    def _hops(self, asked: Mapping[str, Any], rows: Rows) -> Answer:
+    def _hops(self, asked: Mapping[str, Any]) -> Answer:
         """Answer whether a rail's latencies fit the switches that are planned on the way."""
         if nothing := self.fleet.unknown(str(asked["node"])):
             return nothing
         if self._latencies is None:
-            trusted = ((line, self.trust.pair(line, rows)) for line in hops.tests(self.tests.values()))
+            trusted = ((line, self.trust.pair(line, self.rows)) for line in hops.tests(self.tests.values()))
             self._latencies = [
                 hops.sample(line, pair[0]["metrics"], self.fleet.bound)
                 for line, pair in trusted
@@ -275,14 +269,14 @@ class _Judge:
             ]
         return hops.judge(asked, self._latencies)
 
-    def contested(self, rows: Rows) -> dict[tuple[str, str], str]:
+    def _claimed_by_others(self) -> dict[tuple[str, str], str]:
         """Return (node, rail) -> what was seen, for rail addresses that somebody else was heard to claim.
 
         The node's own facts cannot show it: a stranger is found by who asks on the rail.
         """
         found: dict[tuple[str, str], str] = {}
         for identity, asked in self.tests.items():
-            for row in rows.get(identity, []):
+            for row in self.rows.get(identity, []):
                 error = row.get("error")
                 if not isinstance(error, Mapping) or error.get("class") not in ("address_in_use", "stranger"):
                     continue
@@ -307,7 +301,7 @@ class _Judge:
             self.policy, versions, shared and not alone, self.fleet.transports[asked["node"]]
         )
 
-    def _aggregate(self, asked: Mapping[str, Any], rows: Rows) -> Answer:
+    def _aggregate(self, asked: Mapping[str, Any]) -> Answer:
         servers, able = [], []
         conditions = self._conditions(asked)
         for part_id in asked["parts"]:
@@ -320,7 +314,7 @@ class _Judge:
                 return Answer.unmeasured(
                     "part_unmeasured", f"{part_id} is of {part['node']} and {part['peer']}"
                 )
-            pair = self.trust.pair(part, rows)
+            pair = self.trust.pair(part, self.rows)
             if isinstance(pair, Answer):
                 return Answer.unmeasured("part_unmeasured", f"{part['rail']}: {pair.cause.get('cause')}")
             servers.append(pair[1])

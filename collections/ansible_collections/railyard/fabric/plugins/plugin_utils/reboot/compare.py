@@ -179,9 +179,9 @@ def _port(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> 
 
 def _slower(name: str, before: object, now: object, per_gbps: float = 1) -> Iterator[str]:
     """Say that a link that had a speed lost some of it; more than before is no loss."""
-    if not isinstance(before, (int, float)) or not is_number(before):
+    if not is_number(before):
         return
-    if not isinstance(now, (int, float)) or not is_number(now):
+    if not is_number(now):
         yield f"{name} runs at an unknown speed, not {before / per_gbps:g} Gbit/s"
     elif now < before:
         yield f"{name} runs at {now / per_gbps:g} Gbit/s, not {before / per_gbps:g}"

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import CHECKS
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_texts
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder
 
 #: What the judge reads of every asked line.
@@ -118,9 +119,7 @@ def _line_problems(
         elif check.source != "sum" and line["rail"] not in rails[node]:
             yield f"{where}: {node} has no rail {line['rail']!r} in plan.json"
     parts = line.get("parts")
-    if check.source == "sum" and not (
-        isinstance(parts, list) and all(isinstance(part, str) for part in parts)
-    ):
+    if check.source == "sum" and not is_texts(parts):
         yield f"{where}: parts is {parts!r}"
     elif check.source == "sum" and len(set(parts or ())) < len(parts or ()):
         yield f"{where}: parts names a test twice"
