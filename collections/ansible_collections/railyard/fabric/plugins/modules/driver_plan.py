@@ -120,7 +120,7 @@ plan:
     refused: []
     needs: []
 waits:
-  description: What waits on this node, as RV(railyard.fabric.waits#module:waits).
+  description: What waits on this node, as RV(railyard.fabric.pending#module:waits).
   returned: success
   type: list
   elements: dict

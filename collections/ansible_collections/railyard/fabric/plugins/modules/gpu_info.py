@@ -23,7 +23,7 @@ extends_documentation_fragment:
   - railyard.fabric.attributes
 options:
   waits_topic:
-    description: The topic of M(railyard.fabric.waits) whose list is returned as RV(waiting).
+    description: The topic of M(railyard.fabric.pending) whose list is returned as RV(waiting).
     type: str
 attributes:
   check_mode:
@@ -49,7 +49,7 @@ EXAMPLES = r"""
 RETURN = r"""
 waiting:
   description: >-
-    What is kept under O(waits_topic), as M(railyard.fabric.waits) takes it; null where it has to be written
+    What is kept under O(waits_topic), as M(railyard.fabric.pending) takes it; null where it has to be written
     anew, since the node has booted or the file cannot be read.
   returned: with O(waits_topic)
   type: list

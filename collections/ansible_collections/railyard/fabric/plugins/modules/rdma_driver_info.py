@@ -61,7 +61,7 @@ options:
     type: bool
     default: false
   waits_topic:
-    description: The topic of M(railyard.fabric.waits) whose list is returned as RV(waiting).
+    description: The topic of M(railyard.fabric.pending) whose list is returned as RV(waiting).
     type: str
   root:
     description: Where the node's files are.
@@ -158,14 +158,14 @@ firmware_plan:
   elements: dict
   sample: []
 firmware_waits:
-  description: What of it waits for a boot or for consent, for M(railyard.fabric.waits).
+  description: What of it waits for a boot or for consent, for M(railyard.fabric.pending).
   returned: success
   type: list
   elements: dict
   sample: []
 waiting:
   description: >-
-    What is kept under O(waits_topic), as M(railyard.fabric.waits) takes it; null where it has to be written
+    What is kept under O(waits_topic), as M(railyard.fabric.pending) takes it; null where it has to be written
     anew, since the node has booted or the file cannot be read.
   returned: with O(waits_topic)
   type: list

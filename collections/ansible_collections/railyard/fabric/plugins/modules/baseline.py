@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 DOCUMENTATION = r"""
-module: originals
+module: baseline
 short_description: Remember what a node had before a role changed it, and plan the way back
 version_added: "0.3.0"
 description:
@@ -53,12 +53,12 @@ options:
 
 EXAMPLES = r"""
 - name: Remember what was there before the role
-  railyard.fabric.originals:
+  railyard.fabric.baseline:
     role: nccl_profile
     files: [/etc/nccl.conf]
 
 - name: Remember packages and a unit
-  railyard.fabric.originals:
+  railyard.fabric.baseline:
     role: benchmark_tools
     packages: [iperf3, sockperf]
     record:
@@ -66,7 +66,7 @@ EXAMPLES = r"""
         iperf3.service: {package: iperf3, enabled: enabled, active: active}
 
 - name: Plan the way back
-  railyard.fabric.originals:
+  railyard.fabric.baseline:
     state: read
 """
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.state.pending import WaitsError
-from ansible_collections.railyard.fabric.plugins.modules import waits
+from ansible_collections.railyard.fabric.plugins.modules import pending
 from support.nodes.files import write
 from support.nodes.module import FakeModule
 
@@ -16,12 +16,12 @@ CONSENT = {"what": "upgrade", "why": "not allowed", "needs": "consent:some_allow
 
 
 def hold(state="present", topic=None, items=None, check_mode=False):
-    return waits.hold(FakeModule({"state": state, "topic": topic, "items": items}, check_mode=check_mode))
+    return pending.hold(FakeModule({"state": state, "topic": topic, "items": items}, check_mode=check_mode))
 
 
 @pytest.fixture
 def node(tmp_path, monkeypatch):
-    monkeypatch.setattr(waits, "ROOT", str(tmp_path))
+    monkeypatch.setattr(pending, "ROOT", str(tmp_path))
     write(tmp_path, "/proc/sys/kernel/random/boot_id", "boot-1\n")
     write(tmp_path, "/proc/sys/kernel/osrelease", "6.1.0-55-amd64\n")
     return tmp_path

@@ -9,7 +9,7 @@ import json
 
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.state.baseline import OriginalsError
-from ansible_collections.railyard.fabric.plugins.modules import originals
+from ansible_collections.railyard.fabric.plugins.modules import baseline
 from support.nodes.module import FakeModule
 
 OURS = "# Managed by Railyard (role nccl_profile)\n"
@@ -45,12 +45,12 @@ class Node:
 
 def hold(node, check_mode=False, **params):
     unset = {"state": "present", "role": None, "packages": [], "files": [], "record": {}}
-    return originals.hold(FakeModule({**unset, **params}, node.run, check_mode))
+    return baseline.hold(FakeModule({**unset, **params}, node.run, check_mode))
 
 
 @pytest.fixture
 def node(tmp_path, monkeypatch):
-    monkeypatch.setattr(originals, "ROOT", str(tmp_path))
+    monkeypatch.setattr(baseline, "ROOT", str(tmp_path))
     (tmp_path / "etc").mkdir()
     (tmp_path / "etc/nccl.conf").write_text("NCCL_DEBUG=WARN\n")
     return Node(tmp_path)

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 DOCUMENTATION = r"""
-module: waits
+module: pending
 short_description: Keep on a node what waits there for a reboot, a restart of modules or a consent
 version_added: "0.3.0"
 description:
@@ -58,7 +58,7 @@ notes:
 
 EXAMPLES = r"""
 - name: Say that the driver waits for a reboot
-  railyard.fabric.waits:
+  railyard.fabric.pending:
     topic: nvidia_driver
     items:
       - what: load NVIDIA driver 580.95.05
@@ -66,12 +66,12 @@ EXAMPLES = r"""
         needs: reboot
 
 - name: Nothing waits any more
-  railyard.fabric.waits:
+  railyard.fabric.pending:
     topic: nvidia_driver
     items: []
 
 - name: Read what waits
-  railyard.fabric.waits:
+  railyard.fabric.pending:
     state: read
 """
 
