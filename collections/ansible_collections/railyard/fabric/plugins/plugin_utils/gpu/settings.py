@@ -40,14 +40,13 @@ def _lacks(gpu: Mapping[str, Any], what: str) -> SettingsError:
 
 
 def _of_gpu(
-    gpu: Mapping[str, Any], wanted: Mapping[str, Any]
-) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
+    gpu: Mapping[str, Any], wanted: Mapping[str, Any], found: dict[str, list[dict[str, Any]]]
+) -> None:
+    """Add to what is found the commands and waits of one GPU."""
     now = gpu["settings"]
-    commands: list[dict[str, Any]] = []
-    waits: list[dict[str, str]] = []
 
     def command(why: str, *words: str) -> None:
-        commands.append({"argv": ["nvidia-smi", "-i", gpu["pci"], *words], "why": why})
+        found["commands"].append({"argv": ["nvidia-smi", "-i", gpu["pci"], *words], "why": why})
 
     for key, option, name in (("mig", "-mig", "MIG"), ("ecc", "-e", "ECC")):
         if key not in wanted:
@@ -62,7 +61,7 @@ def _of_gpu(
             command(f"{name} is {'on' if pending else 'off'}", option, str(int(want)))
         if current != want:
             why = f"{name} of GPU {gpu['pci']} is {'on' if current else 'off'} until the next boot"
-            waits.append({"what": name, "why": why, "needs": "reboot"})
+            found["waits"].append({"what": name, "why": why, "needs": "reboot"})
     if "power_limit_w" in wanted:
         limit, most = now["power_limit_w"], now["power_max_w"]
         if limit is None:
@@ -81,7 +80,6 @@ def _of_gpu(
         if clocks != (wanted["memory_clock_mhz"], wanted["graphics_clock_mhz"]):
             both = f"{wanted['memory_clock_mhz']},{wanted['graphics_clock_mhz']}"
             command(f"the clocks are {clocks[0]} and {clocks[1]} MHz", "-ac", both)
-    return commands, waits
 
 
 def plan(facts: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
@@ -97,13 +95,10 @@ def plan(facts: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         SettingsError: A key is unknown, or a GPU does not have what is to be set.
     """
-    commands: list[dict[str, Any]] = []
-    waits: list[dict[str, str]] = []
+    found: dict[str, list[dict[str, Any]]] = {"commands": [], "waits": []}
     if wanted:
         _check(wanted)
         for gpu in facts["gpus"]:
             if gpu["settings"] is not None:
-                more_commands, more_waits = _of_gpu(gpu, wanted)
-                commands += more_commands
-                waits += more_waits
-    return {"commands": commands, "waits": waits}
+                _of_gpu(gpu, wanted, found)
+    return found

@@ -124,25 +124,26 @@ def _renamed(
 
 
 def _of_name(before: bind.Bound, after: bind.Bound) -> bool:
-    """Tell whether `_netdev` has a word on the name, which is then its first."""
+    """Tell whether `_rail` has a word on the netdev's name, which is then its first."""
     old, new = (None if one.netdev is None else one.netdev["netdev"] for one in (before, after))
     return old is not None and old != new
 
 
 def _rail(before: bind.Bound, after: bind.Bound) -> Iterator[str]:
-    yield from _netdev(before.netdev, after.netdev)
-    yield from _port(before.hca, after.hca)
+    for what, key, was, now, inner in (
+        ("netdev", "netdev", before.netdev, after.netdev, _netdev),
+        ("RDMA port", "hca", before.hca, after.hca, _port),
+    ):
+        if was is not None and now is None:
+            yield f"{what} {was[key]} is gone"
+        elif was is not None and now is not None:
+            if now[key] != was[key]:
+                yield f"{what} {was[key]} is {now[key]} now"
+            yield from inner(was, now)
 
 
-def _netdev(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> Iterator[str]:
-    if before is None:
-        return
-    if after is None:
-        yield f"netdev {before['netdev']} is gone"
-        return
+def _netdev(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
     name = after["netdev"]
-    if name != before["netdev"]:
-        yield f"netdev {before['netdev']} is {name} now"
     if before.get("carrier") and not after.get("carrier"):
         yield f"{name} has no carrier"
     if after.get("carrier"):  # a link that is down has no speed to lose
@@ -158,15 +159,8 @@ def _netdev(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -
             yield f"{name} has a new address {', '.join(sorted(new))}"
 
 
-def _port(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> Iterator[str]:
-    if before is None:
-        return
-    if after is None:
-        yield f"RDMA port {before['hca']} is gone"
-        return
+def _port(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
     name = after["hca"]
-    if name != before["hca"]:
-        yield f"RDMA port {before['hca']} is {name} now"
     active = before.get("state") == after.get("state") == "ACTIVE"
     if active:  # another state's rate and MTU mean nothing
         yield from _slower(name, before.get("rate_gbps"), after.get("rate_gbps"))
