@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from railyard.base.paths import repo_root
 from railyard.lab import inventory, topology
 
 
@@ -16,7 +17,7 @@ def containers(lab: topology.Topology) -> topology.Topology:
 
 
 def test_the_committed_fabric_is_what_the_default_topology_gives(lab: topology.Topology) -> None:
-    assert inventory.committed_file().read_text() == inventory.content(lab)
+    assert (repo_root() / "inventories/lab/group_vars/all/fabric.yml").read_text() == inventory.content(lab)
 
 
 def test_the_quick_lab_differs_by_its_kind_alone(lab: topology.Topology) -> None:

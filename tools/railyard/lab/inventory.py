@@ -55,11 +55,6 @@ _SOON = "Lab nodes answer soon: one that a change cut off need not wait as long 
 _LATE = "An emulated node on a busy machine takes minutes over what a real one does in seconds."
 
 
-def committed_file() -> Path:
-    """Return the committed file that equals `content` of the default topology."""
-    return repo_root() / "inventories" / "lab" / "group_vars" / "all" / "fabric.yml"
-
-
 def generated_file(lab: str) -> Path:
     """Return the file that `up` writes; for the built-in lab it is where Ansible finds it."""
     if lab == topology.load(topology.default_file()).name:

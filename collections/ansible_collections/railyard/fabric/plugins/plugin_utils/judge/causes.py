@@ -11,9 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import ErrorClass
 from ansible_collections.railyard.fabric.plugins.plugin_utils import plain_text
 
 #: How much of a node's own words a verdict holds.
@@ -322,9 +321,6 @@ _TABLE = (
 )  # fmt: skip
 
 CAUSES: dict[str, Cause] = {cause.name: cause for cause in _TABLE}
-
-#: The error classes that a result row may carry; the runner's, each with its line in the table.
-ERROR_CLASSES = get_args(ErrorClass)
 
 
 def explain(name: str, detail: str = "", fix: str | None = None) -> dict[str, Any]:

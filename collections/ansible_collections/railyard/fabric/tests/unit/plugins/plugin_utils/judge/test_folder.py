@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, get_args
 
 import pytest
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import ErrorClass
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import causes, rejudge
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import summary
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import action_base, requests
@@ -235,7 +236,7 @@ def test_no_secret_of_the_command_line_is_kept() -> None:
 
 
 def test_every_error_class_of_the_runner_has_a_cause_and_a_next_step() -> None:
-    assert set(causes.ERROR_CLASSES) <= set(causes.CAUSES)
+    assert set(get_args(ErrorClass)) <= set(causes.CAUSES)
     for name, cause in causes.CAUSES.items():
         assert name == cause.name
         assert cause.sentence[0].islower() or cause.sentence[0].isupper()
