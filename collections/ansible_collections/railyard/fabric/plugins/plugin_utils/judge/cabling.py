@@ -174,20 +174,8 @@ class CablingMap:
         left = expected - heard
         if len(set(missing or [])) != min(left, NAMED):
             return Answer.unmeasured("row_garbled", f"{node}: {left} were not heard, missing is {missing!r}")
-        strange = [
-            Foreign(
-                str(one["rail"]), str(one["network"]), int(one["count"]), [str(name) for name in one["nodes"]]
-            )
-            for one in foreign or []
-        ]
-        return Report(
-            segment or ("", ""),
-            expected,
-            heard,
-            [str(name) for name in missing or []],
-            (float(begin), float(end)),
-            strange,
-        )
+        strange = [Foreign(one["rail"], one["network"], one["count"], one["nodes"]) for one in foreign or ()]
+        return Report(segment or ("", ""), expected, heard, missing or [], (begin, end), strange)
 
     def _together(self, report: Report, other: Place) -> bool:
         """Tell whether two ports listened at the same time; one that had gone could not be heard."""

@@ -139,8 +139,7 @@ class Evidence:
         error = row.get("error")
         status = row.get("status")
         if status == "measured":
-            bound, transport = self._fleet.bound[host][str(asked["rail"])], self._fleet.transports[host]
-            wrong = next(_not_the_asked(row, asked, self._run, bound, transport, self._policy), None)
+            wrong = next(self._not_the_asked(row, asked, host), None)
             return Answer.unmeasured(*wrong) if wrong else None
         if status not in ("failed", "unmeasured") or not isinstance(error, Mapping):
             return Answer.unmeasured("row_garbled", f"{host}: status is {status!r}, error {error!r}")
@@ -152,6 +151,41 @@ class Evidence:
             answer.outcome = FAIL
             answer.basis = "the probe has to arrive"
         return answer
+
+    def _not_the_asked(self, row: Row, asked: Row, host: str) -> Iterator[Problem]:
+        """Yield in what a row that says `measured` is not the asked test's row of this end: first counts.
+
+        Args:
+            row: the row; its `end` is already known to be client or server.
+            asked: the asked line.
+            host: who should have written it.
+        """
+        end, transport = self._fleet.bound[host][str(asked["rail"])], self._fleet.transports[host]
+        check, without_ip = CHECKS[str(asked["check"])], bind.without_ip(end.rail)
+        address = end.rail.get("address") or end.rail.get("address6")
+        wanted = {
+            "schema": 1,
+            "run": self._run,
+            **{key: asked[key] for key in _SAME_AS_ASKED},
+            "host": host,
+            "address": address.split("/")[0] if address else None,
+        }
+        if key := unlike(row, wanted):
+            yield "row_garbled", f"{host}: {key} is {row.get(key)!r}, asked was {wanted[key]!r}"
+        # An InfiniBand port without IP needs no netdev: its rail is told by port and GUID.
+        own, seen = (end.netdev or {}).get("netdev"), row.get("netdev")
+        if seen != own or (own is None and not (without_ip and check.rdma)):
+            yield "row_garbled", f"{host}: it was measured on netdev {seen!r}, the rail is bound to {own!r}"
+        yield from (("row_garbled", f"{host}: {said}") for said in row_numbers.impossible(row, self._policy))
+        # Without IP there is no netdev whose MTU counts; the port's is `active_mtu_bytes`.
+        seen, planned = row.get("mtu_bytes"), end.rail.get("mtu")
+        has_one = check.name not in row_numbers.PATH_MTU and not without_ip
+        if has_one and (not is_whole(seen) or planned not in (None, seen)):
+            yield "mtu_differs", f"{host}: measured at MTU {seen!r}, the plan's is {planned!r}"
+        if check.rdma:
+            yield from (
+                (cause, f"{host}: {said}") for cause, said in _not_the_rails_port(row, end, transport)
+            )
 
     def answers(self, row: Mapping[str, Any], asked: Mapping[str, Any]) -> bool:
         """Tell whether a row without a measurement is this run's and this test's."""
@@ -223,45 +257,6 @@ class Evidence:
             twice = self._claims.shared(row)
             if twice:
                 yield "counted_twice", f"{where}: {twice}"
-
-
-def _not_the_asked(
-    row: Row, asked: Row, run: str, end: Bound, transport: str, policy: Mapping[str, Any]
-) -> Iterator[Problem]:
-    """Yield in what a row that says `measured` is not the asked test's row of this end; the first counts.
-
-    Args:
-        row: the row; its `end` is already known to be client or server.
-        asked: the asked line.
-        run: the run id.
-        end: the rail of the host that should have written the row.
-        transport: what the plan declares for that host.
-        policy: the merged policy.
-    """
-    host = asked["node"] if row["end"] == "client" else asked["peer"]
-    check, without_ip = CHECKS[str(asked["check"])], bind.without_ip(end.rail)
-    address = end.rail.get("address") or end.rail.get("address6")
-    wanted = {
-        "schema": 1,
-        "run": run,
-        **{key: asked[key] for key in _SAME_AS_ASKED},
-        "host": host,
-        "address": address.split("/")[0] if address else None,
-    }
-    if key := unlike(row, wanted):
-        yield "row_garbled", f"{host}: {key} is {row.get(key)!r}, asked was {wanted[key]!r}"
-    # An InfiniBand port without IP needs no netdev: its rail is told by port and GUID.
-    own, seen = (end.netdev or {}).get("netdev"), row.get("netdev")
-    if seen != own or (own is None and not (without_ip and check.rdma)):
-        yield "row_garbled", f"{host}: it was measured on netdev {seen!r}, the rail is bound to {own!r}"
-    yield from (("row_garbled", f"{host}: {said}") for said in row_numbers.impossible(row, policy))
-    # Without IP there is no netdev whose MTU counts; the port's is `active_mtu_bytes`.
-    seen, planned = row.get("mtu_bytes"), end.rail.get("mtu")
-    has_one = check.name not in row_numbers.PATH_MTU and not without_ip
-    if has_one and (not is_whole(seen) or planned not in (None, seen)):
-        yield "mtu_differs", f"{host}: measured at MTU {seen!r}, the plan's is {planned!r}"
-    if check.rdma:
-        yield from ((cause, f"{host}: {said}") for cause, said in _not_the_rails_port(row, end, transport))
 
 
 def _not_the_rails_port(row: Row, end: Bound, transport: str) -> Iterator[Problem]:

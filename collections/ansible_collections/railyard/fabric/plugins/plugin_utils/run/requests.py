@@ -30,8 +30,6 @@ FACTS_CHECKS = ("link", "address", "mtu")
 RDMA_FACTS_CHECKS = {"roce": ("rdma_port", "rdma_gid", "rdma_mtu"), "infiniband": ("rdma_port", "rdma_mtu")}
 #: What a tool takes to start and end beside the time that it measures.
 START_S = 2.0
-#: The longest that a latency test may take, whatever its probe promised.
-RDMA_LATENCY_MOST_S = 10.0
 
 
 class AskError(ValueError):
@@ -171,6 +169,15 @@ def _covered(tests: Iterable[Mapping[str, Any]]) -> set[tuple[object, object]]:
     return {(test[end], test["rail"]) for test in tests for end in ("node", "peer")}
 
 
+def _rails_covered(
+    plan: Mapping[str, Any], tests: Iterable[Mapping[str, Any]]
+) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the planned rails that tests between nodes run over, each with its node."""
+    covered = _covered(tests)
+    for name, node in plan["nodes"].items():
+        yield from ((name, rail) for rail in node["rails"] if (name, rail["name"]) in covered)
+
+
 def _local_lines(letter: str, questions: Iterable[tuple[str, str, str, str | None]]) -> Iterator[AskedLine]:
     """Yield questions to one node each, as (check, tool, node, rail), numbered one after the other."""
     for number, question in enumerate(questions):
@@ -196,26 +203,15 @@ def _bmc_lines(plan: Mapping[str, Any], policy: Mapping[str, Any]) -> Iterator[A
 
 def _link_error_lines(plan: Mapping[str, Any], tests: Sequence[Mapping[str, Any]]) -> Iterator[AskedLine]:
     """Ask of each node and rail that a test covers whether its error counters stood still."""
-    covered = _covered(tests)
-    questions = (
-        ("link_errors", "counters", name, rail["name"])
-        for name, node in plan["nodes"].items()
-        for rail in node["rails"]
-        if (name, rail["name"]) in covered
-    )
-    return _local_lines("e", questions)
+    rails = _rails_covered(plan, tests)
+    return _local_lines("e", (("link_errors", "counters", name, rail["name"]) for name, rail in rails))
 
 
 def _hops_lines(plan: Mapping[str, Any], tests: Sequence[Mapping[str, Any]]) -> Iterator[AskedLine]:
     """Ask of each node and rail whose leaf the inventory names whether its latencies fit the planned way."""
-    covered = _covered(test for test in tests if test["check"] == "rdma_latency")
-    questions = (
-        ("hops", "ib_write_lat", name, rail["name"])
-        for name, node in plan["nodes"].items()
-        for rail in node["rails"]
-        if rail.get("leaf") is not None and (name, rail["name"]) in covered
-    )
-    return _local_lines("h", questions)
+    rails = _rails_covered(plan, (test for test in tests if test["check"] == "rdma_latency"))
+    planned = ((name, rail["name"]) for name, rail in rails if rail.get("leaf") is not None)
+    return _local_lines("h", (("hops", "ib_write_lat", *place) for place in planned))
 
 
 def _aggregate_lines(tests: Sequence[Mapping[str, Any]]) -> list[AskedLine]:
