@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
-from railyard.lab import faults, keys, process, state, status, topology, wiring
+from railyard.base.lock import lock
+from railyard.lab import faults, keys, state, status, topology, wiring
 from railyard.lab.nodes import NodeState
 from railyard.lab.process import CommandError, LabError, run
 from railyard.lab.state import Fault, State
@@ -51,7 +52,7 @@ def test_a_save_replaces_the_file_in_one_step(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_lab_is_held_by_one_command_at_a_time(root: Path) -> None:
-    with process.lock(root / ".locks" / "lab.lock", wait=False) as handle:
+    with lock(root / ".locks" / "lab.lock", wait=False) as handle:
         os.pwrite(handle, b"4711\n", 0)
         with pytest.raises(LabError, match="4711"), state.locked("lab"):
             pass

@@ -8,7 +8,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -16,6 +16,25 @@ from railyard.base.errors import UserError
 
 # Two nodes need under 1 MB, a thousand with raw archives some tens; below this a run is likely to lose rows.
 _FREE_BYTES_NEEDED = 64 * 2**20
+
+
+@contextmanager
+def lock(path: Path, *, wait: bool) -> Iterator[int]:
+    """Hold a lock file alone; the kernel lets go when this process ends, however it ends.
+
+    Yields:
+        The descriptor of the file, whose content means nothing to the lock.
+
+    Raises:
+        BlockingIOError: somebody else holds it, and we are not to `wait`.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        yield handle
+    finally:
+        os.close(handle)
 
 
 @contextmanager
@@ -31,29 +50,18 @@ def cluster_lock(reports_dir: Path, cluster: str, run: str) -> Iterator[Path]:
         UserError: somebody else holds it (it says who and since when), or the folder cannot take a run.
     """
     folder = reports_dir / cluster
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        handle = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    except OSError as error:
-        raise _unwritable(folder, error) from error
-    try:
+    with ExitStack() as held:
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            if error.errno not in (errno.EAGAIN, errno.EACCES):
-                raise _unwritable(folder, error) from error
+            _write_holder(held.enter_context(lock(folder / ".lock", wait=False)), run)
+            _prove_writable(folder)
+        except BlockingIOError:
             raise UserError(
-                f"another run on cluster {cluster} is going on: {_holder(handle)}",
+                f"another run on cluster {cluster} is going on: {_holder(folder / '.lock')}",
                 "wait for it to end, or stop it with Ctrl-C where it runs",
             ) from None
-        try:
-            _write_holder(handle, run)
-            _prove_writable(folder)
         except OSError as error:
             raise _unwritable(folder, error) from error
         yield folder
-    finally:
-        os.close(handle)
 
 
 def _write_holder(handle: int, run: str) -> None:
@@ -63,9 +71,9 @@ def _write_holder(handle: int, run: str) -> None:
     os.fsync(handle)
 
 
-def _holder(handle: int) -> str:
+def _holder(file: Path) -> str:
     try:
-        holder = json.loads(os.pread(handle, 4096, 0))
+        holder = json.loads(file.read_bytes())
         return f"run {holder['run']}, process {holder['pid']}, since {holder['since']}"
     except (OSError, ValueError, KeyError, TypeError):
         return "by a process that has not written its name yet"

@@ -16,9 +16,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
+from railyard.base.lock import lock
 from railyard.lab import naming
 from railyard.lab.apt import AptSettings
-from railyard.lab.process import LabError, lock, tied
+from railyard.lab.process import LabError, tied
 
 SSHD = """\
 # Every exec request shows in the journal, where the tests count them.

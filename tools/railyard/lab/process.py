@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import fcntl
 import json
 import os
 import select
@@ -176,25 +175,6 @@ def start_helper(namespace: str, module: str, *words: str) -> None:
         if not ready or not said.readline():
             process.kill()
             raise LabError(f"{' '.join(program)} did not start in namespace {namespace}")
-
-
-@contextmanager
-def lock(path: Path, *, wait: bool) -> Iterator[int]:
-    """Hold a lock file alone; the kernel lets go when this process ends, however it ends.
-
-    Yields:
-        The descriptor of the file, whose content means nothing to the lock.
-
-    Raises:
-        BlockingIOError: somebody else holds it, and we are not to `wait`.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        yield handle
-    finally:
-        os.close(handle)
 
 
 def pids() -> Iterator[int]:

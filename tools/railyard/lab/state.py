@@ -12,8 +12,9 @@ from typing import Any
 
 from railyard.base.errors import BAD_INPUT
 from railyard.base.files import write_file
+from railyard.base.lock import lock
 from railyard.lab import naming
-from railyard.lab.process import LabError, lock
+from railyard.lab.process import LabError
 
 SCHEMA = 1
 
