@@ -111,7 +111,8 @@ def test_never_more_than_some_are_asked_at_a_time(monkeypatch: pytest.MonkeyPatc
     nodes = {f"gpu{number}": f"127.1.{number // 250}.{number % 250 + 1}" for number in range(300)}
     replies = bmc_probe.ask(nodes, [1], 0.3)
     assert {reply.state for reply in replies.values()} == {"refused"}
-    assert most == bmc_probe.AT_ONCE
+    # A busy machine may get to fewer at a time, and never to more.
+    assert 1 < most <= bmc_probe.AT_ONCE
 
 
 def test_nobody_is_asked_where_nobody_has_a_bmc() -> None:
