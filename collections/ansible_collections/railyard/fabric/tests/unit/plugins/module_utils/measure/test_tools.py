@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import TESTS
-from ansible_collections.railyard.fabric.plugins.module_utils.channel import arp as duplicate_address
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.rail_socket import Place
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import (
@@ -503,60 +502,3 @@ def test_a_tool_runs_for_as_long_as_its_test_has_to_last() -> None:
         planned_s = registry.TOOL_OF_CHECK[test.name]().planned_s
         longer = policy | {test.lasts: policy[test.lasts] + 7}
         assert planned_s(longer) == planned_s(policy) + 7
-
-
-def arp(operation: int, sender_mac: str, sender_ip: str, target_ip: str) -> bytes:
-    """An ARP frame by the layout of RFC 826, byte by byte."""
-    mac = bytes.fromhex(sender_mac.replace(":", ""))
-
-    def four(address: str) -> bytes:
-        return bytes(int(part) for part in address.split("."))
-
-    head = b"\xff" * 6 + mac + b"\x08\x06" + b"\x00\x01\x08\x00\x06\x04" + bytes([0, operation])
-    return head + mac + four(sender_ip) + b"\0" * 6 + four(target_ip)
-
-
-STRANGER, PEER, MINE = "02:00:00:00:00:99", "02:00:00:00:00:02", "02:00:00:00:00:01"
-
-
-def claimants(*frames: bytes) -> duplicate_address.Claimants:
-    heard = duplicate_address.Claimants()
-    for frame in frames:
-        heard.heard(frame, ("10.0.1.1", "10.0.1.2"))
-    return heard
-
-
-def test_an_arp_request_is_as_the_standard_says() -> None:
-    own = bytes.fromhex(MINE.replace(":", ""))
-    assert duplicate_address.request(own, "0.0.0.0", "10.0.1.1") == arp(1, MINE, "0.0.0.0", "10.0.1.1")
-
-
-def test_a_second_claimant_of_the_peers_address_is_named() -> None:
-    heard = claimants(arp(2, PEER, "10.0.1.2", "10.0.1.1"), arp(2, STRANGER, "10.0.1.2", "10.0.1.1"))
-    found = duplicate_address.peer_conflict(OWN, "gpu002", "10.0.1.2", heard, [PEER])
-    assert found is not None
-    assert (found.error_class, found.status) == ("address_in_use", "unmeasured")
-    assert STRANGER in found.message
-    assert PEER not in found.message
-    # The partner was not met: two claimants are one too many, whoever is right.
-    unmet = duplicate_address.peer_conflict(OWN, "gpu002", "10.0.1.2", heard, None)
-    assert unmet is not None
-    assert STRANGER in unmet.message
-    alone = claimants(arp(2, PEER, "10.0.1.2", "10.0.1.1"))
-    assert duplicate_address.peer_conflict(OWN, "gpu002", "10.0.1.2", alone, [PEER]) is None
-    assert duplicate_address.peer_conflict(OWN, "gpu002", "10.0.1.2", alone, None) is None
-
-
-def test_a_claimant_of_the_own_address_is_named_even_when_it_only_announces() -> None:
-    heard = claimants(arp(1, STRANGER, "10.0.1.1", "10.0.1.1"))
-    found = duplicate_address.own_conflict(OWN, heard, [MINE])
-    assert found is not None
-    assert STRANGER in found.message
-    # The node's other netdev answers for it on a shared segment: flux, but no stranger.
-    assert duplicate_address.own_conflict(OWN, heard, [MINE, STRANGER]) is None
-    assert duplicate_address.own_conflict(OWN, None, [MINE]) is None
-
-
-def test_other_frames_say_nothing() -> None:
-    heard = claimants(arp(2, STRANGER, "10.0.1.77", "10.0.1.1"), b"short", b"\0" * 60)
-    assert heard.macs == {}

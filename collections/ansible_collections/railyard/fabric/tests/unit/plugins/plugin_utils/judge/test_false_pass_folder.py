@@ -15,20 +15,15 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.present import sum
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import provenance
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder
-from support.runs.fake_run import RUN, FakeRun, exchanged
+from ansible_collections.railyard.fabric.tests.unit.plugins.plugin_utils.judge.test_folder import write
+from support.runs.fake_run import RUN, FakeRun
 
 
 def made(tmp_path: Path, run: FakeRun | None = None) -> RunFolder:
     """Return the folder of a good run, as `fabric_open` and the collecting write it."""
     run = run or FakeRun()
     run.plan[provenance.FINGERPRINT] = provenance.fingerprint(run.plan, run.manifest["policy"])
-    folder = run_folder.create(tmp_path, "lab", RUN, {})
-    folder.write("manifest.json", run_folder.pretty(run.manifest))
-    folder.write("plan.json", run_folder.pretty(run.plan))
-    folder.append("facts.jsonl", run.facts)
-    folder.append("asked.jsonl", run.asked)
-    folder.append("results.jsonl", exchanged(run.results))
-    return folder
+    return write(run, tmp_path)
 
 
 def edit(folder: RunFolder, name: str, *keys: str | int, value: Any) -> None:
