@@ -11,17 +11,12 @@ Action = Callable[[int, FrameType | None], None] | signal.Handlers
 
 
 @contextmanager
-def on_stop(action: Action, under_nohup: Action = signal.SIG_IGN) -> Iterator[None]:
-    """Have SIGINT, SIGTERM and SIGHUP do `action`.
-
-    Args:
-        action: what is done; or that nothing is, `SIG_IGN`.
-        under_nohup: what SIGHUP does where it was ignored before: a lost terminal is to stop nothing then.
-    """
+def on_stop(action: Action) -> Iterator[None]:
+    """Have SIGINT, SIGTERM and SIGHUP do `action`; a SIGHUP that was ignored (nohup) stays ignored."""
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     for number, old in before.items():
-        ignored = number == signal.SIGHUP and old == signal.SIG_IGN
-        signal.signal(number, under_nohup if ignored else action)
+        if number != signal.SIGHUP or old != signal.SIG_IGN:
+            signal.signal(number, action)
     try:
         yield
     finally:
@@ -38,9 +33,7 @@ class Interrupts:
 
     def __init__(self) -> None:
         self.count = 0
-        # A handler is not inherited, `SIG_IGN` is; Ansible, on a terminal of its own that ends with us,
-        # is not to outlive us when we are killed.
-        self._counting = on_stop(self._received, under_nohup=_nothing)
+        self._counting = on_stop(self._received)
 
     def __enter__(self) -> Interrupts:
         self._counting.__enter__()
@@ -51,7 +44,3 @@ class Interrupts:
 
     def _received(self, _number: int, _frame: FrameType | None) -> None:
         self.count += 1
-
-
-def _nothing(_number: int, _frame: FrameType | None) -> None:
-    pass
