@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from ansible.utils.vars import merge_hash
 from ansible_collections.railyard.fabric.plugins.module_utils.gpu import catalogue
 from ansible_collections.railyard.fabric.plugins.plugin_utils.gpu import preflight
 from ansible_collections.railyard.fabric.plugins.plugin_utils.gpu.choice import choose
@@ -31,8 +32,11 @@ def facts_of(distribution, architecture="amd64", nvswitch=False):
 
 
 def layout(distribution, source):
-    data = yaml.safe_load((VARS / f"{distribution}.yml").read_text(encoding="utf-8"))
-    return data["__nvidia_driver_sources"][source]
+    merged = {}
+    for layer, name in [("_of_all", "main"), ("_of_family", distribution.split("_")[0]), ("", distribution)]:
+        data = yaml.safe_load((VARS / f"{name}.yml").read_text(encoding="utf-8"))
+        merged = merge_hash(merged, data[f"__nvidia_driver_sources{layer}"][source])
+    return merged
 
 
 def test_there_is_data_for_these_distributions_and_no_other():
@@ -192,7 +196,7 @@ def test_a_mirror_or_a_bundle_takes_the_place_of_nvidias_repository(tmp_path, sa
     stub.mkdir(parents=True)
     (stub / "main.yml").write_text(STUB)
     role = VARS.parent
-    files = [f"{role}/defaults/main.yml", f"{role}/vars/main.yml", f"{role}/vars/ubuntu_24.04.yml"]
+    files = ["defaults/main", "vars/main", "vars/ubuntu", "vars/ubuntu_24.04"]
     facts = {**facts_of("ubuntu_24.04"), "headers_missing": [], "kernel_packages": []}
     task = {
         "ansible.builtin.include_tasks": f"{role}/tasks/source.yml",
@@ -206,7 +210,12 @@ def test_a_mirror_or_a_bundle_takes_the_place_of_nvidias_repository(tmp_path, sa
         },
     }
     given = {"nvidia_driver_source": "vendor", "nvidia_driver_generations": ["Hopper"], **says}
-    play = {"hosts": "localhost", "gather_facts": False, "vars_files": files, "tasks": [task]}
+    play = {
+        "hosts": "localhost",
+        "gather_facts": False,
+        "vars_files": [f"{role}/{one}.yml" for one in files],
+        "tasks": [task],
+    }
     (tmp_path / "play.yml").write_text(yaml.safe_dump([play]))
     told = {**given, "facts": facts, "told_file": f"{tmp_path}/told", "fabric": {}}
     (tmp_path / "vars.json").write_text(json.dumps(told))
