@@ -2,14 +2,7 @@
 
 import re
 
-import pytest
-
 testinfra_hosts = ["ansible://gpu_nodes"]
-
-
-@pytest.fixture
-def name(host):
-    return host.backend.get_pytest_id().rpartition("/")[2]
 
 
 def test_iperf3_measures_over_loopback(host):

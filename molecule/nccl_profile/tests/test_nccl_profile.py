@@ -23,8 +23,8 @@ def read_as_nccl(text):
 
 
 @pytest.fixture
-def expected(host):
-    return EXPECTED[host.backend.get_pytest_id().rpartition("/")[2]]
+def expected(name):
+    return EXPECTED[name]
 
 
 def test_nccl_reads_these_settings(host, expected):

@@ -13,11 +13,6 @@ TCP_RMEM_BYTES = {"gpuserver1": "4096 131072 134217728", "gpuserver2": "4096 131
 
 
 @pytest.fixture
-def name(host):
-    return host.backend.get_pytest_id().rpartition("/")[2]
-
-
-@pytest.fixture
 def governors(host):
     """Reads the governor of each CPU, when called."""
     return lambda: set(host.check_output(f"cat {GOVERNORS}").split())

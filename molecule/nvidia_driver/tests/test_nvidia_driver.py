@@ -1,16 +1,9 @@
 """The driver is built for the node's kernel where it was asked for, kept at its version, loaded nowhere."""
 
-import pytest
-
 testinfra_hosts = ["ansible://gpu_nodes"]
 
 KERNEL = "6.1.0-99-amd64"
 OPTIONS = "/etc/modprobe.d/railyard-nvidia.conf"
-
-
-@pytest.fixture
-def asked(host):
-    return host.backend.get_pytest_id().endswith("gpuserver1")
 
 
 def test_dkms_built_the_module_and_depmod_knows_it(host, asked):

@@ -7,11 +7,6 @@ testinfra_hosts = ["ansible://gpu_nodes"]
 PROGRAMS = ["ibv_devices", "ibv_devinfo", "ibstat"]
 
 
-@pytest.fixture
-def asked(host):
-    return host.backend.get_pytest_id().endswith("gpuserver1")
-
-
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_program_is_there_where_asked(host, asked, program):
     assert host.exists(program) == asked

@@ -11,11 +11,6 @@ UNIT = "railyard-roce-qos@"
 SYS = "/opt/qos/root/sys"
 
 
-@pytest.fixture
-def asked(host):
-    return host.backend.get_pytest_id().endswith("gpuserver1")
-
-
 def settings(host, netdev):
     text = host.check_output(f"mlnx_qos -i {netdev}")
     return (

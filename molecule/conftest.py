@@ -1,0 +1,15 @@
+"""What the tests of all scenarios ask of a host."""
+
+import pytest
+
+
+@pytest.fixture
+def name(host):
+    """Its name in the inventory."""
+    return host.backend.get_pytest_id().rpartition("/")[2]
+
+
+@pytest.fixture
+def asked(name):
+    """Whether converge asked the role's work of it."""
+    return name == "gpuserver1"
