@@ -9,11 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
-from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import (
-    CHECKS,
-    PASS,
-    RECORDED,
-)
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import CHECKS, PASS, RECORDED
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import aggregate, causes, row_counters
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.bounds import Bounds
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import Answer

@@ -11,9 +11,7 @@ from typing import Any
 from ansible_collections.railyard.fabric.plugins.module_utils.facts import gid
 from ansible_collections.railyard.fabric.plugins.module_utils.rails import rdma_mtu
 from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
-from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import (
-    PASS,
-)
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import PASS
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_number, is_whole
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import Answer
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.facts import BoundFacts

@@ -18,10 +18,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.documents import A
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule import cable_checks
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule import rounds as schedule
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule.request import local_line
-from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import (
-    AGGREGATES,
-    CHECKS,
-)
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import AGGREGATES, CHECKS
 from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import named
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder
 
