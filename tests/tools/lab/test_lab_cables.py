@@ -56,10 +56,10 @@ def made_and_undone(lab: wiring.Lab, kind: str, target: str) -> tuple[dict[str, 
     """Return which port is in which switch with the fault, and after it was healed."""
     how = cable_faults.KINDS[kind]
     place = fault_kinds.place(lab, kind, how.form, target)
-    undo = how.make(place, 0.0) or {}
+    undo = how.make(place) or {}
     network: Any = lab.network
     broken = dict(network.bridge_of)
-    how.heal(place, undo)
+    how.heal(dataclasses.replace(place, undo=undo))
     return broken, dict(network.bridge_of)
 
 

@@ -107,9 +107,7 @@ def test_a_fault_is_made_recorded_and_healed(lab: wiring.Lab) -> None:
 def test_healing_goes_backwards(lab: wiring.Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     undone = []
     for kind in ("link_down", "slow_rail"):
-        fake = faults.Kind(
-            faults.ON_RAIL, lambda *_: {}, lambda _place, _undo, kind=kind: undone.append(kind)
-        )
+        fake = faults.Kind(faults.ON_RAIL, lambda *_: {}, lambda _place, kind=kind: undone.append(kind))
         monkeypatch.setitem(faults.KINDS, kind, fake)
         faults.apply(lab, kind, "gpuserver1/rail0")
     faults.heal(lab)

@@ -5,7 +5,6 @@ A cable is moved where a real one is: at the switch. Nothing in the node changes
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from railyard.base.errors import BAD_INPUT
@@ -33,13 +32,13 @@ def _other_rail(place: Place, what: str) -> int:
     return other
 
 
-def _swap(place: Place, _rate_gbps: float) -> None:
+def _swap(place: Place) -> None:
     own, other = place.rail_position, _other_rail(place, "cable cannot be swapped")
     _move(place.lab, place.node, own, naming.rail_bridge(other))
     _move(place.lab, place.node, other, naming.rail_bridge(own))
 
 
-def _unswap(place: Place, _undo: Mapping[str, Any]) -> None:
+def _unswap(place: Place) -> None:
     for position in (place.rail_position, place.lab.topology.rail_position(place.other)):
         _move(place.lab, place.node, position, naming.rail_bridge(position))
 
@@ -48,7 +47,7 @@ def _direct_bridge(place: Place) -> str:
     return f"x{place.node.position}-{place.rail_position}-cable"
 
 
-def _miswire(place: Place, _rate_gbps: float) -> dict[str, Any]:
+def _miswire(place: Place) -> dict[str, Any]:
     """Patch a rail into another rail's switch, or by a cable of its own to another node."""
     lab, own = place.lab, place.rail_position
     rails = {rail.name: position for position, rail in enumerate(lab.topology.rails)}
@@ -66,8 +65,8 @@ def _miswire(place: Place, _rate_gbps: float) -> dict[str, Any]:
     return {"peer": peer.name}
 
 
-def _rewire(place: Place, undo: Mapping[str, Any]) -> None:
-    lab, peer = place.lab, undo.get("peer")
+def _rewire(place: Place) -> None:
+    lab, peer = place.lab, place.undo.get("peer")
     states = lab.states()
     for name in filter(None, (place.node.name, peer)):
         if name in states and states[name].pid:
@@ -80,7 +79,7 @@ def _joint(place: Place, other: int) -> tuple[str, str]:
     return f"x-joint-{place.rail_position}-{other}", f"x-joint-{other}-{place.rail_position}"
 
 
-def _join_rails(place: Place, _rate_gbps: float) -> None:
+def _join_rails(place: Place) -> None:
     other, mtu = _other_rail(place, "rail cannot be joined"), place.lab.topology.mtu_bytes
     ends = _joint(place, other)
     place.lab.network.remove_link(ends[0])
@@ -93,26 +92,26 @@ def _join_rails(place: Place, _rate_gbps: float) -> None:
     )
 
 
-def _part_rails(place: Place, _undo: Mapping[str, Any]) -> None:
+def _part_rails(place: Place) -> None:
     place.lab.network.remove_link(_joint(place, place.lab.topology.rail_position(place.other))[0])
 
 
-def _path_mtu(place: Place, _rate_gbps: float) -> None:
+def _path_mtu(place: Place) -> None:
     place.lab.network.batch([f"link set {place.cable.outer} mtu {_SMALL_MTU_BYTES}"])
 
 
-def _path_mtu_back(place: Place, _undo: Mapping[str, Any]) -> None:
+def _path_mtu_back(place: Place) -> None:
     link = place.cable
     if link.outer in place.lab.network.links():
         place.lab.network.batch([f"link set {link.outer} mtu {link.mtu_bytes}"])
 
 
-def _path_mtu_one_way(place: Place, _rate_gbps: float) -> None:
+def _path_mtu_one_way(place: Place) -> None:
     tc = ["tc", "-n", place.lab.network.name]
     run([*tc, "qdisc", "replace", "dev", place.cable.outer, "root", *_SMALL_BUCKET])
 
 
-def _path_mtu_one_way_back(place: Place, _undo: Mapping[str, Any]) -> None:
+def _path_mtu_one_way_back(place: Place) -> None:
     if place.cable.outer not in place.lab.network.links():
         return
     place.lab.network.shape(place.cable.outer, None)
@@ -125,7 +124,7 @@ def restore_rate(place: Place) -> None:
     place.kind.shape(place.node, place.cable, place.lab.topology.rails[place.rail_position].rate_gbps)
 
 
-def _arp_flux(place: Place, _rate_gbps: float) -> dict[str, Any]:
+def _arp_flux(place: Place) -> dict[str, Any]:
     # The kernel goes by the greater of the two.
     keys = [f"net.ipv4.conf.{name}.arp_ignore" for name in ("all", place.netdev)]
     before = {key: int(place.run("sysctl", "-n", key)) for key in keys}
@@ -135,11 +134,11 @@ def _arp_flux(place: Place, _rate_gbps: float) -> dict[str, Any]:
     return {"sysctls": before}
 
 
-def _no_arp_flux(place: Place, undo: Mapping[str, Any]) -> None:
-    place.run("sysctl", "-q", "-w", *(f"{key}={value}" for key, value in undo["sysctls"].items()))
+def _no_arp_flux(place: Place) -> None:
+    place.run("sysctl", "-q", "-w", *(f"{key}={value}" for key, value in place.undo["sysctls"].items()))
 
 
-def _reply_by_other_rail(place: Place, _rate_gbps: float) -> dict[str, Any]:
+def _reply_by_other_rail(place: Place) -> dict[str, Any]:
     own = place.netdev
     shown = place.read("ip", "-j", "-4", "route", "show", "dev", own, "proto", "kernel")
     others = [rail.netdev for rail in place.lab.topology.rails if rail.netdev != own]
@@ -151,8 +150,8 @@ def _reply_by_other_rail(place: Place, _rate_gbps: float) -> dict[str, Any]:
     return {"address": address}
 
 
-def _reply_by_own_rail(place: Place, undo: Mapping[str, Any]) -> None:
-    rule = ["from", str(undo["address"]), "lookup", _TABLE, "pref", _PREFERENCE]
+def _reply_by_own_rail(place: Place) -> None:
+    rule = ["from", str(place.undo["address"]), "lookup", _TABLE, "pref", _PREFERENCE]
     place.run("ip", "rule", "delete", *rule, check=False)
     place.run("ip", "route", "flush", "table", _TABLE, check=False)
 
@@ -161,7 +160,7 @@ def _bond_name(place: Place) -> str:
     return f"bond-rail{place.rail_position}"
 
 
-def _bond(place: Place, _rate_gbps: float) -> None:
+def _bond(place: Place) -> None:
     own, bond = place.netdev, _bond_name(place)
     add = ["ip", "link", "add", bond, "type", "bond", "mode", "active-backup"]
     made = run(place.kind.as_root(place.node, *add), check=False)
@@ -175,7 +174,7 @@ def _bond(place: Place, _rate_gbps: float) -> None:
         place.run("ip", "link", "set", *words)
 
 
-def _no_bond(place: Place, _undo: Mapping[str, Any]) -> None:
+def _no_bond(place: Place) -> None:
     own = place.netdev
     for command in (
         ("ip", "link", "set", own, "nomaster"),
@@ -186,15 +185,15 @@ def _no_bond(place: Place, _undo: Mapping[str, Any]) -> None:
         place.run(*command, check=False)
 
 
-def _wrong_leaf(place: Place, _rate_gbps: float) -> dict[str, Any]:
+def _wrong_leaf(place: Place) -> dict[str, Any]:
     """Let a switch of another name speak LLDP to the node."""
     leg, namespace = place.cable.outer, place.lab.network.name
     start_helper(namespace, _SPEAKER, leg, place.other, namespace)
     return {"leg": leg}
 
 
-def _no_speaker(place: Place, undo: Mapping[str, Any]) -> None:
-    wanted = {word.encode() for word in (_SPEAKER, str(undo["leg"]), place.lab.network.name)}
+def _no_speaker(place: Place) -> None:
+    wanted = {word.encode() for word in (_SPEAKER, str(place.undo["leg"]), place.lab.network.name)}
     for pid, words in command_lines():
         if wanted <= set(words.split(b"\0")):
             network.end_process(pid)

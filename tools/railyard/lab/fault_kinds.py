@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from railyard.base.errors import BAD_INPUT
@@ -32,6 +32,8 @@ class Place:
         rail_position: the rail; -1 for the whole node.
         runs: whether the node is on.
         other: the target's last word where it has one: a rail, a node, a switch's name.
+        rate_gbps: what slow_rail leaves of the rail.
+        undo: what `make` left for its undoing.
     """
 
     lab: Lab
@@ -39,6 +41,8 @@ class Place:
     rail_position: int
     runs: bool
     other: str = ""
+    rate_gbps: float = 0.0
+    undo: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def kind(self) -> NodeKind:
@@ -79,22 +83,22 @@ class Kind:
 
     Attributes:
         form: the form of its target.
-        make: makes it; gets the rate in Gbit/s that slow_rail leaves, returns what `undo` needs to know.
+        make: makes it; returns what `undo` needs to know.
         undo: undoes it.
         lost_when_off: a node that is off has lost the fault already: nothing is undone.
         misleads: peers have learnt a way that is none; once undone the nodes forget who was where.
     """
 
     form: str
-    make: Callable[[Place, float], dict[str, Any] | None]
-    undo: Callable[[Place, Mapping[str, Any]], None]
+    make: Callable[[Place], dict[str, Any] | None]
+    undo: Callable[[Place], None]
     lost_when_off: bool = False
     misleads: bool = False
 
-    def heal(self, where: Place, undo: Mapping[str, Any]) -> None:
+    def heal(self, where: Place) -> None:
         """Undo the fault, and what it has left with the others."""
         if where.runs or not self.lost_when_off:
-            self.undo(where, undo)
+            self.undo(where)
         if self.misleads:
             forget_neighbours(where.lab)
 

@@ -5,7 +5,7 @@ Each is recorded with what `heal` needs to restore exactly what was before.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from threading import Event
 from typing import Any
@@ -43,7 +43,7 @@ def apply(lab: Lab, kind: str, target: str, rate_gbps: float = SLOW_RATE_GBPS) -
             raise LabError(f"{kind} {target} cannot be made", place.kind.no_faults[kind], BAD_INPUT)
         if not place.runs:
             raise LabError(f"{place.node.name} does not run", "railyard lab heal --all", BAD_INPUT)
-        undo = how.make(place, rate_gbps) or {}
+        undo = how.make(replace(place, rate_gbps=rate_gbps)) or {}
         fault = state.Fault(kind, target, datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), undo)
         record.faults.append(fault)
         state.save(record)
@@ -80,7 +80,7 @@ def undo_in_place(lab: Lab, fault: state.Fault) -> None:
         how, place = _place(lab, fault.kind, fault.target)
     except LabError:
         return
-    how.heal(place, fault.undo)
+    how.heal(replace(place, undo=fault.undo))
 
 
 def _record(lab: Lab) -> state.State:
@@ -97,7 +97,7 @@ def _place(lab: Lab, kind: str, target: str) -> tuple[Kind, Place]:
     return how, fault_kinds.place(lab, kind, how.form, target)
 
 
-def _wrong_mtu(place: Place, _rate_gbps: float) -> dict[str, Any]:
+def _wrong_mtu(place: Place) -> dict[str, Any]:
     before = network.links_of(place.kind.as_root(place.node, "ip"))[place.netdev]["mtu"]
     if before == _WRONG_MTU_BYTES:
         raise place.would_be_none(f"{place.netdev} has an MTU of {before} already")
@@ -113,7 +113,7 @@ def _stranger_namespace(place: Place) -> str:
     return naming.stranger_namespace(place.lab.name, place.rail_position, place.node.position)
 
 
-def _duplicate_address(place: Place, _rate_gbps: float) -> dict[str, Any]:
+def _duplicate_address(place: Place) -> dict[str, Any]:
     lab = place.lab
     shown = place.read("ip", "-j", "-4", "address", "show", "dev", place.netdev)
     addresses = [address for link in shown if link for address in link.get("addr_info", [])]
@@ -146,18 +146,18 @@ def _duplicate_address(place: Place, _rate_gbps: float) -> dict[str, Any]:
     return {"address": address}
 
 
-def _slow_rail(place: Place, rate_gbps: float) -> dict[str, Any]:
-    place.kind.shape(place.node, place.cable, rate_gbps)
-    return {"rate_gbps": rate_gbps}
+def _slow_rail(place: Place) -> dict[str, Any]:
+    place.kind.shape(place.node, place.cable, place.rate_gbps)
+    return {"rate_gbps": place.rate_gbps}
 
 
-def _node_back(place: Place, _undo: Mapping[str, Any]) -> None:
+def _node_back(place: Place) -> None:
     if not place.runs:
         start(place.lab, place.node)
         await_ready(place.lab, place.node, Event())
 
 
-def _hca_gone(place: Place, _rate_gbps: float) -> dict[str, Any]:
+def _hca_gone(place: Place) -> dict[str, Any]:
     shown = place.read("rdma", "-j", "link", "show")
     devices = [port["ifname"] for port in shown if port.get("netdev") == place.netdev]
     if not devices:
@@ -166,35 +166,33 @@ def _hca_gone(place: Place, _rate_gbps: float) -> dict[str, Any]:
     return {"device": devices[0]}
 
 
-def _hca_back(place: Place, undo: Mapping[str, Any]) -> None:
-    if not any(port.get("ifname") == undo["device"] for port in place.read("rdma", "-j", "link")):
-        place.run("rdma", "link", "add", undo["device"], "type", "rxe", "netdev", place.netdev)
+def _hca_back(place: Place) -> None:
+    if not any(port.get("ifname") == place.undo["device"] for port in place.read("rdma", "-j", "link")):
+        place.run("rdma", "link", "add", place.undo["device"], "type", "rxe", "netdev", place.netdev)
 
 
 KINDS: dict[str, Kind] = {
     "link_down": Kind(
         ON_RAIL,
-        lambda place, _rate_gbps: place.kind.set_carrier(place.cable, place.node, up=False),
-        lambda place, _undo: place.kind.set_carrier(place.cable, place.node, up=True),
+        lambda place: place.kind.set_carrier(place.cable, place.node, up=False),
+        lambda place: place.kind.set_carrier(place.cable, place.node, up=True),
     ),
     "wrong_mtu": Kind(
-        ON_RAIL, _wrong_mtu, lambda place, undo: _set_mtu(place, undo["mtu_bytes"]), lost_when_off=True
+        ON_RAIL, _wrong_mtu, lambda place: _set_mtu(place, place.undo["mtu_bytes"]), lost_when_off=True
     ),
     "duplicate_address": Kind(
         ON_RAIL,
         _duplicate_address,
-        lambda place, _undo: network.remove_namespace(_stranger_namespace(place)),
+        lambda place: network.remove_namespace(_stranger_namespace(place)),
         misleads=True,
     ),
-    "slow_rail": Kind(
-        ON_RAIL, _slow_rail, lambda place, _undo: cable_faults.restore_rate(place), lost_when_off=True
-    ),
+    "slow_rail": Kind(ON_RAIL, _slow_rail, cable_faults.restore_rate, lost_when_off=True),
     "hca_gone": Kind(ON_RAIL, _hca_gone, _hca_back, lost_when_off=True),
-    "node_gone": Kind(ON_NODE, lambda place, _rate_gbps: place.kind.kill(place.node.name), _node_back),
+    "node_gone": Kind(ON_NODE, lambda place: place.kind.kill(place.node.name), _node_back),
     "node_hung": Kind(
         ON_NODE,
-        lambda place, _rate_gbps: place.kind.freeze(place.node.name),
-        lambda place, _undo: place.kind.thaw(place.node.name),
+        lambda place: place.kind.freeze(place.node.name),
+        lambda place: place.kind.thaw(place.node.name),
         lost_when_off=True,
     ),
     **cable_faults.KINDS,
