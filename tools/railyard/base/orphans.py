@@ -9,6 +9,7 @@ import os
 import secrets
 import signal
 import time
+from contextlib import suppress
 from pathlib import Path
 
 VARIABLE = "RAILYARD_ANSIBLE_RUN"
@@ -43,12 +44,10 @@ def marked(mark: str) -> list[int]:
     for entry in Path("/proc").iterdir():
         if not entry.name.isdecimal() or int(entry.name) == os.getpid():
             continue
-        try:
+        with suppress(OSError):  # it has ended, or it is somebody else's
             ours = wanted in (entry / "environ").read_bytes().split(b"\0")
             if ours and not (entry / "cmdline").read_bytes().startswith(b"ssh: "):
                 found.append(int(entry.name))
-        except OSError:
-            continue  # it has ended, or it is somebody else's
     return found
 
 
@@ -57,18 +56,14 @@ def children(mark: str) -> list[int]:
     ours = f"PPid:\t{os.getpid()}\n"
     found = []
     for pid in marked(mark):
-        try:
+        with suppress(OSError):  # it has ended
             if ours in Path(f"/proc/{pid}/status").read_text(encoding="utf-8", errors="replace"):
                 found.append(pid)
-        except OSError:
-            continue  # it has ended
     return found
 
 
 def signal_all(pids: list[int], number: signal.Signals) -> None:
     """Send them a signal; one that is gone is passed over."""
     for pid in pids:
-        try:
+        with suppress(ProcessLookupError):
             os.kill(pid, number)
-        except ProcessLookupError:
-            continue

@@ -11,6 +11,7 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from html import escape
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -192,20 +193,17 @@ class _Sheet:
         ]
         height = 78 if any(leaf.oversubscription is not None for leaf in known) else 32
         self._caption("leaves", self._y + height / 2 + 4)
-        index = 0
-        while index < len(names):
-            last = index
-            while last + 1 < len(names) and names[last + 1] == names[index]:
-                last += 1
+        for leaf_name, beside in groupby(range(len(names)), key=names.__getitem__):
+            index, *others = beside
             link = band.links[index][0]
-            if names[index] and link:
+            if leaf_name and link:
                 x = self._x(index) - self._column / 2 + 6
-                width = self._column * (last - index + 1) - 12
+                width = self._column * (1 + len(others)) - 12
                 self._rect("leaf", x, self._y, width, height, band.copies)
                 middle, room = x + width / 2, int(width / _CHARACTER)
                 leaf = self._drawing.leaves[link["leaf"]]
                 # It is drawn more than once, with the rates of all that hangs on it.
-                name = names[index] + (" (shared)" if leaf.sets > 1 else "")
+                name = leaf_name + (" (shared)" if leaf.sets > 1 else "")
                 self._text(middle, self._y + 20, "name", name, room, "middle")
                 if leaf.oversubscription is not None and leaf.down_gbps and leaf.up_gbps:
                     texts = (f"{rate(leaf.down_gbps)} down", f"{rate(leaf.up_gbps)} up")
@@ -213,7 +211,6 @@ class _Sheet:
                         self._text(middle, self._y + 37 + row * _LINE, "faint", text, room, "middle")
                     text = oversubscribed(leaf.oversubscription)
                     self._text(middle, self._y + 37 + 2 * _LINE, "", text, room, "middle")
-            index = last + 1
         self._y += height + 18
 
     def _subnets(self, band: svg_model.Band) -> None:
