@@ -248,7 +248,8 @@ def _take_any_locale() -> None:
 
 def _status_of(error: Exception) -> int:
     """Say what went wrong and return the exit status; what is no user's fault is raised again."""
-    from railyard.base.text import clean  # a name in what is said may hold what moves the cursor
+    # A name in what is said may hold what moves the cursor.
+    from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import clean
 
     if isinstance(error, UserError):
         print(f"railyard: {clean(str(error))}", file=sys.stderr)

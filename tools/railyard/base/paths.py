@@ -1,19 +1,11 @@
-"""Where Railyard's own files are; importing this module makes the in-tree collection importable.
-
-The collection is not installed as a package: Ansible finds it through `collections_path`, and the command
-line finds it here, in this one place.
-"""
+"""Where Railyard's own files are."""
 
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 
 _ROOT = Path(__file__).resolve().parents[3]
-
-if str(_ROOT / "collections") not in sys.path:
-    sys.path.insert(0, str(_ROOT / "collections"))
 
 
 def repo_root() -> Path:

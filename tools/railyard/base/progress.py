@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from railyard.base.text import clean
+from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import clean
 
 # Their own failure is how a playbook ends unhappily; what they have to say is said from the run folder.
 _JUDGE_ACTIONS = ("railyard.fabric.fabric_judge", "fabric_judge")

@@ -6,19 +6,12 @@ import os
 import sys
 from pathlib import Path
 
+from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import clean, fold_names
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present import comparison_text, model, wording
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present.pages import exit_meaning
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
-
-from railyard.base import paths
-from railyard.base.text import clean
-
-from ansible_collections.railyard.fabric.plugins.plugin_utils.present import comparison_text  # isort: skip
-from ansible_collections.railyard.fabric.plugins.plugin_utils.present import model, wording  # isort: skip
-from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import fold_names  # isort: skip
-from ansible_collections.railyard.fabric.plugins.plugin_utils.present.pages import exit_meaning  # isort: skip
-
-_ = paths  # it puts the collection on the path, and so has to be imported first
 
 _STYLES = {
     "pass": "green",

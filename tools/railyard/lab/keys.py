@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from railyard.base.files import write_file
+from ansible_collections.railyard.fabric.plugins.module_utils.atomic_files import write_file
+
 from railyard.lab.process import run
 from railyard.lab.topology import Node
 

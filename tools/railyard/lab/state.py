@@ -10,8 +10,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.railyard.fabric.plugins.module_utils.atomic_files import write_file
+
 from railyard.base.errors import BAD_INPUT
-from railyard.base.files import write_file
 from railyard.base.lock import lock
 from railyard.lab import naming
 from railyard.lab.process import LabError

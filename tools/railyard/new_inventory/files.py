@@ -9,7 +9,6 @@ from typing import Any
 import yaml
 from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import fold_names
 
-from railyard.base import paths  # noqa: F401 - makes the collection importable
 from railyard.new_inventory.nodes import GROUP, NewNode
 from railyard.new_inventory.rails import Rails, leaves_of, plain_number, subnets_of
 from railyard.new_inventory.wanted import Wanted

@@ -8,9 +8,8 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from ansible_collections.railyard.fabric.plugins.module_utils.rails import plan
 from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException
-
-from ansible_collections.railyard.fabric.plugins.module_utils.rails import plan  # isort: skip
 
 NODES_MAX = 16384
 GROUP = "gpu_nodes"

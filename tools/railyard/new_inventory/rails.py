@@ -8,12 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ansible_collections.railyard.fabric.plugins.module_utils.rails import plan as rails
 from ClusterShell.RangeSet import RangeSet, RangeSetException
 
 from railyard.new_inventory.nodes import Wrong
 from railyard.new_inventory.wanted import Wanted
-
-from ansible_collections.railyard.fabric.plugins.module_utils.rails import plan as rails  # isort: skip
 
 # Private, and none that Docker, Kubernetes or OpenShift take unasked.
 DEFAULT_SUPERNET = "10.224.0.0/12"

@@ -10,10 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
-from railyard.base import paths  # noqa: F401 - makes the collection importable
-from railyard.base.errors import UserError
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import files
 
-from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import files  # isort: skip
+from railyard.base.errors import UserError
 
 # Ansible's groups of options that say how to reach the nodes, and as whom.
 _REACHING = ("connect", "runas", "vault", "fork")

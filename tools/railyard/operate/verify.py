@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.plan import build_plan
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.reader import Loader
 
 from railyard.base import paths
 from railyard.base.errors import BAD_INPUT, UserError
@@ -20,9 +22,6 @@ from railyard.base.signals import Interrupts
 from railyard.operate import ansible_args
 from railyard.operate.ansible import AnsibleRun, absolute, ansible_environment
 from railyard.operate.commands import checked_inventory
-
-from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.reader import Loader  # isort: skip
-from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.plan import build_plan  # isort: skip
 
 OK, FAILED, UNKNOWN = 0, 1, 3
 _CONNECTION = (

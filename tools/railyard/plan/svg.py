@@ -15,8 +15,9 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import clean
+
 from railyard.base.errors import UserError
-from railyard.base.text import clean
 from railyard.plan import svg_model
 from railyard.plan.svg_words import describe, headline, oversubscribed, rate
 

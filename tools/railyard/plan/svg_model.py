@@ -10,8 +10,6 @@ from typing import Any
 from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import fold_names
 from netaddr import IPAddress, IPNetwork
 
-from railyard.base import paths  # noqa: F401 - makes the collection importable
-
 # Nodes that share a box, and boxes that share a band, agree in these.
 _BAND_KEYS = ("leaf", "subnet", "subnet6", "gateway", "gateway6")
 _BOX_KEYS = ("netdev", "hca", "pci", "vlan", "mtu", "rate_gbps")

@@ -11,12 +11,11 @@ import re
 import sys
 from collections.abc import Iterator, Mapping
 
-from railyard.base import paths  # makes the collection known
-
-# isort: split
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule.policy_keys import KEYS
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import schema
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.causes import CAUSES
+
+from railyard.base import paths
 
 DOCS = paths.repo_root() / "docs"
 NAMES = ("troubleshooting.md", "inventory.md")

@@ -6,9 +6,7 @@ import json
 import sys
 from pathlib import Path
 
-from railyard.base import paths  # noqa: F401 - makes the collection importable
-
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers import registry  # isort: skip
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers import registry
 
 UNDERSTOOD = 0
 NOT_UNDERSTOOD = 2

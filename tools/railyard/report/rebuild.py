@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from railyard.base import paths, terminal
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import rejudge
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present import model
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present.documents import write_report
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
+
+from railyard.base import terminal
 from railyard.base.errors import UserError
-
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import rejudge  # isort: skip
-from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder  # isort: skip
-from ansible_collections.railyard.fabric.plugins.plugin_utils.present import model  # isort: skip
-from ansible_collections.railyard.fabric.plugins.plugin_utils.present.documents import write_report  # isort: skip
-
-_ = paths  # it puts the collection on the path, and so has to be imported first
 
 
 def report(run: str, reports_dir: Path) -> int:

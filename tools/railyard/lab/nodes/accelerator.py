@@ -14,7 +14,8 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from railyard.base.files import read_json, write_file
+from ansible_collections.railyard.fabric.plugins.module_utils.atomic_files import read_json, write_file
+
 from railyard.lab import naming
 from railyard.lab.process import LabError, run, tied
 

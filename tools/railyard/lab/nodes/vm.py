@@ -18,7 +18,12 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from railyard.base.files import read_json, write_bytes, write_file
+from ansible_collections.railyard.fabric.plugins.module_utils.atomic_files import (
+    read_json,
+    write_bytes,
+    write_file,
+)
+
 from railyard.base.paths import repo_root
 from railyard.lab import naming, network, seed
 from railyard.lab.apt import AptSettings

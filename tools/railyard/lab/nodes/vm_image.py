@@ -11,7 +11,8 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from railyard.base.files import read_json
+from ansible_collections.railyard.fabric.plugins.module_utils.atomic_files import read_json
+
 from railyard.lab import bootstrap, naming
 from railyard.lab.apt import AptSettings
 from railyard.lab.nodes import vm_loader
