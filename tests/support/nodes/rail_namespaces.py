@@ -41,6 +41,8 @@ POLICY: Row = {
     "rdma_qps": 1,
     "numa_pinning": True,
     "numa_unpinned": False,
+    # What is shown of a fault is shown by the first attempt.
+    "confirm": 0,
     "rendezvous_timeout_s": 4,
     "first_rendezvous_timeout_s": 6,
     "idle_bytes_per_s": 200000,

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import base
+from ansible_collections.railyard.fabric.plugins.module_utils.runner import confirm
 from support.nodes.rail_namespaces import (
     MARKS,
     NODES,
@@ -261,6 +264,35 @@ def test_missing_tool_garbage_and_taken_port_are_named(rails: Rails, tmp_path: P
     # A server that never listens is a failure that says so, not a hang.
     server = of_check(rows["gpuserver1"], "tcp_bandwidth")["error"]
     assert (server["class"], server["host"]) == ("tool_failed", "gpuserver2")
+
+
+def test_what_failed_once_is_measured_again_by_both_ends(rails: Rails, tmp_path: Path) -> None:
+    """The server of one direction dies at the first attempt, and is well at those after it."""
+    place, mark = tmp_path / "bin", tmp_path / "died"
+    place.mkdir()
+    real = shutil.which("sockperf")
+    write_tool(
+        place, "sockperf",
+        f'if [ "$1" = sr ] && ! [ -e {mark} ]; then : > {mark}; echo "ERROR: no room"; exit 1; fi\n'
+        f'exec {real} "$@"',
+    )  # fmt: skip
+    wanted = order(rails=["rail0"], policy={**QUICK, "confirm": 2})
+    path = f"{place}:{os.environ['PATH']}"
+    rows = ended(both(rails, tmp_path, wanted, second={"path": path}), 90)
+    for node in NODES:
+        mine = [row for row in rows[node] if row["attempt"] > 1]
+        assert {(row["check"], row["node"], row["status"], row["proof"]) for row in mine} == {
+            ("tcp_latency", "gpuserver1", "measured", "proven")
+        }
+        assert sorted(row["attempt"] for row in mine) == [2, 3]
+        assert [row["sequence"] for row in rows[node]] == list(range(1, len(rows[node]) + 1))
+        first = next(row for row in rows[node] if row["id"] == mine[0]["id"])
+        assert failed_at(first) == ("failed", "tool_failed", "gpuserver2")
+        assert len({row["raw"]["name"] for row in mine}) == 2
+        # Not at once: what disturbed it may still be there.
+        last = max(row["started"] for row in rows[node] if row["attempt"] == 1)
+        apart = datetime.fromisoformat(mine[0]["started"]) - datetime.fromisoformat(last)
+        assert apart.total_seconds() >= confirm.PAUSE_S
 
 
 def test_traffic_over_another_rail_is_not_proven(rails: Rails, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import suspects
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import action_base, management, requests
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 
@@ -44,6 +45,7 @@ class ActionModule(ActionBase):
                 args["rails"] or None,
                 management.entries(nodes, plan, facts, addresses_of),
             )
+            order["bounds"] = suspects.expected(plan, facts, folder.name, order["policy"])
             lines = requests.asked_lines(plan, order)
             folder.write(run_folder.ASKED, "".join(run_folder.line(line) + "\n" for line in lines))
             folder.write(run_folder.WORK_ORDER, run_folder.pretty(order))

@@ -96,6 +96,9 @@ class Verdict(TypedDict):
     cause: str | None
     next: str | None
     rows: list[str]
+    attempts: int
+    reproduced: str | None
+    flaky: bool
 
 
 class NodeFacts(TypedDict):
@@ -130,6 +133,9 @@ class _ResultOfSome(TypedDict, total=False):
     proof_reason: str | None
     bmc: dict[str, Any]
     cabling: dict[str, Any]
+    attempt: int
+    sequence: int
+    idle_bytes_per_s: int
 
 
 class ResultRow(_ResultOfSome):

@@ -22,6 +22,13 @@ from ansible_collections.railyard.fabric.plugins.module_utils.measure.rdma_port 
 
 # A test that lasted less than this share of the time that was asked for is another test.
 LEAST_OF_ASKED = 0.5
+# Two ends of one transfer may differ by what was under way when each of them stopped its clock.
+ENDS_TOLERANCE = 0.05
+# Where each end cuts its window by its own clock, a busy processor sets the two windows apart: by a share of
+# them, or by so many seconds where they are short.
+OWN_WINDOWS_TOLERANCE, OWN_WINDOWS_S = 0.15, 0.3
+# Least share of the longest window that all rails of a group must have in common, or they were not at once.
+LEAST_OVERLAP = 0.90
 
 
 class Finished(NamedTuple):

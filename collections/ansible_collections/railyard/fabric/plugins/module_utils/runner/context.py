@@ -8,12 +8,13 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.rail_socket import Place, no_management
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import base
+from ansible_collections.railyard.fabric.plugins.module_utils.runner import confirm
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.launcher import Launcher
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.record import Record
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule import rounds, work_order
@@ -61,6 +62,12 @@ class RunContext:
         wanted = sorted({str(test["tool"]) for test in rounds.asked_tests(order, self.node)})
         self.versions: dict[str, str | None] = {name: base.version_of(name) for name in wanted}
         self.versions["udp_probe"] = RUNNER_VERSION
+        self.bounds: confirm.Bounds = order.get("bounds") or {}
+        self.confirm_left_s = confirm.budget_s(record.pace.left_s())
+        # Of each rail, as it was before the last meeting on it.
+        self.background_bytes_per_s: dict[str, float] = {}
+        # Rails whose driver was seen to count late.
+        self.counts_late: set[str] = set()
         self.places: dict[str, Place] = {}
         self.obstacles: dict[str, MeasurementError] = {}
         for name, rail in self.rails.items():
@@ -90,6 +97,22 @@ class RunContext:
         else:
             self.places[name] = Place(self.node, name, str(rail["netdev"]), str(rail["ip"]))
 
+    def measure_again(
+        self, tests: Sequence[Mapping[str, Any]], wanted: Collection[str], left_s: float
+    ) -> list[Mapping[str, Any]]:
+        """Return the tests of a meeting that are measured again, and note that there is more to do."""
+        times = int(self.policy["confirm"])
+        cost_s = {
+            check: times * (self.record.pace.planned_s(check) + confirm.AROUND_S)
+            for check in {str(test["check"]) for test in tests}
+        }
+        again = confirm.chosen(tests, wanted, left_s, cost_s)
+        turns = {confirm.turn_of(test): cost_s[str(test["check"])] for test in again}
+        self.confirm_left_s -= sum(turns.values())
+        for attempt in range(2, 2 + times):
+            self.record.more([{**test, "attempt": attempt} for test in again])
+        return again
+
     def halt(self, reason: str) -> None:
         """Stop at the next chance; rows already written stay."""
         if not self.stop.is_set():
@@ -109,10 +132,12 @@ class RunContext:
         """Return this node's version of the test's tool."""
         return self.versions.get(str(test["tool"]))
 
-    def refuse(self, test: Mapping[str, Any], obstacle: MeasurementError) -> None:
-        """Write the row of a test that has no result."""
+    def refuse(self, test: Mapping[str, Any], obstacle: MeasurementError) -> dict[str, Any]:
+        """Write the row of a test that has no result, and return it."""
         rail = self.rails.get(str(test["rail"]), {})
-        self.record.add([self.record.obstacle_row(test, rail, self.version_of(test), obstacle)])
+        row = self.record.obstacle_row(test, rail, self.version_of(test), obstacle)
+        self.record.add([row])
+        return row
 
 
 def boot_id() -> str:

@@ -71,12 +71,16 @@ class Pace:
         self._left_s = 0.0
         self._timed = _Turns(max(_EXTRA_S, started_in_s))
         self._short = _Turns(_EXTRA_S)
-        self._groups_over: set[str] = set()
+        self._groups_over: set[object] = set()
         self._begun = time.monotonic()
-        groups: set[str] = set()
+        self.more(tests)
+
+    def more(self, tests: Iterable[Mapping[str, Any]]) -> None:
+        """Count tests that are to come."""
+        groups: set[object] = set()
         for test in tests:
             if not _again(test, groups):
-                planned_s_here = planned_s[str(test["check"])]
+                planned_s_here = self._planned_s[str(test["check"])]
                 self._left_s += planned_s_here
                 self._turns(planned_s_here).left += 1
 
@@ -92,6 +96,10 @@ class Pace:
         self._left_s -= planned_s
         self._turns(planned_s).over(time.monotonic() - self._begun - planned_s)
 
+    def planned_s(self, check: str) -> float:
+        """Return the seconds that a check's tool is asked to measure for."""
+        return self._planned_s[check]
+
     def left_s(self) -> float:
         """Return how long the rest should take, as seen at the start of a turn."""
         return max(0.0, self._left_s + self._timed.extra_s() + self._short.extra_s())
@@ -100,11 +108,11 @@ class Pace:
         return self._timed if planned_s >= _TIMED_S else self._short
 
 
-def _again(test: Mapping[str, Any], groups: set[str]) -> bool:
-    """Tell whether another test of this one's group was met before."""
-    group = test["group"]
-    if group is None:
+def _again(test: Mapping[str, Any], groups: set[object]) -> bool:
+    """Tell whether another test of this one's group, at the same attempt, was met before."""
+    if test["group"] is None:
         return False
+    group = (test["group"], test.get("attempt", 1))
     if group in groups:
         return True
     groups.add(group)

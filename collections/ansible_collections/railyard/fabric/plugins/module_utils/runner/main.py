@@ -22,7 +22,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors imp
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.rendezvous import Cancelled
 from ansible_collections.railyard.fabric.plugins.module_utils.documents import AskedLine
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import registry
-from ansible_collections.railyard.fabric.plugins.module_utils.runner import context
+from ansible_collections.railyard.fabric.plugins.module_utils.runner import confirm, context
 from ansible_collections.railyard.fabric.plugins.module_utils.runner import launcher as units
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.cabling import Cabling
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.context import RunContext
@@ -36,6 +36,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils.schedule import ca
 _OVERHEAD_S = 6.0
 # How often the lease and the deadline are looked at; each look costs the node that is being measured.
 _GUARD_S = 2.0
+# More than any run has; rounds in which tests are repeated come after those of the attempt before.
+_ROUNDS_OF_AN_ATTEMPT = 1 << 24
+_AFTER_ALL = 1 << 30
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -107,17 +110,40 @@ class Runner:
         return 1 if stopped else 0
 
     def _meet_all(self, listener: Listener) -> None:
-        meetings = rounds.meetings(self._order, self._context.node)
         share = rounds.Share(self._order)
-        for meeting in meetings:
-            if self._stop.is_set():
-                raise Cancelled()
-            listener.enter_round(meeting.round)
-            tests = list(share.tests(meeting))
-            sys.stderr.write(f"runner: round {meeting.round}: {meeting.node} and {meeting.peer}\n")
-            PairRun(self._context, listener, meeting, tests).run()
+        suspects = []
+        for meeting in rounds.meetings(self._order, self._context.node):
+            again = self._meet(listener, meeting, list(share.tests(meeting)))
+            suspects += [(meeting, again)] if again else []
+        self._measure_again(listener, suspects)
         # Partners that lag behind are told that this node has gone on, not left to guess.
-        listener.enter_round(1 << 30)
+        listener.enter_round(_AFTER_ALL)
+
+    def _meet(
+        self, listener: Listener, meeting: rounds.Meeting, tests: Sequence[Mapping[str, Any]]
+    ) -> list[Mapping[str, Any]]:
+        """Meet a partner, and return what the two want to measure again."""
+        if self._stop.is_set():
+            raise Cancelled()
+        listener.enter_round(meeting.round)
+        sys.stderr.write(f"runner: round {meeting.round}: {meeting.node} and {meeting.peer}\n")
+        pair = PairRun(self._context, listener, meeting, tests)
+        pair.run()
+        return pair.again
+
+    def _measure_again(
+        self,
+        listener: Listener,
+        suspects: Sequence[tuple[rounds.Meeting, Sequence[Mapping[str, Any]]]],
+    ) -> None:
+        """Meet those again with whom a test looked bad, in rounds of their own after all others."""
+        if not suspects:
+            return
+        self._stop.wait(confirm.PAUSE_S)
+        for attempt in range(2, 2 + int(self._order["policy"]["confirm"])):
+            for meeting, tests in suspects:
+                later = meeting._replace(round=meeting.round + (attempt - 1) * _ROUNDS_OF_AN_ATTEMPT)
+                self._meet(listener, later, [{**test, "attempt": attempt} for test in tests])
 
     def _write_the_rest(self) -> None:
         obstacle = self._context.interrupted()
@@ -176,7 +202,9 @@ def worst_case_s(order: Mapping[str, Any]) -> float:
             total += limits[str(test["check"])] + overhead_s
             # Of a group, also until the last tool is started.
             total += waits.listening_s if test["group"] else 0.0
-    return total + len(pairs) * (2 * float(policy["rendezvous_timeout_s"]) + 10.0)
+    total += len(pairs) * (2 * float(policy["rendezvous_timeout_s"]) + 10.0)
+    # Where every test looks bad, each could be measured again as often.
+    return total * (1 + int(policy["confirm"])) + confirm.PAUSE_S
 
 
 if __name__ == "__main__":

@@ -1,7 +1,10 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One meeting of two nodes: every test that the schedule gives the pair ends in a row, whatever happens."""
+"""One meeting of two nodes: every test that the schedule gives the pair ends in a row, whatever happens.
+
+At its end both agree which tests they measure again (`confirm`), at meetings of their own after all others.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +20,11 @@ from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors imp
     MeasurementError,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.rail_socket import no_management
-from ansible_collections.railyard.fabric.plugins.module_utils.runner import busy, port_proof
+from ansible_collections.railyard.fabric.plugins.module_utils.runner import busy, confirm, port_proof
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.barrier import StartBarrier
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.context import RunContext, link_state
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.listener import Listener
-from ansible_collections.railyard.fabric.plugins.module_utils.runner.record import end_of
+from ansible_collections.railyard.fabric.plugins.module_utils.runner.record import attempt_of, end_of
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.session import (
     Patience,
     Session,
@@ -41,10 +44,16 @@ from ansible_collections.railyard.fabric.plugins.module_utils.schedule.rounds im
 Test = Mapping[str, Any]
 # How often a test is run whose tool lost its clock; both ends know of it and count alike.
 _TRIES = 4
+# What stands in place of a test's number when all tests of a meeting are over.
+_ALL_OVER = 1 << 60
 
 
 class PairRun:
-    """This node's side of one meeting."""
+    """This node's side of one meeting.
+
+    Attributes:
+        again: the tests that both ends measure again, once the meeting is over.
+    """
 
     def __init__(
         self, run_context: RunContext, listener: Listener, meeting: Meeting, tests: Sequence[Test]
@@ -56,6 +65,8 @@ class PairRun:
         self._peer = meeting.peer if meeting.node == run_context.node else meeting.node
         self._sessions: dict[str, Session] = {}
         self._no_session: dict[str, MeasurementError] = {}
+        self._rows: list[Row] = []
+        self.again: list[Test] = []
 
     def run(self) -> None:
         """Run all tests; raises `Cancelled` only, and then the tests that are left have no row yet."""
@@ -67,13 +78,47 @@ class PairRun:
             for tests in _batches(self._tests):
                 self._context.record.begin(list(tests))
                 self._until_timed(tests)
+            self.again = self._agree()
         finally:
             for session in self._sessions.values():
                 session.drop()
 
     def _refuse_all(self, obstacle: MeasurementError) -> None:
         for test in self._tests:
-            self._context.refuse(test, obstacle)
+            self._refuse(test, obstacle)
+
+    def _refuse(self, test: Test, obstacle: MeasurementError) -> None:
+        self._rows.append(self._context.refuse(test, obstacle))
+
+    def _agree(self) -> list[Test]:
+        """Return which tests the two nodes measure again; none where they cannot tell each other.
+
+        Each says what it wants and how long it may take, on the first rail where they still hear each other.
+        """
+        run_context = self._context
+        if not run_context.policy["confirm"] or any(attempt_of(test) > 1 for test in self._tests):
+            return []
+        wanted = confirm.suspects(self._rows, run_context.bounds, run_context.policy)
+        left_s = run_context.confirm_left_s
+        for rail in dict.fromkeys(str(test["rail"]) for test in self._tests):
+            session = self._sessions.get(rail)
+            channel = session.channel if session else None
+            if session is None or channel is None:
+                continue
+            try:
+                channel.send(
+                    {"t": "begin", "number": _ALL_OVER, "error": None, "again": wanted, "left_s": left_s}
+                )
+                theirs = session.pending_begin or channel.expect("begin", run_context.waits.begin_s)
+                while int(theirs["number"]) < _ALL_OVER:
+                    theirs = channel.expect("begin", run_context.waits.begin_s)
+                both = {*wanted, *map(str, theirs["again"])}
+                least_s = min(left_s, float(theirs["left_s"]))
+            except (rendezvous.ChannelClosed, KeyError, TypeError, ValueError):
+                session.drop()
+                continue
+            return run_context.measure_again(self._tests, both, least_s)
+        return []
 
     def _open(self) -> None:
         """Meet on all rails at once and look whether rails and node are free meanwhile."""
@@ -120,25 +165,25 @@ class PairRun:
             self._no_session[rail] = _internal(self._context.node, error)
 
     def _busy(self, rail: str) -> dict[str, MeasurementError | None]:
-        run_context = self._context
-        return {
-            rail: busy.rail_is_busy(
-                run_context.places[rail], run_context.policy, run_context.rails[rail]["hca"]
-            )
-        }
+        place, hca = self._context.places[rail], self._context.rails[rail]["hca"]
+        rate = self._context.background_bytes_per_s[rail] = busy.background_bytes_per_s(place, hca)
+        return {rail: busy.rail_is_busy(place, self._context.policy, rate, hca)}
 
     def _until_timed(self, tests: Sequence[Test]) -> None:
         """Run a test (a group: all of it at once), and again while a tool lost its clock."""
+        first: dict[str, Row] = {}
         for attempt in range(1, _TRIES + 1):
             rows = (
                 [self._guarded(tests[0], StartBarrier(1), ())] if len(tests) == 1 else self._together(tests)
             )
             measured = [row for row in rows if row is not None]
             for row in measured:
-                row["attempts"] = attempt
+                row["tries"] = attempt
+                _span_errors(first.setdefault(str(row["id"]), row), row)
             # Where something else went wrong the rows of a group stay as they are: its refusals are written.
             if attempt == _TRIES or len(measured) < len(rows) or not any(map(_lost_clock, measured)):
                 self._context.record.add(measured)
+                self._rows += measured
                 return
 
     def _together(self, tests: Sequence[Test]) -> list[Row | None]:
@@ -167,20 +212,20 @@ class PairRun:
         except MeasurementError as obstacle:
             # The others begin now, not once the row is on the disk.
             gate.leave(rail)
-            self._context.refuse(test, obstacle)
+            self._refuse(test, obstacle)
         except rendezvous.ChannelClosed as error:
             gate.leave(rail)
             if session is not None:
                 session.drop()
             why = _deaf if isinstance(error, rendezvous.SendTimeout) else _lost
-            self._context.refuse(test, why(self._peer, f"{error}{self._link(rail)}"))
+            self._refuse(test, why(self._peer, f"{error}{self._link(rail)}"))
         except rendezvous.Cancelled:
             raise
         except Exception as error:
             # A fault of ours must cost one test, not the run; the row says that it is ours.
             if session is not None:
                 session.drop()
-            self._context.refuse(test, _internal(self._context.node, error))
+            self._refuse(test, _internal(self._context.node, error))
         finally:
             gate.leave(rail)
         return None
@@ -262,6 +307,13 @@ class PairRun:
             session.pending_begin = theirs
             return None
         return theirs
+
+
+def _span_errors(first: Row, last: Row) -> None:
+    """Let a row's error counters begin with the first try: what grew in one that is not kept has grown."""
+    before, after = first.get("link_errors"), last.get("link_errors")
+    if before and after and first is not last:
+        last["link_errors"] = {name: [before.get(name, span)[0], span[1]] for name, span in after.items()}
 
 
 def _lost_clock(row: Row) -> bool:

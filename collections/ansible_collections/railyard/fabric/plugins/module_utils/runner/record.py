@@ -32,9 +32,14 @@ def end_of(test: Mapping[str, Any], host: str) -> str:
     return "client" if test["node"] == host else "server"
 
 
-def raw_name(identity: object, end: object) -> str:
+def attempt_of(test_or_row: Mapping[str, Any]) -> int:
+    """Return which attempt at a test it is or is of, 1 for the first."""
+    return int(test_or_row.get("attempt", 1))
+
+
+def raw_name(identity: object, end: object, attempt: object = 1) -> str:
     """Return the name of the file with the tool's own words at an end of a test, also inside the archive."""
-    return f"{identity}.{end}.txt"
+    return f"{identity}.{end}.txt" if attempt == 1 else f"{identity}.{end}.{attempt}.txt"
 
 
 class Record:
@@ -42,10 +47,10 @@ class Record:
 
     def __init__(self, folder: str, order: Mapping[str, Any], total_tests: int, pace: Pace) -> None:
         self.folder = folder
-        self._pace = pace
+        self.pace = pace
         self._order = order
         self._lock = threading.Lock()
-        self._written: set[str] = set()
+        self._written: set[tuple[str, int]] = set()
         self._status: dict[str, Any] = {
             "schema": SCHEMA,
             "run": order["run"],
@@ -64,20 +69,29 @@ class Record:
 
     def has(self, test_id: str) -> bool:
         """Tell whether the test's row is written."""
-        return test_id in self._written
+        return (test_id, 1) in self._written
+
+    def more(self, tests: list[Mapping[str, Any]]) -> None:
+        """Note that there is more to do than was asked: tests that are measured again."""
+        with self._lock:
+            self.pace.more(tests)
+            self._status["total_tests"] += len(tests)
+            self._save_status()
 
     def add(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Append rows; a test that has its row already gets no second one."""
+        """Append rows, numbered one after the other; no attempt gets a second one."""
         with self._lock:
-            fresh = [row for row in rows if row["id"] not in self._written]
+            fresh = [row for row in rows if _key(row) not in self._written]
+            # A clock may be set back; and where a number is missing a row was lost.
+            fresh = [{**row, "sequence": len(self._written) + n} for n, row in enumerate(fresh, 1)]
             lines = [json.dumps(row, sort_keys=True, separators=(",", ":")) + "\n" for row in fresh]
             data = "".join(lines).encode()
             while data:
                 data = data[os.write(self._rows, data) :]
             os.fsync(self._rows)
-            self._written.update(str(row["id"]) for row in fresh)
+            self._written.update(map(_key, fresh))
             for row in fresh:
-                self._pace.over(row)
+                self.pace.over(row)
             self._save_status()
 
     def begin(self, tests: list[Mapping[str, Any]]) -> None:
@@ -91,7 +105,7 @@ class Record:
             " and ".join(str(t["rail"]) for t in tests),
         )
         with self._lock:
-            self._pace.begin()
+            self.pace.begin()
             self._status["current"] = words
             self._save_status()
 
@@ -107,7 +121,7 @@ class Record:
 
     def raw_name(self, test: Mapping[str, Any]) -> str:
         """Return the name of that file."""
-        return raw_name(test["id"], end_of(test, self._order["node"]))
+        return raw_name(test["id"], end_of(test, self._order["node"]), attempt_of(test))
 
     def blank_row(
         self, test: Mapping[str, Any], rail: Mapping[str, Any], version: str | None
@@ -137,6 +151,7 @@ class Record:
             "direction": test["direction"],
             "round": test["round"],
             "group": test["group"],
+            "attempt": attempt_of(test),
             "mtu_bytes": netdev_mtu_bytes(rail.get("netdev")),
             "active_mtu_bytes": None,
             "status": "unmeasured",
@@ -172,12 +187,16 @@ class Record:
     def _save_status(self) -> None:
         self._status["finished_tests"] = len(self._written)
         self._status["updated"] = utc_now()
-        self._status["left_s"] = round(self._pace.left_s(), 1)
+        self._status["left_s"] = round(self.pace.left_s(), 1)
         self._status["uptime_s"] = uptime_s()
         path = os.path.join(self.folder, STATUS)
         with open(path + ".new", "w", encoding="utf-8") as handle:
             json.dump(self._status, handle, sort_keys=True)
         os.replace(path + ".new", path)
+
+
+def _key(row: Mapping[str, Any]) -> tuple[str, int]:
+    return str(row["id"]), attempt_of(row)
 
 
 def netdev_mtu_bytes(netdev: str | None) -> int | None:

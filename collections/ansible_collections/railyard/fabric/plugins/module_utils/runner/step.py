@@ -105,6 +105,7 @@ class Step:
                 metrics["node_cpu_percent"] = watch.node_cpu_percent
             row.update({"counters": watch.own(), "other_rails": watch.others(), "proof": verdict})
             row.update({"proof_reason": reason, "link_errors": watch.link_errors()})
+            row["idle_bytes_per_s"] = round(watch.idle_bytes_per_s(self.run_context.policy))
         row.update({"status": "measured", "metrics": metrics, "window_s": reading.window_s})
         row.update({"message_bytes": reading.message_bytes, "claim": proof.as_record(claim)})
         row.update(reading.extra or {})

@@ -73,6 +73,14 @@ KEYS: Mapping[str, Key] = {
     "ping_count": Key(10, "pings of each pair and rail", "whole", 10, 100000),
     "ping_interval_s": Key(0.02, "time between two pings", "number", 0.002, 60),
     "path_mtu_probes": Key(5, "pings of the rail's full MTU, not to be fragmented", "whole", 1, 1000),
+    "confirm": Key(
+        2,
+        "how often a test that looks bad (lost, unproven, failed, below its floor) is measured again "
+        "before it counts as a failure; 0 takes the first attempt's word",
+        "whole",
+        0,
+        2,
+    ),
     "rendezvous_timeout_s": Key(8, "how long a node waits for its peer before a test", "number", 1, 3600),
     "first_rendezvous_timeout_s": Key(
         45, "the same before the first test, to which nodes come at different times", "number", 1, 3600

@@ -57,10 +57,12 @@ class Archive:
 
     Attributes:
         rows: the whole rows of this host's own ends of this run's tests.
+        lines: how many rows it held, what was left out included.
         notes: what was left out, in words.
     """
 
     rows: list[dict[str, Any]] = field(default_factory=list)
+    lines: int = 0
     notes: list[str] = field(default_factory=list)
 
 
@@ -73,7 +75,11 @@ def limits(order: Mapping[str, Any], node: str) -> Limits:
     """
     policy = order["policy"]
     asked = main.asked_of({**order, "node": node})
-    raw = frozenset(record.raw_name(line["id"], record.end_of(line, node)) for line in asked)
+    raw = frozenset(
+        record.raw_name(line["id"], record.end_of(line, node), attempt)
+        for line in asked
+        for attempt in range(1, 2 + (int(policy.get("confirm", 0)) if line["peer"] is not None else 0))
+    )
     longest_s = max(tool().planned_s(policy) for tool in registry.TOOL_OF_CHECK.values())
     words = _RAW_BYTES + _RAW_BYTES_PER_STREAM_S * int(policy["iperf3_streams"]) * longest_s
     row = _ROW_BYTES + _ROW_BYTES_PER_S * longest_s
@@ -139,13 +145,14 @@ def _take(lines: Iterator[bytes], run: str, host: str, most: Limits, harvest: Ar
     """Take the rows of the host's own ends of tests; what is left out is noted."""
     torn, foreign = False, 0
     for text in lines:
+        harvest.lines += 1
         rows, damaged = folder.parse_lines(text)
         torn = torn or damaged
         for row in rows:
             own = row.get("run") == run and row.get("host") == host
             if folder.is_deep(row):
                 torn = True
-            elif own and record.raw_name(row.get("id"), row.get("end")) in most.raw:
+            elif own and record.raw_name(row.get("id"), row.get("end"), row.get("attempt", 1)) in most.raw:
                 harvest.rows.append(row)
             else:
                 foreign += 1

@@ -27,6 +27,7 @@ class Control:
 
 
 PARAMS = {
+    "confirm": 2,
     "lease_s": 90,
     "program_sha256": "ab",
     "program_source": None,

@@ -55,23 +55,23 @@ def run(monkeypatch: pytest.MonkeyPatch, answers: list[list[dict[str, Any] | Non
 @pytest.mark.parametrize("lost", [row("m0", own="clock_lost"), row("m0", other="clock_lost")])
 def test_either_ends_lost_clock_is_another_try(monkeypatch: pytest.MonkeyPatch, lost: dict[str, Any]) -> None:
     book = run(monkeypatch, [[lost], [row("m0")]])
-    assert [(one["error"], one["attempts"]) for one in book.rows] == [(None, 2)]
+    assert [(one["error"], one["tries"]) for one in book.rows] == [(None, 2)]
 
 
 def test_the_last_try_stands_whatever_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     book = run(monkeypatch, [[row("m0", own="clock_lost")] for _try in range(4)])
-    assert [(one["error"]["class"], one["attempts"]) for one in book.rows] == [("clock_lost", 4)]
+    assert [(one["error"]["class"], one["tries"]) for one in book.rows] == [("clock_lost", 4)]
 
 
 def test_another_failure_is_not_tried_away(monkeypatch: pytest.MonkeyPatch) -> None:
     book = run(monkeypatch, [[row("m0", own="tool_failed")]])
-    assert [one["attempts"] for one in book.rows] == [1]
+    assert [one["tries"] for one in book.rows] == [1]
 
 
 def test_a_group_is_tried_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     """The rails of a group are to be measured at once, so one of them alone would not do."""
     book = run(monkeypatch, [[row("m0"), row("m1", own="clock_lost")], [row("m0"), row("m1")]])
-    assert [(one["id"], one["error"], one["attempts"]) for one in book.rows] == [
+    assert [(one["id"], one["error"], one["tries"]) for one in book.rows] == [
         ("m0", None, 2),
         ("m1", None, 2),
     ]

@@ -1,0 +1,180 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A failure is reproduced before it is one: which tests are measured again. Pure, for nodes and controller.
+
+A stall of 600 ms takes a tenth off a window of 4 s, on a healthy node as well. So what looks bad is measured
+again, after all else and `PAUSE_S` later, `fabric_policy.confirm` times; the judge alone decides what the
+attempts mean together. What a state or the kernel's own count says (a link, an MTU, a GID, a missing tool) is
+not measured again: it would be the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import CLOCK_LOST, ErrorClass
+from ansible_collections.railyard.fabric.plugins.module_utils.facts import link_errors
+from ansible_collections.railyard.fabric.plugins.module_utils.measure import proof
+from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import (
+    ENDS_TOLERANCE,
+    LEAST_OVERLAP,
+    OWN_WINDOWS_S,
+    OWN_WINDOWS_TOLERANCE,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils.measure.perftest_bw import measured_s
+
+#: How long what disturbed a test is given to be over.
+PAUSE_S = 5.0
+#: Where more of a check's tests than this share look bad it is the system: some of them are enough.
+SYSTEM_SHARE, SYSTEM_TESTS = 0.20, 3
+#: What all repetitions of a node may take: the larger of the two.
+LEAST_BUDGET_S, BUDGET_SHARE = 60.0, 0.20
+#: What a test takes beside the time that its tool measures for.
+AROUND_S = 2.0
+
+#: Errors that another attempt may not meet.
+PASSING: frozenset[ErrorClass] = frozenset(
+    {"tool_failed", "tool_garbage", "deadline", "peer_failed", "peer_deaf", CLOCK_LOST}
+)
+
+_RATES = ("bandwidth_gbps", "forward_gbps", "reverse_gbps")
+
+Row = Mapping[str, Any]
+Test = Mapping[str, Any]
+#: check -> rail -> metric -> the least and the most that is not suspect; None where nothing bounds it.
+Bounds = Mapping[str, Mapping[str, Mapping[str, Sequence[Any]]]]
+
+
+def budget_s(planned_s: float) -> float:
+    """Return the seconds that a node's repetitions may take, of a run that is planned to take so many."""
+    return max(LEAST_BUDGET_S, BUDGET_SHARE * planned_s)
+
+
+def suspects(rows: Iterable[Row], bounds: Bounds, policy: Mapping[str, Any]) -> list[str]:
+    """Return the ids of the tests that one end, by its own row of each, wants to measure again.
+
+    Args:
+        rows: this end's rows of one meeting.
+        bounds: what the controller expects.
+        policy: the run's.
+    """
+    groups: dict[str, list[Row]] = {}
+    found = []
+    for row in rows:
+        if row["group"] is not None:
+            groups.setdefault(str(row["group"]), []).append(row)
+        if suspicious(row, bounds, policy):
+            found.append(str(row["id"]))
+    for members in groups.values():
+        if _apart(members):
+            found += [str(row["id"]) for row in members]
+    return sorted(set(found))
+
+
+def suspicious(row: Row, bounds: Bounds, policy: Mapping[str, Any]) -> bool:
+    """Tell whether a row looks bad in a way that may be gone the next time."""
+    other = row.get("other_end")
+    said = [row, other] if isinstance(other, Mapping) else [row]
+    errors = [one["error"] for one in said if isinstance(one.get("error"), Mapping)]
+    if errors:
+        return any(error.get("class") in PASSING for error in errors)
+    if row.get("status") != "measured" or not isinstance(other, Mapping):
+        return False
+    if any(one.get("proof") != proof.PROVEN for one in said):
+        return True
+    metrics = row["metrics"]
+    if _sent_again(row):
+        return True
+    if _lost(metrics) or _lost(other.get("metrics") or {}):
+        return True
+    limits = (bounds.get(str(row["check"])) or {}).get(str(row["rail"])) or {}
+    if any(_beyond(one.get("metrics") or {}, limits) for one in said):
+        return True
+    return _disagree(str(row["tool"]), metrics, other.get("metrics") or {}, policy)
+
+
+def _lost(metrics: Mapping[str, Any]) -> bool:
+    return bool(metrics.get("loss_percent")) or metrics.get("received", 0) < metrics.get("sent", 0)
+
+
+def _sent_again(row: Row) -> bool:
+    """Tell whether a card sent packets again; software does so whenever its processor is late."""
+    if proof.SOFT_ROCE.packets[0] in (row.get("counters") or {}):
+        return False
+    spans = row.get("link_errors") or {}
+    return any(
+        link_errors.KINDS.get(name) == link_errors.TRANSPORT and None not in span and span[1] > span[0]
+        for name, span in spans.items()
+    )
+
+
+def _beyond(metrics: Mapping[str, Any], limits: Mapping[str, Sequence[Any]]) -> bool:
+    for metric, (least, most) in limits.items():
+        value = metrics.get(metric)
+        if value is None:
+            continue
+        if (least is not None and value < least) or (most is not None and value > most):
+            return True
+    return False
+
+
+def _disagree(
+    tool: str, mine: Mapping[str, Any], theirs: Mapping[str, Any], policy: Mapping[str, Any]
+) -> bool:
+    """Tell whether the ends say different rates; the judge has the whole rule."""
+    share = ENDS_TOLERANCE
+    if tool == "iperf3" and policy["iperf3_omit_s"] > 0:
+        share = max(OWN_WINDOWS_TOLERANCE, OWN_WINDOWS_S / float(policy["iperf3_duration_s"]))
+    elif tool == "ib_send_bw":
+        share = max(OWN_WINDOWS_TOLERANCE, OWN_WINDOWS_S / measured_s(policy))
+    rates = [(mine[name], theirs[name]) for name in _RATES if mine.get(name) and theirs.get(name)]
+    return any(abs(one - other) > share * max(one, other) for one, other in rates)
+
+
+def _apart(members: Sequence[Row]) -> bool:
+    """Tell whether the windows of a group have too little in common to be added up."""
+    windows = [row["window_s"] for row in members if row.get("window_s")]
+    if len(windows) < 2:
+        return False
+    common = min(window[1] for window in windows) - max(window[0] for window in windows)
+    return bool(common < LEAST_OVERLAP * max(window[1] - window[0] for window in windows))
+
+
+def chosen(
+    tests: Sequence[Test], wanted: Collection[str], left_s: float, cost_s: Mapping[str, float]
+) -> list[Test]:
+    """Return the tests of a meeting that are measured again: the same at both ends, from what both said.
+
+    Args:
+        tests: all tests of the meeting in their order.
+        wanted: the ids that either end wants.
+        left_s: what both may still spend on one attempt.
+        cost_s: check -> what one attempt takes.
+
+    Returns:
+        The tests, whole groups together; those beyond what may be spent are left out.
+    """
+    asked: dict[str, int] = {}
+    for test in tests:
+        asked[str(test["check"])] = asked.get(str(test["check"]), 0) + 1
+    taken: dict[str, int] = {}
+    turns: dict[str, None] = {}
+    suspect = [test for test in tests if str(test["id"]) in wanted]
+    for test in suspect:
+        check, turn = str(test["check"]), turn_of(test)
+        many = sum(str(one["check"]) == check for one in suspect) > SYSTEM_SHARE * asked[check]
+        if turn in turns or (many and taken.get(check, 0) >= SYSTEM_TESTS):
+            continue
+        if cost_s[check] > left_s:
+            continue
+        left_s -= cost_s[check]
+        taken[check] = taken.get(check, 0) + 1
+        turns[turn] = None
+    return [test for test in tests if turn_of(test) in turns]
+
+
+def turn_of(test: Test) -> str:
+    """Return what a test shares with those that are measured at the same time as it."""
+    return str(test["group"] or test["id"])
