@@ -47,8 +47,11 @@ def port(hca: str, netdev: str, address: str, driver_class: str) -> dict[str, An
 
 def link_errors(driver_class: str | None) -> dict[str, list[int]]:
     """Return the error counters of a healthy rail; without a port's own when the class is None."""
-    own = {"hardware": "hw.out_of_sequence", "software": "hw.out_of_seq_request"}.get(str(driver_class))
-    return {"netdev.rx_crc_errors": [2, 2], **({own: [7, 7]} if own else {})}
+    own: dict[str, dict[str, list[int]]] = {
+        "hardware": {"hw.out_of_sequence": [7, 7], "hca.symbol_error": [2, 2]},
+        "software": {"hw.out_of_seq_request": [7, 7]},
+    }
+    return {"netdev.rx_crc_errors": [2, 2], **own.get(str(driver_class), {})}
 
 
 def fields(check: str, hca: str, end: str, driver_class: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import verdict
-from ansible_collections.railyard.fabric.plugins.plugin_utils.run import requests
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import provenance, requests
 
 from support.runs import fake_rdma
 from support.runs.fake_rdma import FRAME_BYTES_PER_S
@@ -67,7 +67,7 @@ class FakeRun:
         self.rails = list(NETDEVS)[:rails]
         self.node_class = node_class
         self.hcas = {rail: f"{DEVICES[driver_class]}{number}:1" for number, rail in enumerate(self.rails)}
-        self.policy = policy.merge(rules)
+        self.policy = policy.merge({"beacon": self.cabled, **rules})
         self.manifest: dict[str, Any] = {
             "schema": 1,
             "run": RUN,
@@ -95,7 +95,7 @@ class FakeRun:
         )
         self.order = order
         lines = requests.asked_lines(self.plan, order)
-        self.asked = [line for line in lines if self.cabled or not line["id"].startswith("c")]
+        self.asked = lines
         self.manifest["asked"] = requests.fingerprint(self.asked)
         self.results = [
             self._row(line, end)
@@ -110,7 +110,14 @@ class FakeRun:
         return verdict.judge(self.manifest, self.plan, self.asked, self.facts, exchanged(self.results))
 
     def status(self) -> int:
-        return verdict.exit_status(self.judge(), self.manifest, self.asked, plan=self.plan)
+        return verdict.exit_status(self.judge(), self.manifest, self.asked, self.sealed(), self.order)
+
+    def incomplete(self) -> str | None:
+        return verdict.incomplete(self.manifest, self.asked, self.sealed(), self.order)
+
+    def sealed(self) -> dict[str, Any]:
+        """Return the plan as it would be had the run been made with it."""
+        return {**self.plan, provenance.FINGERPRINT: provenance.fingerprint(self.plan, self.policy)}
 
     def copy(self) -> FakeRun:
         return copy.deepcopy(self)
@@ -356,12 +363,16 @@ class FakeRun:
 
 def exchanged(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Let the two ends of each test tell each other what they found; a row that says of itself stays."""
-    ends = {(row.get("id"), row.get("end")): row for row in reversed(results) if _hashable(row)}
+    ends = {
+        (row["id"], row["end"], str(row.get("attempt", 1))): row
+        for row in reversed(results)
+        if _hashable(row)
+    }
     told = []
     for row in results:
         said = row.get("other_end")
         turned = "server" if row.get("end") == "client" else "client"
-        other = ends.get((row["id"], turned)) if _hashable(row) else None
+        other = ends.get((row["id"], turned, str(row.get("attempt", 1)))) if _hashable(row) else None
         if isinstance(said, dict) and "host" not in said and other is not None:
             heard = {
                 key: other.get(key) for key in ("host", "status", "proof", "metrics", "counters", "error")

@@ -120,7 +120,12 @@ def build_run(
     told = {**run.manifest, **named}
     if end is not None:
         told["end"] = end or None
-    for name, document in (("manifest", {**told, **(manifest or {})}), ("plan", {**run.plan, **named})):
+    documents = {
+        "manifest": {**told, **(manifest or {})},
+        "plan": {**run.sealed(), **named},
+        "work_order": run.order,
+    }
+    for name, document in documents.items():
         text = json.dumps(document, sort_keys=True, indent=1) + "\n"
         (folder / f"{name}.json").write_text(text, encoding="utf-8")
     for name, lines in rows.items():

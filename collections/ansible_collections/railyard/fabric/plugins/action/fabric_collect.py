@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import posixpath
 import resource
@@ -88,7 +89,12 @@ class ActionModule(ActionBase):
             raise harvest.ArchiveError(f"{folder.path}'s work order has no tests of it: {error}") from error
         place = self._fetch(folder, node, most.total_bytes)
         found = harvest.read(place, folder.name, node, reply.get("sha256"), most)
-        return folder.append_new(run_folder.RESULTS, found.rows), found.notes
+        fresh = folder.append_new(run_folder.RESULTS, found.rows)
+        # Of the file that is here: what the node says of it was compared with it.
+        with place.open("rb") as packed:
+            sha256 = hashlib.file_digest(packed, "sha256").hexdigest()
+        folder.append(run_folder.ARCHIVES, [{"node": node, "sha256": sha256, "rows": found.lines}])
+        return fresh, found.notes
 
     def _control(
         self, state: str, arguments: dict[str, Any], task_vars: dict[str, Any] | None

@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from typing import Optional
 
 PHYSICAL = "physical"
+SYMBOL = "symbol"
 TRANSPORT = "transport"
 LOSS = "loss"
 NOTICE = "notice"
@@ -29,11 +30,9 @@ NOTICE = "notice"
 KINDS: dict[str, str] = {
     **dict.fromkeys(
         (
-            "hca.symbol_error",
             "hca.link_error_recovery",
             "hca.link_downed",
             "hca.port_rcv_errors",
-            "hca.port_rcv_remote_physical_errors",
             "hca.local_link_integrity_errors",
             "hca.excessive_buffer_overrun_errors",
             "hw.link_downed",
@@ -43,9 +42,6 @@ KINDS: dict[str, str] = {
             "netdev.tx_carrier_errors",
             "netdev.carrier_changes",
             "ethtool.rx_crc_errors_phy",
-            "ethtool.rx_symbol_err_phy",
-            "ethtool.rx_pcs_symbol_err_phy",
-            "ethtool.tx_errors_phy",
             "ethtool.link_down_events_phy",
             "ethtool.rx_crc_errors.nic",
             "ethtool.port.rx_crc_errors",
@@ -55,6 +51,16 @@ KINDS: dict[str, str] = {
             "ethtool.rx_fcs_err_frames",
         ),
         PHYSICAL,
+    ),
+    # A link may have some by its specification; the remote ones were counted by a switch, of another link.
+    **dict.fromkeys(
+        (
+            "hca.symbol_error",
+            "hca.port_rcv_remote_physical_errors",
+            "ethtool.rx_symbol_err_phy",
+            "ethtool.rx_pcs_symbol_err_phy",
+        ),
+        SYMBOL,
     ),
     **dict.fromkeys(
         (
@@ -91,9 +97,11 @@ KINDS: dict[str, str] = {
         ),
         LOSS,
     ),
-    # Congestion control at work: told, never judged. drivers/infiniband/hw/mlx5/counters.c has the CNPs.
+    # Congestion control at work: told, never judged. drivers/infiniband/hw/mlx5/counters.c has the CNPs. And
+    # packets that were not sent, which a packet above the MTU is as well.
     **dict.fromkeys(
         (
+            "ethtool.tx_errors_phy",
             "ethtool.tx_pause_storm_warning_events",
             "hw.np_cnp_sent",
             "hw.np_ecn_marked_roce_packets",

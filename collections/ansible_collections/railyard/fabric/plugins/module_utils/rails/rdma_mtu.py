@@ -55,6 +55,13 @@ def span(
     return least, greatest
 
 
+def declared(rail: Mapping[str, Any], hca: Mapping[str, Any] | None, transport: str) -> int:
+    """Return the RDMA MTU in bytes that a rail should have by its inventory, whatever its port says."""
+    mtu = rail.get("mtu")
+    fits = largest(mtu) if transport != "infiniband" and isinstance(mtu, int) else None
+    return min(fits or STEPS[-1], MLX4_BYTES if is_mlx4(hca or {}) else STEPS[-1])
+
+
 def used(rail: Mapping[str, Any], hca: Mapping[str, Any] | None, transport: str) -> int | None:
     """Return the RDMA MTU in bytes that perftest has to use on a rail, or None where it is not known."""
     least, greatest = span(rail, hca, transport)

@@ -18,11 +18,10 @@ from itertools import pairwise
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import proof
+from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import LEAST_OVERLAP
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_number
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import row_numbers
 
-#: Least share of the longest window that all rails must have in common.
-LEAST_OVERLAP = 0.90
 #: Least share of the common window that the counter samples must cover.
 LEAST_COVERED = 0.75
 #: The same of a test's own window, where a rate is asked and not the bytes of a moment.

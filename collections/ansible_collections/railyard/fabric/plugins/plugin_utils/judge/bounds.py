@@ -40,7 +40,7 @@ THREADED_IPERF3 = (3, 16)
 FEW_STREAMS = 4
 MOST_GBPS = 100.0
 
-#: Share of the port's rate that RDMA must reach: what ngc_multinode_perf asks of ib_{write,read,send}_bw.
+#: Share of the data rate that RDMA must reach: what ngc_multinode_perf asks of ib_{write,read,send}_bw.
 RDMA_FLOOR_SHARE = 0.90
 _RDMA_AUTHORITY = (
     "ngc_multinode_perf passes at 0.90 of the port's rate; "
@@ -48,13 +48,16 @@ _RDMA_AUTHORITY = (
 )
 #: perftest's own default; smaller messages are bounded by the message rate and not by the link.
 LEAST_MESSAGE_BYTES = 65536
-#: Up to FDR (56) the name of an InfiniBand rate counts the line code too: QDR 40 carries 32, FDR 56 54.5.
-LEAST_INFINIBAND_GBPS = 100.0
+#: Up to FDR the name of an InfiniBand rate counts the line code too (IBTA volume 2: 8b/10b, then 64b/66b of
+#: 56.25); FDR10 is called 40 as well, and carries them.
+_INFINIBAND_DATA_GBPS = {2.5: 2.0, 5.0: 4.0, 10.0: 8.0, 20.0: 16.0, 40.0: 32.0, 56.0: 54.5}
 _NO_RDMA_LATENCY = (
     "no authority bounds it here: published figures (2.5 us for write and send, 4.5 us for read in "
     "ngc_multinode_perf; 5 us in oci-hpc) name neither the switch hops nor this message size; a site may, "
     "with fabric_policy.floors"
 )
+#: Of what a rail carries alone: each direction while both do, all rails of one slot at once.
+BOTH_WAYS_SHARE, SHARED_SLOT_SHARE = 0.80, 0.90
 _SHARED_SLOT = "these rails share one PCIe device, and its slot's capability is not known"
 
 
@@ -186,6 +189,39 @@ def for_aggregate(check: str, able: Sequence[Capability], on: Conditions) -> Bou
     return with_site_policy(check, own, on.policy)
 
 
+def each_way(own: Bounds, alone_gbps: Sequence[float | None]) -> Bounds:
+    """Add to the bounds of both directions at once that each carries most of what it carries alone.
+
+    Args:
+        own: the bounds of their sum; without a ceiling the link's rate is not known, and nothing is added.
+        alone_gbps: what the forward and the reverse direction carry alone.
+    """
+    most = own.ceiling.get("bandwidth_gbps")
+    forward, reverse = alone_gbps
+    if most is None or forward is None or reverse is None:
+        return own
+    ways = {"forward_gbps": forward, "reverse_gbps": reverse}
+    floor = {way: round(BOTH_WAYS_SHARE * rate, 4) for way, rate in ways.items()}
+    told = (
+        f"each way at least {BOTH_WAYS_SHARE:.2f} of the {forward:.4g} and {reverse:.4g} Gbit/s of it alone"
+    )
+    return Bounds(
+        {"bandwidth_gbps": round(sum(floor.values()), 4), **floor, **own.floor},
+        {**dict.fromkeys(ways, round(most / 2, 4)), **own.ceiling},
+        f"{own.basis}; {told}",
+    )
+
+
+def of_shared_slot(own: Bounds, alone_gbps: Sequence[float]) -> Bounds:
+    """Add to the bounds of rails that share a slot that all carry what the best of them does alone."""
+    if own.floor or "bandwidth_gbps" not in own.ceiling or not alone_gbps:
+        return own
+    best = max(alone_gbps)
+    told = f"all at once at least {SHARED_SLOT_SHARE:.2f} of the {best:.4g} Gbit/s of the best of them alone"
+    floor = {"bandwidth_gbps": round(SHARED_SLOT_SHARE * best, 4)}
+    return Bounds(floor, dict(own.ceiling), f"{own.basis}; {told}")
+
+
 def carried(rates_gbps: Sequence[float], shares: Sequence[float]) -> tuple[float, float]:
     """Return what rails carry together, in Gbit/s, and its share of their rates: each has its own packets."""
     together = sum(rate * share for rate, share in zip(rates_gbps, shares, strict=True))
@@ -220,9 +256,21 @@ def _bandwidth(check: str, able: Sequence[Capability], shares: Sequence[float], 
     if why_not := _no_floor(check, able, on):
         bounds.basis += f"; no floor: {why_not}"
     else:
-        bounds.floor = {"bandwidth_gbps": round(ways * sum(rates) * least, 4)}
-        bounds.basis += f"; floor: {least:.2f} of it{authority}"
+        data, of = sum(rates), "it"
+        if CHECKS[check].rdma:
+            # By the MTU that was declared: a port that says it can do no more would have a lower floor.
+            declared = [
+                _data_gbps(one.rate_gbps or 0.0, on.transport) * one.packet.declared_share for one in able
+            ]
+            data = sum(declared)
+            of = f"{data:.4g} Gbit/s of data, after line code and headers at the declared MTU"
+        bounds.floor = {"bandwidth_gbps": round(ways * data * least, 4)}
+        bounds.basis += f"; floor: {least:.2f} of {of}{authority}"
     return bounds
+
+
+def _data_gbps(rate_gbps: float, transport: str) -> float:
+    return _INFINIBAND_DATA_GBPS.get(rate_gbps, rate_gbps) if transport == "infiniband" else rate_gbps
 
 
 def _no_floor(check: str, able: Sequence[Capability], on: Conditions) -> str | None:
@@ -269,11 +317,6 @@ def _no_rdma_floor(check: str, able: Capability, on: Conditions) -> str | None:
         return _SHARED_SLOT
     if int(on.policy["rdma_message_bytes"]) < LEAST_MESSAGE_BYTES:
         return f"it holds for messages of {LEAST_MESSAGE_BYTES} bytes or more"
-    if on.transport == "infiniband" and (able.rate_gbps or 0.0) < LEAST_INFINIBAND_GBPS:
-        return "up to FDR the name of an InfiniBand rate counts the line code too (QDR 40 carries 32)"
-    if able.packet.payload_share < RDMA_FLOOR_SHARE:
-        mtu = able.packet.payload_bytes
-        return f"at an RDMA MTU of {mtu} the headers alone take more than the authority's tenth"
     return None
 
 

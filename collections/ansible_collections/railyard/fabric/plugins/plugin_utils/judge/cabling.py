@@ -24,6 +24,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy impo
     is_whole,
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import causes, neighbours
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.clock import Clock
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import Answer
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.facts import BoundFacts
 from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import named
@@ -71,8 +72,9 @@ class Report:
 class CablingMap:
     """All ports of a run and what each of them heard."""
 
-    def __init__(self, run: str, plan: Mapping[str, Any], fleet: BoundFacts) -> None:
+    def __init__(self, run: str, plan: Mapping[str, Any], fleet: BoundFacts, clock: Clock) -> None:
         self._run = run
+        self._clock = clock
         self._fleet = fleet
         self._nodes: Mapping[str, Mapping[str, Any]] = plan["nodes"]
         self.segments: dict[Place, Segment] = {}
@@ -144,6 +146,8 @@ class CablingMap:
         if wrong is not None or not isinstance(told, Mapping):
             key = wrong or "cabling"
             return Answer.unmeasured("row_garbled", f"{node}: {key} is {row.get(key)!r}")
+        if outside := self._clock.outside(node, row):
+            return Answer.unmeasured("row_garbled", f"{node}: {outside}")
         return told
 
     def _report(self, place: Place, told: Row) -> Report | Answer:
@@ -165,6 +169,7 @@ class CablingMap:
             and set(missing) <= answered - {node}
             and isinstance(foreign, list)
             and _is_interval(told.get("listened"))
+            and all(self._clock.covers(node, moment_s) for moment_s in told["listened"])
             and all(_is_foreign(one) for one in foreign)
         )
         heard = int(counts[1] or 0) if good else 0

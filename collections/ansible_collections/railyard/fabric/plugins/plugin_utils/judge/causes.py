@@ -158,6 +158,9 @@ _TABLE = (
           "copied, or two rails are one netdev or one port."),
     Cause("version_differs", "the two ends have different versions of the tool",
           "Install one version on all nodes (role benchmark_tools), then validate again."),
+    Cause("not_hardware", "the inventory declares hardware, and this is none",
+          "Name the card's own netdev and hca in the inventory, or take the software device away (`rdma link "
+          "delete NAME`); for virtual machines or containers declare `node_class: virtual` or `container`."),
     Cause("link_errors", "error counters of the link grew",
           "Look at the cable and transceivers between the two ends that are named, reseat or replace them; "
           "`ethtool -S NETDEV` and the port's counters in /sys/class/infiniband show whether it goes on."),
@@ -192,6 +195,11 @@ _TABLE = (
     Cause("too_slow", "the number is above the ceiling that the site lays down",
           "Compare with the other rails and the other direction; then look at CPU governor, C-states "
           "and other load."),
+    Cause("attempt_missing", "a test that looked bad was to be measured again, and rows of that are missing",
+          "Bring results.jsonl back from a copy of the run and judge again, or validate again."),
+    Cause("unsteady", "too many tests were good only when they were measured again",
+          "Look for what comes and goes: other load on the nodes (`top`, cron), a cable or transceiver "
+          "(`ethtool -m NETDEV`), pauses (`ethtool -S NETDEV`); then validate again."),
     Cause("part_unmeasured", "a part of the sum is not measured and proven",
           "Mend that part first; its own verdict says how."),
     Cause("samples_sparse", "the rail's counters were not read often enough to add the rails up",

@@ -33,6 +33,9 @@ class Answer:
         cause: `cause_class`, `cause` and `next`, empty when there is nothing to explain.
         proof: `proven` when the evidence is whole, else `unproven` or None.
         rows: ids of the tests that it rests on, where they are not the asked line's own.
+        attempts: how often it was measured.
+        reproduced: in how many attempts of how many it was so bad, as "2/3"; None where the first was good.
+        flaky: an attempt was bad, and it is none the less good.
     """
 
     outcome: str = UNMEASURED
@@ -43,6 +46,9 @@ class Answer:
     cause: dict[str, Any] = field(default_factory=dict)
     proof: str | None = None
     rows: list[str] | None = None
+    attempts: int = 1
+    reproduced: str | None = None
+    flaky: bool = False
 
     @classmethod
     def passed(cls, observed: dict[str, Any], wanted: Mapping[str, Any], basis: str) -> Answer:
@@ -97,6 +103,9 @@ class Answer:
             "proof": self.proof,
             **cause,
             "rows": [part for part in parts if part in known],
+            "attempts": self.attempts,
+            "reproduced": self.reproduced,
+            "flaky": self.flaky,
         }
 
 

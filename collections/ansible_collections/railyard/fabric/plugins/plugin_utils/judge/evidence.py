@@ -38,7 +38,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue i
     PROBES,
     UNMEASURED,
 )
-from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_whole
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_texts, is_whole
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import (
     bounds_check,
     cabling,
@@ -47,12 +47,12 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import (
     row_counters,
     row_numbers,
 )
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.clock import Clock
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import Answer
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.facts import BoundFacts
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import unlike
 
 Row = Mapping[str, Any]
-Rows = Mapping[str, Sequence[Row]]
 Pair = tuple[Row, Row]
 #: Id in the cause table, and what was seen.
 Problem = tuple[str, str]
@@ -63,6 +63,8 @@ _SAME_AS_ASKED = ("check", "tool", "node", "peer", "rail", "direction")
 _EXCHANGED = ("host", "status", "proof", "metrics", "counters")
 #: What both ends of RDMA must say alike: a test of two different things is none.
 _ALIKE = ("gid_type", "active_mtu_bytes", "qps", "message_bytes", "bandwidth_is")
+#: From this exit status on a program was ended by a signal, as a shell says it.
+_KILLED = 128
 #: Driver class -> a counter that shows RDMA traffic of such a port. Which one a row brings is not for the row
 #: to choose: a card that shows netdev bytes alone shows no RDMA.
 _COUNTED_BY = {"hardware": PORT_DATA[0], "software": SOFT_ROCE.packets[0]}
@@ -79,6 +81,7 @@ class Evidence:
         fleet: all nodes' facts.
         chart: what the rails heard of each other, which explains why two ends did not meet.
         claims: whose bytes the counters of all rows are.
+        clock: when the rows can have been written.
     """
 
     def __init__(
@@ -88,18 +91,24 @@ class Evidence:
         fleet: BoundFacts,
         chart: cabling.CablingMap,
         claims: row_counters.Claims,
+        clock: Clock,
     ) -> None:
+        self._clock = clock
         self._run = run
         self._policy = rules
         self._fleet = fleet
         self._chart = chart
         self._claims = claims
 
-    def pair(self, asked: Mapping[str, Any], rows: Rows) -> Pair | Answer:
-        """Return the two rows of a test when a verdict may rest on them, else the verdict that follows."""
+    def pair(self, asked: Mapping[str, Any], mine: Sequence[Row]) -> Pair | Answer:
+        """Return the two rows of an attempt at a test when a verdict may rest on them, else what follows.
+
+        Args:
+            asked: the asked line.
+            mine: the attempt's rows.
+        """
         if nothing := self.unknown(asked):
             return nothing
-        mine = rows.get(str(asked["id"]), [])
         by_end: dict[str, list[Mapping[str, Any]]] = {"client": [], "server": []}
         for row in mine:
             end = row.get("end")
@@ -170,8 +179,13 @@ class Evidence:
             "host": host,
             "address": address.split("/")[0] if address else None,
         }
+        # Keys that rows of earlier versions lack have to agree where they are there.
+        wanted |= {key: asked.get(key) for key in ("round", "group") if key in row}
         if key := unlike(row, wanted):
             yield "row_garbled", f"{host}: {key} is {row.get(key)!r}, asked was {wanted[key]!r}"
+        if outside := self._clock.outside(host, row):
+            yield "row_garbled", f"{host}: {outside}"
+        yield from (("row_garbled", f"{host}: {said}") for said in self._not_its_tool(row, asked, host))
         # An InfiniBand port without IP needs no netdev: its rail is told by port and GUID.
         own, seen = (end.netdev or {}).get("netdev"), row.get("netdev")
         if seen != own or (own is None and not (without_ip and check.rdma)):
@@ -186,6 +200,25 @@ class Evidence:
             yield from (
                 (cause, f"{host}: {said}") for cause, said in _not_the_rails_port(row, end, transport)
             )
+
+    def _not_its_tool(self, row: Row, asked: Row, host: str) -> Iterator[str]:
+        """Yield in what the tool's own end, or its command line, is not that of a test on this rail."""
+        status, argvs = row.get("exit_status"), row.get("argv")
+        if status is not None and not (is_whole(status) and 0 <= status < _KILLED):
+            yield f"its tool's exit status is {status!r}"
+        if argvs is None:
+            return
+        if not isinstance(argvs, list) or not all(map(is_texts, argvs)):
+            yield f"argv is {argvs!r}"
+            return
+        peer, rail = str(asked["peer"] if host == asked["node"] else asked["node"]), str(asked["rail"])
+        own = _names_of(self._fleet.bound[host][rail]) | _names_of(self._fleet.bound[peer][rail])
+        others = set().union(*(_names_of(end) for end in self._fleet.bound[host].values())) - own
+        for argv in argvs:
+            if stranger := next((word for word in argv if word in others), None):
+                yield f"its tool was told {stranger}, which is another rail's"
+            elif not own & set(argv):
+                yield f"its tool was told nothing of this rail: {' '.join(argv)}"
 
     def answers(self, row: Mapping[str, Any], asked: Mapping[str, Any]) -> bool:
         """Tell whether a row without a measurement is this run's and this test's."""
@@ -248,7 +281,7 @@ class Evidence:
         """Yield what the runner and the rail's counters say against a pair."""
         for row in (client, server):
             where = f"{row['host']} ({row['end']})"
-            if row.get("proof") != "proven":
+            if row.get("proof") != "proven" or row.get("proof_reason"):
                 reason = row.get("proof_reason") or f"it says {row.get('proof')!r}"
                 yield "unproven", f"{where}: {reason}"
             problem = row_counters.counter_problem(row, client, self._policy)
@@ -309,6 +342,14 @@ def _met_elsewhere(row: Row, end: Bound) -> Iterator[Problem]:
     elif said.get("port_guid") != guid:
         seen = f"it was measured on a port of GUID {said.get('port_guid')}"
         yield "guid_differs", f"{seen}, its facts say {guid}"
+
+
+def _names_of(end: Bound) -> set[str]:
+    """Return the words by which a tool is told of a rail's end: netdev, addresses, RDMA device."""
+    addresses = (end.rail.get(key) for key in ("address", "address6"))
+    device = str((end.hca or {}).get("hca") or "").partition(":")[0]
+    words = [str((end.netdev or {}).get("netdev") or ""), device]
+    return {word for word in (*words, *(str(cidr or "").partition("/")[0] for cidr in addresses)) if word}
 
 
 def _telling(answer: Answer) -> tuple[bool, bool]:

@@ -28,9 +28,11 @@ class BoundFacts:
         broken: node -> what is wrong with its facts.
         iperf3: node -> version, None where unknown.
         boot_ids: node -> the boot that its facts describe.
+        collected: node -> when that was, by its clock.
         owners: bare rail address -> nodes that have it on any netdev.
         obstacles: node -> what kept the controller from asking it.
         lost: nodes that answered when they were inspected, and of which there are no facts any more.
+        classes: node -> the `node_class` that the plan declares for it.
         transports: node -> the transport that the plan declares for it.
         ports: node -> all RDMA ports of its facts.
         fastest: board id -> the highest rate in Gbit/s that an InfiniBand port of it runs at, and whose.
@@ -40,9 +42,11 @@ class BoundFacts:
     broken: dict[str, str] = field(default_factory=dict)
     iperf3: dict[str, str | None] = field(default_factory=dict)
     boot_ids: dict[str, object] = field(default_factory=dict)
+    collected: dict[str, object] = field(default_factory=dict)
     owners: dict[str, list[str]] = field(default_factory=dict)
     obstacles: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     lost: frozenset[str] = frozenset()
+    classes: dict[str, str] = field(default_factory=dict)
     transports: dict[str, str] = field(default_factory=dict)
     ports: dict[str, list[Mapping[str, Any]]] = field(default_factory=dict)
     fastest: dict[str, tuple[float, str]] = field(default_factory=dict)
@@ -69,7 +73,11 @@ def gather(plan: Mapping[str, Any], facts: Iterable[Mapping[str, Any]], run: str
     Rows of another run or of no planned node are left aside; two different rows of one node are no facts at
     all.
     """
-    fleet = BoundFacts(transports={name: str(node.get("transport")) for name, node in plan["nodes"].items()})
+    declared = plan["nodes"].items()
+    fleet = BoundFacts(
+        classes={name: str(node.get("node_class")) for name, node in declared},
+        transports={name: str(node.get("transport")) for name, node in declared},
+    )
     rows: dict[str, list[Mapping[str, Any]]] = {}
     for row in facts:
         node = row.get("node")
@@ -83,6 +91,7 @@ def gather(plan: Mapping[str, Any], facts: Iterable[Mapping[str, Any]], run: str
         row = mine[0]
         fleet.bound[node] = bind.bind(plan["nodes"][node]["rails"], row)
         fleet.boot_ids[node] = row.get("boot_id")
+        fleet.collected[node] = row.get("collected")
         fleet.ports[node] = bind.ports(row)
         _remember_fastest(fleet, node)
         tools = row.get("tools")
@@ -126,7 +135,7 @@ def judge(asked: Mapping[str, Any], rail: Mapping[str, Any], fleet: BoundFacts) 
         answer = Answer(basis="the inventory asks for this rail")
         return _found(answer, f"{node} {rail['name']}", bound)
     if check == "link":
-        return _link(node, rail, bound)
+        return _link(node, rail, bound, fleet.classes[node])
     if check == "mtu":
         return _mtu(node, rail, bound)
     return _address(node, rail, bound.netdev, fleet)
@@ -137,7 +146,7 @@ def _found(answer: Answer, on_rail: str, bound: Bound) -> Answer:
     return answer.failed(bound.findings[0].cause, f"{on_rail}: {bound.findings[0].detail}")
 
 
-def _link(node: str, rail: Mapping[str, Any], bound: Bound) -> Answer:
+def _link(node: str, rail: Mapping[str, Any], bound: Bound, node_class: str) -> Answer:
     device = bound.netdev or {}
     on_rail = f"{node} {rail['name']}"
     where = f"{on_rail} ({device['netdev']})"
@@ -161,6 +170,10 @@ def _link(node: str, rail: Mapping[str, Any], bound: Bound) -> Answer:
         return answer.failed("link_down", f"{on_rail} (HCA port {rail['hca']} is {named['state']})")
     if bound.findings:
         return _found(answer, on_rail, bound)
+    if node_class == "hardware" and device.get("driver_class") in ("software", "virtual"):
+        # Its bounds would be those of a link that nobody can hold to anything.
+        seen = f"its driver {device.get('driver')} is {device['driver_class']}"
+        return answer.failed("not_hardware", f"{where}: {seen}")
     if device.get("admin_up") is not True or device.get("carrier") is not True:
         return answer.unknown("link_unknown", where)
     if device.get("driver_class") not in ("hardware", "virtual", "software"):

@@ -3,15 +3,17 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Did the error counters of a node's rail stand still while it was tested? From its tests' rows. Pure.
 
-Each end of each test reads the counters before and after. Physical ones (symbol errors, links that went down)
-may not grow at all, between the tests neither: so what a test without a row met shows too. Transport ones
-(packets sent again) are looked at within the tests, and weigh on hardware alone: software RDMA sends again
-whenever its processor is late. Drops for want of buffers weigh within the tests, and where the node's own
-port promises that there are none (`lossless`). What congestion control did is told and never judged.
+Each end of each test reads the counters before and after. Physical ones (CRC errors, links that went down)
+may not grow at all, between the tests neither: so what a test without a row met shows too. Symbol errors have
+a legal rate: they weigh when they come again, or many at once. Transport ones (packets sent again) are looked
+at within the tests, weigh when a test's next attempt has them too, and on hardware alone: software RDMA sends
+again whenever its processor is late. Drops for want of buffers weigh within the tests, and where the node's
+own port promises that there are none (`lossless`). What congestion control did is told and never judged.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,11 +23,13 @@ from ansible_collections.railyard.fabric.plugins.module_utils.facts.link_errors 
     LOSS,
     NOTICE,
     PHYSICAL,
+    SYMBOL,
+    TRANSPORT,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import CHECKS, PASS
-from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_pair
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import lossless
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_pair, is_whole
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import lossless, row_numbers
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import Answer
 from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import named
 
@@ -41,6 +45,9 @@ _SATURATED = {
     "hca.excessive_buffer_overrun_errors": 0xF,
 }
 _EVERY = (2**32 - 1, 2**64 - 1)
+
+#: More symbol errors than these at once are no single burst that a link may have.
+_SYMBOLS_AT_ONCE = 10
 
 #: How many peers a sentence names.
 _NAMED = 3
@@ -60,6 +67,9 @@ class _Seen:
         peers: with whom one grew that may not.
         used: ids of the rows.
         names: counters that were read and may be judged.
+        spans: counter -> in how many rows, and gaps between rows, it grew.
+        sent_again: test -> the attempts at it in which packets were sent again.
+        attempts: test -> all attempts at it.
         doubt: why a counter cannot be trusted.
     """
 
@@ -70,10 +80,16 @@ class _Seen:
     peers: dict[str, None] = field(default_factory=dict)
     used: list[str] = field(default_factory=list)
     names: set[str] = field(default_factory=set)
+    spans: Counter[str] = field(default_factory=Counter)
+    sent_again: dict[str, set[int]] = field(default_factory=dict)
+    attempts: dict[str, set[int]] = field(default_factory=dict)
     doubt: str | None = None
 
-    def grew(self, name: str, by: int, peer: str, broken: bool) -> None:
+    def grew(self, name: str, by: int, peer: str, row: Row, broken: bool) -> None:
         kind = KINDS[name]
+        self.spans[name] += 1
+        if kind == TRANSPORT:
+            self.sent_again.setdefault(str(row.get("id")), set()).add(row_numbers.attempt_of(row))
         place = self.growth
         if kind in (LOSS, NOTICE):
             place = self.losses if broken else self.told
@@ -81,26 +97,41 @@ class _Seen:
         if place is not self.told:
             self.peers.setdefault(peer)
 
+    def lasts(self, confirm: int) -> bool:
+        """Tell whether packets were sent again in two attempts at a test, or nobody looked a second time."""
+        return any(
+            len(again) > 1 or not confirm or len(self.attempts[test]) < 2
+            for test, again in self.sent_again.items()
+        )
+
 
 def judge(
-    asked: Row, run: str, tests: Iterable[Row], rows: Mapping[str, Sequence[Row]], bound: Bound
+    asked: Row,
+    run: str,
+    mine: Sequence[Row],
+    rows: Mapping[str, Sequence[Row]],
+    bound: Bound,
+    confirm: int = 0,
+    lost: str | None = None,
 ) -> Answer:
     """Answer a `link_errors` line.
 
     Args:
         asked: the asked line: one node, one rail.
         run: the run id.
-        tests: all asked lines of the run that two nodes answer.
+        mine: the asked lines of tests between nodes that the rail is an end of.
         rows: test id -> its rows.
         bound: the rail, bound to the node's facts.
+        confirm: how often a test that looks bad is measured again.
+        lost: rows of the node that are known to be missing: what grew in them is not known.
 
     Returns:
-        pass with zero growth; fail where a counter of the cable grew, one of transport on hardware, or drops
-        and pause storms on a lossless rail; recorded where one of transport grew on software; unmeasured
-        without counters, or with counters that cannot be trusted.
+        pass with zero growth; fail where a counter of the cable grew, symbol errors came twice or many at
+        once, one of transport on hardware in two attempts, or drops and pause storms on a lossless rail;
+        recorded where it grew otherwise; unmeasured without the rows of all tests, without counters, or with
+        counters that cannot be trusted.
     """
     node, rail = str(asked["node"]), str(asked["rail"])
-    mine = [test for test in tests if test["rail"] == rail and node in (test["node"], test["peer"])]
     found = []
     for test in mine:
         for row in rows.get(str(test["id"]), ()):
@@ -122,24 +153,37 @@ def judge(
         proof="proven",
         rows=list(dict.fromkeys(seen.used)),
     )
-    physical = {name: by for name, by in seen.growth.items() if KINDS[name] == PHYSICAL}
+    physical = {
+        name: by
+        for name, by in seen.growth.items()
+        if KINDS[name] == PHYSICAL
+        or (KINDS[name] == SYMBOL and (seen.spans[name] > 1 or by > _SYMBOLS_AT_ONCE))
+    }
     if physical:
         return answer.failed("link_errors", f"{where}: {_told(physical)}; the cable to {peers}")
     if seen.losses:
         detail = f"{where}: {_told(seen.losses)}, with {peers}"
         return answer.failed("pause_storm" if lossless.STORM in seen.losses else "lossless_drops", detail)
-    if seen.growth and not _is_software(bound):
+    if seen.sent_again and not _is_software(bound) and seen.lasts(confirm):
         return answer.failed("link_errors", f"{where}: {_told(seen.growth)}, with {peers}")
     if seen.doubt:
         return answer.unknown("error_counters_reset", f"{where}: {seen.doubt}")
-    if not seen.names:  # what is told alone proves nothing of the link
+    # What is told alone, or is of RDMA's transport, proves nothing of the link.
+    if not any(KINDS[name] in (PHYSICAL, SYMBOL) for name in seen.names):
         return Answer.unmeasured("no_error_counters", where)
     if any(CHECKS[str(test["check"])].rdma for test in mine) and not _has_rdma(seen.names):
         return answer.unknown("no_error_counters", f"{where}: none of the RDMA port's own was read")
+    silent = next((str(test["id"]) for test in mine if str(test["id"]) not in seen.attempts), None)
+    if lost or silent:
+        return answer.unknown("no_row", f"{where}: {lost or f'{node} wrote none of test {silent}'}")
     if seen.growth:
+        why = "a link may have a few, and they came once"
+        if seen.sent_again:
+            why = "sent again once, and not when the test was measured again"
+            if _is_software(bound):
+                why = "software RDMA sends again whenever its processor is late, and no authority bounds that"
         return answer.recorded(
-            f"{_told(seen.growth)}: software RDMA sends again whenever its processor is late, and no "
-            f"authority bounds that; no counter of the link itself grew, in {len(seen.used)} rows and "
+            f"{_told(seen.growth)}: {why}; no other counter of the link grew, in {len(seen.used)} rows and "
             "between them",
         )
     return answer
@@ -148,7 +192,12 @@ def judge(
 def _read(found: Sequence[tuple[str, Row]], bound: Bound) -> _Seen:
     seen = _Seen(lossless.promise(bound.netdev))
     last: dict[str, int] = {}
-    for peer, row in sorted(found, key=lambda one: str(one[1].get("started"))):
+    numbered = all(is_whole(row.get("sequence")) for _peer, row in found)
+    # A clock may be set back; a row of an earlier version has no number.
+    for peer, row in sorted(
+        found, key=lambda one: (int(one[1]["sequence"]) if numbered else 0, str(one[1].get("started")))
+    ):
+        seen.attempts.setdefault(str(row.get("id")), set()).add(row_numbers.attempt_of(row))
         spans = row.get("link_errors")
         if spans is None and (row.get("status") != "measured" or row.get("counters") is None):
             continue  # a test that did not come to its counters has its own verdict
@@ -180,7 +229,7 @@ def _read_one(seen: _Seen, last: dict[str, int], name: str, span: object, row: R
     before, after = span
     if kind == NOTICE:
         if after > before:
-            seen.grew(name, after - before, peer, broken=False)
+            seen.grew(name, after - before, peer, row, broken=False)
         return
     seen.names.add(name)
     earlier = last.get(name, before)
@@ -189,14 +238,14 @@ def _read_one(seen: _Seen, last: dict[str, int], name: str, span: object, row: R
         seen.doubt = f"{identity}: {name} stands at its greatest value, {after}"
     elif after < before or before < earlier:
         seen.doubt = f"{identity}: {name} went from {max(before, earlier)} back to {min(before, after)}"
+    if kind in (PHYSICAL, SYMBOL) and before > earlier:
+        seen.grew(name, before - earlier, peer, row, broken=False)
     grown = max(after - before, 0)
-    if kind == PHYSICAL:
-        grown += max(before - earlier, 0)
     if grown:
         check = CHECKS.get(str(row.get("check")))
         is_rdma = check is not None and check.rdma
         broken = kind == LOSS and lossless.is_broken(name, seen.promise, row["link_errors"], is_rdma)
-        seen.grew(name, grown, peer, broken)
+        seen.grew(name, grown, peer, row, broken)
 
 
 def _is_count(value: object) -> bool:

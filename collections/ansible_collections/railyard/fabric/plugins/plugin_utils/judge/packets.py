@@ -40,17 +40,24 @@ class Packet:
         payload_bytes: what the tools count of it; for RDMA the RDMA MTU.
         counted_bytes: what a sum over rails counts of it: TCP's whole frame, as the netdev; RDMA's payload.
         link_bytes: the part of the link's rate that it takes.
+        declared_bytes: of RDMA, its payload by the declared MTU, whatever the port says that it can do.
     """
 
     software: bool
     payload_bytes: int
     counted_bytes: int
     link_bytes: int
+    declared_bytes: int = 0
 
     @property
     def payload_share(self) -> float:
         """Return the share of the rate that payload can be."""
         return self.payload_bytes / self.link_bytes
+
+    @property
+    def declared_share(self) -> float:
+        """Return the share of the rate that payload is at the declared MTU."""
+        return self.declared_bytes / (self.declared_bytes + self.link_bytes - self.payload_bytes)
 
     @property
     def counted_share(self) -> float:
@@ -80,7 +87,8 @@ def rdma(client: Bound, server: Bound, transport: str) -> Packet:
         tag = _VLAN_TAG if all(end.rail.get("vlan") is not None for end in ends) else 0
         around = _ETHERNET_HEADER + tag + min(map(_roce_headers, ends)) + _BTH_ICRC
         around += 0 if software else _WIRE_EXTRA
-    return Packet(software, mtu, mtu, mtu + around)
+    declared = [rdma_mtu.declared(end.rail, end.hca, transport) for end in ends]
+    return Packet(software, mtu, mtu, mtu + around, min(declared))
 
 
 def _roce_headers(end: Bound) -> int:

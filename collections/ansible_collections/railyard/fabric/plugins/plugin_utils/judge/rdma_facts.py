@@ -41,13 +41,13 @@ def judge(asked: Mapping[str, Any], rail: Mapping[str, Any], fleet: BoundFacts) 
     if nothing := fleet.unknown(node):
         return nothing
     bound = fleet.bound[node][str(rail["name"])]
-    where = f"{node} {rail['name']}"
     if bound.hca is None:
         answer = Answer(basis=f"the inventory declares {transport} for this rail")
-        return answer.failed("hca_missing", f"{where}: {_why_none(rail, bound, fleet.ports.get(node, ()))}")
-    where += f" ({bound.hca.get('hca')})"
+        why = _why_none(rail, bound, fleet.ports.get(node, ()))
+        return answer.failed("hca_missing", f"{node} {rail['name']}: {why}")
+    where = _where(node, rail, bound)
     if check == "rdma_port":
-        return _port(where, rail, bound, transport, fleet)
+        return _port(node, rail, bound, transport, fleet)
     if check == "rdma_gid":
         return _gid(where, rail, bound, bound.hca)
     return _mtu(where, rail, bound.hca, transport)
@@ -62,6 +62,10 @@ def choice(bound: Bound) -> gid.Choice | None:
     address = str(bound.rail.get("address") or bound.rail.get("address6") or "").split("/", maxsplit=1)[0]
     netdev = (bound.netdev or {}).get("netdev")
     return gid.choose(entries, address, netdev if isinstance(netdev, str) else None)
+
+
+def _where(node: str, rail: Mapping[str, Any], bound: Bound) -> str:
+    return f"{node} {rail['name']} ({(bound.hca or {}).get('hca')})"
 
 
 def _is_entry(entry: Mapping[str, Any]) -> bool:
@@ -85,7 +89,8 @@ def _parent(bound: Bound) -> str:
     return str((bound.netdev or {}).get("netdev")).removesuffix(f".{bound.rail.get('vlan')}")
 
 
-def _port(where: str, rail: Mapping[str, Any], bound: Bound, transport: str, fleet: BoundFacts) -> Answer:
+def _port(node: str, rail: Mapping[str, Any], bound: Bound, transport: str, fleet: BoundFacts) -> Answer:
+    where = _where(node, rail, bound)
     port = bound.hca or {}
     keys = ("hca", "state", "physical_state", "link_layer", "node_type", "rate_gbps", "width")
     observed = {key: port.get(key) for key in keys}
@@ -119,6 +124,8 @@ def _port(where: str, rail: Mapping[str, Any], bound: Bound, transport: str, fle
     if port.get("driver_class") not in ("hardware", "software"):
         # Of an unknown device no authority says what it reaches: its tests would lose their floor.
         return answer.unknown("rdma_unknown", f"{where}: driver_class is {port.get('driver_class')!r}")
+    if fleet.classes.get(node) == "hardware" and port["driver_class"] == "software":
+        return answer.failed("not_hardware", f"{where}: it is software RDMA ({port.get('driver')})")
     if managed and not is_whole(port.get("sm_lid")):
         return answer.unknown("rdma_unknown", f"{where}: sm_lid is {port.get('sm_lid')!r}")
     # On Ethernet the link check holds the netdev's speed against the declared rate.

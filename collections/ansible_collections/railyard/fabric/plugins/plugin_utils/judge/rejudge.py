@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import verdict
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import attempts, verdict
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import provenance
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder
@@ -53,6 +53,7 @@ def judge_folder(path: str | Path) -> Judged:
     for name in (run_folder.ASKED, run_folder.FACTS, run_folder.OBSTACLES, run_folder.RESULTS):
         read[name], damaged = folder.rows(name)
         torn += [name] if damaged else []
+    order = _work_order(folder)
     asked, results = read[run_folder.ASKED], read[run_folder.RESULTS]
     verdicts = verdict.judge(
         manifest,
@@ -61,28 +62,37 @@ def judge_folder(path: str | Path) -> Judged:
         read[run_folder.FACTS],
         results,
         read[run_folder.OBSTACLES],
-        _inspected(folder, plan, read[run_folder.OBSTACLES]),
+        _inspected(folder, plan, order, read[run_folder.OBSTACLES]),
     )
     return Judged(
         verdicts,
-        verdict.exit_status(verdicts, manifest, asked, bool(torn), plan),
+        verdict.exit_status(verdicts, manifest, asked, plan, order, bool(torn)),
         torn,
         verdict.strangers(manifest, asked, results),
-        verdict.incomplete(manifest, asked, plan),
-        provenance.notes(manifest, plan),
+        verdict.incomplete(manifest, asked, plan, order),
+        [*provenance.notes(manifest, plan), *attempts.notes(verdicts)],
     )
 
 
+def _work_order(folder: RunFolder) -> Mapping[str, Any] | None:
+    """Return the run's work order, None where there is none that can be read."""
+    try:
+        return folder.document(run_folder.WORK_ORDER)
+    except run_folder.RunFolderError:
+        return None
+
+
 def _inspected(
-    folder: RunFolder, plan: Mapping[str, Any], obstacles: Iterable[Mapping[str, Any]]
+    folder: RunFolder,
+    plan: Mapping[str, Any],
+    order: Mapping[str, Any] | None,
+    obstacles: Iterable[Mapping[str, Any]],
 ) -> set[str]:
     """Return the nodes that had answered when the questions were fixed, as the work order says.
 
     Without one, a folder that has no facts.jsonl at all lost it, but for nodes that could not be inspected.
     """
-    try:
-        order = folder.document(run_folder.WORK_ORDER)
-    except run_folder.RunFolderError:
+    if order is None:
         if (folder.path / run_folder.FACTS).exists():
             return set()
         return set(plan.get("nodes") or ()) - {str(row.get("node")) for row in obstacles}

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import proof
+from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import ENDS_TOLERANCE
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.perftest_bw import measured_s
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.proof import (
     HARDWARE,
@@ -22,23 +23,29 @@ from ansible_collections.railyard.fabric.plugins.module_utils.measure.proof impo
     Claim,
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import BI, CHECKS
-from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_pair
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_number, is_pair
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.row_numbers import (
-    ENDS_TOLERANCE,
     PATH_MTU,
     TCP_BANDWIDTH,
+    attempt_of,
     is_rdma_bandwidth,
     not_of_iterations,
+    window_s,
 )
 
 Row = Mapping[str, Any]
-#: Begin, end, test id and end of the test: (before, after, id, client or server).
-Span = tuple[int, int, str, str]
+#: An attempt at a test at one end: (test id, client or server, attempt).
+Turn = tuple[str, str, int]
+#: Begin and end of a counter, and whose.
+Span = tuple[int, int, Turn]
 _OF_NETDEV = ("tx_", "rx_")
 #: No frame is shorter than its Ethernet header.
 _LEAST_FRAME_BYTES = 14
 #: What the two ends count within their own windows of one transfer may differ by.
 _WINDOWS_APART = 0.10
+#: How many times what must have crossed a rail may have crossed it: what a tool leaves out at its begin and
+#: end, sockperf most of all, and what is counted beside it. And the seconds around a window.
+_MORE, _AROUND_S = 20.0, 120.0
 #: The upper bounds were drawn on the node: they need what it knew of the idle traffic.
 _ANY_MORE = proof.Allowance(math.inf, 1.0)
 
@@ -75,7 +82,39 @@ def counter_problem(row: Row, client: Row, policy: Mapping[str, Any]) -> str | N
         return "nothing says what must have crossed the rail for its numbers to be true"
     spans = {name: counters[name] for name in names}
     reasons = (proof.prove(claim, end, spans, {}, _ANY_MORE, driver)[1] for claim in claims)
+    return next((reason for reason in reasons if reason), None) or _too_much(
+        row, end, claims, spans, policy, driver
+    )
+
+
+def _too_much(
+    row: Row, end: str, claims: Sequence[Claim], spans: Row, policy: Mapping[str, Any], driver: proof.Driver
+) -> str | None:
+    """Tell that far more crossed the rail, or another one, than the numbers and an idle rail explain.
+
+    The node has drawn these bounds close, by what it knew of the test's time and of other traffic.
+    """
+    idle = row.get("idle_bytes_per_s", policy["idle_bytes_per_s"])
+    busy = math.inf if policy["allow_busy"] else policy["busy_bytes_per_s"] * proof.BACKGROUND_TIMES
+    if not is_number(idle) or not 0 <= idle <= busy:
+        return f"idle_bytes_per_s is {idle!r}"
+    others, window = row.get("other_rails"), window_s(row)
+    if others is not None and not (isinstance(others, Mapping) and all(map(_is_rail, others.values()))):
+        return f"other_rails is {others!r}"
+    lasted_s = (window[1] if window else 0.0) + _AROUND_S
+    looser = [
+        claim._replace(at_most=_MORE * claim.at_least, back_at_most=_MORE * claim.back_at_least)
+        for claim in claims
+        # That a packet went each way says nothing of how many more did.
+        if claim.unit == "bytes" or claim.at_least > 1
+    ]
+    allowance = proof.Allowance(float(idle), lasted_s)
+    reasons = (proof.prove(claim, end, spans, others or {}, allowance, driver)[1] for claim in looser)
     return next((reason for reason in reasons if reason), None)
+
+
+def _is_rail(spans: object) -> bool:
+    return isinstance(spans, Mapping) and all(map(is_pair, spans.values()))
 
 
 def counter_deltas(
@@ -152,14 +191,14 @@ class Claims:
                 end = row.get("end")
                 host = test["node"] if end == "client" else test["peer"]
                 if row.get("run") == run and row.get("host") == host and row.get("proof") == "proven":
-                    _add(spans, row, str(test["id"]), str(end))
-        self._shared: dict[tuple[str, str], str] = {}
+                    _add(spans, row, _turn(row))
+        self._shared: dict[Turn, str] = {}
         for (_host, _source, name), found in spans.items():
             self._sweep(name, sorted(found))
 
     def shared(self, row: Row) -> str | None:
         """Tell in what a row's counters are those of another test too, or None."""
-        return self._shared.get((str(row["id"]), str(row["end"])))
+        return self._shared.get(_turn(row))
 
     def _sweep(self, name: str, spans: Sequence[Span]) -> None:
         """Note who overlaps; of those before, the one that reaches the furthest is enough to ask."""
@@ -172,15 +211,19 @@ class Claims:
 
     def _note(self, name: str, one: Span, other: Span) -> None:
         seen = f"{name} from {one[0]} to {one[1]}"
-        said = f"its {seen} is in part that of test {other[2]}, {other[0]} to {other[1]}"
-        self._shared.setdefault((one[2], one[3]), said)
+        said = f"its {seen} is in part that of test {other[2][0]}, {other[0]} to {other[1]}"
+        self._shared.setdefault(one[2], said)
 
 
-def _add(spans: dict[tuple[str, str, str], list[Span]], row: Row, identity: str, end: str) -> None:
+def _turn(row: Row) -> Turn:
+    return str(row["id"]), str(row.get("end")), attempt_of(row)
+
+
+def _add(spans: dict[tuple[str, str, str], list[Span]], row: Row, turn: Turn) -> None:
     counters = row.get("counters")
     for name, span in counters.items() if isinstance(counters, Mapping) else ():
         if is_pair(span) and span[0] < span[1]:
             # Two rails on one netdev or one port count the same bytes.
             source = row.get("netdev" if str(name).startswith(_OF_NETDEV) else "hca")
             key = (str(row.get("host")), str(source), str(name))
-            spans.setdefault(key, []).append((span[0], span[1], identity, end))
+            spans.setdefault(key, []).append((span[0], span[1], turn))

@@ -15,7 +15,12 @@ from itertools import pairwise
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import perftest_lat
-from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import LEAST_OF_ASKED
+from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import (
+    ENDS_TOLERANCE,
+    LEAST_OF_ASKED,
+    OWN_WINDOWS_S,
+    OWN_WINDOWS_TOLERANCE,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.perftest_bw import measured_s
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import (
     BANDWIDTH,
@@ -32,15 +37,9 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy impo
 )
 
 Row = Mapping[str, Any]
-#: Two ends of one transfer may differ by what was under way when each of them stopped its clock.
-ENDS_TOLERANCE = 0.05
 #: What one TCP connection may have sent that has not arrived: role node_tuning lets a socket's buffer grow to
 #: 128 MiB, and half of that is payload. Four connections over a rail of 10 Mbit/s had 5 MB in theirs.
 BUFFERED_BYTES = 64 * 2**20
-#: Where each end cuts its window by its own clock, a busy processor sets the two windows apart: by a share of
-#: them, or by so many seconds where they are short.
-OWN_WINDOWS_TOLERANCE = 0.15
-_OWN_WINDOWS_S = 0.3
 #: A server takes over the client's window by its own clock, which may put its beginning a little before the
 #: start.
 _BEFORE_START_S = 0.5
@@ -133,10 +132,17 @@ def own_window_s(check: str, policy: Mapping[str, Any]) -> float | None:
     return None
 
 
+def each_way_gbps(client: Row, server: Row, policy: Mapping[str, Any]) -> dict[str, float]:
+    """Return what each direction carried of an RDMA test of both: each end counts its own messages."""
+    per_message = float(policy["rdma_message_bytes"]) * 8 / 1e9 / measured_s(policy)
+    ways = {"forward_gbps": client, "reverse_gbps": server}
+    return {way: round(row["iterations"] * per_message, 4) for way, row in ways.items()}
+
+
 def disagreement(client: Row, server: Row, policy: Mapping[str, Any]) -> str | None:
     """Tell in what the two ends' numbers contradict each other, or None."""
     own_s = own_window_s(str(client["check"]), policy)
-    of_rates = ENDS_TOLERANCE if own_s is None else max(OWN_WINDOWS_TOLERANCE, _OWN_WINDOWS_S / own_s)
+    of_rates = ENDS_TOLERANCE if own_s is None else max(OWN_WINDOWS_TOLERANCE, OWN_WINDOWS_S / own_s)
     mine, theirs = client["metrics"], server["metrics"]
     # Whatever both ends state must be the same thing; required metrics were checked before.
     for metric in _STATED_TWICE:
@@ -162,6 +168,12 @@ def disagreement(client: Row, server: Row, policy: Mapping[str, Any]) -> str | N
         if abs(together - said) > ENDS_TOLERANCE * together:
             return f"{row['host']}: both ways are {together:g}, their sum is {said:g}"
     return None
+
+
+def attempt_of(row: Row) -> int:
+    """Return which attempt at its test a row is of, 0 where it says what there cannot be."""
+    attempt = row.get("attempt", 1)
+    return attempt if is_whole(attempt) and attempt > 0 else 0
 
 
 def window_s(row: Row) -> tuple[float, float] | None:

@@ -10,7 +10,8 @@ out of it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
@@ -20,6 +21,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue i
     CHECKS,
     FAIL,
     PASS,
+    PROBES,
     RECORDED,
     UNMEASURED,
 )
@@ -37,8 +39,10 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import (
     row_numbers,
     slow_rails,
 )
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import attempts as lasting
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import bounds as limits
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import facts as fact_rows
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.clock import Clock
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import Answer
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.facts import BoundFacts
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import documents, provenance, requests
@@ -86,8 +90,11 @@ def judge(
     fleet.lost = frozenset(answered) - fleet.bound.keys() - fleet.broken.keys()
     tests = {str(line["id"]): line for line in asked}
     rows = _by_id(results, tests)
-    court = _Judge(run, plan, policy.merge(manifest.get("policy")), fleet, tests, rows)
+    clock = Clock(manifest, fleet.collected)
+    court = _Judge(run, plan, policy.merge(manifest.get("policy")), fleet, tests, rows, clock)
+    court.lost = _rows_lost(manifest, rows)
     answers = [court.answer(line) for line in asked]
+    lasting.unsteady(asked, answers)
     slow_rails.name(asked, answers)
     neighbours.settle(zip(asked, answers, strict=True))
     return [answer.line(line, rows) for line, answer in zip(asked, answers, strict=True)]
@@ -96,23 +103,25 @@ def judge(
 def exit_status(
     verdicts: Sequence[Mapping[str, Any]],
     manifest: Mapping[str, Any],
-    asked: Sequence[Mapping[str, Any]] | None = None,
+    asked: Sequence[Mapping[str, Any]],
+    plan: Mapping[str, Any],
+    order: Mapping[str, Any] | None,
     torn: bool = False,
-    plan: Mapping[str, Any] | None = None,
 ) -> int:
     """Return what the verdicts mean: 1 something failed, 3 not all is known, 0 all known and none failed.
 
     Args:
         verdicts: all verdicts of the run.
         manifest: its manifest; without an end record, or interrupted, the run is incomplete.
-        asked: the asked lines, compared with what the manifest says was asked.
+        asked: the asked lines, compared with what had to be asked.
+        plan: the plan, of which that follows.
+        order: the work order, of which it follows too; None where it is lost.
         torn: a line of the run folder was lost.
-        plan: the plan, whose transport says whether RDMA is asked.
     """
     outcomes = {verdict["outcome"] for verdict in verdicts}
     if FAIL in outcomes:
         return 1
-    if torn or incomplete(manifest, asked, plan) or not outcomes <= set(_SETTLED):
+    if torn or incomplete(manifest, asked, plan, order) or not outcomes <= set(_SETTLED):
         return 3
     if not outcomes & {PASS, RECORDED}:
         return 3  # nothing was asked, or nothing of it applies: either way nothing is known
@@ -121,21 +130,24 @@ def exit_status(
 
 def incomplete(
     manifest: Mapping[str, Any],
-    asked: Sequence[Mapping[str, Any]] | None = None,
-    plan: Mapping[str, Any] | None = None,
+    asked: Sequence[Mapping[str, Any]],
+    plan: Mapping[str, Any],
+    order: Mapping[str, Any] | None,
 ) -> str | None:
-    """Tell why a run is incomplete, or None."""
+    """Tell why a run is incomplete, or None; see `exit_status`."""
     end = manifest.get("end")
     if not isinstance(end, Mapping) or not end.get("at"):
         return "the run has no end record"
     if end.get("reason") != "completed":
         return f"the run was {end.get('reason')}"
-    if asked is None:
-        return None
     if manifest.get("asked") != requests.fingerprint(asked):
         return "asked.jsonl is not what this run asked"
-    tampered = provenance.edited(manifest, plan) if plan else None
-    return tampered or requests.alone(asked) or requests.rdma_left_out(plan or {}, asked)
+    return (
+        provenance.edited(manifest, plan)
+        or requests.alone(asked)
+        or requests.rdma_left_out(plan, asked)
+        or requests.not_all_asked(manifest, plan, order, asked)
+    )
 
 
 def strangers(
@@ -172,24 +184,37 @@ class _Judge:
         fleet: BoundFacts,
         tests: Mapping[str, Mapping[str, Any]],
         rows: Rows,
+        clock: Clock,
     ) -> None:
         self.run = run
         self.policy = rules
+        self.confirm = int(rules["confirm"])
+        self.lost: dict[str, str] = {}
         self.fleet = fleet
         self.tests = tests
         self.rows = rows
         self._latencies: list[hops.Sample] | None = None
-        self.chart = cabling.CablingMap(run, plan, fleet)
+        self.chart = cabling.CablingMap(run, plan, fleet, clock)
         self.chart.read(tests.values(), rows)
         between = [line for line in tests.values() if CHECKS[str(line["check"])].source == "test"]
         counted = row_counters.Claims(run, between, rows)
-        self.trust = evidence.Evidence(run, rules, fleet, self.chart, counted)
+        self.trust = evidence.Evidence(run, rules, fleet, self.chart, counted, clock)
         self._bmcs = {name: str(node.get("bmc_address")) for name, node in plan["nodes"].items()}
         self._no_bmc_answers = bmc.nobody(tests.values(), rows)
         self._contested = self._claimed_by_others()
+        self._tests_of: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
         self._rails = {
             name: {rail["name"]: rail for rail in node["rails"]} for name, node in plan["nodes"].items()
         }
+        self._alone = {
+            (line["check"], line["node"], line["peer"], line["rail"]): line
+            for line in between
+            if CHECKS[str(line["check"])].asked == "alone"
+        }
+        for line in between:
+            if not self._without_ip(line):
+                for end in (line["node"], line["peer"]):
+                    self._tests_of.setdefault((str(end), str(line["rail"])), []).append(line)
 
     def answer(self, asked: Mapping[str, Any]) -> Answer:
         check = CHECKS[str(asked["check"])]
@@ -199,18 +224,61 @@ class _Judge:
             return left_out
         if check.source == "sum":
             return self.trust.unknown(asked) or self._aggregate(asked)
-        pair = self.trust.pair(asked, self.rows)
+        attempts = self._attempts(asked)
+        if isinstance(attempts, Answer):
+            return attempts
+        answers = {number: self._attempt(asked, rows) for number, rows in attempts.items()}
+        on_the_link = check.name in PROBES and lasting.grew_on_the_link(attempts.get(1, []))
+        return lasting.combine(check.name, answers, self.confirm, on_the_link)
+
+    def _attempts(self, asked: Mapping[str, Any]) -> dict[int, list[Mapping[str, Any]]] | Answer:
+        """Return the rows of each attempt at a test, the first always; or what is wrong with them."""
+        rows = self.rows.get(str(asked["id"]), [])
+        found = lasting.by_attempt(rows, self.confirm)
+        if found is None:
+            return Answer.unmeasured("row_garbled", f"{asked['id']}: attempts that there cannot be")
+        return found or {1: []}
+
+    def _attempt(self, asked: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> Answer:
+        """Answer a test by the rows of one attempt at it."""
+        check = CHECKS[str(asked["check"])]
+        pair = self.trust.pair(asked, rows)
         if isinstance(pair, Answer):
             return pair
         own_windows = row_numbers.own_window_s(check.name, self.policy) is not None
         judged, bounds = bounds_check.judged(*pair, own_windows), self._bounds(asked)
-        answer = bounds_check.weigh(bounds_check.observed(*pair), judged, bounds)
+        observed = bounds_check.observed(*pair)
+        if check.name == "rdma_bandwidth_bi":
+            ways = row_numbers.each_way_gbps(*pair, self.policy)
+            observed |= ways
+            judged = [{**metrics, **ways} for metrics in judged]
+            bounds = self._both_ways(asked, bounds)
+        answer = bounds_check.weigh(observed, judged, bounds)
         if asked["tool"] != "iperf3" or answer.outcome != UNMEASURED:
             return answer
         able = limits.capability(check.name, *self._ends(asked))
         return bounds_check.by_counters(
             answer, pair, judged, bounds, able.packet.payload_bytes / able.packet.counted_bytes
         )
+
+    def _both_ways(self, asked: Mapping[str, Any], bounds: limits.Bounds) -> limits.Bounds:
+        """Hold both directions at once against what each of them carries alone."""
+        ways = ((asked["node"], asked["peer"]), (asked["peer"], asked["node"]))
+        alone = [self._alone_gbps("rdma_bandwidth", *way, asked["rail"]) for way in ways]
+        return limits.each_way(bounds, alone)
+
+    def _alone_gbps(self, check: str, node: object, peer: object, rail: object) -> float | None:
+        """Return the most that a rail was proven to carry alone in a direction, or has to."""
+        line = self._alone.get((check, node, peer, rail))
+        if line is None or self.trust.unknown(line):
+            return None
+        attempts = self._attempts(line)
+        every = [] if isinstance(attempts, Answer) else attempts.values()
+        pairs = [pair for rows in every if isinstance(pair := self.trust.pair(line, rows), tuple)]
+        seen = [bounds_check.observed(*pair)["bandwidth_gbps"] for pair in pairs]
+        if (least := self._bounds(line).floor.get("bandwidth_gbps")) is not None:
+            seen.append(least)
+        return max(seen, default=None)
 
     def _without_ip(self, asked: Mapping[str, Any]) -> Answer | None:
         """Return the answer to a test that needs IP on an InfiniBand rail to which the inventory gives none.
@@ -242,8 +310,10 @@ class _Judge:
         if check.source == "counters":
             if nothing := self.fleet.unknown(node):
                 return nothing
-            tests = [line for line in self.tests.values() if CHECKS[str(line["check"])].source == "test"]
-            return link_errors.judge(asked, self.run, tests, self.rows, self.fleet.bound[node][rail])
+            mine, bound = self._tests_of.get((node, rail), []), self.fleet.bound[node][rail]
+            return link_errors.judge(
+                asked, self.run, mine, self.rows, bound, self.confirm, self.lost.get(node)
+            )
         if check.source == "cabling":
             return self.chart.judge(asked, self.rows)
         if check.source == "hops":
@@ -252,22 +322,42 @@ class _Judge:
             return rdma_facts.judge(asked, self._rails[node][rail], self.fleet)
         answer = fact_rows.judge(asked, self._rails[node][rail], self.fleet)
         seen = self._contested.get((node, rail))
-        if check.name == "address" and answer.outcome == PASS and seen is not None:
-            return answer.failed("address_duplicate", f"{node} {rail}: {seen}")
+        if check.name == "address" and answer.outcome == PASS:
+            if seen is not None:
+                return answer.failed("address_duplicate", f"{node} {rail}: {seen}")
+            if gone := self._row_gone(node, rail):
+                return answer.unknown("no_row", f"{node} {rail}: {gone}")
         return answer
+
+    def _row_gone(self, node: str, rail: str) -> str | None:
+        """Tell of a test on a rail whose end wrote no row: whom it heard claim the address is not known."""
+        for test in self._tests_of.get((node, rail), []):
+            wrote = {row.get("host") for row in self.rows.get(str(test["id"]), [])}
+            for host in (str(test["node"]), str(test["peer"])):
+                known = host in self.fleet.bound and host not in self.fleet.obstacles
+                if known and host not in wrote:
+                    return (
+                        f"{host} wrote no row of test {test['id']}, in which it may have heard another owner"
+                    )
+        return None
 
     def _hops(self, asked: Mapping[str, Any]) -> Answer:
         """Answer whether a rail's latencies fit the switches that are planned on the way."""
         if nothing := self.fleet.unknown(str(asked["node"])):
             return nothing
         if self._latencies is None:
-            trusted = ((line, self.trust.pair(line, self.rows)) for line in hops.tests(self.tests.values()))
-            self._latencies = [
-                hops.sample(line, pair[0]["metrics"], self.fleet.bound)
-                for line, pair in trusted
-                if isinstance(pair, tuple)
-            ]
+            self._latencies = list(self._trusted_latencies())
         return hops.judge(asked, self._latencies)
+
+    def _trusted_latencies(self) -> Iterator[hops.Sample]:
+        """Yield each latency test's sample: of several attempts the quickest, since a switch adds to each."""
+        for line in hops.tests(self.tests.values()):
+            attempts = self._attempts(line)
+            every = [] if isinstance(attempts, Answer) else attempts.values()
+            pairs = [pair for rows in every if isinstance(pair := self.trust.pair(line, rows), tuple)]
+            samples = [hops.sample(line, pair[0]["metrics"], self.fleet.bound) for pair in pairs]
+            if samples:
+                yield min(samples, key=lambda sample: sample.latency_us)
 
     def _claimed_by_others(self) -> dict[tuple[str, str], str]:
         """Return (node, rail) -> what was seen, for rail addresses that somebody else was heard to claim.
@@ -302,6 +392,15 @@ class _Judge:
         )
 
     def _aggregate(self, asked: Mapping[str, Any]) -> Answer:
+        """Answer a sum; its parts were measured at once at each attempt."""
+        parts = [self.tests[part] for part in asked["parts"] if part in self.tests]
+        rows = [row for part in parts for row in self.rows.get(str(part["id"]), [])]
+        attempts = lasting.by_attempt(rows, self.confirm) or {1: []}
+        answers = {number: self._sum(asked, attempts.get(number, [])) for number in {1, *attempts}}
+        return lasting.combine(str(asked["check"]), answers, self.confirm)
+
+    def _sum(self, asked: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> Answer:
+        """Answer a sum by the rows of one attempt at its parts."""
         servers, able = [], []
         conditions = self._conditions(asked)
         for part_id in asked["parts"]:
@@ -314,7 +413,7 @@ class _Judge:
                 return Answer.unmeasured(
                     "part_unmeasured", f"{part_id} is of {part['node']} and {part['peer']}"
                 )
-            pair = self.trust.pair(part, self.rows)
+            pair = self.trust.pair(part, [row for row in rows if row.get("id") == part_id])
             if isinstance(pair, Answer):
                 return Answer.unmeasured("part_unmeasured", f"{part['rail']}: {pair.cause.get('cause')}")
             servers.append(pair[1])
@@ -325,6 +424,10 @@ class _Judge:
         except aggregate.NotAdded as problem:
             return Answer.unmeasured(problem.cause, str(problem))
         bounds = limits.for_aggregate(str(asked["check"]), able, conditions)
+        if conditions.shared_slot:
+            alone = "rdma_bandwidth" if rdma else "tcp_bandwidth"
+            best = [self._alone_gbps(alone, asked["node"], asked["peer"], row["rail"]) for row in servers]
+            bounds = limits.of_shared_slot(bounds, [one for one in best if one is not None])
         return bounds_check.weigh(observed, [observed], bounds)
 
 
@@ -346,6 +449,17 @@ def _by_id(results: Iterable[Mapping[str, Any]], tests: Mapping[str, Mapping[str
         if identity in tests and row.get("host") in _writers(tests[identity]):
             rows.setdefault(identity, []).append(row)
     return rows
+
+
+def _rows_lost(manifest: Mapping[str, Any], rows: Rows) -> dict[str, str]:
+    """Return node -> which of the rows that it handed over are not there any more."""
+    taken = manifest.get("archives")
+    here = Counter(str(row.get("host")) for mine in rows.values() for row in mine)
+    return {
+        str(node): f"{node} handed {said!r} rows over, {here[str(node)]} of them are here"
+        for node, one in (taken.items() if isinstance(taken, Mapping) else ())
+        if (said := one.get("rows") if isinstance(one, Mapping) else None) != here[str(node)]
+    }
 
 
 def _writers(asked: Mapping[str, Any]) -> tuple[object, ...]:

@@ -28,6 +28,8 @@ from typing import Any, BinaryIO
 
 MANIFEST, PLAN, FACTS, ASKED = "manifest.json", "plan.json", "facts.jsonl", "asked.jsonl"
 OBSTACLES = "obstacles.jsonl"
+#: What each node handed over: appended when it is collected, kept in the manifest when the run ends.
+ARCHIVES = "archives.jsonl"
 RESULTS, VERDICTS, WORK_ORDER, SECRET = "results.jsonl", "verdicts.jsonl", "work_order.json", ".secret"
 SCHEMA = 1
 REASONS = ("completed", "interrupted")
@@ -277,8 +279,12 @@ class RunFolder:
         """Write the end record, once: an interrupted run that is collected later stays interrupted."""
         if reason not in REASONS:
             raise ValueError(f"reason must be one of {REASONS}, not {reason!r}")
+        taken = {str(row.pop("node")): row for row in self.rows(ARCHIVES)[0]}
+        changes: dict[str, Any] = {"archives": taken} if taken else {}
         if self.manifest().get("end") is None:
-            self.update_manifest(end={"at": timestamp(), "reason": reason})
+            changes["end"] = {"at": timestamp(), "reason": reason}
+        if changes:
+            self.update_manifest(**changes)
 
     def secret(self) -> str:
         """Return the run's secret, making it at the first call; readable by the owner alone."""

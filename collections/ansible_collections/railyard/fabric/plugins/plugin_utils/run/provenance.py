@@ -58,8 +58,10 @@ def changes(
 def edited(manifest: Mapping[str, Any], plan: Mapping[str, Any]) -> str | None:
     """Tell that plan or policy of a run are not those that it was made with, or None."""
     stated = plan.get(FINGERPRINT)
-    if stated is None or stated == fingerprint(plan, manifest.get("policy")):
-        return None  # without one the run is of a version that did not keep it
+    if stated == fingerprint(plan, manifest.get("policy")):
+        return None
+    if stated is None:
+        return f"plan.json has lost its {FINGERPRINT}, by which it would show to be the run's own"
     return (
         "plan.json or the policy in manifest.json is not what the inventory said when the run was made: "
         "one of the two files was edited; bring it back from a copy of the run, or validate again"

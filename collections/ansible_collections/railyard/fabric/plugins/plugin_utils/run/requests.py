@@ -121,6 +121,30 @@ def fingerprint(lines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {"count": len(lines), "sha256": digest.hexdigest()}
 
 
+def not_all_asked(
+    manifest: Mapping[str, Any],
+    plan: Mapping[str, Any],
+    order: Mapping[str, Any] | None,
+    lines: Sequence[Mapping[str, Any]],
+) -> str | None:
+    """Tell that the asked lines are not what follows from plan, policy and work order, or None."""
+    if order is None:
+        return "work_order.json is missing: without it nobody knows what had to be asked"
+    foreign = "work_order.json is not of this run's plan and policy"
+    try:
+        named = [str(entry["name"]) for entry in order["roster"]]
+        if order["run"] != manifest.get("run") or order["policy"] != manifest.get("policy"):
+            return foreign
+        if named != list(plan["nodes"]):
+            return foreign
+        wanted = asked_lines(plan, order)
+    except (AskError, schedule.ScheduleError, ValueError, LookupError, TypeError, AttributeError) as error:
+        return f"work_order.json is not whole: {error}"
+    if [dict(line) for line in lines] != wanted:
+        return f"asked.jsonl holds {len(lines)} lines that are not the {len(wanted)} that had to be asked"
+    return None
+
+
 def alone(lines: Sequence[Mapping[str, Any]]) -> str | None:
     """Tell which rails no test between nodes covers, or None.
 

@@ -43,9 +43,9 @@ def test_growth_and_what_went_away_are_told_apart() -> None:
 
 def test_every_name_has_a_place_and_a_meaning() -> None:
     assert {name.partition(".")[0] for name in link_errors.KINDS} == {"hca", "hw", "netdev", "ethtool"}
-    assert set(link_errors.KINDS.values()) == {"physical", "transport", "loss", "notice"}
+    assert set(link_errors.KINDS.values()) == {"physical", "symbol", "transport", "loss", "notice"}
     # A cable shows in symbols, a full switch in packets that come out of sequence.
-    assert link_errors.KINDS["hca.symbol_error"] == "physical"
+    assert link_errors.KINDS["hca.symbol_error"] == "symbol"
     assert link_errors.KINDS["hw.out_of_seq_request"] == "transport"
 
 

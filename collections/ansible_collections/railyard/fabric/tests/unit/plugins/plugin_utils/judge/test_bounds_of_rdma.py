@@ -16,6 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.runs import fake_rdma
 
+#: 0.90 of what packets of 4096 bytes leave of 100 Gbit/s.
+DATA_FLOOR = pytest.approx(0.9 * 100 * 4096 / 4178, abs=1e-3)
+
 
 def end(
     rate_gbps: float | None = None,
@@ -73,9 +76,7 @@ def test_infiniband_has_26_bytes_around_each_packet() -> None:
     # LRH 8 + BTH 12 + ICRC 4 + VCRC 2
     found = bounds(end(200, None), transport="infiniband")
     assert found.ceiling["bandwidth_gbps"] == pytest.approx(200 * 4096 / 4122 * 1.02, abs=1e-3)
-    assert found.floor == {"bandwidth_gbps": 180.0}
-    # QDR 40 carries 32 and FDR 56 54.5: the name of the rate is no floor
-    assert bounds(end(40, None), transport="infiniband").floor == {}
+    assert found.floor == {"bandwidth_gbps": pytest.approx(0.9 * 200 * 4096 / 4122, abs=1e-3)}
 
 
 def test_a_software_link_counts_frames_and_has_no_floor() -> None:
@@ -93,16 +94,16 @@ def test_a_software_link_counts_frames_and_has_no_floor() -> None:
 @pytest.mark.parametrize("value", [None, "", "virtual", "software", 1])
 def test_what_is_not_known_to_be_hardware_has_no_floor(value: object) -> None:
     assert bounds(end(100, hca={"driver_class": value})).floor == {}
-    assert bounds(end(100)).floor == {"bandwidth_gbps": 90.0}
+    assert bounds(end(100)).floor == {"bandwidth_gbps": DATA_FLOOR}
 
 
 @pytest.mark.parametrize(
     ("check", "rules", "shared", "floor", "why"),
     [
-        ("rdma_bandwidth", {}, False, 90.0, "ngc_multinode_perf"),
-        ("rdma_read_bandwidth", {}, False, 90.0, "ngc_multinode_perf"),
-        ("rdma_send_bandwidth", {}, False, 90.0, "ngc_multinode_perf"),
-        ("rdma_bandwidth_concurrent", {}, False, 90.0, "ngc_multinode_perf"),
+        ("rdma_bandwidth", {}, False, DATA_FLOOR, "ngc_multinode_perf"),
+        ("rdma_read_bandwidth", {}, False, DATA_FLOOR, "ngc_multinode_perf"),
+        ("rdma_send_bandwidth", {}, False, DATA_FLOOR, "ngc_multinode_perf"),
+        ("rdma_bandwidth_concurrent", {}, False, DATA_FLOOR, "ngc_multinode_perf"),
         ("rdma_bandwidth_concurrent", {}, True, None, "PCIe"),
         ("rdma_bandwidth_unpinned", {}, False, None, "pinning"),
         ("rdma_bandwidth_bi", {}, False, None, "both ways"),
@@ -119,10 +120,10 @@ def test_floors_stand_only_where_an_authority_does(
     assert found.ceiling["bandwidth_gbps"] == pytest.approx(ways * 100 * 4096 / 4178 * 1.02, abs=1e-3)
 
 
-def test_headers_that_take_more_than_the_authoritys_tenth_leave_no_floor() -> None:
-    # 512 / (512 + 82) = 0.86: no card can reach 0.90 of its rate
+def test_a_floor_is_of_the_data_at_the_declared_mtu_whatever_the_port_says_it_can_do() -> None:
     found = bounds(end(100, 700))
-    assert found.floor == {}
+    assert found.floor == {"bandwidth_gbps": pytest.approx(0.9 * 100 * 512 / 594, abs=1e-3)}
+    assert bounds(end(100, hca={"max_mtu_bytes": 256})).floor == {"bandwidth_gbps": DATA_FLOOR}
     assert found.ceiling["bandwidth_gbps"] == pytest.approx(100 * 512 / 594 * 1.02, abs=1e-3)
 
 
@@ -148,7 +149,7 @@ def test_all_rails_together_carry_their_sum() -> None:
     able = [limits.capability("rdma_bandwidth", end(100), end(100), "roce")] * 2
     on = limits.Conditions(policy.merge(None), transport="roce")
     found = limits.for_aggregate("rdma_aggregate_bandwidth", able, on)
-    assert found.floor == {"bandwidth_gbps": 180.0}
+    assert found.floor == {"bandwidth_gbps": pytest.approx(2 * 0.9 * 100 * 4096 / 4178, abs=1e-3)}
     assert found.ceiling["bandwidth_gbps"] == pytest.approx(200 * 4096 / 4178 * 1.02, abs=1e-3)
     assert "payload" in found.basis
     shared = on._replace(shared_slot=True)
@@ -172,17 +173,17 @@ SOFT = {"driver_class": "software"}
     ("one", "other", "share", "floor"),
     [
         # The slower end and the smaller RDMA MTU bound both, whichever of the two sends.
-        (end(100), end(40), 40 * 4096 / 4178, 36.0),
-        (end(100), end(100, 1500), 100 * 1024 / 1106, 90.0),
+        (end(100), end(40), 40 * 4096 / 4178, 0.9 * 40 * 4096 / 4178),
+        (end(100), end(100, 1500), 100 * 1024 / 1106, 0.9 * 100 * 1024 / 1106),
         # A rate that one end does not know bounds nothing, and neither does the other's then.
         (end(100), end(None), None, None),
         # One end without an adapter: no authority says what the pair reaches, and no wire is sure.
         (end(100), end(100, hca=SOFT), 100 * 4096 / 4154, None),
         # A tag at one end alone may be the switch's to add or take: the larger limit stands.
-        (end(100), end(100, vlan=7), 100 * 4096 / 4178, 90.0),
+        (end(100), end(100, vlan=7), 100 * 4096 / 4178, 0.9 * 100 * 4096 / 4178),
         # IPv6 40 instead of IPv4's 20; the shorter header of two kinds.
-        (end(100, address=None, address6="fd00::1/64"),) * 2 + (100 * 4096 / 4198, 90.0),
-        (end(100), end(100, address=None, address6="fd00::1/64"), 100 * 4096 / 4178, 90.0),
+        (end(100, address=None, address6="fd00::1/64"),) * 2 + (100 * 4096 / 4198, 0.9 * 100 * 4096 / 4198),
+        (end(100), end(100, address=None, address6="fd00::1/64"), 100 * 4096 / 4178, 0.9 * 100 * 4096 / 4178),
     ],
 )
 def test_two_unlike_ends_are_bound_by_what_both_can_do(
@@ -191,15 +192,31 @@ def test_two_unlike_ends_are_bound_by_what_both_can_do(
     on = limits.Conditions(policy.merge(None), transport="roce")
     for ends in ((one, other), (other, one)):
         found = limits.for_test("rdma_bandwidth", *ends, on)
-        assert found.floor == ({} if floor is None else {"bandwidth_gbps": floor})
+        assert found.floor == ({} if floor is None else {"bandwidth_gbps": pytest.approx(floor, abs=1e-3)})
         assert found.ceiling == (
             {} if share is None else {"bandwidth_gbps": pytest.approx(share * 1.02, abs=1e-3)}
         )
 
 
-@pytest.mark.parametrize(("rate", "floor"), [(100, 90.0), (56, None), (99.9, None), (400, 360.0)])
-def test_from_edr_on_the_name_of_an_infiniband_rate_is_its_data_rate(
-    rate: float, floor: float | None
-) -> None:
+@pytest.mark.parametrize(("rate", "data"), [(400, 400), (100, 100), (56, 54.5), (40, 32), (20, 16), (10, 8)])
+def test_the_name_of_an_infiniband_rate_counts_the_line_code_up_to_fdr(rate: float, data: float) -> None:
     found = bounds(end(rate, None), transport="infiniband")
-    assert found.floor == ({} if floor is None else {"bandwidth_gbps": floor})
+    assert found.floor == {"bandwidth_gbps": pytest.approx(0.9 * data * 4096 / 4122, abs=1e-3)}
+
+
+def test_both_ways_carry_each_most_of_what_it_carries_alone() -> None:
+    own = bounds(end(100), "rdma_bandwidth_bi")
+    found = limits.each_way(own, (96.0, 94.0))
+    assert found.floor == {"forward_gbps": 76.8, "reverse_gbps": 75.2, "bandwidth_gbps": 152.0}
+    assert found.ceiling.keys() == found.floor.keys()
+    assert limits.each_way(own, (96.0, None)) is own
+    unshaped = limits.Bounds(basis="no rate")
+    assert limits.each_way(unshaped, (96.0, 94.0)) is unshaped
+
+
+def test_rails_of_one_slot_carry_together_what_the_best_of_them_does_alone() -> None:
+    able = [limits.capability("rdma_bandwidth", end(100), end(100), "roce")] * 2
+    on = limits.Conditions(policy.merge(None), transport="roce", shared_slot=True)
+    own = limits.for_aggregate("rdma_aggregate_bandwidth", able, on)
+    assert limits.of_shared_slot(own, [90.0, 96.0]).floor == {"bandwidth_gbps": 86.4}
+    assert limits.of_shared_slot(own, []).floor == {}

@@ -12,7 +12,10 @@ from typing import Any
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.rails import bind
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import cabling, facts
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.clock import Clock
 from support.runs.fake_run import NODES, RUN, FakeRun
+
+EPOCH = "1970-01-01T00:00:00.000Z"
 
 RAILS = {"rail0": ("ens6", "10.0.1"), "rail1": ("ens6d1", "10.0.0")}
 Place = tuple[str, str]
@@ -87,7 +90,7 @@ class Hall:
                     "rail": place[1], "peer": None, "direction": "local"}  # fmt: skip
             lines.append(line)
             row = {**line, "schema": 1, "run": RUN, "host": place[0], "end": "client", "status": "measured",
-                   "proof": "proven", "error": None, "netdev": RAILS[place[1]][0],
+                   "proof": "proven", "error": None, "netdev": RAILS[place[1]][0], "started": EPOCH,
                    "address": self.rail(*place)["address"].split("/", maxsplit=1)[0]}  # fmt: skip
             if place not in self.silent:
                 rows[str(line["id"])] = [{**row, "cabling": self.told(place)}]
@@ -95,7 +98,7 @@ class Hall:
                 rows[str(line["id"])] = [
                     {**row, "status": "unmeasured", "proof": None, "error": self.silent[place]}
                 ]
-        chart = cabling.CablingMap(RUN, plan, fleet)
+        chart = cabling.CablingMap(RUN, plan, fleet, Clock({"start": {"at": EPOCH}}, {}))
         chart.read(lines, rows)
         return chart, lines
 
@@ -124,7 +127,7 @@ def test_what_a_switch_says_is_read_though_nothing_proves_it() -> None:
     chart, lines = Hall(2).chart()
     line = {**lines[0], "id": "c00009", "check": "neighbour", "tool": "lldp"}
     row = {**line, "schema": 1, "run": RUN, "host": "gpu1", "end": "client", "status": "measured",
-           "proof": "unproven", "error": None, "netdev": RAILS["rail0"][0],
+           "proof": "unproven", "error": None, "netdev": RAILS["rail0"][0], "started": EPOCH,
            "address": Hall(2).rail("gpu1", "rail0")["address"].partition("/")[0],
            "cabling": {"neighbours": [{"switch": "leaf9", "port": "7"}]}}  # fmt: skip
     assert chart.judge(line, {"c00009": [row]}).cause["cause_class"] == "wrong_leaf"

@@ -31,6 +31,7 @@ def asked_again(run: FakeRun) -> FakeRun:
     order = requests.work_order(
         RUN, run.plan, {node: fabric() for node in run.plan["nodes"]}, run.policy, reached=NODES
     )
+    run.order = order
     run.asked = requests.asked_lines(run.plan, order)
     run.manifest["asked"] = requests.fingerprint(run.asked)
     wanted = {line["id"] for line in run.asked}
@@ -40,8 +41,7 @@ def asked_again(run: FakeRun) -> FakeRun:
 
 def summed_up(run: FakeRun) -> dict[str, Any]:
     verdicts = run.judge()
-    status = verdict.exit_status(verdicts, run.manifest, run.asked)
-    judged = rejudge.Judged(verdicts, status, incomplete=verdict.incomplete(run.manifest, run.asked))
+    judged = rejudge.Judged(verdicts, run.status(), incomplete=run.incomplete())
     return summary.of(run.plan, judged)
 
 
@@ -59,17 +59,17 @@ def test_a_rail_that_no_other_node_has_measured_nothing() -> None:
     run.asked = [line for line in run.asked if line["peer"] is None or line["rail"] == "rail0"]
     run.manifest["asked"] = requests.fingerprint(run.asked)
     assert run.status() == 3
-    assert "gpuserver1 rail1, gpuserver2 rail1" in str(verdict.incomplete(run.manifest, run.asked))
+    assert "gpuserver1 rail1, gpuserver2 rail1" in str(run.incomplete())
 
 
 @pytest.mark.parametrize("transport", ["roce", "infiniband"])
 def test_a_declared_rdma_that_nobody_asked_for_is_no_zero(transport: str) -> None:
     run = HEALTHY.copy()
     run.plan["transport"] = "mixed"
-    assert verdict.exit_status(run.judge(), run.manifest, run.asked, plan=run.plan) == 0
+    assert run.status() == 0
     run.plan["nodes"]["gpuserver2"]["transport"] = transport
-    assert verdict.exit_status(run.judge(), run.manifest, run.asked, plan=run.plan) == 3
-    assert transport in str(verdict.incomplete(run.manifest, run.asked, run.plan))
+    assert run.status() == 3
+    assert transport in str(run.incomplete())
     # One RDMA test covers one rail of one pair, and a look at the port covers none.
     tests = [line for line in run.asked if line["check"] == "tcp_bandwidth" and line["node"] == NODES[0]]
     one = {**tests[0], "check": "rdma_bandwidth"}
@@ -280,8 +280,8 @@ def test_a_damaged_plan_is_named_and_never_a_verdict(key: str, value: object) ->
 def test_a_run_of_which_nothing_applies_proves_nothing() -> None:
     run = HEALTHY.copy()
     verdicts = [{**one, "outcome": "not_applicable"} for one in run.judge()]
-    assert verdict.exit_status(verdicts, run.manifest, run.asked) == 3
-    assert verdict.exit_status([], run.manifest, run.asked) == 3
+    for said_of_it in (verdicts, []):
+        assert verdict.exit_status(said_of_it, run.manifest, run.asked, run.sealed(), run.order) == 3
     said = summary.of(run.plan, rejudge.Judged(verdicts, 3))
     assert "proven" not in said["headline"]
 

@@ -264,7 +264,7 @@ def test_looking_at_ports_is_no_rdma_measured() -> None:
     run = dropped(SOFT, lambda line: not line["check"].startswith("rdma") or line["id"].startswith("f"))
     assert {one["outcome"] for one in run.judge()} <= {"pass", "recorded"}
     assert run.status() == 3
-    reason = str(verdict.incomplete(run.manifest, run.asked, run.plan))
+    reason = str(run.incomplete())
     assert "declares roce, and no RDMA test covers gpuserver1 rail0" in reason
     said = summary.of(run.plan, rejudge.Judged(run.judge(), run.status(), incomplete=reason))
     assert "RDMA not measured" in said["headline"]
@@ -276,7 +276,7 @@ def test_one_rail_without_rdma_is_not_covered_by_the_other() -> None:
         SOFT, lambda line: not (line["check"] in CHECKS and line["rail"] == "rail1") and line["id"][0] != "a"
     )
     assert run.status() == 3
-    assert "gpuserver1 rail1, gpuserver2 rail1" in str(verdict.incomplete(run.manifest, run.asked, run.plan))
+    assert "gpuserver1 rail1, gpuserver2 rail1" in str(run.incomplete())
 
 
 def test_a_policy_that_drops_all_rdma_is_none() -> None:

@@ -22,7 +22,8 @@ from support.runs.fake_run import NODES, RUN, FakeRun, exchanged, fabric
 def write(run: FakeRun, tmp_path: Path) -> RunFolder:
     folder = run_folder.create(tmp_path, "lab", RUN, {})
     folder.write("manifest.json", run_folder.pretty(run.manifest))
-    folder.write("plan.json", run_folder.pretty(run.plan))
+    folder.write("plan.json", run_folder.pretty(run.sealed()))
+    folder.write("work_order.json", run_folder.pretty(run.order))
     folder.append("facts.jsonl", run.facts)
     folder.append("asked.jsonl", run.asked)
     folder.append("results.jsonl", exchanged(run.results))

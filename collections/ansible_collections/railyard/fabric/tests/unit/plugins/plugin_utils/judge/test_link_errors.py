@@ -13,6 +13,7 @@ from support.runs.fake_run import NODES, FakeRun
 SOFT = FakeRun(transport="roce")
 CARD = FakeRun(transport="roce", driver_class="hardware")
 TCP = FakeRun()
+OOS = "hw.out_of_sequence"
 
 
 def row_of(run: FakeRun, check: str = "tcp_bandwidth", end: str = "client") -> dict[str, Any]:
@@ -51,7 +52,8 @@ def test_counters_that_stood_still_pass() -> None:
 
 @pytest.mark.parametrize("run", [TCP, SOFT, CARD])
 @pytest.mark.parametrize(
-    "name", ["hca.symbol_error", "hca.link_downed", "netdev.rx_crc_errors", "ethtool.rx_crc_errors_phy"]
+    "name",
+    ["hw.rx_icrc_encapsulated", "hca.link_downed", "netdev.rx_crc_errors", "ethtool.rx_crc_errors_phy"],
 )
 def test_a_physical_error_fails_and_names_the_cable(run: FakeRun, name: str) -> None:
     run = run.copy()
@@ -64,6 +66,25 @@ def test_a_physical_error_fails_and_names_the_cable(run: FakeRun, name: str) -> 
     assert link_errors(run, NODES[1])["outcome"] == "pass"
     assert link_errors(run, rail="rail1")["outcome"] == "pass"
     assert run.status() == 1
+
+
+@pytest.mark.parametrize(
+    ("spans", "outcome"),
+    [([[2, 5], [5, 5]], "recorded"), ([[2, 3], [3, 4]], "fail"), ([[2, 2], [3, 5]], "fail"),
+     ([[2, 30], [30, 30]], "fail")],
+)  # fmt: skip
+@pytest.mark.parametrize("name", ["hca.symbol_error", "hca.port_rcv_remote_physical_errors"])
+def test_symbol_errors_weigh_when_they_come_again_or_many_at_once(
+    name: str, spans: list[list[int]], outcome: str
+) -> None:
+    run = CARD.copy()
+    tests = [row_of(run, check) for check in ("tcp_bandwidth", "rdma_latency")]
+    mine = [row for row in run.results if row["host"] == NODES[0] and row["rail"] == "rail0"]
+    # The clock was set back in between: the rows' own numbers tell which came first.
+    for sequence, row in enumerate([*(row for row in mine if row not in tests), *tests]):
+        row["sequence"], row["started"] = sequence, f"2026-11-21T10:15:{59 - sequence}.000Z"
+        row["link_errors"][name] = spans[tests.index(row)] if row in tests else [2, 2]
+    assert link_errors(run)["outcome"] == outcome
 
 
 def test_what_is_sent_again_fails_on_a_card_and_is_recorded_of_software() -> None:
@@ -101,6 +122,35 @@ def test_an_error_of_a_test_without_a_row_shows_between_those_that_have_one() ->
             row["link_errors"]["netdev.rx_crc_errors"] = [3, 3] if late else [2, 2]
     one = link_errors(run)
     assert (one["outcome"], one["observed"]["netdev.rx_crc_errors"]) == ("fail", 1)
+
+
+def test_what_a_card_sent_again_once_is_recorded_and_twice_fails() -> None:
+    for again, outcome in (([9, 9], "recorded"), ([9, 10], "fail")):
+        run = CARD.copy()
+        identity = run.ids("rdma_bandwidth", node=NODES[0], rail="rail0")[0]
+        first = run.rows(identity, "client")[0]
+        first["started"] = "2026-11-21T10:15:59.000Z"
+        for attempt in (2, 3):
+            span = again if attempt == 3 else [9, 9]
+            run.results.append(
+                {**first, "attempt": attempt, "link_errors": {**first["link_errors"], OOS: span}}
+            )
+        first["link_errors"] = {**first["link_errors"], OOS: [7, 9]}
+        assert link_errors(run)["outcome"] == outcome
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_rows_that_are_gone_are_no_pass(known: bool) -> None:
+    """What grew in them is not known: by the question that they answered, or by how many there were."""
+    run = SOFT.copy()
+    if known:
+        run.manifest["archives"] = {NODES[0]: {"sha256": "0" * 64, "rows": len(run.results)}}
+    else:
+        gone = row_of(run)
+        run.results = [row for row in run.results if row is not gone]
+    one = link_errors(run)
+    assert (one["outcome"], one["cause_class"]) == ("unmeasured", "no_row")
+    assert link_errors(run, NODES[1])["outcome"] == "pass"
 
 
 def test_without_any_row_there_is_nothing_to_pass() -> None:

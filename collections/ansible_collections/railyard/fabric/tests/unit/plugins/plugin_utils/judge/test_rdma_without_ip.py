@@ -41,7 +41,7 @@ def healthy() -> FakeRun:
         row["counters"] = {
             name: span for name, span in row["counters"].items() if name not in NETDEV_COUNTERS
         }
-        row["link_errors"] = {"hw.out_of_sequence": [7, 7]}
+        row["link_errors"] = {"hw.out_of_sequence": [7, 7], "hca.link_downed": [0, 0]}
         row["exchange"] = {
             "over": "management",
             "address": "192.168.0.1",

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import Check
-from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import catalogue
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import catalogue, policy
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import row_counters
 from support.runs.fake_run import NODES, FakeRun, in_sequence
 
@@ -136,5 +136,5 @@ def test_a_new_test_is_proven_by_the_metric_that_counts_its_packets_or_not_at_al
         "counters": {name: [7, 7 + by] for name, by in grown.items()},
         "metrics": {"replies": replies},
     }
-    problem = row_counters.counter_problem(row, row, {})
+    problem = row_counters.counter_problem(row, row, policy.merge({}))
     assert problem is None if word is None else word in str(problem)

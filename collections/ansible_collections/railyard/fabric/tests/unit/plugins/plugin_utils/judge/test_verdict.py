@@ -268,6 +268,9 @@ def test_a_slow_rail_leaves_much_in_buffers_and_is_measured(
     identity = run.ids("tcp_bandwidth")[0]
     for row in run.rows(identity):
         row["metrics"] |= {"bandwidth_gbps": arrived, "sent_gbps": sent}
+        for span in row["counters"].values() if arrived < 0.1 else ():
+            # What lies in a socket's buffer has not passed the netdev.
+            span[1] = span[0] + (span[1] - span[0]) // 20
     assert run.verdict(identity)["cause_class"] == cause
 
 
@@ -466,17 +469,48 @@ def test_an_address_of_the_plan_that_no_subnet_declares_is_not_applicable() -> N
 def test_exit_status_follows_the_contract() -> None:
     run = HEALTHY.copy()
     verdicts = run.judge()
-    assert verdict.exit_status(verdicts, run.manifest, run.asked) == 0
-    assert verdict.exit_status(verdicts, run.manifest, run.asked, torn=True) == 3
-    assert verdict.exit_status([], run.manifest) == 3
+
+    def status(said: list[dict[str, Any]], torn: bool = False, **manifest: Any) -> int:
+        told = {**run.manifest, **manifest}
+        return verdict.exit_status(said, told, run.asked, run.sealed(), run.order, torn)
+
+    assert (status(verdicts), status(verdicts, torn=True), status([])) == (0, 3, 3)
     for end in (None, {}, {"at": "x", "reason": "interrupted"}, {"at": "x"}, {"reason": "completed"}):
-        assert verdict.exit_status(verdicts, {**run.manifest, "end": end}) == 3
-    assert verdict.exit_status(verdicts[:-1], run.manifest, run.asked[:-1]) == 3  # an asked line was lost
+        assert status(verdicts, end=end) == 3
     one_bad = [*verdicts[:-1], {**verdicts[-1], "outcome": "unmeasured"}]
-    assert verdict.exit_status(one_bad, run.manifest) == 3
-    both = [*one_bad[1:], {**verdicts[0], "outcome": "fail"}]
-    assert verdict.exit_status(both, {**run.manifest, "end": None}, torn=True) == 1
-    assert verdict.exit_status([{**verdicts[0], "outcome": "great"}], run.manifest) == 3
+    assert status(one_bad) == 3
+    assert status([*one_bad[1:], {**verdicts[0], "outcome": "fail"}], torn=True, end=None) == 1
+    assert status([{**verdicts[0], "outcome": "great"}]) == 3
+
+
+@pytest.mark.parametrize(
+    "forge",
+    [
+        lambda run: run.asked.pop(),
+        lambda run: run.asked.__setitem__(slice(2, None), []),
+        lambda run: run.asked[0].update(check="mtu"),
+        lambda run: run.order.update(rails=["rail1"]),
+        lambda run: run.order.update(policy={**run.policy, "bidirectional": False}),
+        lambda run: run.order.update(run="20200101T000000Z-0000"),
+        lambda run: run.order["roster"].pop(),
+        lambda run: run.order.pop("fabrics"),
+        lambda run: run.order.update(roster=7),
+    ],
+)
+def test_less_asked_than_plan_and_work_order_say_is_incomplete(forge: Any) -> None:
+    """Signed again, so that asked.jsonl and manifest agree."""
+    run = HEALTHY.copy()
+    forge(run)
+    run.manifest["asked"] = requests.fingerprint(run.asked)
+    verdicts = [{**one, "outcome": "pass"} for one in HEALTHY.judge()]
+    assert verdict.exit_status(verdicts, run.manifest, run.asked, run.sealed(), run.order) == 3
+
+
+def test_a_folder_that_lost_its_work_order_or_the_plans_fingerprint_is_incomplete() -> None:
+    told = HEALTHY.manifest, HEALTHY.asked
+    assert "work_order.json" in str(verdict.incomplete(*told, HEALTHY.sealed(), None))
+    assert "inventory_sha256" in str(verdict.incomplete(*told, HEALTHY.plan, HEALTHY.order))
+    assert verdict.incomplete(*told, HEALTHY.sealed(), HEALTHY.order) is None
 
 
 def test_nothing_asked_is_an_error() -> None:

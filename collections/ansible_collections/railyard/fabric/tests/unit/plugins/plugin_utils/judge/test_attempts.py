@@ -1,0 +1,167 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A failure is one when it is reproduced; what is not is flaky, and too much of that is unsteady."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from typing import Any
+
+import pytest
+from support.runs.fake_run import FakeRun
+from support.runs.run_builder import scale
+
+HEALTHY = FakeRun()
+BETTER = ("pass", "recorded", "not_applicable")
+
+
+def with_attempts(run: FakeRun, identity: str, kinds: str) -> FakeRun:
+    """Give a test attempts, a letter each: good, low, lOst, unproven, failed, - for a missing one."""
+    run = run.copy()
+    ends = run.rows(identity)
+    for number, kind in enumerate(kinds, 1):
+        for one in ends:
+            row = one if number == 1 else copy.deepcopy(one)
+            if kind == "-":
+                run.results = (
+                    [other for other in run.results if other is not one] if number == 1 else run.results
+                )
+                continue
+            if number > 1:
+                row["attempt"] = number
+                run.results.append(row)
+    for row in run.rows(identity):
+        number = row.get("attempt", 1)
+        # Each attempt has counters of its own.
+        row["counters"] = {
+            name: [before + number * 10**13, after + number * 10**13]
+            for name, (before, after) in row["counters"].items()
+        }
+        _spoil(row, kinds[number - 1], number)
+    return run
+
+
+def _spoil(row: dict[str, Any], kind: str, number: int) -> None:
+    if kind in "gl" and "bandwidth_gbps" in row["metrics"]:
+        scale(row, (0.95 if kind == "g" else 0.5) - number / 100)
+    elif kind == "o" and row["metrics"]:
+        row["metrics"] |= {"loss_percent": 10.0}
+    elif kind == "u":
+        row.update(proof="unproven", proof_reason="other traffic on the rail")
+    elif kind == "f":
+        error = {"class": "deadline", "message": "it had not ended", "host": row["host"], "fix": "look"}
+        row.update(status="failed", metrics={}, counters=None, proof=None, error=error)
+
+
+def bandwidth(run: FakeRun) -> str:
+    return run.ids("tcp_bandwidth")[0]
+
+
+@pytest.mark.parametrize(
+    ("attempts", "outcome", "reproduced", "flaky"),
+    [
+        ("g", "pass", None, False),
+        ("l", "fail", "1/1", False),
+        ("lll", "fail", "3/3", False),
+        ("llg", "fail", "2/3", False),
+        ("lgl", "fail", "2/3", False),
+        ("lgg", "pass", "1/3", True),
+        ("lug", "unmeasured", "2/3", False),
+        ("luu", "unmeasured", "3/3", False),
+        ("u", "unmeasured", "1/1", False),
+        ("uuu", "unmeasured", "3/3", False),
+        ("ugg", "pass", "1/3", True),
+        ("uug", "pass", "2/3", True),
+        ("fgg", "pass", "1/3", True),
+        ("fff", "unmeasured", "3/3", False),
+        ("ull", "fail", "2/3", False),
+        # An attempt that is missing is a bad one.
+        ("lg-", "unmeasured", "2/3", False),
+        ("l-g", "unmeasured", "2/3", False),
+        ("-gg", "unmeasured", "1/3", False),
+    ],
+)
+def test_what_the_attempts_mean_together(
+    attempts: str, outcome: str, reproduced: str | None, flaky: bool
+) -> None:
+    run = with_attempts(HEALTHY, bandwidth(HEALTHY), attempts)
+    one = run.verdict(bandwidth(run))
+    assert (one["outcome"], one["reproduced"], one["flaky"]) == (outcome, reproduced, flaky), one["cause"]
+    assert one["attempts"] == len(attempts)
+
+
+def test_the_number_in_the_middle_is_shown() -> None:
+    one = with_attempts(HEALTHY, bandwidth(HEALTHY), "lll").verdict(bandwidth(HEALTHY))
+    assert one["observed"]["bandwidth_gbps"] == pytest.approx(0.48)
+    one = with_attempts(HEALTHY, bandwidth(HEALTHY), "lgg").verdict(bandwidth(HEALTHY))
+    assert one["observed"]["bandwidth_gbps"] == pytest.approx(0.92)
+
+
+def test_a_site_that_confirms_nothing_takes_the_first_word() -> None:
+    quick = FakeRun(confirm=0)
+    run = with_attempts(quick, bandwidth(quick), "l")
+    one = run.verdict(bandwidth(run))
+    assert (one["outcome"], one["reproduced"]) == ("fail", None)
+    assert "unconfirmed" not in one["cause"]
+    assert (
+        "unconfirmed" in with_attempts(HEALTHY, bandwidth(HEALTHY), "l").verdict(bandwidth(HEALTHY))["cause"]
+    )
+
+
+@pytest.mark.parametrize(("grown", "outcome"), [(0, "recorded"), (3, "fail")])
+def test_lost_packets_are_a_failure_at_once_where_a_counter_of_the_link_grew(
+    grown: int, outcome: str
+) -> None:
+    ping = HEALTHY.ids("ping_rtt")[0]
+    run = with_attempts(HEALTHY, ping, "ogg")
+    run.rows(ping, "server")[0]["link_errors"] = {"netdev.rx_crc_errors": [2, 2 + grown]}
+    assert run.verdict(ping)["outcome"] == outcome
+    assert with_attempts(HEALTHY, ping, "oog").verdict(ping)["outcome"] == "fail"
+
+
+@pytest.mark.parametrize("number", [0, 4, -1, True, None, "2", 2.0, [2]])
+def test_an_attempt_that_cannot_be_is_garbage(number: Any) -> None:
+    run = HEALTHY.copy()
+    for row in run.rows(bandwidth(run)):
+        row["attempt"] = number
+    assert run.verdict(bandwidth(run))["cause_class"] == "row_garbled"
+
+
+def test_two_flaky_tests_are_unsteady() -> None:
+    first, second = HEALTHY.ids("tcp_bandwidth")[:2]
+    run = with_attempts(HEALTHY, first, "ugg")
+    assert (run.verdict(first)["outcome"], run.status()) == ("pass", 0)
+    run = with_attempts(run, second, "ugg")
+    for identity in (first, second):
+        one = run.verdict(identity)
+        assert (one["outcome"], one["cause_class"]) == ("unmeasured", "unsteady")
+    assert run.status() == 3
+
+
+@pytest.mark.parametrize("attempts", ["lll", "llg", "lgl", "uuu", "luu", "ull", "lug", "fll"])
+def test_no_row_that_is_dropped_leads_out_of_a_bad_verdict(attempts: str) -> None:
+    identity = bandwidth(HEALTHY)
+    run = with_attempts(HEALTHY, identity, attempts)
+    assert run.verdict(identity)["outcome"] not in BETTER
+    mine = run.rows(identity)
+    for count in range(1, len(mine) + 1):
+        for gone in itertools.combinations(range(len(mine)), count):
+            left = run.copy()
+            dropped = [left.rows(identity)[place] for place in gone]
+            left.results = [row for row in left.results if not any(row is one for one in dropped)]
+            assert left.verdict(identity)["outcome"] not in BETTER, (gone, left.verdict(identity))
+
+
+def test_a_sum_is_of_one_attempt() -> None:
+    """Its parts are measured again together: those of two attempts are no sum."""
+    run = HEALTHY.copy()
+    total = run.ids("aggregate_bandwidth")[0]
+    parts = next(line for line in run.asked if line["id"] == total)["parts"]
+    for part, kinds in zip(parts, ("ugg", "ggg"), strict=True):
+        run = with_attempts(run, part, kinds)
+    one = run.verdict(total)
+    assert (one["flaky"], one["reproduced"]) == (True, "1/3"), one["cause"]
+    run.results = [row for row in run.results if row["id"] != parts[1] or row.get("attempt", 1) == 1]
+    assert run.verdict(total)["outcome"] == "unmeasured"

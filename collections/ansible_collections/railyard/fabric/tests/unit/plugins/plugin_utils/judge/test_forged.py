@@ -1,0 +1,141 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Folders that were forged from a healthy one: each is told, and none ends with 0."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from support.runs.fake_run import NODES, FakeRun
+from support.runs.run_builder import scale
+
+Row = dict[str, Any]
+HEALTHY = FakeRun(transport="roce", driver_class="hardware", node_class="hardware")
+
+
+def row_of(run: FakeRun, check: str = "rdma_bandwidth", end: str = "client") -> Row:
+    return run.rows(run.ids(check, rail="rail0")[0], end)[0]
+
+
+def test_the_run_that_is_forged_is_healthy() -> None:
+    assert HEALTHY.status() == 0, [one for one in HEALTHY.judge() if one["outcome"] in ("fail", "unmeasured")]
+
+
+def slow_reverse(run: FakeRun) -> None:
+    """RDMA both ways, of which one direction is as good as dead."""
+    for identity in run.ids("rdma_bandwidth_bi"):
+        for row in run.rows(identity):
+            row["metrics"] = {name: value / 2 for name, value in row["metrics"].items()}
+            if row["end"] == "server":
+                row["iterations"] = max(1, round(row["iterations"] * 0.005))
+
+
+def virtual(run: FakeRun) -> None:
+    for facts in run.facts:
+        for device in facts["netdevs"]:
+            device.update(driver_class="virtual", driver="virtio_net")
+
+
+def other_rail(run: FakeRun) -> None:
+    row_of(run)["other_rails"] = {"rail1": {"port_xmit_data": [0, 2 * 10**11], "port_rcv_data": [0, 0],
+                                            "tx_bytes": [0, 0], "rx_bytes": [0, 0]}}  # fmt: skip
+
+
+def too_much(run: FakeRun) -> None:
+    for end in ("client", "server"):
+        counters = row_of(run, end=end)["counters"]
+        for name in ("port_xmit_data", "port_rcv_data", "port_xmit_packets", "port_rcv_packets"):
+            before, after = counters[name]
+            counters[name] = [before, before + 50 * (after - before)]
+
+
+def at(moment: str, check: str = "rdma_bandwidth") -> Callable[[FakeRun], None]:
+    return lambda run: row_of(run, check).update(started=moment)
+
+
+def says(**changes: Any) -> Callable[[FakeRun], None]:
+    return lambda run: row_of(run).update(changes)
+
+
+def small_port(run: FakeRun) -> None:
+    """The port says that it can do 512 bytes at most, and its tests are slow."""
+    for facts in run.facts:
+        for port in facts["hcas"]:
+            port.update(max_mtu_bytes=512, active_mtu_bytes=512)
+    for row in run.results:
+        if row["check"] == "rdma_bandwidth":
+            scale(row, 0.095)
+            row["active_mtu_bytes"] = 512
+
+
+def no_physical_counter(run: FakeRun) -> None:
+    for row in run.results:
+        if row.get("link_errors"):
+            row["link_errors"] = {"hw.out_of_sequence": [7, 7]}
+
+
+def beacon_of_1970(run: FakeRun) -> None:
+    row = run.rows(run.ids("cabling")[0])[0]
+    row["started"] = "1970-01-01T00:00:18.000Z"
+
+
+def slow_in_one_slot(run: FakeRun) -> None:
+    """All rails at once a tenth of one of them alone, on two functions of one card."""
+    for facts in run.facts:
+        for number, device in enumerate(facts["netdevs"][:2]):
+            device["pci"] = f"0000:3b:00.{number}"
+    for row in run.results:
+        if row["check"] == "rdma_bandwidth_concurrent":
+            scale(row, 0.04)
+
+
+FORGED: dict[str, Callable[[FakeRun], None]] = {
+    "both ways, one dead": slow_reverse,
+    "virtual where hardware is declared": virtual,
+    "all rails of a slot slow": slow_in_one_slot,
+    "another rail carried it": other_rail,
+    "far more than it claims": too_much,
+    "a row of 2019": at("2019-11-21T10:15:20.000Z"),
+    "a row of 2031": at("2031-11-21T10:15:20.000Z"),
+    "a TCP row of another day": at("2026-11-23T10:15:20.000Z", "tcp_bandwidth"),
+    "a window of 10^6 s": says(window_s=[1.0, 1e6]),
+    "killed by a signal": says(exit_status=137),
+    "ended by a signal": says(exit_status=-9),
+    "no exit status": says(exit_status="0"),
+    "another device": says(argv=[["ib_write_bw", "-d", "mlx5_1", "10.0.1.2"]]),
+    "no device of the rail": says(argv=[["ib_write_bw", "-d", "mlx5_7"]]),
+    "garbage argv": says(argv="ib_write_bw -d mlx5_0"),
+    "a reason beside proven": says(proof_reason="other traffic"),
+    "another group": says(group="g00099"),
+    "another round": says(round=5),
+    "a beacon of 1970": beacon_of_1970,
+    "no physical counter": no_physical_counter,
+    "a port of 512 bytes": small_port,
+    "an idle rate of its own": says(idle_bytes_per_s=10**12),
+}
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_no_forged_folder_ends_with_0(name: str) -> None:
+    run = HEALTHY.copy()
+    FORGED[name](run)
+    bad = [one for one in run.judge() if one["outcome"] in ("fail", "unmeasured")]
+    assert bad
+    assert run.status() in (1, 3)
+
+
+def test_software_where_hardware_is_declared_fails() -> None:
+    run = FakeRun(transport="roce", node_class="hardware")
+    assert {run.verdict(name)["cause_class"] for name in run.ids("rdma_port")} == {"not_hardware"}
+    assert run.status() == 1
+
+
+def test_an_address_whose_contest_was_dropped_does_not_pass() -> None:
+    run = HEALTHY.copy()
+    row = row_of(run, "tcp_bandwidth", "server")
+    run.results = [one for one in run.results if one is not row]
+    one = run.verdict(run.ids("address", node=NODES[0], rail="rail0")[0])
+    assert (one["outcome"], one["cause_class"]) == ("unmeasured", "no_row")
