@@ -55,7 +55,32 @@ OUTCOMES = {
 _UNKNOWN = Outcome("unmeasured", "unknown", "?", "an outcome that this version does not know")
 
 # The number that stands for a check, the first of these that it has.
-_MAIN_METRICS = ("bandwidth_gbps", "latency_average_us", "rtt_average_us", "path_mtu_bytes", "mtu_bytes")
+_MAIN_METRICS = (
+    "bandwidth_gbps",
+    "latency_average_us",
+    "rtt_average_us",
+    "path_mtu_bytes",
+    "mtu_bytes",
+    "errors",
+)
+# What is counted, where the metric's name does not say it; its label is its unit.
+_COUNTS = {
+    "counters": "error counters read",
+    "errors": "errors counted",
+    "foreign": "beacons of another rail",
+    "heard": "ports of the rail heard",
+    "hops": "switches on the way",
+    "neighbours": "neighbours heard",
+    "observations": "samples",
+    "questions": "questions asked",
+    "received": "probes received",
+    "replies": "replies received",
+    "replies_elsewhere": "replies on other netdevs",
+    "retransmits": "TCP segments retransmitted",
+    "sent": "probes sent",
+    "sm_lid": "LID of the subnet manager",
+}
+_CAPITALS = re.compile(r"\b(?:bmc|cpu|gid|gids|hca|ip|lid|lldp|mtu|rdma|rtt|tcp)\b")
 _UNITS = (
     ("_bytes_per_s", "B/s"),
     ("_gbps", "Gbit/s"),
@@ -105,10 +130,12 @@ def unit(metric: str) -> str:
 
 
 def metric_name(metric: str) -> str:
-    """Return a metric's name without its unit, for people."""
+    """Return a metric's name without its unit, for people; a counter's name stays the kernel's own."""
+    if metric in _COUNTS or "." in metric:
+        return _COUNTS.get(metric, metric)
     suffix = next((suffix for suffix, _text in _UNITS if metric.endswith(suffix)), "")
-    name = metric[: len(metric) - len(suffix)] if suffix else metric
-    return re.sub(r"\bp999\b", "p99.9", name.replace("_", " "))
+    name = metric.removesuffix(suffix).replace("_", " ")
+    return _CAPITALS.sub(lambda word: word[0].upper(), re.sub(r"\bp999\b", "p99.9", name))
 
 
 def number(value: Any) -> str:
@@ -148,12 +175,12 @@ def quantity_text(value: Any) -> str:
 
 
 def bounds_text(floor: Mapping[str, Any] | None, ceiling: Mapping[str, Any] | None) -> str:
-    """Return what was expected, such as `0.90 to 1.02 Gbit/s`; nothing where no bound was laid."""
+    """Return what was expected, such as `bandwidth 0.90 to 1.02 Gbit/s`; nothing where no bound was laid."""
     floor, ceiling = floor or {}, ceiling or {}
     parts = []
     for metric in sorted({*floor, *ceiling}):
         low, high = floor.get(metric), ceiling.get(metric)
-        name = f"{metric_name(metric)} " if len({*floor, *ceiling}) > 1 else ""
+        name = f"{metric_name(metric)} "
         if low is not None and high is not None and low == high:
             parts.append(f"{name}{quantity(metric, low)}")
         elif low is not None and high is not None and is_number(low):
@@ -166,11 +193,9 @@ def bounds_text(floor: Mapping[str, Any] | None, ceiling: Mapping[str, Any] | No
 
 
 def observed_text(observed: Mapping[str, Any] | None) -> str:
-    """Return what was seen, the main number first."""
+    """Return what was seen, the main number first; every value has its label, every number its unit."""
     if not observed:
         return ""
     main = main_metric(observed)
-    others = [key for key in sorted(observed) if key != main]
-    parts = [quantity(main, observed[main])] if main else []
-    parts += [f"{metric_name(key)} {quantity(key, observed[key])}" for key in others]
-    return ", ".join(parts)
+    keys = sorted(observed, key=lambda key: (key != main, key))
+    return ", ".join(f"{metric_name(key)} {quantity(key, observed[key])}" for key in keys)
