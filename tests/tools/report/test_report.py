@@ -224,8 +224,15 @@ def test_junit_says_the_same_as_the_counts(bad):
     assert len(root.findall(".//testcase")) == sum(read.counts.values()) == int(root.get("tests"))
     assert len(root.findall(".//failure")) == read.counts["fail"] == int(root.get("failures")) == 1
     assert len(root.findall(".//error")) == read.counts["unmeasured"] == int(root.get("errors")) == 1
-    # Recorded is no pass: nothing says that the number is good.
-    assert len(root.findall(".//skipped")) == read.counts["recorded"] > 0
+    # Recorded was asked and measured: it is not skipped, and says by itself that nobody calls it good.
+    recorded = [
+        case for case in root.iter("testcase") if case.find(".//property[@value='recorded']") is not None
+    ]
+    assert len(recorded) == read.counts["recorded"] > 0
+    for case in recorded:
+        assert [child.tag for child in case] == ["properties", "system-out"]
+        assert case.find(".//property[@name='basis']").get("value")
+    assert root.get("skipped") == str(read.counts["not_applicable"]) == str(len(root.findall(".//skipped")))
     assert "below its floor" in root.find(".//failure").get("message")
 
 

@@ -16,9 +16,10 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.present.model impo
 
 
 def render(report: Report) -> str:
-    """Return the document: fail is a failure, unmeasured an error, recorded and not asked are skipped.
+    """Return the document: fail is a failure, unmeasured an error, what was not asked is skipped.
 
-    `recorded` is skipped rather than passed: nothing says that the number is good.
+    JUnit has no word for `recorded`. It was asked and measured, so that it is not skipped; that no authority
+    says whether its number is good stands in the case's properties `outcome` and `basis`.
     """
     root = Xml.Element("testsuites", name=f"railyard {report.cluster} {report.run}")
     causes = {
@@ -55,13 +56,17 @@ def _suite(
         tests=str(len(cases)),
         failures=str(counts.get("fail", 0)),
         errors=str(counts.get("unmeasured", 0)),
-        skipped=str(counts.get("recorded", 0) + counts.get("not_applicable", 0)),
+        skipped=str(counts.get("not_applicable", 0)),
         timestamp=report.started.removesuffix(" UTC").replace(" ", "T"),
     )
     for item in cases:
         case = Xml.SubElement(
             suite, "testcase", classname=f"{report.cluster}.{item.check}", name=f"{item.where} [{item.id}]"
         )
+        properties = Xml.SubElement(case, "properties")
+        for name, value in (("outcome", item.outcome), ("basis", item.basis)):
+            if value:
+                Xml.SubElement(properties, "property", name=name, value=value)
         cause = causes.get(item.id, "")
         told = "; ".join(
             part
@@ -76,7 +81,7 @@ def _suite(
             kind = "failure" if item.outcome == "fail" else "error"
             found = Xml.SubElement(case, kind, message=cause or told, type=item.outcome)
             found.text = "\n".join(part for part in (cause, told) if part)
-        elif item.outcome in ("recorded", "not_applicable"):
+        elif item.outcome == "not_applicable":
             Xml.SubElement(case, "skipped", message=f"{wording.outcome(item.outcome).word}: {item.basis}")
         if told and item.outcome in ("pass", "recorded"):
             Xml.SubElement(case, "system-out").text = told
