@@ -138,7 +138,7 @@ def test_many_looks_are_waited_for_collected_and_judged(validate):
     rows = [json.loads(line) for line in (folder / "results.jsonl").read_text().splitlines()]
     assert {row["host"] for row in rows if "run" not in row} == set(nodes)
     assert json.loads((folder / "manifest.json").read_text())["end"]["reason"] == "completed"
-    for name in ("verdicts.jsonl", "report.md", "index.html", "junit.xml"):
+    for name in ("verdicts.jsonl", "report.md", "index.html", "junit.xml", "railyard.prom"):
         assert (folder / name).stat().st_size, name
     # A node that is done or does not answer twice is not waited for; a year is the node's word alone.
     assert (looks(folder, "quick1"), looks(folder, "lost2")) == (1, 4)

@@ -22,7 +22,7 @@ from rich.console import Console
 from support.runs.fake_run import RUN
 from support.runs.run_builder import build_run
 
-MADE = ("index.html", "report.md", "junit.xml")
+MADE = ("index.html", "report.md", "junit.xml", "railyard.prom")
 
 
 def slow_and_silent(row):

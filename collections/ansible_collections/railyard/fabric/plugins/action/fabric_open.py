@@ -16,6 +16,7 @@ from ansible.utils.display import Display
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import plan
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.load import Inventory
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present import prometheus
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import (
     action_base,
     provenance,
@@ -79,6 +80,8 @@ def _new(reports_dir: str, run: str | None, inventory: Inventory) -> RunFolder:
     for name in stale_secrets.forget_secrets(folder.path.parent.parent, folder.name):
         display.vv(f"removed the secret of run {name}, whose controller is gone")
     folder.write(run_folder.PLAN, run_folder.pretty(whole))
+    # Incomplete until it is judged: a run that is killed leaves no word of being whole.
+    folder.write(prometheus.FILE, prometheus.unjudged(inventory.cluster))
     return folder
 
 

@@ -13,9 +13,9 @@ version_added: "0.1.0"
 description:
   - Writes the run's end record and C(verdicts.jsonl), one verdict for each asked line.
   - Decided from the run folder alone. The same folder always gives the same verdicts.
-  - Writes C(report.md), C(junit.xml) and C(index.html) from them. Charts need matplotlib where Ansible runs;
-    without it the page has its tables and says so. A report that cannot be written is said, and changes no
-    verdict.
+  - Writes C(report.md), C(junit.xml), C(railyard.prom) and C(index.html) from them. Charts need matplotlib
+    where Ansible runs; without it the page has its tables and says so. A report that cannot be written is
+    said, and changes no verdict.
   - Removes the run's secret.
   - Fails when something failed (exit status 1), or something asked is unmeasured or the run is incomplete
     (3).

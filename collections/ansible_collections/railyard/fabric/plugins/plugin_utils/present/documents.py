@@ -1,20 +1,20 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The report of a run: page, Markdown and JUnit, from the run folder alone."""
+"""The report of a run: page, Markdown, JUnit and Prometheus' gauges, from the run folder alone."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from ansible_collections.railyard.fabric.plugins.plugin_utils.present import junit, model, pages
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present import junit, model, pages, prometheus
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 
 PAGE = "index.html"
 
 
 def write_report(run_dir: Path, read: model.Report | None = None) -> None:
-    """Write `report.md`, `junit.xml` and `index.html` into a run folder; same folder, same bytes.
+    """Write the page and its twins into a run folder; the same folder gives the same bytes.
 
     Args:
         run_dir: the run folder.
@@ -27,6 +27,7 @@ def write_report(run_dir: Path, read: model.Report | None = None) -> None:
     folder = run_folder.RunFolder(run_dir)
     # The page last: where it is, the others are.
     for name, text in (
+        (prometheus.FILE, prometheus.render(report)),
         ("report.md", pages.markdown(report)),
         ("junit.xml", junit.render(report)),
         (PAGE, pages.html(report)),

@@ -1,0 +1,154 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The run as gauges in Prometheus' text format, for node_exporter's textfile collector. Pure.
+
+Metric names come from the catalogue of checks alone, so that no node can invent one. The run's id is a label
+of one gauge only: on every one it would make new series with each run.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import CHECKS, OUTCOMES
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_number
+from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import clean_line
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present import wording
+
+if TYPE_CHECKING:
+    from ansible_collections.railyard.fabric.plugins.plugin_utils.present.model import Measurement, Report
+
+FILE = "railyard.prom"
+#: More series of nodes and peers than this are folded to least, median and greatest of each rail.
+MOST_SERIES = 4000
+# Numbers that verdicts hold beside those of the catalogue.
+_MORE = (
+    "cpu_percent",
+    "node_cpu_percent",
+    "peer_cpu_percent",
+    "peer_node_cpu_percent",
+    "errors",
+    "rate_gbps",
+)
+_KNOWN = {name for check in CHECKS.values() for name in (*check.client, *check.bounded)} | set(_MORE)
+# Its numbers stand for nothing where it is not measured.
+_MEASURED = ("pass", "fail", "recorded")
+
+Labels = tuple[tuple[str, str], ...]
+
+
+def render(report: Report) -> str:
+    """Return the file; `railyard_run_complete` is always in it, 0 or 1.
+
+    The gauges of numbers carry their unit in the name, such as `railyard_bandwidth_gbps` (10^9 bit/s).
+    """
+    cluster = (("cluster", report.cluster),)
+    text = _run(cluster, complete=not report.incomplete, exit_status=report.exit_status)
+    text += _family(
+        "run_info", "The run that this file tells of.", {(*cluster, ("run", report.run)): 1}.items()
+    )
+    for name, said in (("timestamp", report.started), ("end_timestamp", report.ended)):
+        if (moment := _seconds(said)) is not None:
+            help_text = "When the run began." if name == "timestamp" else "When the run ended."
+            text += _family(f"run_{name}_seconds", f"{help_text} Unix time.", [(cluster, moment)])
+    verdicts = {
+        (*cluster, ("check", table.check), ("outcome", outcome)): table.counts.get(outcome, 0)
+        for table in report.tables
+        for outcome in OUTCOMES
+    }
+    text += _family("verdicts", "Verdicts of a check by outcome.", verdicts.items())
+    return text + "".join(_measured(cluster, report.measurements))
+
+
+def unjudged(cluster: str, exit_status: int = 3) -> str:
+    """Return the file of a run that has not been judged: incomplete, and nothing more is known."""
+    return _run((("cluster", cluster),), complete=False, exit_status=exit_status)
+
+
+def _run(cluster: Labels, *, complete: bool, exit_status: int) -> str:
+    return _family(
+        "run_complete", "1 where the run ended and none of it is lost, else 0.", [(cluster, int(complete))]
+    ) + _family(
+        "run_exit_status",
+        "0 all measured and none failed, 1 something failed, 3 something is unmeasured or incomplete.",
+        [(cluster, exit_status)],
+    )
+
+
+def _measured(cluster: Labels, measurements: Iterable[Measurement]) -> Iterator[str]:
+    """Yield a family per metric: a series per test, or per rail where they are too many."""
+    series: dict[str, dict[Labels, float]] = defaultdict(dict)
+    for item in measurements:
+        if item.outcome not in _MEASURED:
+            continue
+        place = (
+            ("check", item.check),
+            ("node", item.node),
+            ("peer", item.peer),
+            ("rail", item.rail),
+            ("direction", item.direction),
+        )
+        for metric, value in item.observed.items():
+            if metric in _KNOWN and is_number(value):
+                # A file with a series twice is refused whole.
+                series[_name(metric)].setdefault((*cluster, *place), float(value))
+    count = sum(map(len, series.values()))
+    if count > MOST_SERIES:
+        yield f"# {count} series of nodes and peers are folded to min, median and max of each rail.\n"
+        series = {name: _folded(values) for name, values in series.items()}
+    left = MOST_SERIES
+    for name in sorted(series):
+        if len(series[name]) > left:
+            yield f"# railyard_{name} is left out: {len(series[name])} series are more than the file takes.\n"
+            continue
+        left -= len(series[name])
+        yield _family(name, f"{_said(name)}.", sorted(series[name].items()))
+
+
+def _folded(values: Mapping[Labels, float]) -> dict[Labels, float]:
+    """Return least, median and greatest of each check, rail and direction."""
+    groups: dict[Labels, list[float]] = defaultdict(list)
+    for labels, value in values.items():
+        groups[tuple((key, text) for key, text in labels if key not in ("node", "peer"))].append(value)
+    ways = {"min": min, "median": statistics.median, "max": max}
+    return {
+        (*labels, ("stat", stat)): float(of(found))
+        for labels, found in groups.items()
+        for stat, of in ways.items()
+    }
+
+
+def _name(metric: str) -> str:
+    return metric if wording.unit(metric) else f"{metric}_count"
+
+
+def _said(name: str) -> str:
+    metric = name.removesuffix("_count")
+    return f"What checks measured: {wording.metric_name(metric)}, in {wording.unit(metric) or 'numbers'}"
+
+
+def _family(name: str, help_text: str, series: Iterable[tuple[Labels, float]]) -> str:
+    head = f"# HELP railyard_{name} {help_text}\n# TYPE railyard_{name} gauge\n"
+    return head + "".join(f"railyard_{name}{{{_labels(labels)}}} {value!r}\n" for labels, value in series)
+
+
+def _labels(labels: Labels) -> str:
+    return ",".join(f'{key}="{_escaped(text)}"' for key, text in labels)
+
+
+def _escaped(text: str) -> str:
+    return clean_line(text).replace("\\", "\\\\").replace('"', '\\"')
+
+
+def _seconds(moment: Any) -> float | None:
+    """Return the Unix time of a moment as the report tells it, or None."""
+    try:
+        told = datetime.strptime(moment, "%Y-%m-%d %H:%M:%S UTC")
+    except ValueError:
+        return None
+    return told.replace(tzinfo=UTC).timestamp()
