@@ -283,7 +283,11 @@ def test_many_nodes_are_folded_and_the_worst_are_shown(tmp_path):
     nodes = tuple(f"gpu{number:02d}" for number in range(1, 19))
     folder = build_run(tmp_path / "big" / RUN, nodes=nodes, rails=1, change_result=bad_node)
     read = model.read(folder)
-    assert [row.label for row in read.rows] == ["gpu[01-18]"]
+    # The suspect stands apart from the seventeen that merely met it.
+    assert [(row.label, row.states) for row in read.rows] == [
+        ("gpu07", ("fail, suspect",)),
+        ("gpu[01-06,08-18]", ("met a suspect",)),
+    ]
     [problem] = read.problems
     assert problem.places_text == "gpu07 with gpu[01-06,08-18], rail0"
     assert problem.count == 34
@@ -293,6 +297,9 @@ def test_many_nodes_are_folded_and_the_worst_are_shown(tmp_path):
     write_report(folder, read)
     page = page_of(folder)
     assert "the 8 worst of 306" in page.text
+    for text in (page.text, (folder / "report.md").read_text(encoding="utf-8")):
+        assert "✗ fail, suspect" in text or "✗fail, suspect" in text
+        assert "met a suspect" in text
     assert (folder / "index.html").stat().st_size < 600_000
 
 

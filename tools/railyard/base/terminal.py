@@ -19,6 +19,7 @@ _STYLES = {
     "unmeasured": "bold yellow",
     "recorded": "cyan",
     "not_applicable": "dim",
+    "met_suspect": "magenta",
 }
 _PROBLEMS_SHOWN = 12
 
@@ -126,10 +127,10 @@ def _rails(report: model.Report) -> Table:
 def _cells(row: model.RailRow) -> list[Text]:
     shares = row.shares or ("",) * len(row.outcomes)
     cells = []
-    for name, share in zip(row.outcomes, shares, strict=True):
+    for name, state, share in zip(row.outcomes, row.states, shares, strict=True):
         shown = wording.outcome(name)
         tail = (f" ({share})", "dim") if share else ""
-        cells.append(Text.assemble((f"{shown.symbol} {shown.word}", _STYLES[shown.name]), tail))
+        cells.append(Text.assemble((f"{shown.symbol} {state}", _STYLES[shown.name]), tail))
     return cells
 
 

@@ -11,7 +11,7 @@ there is nothing to compare with, and one test alone shows nothing of a rail: bo
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,7 +26,6 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import 
 
 _CHECKS = (*BANDWIDTH, *RDMA_BANDWIDTH)
 _METRIC = "bandwidth_gbps"
-#: How many peers a sentence lists before it says "and N more".
 #: So many tests of a rail make it slow; what one test shows may be that test's.
 _LEAST_TESTS = 2
 
@@ -71,6 +70,23 @@ def name(asked: Sequence[Mapping[str, Any]], answers: Sequence[Answer]) -> None:
     _explain_sums(asked, answers)
 
 
+def guilty_ends(tests: Iterable[tuple[str, str, bool]]) -> set[End]:
+    """Return the ends of which no test is good, on a rail where others are; in time linear in the tests.
+
+    Args:
+        tests: node, peer and whether it is good, of all tests of one check on one rail.
+    """
+    asked: dict[End, int] = {}
+    good: set[End] = set()
+    for node, peer, is_good in tests:
+        for end in ((node, "sends"), (peer, "receives")):
+            asked[end] = asked.get(end, 0) + 1
+            if is_good:
+                good.add(end)
+    # Where nothing is good there is nothing to compare with.
+    return {end for end, count in asked.items() if good and count >= _LEAST_TESTS and end not in good}
+
+
 def _explain_sums(asked: Sequence[Mapping[str, Any]], answers: Sequence[Answer]) -> None:
     """Give a sum below its floor the cause of its slow part."""
     slow = {
@@ -86,15 +102,12 @@ def _explain_sums(asked: Sequence[Mapping[str, Any]], answers: Sequence[Answer])
 
 def _blame_nodes(rail: str, tests: Sequence[_Test]) -> None:
     """Name the nodes of which no test is fast enough, on a rail where others are."""
-    ends: dict[End, list[_Test]] = {}
+    ends = guilty_ends((test.node, test.peer, test.passed) for test in tests)
+    slow: dict[End, list[_Test]] = {}
     for test in tests:
-        ends.setdefault((test.node, "sends"), []).append(test)
-        ends.setdefault((test.peer, "receives"), []).append(test)
-    slow = {
-        end: mine
-        for end, mine in ends.items()
-        if len(mine) >= _LEAST_TESTS and not any(test.passed for test in mine)
-    }
+        for end in ((test.node, "sends"), (test.peer, "receives")):
+            if end in ends:
+                slow.setdefault(end, []).append(test)
     said = {node: _said(node, rail, slow) for node, _way in slow}
     for test in tests:
         guilty = [end[0] for end in ((test.node, "sends"), (test.peer, "receives")) if end in slow]

@@ -9,7 +9,7 @@ import os
 import re
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -96,11 +96,22 @@ class RailRow:
     outcomes: tuple[str, ...]
     shares: tuple[str, ...] = ()
     """Of a single node: how many of a rail's checks pass, such as `7 of 15 pass`."""
+    is_suspect: tuple[bool, ...] = ()
+    """Of each rail: with it no test of some check is good, while others of that rail are."""
 
     @property
     def label(self) -> str:
         """The nodes, folded."""
         return fold_names(self.nodes)
+
+    @property
+    def states(self) -> tuple[str, ...]:
+        """How each rail came out, in words."""
+        words = (wording.outcome(outcome).word for outcome in self.outcomes)
+        return tuple(
+            f"{word}, suspect" if suspect else word
+            for word, suspect in zip(words, self.is_suspect, strict=True)
+        )
 
 
 @dataclass(frozen=True)
@@ -261,30 +272,25 @@ def _cpu(observed: Mapping[str, Any]) -> str:
 
 def _rails(plan: Mapping[str, Any], total: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[RailRow, ...]]:
     """Nodes by rails with an outcome each; many nodes are folded where they look the same."""
-    seen = {(str(cell["node"]), str(cell["rail"])): str(cell["outcome"]) for cell in total["rails"]}
-    nodes = list(plan.get("nodes") or {})
-    rails: list[str] = []
-    for node in (plan.get("nodes") or {}).values():
-        rails += [str(rail["name"]) for rail in node["rails"] if rail["name"] not in rails]
-    rails += sorted({rail for _node, rail in seen} - set(rails))
-    outcomes = {name: tuple(seen.get((name, rail), "not_applicable") for rail in rails) for name in nodes}
-    if len(nodes) <= _NODES_SHOWN:
-        share = {
-            (str(cell["node"]), str(cell["rail"])): _share(cell.get("counts") or {})
-            for cell in total["rails"]
-        }
-        return tuple(rails), tuple(
-            RailRow((name,), outcomes[name], tuple(share.get((name, rail), "") for rail in rails))
-            for name in nodes
+    seen = {(str(cell["node"]), str(cell["rail"])): cell for cell in total["rails"]}
+    names = [str(rail["name"]) for node in (plan.get("nodes") or {}).values() for rail in node["rails"]]
+    rails = tuple(dict.fromkeys([*names, *sorted(rail for _node, rail in seen)]))
+    few = len(plan.get("nodes") or {}) <= _NODES_SHOWN
+    alike: dict[RailRow, list[str]] = defaultdict(list)
+    for name in plan.get("nodes") or {}:
+        cells = [seen.get((name, rail), {}) for rail in rails]
+        row = RailRow(
+            (name,) if few else (),
+            tuple(str(cell.get("shown", "not_applicable")) for cell in cells),
+            tuple(_share(cell.get("counts") or {}) for cell in cells) if few else (),
+            tuple(bool(cell.get("suspect")) for cell in cells),
         )
-    alike: dict[tuple[str, ...], list[str]] = defaultdict(list)
-    for name in nodes:
-        alike[outcomes[name]].append(name)
-    order = list(wording.WORST_FIRST)
-    ranked = sorted(
-        alike, key=lambda states: sorted(order.index(wording.outcome(state).name) for state in states)
+        alike[row].append(name)
+    rows = tuple(replace(row, nodes=tuple(nodes)) for row, nodes in alike.items())
+    order = summary.STATES_WORST_FIRST
+    return rails, rows if few else tuple(
+        sorted(rows, key=lambda row: sorted(order.index(state) for state in row.outcomes))
     )
-    return tuple(rails), tuple(RailRow(tuple(alike[states]), states) for states in ranked)
 
 
 def _share(counts: Mapping[str, int]) -> str:

@@ -15,6 +15,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.present import (
     comparison_chart,
     comparison_text,
     picture,
+    suspects,
     wording,
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present.model import Report
@@ -73,6 +74,7 @@ def _rendered(template: str, report: Report, **more: Any) -> str:
         .render(
             report=report,
             words=wording,
+            met_suspect=any(suspects.MET_SUSPECT in row.outcomes for row in report.rows),
             problems_shown=_PROBLEMS_SHOWN,
             exit_meaning=exit_meaning(report.exit_status),
             **_compared(report),
@@ -119,10 +121,10 @@ def _environment(*, autoescape: bool) -> Environment:
     return environment
 
 
-def _verdict(name: str) -> Markup:
+def _verdict(name: str, word: str = "") -> Markup:
     shown = wording.outcome(name)
     return Markup('<span class="v {css}"><b aria-hidden="true">{symbol}</b>{word}</span>').format(
-        css=shown.name.replace("_", "-"), symbol=shown.symbol, word=shown.word
+        css=shown.name.replace("_", "-"), symbol=shown.symbol, word=word or shown.word
     )
 
 

@@ -123,7 +123,8 @@ def _grid(report: Report) -> str:
             shown = wording.outcome(state)
             x = _NAME_WIDTH + column * step
             place = f'x="{x:g}" y="{y:g}" width="{_CELL}" height="{_CELL}"'
-            parts.append(f'<rect {place} rx="6" class="dot {_css(shown.name)}"/>')
+            ring = " suspect" if row.is_suspect[column] else ""
+            parts.append(f'<rect {place} rx="6" class="dot {_css(shown.name)}{ring}"/>')
             parts.append(_text(x + _CELL / 2, y + _CELL / 2 + 5, "symbol", "middle", shown.symbol))
         if len(row.nodes) > 1:
             x = _NAME_WIDTH + len(row.outcomes) * step + 4

@@ -20,10 +20,13 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue i
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import rejudge
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rejudge import Judged
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present import suspects
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 
 #: How many places a sentence names before it says "and N more".
 NAMED = 3
+#: What a node's rail is shown as, worst first.
+STATES_WORST_FIRST = (FAIL, UNMEASURED, suspects.MET_SUSPECT, *WORST_FIRST[2:])
 
 
 def summarise(path: str | Path) -> dict[str, Any]:
@@ -31,8 +34,8 @@ def summarise(path: str | Path) -> dict[str, Any]:
 
     Returns:
         `headline` (one sentence), `exit_status`, `counts` (outcome -> number), `rails` (`node rail
-        outcome`), `families` (`state`, `tcp`, `rdma` -> outcome -> number), `pairs` (`node peer rail
-        direction outcome`, rail null for the aggregate), `problems` (verdicts that fail or are
+        outcome shown suspect`), `families` (`state`, `tcp`, `rdma` -> outcome -> number), `pairs` (`node
+        peer rail direction outcome`, rail null for the aggregate), `problems` (verdicts that fail or are
         unmeasured), `notes` (torn files, rows of strangers, why the run is incomplete, an inventory that has
         changed).
 
@@ -68,7 +71,9 @@ def lines(summary: Mapping[str, Any], folder: str) -> list[str]:
     text = []
     for one in summary["rails"]:
         counts = ", ".join(f"{number} {outcome}" for outcome, number in one["counts"].items())
-        text.append(f"{one['node']} {one['rail']}: {one['outcome']} ({counts})")
+        shown = "met a suspect" if one["shown"] == suspects.MET_SUSPECT else one["shown"]
+        shown += ", suspect" if one["suspect"] else ""
+        text.append(f"{one['node']} {one['rail']}: {shown} ({counts})")
     # Said apart, so that what TCP shows cannot hide what RDMA does not, nor the other way round.
     tests = {family: counts for family, counts in summary["families"].items() if family != "state" and counts}
     if len(tests) > 1:
@@ -179,19 +184,29 @@ def _named(verdicts: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _rails(plan: Mapping[str, Any], verdicts: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Fold to one outcome for each node and rail: a test counts for both of its ends."""
+    """Fold to one outcome for each node and rail: a test counts for both of its ends.
+
+    `shown` leaves out what a suspect at the other end spoiled, and says that it was met.
+    """
     outcomes: dict[tuple[str, str], list[str]] = {
         (name, rail["name"]): [] for name, node in plan["nodes"].items() for rail in node["rails"]
     }
+    verdicts = list(verdicts)
+    blame = suspects.find(verdicts)
+    own: dict[tuple[str, str], set[str]] = {place: set() for place in outcomes}
     for one in verdicts:
         for node in (one["node"], one["peer"]):
             if node is not None and one["rail"] is not None:
                 outcomes[(node, one["rail"])].append(one["outcome"])
+                met = blame.only_met(one, node)
+                own[(node, one["rail"])].add(suspects.MET_SUSPECT if met else one["outcome"])
     return [
         {
             "node": node,
             "rail": rail,
             "outcome": worst(found),
+            "shown": next((state for state in STATES_WORST_FIRST if state in own[(node, rail)]), UNMEASURED),
+            "suspect": (node, rail) in blame.suspects,
             "counts": {outcome: found.count(outcome) for outcome in WORST_FIRST if outcome in found},
         }
         for (node, rail), found in outcomes.items()

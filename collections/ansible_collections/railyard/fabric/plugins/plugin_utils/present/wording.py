@@ -52,6 +52,17 @@ OUTCOMES = {
         ),
     )
 }
+#: What a node's rail may be shown as: an outcome, or what its tests met at their other end.
+STATES = {
+    **OUTCOMES,
+    "met_suspect": Outcome(
+        "met_suspect",
+        "met a suspect",
+        "△",
+        "what is not good here was tested with a suspect: a rail with which no test of that kind is good, "
+        "while its partners do well with others",
+    ),
+}
 _UNKNOWN = Outcome("unmeasured", "unknown", "?", "an outcome that this version does not know")
 
 # The number that stands for a check, the first of these that it has.
@@ -96,8 +107,8 @@ _UNITS = (
 
 
 def outcome(name: object) -> Outcome:
-    """Return how to show an outcome; one of a newer schema is shown as unknown, never as good."""
-    return OUTCOMES.get(str(name), _UNKNOWN)
+    """Return how to show an outcome or state; one of a newer schema is shown as unknown, never as good."""
+    return STATES.get(str(name), _UNKNOWN)
 
 
 def check_title(name: str) -> str:
