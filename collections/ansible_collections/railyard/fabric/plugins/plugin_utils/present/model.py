@@ -19,6 +19,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import rejud
 from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import clean_all, fold_names
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import (
     comparison,
+    environment,
     rails_used,
     summary,
     wording,
@@ -152,7 +153,7 @@ class Report:
     tables: tuple[CheckTable, ...]
     environment: tuple[tuple[str, str], ...]
     policy: tuple[tuple[str, str], ...]
-    nodes: tuple[dict[str, str], ...]
+    nodes: tuple[environment.Property, ...]
     notes: tuple[str, ...]
     plan: dict[str, Any]
     compared: comparison.Compared
@@ -200,9 +201,9 @@ def read(run_dir: str | os.PathLike[str], judged: rejudge.Judged | None = None) 
         problems=tuple(group(total["problems"], cables)),
         measurements=measurements,
         tables=_tables(measurements),
-        environment=_environment(manifest, plan),
-        policy=_pairs(manifest.get("policy") or {}),
-        nodes=_nodes(plan, facts),
+        environment=environment.of_run(manifest, plan),
+        policy=environment.pairs(manifest.get("policy") or {}),
+        nodes=environment.of_nodes(plan, facts),
         notes=tuple(str(note) for note in total.get("notes") or ()),
         plan=plan,
         compared=comparison.of(plan, verdicts, facts, policy.merge(manifest.get("policy"))),
@@ -327,55 +328,3 @@ def badness(measurement: Measurement) -> tuple[int, float, str]:
     value = measurement.value if measurement.value is not None else 0.0
     lower_is_better = (measurement.metric or "").endswith(("_us", "_percent"))
     return rank, -value if lower_is_better else value, measurement.id
-
-
-def _environment(manifest: Mapping[str, Any], plan: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    rows = [
-        ("inventory", wording.quantity_text(manifest.get("inventory"))),
-        ("command", " ".join(str(word) for word in _list(manifest.get("argv"))) or "unknown"),
-        ("transport", wording.quantity_text(plan.get("transport"))),
-        ("kind of nodes", wording.quantity_text(plan.get("node_class"))),
-        ("cabling", wording.quantity_text(plan.get("cabling"))),
-    ]
-    if limit := _list(manifest.get("limit")):
-        rows.append(("limited to", fold_names([str(name) for name in limit])))
-    rows += [(f"version of {name}", text) for name, text in _pairs(_record(manifest.get("versions")))]
-    return tuple(rows)
-
-
-def _pairs(values: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    return tuple(
-        (
-            str(key),
-            wording.number(value) if is_number(value) else wording.quantity_text(value),
-        )
-        for key, value in sorted(values.items())
-    )
-
-
-def _nodes(plan: Mapping[str, Any], facts: list[dict[str, Any]]) -> tuple[dict[str, str], ...]:
-    """What each node is; nodes that are the same are one line."""
-    by_node = {str(row.get("node")): row for row in facts}
-    alike: dict[tuple[tuple[str, str], ...], list[str]] = defaultdict(list)
-    for name in plan.get("nodes") or {}:
-        alike[tuple(_described(by_node.get(name)).items())].append(name)
-    return tuple({"nodes": fold_names(names), **dict(described)} for described, names in alike.items())
-
-
-def _described(row: Mapping[str, Any] | None) -> dict[str, str]:
-    if row is None:
-        return {"system": "did not answer", "tools": "", "devices": ""}
-    system = _record(row.get("os"))
-    words = [
-        f"{system.get('id', '')} {system.get('version', '')}".strip(),
-        f"kernel {row.get('kernel') or 'unknown'}",
-        f"Python {row.get('python') or 'unknown'}",
-    ]
-    tools = [
-        f"{name} {version or 'not installed'}" for name, version in sorted(_record(row.get("tools")).items())
-    ]
-    devices = [
-        f"{device.get('netdev')} ({device.get('driver') or 'no driver'}, MTU {device.get('mtu_bytes')})"
-        for device in map(_record, _list(row.get("netdevs")))
-    ]
-    return {"system": ", ".join(words), "tools": ", ".join(tools), "devices": ", ".join(devices)}

@@ -1,0 +1,131 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a run was measured on: versions of the nodes, folded where alike, differences first. Pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_number
+from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import fold_names
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present import wording
+
+# A property in which every node differs is told of so many of them.
+_VALUES_SHOWN = 12
+
+
+@dataclass(frozen=True)
+class Property:
+    """What the nodes say of one thing, such as the kernel.
+
+    Attributes:
+        name: what it is, for people.
+        values: what was said, and the nodes that said so, folded; the most frequent first.
+        left_out: how many more values there are.
+    """
+
+    name: str
+    values: tuple[tuple[str, str], ...]
+    left_out: int = 0
+
+    @property
+    def differs(self) -> bool:
+        """Tell whether the nodes are not alike in it."""
+        return len(self.values) > 1
+
+
+def of_nodes(plan: Mapping[str, Any], facts: Iterable[Mapping[str, Any]]) -> tuple[Property, ...]:
+    """Return what the nodes are, a property each: those in which they differ come first.
+
+    Args:
+        plan: plan.json.
+        facts: the run's facts rows.
+    """
+    by_node = {str(row.get("node")): row for row in facts}
+    nodes = [str(name) for name in plan.get("nodes") or {}]
+    said = {name: _described(by_node[name]) for name in nodes if name in by_node}
+    silent = [name for name in nodes if name not in by_node]
+    names = dict.fromkeys(name for mine in said.values() for name in mine)
+    found = [_property(name, said, "all others" if silent else "all nodes") for name in names]
+    nothing = [Property("facts", (("the node did not answer", _nodes(silent)),))] if silent else []
+    return (*nothing, *sorted(found, key=lambda one: not one.differs))
+
+
+def of_run(manifest: Mapping[str, Any], plan: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    """Return what the run was asked with, as name and value for people."""
+    rows = [
+        ("inventory", wording.quantity_text(manifest.get("inventory"))),
+        ("command", " ".join(str(word) for word in _list(manifest.get("argv"))) or "unknown"),
+        ("transport", wording.quantity_text(plan.get("transport"))),
+        ("kind of nodes", wording.quantity_text(plan.get("node_class"))),
+        ("cabling", wording.quantity_text(plan.get("cabling"))),
+    ]
+    if limit := _list(manifest.get("limit")):
+        rows.append(("limited to", fold_names([str(name) for name in limit])))
+    return (*rows, *((f"version of {name}", text) for name, text in pairs(_record(manifest.get("versions")))))
+
+
+def pairs(values: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    """Return a mapping's items as text, sorted by key."""
+    return tuple(
+        (str(key), wording.number(value) if is_number(value) else wording.quantity_text(value))
+        for key, value in sorted(values.items())
+    )
+
+
+def _property(name: str, said: Mapping[str, Mapping[str, str]], everybody: str) -> Property:
+    alike: dict[str, list[str]] = defaultdict(list)
+    for node, mine in said.items():
+        alike[mine.get(name, "unknown")].append(node)
+    ranked = sorted(alike, key=lambda text: -len(alike[text]))
+    shown = ranked if len(ranked) <= _VALUES_SHOWN else ranked[:_VALUES_SHOWN]
+    values = tuple((text, everybody if len(alike) == 1 else _nodes(alike[text])) for text in shown)
+    return Property(name, values, len(ranked) - len(shown))
+
+
+def _nodes(names: list[str]) -> str:
+    return fold_names(names) + (f" ({len(names)} nodes)" if len(names) > 1 else "")
+
+
+def _described(row: Mapping[str, Any]) -> dict[str, str]:
+    """Return property -> what a node says of it; facts that are garbled have their verdict elsewhere."""
+    system = _record(row.get("os"))
+    told = {
+        "system": f"{system.get('id') or ''} {system.get('version') or ''}".strip() or "unknown",
+        "kernel": str(row.get("kernel") or "unknown"),
+        "Python": str(row.get("python") or "unknown"),
+    }
+    for name, version in sorted(_record(row.get("tools")).items()):
+        told[str(name)] = str(version or "not installed")
+    drivers: dict[str, list[str]] = defaultdict(list)
+    for device in map(_record, _list(row.get("netdevs"))):
+        of = f"{device.get('driver') or 'no driver'}, MTU {device.get('mtu_bytes')} bytes"
+        drivers[of].append(str(device.get("netdev")))
+    told["netdevs"] = _grouped(drivers)
+    hcas: dict[str, list[str]] = defaultdict(list)
+    for hca in map(_record, _list(row.get("hcas"))):
+        board = " ".join(str(hca[key]) for key in ("hca_type", "board_id") if hca.get(key))
+        firmware = f"{board or 'unknown board'}, firmware {hca.get('firmware') or 'unknown'}"
+        hcas[f"{firmware}, driver {hca.get('driver') or 'unknown'}"].append(str(hca.get("hca")))
+    if hcas:
+        told["HCAs"] = _grouped(hcas)
+    governors = sorted({str(name) for name in _record(_record(row.get("cpu")).get("governors"))})
+    if governors:
+        told["CPU governors"] = ", ".join(governors)
+    return told
+
+
+def _grouped(names: Mapping[str, list[str]]) -> str:
+    return "; ".join(f"{', '.join(mine)}: {of}" for of, mine in names.items()) or "none"
+
+
+def _record(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []

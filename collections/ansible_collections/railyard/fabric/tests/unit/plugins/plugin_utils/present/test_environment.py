@@ -1,0 +1,63 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a run was measured on: alike nodes are one line, what differs comes first, silence is told."""
+
+from __future__ import annotations
+
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present import environment
+
+NODES = [f"gpu{number}" for number in range(1, 9)]
+
+
+def facts(node: str, **changes):
+    hca = {"hca": "mlx5_0:1", "board_id": "MT_0838", "hca_type": "MT4129", "driver": "mlx5_core"}
+    return {
+        "node": node,
+        "os": {"id": "ubuntu", "version": "24.04"},
+        "kernel": "6.8.0",
+        "python": "3.12.3",
+        "tools": {"iperf3": "3.16"},
+        "netdevs": [{"netdev": name, "driver": "mlx5_core", "mtu_bytes": 9000} for name in ("ens1", "ens2")],
+        "hcas": [{**hca, "firmware": changes.pop("firmware", "28.39.1002")}],
+        **changes,
+    }
+
+
+def told(rows, nodes=NODES):
+    return environment.of_nodes({"nodes": dict.fromkeys(nodes)}, rows)
+
+
+def test_alike_nodes_are_one_line_each_property():
+    found = told([facts(node) for node in NODES])
+    assert {len(one.values) for one in found} == {1}
+    assert not any(one.differs for one in found)
+    assert {one.name: one.values[0] for one in found}["netdevs"] == (
+        "ens1, ens2: mlx5_core, MTU 9000 bytes",
+        "all nodes",
+    )
+
+
+def test_what_differs_comes_first_with_its_nodes():
+    rows = [facts(node) for node in NODES]
+    rows[2] = facts("gpu3", firmware="28.36.2024", tools={"iperf3": None})
+    found = told(rows)
+    assert [one.name for one in found if one.differs] == [one.name for one in found][:2] == ["iperf3", "HCAs"]
+    assert [nodes for _value, nodes in found[1].values] == ["gpu[1-2,4-8] (7 nodes)", "gpu3"]
+    assert "firmware 28.36.2024" in found[1].values[1][0]
+    assert found[0].values[1] == ("not installed", "gpu3")
+
+
+def test_who_did_not_answer_is_told_once_and_differs_in_nothing():
+    found = told([facts(node) for node in NODES[:-1]])
+    assert found[0].values == (("the node did not answer", "gpu8"),)
+    assert not any(one.differs for one in found)
+    assert found[1].values[0][1] == "all others"
+
+
+def test_what_every_node_has_otherwise_is_cut_and_counted():
+    nodes = [f"n{number:03d}" for number in range(100)]
+    [kernel] = [
+        one for one in told([facts(node, kernel=node) for node in nodes], nodes) if one.name == "kernel"
+    ]
+    assert (len(kernel.values), kernel.left_out) == (12, 88)
