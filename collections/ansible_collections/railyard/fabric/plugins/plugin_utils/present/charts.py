@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_number
@@ -96,12 +97,18 @@ def _settings(name: str) -> AbstractContextManager[None]:
 
 
 def drawing(
-    name: str, heights: Sequence[float], left: float, hspace: float, fill: Callable[[Figure, Any], None]
+    name: str,
+    label: str,
+    heights: Sequence[float],
+    left: float,
+    hspace: float,
+    fill: Callable[[Figure, Any], None],
 ) -> str:
     """Draw panels below each other and return them as a part of a page.
 
     Args:
         name: what the drawing is called among those of the page.
+        label: what it shows, for who cannot see it.
         heights: of the panels, in inches.
         left: where they begin, as a share of the width.
         hspace: room between them, as a share of their height.
@@ -121,7 +128,7 @@ def drawing(
         grid.update(top=1 - 0.36 / height, bottom=0.36 / height)
         fill(figure, grid)
         figure.savefig(out, format="svg", transparent=True, metadata=dict.fromkeys(_METADATA))
-    return _inline(out.getvalue().decode("utf-8"), name)
+    return _inline(out.getvalue().decode("utf-8"), name, f"{label}; a table below has the same numbers")
 
 
 def _of_unit(measurements: Sequence[Measurement], suffix: str) -> dict[str, list[Measurement]]:
@@ -160,7 +167,8 @@ def _bars(checks: dict[str, list[Measurement]], unit: str, name: str) -> str:
             else:
                 _panel(figure.add_subplot(grid[row]), title, shown, unit, most)
 
-    return drawing(name, heights, 0.27, 0.55, fill)
+    label = f"Bars of {name} in {unit}: {', '.join(wording.check_title(check) for check in checks)}"
+    return drawing(name, label, heights, 0.27, 0.55, fill)
 
 
 def _panel(axes: Axes, title: str, shown: Sequence[Measurement], unit: str, most: float) -> None:
@@ -257,7 +265,7 @@ def _reach(item: Measurement) -> list[float]:
     return [number for number in (item.value, _tail(item), _floor(item)) if number is not None]
 
 
-def _inline(svg: str, name: str) -> str:
+def _inline(svg: str, name: str, label: str) -> str:
     """Make matplotlib's document a part of a page: no prolog, ids of its own, the page's colours and font."""
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.S)
@@ -267,7 +275,8 @@ def _inline(svg: str, name: str) -> str:
     svg = re.sub(r"font: (?:(bold) )?([0-9.]+px) [^;\"]*", _font, svg)
     for stand_in, css in _COLOURS.items():
         svg = svg.replace(stand_in, css)
-    return svg.replace("<svg ", '<svg class="chart" aria-hidden="true" focusable="false" ', 1).strip()
+    told = f'role="img" aria-label="{escape(label)}" focusable="false"'
+    return svg.replace("<svg ", f'<svg class="chart" {told} ', 1).strip()
 
 
 def _font(match: re.Match[str]) -> str:

@@ -50,7 +50,7 @@ def _svg(panels: Sequence[tuple[str, str, Sequence[Row], int]]) -> str:
             more = f"; {len(shown)} of {total}, worst first" if total > len(shown) else ""
             _panel(figure.add_subplot(grid[at]), _HEADINGS[what] + more, shown, what, unit)
 
-    return charts.drawing("compared", heights, 0.3, 0.3, fill)
+    return charts.drawing("compared", "Bars of TCP against RDMA, test by test", heights, 0.3, 0.3, fill)
 
 
 def _panel(axes: Axes, title: str, shown: Sequence[Row], what: str, unit: str) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,9 +21,11 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.present import (
     comparison,
     environment,
     rails_used,
+    spread,
     summary,
     wording,
 )
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present.environment import Property
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present.grouping import (
     LINK_ERRORS,
     Problem,
@@ -31,6 +33,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.present.grouping i
     place_text,
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present.rails_used import Conditions
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present.spread import RailSpread
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 
 # Beyond this many nodes, rows of the picture that look the same are folded into one.
@@ -88,6 +91,17 @@ class Measurement:
         """What was expected."""
         return wording.bounds_text(self.floor, self.ceiling)
 
+    @property
+    def bounds(self) -> tuple[tuple[str, str], ...]:
+        """Floor and ceiling apart, as label and text; one where only one value is right."""
+        if self.floor and self.floor == self.ceiling:
+            return (("exactly", self.bounds_text),)
+        told = (
+            ("floor", wording.bounds_text(self.floor, {})),
+            ("ceiling", wording.bounds_text({}, self.ceiling)),
+        )
+        return tuple((name, text) for name, text in told if text)
+
 
 @dataclass(frozen=True)
 class RailRow:
@@ -116,6 +130,23 @@ class RailRow:
 
 
 @dataclass(frozen=True)
+class Reason:
+    """How a bound came about.
+
+    Attributes:
+        number: by which the lines of its check's table name it, from 1.
+        bounds: floor and ceiling, or the one value that is right, as label and text; empty where none is.
+        basis: what they rest on, or why there are none.
+        count: how many of the check's questions it holds for.
+    """
+
+    number: int
+    bounds: tuple[tuple[str, str], ...]
+    basis: str
+    count: int
+
+
+@dataclass(frozen=True)
 class CheckTable:
     """The verdicts of one check, the ones worth looking at first when there are many."""
 
@@ -124,6 +155,13 @@ class CheckTable:
     counts: dict[str, int]
     shown: tuple[Measurement, ...]
     left_out: int
+    reasons: tuple[Reason, ...]
+    """How the bounds of the lines shown came about, the most frequent first."""
+
+    def reason(self, item: Measurement) -> int | str:
+        """Return the number of a line's reason; nothing where no word was said of a bound."""
+        mine = (item.bounds, item.basis)
+        return next((one.number for one in self.reasons if (one.bounds, one.basis) == mine), "")
 
     @property
     def conditions(self) -> tuple[Conditions, ...]:
@@ -151,9 +189,10 @@ class Report:
     problems: tuple[Problem, ...]
     measurements: tuple[Measurement, ...]
     tables: tuple[CheckTable, ...]
+    spreads: tuple[RailSpread, ...]
     environment: tuple[tuple[str, str], ...]
     policy: tuple[tuple[str, str], ...]
-    nodes: tuple[environment.Property, ...]
+    nodes: tuple[Property, ...]
     notes: tuple[str, ...]
     plan: dict[str, Any]
     compared: comparison.Compared
@@ -201,6 +240,7 @@ def read(run_dir: str | os.PathLike[str], judged: rejudge.Judged | None = None) 
         problems=tuple(group(total["problems"], cables)),
         measurements=measurements,
         tables=_tables(measurements),
+        spreads=spread.of(measurements, rails),
         environment=environment.of_run(manifest, plan),
         policy=environment.pairs(manifest.get("policy") or {}),
         nodes=environment.of_nodes(plan, facts),
@@ -317,9 +357,17 @@ def _tables(measurements: tuple[Measurement, ...]) -> tuple[CheckTable, ...]:
                 },
                 shown=tuple(shown),
                 left_out=len(of_check) - len(shown),
+                reasons=_reasons(of_check, shown),
             )
         )
     return tuple(tables)
+
+
+def _reasons(measurements: list[Measurement], shown: list[Measurement]) -> tuple[Reason, ...]:
+    counts = Counter((item.bounds, item.basis) for item in measurements)
+    told = {(item.bounds, item.basis) for item in shown if item.bounds or item.basis}
+    ranked = [(said, count) for said, count in counts.most_common() if said in told]
+    return tuple(Reason(number, *said, count) for number, (said, count) in enumerate(ranked, start=1))
 
 
 def badness(measurement: Measurement) -> tuple[int, float, str]:

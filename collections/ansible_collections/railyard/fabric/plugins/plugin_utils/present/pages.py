@@ -15,6 +15,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.present import (
     comparison_chart,
     comparison_text,
     picture,
+    spread,
     suspects,
     wording,
 )
@@ -27,6 +28,7 @@ _PROBLEMS_SHOWN = 40
 _COMPARED_SHOWN = 400
 # Tables that are open at first sight; the others are one click away.
 _OPEN_WHEN_AT_MOST = 12
+_SPREADS_OPEN = 24
 
 _EXIT_MEANING = {
     0: "all that was asked is measured and proven, and nothing failed.",
@@ -44,6 +46,7 @@ def html(report: Report) -> str:
         report,
         css=lambda name: str(name).replace("_", "-"),
         verdict=_verdict,
+        spreads_open=_SPREADS_OPEN,
         style=Markup(style),  # noqa: S704 - our own file, and it is no template
         picture=Markup(picture.draw(report)),  # noqa: S704 - escapes every name itself
         open_tables={table.check for table in report.tables if _worth_opening(table.check, len(table.shown))},
@@ -76,6 +79,7 @@ def _rendered(template: str, report: Report, **more: Any) -> str:
             words=wording,
             met_suspect=any(suspects.MET_SUSPECT in row.outcomes for row in report.rows),
             problems_shown=_PROBLEMS_SHOWN,
+            five=spread.FIVE,
             exit_meaning=exit_meaning(report.exit_status),
             **_compared(report),
             **more,

@@ -136,7 +136,8 @@ def _grid(report: Report) -> str:
 def _open(width: float, height: float) -> str:
     return (
         f'<svg class="picture" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" '
-        f'style="max-width: {width:g}px" aria-hidden="true" focusable="false">'
+        f'style="max-width: {width:g}px" role="img" focusable="false" '
+        'aria-label="Nodes and rails by verdict; the table below says the same in words">'
     )
 
 

@@ -27,15 +27,8 @@ FILE = "railyard.prom"
 #: More series of nodes and peers than this are folded to least, median and greatest of each rail.
 MOST_SERIES = 4000
 # Numbers that verdicts hold beside those of the catalogue.
-_MORE = (
-    "cpu_percent",
-    "node_cpu_percent",
-    "peer_cpu_percent",
-    "peer_node_cpu_percent",
-    "errors",
-    "rate_gbps",
-)
-_KNOWN = {name for check in CHECKS.values() for name in (*check.client, *check.bounded)} | set(_MORE)
+_MORE = {"errors", "rate_gbps"}
+_KNOWN = {name for check in CHECKS.values() for name in (*check.client, *check.bounded)} | _MORE
 # Its numbers stand for nothing where it is not measured.
 _MEASURED = ("pass", "fail", "recorded")
 
@@ -115,11 +108,10 @@ def _folded(values: Mapping[Labels, float]) -> dict[Labels, float]:
     groups: dict[Labels, list[float]] = defaultdict(list)
     for labels, value in values.items():
         groups[tuple((key, text) for key, text in labels if key not in ("node", "peer"))].append(value)
-    ways = {"min": min, "median": statistics.median, "max": max}
     return {
-        (*labels, ("stat", stat)): float(of(found))
+        (*labels, ("stat", stat)): value
         for labels, found in groups.items()
-        for stat, of in ways.items()
+        for stat, value in (("min", min(found)), ("median", statistics.median(found)), ("max", max(found)))
     }
 
 

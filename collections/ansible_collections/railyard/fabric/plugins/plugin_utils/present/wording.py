@@ -199,7 +199,7 @@ def bounds_text(floor: Mapping[str, Any] | None, ceiling: Mapping[str, Any] | No
         elif low is not None:
             parts.append(f"{name}{'at least ' if is_number(low) else ''}{quantity(metric, low)}")
         elif high is not None:
-            parts.append(f"{name}at most {quantity(metric, high)}")
+            parts.append(f"{name}{'at most ' if is_number(high) else ''}{quantity(metric, high)}")
     return "; ".join(parts)
 
 

@@ -1,0 +1,86 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How the numbers of each check are spread over a rail's pairs and directions. Pure."""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present import wording
+
+if TYPE_CHECKING:
+    from ansible_collections.railyard.fabric.plugins.plugin_utils.present.model import Measurement
+
+#: Least, lower quartile, median, upper quartile, greatest.
+FIVE = ("min", "lower quartile", "median", "upper quartile", "max")
+
+
+@dataclass(frozen=True)
+class RailSpread:
+    """One check on one rail.
+
+    Attributes:
+        check: its title.
+        metric: what its numbers are, for people, with the unit: `bandwidth, Gbit/s`.
+        rail: the rail, or "all rails".
+        measured: how many tests have a number.
+        asked: how many were asked.
+        numbers: the five of `FIVE`, as text.
+    """
+
+    check: str
+    metric: str
+    rail: str
+    measured: int
+    asked: int
+    numbers: tuple[str, ...]
+
+
+def of(measurements: Iterable[Measurement], rails: Sequence[str]) -> tuple[RailSpread, ...]:
+    """Return the spread of each check between nodes whose numbers have a unit, by check and rail.
+
+    What is unmeasured counts as asked and gives no number; a check of one test a rail has no spread.
+    """
+    groups: dict[tuple[str, str], list[Measurement]] = defaultdict(list)
+    for item in measurements:
+        if item.peer and item.outcome != "not_applicable":
+            groups[item.check, item.rail].append(item)
+    order = {rail: number for number, rail in enumerate(rails)}
+
+    def place(key: tuple[str, str]) -> tuple[tuple[int, str], int]:
+        return wording.check_order(key[0]), order.get(key[1], len(order))
+
+    found = []
+    for check, rail in sorted(groups, key=place):
+        mine = groups[check, rail]
+        good = [item for item in mine if item.outcome != "unmeasured" and item.value is not None]
+        metric = next((item.metric for item in good if item.metric and wording.unit(item.metric)), None)
+        if metric is None or len(mine) < 2:
+            continue
+        values = [float(item.observed[metric]) for item in good if item.metric == metric]
+        if metric.endswith("mtu_bytes"):
+            continue  # exact, and said by its verdict
+        found.append(
+            RailSpread(
+                wording.heading(check),
+                f"{wording.metric_name(metric)}, {wording.unit(metric)}",
+                rail or "all rails",
+                len(values),
+                len(mine),
+                tuple(map(wording.number, five(values))),
+            )
+        )
+    return tuple(found)
+
+
+def five(values: Sequence[float]) -> tuple[float, float, float, float, float]:
+    """Return the five numbers that sum up one value or more."""
+    if len(values) == 1:
+        return (values[0],) * 5
+    low, middle, high = statistics.quantiles(values, n=4, method="inclusive")
+    return min(values), low, middle, high, max(values)

@@ -1,0 +1,131 @@
+"""Who reads the page by screen reader, keyboard, phone or on paper; and how each bound came about."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present import model, pages, spread
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present.documents import write_report
+from support.runs.fake_run import RUN
+from support.runs.run_builder import build_run
+from tools.report.test_report import page_of
+
+STYLE = (pages.Path(pages.__file__).with_name("templates") / "style.css").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = build_run(tmp_path_factory.mktemp("run") / "lab" / RUN, rdma=True)
+    write_report(folder)
+    return folder
+
+
+def palettes() -> list[dict[str, str]]:
+    """The colours of light, dark and paper."""
+    found = [dict(re.findall(r"--([a-z-]+): (#[0-9a-f]+)", block)) for block in STYLE.split(":root {")[1:]]
+    assert len(found) == 3
+    return found
+
+
+def luminance(colour: str) -> float:
+    digits = colour[1:] if len(colour) == 7 else "".join(digit * 2 for digit in colour[1:])
+    shares = [int(digits[at : at + 2], 16) / 255 for at in (0, 2, 4)]
+    linear = [share / 12.92 if share <= 0.04045 else ((share + 0.055) / 1.055) ** 2.4 for share in shares]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+STATES = ("pass", "fail", "recorded", "not-applicable", "met-suspect")
+
+
+@pytest.mark.parametrize("number", range(3))
+@pytest.mark.parametrize(
+    ("text", "ground"),
+    [(text, ground) for text in ("ink", "faint") for ground in ("paper", "ground")]
+    + [("on-state", state) for state in STATES]
+    + [("on-unmeasured", "unmeasured")],
+)
+def test_text_stands_out_from_its_ground(number, text, ground):
+    """WCAG AA: 4.5 to 1."""
+    palette = palettes()[number]
+    light, dark = sorted((luminance(palette[text]), luminance(palette[ground])), reverse=True)
+    assert (light + 0.05) / (dark + 0.05) >= 4.5
+
+
+def test_a_screen_reader_gets_captions_headings_and_names(folder):
+    text = (folder / "index.html").read_text(encoding="utf-8")
+    tables = re.findall(r"<table.*?</table>", text, flags=re.S)
+    assert len(tables) > 20
+    for table in tables:
+        assert re.match(r"<table[^>]*>\s*<caption", table), table[:200]
+        assert not re.search(r"<th(?![^>]*scope=)[ >]", table), table[:200]
+    for svg in re.findall(r'<svg class="[^>]*>', text):
+        assert re.search(r'role="img"[^>]* aria-label="[A-Z]', svg), svg
+    for summary in re.findall(r"<details[^>]*>\s*<(\w+)", text):
+        assert summary == "summary"
+
+
+def test_the_keyboard_reaches_what_is_wider_than_the_screen(folder):
+    page = page_of(folder)
+    wide = [attributes for _tag, attributes in page.tags if attributes.get("class") == "scroll"]
+    assert len(wide) > 20
+    for attributes in wide:
+        assert (attributes["tabindex"], attributes["role"]) == ("0", "region")
+        assert attributes["aria-label"]
+    ids = {attributes["id"] for _tag, attributes in page.tags if attributes.get("id")}
+    links = [attributes["href"] for tag, attributes in page.tags if tag == "a"]
+    assert links[0] == "#answer", "the way past the head comes first"
+    assert not {link.removeprefix("#") for link in links} - ids
+    assert ":focus-visible" in STYLE
+
+
+def test_paper_cuts_no_table_and_prints_no_folded_one():
+    """28 pages of 2 x 2 were those that stood folded."""
+    paper = STYLE.split("@media print", 1)[1]
+    assert "details-content" not in paper
+    assert re.search(r"\.scroll \{ overflow: visible", paper)
+    assert re.search(r"\.numbers td[^{]*\{[^}]*white-space: normal", paper)
+
+
+def test_how_each_bound_came_about_is_read_and_not_pointed_at(folder):
+    read = model.read(folder)
+    table = next(table for table in read.tables if table.check == "tcp_bandwidth")
+    [reason] = table.reasons
+    assert reason.bounds == (
+        ("floor", "bandwidth at least 8 Gbit/s"),
+        ("ceiling", "bandwidth at most 10.1 Gbit/s"),
+    )
+    assert (reason.number, reason.count) == (1, 4)
+    assert "ESnet fasterdata" in reason.basis
+    assert [table.reason(item) for item in table.shown] == [1] * 4
+    exact = next(table for table in read.tables if table.check == "mtu").reasons[0]
+    assert exact.bounds == (("exactly", "MTU 9000 bytes"),)
+    page, markdown = page_of(folder), (folder / "report.md").read_text(encoding="utf-8")
+    assert not [attributes for _tag, attributes in page.tags if "title" in attributes]
+    for told in (page.text, markdown):
+        # Once for each check, and not once more for each of its lines.
+        assert told.count(reason.basis[:60]) == 2
+    assert "Basis 1 (4 lines): floor bandwidth at least 8 Gbit/s; ceiling bandwidth at most" in markdown
+
+
+def test_the_spread_of_each_rail_counts_what_is_measured(tmp_path):
+    def silent(row):
+        lost = (row["check"], row["node"], row["peer"], row["rail"]) == ("tcp_bandwidth", "a1", "a2", "rail0")
+        return None if lost else row
+
+    folder = build_run(tmp_path / "lab" / RUN, nodes=("a1", "a2", "a3"), change_result=silent)
+    read = model.read(folder)
+    rows = [row for row in read.spreads if row.check == "TCP bandwidth"]
+    assert [(row.rail, row.measured, row.asked, row.metric) for row in rows] == [
+        ("rail0", 5, 6, "bandwidth, Gbit/s"),
+        ("rail1", 6, 6, "bandwidth, Gbit/s"),
+    ]
+    values = sorted(
+        item.value
+        for item in read.measurements
+        if (item.check, item.rail) == ("tcp_bandwidth", "rail1") and item.value
+    )
+    assert rows[1].numbers[0] == f"{values[0]:.2f}"
+    assert rows[1].numbers[-1] == f"{values[-1]:.2f}"
+    assert spread.five([1, 2, 3, 4, 10]) == (1, 2, 3, 4, 10)
+    assert spread.five([7]) == (7, 7, 7, 7, 7)
