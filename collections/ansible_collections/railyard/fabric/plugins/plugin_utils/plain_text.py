@@ -9,9 +9,11 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-# Terminal escapes, control characters other than newline and tab, and marks that turn the writing direction.
+# Terminal escapes, control characters other than newline and tab, marks that turn the writing direction, and
+# line ends that only some programs know.
 _CONTROL = re.compile(
-    r"\x1b\[[0-9;?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+    r"\x1b\[[0-9;?]*[ -/]*[@-~]"
+    r"|[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 )
 
 

@@ -16,7 +16,7 @@ from typing import Any
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_number
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import rejudge
-from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import clean_all, fold_names
+from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import clean, clean_all, fold_names
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import (
     comparison,
     environment,
@@ -213,6 +213,7 @@ def read(run_dir: str | os.PathLike[str], judged: rejudge.Judged | None = None) 
     folder = run_folder.RunFolder(Path(run_dir))
     manifest, plan = clean_all(folder.manifest()), clean_all(folder.plan())
     judged = judged or rejudge.judge_folder(Path(run_dir))
+    incomplete = [judged.incomplete or "", *(f"{name} lost a line" for name in judged.torn)]
     total = clean_all(summary.of(folder.plan(), judged))
     facts, results = (
         _of_run(manifest, folder.rows(name)[0]) for name in (run_folder.FACTS, run_folder.RESULTS)
@@ -231,9 +232,7 @@ def read(run_dir: str | os.PathLike[str], judged: rejudge.Judged | None = None) 
         started=_moment(start.get("at", "unknown")),
         ended=_moment(end.get("at", "")),
         interrupted=end.get("reason") != "completed",
-        incomplete="; ".join(
-            [judged.incomplete or "", *(f"{name} lost a line" for name in judged.torn)]
-        ).strip("; "),
+        incomplete=clean("; ".join(incomplete).strip("; ")),
         rails=rails,
         rows=rows,
         node_count=len(plan.get("nodes") or {}),

@@ -108,7 +108,10 @@ def exit_meaning(status: int) -> str:
 def markdown_text(text: object) -> str:
     """Return text that Markdown shows as it is, on one line, inside a table cell as well."""
     one_line = " ".join(str(text).split())
-    escaped = re.sub(r"([\\`*\[\]|#~])", r"\\\1", one_line)
+    escaped = re.sub(r"([\\`*\[\]|#~]|(?<![^\W_])_|_(?![^\W_]))", r"\\\1", one_line)
+    # A list or a heading's underline by how it begins, and what is made a link by itself.
+    escaped = re.sub(r"^([-+=])", r"\\\1", re.sub(r"^([0-9]+)([.)])", r"\1\\\2", escaped))
+    escaped = escaped.replace("://", r":\//")
     return escaped.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
