@@ -3,10 +3,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Are there more switches on the way than planned? Latencies against hops. Pure.
 
-A cut-through switch adds 0.3 to 1 us, and cards, cables and CPUs of one cluster add the same everywhere. So a
-node's latencies are held against those of the other nodes with as many planned hops: what is above them by a
-hop's least is a hop too many. A median is compared with a median, and only where the others agree among
-themselves to better than that.
+A cut-through switch adds 0.3 to 1 us, and cards, cables and slots of one rail add the same on every node. So
+a node's latencies are held against those of the other nodes on the same rail with as many planned hops: what
+is above them by a hop's least is a hop too many. A median is compared with a median, and only where the others
+agree among themselves to better than that. Who is as high on all of its rails has a slow processor, and no
+switch too many.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
-from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import PASS, RECORDED
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import FAIL, PASS, RECORDED
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import Answer
 
 #: What a cut-through switch adds to a packet's way, at least and at most.
@@ -78,6 +79,18 @@ def judge(asked: Mapping[str, Any], samples: Sequence[Sample]) -> Answer:
         with; unmeasured without a latency that can be trusted.
     """
     node, rail = str(asked["node"]), str(asked["rail"])
+    found = _of_rail(node, rail, samples)
+    others = {one.rail for one in samples if node in one.nodes} - {rail}
+    high = [_of_rail(node, other, samples).outcome == FAIL for other in sorted(others)]
+    if found.outcome == FAIL and high and all(high):
+        found.proof = "proven"
+        return found.recorded(
+            f"as high on all rails of {node}, which is its processor's or slots', no switch's"
+        )
+    return found
+
+
+def _of_rail(node: str, rail: str, samples: Sequence[Sample]) -> Answer:
     where = f"{node} {rail}"
     mine = [one for one in samples if one.rail == rail and node in one.nodes and one.hops is not None]
     if not mine:
@@ -93,8 +106,8 @@ def judge(asked: Mapping[str, Any], samples: Sequence[Sample]) -> Answer:
         others = [
             one.latency_us
             for one in samples
-            if one.hops == hops and one.hardware and one.rate_gbps == here[0].rate_gbps
-            and (one.rail != rail or node not in one.nodes)
+            if one.rail == rail and one.hops == hops and one.hardware and node not in one.nodes
+            and one.rate_gbps == here[0].rate_gbps
         ]  # fmt: skip
         if len(others) < _LEAST_OTHERS:
             unclear.append(f"{len(others)} other tests over {hops} hops")

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import random
 
@@ -31,6 +32,10 @@ def samples(
     return found
 
 
+def on_rail1(one: hop_rows.Sample, more_us: float) -> hop_rows.Sample:
+    return dataclasses.replace(one, rail="rail1", latency_us=one.latency_us + more_us)
+
+
 def judge(node: str, made: list[hop_rows.Sample]) -> tuple[str, str | None, str]:
     one = hop_rows.judge({"node": node, "rail": "rail0"}, made)
     return one.outcome, one.cause.get("cause_class"), str(one.cause.get("cause"))
@@ -50,6 +55,21 @@ def test_a_hop_more_is_found_and_counted(hops: int, number: str) -> None:
     assert text.rsplit(": ", maxsplit=1)[-1].startswith(number)
     assert "gpu3 rail0" in text
     assert {judge(node, made)[0] for node in NODES if node != "gpu3"} == {"pass"}
+
+
+def test_a_slot_that_is_farther_on_every_node_is_no_hop() -> None:
+    """Rail 1 lies 0.4 us deeper in PCIe, on all nodes alike: it is held against itself."""
+    made = samples() + [on_rail1(one, 0.4) for one in samples()]
+    for rail in ("rail0", "rail1"):
+        assert hop_rows.judge({"node": "gpu3", "rail": rail}, made).outcome == "pass"
+
+
+def test_a_node_that_is_slow_on_all_rails_has_no_switch_too_many() -> None:
+    slow = samples({"gpu3": 1.0})
+    both = slow + [on_rail1(one, 0.0) for one in slow]
+    assert hop_rows.judge({"node": "gpu3", "rail": "rail0"}, both).outcome == "recorded"
+    one = slow + [on_rail1(one, 0.0) for one in samples()]
+    assert hop_rows.judge({"node": "gpu3", "rail": "rail0"}, one).outcome == "fail"
 
 
 def test_less_than_a_hops_least_is_no_hop() -> None:
