@@ -101,9 +101,8 @@ KEYS: Mapping[str, Key] = {
     ),
     "lldp": Key(
         True,
-        "whether the switch that LLDP names is held against `leaf`, where the inventory names one; "
-        "`not_applicable` where none of them speaks; where some do, a silent one is `unmeasured`, "
-        "unless this is `false`",
+        "whether the switch that LLDP names is held against `leaf`, where the inventory names one; a silent "
+        "one is `unmeasured`: `false` where the switches do not speak LLDP",
         "switch",
         to_node=False,
     ),

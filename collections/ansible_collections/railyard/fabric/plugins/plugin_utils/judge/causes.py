@@ -249,9 +249,9 @@ _TABLE = (
           "See the reply_path and address checks of the peer, `ip route get` there, and firewalls for ICMP."),
     Cause("route_unknown", "the node does not tell by which netdev it would reply",
           "Install iproute2 on it and look at `ip route get PEER from ADDRESS`."),
-    Cause("no_lldp", "no switch said by LLDP who it is here, though switches do elsewhere in this fabric",
+    Cause("no_lldp", "no switch said by LLDP who it is here, so that the inventory's leaf was not compared",
           "Switch LLDP on at this leaf's port; a run shorter than the switch's interval (30 s as a rule) "
-          "hears it where lldpd runs on the node. Where some are not to speak: fabric_policy.lldp: false."),
+          "hears it where lldpd runs on the node. Where none is to speak: fabric_policy.lldp: false."),
     Cause("switch_unnamed", "the switch at the cable's end does not tell its name",
           "Have it send its system name by LLDP, name the leaf in the inventory as the switch tells it, or "
           "set fabric_policy.lldp: false."),

@@ -5,7 +5,7 @@
 
 A cut-through switch adds 0.3 to 1 us, and cards, cables and slots of one rail add the same on every node. So
 a node's latencies are held against those of the other nodes on the same rail with as many planned hops: what
-is above them by a hop's least is a hop too many. A median is compared with a median, and only where the others
+is above them by a hop's least is a hop too many. Medians are compared, and only where the others
 agree among themselves to better than that. Who is as high on all of its rails has a slow processor, and no
 switch too many.
 """

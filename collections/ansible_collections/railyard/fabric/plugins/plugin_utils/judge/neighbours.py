@@ -9,11 +9,10 @@ cannot be asked, and the cabling verdict of the same rail says why.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import (
-    NOT_APPLICABLE,
     PASS,
     RECORDED,
 )
@@ -40,23 +39,6 @@ def judge(check: str, node: str, rail: Mapping[str, Any], told: Told, addresses:
     if not isinstance(peer, str) or peer == node or told.get("peer_address") != addresses.get(peer):
         return _garbled(node, told)
     return (_owner if check == "link_address_owner" else _reply)(node, rail, told)
-
-
-def settle(questions: Iterable[tuple[Mapping[str, Any], Answer]]) -> None:
-    """Take the silence of all switches for a fabric that does not speak LLDP: then nobody can be asked.
-
-    Where one of them speaks, silence at another port is a question without an answer.
-
-    Args:
-        questions: the asked lines with their answers; those of a silent fabric are changed.
-    """
-    mine = [answer for asked, answer in questions if asked["check"] == "neighbour"]
-    if any("switch" in answer.observed for answer in mine):
-        return
-    for answer in mine:
-        if answer.cause.get("cause_class") == "no_lldp":
-            answer.outcome, answer.cause = NOT_APPLICABLE, {}
-            answer.basis = "no switch of the fabric spoke LLDP during the run: the leaf was not compared"
 
 
 def _owner(node: str, rail: Mapping[str, Any], told: Told) -> Answer:

@@ -33,7 +33,6 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import (
     evidence,
     hops,
     link_errors,
-    neighbours,
     rdma_facts,
     row_counters,
     row_numbers,
@@ -96,7 +95,6 @@ def judge(
     answers = [court.answer(line) for line in asked]
     lasting.unsteady(asked, answers)
     slow_rails.name(asked, answers)
-    neighbours.settle(zip(asked, answers, strict=True))
     return [answer.line(line, rows) for line, answer in zip(asked, answers, strict=True)]
 
 

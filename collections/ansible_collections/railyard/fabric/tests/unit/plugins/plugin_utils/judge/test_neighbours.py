@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import neighbours as neighbour_rows
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import Answer
 
 OWN, OTHER, STRANGER = "02:00:00:00:00:02", "02:00:00:00:01:02", "02:00:00:00:00:99"
 ADDRESSES = {"gpu1": "10.0.1.1", "gpu2": "10.0.1.2"}
@@ -140,23 +139,7 @@ def test_two_domains_are_two_switches() -> None:
     assert neighbour_rows.judge("neighbour", "gpu1", rail, told, ADDRESSES).outcome == "fail"
 
 
-def neighbours(*heard: list[Any] | None) -> list[Answer]:
-    answers = [
-        neighbour_rows.judge("neighbour", "gpu1", RAIL, {"neighbours": found}, ADDRESSES) for found in heard
-    ]
-    other = Answer("unmeasured", cause={"cause_class": "no_lldp"})
-    lines = [{"check": "neighbour"} for _one in answers]
-    neighbour_rows.settle([*zip(lines, answers, strict=True), ({"check": "reply_path"}, other)])
-    assert other.outcome == "unmeasured"
-    return answers
-
-
-def test_a_fabric_without_lldp_is_not_asked_and_a_silent_switch_among_others_is_no_answer() -> None:
-    silent = neighbours([], [], None)
-    assert [one.outcome for one in silent] == ["not_applicable", "not_applicable", "unmeasured"]
-    assert "no switch" in silent[0].basis
-    assert silent[0].proof is None
-    for spoken in (switch("leaf0"), switch("leaf9"), switch(None)):
-        one, other = neighbours([], [spoken])
-        assert (one.outcome, one.cause["cause_class"]) == ("unmeasured", "no_lldp")
-        assert other.outcome != "not_applicable"
+def test_silence_is_no_answer_wherever_it_is() -> None:
+    """That a fabric does not speak LLDP is the policy's to say, never silence's."""
+    one = neighbour_rows.judge("neighbour", "gpu1", RAIL, {"neighbours": []}, ADDRESSES)
+    assert (one.outcome, one.cause["cause_class"], one.proof) == ("unmeasured", "no_lldp", None)
