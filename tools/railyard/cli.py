@@ -209,6 +209,19 @@ def judge(run: RunArgument, reports_dir: ReportsDir = None) -> None:
     _end(rebuild.judge(run, reports_dir or paths.reports_dir()))
 
 
+@app.command(epilog="Exit status: 0 something was compared; 2 bad input; 3 no two numbers are alike.")
+def compare(
+    run_a: Annotated[str, typer.Argument(metavar="RUN_A", help="The run before; as for report.")],
+    run_b: Annotated[str, typer.Argument(metavar="RUN_B", help="The run after.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    reports_dir: ReportsDir = None,
+) -> None:
+    """Tell what is better or worse in a run than in another, and what is noise; from their folders alone."""
+    from railyard.report import compare as comparing
+
+    _end(comparing.run(run_a, run_b, reports_dir or paths.reports_dir(), as_json=as_json))
+
+
 @app.command(name="lab", add_help_option=False)
 def _lab() -> None:
     """Bring up, break, heal and take down the built-in lab cluster."""

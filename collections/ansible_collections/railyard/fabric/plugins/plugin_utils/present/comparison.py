@@ -26,7 +26,7 @@ Found = dict[str, Mapping[str, Any]]
 
 #: What stands for RDMA: the first of these that the run asked of any pair, so that one table holds one tool.
 #: A read is missing on purpose: its data goes from the peer to the node, and its latency is a round trip.
-_RDMA_BANDWIDTH = ("rdma_bandwidth", "rdma_send_bandwidth")
+RDMA_BANDWIDTH = ("rdma_bandwidth", "rdma_send_bandwidth")
 RDMA_LATENCY = ("rdma_latency", "rdma_send_latency")
 TCP_LATENCY = "tcp_latency"
 CONCURRENT = "tcp_bandwidth_concurrent"
@@ -103,7 +103,7 @@ def compare(plan: Mapping[str, Any], verdicts: Sequence[Mapping[str, Any]]) -> l
         (`bandwidth` and `latency` -> the transports that were asked for it).
     """
     asked = {str(one["check"]) for one in verdicts}
-    write, ping_pong = _first(_RDMA_BANDWIDTH, asked), _first(RDMA_LATENCY, asked)
+    write, ping_pong = _first(RDMA_BANDWIDTH, asked), _first(RDMA_LATENCY, asked)
     rows = []
     places = _by_place(verdicts)
     rates = _rates(plan)
@@ -289,10 +289,13 @@ def _mean_cpu(parts: Sequence[Found]) -> dict[str, dict[str, float | None]]:
 def _number(found: Found, check: str | None, metric: str, idle: bool = False) -> float | None:
     """Return a proven number above 0, or None; `idle`: a share in percent, of which 0 is one too."""
     one = found.get(str(check))
-    if one is None or not _proven(one):
-        return None
+    return None if one is None else trusted(one, metric, idle)
+
+
+def trusted(one: Mapping[str, Any], metric: str, idle: bool = False) -> float | None:
+    """Return a verdict's number where it is proven, possible and above 0, or None; `idle` as in `_number`."""
     value: Any = (one.get("observed") or {}).get(metric)
-    if not is_number(value) or (idle and value > _ALL_PERCENT):
+    if not _proven(one) or not is_number(value) or (idle and value > _ALL_PERCENT):
         return None
     return float(value) if value > 0 or (idle and value == 0) else None
 
@@ -329,7 +332,7 @@ def _rate(
 
 
 def _bandwidth_of(asked: set[str], verdicts: Iterable[Mapping[str, Any]], policy: Mapping[str, Any]) -> str:
-    tool = _tool(verdicts, _first(_RDMA_BANDWIDTH, asked)) or "perftest"
+    tool = _tool(verdicts, _first(RDMA_BANDWIDTH, asked)) or "perftest"
     streams, size, qps = (policy.get(key) for key in ("iperf3_streams", "rdma_message_bytes", "rdma_qps"))
     tcp = "iperf3" + (f", {streams} stream{'' if streams == 1 else 's'}" if streams else "")
     rdma = (

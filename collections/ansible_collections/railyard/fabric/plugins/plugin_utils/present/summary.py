@@ -20,7 +20,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue i
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import rejudge
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rejudge import Judged
-from ansible_collections.railyard.fabric.plugins.plugin_utils.present import suspects
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present import suspects, wording
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 
 #: How many places a sentence names before it says "and N more".
@@ -110,7 +110,7 @@ def headline(
     """Return the answer in one sentence."""
     nodes = len(plan["nodes"])
     rails = len({rail["name"] for node in plan["nodes"].values() for rail in node["rails"]})
-    what = f"{_asked_of(plan, verdicts)}: {_count(nodes, 'node')}, {_count(rails, 'rail')}: "
+    what = f"{_asked_of(plan, verdicts)}: {wording.count(nodes, 'node')}, {wording.count(rails, 'rail')}: "
     asked = len(verdicts) - counts[NOT_APPLICABLE]
     bad = []
     failed = [one for one in verdicts if one["outcome"] == FAIL]
@@ -230,7 +230,3 @@ def worst(outcomes: Iterable[str]) -> str:
     """Return the outcome that a group is shown as; a group without any is unmeasured."""
     found = set(outcomes)
     return next((outcome for outcome in WORST_FIRST if outcome in found), UNMEASURED)
-
-
-def _count(number: int, word: str) -> str:
-    return f"{number} {word}{'' if number == 1 else 's'}"

@@ -172,6 +172,11 @@ def quantity(metric: str, value: Any) -> str:
     return f"{text} {of}" if of and is_number(value) else text
 
 
+def count(number: int, word: str) -> str:
+    """Return how many of something there are, such as `1 node` and `2 nodes`."""
+    return f"{number} {word}{'' if number == 1 else 's'}"
+
+
 def quantity_text(value: Any) -> str:
     """Return a value that is no number, for people."""
     if value is None:

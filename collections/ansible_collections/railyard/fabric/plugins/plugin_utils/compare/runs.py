@@ -1,0 +1,163 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a run has to compare: its trusted numbers by place, how each was measured, and on what.
+
+The verdicts are judged anew from the folder, so that an edited verdicts.jsonl changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import CHECKS
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import facts as fact_rows
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import rejudge
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.facts import BoundFacts
+from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import clean_all
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present import comparison
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
+
+#: The number that is compared of a check: the first of these that it has.
+_METRICS = ("bandwidth_gbps", comparison.LATENCY_METRIC, "rtt_average_us")
+#: What has to be alike in the rows of two numbers; direction is told by who sends.
+CONDITIONS = (
+    "tool",
+    "message_bytes",
+    "qps",
+    "streams",
+    "mtu_bytes",
+    "active_mtu_bytes",
+    "direction",
+    "latency_is",
+    "bandwidth_is",
+)
+
+
+class Place(NamedTuple):
+    """Where a number belongs: `node` sends; a sum over rails has no rail."""
+
+    check: str
+    node: str
+    peer: str
+    rail: str | None
+
+
+@dataclass(frozen=True)
+class Number:
+    """A proven number, in its metric's unit, and how it was measured: condition -> what both ends say."""
+
+    value: float
+    conditions: Mapping[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run, as far as it is compared.
+
+    Attributes:
+        folder: where it is.
+        name: `CLUSTER/RUN`.
+        manifest: manifest.json.
+        plan: plan.json.
+        nodes: node -> its facts row, where they can be trusted.
+        fleet: the same, bound to the plan.
+        numbers: the trusted ones.
+        outcomes: (check, node, peer, rail) -> outcome, of all that was asked.
+        against_tcp: how RDMA did against TCP within the run, in one sentence; empty where it was not asked.
+        notes: what keeps the verdicts from standing for the whole run.
+    """
+
+    folder: Path
+    name: str
+    manifest: Mapping[str, Any]
+    plan: Mapping[str, Any]
+    nodes: Mapping[str, Mapping[str, Any]]
+    fleet: BoundFacts
+    numbers: Mapping[Place, Number]
+    outcomes: Mapping[Place, str]
+    against_tcp: str
+    notes: tuple[str, ...]
+
+    def is_steady(self, check: str) -> bool:
+        """Tell whether a check's numbers are hardware's: links and nodes that are emulated are not steady."""
+        ends = [one for rails in self.fleet.bound.values() for one in rails.values()]
+        devices = [one.hca if CHECKS[check].rdma else one.netdev for one in ends]
+        return (
+            self.plan.get("node_class") == "hardware"
+            and bool(devices)
+            and all(device is not None and device.get("driver_class") == "hardware" for device in devices)
+        )
+
+
+def metric(check: str) -> str | None:
+    """Return the metric by which a check is compared; None where it has no number to compare."""
+    known = CHECKS.get(check)
+    names = {*known.client, *known.bounded} if known else set()
+    return next((name for name in _METRICS if name in names), None)
+
+
+def read(path: Path) -> Run:
+    """Read a run folder.
+
+    Raises:
+        RunFolderError, JudgeError, PolicyError: it is none, cannot be read, or holds nothing to judge.
+    """
+    folder = run_folder.RunFolder(path)
+    judged = rejudge.judge_folder(path)
+    manifest, plan = clean_all(folder.manifest()), clean_all(folder.plan())
+    run = str(manifest.get("run"))
+    facts = clean_all(folder.rows(run_folder.FACTS)[0])
+    fleet = fact_rows.gather(plan, facts, run)
+    verdicts = clean_all(judged.verdicts)
+    measured = _conditions(folder.rows(run_folder.RESULTS)[0], run)
+    outcomes, numbers = {}, {}
+    for one in verdicts:
+        place = Place(str(one["check"]), str(one["node"]), str(one["peer"] or ""), one["rail"])
+        outcomes[place] = str(one["outcome"])
+        value = comparison.trusted(one, str(metric(place.check)))
+        if one["peer"] is not None and value is not None:
+            rows = [measured.get(str(identity), {}) for identity in one["rows"]]
+            numbers[place] = Number(value, _merged(rows))
+    incomplete = [judged.incomplete] if judged.incomplete else []
+    torn = [f"{name} lost a line" for name in judged.torn]
+    return Run(
+        folder=path,
+        name=f"{manifest.get('cluster')}/{run}",
+        manifest=manifest,
+        plan=plan,
+        nodes={
+            str(row.get("node")): row
+            for row in facts
+            if row.get("run") == run and str(row.get("node")) in fleet.bound
+        },
+        fleet=fleet,
+        numbers=numbers,
+        outcomes=outcomes,
+        against_tcp=comparison.of(plan, verdicts, facts).sentence,
+        notes=tuple(clean_all([*incomplete, *torn, *judged.notes])),
+    )
+
+
+def _conditions(rows: Iterable[Mapping[str, Any]], run: str) -> dict[str, dict[str, set[str]]]:
+    """Return test -> condition -> what its ends say of it."""
+    found: dict[str, dict[str, set[str]]] = {}
+    for row in rows:
+        if row.get("run") == run and row.get("status") == "measured":
+            of_test = found.setdefault(str(row.get("id")), {})
+            for key in CONDITIONS:
+                if row.get(key) is not None:
+                    of_test.setdefault(key, set()).add(str(clean_all(row[key])))
+    return found
+
+
+def _merged(tests: Iterable[Mapping[str, set[str]]]) -> dict[str, tuple[str, ...]]:
+    """Return the conditions of the tests that a number rests on; a sum rests on several."""
+    merged: dict[str, set[str]] = {}
+    for test in tests:
+        for key, said in test.items():
+            merged.setdefault(key, set()).update(said)
+    return {key: tuple(sorted(said)) for key, said in merged.items()}

@@ -1,0 +1,252 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A comparison of two runs as lines of text, and as one JSON object."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from ansible_collections.railyard.fabric.plugins.plugin_utils.compare import environment, significance
+from ansible_collections.railyard.fabric.plugins.plugin_utils.compare.held import Held, Row, Side
+from ansible_collections.railyard.fabric.plugins.plugin_utils.compare.runs import Place, Run
+from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import clean_line, fold_names
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present import (
+    comparison,
+    comparison_text,
+    wording,
+)
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present.comparison import three
+
+SCHEMA = 1
+#: What a cluster is known by, in the order of the table that people fill in by hand: the first of each that
+#: has a number.
+_RESULTS = (
+    comparison.RDMA_BANDWIDTH,
+    comparison.RDMA_LATENCY,
+    ("tcp_bandwidth",),
+    ("tcp_latency",),
+    ("ping_rtt",),
+)
+# Of what has no end, so many lines; --json has all.
+_LINES = 20
+_NUMBER, _SPREAD = 13, 15
+#: What two runs are best told by, where they differ in it.
+_LABELS = ("cabling", "transport")
+_STATISTIC = {comparison.LATENCY_METRIC: " (median)", "rtt_average_us": " (average)"}
+_WHICH = {"a": "in A", "b": "in B", "both": "in both"}
+
+
+def lines(held: Held) -> list[str]:
+    """Return what a terminal shows; names and words of nodes are cleaned, each line is one."""
+    text = [f"{letter}  {_run_line(run)}" for letter, run in (("A", held.a), ("B", held.b))]
+    for letter, run in (("A", held.a), ("B", held.b)):
+        text += _wrapped(f"{letter}: {note}" for note in run.notes)
+    text += ["", *_results(held), "", *_table(held)]
+    text += _section(
+        "Single senders that changed, where their rail as a whole does not say so",
+        [_line(f"{one.node} → {one.peer} {''.join(one.rails)}", one) for one in held.places],
+    )
+    text += _section("Not compared, since they are not alike", [_refused(*one) for one in held.refused])
+    text += _section(
+        "Without a proven number",
+        [
+            f"{wording.check_title(one.check)}: {len(one.places)} {_WHICH[one.run]} "
+            f"({', '.join(one.outcomes)}): {_places(one.places)}"
+            for one in held.lacking
+        ],
+    )
+    text += _section(
+        "Verdicts that came out otherwise",
+        [
+            f"{wording.check_title(one.check)}: {one.a} → {one.b}: {len(one.places)}, {_places(one.places)}"
+            for one in held.changed
+        ],
+    )
+    differs = environment.differences(held.a, held.b)
+    text += _section("What else differs", [_difference(*one) for one in differs]) or [
+        "",
+        "Nothing else differs.",
+    ]
+    told = [(letter, run.against_tcp) for letter, run in (("A", held.a), ("B", held.b)) if run.against_tcp]
+    text += ["", "RDMA against TCP within each run"] if told else []
+    text += _wrapped(f"{letter}: {said}" for letter, said in told)
+    text += ["", "How it is told", *_wrapped(significance.rule())]
+    return [clean_line(line) for line in text]
+
+
+def document(held: Held) -> dict[str, Any]:
+    """Return the comparison for machines; every key that carries a number names its unit in `metric`."""
+    return {
+        "schema": SCHEMA,
+        "a": _run_document(held.a),
+        "b": _run_document(held.b),
+        "compared": held.is_compared,
+        "rows": [_row_document(row) for row in held.rows],
+        "places": [_row_document(row) for row in held.places],
+        "not_compared": [
+            {
+                "tool": one.tool,
+                "differs": [{"what": what, "a": a, "b": b} for what, a, b in one.differs],
+                "rows": one.rows,
+            }
+            for one in held.refused
+        ],
+        "without_number": [
+            {
+                "check": one.check,
+                "run": one.run,
+                "outcomes": list(one.outcomes),
+                "places": [_place(place) for place in one.places],
+            }
+            for one in held.lacking
+        ],
+        "verdicts": [
+            {"check": one.check, "a": one.a, "b": one.b, "places": [_place(place) for place in one.places]}
+            for one in held.changed
+        ],
+        "differs": [one._asdict() for one in environment.differences(held.a, held.b)],
+        "rule": significance.rule(),
+    }
+
+
+def _run_document(run: Run) -> dict[str, Any]:
+    return {
+        "run": run.manifest.get("run"),
+        "cluster": run.manifest.get("cluster"),
+        "folder": str(run.folder),
+        "notes": list(run.notes),
+        "rdma_against_tcp": run.against_tcp,
+    }
+
+
+def _row_document(row: Row) -> dict[str, Any]:
+    return {
+        "check": row.check,
+        "metric": row.metric,
+        "rails": list(row.rails),
+        "node": row.node or None,
+        "peer": row.peer or None,
+        **{
+            name: side
+            and {"median": side.value, "min": side.least, "max": side.greatest, "values": side.values}
+            for name, side in (("a", row.a), ("b", row.b))
+        },
+        "change_percent": None if row.ratio is None else round((row.ratio - 1) * 100, 2),
+        "p_adjusted": row.chance,
+        "word": row.word,
+    }
+
+
+def _place(place: Place) -> dict[str, str | None]:
+    return {"node": place.node, "peer": place.peer or None, "rail": place.rail}
+
+
+def _run_line(run: Run) -> str:
+    kinds = ", ".join(wording.quantity_text(run.plan.get(key)).replace("_", " ") for key in _LABELS)
+    start = run.manifest.get("start")
+    begun = start.get("at") if isinstance(start, dict) else None
+    return f"{run.name}  {kinds}; {wording.count(len(run.plan['nodes']), 'node')}; began {begun or 'unknown'}"
+
+
+def _results(held: Held) -> list[str]:
+    """Return the table that the owner of a cluster fills in: one line for each kind of number."""
+    names = [_label(held, letter) for letter in ("A", "B")]
+    width = max(_NUMBER + 6, *(len(name) + 2 for name in names))
+    text = [f"  {'Results':<34}{names[0]:>{width}}{names[1]:>{width}}   difference"]
+    for checks in _RESULTS:
+        rows = [row for row in held.rows if row.check in checks]
+        # The first row of a check is that of all its rails together.
+        row = next((one for one in rows if one.ratio is not None), rows[0] if rows else None)
+        sides = (row.a, row.b) if row else (None, None)
+        cells = "".join(f"{_quantity(row, side):>{width}}" for side in sides)
+        title = wording.heading(row.check if row else checks[0])
+        text.append(f"  {title:<34}{cells}   {_told(row) if row else significance.NOT_COMPARABLE}")
+    return text
+
+
+def _label(held: Held, letter: str) -> str:
+    for key in _LABELS:
+        a, b = (str(run.plan.get(key)).replace("_", " ") for run in (held.a, held.b))
+        if a != b:
+            return f"{letter}: {a if letter == 'A' else b}"
+    return letter
+
+
+def _told(row: Row) -> str:
+    return row.word if row.ratio is None else f"{_percent(row.ratio)}: {row.word}"
+
+
+def _quantity(row: Row | None, side: Side | None) -> str:
+    return f"{three(side.value)} {wording.unit(row.metric)}" if row and side else comparison_text.NOT_MEASURED
+
+
+def _table(held: Held) -> list[str]:
+    heads = (
+        f"{'A':>{_NUMBER}}{'B':>{_NUMBER}}{'change':>9}{'spread of A':>{_SPREAD}}{'spread of B':>{_SPREAD}}"
+    )
+    text, check = [], ""
+    wheres = [fold_names(list(row.rails)) if row.rails else "all rails at once" for row in held.rows]
+    width = max(map(len, wheres), default=0)
+    for where, row in zip(wheres, held.rows, strict=True):
+        if row.check != check:
+            check = row.check
+            kind = _STATISTIC.get(row.metric, "")
+            text += [
+                "",
+                f"{wording.heading(check)}, {wording.unit(row.metric)}{kind}",
+                f"{'':<{width + 2}}{heads}   n",
+            ]
+        text.append(_line(f"  {where:<{width}}", row))
+    return text[1:] or ["No number of either run can be compared."]
+
+
+def _line(where: str, row: Row) -> str:
+    sides = (row.a, row.b)
+    values = "".join(
+        f"{three(side.value) if side else comparison_text.NOT_MEASURED:>{_NUMBER}}" for side in sides
+    )
+    spreads = "".join(f"{_spread(side):>{_SPREAD}}" for side in sides)
+    counts = " / ".join(dict.fromkeys(str(side.values) if side else "0" for side in sides))
+    chance = f" (p {row.chance:.2g})" if row.chance is not None else ""
+    change = "" if row.ratio is None else _percent(row.ratio)
+    return f"{where}{values}{change:>9}{spreads}   {counts:<5} {row.word}{chance}"
+
+
+def _spread(side: Side | None) -> str:
+    return f"{three(side.least)} to {three(side.greatest)}" if side and side.values > 1 else ""
+
+
+def _percent(ratio: float) -> str:
+    return f"{(ratio - 1) * 100:+.1f} %"
+
+
+def _section(title: str, told: Sequence[str]) -> list[str]:
+    more = [f"  and {len(told) - _LINES} more: see --json"] if len(told) > _LINES else []
+    return ["", title, *(f"  {line.lstrip()}" for line in told[:_LINES]), *more] if told else []
+
+
+def _wrapped(sentences: Iterable[str]) -> list[str]:
+    return [
+        line
+        for one in sentences
+        for line in textwrap.wrap(one, 108, initial_indent="  ", subsequent_indent="    ")
+    ]
+
+
+def _refused(tool: str, differs: Iterable[tuple[str, str, str]], rows: int) -> str:
+    said = ", ".join(f"{what} {a} / {b}" for what, a, b in differs)
+    return f"{tool} {said}: {wording.count(rows, 'row')} not compared"
+
+
+def _difference(what: str, a: str, b: str, nodes: Sequence[str], rails: Sequence[str]) -> str:
+    where = ", ".join(fold_names(list(names)) for names in (nodes, rails) if names)
+    return f"{what}: {a} → {b}" + (f" ({where})" if where else "")
+
+
+def _places(places: Sequence[Place]) -> str:
+    nodes = list(dict.fromkeys(name for place in places for name in (place.node, place.peer) if name))
+    rails = list(dict.fromkeys(place.rail for place in places if place.rail))
+    return ", ".join(fold_names(names) for names in (nodes, rails) if names)

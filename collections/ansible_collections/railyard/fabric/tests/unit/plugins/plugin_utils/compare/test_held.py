@@ -1,0 +1,222 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Two runs held against each other: like with like, what is refused and what is lacking, folded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
+from ansible_collections.railyard.fabric.plugins.plugin_utils.compare import environment, held, text
+from ansible_collections.railyard.fabric.plugins.plugin_utils.compare.runs import Number, Place, Run
+from ansible_collections.railyard.fabric.plugins.plugin_utils.compare.significance import (
+    IMPROVED,
+    NO_DIFFERENCE,
+    NOT_COMPARABLE,
+    WORSE,
+)
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.facts import BoundFacts
+from support.runs.comparison_cases import WRITE_GBPS
+
+TOOLS = {"rdma_bandwidth": "ib_write_bw", "tcp_bandwidth": "iperf3"}
+N1, N2 = "gpuserver1", "gpuserver2"
+
+
+def run(numbers, *, rails=2, driver_class="hardware", outcomes=None, conditions=None, plan=None, **facts):
+    """A run with these numbers: (check, node, peer, rail) -> value."""
+    names = sorted({name for _check, *ends, _rail in numbers for name in ends} | {N1, N2})
+    planned = [{"name": f"rail{number}", "mtu": 9000} for number in range(rails)]
+    device = {"netdev": "ens6", "driver_class": driver_class, "firmware": "2.42.5000"}
+    told = {Place(*place): "recorded" for place in numbers}
+    return Run(
+        folder=Path("somewhere"),
+        name="lab/one",
+        manifest={"run": "one", "cluster": "lab", "policy": {}, "versions": {}},
+        plan={
+            "node_class": driver_class,
+            "cabling": "back_to_back",
+            "transport": "roce",
+            "nodes": {name: {"rails": planned} for name in names},
+            **(plan or {}),
+        },
+        nodes={name: {"kernel": "6.1.0", **facts} for name in names},
+        fleet=BoundFacts(
+            bound={
+                name: {one["name"]: Bound(one, device, {**device, **facts}) for one in planned}
+                for name in names
+            }
+        ),
+        numbers={
+            Place(*place): Number(
+                value, {"tool": (TOOLS.get(place[0], "sockperf"),), "qps": ("1",), **(conditions or {})}
+            )
+            for place, value in numbers.items()
+        },
+        outcomes=told | {Place(*place): one for place, one in (outcomes or {}).items()},
+        against_tcp="",
+        notes=(),
+    )
+
+
+def ways(check, *values, rails=("rail0", "rail1")):
+    """Both directions of each rail: values in this order, the last one again and again."""
+    places = [(check, *ends, rail) for rail in rails for ends in ((N1, N2), (N2, N1))]
+    return dict(zip(places, [*values, *[values[-1]] * len(places)], strict=False))
+
+
+def words(found):
+    return {(row.check, row.rails): row.word for row in found.rows}
+
+
+def test_the_table_of_the_notes_is_filled():
+    """Back to back as its owner measured it, beside the same cluster behind a switch."""
+    numbers = {
+        "rdma_bandwidth": (WRITE_GBPS, WRITE_GBPS * 0.999),
+        "rdma_latency": (0.85, 1.3),
+        "tcp_bandwidth": (27.4, 27.9),
+        "tcp_latency": (21.622, 29.1),
+        "ping_rtt": (150.0, 160.0),
+    }
+    a, b = (
+        run(
+            {
+                place: value
+                for check, of in numbers.items()
+                for place, value in ways(check, of[which]).items()
+            },
+            plan={"cabling": cabling},
+        )
+        for which, cabling in enumerate(("back_to_back", "switched"))
+    )
+    lines = text.lines(held.hold(a, b))
+    at = next(number for number, line in enumerate(lines) if line.split()[:1] == ["Results"])
+    assert [" ".join(line.split()) for line in lines[at : at + 6]] == [
+        "Results A: back to back B: switched difference",
+        "RDMA write bandwidth 38.2 Gbit/s 38.2 Gbit/s -0.1 %: no difference that can be told",
+        "One-way RDMA write latency 0.850 µs 1.30 µs +52.9 %: worse",
+        "TCP bandwidth 27.4 Gbit/s 27.9 Gbit/s +1.8 %: no difference that can be told",
+        "One-way TCP latency 21.6 µs 29.1 µs +34.6 %: worse",
+        "Ping round trip 150 µs 160 µs +6.7 %: no difference that can be told",
+    ]
+    assert "  cabling: back_to_back → switched" in lines
+    assert any("adjusted for" in line for line in lines), "the rule is said"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "rows"),
+    [
+        # All of one rail got worse, the other stayed: the rail's row says it, the row of both cannot.
+        ((38.0, 38.1, 38.0, 38.1), (30.0, 30.1, 38.0, 38.1), (NO_DIFFERENCE, WORSE, NO_DIFFERENCE)),
+        ((30.0,), (38.0,), (IMPROVED,) * 3),
+        ((38.0, 37.9, 38.1, 38.2), (38.1, 38.0, 38.1, 37.9), (NO_DIFFERENCE,) * 3),
+    ],
+)
+def test_a_row_for_each_rail_and_one_for_all(before, after, rows):
+    found = held.hold(*(run(ways("rdma_bandwidth", *values)) for values in (before, after)))
+    assert [row.rails for row in found.rows] == [("rail0", "rail1"), ("rail0",), ("rail1",)]
+    assert tuple(row.word for row in found.rows) == rows
+    assert found.is_compared
+
+
+def test_software_links_have_to_change_by_a_factor_of_two():
+    for value, word in ((1.9, NO_DIFFERENCE), (2.1, IMPROVED)):
+        soft = [run(ways("tcp_bandwidth", gbps), driver_class="software") for gbps in (1.0, value)]
+        assert {row.word for row in held.hold(*soft).rows} == {word}
+        hard = run(ways("tcp_bandwidth", value))
+        assert {row.word for row in held.hold(soft[0], hard).rows} == {word}, "the noisier run decides"
+
+
+@pytest.mark.parametrize(
+    ("key", "other"),
+    [
+        ("tool", "ib_send_bw"),
+        ("message_bytes", "1048576"),
+        ("qps", "4"),
+        ("streams", "8"),
+        ("mtu_bytes", "1500"),
+        ("active_mtu_bytes", "1024"),
+        ("latency_is", "round_trip"),
+        ("bandwidth_is", "sum_of_both"),
+    ],
+)
+def test_what_is_not_alike_is_refused_once_and_folded(key, other):
+    ours = ways("rdma_bandwidth", 38.0)
+    a, b = run(ours, conditions={key: ("65536",)}), run(ours, conditions={key: (other,)})
+    found = held.hold(a, b)
+    [refused] = found.refused
+    assert (refused.differs, refused.rows) == (((key, "65536", other),), 4)
+    assert {row.word for row in found.rows} == {NOT_COMPARABLE}
+    assert all(row.ratio is None and row.a and row.b for row in found.rows)
+    assert not found.is_compared
+    name = "rdma_bandwidth" if key == "tool" else "ib_write_bw"
+    assert f"  {name} {key} 65536 / {other}: 4 rows not compared" in text.lines(found)
+
+
+def test_the_other_direction_is_not_the_same():
+    a = run({("tcp_bandwidth", N1, N2, "rail0"): 9.0})
+    b = run({("tcp_bandwidth", N2, N1, "rail0"): 19.0})
+    found = held.hold(a, b)
+    assert [(one.tool, one.differs[0][0], one.rows) for one in found.refused] == [("iperf3", "direction", 1)]
+    assert not found.is_compared
+
+
+def test_what_is_unmeasured_is_said_and_never_equal():
+    both = ways("tcp_bandwidth", 9.0)
+    gone = [("tcp_bandwidth", N1, N2, "rail0"), ("tcp_bandwidth", N2, N1, "rail0")]
+    less = {place: value for place, value in both.items() if place not in gone}
+    a, b = run(both), run(less, outcomes=dict.fromkeys(gone, "unmeasured"))
+    found = held.hold(a, b)
+    assert words(found)["tcp_bandwidth", ("rail0",)] == NOT_COMPARABLE
+    assert words(found)["tcp_bandwidth", ("rail0", "rail1")] == NO_DIFFERENCE
+    assert (found.rows[0].a, found.rows[0].b.values) == (found.rows[0].b, 2), "of the same places"
+    assert [(one.run, one.outcomes, len(one.places)) for one in found.lacking] == [("b", ("unmeasured",), 2)]
+    assert [(one.a, one.b, len(one.places)) for one in found.changed] == [("recorded", "unmeasured", 2)]
+    told = text.lines(found)
+    assert "  TCP bandwidth: 2 in B (unmeasured): gpuserver[1-2], rail0" in told
+    assert any("not measured" in line and NOT_COMPARABLE in line for line in told)
+    # Not asked at all is said as well, in whichever run.
+    asked = held.hold(run(less), a).lacking
+    assert [(one.run, one.outcomes) for one in asked] == [("a", ("not asked",))]
+
+
+def test_a_single_sender_that_changed_is_not_hidden_by_its_rail():
+    nodes = [f"gpu{number:03d}" for number in range(1, 11)]
+    places = [
+        ("rdma_bandwidth", node, peer, "rail0")
+        for node, peer in zip(nodes, nodes[1:] + nodes[:1], strict=True)
+    ]
+    a = run({place: 380.0 + number for number, place in enumerate(places)}, rails=1)
+    b = run({place: (150.0 if number == 3 else 381.0) for number, place in enumerate(places)}, rails=1)
+    found = held.hold(a, b)
+    assert words(found) == {("rdma_bandwidth", ("rail0",)): NO_DIFFERENCE}
+    assert [(one.node, one.peer, one.word) for one in found.places] == [("gpu004", "gpu005", WORSE)]
+    assert any("gpu004 → gpu005 rail0" in line for line in text.lines(found))
+    # Where all of them got slower by as much, no one stands out.
+    slow = run({place: 150.0 + number for number, place in enumerate(places)}, rails=1)
+    assert not held.hold(a, slow).places
+
+
+def test_what_else_differs_is_folded_by_node():
+    numbers = {("tcp_bandwidth", f"gpu{one}", f"gpu{one + 1}", "rail0"): 9.0 for one in (1, 3)}
+    a = run(numbers)
+    b = run(numbers, kernel="6.8.0", firmware="2.42.5700", plan={"cabling": "switched"})
+    told = environment.differences(a, b)
+    nodes = ("gpu1", "gpu2", "gpu3", "gpu4", N1, N2)
+    assert told == [
+        ("cabling", "back_to_back", "switched", (), ()),
+        ("kernel", "6.1.0", "6.8.0", nodes, ()),
+        ("HCA firmware", "2.42.5000", "2.42.5700", nodes, ("rail0", "rail1")),
+    ]
+    lines = text.lines(held.hold(a, b))
+    assert "  kernel: 6.1.0 → 6.8.0 (gpu[1-4],gpuserver[1-2])" in lines
+    assert "Nothing else differs." in text.lines(held.hold(a, a))
+
+
+def test_no_string_is_more_than_a_line():
+    hostile = "gpu\x1b[2J\n\rfake"
+    numbers = {("tcp_bandwidth", hostile, N2, "rail0"): 9.0}
+    a, b = run(numbers), run(numbers, kernel="6\n  Results  all is well\x1b[0m")
+    for line in text.lines(held.hold(a, b)):
+        assert not {"\x1b", "\n"} & set(line)
