@@ -71,7 +71,18 @@ def refused(done: subprocess.CompletedProcess[str], *words: str) -> None:
 def test_help_names_the_verbs_and_loads_nothing_heavy():
     done = railyard("--help")
     assert done.returncode == 0
-    for verb in ("plan", "site", "provision", "validate", "verify", "parse", "report", "judge", "lab"):
+    for verb in (
+        "plan",
+        "site",
+        "provision",
+        "validate",
+        "verify",
+        "parse",
+        "report",
+        "judge",
+        "compare",
+        "lab",
+    ):
         assert f" {verb} " in done.stdout
     heavy = ["ansible", "ansible_runner", "matplotlib", "pytest", "jinja2", "yaml"]
     code = f"import sys, railyard.cli; print([name for name in {heavy} if name in sys.modules])"

@@ -6,6 +6,7 @@ import re
 
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.perftest.run import GBPS_PER_UNIT
+from ansible_collections.railyard.fabric.plugins.plugin_utils.compare import significance
 from railyard.base.paths import repo_root
 
 TEXT = (repo_root() / "docs/units.md").read_text(encoding="utf-8")
@@ -58,3 +59,9 @@ def test_sockperfs_bits_are_binary_too():
 
 def test_the_document_is_found():
     assert "docs/units.md" in (repo_root() / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_margins_of_a_comparison_are_the_codes():
+    for name, margin in significance.MARGINS.items():
+        told = f"| {name} | {margin.ranked:.0%} | {margin.apart:.0%} | ".replace("%", " %")
+        assert told + (f"{margin.least:g} µs |" if margin.least else "|") in TEXT
