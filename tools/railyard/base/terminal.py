@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import clean, fold_names
@@ -85,8 +86,16 @@ def summary(report: model.Report, out: Console, status: int | None = None) -> No
         out.print(Text(told, style="yellow"))
 
 
-def report_place(run_dir: Path, out: Console) -> None:
-    """Say where the report is: on a line of its own, so that a terminal makes a link of it."""
+def report_place(run_dir: Path, out: Console, notes: Iterable[str] = ()) -> None:
+    """Say where the report is: on a line of its own, so that a terminal makes a link of it; last of all.
+
+    Args:
+        run_dir: the run folder.
+        out: where to print.
+        notes: what could not be written beside it.
+    """
+    for note in notes:
+        out.print(Text(clean(note), style="yellow"))
     out.print(Text(clean(f"Report: {run_dir / 'index.html'}")))
 
 

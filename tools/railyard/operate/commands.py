@@ -188,13 +188,12 @@ def judged(
             rejudge.rejudge(run_dir)
         report = model.read(run_dir)
         terminal.summary(report, out, whole(report.exit_status))
-        if not there:
-            documents.write_report(run_dir, report)
+        notes = [] if there else documents.write_report(run_dir, report)
     except (run_folder.RunFolderError, verdict.JudgeError, policy.PolicyError) as error:
         # Cut off before it knew what to ask, or the disk is full: whatever it is, it is not proven.
         out.print(f"The run cannot be judged: {error}", style="red", markup=False)
         return INCOMPLETE
-    terminal.report_place(run_dir, out)
+    terminal.report_place(run_dir, out, notes)
     return report.exit_status
 
 

@@ -29,8 +29,8 @@ def _again(run: str, reports_dir: Path, *, documents: bool) -> int:
     out, read = terminal.console(), model.read(folder)
     terminal.summary(read, out)
     if documents:
-        write_report(folder, read)
-        terminal.report_place(folder, out)
+        notes = write_report(folder, read)
+        terminal.report_place(folder, out, notes)
     return read.exit_status
 
 

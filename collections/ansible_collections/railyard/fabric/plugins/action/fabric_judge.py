@@ -60,7 +60,7 @@ class ActionModule(ActionBase):
             folder.forget_secret()
         told = [*summary.lines(said, str(Path(args["folder"]))), *comparison_text.lines(compared)]
         try:
-            documents.write_report(folder.path, model.read(folder.path, judged))
+            told += documents.write_report(folder.path, model.read(folder.path, judged))
         except Exception as error:  # whatever it is, the verdicts stand and are told
             told.append(f"the report was not written: {type(error).__name__}: {error}; see `railyard report`")
         # Causes hold words of the nodes; here they go to a terminal as they are.

@@ -17,9 +17,9 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.compare.runs impor
     Number,
     Place,
     Run,
-    metric,
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.compare.significance import NOT_COMPARABLE
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present import comparison
 
 #: (check, rail) -> places.
 ByRail = Mapping[tuple[str, "str | None"], Sequence[Place]]
@@ -195,11 +195,11 @@ def _row(check: str, rails: tuple[str, ...], a: Run, b: Run, alike: ByRail) -> R
     """Return a row without its word, with p as the test gives it."""
     mine = _of(check, rails, alike)
     if not mine:
-        return Row(check, str(metric(check)), rails, None, None)
+        return Row(check, str(comparison.metric(check)), rails, None, None)
     before, after = ([run.numbers[place].value for place in mine] for run in (a, b))
     ratio = statistics.median(after) / statistics.median(before)
     chance = significance.rank_chance(before, after)
-    return Row(check, str(metric(check)), rails, _side(before), _side(after), ratio, chance)
+    return Row(check, str(comparison.metric(check)), rails, _side(before), _side(after), ratio, chance)
 
 
 def _all(row: Row, run: Run, places: ByRail) -> Side | None:
@@ -270,7 +270,7 @@ def _lacking(a: Run, b: Run) -> list[Lacking]:
     for place in dict.fromkeys([*a.outcomes, *b.outcomes]):
         runs = [name for name, run in (("a", a), ("b", b)) if place not in run.numbers]
         outcomes = {run.outcomes.get(place, "not asked") for run in (a, b)}
-        if metric(place.check) is None or not runs or outcomes <= {"not asked", "not_applicable"}:
+        if comparison.metric(place.check) is None or not runs or outcomes <= {"not asked", "not_applicable"}:
             continue
         which = "both" if len(runs) == 2 else runs[0]
         why = [run.outcomes.get(place, "not asked") for run in {"a": [a], "b": [b]}.get(which, [a, b])]

@@ -21,8 +21,6 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import comparison
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 
-#: The number that is compared of a check: the first of these that it has.
-_METRICS = ("bandwidth_gbps", comparison.LATENCY_METRIC, "rtt_average_us")
 #: What has to be alike in the rows of two numbers; direction is told by who sends.
 CONDITIONS = (
     "tool",
@@ -93,13 +91,6 @@ class Run:
         )
 
 
-def metric(check: str) -> str | None:
-    """Return the metric by which a check is compared; None where it has no number to compare."""
-    known = CHECKS.get(check)
-    names = {*known.client, *known.bounded} if known else set()
-    return next((name for name in _METRICS if name in names), None)
-
-
 def read(path: Path) -> Run:
     """Read a run folder.
 
@@ -118,7 +109,7 @@ def read(path: Path) -> Run:
     for one in verdicts:
         place = Place(str(one["check"]), str(one["node"]), str(one["peer"] or ""), one["rail"])
         outcomes[place] = str(one["outcome"])
-        value = comparison.trusted(one, str(metric(place.check)))
+        value = comparison.trusted(one, str(comparison.metric(place.check)))
         if one["peer"] is not None and value is not None:
             rows = [measured.get(str(identity), {}) for identity in one["rows"]]
             numbers[place] = Number(value, _merged(rows))

@@ -17,7 +17,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.rails import bind
-from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import FAIL, PASS, RECORDED
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import (
+    CHECKS,
+    FAIL,
+    PASS,
+    RECORDED,
+)
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_number
 
 Row = dict[str, Any]
@@ -35,6 +40,8 @@ _CPU = {"cpu_percent": "node_cpu_percent", "peer_cpu_percent": "peer_node_cpu_pe
 _ALL_PERCENT = 100
 #: perftest calls the median `typical`; sockperf's is its 50th percentile.
 LATENCY_METRIC = "latency_p50_us"
+#: The number that is compared of a check from run to run: the first of these that it has.
+_METRICS = ("bandwidth_gbps", LATENCY_METRIC, "rtt_average_us")
 TRANSPORTS = ("tcp", "rdma")
 #: An outcome that holds a number, when the number is proven.
 _WITH_NUMBER = (PASS, FAIL, RECORDED)
@@ -290,6 +297,13 @@ def _number(found: Found, check: str | None, metric: str, idle: bool = False) ->
     """Return a proven number above 0, or None; `idle`: a share in percent, of which 0 is one too."""
     one = found.get(str(check))
     return None if one is None else trusted(one, metric, idle)
+
+
+def metric(check: str) -> str | None:
+    """Return the metric by which a check is compared from run to run; None where it has no such number."""
+    known = CHECKS.get(check)
+    names = {*known.client, *known.bounded} if known else set()
+    return next((name for name in _METRICS if name in names), None)
 
 
 def trusted(one: Mapping[str, Any], metric: str, idle: bool = False) -> float | None:

@@ -7,18 +7,29 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ansible_collections.railyard.fabric.plugins.plugin_utils.present import junit, model, pages, prometheus
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present import (
+    junit,
+    model,
+    pages,
+    prometheus,
+    run_lists,
+)
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 
 PAGE = "index.html"
 
 
-def write_report(run_dir: Path, read: model.Report | None = None) -> None:
+def write_report(run_dir: Path, read: model.Report | None = None) -> list[str]:
     """Write the page and its twins into a run folder; the same folder gives the same bytes.
+
+    Beside it the lists of the cluster's runs and of all clusters are written again (`run_lists.write`).
 
     Args:
         run_dir: the run folder.
         read: what `model.read` made of it, where the caller has that already.
+
+    Returns:
+        What of the lists could not be written.
 
     Raises:
         RunFolderError, JudgeError, PolicyError: it is no run folder, or cannot be read, judged or written.
@@ -33,3 +44,4 @@ def write_report(run_dir: Path, read: model.Report | None = None) -> None:
         (PAGE, pages.html(report)),
     ):
         folder.write(name, text)
+    return run_lists.write(run_dir)

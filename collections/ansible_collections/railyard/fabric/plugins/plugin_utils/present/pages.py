@@ -40,19 +40,26 @@ _EXIT_MEANING = {
 
 def html(report: Report) -> str:
     """Return the page: one file, no script, nothing loaded from anywhere."""
-    style = _environment(autoescape=True).get_template("style.css").render()
     page = _rendered(
         "report.html.j2",
         report,
-        css=lambda name: str(name).replace("_", "-"),
-        verdict=_verdict,
+        **look(),
         spreads_open=_SPREADS_OPEN,
-        style=Markup(style),  # noqa: S704 - our own file, and it is no template
         picture=Markup(picture.draw(report)),  # noqa: S704 - escapes every name itself
         open_tables={table.check for table in report.tables if _worth_opening(table.check, len(table.shown))},
         **_charts(report),
     )
     return page.rstrip() + "\n"
+
+
+def look() -> dict[str, Any]:
+    """Return what every page's template needs: its style, and how an outcome is shown."""
+    style = environment(autoescape=True).get_template("style.css").render()
+    return {
+        "css": lambda name: str(name).replace("_", "-"),
+        "verdict": verdict_mark,
+        "style": Markup(style),  # noqa: S704 - our own file, and it is no template
+    }
 
 
 def _charts(report: Report) -> dict[str, Any]:
@@ -72,7 +79,7 @@ def markdown(report: Report) -> str:
 def _rendered(template: str, report: Report, **more: Any) -> str:
     """Fill a template with what the page and its twin both need, and more."""
     return (
-        _environment(autoescape=template.endswith(".html.j2"))
+        environment(autoescape=template.endswith(".html.j2"))
         .get_template(template)
         .render(
             report=report,
@@ -116,19 +123,21 @@ def markdown_text(text: object) -> str:
 
 
 @cache
-def _environment(*, autoescape: bool) -> Environment:
-    environment = Environment(
+def environment(*, autoescape: bool) -> Environment:
+    """Return the templates' environment: what came from outside is escaped, what is missing is an error."""
+    made = Environment(
         loader=FileSystemLoader(Path(__file__).with_name("templates")),
         autoescape=autoescape,  # noqa: S701 - off for Markdown only, whose own escape is the `md` filter
         undefined=StrictUndefined,
         keep_trailing_newline=True,
     )
-    environment.filters["md"] = markdown_text
-    environment.filters["code"] = lambda text: " ".join(str(text).replace("`", "'").split())
-    return environment
+    made.filters["md"] = markdown_text
+    made.filters["code"] = lambda text: " ".join(str(text).replace("`", "'").split())
+    return made
 
 
-def _verdict(name: str, word: str = "") -> Markup:
+def verdict_mark(name: str, word: str = "") -> Markup:
+    """Return an outcome as the pages show it: colour, symbol and word, or another word."""
     shown = wording.outcome(name)
     return Markup('<span class="v {css}"><b aria-hidden="true">{symbol}</b>{word}</span>').format(
         css=shown.name.replace("_", "-"), symbol=shown.symbol, word=word or shown.word

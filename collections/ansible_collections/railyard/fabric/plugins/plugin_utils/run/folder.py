@@ -51,6 +51,11 @@ def new_run_id(now: datetime | None = None) -> str:
     return (now or datetime.now(UTC)).strftime("%Y%m%dT%H%M%SZ-") + secrets.token_hex(2)
 
 
+def is_run_id(name: str) -> bool:
+    """Tell whether a folder is named as a run's is."""
+    return bool(_RUN_ID.fullmatch(name))
+
+
 def timestamp(now: datetime | None = None) -> str:
     """Return a time as the rows write it: UTC, milliseconds, `Z`."""
     moment = now or datetime.now(UTC)
@@ -321,7 +326,7 @@ def create(
         raise RunFolderError(
             f"cluster name {cluster!r} cannot be a folder's name; rename the inventory folder"
         )
-    if run is not None and not _RUN_ID.fullmatch(run):
+    if run is not None and not is_run_id(run):
         raise RunFolderError(
             f"run id {run!r} is not of the form 20261121T101500Z-3f2a; leave railyard_run out"
         )

@@ -1,0 +1,181 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The runs of a cluster, newest first, and each rail's numbers over them.
+
+Of each run manifest.json and verdicts.jsonl are read, one run at a time, and few numbers are kept: the work
+is linear in the number of runs, and ends at RUNS_READ of them.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_number
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import verdict
+from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import clean_all, clean_line
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present import comparison, wording
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder
+
+#: So many runs are read and listed; of older ones it is said how many there are.
+RUNS_READ = 100
+#: The history goes over so many of them.
+RUNS_IN_HISTORY = 20
+PAGE = "index.html"
+_OUTCOME_OF_STATUS = {0: "pass", 1: "fail"}
+
+#: (check, rail) -> the median over its senders; the rail is empty for a sum of all rails.
+Numbers = dict[tuple[str, str], float]
+
+
+@dataclass(frozen=True)
+class PastRun:
+    """What the list says of a run.
+
+    Attributes:
+        run: its id, which is its folder's name.
+        started: when, as the manifest has it.
+        outcome: the outcome that its exit status stands for.
+        counts: outcome -> how many verdicts.
+        has_page: its page is there.
+        notes: why it does not stand for the whole cluster.
+        numbers: in the unit of each check's metric.
+    """
+
+    run: str
+    started: str
+    outcome: str
+    counts: Mapping[str, int]
+    has_page: bool
+    notes: tuple[str, ...]
+    numbers: Numbers
+
+
+@dataclass(frozen=True)
+class CheckHistory:
+    """One check's numbers: a line for each run that has one, newest first, with a value for each rail."""
+
+    title: str
+    unit: str
+    rails: tuple[str, ...]
+    lines: tuple[tuple[PastRun, tuple[float | None, ...]], ...]
+
+    def values(self, rail: int) -> list[float | None]:
+        """Return a rail's values, oldest first."""
+        return [values[rail] for _run, values in reversed(self.lines)]
+
+
+@dataclass
+class ClusterRuns:
+    """A cluster's runs: `older` are not read, `skipped` are folders that are no run, each with the reason."""
+
+    name: str
+    runs: list[PastRun] = field(default_factory=list)
+    older: int = 0
+    skipped: list[str] = field(default_factory=list)
+
+    @property
+    def history(self) -> list[CheckHistory]:
+        """Each check's numbers over the newest runs, for the checks that have any."""
+        newest = self.runs[:RUNS_IN_HISTORY]
+        places = dict.fromkeys(place for run in newest for place in run.numbers)
+        found = []
+        for check in sorted({check for check, _rail in places}, key=wording.check_order):
+            rails = tuple(sorted(rail for name, rail in places if name == check))
+            lines = tuple(
+                (run, values)
+                for run in newest
+                if (values := tuple(run.numbers.get((check, rail)) for rail in rails)) != (None,) * len(rails)
+            )
+            unit = wording.unit(str(comparison.metric(check)))
+            found.append(CheckHistory(wording.heading(check), unit, rails, lines))
+        return found
+
+
+def of_cluster(path: Path, most: int = RUNS_READ) -> ClusterRuns:
+    """Read the runs of a cluster.
+
+    Args:
+        path: `<reports>/<cluster>`.
+        most: how many are read, the newest.
+
+    Raises:
+        OSError: the folder cannot be listed.
+    """
+    found = ClusterRuns(clean_line(path.name))
+    # Run ids begin with the time.
+    for name in sorted(folders(path), reverse=True):
+        if not run_folder.is_run_id(name):
+            found.skipped.append(f"{clean_line(name)} is not named as a run is")
+        elif len(found.runs) == most:
+            found.older += 1
+        else:
+            try:
+                found.runs.append(_read(path / name))
+            except run_folder.RunFolderError as error:
+                found.skipped.append(clean_line(str(error)))
+    return found
+
+
+def folders(path: Path) -> list[str]:
+    """Return the names of the folders in a folder; links are not followed, hidden ones are nobody's run.
+
+    Raises:
+        OSError: it cannot be listed.
+    """
+    with os.scandir(path) as entries:
+        return [one.name for one in entries if one.is_dir(follow_symlinks=False) and one.name[0] != "."]
+
+
+def _read(path: Path) -> PastRun:
+    folder = RunFolder(path)
+    manifest = clean_all(folder.manifest())
+    if manifest.get("run") != path.name:
+        raise run_folder.RunFolderError(f"{path}: its manifest is of run {manifest.get('run')}")
+    rows, torn = folder.rows(run_folder.VERDICTS)
+    outcomes = [{"outcome": wording.outcome(row.get("outcome")).name} for row in rows]
+    asked = manifest.get("asked")
+    count = asked.get("count") if isinstance(asked, Mapping) else None
+    less = is_number(count) and len(rows) < count
+    status = verdict.exit_status(outcomes, manifest, torn=torn or less)
+    start = manifest.get("start")
+    return PastRun(
+        run=path.name,
+        started=str(start.get("at") if isinstance(start, Mapping) else "unknown"),
+        outcome=_OUTCOME_OF_STATUS.get(status, "unmeasured"),
+        counts={name: sum(one["outcome"] == name for one in outcomes) for name in wording.OUTCOMES},
+        has_page=(path / PAGE).is_file(),
+        notes=tuple(_notes(manifest, rows, torn, less)),
+        numbers=_numbers(rows),
+    )
+
+
+def _notes(manifest: Mapping[str, Any], rows: Sequence[object], torn: bool, less: bool) -> Iterator[str]:
+    incomplete = verdict.incomplete(manifest)
+    if incomplete:
+        yield incomplete
+    if not rows:
+        yield "it is not judged"
+    elif torn or less:
+        yield f"{run_folder.VERDICTS} lost a line"
+    limit = manifest.get("limit")
+    if isinstance(limit, list) and limit:
+        yield f"limited to {wording.quantity_text(limit)}"
+
+
+def _numbers(rows: Sequence[Mapping[str, Any]]) -> Numbers:
+    values: dict[tuple[str, str], list[float]] = {}
+    for row in rows:
+        check, rail = row.get("check"), row.get("rail")
+        metric = comparison.metric(check) if isinstance(check, str) else None
+        if metric and isinstance(row.get("observed"), Mapping) and isinstance(rail, (str, type(None))):
+            value = comparison.trusted(row, metric)
+            if value is not None:
+                values.setdefault((str(check), clean_line(rail or "")), []).append(value)
+    return {place: statistics.median(of) for place, of in values.items()}

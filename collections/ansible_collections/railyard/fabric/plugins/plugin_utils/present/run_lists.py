@@ -1,0 +1,124 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""`<reports>/<cluster>/index.html` and `<reports>/index.html`: all runs of a cluster, and all clusters."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from urllib.parse import quote
+
+from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import clean_line
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present import history, pages, wording
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder, RunFolderError
+from markupsafe import Markup
+
+#: By this our own page is told from another program's, which is left alone.
+_OURS = b'<meta name="generator" content="Railyard">'
+# The head of our page up to that line is short.
+_HEAD_BYTES = 4096
+_WIDTH, _HEIGHT, _DOT = 150, 34, 2.5
+
+
+def write(run_dir: Path) -> list[str]:
+    """Write the list of the cluster that a run is of, and the list of clusters.
+
+    Args:
+        run_dir: a run folder. Where it is no `<reports>/<cluster>/<run>` (a copy, say), nothing is written.
+
+    Returns:
+        What could not be written, and why; the run's own report stands without it.
+    """
+    path = run_dir.resolve()
+    cluster = path.parent
+    try:
+        manifest = RunFolder(path).manifest()
+        if (manifest.get("run"), manifest.get("cluster")) != (path.name, cluster.name):
+            return []
+        return [*_write(cluster, cluster_page), *_write(cluster.parent, clusters_page)]
+    except (OSError, RunFolderError) as error:
+        return [f"the list of runs was not written: {error}"]
+
+
+def _write(folder: Path, page: Callable[[Path], str]) -> list[str]:
+    """Replace a folder's page by what it holds now, unless another program wrote it."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        # Of two runs that end at once, the later list holds both.
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        if not _is_ours(folder / history.PAGE):
+            return [f"{folder / history.PAGE} is not Railyard's and was left as it is"]
+        RunFolder(folder).write(history.PAGE, page(folder))
+    finally:
+        os.close(handle)
+    return []
+
+
+def _is_ours(page: Path) -> bool:
+    if not page.is_symlink() and not page.exists():
+        return True
+    if page.is_symlink() or not page.is_file():
+        return False
+    with page.open("rb") as stream:
+        return _OURS in stream.read(_HEAD_BYTES)
+
+
+def cluster_page(folder: Path) -> str:
+    """Return the page of a cluster: its runs, and each rail's history.
+
+    Raises:
+        OSError: the folder cannot be listed.
+    """
+    found = history.of_cluster(folder)
+    return _rendered("runs.html.j2", cluster=found, trend=trend)
+
+
+def clusters_page(folder: Path) -> str:
+    """Return the page of all clusters, each with its newest run.
+
+    Raises:
+        OSError: a folder cannot be listed.
+    """
+    clusters, unread, others = [], [], 0
+    for name in sorted(history.folders(folder)):
+        try:
+            found = history.of_cluster(folder / name, most=1)
+        except OSError as error:
+            unread.append(f"{clean_line(name)} cannot be read: {error.strerror}")
+            continue
+        if found.runs:
+            # A folder's name may be no text; in a link it stands byte by byte, and is never a scheme.
+            clusters.append((found, f"{quote(os.fsencode(name), safe='')}/{history.PAGE}"))
+        else:
+            others += 1
+    if others:
+        unread.append(f"{wording.count(others, 'folder')} beside them without a run")
+    return _rendered("clusters.html.j2", clusters=clusters, notes=unread)
+
+
+def trend(values: Sequence[float | None]) -> Markup:
+    """Draw a rail's values, oldest first, above a line that is 0; a gap is a run that has none."""
+    most = max((value for value in values if value is not None), default=1.0)
+    step = (_WIDTH - 4 * _DOT) / max(len(values) - 1, 1)
+    dots, path, before = [], "", False
+    for number, value in enumerate(values):
+        if value is not None:
+            at = f"{2 * _DOT + number * step:.1f},{_HEIGHT - 2 - value / most * (_HEIGHT - 8):.1f}"
+            path += f"{'L' if before else 'M'}{at}"
+            dots.append(at.split(","))
+        before = value is not None
+    marks = "".join(f'<circle cx="{x}" cy="{y}" r="{_DOT}"/>' for x, y in dots)
+    # Numbers of ours alone, no text of anyone's.
+    return Markup(  # noqa: S704
+        f'<svg class="trend" viewBox="0 0 {_WIDTH} {_HEIGHT}" width="{_WIDTH}" height="{_HEIGHT}" '
+        f'aria-hidden="true"><path class="zero" d="M0,{_HEIGHT - 1}H{_WIDTH}"/><path d="{path}"/>'
+        f"{marks}</svg>"
+    )
+
+
+def _rendered(template: str, **more: object) -> str:
+    page = pages.environment(autoescape=True).get_template(template)
+    return page.render(words=wording, number=wording.number, **pages.look(), **more).rstrip() + "\n"
