@@ -76,6 +76,27 @@ def test_a_number_that_is_not_proven_is_none(two, tmp_path, capsys):
     assert all(row["b"] is None for row in found["rows"])
 
 
+def test_a_number_that_no_link_carries_is_none(two, tmp_path, capsys):
+    before, after = two()
+    plan = tmp_path / "after/lab" / RUN / "plan.json"
+    plan.write_text(plan.read_text(encoding="utf-8").replace('"rate_gbps": 10.0', '"rate_gbps": 4.0'))
+    status, found = told(capsys, before, after, tmp_path)
+    assert status == 0
+    gone = {row["check"] for row in found["rows"] if row["b"] is None}
+    assert gone > {"rdma_bandwidth", "tcp_bandwidth_bi", "aggregate_bandwidth"}
+    assert not gone & {"rdma_latency", "ping_rtt"}
+
+
+def test_a_stranger_has_no_say_in_how_it_was_measured(two, tmp_path, capsys):
+    before, after = two()
+    rows = [
+        json.loads(line) for line in (tmp_path / "after/lab" / RUN / "results.jsonl").open(encoding="utf-8")
+    ]
+    with (tmp_path / "after/lab" / RUN / "results.jsonl").open("a", encoding="utf-8") as stream:
+        stream.writelines(json.dumps(row | {"host": "mallory", "qps": 9}) + "\n" for row in rows)
+    assert told(capsys, before, after, tmp_path)[1]["not_compared"] == []
+
+
 def test_an_edited_verdict_changes_nothing(two, tmp_path, capsys):
     before, after = two()
     status, found = told(capsys, before, after, tmp_path)

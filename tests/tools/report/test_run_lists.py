@@ -1,4 +1,4 @@
-"""The lists of runs and of clusters: newest first, each rail's history; what is no run is said and skipped."""
+"""The lists of runs and of clusters: newest first, each rail's history; what is no run is skipped."""
 
 from __future__ import annotations
 
@@ -38,6 +38,13 @@ def lab(tmp_path):
 
 def page_of(folder):
     return Page((folder / "index.html").read_text(encoding="utf-8"))
+
+
+def is_harmless(folder):
+    assert "script" not in {tag for tag, _of in page_of(folder).tags}
+    assert not re.search(
+        r"[\x00-\x08\x0b-\x1f\x7f\u202e]", (folder / "index.html").read_text(encoding="utf-8")
+    )
 
 
 def links(page):
@@ -104,17 +111,15 @@ def test_a_torn_or_foreign_folder_is_said_and_skipped(lab, spoil):
     spoil(lab / IDS[1])
     assert run_lists.write(lab / IDS[2]) == []
     assert [run.run for run in history.of_cluster(lab).runs] == [IDS[2], IDS[0]]
-    page = page_of(lab)
-    assert page.text.count("Skipped: ") == 1
-    assert "script" not in {tag for tag, _of in page.tags}
-    assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f\u202e]", (lab / "index.html").read_text(encoding="utf-8"))
+    assert page_of(lab).text.count("Skipped: ") == 1
+    is_harmless(lab)
 
 
 NUMBER = {"check": "tcp_bandwidth", "proof": "proven", "observed": {"bandwidth_gbps": 7}}
 GARBAGE = [
     {"check": [], "rail": {}, "outcome": {}, "observed": 1},
-    NUMBER | {"rail": {}, "outcome": "pass"},
-    NUMBER | {"rail": "rail0", "outcome": ["pass"], "observed": []},
+    NUMBER | {"rail": {"a": 1}, "outcome": "pass"},
+    NUMBER | {"rail": "rail0", "outcome": ["pass"], "observed": [1]},
     NUMBER | {"rail": HOSTILE, "outcome": "recorded"},
 ]
 
@@ -139,7 +144,7 @@ def test_a_run_whose_verdicts_are_not_whole_is_no_pass(lab, lines, note):
     assert (run.run, run.outcome) == (IDS[0], "unmeasured")
     assert note in " ".join(run.notes)
     assert note in page_of(lab).text
-    assert "script" not in {tag for tag, _of in page_of(lab).tags}
+    is_harmless(lab)
 
 
 def test_what_another_program_wrote_is_left_and_a_copy_elsewhere_makes_no_list(lab, tmp_path):
@@ -169,6 +174,8 @@ def test_many_runs_are_read_up_to_a_number(lab):
 
 
 def test_a_gap_breaks_the_line():
+    newest_first = tuple((None, (value,)) for value in (3.0, None, 1.0))
+    assert history.CheckHistory("", "", ("rail0",), newest_first).values(0) == [1.0, None, 3.0]
     drawn = run_lists.trend([1.0, 2.0, None, 2.0])
     path = re.findall(r'<path d="([^"]*)"', drawn)[0]
     assert re.sub(r"[\d.,]", "", path) == "MLM"

@@ -104,14 +104,15 @@ def read(path: Path) -> Run:
     facts = clean_all(folder.rows(run_folder.FACTS)[0])
     fleet = fact_rows.gather(plan, facts, run)
     verdicts = clean_all(judged.verdicts)
-    measured = _conditions(folder.rows(run_folder.RESULTS)[0], run)
+    measured = _conditions(folder.rows(run_folder.RESULTS)[0])
     outcomes, numbers = {}, {}
     for one in verdicts:
         place = Place(str(one["check"]), str(one["node"]), str(one["peer"] or ""), one["rail"])
         outcomes[place] = str(one["outcome"])
         value = comparison.trusted(one, str(comparison.metric(place.check)))
         if one["peer"] is not None and value is not None:
-            rows = [measured.get(str(identity), {}) for identity in one["rows"]]
+            hosts = one["node"], one["peer"]
+            rows = [measured.get((test, host), {}) for test in one["rows"] for host in hosts]
             numbers[place] = Number(value, _merged(rows))
     incomplete = [judged.incomplete] if judged.incomplete else []
     torn = [f"{name} lost a line" for name in judged.torn]
@@ -133,22 +134,20 @@ def read(path: Path) -> Run:
     )
 
 
-def _conditions(rows: Iterable[Mapping[str, Any]], run: str) -> dict[str, dict[str, set[str]]]:
-    """Return test -> condition -> what its ends say of it."""
-    found: dict[str, dict[str, set[str]]] = {}
-    for row in rows:
-        if row.get("run") == run and row.get("status") == "measured":
-            of_test = found.setdefault(str(row.get("id")), {})
-            for key in CONDITIONS:
-                if row.get(key) is not None:
-                    of_test.setdefault(key, set()).add(str(clean_all(row[key])))
-    return found
+def _conditions(rows: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], dict[str, str]]:
+    """Return (test, host) -> condition -> what the host's row says of it."""
+    return {
+        (str(row.get("id")), str(row.get("host"))): {
+            key: str(clean_all(row[key])) for key in CONDITIONS if row.get(key) is not None
+        }
+        for row in rows
+    }
 
 
-def _merged(tests: Iterable[Mapping[str, set[str]]]) -> dict[str, tuple[str, ...]]:
-    """Return the conditions of the tests that a number rests on; a sum rests on several."""
+def _merged(ends: Iterable[Mapping[str, str]]) -> dict[str, tuple[str, ...]]:
+    """Return the conditions of all rows that a number rests on; a sum rests on several tests'."""
     merged: dict[str, set[str]] = {}
-    for test in tests:
-        for key, said in test.items():
-            merged.setdefault(key, set()).update(said)
+    for end in ends:
+        for key, said in end.items():
+            merged.setdefault(key, set()).add(said)
     return {key: tuple(sorted(said)) for key, said in merged.items()}

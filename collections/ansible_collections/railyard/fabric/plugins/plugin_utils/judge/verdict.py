@@ -11,7 +11,7 @@ out of it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
@@ -117,9 +117,15 @@ def exit_status(
         torn: a line of the run folder was lost.
     """
     outcomes = {verdict["outcome"] for verdict in verdicts}
+    return status_of(outcomes, not torn and incomplete(manifest, asked, plan, order) is None)
+
+
+def status_of(outcomes: Collection[str], whole: bool) -> int:
+    """Return the exit status of a run with these outcomes; `whole` tells whether it is known to be complete."""
+    outcomes = set(outcomes)
     if FAIL in outcomes:
         return 1
-    if torn or incomplete(manifest, asked, plan, order) or not outcomes <= set(_SETTLED):
+    if not whole or not outcomes <= set(_SETTLED):
         return 3
     if not outcomes & {PASS, RECORDED}:
         return 3  # nothing was asked, or nothing of it applies: either way nothing is known
@@ -133,11 +139,8 @@ def incomplete(
     order: Mapping[str, Any] | None,
 ) -> str | None:
     """Tell why a run is incomplete, or None; see `exit_status`."""
-    end = manifest.get("end")
-    if not isinstance(end, Mapping) or not end.get("at"):
-        return "the run has no end record"
-    if end.get("reason") != "completed":
-        return f"the run was {end.get('reason')}"
+    if said := not_ended(manifest):
+        return said
     if manifest.get("asked") != requests.fingerprint(asked):
         return "asked.jsonl is not what this run asked"
     return (
@@ -146,6 +149,14 @@ def incomplete(
         or requests.rdma_left_out(plan, asked)
         or requests.not_all_asked(manifest, plan, order, asked)
     )
+
+
+def not_ended(manifest: Mapping[str, Any]) -> str | None:
+    """Tell that a run did not come to its end, or None."""
+    end = manifest.get("end")
+    if not isinstance(end, Mapping) or not end.get("at"):
+        return "the run has no end record"
+    return None if end.get("reason") == "completed" else f"the run was {end.get('reason')}"
 
 
 def strangers(

@@ -143,7 +143,8 @@ def _read(path: Path) -> PastRun:
     asked = manifest.get("asked")
     count = asked.get("count") if isinstance(asked, Mapping) else None
     less = is_number(count) and len(rows) < count
-    status = verdict.exit_status(outcomes, manifest, torn=torn or less)
+    whole = not torn and not less and verdict.not_ended(manifest) is None
+    status = verdict.status_of({one["outcome"] for one in outcomes}, whole)
     start = manifest.get("start")
     return PastRun(
         run=path.name,
@@ -157,7 +158,7 @@ def _read(path: Path) -> PastRun:
 
 
 def _notes(manifest: Mapping[str, Any], rows: Sequence[object], torn: bool, less: bool) -> Iterator[str]:
-    incomplete = verdict.incomplete(manifest)
+    incomplete = verdict.not_ended(manifest)
     if incomplete:
         yield incomplete
     if not rows:

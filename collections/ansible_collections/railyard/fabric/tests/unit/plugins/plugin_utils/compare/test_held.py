@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -118,6 +119,21 @@ def test_a_row_for_each_rail_and_one_for_all(before, after, rows):
     assert [row.rails for row in found.rows] == [("rail0", "rail1"), ("rail0",), ("rail1",)]
     assert tuple(row.word for row in found.rows) == rows
     assert found.is_compared
+    assert not found.places, "where the rail says it, no sender says it again"
+
+
+def test_of_many_rows_each_has_to_be_rarer():
+    """Four senders of a rail, 4 % more: chance does that in 2 of 70 rails, so that of two it is no news."""
+    ring = [(f"gpu{one}", f"gpu{one % 4 + 1}") for one in range(1, 5)]
+    for rails, word in ((1, IMPROVED), (2, NO_DIFFERENCE)):
+        a, b = (
+            run(
+                {("rdma_bandwidth", *ends, f"rail{rail}"): gbps for rail in range(rails) for ends in ring},
+                rails=rails,
+            )
+            for gbps in (380.0, 395.2)
+        )
+        assert words(held.hold(a, b))["rdma_bandwidth", ("rail0",)] == word
 
 
 def test_software_links_have_to_change_by_a_factor_of_two():
@@ -160,6 +176,8 @@ def test_the_other_direction_is_not_the_same():
     found = held.hold(a, b)
     assert [(one.tool, one.differs[0][0], one.rows) for one in found.refused] == [("iperf3", "direction", 1)]
     assert not found.is_compared
+    both = run(ways("tcp_bandwidth", 9.0, rails=("rail0",)))
+    assert not held.hold(both, b).refused, "one direction is alike, the other was not asked"
 
 
 def test_what_is_unmeasured_is_said_and_never_equal():
@@ -196,6 +214,11 @@ def test_a_single_sender_that_changed_is_not_hidden_by_its_rail():
     # Where all of them got slower by as much, no one stands out.
     slow = run({place: 150.0 + number for number, place in enumerate(places)}, rails=1)
     assert not held.hold(a, slow).places
+    # Nor where all changed as widely as this one.
+    wide = run(
+        {place: (380.0 + number) * (0.93, 1.07)[number % 2] for number, place in enumerate(places)}, rails=1
+    )
+    assert not held.hold(a, wide).places
 
 
 def test_what_else_differs_is_folded_by_node():
@@ -209,6 +232,8 @@ def test_what_else_differs_is_folded_by_node():
         ("kernel", "6.1.0", "6.8.0", nodes, ()),
         ("HCA firmware", "2.42.5000", "2.42.5700", nodes, ("rail0", "rail1")),
     ]
+    unread = environment.differences(a, replace(a, nodes={}))
+    assert unread == [("facts", "read", "none", nodes, ())]
     lines = text.lines(held.hold(a, b))
     assert "  kernel: 6.1.0 → 6.8.0 (gpu[1-4],gpuserver[1-2])" in lines
     assert "Nothing else differs." in text.lines(held.hold(a, a))

@@ -49,7 +49,7 @@ def test_of_many_values_the_chance_is_near_the_counted_one(monkeypatch):
     before, after = ([dice.choice(range(30)) + shift for _one in range(12)] for shift in (0, 6))
     counted = significance.rank_chance(before, after)
     monkeypatch.setattr(significance, "_COUNTED_UP_TO", 0)
-    assert significance.rank_chance(before, after) == pytest.approx(counted, rel=0.05)
+    assert significance.rank_chance(before, after) == pytest.approx(counted, rel=0.02)
     assert significance.rank_chance([1.0] * 50, [1.0] * 50) == 1.0
 
 
