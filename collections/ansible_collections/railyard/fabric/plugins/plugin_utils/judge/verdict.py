@@ -121,7 +121,7 @@ def exit_status(
 
 
 def status_of(outcomes: Collection[str], whole: bool) -> int:
-    """Return the exit status of a run with these outcomes; `whole` tells whether it is known to be complete."""
+    """Return the exit status of a run with these outcomes; `whole` where it is known to be complete."""
     outcomes = set(outcomes)
     if FAIL in outcomes:
         return 1

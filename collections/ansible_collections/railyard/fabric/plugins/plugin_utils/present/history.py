@@ -12,7 +12,8 @@ from __future__ import annotations
 import os
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,8 @@ class PastRun:
         has_page: its page is there.
         notes: why it does not stand for the whole cluster.
         numbers: in the unit of each check's metric.
+        settings: the run's policy, in words.
+        changed: what of them is otherwise than in the run before, so that the numbers may not be alike.
     """
 
     run: str
@@ -55,6 +58,8 @@ class PastRun:
     has_page: bool
     notes: tuple[str, ...]
     numbers: Numbers
+    settings: Mapping[str, str]
+    changed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -120,7 +125,16 @@ def of_cluster(path: Path, most: int = RUNS_READ) -> ClusterRuns:
                 found.runs.append(_read(path / name))
             except run_folder.RunFolderError as error:
                 found.skipped.append(clean_line(str(error)))
+    found.runs[:-1] = [replace(run, changed=_changed(before, run)) for run, before in pairwise(found.runs)]
     return found
+
+
+def _changed(before: PastRun, run: PastRun) -> tuple[str, ...]:
+    return tuple(
+        f"{key} {value} → {run.settings[key]}"
+        for key, value in before.settings.items()
+        if run.settings.get(key, value) != value
+    )
 
 
 def folders(path: Path) -> list[str]:
@@ -145,7 +159,7 @@ def _read(path: Path) -> PastRun:
     less = is_number(count) and len(rows) < count
     whole = not torn and not less and verdict.not_ended(manifest) is None
     status = verdict.status_of({one["outcome"] for one in outcomes}, whole)
-    start = manifest.get("start")
+    start, policy = manifest.get("start"), manifest.get("policy")
     return PastRun(
         run=path.name,
         started=str(start.get("at") if isinstance(start, Mapping) else "unknown"),
@@ -154,6 +168,9 @@ def _read(path: Path) -> PastRun:
         has_page=(path / PAGE).is_file(),
         notes=tuple(_notes(manifest, rows, torn, less)),
         numbers=_numbers(rows),
+        settings={key: clean_line(wording.number(value)) for key, value in policy.items()}
+        if isinstance(policy, Mapping)
+        else {},
     )
 
 

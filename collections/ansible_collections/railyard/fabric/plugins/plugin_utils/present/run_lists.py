@@ -20,7 +20,7 @@ from markupsafe import Markup
 _OURS = b'<meta name="generator" content="Railyard">'
 # The head of our page up to that line is short.
 _HEAD_BYTES = 4096
-_WIDTH, _HEIGHT, _DOT = 150, 34, 2.5
+_WIDTH, _HEIGHT, _DOT = 110, 34, 2.5
 
 
 def write(run_dir: Path) -> list[str]:
