@@ -3,6 +3,7 @@
 
     tools/mass.py                 # of the working tree
     tools/mass.py 2c2515f         # of a commit beside it, with the difference
+    tools/mass.py 2c2515f 068c4d5 # of two commits, with the difference
 
 Product: the collection, roles, playbooks, tools, site.yml and the schemas. Tests: all `tests/` and molecule.
 """
@@ -100,7 +101,7 @@ def tree(commit: str | None) -> dict[str, str]:
 
 def main() -> None:
     """Print the counts."""
-    now = count(tree(None))
+    now = count(tree(sys.argv[2] if len(sys.argv) > 2 else None))
     before = count(tree(sys.argv[1])) if len(sys.argv) > 1 else None
     for kind, lines in now.items():
         print(f"{kind:8} {lines:6,}" + (f"  {lines - before[kind]:+,} since {sys.argv[1]}" if before else ""))

@@ -18,6 +18,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.present import (
     comparison,
     comparison_text,
     documents,
+    environment,
     model,
     summary,
 )
@@ -60,7 +61,9 @@ class ActionModule(ActionBase):
             folder.forget_secret()
         told = [*summary.lines(said, str(Path(args["folder"]))), *comparison_text.lines(compared)]
         try:
-            told += documents.write_report(folder.path, model.read(folder.path, judged))
+            report = model.read(folder.path, judged)
+            told[:0] = [f"note: {finding}" for finding in environment.findings(report.nodes)]
+            told += documents.write_report(folder.path, report)
         except Exception as error:  # whatever it is, the verdicts stand and are told
             told.append(f"the report was not written: {type(error).__name__}: {error}; see `railyard report`")
         # Causes hold words of the nodes; here they go to a terminal as they are.

@@ -306,8 +306,8 @@ def _no_floor(check: str, able: Sequence[Capability], on: Conditions) -> str | N
 
 
 def _no_rdma_floor(check: str, able: Capability, on: Conditions) -> str | None:
-    if able.packet.software:
-        return "no authority says what a software or unknown RDMA device reaches"
+    if able.packet.unknown:
+        return "no authority says what an unknown RDMA device reaches"
     if check in BI:
         # imbue's 300 without and 720 with GPUDirect of 2 x 400: a dead direction would pass the lower one
         return "the authorities for both ways at once differ by more than one direction's rate"

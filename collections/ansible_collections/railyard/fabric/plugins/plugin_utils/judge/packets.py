@@ -29,6 +29,7 @@ _TCP_HEADERS = {4: 20 + 20 + 12, 6: 40 + 20 + 12}
 _BTH_ICRC = 12 + 4
 _IPV4_UDP, _IPV6_UDP, _GRH = 20 + 8, 40 + 8, 40
 _LRH, _VCRC = 8, 2
+_KNOWN = ("hardware", "software")
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,7 @@ class Packet:
         payload_bytes: what the tools count of it; for RDMA the RDMA MTU.
         counted_bytes: what a sum over rails counts of it: TCP's whole frame, as the netdev; RDMA's payload.
         link_bytes: the part of the link's rate that it takes.
+        unknown: of RDMA, an end's device is neither a card nor known software.
         declared_bytes: of RDMA, its payload by the declared MTU, whatever the port says that it can do.
     """
 
@@ -48,6 +50,7 @@ class Packet:
     counted_bytes: int
     link_bytes: int
     declared_bytes: int = 0
+    unknown: bool = False
 
     @property
     def payload_share(self) -> float:
@@ -88,7 +91,8 @@ def rdma(client: Bound, server: Bound, transport: str) -> Packet:
         around = _ETHERNET_HEADER + tag + min(map(_roce_headers, ends)) + _BTH_ICRC
         around += 0 if software else _WIRE_EXTRA
     declared = [rdma_mtu.declared(end.rail, end.hca, transport) for end in ends]
-    return Packet(software, mtu, mtu, mtu + around, min(declared))
+    unknown = any((end.hca or {}).get("driver_class") not in _KNOWN for end in ends)
+    return Packet(software, mtu, mtu, mtu + around, min(declared), unknown)
 
 
 def _roce_headers(end: Bound) -> int:

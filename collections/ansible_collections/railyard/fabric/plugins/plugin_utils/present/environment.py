@@ -14,6 +14,8 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy impo
 from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import fold_names
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import wording
 
+# How a kernel calls its netdevs may differ; speed, MTU and driver class have checks of their own.
+_OWN_TO_EACH = ("netdevs", "facts")
 # A property in which every node differs is told of so many of them.
 _VALUES_SHOWN = 12
 
@@ -53,6 +55,15 @@ def of_nodes(plan: Mapping[str, Any], facts: Iterable[Mapping[str, Any]]) -> tup
     found = [_property(name, said, "all others" if silent else "all nodes") for name in names]
     nothing = [Property("facts", (("the node did not answer", _nodes(silent)),))] if silent else []
     return (*nothing, *sorted(found, key=lambda one: not one.differs))
+
+
+def findings(nodes: Iterable[Property]) -> list[str]:
+    """Return in what nodes differ that should be alike: no failure, but the first to look at after one."""
+    return [
+        f"the nodes differ in {one.name}: {'; '.join(f'{value} on {names}' for value, names in one.values)}"
+        for one in nodes
+        if one.differs and one.name not in _OWN_TO_EACH
+    ]
 
 
 def of_run(manifest: Mapping[str, Any], plan: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:

@@ -223,6 +223,7 @@ def read(run_dir: str | os.PathLike[str], judged: rejudge.Judged | None = None) 
     measurements = _measurements(verdicts, cables, rails_used.conditions(results))
     start, end = (_record(manifest.get(key)) for key in ("start", "end"))
     rails, rows = _rails(plan, total)
+    nodes = environment.of_nodes(plan, facts)
     return Report(
         run=str(manifest.get("run", folder.name)),
         cluster=str(manifest.get("cluster", "")),
@@ -242,8 +243,8 @@ def read(run_dir: str | os.PathLike[str], judged: rejudge.Judged | None = None) 
         spreads=spread.of(measurements, rails),
         environment=environment.of_run(manifest, plan),
         policy=environment.pairs(manifest.get("policy") or {}),
-        nodes=environment.of_nodes(plan, facts),
-        notes=tuple(str(note) for note in total.get("notes") or ()),
+        nodes=nodes,
+        notes=(*(str(note) for note in total.get("notes") or ()), *environment.findings(nodes)),
         plan=plan,
         compared=comparison.of(plan, verdicts, facts, policy.merge(manifest.get("policy"))),
     )

@@ -79,11 +79,11 @@ def test_infiniband_has_26_bytes_around_each_packet() -> None:
     assert found.floor == {"bandwidth_gbps": pytest.approx(0.9 * 200 * 4096 / 4122, abs=1e-3)}
 
 
-def test_a_software_link_counts_frames_and_has_no_floor() -> None:
+def test_a_software_link_counts_frames_and_has_a_floor_where_its_rate_is_declared() -> None:
     soft = end(1, hca={"driver_class": "software"})
     found = bounds(soft)
     assert found.ceiling["bandwidth_gbps"] == pytest.approx(4096 / (4096 + 14 + 44) * 1.02, abs=1e-4)
-    assert found.floor == {}
+    assert found.floor == {"bandwidth_gbps": pytest.approx(0.9 * 4096 / 4154, abs=1e-4)}
     unshaped = Bound(
         {**soft.rail, "rate_gbps": None}, {**(soft.netdev or {}), "driver_class": "software"}, soft.hca
     )
@@ -91,8 +91,8 @@ def test_a_software_link_counts_frames_and_has_no_floor() -> None:
     assert "no authority" in bounds(unshaped).basis
 
 
-@pytest.mark.parametrize("value", [None, "", "virtual", "software", 1])
-def test_what_is_not_known_to_be_hardware_has_no_floor(value: object) -> None:
+@pytest.mark.parametrize("value", [None, "", "virtual", 1])
+def test_an_unknown_device_has_no_floor(value: object) -> None:
     assert bounds(end(100, hca={"driver_class": value})).floor == {}
     assert bounds(end(100)).floor == {"bandwidth_gbps": DATA_FLOOR}
 
@@ -177,8 +177,8 @@ SOFT = {"driver_class": "software"}
         (end(100), end(100, 1500), 100 * 1024 / 1106, 0.9 * 100 * 1024 / 1106),
         # A rate that one end does not know bounds nothing, and neither does the other's then.
         (end(100), end(None), None, None),
-        # One end without an adapter: no authority says what the pair reaches, and no wire is sure.
-        (end(100), end(100, hca=SOFT), 100 * 4096 / 4154, None),
+        # One end without an adapter: no wire is sure.
+        (end(100), end(100, hca=SOFT), 100 * 4096 / 4154, 0.9 * 100 * 4096 / 4154),
         # A tag at one end alone may be the switch's to add or take: the larger limit stands.
         (end(100), end(100, vlan=7), 100 * 4096 / 4178, 0.9 * 100 * 4096 / 4178),
         # IPv6 40 instead of IPv4's 20; the shorter header of two kinds.

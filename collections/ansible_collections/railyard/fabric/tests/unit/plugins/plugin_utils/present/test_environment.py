@@ -46,6 +46,12 @@ def test_what_differs_comes_first_with_its_nodes():
     assert [nodes for _value, nodes in found[1].values] == ["gpu[1-2,4-8] (7 nodes)", "gpu3"]
     assert "firmware 28.36.2024" in found[1].values[1][0]
     assert found[0].values[1] == ("not installed", "gpu3")
+    findings = environment.findings(found)
+    assert [one.split(":")[0] for one in findings] == [
+        "the nodes differ in iperf3",
+        "the nodes differ in HCAs",
+    ]
+    assert findings[0].endswith("3.16 on gpu[1-2,4-8] (7 nodes); not installed on gpu3")
 
 
 def test_who_did_not_answer_is_told_once_and_differs_in_nothing():
