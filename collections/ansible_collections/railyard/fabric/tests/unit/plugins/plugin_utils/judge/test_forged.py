@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import copy
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -139,3 +141,59 @@ def test_an_address_whose_contest_was_dropped_does_not_pass() -> None:
     run.results = [one for one in run.results if one is not row]
     one = run.verdict(run.ids("address", node=NODES[0], rail="rail0")[0])
     assert (one["outcome"], one["cause_class"]) == ("unmeasured", "no_row")
+
+
+def low(run: FakeRun) -> None:
+    """Measured three times below the floor."""
+    identity = run.ids("tcp_bandwidth", rail="rail0")[0]
+    for first in run.rows(identity):
+        for attempt in (2, 3):
+            run.results.append(again(first, attempt))
+    for row in run.rows(identity):
+        scale(row, 0.4 + row.get("attempt", 1) / 100)
+
+
+def again(row: Row, attempt: int) -> Row:
+    """Return a row of another attempt, with counters of its own."""
+    later = copy.deepcopy(row)
+    spans = (row["counters"] or {}).items()
+    moved = {name: [span[0] + attempt * 10**13, span[1] + attempt * 10**13] for name, span in spans}
+    return {**later, "attempt": attempt, "counters": moved}
+
+
+def contested(run: FakeRun) -> None:
+    error = {"class": "address_in_use", "message": "claimed by another", "host": NODES[0], "fix": "look"}
+    row = row_of(run, "tcp_bandwidth")
+    row.update(status="unmeasured", metrics={}, counters=None, proof=None, error=error)
+
+
+BAD: dict[str, Callable[[FakeRun], None]] = {**FORGED, "low three times": low, "contested": contested}
+WORSE = ("fail", "unmeasured")
+
+
+def outcomes(run: FakeRun) -> dict[str, str]:
+    return {one["id"]: one["outcome"] for one in run.judge()}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_rows_that_are_dropped_or_added_never_lead_out_of_a_bad_verdict(name: str) -> None:
+    run, chance = HEALTHY.copy(), random.Random(name)
+    BAD[name](run)
+    before = outcomes(run)
+    bad = [identity for identity, outcome in before.items() if outcome in WORSE]
+    assert bad
+    shuffled = run.copy()
+    chance.shuffle(shuffled.results)
+    assert outcomes(shuffled) == before
+    tests = [row for row in run.results if row["id"].startswith("m")]
+    for count in (1, 1, 3, 30):
+        fewer, more = run.copy(), run.copy()
+        gone = set(chance.sample(range(len(run.results)), count))
+        fewer.results = [row for place, row in enumerate(fewer.results) if place not in gone]
+        for row in chance.sample(tests, count):
+            # A good row of another attempt, of the other end, and the row itself once more.
+            changes: list[Row] = [again(row, chance.choice((2, 3))), {**row, "end": "client"}, dict(row)]
+            more.results.append(chance.choice(changes))
+        for other in (fewer, more):
+            after = outcomes(other)
+            assert [one for one in bad if after[one] not in WORSE] == []
