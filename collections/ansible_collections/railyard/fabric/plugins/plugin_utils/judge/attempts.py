@@ -101,7 +101,7 @@ def combine(
     found.attempts = len(every)
     counted = beyond if found.outcome == FAIL else bad
     found.reproduced = f"{len(counted)}/{len(every)}"
-    return found
+    return _told(found, f"{len(counted)} of {len(every)} attempts") if found.outcome == FAIL else found
 
 
 def grew_on_the_link(rows: Iterable[Row]) -> bool:

@@ -95,6 +95,7 @@ def test_what_the_attempts_mean_together(
 def test_the_number_in_the_middle_is_shown() -> None:
     one = with_attempts(HEALTHY, bandwidth(HEALTHY), "lll").verdict(bandwidth(HEALTHY))
     assert one["observed"]["bandwidth_gbps"] == pytest.approx(0.48)
+    assert "bandwidth_gbps 0.48, floor 0.8 (3 of 3 attempts)" in one["cause"]
     one = with_attempts(HEALTHY, bandwidth(HEALTHY), "lgg").verdict(bandwidth(HEALTHY))
     assert one["observed"]["bandwidth_gbps"] == pytest.approx(0.92)
 
