@@ -16,6 +16,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import
     Reader,
     numa_node,
     pci_folder,
+    pci_link,
     real_device,
 )
 
@@ -182,6 +183,7 @@ def read_netdev(reader: Reader, name: str, link: Mapping[str, Any]) -> dict[str,
         "driver": driver,
         "driver_class": driver_class,
         "pci": os.path.basename(bus_folder) if bus_folder else None,
+        "pci_link": pci_link(reader, bus_folder),
         "numa_node": numa_node(reader, bus_folder),
         "hca": None,
         "counters": {one: reader.number(at("statistics", one)) for one in COUNTERS},

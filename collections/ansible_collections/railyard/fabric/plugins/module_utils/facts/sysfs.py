@@ -114,6 +114,10 @@ def real_device(reader: Reader, netdev_or_hca_folder: str) -> str | None:
     return os.path.realpath(link) if os.path.exists(link) else None
 
 
+# A speed in GT/s or a number of lanes.
+_LINK = re.compile(r"([0-9]+(?:\.[0-9]+)?)(?: GT/s.*)?$")
+
+
 def pci_folder(device: str | None) -> str | None:
     """Return the folder of the PCI device that a device is or hangs below (virtio hangs below one)."""
     while device and device != os.path.dirname(device):
@@ -121,6 +125,31 @@ def pci_folder(device: str | None) -> str | None:
             return device
         device = os.path.dirname(device)
     return None
+
+
+def pci_link(reader: Reader, folder: str | None) -> dict[str, float | None] | None:
+    """Return how a PCI device's link is trained, and the most that it and its slot can do.
+
+    Kernel: drivers/pci/pci-sysfs.c, `current_link_speed` ("16.0 GT/s PCIe") and its kin.
+
+    Returns:
+        `speed_gts`, `width` (lanes), `max_speed_gts`, `max_width`, each None where it is not told; None where
+        there is no PCI Express link.
+    """
+    if folder is None:
+        return None
+
+    def told(device: str, what: str) -> float | None:
+        found = _LINK.match(reader.text(os.path.join(device, what)) or "")
+        return float(found.group(1)) if found and float(found.group(1)) else None
+
+    link: dict[str, float | None] = {}
+    for key, what in (("speed_gts", "link_speed"), ("width", "link_width")):
+        link[key] = told(folder, "current_" + what)
+        # The port above it is the slot; a virtual function has no link of its own.
+        ends = [told(device, "max_" + what) for device in (folder, os.path.dirname(folder))]
+        link["max_" + key] = min((most for most in ends if most is not None), default=None)
+    return link if any(value is not None for value in link.values()) else None
 
 
 def numa_node(reader: Reader, folder: str | None) -> int | None:

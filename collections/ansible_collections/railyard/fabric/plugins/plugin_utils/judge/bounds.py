@@ -24,7 +24,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue i
     RDMA_LATENCY,
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_number
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import packets
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import packets, slots
 
 #: Share of a link's rate that several TCP streams must reach.
 TCP_FLOOR_SHARE = 0.80
@@ -100,11 +100,19 @@ class Capability:
         rate_gbps: the slower end's rate, or None where it is not known.
         basis: where the rate comes from, or why there is none.
         packet: the full packet that it carries.
+        slot_gbps: what the slots of both ends carry of it; None where that is not known, or more.
     """
 
     rate_gbps: float | None
     basis: str
     packet: packets.Packet
+    slot_gbps: float | None = None
+
+    @property
+    def nominal_gbps(self) -> float:
+        """Return what is to be reached: never more than the slots carry."""
+        rate = self.rate_gbps or 0.0
+        return rate if self.slot_gbps is None else min(rate, self.slot_gbps)
 
 
 def capability(check: str, client: Bound, server: Bound, transport: str = "") -> Capability:
@@ -116,7 +124,13 @@ def capability(check: str, client: Bound, server: Bound, transport: str = "") ->
     words = missing[:1] or list(dict.fromkeys(words for _rate, words in told))
     rdma = CHECKS[check].rdma
     packet = packets.rdma(client, server, transport) if rdma else packets.tcp(client, server)
-    return Capability(None if missing else min(rates), "; ".join(words), packet)
+    rate = None if missing else min(rates)
+    known = [slot for end in (client, server) if (slot := slots.carries_gbps(end.netdev or {})) is not None]
+    slot = min(known, default=None)
+    if rate is None or slot is None or slot >= rate:
+        return Capability(rate, "; ".join(words), packet)
+    held = f"{'; '.join(words)}, of which the PCIe slot carries {slot:.4g}"
+    return Capability(rate, held, packet, slot)
 
 
 def end_rate(end: Bound) -> tuple[float | None, str]:
@@ -212,14 +226,36 @@ def each_way(own: Bounds, alone_gbps: Sequence[float | None]) -> Bounds:
     )
 
 
-def of_shared_slot(own: Bounds, alone_gbps: Sequence[float]) -> Bounds:
-    """Add to the bounds of rails that share a slot that all carry what the best of them does alone."""
-    if own.floor or "bandwidth_gbps" not in own.ceiling or not alone_gbps:
+def of_shared_slot(
+    own: Bounds, alone_gbps: Sequence[float], data_gbps: float | None, slot_gbps: float | None
+) -> Bounds:
+    """Add a floor to the bounds of rails that share a slot and run at once.
+
+    Args:
+        own: what they were without it.
+        alone_gbps: what the rails were proven to carry alone, those of which it is known.
+        data_gbps: RDMA's data on all rails together; None of TCP.
+        slot_gbps: what the slots carry together; where it is not known, all carry what the best does alone.
+    """
+    if own.floor or "bandwidth_gbps" not in own.ceiling:
         return own
-    best = max(alone_gbps)
-    told = f"all at once at least {SHARED_SLOT_SHARE:.2f} of the {best:.4g} Gbit/s of the best of them alone"
-    floor = {"bandwidth_gbps": round(SHARED_SLOT_SHARE * best, 4)}
-    return Bounds(floor, dict(own.ceiling), f"{own.basis}; {told}")
+    if data_gbps is not None and slot_gbps is not None:
+        least = RDMA_FLOOR_SHARE * min(data_gbps, slot_gbps)
+        told = f"floor: {RDMA_FLOOR_SHARE:.2f} of {min(data_gbps, slot_gbps):.4g}, what data and slot allow"
+    elif alone_gbps:
+        least = SHARED_SLOT_SHARE * max(alone_gbps)
+        told = f"all at once at least {SHARED_SLOT_SHARE:.2f} of the {max(alone_gbps):.4g} of the best alone"
+    else:
+        return own
+    return Bounds({"bandwidth_gbps": round(least, 4)}, dict(own.ceiling), f"{own.basis}; {told}")
+
+
+def data_gbps(able: Sequence[Capability], transport: str) -> float:
+    """Return the data that rails carry together, after line code and headers at the declared MTU.
+
+    A port that says it can do no more would have a lower floor.
+    """
+    return sum(_data_gbps(one.nominal_gbps, transport) * one.packet.declared_share for one in able)
 
 
 def carried(rates_gbps: Sequence[float], shares: Sequence[float]) -> tuple[float, float]:
@@ -256,13 +292,9 @@ def _bandwidth(check: str, able: Sequence[Capability], shares: Sequence[float], 
     if why_not := _no_floor(check, able, on):
         bounds.basis += f"; no floor: {why_not}"
     else:
-        data, of = sum(rates), "it"
+        data, of = sum(one.nominal_gbps for one in able), "it"
         if CHECKS[check].rdma:
-            # By the MTU that was declared: a port that says it can do no more would have a lower floor.
-            declared = [
-                _data_gbps(one.rate_gbps or 0.0, on.transport) * one.packet.declared_share for one in able
-            ]
-            data = sum(declared)
+            data = data_gbps(able, on.transport)
             of = f"{data:.4g} Gbit/s of data, after line code and headers at the declared MTU"
         bounds.floor = {"bandwidth_gbps": round(ways * data * least, 4)}
         bounds.basis += f"; floor: {least:.2f} of {of}{authority}"

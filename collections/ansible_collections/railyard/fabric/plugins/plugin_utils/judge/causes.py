@@ -158,6 +158,9 @@ _TABLE = (
           "copied, or two rails are one netdev or one port."),
     Cause("version_differs", "the two ends have different versions of the tool",
           "Install one version on all nodes (role benchmark_tools), then validate again."),
+    Cause("slot_slow", "the card's PCIe link is trained below what card and slot can do",
+          "Look at `lspci -vv -s ADDRESS` (LnkCap, LnkSta), reseat the card or the riser, look at the slot's "
+          "setting in the firmware and at AER errors in `dmesg`; after a reset it may train right."),
     Cause("not_hardware", "the inventory declares hardware, and this is none",
           "Name the card's own netdev and hca in the inventory, or take the software device away (`rdma link "
           "delete NAME`); for virtual machines or containers declare `node_class: virtual` or `container`."),

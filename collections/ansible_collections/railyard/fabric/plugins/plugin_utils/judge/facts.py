@@ -15,7 +15,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.rails import bind
 from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import UNMEASURED
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_number
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import causes
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import causes, slots
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import Answer
 
 
@@ -186,6 +186,8 @@ def _link(node: str, rail: Mapping[str, Any], bound: Bound, node_class: str) -> 
         if speed != wanted["speed_mbps"]:
             seen = f"runs at {speed / 1000:g} Gbit/s, declared {rate:g}"
             return answer.failed("link_speed", f"{where} {seen}")
+    if slow := slots.trained_low(device):
+        return answer.failed("slot_slow", f"{where}: {slow}")
     if hardware and not is_number(rate):
         return _undeclared_speed(answer, where, device)
     return answer

@@ -36,6 +36,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import (
     rdma_facts,
     row_counters,
     row_numbers,
+    slots,
     slow_rails,
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import attempts as lasting
@@ -436,7 +437,12 @@ class _Judge:
         if conditions.shared_slot:
             alone = "rdma_bandwidth" if rdma else "tcp_bandwidth"
             best = [self._alone_gbps(alone, asked["node"], asked["peer"], row["rail"]) for row in servers]
-            bounds = limits.of_shared_slot(bounds, [one for one in best if one is not None])
+            parts = [self.tests[str(row["id"])] for row in servers]
+            both = [slots.together_gbps([self._ends(part)[end] for part in parts]) for end in (0, 1)]
+            slot_gbps = None if None in both else min(one for one in both if one is not None)
+            data_gbps = limits.data_gbps(able, conditions.transport) if rdma else None
+            alone_gbps = [one for one in best if one is not None]
+            bounds = limits.of_shared_slot(bounds, alone_gbps, data_gbps, slot_gbps)
         return bounds_check.weigh(observed, [observed], bounds)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -49,6 +50,7 @@ def test_hardware_netdev(tmp_path):
         "driver": "mlx4_core",
         "driver_class": "hardware",
         "pci": "0000:06:00.0",
+        "pci_link": None,
         "numa_node": 0,
         "hca": None,
         "counters": {
@@ -342,3 +344,36 @@ def test_pci_address_needs_its_whole_form():
     assert sysfs.pci_folder("/sys/devices/platform/fixed") is None
     assert sysfs.pci_folder("10000:e1:00.0") == "10000:e1:00.0"
     assert sysfs.pci_folder(None) is None
+
+
+@pytest.mark.parametrize(
+    ("card", "slot", "told"),
+    [
+        (
+            ("16.0 GT/s PCIe", "16", "32.0 GT/s PCIe", "16"),
+            ("16.0 GT/s PCIe", "16"),
+            (16.0, 16.0, 16.0, 16.0),
+        ),
+        (("8.0 GT/s PCIe", "4", "8.0 GT/s PCIe", "8"), ("16 GT/s", "16"), (8.0, 4.0, 8.0, 8.0)),
+        (("Unknown", "0", "Unknown", "0"), ("2.5 GT/s PCIe", "1"), (None, None, 2.5, 1.0)),
+        ((None, None, None, None), (None, None), None),
+    ],
+)
+def test_a_pci_link_is_held_against_card_and_slot(
+    tmp_path: Path,
+    card: tuple[str | None, ...],
+    slot: tuple[str | None, ...],
+    told: tuple[float | None, ...] | None,
+) -> None:
+    folder = tmp_path / "0000:3a:00.0" / "0000:3b:00.0"
+    folder.mkdir(parents=True)
+    names = ("current_link_speed", "current_link_width", "max_link_speed", "max_link_width")
+    for place, said in ((folder, dict(zip(names, card, strict=True))),
+                        (folder.parent, dict(zip(names[2:], slot, strict=True)))):  # fmt: skip
+        for name, text in said.items():
+            if text is not None:
+                (place / name).write_text(text + "\n")
+    keys = ("speed_gts", "width", "max_speed_gts", "max_width")
+    found = sysfs.pci_link(sysfs.Reader(), str(folder))
+    assert found == (dict(zip(keys, told, strict=True)) if told else None)
+    assert sysfs.pci_link(sysfs.Reader(), None) is None

@@ -12,6 +12,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.rails import rdma_
 from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import bounds as limits
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import slots
 from hypothesis import given
 from hypothesis import strategies as st
 from support.runs import fake_rdma
@@ -218,5 +219,34 @@ def test_rails_of_one_slot_carry_together_what_the_best_of_them_does_alone() -> 
     able = [limits.capability("rdma_bandwidth", end(100), end(100), "roce")] * 2
     on = limits.Conditions(policy.merge(None), transport="roce", shared_slot=True)
     own = limits.for_aggregate("rdma_aggregate_bandwidth", able, on)
-    assert limits.of_shared_slot(own, [90.0, 96.0]).floor == {"bandwidth_gbps": 86.4}
-    assert limits.of_shared_slot(own, []).floor == {}
+    assert limits.of_shared_slot(own, [90.0, 96.0], None, 57.0).floor == {"bandwidth_gbps": 86.4}
+    assert limits.of_shared_slot(own, [], 196.0, None).floor == {}
+    # Two ports of 40 on PCIe 3.0 x8: 57, not 76.
+    slot = slots.carries_gbps({"pci_link": {"max_speed_gts": 8.0, "max_width": 8.0}})
+    assert slot == pytest.approx(57, abs=0.1)
+    found = limits.of_shared_slot(own, [38.0], 76.4, slot)
+    assert found.floor == {"bandwidth_gbps": pytest.approx(0.9 * 57, abs=0.1)}
+    assert limits.of_shared_slot(own, [38.0], 40.0, slot).floor == {"bandwidth_gbps": 36.0}
+
+
+@pytest.mark.parametrize(
+    ("speed_gts", "width", "gbps"),
+    [(2.5, 8, 16.0), (5, 8, 32.0), (8, 16, 126.0), (16, 16, 252.1), (32, 16, 504.1), (64, 16, 944.0)],
+)
+def test_a_slot_carries_its_lanes_less_code_and_packets(speed_gts: float, width: float, gbps: float) -> None:
+    link = {"pci_link": {"max_speed_gts": speed_gts, "max_width": width}}
+    assert slots.carries_gbps(link) == pytest.approx(gbps * 0.905, abs=0.1)
+
+
+def test_no_rail_is_held_to_more_than_its_slot_carries() -> None:
+    one = end(400)
+    one.netdev["pci_link"] = {"max_speed_gts": 16.0, "max_width": 16.0}  # type: ignore[index]
+    able = limits.capability("rdma_bandwidth", one, end(400), "roce")
+    # No slot lowers what is impossible: larger packets leave more of it.
+    assert (able.rate_gbps, able.nominal_gbps) == (400, pytest.approx(228.1, abs=0.1))
+    assert "PCIe slot carries 228.1" in able.basis
+    found = limits.for_test(
+        "rdma_bandwidth", one, end(400), limits.Conditions(policy.merge(None), transport="roce")
+    )
+    assert found.floor == {"bandwidth_gbps": pytest.approx(0.9 * 228.1 * 4096 / 4178, abs=0.1)}
+    assert limits.capability("rdma_bandwidth", end(200), end(200), "roce").nominal_gbps == 200

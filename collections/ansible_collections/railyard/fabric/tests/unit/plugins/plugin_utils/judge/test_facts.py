@@ -100,6 +100,22 @@ def test_a_slow_link_fails_by_itself_and_lowers_no_floor() -> None:
     assert {one["outcome"] for one in after if one["check"] == "link"} == {"fail"}
 
 
+@pytest.mark.parametrize(
+    ("link", "cause"),
+    [
+        ({"speed_gts": 16.0, "width": 16.0}, None),
+        ({"speed_gts": 8.0, "width": 16.0}, "slot_slow"),
+        ({"speed_gts": 16.0, "width": 8.0}, "slot_slow"),
+        ({"speed_gts": None, "width": None}, None),
+    ],
+)
+def test_a_card_is_trained_to_what_its_slot_can_do(link: dict[str, Any], cause: str | None) -> None:
+    most = {"max_speed_gts": 16.0, "max_width": 16.0}
+    one = spoilt("link", "hardware", speed_mbps=1000, pci_link={**link, **most})
+    assert (one["outcome"], one["cause_class"]) == ("fail" if cause else "pass", cause)
+    assert spoilt("link", "hardware", speed_mbps=1000, pci_link=None)["outcome"] == "pass"
+
+
 def test_two_rows_of_facts_that_differ_are_none() -> None:
     run = FakeRun()
     run.facts.append({**run.facts[1], "boot_id": "another boot"})

@@ -1,0 +1,57 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a card's PCIe slot carries, and whether it is trained to that. Pure.
+
+A lane carries its GT/s less the line code: 8b/10b up to 5 GT/s, 128b/130b up to 32, FLITs of 236 in 256 bytes
+at 64. About a tenth of that is headers and acknowledgements of packets of 256 bytes: 63.0 of PCIe 3.0 x8
+are 57 Gbit/s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_number
+
+#: GT/s up to which a code holds -> the share of bits that it leaves.
+_CODES = ((5.0, 8 / 10), (32.0, 128 / 130), (64.0, 236 / 256))
+#: What packets of 256 bytes leave of a link: 256 / (256 + 24), and some for acknowledgements and credits.
+PACKETS_SHARE = 0.905
+
+
+def trained_low(device: Mapping[str, Any]) -> str | None:
+    """Tell in what a netdev's card is trained below what it and its slot can do, or None."""
+    link = device.get("pci_link")
+    if not isinstance(link, Mapping):
+        return None
+    for key, unit in (("speed_gts", "GT/s"), ("width", "lanes")):
+        now, most = link.get(key), link.get(f"max_{key}")
+        if is_number(now) and is_number(most) and now < most:
+            return f"PCIe runs at {now:g} {unit}, card and slot can do {most:g}"
+    return None
+
+
+def carries_gbps(device: Mapping[str, Any]) -> float | None:
+    """Return what a netdev's slot carries of payload each way, or None where it is not known."""
+    link = device.get("pci_link")
+    if not isinstance(link, Mapping):
+        return None
+    speed, width = link.get("max_speed_gts"), link.get("max_width")
+    if not is_number(speed) or not is_number(width):
+        return None
+    code = next((share for up_to, share in _CODES if speed <= up_to), None)
+    return None if code is None else speed * width * code * PACKETS_SHARE
+
+
+def together_gbps(ends: Sequence[Bound]) -> float | None:
+    """Return what the slots of a node's rails carry together: functions of one device share theirs."""
+    slots: dict[str, float | None] = {}
+    for end in ends:
+        device = end.netdev or {}
+        place = str(device.get("pci") or end.rail.get("name")).rsplit(".", 1)[0]
+        slots[place] = carries_gbps(device)
+    known = [one for one in slots.values() if one is not None]
+    return sum(known) if slots and len(known) == len(slots) else None
