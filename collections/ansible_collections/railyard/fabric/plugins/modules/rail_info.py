@@ -169,8 +169,8 @@ rail_info:
           sample: "0000:06:00.0"
         pci_link:
           description:
-            - Speed in GT/s and lanes of its PCI Express link, as trained and as card and slot can do at most; each null
-              where it is not told, null as a whole where there is no such link.
+            - Speed in GT/s and lanes of its PCI Express link, as trained and as card and slot can do at most.
+              Each is null where it is not told; there is none of them where there is no such link.
           type: dict
           sample: {speed_gts: 16.0, width: 16.0, max_speed_gts: 16.0, max_width: 16.0}
         numa_node:
