@@ -15,6 +15,8 @@ POLICY = {
     "iperf3_omit_s": 0,
     "sockperf_duration_s": 1,
     "ping_count": 10,
+    # Once is enough to show that a failure is reproduced.
+    "confirm": 1,
     "rendezvous_timeout_s": 4,
     "first_rendezvous_timeout_s": 20,
     "lease_s": 25,

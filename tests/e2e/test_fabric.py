@@ -102,6 +102,8 @@ def test_each_fault_is_named_with_node_and_rail(
     blamed = [v for v in bad if node in (v["node"], v["peer"]) and (not rail or v["rail"] in (rail, None))]
     assert any(word in f"{v['check']} {v['cause']}".lower() for v in blamed), bad
     assert all(v["cause"] and v["next"] for v in bad), [v for v in bad if not (v["cause"] and v["next"])]
+    if kind == "slow_rail":
+        assert {v["reproduced"] for v in blamed if v["check"] == "tcp_bandwidth"} == {"2/2"}
     assert node in output
     assert not rail or rail in output
     if rail:

@@ -58,4 +58,4 @@ def demo(tmp_path_factory: pytest.TempPathFactory):
 def small(demo: Demo, tmp_path_factory: pytest.TempPathFactory) -> Cluster:
     """The same lab asked for one rail and little time: a fault needs no more."""
     assert demo.status == 0, "the demo failed, and with it what builds on it"
-    return small_inventory(tmp_path_factory.mktemp("small"))
+    return small_inventory(tmp_path_factory.mktemp("small"), confirm=0)
