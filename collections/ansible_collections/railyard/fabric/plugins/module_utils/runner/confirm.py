@@ -11,12 +11,12 @@ not measured again: it would be the same.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import CLOCK_LOST, ErrorClass
 from ansible_collections.railyard.fabric.plugins.module_utils.facts import link_errors
-from ansible_collections.railyard.fabric.plugins.module_utils.measure import proof
+from ansible_collections.railyard.fabric.plugins.module_utils.measure import like, proof
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import (
     ENDS_TOLERANCE,
     LEAST_OVERLAP,
@@ -39,6 +39,8 @@ PASSING: frozenset[ErrorClass] = frozenset(
     {"tool_failed", "tool_garbage", "deadline", "peer_failed", "peer_deaf", CLOCK_LOST}
 )
 
+_TELLING = ("bandwidth_gbps", "latency_p50_us", "rtt_average_us")
+_LIKE = ("check", "tool", "direction", "message_bytes", "qps", "streams", "mtu_bytes", "active_mtu_bytes")
 _RATES = ("bandwidth_gbps", "forward_gbps", "reverse_gbps")
 
 Row = Mapping[str, Any]
@@ -52,7 +54,7 @@ def budget_s(planned_s: float) -> float:
     return max(LEAST_BUDGET_S, BUDGET_SHARE * planned_s)
 
 
-def suspects(rows: Iterable[Row], bounds: Bounds, policy: Mapping[str, Any]) -> list[str]:
+def suspects(rows: Sequence[Row], bounds: Bounds, policy: Mapping[str, Any]) -> list[str]:
     """Return the ids of the tests that one end, by its own row of each, wants to measure again.
 
     Args:
@@ -67,6 +69,7 @@ def suspects(rows: Iterable[Row], bounds: Bounds, policy: Mapping[str, Any]) -> 
             groups.setdefault(str(row["group"]), []).append(row)
         if suspicious(row, bounds, policy):
             found.append(str(row["id"]))
+    found += _standing_apart(rows)
     for members in groups.values():
         if _apart(members):
             found += [str(row["id"]) for row in members]
@@ -93,6 +96,22 @@ def suspicious(row: Row, bounds: Bounds, policy: Mapping[str, Any]) -> bool:
     if any(_beyond(one.get("metrics") or {}, limits) for one in said):
         return True
     return _disagree(str(row["tool"]), metrics, other.get("metrics") or {}, policy)
+
+
+def _standing_apart(rows: Sequence[Row]) -> list[str]:
+    """Return the tests whose number stands apart from their like of this meeting, by either rule for it."""
+    alike: dict[tuple[Any, ...], dict[str, float]] = {}
+    for row in rows:
+        metrics = row.get("metrics") or {}
+        metric = next((name for name in _TELLING if metrics.get(name)), None)
+        if metric is not None and row.get("status") == "measured" and row.get("proof") == proof.PROVEN:
+            kind = (metric, *(str(row.get(key)) for key in _LIKE))
+            alike.setdefault(kind, {})[str(row["id"])] = float(metrics[metric])
+    found: set[str] = set()
+    for kind, values in alike.items():
+        for hardware in (True, False):
+            found |= like.apart(values, str(kind[0]).endswith("_gbps"), hardware)
+    return sorted(found)
 
 
 def _lost(metrics: Mapping[str, Any]) -> bool:

@@ -198,6 +198,9 @@ _TABLE = (
     Cause("too_slow", "the number is above the ceiling that the site lays down",
           "Compare with the other rails and the other direction; then look at CPU governor, C-states "
           "and other load."),
+    Cause("stands_apart", "the number is far worse than those of like tests in this run",
+          "Compare with the like tests in the report's table of the check: one rail of one node is its card, "
+          "slot or cable, one node its processor (governor, NUMA node, another load), one rail its switch."),
     Cause("attempt_missing", "a test that looked bad was to be measured again, and rows of that are missing",
           "Bring results.jsonl back from a copy of the run and judge again, or validate again."),
     Cause("unsteady", "too many tests were good only when they were measured again",

@@ -36,6 +36,7 @@ class Answer:
         attempts: how often it was measured.
         reproduced: in how many attempts of how many it was so bad, as "2/3"; None where the first was good.
         flaky: an attempt was bad, and it is none the less good.
+        tries: attempt -> what was seen in it, of those that no authority bounds.
     """
 
     outcome: str = UNMEASURED
@@ -49,6 +50,7 @@ class Answer:
     attempts: int = 1
     reproduced: str | None = None
     flaky: bool = False
+    tries: dict[int, dict[str, Any]] = field(default_factory=dict)
 
     @classmethod
     def passed(cls, observed: dict[str, Any], wanted: Mapping[str, Any], basis: str) -> Answer:

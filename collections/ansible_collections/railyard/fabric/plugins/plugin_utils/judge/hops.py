@@ -53,8 +53,7 @@ def sample(
 ) -> Sample:
     """Return a test's sample; `hops` is None where the inventory does not name both leaves."""
     ends = [bound[str(line[end])][str(line["rail"])] for end in ("node", "peer")]
-    leaves = [end.rail.get("leaf") for end in ends]
-    hops = None if None in leaves else _SAME_LEAF if leaves[0] == leaves[1] else _OTHER_LEAF
+    hops = planned(ends)
     return Sample(
         str(line["id"]),
         str(line["rail"]),
@@ -64,6 +63,12 @@ def sample(
         float(metrics["latency_p50_us"]),
         all((end.hca or {}).get("driver_class") == "hardware" for end in ends),
     )
+
+
+def planned(ends: Sequence[Bound]) -> int | None:
+    """Return how many switches are planned between two ends, None where a leaf is not named."""
+    leaves = [end.rail.get("leaf") for end in ends]
+    return None if None in leaves else _SAME_LEAF if leaves[0] == leaves[1] else _OTHER_LEAF
 
 
 def judge(asked: Mapping[str, Any], samples: Sequence[Sample]) -> Answer:

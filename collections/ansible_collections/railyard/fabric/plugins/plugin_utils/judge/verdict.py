@@ -11,7 +11,7 @@ out of it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
@@ -42,6 +42,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import (
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import attempts as lasting
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import bounds as limits
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import facts as fact_rows
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import fleet as fleet_rules
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.clock import Clock
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import Answer
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.facts import BoundFacts
@@ -94,6 +95,8 @@ def judge(
     court = _Judge(run, plan, policy.merge(manifest.get("policy")), fleet, tests, rows, clock)
     court.lost = _rows_lost(manifest, rows)
     answers = [court.answer(line) for line in asked]
+    recorded = [pair for pair in zip(asked, answers, strict=True) if pair[1].tries]
+    fleet_rules.settle(((*court.like(line), answer) for line, answer in recorded), court.confirm)
     lasting.unsteady(asked, answers)
     slow_rails.name(asked, answers)
     return [answer.line(line, rows) for line, answer in zip(asked, answers, strict=True)]
@@ -239,7 +242,19 @@ class _Judge:
             return attempts
         answers = {number: self._attempt(asked, rows) for number, rows in attempts.items()}
         on_the_link = check.name in PROBES and lasting.grew_on_the_link(attempts.get(1, []))
-        return lasting.combine(check.name, answers, self.confirm, on_the_link)
+        found = lasting.combine(check.name, answers, self.confirm, on_the_link)
+        found.tries = {n: dict(one.observed) for n, one in answers.items() if one.outcome == RECORDED}
+        return found
+
+    def like(self, asked: Mapping[str, Any]) -> tuple[Hashable, bool]:
+        """Return what makes a test like another, and whether all of its ends are cards."""
+        ends, rows = self._ends(asked), self.rows.get(str(asked["id"]), [])
+        rdma = CHECKS[str(asked["check"])].rdma
+        classes = [((end.hca if rdma else end.netdev) or {}).get("driver_class") for end in ends]
+        rate = limits.capability(str(asked["check"]), *ends).rate_gbps
+        row = next((row for row in rows if row.get("end") == "client"), {})
+        kind = fleet_rules.kind(asked, row, (rate, *sorted(map(str, classes))), hops.planned(ends))
+        return kind, set(classes) == {"hardware"}
 
     def _attempts(self, asked: Mapping[str, Any]) -> dict[int, list[Mapping[str, Any]]] | Answer:
         """Return the rows of each attempt at a test, the first always; or what is wrong with them."""

@@ -74,6 +74,16 @@ def test_what_is_good_or_would_be_the_same_is_not(one: dict[str, Any]) -> None:
     assert confirm.suspects([one], BOUNDS, POLICY) == []
 
 
+def test_what_stands_apart_from_its_like_is_suspect() -> None:
+    quiet = {"check": "tcp_latency", "tool": "sockperf", "other_end": {**row()["other_end"], "metrics": {}}}
+    like = [row(**quiet, id=f"m{n:05d}", metrics={"latency_p50_us": 9.0 + n / 10}) for n in range(4)]
+    assert confirm.suspects(like, BOUNDS, POLICY) == []
+    like[2]["metrics"] = {"latency_p50_us": 90.0}
+    assert confirm.suspects(like, BOUNDS, POLICY) == ["m00002"]
+    like[2]["tool"] = "another"
+    assert confirm.suspects(like, BOUNDS, POLICY) == []
+
+
 def test_rails_that_did_not_run_at_once_are_suspect_together() -> None:
     group = [
         row(id=f"m{n:05d}", group="g1", window_s=[n * late, 4 + n * late]) for late in (1.0,) for n in (0, 1)

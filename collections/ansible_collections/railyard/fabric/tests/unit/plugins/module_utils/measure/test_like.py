@@ -1,0 +1,54 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Who stands apart from its like, and who only varies."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from ansible_collections.railyard.fabric.plugins.module_utils.measure import like
+
+
+def named(values: list[float]) -> dict[int, float]:
+    return dict(enumerate(values))
+
+
+@pytest.mark.parametrize(
+    ("values", "more", "hardware", "found"),
+    [
+        # A card's latency of 5 ms among 2.2 us; 3.4 us is more than half above, 3.2 us less than 1 us above.
+        ([2.2] * 31 + [5000.0], False, True, {31}),
+        ([2.2] * 31 + [3.4], False, True, {31}),
+        ([2.2] * 31 + [3.25], False, True, set()),
+        ([0.5] * 31 + [1.4], False, True, set()),
+        # Bandwidth a tenth below, and what is better is no finding.
+        ([392.0] * 15 + [352.0], True, True, {15}),
+        ([392.0] * 15 + [353.0], True, True, set()),
+        ([392.0] * 15 + [800.0], True, True, set()),
+        # A wide spread has no outlier within it.
+        ([float(value) for value in range(80, 120)], True, True, set()),
+        # Fewer than eight, and software: five times between neighbours, at most half.
+        ([10.0, 9.0, 8.0, 1.7], True, True, set()),
+        ([10.0, 9.0, 8.0, 1.6], True, True, {3}),
+        ([10.0, 9.0, 1.0, 1.1], True, False, {2, 3}),
+        ([10.0, 1.0, 1.1, 1.2], True, False, set()),
+        ([300.0, 340.0, 420.0, 2200.0], False, False, {3}),
+        ([300.0, 340.0, 1400.0, 6900.0], False, False, set()),
+        ([5.0], True, False, set()),
+        ([], True, True, set()),
+    ],
+)
+def test_who_stands_apart(values: list[float], more: bool, hardware: bool, found: set[int]) -> None:
+    assert like.apart(named(values), more, hardware) == found
+
+
+def test_healthy_noise_has_next_to_no_outliers() -> None:
+    """The noise of the design: 1 % bias, 3 % log-normal."""
+    chance = random.Random(1)
+    found = 0
+    for _run in range(50):
+        values = [380 * chance.lognormvariate(0, 0.03) * chance.uniform(0.99, 1.01) for _test in range(64)]
+        found += len(like.apart(named(values), True, True))
+    assert found <= 1

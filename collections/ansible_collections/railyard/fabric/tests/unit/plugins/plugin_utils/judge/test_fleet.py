@@ -1,0 +1,70 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What has no authority is held against its like: it can fail, and never passes by it."""
+
+from __future__ import annotations
+
+import pytest
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import fleet
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import Answer
+from support.runs.fake_run import FakeRun
+
+
+def answers(first: list[float], last: list[float], metric: str = "latency_p50_us") -> list[Answer]:
+    """Return recorded answers with one attempt each, the last one's with those that are given."""
+    made = [Answer("recorded", {metric: value}, tries={1: {metric: value}}) for value in first]
+    tries = {number: {metric: value} for number, value in enumerate(last, 1)}
+    return [*made, Answer("recorded", {metric: last[0]}, tries=tries)]
+
+
+def told(made: list[Answer], hardware: bool, confirm: int = 2) -> tuple[str, str | None, bool]:
+    fleet.settle((("like", hardware, answer) for answer in made), confirm)
+    assert {answer.outcome for answer in made[:-1]} == {"recorded"}
+    last = made[-1]
+    return last.outcome, last.reproduced, last.flaky
+
+
+@pytest.mark.parametrize(
+    ("last", "hardware", "seen"),
+    [
+        ([5000.0, 5000.0, 5000.0], True, ("fail", "3/3", False)),
+        ([5000.0, 2.2, 5000.0], True, ("fail", "2/3", False)),
+        ([5000.0, 2.2, 2.2], True, ("recorded", "1/3", True)),
+        ([5000.0], True, ("fail", "1/1", False)),
+        ([5000.0, 5000.0, 5000.0], False, ("fail", "3/3", False)),
+        ([5000.0, 2.2, 5000.0], False, ("recorded", None, False)),
+        ([5000.0], False, ("recorded", None, False)),
+        ([2.3, 5000.0, 5000.0], True, ("recorded", None, False)),
+    ],
+)
+def test_who_stands_apart_fails_when_it_does_so_again(
+    last: list[float], hardware: bool, seen: tuple[str, str | None, bool]
+) -> None:
+    assert told(answers([2.2] * 15, last), hardware) == seen
+
+
+def test_software_that_nobody_measured_again_cannot_fail() -> None:
+    assert told(answers([2.2] * 15, [5000.0]), hardware=False, confirm=0)[0] == "recorded"
+
+
+def test_only_like_is_held_against_like() -> None:
+    made = answers([2.2] * 15, [5000.0])
+    kinds = ["write"] * 15 + ["read"]
+    fleet.settle(((kind, True, answer) for kind, answer in zip(kinds, made, strict=True)), 2)
+    assert {answer.outcome for answer in made} == {"recorded"}
+
+
+def test_a_whole_run_names_the_latency_that_stands_apart() -> None:
+    nodes = tuple(f"gpuserver{number}" for number in range(1, 5))
+    kind = {"transport": "roce", "driver_class": "hardware", "node_class": "hardware"}
+    run = FakeRun(nodes=nodes, beacon=False, **kind)
+    assert run.status() == 0
+    slow = run.ids("tcp_latency")[5]
+    row = run.rows(slow, "client")[0]
+    names = [name for name in row["metrics"] if name.endswith("_us")]
+    row["metrics"] |= {name: row["metrics"][name] * 4 for name in names}
+    row["metrics"]["observations"] //= 4
+    one = run.verdict(slow)
+    assert (one["outcome"], one["cause_class"]) == ("fail", "stands_apart"), one
+    assert run.status() == 1
