@@ -29,6 +29,8 @@ ENDS_TOLERANCE = 0.05
 OWN_WINDOWS_TOLERANCE, OWN_WINDOWS_S = 0.15, 0.3
 # Least share of the longest window that all rails of a group must have in common, or they were not at once.
 LEAST_OVERLAP = 0.90
+# A gap in the counters' samples longer than this share of the window leaves too much to guess.
+MOST_GAP = 0.25
 
 
 class Finished(NamedTuple):

@@ -19,7 +19,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils.facts import link_
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import like, proof
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import (
     ENDS_TOLERANCE,
+    LEAST_OF_ASKED,
     LEAST_OVERLAP,
+    MOST_GAP,
     OWN_WINDOWS_S,
     OWN_WINDOWS_TOLERANCE,
 )
@@ -39,6 +41,9 @@ PASSING: frozenset[ErrorClass] = frozenset(
     {"tool_failed", "tool_garbage", "deadline", "peer_failed", "peer_deaf", CLOCK_LOST}
 )
 
+#: Between which multiples of the claim the counters' rate lies: more nearly than the judge asks, whose window
+#: is not known here.
+_COUNTS, _SOFTWARE_COUNTS = (0.92, 1.12), (0.7, 3.5)
 _TELLING = ("bandwidth_gbps", "latency_p50_us", "rtt_average_us")
 _LIKE = ("check", "tool", "direction", "message_bytes", "qps", "streams", "mtu_bytes", "active_mtu_bytes")
 _RATES = ("bandwidth_gbps", "forward_gbps", "reverse_gbps")
@@ -92,6 +97,8 @@ def suspicious(row: Row, bounds: Bounds, policy: Mapping[str, Any]) -> bool:
         return True
     if _lost(metrics) or _lost(other.get("metrics") or {}):
         return True
+    if _cut_short(row, policy) or _counted_otherwise(row):
+        return True
     limits = (bounds.get(str(row["check"])) or {}).get(str(row["rail"])) or {}
     if any(_beyond(one.get("metrics") or {}, limits) for one in said):
         return True
@@ -112,6 +119,41 @@ def _standing_apart(rows: Sequence[Row]) -> list[str]:
         for hardware in (True, False):
             found |= like.apart(values, str(kind[0]).endswith("_gbps"), hardware)
     return sorted(found)
+
+
+def _cut_short(row: Row, policy: Mapping[str, Any]) -> bool:
+    """Tell whether a bandwidth was measured for less than half of the asked time."""
+    window = row.get("window_s")
+    if not window or "bandwidth_gbps" not in row["metrics"]:
+        return False
+    asked_s = float(policy["iperf3_duration_s"]) if row["tool"] == "iperf3" else measured_s(policy)
+    return bool(window[1] - window[0] < LEAST_OF_ASKED * asked_s)
+
+
+def _counted_otherwise(row: Row) -> bool:
+    """Tell whether the rail's samples leave open, or contradict, what a receiver of a group says.
+
+    Of them all rails are added up; the judge does so over the time that all have in common.
+    """
+    samples, window = row.get("samples"), row.get("window_s")
+    said = row["metrics"].get("bandwidth_gbps")
+    if row["group"] is None or row["end"] != "server" or not (samples and window and said):
+        return False
+    length_s = window[1] - window[0]
+    inside = [
+        (at, count)
+        for at, count in zip(samples["t_s"], samples["rx_bytes"])  # noqa: B905 - Python 3.9 has no strict
+        if window[0] <= at <= window[1]
+    ]
+    moments = [window[0], *(at for at, _count in inside), window[1]]
+    gaps = (moments[place] - moments[place - 1] for place in range(1, len(moments)))
+    if len(inside) < 2 or max(gaps) > MOST_GAP * length_s:
+        return True
+    (first_s, first), (last_s, last) = inside[0], inside[-1]
+    rate = (last - first) * 8 / 1e9 / (last_s - first_s)
+    software = proof.SOFT_ROCE.packets[0] in (row.get("counters") or {})
+    least, most = _SOFTWARE_COUNTS if software else _COUNTS
+    return not said * least <= rate <= said * most
 
 
 def _lost(metrics: Mapping[str, Any]) -> bool:
@@ -148,6 +190,9 @@ def _disagree(
         share = max(OWN_WINDOWS_TOLERANCE, OWN_WINDOWS_S / float(policy["iperf3_duration_s"]))
     elif tool == "ib_send_bw":
         share = max(OWN_WINDOWS_TOLERANCE, OWN_WINDOWS_S / measured_s(policy))
+    sent, arrived = mine.get("sent_gbps"), mine.get("bandwidth_gbps")
+    if sent and arrived and arrived > sent * (1 + share):
+        return True
     rates = [(mine[name], theirs[name]) for name in _RATES if mine.get(name) and theirs.get(name)]
     return any(abs(one - other) > share * max(one, other) for one, other in rates)
 

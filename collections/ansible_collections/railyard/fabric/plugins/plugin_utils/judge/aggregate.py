@@ -18,7 +18,7 @@ from itertools import pairwise
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import proof
-from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import LEAST_OVERLAP
+from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import LEAST_OVERLAP, MOST_GAP
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_number
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import row_numbers
 
@@ -36,8 +36,6 @@ LEAST_OVERHEAD = 0.90
 #: perftest does not say when its window was, and an emulated processor's rate wavers: a counter 11 % below
 #: the claim was seen. What is added up is the lower of the two, so it never grows by this.
 LEAST_WAVERING = 0.60
-#: A gap in the samples longer than this share of the window leaves too much to guess.
-MOST_GAP = 0.25
 
 
 class NotAdded(ValueError):  # noqa: N818 - it says what happened; nothing is in error

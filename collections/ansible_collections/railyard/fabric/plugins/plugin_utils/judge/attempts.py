@@ -36,8 +36,8 @@ Row = Mapping[str, Any]
 #: What is measured again; whatever else a test says, it would say again.
 REPEATED = frozenset(
     {"lost_packets", "probes_missed", "below_floor", "too_slow", "above_ceiling", "unproven", "ends_disagree",
-     "windows_apart", "samples_sparse", "part_unmeasured", "tool_failed", "tool_garbage", "clock_lost",
-     "deadline", "peer_failed", "peer_deaf"}
+     "windows_apart", "window_short", "samples_sparse", "part_unmeasured", "tool_failed", "tool_garbage",
+     "clock_lost", "deadline", "peer_failed", "peer_deaf"}
 )  # fmt: skip
 _BEYOND = ("lost_packets", "below_floor", "too_slow", "tool_failed")
 #: So many attempts that say it make it so.

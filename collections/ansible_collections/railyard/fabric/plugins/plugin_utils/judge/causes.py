@@ -210,6 +210,8 @@ _TABLE = (
           "Mend that part first; its own verdict says how."),
     Cause("samples_sparse", "the rail's counters were not read often enough to add the rails up",
           "The node was held up; see what else runs on it, and validate again."),
+    Cause("window_short", "less than half of the asked time was measured",
+          "The node was held up; see what else runs on it, and validate again."),
     Cause("windows_apart", "the rails did not run at the same time for long enough to be added up",
           "Validate again on quieter nodes, or measure longer (fabric_policy.iperf3_duration_s)."),
     Cause("no_bound_agreed", "the inventory gives the two ends nothing common to be held against",

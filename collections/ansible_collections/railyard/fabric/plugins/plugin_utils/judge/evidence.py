@@ -191,6 +191,8 @@ class Evidence:
         if seen != own or (own is None and not (without_ip and check.rdma)):
             yield "row_garbled", f"{host}: it was measured on netdev {seen!r}, the rail is bound to {own!r}"
         yield from (("row_garbled", f"{host}: {said}") for said in row_numbers.impossible(row, self._policy))
+        if short := row_numbers.too_short(row, self._policy):
+            yield "window_short", f"{host}: {short}"
         # Without IP there is no netdev whose MTU counts; the port's is `active_mtu_bytes`.
         seen, planned = row.get("mtu_bytes"), end.rail.get("mtu")
         has_one = check.name not in row_numbers.PATH_MTU and not without_ip

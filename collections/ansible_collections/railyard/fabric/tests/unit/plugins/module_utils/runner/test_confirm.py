@@ -30,6 +30,13 @@ def other(**changes: Any) -> dict[str, Any]:
     return row(other_end={**row()["other_end"], **changes})
 
 
+def sampled(counted_gbps: float, gap: bool = False) -> dict[str, Any]:
+    """Return a receiver's row of a group, whose counter moved at a rate, with or without a gap of 1.2 s."""
+    times = [place / 5 for place in range(21) if not gap or not 5 <= place <= 10]
+    samples = {"t_s": times, "rx_bytes": [int(at * counted_gbps * 1e9 / 8) for at in times]}
+    return row(end="server", group="g00001", samples=samples)
+
+
 def error(name: str) -> dict[str, Any]:
     return {"status": "failed", "error": {"class": name}, "proof": None, "metrics": {}}
 
@@ -50,6 +57,10 @@ def error(name: str) -> dict[str, Any]:
         # Both above the floor, and they do not say the same.
         other(metrics={"bandwidth_gbps": 8.8}) | {"tool": "ib_write_bw", "check": "rdma_bandwidth"},
         row(link_errors={"hw.out_of_sequence": [4, 5]}),
+        row(window_s=[0.0, 1.9]),
+        row(metrics={"bandwidth_gbps": 9.4, "sent_gbps": 8.0}),
+        sampled(9.4 * 0.8),
+        sampled(9.4, gap=True),
     ],
 )  # fmt: skip
 def test_what_may_be_gone_the_next_time_is_suspect(one: dict[str, Any]) -> None:
@@ -66,6 +77,7 @@ def test_what_may_be_gone_the_next_time_is_suspect(one: dict[str, Any]) -> None:
                                           "rendezvous_timeout", "no_gid", "busy", "interrupted")),
         # Each end cuts iperf3's window by its own clock.
         other(metrics={"bandwidth_gbps": 8.4}),
+        sampled(9.4 * 1.01),
         row(link_errors={"hw.out_of_sequence": [4, 4], "hw.sq_num_to": [None, 1], "netdev.x": [1, 2]}),
         row(link_errors={"hw.rcvd_seq_err": [4, 9]}, counters={"hw_sent_pkts": [1, 2]}),
     ],

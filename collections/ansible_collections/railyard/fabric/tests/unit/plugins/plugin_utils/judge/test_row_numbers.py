@@ -204,8 +204,7 @@ def test_what_a_row_of_a_new_tool_must_hold_follows_from_the_table(
         "window_s": [0.0, 2.0],
         "message_bytes": 100,
     }
-    found = row_numbers.impossible(
-        row("replies", end, **{**whole, **changes}), {"replies_s": 2, "replies_bytes": 100}
-    )
-    first = next(found, None)
+    policy_of_it = {"replies_s": 2, "replies_bytes": 100}
+    told_by = row("replies", end, **{**whole, **changes})
+    first = next(row_numbers.impossible(told_by, policy_of_it), row_numbers.too_short(told_by, policy_of_it))
     assert first is None if said is None else str(first).startswith(said), first
