@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -47,3 +48,40 @@ def of(tool: str) -> tuple[Any, ...]:
 def shows(row: dict[str, Any], **expected: Any) -> None:
     """Assert that a row has these values."""
     assert {key: row[key] for key in expected} == expected
+
+
+def parsed(tool: str, text: str) -> dict[str, Any] | None:
+    """Return what a text reads as; None when it is refused."""
+    try:
+        return registry.parse(tool, text)
+    except registry.NotThisTool:
+        return None
+
+
+def numbers(value: Any, path: str = "") -> Iterator[tuple[str, float]]:
+    """Return each number and its place in the outputs."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from numbers(inner, f"{path}.{key}")
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            # NCCL's ranks are sorted: one more changes the places of others.
+            name = inner.get("pid", index) if isinstance(inner, dict) else index
+            yield from numbers(inner, f"{path}.{name}")
+    elif isinstance(value, (int, float)) and not isinstance(value, bool):
+        yield path, value
+
+
+def wrong_when_cut(tool: str, text: str, places: Iterable[int]) -> Iterator[tuple[int, str, object]]:
+    """Return where a text that is cut there reads as valid with another number, or invalid for no reason."""
+    right = dict(numbers(registry.parse(tool, text)["outputs"]))
+    for place in places:
+        found = parsed(tool, text[:place])
+        if found is None:
+            continue
+        if not found["valid"]:
+            wrong: Any = None if found["error"] or found["warnings"] else "no reason"
+        else:
+            wrong = {key: value for key, value in numbers(found["outputs"]) if right.get(key) != value}
+        if wrong:
+            yield place, text[:place][-60:], wrong

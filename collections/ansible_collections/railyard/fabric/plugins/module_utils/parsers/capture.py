@@ -5,13 +5,29 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers import unwrap
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import NotThisTool, is_binary
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import (
+    NotThisTool,
+    error,
+    is_binary,
+    result,
+)
 
 Parser = Callable[[str], dict[str, Any]]
+
+# What a tool prints nothing more behind in the same line: such a line is whole without its end. The first
+# are JSON's, which of itself shows where it ends.
+_WHOLE_LINE = re.compile(
+    r"\}\s*\Z|^\s*(?:\[\s*\{.*)?\]\s*\Z"
+    r"|[0-9] (?:GB/s|ms)\s*\Z|Link layer:\s+(?:InfiniBand|Ethernet)\s*\Z|Avg bus bandwidth +: [0-9.]+ \Z"
+)
+_PROMPT = re.compile(r"[#$%] ?\Z")
+# What these print has no end of its own: that a line says nothing may be the cut's doing.
+_WITHOUT_END = ("nccl-log",)
 
 
 def read(parser: Parser, text: str) -> dict[str, Any]:
@@ -22,7 +38,7 @@ def read(parser: Parser, text: str) -> dict[str, Any]:
         text: The capture.
 
     Returns:
-        The parser's object.
+        The parser's object; not valid where it rests on a last line that has no line end and may be cut.
 
     Raises:
         NotThisTool: The text is binary, or not this tool's.
@@ -31,7 +47,26 @@ def read(parser: Parser, text: str) -> dict[str, Any]:
     text = unwrap.without_overstrikes(text.rstrip("\0"))
     if is_binary(text):
         raise NotThisTool("this is binary data and no output of a tool")
-    return _bare(parser, unwrap.clean(text))
+    text = unwrap.clean(text)
+    found = _bare(parser, text)
+    return _without_cut_line(parser, text, found) if found["valid"] else found
+
+
+def _without_cut_line(parser: Parser, text: str, found: dict[str, Any]) -> dict[str, Any]:
+    """Believe no last line without a line end, unless it is whole or nothing that was read comes from it."""
+    before, _end, last = text.rpartition("\n")
+    if not last.strip() or _WHOLE_LINE.search(last):
+        return found
+    try:
+        earlier = _bare(parser, before + "\n")["outputs"]
+    except NotThisTool:
+        earlier = []
+    open_ended = found["tool"] in _WITHOUT_END and not _PROMPT.search(last[-2:])
+    if earlier == found["outputs"] and not open_ended:
+        return found
+    where = f"line {text.count(chr(10)) + 1}, {last.strip()[:60]!a}"
+    problem = error("truncated", f"{where}: the last line has no line end, may be cut and is not read")
+    return result(found["tool"], earlier, problem, found["warnings"])
 
 
 def _bare(parser: Parser, text: str) -> dict[str, Any]:

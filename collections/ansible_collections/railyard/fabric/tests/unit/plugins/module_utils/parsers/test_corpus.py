@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers import registry
+from support.captures import wrong_when_cut
 from support.corpus.corpus_measured import (
     CASES,
     OUTPUTS_AND_ROWS,
@@ -31,6 +32,9 @@ CORPUS = Path(os.environ.get("RAILYARD_CORPUS", _HERE.parents[10] / "shared" / "
 pytestmark = pytest.mark.skipif(
     not (CORPUS / "INDEX.tsv").is_file(), reason=f"no corpus at {CORPUS}: set RAILYARD_CORPUS to test with it"
 )
+
+#: So many places each capture is cut in; those of the collection are cut in more.
+PLACES = 40
 
 
 def read(file: str) -> str:
@@ -112,6 +116,15 @@ def test_nvlink_of_eight_gpus():
 def test_number_of_runs_and_rows(file, rows):
     found = registry.parse(file.split("/")[0], read(file))
     assert [len(output["rows"]) for output in found["outputs"]] == rows
+
+
+@pytest.mark.parametrize(
+    ("file", "tool"),
+    sorted({(case[0], case[1]) for cases in (CASES, HCA_CASES, OTHER_TOOLS) for case in cases}),
+)
+def test_cut_in_some_places_no_number_is_another(file, tool):
+    text = read(file)
+    assert list(wrong_when_cut(tool, text, range(0, len(text), len(text) // PLACES + 1))) == []
 
 
 def test_no_parser_takes_another_tools_capture_for_a_valid_result():

@@ -185,14 +185,14 @@ LINK = "link rxe0/1 state ACTIVE physical_state LINK_UP"
     ("text", "kind"),
     [
         (f"{LINK} netdev\n", "truncated"),
-        (LINK.removesuffix("_UP"), "truncated"),
-        (LINK.replace("LINK_UP", "P"), "truncated"),
+        (LINK.removesuffix("_UP") + "\n", "truncated"),
+        (LINK.replace("LINK_UP", "P") + "\n", "truncated"),
         (f"{LINK} netdev ens6\n".replace("ACTIVE ", ""), "garbled"),
         (f"{LINK} netdev ens6\n".replace("LINK_UP ", ""), "garbled"),
     ],
 )
 def test_a_link_of_which_a_word_is_missing(text, kind):
-    assert whole("rdma-link", LINK) != []
+    assert whole("rdma-link", f"{LINK}\n") != []
     assert whole("rdma-link", f"{LINK} netdev ens6\n") != []
     assert failed("rdma-link", text) == kind
 

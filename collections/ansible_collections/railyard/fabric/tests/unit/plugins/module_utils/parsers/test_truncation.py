@@ -5,12 +5,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers import registry
+from support.captures import parsed, wrong_when_cut
 
 FIXTURES = Path(__file__).parent / "fixtures"
 CAPTURES = [
@@ -23,40 +22,45 @@ CAPTURES = [
 MIDDLE, END = 120, 250
 
 
-def numbers(value: Any, path: str = "") -> Iterator[tuple[str, float]]:
-    if isinstance(value, dict):
-        for key, inner in value.items():
-            yield from numbers(inner, f"{path}.{key}")
-    elif isinstance(value, list):
-        for index, inner in enumerate(value):
-            yield from numbers(inner, f"{path}.{index}")
-    elif isinstance(value, (int, float)) and not isinstance(value, bool):
-        yield path, value
-
-
-def parsed(tool: str, text: str) -> dict[str, Any] | None:
-    try:
-        return registry.parse(tool, text)
-    except registry.NotThisTool:
-        return None
-
-
 @pytest.mark.parametrize(("tool", "path"), CAPTURES)
 def test_cut_anywhere(tool: str, path: Path) -> None:
     text = path.read_text()
-    whole = parsed(tool, text)
-    assert whole is not None
-    right = dict(numbers(whole["outputs"]))
     middle = range(0, len(text), max(len(text) // MIDDLE, 1))
-    for place in sorted({*middle, *range(max(len(text) - END, 0), len(text))}):
-        found = parsed(tool, text[:place])
-        if found is None:
-            continue
-        if not found["valid"]:
-            assert found["error"] or found["warnings"], (place, text[:place][-60:])
-            continue
-        wrong = {key: value for key, value in numbers(found["outputs"]) if right.get(key) != value}
-        assert not wrong, (place, text[:place][-60:], wrong)
+    places = sorted({*middle, *range(max(len(text) - END, 0), len(text))})
+    assert list(wrong_when_cut(tool, text, places)) == []
+
+
+NCCL = "h:1:1 [0] NCCL INFO "
+CUT_LINES = [
+    ("nvidia-smi-query", "index, ecc.errors.uncorrected.volatile.total\n0, 0\n1, 2"),
+    ("rdma-link", "link mlx5_0/1 state ACTIVE physical_state LINK_UP netdev enp23s0f"),
+    ("nvidia-smi-topo", "\tGPU0\tNIC0\nGPU0\t X \tPIX\nNIC0\tPIX\t X \n\nNIC Legend:\n\n  NIC0: mlx5_1"),
+    ("nccl-log", f"{NCCL}Using network IB\n{NCCL}Channel 00/0 : 0[0] -> 1[0] [send] via NET/IB/0/GDRD"),
+    ("nccl-log", f"{NCCL}Using network So"),
+]
+
+
+@pytest.mark.parametrize(("tool", "text"), CUT_LINES)
+def test_a_last_line_without_its_end_is_not_read(tool: str, text: str) -> None:
+    found = registry.parse(tool, text)
+    last = text.rpartition("\n")[2].strip()
+    assert (found["valid"], found["error"]["class"]) == (False, "truncated")
+    assert found["error"]["message"].startswith(
+        f"line {text.count(chr(10)) + 1}, {last[:60]!r}: the last line"
+    )
+    before = parsed(tool, text[: text.rfind("\n") + 1])
+    assert found["outputs"] == (before["outputs"] if before else [])
+
+
+@pytest.mark.parametrize(
+    ("tool", "text"),
+    [
+        ("nvidia-smi-query", "index, count\n0, 1\n[root@gpu01 ~]# "),
+        ("nccl-log", f"{NCCL}Using network IB\nroot@gpu01:~# "),
+    ],
+)
+def test_a_prompt_at_the_end_cuts_nothing(tool: str, text: str) -> None:
+    assert registry.parse(tool, text)["valid"] is True
 
 
 @pytest.mark.parametrize(
