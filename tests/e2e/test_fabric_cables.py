@@ -1,6 +1,6 @@
 """Faults of cables and of packets' ways, end to end: found, and named with node, rail and peer.
 
-The whole campaign, each fault alone and in pairs on four nodes, is benchmarks/cabling.
+The whole campaign, each fault alone and in pairs on four nodes, is benchmarks/faults.
 """
 
 from __future__ import annotations

@@ -92,6 +92,26 @@ def test_joined_rails_have_one_cable_more(lab: wiring.Lab) -> None:
     assert all(len(name.lstrip("-")) <= 15 for name in network.added)
 
 
+def test_a_slow_pair_is_slow_to_each_other_alone(lab: wiring.Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    addresses = {"gpuserver1": "10.0.1.1", "gpuserver2": "10.0.1.2"}
+    asked: list[str] = []
+    monkeypatch.setattr(cable_faults, "run", lambda argv, **_more: asked.append(" ".join(argv)))
+    monkeypatch.setattr(
+        fault_kinds.Place,
+        "read",
+        lambda place, *_argv: [{"addr_info": [{"local": addresses[place.node.name]}]}],
+    )
+    place = fault_kinds.place(lab, "slow_pair", fault_kinds.TO_OTHER, "gpuserver1/rail0/gpuserver2")
+    cable_faults.KINDS["slow_pair"].make(dataclasses.replace(place, rate_gbps=0.01))
+    for name, peer in (("gpuserver1", "gpuserver2"), ("gpuserver2", "gpuserver1")):
+        leg = naming.leg(lab.topology.node(name).position, 0)
+        mine = [line.split(leg)[1].strip() for line in asked if f"dev {leg} " in line]
+        # What goes to a node is slow if its peer sent it; all else has the usual class.
+        assert mine[0] == "root handle 1: htb default 1"
+        assert "classid 1:2 htb rate 10000000bit" in mine[2]
+        assert mine[3].endswith(f"match ip src {addresses[peer]}/32 flowid 1:2")
+
+
 def test_the_speaker_says_what_the_runner_reads() -> None:
     frame = speaker.frame(bytes.fromhex("020000000001"), "leaf9", "n1-rail0")
     assert lldp.read(frame) == ("leaf9", "02:00:00:00:00:01", "n1-rail0")

@@ -5,6 +5,7 @@ A cable is moved where a real one is: at the switch. Nothing in the node changes
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from railyard.base.errors import BAD_INPUT
@@ -18,7 +19,9 @@ _SMALL_MTU_BYTES = 1500
 # A bucket that no jumbo frame fits into: the shaper drops what is larger, on one way alone.
 _SMALL_BUCKET = ["tbf", "rate", "1gbit", "burst", "3000", "latency", "50ms"]
 _TABLE, _PREFERENCE = "7177", "50"
-_SPEAKER = "railyard.lab.speaker"
+_SPEAKER, _FLAPPER = "railyard.lab.speaker", "railyard.lab.flapper"
+# What an unshaped rail has for all but the slow pair: more than this machine can carry.
+_UNSHAPED_GBPS = 100.0
 
 
 def _move(lab: Lab, node: Node, position: int, bridge: str) -> None:
@@ -192,11 +195,72 @@ def _wrong_leaf(place: Place) -> dict[str, Any]:
     return {"leg": leg}
 
 
-def _no_speaker(place: Place) -> None:
-    wanted = {word.encode() for word in (_SPEAKER, str(place.undo["leg"]), place.lab.network.name)}
+def _end_helper(place: Place, module: str) -> None:
+    wanted = {word.encode() for word in (module, str(place.undo["leg"]), place.lab.network.name)}
     for pid, words in command_lines():
         if wanted <= set(words.split(b"\0")):
             network.end_process(pid)
+
+
+def _flap(place: Place) -> dict[str, Any]:
+    start_helper(place.lab.network.name, _FLAPPER, place.cable.outer)
+    return {"leg": place.cable.outer}
+
+
+def _steady(place: Place) -> None:
+    _end_helper(place, _FLAPPER)
+    if place.cable.outer in place.lab.network.links():
+        place.lab.network.batch([f"link set {place.cable.outer} up"])
+
+
+def _slow_one_way(place: Place) -> dict[str, Any]:
+    """Slow what the node receives; what it sends is as fast as before."""
+    place.lab.network.shape(place.cable.outer, place.rate_gbps)
+    return {"rate_gbps": place.rate_gbps}
+
+
+def _as_fast_as_before(place: Place) -> None:
+    """Take away what the fault put on the cable's own end; a VM's rail is shaped elsewhere."""
+    leg = place.cable.outer
+    if leg in place.lab.network.links():
+        run(["tc", "-n", place.lab.network.name, "qdisc", "delete", "dev", leg, "root"], check=False)
+    if place.kind.states()[place.node.name].pid:
+        restore_rate(place)
+
+
+def _pair(place: Place) -> list[tuple[Place, str]]:
+    """Return both ends of a path, each with the address of the other on the rail."""
+    other = replace(place, node=place.lab.topology.node(place.other))
+    if other.node == place.node:
+        raise LabError("a node has no path to itself", "name two nodes", BAD_INPUT)
+    found = []
+    for end, peer in ((place, other), (other, place)):
+        shown = peer.read("ip", "-j", "-4", "address", "show", "dev", peer.netdev)
+        addresses = [one["local"] for link in shown if link for one in link.get("addr_info", [])]
+        if not addresses:
+            raise peer.not_ready(f"{peer.netdev} has no IPv4 address")
+        found.append((end, addresses[0]))
+    return found
+
+
+def _slow_pair(place: Place) -> dict[str, Any]:
+    """Slow the path of two nodes, both ways; either is as fast as before with all others."""
+    tc = ["tc", "-n", place.lab.network.name]
+    usual = place.lab.topology.rails[place.rail_position].rate_gbps or _UNSHAPED_GBPS
+    for end, address in _pair(place):
+        leg = ["dev", end.cable.outer]
+        run([*tc, "qdisc", "replace", *leg, "root", "handle", "1:", "htb", "default", "1"])
+        for number, rate_gbps in (("1:1", usual), ("1:2", place.rate_gbps)):
+            rate = ["rate", f"{round(rate_gbps * 1e9)}bit", "quantum", "10000"]
+            run([*tc, "class", "add", *leg, "parent", "1:", "classid", number, "htb", *rate])
+        match = ["u32", "match", "ip", "src", f"{address}/32", "flowid", "1:2"]
+        run([*tc, "filter", "add", *leg, "parent", "1:", "protocol", "ip", *match])
+    return {"rate_gbps": place.rate_gbps}
+
+
+def _fast_pair(place: Place) -> None:
+    for name in (place.node.name, place.other):
+        _as_fast_as_before(replace(place, node=place.lab.topology.node(name)))
 
 
 KINDS: dict[str, Kind] = {
@@ -208,5 +272,8 @@ KINDS: dict[str, Kind] = {
     "arp_flux": Kind(ON_RAIL, _arp_flux, _no_arp_flux, lost_when_off=True, misleads=True),
     "reply_by_other_rail": Kind(ON_RAIL, _reply_by_other_rail, _reply_by_own_rail, lost_when_off=True),
     "bond": Kind(ON_RAIL, _bond, _no_bond, lost_when_off=True),
-    "wrong_leaf": Kind(TO_OTHER, _wrong_leaf, _no_speaker),
+    "wrong_leaf": Kind(TO_OTHER, _wrong_leaf, lambda place: _end_helper(place, _SPEAKER)),
+    "flapping_rail": Kind(ON_RAIL, _flap, _steady),
+    "slow_one_way": Kind(ON_RAIL, _slow_one_way, _as_fast_as_before),
+    "slow_pair": Kind(TO_OTHER, _slow_pair, _fast_pair),
 }

@@ -97,15 +97,15 @@ def fault(
     target: Annotated[
         list[str],
         typer.Argument(
-            help="NODE RAIL (or NODE/RAIL); node_gone, node_hung: NODE; swap: NODE RAIL RAIL; miswire: NODE"
-            " RAIL and the rail or node where the cable goes; join_rails: RAIL RAIL; wrong_leaf: NODE RAIL"
-            " NAME."
+            help="NODE RAIL (or NODE/RAIL); node_gone, node_hung, governor, older_iperf3: NODE; swap: NODE"
+            " RAIL RAIL; miswire: NODE RAIL and the rail or node where the cable goes; slow_pair: NODE RAIL"
+            " and the other node; join_rails: RAIL RAIL; wrong_leaf: NODE RAIL NAME."
         ),
     ],
     topology_file: TopologyOption = None,
     name: NameOption = None,
     rate_gbps: Annotated[
-        float, typer.Option(min=0.001, help="What slow_rail leaves.")
+        float, typer.Option(min=0.001, help="What a fault that slows leaves.")
     ] = faults.SLOW_RATE_GBPS,
 ) -> None:
     """Make a fault."""

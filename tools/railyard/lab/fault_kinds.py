@@ -32,7 +32,7 @@ class Place:
         rail_position: the rail; -1 for the whole node.
         runs: whether the node is on.
         other: the target's last word where it has one: a rail, a node, a switch's name.
-        rate_gbps: what slow_rail leaves of the rail.
+        rate_gbps: what a fault that slows leaves of the rail.
         undo: what `make` left for its undoing.
     """
 

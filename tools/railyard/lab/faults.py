@@ -11,7 +11,7 @@ from threading import Event
 from typing import Any
 
 from railyard.base.errors import BAD_INPUT
-from railyard.lab import cable_faults, fault_kinds, naming, network, state
+from railyard.lab import cable_faults, fault_kinds, naming, network, node_faults, state
 from railyard.lab.fault_kinds import ON_NODE, ON_RAIL, Kind, Place
 from railyard.lab.process import LabError, run, start_helper
 from railyard.lab.wiring import Lab, await_ready, start
@@ -27,7 +27,7 @@ def apply(lab: Lab, kind: str, target: str, rate_gbps: float = SLOW_RATE_GBPS) -
         lab: a lab that is up.
         kind: one of `KINDS`.
         target: as the kind's form says: `NODE/RAIL` for most, `NODE` for node_gone and node_hung.
-        rate_gbps: what slow_rail leaves of the rail.
+        rate_gbps: what a fault that slows leaves of the rail.
 
     Raises:
         LabError: bad target, a node that is off, or a fault that cannot be told from what is there already.
@@ -196,4 +196,5 @@ KINDS: dict[str, Kind] = {
         lost_when_off=True,
     ),
     **cable_faults.KINDS,
+    **node_faults.KINDS,
 }
