@@ -39,8 +39,9 @@ RESULTS = HERE / "results.jsonl"
 RAILYARD = Path(sys.executable).parent / "railyard"
 # What is not good after so many runs is no matter of a busy machine.
 MOST_RUNS = 3
-# A fifth of what the rails are shaped to.
-SLOW_RATE_GBPS = {"containers": 0.01, "vms": 0.02}
+# A fifth of what the containers' rails are shaped to, and half of the VMs'. Soft-RoCE sends half a megabyte
+# ahead; a rail that is much slower has no room for that, and its test would tell of loss instead.
+SLOW_RATE_GBPS = {"containers": 0.01, "vms": 0.05}
 
 
 def railyard(*words: str) -> subprocess.CompletedProcess[str]:

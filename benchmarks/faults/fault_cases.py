@@ -194,30 +194,30 @@ WANTED = {
     ),
     "bond": Wanted("a rail's netdev was put into a bond", ("lag_member",), _miswired),
     "slow_rail": Wanted(
-        "a rail of one node carries a fifth of its rate",
+        "a rail of one node carries a part of its rate alone",
         ("rail_slow",),
         _slow,
     ),
     "slow_node": Wanted(
-        "all rails of one node carry a fifth of their rate",
+        "all rails of one node carry a part of their rate alone",
         ("rail_slow", "node_slow"),
         _slow,
         of_two=("below_floor",),
     ),
     "slow_everywhere": Wanted(
-        "a rail carries a fifth of its rate, of all nodes",
+        "a rail carries a part of its rate alone, of all nodes",
         ("below_floor", "rail_slow", "rail_slow_everywhere"),
         lambda target, one: one["rail"] == target.node,
     ),
     "slow_pair": Wanted(
-        "the path of two nodes carries a fifth of its rate",
+        "the path of two nodes carries a part of its rate alone",
         ("below_floor", "path_slow"),
         lambda target, one: (
             {one["node"], one["peer"]} == {target.node, target.rest[0]} and one["rail"] == target.rail
         ),
     ),
     "slow_one_way": Wanted(
-        "a rail of one node receives a fifth of its rate, and sends all of it",
+        "a rail of one node receives a part of its rate alone, and sends all of it",
         ("rail_slow",),
         _slow,
         of_two=("below_floor",),
