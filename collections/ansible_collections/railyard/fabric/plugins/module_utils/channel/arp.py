@@ -127,6 +127,22 @@ def probe(place: Place, peer_address: str) -> Claimants | None:
         return None
 
 
+def but_proxies(
+    place: Place, peer_address: str, claimants: Claimants | None, node_macs: Sequence[str]
+) -> Claimants | None:
+    """Leave out who answers for both addresses and is neither node: proxy ARP, or a cloud's fabric.
+
+    Whose an address is, it does not tell, and it is in nobody's way. A machine that took an address has
+    that one alone.
+    """
+    if claimants is None:
+        return None
+    both = claimants.of(place.address) & claimants.of(peer_address) - set(node_macs)
+    left = Claimants()
+    left.macs = {address: macs - both for address, macs in claimants.macs.items()}
+    return left
+
+
 def own_conflict(
     place: Place, claimants: Claimants | None, own_macs: Sequence[str]
 ) -> MeasurementError | None:

@@ -119,7 +119,10 @@ def open_session(
     except MeasurementError as obstacle:
         session.obstacle = obstacle
     macs = session.hello.get("macs") if session.channel else None
-    conflict = arp.own_conflict(place, claimants, own_macs()) or arp.peer_conflict(
+    mine = own_macs()
+    if macs is not None:
+        claimants = arp.but_proxies(place, session.peer_address, claimants, [*mine, *macs])
+    conflict = arp.own_conflict(place, claimants, mine) or arp.peer_conflict(
         place, peer, session.peer_address, claimants, macs
     )
     if conflict:

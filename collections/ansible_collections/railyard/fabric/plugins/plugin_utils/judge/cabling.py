@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.cabling import NAMED
+from ansible_collections.railyard.fabric.plugins.module_utils.schedule import cable_checks
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import FAIL, UNMEASURED
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import (
     is_number,
@@ -35,6 +36,8 @@ Place = tuple[str, str]
 Segment = tuple[str, str]
 #: Of two ports that listened together for less one may have been held up: neither is deaf.
 _OVERLAP_S = 5.0
+#: Who answers for so many addresses, and for all, is a proxy; for one it is a second owner.
+_PROXIED = 2
 
 
 @dataclass
@@ -85,6 +88,8 @@ class CablingMap:
         self._answered: dict[Segment, set[str]] = {}
         self._addresses: dict[str, dict[str, str]] = {}
         self._missed_by: dict[Place, list[str]] = {}
+        #: Per rail the MAC addresses that answer for every address, and are no node's.
+        self._proxies: dict[str, set[str]] = {}
         for node, planned in plan["nodes"].items():
             for rail in planned["rails"]:
                 cidr = rail.get("address") or rail.get("address6")
@@ -100,7 +105,10 @@ class CablingMap:
 
     def read(self, asked: Iterable[Row], rows: Mapping[str, Sequence[Row]]) -> None:
         """Take in the rows of all cabling lines of the run."""
+        owners: dict[str, list[Row | Answer]] = {}
         for line in asked:
+            if line["check"] == cable_checks.OWNER:
+                owners.setdefault(str(line["rail"]), []).append(self.trusted(line, rows))
             if line["check"] == "cabling":
                 place = (str(line["node"]), str(line["rail"]))
                 found = self.trusted(line, rows)
@@ -111,6 +119,8 @@ class CablingMap:
                         self._missed_by.setdefault((name, place[1]), []).append(place[0])
                 else:
                     self._why_not[place] = told
+        ports = {mac for node in self._fleet.bound for mac in self._ports(node)}
+        self._proxies = {rail: proxies_of(told) - ports for rail, told in owners.items()}
 
     def trusted(self, line: Row, rows: Mapping[str, Sequence[Row]]) -> Row | Answer:
         """Return what the node's one row tells, or the verdict when there is nothing to trust."""
@@ -217,7 +227,8 @@ class CablingMap:
         if isinstance(told.get("known"), Mapping):
             # Who had sent no beacon yet when it was asked is known by its facts.
             told = {**told, "known": {**self._ports(peer), **told["known"]}}
-        return neighbours.judge(str(line["check"]), node, planned, told, self._addresses.get(rail, {}))
+        check, proxies = str(line["check"]), self._proxies.get(rail, set())
+        return neighbours.judge(check, node, planned, told, self._addresses.get(rail, {}), proxies)
 
     def _ports(self, node: str) -> dict[str, str]:
         """Return MAC -> node and rail, of a node's rails."""
@@ -318,6 +329,14 @@ class CablingMap:
 
 def _unheard(peer: str) -> Answer:
     return Answer.unmeasured("peer_unheard", f"nothing is known of {peer}")
+
+
+def proxies_of(told: Sequence[Row | Answer]) -> set[str]:
+    """Return who answers for every address that a rail's nodes asked for; where one is silent, nobody."""
+    rows = [one for one in told if not isinstance(one, Answer) and is_texts(one.get("claimed_by"))]
+    if len(rows) < len(told) or len({str(one.get("peer_address")) for one in rows}) < _PROXIED:
+        return set()
+    return set.intersection(*(set(one["claimed_by"]) for one in rows))
 
 
 def _address(rail: Row) -> str:

@@ -9,7 +9,8 @@ cannot be asked, and the cabling verdict of the same rail says why.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import (
@@ -23,7 +24,14 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import
 Told = Mapping[str, Any]
 
 
-def judge(check: str, node: str, rail: Mapping[str, Any], told: Told, addresses: Mapping[str, str]) -> Answer:
+def judge(
+    check: str,
+    node: str,
+    rail: Mapping[str, Any],
+    told: Told,
+    addresses: Mapping[str, str],
+    proxies: Collection[str] = (),
+) -> Answer:
     """Answer a question about a cable's other end.
 
     Args:
@@ -32,16 +40,17 @@ def judge(check: str, node: str, rail: Mapping[str, Any], told: Told, addresses:
         rail: its planned rail, with the netdev that it is bound to.
         told: the `cabling` part of its row.
         addresses: the plan's bare address of each other node on this rail.
+        proxies: MAC addresses that answer for every address of the rail.
     """
     if check == "neighbour":
         return _neighbour(node, rail, told)
     peer = told.get("peer")
     if not isinstance(peer, str) or peer == node or told.get("peer_address") != addresses.get(peer):
         return _garbled(node, told)
-    return (_owner if check == "link_address_owner" else _reply)(node, rail, told)
+    return _owner(node, rail, told, proxies) if check == "link_address_owner" else _reply(node, rail, told)
 
 
-def _owner(node: str, rail: Mapping[str, Any], told: Told) -> Answer:
+def _owner(node: str, rail: Mapping[str, Any], told: Told, proxies: Collection[str]) -> Answer:
     peer, address, mac = told["peer"], told["peer_address"], told.get("peer_mac")
     claimed, others, known = told.get("claimed_by"), told.get("other_claimed_by"), told.get("known")
     if not (is_texts(claimed) and is_texts(others) and isinstance(known, Mapping) and isinstance(mac, str)):
@@ -53,6 +62,8 @@ def _owner(node: str, rail: Mapping[str, Any], told: Told) -> Answer:
         wanted,
         "one MAC address answers for an address, that of its rail, and for no other rail's address",
     )
+    answering = [one for one in claimed if one in proxies]
+    claimed, others = ([one for one in macs if one not in proxies] for macs in (claimed, others))
     where = f"{peer} {rail['name']} ({address}), asked by {node}"
     own_ports = {one for one, owner in known.items() if str(owner).rpartition(" ")[0] == peer}
     other_place = f"{told.get('other_address')} of its {told.get('other_rail')}"
@@ -69,6 +80,12 @@ def _owner(node: str, rail: Mapping[str, Any], told: Told) -> Answer:
     if foreign:
         said = f"{where}: it also answers for {other_place}"
         return answer.failed("arp_flux", said)
+    if answering:
+        basis = (
+            f"{', '.join(answering)} answers for every address of the rail, as a router's proxy ARP and a "
+            "cloud's fabric do: whose an address is, ARP cannot tell here"
+        )
+        return replace(answer, outcome=RECORDED, basis=basis, proof="unproven")
     if not claimed:
         return answer.unknown("no_arp_answer", where)
     if others:

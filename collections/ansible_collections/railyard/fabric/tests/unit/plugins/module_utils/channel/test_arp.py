@@ -63,6 +63,20 @@ def test_a_claimant_of_the_own_address_is_named_even_when_it_only_announces() ->
     assert arp.own_conflict(OWN, None, [MINE]) is None
 
 
+def test_who_answers_for_both_ends_is_a_proxy_and_in_nobodys_way() -> None:
+    peers, proxys = frame(2, PEER, "10.0.1.2", "10.0.1.1"), frame(2, STRANGER, "10.0.1.2", "10.0.1.1")
+    own = frame(2, STRANGER, "10.0.1.1", "10.0.1.1")
+    left = arp.but_proxies(OWN, "10.0.1.2", claimants(peers, proxys, own), [MINE, PEER])
+    assert left is not None
+    assert left.macs == {"10.0.1.1": set(), "10.0.1.2": {PEER}}
+    # One address is a second owner's; and a node that claims its partner's is no proxy.
+    for heard in (claimants(peers, proxys), claimants(peers, frame(2, PEER, "10.0.1.1", "10.0.1.1"))):
+        kept = arp.but_proxies(OWN, "10.0.1.2", heard, [MINE, PEER])
+        assert kept is not None
+        assert kept.macs == heard.macs
+    assert arp.but_proxies(OWN, "10.0.1.2", None, [MINE, PEER]) is None
+
+
 def test_other_frames_say_nothing() -> None:
     heard = claimants(frame(2, STRANGER, "10.0.1.77", "10.0.1.1"), b"short", b"\0" * 60)
     assert heard.macs == {}

@@ -6,13 +6,14 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.rails import bind
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import cabling, facts
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.clock import Clock
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import Answer
 from support.runs.fake_run import NODES, RUN, FakeRun
 
 EPOCH = "1970-01-01T00:00:00.000Z"
@@ -385,6 +386,50 @@ def test_a_port_of_the_peer_is_known_before_it_is_heard(
     run.rows(identity)[0]["cabling"][field].append(mac)
     one = run.verdict(identity)
     assert (one["outcome"], one["cause_class"]) == verdict
+
+
+@pytest.mark.parametrize(
+    ("claimed_of", "lost", "outcomes"),
+    [
+        (NODES, (), ["recorded", "recorded"]),
+        # Who has one address alone is a second owner.
+        (NODES[:1], (), ["fail", "pass"]),
+        # What another node would say is not known, so it may still be one.
+        (NODES, NODES[1:], ["fail", "unmeasured"]),
+    ],
+)
+def test_who_answers_for_every_address_of_a_rail_is_a_proxy(
+    claimed_of: Sequence[str], lost: Sequence[str], outcomes: list[str]
+) -> None:
+    run = HEALTHY.copy()
+    ids = {node: run.ids("link_address_owner", node=node, rail="rail0")[0] for node in NODES}
+    for node in claimed_of:
+        run.rows(ids[node])[0]["cabling"]["claimed_by"] = ["02:00:00:00:00:99"]
+    run.results = [row for row in run.results if row["id"] not in [ids[node] for node in lost]]
+    assert [run.verdict(ids[node])["outcome"] for node in NODES] == outcomes
+    # On the other rail nothing has changed.
+    others = [run.ids("link_address_owner", node=node, rail="rail1")[0] for node in NODES]
+    assert {run.verdict(one)["outcome"] for one in others} == {"pass"}
+
+
+@pytest.mark.parametrize(
+    ("asked", "found"),
+    [
+        (("10.0.1.1", "10.0.1.2", "10.0.1.3"), {"02:00:00:00:00:99"}),
+        # One address, however often it is asked for, is a second owner's; who did not say may know better.
+        (("10.0.1.1",), set()),
+        (("10.0.1.1", "10.0.1.1"), set()),
+        (("10.0.1.1", "10.0.1.2", None), set()),
+    ],
+)
+def test_a_proxy_answers_for_all_that_all_ask_for(asked: Sequence[str | None], found: set[str]) -> None:
+    told = [
+        {"peer_address": one, "claimed_by": ["02:00:00:00:00:99", f"02::{one}"]}
+        if one
+        else Answer.unmeasured("no_row", "gpu3 rail0")
+        for one in asked
+    ]
+    assert cabling.proxies_of(told) == found
 
 
 def test_two_rows_of_one_port_are_none() -> None:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ ADDRESSES = {"gpu1": "10.0.1.1", "gpu2": "10.0.1.2"}
 RAIL = {"name": "rail0", "netdev": "ens6", "leaf": "leaf0"}
 
 
-def owner(**changes: Any) -> Any:
+def owner(proxies: Collection[str] = (), **changes: Any) -> Any:
     told = {
         "peer": "gpu2",
         "peer_address": "10.0.1.2",
@@ -27,7 +28,7 @@ def owner(**changes: Any) -> Any:
         "known": {OWN: "gpu2 rail0"},
         **changes,
     }
-    return neighbour_rows.judge("link_address_owner", "gpu1", RAIL, told, ADDRESSES)
+    return neighbour_rows.judge("link_address_owner", "gpu1", RAIL, told, ADDRESSES, proxies)
 
 
 @pytest.mark.parametrize(
@@ -76,6 +77,25 @@ def test_who_answers_for_an_address(
     assert (one.outcome, one.cause.get("cause_class")) == (outcome, cause)
     assert names in str(one.cause.get("cause"))
     assert outcome != "fail" or "gpu2 rail0 (10.0.1.2), asked by gpu1" in one.cause["cause"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "outcome"),
+    [
+        ({"claimed_by": [STRANGER]}, "recorded"),
+        ({"claimed_by": [OWN, STRANGER], "other_claimed_by": [STRANGER]}, "recorded"),
+        ({"claimed_by": [OWN]}, "pass"),
+        # Beside a proxy there may still be a second owner, and flux.
+        ({"claimed_by": [STRANGER, "02:00:00:00:00:98"]}, "fail"),
+        ({"claimed_by": [STRANGER], "other_claimed_by": [OWN]}, "fail"),
+    ],
+)
+def test_whose_an_address_is_a_proxy_does_not_tell(changes: dict[str, Any], outcome: str) -> None:
+    one = owner(proxies=[STRANGER], **changes)
+    assert one.outcome == outcome
+    if outcome == "recorded":
+        assert one.proof == "unproven"
+        assert STRANGER in one.basis
 
 
 @pytest.mark.parametrize(
