@@ -236,6 +236,20 @@ def test_junit_says_the_same_as_the_counts(bad):
     assert "below its floor" in root.find(".//failure").get("message")
 
 
+def test_why_numbers_have_no_bound_is_said_with_how_many(good):
+    write_report(good)
+    read = model.read(good)
+    assert sum(count for _why, count in read.recorded) == read.counts["recorded"]
+    bases = [one.basis for one in read.measurements if one.outcome == "recorded"]
+    for why, count in read.recorded:
+        assert not re.search("[;:()]", why)
+        # A published figure stands in brackets amid the reason, which its words go around.
+        assert sum(why in re.sub(r" \([^)]*\)", "", basis) for basis in bases) == count
+        said = f"{count} recorded: {why}"
+        assert said in Page((good / "index.html").read_text()).text
+        assert said in (good / "report.md").read_text()
+
+
 def test_a_run_without_an_end_is_told_as_incomplete(tmp_path):
     folder = build_run(tmp_path / "lab" / RUN, end={})
     write_report(folder)

@@ -23,6 +23,7 @@ _STYLES = {
     "met_suspect": "magenta",
 }
 _PROBLEMS_SHOWN = 12
+_REASONS_SHOWN = 6
 
 
 class _PatientConsole(Console):
@@ -81,6 +82,8 @@ def summary(report: model.Report, out: Console, status: int | None = None) -> No
     )
     status = report.exit_status if status is None else status
     out.print(Text(f"{counts}. Exit status {status}: {exit_meaning(status)}", style="dim"))
+    for why, count in report.recorded[:_REASONS_SHOWN]:
+        out.print(Text(f"  {count} recorded: {why}", style="dim"))
     if status != report.exit_status:
         told = f"What was measured would be exit status {report.exit_status}; something beside it went wrong."
         out.print(Text(told, style="yellow"))

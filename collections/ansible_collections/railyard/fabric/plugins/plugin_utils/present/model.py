@@ -178,6 +178,8 @@ class Report:
     headline: str
     exit_status: int
     counts: dict[str, int]
+    recorded: tuple[tuple[str, int], ...]
+    """Why numbers have no bound, and how many each time; the most first."""
     started: str
     ended: str
     interrupted: bool
@@ -230,6 +232,7 @@ def read(run_dir: str | os.PathLike[str], judged: rejudge.Judged | None = None) 
         headline=str(total["headline"]),
         exit_status=int(total["exit_status"]),
         counts={name: int(total["counts"].get(name, 0)) for name in wording.OUTCOMES},
+        recorded=tuple((str(why), int(count)) for why, count in total["recorded"]),
         started=_moment(start.get("at", "unknown")),
         ended=_moment(end.get("at", "")),
         interrupted=end.get("reason") != "completed",

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rejudge impo
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import suspects, wording
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 
+_IN_BRACKETS = re.compile(r" \([^)]*\)")
 #: How many places a sentence names before it says "and N more".
 NAMED = 3
 #: What a node's rail is shown as, worst first.
@@ -36,8 +39,8 @@ def summarise(path: str | Path) -> dict[str, Any]:
         `headline` (one sentence), `exit_status`, `counts` (outcome -> number), `rails` (`node rail
         outcome shown suspect`), `families` (`state`, `tcp`, `rdma` -> outcome -> number), `pairs` (`node
         peer rail direction outcome`, rail null for the aggregate), `problems` (verdicts that fail or are
-        unmeasured), `notes` (torn files, rows of strangers, why the run is incomplete, an inventory that has
-        changed).
+        unmeasured), `recorded` (why nothing bounds a number, and of how many), `notes` (torn files, rows of
+        strangers, why the run is incomplete, an inventory that has changed).
 
     Raises:
         RunFolderError, JudgeError, PolicyError: as rejudge.judge_folder.
@@ -62,6 +65,7 @@ def of(plan: Mapping[str, Any], judged: Judged) -> dict[str, Any]:
         "rails": _rails(plan, verdicts),
         "pairs": _pairs(verdicts),
         "problems": [one for one in verdicts if one["outcome"] in (FAIL, UNMEASURED)],
+        "recorded": Counter(_unbounded(one) for one in verdicts if one["outcome"] == RECORDED).most_common(),
         "notes": notes,
     }
 
@@ -88,8 +92,15 @@ def lines(summary: Mapping[str, Any], folder: str) -> list[str]:
         more = f" and {len(found) - 1} more" if len(found) > 1 else ""
         text.append(f"{outcome}: {place(found[0])} {CHECKS[found[0]['check']].title}{more}: {cause}")
         text.append(f"  next: {next_step}")
+    text += [f"recorded: {count}, {why}" for why, count in summary["recorded"]]
     text += [f"note: {note}" for note in summary["notes"]]
     return [*text, summary["headline"], f"run folder: {folder}"]
+
+
+def _unbounded(verdict: Mapping[str, Any]) -> str:
+    """Return why a verdict has no bound: the clause of its basis that says so, without what is its own."""
+    basis = _IN_BRACKETS.sub("", str(verdict["basis"]))
+    return basis.rpartition(": ")[2].partition("; ")[0] or "no bound is known"
 
 
 def families(verdicts: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, int]]:
