@@ -35,7 +35,7 @@ def parse(text: str) -> dict[str, Any]:
     text = common.strip_ansi(text)
     lines = common.split_lines(text)
     problem, warnings, ours = messages.read(lines)
-    runs = text_form.read(text)
+    runs, unread = text_form.read(lines)
     if not runs and json_form.is_json(text):
         runs = json_form.read(text)
     waiting = "Waiting for client to connect" in text
@@ -43,6 +43,7 @@ def parse(text: str) -> dict[str, Any]:
         raise common.refusal("no table, JSON or message of perftest", lines)
     if not runs and problem is None:
         problem = error("truncated", "the server was still waiting for its client")
+    problem = problem or unread
     whole = 0
     parts = any(_PART_TITLE.match(line) for line in lines)
     for output, closed in runs:

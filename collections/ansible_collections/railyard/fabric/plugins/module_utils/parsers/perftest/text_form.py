@@ -47,6 +47,9 @@ _ROW = re.compile(
     r"^\s*([0-9]+\s+[0-9]+(?:\s+(?:-?[0-9]+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?|-?nan|-?inf|N/A)){1,16})"
     r"\s*(?:$|(?:Error|ERROR|Conflicting|WARNING|Warning|Completion|Failed|Couldn't|Unable)\b)"
 )
+# What begins like a row: glued columns, decimal commas, the pieces of a row that standard error tore. Clocks,
+# dates and the samples of -H and -U (`1, 1321.43`) are none.
+_LIKE_A_ROW = re.compile(r"^\s*\.?[0-9]+(?![0-9:,-])")
 # --report-both: the sum of both directions comes first, then each one under a title of its own.
 _PART_TITLE = re.compile(r"^\s*(?:Local|Remote) results:\s*$")
 _UNITS = {"MB/sec": "MiB/s", "MiB/sec": "MiB/s", "Gb/sec": "Gbit/s", "usec": "us"}
@@ -143,6 +146,8 @@ class _Reader:
         self.in_parts = False
         self.gpu: str | None = None
         self.gpu_maker = "CUDA"
+        self.line_number = 0
+        self.unread: dict[str, str] | None = None
 
     def begin(self, title: dict[str, Any] | None) -> _Run:
         run = _Run(title)
@@ -165,6 +170,8 @@ class _Reader:
         return run
 
     def read(self, line: str, next_line: str) -> None:
+        self.line_number += 1
+        row = _ROW.match(line)
         if _BANNER.search(line):
             self.banner = self.any_banner = True
         elif _CM_SERVER.search(line[:400]):
@@ -178,7 +185,12 @@ class _Reader:
             if perftest_run.read_title(next_line) is None:
                 self._close()
             return
-        elif not line.strip() or (self.after_row and not _ROW.match(line) and _NOISE.search(line[:400])):
+        elif not row and _LIKE_A_ROW.match(line) and any(one.columns and not one.closed for one in self.open):
+            where = f"line {self.line_number}, {line.strip()[:60]!a}"
+            wrong = common.error("garbled", f"{where}: a line that begins like a row was not read")
+            self.unread = self.unread or wrong
+            return
+        elif not line.strip() or (self.after_row and not row and _NOISE.search(line[:400])):
             return
         elif _PART_TITLE.match(line) and self.open:
             self.open = []
@@ -187,9 +199,8 @@ class _Reader:
             self.begin(perftest_run.read_title(line.strip()))
         elif "#bytes" in line and "#iterations" in line:
             self._columns(line)
-        elif _ROW.match(line) and any(run.columns for run in self.open):
-            match = _ROW.match(line)
-            self._row(match.group(1).split() if match else [])
+        elif row and any(run.columns for run in self.open):
+            self._row(row.group(1).split())
             return
         else:
             self._header(line)
@@ -254,16 +265,16 @@ class _Reader:
             self.gpu = f"{self.gpu_maker} device {number.group(1)}"
 
 
-def read(text: str) -> list[tuple[dict[str, Any], bool]]:
+def read(lines: list[str]) -> tuple[list[tuple[dict[str, Any], bool]], dict[str, str] | None]:
     """Read all runs in the text.
 
     Args:
-        text: What perftest printed, without terminal escapes.
+        lines: What perftest printed, without terminal escapes.
 
     Returns:
-        (output, whether its end is in the text) per run and side; of mixed sides, the client first.
+        (output, whether its end is in the text) per run and side, of mixed sides the client first; and the
+        error of the first line that should be a row and is none.
     """
-    lines = common.split_lines(text)
     reader = _Reader()
     following = [*lines[1:], ""]
     upcoming = ""
@@ -273,4 +284,4 @@ def read(text: str) -> list[tuple[dict[str, Any], bool]]:
         ahead.append(upcoming)
     for line, next_line in zip(lines, reversed(ahead)):  # noqa: B905 - 3.9
         reader.read(line, next_line)
-    return [(run.output(reader.any_banner), run.closed) for run in reader.runs]
+    return [(run.output(reader.any_banner), run.closed) for run in reader.runs], reader.unread

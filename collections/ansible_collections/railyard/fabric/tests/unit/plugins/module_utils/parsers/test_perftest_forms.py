@@ -126,6 +126,26 @@ def test_cpu_column():
     assert failed(table(columns=columns)) == "garbled"
 
 
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("52.50              ", "52.50"),
+        (".", ","),
+        ("65536      5000  ", "655365000"),
+        ("  \t\t   0.1", "0.1"),
+    ],
+    ids=["glued rates", "decimal commas", "glued size", "glued message rate"],
+)
+def test_row_that_cannot_be_read_is_not_passed_over(right, wrong):
+    text = table(rows=ROW.replace("65536", "32768") + ROW.replace(right, wrong))
+    found = parse(text)
+    assert (found["valid"], found["error"]["class"]) == (False, "garbled")
+    # Behind the row of 32768 bytes: the ruler, its table's title, header and addresses, the columns.
+    assert found["error"]["message"].startswith(
+        f"line {len((RULER * 3 + TITLE + HEADER + ADDRESSES).splitlines()) + 3}, "
+    )
+
+
 def test_what_stands_between_the_last_row_and_its_ruler():
     for noise in (
         "\tport_xmit_data=1234\n\tport_rcv_data=99\n\n",
