@@ -8,14 +8,16 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import to_float, to_int
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import error, to_float, to_int
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.perftest import run
 
 _START = re.compile(r"^[ \t]*\{\s*\"?test_info\"?\s*:", re.M)
 # A section's name or a pair, wherever it stands: other programs print the file anew, in one line or indented.
+# A bare value takes a decimal comma with it (no key begins with a digit), and is then no number.
 _PART = re.compile(
     r"\"?(?<![\w.])([A-Za-z][\w. ]{0,40}?)\"?\s{0,20}:\s{0,20}"
-    r"(?:(\{)|\"([^\"\n]{0,200})\"|([^\",{}\n]{0,200}?)(?=\s{0,20}[,}\n]))",
+    r"(?:(\{)|\"([^\"\n]{0,200})\"|([^\",{}\n]{0,200}?(?:,[0-9][^\",{}\n]{0,40}?)?)"
+    r"(?=\s{0,20}[,}\n]))",
     re.A,
 )
 _FIELDS = {
@@ -39,6 +41,8 @@ _LATENCY = {
     "percentile_99.9": "p999_us",
     "tps_average": "transactions_per_s",
 }
+_NAMES = {**_FIELDS, **_LATENCY}
+_NOT_MEASURED = ("", "N/A", "nan", "-nan", "inf", "-inf")
 
 
 def is_json(text: str) -> bool:
@@ -63,18 +67,23 @@ def _unit(results: dict[str, str]) -> str | None:
     return fitting[0] if len(fitting) == 1 else None
 
 
-def _one(text: str) -> tuple[dict[str, Any], bool]:
-    """Read one object: (output, whether it is closed)."""
+def _one(text: str, start: int, end: int) -> tuple[dict[str, Any], bool, tuple[int, str] | None]:
+    """Read one object: (output, whether it is closed, place and words of a result that is no number)."""
     info: dict[str, str] = {}
     results: dict[str, str] = {}
     target: dict[str, str] = {}
-    for part in _PART.finditer(text):
+    wrong: tuple[int, str] | None = None
+    for part in _PART.finditer(text, start, end):
         key = part.group(1).strip()
         if part.group(2):
             # `results_local` and `results_remote` of newer versions stand beside the sum.
             target = {"test_info": info, "results": results}.get(key, {})
         else:
-            target.setdefault(key, (part.group(3) or part.group(4) or "").strip())
+            value = (part.group(3) or part.group(4) or "").strip()
+            target.setdefault(key, value)
+            is_number = value in _NOT_MEASURED or to_float(value) is not None
+            if target is results and key in _NAMES and not is_number:
+                wrong = wrong or (part.start(), f"{key} is {value[:60]!a}, no number")
     output: dict[str, Any] = dict.fromkeys(run.OUTPUT_KEYS)
     output.update(run.read_title(info.get("test", "")) or {})
     values = {key.replace("_", " ").lower(): value for key, value in info.items()}
@@ -91,19 +100,24 @@ def _one(text: str) -> tuple[dict[str, Any], bool]:
     is_bandwidth = output["kind"] == "bandwidth"
     if is_bandwidth or results:
         output["reported_unit"] = _unit(results) if is_bandwidth else "us"
-    said = {name: results[key] for key, name in {**_FIELDS, **_LATENCY}.items() if key in results}
+    said = {name: results[key] for key, name in _NAMES.items() if key in results}
     output["rows"] = [run.row(output, said)] if results else []
-    return output, text.count("{") == text.count("}") and bool(results)
+    return output, text.count("{", start, end) == text.count("}", start, end) and bool(results), wrong
 
 
-def read(text: str) -> list[tuple[dict[str, Any], bool]]:
+def read(text: str) -> tuple[list[tuple[dict[str, Any], bool]], dict[str, str] | None]:
     """Read all objects in the text.
 
     Args:
         text: One or several of perftest's JSON files.
 
     Returns:
-        (output, whether its object is whole) per object.
+        (output, whether its object is whole) per object; and the error of the first result that is no number.
     """
     starts = [match.start() for match in _START.finditer(text)]
-    return [_one(text[start:end]) for start, end in zip(starts, [*starts[1:], len(text)])]  # noqa: B905 - 3.9
+    found = [_one(text, *place) for place in zip(starts, [*starts[1:], len(text)])]  # noqa: B905 - 3.9
+    outputs = [(output, closed) for output, closed, _wrong in found]
+    wrong = next((one[2] for one in found if one[2]), None)
+    if wrong is None:
+        return outputs, None
+    return outputs, error("garbled", f"line {text.count(chr(10), 0, wrong[0]) + 1}: {wrong[1]}")

@@ -36,8 +36,11 @@ def parse(text: str) -> dict[str, Any]:
     lines = common.split_lines(text)
     problem, warnings, ours = messages.read(lines)
     runs, unread = text_form.read(lines)
-    if not runs and json_form.is_json(text):
-        runs = json_form.read(text)
+    if json_form.is_json(text):
+        if runs:
+            warnings.append("the text holds JSON of perftest, too, which is not read")
+        else:
+            runs, unread = json_form.read(text)
     waiting = "Waiting for client to connect" in text
     if not runs and not ours and not waiting:
         raise common.refusal("no table, JSON or message of perftest", lines)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -126,6 +127,31 @@ def test_json_latency():
 def test_json_in_one_line(name):
     one_line = " ".join(read(name).split())
     assert registry.parse("perftest", one_line)["outputs"] == parse(name)["outputs"]
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "line"),
+    [
+        ("write_bw_old.json", "BW_average", 26),
+        ("write_bw_new.json", "MsgRate", 27),
+        ("write_lat_old.json", "percentile_99", 29),
+    ],
+)
+def test_decimal_comma_in_json(name, key, line):
+    """The lines are counted in the files."""
+    text = re.sub(rf"({key}\"?: *[0-9]+)\.", r"\1,", read(name))
+    assert text != read(name)
+    for form, at in ((text, line), (text.replace("\n", " ") + "\n", 1)):
+        found = registry.parse("perftest", form)
+        assert (found["valid"], found["error"]["class"]) == (False, "garbled")
+        assert found["error"]["message"].startswith(f"line {at}: {key} is ")
+
+
+def test_json_behind_the_table_is_told():
+    text = read("write_bw_mib_client.txt")
+    found = registry.parse("perftest", text + read("write_bw_old.json"))
+    assert (found["valid"], found["outputs"]) == (True, [one(text)])
+    assert "JSON" in found["warnings"][0]
 
 
 def test_json_unit_is_inferred_or_null():
