@@ -18,7 +18,7 @@ _PREFIX = re.compile(r"^(?:\[[0-9]+,[0-9]+\]<std(?:out|err)>: ?|[0-9]{1,5}: )")
 _BANNER = re.compile(r"n[Tt]hread[s]? [0-9]+ .*\bminBytes [0-9]+")
 _RANK = re.compile(r"^#?\s+Rank\s+([0-9]+)\b.*? on\s+(\S+) device")
 _NAMES = "all_reduce|all_gather|reduce_scatter|alltoallv?|broadcast|reduce|gather|scatter|sendrecv|hypercube"
-_COLLECTIVE = re.compile(rf"\b({_NAMES})_perf\b|^# Collective test starting: (\w+)_perf")
+_COLLECTIVE = re.compile(rf"\b({_NAMES})_perf\b|^# Collective test (?:starting|concluded): (\w+)_perf")
 _COLUMNS = re.compile(r"^#?\s*(?:size\s+count|bytes\s+N)\s.*\b(?:cpu)?time\s+algbw\s+busbw\b")
 _CAPTION = re.compile(r"^#?\s*(?:out-of-place|in-place)")
 _BOUNDS = re.compile(r"^#? ?Out of bounds values +: ([0-9.e+]+) (OK|FAILED)")
@@ -30,7 +30,10 @@ _FAILURE = re.compile(r"Test (?:NCCL|CUDA) failure .*|(?:NCCL|CUDA|Cuda) failure
 _TYPE = re.compile(
     r"(?:u?int(?:8|32|64)|int|char|half|float(?:16|32|64)?|double|bfloat16|f8e[0-9]m[0-9]|fp8_e[0-9]m[0-9])\Z"
 )
-_ROW_START = re.compile(r"^\s*[0-9]+\s+[0-9]+\s+([a-z]\w{2,8})\b")
+_TYPE_BYTES = {"char": 1, "half": 2, "int": 4, "float": 4, "double": 8}
+# A row, or a piece of one that another process' message tore.
+_LIKE_A_ROW = re.compile(r"^\s*\.?[0-9][0-9.]*(?:\s|$)")
+_UNCHECKED = ("N/A", "nan", "-nan", "inf")
 _TIMES = ("time", "cputime")
 # A column of dates holds two words, day and clock.
 _STAMP_CELLS = 2
@@ -98,6 +101,8 @@ class _Layout:
         }
         if None in side.values() or min(side.values()) < 0 or not side["time_us"]:
             return None
+        if any(to_float(cell) is None and cell not in _UNCHECKED for cell in cells.values()):
+            return None
         # N/A was not checked; up to 2.11 the column is the largest difference, which is no count.
         side["wrong"] = to_int(cells.get("#wrong"))
         return side
@@ -139,7 +144,7 @@ class _Run:
         if not self.rows:
             return error("truncated", "there is no result row")
         if self.broken:
-            return error("garbled", f"a row is broken: {self.broken}")
+            return error("garbled", f"{self.broken}: this is no whole row of the table")
         if not self.has_average or self.bounds is None:
             return error("truncated", "the lines behind the table are missing")
         if len(self.ranks) == 1 or self.average == 0:
@@ -151,7 +156,21 @@ class _Run:
             return nccl_tests_json.below_limit(self.average)
         if wrong:
             return error("wrong_values", f"{wrong} wrong values")
-        return self._check_ratio() or self._check_average()
+        return self._check_sizes() or self._check_ratio() or self._check_average()
+
+    def _check_sizes(self) -> dict[str, str] | None:
+        """Tell when a size has lost digits: in all rows it is the elements of one rank, or those of all."""
+        shares = set()
+        for row in self.rows:
+            bits = re.search("8|16|32|64", row["dtype"])
+            each = row["count"] * (int(bits.group()) // 8 if bits else _TYPE_BYTES[row["dtype"]])
+            if each == row["bytes"] == 0:
+                continue
+            shares.add(row["bytes"] // each if each else 0)
+            if len(shares) > 1 or not each or row["bytes"] % each or row["bytes"] < each:
+                said = f"{row['bytes']} bytes are not {row['count']} elements of {row['dtype']}"
+                return error("inconsistent", f"{said}, or not of as many ranks as in the rows before")
+        return None
 
     def _check_ratio(self) -> dict[str, str] | None:
         """Tell when columns are swapped: a bus bandwidth is half the other at least and twice it at most."""
@@ -194,19 +213,23 @@ def parse(text: str) -> dict[str, Any]:
     if _AVERAGE.match(lines[-1]) and not lines[-1].endswith(" "):
         # A blank, a line end and another line follow the average: this may be the half of a number.
         lines.pop()
-    for line in lines:
+    for number, line in enumerate(lines, 1):
         if named := _COLLECTIVE.search(line[:400]):
-            collective = named.group(1) or named.group(2)
+            name = named.group(1) or named.group(2)
+            # Behind a table stands the command of the next one.
+            if runs and (runs[-1].layout is None or "concluded" in line):
+                runs[-1].collective = runs[-1].collective or name
+            else:
+                collective = name
         if failure := _FAILURE.search(line[:400]):
             problem = problem or error("tool_error", failure.group(0))
         if common.ended_by_signal(line):
             problem = problem or error("interrupted", line)
-        if _BANNER.search(line[:400]) or (_COLUMNS.match(line) and not runs):
+        if _BANNER.search(line[:400]) or (_COLUMNS.match(line) and (not runs or runs[-1].layout)):
             runs.append(_Run())
             runs[-1].collective, collective = collective, None
         if runs:
-            runs[-1].collective = runs[-1].collective or collective
-            _read(runs[-1], line)
+            _read(runs[-1], line, number)
     if not runs:
         raise common.refusal("no banner or table of nccl-tests", lines)
     for run in runs:
@@ -217,7 +240,7 @@ def parse(text: str) -> dict[str, Any]:
     return common.result("nccl-tests", [run.output() for run in runs], problem, warnings)
 
 
-def _read(run: _Run, line: str) -> None:
+def _read(run: _Run, line: str, number: int) -> None:
     if rank := _RANK.match(line):
         run.ranks[int(rank.group(1)[:9])] = rank.group(2)
     elif _COLUMNS.match(line):
@@ -231,15 +254,14 @@ def _read(run: _Run, line: str) -> None:
         run.warnings.append(said.group(1))
     if bounds:
         run.bounds = (to_int(bounds.group(1)), bounds.group(2) == "OK")
+    row = run.layout.row(line) if run.layout and not line.startswith("#") else None
+    is_torn = row is None and run.layout and not run.has_average and _LIKE_A_ROW.match(line)
+    if is_torn or (run.has_average and (row or average)):
+        run.broken = run.broken or f"line {number}, {line.strip()[:60]!a}"
+    elif row:
+        run.rows.append(row)
+        # A row has a result of the check, be it a number or the older largest difference.
+        run.checked = run.checked or "N/A" not in line
     if average:
         run.has_average, run.average = True, to_float(average.group(1))
         run.is_too_low = average.group(2) == "FAILED"
-    if run.layout and not line.startswith("#"):
-        row = run.layout.row(line)
-        begun = _ROW_START.match(line)
-        if row:
-            run.rows.append(row)
-            # A row has a result of the check, be it a number or the older largest difference.
-            run.checked = run.checked or "N/A" not in line
-        elif begun and _TYPE.match(begun.group(1)):
-            run.broken = run.broken or line.strip()[:80]

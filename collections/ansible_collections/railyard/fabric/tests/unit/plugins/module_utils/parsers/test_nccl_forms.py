@@ -74,7 +74,7 @@ def test_one_half_alone():
 
 def test_floats_of_eight_bits():
     for name in ("f8e4m3", "fp8_e5m2"):
-        assert row(PLAIN.replace("float", name))["dtype"] == name
+        assert row(PLAIN.replace("float", name).replace("   16 ", "   64 "))["dtype"] == name
 
 
 def test_no_number_sign_before_anything():
@@ -114,16 +114,65 @@ def test_list_of_ranks_without_its_beginning_counts_no_gpus():
 
 
 def test_rows_that_are_missing():
-    again = ROW.replace("64 ", "32 ") + ONE + "    9.20    0.05    0.06       0\n"
+    again = ROW.replace("64 ", "32 ").replace("16 ", " 8 ") + ONE + "    9.20    0.05    0.06       0\n"
     text = PLAIN.replace(ROW, again + ROW).replace(": 0.03", ": 0.035")
     assert nccl(text)["valid"] is True
     assert failed(text.replace(": 0.035", ": 0.05")) == "inconsistent"
     assert failed(PLAIN.replace(": 0.03", ": 0.04")) == "inconsistent"
 
 
-@pytest.mark.parametrize("damaged", [ONE[:-4] + TWO, ONE + "node1:12:13 [0] NCCL INFO x", " " + TWO])
+@pytest.mark.parametrize(
+    "damaged", [ONE[:-4] + TWO, ONE + "node1:12:13 [0] NCCL INFO x", " " + TWO, ONE + TWO + "node1"]
+)
 def test_damaged_row(damaged):
     assert failed(PLAIN.replace(ONE + TWO, damaged + "\n" + ROW + ONE + TWO)) == "garbled"
+
+
+@pytest.mark.parametrize(
+    ("size", "count", "dtype", "valid"),
+    [
+        ("64", "16", "float", True),
+        ("64", "32", "bfloat16", True),
+        # Of two ranks that gather, and of a count below one element each.
+        ("64", "8", "int32", True),
+        ("0", "0", "float", True),
+        ("4", "16", "float", False),
+        ("64", "6", "float", False),
+        ("66", "16", "float", False),
+        ("64", "0", "float", False),
+    ],
+)
+def test_bytes_are_count_times_type(size, count, dtype, valid):
+    text = PLAIN.replace("64            16     float", f"{size}  {count}  {dtype}")
+    assert nccl(text)["valid"] is valid
+    assert valid or failed(text) == "inconsistent"
+
+
+def test_share_of_the_ranks_is_the_same_in_each_row():
+    again = ROW.replace("64 ", "32 ") + ONE + TWO + "\n"
+    assert failed(PLAIN.replace(ROW, again + ROW)) == "inconsistent"
+    assert nccl(PLAIN.replace(ROW, again.replace(" 16 ", " 8 ") + ROW))["valid"] is True
+
+
+def test_each_run_has_its_own_collective():
+    command = "$ ./build/{}_perf -b 64 -e 64 -g 2\n"
+    first, second = command.format("all_reduce"), command.format("all_gather")
+    for text, names in (
+        (first + PLAIN + second + PLAIN, ["all_reduce", "all_gather"]),
+        (PLAIN + second + PLAIN, [None, "all_gather"]),
+        (first + PLAIN + PLAIN, ["all_reduce", None]),
+        (
+            PLAIN + "# Collective test concluded: all_reduce_perf\n" + second + PLAIN,
+            ["all_reduce", "all_gather"],
+        ),
+    ):
+        assert [output["collective"] for output in nccl(text)["outputs"]] == names
+
+
+def test_table_whose_banner_is_lost_is_no_part_of_the_one_before():
+    found = nccl(PLAIN + PLAIN[PLAIN.index(COLUMNS) :])
+    assert [len(output["rows"]) for output in found["outputs"]] == [1, 1]
+    assert failed(PLAIN + PLAIN[PLAIN.index(ROW) :]) == "garbled"
 
 
 def test_swapped_columns():
