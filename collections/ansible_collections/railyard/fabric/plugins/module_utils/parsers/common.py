@@ -83,6 +83,33 @@ def error(kind: str, message: str) -> dict[str, str]:
     return {"class": kind, "message": message.strip()[:_LONGEST_MESSAGE]}
 
 
+def runs(found: list[dict[str, Any]], *keys: str) -> list[list[dict[str, Any]]]:
+    """Part what several runs printed into one text: a run names nothing twice.
+
+    Args:
+        found: Devices, links, GIDs or GPUs in their order.
+        keys: What names one of them.
+
+    Returns:
+        The runs; none when nothing was found.
+    """
+    parts: list[list[dict[str, Any]]] = []
+    names: set[tuple[Any, ...]] = set()
+    for one in found:
+        name = tuple(one[key] for key in keys)
+        if not parts or name in names:
+            parts.append([])
+            names = set()
+        names.add(name)
+        parts[-1].append(one)
+    return parts
+
+
+def not_read(form: str) -> str:
+    """Return the warning that the text holds a second form of the same output, which was passed over."""
+    return f"the text holds {form}, too, which is not read"
+
+
 def strip_ansi(text: str) -> str:
     """Remove terminal escapes, which some tools write into pipes too."""
     return _ANSI.sub("", text)

@@ -81,11 +81,10 @@ class MlnxQos:
             parsed = mlnx_qos.parse(text)
         except common.NotThisTool as error:
             raise QosError(f"mlnx_qos -i {netdev}: {error}") from error
-        if not parsed["outputs"] or parsed["outputs"][0]["pfc"] is None:
-            raise QosError(
-                f"mlnx_qos -i {netdev}: {(parsed['error'] or {}).get('message', 'no PFC configuration')}"
-            )
-        (output,) = parsed["outputs"]
+        output = parsed["outputs"][0] if len(parsed["outputs"]) == 1 else {"pfc": None}
+        if output["pfc"] is None:
+            problem = (parsed["error"] or {}).get("message", "no PFC configuration of one interface")
+            raise QosError(f"mlnx_qos -i {netdev}: {problem}")
         found = {
             "dcbx": mlnx_qos.dcbx_mode(text),
             # A driver without trust says "none".

@@ -15,13 +15,15 @@ from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common imp
 _COLUMN = re.compile(r"([a-z][\w.]{0,80})(?: \[([^\]]{1,12})\])?\Z")
 # One word alone is taken for a header only when it is one of these.
 _SINGLE = ("name", "uuid", "index", "driver_version", "count", "pstate", "pci.bus_id", "serial")
+# What tells GPUs apart, the surest first.
+_NAMING = ("uuid", "gpu_uuid", "pci.bus_id", "gpu_bus_id", "serial", "index")
 _UNIT = re.compile(r"(-?[0-9]+(?:\.[0-9]+)?)(?: (?:MiB|GiB|%|W|MHz|C|ms|us))?\Z")
 _ABSENT = re.compile(
     r"(?:\[?(?:N/A|Not Supported|Not Active Yet|Unknown Error|No data)\]?|\[[A-Z][\w /]{1,60}\])\Z", re.I
 )
 _TROUBLE = re.compile(r"NVIDIA-SMI has failed|No devices were found|couldn't communicate|not a valid field|"
                       r"Failed to initialize NVML|Unable to determine", re.I)  # fmt: skip
-_Q_START = "==============NVSMI LOG=============="
+_Q_START = re.compile(r"^\s*=+NVSMI LOG=+\s*$")
 _TABLE = re.compile(r"^\| NVIDIA-SMI \S{1,20} +Driver Version: (\S{1,20}) ")
 _TABLE_GPU = re.compile(r"^\| +([0-9]{1,3}) +(\S.{0,60}?) +(?:On|Off|N/A) +\| +([0-9A-Fa-f:.]{12,16}) ")
 _Q_PAIR = re.compile(r"^( *)([A-Za-z][\w .()/-]{0,60}?) +: (.{0,200})$")
@@ -61,13 +63,13 @@ def _cut_cell(cells: list[str], units: list[str | None]) -> int | None:
     return bare[0] if bare and len(bare) < len(stated) else None
 
 
-def _read_csv(lines: list[str]) -> tuple[list[dict[str, Any]], dict[str, str] | None] | None:
-    """Read the header and what follows; None when no line is a header."""
+def _read_csv(lines: list[str]) -> tuple[list[list[dict[str, Any]]], dict[str, str] | None]:
+    """Read the GPUs of each run, which begins with its header or, of `-l`, with a GPU that was there."""
+    parts: list[list[dict[str, Any]]] = []
     columns: list[str] = []
     units: list[str | None] = []
-    gpus: list[dict[str, Any]] = []
     problem = None
-    for line in lines:
+    for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         try:
@@ -78,15 +80,27 @@ def _read_csv(lines: list[str]) -> tuple[list[dict[str, Any]], dict[str, str] | 
         if all(names) and (len(cells) > 1 or cells[0] in _SINGLE):
             columns = [name.group(1) for name in names if name]
             units = [name.group(2) for name in names if name]
+            parts.append([])
         elif columns and len(cells) == len(columns):
-            gpus.append(dict(zip(columns, map(_value, cells))))  # noqa: B905 - 3.9
+            parts[-1].append(dict(zip(columns, map(_value, cells))))  # noqa: B905 - 3.9
             cut = _cut_cell(cells, units)
             if cut is not None:
-                said = f"{columns[cut]} is {cells[cut][:40]!r}, no whole number of {units[cut]}"
+                said = (
+                    f"line {number}: {columns[cut]} is {cells[cut][:40]!r}, no whole number of {units[cut]}"
+                )
                 problem = problem or error("garbled", said)
         elif columns and "," in line:
-            problem = problem or error("truncated", f"a row has {len(cells)} of {len(columns)} columns")
-    return (gpus, problem) if columns else None
+            problem = problem or error(
+                "truncated", f"line {number}: it has {len(cells)} of {len(columns)} columns"
+            )
+    if not all(parts):
+        problem = problem or error("truncated", "a header has no rows")
+    runs = []
+    for part in parts:
+        known = set.intersection(*({key for key in row if row[key] is not None} for row in part or [{}]))
+        name = next((one for one in _NAMING if one in known), None)
+        runs += common.runs(part, name) if name else [part]
+    return runs, problem
 
 
 def _read_q(lines: list[str]) -> tuple[str | None, list[dict[str, Any]], dict[str, str] | None]:
@@ -114,15 +128,17 @@ def _read_q(lines: list[str]) -> tuple[str | None, list[dict[str, Any]], dict[st
     return driver, gpus, problem
 
 
-def _read_table(lines: list[str]) -> tuple[list[dict[str, Any]], dict[str, str] | None]:
+def _read_table(lines: list[str]) -> tuple[str | None, list[dict[str, Any]], dict[str, str] | None]:
     """Read the GPUs of plain `nvidia-smi`; its list of processes comes last."""
+    head = _TABLE.match(lines[0])
     found = [match for match in map(_TABLE_GPU.match, lines) if match]
     gpus = [
         {"index": to_int(match.group(1)), "name": match.group(2), "pci.bus_id": match.group(3)}
         for match in found
     ]
     whole = bool(gpus) and any(line.startswith("| Processes:") for line in lines)
-    return gpus, None if whole else error("truncated", "the list of processes at the end is missing")
+    problem = None if whole else error("truncated", "the list of processes at the end is missing")
+    return head and head.group(1), gpus, problem
 
 
 def parse(text: str) -> dict[str, Any]:
@@ -132,8 +148,8 @@ def parse(text: str) -> dict[str, Any]:
         text: What nvidia-smi printed; the CSV with its header, since a value without a name says nothing.
 
     Returns:
-        The common object with one output: `driver_version` and `gpus`, each by the query's column names
-        without their units; `[N/A]` and the like are None.
+        The common object with an output per run: `driver_version` and `gpus`, each by the query's column
+        names without their units; `[N/A]` and the like are None.
 
     Raises:
         NotThisTool: There is neither a header nor a log of nvidia-smi.
@@ -141,24 +157,24 @@ def parse(text: str) -> dict[str, Any]:
     lines = common.clean_lines(text)
     said = next((line for line in lines if _TROUBLE.search(line[:400])), None)
     problem = error("tool_error", said) if said else None
-    if any(line.strip() == _Q_START for line in lines):
-        driver, gpus, wrong = _read_q(lines)
-        output = {"driver_version": driver, "gpus": gpus}
-        return common.result("nvidia-smi-query", [output], problem or wrong)
-    heads = [(at, match) for at, match in enumerate(map(_TABLE.match, lines)) if match]
-    outputs = []
-    for (at, head), (end, _next) in zip(heads, [*heads[1:], (len(lines), None)]):  # noqa: B905 - 3.9
-        gpus, wrong = _read_table(lines[at:end])
-        problem = problem or wrong
-        outputs.append({"driver_version": head.group(1), "gpus": gpus})
+    outputs: list[dict[str, Any]] = []
+    warnings: list[str] = []
+    for form, read, head in (("the log of -q", _read_q, _Q_START), ("the table", _read_table, _TABLE)):
+        starts = [at for at, line in enumerate(lines) if head.match(line)]
+        if outputs and starts:
+            warnings.append(common.not_read(form))
+            continue
+        for start, end in zip(starts, [*starts[1:], len(lines)]):  # noqa: B905 - 3.9
+            driver, gpus, wrong = read(lines[start:end])
+            problem = problem or wrong
+            outputs.append({"driver_version": driver, "gpus": gpus})
+    runs, wrong = ([], None) if said else _read_csv(lines)
     if outputs:
-        return common.result("nvidia-smi-query", outputs, problem)
-    found = None if said else _read_csv(lines)
-    if found is None and not said:
+        warnings += [common.not_read("CSV")] if any(runs) else []
+        return common.result("nvidia-smi-query", outputs, problem, warnings)
+    if not runs and not said:
         raise common.refusal("no header of nvidia-smi --query-gpu", lines)
-    rows, wrong = found or ([], None)
-    if found and not rows:
-        wrong = error("truncated", "the header has no rows")
-    versions = {str(row["driver_version"]) for row in rows if row.get("driver_version") is not None}
-    output = {"driver_version": versions.pop() if len(versions) == 1 else None, "gpus": rows}
-    return common.result("nvidia-smi-query", [output] if rows else [], problem or wrong)
+    for run in filter(None, runs):
+        versions = {str(row["driver_version"]) for row in run if row.get("driver_version") is not None}
+        outputs.append({"driver_version": versions.pop() if len(versions) == 1 else None, "gpus": run})
+    return common.result("nvidia-smi-query", outputs, problem or wrong)

@@ -50,50 +50,78 @@ def has_rival(text: str) -> bool:
     return "lldpad service is running" in text
 
 
+class _Port:
+    """One interface while it is read."""
+
+    def __init__(self) -> None:
+        self.said: dict[str, Any] = {}
+        self.mapping: dict[str, int] = {}
+        self.sections: set[str] = set()
+
+    def has_classes(self) -> bool:
+        """Tell whether the traffic classes, with which every version ends, have begun."""
+        return any(name.startswith("tc: ") for name in self.sections)
+
+    def output(self) -> dict[str, Any]:
+        mapping = dict(sorted(self.mapping.items(), key=lambda pair: int(pair[0])))
+        found = {"trust": None, "pfc": None, "dscp_to_priority": mapping or None, "buffers_bytes": None}
+        return {**found, **self.said}
+
+    def problem(self) -> dict[str, str] | None:
+        for name, title in (("trust", "trust state"), ("pfc", "PFC configuration")):
+            if name not in self.said:
+                return error("truncated", f"the {title} is missing")
+        if self.said["trust"] == "dscp" and self.mapping and len(self.mapping) != _DSCP_VALUES:
+            return error("truncated", f"the mapping has {len(self.mapping)} of {_DSCP_VALUES} DSCP values")
+        return (
+            None if self.has_classes() else error("truncated", "the traffic classes at the end are missing")
+        )
+
+
 def parse(text: str) -> dict[str, Any]:
-    """Parse the output of `mlnx_qos -i NETDEV`.
+    """Parse the output of one or several `mlnx_qos -i NETDEV`.
 
     Args:
         text: What mlnx_qos printed.
 
     Returns:
-        The common object with one output: `trust`, `pfc` (0 or 1 per priority), `dscp_to_priority`
-        (keys are decimal strings, as JSON has no others), `buffers_bytes`.
+        The common object with an output per interface: `trust`, `pfc` (0 or 1 per priority),
+        `dscp_to_priority` (keys are decimal strings, as JSON has no others), `buffers_bytes`.
 
     Raises:
         NotThisTool: No section of mlnx_qos is in the text.
     """
     lines = common.clean_lines(text)
-    output: dict[str, Any] = {"trust": None, "pfc": None, "dscp_to_priority": None, "buffers_bytes": None}
+    ports: list[_Port] = []
     ours = False
     problem: dict[str, str] | None = None
-    mapping: dict[str, int] = {}
-    classes: set[str] = set()
     for line in lines:
         trust, mapped = _TRUST.match(line), _MAPPING.match(line)
         buffers, enabled = _BUFFERS.match(line), _ENABLED.match(line)
-        ours = ours or bool(trust or mapped or buffers or _OURS.match(line))
+        said: dict[str, Any] = {}
+        mapping: dict[str, int] = {}
         if trust:
-            output["trust"] = trust.group(1)
+            said["trust"] = trust.group(1)
         elif mapped:
-            mapping.update(dict.fromkeys(map(str, _numbers(mapped.group(2))), int(mapped.group(1))))
+            mapping = dict.fromkeys(map(str, _numbers(mapped.group(2))), int(mapped.group(1)))
         elif buffers:
-            output["buffers_bytes"] = _numbers(buffers.group(1))
+            said["buffers_bytes"] = _numbers(buffers.group(1))
         elif enabled:
-            output["pfc"] = [int(word) for word in enabled.group(1).split()]
-        elif line.startswith("tc: "):
-            classes.add(line[4:5])
-        else:
+            said["pfc"] = [int(word) for word in enabled.group(1).split()]
+        elif not _OURS.match(line):
             problem = problem or common.trouble(_TROUBLE, line)
+            continue
+        ours = ours or not enabled
+        sections = {*said, *mapping} or {line.strip()[: len("tc: 0")]}
+        is_class = line.startswith("tc: ")
+        # A section that is there already, or one behind the classes, is the next interface's.
+        if not ports or ports[-1].sections & sections or (ports[-1].has_classes() and not is_class):
+            ports.append(_Port())
+        ports[-1].sections |= sections
+        ports[-1].said.update(said)
+        ports[-1].mapping.update(mapping)
     if not ours and (problem is None or "mlnx_qos" not in text):
         raise common.refusal("no section of mlnx_qos", lines)
-    output["dscp_to_priority"] = dict(sorted(mapping.items(), key=lambda pair: int(pair[0]))) or None
-    if problem is None and (output["trust"] is None or output["pfc"] is None):
-        missing = "trust state" if output["trust"] is None else "PFC configuration"
-        problem = error("truncated", f"the {missing} is missing")
-    if problem is None and output["trust"] == "dscp" and mapping and len(mapping) != _DSCP_VALUES:
-        problem = error("truncated", f"the mapping has {len(mapping)} of {_DSCP_VALUES} DSCP values")
-    if problem is None and not classes:
-        # Every version ends with its traffic classes.
-        problem = error("truncated", "the traffic classes at the end are missing")
-    return common.result("mlnx_qos", [output] if ours else [], problem)
+    for port in ports:
+        problem = problem or port.problem()
+    return common.result("mlnx_qos", [port.output() for port in ports] if ours else [], problem)

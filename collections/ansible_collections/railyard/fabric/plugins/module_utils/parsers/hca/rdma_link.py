@@ -113,5 +113,5 @@ def parse(text: str) -> dict[str, Any]:
         raise common.refusal("no link of rdma", lines)
     if problem is None and any(link["state"] is None or link["physical_state"] is None for link in links):
         problem = error("truncated", "a link has no state")
-    outputs = [{"links": run} for run in hca_state.runs(links, "device", "port")]
+    outputs = [{"links": run} for run in common.runs(links, "device", "port")]
     return common.result("rdma-link", outputs, problem)

@@ -10,7 +10,6 @@ from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers import common
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import error, to_int
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.hca import state
 
 _HEADER = re.compile(r"^DEV\s+PORT\s+INDEX\s+GID\b")
 _ROW = re.compile(
@@ -71,7 +70,7 @@ def _runs(lines: list[str]) -> tuple[list[list[dict[str, Any]]], list[int | None
             counts.append(to_int(found.group(1)))
         if found or _HEADER.match(line):
             parts.append([])
-    return [run for part in parts for run in state.runs(part, "device", "port", "index")], counts
+    return [run for part in parts for run in common.runs(part, "device", "port", "index")], counts
 
 
 def parse(text: str) -> dict[str, Any]:

@@ -68,28 +68,6 @@ class Seen:
         self._keys.add(key)
 
 
-def runs(found: list[dict[str, Any]], *keys: str) -> list[list[dict[str, Any]]]:
-    """Part what several runs printed into one text: a run names nothing twice.
-
-    Args:
-        found: Devices, links or GIDs in their order.
-        keys: What names one of them.
-
-    Returns:
-        The runs; none when nothing was found.
-    """
-    parts: list[list[dict[str, Any]]] = []
-    names: set[tuple[Any, ...]] = set()
-    for one in found:
-        name = tuple(one[key] for key in keys)
-        if not parts or name in names:
-            parts.append([])
-            names = set()
-        names.add(name)
-        parts[-1].append(one)
-    return parts
-
-
 def message(line: str) -> dict[str, str] | None:
     """Return the error that a line of one of these tools stands for."""
     return None if warning(line) else common.trouble(_TROUBLE, line)
@@ -152,7 +130,7 @@ def devices_result(
 ) -> dict[str, Any]:
     """Return the common object of a tool that lists devices; see `cut_short` for `needed`."""
     problem = problem or cut_short(devices, needed) or seen.twice
-    return common.result(tool, [{"devices": run} for run in runs(devices, "name")], problem, warnings)
+    return common.result(tool, [{"devices": run} for run in common.runs(devices, "name")], problem, warnings)
 
 
 def cut_short(devices: list[dict[str, Any]], needed: tuple[str, ...]) -> dict[str, str] | None:

@@ -38,7 +38,7 @@ def parse(text: str) -> dict[str, Any]:
     runs, unread = text_form.read(lines)
     if json_form.is_json(text):
         if runs:
-            warnings.append("the text holds JSON of perftest, too, which is not read")
+            warnings.append(common.not_read("JSON"))
         else:
             runs, unread = json_form.read(text)
     waiting = "Waiting for client to connect" in text

@@ -6,10 +6,11 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers import registry
-from support.captures import failed, one
+from support.captures import failed, one, whole
 
 TOPO = """\
 \t\x1b[4mGPU0\tGPU1\tNIC0\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\x1b[0m
@@ -64,6 +65,48 @@ def test_topology(text):
         "numa": {"GPU0": 0, "GPU1": 1},
         "damaged_rows": [],
     }
+
+
+def test_two_interfaces_are_two_outputs():
+    lossy = QOS.replace("enabled     0   0   0   1", "enabled     0   0   0   0").replace(
+        "dscp\n", "pcp\n", 1
+    )
+    first, second = one("mlnx_qos", QOS), one("mlnx_qos", lossy)
+    assert first["pfc"] != second["pfc"]
+    assert registry.parse("mlnx_qos", QOS + lossy)["outputs"] == [first, second]
+    # Whatever the first one has lost at either end, nothing of the second is given to it.
+    lines = QOS.splitlines(keepends=True)
+    for at in range(1, len(lines) - 1):
+        for torn in (lines[:at], lines[at:]):
+            found = registry.parse("mlnx_qos", "".join(torn) + lossy)
+            left, right = found["outputs"]
+            assert right == second
+            assert not found["valid"] or left == first, torn
+            assert all(left[key] in (None, first[key]) for key in ("trust", "pfc", "buffers_bytes"))
+            assert (left["dscp_to_priority"] or {}).items() <= first["dscp_to_priority"].items()
+
+
+def test_csv_of_two_runs_is_two_outputs():
+    output = one("nvidia-smi-query", CSV)
+    header, rows = CSV.split("\n", 1)
+    # -l prints the header once.
+    for text in (CSV + CSV, CSV + rows):
+        assert whole("nvidia-smi-query", text) == [output, output]
+    assert failed("nvidia-smi-query", CSV + header + "\n") == "truncated"
+    # Serial numbers that are not known tell no GPUs apart.
+    unknown = re.sub("^([01]),", "[N/A],", CSV.replace("index", "serial"), flags=re.M)
+    assert len(one("nvidia-smi-query", unknown)["gpus"]) == 2
+
+
+def test_second_form_in_a_file_is_told():
+    table = (
+        "| NVIDIA-SMI 570.86.15              Driver Version: 570.86.15      CUDA Version: 12.8     |\n"
+        "|   0  NVIDIA H100 80GB HBM3          On  |   00000000:1B:00.0 Off |                    0 |\n"
+        "| Processes:                                                                              |\n"
+    )
+    found = registry.parse("nvidia-smi-query", table + CSV)
+    assert (found["valid"], found["outputs"]) == (True, [one("nvidia-smi-query", table)])
+    assert "CSV" in found["warnings"][0]
 
 
 def test_damaged_and_missing_rows_are_named():

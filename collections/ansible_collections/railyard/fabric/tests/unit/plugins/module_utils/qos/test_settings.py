@@ -294,6 +294,14 @@ def test_a_tool_that_crashes_is_quoted(tmp_path):
         node.hold()
 
 
+def test_answer_of_two_interfaces_is_none(tmp_path):
+    node = QosNode(tmp_path, TOOLS[0]).vendor()
+    ask = node.run
+    node.run = lambda argv: ask(argv)._replace(out=ask(argv).out * 2)
+    with pytest.raises(QosError, match=r"mlnx_qos -i ens1: no PFC configuration of one interface"):
+        node.hold()
+
+
 class TestMlx4:
     """ConnectX-3: flow control alone, by one of two means."""
 
