@@ -151,9 +151,10 @@ def parse(text: str) -> dict[str, Any]:
             warnings += [warned] if warned else []
             said = state.message(line) or state.begun(line, "hca_id:")
             problem = state.graver(problem, said)
-    listed = None if devices else _list(lines)
-    if listed is not None:
+    listed = _list(lines)
+    if listed is not None and not devices:
         return listed
+    warnings += [common.not_read("a list of names")] if listed is not None else []
     problem = state.listed(devices, problem, "no device of ibv_devinfo (hca_id:)", lines)
     for device in devices:
         fewer = state.fewer_ports(device)

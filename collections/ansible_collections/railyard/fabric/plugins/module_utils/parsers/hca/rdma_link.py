@@ -102,7 +102,9 @@ def parse(text: str) -> dict[str, Any]:
     text = common.strip_ansi(text)
     lines = common.split_lines(text)
     links, problem = _read_text(lines)
-    if not links and _JSON_START.search(text):
+    has_json = bool(_JSON_START.search(text))
+    warnings = [common.not_read("JSON")] if links and has_json else []
+    if not links and has_json:
         found = _read_json(text)
         if found is None and '"ifname"' in text:
             problem = error("truncated", "the JSON ends in the middle")
@@ -114,4 +116,4 @@ def parse(text: str) -> dict[str, Any]:
     if problem is None and any(link["state"] is None or link["physical_state"] is None for link in links):
         problem = error("truncated", "a link has no state")
     outputs = [{"links": run} for run in common.runs(links, "device", "port")]
-    return common.result("rdma-link", outputs, problem)
+    return common.result("rdma-link", outputs, problem, warnings)

@@ -164,12 +164,14 @@ class _Log:
         ]
 
 
-def _problem(log: _Log) -> dict[str, str] | None:
+def _problem(log: _Log, channels: Counter[str]) -> dict[str, str] | None:
     fatal = next((line for line in log.warned if _FATAL.search(line)), None)
     if fatal or log.left_by_error:
         return error("nccl_error", fatal or next(iter(log.warned), log.left_by_error or ""))
-    if len(set(log.networks)) > 1:
-        return error("inconsistent", f"ranks use different networks: {', '.join(sorted(set(log.networks)))}")
+    # What a rank says, and what its channels take.
+    networks = {*log.networks, *(kind[len("NET/") :] for kind in channels if kind.startswith("NET/"))}
+    if len(networks) > 1:
+        return error("inconsistent", f"ranks use different networks: {', '.join(sorted(networks))}")
     return error("truncated", "no line says which network is used") if log.network() is None else None
 
 
@@ -226,4 +228,4 @@ def parse(text: str) -> dict[str, Any]:
         "ranks": log.rows(),
         "warnings": list(dict.fromkeys(log.warned)),
     }
-    return common.result("nccl-log", [output], _problem(log), _remarks(log, channels, direct))
+    return common.result("nccl-log", [output], _problem(log, channels), _remarks(log, channels, direct))

@@ -205,6 +205,8 @@ def parse(text: str) -> dict[str, Any]:
     """
     found = nccl_tests_json.parse(text)
     if found is not None:
+        if any(map(_COLUMNS.match, common.clean_lines(text))):
+            found["warnings"].append(common.not_read("a table"))
         return found
     runs: list[_Run] = []
     problem: dict[str, str] | None = None

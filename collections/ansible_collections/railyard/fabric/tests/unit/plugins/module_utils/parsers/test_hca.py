@@ -234,3 +234,17 @@ def test_gids_of_a_node_with_a_further_device():
     outputs = whole("show_gids", text + "\n" + more)
     names = [{row["device"] for row in output["gids"]} for output in outputs]
     assert (len(names), "bond_0" in names[0]) == (2, False)
+
+
+@pytest.mark.parametrize(
+    ("tool", "first", "second", "form"),
+    [
+        ("rdma-link", "text.txt", read("rdma-link", "json.txt"), "JSON"),
+        ("ibv_devinfo", "verbose.txt", "2 HCAs found:\n\tmlx5_0\n\tmlx5_1\n", "list"),
+    ],
+)
+def test_second_form_in_a_file_is_told(tool, first, second, form):
+    alone = registry.parse(tool, read(tool, first))
+    found = registry.parse(tool, read(tool, first) + second)
+    assert (found["valid"], found["outputs"]) == (True, alone["outputs"])
+    assert form in found["warnings"][-1]

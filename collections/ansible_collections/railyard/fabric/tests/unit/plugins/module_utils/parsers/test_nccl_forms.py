@@ -216,6 +216,12 @@ JSON: dict[str, Any] = {
 }
 
 
+def test_table_beside_the_json_is_told():
+    found = nccl(json.dumps(JSON) + "\n" + PLAIN)
+    assert (found["valid"], len(found["outputs"])) == (True, 1)
+    assert "table" in found["warnings"][0]
+
+
 def test_json():
     assert row(json.dumps(JSON)) == row(PLAIN)
     output = nccl(json.dumps(JSON))["outputs"][0]

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -69,6 +70,14 @@ def test_run_over_roce():
     }
 
 
+def test_channels_over_two_networks():
+    socket = SOCKET.splitlines(keepends=True)[-1]
+    for text in (ROCE + socket, ROCE.splitlines(keepends=True)[-2] + socket):
+        found = read(text)
+        assert (found["valid"], found["error"]["class"]) == (False, "inconsistent")
+        assert "IB, Socket" in found["error"]["message"]
+
+
 def test_that_gpudirect_could_be_used_does_not_say_that_it_is():
     assert one(ROCE.replace("/GDRDMA", ""))["gdr"] is False
     assert one(ROCE.split("gpu01:207:267 [1] NCCL INFO Channel", maxsplit=1)[0])["gdr"] is None
@@ -125,7 +134,7 @@ def test_rail_and_plane_behind_the_port():
 
 
 def test_what_nccl_calls_ib():
-    assert one(ROCE.replace("network IB", "network IBext_v8"))["transport"] == "RoCE"
+    assert one(re.sub("(network |NET/)IB(?! :)", r"\1IBext_v8", ROCE))["transport"] == "RoCE"
     assert one(ROCE.replace("/RoCE", "/IB/SHARP"))["transport"] == "IB"
     mixed = ROCE.replace("mlx5_2:1/RoCE", "mlx5_2:1/IB")
     assert one(mixed)["transport"] == "RDMA"
