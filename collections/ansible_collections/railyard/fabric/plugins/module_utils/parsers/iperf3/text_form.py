@@ -119,7 +119,8 @@ class Run:
     def _rows(self, way: str | None) -> list[_Row]:
         """Return the sums of one direction: those over all streams where there are any."""
         rows = self.summary
-        if not rows and self.is_udp and self.done:
+        excerpt = self.is_server is None and len(self.last) == 1
+        if not rows and ((self.is_udp and self.done) or excerpt):
             rows = self.last
         rows = [row for row in rows if row.way == way]
         return [row for row in rows if row.is_sum] or rows
@@ -241,7 +242,7 @@ def read(lines: list[str]) -> tuple[list[Run], list[str]]:
                 client.done = True
         else:
             row = _ROW.match(line)
-            if current is None and row and _ROLE.search(row.group(10)):
+            if current is None and (_COLUMNS.match(line) or (row and _ROLE.search(row.group(10)))):
                 current = Run(None)
                 runs.append(current)
             if current is not None:

@@ -139,6 +139,18 @@ def test_table_without_its_beginning_has_no_direction():
     assert found["outputs"][0]["directions"][0]["direction"] is None
 
 
+EXCERPT = """[ ID] Interval           Transfer     Bitrate         Retr
+[  5]   0.00-10.00  sec  31.9 GBytes  27.4 Gbits/sec    0
+"""
+
+
+@pytest.mark.parametrize(("lines", "gbps"), [(1, 27.4), (2, None)])
+def test_an_excerpt_of_one_line_is_its_sum_and_of_two_is_none(lines, gbps):
+    found = parse(EXCERPT + EXCERPT.splitlines(True)[1] * (lines - 1))
+    assert (found["valid"], found["error"]["class"]) == (False, "truncated")
+    assert [way["sent_gbps"] for way in found["outputs"][0]["directions"]] == [gbps] * (gbps is not None)
+
+
 def test_iperf2_is_another_tool():
     text = "Client connecting to 10.0.0.2, TCP port 5001\n[  3]  0.0-10.0 sec  1.10 GBytes   941 Mbits/sec\n"
     with pytest.raises(registry.NotThisTool):
