@@ -50,7 +50,7 @@ class _Verbs(TyperGroup):
 
             command = typer.main.get_command(lab)
         elif name == "parse":
-            command.params[0].help = f"Whose output it is: {', '.join(_tools())}."
+            command.params[0].help = f"Whose output it is: {', '.join(_tools())}; or run, see -i."
         return name, command, rest
 
 
@@ -186,10 +186,23 @@ def verify(
 def parse(
     tool: Annotated[str, typer.Argument(metavar="TOOL", autocompletion=_tools)],
     file: Annotated[str, typer.Argument(metavar="FILE", help="The tool's output; - reads standard input.")],
+    inventory: Annotated[
+        list[str] | None,
+        typer.Option(
+            "-i",
+            "--inventory",
+            metavar="INV",
+            help="With TOOL `run`: FILE is a folder of outputs, NODE/PEER/RAIL/TOOL.txt (ib_write_bw.txt, "
+            "iperf3.txt, ...); make a run folder of them for compare. Nothing of it is proven.",
+        ),
+    ] = None,
+    reports_dir: ReportsDir = None,
 ) -> None:
-    """Print what a tool's output says as one JSON object."""
+    """Print what a tool's output says as one JSON object; or make a run folder of outputs (TOOL `run`)."""
     from railyard.report import parse as parsing
 
+    if tool == "run":
+        _end(parsing.as_run(file, inventory or [], reports_dir or paths.reports_dir()))
     _end(parsing.run(tool, file))
 
 

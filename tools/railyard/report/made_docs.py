@@ -7,18 +7,29 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
-
-from ansible_collections.railyard.fabric.plugins.module_utils.schedule.policy_keys import KEYS
-from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import schema
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.causes import CAUSES
+from pathlib import Path
 
 from railyard.base import paths
 
+# Ansible reads its configuration when it is imported.
+os.environ.setdefault("ANSIBLE_CONFIG", str(paths.repo_root() / "ansible.cfg"))
+
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers import registry
+from ansible_collections.railyard.fabric.plugins.module_utils.schedule.policy_keys import KEYS
+from ansible_collections.railyard.fabric.plugins.plugin_utils.compare import runs
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import load, schema
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import hops
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.causes import CAUSES
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present.comparison import three
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import outputs
+
 DOCS = paths.repo_root() / "docs"
-NAMES = ("troubleshooting.md", "inventory.md")
+NAMES = ("troubleshooting.md", "inventory.md", "units.md")
 
 
 def causes() -> Iterator[tuple[str, ...]]:
@@ -45,7 +56,57 @@ def policy_keys() -> Iterator[tuple[str, ...]]:
         yield f"`{name}`", f"`{shown}`", allowed or numbers, key.meaning
 
 
+def notes() -> Iterator[tuple[str, ...]]:
+    """Yield what the notes of the pair in `inventories/v100-pair` said of its outputs, and what these say."""
+    root = paths.repo_root()
+    kept = root / "docs/examples/back_to_back"
+    with tempfile.TemporaryDirectory() as reports:
+        inventory = load.load([str(root / "inventories/v100-pair")])
+        run = runs.read(outputs.make(kept, inventory, Path(reports)).path)
+    seen = {place.check: number.value for place, number in run.numbers.items()}
+    rate_gbps = run.plan["nodes"]["gpuserver1"]["rails"][1]["rate_gbps"]
+    write, tcp = seen["rdma_bandwidth"], seen["tcp_bandwidth"]
+    latency, tcp_latency = seen["rdma_latency"], seen["tcp_latency"]
+    yield "number", "the notes", "their outputs", "why"
+    share = f"{three(write)} Gbit/s, {three(100 * write / rate_gbps)} % of {rate_gbps}"
+    yield "RDMA bandwidth", "36.4 Gbit/s, 91 %", share, "perftest's MB/sec are 2^20 bytes/s"
+    yield (
+        "TCP bandwidth",
+        "27.4 Gbit/s, 68 %",
+        f"{three(tcp)} Gbit/s, {three(100 * tcp / rate_gbps)} %",
+        "one stream: what a core does, not what the link carries",
+    )
+    more = f"{(write / tcp - 1) * 100:.1f} % more"
+    yield "RDMA against TCP, bandwidth", "33 % more", more, "of the right numbers"
+    yield (
+        "RDMA against TCP, latency",
+        "26 times lower (21.9 µs by 0.85)",
+        f"{three(tcp_latency / latency)} times lower ({three(tcp_latency)} by {latency:g})",
+        "21.9 is an average, 0.85 a median; the messages are of 14 bytes (sockperf's default) and of 2",
+    )
+    yield (
+        "both ports together",
+        "80 Gbit/s (9.1 GB/s)",
+        "not measured",
+        f"two runs of {three(write)}, one after the other, are no sum: the ports share a slot of about 57",
+    )
+    yield "host CPU", "high; near zero", "not measured", "no output says it"
+    yield "TCP of the first port", "the same, expected", "not measured", "no output says it"
+    (table,) = registry.parse("sockperf", next(kept.glob("**/sockperf.txt")).read_text())["outputs"]
+    # Their figure is the average, and so is what they add to it.
+    for name, value, told in (("RDMA", latency, "1.2-2.5 µs"), ("TCP", table["average_us"], "25-35 µs")):
+        least, most = value + hops.HOP_LEAST_US, value + hops.HOP_MOST_US
+        why = f"by their own table a cut-through switch adds {hops.HOP_LEAST_US:g} to {hops.HOP_MOST_US:g} µs"
+        yield (
+            f"{name} latency behind a switch",
+            f"{told}, expected",
+            f"{three(least)} to {three(most)} µs",
+            why,
+        )
+
+
 TABLES = {
+    "notes": notes,
     "causes": causes,
     "fabric": lambda: fields(schema.FABRIC),
     "rail": lambda: fields(schema.RAIL),

@@ -1,4 +1,4 @@
-"""`railyard parse TOOL FILE`: print what a tool's output says as one JSON object."""
+"""`railyard parse TOOL FILE`: its output as one JSON object; `parse run FOLDER`: a run folder of many."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers import registry
+
+from railyard.base.errors import UserError, numbered
 
 UNDERSTOOD = 0
 NOT_UNDERSTOOD = 2
@@ -25,6 +27,34 @@ def decode(data: bytes) -> str:
     if data.startswith(_BYTE_ORDER_MARKS):
         return data.decode("utf-16", errors="replace")
     return data.decode("utf-8-sig", errors="replace")
+
+
+def as_run(source: str, inventory: list[str], reports_dir: Path) -> int:
+    """Make a run folder of the outputs in a folder, print its path, and return 0.
+
+    Args:
+        source: the folder; its files are NODE/PEER/RAIL/TOOL.txt.
+        inventory: inventory sources, which name the nodes and rails.
+        reports_dir: the folder of all clusters' runs.
+
+    Raises:
+        UserError: no inventory, something wrong with it, or an output that cannot be read.
+        RunFolderError, PolicyError: the run folder cannot be written, or the policy is none.
+    """
+    from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import load
+    from ansible_collections.railyard.fabric.plugins.plugin_utils.run import outputs
+
+    if not inventory:
+        raise UserError("outputs say no node and no rail", "name the inventory with -i")
+    loaded = load.load(inventory)
+    if problems := load.validate(loaded):
+        raise UserError(numbered("in the inventory", [one.text() for one in problems]))
+    try:
+        folder = outputs.make(Path(source), loaded, reports_dir)
+    except outputs.OutputError as error:
+        raise UserError(numbered("in the outputs", str(error).splitlines())) from error
+    print(folder.path)
+    return UNDERSTOOD
 
 
 def _read(file: str) -> bytes:

@@ -62,24 +62,13 @@ class ActionModule(ActionBase):
 
 
 def _new(reports_dir: str, run: str | None, inventory: Inventory) -> RunFolder:
-    rules = policy.merge(inventory.policy)
-    whole = action_base.plain(plan.build_plan(inventory))
-    whole["nodes"] = {name: node for name, node in whole["nodes"].items() if name in inventory.selected}
-    limited = len(inventory.selected) < len(inventory.nodes)
-    manifest = {
-        "inventory": [Path(source).name for source in inventory.sources],
-        "versions": action_base.versions(),
-        "policy": rules,
-        "argv": action_base.command_line(),
-        "limit": sorted(inventory.selected) if limited else None,
-        # This is a worker's; its parent is ansible-playbook, which lives as long as the run.
-        "controller": stale_secrets.controller(os.getppid()),
-    }
-    whole[provenance.FINGERPRINT] = provenance.fingerprint(whole, rules)
+    plan_document, manifest = action_base.opening(inventory)
+    # This is a worker's; its parent is ansible-playbook, which lives as long as the run.
+    manifest["controller"] = stale_secrets.controller(os.getppid())
     folder = run_folder.create(reports_dir, inventory.cluster, run, manifest)
     for name in stale_secrets.forget_secrets(folder.path.parent.parent, folder.name):
         display.vv(f"removed the secret of run {name}, whose controller is gone")
-    folder.write(run_folder.PLAN, run_folder.pretty(whole))
+    folder.write(run_folder.PLAN, run_folder.pretty(plan_document))
     # Incomplete until it is judged: a run that is killed leaves no word of being whole.
     folder.write(prometheus.FILE, prometheus.unjudged(inventory.cluster))
     return folder

@@ -25,7 +25,8 @@ PROBE = 20
 LEAST, MOST = 20, 100000
 LONGEST_S = 10.0
 _MARGIN_S = 25.0
-_FIELDS = (
+#: A row's metric and the parser's word for it.
+FIELDS = (
     ("latency_average_us", "average_us"),
     ("latency_p50_us", "typical_us"),
     ("latency_p99_us", "p99_us"),
@@ -64,7 +65,7 @@ class Latency(Perftest):
         output = self._run(play, iterations)
         done = self._done
         row = output["rows"][0]
-        metrics = {name: row[field] for name, field in _FIELDS}
+        metrics = {name: row[field] for name, field in FIELDS}
         extra = {**self.port_fields(play, output, self._argv), "latency_is": output["latency_is"]}
         claim = Claim(
             "packets", float(iterations), float(iterations + PROBE), packet_bytes=output["mtu_bytes"]

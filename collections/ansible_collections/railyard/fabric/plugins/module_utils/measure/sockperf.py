@@ -26,7 +26,8 @@ _IPV6_SINCE = (3, 8)
 # sockperf 3.7 takes 2.2 s beyond -t to calibrate its clock and to sort what it has seen.
 _MARGIN_S = 20.0
 _SENT = re.compile(r"\[Total Run\].*?SentMessages=(\d+)")
-_FIELDS = (
+#: A row's metric and the parser's word for it.
+FIELDS = (
     ("latency_average_us", "average_us"),
     ("latency_p50_us", "p50_us"),
     ("latency_p99_us", "p99_us"),
@@ -86,7 +87,7 @@ class Sockperf(Tool):
         output = parsed(play, "sockperf", done.text, _parse)
         if output.get("metric") not in (None, "one_way"):
             raise failed(play, "sockperf", "it reported {}, not one-way latency".format(output.get("metric")))
-        metrics = {name: output.get(field) for name, field in _FIELDS}
+        metrics = {name: output.get(field) for name, field in FIELDS}
         observations = float(metrics["observations"] or 0)
         claim = Claim("packets", observations, float(sent_messages(done.text) or observations))
         window = [round(done.begun_s, 4), round(done.ended_s, 4)]

@@ -13,13 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import CHECKS
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import CHECKS, RECORDED
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import facts as fact_rows
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import rejudge
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.facts import BoundFacts
 from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import clean_all
-from ansible_collections.railyard.fabric.plugins.plugin_utils.present import comparison
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present import comparison, comparison_text
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import provenance
 
 #: What has to be alike in the rows of two numbers; direction is told by who sends.
 CONDITIONS = (
@@ -67,6 +68,7 @@ class Run:
         outcomes: (check, node, peer, rail) -> outcome, of all that was asked.
         against_tcp: how RDMA did against TCP within the run, in one sentence; empty where it was not asked.
         notes: what keeps the verdicts from standing for the whole run.
+        table: RDMA beside TCP, of outputs that Railyard did not measure: no report of theirs shows it.
     """
 
     folder: Path
@@ -79,9 +81,15 @@ class Run:
     outcomes: Mapping[Place, str]
     against_tcp: str
     notes: tuple[str, ...]
+    table: tuple[str, ...] = ()
 
     def is_steady(self, check: str) -> bool:
-        """Tell whether a check's numbers are hardware's: links and nodes that are emulated are not steady."""
+        """Tell whether a check's numbers are hardware's: links and nodes that are emulated are not steady.
+
+        Of outputs that Railyard did not measure there are no facts: the inventory's word has to do.
+        """
+        if provenance.imported(self.manifest):
+            return self.plan.get("node_class") == "hardware"
         ends = [one for rails in self.fleet.bound.values() for one in rails.values()]
         devices = [one.hca if CHECKS[check].rdma else one.netdev for one in ends]
         return (
@@ -104,17 +112,21 @@ def read(path: Path) -> Run:
     facts = clean_all(folder.rows(run_folder.FACTS)[0])
     fleet = fact_rows.gather(plan, facts, run)
     verdicts = clean_all(judged.verdicts)
-    measured = _conditions(folder.rows(run_folder.RESULTS)[0])
-    outcomes, numbers = {}, {}
+    results = folder.rows(run_folder.RESULTS)[0]
+    measured = _conditions(results)
+    outcomes, numbers = {_place(one): str(one["outcome"]) for one in verdicts}, {}
+    imported = provenance.imported(manifest)
+    if imported:
+        verdicts = _as_written(verdicts, results)
     for one in verdicts:
-        place = Place(str(one["check"]), str(one["node"]), str(one["peer"] or ""), one["rail"])
-        outcomes[place] = str(one["outcome"])
+        place = _place(one)
         value = comparison.trusted(one, str(comparison.metric(place.check)))
         if one["peer"] is not None and value is not None:
             hosts = one["node"], one["peer"]
             rows = [measured.get((test, host), {}) for test in one["rows"] for host in hosts]
             numbers[place] = Number(value, _merged(rows))
     incomplete = [judged.incomplete] if judged.incomplete else []
+    compared = comparison.of(plan, verdicts, facts)
     torn = [f"{name} lost a line" for name in judged.torn]
     return Run(
         folder=path,
@@ -129,9 +141,27 @@ def read(path: Path) -> Run:
         fleet=fleet,
         numbers=numbers,
         outcomes=outcomes,
-        against_tcp=comparison.of(plan, verdicts, facts).sentence,
-        notes=tuple(clean_all([*incomplete, *torn, *judged.notes])),
+        against_tcp=compared.sentence,
+        notes=tuple(clean_all([*incomplete, *provenance.remarks(manifest), *torn, *judged.notes])),
+        table=tuple(comparison_text.lines(compared)) if imported else (),
     )
+
+
+def _place(verdict: Mapping[str, Any]) -> Place:
+    node, peer = str(verdict["node"]), str(verdict["peer"] or "")
+    return Place(str(verdict["check"]), node, peer, verdict["rail"])
+
+
+def _as_written(
+    verdicts: Iterable[Mapping[str, Any]], rows: Iterable[Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    """Return verdicts of what outputs state, as if it were proven: whoever shows them says that it is not."""
+    stated = {str(row.get("id")): row["metrics"] for row in rows if isinstance(row.get("metrics"), Mapping)}
+    return [
+        {**one, "outcome": RECORDED, "proof": "proven", "observed": clean_all(stated[one["id"]])}
+        for one in verdicts
+        if one["id"] in stated
+    ]
 
 
 def _conditions(rows: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], dict[str, str]]:

@@ -70,9 +70,11 @@ def lines(held: Held) -> list[str]:
         "",
         "Nothing else differs.",
     ]
-    told = [(letter, run.against_tcp) for letter, run in (("A", held.a), ("B", held.b)) if run.against_tcp]
+    told = [(letter, run) for letter, run in (("A", held.a), ("B", held.b)) if run.against_tcp]
     text += ["", "RDMA against TCP within each run"] if told else []
-    text += _wrapped(f"{letter}: {said}" for letter, said in told)
+    for letter, run in told:
+        text += [f"  {letter}: {run.table[0]}", *run.table[1:]] if run.table else []
+        text += [] if run.table else _wrapped([f"{letter}: {run.against_tcp}"])
     text += ["", "How it is told", *_wrapped(significance.rule())]
     return [clean_line(line) for line in text]
 

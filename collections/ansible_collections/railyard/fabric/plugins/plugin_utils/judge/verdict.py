@@ -143,7 +143,7 @@ def incomplete(
     order: Mapping[str, Any] | None,
 ) -> str | None:
     """Tell why a run is incomplete, or None; see `exit_status`."""
-    if said := not_ended(manifest):
+    if said := not_ended(manifest) or provenance.imported(manifest):
         return said
     if manifest.get("asked") != requests.fingerprint(asked):
         return "asked.jsonl is not what this run asked"

@@ -15,9 +15,11 @@ from typing import Any
 from ansible import __version__ as ansible_core_version
 from ansible.errors import AnsibleActionFail
 from ansible_collections.railyard.fabric.plugins.plugin_utils import plain_text
-from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import load
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import load, plan
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.load import Inventory
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import provenance
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder
 
 _COLLECTION = Path(__file__).resolve().parents[3]
@@ -29,6 +31,26 @@ def play_inventory(action: Any) -> Inventory:
     """Return the inventory of the running play, read raw: what `railyard plan` reads."""
     manager = action._task.get_variable_manager()._inventory
     return load.from_play(manager, action._loader)
+
+
+def opening(inventory: Inventory) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return plan.json of a new run, and what its manifest says of how it is made.
+
+    Raises:
+        PolicyError: the inventory's policy is not one.
+    """
+    rules = policy.merge(inventory.policy)
+    whole: dict[str, Any] = plain(plan.build_plan(inventory))
+    whole["nodes"] = {name: node for name, node in whole["nodes"].items() if name in inventory.selected}
+    whole[provenance.FINGERPRINT] = provenance.fingerprint(whole, rules)
+    limited = len(inventory.selected) < len(inventory.nodes)
+    return whole, {
+        "inventory": [Path(source).name for source in inventory.sources],
+        "versions": versions(),
+        "policy": rules,
+        "argv": command_line(),
+        "limit": sorted(inventory.selected) if limited else None,
+    }
 
 
 def open_folder(path: str) -> RunFolder:

@@ -19,6 +19,8 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import 
 
 #: plan.json: the fingerprint. manifest.json: what was seen to have changed since.
 FINGERPRINT, CHANGED = "inventory_sha256", "inventory_changed"
+#: manifest.json: the files of which a folder was made whose tests Railyard did not run.
+IMPORTED = "imported"
 #: How many places a note names.
 _NAMED = 3
 
@@ -66,6 +68,20 @@ def edited(manifest: Mapping[str, Any], plan: Mapping[str, Any]) -> str | None:
         "plan.json or the policy in manifest.json is not what the inventory said when the run was made: "
         "one of the two files was edited; bring it back from a copy of the run, or validate again"
     )
+
+
+def imported(manifest: Mapping[str, Any]) -> str | None:
+    """Tell that a run is made of outputs of tools that somebody else ran, or None."""
+    if IMPORTED not in manifest:
+        return None
+    return "it is made of outputs of tools that Railyard did not run: nothing of it is proven"
+
+
+def remarks(manifest: Mapping[str, Any]) -> list[str]:
+    """Return what is to be said of the numbers of outputs that somebody else's tools wrote."""
+    files = manifest.get(IMPORTED)
+    of = [one.get("remarks") for one in files if isinstance(one, Mapping)] if isinstance(files, list) else []
+    return [str(said) for told in of if isinstance(told, list) for said in told]
 
 
 def notes(manifest: Mapping[str, Any], plan: Mapping[str, Any]) -> list[str]:
