@@ -6,7 +6,7 @@ import re
 
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.perftest.run import GBPS_PER_UNIT
-from ansible_collections.railyard.fabric.plugins.plugin_utils.compare import significance
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import significance
 from railyard.base.paths import repo_root
 
 TEXT = (repo_root() / "docs/units.md").read_text(encoding="utf-8")

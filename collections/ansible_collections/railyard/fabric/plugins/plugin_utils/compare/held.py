@@ -10,15 +10,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import significance
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import CHECKS
-from ansible_collections.railyard.fabric.plugins.plugin_utils.compare import significance
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.significance import NOT_COMPARABLE
 from ansible_collections.railyard.fabric.plugins.plugin_utils.compare.runs import (
     CONDITIONS,
     Number,
     Place,
     Run,
 )
-from ansible_collections.railyard.fabric.plugins.plugin_utils.compare.significance import NOT_COMPARABLE
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import comparison
 
 #: (check, rail) -> places.

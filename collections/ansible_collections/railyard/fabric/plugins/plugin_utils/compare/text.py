@@ -9,7 +9,8 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.plugin_utils.compare import environment, significance
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import significance
+from ansible_collections.railyard.fabric.plugins.plugin_utils.compare import environment
 from ansible_collections.railyard.fabric.plugins.plugin_utils.compare.held import Held, Row, Side
 from ansible_collections.railyard.fabric.plugins.plugin_utils.compare.runs import Place, Run
 from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import clean_line, fold_names

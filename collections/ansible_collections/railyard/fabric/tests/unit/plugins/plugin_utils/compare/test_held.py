@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
-from ansible_collections.railyard.fabric.plugins.plugin_utils.compare import environment, held, text
-from ansible_collections.railyard.fabric.plugins.plugin_utils.compare.runs import Number, Place, Run
-from ansible_collections.railyard.fabric.plugins.plugin_utils.compare.significance import (
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.significance import (
     IMPROVED,
     NO_DIFFERENCE,
     NOT_COMPARABLE,
     WORSE,
 )
+from ansible_collections.railyard.fabric.plugins.plugin_utils.compare import environment, held, text
+from ansible_collections.railyard.fabric.plugins.plugin_utils.compare.runs import Number, Place, Run
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.facts import BoundFacts
 from support.runs.comparison_cases import WRITE_GBPS
 

@@ -10,8 +10,8 @@ import math
 import random
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.plugin_utils.compare import significance
-from ansible_collections.railyard.fabric.plugins.plugin_utils.compare.significance import (
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import significance
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.significance import (
     IMPROVED,
     NO_DIFFERENCE,
     WORSE,
