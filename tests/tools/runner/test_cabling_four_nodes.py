@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,7 @@ def validate(rails: Rails, folder: Path) -> list[Verdict]:
     """Let all nodes listen at once and judge what they wrote."""
     common = order(policy=policy.merge(None), roster=entries(NODES))
     common["fabrics"][0]["cabling"] = "switched"
+    start = {"at": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")}
     rows, _settled_s = listen(rails, folder, common, hear_s=12)
     plan = {
         "schema": 1,
@@ -68,7 +70,8 @@ def validate(rails: Rails, folder: Path) -> list[Verdict]:
         {"schema": 1, "run": RUN, "node": node, "netdevs": [{"netdev": name} for name in NETDEVS.values()]}
         for node in NODES
     ]
-    manifest = {"schema": 1, "run": RUN, "policy": common["policy"]}
+    end = {"at": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")}
+    manifest = {"schema": 1, "run": RUN, "policy": common["policy"], "start": start, "end": end}
     return verdict.judge(manifest, plan, list(cable_checks.asked_lines(common)), facts, rows)
 
 
