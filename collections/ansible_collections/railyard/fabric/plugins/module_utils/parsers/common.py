@@ -22,7 +22,6 @@ _MOST_UNPRINTABLE = 0.1
 # NUL and its like, and what undecodable bytes become; ESC, tabs and line ends do occur in text.
 _UNPRINTABLE = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f\ufffd]")
 
-_ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 _LINE_END = re.compile(r"\r\n|\r|\n")
 _NUMBER = re.compile(r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]{1,3})?\Z")
 
@@ -110,11 +109,6 @@ def not_read(form: str) -> str:
     return f"the text holds {form}, too, which is not read"
 
 
-def strip_ansi(text: str) -> str:
-    """Remove terminal escapes, which some tools write into pipes too."""
-    return _ANSI.sub("", text)
-
-
 def whole_lines(text: str) -> list[str]:
     """Split at line ends only; str.splitlines would also split at form feeds and Unicode separators."""
     return _LINE_END.split(text)
@@ -123,11 +117,6 @@ def whole_lines(text: str) -> list[str]:
 def split_lines(text: str) -> list[str]:
     """Split at line ends and cut what no tool prints in one line, so that no pattern runs for minutes."""
     return [line[:_LONGEST_LINE] for line in whole_lines(text)]
-
-
-def clean_lines(text: str) -> list[str]:
-    """Return the lines without terminal escapes."""
-    return split_lines(strip_ansi(text))
 
 
 def refusal(expected: str, lines: list[str]) -> NotThisTool:

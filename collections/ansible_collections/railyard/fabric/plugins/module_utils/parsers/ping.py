@@ -144,7 +144,7 @@ def parse(text: str) -> dict[str, Any]:
     Raises:
         NotThisTool: No line of the text is ping's.
     """
-    lines = common.clean_lines(text)
+    lines = common.split_lines(text)
     runs: list[_Run] = []
     run = _Run()
     recognised = False

@@ -221,7 +221,7 @@ def parse(text: str) -> dict[str, Any]:
     Raises:
         NotThisTool: No line of the text is sockperf's.
     """
-    lines = common.clean_lines(text)
+    lines = common.split_lines(text)
     runs: list[_Run] = []
     run = _Run(None)
     recognised = False

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import re
 
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import strip_ansi, whole_lines
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import whole_lines
 
+# Some tools write a terminal's escapes into pipes, too.
+_ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 _DAY = r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)"
 _MONTH = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)"
 _CLOCK = r"[0-9]{2}:[0-9]{2}:[0-9]{2}"
@@ -101,7 +103,7 @@ def clean(text: str) -> str:
         The text, its line ends all alike.
     """
     # A page that shows a capture writes its blanks as no-break spaces.
-    lines = whole_lines(strip_ansi(text.lstrip("\ufeff").replace("\xa0", " ")))
+    lines = whole_lines(_ANSI.sub("", text.lstrip("\ufeff").replace("\xa0", " ")))
     return "\n".join(_dedented(_without_stamps(_dedented(_without_quotes(lines)))))
 
 

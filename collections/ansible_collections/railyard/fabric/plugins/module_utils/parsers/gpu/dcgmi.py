@@ -62,7 +62,6 @@ def parse(text: str) -> dict[str, Any]:
     Raises:
         NotThisTool: There is neither such an object nor a message of dcgmi.
     """
-    text = common.strip_ansi(text)
     found = json_text.find_objects(text)
     outputs: list[dict[str, Any]] = []
     problem: dict[str, str] | None = None

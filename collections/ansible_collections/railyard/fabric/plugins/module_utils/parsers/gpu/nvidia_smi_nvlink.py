@@ -32,7 +32,7 @@ def parse(text: str) -> dict[str, Any]:
     Raises:
         NotThisTool: There is neither a GPU with links nor a message of nvidia-smi.
     """
-    lines = common.clean_lines(text)
+    lines = common.split_lines(text)
     gpus: list[dict[str, Any]] = []
     problem: dict[str, str] | None = None
     odd = False

@@ -154,7 +154,7 @@ def parse(text: str) -> dict[str, Any]:
     Raises:
         NotThisTool: There is neither a header nor a log of nvidia-smi.
     """
-    lines = common.clean_lines(text)
+    lines = common.split_lines(text)
     said = next((line for line in lines if _TROUBLE.search(line[:400])), None)
     problem = error("tool_error", said) if said else None
     outputs: list[dict[str, Any]] = []

@@ -112,7 +112,7 @@ def parse(text: str) -> dict[str, Any]:
     Raises:
         NotThisTool: There is no matrix of links (`topo -p2p` is another one).
     """
-    lines = common.clean_lines(text)
+    lines = common.split_lines(text)
     matrix: _Matrix | None = None
     for line in lines:
         words = _CAPTIONS.sub("", line).split()

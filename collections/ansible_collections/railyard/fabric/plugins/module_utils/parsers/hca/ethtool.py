@@ -70,7 +70,7 @@ def parse(text: str) -> dict[str, Any]:
     Raises:
         NotThisTool: There are neither settings, nor driver information, nor a message of ethtool.
     """
-    lines = common.clean_lines(text)
+    lines = common.split_lines(text)
     found: list[_Netdev] = []
     problem: dict[str, str] | None = None
     ours = False

@@ -50,7 +50,7 @@ def parse(text: str) -> dict[str, Any]:
     Raises:
         NotThisTool: There is neither a device nor a message of ibstat.
     """
-    lines = common.clean_lines(text)
+    lines = common.split_lines(text)
     devices: list[dict[str, Any]] = []
     problem: dict[str, str] | None = None
     seen = state.Seen()

@@ -43,7 +43,7 @@ def parse(text: str) -> dict[str, Any]:
     Raises:
         NotThisTool: There is neither a port nor a message of ibstatus.
     """
-    lines = common.clean_lines(text)
+    lines = common.split_lines(text)
     found: list[dict[str, Any]] = []
     port: dict[str, Any] | None = None
     problem: dict[str, str] | None = None

@@ -131,7 +131,7 @@ def parse(text: str) -> dict[str, Any]:
     Raises:
         NotThisTool: There is neither a device nor a message of ibv_devinfo.
     """
-    lines = common.clean_lines(text)
+    lines = common.split_lines(text)
     devices: list[dict[str, Any]] = []
     problem: dict[str, str] | None = None
     warnings: list[str] = []

@@ -35,13 +35,13 @@ def _numbers(text: str) -> list[int]:
 
 def dcbx_mode(text: str) -> str | None:
     """Return who may change the settings, `os` or `firmware`; None where the text does not say."""
-    found = next(filter(None, map(_DCBX.match, common.clean_lines(text))), None)
+    found = next(filter(None, map(_DCBX.match, common.split_lines(text))), None)
     return found.group(1).lower() if found else None
 
 
 def buffer_of_priority(text: str) -> list[int] | None:
     """Return the receive buffer of each of the eight priorities; None for a driver without buffers."""
-    found = next(filter(None, map(_BUFFER_OF_PRIORITY.match, common.clean_lines(text))), None)
+    found = next(filter(None, map(_BUFFER_OF_PRIORITY.match, common.split_lines(text))), None)
     return [int(word) for word in found.group(1).split()] if found else None
 
 
@@ -91,7 +91,7 @@ def parse(text: str) -> dict[str, Any]:
     Raises:
         NotThisTool: No section of mlnx_qos is in the text.
     """
-    lines = common.clean_lines(text)
+    lines = common.split_lines(text)
     ports: list[_Port] = []
     ours = False
     problem: dict[str, str] | None = None

@@ -99,7 +99,6 @@ def parse(text: str) -> dict[str, Any]:
     Raises:
         NotThisTool: There is neither a link nor a message of rdma.
     """
-    text = common.strip_ansi(text)
     lines = common.split_lines(text)
     links, problem = _read_text(lines)
     has_json = bool(_JSON_START.search(text))

@@ -85,7 +85,7 @@ def parse(text: str) -> dict[str, Any]:
     Raises:
         NotThisTool: There is no header, row or count of show_gids.
     """
-    lines = common.clean_lines(text)
+    lines = common.split_lines(text)
     runs, counts = _runs(lines)
     gids = [row for run in runs for row in run]
     for run in runs:

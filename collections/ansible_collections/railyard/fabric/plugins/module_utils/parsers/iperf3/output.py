@@ -271,7 +271,6 @@ def parse(text: str) -> dict[str, Any]:
     Raises:
         NotThisTool: The text holds no object or message of iperf3.
     """
-    text = common.strip_ansi(text)
     found = json_text.find_objects(text)
     events = [one for one in found.objects if "event" in one and "data" in one]
     data = [one for one in found.objects if any(part in one for part in _PARTS) and "event" not in one]

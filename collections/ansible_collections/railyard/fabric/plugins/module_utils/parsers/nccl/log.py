@@ -205,7 +205,7 @@ def parse(text: str) -> dict[str, Any]:
     Raises:
         NotThisTool: No line is NCCL's.
     """
-    lines = common.clean_lines(text)
+    lines = common.split_lines(text)
     if not any(_OURS.search(line) for line in lines):
         raise common.refusal("no line of NCCL (NCCL INFO ...)", lines)
     log = _Log()

@@ -205,13 +205,13 @@ def parse(text: str) -> dict[str, Any]:
     """
     found = nccl_tests_json.parse(text)
     if found is not None:
-        if any(map(_COLUMNS.match, common.clean_lines(text))):
+        if any(map(_COLUMNS.match, common.split_lines(text))):
             found["warnings"].append(common.not_read("a table"))
         return found
     runs: list[_Run] = []
     problem: dict[str, str] | None = None
     collective: str | None = None
-    lines = [_PREFIX.sub("", line) for line in common.clean_lines(text)]
+    lines = [_PREFIX.sub("", line) for line in common.split_lines(text)]
     if _AVERAGE.match(lines[-1]) and not lines[-1].endswith(" "):
         # A blank, a line end and another line follow the average: this may be the half of a number.
         lines.pop()

@@ -82,7 +82,6 @@ def parse(text: str) -> dict[str, Any]:
     Raises:
         NotThisTool: There is neither fio's JSON nor a message of fio.
     """
-    text = common.strip_ansi(text)
     found = json_text.find_objects(text)
     runs = [one for one in found.objects if "fio version" in one or isinstance(one.get("jobs"), list)]
     cut = found.cut is not None and '"fio version"' in found.cut

@@ -32,7 +32,6 @@ def parse(text: str) -> dict[str, Any]:
     Raises:
         NotThisTool: The text holds neither a table, nor JSON, nor a message of perftest.
     """
-    text = common.strip_ansi(text)
     lines = common.split_lines(text)
     problem, warnings, ours = messages.read(lines)
     runs, unread = text_form.read(lines)
