@@ -78,3 +78,22 @@ def test_largest_file_is_refused_before_the_memory_is_full(tmp_path, monkeypatch
     file.write_bytes(PING)
     assert parse.run("ping", str(file)) == 2
     assert "larger than 100 bytes" in capsys.readouterr().err
+
+
+def test_too_little_memory_is_told(tmp_path, monkeypatch, capsys):
+    def full(_tool, _text):
+        raise MemoryError
+
+    monkeypatch.setattr(parse.registry, "parse", full)
+    file = tmp_path / "ping.txt"
+    file.write_bytes(PING)
+    assert parse.run("ping", str(file)) == 2
+    assert f"{file}: there is not enough memory for {len(PING)} bytes" in capsys.readouterr().err
+
+
+def test_a_capture_has_sixteen_mebibytes_at_most(tmp_path, capsys):
+    file = tmp_path / "newlines.txt"
+    for size, said in ((16 * 2**20, "line 500000: "), (16 * 2**20 + 1, "larger than 16777216 bytes")):
+        file.write_bytes(b"\n" * size)
+        assert parse.run("perftest", str(file)) == 2
+        assert said in capsys.readouterr().err

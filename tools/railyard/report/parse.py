@@ -14,7 +14,7 @@ UNDERSTOOD = 0
 NOT_UNDERSTOOD = 2
 
 # A capture is kilobytes; reading a device or a disk image to its end would take the memory with it.
-_LARGEST_BYTES = 256 * 2**20
+_LARGEST_BYTES = 16 * 2**20
 
 _BYTE_ORDER_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
@@ -88,6 +88,9 @@ def run(tool: str, file: str) -> int:
         found = registry.parse(tool, decode(data))
     except registry.NotThisTool as problem:
         print(f"railyard parse: {name}: {problem.position}: {problem.message}", file=sys.stderr)
+        return NOT_UNDERSTOOD
+    except MemoryError:
+        print(f"railyard parse: {name}: there is not enough memory for {len(data)} bytes", file=sys.stderr)
         return NOT_UNDERSTOOD
     # ASCII escapes: what a tool printed may hold lone surrogates, which standard output could refuse.
     print(json.dumps(found, indent=2, allow_nan=False))

@@ -26,6 +26,8 @@ _WHOLE_LINE = re.compile(
     r"|[0-9] (?:GB/s|ms)\s*\Z|Link layer:\s+(?:InfiniBand|Ethernet)\s*\Z|Avg bus bandwidth +: [0-9.]+ \Z"
 )
 _PROMPT = re.compile(r"[#$%] ?\Z")
+# A capture that `railyard parse` takes has 16 MiB; shorter lines no tool prints.
+_MOST_LINES = 500000
 # What these print has no end of its own: that a line says nothing may be the cut's doing.
 _WITHOUT_END = ("nccl-log",)
 
@@ -43,8 +45,11 @@ def read(parser: Parser, text: str) -> dict[str, Any]:
     Raises:
         NotThisTool: The text is binary, or not this tool's.
     """
-    # A file whose end never reached the disk ends in NULs; what stands before them is text all the same.
-    text = unwrap.without_overstrikes(text.rstrip("\0"))
+    lines = text.count("\n") + text.count("\r")
+    if lines > _MOST_LINES:
+        raise NotThisTool(f"this text of {lines} lines is no capture", f"line {_MOST_LINES}")
+    # What of a file's beginning or end never reached the disk is NULs; the rest is text all the same.
+    text = unwrap.without_overstrikes(text.strip("\0"))
     if is_binary(text):
         raise NotThisTool("this is binary data and no output of a tool")
     text = unwrap.clean(text)

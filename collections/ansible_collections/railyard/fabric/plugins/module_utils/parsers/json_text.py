@@ -12,6 +12,8 @@ from typing import Any
 # Some tools print C's nan and inf, which are no JSON in any spelling; Python reads only the capitalised ones.
 _BARE_WORD = re.compile(r'("\s*:\s*)-?(?:nan|inf|infinity)(?:\([^)\n]{0,40}\))?(?=\s*[,}\]\n])', re.I)
 _OBJECT_START = re.compile(r"^[ \t]*\{", re.M)
+# `^` does not match in the middle of a line: an object right behind another.
+_NEXT_OBJECT = re.compile(r"[ \t\r]*\{")
 REPEATED = "_bidir_reverse"
 
 
@@ -58,26 +60,22 @@ def find_objects(text: str, most: int = 100000) -> Found:
     """
     found = Found()
     text = _BARE_WORD.sub(r"\1null", text.lstrip("\ufeff"))
+    around: list[str] = []
     place = 0
     while len(found.objects) < most:
-        start = _OBJECT_START.search(text, place)
+        start = (_NEXT_OBJECT.match(text, place) if place else None) or _OBJECT_START.search(text, place)
         if start is None:
             break
-        found.around += text[place : start.start()]
+        around.append(text[place : start.start()])
         brace = start.end() - 1
         try:
             # ValueError is also what int() raises for more than 4300 digits; RecursionError is deep nesting.
-            value, end = _DECODER.raw_decode(text, brace)
+            value, place = _DECODER.raw_decode(text, brace)
         except (ValueError, RecursionError):
-            found.cut = text[brace:]
-            return found
+            found.cut, place = text[brace:], len(text)
+            break
         found.objects.append(value)
-        # `^` does not match in the middle of a line: an object right behind another is looked for here.
-        place = end
-        rest = text[place:].lstrip(" \t\r")
-        if rest.startswith("{"):
-            text, place = rest, 0
-    found.around += text[place:]
+    found.around = "".join([*around, text[place:]])
     return found
 
 

@@ -15,7 +15,7 @@ _NAME = re.compile(
     r"(?:GPU[0-9]{1,3}|NIC[0-9]{1,3}|(?:mlx[0-9]|bnxt_re|hfi1|irdma|roce|ibp|rocep)\w{0,40})\Z"
 )
 # The column "GPU NUMA ID" begins like a GPU's name; the captions end the names.
-_CAPTIONS = re.compile(r"\s*(?:CPU Affinity|NUMA Affinity|GPU NUMA ID).*$")
+_CAPTIONS = re.compile(r"(?:CPU Affinity|NUMA Affinity|GPU NUMA ID).*$")
 _LINK = re.compile(r"(?:X|NV[0-9]{1,3}|PIX|PXB|PHB|NODE|SYS|SOC|C2C|N/A|DIS)\Z")
 _STATUS = re.compile(r"(?:OK|NS|CNS|GNS|TNS|U)\Z")
 _LEGEND = re.compile(r"^\s*(NIC[0-9]{1,3}): +(\S{1,60})\s*$")

@@ -71,10 +71,9 @@ def _join_stream(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return runs
 
 
-def _is_same(streamed: dict[str, Any], other: dict[str, Any]) -> bool:
-    """Tell whether --json-stream-full-output wrote a run's object behind its events."""
-    cookie = section(streamed, "start").get("cookie")
-    return cookie is not None and section(other, "start").get("cookie") == cookie and "end" in other
+def _cookie(run: dict[str, Any]) -> str | None:
+    cookie = section(run, "start").get("cookie")
+    return cookie if isinstance(cookie, str) else None
 
 
 def _bytes(sums: dict[str, Any]) -> float:
@@ -274,7 +273,9 @@ def parse(text: str) -> dict[str, Any]:
     found = json_text.find_objects(text)
     events = [one for one in found.objects if "event" in one and "data" in one]
     data = [one for one in found.objects if any(part in one for part in _PARTS) and "event" not in one]
-    data += [one for one in _join_stream(events) if not any(_is_same(one, other) for other in data)]
+    # --json-stream-full-output writes a run's object behind its events.
+    known = {_cookie(one) for one in data if "end" in one} - {None}
+    data += [one for one in _join_stream(events) if _cookie(one) not in known]
     cut = found.cut if found.cut is not None and _CUT_MARK.search(found.cut) else None
     problem, warnings = _noise(found.around if found.cut is None else found.around + "\n" + found.cut)
     runs = [_Run(one) for one in data if isinstance(one.get("start", {}), dict)]

@@ -222,28 +222,30 @@ def read(lines: list[str]) -> tuple[list[Run], list[str]]:
     runs: list[Run] = []
     others: list[str] = []
     current: Run | None = None
-    idle = False
+    client: Run | None = None
+    idle = served = False
     version = None
     for line in lines:
         line = line.rstrip()
         stated = _VERSION.match(line)
         version = stated.group(1) if stated else version
+        served = served or bool(current and current.is_server and current.summary)
         if _CLIENT.match(line) or _SERVER.match(line) or _SERVER_COPY.match(line):
             current = Run(not _CLIENT.match(line))
+            client = client if current.is_server else current
             current.version = version
             runs.append(current)
             idle = False
         elif _LISTENING.match(line):
             # A server that listens again has ended the run before.
-            idle = any(run.is_server and run.summary for run in runs)
+            idle = served
         elif _DONE.match(line):
-            client = next((run for run in reversed(runs) if not run.is_server), None)
             if client is not None:
                 client.done = True
         else:
             row = _ROW.match(line)
             if current is None and (_COLUMNS.match(line) or (row and _ROLE.search(row.group(10)))):
-                current = Run(None)
+                current = client = Run(None)
                 runs.append(current)
             if current is not None:
                 current.read(line)

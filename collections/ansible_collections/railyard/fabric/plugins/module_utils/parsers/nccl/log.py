@@ -93,8 +93,8 @@ class _Log:
         self.ranks: dict[tuple[str, int, int], _Rank] = {}
         self.unnamed = _Rank()
         self.networks: list[str] = []
-        self.hcas: list[str] = []
-        self.sockets: list[str] = []
+        self.hcas: dict[str, None] = {}
+        self.sockets: dict[str, None] = {}
         self.layers: set[str] = set()
         self.names: dict[tuple[str | None, int], str] = {}
         self.warned: list[str] = []
@@ -111,10 +111,10 @@ class _Log:
         self.networks += [name.strip() for name in _NETWORK.findall(text)]
         for kind, using in _USING.findall(text):
             if kind == "Socket":
-                self.sockets += [name for name in _SOCKET.findall(using) if name not in self.sockets]
+                self.sockets.update(dict.fromkeys(_SOCKET.findall(using)))
             for index, hca, layer in _HCA.findall(using):
                 self.layers.add(layer)
-                self.hcas += [hca] if hca not in self.hcas else []
+                self.hcas[hca] = None
                 self.names[message.host, int(index)] = hca
         virtual, asked = _VIRTUAL.search(text), _ASKED_HCA.search(text)
         if virtual:
@@ -142,11 +142,15 @@ class _Log:
         # NCCL calls RoCE "IB", too, and the plugin of HPC-X "IBext".
         return next(iter(self.layers)) if len(self.layers) == 1 else "RDMA"
 
-    def hca(self, host: str, device: int) -> str:
-        name = self.names.get((host, device), f"device {device}")
-        return next((hca for hca in self.hcas if hca.rpartition(":")[0] == name), name)
-
     def rows(self) -> list[dict[str, Any]]:
+        ports: dict[str, str] = {}
+        for hca in self.hcas:
+            ports.setdefault(hca.rpartition(":")[0], hca)
+
+        def hca_of(host: str, device: int) -> str:
+            name = self.names.get((host, device), f"device {device}")
+            return ports.get(name, name)
+
         return [
             {
                 "host": host,
@@ -154,7 +158,7 @@ class _Log:
                 "gpu": gpu,
                 "rank": one.rank,
                 "network": one.network,
-                "hcas": sorted({self.hca(host, device) for device in one.devices}),
+                "hcas": sorted({hca_of(host, device) for device in one.devices}),
                 "gid_indexes": sorted(one.gids),
                 "gdr": _agreed(one.direct),
                 "channels": dict(sorted(one.channels.items())),
@@ -220,8 +224,8 @@ def parse(text: str) -> dict[str, Any]:
     output = {
         "nccl_version": next((found.group(1) for found in map(_VERSION.search, lines) if found), None),
         "transport": log.transport(),
-        "hcas": log.hcas,
-        "sockets": log.sockets if network == "Socket" else [],
+        "hcas": list(log.hcas),
+        "sockets": list(log.sockets) if network == "Socket" else [],
         "gdr": _agreed(direct),
         "socket_fallback": fallback,
         "channels": dict(sorted(channels.items())),

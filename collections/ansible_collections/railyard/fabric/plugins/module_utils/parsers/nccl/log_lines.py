@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
 import re
 from collections import Counter
@@ -65,19 +66,33 @@ class _Hosts:
     def __init__(self, lines: Sequence[Sequence[_Piece]]) -> None:
         heads = [(piece.head, piece.is_first) for pieces in lines for piece in pieces if piece.head]
         self.at_line_start = {head.group(1) for head, is_first in heads if is_first}
-        # By process and GPU.
+        # By process and GPU; the names backwards and sorted, where those with the same end stand together.
         self.counts: dict[str, Counter[str]] = {}
         for head, _is_first in heads:
             self.counts.setdefault(f"{head.group(2)} {head.group(4)}", Counter())[head.group(1)] += 1
+        self.backwards = {
+            process: sorted(name[::-1] for name in names) for process, names in self.counts.items()
+        }
+        self.known: dict[tuple[str, str], str] = {}
 
     def name(self, head: re.Match[str]) -> str:
         """Return the host of a message; what the log gives no better name for stays as it is."""
-        said = head.group(1)
+        said, process = head.group(1), f"{head.group(2)} {head.group(4)}"
+        if (said, process) not in self.known:
+            self.known[said, process] = self._name(said, process)
+        return self.known[said, process]
+
+    def _name(self, said: str, process: str) -> str:
         # The same process under a longer or shorter name, and more often so: that is its name.
-        names = self.counts[f"{head.group(2)} {head.group(4)}"]
-        for name, count in names.most_common():
-            if count > names[said] and (name.endswith(said) or said.endswith(name)):
-                return name
+        names, backwards = self.counts[process], self.backwards[process]
+        at = bisect.bisect_left(backwards, said[::-1])
+        others = [said[begin:] for begin in range(1, len(said)) if said[begin:] in names]
+        while at < len(backwards) and backwards[at].startswith(said[::-1]):
+            others.append(backwards[at][::-1])
+            at += 1
+        best = max(others, key=names.__getitem__)
+        if names[best] > names[said]:
+            return best
         if said in self.at_line_start:
             return said
         return next((said[at:] for at in range(1, len(said)) if said[at:] in self.at_line_start), said)

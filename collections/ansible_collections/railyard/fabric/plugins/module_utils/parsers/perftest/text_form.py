@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import collections
 import re
 from typing import Any
 
@@ -25,6 +26,8 @@ _PAIR = re.compile(
     rf"(?:^|\t| {{2,}}| (?={_SECOND}))\s*([A-Za-z][\w.*/ -]{{0,30}}?)\s*: +([^\t]*?)"
     rf"(?=\t|\s{{2,}}\S|\s{_SECOND}|\s*$)"
 )
+# Blanks by the hundred would take that pattern seconds a line.
+_GAP = re.compile(r"[ \t]{3,}")
 _GPU_NAME = re.compile(
     r"device name = \[([^\]]{1,80})\]|Using ROCm Device with ID: [0-9]{1,4}, Name: ([^,]{1,80}),"
 )
@@ -77,6 +80,10 @@ _HEADER = {"number of qps", "connection type", "mtu", "link type", "data ex. met
 _LONGEST_WHOLE_US = len("999.00")
 
 
+def _narrow(gap: re.Match[str]) -> str:
+    return "\t" if "\t" in gap.group() else "  "
+
+
 def _are_cycles(cells: dict[str, str]) -> bool:
     times = [cells.get(name, "") for name in ("t_min", "t_max", "t_typical", "99% percentile")]
     return all(one.endswith(".00") and len(one) > _LONGEST_WHOLE_US for one in times)
@@ -91,12 +98,10 @@ class _Run:
         self.columns: list[str] | None = None
         self.odd_columns = self.more_columns = False
         self.rows: list[list[str]] = []
+        self.sizes: set[str] = set()
         self.closed = False
         self.server = False
         self.gpu: str | None = None
-
-    def sizes(self) -> set[str]:
-        return {row[0] for row in self.rows}
 
     def output(self, whole_file_has_banner: bool) -> dict[str, Any]:
         output: dict[str, Any] = dict.fromkeys(perftest_run.OUTPUT_KEYS)
@@ -140,6 +145,7 @@ class _Reader:
     def __init__(self) -> None:
         self.runs: list[_Run] = []
         self.open: list[_Run] = []
+        self.unclosed: collections.deque[_Run] = collections.deque()
         self.banner = False
         self.any_banner = False
         self.after_row = False
@@ -153,7 +159,7 @@ class _Reader:
         run = _Run(title)
         self.in_parts = False
         # A title before the previous run has its columns: the other side has begun to print, too.
-        mixed = bool(self.open) and self.open[-1].columns is None and title is not None
+        mixed = len(self.open) == 1 and self.open[0].columns is None and title is not None
         # A closed header without columns is the whole output of a READ or ATOMIC server.
         # Both sides run the same test.
         mixed = mixed and title is not None and title.get("test") == self.open[-1].title.get("test")
@@ -207,10 +213,9 @@ class _Reader:
         self.after_row = False
 
     def _close(self) -> None:
-        for run in self.runs:
-            if run.rows and not run.closed and self.after_row:
-                run.closed = True
-                return
+        if self.after_row and self.unclosed:
+            self.unclosed.popleft().closed = True
+            return
         if self.open and not self.after_row and "remote address" in self.open[-1].values:
             # A side without rows ends after the addresses.
             self.open[-1].closed = self.open[-1].closed or self.open[-1].columns is None
@@ -237,9 +242,13 @@ class _Reader:
 
     def _row(self, cells: list[str]) -> None:
         ready = [run for run in self.open if run.columns]
-        fresh = [run for run in ready if cells[0] not in run.sizes()]
+        fresh = [run for run in ready if cells[0] not in run.sizes]
         # A size that is there already is the other side's, or, of a run alone, its next report.
-        (fresh or ready)[0].rows.append(cells)
+        run = (fresh or ready)[0]
+        if not run.rows:
+            self.unclosed.append(run)
+        run.rows.append(cells)
+        run.sizes.add(cells[0])
         self.after_row = True
 
     def _header(self, line: str) -> None:
@@ -249,7 +258,7 @@ class _Reader:
         if line.strip().startswith("remote address:"):
             self.open[-1].values.setdefault("remote address", "")
             return
-        for match in _PAIR.finditer(line[:400]):
+        for match in _PAIR.finditer(_GAP.sub(_narrow, line[:400])):
             key = match.group(1).strip().replace("_", " ").lower()
             run = next((one for one in self.open if key not in one.values), None)
             if run is not None and run.columns is None:

@@ -36,6 +36,7 @@ FORMS: dict[str, Callable[[str], str]] = {
     "markdown fence": lambda text: f"this is what I see:\n```\n{text}\n```\n",
     "carriage returns": lambda text: text.replace("\n", "\r\n"),
     "byte order mark": lambda text: "\ufeff" + text,
+    "beginning and end that never reached the disk": lambda text: "\0" * 64 + text + "\0" * 64,
     "terminal colours": lambda text: "\x1b[32m" + text.replace("\n", "\x1b[0m\n\x1b[1m"),
     "blank lines between": lambda text: text.replace("\n", "\n\n"),
     "no trailing blanks": lambda text: "\n".join(line.rstrip() for line in text.split("\n")),

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -71,6 +72,42 @@ def test_long_text_takes_no_long_time(tool):
     """Nested quantifiers in a pattern would take minutes here."""
     for piece in ("a" * 200000, "1/" * 100000, " = " * 70000, "\n" * 200000, "{" * 50000, "---> " * 40000):
         check(tool, SAMPLES[tool][0] + piece)
+
+
+HEADER = "RDMA_Write BW Test\n #bytes #iterations BW peak[Gb/sec] BW average[Gb/sec] MsgRate[Mpps]\n"
+HOST = "x{0}x:1:2 [0] NCCL INFO Using network IB\n"
+
+
+@pytest.mark.parametrize(
+    ("tool", "text"),
+    [
+        ("rdma-link", "\n" * 400_000),
+        ("nvidia-smi-topo", "\tGPU0\tGPU1\n" + (" " * 8000 + "x\n") * 300),
+        ("perftest", "RDMA_Write BW Test\n" + (" " * 398 + ":\n") * 2000),
+        ("perftest", HEADER + "1 2 3 4 5\n" * 60_000),
+        ("perftest", "RDMA_Write BW Test\n" * 150_000),
+        ("dcgmi", "{}" * 4_000_000),
+        ("nccl-log", "".join(HOST.format(number) for number in range(60_000))),
+        (
+            "iperf3",
+            "Accepted connection from a, port 1\n[  5] local a port 1 connected to b port 2\n" * 20_000
+            + "Server listening on 5201\n" * 20_000,
+        ),
+    ],
+    ids=["lines", "blanks", "blanks of a header", "rows", "titles", "objects", "hosts", "servers"],
+)
+def test_time_grows_with_the_text_alone(tool, text):
+    """Quadratic, each of these takes minutes of the processor; linear, a second."""
+    began = time.process_time()
+    check(tool, text)
+    assert time.process_time() - began < 20
+
+
+def test_most_lines():
+    for text in ("\n" * (16 * 2**20), "\r" * 500_001):
+        with pytest.raises(registry.NotThisTool) as caught:
+            registry.parse("perftest", text)
+        assert caught.value.position == "line 500000"
 
 
 @given(st.text(max_size=30) | st.floats() | st.integers() | st.booleans() | st.none())
