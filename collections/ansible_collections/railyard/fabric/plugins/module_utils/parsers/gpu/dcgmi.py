@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""dcgmi (DCGM): `diag -j` of 2.x to 4.x and `health -c -j`."""
+"""dcgmi (DCGM): `diag` of 2.x to 4.x and `health -c`, both as JSON (`-j`) and as tables."""
 
 from __future__ import annotations
 
@@ -17,7 +17,17 @@ _TROUBLE = re.compile(
     r"unable to connect to host engine|Error: |host engine is not running|not supported", re.I
 )
 _DISCOVERY = re.compile(r"^\| GPU ID +\| Device Information", re.M)
-_GOOD = ("Pass", "Skip", "Healthy")
+# Of the versions one writes "Pass" and another "PASS".
+_GOOD = ("pass", "skip", "healthy")
+_HEAD = re.compile(r"^\| ?Diagnostic +\| Result +\|\s*$")
+_SECTION = re.compile(r"^[|+]-{3,} +(\w[\w ]{0,30}?) +-{3,}\+-{8,}[|+]\s*$")
+_FOOT = re.compile(r"^\+-{8,}\+-{8,}\+\s*$")
+# 4.x says it of each GPU in a line of its own, older ones of all that fared alike ("Fail - GPUs: 0, 3").
+_RESULT = re.compile(r"(?:(GPU ?[0-9]{1,3}): )?(Pass|Fail|Skip|Warn|Not Run)(?: - (.{1,200}))?\Z", re.I)
+_OVERALL = re.compile(r"^\| Overall Health:? +(?:\| +)?(\w{1,20}) +\|\s*$")
+# What stands below a test that it is of.
+_COLUMN_END, _LONGEST_INFO = 46, 4000
+_REMARKS = ("Warning", "Error", "Info")
 
 
 def _info(one: dict[str, Any]) -> str | None:
@@ -49,8 +59,70 @@ def _tests(diag: dict[str, Any]) -> list[dict[str, Any]]:
     return rows
 
 
+class _Table:
+    """The table of `dcgmi diag` while it is read."""
+
+    def __init__(self) -> None:
+        self.tests: list[dict[str, Any]] = []
+        self.category = ""
+        self.in_remark = False
+
+    def read(self, line: str) -> bool:
+        """Read one line; False when it is none of the table's."""
+        section = _SECTION.match(line)
+        if section:
+            self.category = section.group(1)
+        if section or line.startswith("+=") or not line.strip():
+            return True
+        name, bar, value = line.strip()[1:-1].partition("|")
+        name, found = name.strip(), _RESULT.match(value.strip())
+        if not bar or line.strip()[0] + line.strip()[-1] != "||":
+            return False
+        if self.category == "Metadata":
+            return True
+        self.in_remark = name.startswith(_REMARKS) or (self.in_remark and not name)
+        last = self.tests[-1] if self.tests else None
+        if last and self.in_remark:
+            # Words are broken where the column ends.
+            before = (last["info"] or "") + ("" if not name else " ")
+            last["info"] = (before + value[1:_COLUMN_END])[:_LONGEST_INFO]
+        elif name or (last and found):
+            head = {"category": self.category, "test": name or (last or {})["test"]}
+            said = [word for word in found.group(1, 3) if word and word != "All"] if found else []
+            result = found.group(2) if found else None
+            self.tests.append({**head, "result": result, "info": ", ".join(said) or None})
+        else:
+            return False
+        return True
+
+
+def _tables(lines: list[str]) -> tuple[list[dict[str, Any]], dict[str, str] | None]:
+    """Read what dcgmi prints for people: (outputs, error)."""
+    outputs: list[dict[str, Any]] = []
+    problem: dict[str, str] | None = None
+    cut = error("truncated", "the line that closes a table is missing")
+    table: _Table | None = None
+    closed_at = -1
+    for number, line in enumerate(lines, 1):
+        overall, head = _OVERALL.match(line), _HEAD.match(line)
+        if head or overall:
+            # A rule right above a head is the head's.
+            problem = problem or (cut if table or closed_at == number - 1 else None)
+            table = _Table() if head else None
+            outputs.append({"health": overall and overall.group(1), "tests": table.tests if table else []})
+        elif table and _FOOT.match(line):
+            table, closed_at = None, number
+        elif table and not table.read(line):
+            problem = problem or error(
+                "garbled", f"line {number}, {line[:60]!a}: this is no row of the table"
+            )
+    for test in (test for output in outputs for test in output["tests"]):
+        test["info"] = " ".join((test["info"] or "").split()) or None
+    return outputs, problem or (cut if table else None)
+
+
 def parse(text: str) -> dict[str, Any]:
-    """Parse the JSON of `dcgmi diag -j` or `dcgmi health -c -j`.
+    """Parse what `dcgmi diag` or `dcgmi health -c` printed, with `-j` or without.
 
     Args:
         text: What dcgmi printed.
@@ -60,7 +132,7 @@ def parse(text: str) -> dict[str, Any]:
         `{category, test, result, info}`). A failed test is a whole result: `valid` says nothing of passing.
 
     Raises:
-        NotThisTool: There is neither such an object nor a message of dcgmi.
+        NotThisTool: There is neither such an object, nor such a table, nor a message of dcgmi.
     """
     found = json_text.find_objects(text)
     outputs: list[dict[str, Any]] = []
@@ -76,6 +148,11 @@ def parse(text: str) -> dict[str, Any]:
         elif isinstance(health, str):
             outputs.append({"health": health, "tests": []})
     lines = common.split_lines(found.around if found.cut is None else found.around + found.cut)
+    tables, wrong = _tables(lines)
+    if tables and outputs:
+        warnings.append(common.not_read("a table"))
+    elif tables:
+        outputs, problem = tables, wrong
     said = next((line for line in lines if _TROUBLE.search(line[:400])), None)
     if found.cut is not None and _CUT.search(found.cut):
         problem = problem or error("truncated", "the JSON ends in the middle")
@@ -84,12 +161,12 @@ def parse(text: str) -> dict[str, Any]:
     if not outputs and problem is None and _DISCOVERY.search(text):
         problem = error("no_data", "a list of devices says nothing of their health")
     if not outputs and problem is None:
-        raise common.refusal("no JSON of dcgmi diag or health (-j)", lines)
+        raise common.refusal("no JSON or table of dcgmi diag or health", lines)
     for output in outputs:
         if output["health"] is None and not output["tests"]:
             problem = problem or error("no_data", "the report has no test")
         if any(test["result"] is None for test in output["tests"]):
             problem = problem or error("garbled", "a test has no result")
-        failed = [test["test"] for test in output["tests"] if test["result"] not in _GOOD]
+        failed = [test["test"] for test in output["tests"] if str(test["result"]).lower() not in _GOOD]
         warnings += [f"{name}: did not pass" for name in failed]
     return common.result("dcgmi", outputs, problem, warnings)

@@ -184,3 +184,77 @@ def test_nccl_before_it_named_its_network():
     )
     output = one("nccl-log", text)
     assert (output["transport"], output["gdr"], output["hcas"]) == ("IB", True, ["mlx5_0:1"])
+
+
+def dcgm_table(*rows: tuple[str, str]) -> str:
+    """Return a table as dcgmi draws it; a row without a result is a section's title."""
+    rule = "+---------------------------+------------------------------------------------+\n"
+    lines = "".join(
+        f"| {name:25} | {value:45}  |\n"
+        if value
+        else f"+-----  {name}  {'-' * (17 - len(name))}+{'-' * 48}+\n"
+        for name, value in rows
+    )
+    head = f"| {'Diagnostic':25} | {'Result':46} |\n"
+    return "Successfully ran diagnostic for group.\n" + rule + head + rule.replace("-", "=") + lines + rule
+
+
+OLD_DIAG = dcgm_table(
+    ("Metadata", ""),
+    ("DCGM Version", "3.3.9"),
+    ("Deployment", ""),
+    ("Denylist", "Pass"),
+    ("Persistence Mode", "Fail"),
+    ("Error", "Persistence mode for GPU 0 is currently disab"),
+    ("", "led."),
+    ("Hardware", ""),
+    ("GPU Memory", "Pass - GPUs: 1, 2"),
+    ("", "Fail - GPU: 0"),
+    ("Diagnostic", "Skip - All"),
+)
+NEW_DIAG = dcgm_table(
+    ("Metadata", ""), ("DCGM Version", "4.0.0"), ("Deployment", ""), ("software", "PASS"), ("", "GPU0: PASS")
+)
+
+
+def test_dcgm_tables():
+    assert [tuple(test.values()) for test in one("dcgmi", OLD_DIAG)["tests"]] == [
+        ("Deployment", "Denylist", "Pass", None),
+        ("Deployment", "Persistence Mode", "Fail", "Persistence mode for GPU 0 is currently disabled."),
+        ("Hardware", "GPU Memory", "Pass", "GPUs: 1, 2"),
+        ("Hardware", "GPU Memory", "Fail", "GPU: 0"),
+        ("Hardware", "Diagnostic", "Skip", None),
+    ]
+    assert registry.parse("dcgmi", OLD_DIAG)["warnings"] == [
+        "Persistence Mode: did not pass",
+        "GPU Memory: did not pass",
+    ]
+    assert [tuple(test.values()) for test in one("dcgmi", NEW_DIAG)["tests"]] == [
+        ("Deployment", "software", "PASS", None),
+        ("Deployment", "software", "PASS", "GPU0"),
+    ]
+    assert registry.parse("dcgmi", NEW_DIAG)["warnings"] == []
+    health = (
+        "+---------------------------+----------------------------------------------------------+\n"
+        "| Health Monitor Report                                                                |\n"
+        "+===========================+==========================================================+\n"
+        "| Overall Health            | Warning                                                  |\n"
+    )
+    for text in (health, health.replace("Health            |", "Health:            ")):
+        assert one("dcgmi", text) == {"health": "Warning", "tests": []}
+    assert [len(output["tests"]) for output in whole("dcgmi", OLD_DIAG + NEW_DIAG)] == [5, 2]
+
+
+def test_damaged_dcgm_tables():
+    lines = OLD_DIAG.splitlines(keepends=True)
+    for at in range(3, len(lines)):
+        assert failed("dcgmi", "".join(lines[:at])) == "truncated"
+        assert failed("dcgmi", "".join(lines[:at]) + NEW_DIAG[NEW_DIAG.index("+--") :]) == "truncated"
+    torn = registry.parse("dcgmi", OLD_DIAG.replace("| Denylist       ", "| Denyl\nist       "))
+    assert (torn["valid"], torn["error"]["class"]) == (False, "garbled")
+    assert torn["error"]["message"].startswith("line 8, ")
+    assert failed("dcgmi", OLD_DIAG.replace("Skip - All", "Sk - All")) == "garbled"
+    health = json.dumps({"body": {"Overall Health": {"value": "Healthy"}}})
+    found = registry.parse("dcgmi", health + "\n" + OLD_DIAG)
+    assert (found["valid"], len(found["outputs"])) == (True, 1)
+    assert "table" in found["warnings"][0]
