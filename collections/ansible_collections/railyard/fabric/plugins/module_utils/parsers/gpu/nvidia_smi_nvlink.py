@@ -15,8 +15,11 @@ _GPU = re.compile(r"^GPU ([0-9]{1,3}): (.{1,120}?)(?: \(UUID: ([^)]{1,80})\))?\s
 # A name that was torn, and another's behind it.
 _GLUED = re.compile(r"GPU [0-9]{1,3}: |\(UUID: ")
 _LINK = re.compile(r"^\s+Link ([0-9]{1,3}): (?:([0-9.]+) GB/s|<?(inactive|Inactive|N/A)>?)\s*$")
-_TROUBLE = re.compile(r"NVIDIA-SMI has failed|Unable to determine|No devices were found|couldn't communicate|"
-                      r"NVLink is not supported|Unable to retrieve NVLink", re.I)  # fmt: skip
+_TROUBLE = re.compile(
+    r"(?:NVML: )?(?:NVIDIA-SMI has failed|Unable to determine|No devices were found|couldn't communicate|"
+    r"NVLink is not supported|Unable to retrieve NVLink)",
+    re.I,
+)
 
 
 def parse(text: str) -> dict[str, Any]:
@@ -37,6 +40,10 @@ def parse(text: str) -> dict[str, Any]:
     problem: dict[str, str] | None = None
     odd = False
     for line in lines:
+        said = _TROUBLE.search(line[:400])
+        if said:
+            # It may stand behind the GPU's name.
+            problem, line = problem or error("tool_error", line), line[: said.start()]
         gpu, link = _GPU.match(line), _LINK.match(line)
         if gpu:
             name, uuid = gpu.group(2), gpu.group(3)
@@ -50,8 +57,6 @@ def parse(text: str) -> dict[str, Any]:
                 "active": speed is not None,
             }
             gpus[-1]["links"].append(row)
-        elif _TROUBLE.search(line[:200]):
-            problem = problem or error("tool_error", line)
         elif line.strip():
             # A prompt or the like is no line of this tool; half a GPU's or a link's is.
             odd = odd or line[0].isspace() or line.startswith("GPU") or "GPU".startswith(line.rstrip())

@@ -185,8 +185,10 @@ class Run:
         """Return (error, warning); a warning alone says that this end by nature does not know the result."""
         if self.is_server is None:
             return error("truncated", "the beginning of the run is missing"), None
-        if not output["directions"] or (not self.done and not self.is_server):
+        if not output["directions"]:
             return error("truncated", "the sums at the end are missing"), None
+        if not self.done and not self.is_server:
+            return error("truncated", "'iperf Done.' is missing behind the sums: they may not be all"), None
         if any(row.contradicts_itself() for row in self.summary or self.last):
             return error("inconsistent", "a rate is not that of its bytes in its time"), None
         streams = {row.way for row in self.summary if row.is_sum}

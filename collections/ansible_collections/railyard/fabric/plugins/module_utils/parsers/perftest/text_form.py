@@ -111,9 +111,9 @@ class _Run:
         # A server prints its TX depth only when it sends, too.
         if self.server and ("tx depth" not in self.values or output["bidirectional"]):
             output["role"] = "server"
-        elif "tx depth" in self.values:
+        elif self.title and "tx depth" in self.values:
             output["role"] = "client"
-        elif self.values and (whole_file_has_banner or self.values.keys() >= _HEADER):
+        elif self.title and self.values and (whole_file_has_banner or self.values.keys() >= _HEADER):
             output["role"] = "server"
         names = [re.sub(r"\[.*", "", column) for column in self.columns or []]
         units = [column.partition("[")[2].rstrip("]") for column in self.columns or []]
@@ -152,11 +152,16 @@ class _Reader:
         self.in_parts = False
         self.gpu: str | None = None
         self.gpu_maker = "CUDA"
+        # Of a header whose beginning is not in the text.
+        self.headless: dict[str, str] = {}
         self.line_number = 0
         self.unread: dict[str, str] | None = None
 
     def begin(self, title: dict[str, Any] | None) -> _Run:
         run = _Run(title)
+        if title is None and not self.runs and "link type" in self.headless:
+            run.values = self.headless
+        self.headless = {}
         self.in_parts = False
         # A title before the previous run has its columns: the other side has begun to print, too.
         mixed = len(self.open) == 1 and self.open[0].columns is None and title is not None
@@ -253,9 +258,9 @@ class _Reader:
 
     def _header(self, line: str) -> None:
         self._gpu(line[:400])
-        if not self.open:
+        if not self.open and self.runs:
             return
-        if line.strip().startswith("remote address:"):
+        if line.strip().startswith("remote address:") and self.open:
             self.open[-1].values.setdefault("remote address", "")
             return
         for match in _PAIR.finditer(_GAP.sub(_narrow, line[:400])):
@@ -263,6 +268,8 @@ class _Reader:
             run = next((one for one in self.open if key not in one.values), None)
             if run is not None and run.columns is None:
                 run.values[key] = match.group(2).strip()
+            elif not self.runs:
+                self.headless[key] = match.group(2).strip()
 
     def _gpu(self, line: str) -> None:
         maker, name, number = _GPU_MAKER.match(line), _GPU_NAME.search(line), _GPU_NUMBER.search(line)

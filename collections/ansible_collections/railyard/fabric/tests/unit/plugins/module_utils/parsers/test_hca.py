@@ -248,3 +248,9 @@ def test_second_form_in_a_file_is_told(tool, first, second, form):
     found = registry.parse(tool, read(tool, first) + second)
     assert (found["valid"], found["outputs"]) == (True, alone["outputs"])
     assert form in found["warnings"][-1]
+
+
+def test_links_indented_below_their_prompt():
+    text = read("rdma-link", "text.txt")
+    below = "$ rdma link\n" + "".join(f"    {line}\n" for line in text.splitlines())
+    assert whole("rdma-link", below) == whole("rdma-link", text)

@@ -161,3 +161,10 @@ def test_iperf2_is_another_tool():
 def test_a_rate_that_is_not_that_of_its_bytes(unit):
     text = read("reverse_client")
     assert failed(text.replace(" Mbits/sec", unit)) == "inconsistent"
+
+
+def test_run_without_its_last_line_says_what_is_missing():
+    found = parse(read("2_streams_client").replace("iperf Done.", ""))
+    assert (found["valid"], found["error"]["class"]) == (False, "truncated")
+    assert "iperf Done." in found["error"]["message"]
+    assert found["outputs"] == parse(read("2_streams_client"))["outputs"]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers import registry
 from support.captures import failed, read, shows, whole
 
@@ -88,3 +89,14 @@ def test_ethtool_of_a_user_who_is_not_root():
     assert (found["valid"], found["outputs"][0]["speed_mbps"]) == (True, 100000)
     assert "wake-on-lan" in found["warnings"][0]
     assert failed("ethtool", text.replace("\tLink detected: yes\n", "")) == "permission"
+
+
+@pytest.mark.parametrize(
+    "behind", ["GPU 1: ", "GPU 1: Tesla V100-SXM2-16GB (UUID: GPU-1)", "GPU 1: Tesla V100 "]
+)
+def test_verdict_of_nvlink_on_the_gpus_own_line(behind):
+    said = "NVML: Unable to retrieve NVLink information as all links are inActive"
+    found = registry.parse("nvidia-smi-nvlink", f"{behind}{said}\n")
+    assert (found["valid"], found["error"]["class"]) == (False, "tool_error")
+    assert said in found["error"]["message"]
+    assert all("NVML" not in output["name"] for output in found["outputs"])

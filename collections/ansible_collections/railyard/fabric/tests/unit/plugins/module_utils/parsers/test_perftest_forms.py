@@ -63,6 +63,19 @@ def test_header_that_a_page_squeezed():
     assert only(squeezed(table(new))) == plain
 
 
+def test_excerpt_that_begins_inside_the_header():
+    plain, text = only(table()), table()
+    for line, left in (
+        (" Number of qps", ("qps", "connection", "mtu_bytes", "gid_index")),
+        (" Mtu", ("mtu_bytes", "gid_index")),
+    ):
+        output = only(text[text.index(line) :])
+        assert {key: output[key] for key in left} == {key: plain[key] for key in left}
+        # Who sends in both directions states its TX depth, too.
+        assert (output["test"], output["role"], output["rows"]) == (None, None, plain["rows"])
+    assert only("Device: mlx5_9\nMtu: 1500\n" + COLUMNS + ROW + RULER)["device"] is None
+
+
 def test_raw_ethernet_on_a_page():
     header = HEADER.replace("type : RC", "type : RawEth").replace("1024[B]", "1518[B]")
     text = squeezed(table(header, title="                    Send BW Test\n"))
