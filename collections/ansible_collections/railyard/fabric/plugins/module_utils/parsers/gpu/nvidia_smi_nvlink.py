@@ -63,6 +63,8 @@ def parse(text: str) -> dict[str, Any]:
     if problem is None and not any(gpu["links"] for gpu in gpus):
         raise common.refusal("no GPU with links of nvidia-smi nvlink -s", lines)
     counts = {len(gpu["links"]) for gpu in gpus}
+    # A name that is cut loses its UUID.
+    odd = odd or len({gpu["uuid"] is None for gpu in gpus}) > 1
     if problem is None and (odd or 0 in counts):
         problem = error("truncated", "a GPU has no links, or a line is cut")
     warnings = ["the GPUs have different numbers of links"] if len(counts) > 1 else []

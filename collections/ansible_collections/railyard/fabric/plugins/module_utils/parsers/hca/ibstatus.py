@@ -13,6 +13,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common imp
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.hca import state
 
 _PORT = re.compile(r"^\s*Infiniband device '([^']{1,80})' port ([0-9]{1,3}) status:\s*$")
+_BEGIN = re.compile(r"Infiniband device '")
 _PAIR = re.compile(r"^\s*(base lid|sm lid|state|phys state|rate|link_layer):\s*(.*?)\s*$")
 _RATE = re.compile(r"([0-9.]+) Gb/sec")
 _LID = re.compile(r"0x([0-9a-f]{1,8})\Z", re.I)
@@ -50,6 +51,7 @@ def parse(text: str) -> dict[str, Any]:
     seen = state.Seen()
     for line in lines:
         head, pair = _PORT.match(line), _PAIR.match(line)
+        problem = problem or state.glued(line, _BEGIN)
         if head:
             seen.restart()
             port = state.port(to_int(head.group(2)))

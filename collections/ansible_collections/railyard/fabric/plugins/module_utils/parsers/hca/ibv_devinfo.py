@@ -15,8 +15,10 @@ from ansible_collections.railyard.fabric.plugins.module_utils.parsers.hca import
 _PAIR = re.compile(r"^\s*([a-z][a-z_]{1,40}):\s*(.*?)\s*$")
 _NUMBERED = re.compile(r"^(.*?)\s*\(-?[0-9]+\)\Z")
 # `ibv_devinfo -l`: names alone
+_BEGIN = re.compile(r"hca_id:\t")
 _LIST = re.compile(r"^\s*([1-9][0-9]{0,3}) HCAs? found:\s*$")
 _NAME = re.compile(r"^\s+([A-Za-z][\w.-]{0,63})\s*$")
+_TRANSPORT = re.compile(r"[\w ]{1,30}(?: \([0-9-]{1,6}\))?\Z")
 _DEVICE_FIELDS = {
     "fw_ver": "firmware",
     "board_id": "board_id",
@@ -66,6 +68,8 @@ def _read_pair(device: dict[str, Any], key: str, value: str) -> None:
     elif not device["ports"]:
         if key in _DEVICE_FIELDS:
             device[_DEVICE_FIELDS[key]] = _plain(value)
+            if key == "transport" and not _TRANSPORT.match(value):
+                device["_odd"] = f"transport {value[:60]!a}"
     elif key in _PORT_FIELDS:
         name = _PORT_FIELDS[key]
         read = to_int(_plain(value)) if name in _NUMBERS else _plain(value)
@@ -74,7 +78,7 @@ def _read_pair(device: dict[str, Any], key: str, value: str) -> None:
             read = None
         if name.endswith("_mtu_bytes") and read is not None and read not in _MTUS:
             # Half a number is no MTU.
-            device["_odd"], read = f"{key} {read}", None
+            device["_odd"], read = f"a port of {key} {read}", None
         device["ports"][-1][name] = read
     elif key in ("active_width", "active_speed"):
         device["ports"][-1]["_" + key] = value
@@ -138,10 +142,12 @@ def parse(text: str) -> dict[str, Any]:
     seen = state.Seen()
     for line in lines:
         pair = _PAIR.match(line)
+        problem = problem or state.glued(line, _BEGIN)
         if pair and pair.group(1) in ("hca_id", "port"):
             seen.restart()
         if pair and pair.group(1) == "hca_id":
             devices.append(state.device(pair.group(2)))
+            devices[-1]["_odd"] = None if _NAME.match(f" {pair.group(2)}") else "another line's name"
         elif devices and pair:
             _read_pair(devices[-1], pair.group(1), pair.group(2))
             if pair.group(1) in _DEVICE_FIELDS or pair.group(1) in _PORT_FIELDS:
@@ -160,7 +166,7 @@ def parse(text: str) -> dict[str, Any]:
         fewer = state.fewer_ports(device)
         verbose, odd = device.pop("_verbose", False), device.pop("_odd", None)
         if problem is None and odd:
-            problem = error("garbled", f"{device['name']} has a port of {odd}")
+            problem = error("garbled", f"{device['name'][:60]!a} has {odd}")
         speeds = [port.get("_active_speed") for port in device["ports"]]
         for port in device["ports"]:
             port["rate_gbps"] = _rate(port)

@@ -19,11 +19,14 @@ _BEGUN = re.compile(r"^\s*link \S{0,80}\s*$")
 _JSON_START = re.compile(r"^[ \t]*\[(?=\s*[\]{])", re.M)
 _WORDS = ("state", "physical_state", "netdev", "lid", "sm_lid")
 _STATES = ("ACTIVE", "DOWN", "INIT", "LINK_UP", "POLLING", "DISABLED")
+_STATE = re.compile(r"[A-Z_]{1,40}\Z")
 _OTHER_WORDS = ("netdev_index", "subnet_prefix", "lmc", "caps:")
 
 
 def _is_cut(word: str | None) -> bool:
-    return word is not None and word not in _STATES and any(state.startswith(word) for state in _STATES)
+    if word is None or word in _STATES:
+        return False
+    return not _STATE.match(word) or any(state.startswith(word) for state in _STATES)
 
 
 def _is_of_link(tokens: list[str]) -> bool:

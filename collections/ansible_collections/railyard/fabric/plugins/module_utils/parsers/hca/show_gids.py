@@ -12,6 +12,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.parsers import com
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import error, to_int
 
 _HEADER = re.compile(r"^DEV\s+PORT\s+INDEX\s+GID\b")
+_HEADER_WITH_VERSION = re.compile(_HEADER.pattern + r".*\bVER\b")
 _ROW = re.compile(
     r"^([A-Za-z]\S{0,79})\s+([0-9]{1,3})\s+([0-9]{1,4})\s+((?:[0-9a-fx]{4}:){7}[0-9a-fx]{4})\b(.*)$", re.I
 )
@@ -30,7 +31,10 @@ def _row(match: re.Match[str]) -> dict[str, Any]:
     others = [cell for cell in rest if not _IPV4.match(cell) and not _VERSION.match(cell)]
     netdev = others[0] if others else None
     kind = None
-    if version == "2":
+    if len(others) > 1:
+        # More than a netdev's name: the row is torn.
+        netdev = None
+    elif version == "2":
         kind = "RoCE v2"
     elif version == "1":
         # The kernel has one word for both; only Ethernet has a netdev. In a container it may be out of sight.
@@ -97,6 +101,8 @@ def parse(text: str) -> dict[str, Any]:
         problem = error("truncated", "the count of GIDs at the end is missing")
     elif sum(count or 0 for count in counts) != len(gids):
         problem = error("truncated", f"{sum(filter(None, counts))} GIDs are stated, {len(gids)} are listed")
+    elif any(row["type"] is None for row in gids) and any(map(_HEADER_WITH_VERSION.match, lines)):
+        problem = error("garbled", "a row has no version, or more than the name of a netdev behind it")
     elif not gids:
         problem = error("no_device", "there is no GID")
     return common.result("show_gids", [{"gids": run} for run in runs or [[]]], problem)

@@ -24,6 +24,8 @@ PORT_KEYS = (
     "max_mtu_bytes",
 )
 LINK_LAYERS = ("InfiniBand", "Ethernet", "Unspecified", "IB", "Unknown")
+# What a state is not: another line behind its first letters.
+_NO_STATE = re.compile(r"[:.]|.{40}")
 _OF_A_SHELL = "not_installed"
 _TROUBLE = (
     ("no_device", re.compile(r"No IB devices found|no ca names|can't get list of ca names|"
@@ -98,6 +100,14 @@ def begun(line: str, start: str) -> dict[str, str] | None:
     return None
 
 
+def glued(line: str, start: re.Pattern[str]) -> dict[str, str] | None:
+    """Return an error for the first line of a device behind the rest of a line that was cut off."""
+    found = start.search(line)
+    if found and line[: found.start()].strip():
+        return error("truncated", f"before {found.group()[:60]!a} a line is cut")
+    return None
+
+
 def listed(
     found: list[dict[str, Any]], problem: dict[str, str] | None, expected: str, lines: list[str]
 ) -> dict[str, str] | None:
@@ -143,6 +153,10 @@ def cut_short(devices: list[dict[str, Any]], needed: tuple[str, ...]) -> dict[st
             # The last line of a port: half a word is the mark of a cut.
             if "link_layer" in needed and each["link_layer"] not in LINK_LAYERS and not missing:
                 missing.append("whole link layer")
+            odd = next(filter(_NO_STATE.search, (each["state"] or "", each["physical_state"] or "")), None)
+            if odd:
+                said = f"{one['name']} port {each['port']}: {odd[:60]!a} is no state"
+                return error("garbled", said)
             if missing:
                 return error("truncated", f"{one['name']} port {each['port']} has no {', '.join(missing)}")
     return None

@@ -15,11 +15,11 @@ _CLIENT = re.compile(r"^Connecting to host .{1,200}, port [0-9]+")
 _SERVER = re.compile(r"^Accepted connection from .{1,200}, port [0-9]+")
 _SERVER_COPY = re.compile(r"^Server output:\s*$")
 _LISTENING = re.compile(r"^Server listening on [0-9]+")
-_REVERSE = re.compile(r"^Reverse mode, remote host ")
+_REVERSE = re.compile(r"^Reverse mode\b")
 _DONE = re.compile(r"^iperf Done\.\s*$")
 _VERSION = re.compile(r"^iperf (3\.[0-9A-Za-z.+-]*)\s*(?:\(|$)")
 _STARTING = re.compile(r"^Starting Test: protocol: (\w{3,4}), ([0-9]{1,4}) streams?, ")
-_CONNECTED = re.compile(r"^\[ *[0-9]+\](?:\[[RT]X-[CS]\])? local \S+ port [0-9]+ connected to ")
+_CONNECTED = re.compile(r"^\[ *([0-9]+)\](?:\[[RT]X-[CS]\])? local \S+ port [0-9]+ connected to ")
 _COLUMNS = re.compile(r"^\[ ID\](?:\[Role\])? Interval +Transfer +(?:Bitrate|Bandwidth)")
 _CPU = re.compile(r"^CPU Utilization: local/\w+ ([0-9.]+)% .{0,60}, remote/\w+ ([0-9.]+)%")
 _ROW = re.compile(
@@ -82,7 +82,8 @@ class Run:
         self.bidirectional = False
         self.version: str | None = None
         self.protocol: str | None = None
-        self.streams = 0
+        self.streams: set[str] = set()
+        self.is_glued = False
         self.stated_streams: int | None = None
         self.cpu: tuple[float | None, float | None] = (None, None)
         self.is_udp = False
@@ -93,10 +94,15 @@ class Run:
     def read(self, line: str) -> None:
         """Take what one line says."""
         if row := _ROW.match(line):
+            is_known = row.group(1) in self.streams or row.group(1) == "SUM" or self.is_server is None
+            self.is_glued = self.is_glued or not is_known
             self._row(_Row(row))
             return
         self.reverse = self.reverse or bool(_REVERSE.match(line))
-        self.streams += bool(_CONNECTED.match(line))
+        if connected := _CONNECTED.match(line):
+            # Behind a row it is another run's.
+            self.is_glued = self.is_glued or bool(self.last or self.summary)
+            self.streams.add(connected.group(1))
         starting, cpu = _STARTING.match(line), _CPU.match(line)
         if starting:
             self.protocol, self.stated_streams = starting.group(1), to_int(starting.group(2))
@@ -169,7 +175,7 @@ class Run:
     def output(self) -> dict[str, Any]:
         """Return what `iperf3.parse` gives for a run."""
         rows = self._rows("TX" if self.bidirectional else None)
-        streams = self.streams // 2 if self.bidirectional else self.streams
+        streams = len(self.streams) // 2 if self.bidirectional else len(self.streams)
         protocol = self.protocol or ("UDP" if self.is_udp else "TCP" if self.summary or self.last else None)
         return {
             "version": self.version,
@@ -189,6 +195,8 @@ class Run:
             return error("truncated", "the sums at the end are missing"), None
         if not self.done and not self.is_server:
             return error("truncated", "'iperf Done.' is missing behind the sums: they may not be all"), None
+        if self.is_glued:
+            return error("garbled", "rows and streams are not of one run"), None
         if any(row.contradicts_itself() for row in self.summary or self.last):
             return error("inconsistent", "a rate is not that of its bytes in its time"), None
         streams = {row.way for row in self.summary if row.is_sum}

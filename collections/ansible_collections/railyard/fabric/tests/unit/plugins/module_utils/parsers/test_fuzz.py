@@ -14,6 +14,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.parsers import reg
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import to_float, to_int
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support import captures
 
 FIXTURES = Path(__file__).parent / "fixtures"
 SAMPLES = {
@@ -57,6 +58,45 @@ def test_spoilt_captures(tool, data):
     middle = data.draw(st.sampled_from(NUMBERS) | st.text(max_size=20))
     tail = data.draw(st.sampled_from(["", text[: len(text) // 2], "Killed\n", "\n}"]))
     check(tool, text[:start] + middle + text[end:] + tail)
+
+
+def rows(value):
+    """Return the numbers that stand together in an output, wherever they are in it."""
+    if isinstance(value, dict):
+        own = {
+            key: item for key, item in value.items() if isinstance(item, (int, float)) and key not in UNSURE
+        }
+        yield own
+    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from rows(inner)
+
+
+# Of its lines iperf3 has two with a duration, which differ in the last digit.
+UNSURE = ("duration_s", "rdma_cm", "bidirectional")
+SAID = "Conflicting CPU frequency values detected: 1200.000000 != 3100.000000. CPU Frequency is not max.\n"
+
+
+# NCCL's channels are counts of lines.
+@pytest.mark.parametrize("tool", [tool for tool in WRITTEN if tool != "nccl-log"])
+@settings(QUICK, max_examples=150)
+@given(data=st.data())
+def test_damage_makes_no_row_that_was_not_there(tool, data):
+    """Cut at either end, torn by a message, with another copy behind or between: no numbers of two rows."""
+    text = data.draw(st.sampled_from(SAMPLES[tool]))
+    place = data.draw(st.integers(0, len(text)))
+    lines = text.splitlines(keepends=True)
+    mixed = "".join(
+        line for pair in zip(lines, [""] * (place % len(lines)) + lines, strict=False) for line in pair
+    )
+    # The sum of --report-both cannot be told from one direction once its title is gone.
+    front = text[place:] if "Remote results" not in text else ""
+    for damaged in (text[:place], front, text[:place] + SAID + text[place:], text[:place] + text, mixed):
+        found = captures.parsed(tool, damaged)
+        if found is None or not found["valid"]:
+            continue
+        right = [row.items() for row in rows(registry.parse(tool, text)["outputs"])]
+        for row in rows(found["outputs"]):
+            assert any(row.items() <= whole for whole in right), (damaged[max(0, place - 80) :][:200], row)
 
 
 @pytest.mark.parametrize("tool", WRITTEN)

@@ -5,9 +5,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers import registry
-from support.captures import read
+from support.captures import failed, one, read
+
+SAID = "Conflicting CPU frequency values detected: 1200.000000 != 3100.000000. CPU Frequency is not max.\n"
 
 
 @pytest.mark.parametrize(
@@ -98,15 +102,62 @@ def test_half_a_physical_state(kept):
 )
 def test_row_that_standard_error_tore(tool, name, header):
     """Wherever in a row the message comes, its pieces are rows of their own in no case."""
-    said = (
-        "Conflicting CPU frequency values detected: 1200.000000 != 3100.000000. CPU Frequency is not max.\n"
-    )
     text = read(tool, name)
     rows = registry.parse(tool, text)["outputs"][0]["rows"]
     start = text.index("\n", text.index(header)) + 1
     for place in range(start + 1, text.index("\n", start) + 1):
-        found = registry.parse(tool, text[:place] + said + text[place:])
+        found = registry.parse(tool, text[:place] + SAID + text[place:])
         if found["valid"]:
             assert found["outputs"][0]["rows"] == rows, text[start:place]
         else:
             assert found["error"]["class"] in ("garbled", "inconsistent"), text[start:place]
+
+
+@pytest.mark.parametrize(
+    ("tool", "name", "upto"),
+    [
+        ("show_gids", "mixed.txt", "\t10.0."),
+        ("show_gids", "mixed.txt", "v1\te"),
+        ("rdma-link", "rxe_details.txt", "physical_state L"),
+        ("ibv_devinfo", "verbose.txt", "transport:\t\t\tInfini"),
+        ("ibv_devinfo", "verbose.txt", "\tstate:\t\t"),
+        ("ibstat", "dual_port.txt", "\tState: "),
+        ("nvidia-smi-nvlink", "two.txt", "GPU 0: Tesla V1"),
+        ("iperf3", "text_2_streams_client.txt", "[  7] local 10"),
+    ],
+)
+def test_message_in_the_middle_of_a_word(tool, name, upto):
+    text = read(tool, name)
+    place = text.index(upto) + len(upto)
+    found = registry.parse(tool, text[:place] + SAID + text[place:])
+    assert (found["valid"], found["error"]["class"]) in ((False, "garbled"), (False, "truncated"))
+
+
+@pytest.mark.parametrize(
+    ("tool", "name", "other", "upto"),
+    [
+        ("ibstat", "dual_port.txt", ("mlx4_0", "mlx4_1"), "\tCA "),
+        ("ibstatus", "two.txt", ("mlx5_0", "mlx5_9"), "\tdefault"),
+        ("ibv_devinfo", "verbose.txt", ("mlx5_0", "mlx5_1"), "\ttrans"),
+    ],
+)
+def test_device_that_begins_in_the_line_of_another(tool, name, other, upto):
+    text = read(tool, name)
+    torn = text.replace(*other)
+    torn = torn[: torn.index(upto) + len(upto)]
+    assert failed(tool, torn + text) in ("truncated", "garbled")
+
+
+def test_streams_of_two_runs_of_iperf3():
+    text = read("iperf3", "text_2_streams_client.txt")
+    torn = text[: text.index("KBytes") + len("KBytes")]
+    assert failed("iperf3", torn + text) == "garbled"
+    # Twice the same line is one stream.
+    doubled = re.sub(r"(\[  7\] local .*\n)", r"\1\1", text)
+    assert one("iperf3", doubled)["streams"] == 2
+
+
+def test_reverse_mode_that_a_message_tore():
+    text = read("iperf3", "text_reverse_client.txt")
+    output = one("iperf3", text.replace("Reverse mode, ", f"Reverse mode, {SAID}"))
+    assert output["directions"] == one("iperf3", text)["directions"]
