@@ -106,7 +106,9 @@ def options_of(words: list[str]) -> tuple[list[str], set[str]]:
     """Return a call's options before `--`, and the options that its verb has."""
     own = words[: words.index("--")] if "--" in words else words
     group = typer.main.get_command(lab_cli.app if words[1] == "lab" else cli.app)
-    verb = group.commands[words[2 if words[1] == "lab" else 1]] if not words[1].startswith("-") else group
+    verb = group
+    for word in words[2 if words[1] == "lab" else 1 :]:
+        verb = getattr(verb, "commands", {}).get(word) or verb
     known = {option for one in verb.params for option in (*one.opts, *one.secondary_opts)}
     return [one.split("=")[0] for one in own[1:] if one.startswith("-")], known | {"--install-completion"}
 

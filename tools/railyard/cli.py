@@ -235,6 +235,18 @@ def compare(
     _end(comparing.run(run_a, run_b, reports_dir or paths.reports_dir(), as_json=as_json))
 
 
+_baseline = typer.Typer(help="Keep what later runs are held against where no authority says what is good.")
+app.add_typer(_baseline, name="baseline")
+
+
+@_baseline.command(name="save")
+def _save(run: RunArgument, inventory: Inventories, reports_dir: ReportsDir = None) -> None:
+    """Judge a run again and, if it ends with 0, keep its figures as baseline.json beside the inventory."""
+    from railyard.report import baseline as saving
+
+    _end(saving.save(run, inventory, reports_dir or paths.reports_dir()))
+
+
 @app.command(name="lab", add_help_option=False)
 def _lab() -> None:
     """Bring up, break, heal and take down the built-in lab cluster."""

@@ -120,8 +120,10 @@ def build_run(
     told = {**run.manifest, **named}
     if end is not None:
         told["end"] = end or None
+    told |= manifest or {}
+    run.policy = told["policy"]
     documents = {
-        "manifest": {**told, **(manifest or {})},
+        "manifest": told,
         "plan": {**run.sealed(), **named},
         "work_order": run.order,
     }

@@ -6,6 +6,7 @@ import json
 
 import pytest
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import provenance
 from railyard.base.errors import UserError
 from railyard.report import compare
 from support.runs.fake_run import RUN
@@ -78,8 +79,11 @@ def test_a_number_that_is_not_proven_is_none(two, tmp_path, capsys):
 
 def test_a_number_that_no_link_carries_is_none(two, tmp_path, capsys):
     before, after = two()
-    plan = tmp_path / "after/lab" / RUN / "plan.json"
-    plan.write_text(plan.read_text(encoding="utf-8").replace('"rate_gbps": 10.0', '"rate_gbps": 4.0'))
+    path = tmp_path / "after/lab" / RUN / "plan.json"
+    plan = json.loads(path.read_text(encoding="utf-8").replace('"rate_gbps": 10.0', '"rate_gbps": 4.0'))
+    manifest = json.loads(path.with_name("manifest.json").read_text(encoding="utf-8"))
+    plan[provenance.FINGERPRINT] = provenance.fingerprint(plan, manifest["policy"])
+    path.write_text(json.dumps(plan), encoding="utf-8")
     status, found = told(capsys, before, after, tmp_path)
     assert status == 0
     gone = {row["check"] for row in found["rows"] if row["b"] is None}

@@ -19,6 +19,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.load imp
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import prometheus
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import (
     action_base,
+    baseline,
     provenance,
     stale_secrets,
 )
@@ -62,13 +63,19 @@ class ActionModule(ActionBase):
 
 
 def _new(reports_dir: str, run: str | None, inventory: Inventory) -> RunFolder:
-    plan_document, manifest = action_base.opening(inventory)
+    found = baseline.beside(inventory.sources, inventory.cluster)
+    sha256 = baseline.digest(found[0]) if found else None
+    plan_document, manifest = action_base.opening(inventory, sha256)
+    if found:
+        manifest[baseline.STATED] = {"run": found[1].run, "sha256": sha256}
     # This is a worker's; its parent is ansible-playbook, which lives as long as the run.
     manifest["controller"] = stale_secrets.controller(os.getppid())
     folder = run_folder.create(reports_dir, inventory.cluster, run, manifest)
     for name in stale_secrets.forget_secrets(folder.path.parent.parent, folder.name):
         display.vv(f"removed the secret of run {name}, whose controller is gone")
     folder.write(run_folder.PLAN, run_folder.pretty(plan_document))
+    if found:
+        folder.write(baseline.FILE, found[0])
     # Incomplete until it is judged: a run that is killed leaves no word of being whole.
     folder.write(prometheus.FILE, prometheus.unjudged(inventory.cluster))
     return folder

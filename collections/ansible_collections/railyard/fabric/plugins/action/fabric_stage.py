@@ -22,7 +22,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils.rails import bind
 from ansible_collections.railyard.fabric.plugins.module_utils.runner import main
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule import work_order
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
-from ansible_collections.railyard.fabric.plugins.plugin_utils.run import action_base
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import baseline as against
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import action_base, baseline
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 
 _MODULE = "railyard.fabric.fabric_run"
@@ -135,6 +136,10 @@ def node_order(folder: run_folder.RunFolder, node: str) -> dict[str, Any]:
         facts = next((row for row in rows if row.get("node") == node), None)
         netdevs = bind.netdevs(rails, facts) if facts else {}
         hcas = bind.hcas(rails, facts) if facts else {}
+        saved = baseline.kept(folder, folder.manifest(), folder.plan())
+        if saved is not None:
+            tolerance = float(common["policy"]["baseline_tolerance"])
+            common["bounds"] = against.for_node(common.get("bounds") or {}, saved, node, tolerance)
         order = work_order.for_node(common, node, folder.secret(), netdevs, hcas)
     except (run_folder.RunFolderError, KeyError, ValueError) as error:
         raise AnsibleActionFail(

@@ -51,6 +51,7 @@ _RATES = ("bandwidth_gbps", "forward_gbps", "reverse_gbps")
 Row = Mapping[str, Any]
 Test = Mapping[str, Any]
 #: check -> rail -> metric -> the least and the most that is not suspect; None where nothing bounds it.
+#: Where a saved baseline has a link's own number, that link is a key, too: `NODE PEER RAIL`.
 Bounds = Mapping[str, Mapping[str, Mapping[str, Sequence[Any]]]]
 
 
@@ -99,7 +100,9 @@ def suspicious(row: Row, bounds: Bounds, policy: Mapping[str, Any]) -> bool:
         return True
     if _cut_short(row, policy) or _counted_otherwise(row):
         return True
-    limits = (bounds.get(str(row["check"])) or {}).get(str(row["rail"])) or {}
+    of_check = bounds.get(str(row["check"])) or {}
+    link = " ".join(str(row.get(key)) for key in ("node", "peer", "rail"))
+    limits = of_check.get(link) or of_check.get(str(row["rail"])) or {}
     if any(_beyond(one.get("metrics") or {}, limits) for one in said):
         return True
     return _disagree(str(row["tool"]), metrics, other.get("metrics") or {}, policy)

@@ -81,6 +81,15 @@ KEYS: Mapping[str, Key] = {
         0,
         2,
     ),
+    "baseline_tolerance": Key(
+        0,
+        "how far a number may lie from the saved baseline's and pass: 0.1 is a tenth; 0 takes the noise "
+        "margin of `railyard compare`",
+        "number",
+        0,
+        4,
+        to_node=False,
+    ),
     "rendezvous_timeout_s": Key(8, "how long a node waits for its peer before a test", "number", 1, 3600),
     "first_rendezvous_timeout_s": Key(
         45, "the same before the first test, to which nodes come at different times", "number", 1, 3600

@@ -198,6 +198,11 @@ _TABLE = (
     Cause("too_slow", "the number is above the ceiling that the site lays down",
           "Compare with the other rails and the other direction; then look at CPU governor, C-states "
           "and other load."),
+    Cause("worse_than_baseline", "the number is worse than the saved baseline's of the same link",
+          "`railyard compare` the baseline's run with this one: it tells what else differs (firmware, "
+          "driver, settings, cabling); mend it, or save a new baseline where the change is meant."),
+    Cause("baseline_lost", "the baseline that this run was to be held against is not in its folder as it was",
+          "Bring baseline.json back from a copy of the run and judge again, or validate again."),
     Cause("stands_apart", "the number is far worse than those of like tests in this run",
           "Compare with the like tests in the report's table of the check: one rail of one node is its card, "
           "slot or cable, one node its processor (governor, NUMA node, another load), one rail its switch."),

@@ -37,6 +37,7 @@ class Answer:
         reproduced: in how many attempts of how many it was so bad, as "2/3"; None where the first was good.
         flaky: an attempt was bad, and it is none the less good.
         tries: attempt -> what was seen in it, of those that no authority bounds.
+        like: of these, what makes another test like it, each in words.
     """
 
     outcome: str = UNMEASURED
@@ -51,6 +52,7 @@ class Answer:
     reproduced: str | None = None
     flaky: bool = False
     tries: dict[int, dict[str, Any]] = field(default_factory=dict)
+    like: dict[str, str] = field(default_factory=dict)
 
     @classmethod
     def passed(cls, observed: dict[str, Any], wanted: Mapping[str, Any], basis: str) -> Answer:

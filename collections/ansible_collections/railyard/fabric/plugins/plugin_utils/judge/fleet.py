@@ -11,7 +11,7 @@ since all of them may be slow alike.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import like
@@ -20,42 +20,44 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import
 
 #: What is compared of a test: the first of them that it has.
 _METRICS = ("bandwidth_gbps", "latency_p50_us", "rtt_average_us")
+#: How it was measured, as its row says.
+_MEASURED = ("message_bytes", "qps", "streams", "mtu_bytes", "active_mtu_bytes")
 #: In how many of three attempts a card's test stands apart; of software in all of them.
-_OF_HARDWARE = 2
+OF_HARDWARE = 2
 
 
-def settle(members: Iterable[tuple[Hashable, bool, Answer]], confirm: int) -> None:
+def settle(members: Iterable[Answer], confirm: int) -> None:
     """Fail recorded answers that stand apart from their like; changed in place.
 
     Args:
-        members: what makes a test like another, whether all its ends are cards, and its answer.
+        members: the answers of tests, `like` filled in.
         confirm: how often a test that looks bad is measured again.
     """
-    alike: dict[tuple[Hashable, bool], list[Answer]] = {}
-    for kind, hardware, answer in members:
-        if answer.outcome == RECORDED and _metric(answer.observed) and answer.tries:
-            alike.setdefault((kind, hardware), []).append(answer)
-    for (_kind, hardware), answers in alike.items():
-        _settle(answers, hardware, confirm)
+    alike: dict[tuple[tuple[str, str], ...], list[Answer]] = {}
+    for answer in members:
+        if answer.outcome == RECORDED and metric(answer.observed) and answer.tries:
+            alike.setdefault(tuple(sorted(answer.like.items())), []).append(answer)
+    for answers in alike.values():
+        _settle(answers, answers[0].like["hardware"] == str(True), confirm)
 
 
 def _settle(answers: list[Answer], hardware: bool, confirm: int) -> None:
-    metric = _metric(answers[0].observed)
-    first = {place: float(answer.tries[min(answer.tries)][metric]) for place, answer in enumerate(answers)}
-    more = metric.endswith("_gbps")
+    name = metric(answers[0].observed)
+    first = {place: float(answer.tries[min(answer.tries)][name]) for place, answer in enumerate(answers)}
+    more = name.endswith("_gbps")
     for place in like.apart(first, more, hardware):
         answer = answers[place]
-        values = [float(seen[metric]) for _number, seen in sorted(answer.tries.items())]
+        values = [float(seen[name]) for _number, seen in sorted(answer.tries.items())]
         low = [value for value in values if place in like.apart({**first, place: value}, more, hardware)]
-        needed = min(_OF_HARDWARE, len(values)) if hardware else 1 + confirm
+        needed = min(OF_HARDWARE, len(values)) if hardware else 1 + confirm
         usual = statistics.median(first.values())
         if len(low) >= needed and (hardware or confirm):
             seen = statistics.median(low)
             said = (
-                f"{metric} {seen:g}, the median of {len(first)} like tests {usual:.4g} "
+                f"{name} {seen:g}, the median of {len(first)} like tests {usual:.4g} "
                 f"({len(low)} of {len(values)} attempts)"
             )
-            answer.observed[metric] = seen
+            answer.observed[name] = seen
             answer.reproduced = f"{len(low)}/{len(values)}"
             answer.failed("stands_apart", said)
             answer.basis += "; held against the run's like tests"
@@ -63,12 +65,19 @@ def _settle(answers: list[Answer], hardware: bool, confirm: int) -> None:
             answer.flaky, answer.reproduced = True, f"{len(low)}/{len(values)}"
 
 
-def kind(line: Mapping[str, Any], row: Mapping[str, Any], rates: object, hops: object) -> Hashable:
-    """Return what makes a test like another; see the module's words."""
-    keys = ("message_bytes", "qps", "streams", "mtu_bytes", "active_mtu_bytes")
-    said = (line["check"], line["tool"], line["direction"], *(row.get(key) for key in keys), rates, hops)
-    return tuple(map(repr, said))
+def like_of(
+    line: Mapping[str, Any], row: Mapping[str, Any], rate_gbps: object, classes: Iterable[str], hops: object
+) -> dict[str, str]:
+    """Return what makes a test like another, each in words; see the module's words."""
+    told = sorted(classes)
+    said = {key: line[key] for key in ("check", "tool", "direction")}
+    said |= {key: row.get(key) for key in _MEASURED}
+    # Whether all ends are cards: these repeat a number better.
+    said |= {"rate_gbps": rate_gbps, "classes": " and ".join(told), "hops": hops}
+    said["hardware"] = set(told) == {"hardware"}
+    return {key: str(value) for key, value in said.items()}
 
 
-def _metric(observed: Mapping[str, Any]) -> str:
+def metric(observed: Mapping[str, Any]) -> str:
+    """Return which of a test's numbers is compared; empty where it has none."""
     return next((name for name in _METRICS if isinstance(observed.get(name), (int, float))), "")

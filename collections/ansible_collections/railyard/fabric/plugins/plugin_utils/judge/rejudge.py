@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import attempts, verdict
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import attempts, baseline, verdict
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import baseline as kept_baseline
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import provenance
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder
@@ -45,6 +46,39 @@ def judge_folder(path: str | Path) -> Judged:
         JudgeError: nothing was asked, or plan and asked lines contradict each other.
         PolicyError: the manifest's policy is not one.
     """
+    read = _read(path)
+    manifest, plan, asked, _facts, results = read.documents[:5]
+    verdicts = verdict.judge(*read.documents)
+    return Judged(
+        verdicts,
+        verdict.exit_status(verdicts, manifest, asked, plan, read.order, bool(read.torn)),
+        read.torn,
+        verdict.strangers(manifest, asked, results),
+        verdict.incomplete(manifest, asked, plan, read.order),
+        [*provenance.notes(manifest, plan), *attempts.notes(verdicts)],
+    )
+
+
+def baseline_of(path: str | Path) -> dict[str, Any]:
+    """Return the baseline that a run folder gives; whether it passed is for `judge_folder` to say.
+
+    Raises:
+        RunFolderError, JudgeError, PolicyError: as judge_folder.
+    """
+    read = _read(path)
+    manifest, _plan, asked, *_rest = read.documents
+    return baseline.document(manifest, asked, verdict.answers(*read.documents))
+
+
+class _Folder(NamedTuple):
+    """What is judged of a folder: arguments of `verdict.judge`, the work order, files that lost a line."""
+
+    documents: tuple[Any, ...]
+    order: Mapping[str, Any] | None
+    torn: list[str]
+
+
+def _read(path: str | Path) -> _Folder:
     folder = RunFolder(path)
     manifest = folder.manifest()
     plan = folder.plan()
@@ -54,24 +88,17 @@ def judge_folder(path: str | Path) -> Judged:
         read[name], damaged = folder.rows(name)
         torn += [name] if damaged else []
     order = _work_order(folder)
-    asked, results = read[run_folder.ASKED], read[run_folder.RESULTS]
-    verdicts = verdict.judge(
+    documents = (
         manifest,
         plan,
-        asked,
+        read[run_folder.ASKED],
         read[run_folder.FACTS],
-        results,
+        read[run_folder.RESULTS],
         read[run_folder.OBSTACLES],
         _inspected(folder, plan, order, read[run_folder.OBSTACLES]),
+        kept_baseline.kept(folder, manifest, plan),
     )
-    return Judged(
-        verdicts,
-        verdict.exit_status(verdicts, manifest, asked, plan, order, bool(torn)),
-        torn,
-        verdict.strangers(manifest, asked, results),
-        verdict.incomplete(manifest, asked, plan, order),
-        [*provenance.notes(manifest, plan), *attempts.notes(verdicts)],
-    )
+    return _Folder(documents, order, torn)
 
 
 def _work_order(folder: RunFolder) -> Mapping[str, Any] | None:

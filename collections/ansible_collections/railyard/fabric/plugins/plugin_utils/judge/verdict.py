@@ -11,7 +11,7 @@ out of it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
@@ -27,6 +27,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue i
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import (
     aggregate,
+    baseline,
     bmc,
     bounds_check,
     cabling,
@@ -47,6 +48,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.clock import
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import Answer
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.facts import BoundFacts
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import documents, provenance, requests
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.baseline import Saved
 
 Rows = dict[str, list[Mapping[str, Any]]]
 
@@ -63,6 +65,7 @@ def judge(
     results: Iterable[Mapping[str, Any]],
     obstacles: Iterable[Mapping[str, Any]] = (),
     answered: Iterable[str] = (),
+    saved: Saved | None = None,
 ) -> list[dict[str, Any]]:
     """Judge a run.
 
@@ -74,6 +77,7 @@ def judge(
         results: the result rows.
         obstacles: what kept the controller from inspecting or starting a node; it explains silence, no more.
         answered: nodes that are known to have been inspected: if one has no facts, they were lost.
+        saved: the baseline that the run is held against, None where it has none.
 
     Returns:
         One verdict for each asked line, in their order.
@@ -82,6 +86,23 @@ def judge(
         JudgeError: nothing was asked, or a line asks of a node or rail that the plan does not have.
         PolicyError: the manifest's policy is not one.
     """
+    results = list(results)
+    found = answers(manifest, plan, asked, facts, results, obstacles, answered, saved)
+    rows = _by_id(results, {str(line["id"]): line for line in asked})
+    return [answer.line(line, rows) for line, answer in zip(asked, found, strict=True)]
+
+
+def answers(
+    manifest: Mapping[str, Any],
+    plan: Mapping[str, Any],
+    asked: Sequence[Mapping[str, Any]],
+    facts: Iterable[Mapping[str, Any]],
+    results: Iterable[Mapping[str, Any]],
+    obstacles: Iterable[Mapping[str, Any]],
+    answered: Iterable[str],
+    saved: Saved | None,
+) -> list[Answer]:
+    """Return what `judge` makes verdicts of; arguments and errors are the same."""
     problem = documents.problem(manifest, plan, asked)
     if problem:
         raise JudgeError(problem)
@@ -92,14 +113,19 @@ def judge(
     tests = {str(line["id"]): line for line in asked}
     rows = _by_id(results, tests)
     clock = Clock(manifest, fleet.collected)
-    court = _Judge(run, plan, policy.merge(manifest.get("policy")), fleet, tests, rows, clock)
+    rules = policy.merge(manifest.get("policy"))
+    court = _Judge(run, plan, rules, fleet, tests, rows, clock)
     court.lost = _rows_lost(manifest, rows)
-    answers = [court.answer(line) for line in asked]
-    recorded = [pair for pair in zip(asked, answers, strict=True) if pair[1].tries]
-    fleet_rules.settle(((*court.like(line), answer) for line, answer in recorded), court.confirm)
-    lasting.unsteady(asked, answers)
-    slow_rails.name(asked, answers)
-    return [answer.line(line, rows) for line, answer in zip(asked, answers, strict=True)]
+    found = [court.answer(line) for line in asked]
+    for line, answer in zip(asked, found, strict=True):
+        answer.like = court.like(line) if answer.tries else {}
+    # A sum's parts stand for it.
+    fleet_rules.settle((one for one, line in zip(found, asked, strict=True) if line["rail"]), court.confirm)
+    if saved is not None:
+        baseline.settle(asked, found, saved, rules)
+    lasting.unsteady(asked, found)
+    slow_rails.name(asked, found)
+    return found
 
 
 def exit_status(
@@ -243,18 +269,20 @@ class _Judge:
         answers = {number: self._attempt(asked, rows) for number, rows in attempts.items()}
         on_the_link = check.name in PROBES and lasting.grew_on_the_link(attempts.get(1, []))
         found = lasting.combine(check.name, answers, self.confirm, on_the_link)
-        found.tries = {n: dict(one.observed) for n, one in answers.items() if one.outcome == RECORDED}
-        return found
+        return _with_tries(found, answers)
 
-    def like(self, asked: Mapping[str, Any]) -> tuple[Hashable, bool]:
-        """Return what makes a test like another, and whether all of its ends are cards."""
+    def like(self, asked: Mapping[str, Any]) -> dict[str, str]:
+        """Return what makes a test like another; of a sum what its parts have."""
+        if parts := asked.get("parts"):
+            each = [self.like(self.tests[part]) for part in parts]
+            said = {key: ", ".join(sorted({one[key] for one in each})) for key in each[0]}
+            return {**said, "check": str(asked["check"])}
         ends, rows = self._ends(asked), self.rows.get(str(asked["id"]), [])
         rdma = CHECKS[str(asked["check"])].rdma
-        classes = [((end.hca if rdma else end.netdev) or {}).get("driver_class") for end in ends]
-        rate = limits.capability(str(asked["check"]), *ends).rate_gbps
+        classes = [str(((end.hca if rdma else end.netdev) or {}).get("driver_class")) for end in ends]
+        rate_gbps = limits.capability(str(asked["check"]), *ends).rate_gbps
         row = next((row for row in rows if row.get("end") == "client"), {})
-        kind = fleet_rules.kind(asked, row, (rate, *sorted(map(str, classes))), hops.planned(ends))
-        return kind, set(classes) == {"hardware"}
+        return fleet_rules.like_of(asked, row, rate_gbps, classes, hops.planned(ends))
 
     def _attempts(self, asked: Mapping[str, Any]) -> dict[int, list[Mapping[str, Any]]] | Answer:
         """Return the rows of each attempt at a test, the first always; or what is wrong with them."""
@@ -422,7 +450,7 @@ class _Judge:
         rows = [row for part in parts for row in self.rows.get(str(part["id"]), [])]
         attempts = lasting.by_attempt(rows, self.confirm) or {1: []}
         answers = {number: self._sum(asked, attempts.get(number, [])) for number in {1, *attempts}}
-        return lasting.combine(str(asked["check"]), answers, self.confirm)
+        return _with_tries(lasting.combine(str(asked["check"]), answers, self.confirm), answers)
 
     def _sum(self, asked: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> Answer:
         """Answer a sum by the rows of one attempt at its parts."""
@@ -459,6 +487,12 @@ class _Judge:
             alone_gbps = [one for one in best if one is not None]
             bounds = limits.of_shared_slot(bounds, alone_gbps, data_gbps, slot_gbps)
         return bounds_check.weigh(observed, [observed], bounds)
+
+
+def _with_tries(found: Answer, attempts: Mapping[int, Answer]) -> Answer:
+    """Keep what was seen in the attempts that no authority bounds."""
+    found.tries = {n: dict(one.observed) for n, one in attempts.items() if one.outcome == RECORDED}
+    return found
 
 
 def _obstacles(rows: Iterable[Mapping[str, Any]], run: str) -> dict[str, Mapping[str, Any]]:

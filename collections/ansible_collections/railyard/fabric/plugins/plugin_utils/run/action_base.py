@@ -33,8 +33,12 @@ def play_inventory(action: Any) -> Inventory:
     return load.from_play(manager, action._loader)
 
 
-def opening(inventory: Inventory) -> tuple[dict[str, Any], dict[str, Any]]:
+def opening(inventory: Inventory, baseline: str | None = None) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return plan.json of a new run, and what its manifest says of how it is made.
+
+    Args:
+        inventory: validated.
+        baseline: the digest of what the run is held against, if anything.
 
     Raises:
         PolicyError: the inventory's policy is not one.
@@ -42,6 +46,7 @@ def opening(inventory: Inventory) -> tuple[dict[str, Any], dict[str, Any]]:
     rules = policy.merge(inventory.policy)
     whole: dict[str, Any] = plain(plan.build_plan(inventory))
     whole["nodes"] = {name: node for name, node in whole["nodes"].items() if name in inventory.selected}
+    whole |= {provenance.BASELINE: baseline} if baseline else {}
     whole[provenance.FINGERPRINT] = provenance.fingerprint(whole, rules)
     limited = len(inventory.selected) < len(inventory.nodes)
     return whole, {

@@ -21,13 +21,17 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import 
 FINGERPRINT, CHANGED = "inventory_sha256", "inventory_changed"
 #: manifest.json: the files of which a folder was made whose tests Railyard did not run.
 IMPORTED = "imported"
+#: plan.json: the digest of the baseline that the run is held against.
+BASELINE = "baseline_sha256"
 #: How many places a note names.
 _NAMED = 3
 
 
 def fingerprint(plan: Mapping[str, Any], policy: object) -> str:
-    """Return the SHA-256 of what the inventory says for a run: its nodes' plans and its policy."""
-    said = json.dumps([plan.get("nodes"), policy], sort_keys=True, separators=(",", ":"))
+    """Return the SHA-256 of what the inventory says for a run: its nodes' plans, its policy, its baseline."""
+    whole = [plan.get("nodes"), policy]
+    whole += [plan[BASELINE]] if BASELINE in plan else []
+    said = json.dumps(whole, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(said.encode("utf-8")).hexdigest()
 
 

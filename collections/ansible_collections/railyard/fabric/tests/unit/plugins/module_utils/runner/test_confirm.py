@@ -41,6 +41,15 @@ def error(name: str) -> dict[str, Any]:
     return {"status": "failed", "error": {"class": name}, "proof": None, "metrics": {}}
 
 
+def test_a_links_own_bound_comes_before_its_rails() -> None:
+    link = {"node": "gpu1", "peer": "gpu2"}
+    bounds = {
+        "tcp_bandwidth": {**BOUNDS["tcp_bandwidth"], "gpu1 gpu2 rail0": {"bandwidth_gbps": [9.35, None]}}
+    }
+    assert confirm.suspects([row(**link)], bounds, POLICY) == ["m00003"], "the other end says 9.3"
+    assert confirm.suspects([row(node="gpu1", peer="gpu3")], bounds, POLICY) == []
+
+
 @pytest.mark.parametrize(
     "one",
     [

@@ -19,7 +19,9 @@ def answers(first: list[float], last: list[float], metric: str = "latency_p50_us
 
 
 def told(made: list[Answer], hardware: bool, confirm: int = 2) -> tuple[str, str | None, bool]:
-    fleet.settle((("like", hardware, answer) for answer in made), confirm)
+    for answer in made:
+        answer.like = {"check": "tcp_latency", "hardware": str(hardware)}
+    fleet.settle(made, confirm)
     assert {answer.outcome for answer in made[:-1]} == {"recorded"}
     last = made[-1]
     return last.outcome, last.reproduced, last.flaky
@@ -51,7 +53,9 @@ def test_software_that_nobody_measured_again_cannot_fail() -> None:
 def test_only_like_is_held_against_like() -> None:
     made = answers([2.2] * 15, [5000.0])
     kinds = ["write"] * 15 + ["read"]
-    fleet.settle(((kind, True, answer) for kind, answer in zip(kinds, made, strict=True)), 2)
+    for kind, answer in zip(kinds, made, strict=True):
+        answer.like = {"check": kind, "hardware": "True"}
+    fleet.settle(made, 2)
     assert {answer.outcome for answer in made} == {"recorded"}
 
 
