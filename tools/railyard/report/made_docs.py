@@ -34,9 +34,9 @@ NAMES = ("troubleshooting.md", "inventory.md", "units.md")
 
 def causes() -> Iterator[tuple[str, ...]]:
     """Yield the cause table's rows."""
-    yield "`cause_class`", "what it means", "what to do"
+    yield "`cause_class`", "what it means", "likely cause", "see", "what to do"
     for cause in CAUSES.values():
-        yield f"`{cause.name}`", cause.sentence, cause.next
+        yield f"`{cause.name}`", cause.sentence, cause.likely, f"`{cause.command}`", cause.next
 
 
 def fields(of: Mapping[str, schema.Field]) -> Iterator[tuple[str, ...]]:

@@ -27,6 +27,7 @@ class BoundFacts:
         bound: node -> rail -> Bound, for the nodes whose facts can be trusted.
         broken: node -> what is wrong with its facts.
         iperf3: node -> version, None where unknown.
+        governors: node -> the CPU frequency governors that its processors have, where it has any.
         boot_ids: node -> the boot that its facts describe.
         collected: node -> when that was, by its clock.
         owners: bare rail address -> nodes that have it on any netdev.
@@ -41,6 +42,7 @@ class BoundFacts:
     bound: dict[str, dict[str, Bound]] = field(default_factory=dict)
     broken: dict[str, str] = field(default_factory=dict)
     iperf3: dict[str, str | None] = field(default_factory=dict)
+    governors: dict[str, str] = field(default_factory=dict)
     boot_ids: dict[str, object] = field(default_factory=dict)
     collected: dict[str, object] = field(default_factory=dict)
     owners: dict[str, list[str]] = field(default_factory=dict)
@@ -97,6 +99,10 @@ def gather(plan: Mapping[str, Any], facts: Iterable[Mapping[str, Any]], run: str
         tools = row.get("tools")
         version = tools.get("iperf3") if isinstance(tools, Mapping) else None
         fleet.iperf3[node] = version if isinstance(version, str) else None
+        cpu = row.get("cpu")
+        governors = cpu.get("governors") if isinstance(cpu, Mapping) else None
+        if isinstance(governors, Mapping) and governors:
+            fleet.governors[node] = " and ".join(sorted(map(str, governors)))
         for address in _all_addresses(row):
             fleet.owners.setdefault(address, []).append(node)
     return fleet

@@ -124,7 +124,7 @@ def answers(
     if saved is not None:
         baseline.settle(asked, found, saved, rules)
     lasting.unsteady(asked, found)
-    slow_rails.name(asked, found)
+    slow_rails.name(asked, found, fleet)
     return found
 
 

@@ -70,5 +70,7 @@ def test_a_whole_run_names_the_latency_that_stands_apart() -> None:
     row["metrics"] |= {name: row["metrics"][name] * 4 for name in names}
     row["metrics"]["observations"] //= 4
     one = run.verdict(slow)
-    assert (one["outcome"], one["cause_class"]) == ("fail", "stands_apart"), one
+    # Both nodes are like the others with third ones: it is what lies between the two.
+    assert (one["outcome"], one["cause_class"]) == ("fail", "path_slow"), one
+    assert "of 24 like tests" in one["cause"]
     assert run.status() == 1

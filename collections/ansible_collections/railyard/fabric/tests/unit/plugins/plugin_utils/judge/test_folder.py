@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, get_args
+from typing import Any
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import ErrorClass
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import causes, rejudge
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import rejudge
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import summary
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import action_base, requests
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
@@ -234,17 +233,3 @@ def test_no_secret_of_the_command_line_is_kept() -> None:
     assert "railyard_run=" + RUN in safe
     assert "-e@vault.yml" in safe
     assert safe[-2:] == ["--limit", "gpuserver1"]
-
-
-def test_every_error_class_of_the_runner_has_a_cause_and_a_next_step() -> None:
-    assert set(get_args(ErrorClass)) <= set(causes.CAUSES)
-    for name, cause in causes.CAUSES.items():
-        assert name == cause.name
-        assert cause.sentence[0].islower() or cause.sentence[0].isupper()
-        assert not cause.sentence.endswith(".")
-        assert cause.next.endswith(".")
-    # An absent node was once called a defect of the runner.
-    assert causes.explain("peer_absent")["cause_class"] == "peer_absent"
-    said = causes.explain("a class of next year", "x")
-    assert said["cause_class"] == "row_garbled"
-    assert "a class of next year" in said["cause"]
