@@ -168,12 +168,13 @@ def _link(node: str, rail: Mapping[str, Any], bound: Bound, node_class: str) -> 
         basis += f", at its declared {rate:g} Gbit/s"
     answer = Answer.passed(observed, wanted, basis)
     down = device.get("admin_up") is False or device.get("carrier") is False
-    if down or str(device.get("operstate")) in ("down", "lowerlayerdown", "notpresent"):
-        return answer.failed("link_down", where)
     # A port that the inventory does not name is no part of the link; rdma_port looks at it on RDMA rails.
     named = bound.hca if rail.get("hca") is not None else None
+    if down or str(device.get("operstate")) in ("down", "lowerlayerdown", "notpresent"):
+        return answer.failed(_why_down(bound.hca), where)
     if named is not None and named.get("state") not in (None, "ACTIVE"):
-        return answer.failed("link_down", f"{on_rail} (HCA port {rail['hca']} is {named['state']})")
+        detail = f"{on_rail} (HCA port {rail['hca']} is {named['state']})"
+        return answer.failed(_why_down(named), detail)
     if bound.findings:
         return _found(answer, on_rail, bound)
     if node_class == "hardware" and device.get("driver_class") in ("software", "virtual"):
@@ -197,6 +198,12 @@ def _link(node: str, rail: Mapping[str, Any], bound: Bound, node_class: str) -> 
     if hardware and not is_number(rate):
         return _undeclared_speed(answer, where, device)
     return answer
+
+
+def _why_down(port: Mapping[str, Any] | None) -> str:
+    """Return the cause of a link that is down: a port in state Initializing waits for its subnet manager."""
+    waits = port is not None and (port.get("state"), port.get("link_layer")) == ("INIT", "InfiniBand")
+    return "sm_missing" if waits else "link_down"
 
 
 def _undeclared_speed(answer: Answer, where: str, device: Mapping[str, Any]) -> Answer:

@@ -227,6 +227,21 @@ def test_a_down_hca_port_is_a_link_down() -> None:
     assert {(one["outcome"], one["cause_class"]) for one in ones} == {("fail", "link_down")}
 
 
+@pytest.mark.parametrize(("layer", "cause"), [("InfiniBand", "sm_missing"), ("Ethernet", "link_down")])
+@pytest.mark.parametrize("carrier", [True, False])
+def test_an_infiniband_port_that_is_initializing_waits_for_a_subnet_manager(
+    layer: str, cause: str, carrier: bool
+) -> None:
+    run = FakeRun()
+    for node in run.plan["nodes"].values():
+        node["rails"][0]["hca"] = "mlx5_0:1"
+    for facts in run.facts:
+        facts["netdevs"][0]["carrier"] = carrier
+        facts["hcas"] = [{"hca": "mlx5_0:1", "netdev": "ens6", "state": "INIT", "link_layer": layer}]
+    ones = [run.verdict(identity) for identity in run.ids("link", rail="rail0")]
+    assert {(one["outcome"], one["cause_class"]) for one in ones} == {("fail", cause)}
+
+
 @pytest.mark.parametrize(
     ("rate", "speed", "most", "outcome", "cause"),
     [
