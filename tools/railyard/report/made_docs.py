@@ -11,7 +11,8 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 
 from railyard.base import paths
@@ -21,6 +22,7 @@ os.environ.setdefault("ANSIBLE_CONFIG", str(paths.repo_root() / "ansible.cfg"))
 
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers import registry
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule.policy_keys import KEYS
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import figures
 from ansible_collections.railyard.fabric.plugins.plugin_utils.compare import runs
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import load, schema
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import hops
@@ -29,7 +31,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.present.comparison
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import outputs
 
 DOCS = paths.repo_root() / "docs"
-NAMES = ("troubleshooting.md", "inventory.md", "units.md")
+NAMES = ("troubleshooting.md", "inventory.md", "units.md", "figures.md")
 
 
 def causes() -> Iterator[tuple[str, ...]]:
@@ -105,7 +107,21 @@ def notes() -> Iterator[tuple[str, ...]]:
         )
 
 
-TABLES = {
+def catalogue(group: str) -> Iterator[tuple[str, ...]]:
+    """Yield the rows of one group of figures, without the columns that say nothing in any of them."""
+    rows = [("figure", "of", "value", "message", "source", "read by", "note")]
+    for name, row in figures.FIGURES.items():
+        if row["group"] == group:
+            value = "none" if row["value"] is None else f"{figures.value(name):.6g} {row['unit']}"
+            size = "-" if row["message_bytes"] is None else f"{row['message_bytes']} bytes"
+            reader = "-" if row["read_by"] == figures.NOTHING else f"`plugin_utils/{row['read_by']}`"
+            what = f"`{name}`: {row['what']}"
+            rows.append((what, row["class"], value, size, row["source"], reader, row["note"] or "-"))
+    kept = [place for place in range(len(rows[0])) if any(row[place] != "-" for row in rows[1:])]
+    yield from (tuple(row[place] for place in kept) for row in rows)
+
+
+TABLES: dict[str, Callable[[], Iterator[tuple[str, ...]]]] = {
     "notes": notes,
     "causes": causes,
     "fabric": lambda: fields(schema.FABRIC),
@@ -113,6 +129,7 @@ TABLES = {
     "frontend": lambda: fields(schema.FRONTEND),
     "network": lambda: fields(schema.NETWORK),
     "policy": policy_keys,
+    **{f"figures_{group}": partial(catalogue, group) for group in figures.GROUPS},
 }
 
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import figures
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import (
     BANDWIDTH,
     BI,
@@ -27,37 +28,39 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy impo
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import packets, slots
 
 #: Share of a link's rate that several TCP streams must reach.
-TCP_FLOOR_SHARE = 0.80
+TCP_FLOOR_SHARE = figures.value("tcp_floor_share")
 #: How far above the physical limit a reading may lie: the ends of an interval are cut between two readings.
-CEILING_TOLERANCE = 1.02
+CEILING_TOLERANCE = figures.value("ceiling_tolerance")
 #: Up to this rate one core feeds the link, whatever iperf3's version: the least that ESnet has of a stream.
-ONE_CORE_GBPS = 15.0
-_ONE_CORE_AUTHORITY = "ESnet fasterdata reports 15 to 35 Gbit/s of a single stream, so of one core"
+ONE_CORE_GBPS = figures.value("tcp_one_core_gbps")
+_ONE_CORE_AUTHORITY = figures.source("tcp_one_core_gbps")
 #: Above it, up to 100 Gbit/s, ESnet's figures hold: about 12 streams, and a thread for each (iperf3 3.16).
-_THREADS_AUTHORITY = "ESnet fasterdata reports 0.90 of 100 Gbit/s with about 12 streams on an untuned host"
-MANY_STREAMS = 12
+_THREADS_AUTHORITY = figures.source("tcp_many_streams")
+MANY_STREAMS = int(figures.value("tcp_many_streams"))
 THREADED_IPERF3 = (3, 16)
-FEW_STREAMS = 4
-MOST_GBPS = 100.0
+FEW_STREAMS = int(figures.value("tcp_few_streams"))
+MOST_GBPS = figures.value("tcp_most_gbps")
 
 #: Share of the data rate that RDMA must reach: what ngc_multinode_perf asks of ib_{write,read,send}_bw.
-RDMA_FLOOR_SHARE = 0.90
-_RDMA_AUTHORITY = (
-    "ngc_multinode_perf passes at 0.90 of the port's rate; "
-    "oci-hpc asks for 0.96 of 100, 200 and 400 Gbit/s, azurehpc-health-checks for 0.90 to 0.95"
-)
+RDMA_FLOOR_SHARE = figures.value("rdma_floor_share")
+_RDMA_AUTHORITY = figures.source("rdma_floor_share")
 #: perftest's own default; smaller messages are bounded by the message rate and not by the link.
-LEAST_MESSAGE_BYTES = 65536
+LEAST_MESSAGE_BYTES = int(figures.value("rdma_least_message_bytes"))
 #: Up to FDR the name of an InfiniBand rate counts the line code too (IBTA volume 2: 8b/10b, then 64b/66b of
 #: 56.25); FDR10 is called 40 as well, and carries them.
-_INFINIBAND_DATA_GBPS = {2.5: 2.0, 5.0: 4.0, 10.0: 8.0, 20.0: 16.0, 40.0: 32.0, 56.0: 54.5}
+_INFINIBAND_DATA_GBPS = {
+    float(row["rate_gbps"]): float(row["value"])
+    for row in figures.FIGURES.values()
+    if row["group"] == "infiniband" and row["read_by"] != figures.NOTHING
+}
 _NO_RDMA_LATENCY = (
-    "no authority bounds it here: published figures (2.5 us for write and send, 4.5 us for read in "
-    "ngc_multinode_perf; 5 us in oci-hpc) name neither the switch hops nor this message size; a site may, "
-    "with fabric_policy.floors"
+    f"no authority bounds it here: published figures ({figures.value('ngc_write_send_latency_us'):g} us for "
+    f"write and send, {figures.value('ngc_read_latency_us'):g} us for read in ngc_multinode_perf; "
+    f"{figures.value('oci_latency_us'):g} us in oci-hpc) name neither the switch hops nor this message size; "
+    "a site may, with fabric_policy.floors"
 )
 #: Of what a rail carries alone: each direction while both do, all rails of one slot at once.
-BOTH_WAYS_SHARE, SHARED_SLOT_SHARE = 0.80, 0.90
+BOTH_WAYS_SHARE, SHARED_SLOT_SHARE = figures.value("both_ways_share"), figures.value("shared_slot_share")
 _SHARED_SLOT = "these rails share one PCIe device, and its slot's capability is not known"
 
 

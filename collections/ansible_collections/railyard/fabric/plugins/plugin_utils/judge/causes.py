@@ -287,7 +287,7 @@ _TABLE = (
     Cause("worse_than_baseline", "the number is worse than the saved baseline's of the same link",
           "`railyard compare` the baseline's run with this one: it tells what else differs (firmware, "
           "driver, settings, cabling); mend it, or save a new baseline where the change is meant.",
-          "what was changed since: firmware, driver, settings, cabling", "railyard compare RUN_A RUN"),
+          "what was changed since: firmware, driver, settings, cabling", "railyard judge RUN"),
     Cause("baseline_lost", "the baseline that this run was to be held against is not in its folder as it was",
           "Bring baseline.json back from a copy of the run and judge again, or validate again.",
           "a file of the run folder was cut", "railyard judge RUN"),

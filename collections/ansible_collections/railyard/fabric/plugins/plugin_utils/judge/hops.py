@@ -19,11 +19,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import figures
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import FAIL, PASS, RECORDED
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import Answer
 
 #: What a cut-through switch adds to a packet's way, at least and at most.
-HOP_LEAST_US, HOP_MOST_US = 0.3, 1.0
+HOP_LEAST_US, HOP_MOST_US = figures.value("hop_least_us"), figures.value("hop_most_us")
 #: Within one leaf a packet passes one switch; between leaves two leaves and a spine.
 _SAME_LEAF, _OTHER_LEAF = 1, 3
 #: Fewer tests of others are no measure of what is usual.

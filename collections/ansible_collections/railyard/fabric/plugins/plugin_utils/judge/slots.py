@@ -14,12 +14,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import figures
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_number
 
 #: GT/s up to which a code holds -> the share of bits that it leaves.
-_CODES = ((5.0, 8 / 10), (32.0, 128 / 130), (64.0, 236 / 256))
+_CODES = tuple((float(gts), figures.value(f"pcie_code_to_{gts}_gts")) for gts in (5, 32, 64))
 #: What packets of 256 bytes leave of a link: 256 / (256 + 24), and some for acknowledgements and credits.
-PACKETS_SHARE = 0.905
+PACKETS_SHARE = figures.value("pcie_packets_share")
 
 
 def trained_low(device: Mapping[str, Any]) -> str | None:
