@@ -14,6 +14,7 @@ Only causes are replaced; an outcome never changes here.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -41,6 +42,8 @@ _METRICS = ("bandwidth_gbps", "latency_p50_us", "rtt_average_us")
 _LEAST_TESTS = 2
 #: Fewer nodes do not show whether a whole rail is slow.
 _LEAST_NODES = 3
+#: What a node that could not meet its peer says where nothing came back: a runner that is not there refuses.
+_SILENCE = re.compile(r"was not met at .*(?:timed out|No route to host)")
 _TO_TELL = "it takes a third node to tell which"
 
 End = tuple[str, str]
@@ -305,10 +308,14 @@ class _Seen:
         if wanted == "mtu":
             likely = f"what lies between {' and '.join(both)}: both have the planned MTU"
             command = causes.CAUSES["path_mtu_small"].command
+        elif not _SILENCE.search(answer.cause["cause"]):
+            return
         else:
             likely = f"a firewall that drops TCP on {' or '.join(both)}: pings pass on this rail"
             command = "nft list ruleset"
-        said = causes.explain(str(kind), likely=(likely, command), known=self._known(both[:1], rail))
+        # A row's own fix knows the ports that have to be open.
+        fix = None if answer.cause["next"].startswith("Likely ") else answer.cause["next"]
+        said = causes.explain(str(kind), "", fix, (likely, command), self._known(both[:1], rail))
         answer.cause = {**answer.cause, "next": said["next"]}
 
     def _signs(self, kind: str, nodes: Sequence[str], rail: str) -> Iterator[tuple[str, str]]:

@@ -191,6 +191,7 @@ def rail_end(**facts: Any) -> Bound:
     return Bound({"name": "rail1"}, netdev=device)
 
 
+FIREWALL = "a firewall that drops TCP on n1 or n2: pings pass on this rail"
 RAIL1 = PATTERNS["a rail of a node"][1]
 NODE1 = PATTERNS["a node on all rails"][1]
 SWITCH = PATTERNS["a whole rail"][1]
@@ -266,26 +267,34 @@ def test_what_the_run_knows_of_a_slow_part_is_named_first(
 
 
 @pytest.mark.parametrize(
-    ("kind", "local", "likely"),
+    ("kind", "seen", "local", "likely"),
     [
+        ("rendezvous_timeout", "n2 was not met at 10.0.1.2 on rail0: timed out", "reply_path", FIREWALL),
         (
             "rendezvous_timeout",
+            "n2 was not met at 10.0.1.2 on rail0: No route to host",
             "reply_path",
-            "a firewall that drops TCP on n1 or n2: pings pass on this rail",
+            FIREWALL,
         ),
-        ("path_mtu_small", "mtu", "what lies between n1 and n2: both have the planned MTU"),
+        # The runner is not there, or too late: no firewall.
+        ("rendezvous_timeout", "n2 was not met at 10.0.1.2 on rail0: Connection refused", "reply_path", None),
+        ("rendezvous_timeout", "n2 has gone on to round 3 without n1", "reply_path", None),
+        ("path_mtu_small", "seen", "mtu", "what lies between n1 and n2: both have the planned MTU"),
     ],
 )
-def test_what_other_checks_found_good_leaves_the_rest(kind: str, local: str, likely: str) -> None:
+def test_what_other_checks_found_good_leaves_the_rest(
+    kind: str, seen: str, local: str, likely: str | None
+) -> None:
     test = {"id": "m1", "check": "path_mtu", "node": "n1", "peer": "n2", "rail": "rail0"}
     for outcomes in (("pass", "pass"), ("pass", "unmeasured")):
-        answer = Answer(cause=causes.explain(kind, "seen", "the row's own fix"))
+        answer = Answer(cause=causes.explain(kind, seen, "the row's own fix"))
         asked = [test, *({"id": node, "check": local, "node": node, "peer": None, "rail": "rail0"}
                          for node in ("n1", "n2"))]  # fmt: skip
         slow_rails.name(asked, [answer, *map(Answer, outcomes)], BoundFacts())
-        known = outcomes == ("pass", "pass")
+        known = outcomes == ("pass", "pass") and likely is not None
         assert answer.cause["next"].startswith(f"Likely {likely}; see `") is known
-        assert answer.cause["cause"].endswith(": seen")
+        assert answer.cause["cause"].endswith(f": {seen}")
+        assert answer.cause["next"].endswith("the row's own fix")
 
 
 def test_one_test_between_two_nodes_keeps_its_cause_and_names_all_that_remain() -> None:
@@ -337,3 +346,46 @@ def test_the_sum_of_all_rails_says_which_of_them_is_slow() -> None:
         BoundFacts(),
     )
     assert answers[1].cause == {}
+
+
+def test_a_whole_run_names_the_slow_node_and_its_governor() -> None:
+    nodes = tuple(f"gpuserver{number}" for number in range(1, 5))
+    run = FakeRun(nodes=nodes, beacon=False)
+    for facts in run.facts:
+        facts["cpu"] = {"governors": {"performance": 64}, "governor_available": True}
+    run.facts[2]["cpu"]["governors"] = {"powersave": 64}
+    slow = [one for one in run.ids("tcp_bandwidth") if "gpuserver3" in ends_of(run, one)]
+    for identity in slow:
+        for row in run.rows(identity):
+            row["metrics"] |= {"bandwidth_gbps": 0.1, "sent_gbps": 0.1}
+    found = {one["id"]: one for one in run.judge()}
+    assert {found[identity]["cause_class"] for identity in slow} == {"node_slow"}
+    assert {found[identity]["next"].split(". ")[0] for identity in slow} == {
+        "Likely CPU governor powersave on gpuserver3, performance on the others; see `cpupower "
+        "frequency-info`"
+    }
+    others = [found[one]["outcome"] for one in run.ids("tcp_bandwidth") if one not in slow]
+    assert set(others) == {"pass"}
+
+
+def ends_of(run: FakeRun, identity: str) -> tuple[str, str]:
+    return next((line["node"], line["peer"]) for line in run.asked if line["id"] == identity)
+
+
+def test_a_whole_run_whose_ends_do_not_meet_names_the_firewall_where_pings_pass() -> None:
+    run = FakeRun()
+    (identity, *_others) = run.ids("tcp_bandwidth", rail="rail0")
+    for row in run.rows(identity):
+        row |= {"status": "unmeasured", "metrics": None, "proof": None, "window_s": None, "counters": None}
+        row["error"] = {
+            "class": "rendezvous_timeout",
+            "message": "gpuserver2 was not met at 10.0.1.2 on rail0: timed out (own ens6 is up)",
+            "host": row["host"],
+            "fix": "see the link checks",
+        }
+    one = run.verdict(identity)
+    assert (one["outcome"], one["cause_class"]) == ("unmeasured", "rendezvous_timeout")
+    assert one["next"] == (
+        "Likely a firewall that drops TCP on gpuserver1 or gpuserver2: pings pass on this rail; see "
+        "`nft list ruleset`. see the link checks"
+    )
