@@ -13,7 +13,8 @@ import hashlib
 import io
 import tarfile
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -99,16 +100,37 @@ def read(path: Path, run: str, host: str, sha256: object, most: Limits) -> Archi
     Raises:
         ArchiveError: it is not what the node packed, or no archive, or holds no results or something else.
     """
+    with _named(path), path.open("rb") as packed:
+        if sha256 is not None:
+            seen = hashlib.file_digest(packed, "sha256").hexdigest()
+            if seen != sha256:
+                raise ArchiveError(f"fetched with SHA-256 {seen}, the node packed {sha256}; collect again")
+            packed.seek(0)
+        return _read(io.BufferedReader(_Unzipped(packed, most.total_bytes)), run, host, most)
+
+
+def members(path: Path, known: Callable[[str], bool], most_bytes: int) -> Iterator[tuple[str, bytes]]:
+    """Yield name and content of each member of an archive that is a run's.
+
+    Args:
+        path: the archive.
+        known: tells whether a member may be called so.
+        most_bytes: how much it may hold, unpacked.
+
+    Raises:
+        ArchiveError: as `read`.
+    """
+    with _named(path), path.open("rb") as packed:
+        stream = io.BufferedReader(_Unzipped(packed, most_bytes))
+        for member in _members(stream, known):
+            yield member.name, b"".join(_pieces(stream, member.size))
+
+
+@contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """Name the archive in what is raised."""
     try:
-        with path.open("rb") as packed:
-            if sha256 is not None:
-                seen = hashlib.file_digest(packed, "sha256").hexdigest()
-                if seen != sha256:
-                    raise ArchiveError(
-                        f"fetched with SHA-256 {seen}, the node packed {sha256}; collect again"
-                    )
-                packed.seek(0)
-            return _read(io.BufferedReader(_Unzipped(packed, most.total_bytes)), run, host, most)
+        yield
     except ArchiveError as error:
         raise ArchiveError(f"{path}: {error}") from None
     except (tarfile.TarError, zlib.error, EOFError, OSError) as error:
@@ -117,28 +139,35 @@ def read(path: Path, run: str, host: str, sha256: object, most: Limits) -> Archi
 
 def _read(stream: BinaryIO, run: str, host: str, most: Limits) -> Archive:
     expected = {folder.RESULTS, record.STATUS, "runner.log", *most.raw}
-    harvest = Archive()
+    harvest: Archive | None = None
+    for member in _members(stream, expected.__contains__):
+        if member.name == folder.RESULTS:
+            harvest = Archive()
+            _take(_lines(stream, member.size, most), run, host, most, harvest)
+        else:
+            _skip(stream, member.size)
+    if harvest is None:
+        raise ArchiveError(f"there is no {folder.RESULTS} in it; see runner.log in it")
+    return harvest
+
+
+def _members(stream: BinaryIO, known: Callable[[str], bool]) -> Iterator[tarfile.TarInfo]:
+    """Yield each member's header; whoever takes it reads all of its content."""
     found: set[str] = set()
     # Each header by itself: tarfile would follow what another one says of it, and read that whole.
     while (block := stream.read(tarfile.BLOCKSIZE)) != bytes(tarfile.BLOCKSIZE):
         member = tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
-        if member.name not in expected:
+        if not known(member.name):
             raise ArchiveError(f"it holds {member.name!r}, which no run writes; look at the node")
         if member.name in found:
             raise ArchiveError(f"it holds {member.name} twice; look at the node")
         found.add(member.name)
         if member.type != tarfile.REGTYPE or member.size < 0:
             raise ArchiveError(f"{member.name} in it is no plain file; look at the node")
-        if member.name == folder.RESULTS:
-            _take(_lines(stream, member.size, most), run, host, most, harvest)
-        else:
-            _skip(stream, member.size)
+        yield member
         _skip(stream, -member.size % tarfile.BLOCKSIZE)
     while stream.read(_PIECE_BYTES):
         pass  # to the checksum at its end
-    if folder.RESULTS not in found:
-        raise ArchiveError(f"there is no {folder.RESULTS} in it; see runner.log in it")
-    return harvest
 
 
 def _take(lines: Iterator[bytes], run: str, host: str, most: Limits, harvest: Archive) -> None:
@@ -184,11 +213,18 @@ def _lines(stream: BinaryIO, size: int, most: Limits) -> Iterator[bytes]:
 
 
 def _skip(stream: BinaryIO, size: int) -> None:
+    for _piece in _pieces(stream, size):
+        pass
+
+
+def _pieces(stream: BinaryIO, size: int) -> Iterator[bytes]:
+    """Yield so many bytes, piece by piece: memory is taken for what is there, and not for what is said."""
     while size:
         piece = stream.read(min(size, _PIECE_BYTES))
         if not piece:
             raise EOFError("it ends early")
         size -= len(piece)
+        yield piece
 
 
 class _Unzipped(io.RawIOBase):
