@@ -1,0 +1,178 @@
+"""What is replaced in a text and what is not: expected values follow from the rules in the README."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+
+import pytest
+from railyard.bundle.table import Table
+
+MAC = "b8:3f:d2:4a:00:01"
+
+
+def table(*texts, declared=(), nodes=()):
+    made = Table()
+    for node in nodes:
+        made.name("node", node)
+    for text in declared:
+        made.declare(text)
+    for text in texts:
+        made.learn(text)
+    made.settle()
+    return made
+
+
+def swapped(*texts, **known):
+    made = table(*texts, **known)
+    found = [made.replace(text) for text in texts]
+    assert not any(made.left(text) for text in found)
+    return found
+
+
+def ip(text):
+    return ipaddress.ip_address(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "declared"),
+    [
+        ('"address":"10.64.4.7/22","peer_address":"10.64.6.9"', '"subnet":"10.64.4.0/22"'),
+        ('"address":"10.64.4.7","other":"10.64.8.9"', '"supernet":"10.64.0.0/19","subnet":"10.64.4.0/22"'),
+        ('"address":"fd12:3456:0:1::7","peer_address":"fd12:3456:0:1::9"', '"subnet6":"fd12:3456:0:1::/64"'),
+        ("ping 203.0.113.7 and ping 203.0.113.9", ""),
+        ("inet 169.254.7.7 and 169.254.7.9", ""),
+    ],
+)
+def test_what_is_in_one_network_stays_as_far_apart(text, declared):
+    [after] = swapped(text, declared=[declared])
+    address = r"(?:[0-9a-f]+:[0-9a-f:]+|\d+\.\d+\.\d+\.\d+)"
+    before, stands = ([ip(one) for one in re.findall(address, words)] for words in (text, after))
+    assert int(before[1]) - int(before[0]) == int(stands[1]) - int(stands[0])
+    assert not set(before) & set(stands)
+    assert [one.is_link_local for one in before] == [one.is_link_local for one in stands]
+
+
+def test_networks_that_lie_apart_stay_apart_and_in_their_order():
+    text = "addr 10.0.1.5 addr 10.0.0.5 addr 192.168.7.5 addr 10.0.1.6"
+    [after] = swapped(text, declared=['"subnet":"10.0.1.0/24","subnet":"10.0.0.0/24"'])
+    first, second, third, beside = map(ip, re.findall(r"[\d.]{7,}", after))
+    assert second < first < third
+    assert len({int(one) >> 8 for one in (first, second, third)}) == 3
+    assert int(beside) == int(first) + 1
+
+
+@pytest.mark.parametrize(
+    ("gid", "read"),
+    [
+        ("0000:0000:0000:0000:0000:ffff:0a00:0102", lambda text: ip(text).ipv4_mapped),
+        ("::ffff:10.0.1.2", lambda text: ip(text).ipv4_mapped),
+        (
+            "GID: 00:00:00:00:00:00:00:00:00:00:255:255:10:00:01:02",
+            lambda text: ip(".".join(str(int(one)) for one in text.split(":")[-4:])),
+        ),
+        ("10.0.1.2:4791", lambda text: ip(text.split(":")[0])),
+    ],
+)
+def test_a_gid_follows_its_address_in_each_form(gid, read):
+    address, after = swapped('"address":"10.0.1.2"', gid)
+    assert read(after) == ip(address.split('"')[3]) != ip("10.0.1.2")
+    assert [len(one) for one in after.split(":")][:-4] == [len(one) for one in gid.split(":")][:-4]
+
+
+@pytest.mark.parametrize(
+    ("form", "kept"),
+    [
+        (MAC.upper(), "B8:3F:D2:"),
+        ("b8-3f-d2-4a-00-01", "b8-3f-d2-"),
+        ("b83f.d24a.0001", "b83f.d2"),
+        ("enxb83fd24a0001", "enxb83fd2"),
+        ("node_guid b83f:d203:004a:0001", "node_guid b83f:d203:00"),
+        ("Port GUID: 0xba3fd2fffe4a0001", "Port GUID: 0xba3fd2fffe"),
+        ("fe80::ba3f:d2ff:fe4a:1/64", "fe80::ba3f:d2ff:fe"),
+        ("fe80:0000:0000:0000:b83f:d203:004a:0001", "fe80:0000:0000:0000:b83f:d203:00"),
+        (f"80:00:02:08:fe:80{':00' * 6}:b8:3f:d2:03:00:4a:00:01", f"80:00:02:08:fe:80{':00' * 6}:b8:3f:d2"),
+        ("mac:b8:3f:d2:4a:00:01: up", "mac:b8:3f:d2:"),
+        (r"said\nb8:3f:d2:4a:00:01", r"said\nb8:3f:d2:"),
+        ("01:b8:3f:d2:4a:00:01", "01:b8:3f:d2:"),
+    ],
+)  # fmt: skip
+def test_what_is_made_of_a_mac_follows_it_and_keeps_its_vendor(form, kept):
+    mac, after = swapped(MAC, form)
+    low = mac.replace(":", "")[-6:]
+    assert low != "4a0001"
+    assert after.startswith(kept)
+    assert re.sub(r"(/64|: up)$|[^0-9a-f]", "", after.lower()).endswith(low.lstrip("0"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "fw_ver: 22.39.1002, firmware 28.39.1002",
+        "Linux version 5.15.0.1, kernel 5.15.0.1-generic, ii libibverbs1 50.0.2.1",
+        "MLNX_OFED_LINUX-5.8-3.0.7.0 perftest 23.10.0.5",
+        "inet 127.0.0.1 netmask 255.255.255.0 0.0.0.0/0 via nobody",
+        "routes to 10.0.0.0/8 and 192.168.0.0/16",
+        "at 10:15:03.120 on 2026-11-21T10:15:03Z, a::b and std::vector",
+        "VAddr 0x007fc97ff5000012 QPN 0x0132 PSN 0xdd455f, 0000:3b:00.0",
+        "fe80::1 and ff:ff:ff:ff:ff:ff and 01:00:5e:00:00:01, GUID: 0x0000000000000000",
+        "the client said to root@localhost",
+    ],
+)
+def test_what_names_nobody_stays(text):
+    assert swapped(text) == [text]
+
+
+def test_a_known_address_is_replaced_where_it_looks_like_a_version():
+    assert "5.15.0.1" not in swapped("kernel 5.15.0.1", '"address":"5.15.0.1/24"')[0]
+
+
+def test_names_are_numbered_in_their_order_and_found_where_they_are_glued():
+    nodes = ("acme-gpu7", "acme-gpu10", "moon.acme.example")
+    texts = [
+        "acme-gpu10 acme-gpu7 acme-gpu77",
+        "(ACME-GPU7) xacme-gpu7_1 raw/acme-gpu7.tar.gz",
+        r"\nmoon.acme.example moon",
+    ]
+    assert swapped(*texts, nodes=nodes) == [
+        "node1 node2 acme-gpu77",
+        "(node2) xnode2_1 raw/node2.tar.gz",
+        r"\nnode3 node3",
+    ]  # fmt: skip
+
+
+def test_a_stand_in_is_nobodys_name():
+    after = swapped("node1 node2", '"cluster":"n1"', nodes=("node1", "node2"))
+    assert not set(" ".join(after).split()) & {"node1", "node2", "n1"}
+
+
+def test_a_word_of_the_documents_is_no_name():
+    made = table(nodes=("client", "b8", "gpu1"))
+    assert made.kept == {"client", "b8"}
+    assert (
+        made.replace('"end":"client","node":"client","peer":"gpu1"')
+        == '"end":"client","node":"client","peer":"node1"'
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "gone", "there"),
+    [
+        ("Serial Number      : 1655022005478", "1655022005478", "s000000000001"),
+        ('"serial": "MT2134X0"', "MT2134X0", "s0000001"),
+        ("GPU-f4c353ff-b56c-c1de-bcb9-7dad861b589a", "f4c353ff", "GPU-00000000-0000-4000-8000-000000000001"),
+        ("ssh: alice@moon.acme.example: denied", "acme", "user1@host1.domain1.example"),
+        ("/home/alice/runs belongs to alice", "alice", "/home/user1/runs belongs to user1"),
+        ("password: hunter22 for hunter22", "hunter22", "secret1 for secret1"),
+        (f"SHA256:{'aB3/' * 10}abc", "aB3/", "SHA256:secret1"),
+        (f"ssh-ed25519 AAAA{'C3Nz' * 12} x", "C3Nz", "ssh-ed25519 secret1 x"),
+        ("-----BEGIN RSA PRIVATE KEY-----\nMIIE\n-----END RSA PRIVATE KEY-----", "MIIE", "key 1"),
+        ('"system_info":"Linux moon4 5.15.0.1-generic"', "moon4", "Linux host1 5.15.0.1-generic"),
+        ("moon4:225:265 [3] NCCL INFO moon4", "moon4", "host1:225:265 [3] NCCL INFO host1"),
+        ('"switch":"leaf-b.acme.example","chassis":"SN77"', "acme", '"switch":"switch1.domain1.example"'),
+    ],
+)  # fmt: skip
+def test_serials_names_and_keys_are_replaced(text, gone, there):
+    [after] = swapped(text)
+    assert gone.lower() not in after.lower()
+    assert there in after

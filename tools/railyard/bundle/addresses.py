@@ -1,0 +1,159 @@
+"""The stand-ins of IP addresses, MACs and GUIDs: what is in one network, or made of one MAC, stays so."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Iterator
+from itertools import count
+
+from railyard.bundle.tokens import Address, Token, Value
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+_GUID = re.compile(r"(?:guid\W{1,4}(?:0x)?|\b(?:en|roce|ib|iw|opa)x)$", re.I)
+# An address stands here even if nothing else knows it; a version stands there even if something might.
+_PLACE = re.compile(
+    r"(?:(?<![a-z])(?:addr|address|inet6?|host|via|src|dst|local|remote|server|peer|gateway|gw|ip|bind|ping|"
+    r"nameserver|connect\w* to|port to|bytes from)|@|//|-B|-c)[\"'=:,\s(\[]*$",
+    re.I,
+)
+_VERSION = re.compile(
+    r"(?:(?<![a-z])(?:version|ver|v|fw|firmware|driver|kernel|release|rev)|ofed|linux \S+)[\"'=:.\s-]*$", re.I
+)
+# Whole private ranges name nobody; as the destination of a route they stay.
+_RANGES = ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "169.254.0.0/16", "127.0.0.0/8")
+_POOLS = {4: (*_RANGES[:4], "32.0.0.0/3"), 6: ("fd00::/8", "2000::/3")}
+# An interface's part of an IPv6 address below this is somebody's numbering, and no card's mark.
+_SMALL = 1 << 32
+
+
+class Addresses:
+    """What addresses a run's texts name, and the stand-in of each.
+
+    Attributes:
+        values: address -> stand-in, once all are known.
+        ranges: networks that stay as they are written.
+    """
+
+    def __init__(self) -> None:
+        self.values: dict[Value, Value] = {}
+        self.ranges = set(_RANGES)
+        self._networks: set[Network] = set()
+        self._cards: set[tuple[bytes, bytes]] = set()
+        self._maps: dict[Network, Network] = {}
+        self._lows: dict[tuple[bytes, bytes], bytes] = {}
+
+    def declare(self, text: str) -> None:
+        """Note the networks of a document that declares them: what lies in one keeps its place in it."""
+        for found in re.finditer(r"[0-9a-f.:]+/\d{1,3}", text, re.I):
+            before = text[max(0, found.start() - 40) : found.start()]
+            try:
+                network = ipaddress.ip_network(found[0], strict=False)
+            except ValueError:
+                continue
+            if re.search(r"(?:subnet|supernet)6?\"\s*:\s*\"$", before):
+                self.ranges.discard(found[0])
+            bits = network.prefixlen
+            if (
+                7 < bits < network.max_prefixlen - 1
+                and found[0] not in self.ranges
+                and not network.is_link_local
+            ):
+                self._networks.add(network)
+
+    def note(self, token: Token, form: str, text: str, before: str, after: str) -> None:
+        """Note what a text names: the token, its form, its text, and what stands before and after it."""
+        value = token.value
+        if isinstance(value, bytes):
+            if form in ("colons", "dashes") or _GUID.search(before):
+                self.values[value] = value
+                self._cards.add(_card(value))
+        elif mapped := getattr(value, "ipv4_mapped", None):
+            self.values[mapped] = mapped
+        elif (
+            value not in self.values and text not in self.ranges and self._stands(value, text, before, after)
+        ):
+            self.values[value] = value
+            if (own := _own(value)) is not None:
+                self._cards.add(_card(own))
+
+    def _stands(self, value: Address, text: str, before: str, after: str) -> bool:
+        """Tell whether what looks like an address is one, and no version."""
+        place = "/" in text or re.match(r"/\d|:\d", after) or _PLACE.search(before)
+        declared = any(value in network for network in self._networks)
+        if value.version == 6:
+            if value.is_link_local:
+                return _own(value) is not None
+            return bool(declared or place) or len(re.findall(r"[0-9a-f]+", text)) > 2  # C++ has `a::b`
+        version = _VERSION.search(before) or re.match(r"-[0-9a-z]", after, re.I)
+        return not version and bool(declared or place or value.is_private)
+
+    def settle(self) -> None:
+        """Give each address its stand-in; nothing is noted after this."""
+        for value in self.values:
+            if isinstance(value, bytes) or (value.version == 6 and value.is_link_local):
+                continue
+            if not any(value in network for network in self._networks):
+                size = 24 if value.version == 4 else 64
+                self._networks.add(ipaddress.ip_network(f"{value}/{size}", strict=False))
+        tops: list[Network] = []
+        for one in sorted(self._networks, key=lambda one: one.prefixlen):
+            if not any(one[0] in top for top in tops):
+                tops.append(one)
+        taken = list(tops)
+        free: dict[tuple[int, int, bool], Iterator[Network]] = {}
+        for top in sorted(tops, key=lambda one: (one.version, int(one[0]))):
+            like = free.setdefault((top.version, top.prefixlen, top.is_link_local), _networks_like(top))
+            self._maps[top] = next(
+                one for one in like if not any(one[0] in two or two[0] in one for two in taken)
+            )
+            taken.append(self._maps[top])
+        for vendor in {vendor for vendor, _low in self._cards}:
+            lows = (n.to_bytes(3, "big") for n in count(1))
+            fresh = (low for low in lows if (vendor, low) not in self._cards)
+            self._lows |= zip(sorted(one for one in self._cards if one[0] == vendor), fresh, strict=False)
+        self.values = {value: self.hidden(value) for value in self.values}
+
+    def write(self, token: Token, text: str) -> str:
+        """Return what stands in a token's place, itself where it is nobody's."""
+        value = token.value
+        if isinstance(value, bytes):
+            known = _card(value) in self._cards
+        else:
+            known = text not in self.ranges and (getattr(value, "ipv4_mapped", None) or value) in self.values
+        other = token.write(self.values.get(value) or self.hidden(value)) if known else text
+        return other.upper() if text.isupper() else other
+
+    def hidden(self, value: Value) -> Value:
+        """Return the stand-in of an address that is known, or is made of one."""
+        if isinstance(value, bytes):
+            return value[:-3] + self._lows[_card(value)]
+        if mapped := getattr(value, "ipv4_mapped", None):
+            return ipaddress.IPv6Address(0xFFFF << 32 | int(self.hidden(mapped)))
+        top = next((one for one in self._maps if value in one), None)
+        number = int(value) ^ (int(top[0]) ^ int(self._maps[top][0]) if top else 0)
+        own = _own(value)
+        if own is not None and (top is None or top.prefixlen <= 64):
+            number = number >> 64 << 64 | int.from_bytes(own[:-3] + self._lows[_card(own)], "big")
+        return type(value)(number)
+
+
+def _networks_like(network: Network) -> Iterator[Network]:
+    """Yield networks of the same length, those that are nobody's own first."""
+    for pool in ("169.254.0.0/16",) if network.is_link_local else _POOLS[network.version]:
+        whole: Network = ipaddress.ip_network(pool)
+        if whole.prefixlen <= network.prefixlen:
+            yield from whole.subnets(new_prefix=network.prefixlen)
+
+
+def _card(raw: bytes) -> tuple[bytes, bytes]:
+    """Return vendor and number of a MAC, of a GUID, or of what an IPv6 address has of either."""
+    body = raw[-8:]
+    return bytes([body[0] & 0xFD, *body[1:3]]), body[-3:]
+
+
+def _own(value: Address) -> bytes | None:
+    """Return the half of an IPv6 address that a card chose; None where somebody numbered it."""
+    own = int(value) % 2**64
+    return own.to_bytes(8, "big") if value.version == 6 and own >= _SMALL else None

@@ -1,0 +1,242 @@
+"""The replacement table: what a run's texts name, and the stand-in of each.
+
+Twice over all texts: `learn` notes what is there, `replace` writes stand-ins. A stand-in depends on the whole
+run alone, so that one run gives the same bundle again.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers.registry import TOOLS
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import CHECKS
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.causes import CAUSES
+
+from railyard.base import paths
+from railyard.bundle import addresses, tokens
+
+Words = dict[str, str]
+
+# JSON key -> what its text names.
+_NAMED = {
+    "cluster": "cluster",
+    **dict.fromkeys(("node", "peer"), "node"),
+    **dict.fromkeys(("host", "hostname", "ansible_host"), "host"),
+    **dict.fromkeys(("leaf", "switch", "chassis"), "switch"),
+}
+# Kinds whose names a person gave, which may be anything.
+_SITE = ("cluster", "node", "host", "switch", "user")
+_HOST = r"[a-z0-9][\w.-]*"
+# Where a text says of a word what it is; the name of a group is its kind.
+_TOLD = [
+    re.compile(pattern, re.I | re.M)
+    for pattern in (
+        rf"\"(?P<key>{'|'.join(_NAMED)})\"\s*:\s*\"(?P<name>[^\"\\]{{1,253}})\"",
+        rf"\bLinux (?P<host>{_HOST}) \d+\.\d+",
+        rf"^(?P<host>{_HOST}):\d+:\d+ \[\d+\] NCCL ",
+        rf"\bPid\s+\d+ on\s+(?P<host>{_HOST})\s+device",
+        rf"\bhostname\s*[:=]\s*(?P<host>{_HOST})",
+        rf"/(?:home|Users)/(?P<user>{_HOST})",
+        rf"\b(?:ansible_user|remote_user|--user|login)[\"',:=\s]+(?P<user>{_HOST})",
+        r"(?<![\w.+-])(?P<user>[\w.+-]+)@(?P<host>[a-z0-9-]+(?:\.[a-z0-9-]+)*\.(?!service|socket)[a-z]{2,})",
+        rf"{tokens.BEGIN}(?P<UUID>[0-9a-f]{{8}}(?:-[0-9a-f]{{4}}){{3}}-[0-9a-f]{{12}})(?![0-9a-z])",
+        r"(?:serial(?:[ _-]?(?:number|num|no))?|\bs/?n)[\"']?\s*[:=]\s*[\"']?(?P<serial>[0-9a-z][\w./-]{3,})",
+        r"(?:password|passwd|secret|token|api[_-]?key)[\"']?\s*[:=]\s*[\"']?(?P<secret>[^\s\"',;\\]{4,})",
+        r"\bSHA256:(?P<secret>[a-z0-9+/]{43})",
+        r"\bMD5:(?P<secret>[0-9a-f]{2}(?::[0-9a-f]{2}){15})",
+        r"\b(?:ssh-\w+|ecdsa-\S+)\s+(?P<secret>AAAA[a-z0-9+/=]{30,})",
+    )
+]
+_PEM = re.compile(r"(-----BEGIN ([A-Z ]+)-----).{1,20000}?(-----END \2-----)", re.S)
+# Says nothing of whose it is.
+_NOBODY = {
+    "root",
+    "ubuntu",
+    "debian",
+    "admin",
+    "nobody",
+    "localhost",
+    "controller",
+    "none",
+    "null",
+    "true",
+    "false",
+}
+_NOBODY |= {
+    "unknown",
+    "version",
+    "kernel",
+    "hostname",
+    "sender",
+    "receiver",
+    "stream",
+    "streams",
+    "sum",
+    "intervals",
+}
+
+
+class Table:
+    """What is replaced by what.
+
+    Attributes:
+        kept: names that are common words, or too short to tell from other text; they stay.
+    """
+
+    def __init__(self) -> None:
+        self.kept: set[str] = set()
+        self._kinds: dict[str, Words] = {}
+        self._aliases: Words = {}
+        self._words: Words = {}
+        self._keys: Words = {}
+        self._common = _common_words()
+        self._find = re.compile(tokens.FIND, re.I)
+        self._addresses = addresses.Addresses()
+
+    def declare(self, text: str) -> None:
+        """Note the networks of a document that declares them."""
+        self._addresses.declare(text)
+
+    def name(self, kind: str, word: str) -> None:
+        """Note a name; of a host's with a domain both parts, and a node's also without it."""
+        word = word.strip().lower()
+        address = re.fullmatch(tokens.FIND, word)
+        if kind == "node" and address and (token := tokens.read(str(address.lastgroup), word)):
+            self._addresses.values[token.value] = token.value
+        if not word or (address and kind in _SITE) or (kind == "serial" and not re.search(r"\d", word)):
+            return
+        short_hex = kind in _SITE and re.fullmatch(r"[0-9a-f]{1,4}|[a-z]|[\d.:/]+", word)
+        if word in self._common or short_hex:
+            self.kept |= {word} if kind in _SITE else set()
+            return
+        short, _, domain = word.partition(".")
+        if kind in ("node", "host", "switch") and domain:
+            self.name("domain", domain)
+            if kind != "node":
+                self.name(kind, short)
+                return
+            self._aliases |= {short: word} if short not in self._common and len(short) > 2 else {}
+        if all(word not in words for words in self._kinds.values()):
+            self._kinds.setdefault(kind, {})[word] = ""
+            escaped = json.dumps(word)[1:-1]
+            self._aliases |= {escaped: word} if escaped != word else {}
+
+    def learn(self, text: str) -> None:
+        """Note what a text names."""
+        for pattern in _TOLD:
+            for found in pattern.finditer(text):
+                told = found.groupdict()
+                if key := told.pop("key", None):
+                    told = {_NAMED[key.lower()]: told["name"]}
+                for kind, word in told.items():
+                    self.name(kind, word)
+        for block in _PEM.finditer(text):
+            self._keys.setdefault(block[0], f"{block[1]}key {len(self._keys) + 1}{block[3]}")
+
+        def note(token: tokens.Token, form: str, found: re.Match[str]) -> str:
+            before, after = (
+                text[max(0, found.start() - 40) : found.start()],
+                text[found.end() : found.end() + 6],
+            )
+            self._addresses.note(token, form, found[0], before, after)
+            return found[0]
+
+        self._each(text, note)
+
+    def settle(self) -> None:
+        """Give everything that was learned its stand-in; nothing is learned after this."""
+        self._addresses.settle()
+        words = _pattern([*self._aliases, *(word for words in self._kinds.values() for word in words)])
+        self._left = re.compile(words, re.I)
+        self._find = re.compile(f"(?P<word>{words})|{tokens.FIND}", re.I)
+        for kind, originals in self._kinds.items():
+            self._kinds[kind] = _stand_ins(kind, sorted(originals), self._left)
+            self._words |= self._kinds[kind]
+        self._words |= {
+            one: self._words[word] for one, word in self._aliases.items() if one not in self._words
+        }
+        spelled = (one for value, _other in self._replaced() for one in tokens.spellings(value))
+        self._spelled = re.compile(rf"(?<![0-9a-f.])(?:{tokens.any_of(spelled)})(?![0-9a-f]|\.[0-9])", re.I)
+
+    def replace(self, text: str) -> str:
+        """Return a text with stand-ins."""
+        for block, other in self._keys.items():
+            text = text.replace(block, other)
+        return self._each(text, lambda token, _form, found: self._addresses.write(token, found[0]))
+
+    def _each(self, text: str, take: Callable[[tokens.Token, str, re.Match[str]], str]) -> str:
+        """Return a text with each name replaced, and each address by what is taken for it."""
+
+        def one(found: re.Match[str]) -> str:
+            form = str(found.lastgroup)
+            if form == "word":
+                return self._words[found[0].lower()]
+            token = tokens.read(form, found[0])
+            if token is not None:
+                return take(token, form, found)
+            head, colon, rest = found[0].partition(":")
+            return head + colon + self._find.sub(one, rest) if rest else head + colon
+
+        return self._find.sub(one, text)
+
+    def left(self, text: str) -> bool:
+        """Tell whether an original stands in a text, in any of its forms."""
+        for one in self._addresses.ranges:
+            text = text.replace(one, "")
+        return bool(self._left.search(text) or self._spelled.search(text)) or any(
+            one in text for one in self._keys
+        )
+
+    def _replaced(self) -> Iterator[tuple[tokens.Value, tokens.Value]]:
+        return ((value, other) for value, other in self._addresses.values.items() if value != other)
+
+    def rows(self) -> Iterator[tuple[str, str, str]]:
+        """Yield kind, stand-in and original of everything that was replaced."""
+        for kind, words in sorted(self._kinds.items()):
+            yield from ((kind, other, word) for word, other in words.items())
+        for value, other in self._replaced():
+            if isinstance(value, bytes) and isinstance(other, bytes):
+                yield ("GUID" if len(value) == 8 else "MAC address"), other.hex(":"), value.hex(":")
+            else:
+                kind = "IPv4 address" if isinstance(value, ipaddress.IPv4Address) else "IPv6 address or GID"
+                yield kind, str(other), str(value)
+        yield from (("key", other, repr(block)) for block, other in self._keys.items())
+
+    def counts(self) -> Counter[str]:
+        """Return kind -> how many were replaced."""
+        return Counter(kind for kind, _other, _original in self.rows())
+
+
+def _pattern(words: Iterable[str]) -> str:
+    """Return what finds names; one that is like no other word also where it is glued to something else."""
+    known = set(words)
+    unlike = {one for one in known if re.fullmatch(r"(?=.*[\d.-])(?=.*[g-z])[a-z].{3,}", one, re.S)}
+    free, bound = tokens.any_of(unlike), tokens.any_of(known - unlike)
+    return rf"(?:{free})(?!(?<=\d)\d)|{tokens.BEGIN}(?:{bound})(?![0-9A-Za-z])"
+
+
+def _stand_ins(kind: str, words: list[str], left: re.Pattern[str]) -> Words:
+    """Return each word's stand-in, in their order and free of any original."""
+    width = len(str(len(words)))
+    for stem in (kind, kind[0], "x", "xx", "xxx"):
+        made = {}
+        for number, word in enumerate(words, 1):
+            made[word] = {
+                "UUID": f"00000000-0000-4000-8000-{number:012x}",
+                "serial": f"{stem[0]}{number:0{len(word) - 1}d}",
+                "domain": f"{stem}{number}.example",
+            }.get(kind, f"{stem}{number:0{width}d}")
+        if not any(left.search(one) for one in made.values()):
+            return made
+    raise ValueError(f"no stand-in is left for a {kind}")
+
+
+def _common_words() -> set[str]:
+    """Return the words of Railyard's own documents: a name that is one of them says nothing of anybody."""
+    schemas = (one.read_text(encoding="utf-8") for one in (paths.repo_root() / "docs/schema").glob("*.json"))
+    text = " ".join([*schemas, *CHECKS, *CAUSES, *TOOLS]).lower()
+    return {*re.findall(r"[a-z0-9]+", text), *re.findall(r"[a-z0-9_]+", text), *_NOBODY}

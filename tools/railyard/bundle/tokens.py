@@ -1,0 +1,123 @@
+"""What an address, a MAC or a GUID looks like in a text, and how another is written in the same form.
+
+Whether it is replaced, and by what, is not decided here. Hardware addresses are bytes and IP addresses are
+objects: one value in two forms is one value.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+Value = bytes | Address
+
+#: Where a word may begin: not within another; JSON's `\n` and a terminal's colours end with a letter.
+BEGIN = r"(?:(?<![0-9A-Za-z])|(?<=\\[bfnrt])|(?<=[0-9]m))"
+_QUAD = r"\d{1,3}(?:\.\d{1,3}){3}"
+_FORMS = {
+    "colons": rf"{BEGIN}(?:[0-9a-f]{{0,4}}:){{2,19}}(?:{_QUAD}(?![0-9.])|[0-9a-f]{{0,4}})",
+    "dashes": rf"{BEGIN}[0-9a-f]{{2}}(?:-[0-9a-f]{{2}}){{5}}(?![0-9a-z]|-[0-9a-f]{{2}}\b)",
+    "dots": rf"{BEGIN}[0-9a-f]{{4}}\.[0-9a-f]{{4}}\.[0-9a-f]{{4}}(?![0-9a-z])",
+    "quad": rf"(?<![0-9.]){_QUAD}(?:/\d{{1,3}})?(?!\.?[0-9])",
+    "bare": r"(?<![0-9a-f])(?:0x)?(?:[0-9a-f]{16}|[0-9a-f]{12})(?![0-9a-z])",
+}
+#: What may be an address of some kind; the name of a group is its form. The look ahead is for speed.
+FIND = "(?=[0-9a-f]{0,4}[:.-]|(?:0x)?[0-9a-f]{12})(?:%s)" % "|".join(  # noqa: UP031 - braces mean themselves
+    f"(?P<{name}>{pattern})" for name, pattern in _FORMS.items()
+)
+
+
+class Token(NamedTuple):
+    """A value in a text, and how another one is written in its place."""
+
+    value: Value
+    write: Callable[[Any], str]
+
+
+def read(form: str, text: str) -> Token | None:
+    """Return what a text of a form of FIND is; None where it only looks like it."""
+    if form == "quad":
+        address, slash, length = text.partition("/")
+        return _ip(address, lambda value: f"{value}{slash}{length}")
+    if form == "colons":
+        found = _colons(text)
+        if found is None and text.endswith(":") and (short := _colons(text[:-1])):
+            return Token(short.value, lambda value: short.write(value) + ":")  # the colon is the sentence's
+        return found
+    prefix = "0x" if text.startswith("0x") else ""
+    mark, size = {"dashes": ("-", 1), "dots": (".", 2), "bare": ("", 1)}[form]
+    digits = text.removeprefix("0x").replace(mark or ".", "")
+    return _hardware(digits, lambda raw: prefix + (raw.hex(mark, size) if mark else raw.hex()))
+
+
+def _colons(text: str) -> Token | None:
+    groups = text.split(":")
+    sizes = set(map(len, groups))
+    if (sizes == {2} and len(groups) in (6, 8, 20)) or (sizes == {4} and len(groups) == 4):
+        return _hardware("".join(groups), lambda raw: raw.hex(":", len(groups[0]) // 2))
+    if len(groups) == 16 and all(one.isdigit() and int(one) < 256 for one in groups):
+        # perftest writes the bytes of a GID as decimal numbers.
+        return _ip(bytes(map(int, groups)), lambda value: ":".join(f"{byte:02d}" for byte in value.packed))
+    if "." in groups[-1]:
+        return _ip(text, lambda value: text.removesuffix(groups[-1]) + str(value.ipv4_mapped))
+    return _ip(text, lambda value: value.packed.hex(":", 2) if len(text) == 39 else str(value))
+
+
+def _hardware(digits: str, write: Callable[[Any], str]) -> Token | None:
+    raw = bytes.fromhex(digits)
+    # Nobody's, a group's, the first half of a link's GID.
+    if len(set(raw)) == 1 or (len(raw) == 6 and raw[0] & 1) or (len(raw) == 8 and raw[0] == 0xFE):
+        return None
+    return Token(raw, write)
+
+
+def _ip(text: str | bytes, write: Callable[[Any], str]) -> Token | None:
+    try:
+        address = ipaddress.ip_address(text) if isinstance(text, str) else ipaddress.IPv6Address(text)
+    except ValueError:
+        return None
+    four = address if address.version == 4 else address.ipv4_mapped
+    if four is not None and (int(four) >> 24 in (0, 127, 255)):
+        return None  # a mask, or the host itself
+    if address.is_unspecified or address.is_loopback or address.is_multicast:
+        return None
+    return Token(address, write)
+
+
+def spellings(value: Value) -> Iterator[str]:
+    """Yield every form in which a value may stand in a text, in small letters."""
+    if isinstance(value, bytes):
+        yield from (value.hex(), value.hex(":"), value.hex("-"), value.hex(":", 2), value.hex(".", 2))
+        return
+    yield str(value)
+    decimal = ":".join(f"{byte:02d}" for byte in value.packed)
+    if value.version == 6:
+        yield from (value.packed.hex(":", 2), decimal)
+    else:
+        high, low = divmod(int(value), 1 << 16)
+        yield from (f"255:255:{decimal}", f"ffff:{high:04x}:{low:04x}", f"ffff:{high:x}:{low:x}")
+
+
+def any_of(words: Iterable[str]) -> str:
+    """Return a pattern of many literal words, the longest first, as quick for thousands as for one."""
+    tree: dict[str, Any] = {}
+    for word in words:
+        place = tree
+        for letter in word.lower():
+            place = place.setdefault(letter, {})
+        place[""] = {}
+    return _pattern(tree) if tree else "(?!)"
+
+
+def _pattern(tree: dict[str, Any]) -> str:
+    head = ""
+    while len(tree) == 1 and "" not in tree:
+        ((letter, tree),) = tree.items()
+        head += re.escape(letter)
+    branches = [re.escape(letter) + _pattern(below) for letter, below in sorted(tree.items()) if letter]
+    if not branches:
+        return head
+    return f"{head}(?:{'|'.join(branches)}){'?' if '' in tree else ''}"
