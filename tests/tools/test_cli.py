@@ -81,6 +81,7 @@ def test_help_names_the_verbs_and_loads_nothing_heavy():
         "report",
         "judge",
         "compare",
+        "bundle",
         "lab",
     ):
         assert f" {verb} " in done.stdout

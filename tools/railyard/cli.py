@@ -216,7 +216,7 @@ def report(run: RunArgument, reports_dir: ReportsDir = None) -> None:
 
 @app.command(epilog=_EXIT_STATUSES)
 def judge(run: RunArgument, reports_dir: ReportsDir = None) -> None:
-    """Decide the verdicts of a run again, from its folder alone."""
+    """Decide the verdicts of a run again, from its folder or its bundle alone."""
     from railyard.report import rebuild
 
     _end(rebuild.judge(run, reports_dir or paths.reports_dir()))
@@ -245,6 +245,25 @@ def _save(run: RunArgument, inventory: Inventories, reports_dir: ReportsDir = No
     from railyard.report import baseline as saving
 
     _end(saving.save(run, inventory, reports_dir or paths.reports_dir()))
+
+
+@app.command(epilog="Exit status: 0 written; 2 bad input, nothing is written.")
+def bundle(
+    run: RunArgument,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="File to write. Default: RUN.bundle.tar.gz here.")
+    ] = None,
+    table: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write what each stand-in stands for, for your own eyes."),
+    ] = None,
+    reports_dir: ReportsDir = None,
+) -> None:
+    """Pack a run for others to look at: names, addresses, serials and keys replaced, raw outputs kept."""
+    from railyard.bundle import command
+    from railyard.report import rebuild
+
+    _end(command.run(rebuild.find(run, reports_dir or paths.reports_dir()), output, table))
 
 
 @app.command(name="lab", add_help_option=False)

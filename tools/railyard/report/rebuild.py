@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import rejudge
@@ -11,6 +12,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder 
 
 from railyard.base import terminal
 from railyard.base.errors import UserError
+from railyard.bundle import files
 
 
 def report(run: str, reports_dir: Path) -> int:
@@ -19,8 +21,11 @@ def report(run: str, reports_dir: Path) -> int:
 
 
 def judge(run: str, reports_dir: Path) -> int:
-    """Write verdicts.jsonl again and print the end of the run; return its exit status."""
-    return _again(run, reports_dir, documents=False)
+    """Write verdicts.jsonl again, but of a bundle, and print the end of the run; return its exit status."""
+    if not files.is_bundle(Path(run)):
+        return _again(run, reports_dir, documents=False)
+    with tempfile.TemporaryDirectory(prefix="railyard-judge-") as place:
+        return _again(str(files.unpack(Path(run), Path(place))), reports_dir, documents=False)
 
 
 def _again(run: str, reports_dir: Path, *, documents: bool) -> int:
@@ -54,6 +59,10 @@ def find(run: str, reports_dir: Path) -> Path:
     of_cluster = sorted(path.parent for path in (reports_dir / run).glob(f"*/{run_folder.MANIFEST}"))
     if of_cluster:
         return of_cluster[-1]
+    if files.is_bundle(Path(run)):
+        raise UserError(
+            f"{run} is an archive", "`railyard judge` reads it; else unpack it and name its folder"
+        )
     raise UserError(
         f"{run} is no run folder: it has no {run_folder.MANIFEST}", f"see the folders in {reports_dir}"
     )

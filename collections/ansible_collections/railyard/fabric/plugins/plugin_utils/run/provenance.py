@@ -23,6 +23,8 @@ FINGERPRINT, CHANGED = "inventory_sha256", "inventory_changed"
 IMPORTED = "imported"
 #: plan.json: the digest of the baseline that the run is held against.
 BASELINE = "baseline_sha256"
+#: manifest.json: the run was made fit to be passed on, by `railyard bundle`.
+BUNDLED = "bundled"
 #: How many places a note names.
 _NAMED = 3
 
@@ -98,5 +100,10 @@ def notes(manifest: Mapping[str, Any], plan: Mapping[str, Any]) -> list[str]:
         said.append(
             f"the inventory has changed since the run was made ({places}); "
             "the verdicts are of what it said then"
+        )
+    if manifest.get(BUNDLED):
+        said.append(
+            "this run is a bundle: names, addresses, serials and keys are stand-ins, "
+            "and its digests were made anew over them"
         )
     return said
