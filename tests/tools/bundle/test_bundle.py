@@ -9,8 +9,6 @@ import json
 import os
 import re
 import signal
-import subprocess
-import sys
 import tarfile
 
 import pytest
@@ -128,17 +126,8 @@ def test_nothing_of_the_site_is_left_and_the_raw_outputs_say_the_same(site, tmp_
     texts = bundled(site, tmp_path)
     everything = "\n".join(f"{name}\n{text}" for name, text in texts.items()).lower()
     assert [one for one in ORIGINALS if one.lower() in everything] == []
-    for kept in (
-        "22.39.1002",
-        "5.15.0.1-generic",
-        "92.00.45.00.03",
-        "b8:3f:d2:",
-        "rail0",
-        "ens6",
-        "mlx5_0",
-        RUN.lower(),
-    ):
-        assert kept in everything
+    kept = f"22.39.1002 5.15.0.1-generic 92.00.45.00.03 b8:3f:d2: rail0 ens6 mlx5_0 {RUN.lower()}"
+    assert [one for one in kept.split() if one not in everything] == []
     assert parse("perftest", texts[RAW]) == parse("perftest", PERFTEST)
     assert {"BUNDLE.md", "verdicts.jsonl", "index.html"} - texts.keys() == {"index.html"}
     assert all(one in texts["BUNDLE.md"] for one in ("| node | 2 |", "made anew"))
@@ -177,10 +166,6 @@ def edited(run):
     run.asked = run.asked[:-1]
 
 
-def unjudgeable(run):
-    run.asked = []
-
-
 @pytest.mark.parametrize("change", [lambda run: None, dark, silent, edited])
 def test_the_judge_says_of_the_bundle_what_it_says_of_the_run(change, healthy, tmp_path, capsys):
     run = healthy.copy()
@@ -194,11 +179,10 @@ def test_the_judge_says_of_the_bundle_what_it_says_of_the_run(change, healthy, t
     shown = capsys.readouterr().out
     assert [one for one in ("node1", "made anew", *NODES) if one not in shown] == list(NODES)
     judged = rejudge.judge_folder(files.unpack(tmp_path / "b.tar.gz", tmp_path))
-    before, after = (
-        [(one["id"], one["outcome"], one["cause_class"]) for one in run.verdicts]
-        for run in (expected, judged)
-    )
-    assert after == before
+    words = ("id", "outcome", "cause_class")
+    assert [[one[key] for key in words] for one in judged.verdicts] == [
+        [one[key] for key in words] for one in expected.verdicts
+    ]
     assert judged.incomplete == expected.incomplete
 
 
@@ -232,17 +216,15 @@ def test_a_full_disk_leaves_nothing(site, tmp_path, monkeypatch):
 
 
 def test_a_kill_leaves_no_archive_by_its_name(site, tmp_path):
-    code = "import os,sys,signal;from pathlib import Path;from railyard.bundle import command;"
-    code += "os.fsync=lambda _:os.kill(os.getpid(),signal.SIGKILL);command.run(*map(Path,sys.argv[1:]),None)"
-    paths = {"PYTHONPATH": f"{repo_root()}/collections:{repo_root()}/tools", "TMPDIR": str(tmp_path)}
-    argv = [sys.executable, "-c", code, str(site), str(tmp_path / "b.tar.gz")]
-    done = subprocess.run(argv, check=False, timeout=120, env={**os.environ, **paths})
-    assert done.returncode == -signal.SIGKILL
+    child = os.fork()
+    if child == 0:
+        os.fsync = lambda _handle: os.kill(os.getpid(), signal.SIGKILL)
+        try:
+            command.run(site, tmp_path / "b.tar.gz", None)
+        finally:
+            os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
     assert not (tmp_path / "b.tar.gz").exists()
-
-
-def link(folder):
-    (folder / "notes.txt").symlink_to("/etc/passwd")
 
 
 def huge(folder):
@@ -255,57 +237,57 @@ def afar(folder):
     (folder / "manifest.json").write_text(text)
 
 
-def linked_member(folder):
-    with tarfile.open(folder / "raw/acme-gpu-b07.tar.gz", "w:gz") as tar:
-        one = tarfile.TarInfo("m00001.client.txt")
-        one.type, one.linkname = tarfile.SYMTYPE, "/etc/passwd"
-        tar.addfile(one)
+def packed(path, name, kind=tarfile.REGTYPE):
+    member = tarfile.TarInfo(name)
+    member.type, member.linkname = kind, "/etc/passwd"
+    with tarfile.open(path, "w:gz") as tar:
+        tar.addfile(member)
+    return path
 
 
 @pytest.mark.parametrize(
     ("harm", "said"),
     [
-        (link, "notes.txt is no plain file"),
+        (lambda folder: (folder / "notes.txt").symlink_to("/etc/passwd"), "notes.txt is no plain file"),
         (lambda folder: os.mkfifo(folder / "raw/x.txt"), "raw/x.txt is no plain file"),
         (huge, "notes.txt is larger than 256 MiB"),
         (afar, "manifest.json does not say of which run"),
-        (linked_member, "acme-gpu-b07.tar.gz: m00001.client.txt in it is no plain file"),
+        (lambda folder: packed(folder / "raw/x.tar.gz", "m.txt", tarfile.SYMTYPE), "m.txt in it is no plain"),
     ],
 )
 def test_a_hostile_folder_is_refused_by_name(harm, said, site, tmp_path):
     harm(site)
-    with pytest.raises(UserError, match=re.escape(said)) as refused:
-        command.run(site, tmp_path / "b.tar.gz", None)
-    assert "fix:" in str(refused.value)
-    assert left(tmp_path) == []
-
-
-def test_an_original_that_would_be_left_is_refused_with_its_file(site, tmp_path, monkeypatch):
-    replace = Table.replace
-    monkeypatch.setattr(Table, "replace", lambda self, text: text if text == LOG else replace(self, text))
-    with pytest.raises(UserError, match=r"left in raw/node1\.tar\.gz runner\.log, line 1;"):
+    with pytest.raises(UserError, match=f"{re.escape(said)}(.|\\n)*fix:"):
         command.run(site, tmp_path / "b.tar.gz", None)
     assert left(tmp_path) == []
 
 
-def test_stand_ins_that_would_change_a_verdict_are_refused(site, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("wrongly", "said"),
+    [
+        (
+            lambda text, made: text if text == LOG else made,
+            r"left in raw/node1\.tar\.gz runner\.log, line 1;",
+        ),
+        (lambda _text, made: made.replace('"mtu": 9000', '"mtu": 1500'), "would change .* no bundle"),
+    ],
+)
+def test_what_would_leave_an_original_or_change_a_verdict_is_refused(
+    wrongly, said, site, tmp_path, monkeypatch
+):
     replace = Table.replace
-    monkeypatch.setattr(
-        Table, "replace", lambda self, text: replace(self, text).replace('"mtu": 9000', '"mtu": 1500')
-    )
-    with pytest.raises(UserError, match="would change"):
+    monkeypatch.setattr(Table, "replace", lambda self, text: wrongly(text, replace(self, text)))
+    with pytest.raises(UserError, match=said):
         command.run(site, tmp_path / "b.tar.gz", None)
+    assert left(tmp_path) == []
 
 
 @pytest.mark.parametrize(
     "name", ["../x", f"{RUN}/../../x", "/etc/x", f"{RUN}/raw/../x", "other/manifest.json"]
 )
 def test_an_archive_that_reaches_out_is_no_bundle(name, tmp_path):
-    bad = tmp_path / "bad.tar.gz"
-    with tarfile.open(bad, "w:gz") as tar:
-        tar.addfile(tarfile.TarInfo(name))
     with pytest.raises(UserError, match="which no run writes"):
-        rebuild.judge(str(bad), tmp_path)
+        rebuild.judge(str(packed(tmp_path / "bad.tar.gz", name)), tmp_path)
 
 
 @pytest.mark.parametrize("data", [b"", b"no archive", gzip.compress(b"\0" * 1024)])
@@ -316,13 +298,11 @@ def test_what_is_no_bundle_is_bad_input(data, tmp_path):
         rebuild.judge(str(bad), tmp_path)
 
 
-def test_the_verb_writes_beside_the_caller_and_bad_words_are_bad_input(site, tmp_path):
-    assert railyard("bundle", str(site), "-o", str(tmp_path / "b.tar.gz")).returncode == 0
-    assert railyard("judge", str(tmp_path / "b.tar.gz")).returncode == 0
-    for argv in (
-        ["bundle", str(tmp_path)],
-        ["report", str(tmp_path / "b.tar.gz")],
-        ["bundle", str(site), "-o", "/no/b"],
-    ):
-        done = railyard(*argv)
+def test_the_verb_writes_and_bad_words_are_bad_input(site, tmp_path):
+    bundle = str(tmp_path / "b.tar.gz")
+    assert [
+        railyard(*words).returncode for words in (["bundle", str(site), "-o", bundle], ["judge", bundle])
+    ] == [0, 0]
+    for words in (["bundle", str(tmp_path)], ["report", bundle], ["bundle", str(site), "-o", "/no/b"]):
+        done = railyard(*words)
         assert (done.returncode, "fix:" in done.stderr) == (2, True), done.stderr

@@ -84,7 +84,7 @@ class Addresses:
         declared = any(value in network for network in self._networks)
         if value.version == 6:
             if value.is_link_local:
-                return _own(value) is not None
+                return _own(value) is not None and ":" in text  # 32 digits may be anything
             return bool(declared or place) or len(re.findall(r"[0-9a-f]+", text)) > 2  # C++ has `a::b`
         version = _VERSION.search(before) or re.match(r"-[0-9a-z]", after, re.I)
         return not version and bool(declared or place or value.is_private)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import gzip
 import hashlib
 import io
+import json
 import os
+import re
 import tarfile
 import tempfile
 from collections.abc import Callable, Iterable
@@ -86,9 +88,9 @@ def _learned(source: Path, names: Iterable[str]) -> Table:
     folder = RunFolder(source)
     for node in folder.plan().get("nodes") or ():
         table.name("node", str(node))
-    for word in _texts([folder.manifest().get(key) for key in ("argv", "inventory")]):
-        if word.startswith("/") and word.count("/") > 1:
-            table.name("folder", os.path.dirname(word))
+    told = json.dumps([folder.manifest().get(key) for key in ("argv", "inventory")])
+    for word in re.findall(r'"(?:-e@|@|--[\w-]+=@?)?(/[^"/]+/[^"]+)/[^"/]+"', told):
+        table.name("folder", word)
     for name in names:
         if name in _DECLARE:
             table.declare(next(files.parts(source, name)).text)
@@ -99,10 +101,6 @@ def _learned(source: Path, names: Iterable[str]) -> Table:
         table.name("secret", (source / run_folder.SECRET).read_text(encoding="ascii"))
     table.settle()
     return table
-
-
-def _texts(value: Any) -> list[str]:
-    return [one for inner in value for one in _texts(inner)] if isinstance(value, list) else [str(value)]
 
 
 def _write(source: Path, names: Iterable[str], folder: Path, table: Table) -> None:

@@ -19,10 +19,8 @@ BUNDLE = "BUNDLE.md"
 MADE = {run_folder.VERDICTS, "index.html", "report.md", "junit.xml", "railyard.prom", BUNDLE}
 #: One file of a run or one node's archive unpacked; a bundle unpacked.
 MOST_BYTES, MOST_BUNDLE_BYTES = run_folder.MOST_DOCUMENT_BYTES, 8 * run_folder.MOST_DOCUMENT_BYTES
-_ARCHIVE, _TEXTS = (
-    ".tar.gz",
-    (".json", ".jsonl", ".txt", ".log", ".md", ".csv", ".yml", ".yaml", ".xml", ".out"),
-)
+_ARCHIVE = ".tar.gz"
+_TEXTS = (".json", ".jsonl", ".txt", ".log", ".md", ".csv", ".yml", ".xml", ".out")
 _PLAIN = re.compile(r"[\w-][\w.-]{0,199}")
 _IN_BUNDLE = re.compile(rf"([^/]+)/(?:raw/)?{_PLAIN.pattern}")
 

@@ -38,46 +38,22 @@ _TOLD = [
         rf"\"(?P<key>{'|'.join(_NAMED)})\"\s*:\s*\"(?P<name>[^\"\\]{{1,253}})\"",
         rf"\bLinux (?P<host>{_HOST}) \d+\.\d+",
         rf"^(?P<host>{_HOST}):\d+:\d+ \[\d+\] NCCL ",
-        rf"\bPid\s+\d+ on\s+(?P<host>{_HOST})\s+device",
-        rf"\bhostname\s*[:=]\s*(?P<host>{_HOST})",
+        rf"(?:\bPid\s+\d+ on\s+|\bhostname\s*[:=]\s*)(?P<host>{_HOST})",
         rf"/(?:home|Users)/(?P<user>{_HOST})",
         rf"\b(?:ansible_user|remote_user|--user|login)[\"',:=\s]+(?P<user>{_HOST})",
         r"(?<![\w.+-])(?P<user>[\w.+-]+)@(?P<host>[a-z0-9-]+(?:\.[a-z0-9-]+)*\.(?!service|socket)[a-z]{2,})",
         rf"{tokens.BEGIN}(?P<UUID>[0-9a-f]{{8}}(?:-[0-9a-f]{{4}}){{3}}-[0-9a-f]{{12}})(?![0-9a-z])",
         r"(?:serial(?:[ _-]?(?:number|num|no))?|\bs/?n)[\"']?\s*[:=]\s*[\"']?(?P<serial>[0-9a-z][\w./-]{3,})",
         r"(?:password|passwd|secret|token|api[_-]?key)[\"']?\s*[:=]\s*[\"']?(?P<secret>[^\s\"',;\\]{4,})",
-        r"\bSHA256:(?P<secret>[a-z0-9+/]{43})",
+        r"\b(?:SHA256:|(?:ssh-\w+|ecdsa-\S+)\s+(?=AAAA))(?P<secret>[a-z0-9+/=]{43,})",
         r"\bMD5:(?P<secret>[0-9a-f]{2}(?::[0-9a-f]{2}){15})",
-        r"\b(?:ssh-\w+|ecdsa-\S+)\s+(?P<secret>AAAA[a-z0-9+/=]{30,})",
     )
 ]
 _PEM = re.compile(r"(-----BEGIN ([A-Z ]+)-----).{1,20000}?(-----END \2-----)", re.S)
 # Says nothing of whose it is.
-_NOBODY = {
-    "root",
-    "ubuntu",
-    "debian",
-    "admin",
-    "nobody",
-    "localhost",
-    "controller",
-    "none",
-    "null",
-    "true",
-    "false",
-}
-_NOBODY |= {
-    "unknown",
-    "version",
-    "kernel",
-    "hostname",
-    "sender",
-    "receiver",
-    "stream",
-    "streams",
-    "sum",
-    "intervals",
-}
+_NOBODY = {"root", "ubuntu", "debian", "admin", "nobody", "localhost", "controller"}
+_NOBODY |= {"none", "null", "true", "false", "unknown", "version", "kernel", "hostname"}
+_NOBODY |= {"sender", "receiver", "stream", "streams", "sum", "intervals"}
 
 
 class Table:
@@ -109,9 +85,8 @@ class Table:
             self._addresses.values[token.value] = token.value
         if not word or (address and kind in _SITE) or (kind == "serial" and not re.search(r"\d", word)):
             return
-        short_hex = kind in _SITE and re.fullmatch(r"[0-9a-f]{1,4}|[a-z]|[\d.:/]+", word)
-        if word in self._common or short_hex:
-            self.kept |= {word} if kind in _SITE else set()
+        if word in self._common or (kind in _SITE and re.fullmatch(r"[0-9a-f]{1,4}|[a-z]|[\d.:/]+", word)):
+            self.kept |= {word} - _NOBODY if kind in _SITE else set()
             return
         short, _, domain = word.partition(".")
         if kind in ("node", "host", "switch") and domain:

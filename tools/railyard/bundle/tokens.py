@@ -22,7 +22,7 @@ _FORMS = {
     "dashes": rf"{BEGIN}[0-9a-f]{{2}}(?:-[0-9a-f]{{2}}){{5}}(?![0-9a-z]|-[0-9a-f]{{2}}\b)",
     "dots": rf"{BEGIN}[0-9a-f]{{4}}\.[0-9a-f]{{4}}\.[0-9a-f]{{4}}(?![0-9a-z])",
     "quad": rf"(?<![0-9.]){_QUAD}(?:/\d{{1,3}})?(?!\.?[0-9])",
-    "bare": r"(?<![0-9a-f])(?:0x)?(?:[0-9a-f]{16}|[0-9a-f]{12})(?![0-9a-z])",
+    "bare": r"(?<![0-9a-f])(?:0x)?(?:[0-9a-f]{32}|[0-9a-f]{16}|[0-9a-f]{12})(?![0-9a-z])",
 }
 #: What may be an address of some kind; the name of a group is its form. The look ahead is for speed.
 FIND = "(?=[0-9a-f]{0,4}[:.-]|(?:0x)?[0-9a-f]{12})(?:%s)" % "|".join(  # noqa: UP031 - braces mean themselves
@@ -50,6 +50,8 @@ def read(form: str, text: str) -> Token | None:
     prefix = "0x" if text.startswith("0x") else ""
     mark, size = {"dashes": ("-", 1), "dots": (".", 2), "bare": ("", 1)}[form]
     digits = text.removeprefix("0x").replace(mark or ".", "")
+    if len(digits) == 32:
+        return _ip(bytes.fromhex(digits), lambda value: value.packed.hex())
     return _hardware(digits, lambda raw: prefix + (raw.hex(mark, size) if mark else raw.hex()))
 
 
@@ -95,7 +97,7 @@ def spellings(value: Value) -> Iterator[str]:
     yield str(value)
     decimal = ":".join(f"{byte:02d}" for byte in value.packed)
     if value.version == 6:
-        yield from (value.packed.hex(":", 2), decimal)
+        yield from (value.packed.hex(), value.packed.hex(":", 2), decimal)
     else:
         high, low = divmod(int(value), 1 << 16)
         yield from (f"255:255:{decimal}", f"ffff:{high:04x}:{low:04x}", f"ffff:{high:x}:{low:x}")
