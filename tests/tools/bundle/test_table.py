@@ -71,23 +71,23 @@ def test_networks_that_lie_apart_stay_apart_and_in_their_order():
         ("::ffff:10.0.1.2", "::ffff:10.0.0.2"),
         ("00000000000000000000ffff0a000102", "00000000000000000000ffff0a000002"),
         (f"GID: {'00:' * 10}255:255:10:00:01:02", f"GID: {'00:' * 10}255:255:10:00:00:02"),
-        # Of the vendor's numbers 000001 is nobody's, if 4a0001 is taken.
-        (MAC.upper(), "B8:3F:D2:00:00:01"),
-        ("b8-3f-d2-4a-00-01", "b8-3f-d2-00-00-01"),
-        ("b83f.d24a.0001", "b83f.d200.0001"),
-        ("enxb83fd24a0001", "enxb83fd2000001"),
-        ("node_guid b83f:d203:004a:0001", "node_guid b83f:d203:0000:0001"),
-        ("Port GUID: 0xba3fd2fffe4a0001", "Port GUID: 0xba3fd2fffe000001"),
-        ("fe80::ba3f:d2ff:fe4a:1/64", "fe80::ba3f:d2ff:fe00:1/64"),
-        ("fe80:0000:0000:0000:b83f:d203:004a:0001", "fe80:0000:0000:0000:b83f:d203:0000:0001"),
-        (IPOIB + "b8:3f:d2:03:00:4a:00:01", IPOIB + "b8:3f:d2:03:00:00:00:01"),
-        ("mac:b8:3f:d2:4a:00:01: up", "mac:b8:3f:d2:00:00:01: up"),
-        (r"said\nb8:3f:d2:4a:00:01", r"said\nb8:3f:d2:00:00:01"),
-        ("01:b8:3f:d2:4a:00:01", "01:b8:3f:d2:00:00:01"),
+        # Of the vendor's numbers 000001 stands for 100001, which is smaller.
+        (MAC.upper(), "B8:3F:D2:00:00:02"),
+        ("b8-3f-d2-4a-00-01", "b8-3f-d2-00-00-02"),
+        ("b83f.d24a.0001", "b83f.d200.0002"),
+        ("enxb83fd24a0001", "enxb83fd2000002"),
+        ("node_guid b83f:d203:004a:0001", "node_guid b83f:d203:0000:0002"),
+        ("Port GUID: 0xba3fd2fffe4a0001", "Port GUID: 0xba3fd2fffe000002"),
+        ("fe80::ba3f:d2ff:fe4a:1/64", "fe80::ba3f:d2ff:fe00:2/64"),
+        ("fe80:0000:0000:0000:b83f:d203:004a:0001", "fe80:0000:0000:0000:b83f:d203:0000:0002"),
+        (IPOIB + "b8:3f:d2:03:00:4a:00:01", IPOIB + "b8:3f:d2:03:00:00:00:02"),
+        ("mac:b8:3f:d2:4a:00:01: up", "mac:b8:3f:d2:00:00:02: up"),
+        (r"said\nb8:3f:d2:4a:00:01", r"said\nb8:3f:d2:00:00:02"),
+        ("01:b8:3f:d2:4a:00:01", "01:b8:3f:d2:00:00:02"),
     ],
 )  # fmt: skip
 def test_a_gid_follows_its_address_and_what_is_made_of_a_mac_follows_it(form, stands):
-    assert swapped('"address":"10.0.1.2"', MAC, form)[2] == stands
+    assert swapped('"address":"10.0.1.2"', MAC, "b8:3f:d2:10:00:01", form)[3] == stands
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_a_gid_follows_its_address_and_what_is_made_of_a_mac_follows_it(form, st
     [
         "fw_ver: 22.39.1002, firmware 28.39.1002",
         "Linux version 5.15.0.1, kernel 5.15.0.1-generic, ii libibverbs1 50.0.2.1",
-        "MLNX_OFED_LINUX-5.8-3.0.7.0 perftest 23.10.0.5",
+        "MLNX_OFED_LINUX-5.8-3.0.7.0 perftest 23.10.0.5, firmware 10.2.0.5, ii 10.3.0.5-generic",
         "inet 127.0.0.1 netmask 255.255.255.0 0.0.0.0/0 via nobody",
         "routes to 10.0.0.0/8 and 192.168.0.0/16",
         "at 10:15:03.120 on 2026-11-21T10:15:03Z, a::b and std::vector",
@@ -147,6 +147,8 @@ def test_a_word_of_the_documents_is_no_name():
         ('"serial": "MT2134X0"', "MT2134X0", "s0000001"),
         ("GPU-f4c353ff-b56c-c1de-bcb9-7dad861b589a", "f4c353ff", "GPU-00000000-0000-4000-8000-000000000001"),
         ("ssh: alice@moon.acme.example: denied", "acme", "user1@host1.domain1.example"),
+        ("0000:0000:0000:0000:0000:ffff:0908:0706", "0908", "0000:0000:0000:0000:0000:ffff:0a00:0006"),
+        ("fd12::7 fec0:0000:0000:0001:b83f:d203:004a:0001", "fec0", "fd00::7 fd00:0000:0000:0001:b83f"),
         ("/home/alice/runs belongs to alice", "alice", "/home/user1/runs belongs to user1"),
         ("password: hunter22 for hunter22", "hunter22", "secret1 for secret1"),
         (f"SHA256:{'aB3/' * 10}abc", "aB3/", "SHA256:secret1"),

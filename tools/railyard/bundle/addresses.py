@@ -85,7 +85,8 @@ class Addresses:
         if value.version == 6:
             if value.is_link_local:
                 return _own(value) is not None and ":" in text  # 32 digits may be anything
-            return bool(declared or place) or len(re.findall(r"[0-9a-f]+", text)) > 2  # C++ has `a::b`
+            # A whole GID, or a number that is given out; C++ has `a::b`.
+            return bool(declared or place) or len(text) == 39 or int(value) >> 125 == 1 or value.is_private
         version = _VERSION.search(before) or re.match(r"-[0-9a-z]", after, re.I)
         return not version and bool(declared or place or value.is_private)
 

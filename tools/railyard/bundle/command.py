@@ -49,7 +49,7 @@ def run(source: Path, output: Path | None, table_file: Path | None) -> int:
         raise UserError(f"{source}/{run_folder.MANIFEST} does not say of which run it is", "bring it back")
     output = output or Path(f"{run_id}.bundle.tar.gz")
     for path in filter(None, (output, table_file)):
-        if path.exists() or path.is_symlink():
+        if path.exists() or path.is_symlink() or output == table_file:
             raise UserError(f"{path} is there already", "remove it, or name another file")
     names, left_out = files.names(source)
     table = _learned(source, names)
