@@ -1,0 +1,274 @@
+"""Mutants of what gives a verdict: does a test fail for each small change of the code?
+
+    python benchmarks/mutation/campaign.py              # what has no result yet; goes on where it was stopped
+    python benchmarks/mutation/campaign.py judge/fleet  # of some modules; processes may share the modules out
+    python benchmarks/mutation/campaign.py --table      # what has been found so far, and what survived
+
+A mutant is one operator, condition, number or return of a module, changed in memory alone. It is known by
+function, text and change, so that its line in results.jsonl holds while its function stays as it is; a
+survivor runs again when the tests have changed. equivalents.yml names those that no test can tell apart.
+Only tests that run the mutated lines are run, the module's own first. Needs Python 3.12 (`sys.monitoring`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import gc
+import hashlib
+import json
+import os
+import resource
+import signal
+import sys
+import tempfile
+import time
+import traceback
+import types
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import accumulate, pairwise
+from pathlib import Path
+from typing import IO, Any
+
+import pytest
+import yaml
+from hypothesis import HealthCheck, settings
+from mutants import Hook, Module, Mutant
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+RESULTS, EQUIVALENTS = HERE / "results.jsonl", HERE / "equivalents.yml"
+FABRIC = Path("collections/ansible_collections/railyard/fabric")
+UNIT = FABRIC / "tests/unit/plugins"
+JUDGE, MEASURE, RUNNER = "plugin_utils/judge", "module_utils/measure", "module_utils/runner"
+#: Module -> the names of its own tests' files; the others of TESTS follow.
+MODULES = {
+    f"{JUDGE}/verdict": ("verdict", "folder", "not_applicable", "rdma_without_ip"),
+    f"{JUDGE}/attempts": ("attempts",),
+    f"{JUDGE}/evidence": ("evidence_rdma", "false_pass", "false_pass_rdma"),
+    f"{JUDGE}/bounds": ("bounds", "bounds_of_rdma"),
+    f"{JUDGE}/bounds_check": ("bounds", "own_windows"),
+    f"{JUDGE}/slots": ("bounds_of_rdma", "bounds"),
+    f"{JUDGE}/packets": ("bounds_of_rdma", "bounds"),
+    f"{JUDGE}/fleet": ("fleet",),
+    f"{JUDGE}/aggregate": ("aggregate_windows", "own_windows"),
+    f"{JUDGE}/row_numbers": ("row_numbers", "false_pass_rows"),
+    f"{JUDGE}/row_counters": ("row_counters", "forged"),
+    f"{JUDGE}/draft": ("verdict",),
+    f"{MEASURE}/proof": ("proof", "port_proof"),
+    f"{MEASURE}/like": ("like", "fleet"),
+    f"{RUNNER}/confirm": ("confirm",),
+}
+TESTS = (JUDGE, *(f"{MEASURE}/test_{name}.py" for name in ("proof", "like", "tools")),
+         *(f"{RUNNER}/test_{name}.py" for name in ("confirm", "port_proof")))  # fmt: skip
+#: Whole runs, spoilt in each field in turn, take as long as all others together.
+LEFT_OUT = "spoilt or dropped or garbage"
+#: Of the tests that run a mutated line so many seconds' worth are tried, and a mutant that hangs is ended
+#: after so many times that: all seconds are the processor's.
+MOST_S, TIMES, MOST_BYTES = 2.5, 10, 4 * 2**30
+OPTIONS = ("-q", "-x", "-m", "not lab", "-k", f"not ({LEFT_OUT})", "-p", "no:cacheprovider", "-p", "no:xdist",
+           "-p", "no:warnings", f"--rootdir={ROOT}")  # fmt: skip
+
+
+def module(name: str) -> Module:
+    """Return a module by its name in MODULES."""
+    dotted = ".".join((*FABRIC.parts[1:], "plugins", *name.split("/")))
+    return Module(name, ROOT / FABRIC / "plugins" / f"{name}.py", dotted)
+
+
+def forked(work: Callable[[], int], limit_s: float) -> str:
+    """Do some work in a process of its own, silent and within so many seconds: survived, killed or hung."""
+    pid = os.fork()
+    if not pid:
+        status, told = 70, os.fdopen(os.dup(2), "w")
+        try:
+            resource.setrlimit(resource.RLIMIT_CPU, (int(limit_s) + 1, int(limit_s) + 2))
+            resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, MOST_BYTES))
+            signal.alarm(60 * (int(limit_s) + 1))  # for what waits and computes nothing
+            nowhere = os.open(os.devnull, os.O_RDWR)
+            for stream in (0, 1, 2):
+                os.dup2(nowhere, stream)
+            status = work()
+        except BaseException:
+            traceback.print_exc(file=told)
+            told.flush()
+        finally:
+            os._exit(status)
+    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    if status > pytest.ExitCode.INTERRUPTED:  # a module that cannot be imported interrupts pytest
+        raise RuntimeError(f"pytest ended with {status}")
+    return "hung" if status < 0 else "killed" if status else "survived"
+
+
+class Trial:
+    """What pytest asks instead of running the tests that it has collected: runs them for each mutant.
+
+    Args:
+        todo: module and mutant, of what runs inside functions.
+        note: is told what became of each.
+    """
+
+    def __init__(self, todo: Sequence[tuple[Module, Mutant]], note: Callable[..., None]) -> None:
+        self.todo, self.note = todo, note
+
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        """Learn which test runs which lines, then try all mutants."""
+        files = {str(one.file): one.name for one, _mutant in self.todo}
+        with tempfile.TemporaryFile("w+", encoding="utf-8") as file:
+            if forked(lambda: _learn(session, files, file), 3600) != "survived":
+                raise SystemExit("tests fail without a mutant")
+            file.seek(0)
+            seconds, covered = json.load(file)
+        gc.freeze()  # what a child does not touch is not copied
+        for one, mutant in self.todo:
+            by_line = covered.get(one.name, {})
+            tests = {test for line in mutant.lines for test in by_line.get(str(line), ())}
+            own = [f"test_{name}.py" for name in MODULES[one.name]]
+            order = sorted(tests, key=lambda at: (session.items[at].path.name not in own, seconds[at]))
+            took_s = list(accumulate(seconds[at] for at in order))
+            order = [at for at, so_far_s in zip(order, took_s, strict=True) if so_far_s <= MOST_S]
+            items = [session.items[at] for at in order]
+            self.note(one, mutant, forked(lambda: _run(session, items, one, mutant), TIMES * MOST_S))  # noqa: B023
+        return True
+
+
+def _run(session: pytest.Session, items: Sequence[pytest.Item], of: Module, mutant: Mutant) -> int:
+    of.put_in(mutant)
+    for item, following in pairwise([*items, None]):
+        session.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+        if session.testsfailed:
+            return 1
+    return 0
+
+
+def _learn(session: pytest.Session, files: dict[str, str], told: IO[str]) -> int:
+    """Tell what seconds of the processor each test takes, and module -> line -> the tests that run it."""
+    codes = [one.__code__ for one in gc.get_objects() if isinstance(one, types.FunctionType)]
+    codes = [code for code in codes if code.co_filename in files]
+    for code in codes:  # grows
+        codes += [one for one in code.co_consts if isinstance(one, types.CodeType)]
+    lines: dict[str, dict[int, list[int]]] = {name: {} for name in files.values()}
+    seconds: list[float] = []
+    watch = sys.monitoring
+
+    def ran(code: types.CodeType, line: int) -> object:
+        lines[files[code.co_filename]].setdefault(line, []).append(len(seconds))
+        return watch.DISABLE
+
+    watch.use_tool_id(watch.COVERAGE_ID, "mutation")
+    watch.register_callback(watch.COVERAGE_ID, watch.events.LINE, ran)
+    for code in codes:
+        watch.set_local_events(watch.COVERAGE_ID, code, watch.events.LINE)
+    for item, following in pairwise([*session.items, None]):
+        watch.restart_events()
+        before = time.process_time()
+        session.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+        seconds.append(round(time.process_time() - before, 4))
+    json.dump((seconds, lines), told)
+    told.flush()
+    return min(session.testsfailed, 1)
+
+
+def _whole(of: Module, mutant: Mutant) -> int:
+    """Run a module's own tests with the module imported from mutated code."""
+    sys.meta_path.insert(0, Hook(of, mutant))
+    own = [str(path) for name in MODULES[of.name] for path in UNIT.rglob(f"test_{name}.py")]
+    return pytest.main([*OPTIONS, *own])
+
+
+def digest_of_tests() -> str:
+    """Return the digest of all tests that are run, and of what they are made of."""
+    places = [*(UNIT / name for name in TESTS), Path("tests/support")]
+    files = [file for place in places for file in (place.rglob("*.py") if place.is_dir() else [place])]
+    return hashlib.sha256(b"".join(file.read_bytes() for file in sorted(files))).hexdigest()[:8]
+
+
+def results() -> dict[tuple[str, str, str], dict[str, Any]]:
+    """Return (module, function, mutant) -> the last line of it."""
+    lines = RESULTS.read_text(encoding="utf-8").splitlines() if RESULTS.exists() else []
+    return {(one["module"], one["function"], one["mutant"]): one for one in map(json.loads, lines)}
+
+
+@functools.cache
+def equivalents_of(name: str) -> dict[str, dict[str, str]]:
+    """Return function -> mutant -> why no test can tell it apart, of a module."""
+    found: dict[str, Any] = yaml.safe_load(EQUIVALENTS.read_text(encoding="utf-8"))
+    return found.get(name) or {}
+
+
+def state(of: Module, mutant: Mutant, done: dict[tuple[str, str, str], Any], tests: str | None) -> str:
+    """Return what is known of a mutant: killed, hung, survived, equivalent, or nothing.
+
+    Args:
+        of: its module.
+        mutant: it.
+        done: all results.
+        tests: digest of the tests, of which a survivor's result has to be; None where any will do.
+    """
+    if mutant.said in equivalents_of(of.name).get(mutant.function, {}):
+        return "equivalent"
+    line = done.get((of.name, mutant.function, mutant.said), {})
+    if line.get("code") != of.digest(mutant.function):
+        return ""
+    old = line["result"] == "survived" and tests is not None and line["tests"] != tests
+    return "" if old else str(line["result"])
+
+
+def table(modules: Iterable[Module]) -> Iterator[str]:
+    """Yield the lines of README.md's tables."""
+    done, kinds = results(), ("killed", "hung", "survived", "equivalent", "")
+    yield "| module | mutants | killed | hung | survived | equivalent | not run | killed of the rest |"
+    yield "|---|---:|---:|---:|---:|---:|---:|---:|"
+    rows, left = [], []
+    for one in modules:
+        found = [(mutant, state(one, mutant, done, None)) for mutant in one.mutants]
+        rows.append((one.name, [sum(word == kind for _mutant, word in found) for kind in kinds]))
+        said = [(mutant.function, mutant.said) for mutant, word in found if word == "survived"]
+        left += [f"| `{one.name}` | `{where}` | `{text.replace('|', '&#124;')}` |" for where, text in said]
+    rows.append(("all", [sum(column) for column in zip(*(counts for _name, counts in rows), strict=True)]))
+    for name, counts in rows:
+        good, of = counts[0] + counts[1], sum(counts) - counts[3]
+        yield f"| {name} | {sum(counts)} | {' | '.join(map(str, counts))} | {100 * good / max(of, 1):.1f} % |"
+    yield from ("", "| survivor in | function | change |", "|---|---|---|", *left)
+
+
+def main() -> None:
+    """Run what has no result, and append each as it comes."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("modules", nargs="*", help="ends of their names; all without")
+    parser.add_argument("--table", action="store_true")
+    given = parser.parse_args()
+    os.chdir(ROOT)
+    wanted = [module(name) for name in MODULES if name.endswith(tuple(given.modules) or "")]
+    if given.table:
+        print(*table(wanted), sep="\n")
+        return
+    tests, done = digest_of_tests(), results()
+
+    def note(of: Module, mutant: Mutant, result: str) -> None:
+        line = {"module": of.name, "function": mutant.function, "mutant": mutant.said, "result": result}
+        line |= {"code": of.digest(mutant.function)} | ({"tests": tests} if result == "survived" else {})
+        with RESULTS.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line, ensure_ascii=False) + "\n")
+        print(f"{result:8} {of.name} {mutant.function}: {mutant.said}", file=sys.stderr, flush=True)
+
+    todo = [(one, mutant) for one in wanted for mutant in one.mutants if not state(one, mutant, done, tests)]
+    print(f"{len(todo)} of {sum(len(one.mutants) for one in wanted)} mutants to run", file=sys.stderr)
+    # A slow processor is no failure of a test, and each mutant meets the same examples.
+    quiet = [HealthCheck.too_slow, HealthCheck.data_too_large]
+    settings.register_profile(
+        "mutation", deadline=None, derandomize=True, database=None, suppress_health_check=quiet
+    )
+    settings.load_profile("mutation")
+    inside = [(one, mutant) for one, mutant in todo if not mutant.imported]
+    if inside and os.fork() == 0:
+        os._exit(pytest.main([*OPTIONS, *(str(UNIT / name) for name in TESTS)], [Trial(inside, note)]))
+    if inside and os.wait()[1]:
+        raise SystemExit("the tests could not be collected, or fail without a mutant")
+    for one, mutant in todo:
+        if mutant.imported:
+            note(one, mutant, forked(lambda: _whole(one, mutant), 600))  # noqa: B023
+
+
+if __name__ == "__main__":
+    main()
