@@ -150,8 +150,8 @@ def _counted_otherwise(row: Row) -> bool:
     ]
     moments = [window[0], *(at for at, _count in inside), window[1]]
     gaps = (moments[place] - moments[place - 1] for place in range(1, len(moments)))
-    if len(inside) < 2 or max(gaps) > MOST_GAP * length_s:
-        return True
+    if max(gaps) > MOST_GAP * length_s:
+        return True  # so it is with less than three samples
     (first_s, first), (last_s, last) = inside[0], inside[-1]
     rate = (last - first) * 8 / 1e9 / (last_s - first_s)
     software = proof.SOFT_ROCE.packets[0] in (row.get("counters") or {})

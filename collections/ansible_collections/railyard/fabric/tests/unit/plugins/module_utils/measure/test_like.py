@@ -27,6 +27,16 @@ def named(values: list[float]) -> dict[int, float]:
         ([392.0] * 15 + [352.0], True, True, {15}),
         ([392.0] * 15 + [353.0], True, True, set()),
         ([392.0] * 15 + [800.0], True, True, set()),
+        # Exactly a tenth below, half above or 1 us above is not more than that.
+        ([100.0] * 8 + [90.0], True, True, set()),
+        ([10.0] * 8 + [15.0], False, True, set()),
+        ([1.0] * 8 + [2.0], False, True, set()),
+        # Eight have a spread of their own, seven have not.
+        ([392.0] * 7 + [352.0], True, True, {7}),
+        ([392.0] * 6 + [352.0], True, True, set()),
+        # A MAD of 2 around 100: 5 x 1.4826 x 2 below it are 85.174.
+        ([98.0] * 6 + [100.0] * 3 + [102.0] * 6 + [85.1], True, True, {15}),
+        ([98.0] * 6 + [100.0] * 3 + [102.0] * 6 + [85.2], True, True, set()),
         # A wide spread has no outlier within it.
         ([float(value) for value in range(80, 120)], True, True, set()),
         # Fewer than eight, and software: five times between neighbours, at most half.

@@ -11,7 +11,12 @@ import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.runner import confirm
 
 POLICY = {"iperf3_omit_s": 1, "iperf3_duration_s": 4, "rdma_duration_s": 4, "rdma_margin_s": 1}
-BOUNDS = {"tcp_bandwidth": {"rail0": {"bandwidth_gbps": [8.0, 10.2]}}}
+BOUNDS = {
+    "tcp_bandwidth": {
+        "rail0": {"bandwidth_gbps": [8.0, 10.2]},
+        "rail2": {"bandwidth_gbps": [None, 10.2], "latency_p50_us": [1.0, None]},
+    }
+}
 COST_S = {"tcp_bandwidth": 14.0, "ping_rtt": 4.0}
 
 
@@ -32,9 +37,33 @@ def other(**changes: Any) -> dict[str, Any]:
 
 def sampled(counted_gbps: float, gap: bool = False) -> dict[str, Any]:
     """Return a receiver's row of a group, whose counter moved at a rate, with or without a gap of 1.2 s."""
-    times = [place / 5 for place in range(21) if not gap or not 5 <= place <= 10]
+    times = [1 + place / 5 for place in range(21) if not gap or not 5 <= place <= 10]
     samples = {"t_s": times, "rx_bytes": [int(at * counted_gbps * 1e9 / 8) for at in times]}
-    return row(end="server", group="g00001", samples=samples)
+    return row(end="server", group="g00001", samples=samples, window_s=[1.0, 5.0])
+
+
+def at_its_ends(said_gbps: float, counted_gbps: float) -> dict[str, Any]:
+    """Return such a row, of a rail without bounds, whose first and last second carried 40 % each.
+
+    Before and after its window the rail was much busier.
+    """
+    shares = (-9.0, 0.0, 0.4, 0.5, 0.6, 1.0, 9.0)
+    samples = {
+        "t_s": list(range(7)),
+        "rx_bytes": [(9 + share) * counted_gbps * 4 * 1e9 / 8 for share in shares],
+    }
+    said = {"metrics": {"bandwidth_gbps": said_gbps}, "rail": "rail1", "samples": samples}
+    return {**sampled(1.0), **said, "other_end": {**row()["other_end"], "metrics": said["metrics"]}}
+
+
+SOFTWARE = {"counters": {"hw_sent_pkts": [1, 2]}}
+RDMA = {"tool": "ib_write_bw", "check": "rdma_bandwidth"}
+QUIET = {
+    "check": "tcp_latency",
+    "tool": "sockperf",
+    "metrics": {},
+    "other_end": {**row()["other_end"], "metrics": {}},
+}
 
 
 def error(name: str) -> dict[str, Any]:
@@ -68,8 +97,16 @@ def test_a_links_own_bound_comes_before_its_rails() -> None:
         row(link_errors={"hw.out_of_sequence": [4, 5]}),
         row(window_s=[0.0, 1.9]),
         row(metrics={"bandwidth_gbps": 9.4, "sent_gbps": 8.0}),
+        row(window_s=[1.0, 2.9]),
+        row(**RDMA, window_s=[0.0, 0.9]),
+        row(rail="rail2", metrics={"bandwidth_gbps": 10.3}),
+        row(**QUIET) | {"other_end": {**QUIET["other_end"], "metrics": {"sent": 5, "received": 4}}},
         sampled(9.4 * 0.8),
+        sampled(9.4 * 1.13),
         sampled(9.4, gap=True),
+        sampled(9.4) | {"samples": {"t_s": [], "rx_bytes": []}},
+        sampled(9.4 * 0.69) | SOFTWARE,
+        sampled(9.4 * 3.51) | SOFTWARE,
     ],
 )  # fmt: skip
 def test_what_may_be_gone_the_next_time_is_suspect(one: dict[str, Any]) -> None:
@@ -84,20 +121,85 @@ def test_what_may_be_gone_the_next_time_is_suspect(one: dict[str, Any]) -> None:
         row(rail="rail1", metrics={"bandwidth_gbps": 0.1}, other_end={**row()["other_end"], "metrics": {}}),
         *(row(**error(name)) for name in ("tool_missing", "link_down", "version_differs", "hca_missing",
                                           "rendezvous_timeout", "no_gid", "busy", "interrupted")),
+        # At its bound is not beyond it.
+        row(metrics={"bandwidth_gbps": 8.0}),
+        row(metrics={"bandwidth_gbps": 10.2}),
+        row(rail="rail2", metrics={"bandwidth_gbps": 0.1}, other_end={**row()["other_end"], "metrics": {}}),
+        # Without the other end, or without a measurement, there is no number to doubt.
+        row(metrics={"bandwidth_gbps": 7.9}, other_end=None),
+        row(metrics={"bandwidth_gbps": 7.9}, status="unmeasured"),
         # Each end cuts iperf3's window by its own clock.
         other(metrics={"bandwidth_gbps": 8.4}),
+        row(window_s=[1.0, 3.0]),
+        row(window_s=None),
+        row(**QUIET, window_s=[0.0, 1.0]),
+        row(**RDMA, window_s=[0.0, 1.0]),
         sampled(9.4 * 1.01),
+        # Samples at the very begin and end of the window are of it, and these bounds are within.
+        *(at_its_ends(1.0, counted_gbps) for counted_gbps in (0.92, 1.12)),
+        *(at_its_ends(1.0, counted_gbps) | SOFTWARE for counted_gbps in (0.7, 3.5)),
+        # Only a receiver of a group has samples that are added up.
+        *(sampled(9.4, gap=True) | one for one in ({"group": None}, {"end": "client"}, {"samples": None},
+                                                   {"window_s": None}, QUIET)),
         row(link_errors={"hw.out_of_sequence": [4, 4], "hw.sq_num_to": [None, 1], "netdev.x": [1, 2]}),
-        row(link_errors={"hw.rcvd_seq_err": [4, 9]}, counters={"hw_sent_pkts": [1, 2]}),
+        row(link_errors={"hw.rcvd_seq_err": [4, 9]}, **SOFTWARE),
     ],
 )  # fmt: skip
 def test_what_is_good_or_would_be_the_same_is_not(one: dict[str, Any]) -> None:
     assert confirm.suspects([one], BOUNDS, POLICY) == []
 
 
+@pytest.mark.parametrize(
+    ("tool", "policy", "theirs_gbps", "bad"),
+    [
+        ("ib_write_bw", {}, 9.5, False),
+        ("ib_write_bw", {}, 9.49, True),
+        # iperf3 and ib_send_bw: 15 %, or 0.3 s of what was measured, by two clocks.
+        ("iperf3", {}, 8.5, False),
+        ("iperf3", {}, 8.49, True),
+        ("iperf3", {"iperf3_duration_s": 1}, 7.01, False),
+        ("iperf3", {"iperf3_duration_s": 1}, 6.99, True),
+        ("iperf3", {"iperf3_omit_s": 0}, 9.49, True),
+        ("ib_send_bw", {}, 8.51, False),
+        ("ib_send_bw", {}, 8.49, True),
+        ("ib_send_bw", {"rdma_margin_s": 1.5}, 7.01, False),
+    ],
+)
+def test_how_far_the_ends_may_differ(
+    tool: str, policy: dict[str, Any], theirs_gbps: float, bad: bool
+) -> None:
+    one = other(metrics={"bandwidth_gbps": theirs_gbps})
+    one |= {"tool": tool, "rail": "rail1", "metrics": {"bandwidth_gbps": 10.0}, "window_s": None}
+    assert confirm.suspicious(one, BOUNDS, {**POLICY, **policy}) is bad
+
+
+def test_what_was_sent_arrives_but_for_the_windows() -> None:
+    said = [{"bandwidth_gbps": gbps, "sent_gbps": 10.0} for gbps in (11.5, 11.51)]
+    rows = [other(metrics=one) | {"rail": "rail1", "metrics": one} for one in said]
+    assert [confirm.suspicious(one, BOUNDS, POLICY) for one in rows] == [False, True]
+
+
+def test_only_what_was_proven_is_what_others_are_held_against() -> None:
+    like = [row(**QUIET, id=f"m{n:05d}") for n in range(4)]
+    for one, latency_us in zip(like, (0.1, 0.1, 9.0, 9.2), strict=True):
+        one["metrics"] = {"latency_p50_us": latency_us}
+    assert confirm.suspects(like, BOUNDS, POLICY) == ["m00002", "m00003"]
+    for one in like[:2]:
+        one["status"] = "unmeasured"
+    assert confirm.suspects(like, BOUNDS, POLICY) == []
+    for one in like[:2]:
+        one |= {"status": "measured", "proof": "unproven"}
+    assert confirm.suspects(like, BOUNDS, POLICY) == ["m00000", "m00001"]
+
+
+def test_of_many_a_tenth_below_stands_apart() -> None:
+    like = [other(id=f"m{n:05d}", metrics={}) | {"id": f"m{n:05d}", "rail": "rail1"} for n in range(9)]
+    like[4]["metrics"] = {"bandwidth_gbps": 8.0}
+    assert confirm.suspects(like, BOUNDS, POLICY) == ["m00004"]
+
+
 def test_what_stands_apart_from_its_like_is_suspect() -> None:
-    quiet = {"check": "tcp_latency", "tool": "sockperf", "other_end": {**row()["other_end"], "metrics": {}}}
-    like = [row(**quiet, id=f"m{n:05d}", metrics={"latency_p50_us": 9.0 + n / 10}) for n in range(4)]
+    like = [row(**QUIET, id=f"m{n:05d}") | {"metrics": {"latency_p50_us": 9.0 + n / 10}} for n in range(4)]
     assert confirm.suspects(like, BOUNDS, POLICY) == []
     like[2]["metrics"] = {"latency_p50_us": 90.0}
     assert confirm.suspects(like, BOUNDS, POLICY) == ["m00002"]
@@ -110,8 +212,13 @@ def test_rails_that_did_not_run_at_once_are_suspect_together() -> None:
         row(id=f"m{n:05d}", group="g1", window_s=[n * late, 4 + n * late]) for late in (1.0,) for n in (0, 1)
     ]
     assert confirm.suspects(group, BOUNDS, POLICY) == ["m00000", "m00001"]
-    group[1]["window_s"] = [0.2, 4.2]
+    for window in ([0.2, 4.2], [0.4, 4.4], None):
+        group[1]["window_s"] = window
+        assert confirm.suspects(group, BOUNDS, POLICY) == []
+    group[0]["window_s"] = None
     assert confirm.suspects(group, BOUNDS, POLICY) == []
+    alone = [row(id=f"m{n:05d}", window_s=[4.0 * n, 4.0 + 4 * n]) for n in (0, 1)]
+    assert confirm.suspects(alone, BOUNDS, POLICY) == []
 
 
 def of_meeting(count: int, group: str | None = None) -> list[dict[str, Any]]:
