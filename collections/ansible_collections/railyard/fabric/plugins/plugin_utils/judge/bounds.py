@@ -127,7 +127,7 @@ def capability(check: str, client: Bound, server: Bound, transport: str = "") ->
     words = missing[:1] or list(dict.fromkeys(words for _rate, words in told))
     rdma = CHECKS[check].rdma
     packet = packets.rdma(client, server, transport) if rdma else packets.tcp(client, server)
-    rate = None if missing else min(rates)
+    rate = min(rates) if len(rates) == len(told) else None
     known = [slot for end in (client, server) if (slot := slots.carries_gbps(end.netdev or {})) is not None]
     slot = min(known, default=None)
     if rate is None or slot is None or slot >= rate:

@@ -245,11 +245,7 @@ class _Judge:
         self._rails = {
             name: {rail["name"]: rail for rail in node["rails"]} for name, node in plan["nodes"].items()
         }
-        self._alone = {
-            (line["check"], line["node"], line["peer"], line["rail"]): line
-            for line in between
-            if CHECKS[str(line["check"])].asked == "alone"
-        }
+        self._between = {(line["check"], line["node"], line["peer"], line["rail"]): line for line in between}
         for line in between:
             if not self._without_ip(line):
                 for end in (line["node"], line["peer"]):
@@ -322,7 +318,7 @@ class _Judge:
 
     def _alone_gbps(self, check: str, node: object, peer: object, rail: object) -> float | None:
         """Return the most that a rail was proven to carry alone in a direction, or has to."""
-        line = self._alone.get((check, node, peer, rail))
+        line = self._between.get((check, node, peer, rail))
         if line is None or self.trust.unknown(line):
             return None
         attempts = self._attempts(line)

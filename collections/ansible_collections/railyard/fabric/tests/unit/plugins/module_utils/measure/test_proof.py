@@ -75,6 +75,14 @@ def test_packets_each_way(tx: int, rx: int, proven: bool) -> None:
         assert (verdict == proof.PROVEN) is proven
 
 
+def test_idle_traffic_of_packets_is_of_the_smallest_frames() -> None:
+    claim = Claim("packets", 1000, 1000)
+    for packets, word in ((2500 + 15_625, None), (2500 + 15_626, "other traffic")):
+        _verdict, reason = proof.prove(claim, "client", both(packets), {}, IDLE)
+        assert (reason is None) is (word is None)
+        assert word is None or word in str(reason)
+
+
 def test_sockperf_as_it_was_seen_in_the_lab() -> None:
     # 30,738 messages sent became 10,859 observations; all of them crossed the rail.
     seen = both(30_744)
@@ -120,6 +128,13 @@ def test_another_rail_at_work_spoils_the_proof(name: str) -> None:
     assert (
         proof.prove(Claim("bytes", GIB, GIB), "client", spans(tx_bytes=GIB), others, IDLE)[0] == proof.PROVEN
     )
+    small, sent = Claim("bytes", 10, 10), spans(tx_bytes=10)
+    assert proof.prove(small, "client", sent, others, IDLE)[0] == proof.PROVEN
+    others["rail1"][name] = [0, 1_000_001]
+    assert proof.prove(small, "client", sent, others, IDLE)[0] == proof.UNPROVEN
+    # A claim of packets is no number of bytes of which another rail could carry a share.
+    many = Claim("packets", 10**9, 10**9)
+    assert proof.prove(many, "client", both(10**9), others, IDLE)[0] == proof.UNPROVEN
 
 
 @pytest.mark.parametrize(
@@ -160,6 +175,8 @@ def test_falls_short_only_where_waiting_may_help() -> None:
 def test_a_claim_survives_the_way_to_the_other_end() -> None:
     claim = Claim("packets", 10.0, 12.0)
     assert proof.from_record(proof.as_record(claim)) == claim
+    assert proof.as_record(claim) == {"unit": "packets", "at_least": 10.0, "at_most": 12.0}
+    assert proof.as_record(None) is None
     assert proof.from_record(None) is None
 
 
@@ -207,6 +224,11 @@ def test_soft_roce_is_proven_by_its_netdev_and_its_own_packets(
         verdict, reason = proof.prove(RDMA, end, counters, {}, NO_IDLE, proof.SOFT_ROCE)
         assert (verdict == proof.PROVEN) is (word is None)
         assert word is None or word in str(reason)
+        # The way back is counted too, though nothing is claimed of it.
+        for name in counters if word is None else ():
+            less = {one: span for one, span in counters.items() if one != name}
+            said = (proof.UNPROVEN, f"{name} is absent")
+            assert proof.prove(RDMA, end, less, {}, NO_IDLE, proof.SOFT_ROCE) == said
 
 
 @pytest.mark.parametrize(
@@ -315,6 +337,9 @@ NAN, INFINITE = float("nan"), float("inf")
         Claim("packets", -5, 10),
         Claim("bytes", 10, 10, NAN, NAN),
         Claim("bytes", 10, 10, packet_bytes=0),
+        Claim("bytes", 0, 0),
+        Claim("bytes", 20, 10),
+        Claim("frames", 10, 10),
     ],
 )
 def test_a_claim_that_is_no_amount_is_not_proven_by_any_counter(claim: Claim) -> None:

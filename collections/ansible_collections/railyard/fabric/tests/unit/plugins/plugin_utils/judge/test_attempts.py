@@ -10,6 +10,8 @@ import itertools
 from typing import Any
 
 import pytest
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import attempts
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import Answer
 from support.runs.fake_run import FakeRun
 from support.runs.run_builder import scale
 
@@ -98,6 +100,17 @@ def test_the_number_in_the_middle_is_shown() -> None:
     assert "bandwidth_gbps 0.48, floor 0.8 (3 of 3 attempts)" in one["cause"]
     one = with_attempts(HEALTHY, bandwidth(HEALTHY), "lgg").verdict(bandwidth(HEALTHY))
     assert one["observed"]["bandwidth_gbps"] == pytest.approx(0.92)
+    # Of two it is the upper one; where one has no number, the first.
+    one = with_attempts(HEALTHY, bandwidth(HEALTHY), "ull").verdict(bandwidth(HEALTHY))
+    assert one["observed"]["bandwidth_gbps"] == pytest.approx(0.48)
+    seen = [Answer(observed=dict(one)).failed("tool_failed", "x") for one in ({}, {"bandwidth_gbps": 1.0})]
+    assert attempts.combine("tcp_bandwidth", {1: seen[0], 2: seen[1]}, 1) is seen[0]
+
+
+def test_what_each_attempt_said_is_told_where_they_differ() -> None:
+    said = with_attempts(HEALTHY, bandwidth(HEALTHY), "lug").verdict(bandwidth(HEALTHY))["cause"]
+    assert "bandwidth_gbps 0.49, floor 0.8; attempt 2: " in said
+    assert "other traffic on the rail; attempt 3: pass)" in said
 
 
 def test_a_site_that_confirms_nothing_takes_the_first_word() -> None:
@@ -139,6 +152,58 @@ def test_two_flaky_tests_are_unsteady() -> None:
         one = run.verdict(identity)
         assert (one["outcome"], one["cause_class"]) == ("unmeasured", "unsteady")
     assert run.status() == 3
+
+
+def told(flaky: bool, check: str = "tcp_bandwidth") -> tuple[dict[str, Any], Answer]:
+    line = {"check": check, "node": "gpu1", "peer": "gpu2", "rail": "rail0"}
+    return line, Answer("pass", flaky=flaky, reproduced="1/3")
+
+
+@pytest.mark.parametrize(
+    ("flaky", "sound", "cause"),
+    [
+        # Two of a rail's 99 tests are more than 2 %, two of 100 are not, one is none.
+        ([{}, {}], 97, "2 of 99 tests of gpu1 rail0"),
+        ([{}, {}], 98, None),
+        ([{}], 1, None),
+        # On two rails of four nodes: of the run's, then.
+        ([{}, {"node": "gpu3", "peer": "gpu4"}], 97, "2 of the run's 99 tests"),
+        ([{}, {"node": "gpu3", "peer": "gpu4"}], 98, None),
+        # A rail is of a node, and either end of a test may be the one.
+        ([{}, {"peer": "gpu3"}], 0, "2 of 2 tests of gpu1 rail0"),
+        ([{}, {"node": "gpu3"}], 0, "2 of 2 tests of gpu2 rail0"),
+    ],
+)
+def test_from_how_many_flaky_tests_on_a_link_is_unsteady(
+    flaky: list[dict[str, str]], sound: int, cause: str | None
+) -> None:
+    pairs = [told(True) for _one in flaky]
+    for (line, _answer), change in zip(pairs, flaky, strict=True):
+        line.update(change)
+    # What else a rail answers, a sum or a fact, is no test of it.
+    pairs += [told(False) for _one in range(sound)] + [told(True, "aggregate_bandwidth")] * 9
+    attempts.unsteady(*zip(*pairs, strict=True))
+    for _line, answer in pairs[: len(flaky)]:
+        assert answer.outcome == ("pass" if cause is None else "unmeasured")
+        assert (cause or "") in str(answer.cause.get("cause"))
+    assert {answer.outcome for _line, answer in pairs[len(flaky) :]} == {"pass"}
+
+
+def test_a_state_that_a_later_attempt_shows_is_no_matter_of_how_often() -> None:
+    answers = {
+        1: Answer.unmeasured("unproven", "x"),
+        2: Answer().failed("path_mtu_small", "x"),
+        3: Answer("pass"),
+    }
+    one = attempts.combine("path_mtu", answers, 2)
+    assert (one.outcome, one.cause["cause_class"], one.reproduced) == ("fail", "path_mtu_small", "1/3")
+
+
+def test_what_is_flaky_is_told_in_one_sentence() -> None:
+    one = {"check": "ping_rtt", "node": "gpu1", "peer": "gpu2", "rail": None, "reproduced": "1/3"}
+    assert attempts.notes([{**one, "flaky": False}]) == []
+    (said,) = attempts.notes([{**one, "flaky": False}, {**one, "flaky": True}])
+    assert said == "flaky, good only when measured again: ping_rtt gpu1 to gpu2 all rails (1/3 bad)"
 
 
 @pytest.mark.parametrize("attempts", ["lll", "llg", "lgl", "uuu", "luu", "ull", "lug", "fll"])

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import aggregate
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import aggregate, slots
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import bounds as limits
 from hypothesis import given
 from hypothesis import strategies as st
@@ -86,6 +86,42 @@ def test_without_a_declared_rate_only_a_port_maximum_bounds() -> None:
     assert not bounds(speed_max_mbps=40000, driver_class="software").floor
     assert "software link" in bounds(driver_class="software", speed_mbps=10000).basis
     assert "declared" in bounds(speed_mbps=10000).basis
+
+
+@pytest.mark.parametrize(
+    ("one", "rate_gbps", "basis"),
+    [
+        (end(10), 10.0, "declared rate 10 Gbit/s"),
+        (end(10, speed_max_mbps=40000), 10.0, "declared rate 10 Gbit/s"),
+        (end(0, speed_max_mbps=40000), 40.0, "port's maximum 40 Gbit/s"),
+        (end(speed_max_mbps=0), None, "neither a declared rate_gbps"),
+        (end(speed_max_mbps="40000"), None, "neither a declared rate_gbps"),
+        (end(driver_class=None, speed_max_mbps=40000), None, "neither a declared rate_gbps"),
+    ],
+)
+def test_what_a_rail_can_do_is_what_its_lesser_end_can(
+    one: Bound, rate_gbps: float | None, basis: str
+) -> None:
+    for ends in ((one, end(100)), (end(100), one)):
+        able = limits.capability("tcp_bandwidth", *ends)
+        assert able.rate_gbps == rate_gbps
+        assert basis in able.basis
+        # What explains a missing rate is the end that has none.
+        assert ("declared rate 100" in able.basis) is (rate_gbps is not None)
+    assert limits.capability("tcp_bandwidth", end(100), end(100)).basis == "declared rate 100 Gbit/s"
+
+
+def test_a_slot_that_carries_just_the_rate_does_not_hold_it_back() -> None:
+    link = {"pci_link": {"max_speed_gts": 8.0, "max_width": 8.0}}
+    slot_gbps = slots.carries_gbps(link) or 0.0
+    for rate_gbps, held in ((slot_gbps, False), (slot_gbps + 1, True)):
+        able = limits.capability("tcp_bandwidth", *[end(rate_gbps, **link)] * 2)
+        assert ("slot" in able.basis, able.nominal_gbps) == (held, slot_gbps)
+
+
+def test_that_loss_must_be_zero_is_said_of_ping_alone() -> None:
+    said = ["loss must be 0" in bounds(check, rate_gbps=10).basis for check in ("ping_rtt", "tcp_latency")]
+    assert said == [True, False]
 
 
 def test_tcp_over_infiniband_has_no_floor() -> None:

@@ -59,18 +59,48 @@ def test_only_like_is_held_against_like() -> None:
     assert {answer.outcome for answer in made} == {"recorded"}
 
 
+NODES = tuple(f"gpuserver{number}" for number in range(1, 5))
+
+
+def slow_down(run: FakeRun, identity: str, times: int) -> None:
+    row = run.rows(identity, "client")[0]
+    names = [name for name in row["metrics"] if name.endswith("_us")]
+    row["metrics"] |= {name: row["metrics"][name] * times for name in names}
+    row["metrics"]["observations"] //= times
+
+
 def test_a_whole_run_names_the_latency_that_stands_apart() -> None:
-    nodes = tuple(f"gpuserver{number}" for number in range(1, 5))
     kind = {"transport": "roce", "driver_class": "hardware", "node_class": "hardware"}
-    run = FakeRun(nodes=nodes, beacon=False, **kind)
+    run = FakeRun(nodes=NODES, beacon=False, **kind)
     assert run.status() == 0
     slow = run.ids("tcp_latency")[5]
-    row = run.rows(slow, "client")[0]
-    names = [name for name in row["metrics"] if name.endswith("_us")]
-    row["metrics"] |= {name: row["metrics"][name] * 4 for name in names}
-    row["metrics"]["observations"] //= 4
+    slow_down(run, slow, 4)
     one = run.verdict(slow)
     # Both nodes are like the others with third ones: it is what lies between the two.
     assert (one["outcome"], one["cause_class"]) == ("fail", "path_slow"), one
     assert "of 24 like tests" in one["cause"]
     assert run.status() == 1
+
+
+def test_the_class_is_the_netdevs_of_tcp_and_the_hcas_of_rdma() -> None:
+    """Soft-RoCE over cards: its latency is software's, which one attempt does not fail."""
+    run = FakeRun(nodes=NODES, transport="roce", beacon=False)
+    for netdev in (netdev for row in run.facts for netdev in row["netdevs"]):
+        netdev["driver_class"] = "hardware"
+    slow = [run.ids(check)[5] for check in ("tcp_latency", "rdma_latency")]
+    for identity in slow:
+        slow_down(run, identity, 10)
+    assert [run.verdict(identity)["outcome"] for identity in slow] == ["fail", "recorded"]
+
+
+def test_rails_of_another_mtu_are_not_like() -> None:
+    run = FakeRun(nodes=NODES, rails=4, driver_class="hardware", beacon=False)
+    slow = run.ids("tcp_latency", rail="rail3")
+    for identity in slow:
+        slow_down(run, identity, 4)
+    assert {run.verdict(identity)["outcome"] for identity in slow} == {"fail"}
+    for node in run.plan["nodes"].values():
+        node["rails"][3]["mtu"] = 1500
+    for row in (row for identity in slow for row in run.rows(identity)):
+        row["mtu_bytes"] = 1500
+    assert {run.verdict(identity)["outcome"] for identity in slow} == {"recorded"}

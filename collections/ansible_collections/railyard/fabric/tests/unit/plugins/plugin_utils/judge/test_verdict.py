@@ -429,7 +429,7 @@ def test_an_address_claimed_by_a_stranger_fails_where_it_belongs(name: str) -> N
 
 def test_rows_of_strangers_are_named_and_pass_nothing() -> None:
     run = HEALTHY.copy()
-    other_run = {**run.results[0], "run": "20200101T000000Z-0000", "id": "m99998"}
+    other_run = {**run.results[0], "run": "20200101T000000Z-0000"}
     not_asked = {**run.results[0], "id": "m99999"}
     run.results += [other_run, not_asked]
     assert len(verdict.strangers(run.manifest, run.asked, run.results)) == 2
