@@ -337,9 +337,6 @@ NAN, INFINITE = float("nan"), float("inf")
         Claim("packets", -5, 10),
         Claim("bytes", 10, 10, NAN, NAN),
         Claim("bytes", 10, 10, packet_bytes=0),
-        Claim("bytes", 0, 0),
-        Claim("bytes", 20, 10),
-        Claim("frames", 10, 10),
     ],
 )
 def test_a_claim_that_is_no_amount_is_not_proven_by_any_counter(claim: Claim) -> None:

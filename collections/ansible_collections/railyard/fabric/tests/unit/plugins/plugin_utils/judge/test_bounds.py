@@ -40,6 +40,8 @@ def test_the_ceiling_is_what_tcp_leaves_of_the_wire() -> None:
     # a link without a wire has the Ethernet header alone
     soft = bounds(rate_gbps=1, driver_class="software")
     assert soft.ceiling["bandwidth_gbps"] == pytest.approx(8948 / 9014 * 1.02, abs=1e-4)
+    assert "0.9927 of it fits the link's frames" in soft.basis
+    assert "0.9900 of it fits the wire" in bounds(rate_gbps=1).basis
 
 
 @pytest.mark.parametrize(
@@ -48,15 +50,21 @@ def test_the_ceiling_is_what_tcp_leaves_of_the_wire() -> None:
         (1, {}, (), 0.8),
         (10, {}, (), 8.0),
         (10, {"iperf3_streams": 3}, (), None),
+        (15, {}, (), 12.0),
+        (15.5, {}, ("3.18", "3.18"), None),
         # 27.4 Gbit/s, all that a core gives, is healthy: before 3.16 iperf3 feeds all streams from one.
         (40, {}, ("3.9", "3.9"), None),
         (40, {}, ("3.18", "3.18"), None),  # 4 streams
         (40, {"iperf3_streams": 12}, ("3.18", "3.18"), 32.0),
+        (40, {"iperf3_streams": 11}, ("3.18", "3.18"), None),
         (100, {}, ("3.16", "3.18"), None),  # 4 streams
         (100, {"iperf3_streams": 12}, ("3.16", "3.18"), 80.0),
         (100, {"iperf3_streams": 12}, ("3.15", "3.18"), None),
         (100, {"iperf3_streams": 12}, (None, "3.18"), None),
         (100, {"iperf3_streams": 12}, (), None),
+        (100, {"iperf3_streams": 12}, ("3", "3.18"), None),
+        (100, {"iperf3_streams": 12}, ("4.0", "3.16"), 80.0),
+        (100.5, {"iperf3_streams": 12}, ("3.18", "3.18"), None),
         (200, {"iperf3_streams": 64}, ("3.18", "3.18"), None),
         (400, {"iperf3_streams": 64}, ("3.18", "3.18"), None),
     ],
@@ -69,6 +77,13 @@ def test_floors_stand_only_where_an_authority_does(
     assert found.ceiling, "the wire bounds it from above in any case"
     assert found.basis
     assert ("no floor" in found.basis) == (floor is None)
+    assert ("of a single stream" in found.basis) == (floor is not None and rate <= 15)
+
+
+@pytest.mark.parametrize(("mtu", "floor"), [(412, {}), (413, {"bandwidth_gbps": 8.0})])
+def test_headers_must_leave_more_than_the_floor(mtu: int, floor: dict[str, float]) -> None:
+    # 412 - 52 of 412 + 38 bytes are 0.80.
+    assert bounds(rate_gbps=10, mtu=mtu).floor == floor
 
 
 @given(st.integers(10, 400000), st.integers(10, 400000))
@@ -117,6 +132,15 @@ def test_a_slot_that_carries_just_the_rate_does_not_hold_it_back() -> None:
     for rate_gbps, held in ((slot_gbps, False), (slot_gbps + 1, True)):
         able = limits.capability("tcp_bandwidth", *[end(rate_gbps, **link)] * 2)
         assert ("slot" in able.basis, able.nominal_gbps) == (held, slot_gbps)
+
+
+@pytest.mark.parametrize(
+    ("rate", "begin"), [(10, "sum over the rails, from byte"), (200, "declared rate 200")]
+)
+def test_a_sum_with_a_floor_says_what_it_is_of(rate: float, begin: str) -> None:
+    able = [limits.capability("tcp_bandwidth", end(rate), end(rate))] * 2
+    found = limits.for_aggregate("aggregate_bandwidth", able, limits.Conditions(policy.merge(None)))
+    assert found.basis.startswith(begin)
 
 
 def test_that_loss_must_be_zero_is_said_of_ping_alone() -> None:
@@ -272,6 +296,7 @@ def test_both_ways_at_once_may_carry_twice_the_rate_and_each_way_once() -> None:
         "reverse_gbps": pytest.approx(one_way, abs=1e-4),
     }
     assert found.floor == {}
+    assert "fits each way" in found.basis
     assert "no floor: no authority" in found.basis
     assert not bounds("tcp_bandwidth_bi").ceiling
 

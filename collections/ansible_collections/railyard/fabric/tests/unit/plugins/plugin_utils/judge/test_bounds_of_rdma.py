@@ -117,7 +117,9 @@ def test_floors_stand_only_where_an_authority_does(
     found = bounds(end(100), check, shared=shared, **rules)
     assert found.floor == ({} if floor is None else {"bandwidth_gbps": floor})
     assert why in found.basis
+    assert "ceiling: 0.9804 of it with packets of 4096 bytes of payload and 82 around them" in found.basis
     ways = 2 if check.endswith("_bi") else 1
+    assert (", both ways;" in found.basis) is (ways == 2)
     assert found.ceiling["bandwidth_gbps"] == pytest.approx(ways * 100 * 4096 / 4178 * 1.02, abs=1e-3)
 
 
@@ -152,10 +154,12 @@ def test_all_rails_together_carry_their_sum() -> None:
     found = limits.for_aggregate("rdma_aggregate_bandwidth", able, on)
     assert found.floor == {"bandwidth_gbps": pytest.approx(2 * 0.9 * 100 * 4096 / 4178, abs=1e-3)}
     assert found.ceiling["bandwidth_gbps"] == pytest.approx(200 * 4096 / 4178 * 1.02, abs=1e-3)
-    assert "payload" in found.basis
+    assert found.basis.startswith("sum over the rails of payload")
     shared = on._replace(shared_slot=True)
     assert limits.for_aggregate("rdma_aggregate_bandwidth", able, shared).floor == {}
     assert limits.for_aggregate("rdma_aggregate_bandwidth", [], on).floor == {}
+    able[1] = limits.capability("rdma_bandwidth", end(100), end(100, hca={"driver_class": None}), "roce")
+    assert limits.for_aggregate("rdma_aggregate_bandwidth", able, on).floor == {}
 
 
 @pytest.mark.parametrize(
@@ -209,8 +213,10 @@ def test_both_ways_carry_each_most_of_what_it_carries_alone() -> None:
     own = bounds(end(100), "rdma_bandwidth_bi")
     found = limits.each_way(own, (96.0, 94.0))
     assert found.floor == {"forward_gbps": 76.8, "reverse_gbps": 75.2, "bandwidth_gbps": 152.0}
-    assert found.ceiling.keys() == found.floor.keys()
+    most = own.ceiling["bandwidth_gbps"]
+    assert found.ceiling == {"bandwidth_gbps": most, "forward_gbps": most / 2, "reverse_gbps": most / 2}
     assert limits.each_way(own, (96.0, None)) is own
+    assert limits.each_way(own, (None, 94.0)) is own
     unshaped = limits.Bounds(basis="no rate")
     assert limits.each_way(unshaped, (96.0, 94.0)) is unshaped
 
@@ -220,7 +226,9 @@ def test_rails_of_one_slot_carry_together_what_the_best_of_them_does_alone() -> 
     on = limits.Conditions(policy.merge(None), transport="roce", shared_slot=True)
     own = limits.for_aggregate("rdma_aggregate_bandwidth", able, on)
     assert limits.of_shared_slot(own, [90.0, 96.0], None, 57.0).floor == {"bandwidth_gbps": 86.4}
-    assert limits.of_shared_slot(own, [], 196.0, None).floor == {}
+    assert limits.of_shared_slot(own, [], 196.0, None) is own
+    for other in (limits.Bounds(), limits.Bounds({"bandwidth_gbps": 1.0}, dict(own.ceiling))):
+        assert limits.of_shared_slot(other, [90.0, 96.0], None, None) is other
     # Two ports of 40 on PCIe 3.0 x8: 57, not 76.
     slot = slots.carries_gbps({"pci_link": {"max_speed_gts": 8.0, "max_width": 8.0}})
     assert slot == pytest.approx(57, abs=0.1)
