@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import aggregate, slots
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import aggregate, bounds_check, slots
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import bounds as limits
 from hypothesis import given
 from hypothesis import strategies as st
 from support.runs.fake_run import FakeRun
 
 
-def end(rate_gbps: float | None = None, mtu: int = 9000, **netdev: Any) -> Bound:
+def end(rate_gbps: float | None = None, mtu: int | None = 9000, **netdev: Any) -> Bound:
     rail = {"name": "rail0", "mtu": mtu, "rate_gbps": rate_gbps, "address": "10.0.1.1/24"}
     return Bound(rail, {"netdev": "ens6", "driver_class": "hardware", "pci": None, **netdev})
 
@@ -37,6 +37,10 @@ def test_the_ceiling_is_what_tcp_leaves_of_the_wire() -> None:
     assert bounds(rate_gbps=40, mtu=9000).ceiling["bandwidth_gbps"] == pytest.approx(
         40 * 8948 / 9038 * 1.02, abs=1e-4
     )
+    # IPv6 40; without a known MTU Ethernet's own
+    six = Bound({**end(10).rail, "address": None, "mtu": None}, end(10).netdev)
+    found = limits.for_test("tcp_bandwidth", six, end(10, mtu=None), limits.Conditions(policy.merge(None)))
+    assert found.ceiling["bandwidth_gbps"] == pytest.approx(10 * 1428 / 1538 * 1.02, abs=1e-4)
     # a link without a wire has the Ethernet header alone
     soft = bounds(rate_gbps=1, driver_class="software")
     assert soft.ceiling["bandwidth_gbps"] == pytest.approx(8948 / 9014 * 1.02, abs=1e-4)
@@ -143,6 +147,77 @@ def test_a_sum_with_a_floor_says_what_it_is_of(rate: float, begin: str) -> None:
     assert found.basis.startswith(begin)
 
 
+@pytest.mark.parametrize(
+    ("mtus", "exact"), [((9000, 9000), {"path_mtu_bytes": 9000.0}), ((9000, 1500), {}), ((None, None), {})]
+)
+def test_a_path_has_the_mtu_that_both_ends_are_planned_with(mtus: Any, exact: dict[str, float]) -> None:
+    ends = [end(mtu=mtu) for mtu in mtus]
+    for check in ("path_mtu", "path_mtu_one_way"):
+        found = limits.for_test(check, *ends, limits.Conditions(policy.merge(None)))
+        assert (found.floor, found.ceiling) == (exact, exact)
+
+
+@pytest.mark.parametrize(
+    ("metric", "value", "outcome", "cause"),
+    [
+        ("path_mtu_bytes", 9.0, "pass", None),
+        ("path_mtu_bytes", 8.0, "fail", "path_mtu_small"),
+        ("path_mtu_bytes", 10.0, "fail", "above_ceiling"),
+        ("bandwidth_gbps", 8.0, "fail", "below_floor"),
+        ("bandwidth_gbps", 10.0, "unmeasured", "above_ceiling"),
+        ("latency_p99_us", 10.0, "fail", "too_slow"),
+    ],
+)
+def test_what_is_beyond_a_bound_has_a_name(
+    metric: str, value: float, outcome: str, cause: str | None
+) -> None:
+    both = {metric: 9.0}
+    # Each end has to keep them.
+    for judged in ([{metric: value}], [{metric: 9.0}, {metric: value}]):
+        one = bounds_check.weigh({}, judged, limits.Bounds(both, both))
+        assert (one.outcome, one.cause.get("cause_class")) == (outcome, cause)
+        assert one.proof == (None if outcome == "unmeasured" else "proven")
+    assert bounds_check.weigh({}, [{metric: 9.0}], limits.Bounds(both, {})).outcome == "recorded"
+
+
+def test_what_both_ends_say_is_shown_and_judged() -> None:
+    mine = {"bandwidth_gbps": 9.0, "forward_gbps": 4.0, "cpu_percent": 20.0, "note": "x"}
+    theirs = {"bandwidth_gbps": 8.0, "forward_gbps": None, "cpu_percent": 60.0, "note": "x"}
+    ends = [{"check": "tcp_bandwidth", "metrics": one} for one in (mine, theirs)]
+    shown = {"bandwidth_gbps": 8.0, "forward_gbps": 4.0, "cpu_percent": 20.0, "peer_cpu_percent": 60.0}
+    assert bounds_check.observed(*ends) == shown
+    assert bounds_check.judged(*ends) == [mine, theirs]
+    assert bounds_check.judged(*ends, own_windows=True) == [{"bandwidth_gbps": 8.0, "cpu_percent": 20.0}]
+    ends[0]["check"] = "ping_rtt"  # its server measures nothing
+    assert bounds_check.judged(*ends) == [mine]
+
+
+@pytest.mark.parametrize(
+    ("received", "own_mtu", "cause"),
+    [(5, 9000, None), (4, 9000, "lost_packets"), (4, 9001, "path_mtu_small"), (0, 9000, "path_mtu_small")],
+)
+def test_one_probe_of_the_full_size_shows_that_the_size_is_not_the_matter(
+    received: int, own_mtu: int, cause: str | None
+) -> None:
+    metrics = {"path_mtu_bytes": 9000, "sent": 5, "received": received}
+    found = bounds_check.lost({"metrics": metrics, "mtu_bytes": own_mtu})
+    assert (found or {}).get("cause_class") == cause
+
+
+@pytest.mark.parametrize(
+    ("packets", "moved", "came"), [(5, 45_070, True), (4, 45_070, False), (5, 45_069, False)]
+)
+def test_a_tool_missed_what_the_counters_show(packets: int, moved: int, came: bool) -> None:
+    """Five probes of 9000 bytes, each with 14 of its frame."""
+    grown = {"rx_packets": packets, "rx_bytes": moved, "tx_packets": 5, "tx_bytes": 45_070}
+    client = {
+        "check": "path_mtu", "host": "gpu1", "claim": {"at_most": 5},
+        "counters": {name: [0, by] for name, by in grown.items()},
+        "metrics": {"path_mtu_bytes": 9000, "sent": 5, "received": 4},
+    }  # fmt: skip
+    assert (bounds_check.came_after_all(client, {}) is not None) is came
+
+
 def test_that_loss_must_be_zero_is_said_of_ping_alone() -> None:
     said = ["loss must be 0" in bounds(check, rate_gbps=10).basis for check in ("ping_rtt", "tcp_latency")]
     assert said == [True, False]
@@ -197,9 +272,10 @@ def test_site_policy_comes_first_and_says_so() -> None:
     found = bounds(rate_gbps=40, rules=rules)
     assert found.floor == {"bandwidth_gbps": 30.0}
     assert found.ceiling["bandwidth_gbps"] == pytest.approx(40 * 8948 / 9038 * 1.02, abs=1e-4)
-    assert found.basis.startswith("site policy")
+    assert found.basis.startswith("site policy; else declared rate 40 Gbit/s")
     latency = bounds("tcp_latency", rate_gbps=40, rules=rules)
     assert (latency.floor, latency.ceiling) == ({"latency_p99_us": 0.0}, {"latency_p99_us": 50.0})
+    assert latency.basis == "site policy"
 
 
 def test_a_site_bound_makes_latency_pass_or_fail() -> None:

@@ -61,6 +61,9 @@ def test_a_connectx3_carries_at_most_38_24_of_40() -> None:
         # GRH 40 + BTH 12 + ICRC 4 = 56
         (9000, "RoCE v1", {}, 4096 / (4096 + 38 + 56)),
         (9000, "RoCE v2", {"vlan": 100}, 4096 / (4096 + 38 + 4 + 44)),
+        # of both addresses, or none, IPv4's header is the shorter
+        (9000, "RoCE v2", {"address6": "fd00::1/64"}, 4096 / (4096 + 38 + 44)),
+        (9000, "RoCE v2", {"address": None}, 4096 / (4096 + 38 + 44)),
         # what is not known is taken for the most that could be
         (None, "RoCE v2", {}, 4096 / (4096 + 38 + 44)),
     ],
@@ -244,6 +247,49 @@ def test_rails_of_one_slot_carry_together_what_the_best_of_them_does_alone() -> 
 def test_a_slot_carries_its_lanes_less_code_and_packets(speed_gts: float, width: float, gbps: float) -> None:
     link = {"pci_link": {"max_speed_gts": speed_gts, "max_width": width}}
     assert slots.carries_gbps(link) == pytest.approx(gbps * 0.905, abs=0.1)
+
+
+LINK = {"speed_gts": 8.0, "max_speed_gts": 8.0, "width": 8.0, "max_width": 8.0}
+
+
+@pytest.mark.parametrize(
+    ("change", "low", "gbps"),
+    [
+        ({}, None, 57.0),
+        ({"speed_gts": 5.0}, "PCIe runs at 5 GT/s, card and slot can do 8", 57.0),
+        ({"width": 4.0}, "PCIe runs at 4 lanes, card and slot can do 8", 57.0),
+        ({"speed_gts": None, "width": None}, None, 57.0),
+        ({"max_speed_gts": None}, None, None),
+        ({"max_width": None}, None, None),
+        ({"max_speed_gts": 65.0}, "PCIe runs at 8 GT/s", None),
+    ],
+)
+def test_what_a_slot_is_trained_to(change: dict[str, Any], low: str | None, gbps: float | None) -> None:
+    device = {"pci_link": {**LINK, **change}}
+    assert (slots.trained_low(device) is None) is (low is None)
+    assert (low or "") in str(slots.trained_low(device))
+    assert slots.carries_gbps(device) == (None if gbps is None else pytest.approx(gbps, abs=0.1))
+    assert (slots.trained_low({}), slots.carries_gbps({"pci_link": "x8"})) == (None, None)
+
+
+def slot(pci: str | None, name: str = "rail0", link: Any = LINK) -> Bound:
+    return Bound({"name": name}, {"pci": pci, "pci_link": link})
+
+
+@pytest.mark.parametrize(
+    ("ends", "gbps"),
+    [
+        ([slot("0000:81:00.0"), slot("0000:81:00.1")], 57.0),
+        ([slot("0000:81:00.0"), slot("0000:82:00.0")], 114.0),
+        # A rail of which no PCI address is known has a slot of its own.
+        ([slot(None), slot(None, "rail1")], 114.0),
+        ([slot("0000:81:00.0"), slot("0000:82:00.0", link=None)], None),
+        ([slot("0000:81:00.0"), Bound({"name": "rail1"}, None)], None),
+        ([], None),
+    ],
+)
+def test_functions_of_one_device_share_its_slot(ends: list[Bound], gbps: float | None) -> None:
+    assert slots.together_gbps(ends) == (None if gbps is None else pytest.approx(gbps, abs=0.1))
 
 
 def test_no_rail_is_held_to_more_than_its_slot_carries() -> None:
