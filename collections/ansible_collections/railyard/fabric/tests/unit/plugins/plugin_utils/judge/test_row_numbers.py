@@ -165,6 +165,11 @@ def test_ends_of_a_send_time_it_each_by_its_own_clock() -> None:
         (19, 500.0, "19 exchanges"),
         (20, 150.0, None),  # the fewest that are asked for, where the probe was slow
         (20, 0.5, "asked were 2 s"),  # no probe was ever so much slower
+        (20, 100.0, None),  # just the 4 ms that it takes at least
+        (20, 99.9, "asked were 2 s"),
+        (2000, 535.5, None),  # 2.142 s are just 1.02 of the 2.1 s that it lasted
+        (2000, 535.6, "the test lasted"),
+        (100000, 0.1, None),  # what a message takes at least
         (100000, 0.05, "less than any message takes"),
         (100000, 0.5, None),  # the most that are asked for, where a card is fast
         (100001, 0.5, "100001 exchanges"),
@@ -187,6 +192,12 @@ def test_a_latency_is_that_of_as_many_exchanges_as_were_asked(
         ("server", {"metrics": {}, "window_s": None}, None),
         ("client", {"window_s": None}, "window_s is None, no interval"),
         ("client", {"window_s": [0.0, 0.9]}, "it lasted 0.9 s, asked was 2 s"),
+        ("client", {"window_s": [1.0, 2.0]}, None),
+        ("client", {"window_s": [1.0, 1.9]}, "it lasted 0.9 s, asked was 2 s"),
+        ("client", {"started": "2026-11-21T10:15:20"}, "started is"),
+        ("client", {"error": {}}, "it says measured and brings an error"),
+        ("client", {"metrics": None}, "metrics is None"),
+        ("client", {"metrics": {"rtt_min_us": 7.0}}, "rtt_average_us is missing"),
         ("client", {"message_bytes": 131072}, "message_bytes is 131072, asked was 100"),
         ("server", {"metrics": {}, "window_s": None, "message_bytes": None}, "message_bytes is None"),
         ("client", {"metrics": {"rtt_min_us": 9.0, "rtt_average_us": 8.0}}, "rtt_min_us 9 is above"),
@@ -208,3 +219,128 @@ def test_what_a_row_of_a_new_tool_must_hold_follows_from_the_table(
     told_by = row("replies", end, **{**whole, **changes})
     first = next(row_numbers.impossible(told_by, policy_of_it), row_numbers.too_short(told_by, policy_of_it))
     assert first is None if said is None else str(first).startswith(said), first
+
+
+@pytest.mark.parametrize(
+    ("kind", "good", "bad"),
+    [
+        ("positive", [0.1, 5], [0, -1, True, None, "1", float("nan")]),
+        ("positive_count", [1, 2.0], [0, 1.5, 2**64]),
+        ("count", [0, 2.0], [-1, 0.5]),
+        ("share", [0, 100], [-0.1, 100.1]),
+        ("nonnegative", [0], [-0.1]),
+    ],
+)
+def test_what_a_metric_of_a_kind_may_be(
+    monkeypatch: pytest.MonkeyPatch, kind: str, good: list[Any], bad: list[Any]
+) -> None:
+    monkeypatch.setitem(row_numbers.CHECKS, "replies", Check("replies", "replies", client={"x": kind}))
+    for value in (*good, *bad):
+        one = row("replies", started="2026-11-21T10:15:20Z", window_s=[0.0, 2.0], metrics={"x": value})
+        said = [] if value in good else [f"x is {value!r}"]
+        assert list(row_numbers.impossible(one, {})) == said
+
+
+@pytest.mark.parametrize(
+    ("window", "read"),
+    [
+        ([-0.5, 1], (-0.5, 1.0)),
+        ([-0.501, 1], None),
+        ([1, 1], None),
+        ([0, True], None),
+        ([1], None),
+        (None, None),
+    ],
+)
+def test_a_window_is_an_interval_that_begins_about_the_start(window: Any, read: Any) -> None:
+    assert row_numbers.window_s({"window_s": window}) == read
+
+
+def test_a_moment_is_utc_and_an_attempt_a_number_from_one_on() -> None:
+    moments = [
+        row_numbers.moment(said) for said in ("1970-01-01T00:01:00.5Z", "1970-01-01T00:01:00", "Z", 60)
+    ]
+    assert moments == [60.5, None, None, None]
+    attempts = [row_numbers.attempt_of({"attempt": said}) for said in (1, 3, 0, -1, True, 2.0, None)]
+    assert (attempts, row_numbers.attempt_of({})) == ([1, 3, 0, 0, 0, 0, 0], 1)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({}, None),
+        ({"mtu_bytes": 8999}, "9000 bytes passed unbroken"),
+        ({"mtu_bytes": None}, "9000 bytes passed unbroken"),
+        ({"sent": 10, "received": 10}, None),  # twice as many where the first batch was lost
+        ({"sent": 7}, "7 probes were sent, asked was 5"),
+        ({"received": 6}, "6 probes arrived, 5 were sent"),
+    ],
+)
+def test_probes_of_a_path_are_those_that_were_asked(changes: dict[str, Any], said: str | None) -> None:
+    metrics = {"path_mtu_bytes": 9000, "sent": 5, "received": 5} | changes
+    one = row("path_mtu", started="2026-11-21T10:15:20Z", metrics=metrics, mtu_bytes=9000)
+    one |= {"window_s": None} | {key: changes[key] for key in changes if key == "mtu_bytes"}
+    found = next(row_numbers.impossible(one, {**POLICY, "path_mtu_probes": 5}), None)
+    assert found is None if said is None else str(found).startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("average_us", "good"), [(250.0, True), (249.9, False), (1020.0, True), (1020.1, False)]
+)
+def test_round_trips_fill_a_quarter_of_the_asked_time_at_least(average_us: float, good: bool) -> None:
+    """1000 of them, asked for 2 s: 0.5 s to 2.04 s."""
+    numbers = dict.fromkeys(row_numbers.CHECKS["tcp_latency"].client, average_us) | {"observations": 1000}
+    one = row("tcp_latency", started="2026-11-21T10:15:20Z", window_s=[0.0, 2.0], metrics=numbers)
+    rules = {**POLICY, "sockperf_duration_s": 2}
+    one |= {"latency_is": "one_way", "message_bytes": rules[row_numbers.CHECKS["tcp_latency"].message]}
+    assert (list(row_numbers.impossible(one, rules)) == []) is good
+
+
+@pytest.mark.parametrize(
+    ("rate_mpps", "good"), [(0.000526, True), (0.000527, False), (0.000474, True), (0.000473, False)]
+)
+def test_a_message_rate_follows_from_its_bandwidth(rate_mpps: float, good: bool) -> None:
+    # 500 messages of 64 KiB a second; 5 % and the last digit that perftest prints.
+    one = row(metrics={"bandwidth_gbps": GBPS, "message_rate_mpps": rate_mpps})
+    assert (list(row_numbers.unlike_iterations(one, POLICY)) == []) is good
+
+
+TCP = {**POLICY, "iperf3_omit_s": 0}
+
+
+@pytest.mark.parametrize(
+    ("check", "mine", "theirs", "good"),
+    [
+        ("path_mtu", {"path_mtu_bytes": 9000, "sent": 5}, {"path_mtu_bytes": 9000, "received": 4}, True),
+        ("path_mtu", {"path_mtu_bytes": 9000}, {"path_mtu_bytes": 8999}, False),
+        ("path_mtu", {"sent": 5}, {"sent": "5"}, False),
+        ("path_mtu", {"sent": None}, {"sent": 5}, False),
+        # Rates by 5 % of the larger one.
+        ("tcp_bandwidth", {"bandwidth_gbps": 100}, {"bandwidth_gbps": 95}, True),
+        ("tcp_bandwidth", {"bandwidth_gbps": 94.9}, {"bandwidth_gbps": 100}, False),
+        # perftest prints a message rate to six digits.
+        ("rdma_bandwidth", {"message_rate_mpps": 10e-6}, {"message_rate_mpps": 11.4e-6}, True),
+        ("rdma_bandwidth", {"message_rate_mpps": 10e-6}, {"message_rate_mpps": 11.6e-6}, False),
+        ("rdma_bandwidth", {"bandwidth_gbps": 10e-6}, {"bandwidth_gbps": 11.4e-6}, False),
+        # No more arrives than was sent, but for 5 %.
+        ("tcp_bandwidth", {"bandwidth_gbps": 1.05, "sent_gbps": 1.0}, {}, True),
+        ("tcp_bandwidth", {"bandwidth_gbps": 1.051, "sent_gbps": 1.0}, {}, False),
+        # More than twice as much was sent, and 64 MiB lie in the buffers of one stream: 0.132 Gbit/s for 4 s.
+        ("tcp_bandwidth", {"bandwidth_gbps": 1.0, "sent_gbps": 2.0}, {}, True),
+        ("tcp_bandwidth", {"bandwidth_gbps": 1.0, "sent_gbps": 2.01}, {}, False),
+        ("tcp_bandwidth", {"bandwidth_gbps": 0.1, "sent_gbps": 0.234}, {}, True),
+        ("tcp_bandwidth", {"bandwidth_gbps": 0.1, "sent_gbps": 0.235}, {}, False),
+    ],
+)
+def test_what_two_ends_may_say_of_one_test(
+    check: str, mine: dict[str, Any], theirs: dict[str, Any], good: bool
+) -> None:
+    client, server = row(check, metrics=mine, window_s=[4.0, 8.0], streams=1), row(check, metrics=theirs)
+    assert (row_numbers.disagreement(client, server, TCP) is None) is good
+
+
+@pytest.mark.parametrize(("said_gbps", "good"), [(105.0, True), (105.1, False), (95.0, True), (94.9, False)])
+def test_both_ways_are_their_sum(said_gbps: float, good: bool) -> None:
+    ways = {"bandwidth_gbps": said_gbps, "forward_gbps": 40.0, "reverse_gbps": 60.0}
+    ends = [row("tcp_bandwidth_bi", metrics=ways, host=host) for host in ("gpu1", "gpu2")]
+    assert (row_numbers.disagreement(*ends, TCP) is None) is good
