@@ -138,3 +138,112 @@ def test_a_new_test_is_proven_by_the_metric_that_counts_its_packets_or_not_at_al
     }
     problem = row_counters.counter_problem(row, row, policy.merge({}))
     assert problem is None if word is None else word in str(problem)
+
+
+RULES = policy.merge({"iperf3_duration_s": 4, "ping_count": 10, "idle_bytes_per_s": 1000})
+#: 1 Gbit/s for 4 s, less the 5 % by which two ends may differ.
+LEAST = 475_000_000
+ONE_WAY, BOTH = {"bandwidth_gbps": 1.0}, {"forward_gbps": 1.0, "reverse_gbps": 2.0}
+PROBES, NO_LOSS = {"path_mtu_bytes": 9000, "received": 5}, {"loss_percent": 0.0}
+
+
+def grown(tx: int = 0, rx: int = 0, tx_packets: int = 1, rx_packets: int = 1) -> dict[str, list[int]]:
+    """Return how far a netdev's counters rose; a packet each way where nothing else is said."""
+    deltas = {"tx_bytes": tx or 14, "rx_bytes": rx or 14, "tx_packets": tx_packets, "rx_packets": rx_packets}
+    return {name: [7, 7 + by] for name, by in deltas.items()}
+
+
+def told(check: str, end: str, counters: Any, metrics: dict[str, Any], **more: Any) -> str | None:
+    """Return what is wrong with a row's counters; its window ends at 4 s."""
+    row = {
+        "check": check,
+        "end": end,
+        "counters": counters,
+        "metrics": metrics,
+        "window_s": [0.0, 4.0],
+        **more,
+    }
+    return row_counters.counter_problem(row, row, {**RULES, **more.get("policy", {})})
+
+
+@pytest.mark.parametrize(
+    ("check", "metrics", "end", "counters", "good"),
+    [
+        ("tcp_bandwidth", ONE_WAY, "client", grown(tx=LEAST), True),
+        ("tcp_bandwidth", ONE_WAY, "client", grown(tx=LEAST - 1, rx=LEAST), False),
+        ("tcp_bandwidth", ONE_WAY, "server", grown(rx=LEAST), True),
+        ("tcp_bandwidth", ONE_WAY, "server", grown(tx=LEAST, rx=LEAST - 1), False),
+        ("tcp_bandwidth_bi", BOTH, "client", grown(LEAST, 2 * LEAST), True),
+        ("tcp_bandwidth_bi", BOTH, "server", grown(2 * LEAST, LEAST), True),
+        ("tcp_bandwidth_bi", BOTH, "client", grown(2 * LEAST, LEAST), False),
+        # As many packets as arrived, one of them of the whole size; of ping both ways.
+        ("path_mtu", PROBES, "server", grown(9000, 9000, 5, 5), True),
+        ("path_mtu", PROBES, "server", grown(8999, 9000, 5, 5), False),
+        ("path_mtu", PROBES, "server", grown(9000, 9000, 4, 5), False),
+        ("path_mtu_one_way", PROBES, "server", grown(14, 9000, 1, 5), True),
+        ("path_mtu_one_way", PROBES, "server", grown(14, 9000, 1, 4), False),
+        ("ping_rtt", {"loss_percent": 20.0}, "client", grown(800, 800, 8, 8), True),
+        ("ping_rtt", {"loss_percent": 20.0}, "client", grown(800, 800, 8, 7), False),
+        # A frame is no shorter than its header, and there are bytes where there are packets.
+        ("ping_rtt", NO_LOSS, "client", grown(140, 140, 10, 10), True),
+        ("ping_rtt", NO_LOSS, "client", grown(139, 140, 10, 10), False),
+        ("ping_rtt", NO_LOSS, "client", {**grown(140, 140, 10, 10), "tx_packets": [7, 7]}, False),
+        ("ping_rtt", NO_LOSS, "client", {**grown(140, 140, 10, 10), "tx_bytes": [-1, 200]}, False),
+        ("ping_rtt", NO_LOSS, "client", None, False),
+        ("tcp_bandwidth", ONE_WAY, "client", {**grown(LEAST), "rx_bytes": [7, 7]}, False),
+    ],
+)  # fmt: skip
+def test_what_must_have_crossed_a_netdev(
+    check: str, metrics: dict[str, Any], end: str, counters: Any, good: bool
+) -> None:
+    assert (told(check, end, counters, metrics) is None) is good
+
+
+# Twenty times the claim, 1.15 of it with headers, and 1000 bytes/s for 124 s.
+MOST = int(20 * 1.15 * LEAST)
+IDLE = {"tx_bytes": [0, 0], "rx_bytes": [0, 0]}
+
+
+@pytest.mark.parametrize(
+    ("moved", "more", "word"),
+    [
+        (MOST + 124_000, {}, None),
+        (MOST + 124_001, {}, "other traffic"),
+        (MOST + 120_000, {"window_s": None}, None),
+        (MOST + 120_001, {"window_s": None}, "other traffic"),
+        (MOST, {"idle_bytes_per_s": 0}, None),
+        (MOST + 1, {"idle_bytes_per_s": 0}, "other traffic"),
+        # An idle rail has three times what is busy at most, unless the site takes what is there.
+        (LEAST, {"idle_bytes_per_s": 300, "policy": {"busy_bytes_per_s": 100}}, None),
+        (LEAST, {"idle_bytes_per_s": 301, "policy": {"busy_bytes_per_s": 100}}, "idle_bytes_per_s is 301"),
+        (LEAST, {"idle_bytes_per_s": 301, "policy": {"busy_bytes_per_s": 100, "allow_busy": True}}, None),
+        (LEAST, {"idle_bytes_per_s": -1}, "idle_bytes_per_s is -1"),
+        (LEAST, {"idle_bytes_per_s": None}, "idle_bytes_per_s is None"),
+        # Less than a tenth of the claim went over another rail.
+        (LEAST, {"other_rails": {"rail1": {**IDLE, "tx_bytes": [0, LEAST // 10]}}}, None),
+        (LEAST, {"other_rails": {"rail1": {**IDLE, "tx_bytes": [0, LEAST // 10 + 1]}}}, "rail1 was not idle"),
+        (LEAST, {"other_rails": {"rail1": {**IDLE, "tx_bytes": [0]}}}, "other_rails is"),
+        (LEAST, {"other_rails": {"rail1": None}}, "other_rails is"),
+        (LEAST, {"other_rails": 5}, "other_rails is"),
+        (LEAST, {"other_rails": None}, None),
+    ],
+)  # fmt: skip
+def test_far_more_than_the_claim_is_not_the_tests_own(
+    moved: int, more: dict[str, Any], word: str | None
+) -> None:
+    found = told("tcp_bandwidth", "client", grown(tx=moved), ONE_WAY, **more)
+    assert found is None if word is None else word in str(found)
+
+
+@pytest.mark.parametrize(
+    ("changes", "good"),
+    [
+        ({}, True),
+        ({"hw_rcvd_pkts": None}, False),
+        ({"tx_packets": None}, False),
+        ({"tx_bytes": [7, 20]}, False),
+    ],
+)
+def test_soft_roce_counts_at_its_netdev_and_its_port(changes: dict[str, Any], good: bool) -> None:
+    counters = grown(7000, 7000, 5, 5) | {"hw_sent_pkts": [0, 5], "hw_rcvd_pkts": [0, 5]} | changes
+    assert (told("rdma_latency", "client", counters, {"observations": 5}, netdev="ens6") is None) is good
