@@ -79,6 +79,8 @@ EACH_SECOND = [float(at) for at in range(4, 13)]
         (sampled(EACH_SECOND, 4.001, **SOFT), "ends_disagree"),
         # Three quarters of the window are enough, and gaps of a quarter.
         (sampled(EACH_SECOND[:7]), (1.0, 6.0)),
+        (sampled(EACH_SECOND[2:]), (1.0, 6.0)),
+        (sampled([4.0, 12.0]), "samples_sparse"),
         (sampled([*EACH_SECOND[:6], 9.9]), "samples_sparse"),
         (sampled([4.0, 6.0, 8.0, 10.0, 12.0]), (1.0, 8.0)),
         (sampled([4.0, 6.1, 8.0, 10.0, 12.0]), "samples_sparse"),

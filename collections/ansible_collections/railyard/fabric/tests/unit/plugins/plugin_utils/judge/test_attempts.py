@@ -140,6 +140,8 @@ def test_an_attempt_that_cannot_be_is_garbage(number: Any) -> None:
     run = HEALTHY.copy()
     for row in run.rows(bandwidth(run)):
         row["attempt"] = number
+    assert attempts.by_attempt([{"attempt": number}], 2) is None
+    assert attempts.by_attempt([{}, {"attempt": 3}], 2) == {1: [{}], 3: [{"attempt": 3}]}
     assert run.verdict(bandwidth(run))["cause_class"] == "row_garbled"
 
 
