@@ -179,8 +179,7 @@ class Evidence:
             "host": host,
             "address": address.split("/")[0] if address else None,
         }
-        # Keys that rows of earlier versions lack have to agree where they are there.
-        wanted |= {key: asked.get(key) for key in ("round", "group") if key in row}
+        wanted |= {key: asked.get(key) for key in ("round", "group")}
         if key := unlike(row, wanted):
             yield "row_garbled", f"{host}: {key} is {row.get(key)!r}, asked was {wanted[key]!r}"
         if outside := self._clock.outside(host, row):
@@ -289,6 +288,8 @@ class Evidence:
             problem = row_counters.counter_problem(row, client, self._policy)
             if problem:
                 yield "unproven", f"{where}: {problem}"
+            if row.get("group") is None and (unseen := self._claims.not_idle(row)):
+                yield "unproven", f"{where}: nothing says that {unseen} was idle meanwhile"
             twice = self._claims.shared(row)
             if twice:
                 yield "counted_twice", f"{where}: {twice}"

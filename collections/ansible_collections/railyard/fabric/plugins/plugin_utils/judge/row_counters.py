@@ -99,7 +99,7 @@ def _too_much(
     if not is_number(idle) or not 0 <= idle <= busy:
         return f"idle_bytes_per_s is {idle!r}"
     others, window = row.get("other_rails"), window_s(row)
-    if others is not None and not (isinstance(others, Mapping) and all(map(_is_rail, others.values()))):
+    if not (isinstance(others, Mapping) and all(map(_is_rail, others.values()))):
         return f"other_rails is {others!r}"
     lasted_s = (window[1] if window else 0.0) + _AROUND_S
     looser = [
@@ -109,7 +109,7 @@ def _too_much(
         if claim.unit == "bytes" or claim.at_least > 1
     ]
     allowance = proof.Allowance(float(idle), lasted_s)
-    reasons = (proof.prove(claim, end, spans, others or {}, allowance, driver)[1] for claim in looser)
+    reasons = (proof.prove(claim, end, spans, others, allowance, driver)[1] for claim in looser)
     return next((reason for reason in reasons if reason), None)
 
 
@@ -186,12 +186,14 @@ class Claims:
 
     def __init__(self, run: str, tests: Iterable[Row], rows: Mapping[str, Sequence[Row]]) -> None:
         spans: dict[tuple[str, str, str], list[Span]] = {}
+        self._rails: dict[object, set[str]] = {}
         for test in tests:
             for row in rows.get(str(test["id"]), ()):
                 end = row.get("end")
                 host = test["node"] if end == "client" else test["peer"]
                 if row.get("run") == run and row.get("host") == host and row.get("proof") == "proven":
                     _add(spans, row, _turn(row))
+                    self._rails.setdefault(row["host"], set()).add(str(test["rail"]))
         self._shared: dict[Turn, str] = {}
         for (_host, _source, name), found in spans.items():
             self._sweep(name, sorted(found))
@@ -199,6 +201,12 @@ class Claims:
     def shared(self, row: Row) -> str | None:
         """Tell in what a row's counters are those of another test too, or None."""
         return self._shared.get(_turn(row))
+
+    def not_idle(self, row: Row) -> str:
+        """Return a measured rail of the row's node that the row does not show beside its own, or nothing."""
+        told = row.get("other_rails")
+        shown = {row["rail"], *(told if isinstance(told, Mapping) else ())}
+        return min(self._rails.get(row["host"], set()) - shown, default="")
 
     def _sweep(self, name: str, spans: Sequence[Span]) -> None:
         """Note who overlaps; of those before, the one that reaches the furthest is enough to ask."""

@@ -43,6 +43,8 @@ BUFFERED_BYTES = 64 * 2**20
 #: A server takes over the client's window by its own clock, which may put its beginning a little before the
 #: start.
 _BEFORE_START_S = 0.5
+#: A tool that is held up for longer than this is ended.
+_HELD_UP_S = 120.0
 #: Both ends of a window are rounded to 0.1 ms.
 _ROUNDING_S = 0.001
 #: A time above 1000 s is no latency.
@@ -307,6 +309,9 @@ def _wrong_length(check: str, lasted_s: float, policy: Mapping[str, Any]) -> Ite
     # Alone perftest counts without its margins; in a group the window is what all rails share of all.
     if is_rdma_bandwidth(check) and lasted_s > float(policy["rdma_duration_s"]) + _ROUNDING_S:
         yield f"it lasted {lasted_s:g} s, asked was {policy['rdma_duration_s']} s in all"
+    lasts = CHECKS[check].lasts
+    if lasts and lasted_s > float(policy[lasts]) + _HELD_UP_S:
+        yield f"it lasted {lasted_s:g} s, asked was {policy[lasts]} s"
 
 
 def too_short(row: Row, policy: Mapping[str, Any]) -> str | None:

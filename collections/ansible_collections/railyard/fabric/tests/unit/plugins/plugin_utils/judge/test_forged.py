@@ -113,9 +113,15 @@ FORGED: dict[str, Callable[[FakeRun], None]] = {
     "a reason beside proven": says(proof_reason="other traffic"),
     "another group": says(group="g00099"),
     "another round": says(round=5),
+    "no round": says(round=None),
+    "a test of many at once as one alone": lambda run: row_of(run, "rdma_bandwidth_concurrent").pop("group"),
     "a beacon of 1970": beacon_of_1970,
     "no physical counter": no_physical_counter,
     "a port of 512 bytes": small_port,
+    "no word of the other rails": says(other_rails={}),
+    "no counters of the other rails": says(other_rails=None),
+    "minutes in place of seconds": lambda run: row_of(run, "tcp_bandwidth").update(window_s=[1.1, 301.1]),
+    "a driver of no kind": lambda run: run.facts[0]["hcas"][0].update(driver_class={}),
     "an idle rate of its own": says(idle_bytes_per_s=10**12),
 }
 

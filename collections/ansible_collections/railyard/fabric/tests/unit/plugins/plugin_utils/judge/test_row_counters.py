@@ -135,6 +135,7 @@ def test_a_new_test_is_proven_by_the_metric_that_counts_its_packets_or_not_at_al
         "end": "client",
         "counters": {name: [7, 7 + by] for name, by in grown.items()},
         "metrics": {"replies": replies},
+        "other_rails": {},
     }
     problem = row_counters.counter_problem(row, row, policy.merge({}))
     assert problem is None if word is None else word in str(problem)

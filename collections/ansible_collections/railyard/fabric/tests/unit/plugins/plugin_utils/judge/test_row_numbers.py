@@ -51,6 +51,7 @@ def row(check: str = "rdma_bandwidth", end: str = "client", **changes: Any) -> d
         "active_mtu_bytes": 4096,
         "metrics": {"bandwidth_gbps": GBPS},
         "counters": soft(PAYLOAD, PACKETS),
+        "other_rails": {},
     }
     return {**whole, **changes}
 
