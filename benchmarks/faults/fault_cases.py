@@ -206,7 +206,7 @@ WANTED = {
     ),
     "slow_everywhere": Wanted(
         "a rail carries a part of its rate alone, of all nodes",
-        ("below_floor", "rail_slow", "rail_slow_everywhere"),
+        ("below_floor", "rail_slow", "switch_slow"),
         lambda target, one: one["rail"] == target.node,
     ),
     "slow_pair": Wanted(
@@ -230,7 +230,7 @@ WANTED = {
     "hca_gone": Wanted("an RDMA device has gone", ("hca_missing",), Target.at),
     "firewall": Wanted(
         "a host firewall drops TCP and UDP on a rail",
-        ("rendezvous_timeout", "firewall"),
+        ("rendezvous_timeout",),
         outcome="unmeasured",
     ),
     "node_gone": Wanted("a node has no power", ("node_unreachable",), Target.at, outcome="unmeasured"),
