@@ -162,6 +162,7 @@ def told(check: str, end: str, counters: Any, metrics: dict[str, Any], **more: A
         "counters": counters,
         "metrics": metrics,
         "window_s": [0.0, 4.0],
+        "other_rails": {},
         **more,
     }
     return row_counters.counter_problem(row, row, {**RULES, **more.get("policy", {})})
@@ -226,7 +227,7 @@ IDLE = {"tx_bytes": [0, 0], "rx_bytes": [0, 0]}
         (LEAST, {"other_rails": {"rail1": {**IDLE, "tx_bytes": [0]}}}, "other_rails is"),
         (LEAST, {"other_rails": {"rail1": None}}, "other_rails is"),
         (LEAST, {"other_rails": 5}, "other_rails is"),
-        (LEAST, {"other_rails": None}, None),
+        (LEAST, {"other_rails": None}, "other_rails is None"),
     ],
 )  # fmt: skip
 def test_far_more_than_the_claim_is_not_the_tests_own(
