@@ -117,12 +117,12 @@ def test_names_are_numbered_in_their_order_and_found_where_they_are_glued():
     texts = [
         "acme-gpu10 acme-gpu7 acme-gpu77",
         "(ACME-GPU7) xacme-gpu7_1 raw/acme-gpu7.tar.gz",
-        r"\nmoon.acme.example moon",
+        r'\nmoon.acme.example moon "host":"moon"',
     ]
     assert swapped(*texts, nodes=nodes) == [
         "node1 node2 acme-gpu77",
         "(node2) xnode2_1 raw/node2.tar.gz",
-        r"\nnode3 node3",
+        r'\nnode3 node3 "host":"node3"',
     ]  # fmt: skip
 
 

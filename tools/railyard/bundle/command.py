@@ -143,29 +143,36 @@ def _sha256(path: Path) -> str:
 
 
 def _same_words(source: Path, folder: Path) -> None:
-    """Judge the run and its bundle, and keep the bundle's verdicts.
+    """Judge the run and its bundle, and write the bundle's verdicts.
 
     Raises:
         UserError: they are not the same.
     """
-    before, after = _words(source), _words(folder)
+    judged = _judged(folder)
+    before, after = _words(_judged(source)), _words(judged)
     other = [name for name in before.keys() | after.keys() if before.get(name) != after.get(name)]
     if other:
         raise UserError(
             f"the stand-ins would change {named(sorted(other))} of the run; no bundle is written",
             "this is a fault of Railyard: say so, with the run's facts.jsonl if you can",
         )
-    with suppress(JudgeError, PolicyError):
-        verdicts = "".join(run_folder.line(one) + "\n" for one in rejudge.judge_folder(folder).verdicts)
+    if judged:
+        verdicts = "".join(run_folder.line(one) + "\n" for one in judged.verdicts)
         (folder / run_folder.VERDICTS).write_text(verdicts, encoding="utf-8")
 
 
-def _words(path: Path) -> dict[str, Any]:
-    """Return what a judge says of a run that names nobody."""
+def _judged(path: Path) -> rejudge.Judged | None:
+    """Judge a run; None where that cannot be."""
     try:
-        judged = rejudge.judge_folder(path)
-    except (JudgeError, PolicyError) as error:
-        return {"that it cannot be judged": type(error).__name__}
+        return rejudge.judge_folder(path)
+    except (JudgeError, PolicyError):
+        return None
+
+
+def _words(judged: rejudge.Judged | None) -> dict[str, Any]:
+    """Return what a judge says of a run that names nobody."""
+    if judged is None:
+        return {}
     keys = ("outcome", "cause_class", "reproduced", "flaky", "proof")
     said = {str(one["id"]): [one[key] for key in keys] for one in judged.verdicts}
     return {**said, "exit status": judged.exit_status, "rows of strangers": len(judged.strangers)}

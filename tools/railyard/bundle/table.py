@@ -66,6 +66,7 @@ class Table:
     def __init__(self) -> None:
         self.kept: set[str] = set()
         self._kinds: dict[str, Words] = {}
+        self._seen: set[str] = set()
         self._aliases: Words = {}
         self._words: Words = {}
         self._keys: Words = {}
@@ -80,6 +81,9 @@ class Table:
     def name(self, kind: str, word: str) -> None:
         """Note a name; of a host's with a domain both parts, and a node's also without it."""
         word = word.strip().lower()
+        if word in self._seen:
+            return  # what it was first is what it is
+        self._seen.add(word)
         address = re.fullmatch(tokens.FIND, word)
         if kind == "node" and address and (token := tokens.read(str(address.lastgroup), word)):
             self._addresses.values[token.value] = token.value
@@ -94,11 +98,11 @@ class Table:
             if kind != "node":
                 self.name(kind, short)
                 return
+            self._seen.add(short)
             self._aliases |= {short: word} if short not in self._common and len(short) > 2 else {}
-        if all(word not in words for words in self._kinds.values()):
-            self._kinds.setdefault(kind, {})[word] = ""
-            escaped = json.dumps(word)[1:-1]
-            self._aliases |= {escaped: word} if escaped != word else {}
+        self._kinds.setdefault(kind, {})[word] = ""
+        escaped = json.dumps(word)[1:-1]
+        self._aliases |= {escaped: word} if escaped != word else {}
 
     def learn(self, text: str) -> None:
         """Note what a text names."""
