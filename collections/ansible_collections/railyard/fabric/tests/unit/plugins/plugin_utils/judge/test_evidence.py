@@ -1,0 +1,176 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which two rows of a test a verdict may rest on, asked of the rows alone."""
+
+from __future__ import annotations
+
+import copy
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import (
+    cabling,
+    evidence,
+    facts,
+    row_counters,
+)
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.clock import Clock
+from ansible_collections.railyard.fabric.tests.unit.plugins.plugin_utils.judge.test_rdma_without_ip import (
+    WITHOUT_IP,
+)
+from support.runs.fake_run import NODES, RUN, FakeRun, exchanged
+
+GONE = "gone"
+TCP, PING, SOFT, CARD, IB = "tcp", "ping", "soft", "card", "ib"
+SOUND = FakeRun(transport="roce")
+RUNS = {
+    TCP: (SOUND, "tcp_bandwidth"),
+    PING: (SOUND, "ping_rtt"),
+    SOFT: (SOUND, "rdma_bandwidth"),
+    CARD: (FakeRun(transport="roce", driver_class="hardware"), "rdma_bandwidth"),
+    IB: (WITHOUT_IP, "rdma_bandwidth"),
+}
+
+
+@functools.cache
+def trust(kind: str, held: str = "", known: tuple[str, ...] = NODES) -> evidence.Evidence:
+    """Return what looks at rows: of `known` nodes there are facts, one was `held` up."""
+    run = RUNS[kind][0]
+    fleet = facts.gather(run.plan, [row for row in run.facts if row["node"] in known], RUN)
+    fleet.obstacles = {held: error("not_staged", held)["error"]} if held else {}
+    clock = Clock(run.manifest, fleet.collected)
+    chart = cabling.CablingMap(RUN, run.plan, fleet, clock)
+    return evidence.Evidence(RUN, run.policy, fleet, chart, row_counters.Claims(RUN, [], {}), clock)
+
+
+def judge(kind: str, rows: Sequence[Mapping[str, Any]], *of: Any) -> Any:
+    """Return what rows of a run's first test on rail0 come to."""
+    run, check = RUNS[kind]
+    line = next(line for line in run.asked if line["check"] == check and line["rail"] == "rail0")
+    return trust(kind, *of).pair(line, exchanged(list(rows)))
+
+
+def ends(kind: str, client: Mapping[str, Any], server: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return both rows, changed; what is a mapping is added to, or taken from."""
+    run, check = RUNS[kind]
+    rows = copy.deepcopy(run.rows(run.ids(check, rail="rail0")[0]))
+    for row in rows:
+        for key, value in (client if row["end"] == "client" else server).items():
+            if isinstance(value, Mapping) and isinstance(row.get(key), dict):
+                value = {name: one for name, one in {**row[key], **value}.items() if one != GONE}
+            row[key] = value
+    return [{key: value for key, value in row.items() if value != GONE} for row in rows]
+
+
+def error(name: str, host: str = NODES[0], **more: Any) -> dict[str, Any]:
+    said = {"class": name, "message": "x", "host": host, "fix": "y"}
+    return {"status": "failed", "error": said, "metrics": {}, "proof": None, "counters": None, **more}
+
+
+@pytest.mark.parametrize("end", ["client", "server"])
+@pytest.mark.parametrize(
+    ("kind", "changes", "cause"),
+    [
+        *((kind, {}, None) for kind in RUNS),
+        *((TCP, {"end": end}, "row_garbled") for end in (None, "both", ["client"])),
+        *((TCP, {"status": said}, "row_garbled") for said in ("failed", "unmeasured", "fine", None)),
+        *((TCP, error("deadline", status=said), "deadline") for said in ("failed", "unmeasured")),
+        *((TCP, error("deadline", status=said), "row_garbled") for said in ("fine", None)),
+        *((TCP, {key: "x"}, "row_garbled") for key in (
+            "schema", "run", "host", "address", "check", "tool", "node", "peer", "direction", "netdev",
+            "started", "round", "group")),
+        (TCP, {"address": None}, "row_garbled"),
+        (TCP, {"netdev": None}, "row_garbled"),
+        # Rows of earlier versions say neither.
+        (TCP, {"round": GONE, "group": GONE}, None),
+        (TCP, {"window_s": [1.0, 2.0]}, "window_short"),
+        *((TCP, {"mtu_bytes": said}, "mtu_differs") for said in (1500, None, 9000.0)),
+        *((TCP, {"exit_status": said}, None) for said in (0, 127, None)),
+        *((TCP, {"exit_status": said}, "row_garbled") for said in (128, -1, True, "0")),
+        # A tool is told something of its rail, at either end, and nothing of another.
+        *((TCP, {"argv": said}, None) for said in (
+            None, [], [["iperf3", "-c", "10.0.1.2"]], [["iperf3", "-B", "10.0.1.1"]], [["iperf3", "ens6"]])),
+        *((TCP, {"argv": said}, "row_garbled") for said in (
+            "iperf3", [["iperf3", 5]], [["iperf3", "--version"]], [["iperf3", "10.0.1.2"], ["iperf3"]],
+            [["iperf3", "10.0.1.2", "ens6d1"]])),
+        (SOFT, {"argv": [["ib_write_bw", "-d", "rxe0"]]}, None),
+        (SOFT, {"argv": [["ib_write_bw", "-d", "rxe0", "rxe1"]]}, "row_garbled"),
+        (TCP, {"proof": "unproven"}, "unproven"),
+        (TCP, {"proof_reason": "other traffic"}, "unproven"),
+        (TCP, {"counters": {"rx_packets": GONE}}, "unproven"),
+        (TCP, {"other_end": None}, "ends_disagree"),
+        (TCP, {"other_end": {"boot_id": "boot-9"}}, "node_rebooted"),
+        (TCP, {"other_end": {"boot_id": None}}, "node_rebooted"),
+        *((TCP, {"other_end": {key: "x"}}, "ends_disagree") for key in (
+            "status", "proof", "metrics", "counters")),
+        (TCP, {"metrics": {"bandwidth_gbps": 0.5}}, "ends_disagree"),
+        *((SOFT, {"tool_version": said}, "version_differs") for said in ("6.05", None)),
+        *((SOFT, {"hca": said}, "row_garbled") for said in (None, "rxe1:1")),
+        (SOFT, {"exchange": {"over": "management"}}, "row_garbled"),
+        *((SOFT, {key: said}, "gid_wrong") for key, said in (
+            ("gid_index", 0), ("gid_index", True), ("gid_index", None), ("gid_type", "RoCE v1"))),
+        *((SOFT, {"active_mtu_bytes": said}, "row_garbled") for said in (None, 4095, 4096.0)),
+        (SOFT, {"active_mtu_bytes": 2048}, "rdma_mtu_small"),
+        (SOFT, {"counters": {"hw_sent_pkts": GONE}}, "unproven"),
+        (CARD, {"counters": {"port_xmit_data": GONE}}, "unproven"),
+        # Whatever is sent is acknowledged, also where nothing is claimed of the way back.
+        *((SOFT, {"counters": {name: [5, 5]}}, "unproven") for name in ("hw_sent_pkts", "hw_rcvd_pkts")),
+        *((CARD, {"counters": {name: [5, 5]}}, "unproven") for name in ("port_xmit_data", "port_rcv_data")),
+        (IB, {"netdev": "ib0"}, "row_garbled"),
+        (IB, {"exchange": None}, "row_garbled"),
+        (IB, {"exchange": {"over": "rail"}}, "row_garbled"),
+        (IB, {"exchange": {"port_guid": "x"}}, "guid_differs"),
+        (IB, {"exchange": {"peer_port_guid": "x"}}, "guid_differs"),
+    ],
+)  # fmt: skip
+def test_what_one_row_must_say(kind: str, end: str, changes: dict[str, Any], cause: str | None) -> None:
+    found = judge(kind, ends(kind, **{"client": {}, "server": {}, end: changes}))
+    if cause is None:
+        assert [row["end"] for row in found] == ["client", "server"]
+    else:
+        assert (found.outcome, found.cause["cause_class"]) == ("unmeasured", cause), found.cause
+
+
+def test_which_rows_are_a_pair() -> None:
+    client, server = ends(TCP, {}, {})
+    late, failed = error("rendezvous_timeout"), error("peer_failed")
+    for rows, held, cause in (
+        ([], "", "no_row"),
+        ([], NODES[1], "not_staged"),
+        ([client], "", "one_ended"),
+        ([client], NODES[1], "not_staged"),
+        ([server], NODES[1], "one_ended"),
+        ([client, client], "", "duplicate_row"),
+        # Who met nobody says so; why the other was not there is what helps. Who knows the reason is heard.
+        ([{**client, **late}], "", "rendezvous_timeout"),
+        ([{**client, **late}], NODES[1], "not_staged"),
+        ([{**client, **error("deadline")}], NODES[1], "deadline"),
+        ([{**server, **late}], NODES[1], "rendezvous_timeout"),
+        ([{**client, **late}, {**server, **late}], NODES[1], "rendezvous_timeout"),
+        ([{**client, **failed}, {**server, **error("deadline")}], "", "deadline"),
+        ([{**client, **error("deadline")}, {**server, **failed}], "", "deadline"),
+    ):
+        found = judge(TCP, rows, held)
+        assert (found.outcome, found.cause["cause_class"]) == ("unmeasured", cause), (cause, found.cause)
+    for node in NODES:
+        found = judge(TCP, [client, server], "", (node,))
+        assert found.cause["cause_class"] == "node_unreachable"
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes", "outcome"),
+    [
+        (PING, error("tool_failed"), "fail"),
+        (PING, error("tool_failed", status="unmeasured"), "unmeasured"),
+        (PING, error("deadline"), "unmeasured"),
+        (TCP, error("tool_failed"), "unmeasured"),
+        *((PING, error("tool_failed", **{key: "x"}), "unmeasured") for key in (
+            "run", "check", "node", "peer", "rail")),
+    ],
+)  # fmt: skip
+def test_a_probe_that_never_came_back_is_an_answer(kind: str, changes: dict[str, Any], outcome: str) -> None:
+    found = judge(kind, ends(kind, changes, error("peer_failed")))
+    assert (found.outcome, found.basis) == (outcome, "the probe has to arrive" if outcome == "fail" else "")
