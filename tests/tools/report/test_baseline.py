@@ -13,7 +13,6 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import rejud
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import baseline, provenance
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 from railyard.base.errors import UserError
-from railyard.base.paths import repo_root
 from railyard.report import baseline as saving
 from support.runs.fake_run import RUN
 from support.runs.run_builder import build_run
@@ -241,4 +240,7 @@ def test_the_command_line(tmp_path, inventory):
     assert str(inventory / "baseline.json") in done.stdout
     assert railyard("plan", "-i", inventory).returncode == 0
     assert railyard("baseline", "save", tmp_path, "-i", inventory).returncode == 2
-    assert "ignore_patterns" in (repo_root() / "ansible.cfg").read_text()
+    (inventory / "baseline.json").write_text("{}", encoding="utf-8")
+    done = railyard("validate", "-i", inventory, "--reports-dir", tmp_path / "new")
+    assert (done.returncode, (tmp_path / "new").exists()) == (2, False)
+    assert "is no baseline of lab" in done.stderr

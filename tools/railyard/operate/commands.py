@@ -44,7 +44,7 @@ def operate(verb: str, sources: Sequence[str], argv: Sequence[str], reports_dir:
         The exit status: 0, 1 or 3.
 
     Raises:
-        UserError: bad input; no node was touched.
+        UserError, RunFolderError: bad input; no node was touched.
     """
     arguments = ansible_args.parse(argv)
     inventory = checked_inventory(sources, arguments.limit)
@@ -52,11 +52,13 @@ def operate(verb: str, sources: Sequence[str], argv: Sequence[str], reports_dir:
     if arguments.only_lists:
         return _list_only(playbook, sources, arguments)
     passwords = ansible_args.ask_passwords(arguments)
-    from ansible_collections.railyard.fabric.plugins.plugin_utils.run import cost
+    from ansible_collections.railyard.fabric.plugins.plugin_utils.run import baseline, cost
     from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 
     run = run_folder.new_run_id()
     out = terminal.console()
+    if verb != "provision":
+        baseline.beside(inventory.sources, inventory.cluster)  # bad input is named before a node is touched
     if verb != "provision" and not arguments.check and not arguments.selects_tasks:
         # Ansible's preflight holds it against railyard_allow_long, wherever that is set.
         out.print(cost.of(inventory).text(), highlight=False)
