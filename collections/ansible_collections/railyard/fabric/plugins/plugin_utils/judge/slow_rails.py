@@ -28,6 +28,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue i
     PASS,
     RECORDED,
 )
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_number
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import causes, rdma_facts
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import Answer
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.facts import BoundFacts
@@ -44,6 +45,7 @@ _LEAST_TESTS = 2
 _LEAST_NODES = 3
 #: What a node that could not meet its peer says where nothing came back: a runner that is not there refuses.
 _SILENCE = re.compile(r"was not met at .*(?:timed out|No route to host)")
+_BEST_GOVERNOR = "performance"
 _TO_TELL = "it takes a third node to tell which"
 
 End = tuple[str, str]
@@ -159,17 +161,23 @@ class _Check:
             nodes = {node for test in tests for way in test.ways for node in way}
             if slow and not self._good[rail] and len(nodes) >= _LEAST_NODES:
                 self._blame_switch(rail, slow, sorted(nodes))
-                continue
-            of_pair: dict[frozenset[str], list[_Test]] = {}
+            else:
+                self._blame_parts(rail, slow)
             for test in slow:
-                of_pair.setdefault(frozenset(test.ways[0]), []).append(test)
-            for test in slow:
-                guilty = [end for end in test.ends if end in self._guilty[rail]]
-                if guilty:
-                    test.answer.cause = self._blame_ends(rail, guilty)
-                else:
-                    both = of_pair[frozenset(test.ways[0])]
-                    test.answer.cause = self._blame_between(rail, test, both)
+                if test.answer.cause["cause_class"] in SLOW:
+                    test.answer.cause = self._seen.more(test.answer.cause, test.ways[0], rail)
+
+    def _blame_parts(self, rail: str, slow: Sequence[_Test]) -> None:
+        of_pair: dict[frozenset[str], list[_Test]] = {}
+        for test in slow:
+            of_pair.setdefault(frozenset(test.ways[0]), []).append(test)
+        for test in slow:
+            guilty = [end for end in test.ends if end in self._guilty[rail]]
+            if guilty:
+                test.answer.cause = self._blame_ends(rail, guilty)
+            else:
+                both = of_pair[frozenset(test.ways[0])]
+                test.answer.cause = self._blame_between(rail, test, both)
 
     def _blame_switch(self, rail: str, slow: Sequence[_Test], nodes: Sequence[str]) -> None:
         """Name a rail on which nothing is good, where most of its pairs are on another one."""
@@ -268,8 +276,14 @@ _RAIL_FACTS: tuple[tuple[str, Callable[[Bound], object], str], ...] = (
     ("link Mbit/s", lambda end: (end.netdev or {}).get("speed_mbps"), "ethtool NETDEV"),
     ("RDMA MTU", lambda end: (end.hca or {}).get("active_mtu_bytes"), "ibv_devinfo -d DEVICE"),
     ("GID", lambda end: getattr(rdma_facts.choice(end), "type", None), "ibv_devinfo -v -d DEVICE"),
-    ("the card's NUMA node", lambda end: (end.netdev or {}).get("numa_node"), "lspci -vv -s PCI"),
+    ("the card's NUMA node", lambda end: _said(end.netdev, "numa_node"), "lspci -vv -s PCI"),
 )
+
+
+def _said(device: Mapping[str, Any] | None, key: str) -> str | None:
+    """Return a number that is a name: none is better than another."""
+    value = (device or {}).get(key)
+    return None if value is None else str(value)
 
 
 def _inner(device: Mapping[str, Any] | None, key: str) -> Mapping[str, Any]:
@@ -296,6 +310,13 @@ class _Seen:
             likely = next(self._signs(kind, nodes, rail), None)
             self._causes[kind, said] = causes.explain(kind, said, None, likely, self._known(nodes, rail))
         return self._causes[kind, said]
+
+    def more(self, cause: Mapping[str, Any], nodes: Pair, rail: str) -> dict[str, Any]:
+        """Return a cause that no pattern replaced, with what is known of both ends."""
+        kind = str(cause["cause_class"])
+        both = sorted(nodes)
+        said = self.cause(kind, f"{' '.join(both)} {rail}", both, rail)
+        return {**cause, "next": said["next"]}
 
     def explain(self, line: Line, answer: Answer) -> None:
         """Say more of a test that met nobody, or whose packets are too large, where other checks do."""
@@ -329,7 +350,7 @@ class _Seen:
                 if answer.outcome == FAIL and cause is not None and kind != "switch_slow":
                     found = f"what the {CHECKS[check].title} check of {node} {one} says: {cause.sentence}"
                     yield found, cause.command
-        if kind == "node_slow":
+        if kind in ("node_slow", *SLOW):
             yield from self._differs(nodes, self._fleet.governors, "CPU governor", "cpupower frequency-info")
             yield from self._differs(nodes, self._fleet.iperf3, "iperf3", "iperf3 --version")
         for node, one in places:
@@ -337,7 +358,7 @@ class _Seen:
             paused = next((name for name in errors if "pause" in name), None)
             if paused is not None:
                 yield f"pauses: {paused} of {node} {one} grew by {errors[paused]}", "ethtool -S NETDEV"
-        if kind in ("rail_slow", "node_slow"):
+        if kind in ("rail_slow", "node_slow", *SLOW):
             for what, read, command in _RAIL_FACTS:
                 ends = {node: mine[rail] for node, mine in self._fleet.bound.items() if rail in mine}
                 yield from self._differs(
@@ -347,17 +368,17 @@ class _Seen:
     def _differs(
         self, nodes: Sequence[str], values: Mapping[str, object], what: str, command: str
     ) -> Iterator[tuple[str, str]]:
-        """Yield what one of the nodes has otherwise than the others of the fleet."""
+        """Yield what one of the nodes has otherwise than the others of the fleet, and not better."""
         for node in nodes:
-            others = Counter(
-                repr(value) for other, value in values.items() if other != node and value is not None
-            )
-            if values.get(node) is None or not others:
+            mine = values.get(node)
+            others = [value for other, value in values.items() if other != node and value is not None]
+            if mine is None or not others:
                 continue
-            usual = others.most_common(1)[0][0]
-            if repr(values[node]) != usual:
-                mine, theirs = str(values[node]), usual.strip("'")
-                yield f"{what} {mine} on {node}, {theirs} on the others", command
+            [(most, _times)] = Counter(map(repr, others)).most_common(1)
+            usual = next(value for value in others if repr(value) == most)
+            better = mine > usual if is_number(mine) and is_number(usual) else mine == _BEST_GOVERNOR
+            if mine != usual and not better:
+                yield f"{what} {mine} on {node}, {usual} on the others", command
 
     def _known(self, nodes: Sequence[str], rail: str) -> dict[str, str]:
         """Return what the placeholders of commands stand for, where that is the same on all these nodes."""

@@ -230,6 +230,20 @@ SWITCH = PATTERNS["a whole rail"][1]
             "Likely PCIe lanes 8 on n1, 16 on the others; see `lspci -vv -s 0000:3b:00.0`.",
             id="fewer lanes than others",
         ),
+        pytest.param(
+            RAIL1,
+            {},
+            {"n1": {"pci_link": {"width": 32, "speed_gts": 16.0}, "numa_node": 1}},
+            "Likely its card, its cable, its PCIe slot",
+            id="more lanes than others, and a NUMA node that others do not tell",
+        ),
+        pytest.param(
+            RAIL1,
+            {},
+            {"n1": {"numa_node": 1}, "n2": {"numa_node": 0}, "n3": {"numa_node": 0}},
+            "Likely the card's NUMA node 1 on n1, 0 on the others; see `lspci -vv -s 0000:3b:00.0`.",
+            id="another NUMA node",
+        ),
         pytest.param(NODE1, {}, {}, "Likely the node itself: processors (governor", id="node"),
         pytest.param(
             NODE1,
@@ -237,6 +251,13 @@ SWITCH = PATTERNS["a whole rail"][1]
             {"governors": {"n1": "powersave", "n2": "performance", "n3": "performance"}},
             "Likely CPU governor powersave on n1, performance on the others; see `cpupower frequency-info`.",
             id="governor",
+        ),
+        pytest.param(
+            NODE1,
+            {},
+            {"governors": {"n1": "performance", "n2": "powersave", "n3": "powersave"}},
+            "Likely the node itself: processors (governor",
+            id="a better governor",
         ),
         pytest.param(
             RAIL1,
@@ -264,6 +285,13 @@ def test_what_the_run_knows_of_a_slow_part_is_named_first(
     )
     answers = told(3, slow, "tcp_bandwidth", known, local)
     assert answers["n1", "n2", "rail1"].cause["next"].startswith(wanted)
+
+
+@pytest.mark.parametrize(("other", "named"), [("ens7", "ens7"), ("ens9", "NETDEV")])
+def test_a_command_names_the_netdev_that_both_nodes_have(other: str, named: str) -> None:
+    ends = {"n1": {"rail1": rail_end()}, "n2": {"rail1": rail_end(netdev=other)}}
+    answers = told(2, lambda _node, _peer, rail: rail == "rail1", fleet=BoundFacts(bound=ends))
+    assert f"see `tc -s qdisc show dev {named}`" in answers["n1", "n2", "rail1"].cause["next"]
 
 
 @pytest.mark.parametrize(
@@ -304,6 +332,17 @@ def test_one_test_between_two_nodes_keeps_its_cause_and_names_all_that_remain() 
         "the number is below its floor: bandwidth_gbps 0.0096, floor 0.04; it may be n1 or n2 rail0, or the "
         "path between n1 and n2, while the same nodes pass on rail1"
     )
+    assert lone.cause["next"].startswith("Likely what all slow tests share")
+    lanes = Answer().failed("slot_slow", "x")
+    knows = told(2, lambda *place: place == ("n1", "n2", "rail0"), local={("link", "n2", "rail0"): lanes})
+    assert knows["n1", "n2", "rail0"].cause["cause"] == lone.cause["cause"]
+    assert knows["n1", "n2", "rail0"].cause["next"].startswith("Likely what the link state check of n2 rail0")
+    governors = BoundFacts(governors={"n1": "powersave", "n2": "performance"})
+    alike = told(2, lambda *_place: True, fleet=governors)["n2", "n1", "rail1"].cause
+    assert alike["cause"] == "the number is below its floor: bandwidth_gbps 0.0096, floor 0.04"
+    assert alike["next"].startswith("Likely CPU governor powersave on n1, performance on the others; see `")
+    versions = told(2, lambda *_place: True, fleet=BoundFacts(iperf3={"n1": "3.18", "n2": "3.12"}))
+    assert len({answer.cause["next"] for answer in versions.values()}) == 1
     sends = told(2, lambda node, _peer, _rail: node == "n1")["n1", "n2", "rail0"]
     assert sends.cause["cause"].endswith("floor 0.04; it may be n1 or n2, all of its rails")
 
