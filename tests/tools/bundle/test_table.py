@@ -129,6 +129,8 @@ def test_names_are_numbered_in_their_order_and_found_where_they_are_glued():
 def test_a_stand_in_is_nobodys_name():
     after = swapped("node1 node2", '"cluster":"n1"', nodes=("node1", "node2"))
     assert not set(" ".join(after).split()) & {"node1", "node2", "n1"}
+    uuid = "00000000-0000-4000-8000-000000000001"
+    assert swapped(uuid) != [uuid]
 
 
 def test_a_word_of_the_documents_is_no_name():

@@ -86,8 +86,9 @@ def run(source: Path, output: Path | None, table_file: Path | None) -> int:
 def _learned(source: Path, names: Iterable[str]) -> Table:
     table = Table()
     folder = RunFolder(source)
-    for node in folder.plan().get("nodes") or ():
-        table.name("node", str(node))
+    nodes = folder.plan().get("nodes")
+    for node in nodes if isinstance(nodes, dict) else ():
+        table.name("node", node)
     told = json.dumps([folder.manifest().get(key) for key in ("argv", "inventory")])
     for word in re.findall(r'"(?:-e@|@|--[\w-]+=@?)?(/[^"/]+/[^"]+)/[^"/]+"', told):
         table.name("folder", word)

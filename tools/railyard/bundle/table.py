@@ -17,6 +17,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue i
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.causes import CAUSES
 
 from railyard.base import paths
+from railyard.base.errors import UserError
 from railyard.bundle import addresses, tokens
 
 Words = dict[str, str]
@@ -53,7 +54,7 @@ _PEM = re.compile(r"(-----BEGIN ([A-Z ]+)-----).{1,20000}?(-----END \2-----)", r
 # Says nothing of whose it is.
 _NOBODY = {"root", "ubuntu", "debian", "admin", "nobody", "localhost", "controller"}
 _NOBODY |= {"none", "null", "true", "false", "unknown", "version", "kernel", "hostname"}
-_NOBODY |= {"sender", "receiver", "stream", "streams", "sum", "intervals"}
+_NOBODY |= {"sender", "receiver", "stream", "streams", "sum", "intervals", "example", "lan", "internal"}
 
 
 class Table:
@@ -86,7 +87,7 @@ class Table:
         self._seen.add(word)
         address = re.fullmatch(tokens.FIND, word)
         if kind == "node" and address and (token := tokens.read(str(address.lastgroup), word)):
-            self._addresses.values[token.value] = token.value
+            self._addresses.note(token, "colons", word, "host ", "")
         if not word or (address and kind in _SITE) or (kind == "serial" and not re.search(r"\d", word)):
             return
         if word in self._common or (kind in _SITE and re.fullmatch(r"[0-9a-f]{1,4}|[a-z]|[\d.:/]+", word)):
@@ -153,7 +154,8 @@ class Table:
         def one(found: re.Match[str]) -> str:
             form = str(found.lastgroup)
             if form == "word":
-                return self._words[found[0].lower()]
+                # Some letters have more than two cases; what stays is found again by `left`.
+                return self._words.get(found[0].lower(), found[0])
             token = tokens.read(form, found[0])
             if token is not None:
                 return take(token, form, found)
@@ -201,17 +203,19 @@ def _pattern(words: Iterable[str]) -> str:
 def _stand_ins(kind: str, words: list[str], left: re.Pattern[str]) -> Words:
     """Return each word's stand-in, in their order and free of any original."""
     width = len(str(len(words)))
-    for stem in (kind, kind[0], "x", "xx", "xxx"):
+    for turn, stem in enumerate((kind, kind[0], "x", "xx", "xxx")):
         made = {}
         for number, word in enumerate(words, 1):
             made[word] = {
-                "UUID": f"00000000-0000-4000-8000-{number:012x}",
+                "UUID": f"00000000-0000-4000-800{turn}-{number:012x}",
                 "serial": f"{stem[0]}{number:0{len(word) - 1}d}",
                 "domain": f"{stem}{number}.example",
             }.get(kind, f"{stem}{number:0{width}d}")
         if not any(left.search(one) for one in made.values()):
             return made
-    raise ValueError(f"no stand-in is left for a {kind}")
+    raise UserError(
+        f"no stand-in is left for a {kind}: too much is named as they are", "bundle the run itself"
+    )
 
 
 def _common_words() -> set[str]:
