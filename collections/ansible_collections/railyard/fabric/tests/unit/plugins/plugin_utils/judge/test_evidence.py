@@ -24,11 +24,12 @@ from ansible_collections.railyard.fabric.tests.unit.plugins.plugin_utils.judge.t
 from support.runs.fake_run import NODES, RUN, FakeRun, exchanged
 
 GONE = "gone"
-TCP, PING, SOFT, CARD, IB = "tcp", "ping", "soft", "card", "ib"
+TCP, PING, PATH, SOFT, CARD, IB = "tcp", "ping", "path", "soft", "card", "ib"
 SOUND = FakeRun(transport="roce")
 RUNS = {
     TCP: (SOUND, "tcp_bandwidth"),
     PING: (SOUND, "ping_rtt"),
+    PATH: (SOUND, "path_mtu"),
     SOFT: (SOUND, "rdma_bandwidth"),
     CARD: (FakeRun(transport="roce", driver_class="hardware"), "rdma_bandwidth"),
     IB: (WITHOUT_IP, "rdma_bandwidth"),
@@ -82,6 +83,7 @@ def error(name: str, host: str = NODES[0], **more: Any) -> dict[str, Any]:
         *((TCP, {key: "x"}, "row_garbled") for key in (
             "schema", "run", "host", "address", "check", "tool", "node", "peer", "direction", "netdev",
             "started", "round", "group")),
+        (TCP, {"started": "2020-01-01T00:00:00.000Z"}, "row_garbled"),
         (TCP, {"address": None}, "row_garbled"),
         (TCP, {"netdev": None}, "row_garbled"),
         # Rows of earlier versions say neither.
@@ -161,6 +163,20 @@ def test_which_rows_are_a_pair() -> None:
         assert found.cause["cause_class"] == "node_unreachable"
 
 
+def test_why_it_is_not_proven_is_told_in_the_rows_own_words() -> None:
+    for changes, said in (
+        ({"proof": "unproven", "proof_reason": "other traffic"}, "gpuserver1 (client): other traffic"),
+        ({"proof": "unproven"}, "gpuserver1 (client): it says 'unproven'"),
+    ):
+        assert judge(TCP, ends(TCP, changes, {})).cause["cause"].endswith(said)
+
+
+def test_what_a_cable_shows_explains_only_that_nobody_came(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cabling.CablingMap, "finding", lambda _map, _line: {"cause_class": "crossed"})
+    for name, cause in (("rendezvous_timeout", "crossed"), ("deadline", "deadline")):
+        assert judge(TCP, ends(TCP, error(name), {})[:1]).cause["cause_class"] == cause
+
+
 @pytest.mark.parametrize(
     ("kind", "changes", "outcome"),
     [
@@ -175,3 +191,25 @@ def test_which_rows_are_a_pair() -> None:
 def test_a_probe_that_never_came_back_is_an_answer(kind: str, changes: dict[str, Any], outcome: str) -> None:
     found = judge(kind, ends(kind, changes, error("peer_failed")))
     assert (found.outcome, found.basis) == (outcome, "the probe has to arrive" if outcome == "fail" else "")
+
+
+@pytest.mark.parametrize(
+    ("kind", "metrics", "arrived", "outcome", "cause"),
+    [
+        (PING, {"loss_percent": 10.0}, 0, "fail", "lost_packets"),
+        # 5 probes of 9000 bytes and 14 of each frame came, whatever the tool saw of them.
+        (PATH, {"sent": 5, "received": 4}, 45_069, "fail", "lost_packets"),
+        (PATH, {"sent": 5, "received": 4}, 45_070, "unmeasured", "probes_missed"),
+        # Of a smaller path the counters hold what was tried as well.
+        (PATH, {"sent": 5, "received": 4, "path_mtu_bytes": 8000}, 45_070, "fail", "path_mtu_small"),
+    ],
+)
+def test_what_is_lost_is_a_failure_but_where_the_counters_have_it(
+    kind: str, metrics: dict[str, Any], arrived: int, outcome: str, cause: str
+) -> None:
+    counters = {key: [0, arrived] for key in ("rx_bytes", "tx_bytes")}
+    counters |= {key: [0, 5] for key in ("rx_packets", "tx_packets")}
+    changes = {"metrics": metrics, "claim": {"at_most": 5}, "counters": counters}
+    found = judge(kind, ends(kind, changes, {}))
+    assert (found.outcome, found.cause["cause_class"]) == (outcome, cause), found.cause
+    assert found.basis == ("loss must be 0" if outcome == "fail" else "")

@@ -199,6 +199,12 @@ def test_a_latency_is_that_of_as_many_exchanges_as_were_asked(
         ("client", {"error": {}}, "it says measured and brings an error"),
         ("client", {"metrics": None}, "metrics is None"),
         ("client", {"metrics": {"rtt_min_us": 7.0}}, "rtt_average_us is missing"),
+        ("client", {"metrics": {"rtt_min_us": 7.0, "rtt_average_us": 1e9}}, None),
+        (
+            "client",
+            {"metrics": {"rtt_min_us": 7.0, "rtt_average_us": 1e9 + 1}},
+            "rtt_average_us is 1000000001",
+        ),
         ("client", {"message_bytes": 131072}, "message_bytes is 131072, asked was 100"),
         ("server", {"metrics": {}, "window_s": None, "message_bytes": None}, "message_bytes is None"),
         ("client", {"metrics": {"rtt_min_us": 9.0, "rtt_average_us": 8.0}}, "rtt_min_us 9 is above"),
@@ -222,6 +228,15 @@ def test_what_a_row_of_a_new_tool_must_hold_follows_from_the_table(
     assert first is None if said is None else str(first).startswith(said), first
 
 
+def test_a_bandwidth_of_rdma_is_possible_with_its_iterations_alone() -> None:
+    metrics = {"bandwidth_gbps": GBPS, "message_rate_mpps": 0.0005}
+    one = row(started="2026-11-21T10:15:20Z", window_s=[1.4, 3.4], metrics=metrics)
+    one |= {"qps": POLICY["rdma_qps"], "message_bytes": 65536}
+    assert list(row_numbers.impossible(one, POLICY)) == []
+    assert list(row_numbers.impossible({**one, "iterations": None}, POLICY)) == ["iterations is None"]
+    assert list(row_numbers.impossible({**one, "qps": 2}, POLICY)) == ["qps is 2, asked was 1"]
+
+
 @pytest.mark.parametrize(
     ("kind", "good", "bad"),
     [
@@ -229,7 +244,7 @@ def test_what_a_row_of_a_new_tool_must_hold_follows_from_the_table(
         ("positive_count", [1, 2.0], [0, 1.5, 2**64]),
         ("count", [0, 2.0], [-1, 0.5]),
         ("share", [0, 100], [-0.1, 100.1]),
-        ("nonnegative", [0], [-0.1]),
+        ("nonnegative", [0, 101], [-0.1]),
     ],
 )
 def test_what_a_metric_of_a_kind_may_be(
@@ -329,7 +344,7 @@ TCP = {**POLICY, "iperf3_omit_s": 0}
         # More than twice as much was sent, and 64 MiB lie in the buffers of one stream: 0.132 Gbit/s for 4 s.
         ("tcp_bandwidth", {"bandwidth_gbps": 1.0, "sent_gbps": 2.0}, {}, True),
         ("tcp_bandwidth", {"bandwidth_gbps": 1.0, "sent_gbps": 2.01}, {}, False),
-        ("tcp_bandwidth", {"bandwidth_gbps": 0.1, "sent_gbps": 0.234}, {}, True),
+        ("tcp_bandwidth", {"bandwidth_gbps": 0.1, "sent_gbps": 0.1 + 2**29 / 4e9}, {}, True),
         ("tcp_bandwidth", {"bandwidth_gbps": 0.1, "sent_gbps": 0.235}, {}, False),
     ],
 )
