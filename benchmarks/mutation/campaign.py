@@ -25,6 +25,7 @@ import tempfile
 import time
 import traceback
 import types
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate, pairwise
 from pathlib import Path
@@ -43,9 +44,9 @@ UNIT = FABRIC / "tests/unit/plugins"
 JUDGE, MEASURE, RUNNER = "plugin_utils/judge", "module_utils/measure", "module_utils/runner"
 #: Module -> the names of its own tests' files; the others of TESTS follow.
 MODULES = {
-    f"{JUDGE}/verdict": ("verdict", "folder", "not_applicable", "rdma_without_ip"),
+    f"{JUDGE}/verdict": ("verdict", "attempts", "forged", "fleet", "bmc"),
     f"{JUDGE}/attempts": ("attempts",),
-    f"{JUDGE}/evidence": ("evidence_rdma", "false_pass", "false_pass_rdma"),
+    f"{JUDGE}/evidence": ("evidence", "evidence_rdma", "rdma_without_ip", "false_pass_rows", "row_counters"),
     f"{JUDGE}/bounds": ("bounds", "bounds_of_rdma"),
     f"{JUDGE}/bounds_check": ("bounds", "own_windows"),
     f"{JUDGE}/slots": ("bounds_of_rdma", "bounds"),
@@ -55,7 +56,7 @@ MODULES = {
     f"{JUDGE}/row_numbers": ("row_numbers", "false_pass_rows"),
     f"{JUDGE}/row_counters": ("row_counters", "forged"),
     f"{JUDGE}/draft": ("verdict",),
-    f"{MEASURE}/proof": ("proof", "port_proof"),
+    f"{MEASURE}/proof": ("proof", "port_proof", "false_pass_rows"),
     f"{MEASURE}/like": ("like", "fleet"),
     f"{RUNNER}/confirm": ("confirm",),
 }
@@ -63,9 +64,10 @@ TESTS = (JUDGE, *(f"{MEASURE}/test_{name}.py" for name in ("proof", "like", "too
          *(f"{RUNNER}/test_{name}.py" for name in ("confirm", "port_proof")))  # fmt: skip
 #: Whole runs, spoilt in each field in turn, take as long as all others together.
 LEFT_OUT = "spoilt or dropped or garbage"
-#: Of the tests that run a mutated line so many seconds' worth are tried, and a mutant that hangs is ended
-#: after so many times that: all seconds are the processor's.
-MOST_S, TIMES, MOST_BYTES = 2.5, 10, 4 * 2**30
+#: In one turn of the tests each test function has so many seconds for its cases.
+TURN_S = 0.1
+#: A mutant that hangs is ended after so many times what its tests may take.
+TIMES, MOST_BYTES = 10, 4 * 2**30
 OPTIONS = ("-q", "-x", "-m", "not lab", "-k", f"not ({LEFT_OUT})", "-p", "no:cacheprovider", "-p", "no:xdist",
            "-p", "no:warnings", f"--rootdir={ROOT}")  # fmt: skip
 
@@ -105,11 +107,14 @@ class Trial:
 
     Args:
         todo: module and mutant, of what runs inside functions.
+        most_s: so many seconds of the processor are spent on the tests of one, the cheapest first.
         note: is told what became of each.
     """
 
-    def __init__(self, todo: Sequence[tuple[Module, Mutant]], note: Callable[..., None]) -> None:
-        self.todo, self.note = todo, note
+    def __init__(
+        self, todo: Sequence[tuple[Module, Mutant]], most_s: float, note: Callable[..., None]
+    ) -> None:
+        self.todo, self.most_s, self.note = todo, most_s, note
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Learn which test runs which lines, then try all mutants."""
@@ -123,12 +128,20 @@ class Trial:
         for one, mutant in self.todo:
             by_line = covered.get(one.name, {})
             tests = {test for line in mutant.lines for test in by_line.get(str(line), ())}
+            # All test functions take turns: what is different tells more than what is alike.
             own = [f"test_{name}.py" for name in MODULES[one.name]]
-            order = sorted(tests, key=lambda at: (session.items[at].path.name not in own, seconds[at]))
+            spent_s: dict[object, float] = defaultdict(float)
+            ranked = []
+            for at in sorted(tests, key=lambda at: seconds[at]):
+                item = session.items[at]
+                case = item.parent, getattr(item, "originalname", "")
+                spent_s[case] += seconds[at]
+                ranked.append((spent_s[case] // TURN_S, item.path.name not in own, seconds[at], at))
+            order = [at for *_rank, at in sorted(ranked)]
             took_s = list(accumulate(seconds[at] for at in order))
-            order = [at for at, so_far_s in zip(order, took_s, strict=True) if so_far_s <= MOST_S]
+            order = [at for at, so_far_s in zip(order, took_s, strict=True) if so_far_s <= self.most_s]
             items = [session.items[at] for at in order]
-            self.note(one, mutant, forked(lambda: _run(session, items, one, mutant), TIMES * MOST_S))  # noqa: B023
+            self.note(one, mutant, forked(lambda: _run(session, items, one, mutant), TIMES * self.most_s))  # noqa: B023
         return True
 
 
@@ -172,8 +185,12 @@ def _learn(session: pytest.Session, files: dict[str, str], told: IO[str]) -> int
 def _whole(of: Module, mutant: Mutant) -> int:
     """Run a module's own tests with the module imported from mutated code."""
     sys.meta_path.insert(0, Hook(of, mutant))
-    own = [str(path) for name in MODULES[of.name] for path in UNIT.rglob(f"test_{name}.py")]
-    return pytest.main([*OPTIONS, *own])
+    return pytest.main([*OPTIONS, *_own([of])])
+
+
+def _own(modules: Iterable[Module]) -> list[str]:
+    names = dict.fromkeys(name for one in modules for name in MODULES[one.name])
+    return [str(path) for name in names for path in UNIT.rglob(f"test_{name}.py")]
 
 
 def digest_of_tests() -> str:
@@ -236,6 +253,8 @@ def main() -> None:
     """Run what has no result, and append each as it comes."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("modules", nargs="*", help="ends of their names; all without")
+    parser.add_argument("--seconds", type=float, default=2.5, help="worth of tests for one, of the processor")
+    parser.add_argument("--own", action="store_true", help="run the modules' own tests alone")
     parser.add_argument("--table", action="store_true")
     given = parser.parse_args()
     os.chdir(ROOT)
@@ -243,7 +262,7 @@ def main() -> None:
     if given.table:
         print(*table(wanted), sep="\n")
         return
-    tests, done = digest_of_tests(), results()
+    tests, done = f"{digest_of_tests()} {given.seconds:g} s{' own' * given.own}", results()
 
     def note(of: Module, mutant: Mutant, result: str) -> None:
         line = {"module": of.name, "function": mutant.function, "mutant": mutant.said, "result": result}
@@ -262,7 +281,8 @@ def main() -> None:
     settings.load_profile("mutation")
     inside = [(one, mutant) for one, mutant in todo if not mutant.imported]
     if inside and os.fork() == 0:
-        os._exit(pytest.main([*OPTIONS, *(str(UNIT / name) for name in TESTS)], [Trial(inside, note)]))
+        files = _own(wanted) if given.own else [str(UNIT / name) for name in TESTS]
+        os._exit(pytest.main([*OPTIONS, *files], [Trial(inside, given.seconds, note)]))
     if inside and os.wait()[1]:
         raise SystemExit("the tests could not be collected, or fail without a mutant")
     for one, mutant in todo:

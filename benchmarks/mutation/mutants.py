@@ -21,6 +21,8 @@ SWAPS |= {new: old for old, new in SWAPS.items()}
 SIGNS = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!=", ast.In: "in",
          ast.NotIn: "not in", ast.Is: "is", ast.IsNot: "is not", ast.Add: "+", ast.Sub: "-", ast.Mult: "*",
          ast.Div: "/", ast.And: "and", ast.Or: "or"}  # fmt: skip
+#: Of a large number one more is nothing.
+_LARGE = 10**6
 #: What is no behaviour: annotations, and what stands in texts.
 NO_CODE = ("annotation", "returns", "type_params", "decorator_list")
 
@@ -117,7 +119,8 @@ def _changes(node: ast.AST, number: bool, is_bool: bool) -> Iterator[tuple[Any, 
             new = SWAPS[type(node.op)]
             yield node, f"{SIGNS[type(node.op)]} → {SIGNS[new]}", node, "op", None, new()
     elif isinstance(node, ast.Constant) and number and isinstance(node.value, int | float):
-        more = not node.value if isinstance(node.value, bool) else node.value + 1
+        more = node.value * 2 if node.value > _LARGE else node.value + 1
+        more = not node.value if isinstance(node.value, bool) else more
         yield node, f"{node.value} → {more}", node, "value", None, more
     elif isinstance(node, ast.Return) and node.value is not None:
         old = node.value
