@@ -26,27 +26,29 @@ _MEASURED = ("message_bytes", "qps", "streams", "mtu_bytes", "active_mtu_bytes")
 OF_HARDWARE = 2
 
 
-def settle(members: Iterable[Answer], confirm: int) -> None:
+def settle(members: Iterable[tuple[Answer, str]], confirm: int) -> None:
     """Fail recorded answers that stand apart from their like; changed in place.
 
     Args:
-        members: the answers of tests, `like` filled in.
+        members: the answers of tests, `like` filled in, and which rows of their nodes are not there any more.
         confirm: how often a test that looks bad is measured again.
     """
-    alike: dict[tuple[tuple[str, str], ...], list[Answer]] = {}
-    for answer in members:
+    alike: dict[tuple[tuple[str, str], ...], list[tuple[Answer, str]]] = {}
+    for answer, lost in members:
         if answer.outcome == RECORDED and metric(answer.observed) and answer.tries:
-            alike.setdefault(tuple(sorted(answer.like.items())), []).append(answer)
+            alike.setdefault(tuple(sorted(answer.like.items())), []).append((answer, lost))
     for answers in alike.values():
-        _settle(answers, answers[0].like["hardware"] == str(True), confirm)
+        _settle(answers, answers[0][0].like["hardware"] == str(True), confirm)
 
 
-def _settle(answers: list[Answer], hardware: bool, confirm: int) -> None:
-    name = metric(answers[0].observed)
-    first = {place: float(answer.tries[min(answer.tries)][name]) for place, answer in enumerate(answers)}
+def _settle(answers: list[tuple[Answer, str]], hardware: bool, confirm: int) -> None:
+    name = metric(answers[0][0].observed)
+    first = {
+        place: float(answer.tries[min(answer.tries)][name]) for place, (answer, _lost) in enumerate(answers)
+    }
     more = name.endswith("_gbps")
     for place in like.apart(first, more, hardware):
-        answer = answers[place]
+        answer, lost = answers[place]
         values = [float(seen[name]) for _number, seen in sorted(answer.tries.items())]
         low = [value for value in values if place in like.apart({**first, place: value}, more, hardware)]
         needed = min(OF_HARDWARE, len(values)) if hardware else 1 + confirm
@@ -61,6 +63,8 @@ def _settle(answers: list[Answer], hardware: bool, confirm: int) -> None:
             answer.reproduced = f"{len(low)}/{len(values)}"
             answer.failed("stands_apart", said)
             answer.basis += "; held against the run's like tests"
+        elif lost and len(values) <= confirm:
+            answer.unknown("attempt_missing", lost)
         elif hardware:
             answer.flaky, answer.reproduced = True, f"{len(low)}/{len(values)}"
 

@@ -120,7 +120,8 @@ def answers(
     for line, answer in zip(asked, found, strict=True):
         answer.like = court.like(line) if answer.tries else {}
     # A sum's parts stand for it.
-    fleet_rules.settle((one for one, line in zip(found, asked, strict=True) if line["rail"]), court.confirm)
+    parts = ((one, line) for one, line in zip(found, asked, strict=True) if line["rail"])
+    fleet_rules.settle(((one, court.lost_of(line)) for one, line in parts), court.confirm)
     if saved is not None:
         baseline.settle(asked, found, saved, rules)
     lasting.unsteady(asked, found)
@@ -266,6 +267,10 @@ class _Judge:
         on_the_link = check.name in PROBES and lasting.grew_on_the_link(attempts.get(1, []))
         found = lasting.combine(check.name, answers, self.confirm, on_the_link)
         return _with_tries(found, answers)
+
+    def lost_of(self, asked: Mapping[str, Any]) -> str:
+        """Return which rows of a test's nodes are not there any more, or nothing."""
+        return next((self.lost[asked[end]] for end in ("node", "peer") if asked[end] in self.lost), "")
 
     def like(self, asked: Mapping[str, Any]) -> dict[str, str]:
         """Return what makes a test like another; of a sum what its parts have."""

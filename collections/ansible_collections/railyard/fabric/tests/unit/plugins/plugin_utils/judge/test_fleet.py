@@ -18,10 +18,12 @@ def answers(first: list[float], last: list[float], metric: str = "latency_p50_us
     return [*made, Answer("recorded", {metric: last[0]}, tries=tries)]
 
 
-def told(made: list[Answer], hardware: bool, confirm: int = 2) -> tuple[str, str | None, bool]:
+def told(
+    made: list[Answer], hardware: bool, confirm: int = 2, lost: str = ""
+) -> tuple[str, str | None, bool]:
     for answer in made:
         answer.like = {"check": "tcp_latency", "hardware": str(hardware)}
-    fleet.settle(made, confirm)
+    fleet.settle([(answer, lost) for answer in made], confirm)
     assert {answer.outcome for answer in made[:-1]} == {"recorded"}
     last = made[-1]
     return last.outcome, last.reproduced, last.flaky
@@ -50,12 +52,31 @@ def test_software_that_nobody_measured_again_cannot_fail() -> None:
     assert told(answers([2.2] * 15, [5000.0]), hardware=False, confirm=0)[0] == "recorded"
 
 
+@pytest.mark.parametrize(
+    ("last", "hardware", "outcome"),
+    [
+        ([5000.0], False, "unmeasured"),
+        ([5000.0, 5000.0], False, "unmeasured"),
+        ([5000.0, 2.2], True, "unmeasured"),
+        ([5000.0, 5000.0], True, "fail"),
+        ([5000.0, 2.2, 2.2], True, "recorded"),
+        ([2.3], True, "recorded"),
+    ],
+)
+def test_attempts_that_were_dropped_lead_out_of_no_failure(
+    last: list[float], hardware: bool, outcome: str
+) -> None:
+    made = answers([2.2] * 15, last)
+    assert told(made, hardware, lost="gpu1 handed 9 rows over, 8 of them are here")[0] == outcome
+    assert outcome != "unmeasured" or "9 rows" in made[-1].cause["cause"]
+
+
 def test_only_like_is_held_against_like() -> None:
     made = answers([2.2] * 15, [5000.0])
     kinds = ["write"] * 15 + ["read"]
     for kind, answer in zip(kinds, made, strict=True):
         answer.like = {"check": kind, "hardware": "True"}
-    fleet.settle(made, 2)
+    fleet.settle([(answer, "") for answer in made], 2)
     assert {answer.outcome for answer in made} == {"recorded"}
 
 
