@@ -74,9 +74,9 @@ class _Table:
             self.category = section.group(1)
         if section or line.startswith("+=") or not line.strip():
             return True
-        name, bar, value = line.strip()[1:-1].partition("|")
+        name, separator, value = line.strip()[1:-1].partition("|")
         name, found = name.strip(), _RESULT.match(value.strip())
-        if not bar or line.strip()[0] + line.strip()[-1] != "||":
+        if not separator or line.strip()[0] + line.strip()[-1] != "||":
             return False
         if self.category == "Metadata":
             return True

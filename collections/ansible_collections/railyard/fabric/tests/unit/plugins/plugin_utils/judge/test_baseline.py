@@ -24,10 +24,11 @@ THREE = {"confirm": 2, "baseline_tolerance": 0}
 
 
 def held(
-    then: float, seen: list[float], *, like: dict[str, str] | None = None, line: dict[str, Any] = LINE,
-    metric: str = LATENCY, rules: dict[str, Any] = THREE, now: dict[str, str] | None = None,
+    then: float, seen: list[float], *, like: dict[str, str] | None = None, line: dict[str, Any] | None = None,
+    metric: str = LATENCY, rules: dict[str, Any] | None = None, now: dict[str, str] | None = None,
 ) -> Answer:  # fmt: skip
     """Return the recorded answer of a test with these attempts after a baseline of its link has judged it."""
+    line, rules = line or LINE, rules or THREE
     like = {**LIKE, **(like or {}), "check": line["check"]}
     figure = kept.Figure(metric, then, like)
     saved = kept.Saved(RUN, {tuple(line[key] for key in ("check", "node", "peer", "rail")): figure})
@@ -205,7 +206,7 @@ def test_the_fleet_holds_no_sum_against_another(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(
         verdict.fleet_rules,
         "settle",
-        lambda members, _confirm: seen.extend(one.like["check"] for one in members if one.tries),
+        lambda members, _confirm: seen.extend(one.like["check"] for one, _lost in members if one.tries),
     )
     run = FakeRun(None, transport="roce")
     judged(run, None)

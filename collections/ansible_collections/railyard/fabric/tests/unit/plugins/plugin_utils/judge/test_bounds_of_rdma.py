@@ -272,8 +272,8 @@ def test_what_a_slot_is_trained_to(change: dict[str, Any], low: str | None, gbps
     assert (slots.trained_low({}), slots.carries_gbps({"pci_link": "x8"})) == (None, None)
 
 
-def slot(pci: str | None, name: str = "rail0", link: Any = LINK) -> Bound:
-    return Bound({"name": name}, {"pci": pci, "pci_link": link})
+def slot(pci: str | None, name: str = "rail0", **facts: Any) -> Bound:
+    return Bound({"name": name}, {"pci": pci, "pci_link": LINK, **facts})
 
 
 @pytest.mark.parametrize(
@@ -283,7 +283,7 @@ def slot(pci: str | None, name: str = "rail0", link: Any = LINK) -> Bound:
         ([slot("0000:81:00.0"), slot("0000:82:00.0")], 114.0),
         # A rail of which no PCI address is known has a slot of its own.
         ([slot(None), slot(None, "rail1")], 114.0),
-        ([slot("0000:81:00.0"), slot("0000:82:00.0", link=None)], None),
+        ([slot("0000:81:00.0"), slot("0000:82:00.0", pci_link=None)], None),
         ([slot("0000:81:00.0"), Bound({"name": "rail1"}, None)], None),
         ([], None),
     ],
