@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import rejud
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import baseline, provenance
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 from railyard.base.errors import UserError
+from railyard.bundle import command
 from railyard.report import baseline as saving
 from support.runs.fake_run import RUN
 from support.runs.run_builder import build_run
@@ -244,3 +246,14 @@ def test_the_command_line(tmp_path, inventory):
     done = railyard("validate", "-i", inventory, "--reports-dir", tmp_path / "new")
     assert (done.returncode, (tmp_path / "new").exists()) == (2, False)
     assert "is no baseline of lab" in done.stderr
+
+
+def test_a_bundle_takes_its_baseline_along(saved, tmp_path):
+    run = with_baseline(build_run(tmp_path / "again/lab" / OTHER, rdma=True), saved)
+    archive = tmp_path / "run.bundle.tar.gz"
+    assert command.run(run, archive, None) == 0
+    with tarfile.open(archive) as bundle:
+        (member,) = [name for name in bundle.getnames() if name.endswith(baseline.FILE)]
+        assert "gpuserver" not in bundle.extractfile(member).read().decode()
+        bundle.extractall(tmp_path / "unpacked", filter="data")
+    assert words(tmp_path / "unpacked" / Path(member).parent) == words(run)

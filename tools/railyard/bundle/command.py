@@ -10,7 +10,7 @@ import os
 import re
 import tarfile
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -19,8 +19,8 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy impo
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import rejudge
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.verdict import JudgeError
 from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import clean, named
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import baseline, provenance, requests
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
-from ansible_collections.railyard.fabric.plugins.plugin_utils.run import provenance, requests
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder
 
 from railyard.base.errors import UserError
@@ -119,17 +119,22 @@ def _write(source: Path, names: Iterable[str], folder: Path, table: Table) -> No
                 _archive(stream, replaced)
             else:
                 stream.write(replaced[0][1])
-        if name.endswith(".tar.gz"):
+        if name.endswith(".tar.gz") or name == baseline.FILE:
             digests[_sha256(source / name)] = _sha256(target)
+    _made_anew(folder, digests)
+    # They cover the plan, which names the baseline by its digest.
     old, new = RunFolder(source), RunFolder(folder)
-    digests |= dict(zip(_fingerprints(old), _fingerprints(new), strict=True))
+    _made_anew(folder, dict(zip(_fingerprints(old), _fingerprints(new), strict=True)))
+    manifest = {**new.manifest(), provenance.BUNDLED: True}
+    (folder / run_folder.MANIFEST).write_text(run_folder.pretty(manifest), encoding="utf-8")
+
+
+def _made_anew(folder: Path, digests: Mapping[str, str]) -> None:
     for name in filter(lambda name: (folder / name).exists(), _DIGESTED):
         text = (folder / name).read_text(encoding="utf-8", errors="surrogateescape")
         for before, after in digests.items():
             text = text.replace(before, after)
         (folder / name).write_text(text, encoding="utf-8", errors="surrogateescape")
-    manifest = {**new.manifest(), provenance.BUNDLED: True}
-    (folder / run_folder.MANIFEST).write_text(run_folder.pretty(manifest), encoding="utf-8")
 
 
 def _fingerprints(folder: RunFolder) -> tuple[str, str]:
