@@ -374,8 +374,8 @@ class _Seen:
             others = [value for other, value in values.items() if other != node and value is not None]
             if mine is None or not others:
                 continue
-            [(most, _times)] = Counter(map(repr, others)).most_common(1)
-            usual = next(value for value in others if repr(value) == most)
+            by_text = {repr(value): value for value in others}
+            usual = by_text[max(by_text, key=list(map(repr, others)).count)]
             better = mine > usual if is_number(mine) and is_number(usual) else mine == _BEST_GOVERNOR
             if mine != usual and not better:
                 yield f"{what} {mine} on {node}, {usual} on the others", command
