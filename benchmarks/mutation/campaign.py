@@ -241,7 +241,7 @@ def table(modules: Iterable[Module]) -> Iterator[str]:
         found = [(mutant, state(one, mutant, done, None)) for mutant in one.mutants]
         rows.append((one.name, [sum(word == kind for _mutant, word in found) for kind in kinds]))
         said = [(mutant.function, mutant.said) for mutant, word in found if word == "survived"]
-        left += [f"| `{one.name}` | `{where}` | `{text.replace('|', '&#124;')}` |" for where, text in said]
+        left += [f"| {one.name} | `{where}` | `{text.replace('|', '&#124;')}` |" for where, text in said]
     rows.append(("all", [sum(column) for column in zip(*(counts for _name, counts in rows), strict=True)]))
     for name, counts in rows:
         good, of = counts[0] + counts[1], sum(counts) - counts[3]
