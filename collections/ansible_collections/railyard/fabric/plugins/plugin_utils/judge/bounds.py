@@ -144,7 +144,7 @@ def end_rate(end: Bound) -> tuple[float | None, str]:
     device = end.netdev or {}
     if device.get("driver_class") == "software":
         return None, (
-            "software link: the speed it reports means nothing, and no rate_gbps is declared, "
+            "the speed that a software link reports means nothing, and no rate_gbps is declared, "
             "so no authority bounds it"
         )
     most = device.get("speed_max_mbps")
