@@ -200,18 +200,18 @@ WANTED = {
     ),
     "slow_node": Wanted(
         "all rails of one node carry a part of their rate alone",
-        ("rail_slow", "node_slow"),
+        ("node_slow",),
         _slow,
         of_two=("below_floor",),
     ),
     "slow_everywhere": Wanted(
         "a rail carries a part of its rate alone, of all nodes",
-        ("below_floor", "rail_slow", "switch_slow"),
+        ("switch_slow",),
         lambda target, one: one["rail"] == target.node,
     ),
     "slow_pair": Wanted(
         "the path of two nodes carries a part of its rate alone",
-        ("below_floor", "path_slow"),
+        ("path_slow",),
         lambda target, one: (
             {one["node"], one["peer"]} == {target.node, target.rest[0]} and one["rail"] == target.rail
         ),
@@ -223,9 +223,7 @@ WANTED = {
         of_two=("below_floor",),
     ),
     "link_down": Wanted("a cable is pulled", ("link_down",), Target.at),
-    "flapping_rail": Wanted(
-        "a link goes and comes every four seconds", ("link_flapped", "link_errors", "link_down"), Target.at
-    ),
+    "flapping_rail": Wanted("a link goes and comes every four seconds", ("link_errors",), Target.at),
     "wrong_mtu": Wanted("a netdev has an MTU of 1500", ("mtu_differs",), Target.at),
     "hca_gone": Wanted("an RDMA device has gone", ("hca_missing",), Target.at),
     "firewall": Wanted(

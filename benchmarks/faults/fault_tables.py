@@ -12,11 +12,12 @@ _HEAD = """<!-- Made by benchmarks/faults/campaign.py --docs from its results; d
 
 Each line is a fault that was made on a healthy lab, and what `railyard validate` said of it: the exit status,
 what the verdicts at its place are, and the cause that names it ([what to do next](troubleshooting.md)). The
-labs are four containers and two VMs with two rails each, shaped to a declared rate; how, and each run, is in
-[benchmarks/faults](../benchmarks/faults/README.md). What only a card can show is not among them.
+labs are four containers and two VMs with two rails each, shaped to a declared rate (the VMs since
+2026-11-24); how, and each run, is in [benchmarks/faults](../benchmarks/faults/README.md). A fault without a
+line has not been run yet, and what only a card can show is not among them.
 
-| fault | lab | exit | verdict | cause |
-|---|---|---:|---|---|
+| fault | lab | run | exit | verdict | cause |
+|---|---|---|---:|---|---|
 """
 
 
@@ -75,11 +76,12 @@ def documentation(results: list[Line]) -> str:
         kind, _target = target_of(case.faults[0])
         wanted = WANTED[kind]
         classes = ", ".join(f"`{name}`" for name in last.get("causes", {}).get(case.faults[0], ()) if name)
+        day, status = last["at"][:10], last["exit_status"]
         said = (last["found"][case.faults[0]] or ["**not found**"])[0].replace("|", "\\|")
         cause = f"{classes}: {said}" if classes else said
         rows.setdefault(
             (kind, case.lab),
-            f"| {wanted.what} | {case.lab} | {last['exit_status']} | {wanted.outcome} | {cause} |",
+            f"| {wanted.what} | {case.lab} | {day} | {status} | {wanted.outcome} | {cause} |",
         )
     return (
         _HEAD

@@ -63,6 +63,7 @@ def mutants(tree: ast.Module) -> list[Mutant]:
         seen[where, said] += 1
         if seen[where, said] > 1:
             said += f" #{seen[where, said]}"
+        # Typed as any node of a tree; only expressions and statements come here, which have lines.
         lines = range(shown.lineno, (shown.end_lineno or shown.lineno) + 1)  # type: ignore[attr-defined]
         found.append(Mutant(where, imported, said, *place, lines))
 

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.causes import CAUSES
 from railyard.lab import faults
 
 HERE = Path(__file__).resolve().parents[3] / "benchmarks" / "faults"
@@ -36,6 +37,7 @@ def test_every_fault_of_the_lab_has_a_case_and_an_end():
         for one in fault_cases.made(fault, case.lab)
     }
     assert {one.split(" ")[0] for one in made} == set(faults.KINDS)
+    assert {name for one in fault_cases.WANTED.values() for name in (*one.causes, *one.of_two)} <= set(CAUSES)
     assert {fault_cases.target_of(fault)[0] for case in CASES for fault in case.faults} <= set(
         fault_cases.WANTED
     )

@@ -41,7 +41,8 @@ class Cause:
 
 #: What stands in a command until a place is known, and is the user's own: folders, inventory, addresses.
 PLACEHOLDERS = (
-    "NETDEV", "PCI", "DEVICE", "ADDRESS", "PEER", "NODE", "ANSIBLE_HOST", "BMC_ADDRESS", "INVENTORY", "RUN"
+    "NETDEV", "PCI", "DEVICE", "ADDRESS", "PEER", "NODE", "ANSIBLE_HOST", "BMC_ADDRESS", "INVENTORY", "RUN",
+    "BASELINE_RUN",
 )  # fmt: skip
 _PLACEHOLDER = re.compile(rf"\b(?:{'|'.join(PLACEHOLDERS)})\b")
 _AGAIN = "railyard validate -i INVENTORY"
@@ -287,7 +288,7 @@ _TABLE = (
     Cause("worse_than_baseline", "the number is worse than the saved baseline's of the same link",
           "`railyard compare` the baseline's run with this one: it tells what else differs (firmware, "
           "driver, settings, cabling); mend it, or save a new baseline where the change is meant.",
-          "what was changed since: firmware, driver, settings, cabling", "railyard judge RUN"),
+          "what was changed since: firmware, driver, settings, cabling", "railyard compare BASELINE_RUN RUN"),
     Cause("baseline_lost", "the baseline that this run was to be held against is not in its folder as it was",
           "Bring baseline.json back from a copy of the run and judge again, or validate again.",
           "a file of the run folder was cut", "railyard judge RUN"),
