@@ -119,8 +119,9 @@ _TABLE = (
           "reboot), or correct `transport` in the inventory.",
           "a VPI port that is set to the other type", "mlxconfig -d PCI query LINK_TYPE_P1"),
     Cause("sm_missing", "no subnet manager takes care of the InfiniBand port",
-          "Start one: on a managed switch, or opensm on one node (role rdma_stack); `sminfo` shows it.",
-          "no subnet manager runs, so that the port stays in state Initializing", "sminfo"),
+          "Start one: on a managed switch, or opensm on one node (role rdma_stack); `sminfo -C DEVICE` shows "
+          "it, where without -C it asks by whichever port is active first.",
+          "no subnet manager runs, so that the port stays in state Initializing", "ibstat DEVICE"),
     Cause("no_gid", "the GID table of the port has no RoCE entry for the rail's address",
           "Look at the address check first; then `rdma link` and the GIDs in "
           "/sys/class/infiniband/DEVICE/ports/PORT/gids: an entry comes with the address on the netdev.",
@@ -165,12 +166,14 @@ _TABLE = (
           "a card or driver whose largest MTU is smaller (maxmtu)", "ip -d link show dev NETDEV"),
     Cause("ipoib_mtu_small", "the IPoIB netdev has a smaller MTU than declared",
           "Run `railyard provision`; if it comes back, the partition's multicast group holds it down: give "
-          "the partition an MTU of 4096 in the subnet manager (opensm: `mtu=5` in partitions.conf), or lower "
-          "`mtu` in the inventory; in datagram mode it is the partition's less 4.",
-          "the partition's multicast group has a small MTU", "saquery -g"),
+          "the partition an MTU of 4096 in the subnet manager (opensm: `mtu=5` in partitions.conf; saquery "
+          "shows 2048 as 0x84, 4096 as 0x85), or lower `mtu` in the inventory; in datagram mode it is the "
+          "partition's less 4.",
+          "the partition's multicast group has a small MTU", "saquery -C DEVICE -g"),
     Cause("ipoib_mode_differs", "the IPoIB netdev is not in the declared mode",
-          "Run `railyard provision`; mlx5's enhanced IPoIB has no connected mode (module ib_ipoib's "
-          "ipoib_enhanced=0 turns it off), so declare `ipoib_mode: datagram` where it stays.",
+          "Run `railyard provision`; mlx5's enhanced IPoIB has no connected mode (the vendor's ib_ipoib is "
+          "without it by its option ipoib_enhanced=0, which the kernel's own lacks), so declare `ipoib_mode: "
+          "datagram` where it stays.",
           "enhanced IPoIB, which has no connected mode", "cat /sys/class/net/NETDEV/mode"),
     Cause("address_missing", "the rail has no address",
           "Run `railyard provision`, then look at `ip addr` and `networkctl status NETDEV`.",
@@ -243,7 +246,7 @@ _TABLE = (
           "the rail's tests did not run", _RAW),
     Cause("error_counters_reset", "the link's error counters were reset, are full or cannot be read",
           "Look in `dmesg` for a device that was reset or came back; clear a counter that is full "
-          "(InfiniBand: `perfquery -R`), then validate again.",
+          "(InfiniBand: `perfquery -C DEVICE -P PORT -R`), then validate again.",
           "the device was reset, or somebody cleared the counters", "dmesg"),
     Cause("lost_packets", "packets were lost",
           "Look at error counters (`ip -s link`, `ethtool -S`), cable, and duplicate addresses on the rail.",

@@ -28,12 +28,13 @@ PROGRAMS = {
         "df",
         "dmesg",
         "ethtool",
+        "ibstat",
         "ibv_devinfo",
         "iperf3",
         "ip",
     ),
     *("ipmitool", "journalctl", "lldpctl", "lspci", "mlnx_qos", "mlxconfig", "netplan", "networkctl", "nft"),
-    *("ping", "railyard", "rdma", "saquery", "sminfo", "ss", "ssh", "sysctl", "tar", "tc", "tcpdump", "top"),
+    *("ping", "railyard", "rdma", "saquery", "ss", "ssh", "sysctl", "tar", "tc", "tcpdump", "top"),
     "uname",
 }
 
