@@ -110,14 +110,15 @@ _TABLE = (
           "Name a RoCE or InfiniBand port in the inventory, or declare `transport: tcp` for these nodes.",
           "another kind of card than the inventory's", "ibv_devinfo"),
     Cause("dpu_mode", "the BlueField card is in DPU mode, so its own Arm cores stand between host and wire",
-          "Set the card to NIC mode (mlxconfig's INTERNAL_CPU_OFFLOAD_ENGINE; NVIDIA's page on BlueField's "
-          "modes of operation has it for each generation) and power the host off and on, or take this port "
-          "out of the inventory.",
-          "the mode in which the card was delivered", "mlxconfig -d PCI query INTERNAL_CPU_OFFLOAD_ENGINE"),
+          "Set the card to NIC mode (INTERNAL_CPU_OFFLOAD_ENGINE by mstconfig or MFT's mlxconfig; NVIDIA's "
+          "page on BlueField's modes of operation has it for each generation) and power the host off and on, "
+          "or take this port out of the inventory.",
+          "the mode in which the card was delivered", "mstconfig -d PCI query INTERNAL_CPU_OFFLOAD_ENGINE"),
     Cause("link_layer_wrong", "the port's link layer is not that of the declared transport",
-          "Set the port's type (`mlxconfig -d DEVICE set LINK_TYPE_P1=2` is Ethernet, 1 InfiniBand; then "
-          "reboot), or correct `transport` in the inventory.",
-          "a VPI port that is set to the other type", "mlxconfig -d PCI query LINK_TYPE_P1"),
+          "Set the port's type (`mstconfig -d PCI set LINK_TYPE_P1=2` is Ethernet, 1 InfiniBand, and "
+          "LINK_TYPE_P2 the second port; MFT's mlxconfig is the same; then reboot), or correct `transport` "
+          "in the inventory.",
+          "a VPI port that is set to the other type", "mstconfig -d PCI query LINK_TYPE_P1"),
     Cause("sm_missing", "no subnet manager takes care of the InfiniBand port",
           "Start one: on a managed switch, or opensm on one node (role rdma_stack); `sminfo -C DEVICE` shows "
           "it, where without -C it asks by whichever port is active first.",
@@ -219,7 +220,7 @@ _TABLE = (
           "copied rows, or two rails on one port", _AGAIN),
     Cause("version_differs", "the two ends have different versions of the tool",
           "Install one version on all nodes (role benchmark_tools), then validate again.",
-          "the tool was installed by hand on one node", "iperf3 --version"),
+          "the tool was installed by hand on one node", "dpkg -l iperf3 perftest sockperf"),
     Cause("slot_slow", "the card's PCIe link is trained below what card and slot can do",
           "Look at `lspci -vv -s ADDRESS` (LnkCap, LnkSta), reseat the card or the riser, look at the slot's "
           "setting in the firmware and at AER errors in `dmesg`; after a reset it may train right.",
@@ -234,9 +235,10 @@ _TABLE = (
           "cable or transceiver: dirty, bent or loose", "ethtool -m NETDEV"),
     Cause("lossless_drops", "packets were dropped for want of buffers on a rail that is to be lossless",
           "Compare trust, PFC priority, buffers and DSCP of both ends and of the switch ports between (role "
-          "roce_qos; `mlnx_qos -i NETDEV`): traffic may come in a priority without PFC, or the headroom "
-          "be too small for the cable; `ethtool -S NETDEV` shows whether discards and pauses go on.",
-          "traffic in a priority without PFC, or too little headroom", "mlnx_qos -i NETDEV"),
+          "roce_qos; `dcb app show dev NETDEV`, `dcb buffer show dev NETDEV`, or all at once the vendor's "
+          "`mlnx_qos -i NETDEV`): traffic may come in a priority without PFC, or the headroom be too small "
+          "for the cable; `ethtool -S NETDEV` shows whether discards and pauses go on.",
+          "traffic in a priority without PFC, or too little headroom", "dcb pfc show dev NETDEV"),
     Cause("pause_storm", "the port sent pauses for so long that it stopped pausing, and may drop since",
           "Look at what keeps the node from taking its packets (PCIe slot and NUMA node of the card, a stuck "
           "process, IOMMU), then at the switch port's PFC watchdog; `ethtool -S NETDEV | grep storm`.",
