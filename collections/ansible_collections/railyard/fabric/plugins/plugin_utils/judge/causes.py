@@ -42,7 +42,7 @@ class Cause:
 #: What stands in a command until a place is known, and is the user's own: folders, inventory, addresses.
 PLACEHOLDERS = (
     "NETDEV", "PCI", "DEVICE", "ADDRESS", "PEER", "NODE", "ANSIBLE_HOST", "BMC_ADDRESS", "INVENTORY", "RUN",
-    "BASELINE_RUN",
+    "BASELINE_RUN", "SIZE",
 )  # fmt: skip
 _PLACEHOLDER = re.compile(rf"\b(?:{'|'.join(PLACEHOLDERS)})\b")
 _AGAIN = "railyard validate -i INVENTORY"
@@ -222,7 +222,7 @@ _TABLE = (
           "Install one version on all nodes (role benchmark_tools), then validate again.",
           "the tool was installed by hand on one node", "dpkg -l iperf3 perftest sockperf"),
     Cause("slot_slow", "the card's PCIe link is trained below what card and slot can do",
-          "Look at `lspci -vv -s ADDRESS` (LnkCap, LnkSta), reseat the card or the riser, look at the slot's "
+          "Look at `lspci -vv -s PCI` (LnkCap, LnkSta), reseat the card or the riser, look at the slot's "
           "setting in the firmware and at AER errors in `dmesg`; after a reset it may train right.",
           "a card that sits badly, a riser, or the slot's setting in the firmware", "lspci -vv -s PCI"),
     Cause("not_hardware", "the inventory declares hardware, and this is none",
@@ -258,16 +258,17 @@ _TABLE = (
           "the receiving node's processors were busy", "top -b -n 1"),
     Cause("path_mtu_small", "a packet of the declared MTU does not pass in this direction",
           "Check the MTU of the peer's netdev and of every switch port between; the mtu checks name "
-          "the node.",
-          "a switch port or peer with a smaller MTU", "ping -M do -s 8972 -c 3 -I NETDEV PEER"),
+          "the node. SIZE is the MTU less 28, with IPv6 less 48: 8972 or 8952 of 9000.",
+          "a switch port or peer with a smaller MTU", "ping -M do -s SIZE -c 3 -I NETDEV PEER"),
     Cause("below_floor", "the number is below its floor",
           "Compare with the other rails and the other direction; then look at link speed, errors, CPU "
           "and shaping.",
           "what all slow tests share: processors, MTU, or a rate limit", "tc -s qdisc show dev NETDEV"),
     Cause("rail_slow", "the rail is slower than planned, and slower than the others",
           "Look at the port that is named and at its switch port: speed (`ethtool NETDEV`), error counters, "
-          "the slot's width and speed (`lspci -vv`), and rate limits (`tc qdisc show dev NETDEV`, policers "
-          "and shapers of the switch); where the lower rate is meant, declare it as rate_gbps of this rail.",
+          "the slot's width and speed (`lspci -vv -s PCI`), and rate limits (`tc qdisc show dev NETDEV`, "
+          "policers and shapers of the switch); where the lower rate is meant, declare it as rate_gbps of "
+          "this rail.",
           "its card, its cable, its PCIe slot, or a rate limit on the port", "tc -s qdisc show dev NETDEV"),
     Cause("node_slow", "the node is slow on all of its rails, and others are not",
           "Compare the node that is named with a fast one: governor and C-states, the card's NUMA node "
@@ -364,9 +365,9 @@ _TABLE = (
           "See the cabling check of this rail first.",
           "the peer's cable or link", "ethtool NETDEV"),
     Cause("arp_flux", "a node answers for an address by another rail than the address's own",
-          "Set arp_ignore=1 and arp_announce=2 on its rails (role rail_network does; `sysctl "
-          "net.ipv4.conf.all.arp_ignore`), and look whether two rails share a switch.",
-          "arp_ignore is 0 on the node that is named", "sysctl net.ipv4.conf.all.arp_ignore"),
+          "Set arp_ignore=1 and arp_announce=2 on its rails (role rail_network does, of each netdev; the "
+          "larger of the netdev's and `all`'s counts), and look whether two rails share a switch.",
+          "arp_ignore is 0 on the node that is named", "sysctl net/ipv4/conf/NETDEV/arp_ignore"),
     Cause("no_arp_answer", "nobody answers for the address, though the peer is on the wire",
           "See the address check of the peer; then firewalls for ARP (`nft list ruleset`).",
           "the peer lacks its address, or filters ARP", "arping -c 3 -I NETDEV PEER"),
@@ -405,8 +406,8 @@ _TABLE = (
           "fabric_policy.bmc_tcp_ports.",
           "the BMC's cable or its network settings", "ipmitool lan print"),
     Cause("bmc_no_way", "the controller cannot send to the BMC's network",
-          "See `ip route get ADDRESS` and the firewall on the controller; run from a machine that reaches "
-          "the BMCs, or leave them unasked by fabric_policy.bmc_check: none.",
+          "See `ip route get BMC_ADDRESS` and the firewall on the controller; run from a machine that "
+          "reaches the BMCs, or leave them unasked by fabric_policy.bmc_check: none.",
           "the controller has no route to the BMCs", "ip route get BMC_ADDRESS"),
     Cause("bmc_not_asked", "the controller did not come to ask the BMC",
           "See what the task `Ask the BMCs` says, and validate again.",
