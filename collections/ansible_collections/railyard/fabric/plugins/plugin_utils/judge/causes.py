@@ -186,7 +186,7 @@ _TABLE = (
           "Remove it: a second address lets tests and NCCL take a path that nobody planned.",
           "another netplan file, or DHCP", "netplan get"),
     Cause("address_duplicate", "the address is claimed by another machine too",
-          "Find the other machine (`arping -D -I NETDEV ADDRESS`, the switch's MAC table) and take "
+          "Find the other machine by the MAC address that answers (the switch's MAC table) and take "
           "the address from it.",
           "a machine outside of the inventory, or one node_index given twice",
           "arping -D -c 3 -I NETDEV ADDRESS"),
@@ -437,11 +437,12 @@ _TABLE = (
           "Name the rail's `hca` in the inventory, see its rdma_port check, and validate again.",
           "the inventory does not name the rail's hca", "rdma link"),
     Cause("stranger", "somebody else answered at the peer's address",
-          "Find the duplicate: `arping -D -I NETDEV ADDRESS`, and compare MAC addresses with the plan.",
+          "Find the duplicate: at the peer whose address it is only another machine answers that; compare "
+          "its MAC address with the plan.",
           "another machine has the address", "arping -D -c 3 -I NETDEV ADDRESS"),
     Cause("address_in_use", "the rail's address is in use by another host",
-          "Find the duplicate: `arping -D -I NETDEV ADDRESS`, and take the address from the host that "
-          "is not in the plan.",
+          "Find the duplicate: at the node whose address it is only another machine answers that; take the "
+          "address from the host that is not in the plan.",
           "another machine has the address", "arping -D -c 3 -I NETDEV ADDRESS"),
     Cause("tool_missing", "the tool is not installed on the node",
           "Run `railyard provision` (role benchmark_tools), or install the package on that node.",
