@@ -68,8 +68,8 @@ def find(place: Place, hca: str | None, reader: Reader | None = None) -> RdmaPor
             "link_layer_wrong",
             f"{hca} of {place.host} is {seen['link_layer']}, its rail {place.rail} InfiniBand without IP",
             place.host,
-            f"set the port's type to InfiniBand (mlxconfig -d {device} query | grep LINK_TYPE), or give the "
-            "rail its address",
+            "set the port's type to InfiniBand (LINK_TYPE_P1=1 or LINK_TYPE_P2=1 by mstconfig of package "
+            "mstflint), or give the rail its address",
         )
     choice = gid.choose(seen["gids"], place.address, place.netdev)
     if choice is None:
