@@ -28,7 +28,10 @@ def samples(
         hops = 1 if same else 3
         added = sum((extra or {}).get(name, 0.0) for name in (node, peer))
         latency = BASE_US + HOP_US * (hops + added) + chance.uniform(-noise_us, noise_us)
-        found.append(hop_rows.Sample(f"m{number:05d}", "rail0", (node, peer), hops, 400, latency, hardware))
+        ends = (node, peer)
+        found.append(
+            hop_rows.Sample(f"m{number:05d}", "rail0", ends, hops, 400, latency, hardware, "Ethernet")
+        )
     return found
 
 
@@ -74,6 +77,13 @@ def test_a_node_that_is_slow_on_all_rails_has_no_switch_too_many() -> None:
 
 def test_less_than_a_hops_least_is_no_hop() -> None:
     assert judge("gpu3", samples({"gpu3": 0.4}))[0] == "pass"  # 0.24 us
+
+
+@pytest.mark.parametrize("layer", ["InfiniBand", None])
+def test_of_other_than_ethernets_switches_no_least_is_known(layer: str | None) -> None:
+    made = [dataclasses.replace(one, link_layer=layer) for one in samples({"gpu3": 1.0})]
+    assert judge("gpu1", made)[0] == "recorded"
+    assert judge("gpu3", made)[:2] == ("fail", "more_hops")
 
 
 def test_latencies_that_differ_by_a_hop_anyway_have_no_bound() -> None:
