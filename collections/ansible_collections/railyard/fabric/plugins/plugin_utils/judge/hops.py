@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Are there more switches on the way than planned? Latencies against hops. Pure.
 
-A cut-through Ethernet switch adds 0.3 to 1 us, and cards, cables and slots of one rail add the same on every node. So
-a node's latencies are held against those of the other nodes on the same rail with as many planned hops: what
-is above them by a hop's least is a hop too many. Medians are compared, and only where the others
+A cut-through Ethernet switch adds 0.3 to 1 us, and cards, cables and slots of one rail add the same on every
+node. So a node's latencies are held against those of the other nodes on the same rail with as many planned
+hops: what is above them by a hop's least is a hop too many. Medians are compared, and only where the others
 agree among themselves to better than that. Who is as high on all of its rails has a slow processor, and no
 switch too many. Of InfiniBand's switches no such least is known: what is far above the others is found there
 as well, and what is not passes nothing.
