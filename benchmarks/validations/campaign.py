@@ -2,7 +2,7 @@
 
     python benchmarks/validations/campaign.py 10            # so many runs more, on the lab that is up
     python benchmarks/validations/campaign.py 10 --busy     # beside a busy loop on one core
-    python benchmarks/validations/campaign.py --judge       # all runs by the rules of today; README.md's table
+    python benchmarks/validations/campaign.py --judge       # all by the rules of today; README.md's table
 
 A line for each run in results.jsonl: kind of lab, whether something else was busy, exit status, seconds. Its
 folder, without pages and the nodes' archives, is kept in runs/, so that the rules of a later day can be tried
