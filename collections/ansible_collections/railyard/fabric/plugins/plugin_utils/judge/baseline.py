@@ -34,7 +34,7 @@ def settle(
         rules: the merged policy.
     """
     for line, answer in zip(asked, answers, strict=True):
-        metric = fleet.metric(answer.observed)
+        metric = fleet.metric(answer)
         if answer.outcome != RECORDED or not answer.tries or not metric:
             continue
         figure = saved.figures.get(_link(line))
@@ -91,7 +91,7 @@ def document(
     """Return the baseline of a run that passed: what no authority bounds in it, like with like together."""
     classes: dict[tuple[tuple[str, str], ...], list[tuple[Mapping[str, Any], float]]] = {}
     for line, answer in zip(asked, answers, strict=True):
-        metric = fleet.metric(answer.observed)
+        metric = fleet.metric(answer)
         if answer.outcome in (PASS, RECORDED) and answer.tries and metric and not answer.flaky:
             kind = (("metric", metric), *sorted(answer.like.items()))
             classes.setdefault(kind, []).append((line, float(answer.observed[metric])))

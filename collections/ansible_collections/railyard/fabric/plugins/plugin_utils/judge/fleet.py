@@ -15,13 +15,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import like
-from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import RECORDED
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import CHECKS, RECORDED
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import Answer
 
 #: What is compared of a test: the first of them that it has.
 _METRICS = ("bandwidth_gbps", "latency_p50_us", "rtt_average_us")
-#: How it was measured, as its row says.
-_MEASURED = ("message_bytes", "qps", "streams", "mtu_bytes", "active_mtu_bytes")
+#: How it was measured, as the policy asks.
+_MEASURED = ("message_bytes", "qps", "streams")
 #: In how many of three attempts a card's test stands apart; of software in all of them.
 OF_HARDWARE = 2
 
@@ -35,14 +35,14 @@ def settle(members: Iterable[tuple[Answer, str]], confirm: int) -> None:
     """
     alike: dict[tuple[tuple[str, str], ...], list[tuple[Answer, str]]] = {}
     for answer, lost in members:
-        if answer.outcome == RECORDED and metric(answer.observed) and answer.tries:
+        if answer.outcome == RECORDED and answer.tries and metric(answer):
             alike.setdefault(tuple(sorted(answer.like.items())), []).append((answer, lost))
     for answers in alike.values():
         _settle(answers, answers[0][0].like["hardware"] == str(True), confirm)
 
 
 def _settle(answers: list[tuple[Answer, str]], hardware: bool, confirm: int) -> None:
-    name = metric(answers[0][0].observed)
+    name = metric(answers[0][0])
     first = {
         place: float(answer.tries[min(answer.tries)][name]) for place, (answer, _lost) in enumerate(answers)
     }
@@ -70,18 +70,35 @@ def _settle(answers: list[tuple[Answer, str]], hardware: bool, confirm: int) -> 
 
 
 def like_of(
-    line: Mapping[str, Any], row: Mapping[str, Any], rate_gbps: object, classes: Iterable[str], hops: object
+    line: Mapping[str, Any],
+    measured: Mapping[str, Any],
+    mtus: tuple[object, object],
+    rate_gbps: object,
+    classes: Iterable[str],
+    hops: object,
 ) -> dict[str, str]:
-    """Return what makes a test like another, each in words; see the module's words."""
+    """Return what makes a test like another, each in words; see the module's words.
+
+    Args:
+        line: the asked line.
+        measured: what its rows have to say of how it was measured; what else they say makes it no other.
+        mtus: its client's: the netdev's, and RDMA's.
+        rate_gbps: what its rail can do.
+        classes: its ends' classes of device.
+        hops: how many switches are planned between them.
+    """
     told = sorted(classes)
     said = {key: line[key] for key in ("check", "tool", "direction")}
-    said |= {key: row.get(key) for key in _MEASURED}
+    said |= {key: measured.get(key) for key in _MEASURED}
+    said |= zip(("mtu_bytes", "active_mtu_bytes"), mtus, strict=True)
     # Whether all ends are cards: these repeat a number better.
     said |= {"rate_gbps": rate_gbps, "classes": " and ".join(told), "hops": hops}
     said["hardware"] = set(told) == {"hardware"}
     return {key: str(value) for key, value in said.items()}
 
 
-def metric(observed: Mapping[str, Any]) -> str:
-    """Return which of a test's numbers is compared; empty where it has none."""
-    return next((name for name in _METRICS if isinstance(observed.get(name), (int, float))), "")
+def metric(answer: Answer) -> str:
+    """Return which of a test's numbers is compared; empty where its check, or it, has none."""
+    check = CHECKS.get(answer.like.get("check", ""))
+    told = [name for name in _METRICS if check and name in check.bounded]
+    return next((name for name in told if isinstance(answer.observed.get(name), (int, float))), "")

@@ -92,7 +92,7 @@ def impossible(row: Row, policy: Mapping[str, Any]) -> Iterator[str]:
     for metric, kind in numbers.items():
         if not _is_kind(metrics.get(metric), kind) or (metric.endswith("_us") and metrics[metric] > _MOST_US):
             yield f"{metric} is {metrics[metric]!r}" if metric in metrics else f"{metric} is missing"
-    for key, value in _as_asked(check.name, client, policy).items():
+    for key, value in as_asked(check.name, client, policy).items():
         if not same(row.get(key), value):
             yield f"{key} is {row.get(key)!r}, asked was {value!r}"
     for order in _orders(numbers):
@@ -207,7 +207,7 @@ def _is_kind(value: object, kind: str) -> bool:
     return 0 <= value <= 100 if kind == "share" else value >= 0
 
 
-def _as_asked(check: str, client: bool, policy: Mapping[str, Any]) -> dict[str, object]:
+def as_asked(check: str, client: bool, policy: Mapping[str, Any]) -> dict[str, object]:
     """Return what a row has to say of how its test was run."""
     wanted: dict[str, object] = {}
     if check in TCP_BANDWIDTH:

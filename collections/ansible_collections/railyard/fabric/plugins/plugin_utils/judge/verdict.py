@@ -278,12 +278,15 @@ class _Judge:
             each = [self.like(self.tests[part]) for part in parts]
             said = {key: ", ".join(sorted({one[key] for one in each})) for key in each[0]}
             return {**said, "check": str(asked["check"])}
-        ends, rows = self._ends(asked), self.rows.get(str(asked["id"]), [])
-        rdma = CHECKS[str(asked["check"])].rdma
+        ends, check = self._ends(asked), str(asked["check"])
+        rdma, client = CHECKS[check].rdma, ends[0]
         classes = [str(((end.hca if rdma else end.netdev) or {}).get("driver_class")) for end in ends]
-        rate_gbps = limits.capability(str(asked["check"]), *ends).rate_gbps
-        row = next((row for row in rows if row.get("end") == "client"), {})
-        return fleet_rules.like_of(asked, row, rate_gbps, classes, hops.planned(ends))
+        rate_gbps = limits.capability(check, *ends).rate_gbps
+        mtu_bytes = client.rail.get("mtu") or (client.netdev or {}).get("mtu_bytes")
+        active_mtu_bytes = (client.hca or {}).get("active_mtu_bytes") if rdma else None
+        mtus = mtu_bytes, active_mtu_bytes
+        measured = row_numbers.as_asked(check, True, self.policy)
+        return fleet_rules.like_of(asked, measured, mtus, rate_gbps, classes, hops.planned(ends))
 
     def _attempts(self, asked: Mapping[str, Any]) -> dict[int, list[Mapping[str, Any]]] | Answer:
         """Return the rows of each attempt at a test, the first always; or what is wrong with them."""

@@ -73,7 +73,7 @@ def test_attempts_that_were_dropped_lead_out_of_no_failure(
 
 def test_only_like_is_held_against_like() -> None:
     made = answers([2.2] * 15, [5000.0])
-    kinds = ["write"] * 15 + ["read"]
+    kinds = ["rdma_latency"] * 15 + ["rdma_read_latency"]
     for kind, answer in zip(kinds, made, strict=True):
         answer.like = {"check": kind, "hardware": "True"}
     fleet.settle([(answer, "") for answer in made], 2)

@@ -84,6 +84,17 @@ def beacon_of_1970(run: FakeRun) -> None:
     row["started"] = "1970-01-01T00:00:18.000Z"
 
 
+def slow_ping(says: Row, metrics: Row) -> Callable[[FakeRun], None]:
+    """Return what makes a ping a hundred times as slow as its like, and what it says to be unlike them."""
+
+    def forge(run: FakeRun) -> None:
+        row = row_of(run, "ping_rtt")
+        slow = {name: 100 * value for name, value in row["metrics"].items() if name.endswith("_us")}
+        row.update(says, metrics=row["metrics"] | slow | metrics)
+
+    return forge
+
+
 def slow_in_one_slot(run: FakeRun) -> None:
     """All rails at once a tenth of one of them alone, on two functions of one card."""
     for facts in run.facts:
@@ -126,10 +137,17 @@ FORGED: dict[str, Callable[[FakeRun], None]] = {
 }
 
 
-@pytest.mark.parametrize("name", FORGED)
+#: What its like alone show to be bad: without their rows it is not.
+UNLIKE: dict[str, Callable[[FakeRun], None]] = {
+    "a slow ping of another size": slow_ping({"message_bytes": 3, "qps": 4, "active_mtu_bytes": 256}, {}),
+    "a slow ping with a bandwidth": slow_ping({}, {"bandwidth_gbps": 1.0}),
+}
+
+
+@pytest.mark.parametrize("name", FORGED | UNLIKE)
 def test_no_forged_folder_ends_with_0(name: str) -> None:
     run = HEALTHY.copy()
-    FORGED[name](run)
+    (FORGED | UNLIKE)[name](run)
     bad = [one for one in run.judge() if one["outcome"] in ("fail", "unmeasured")]
     assert bad
     assert run.status() in (1, 3)
