@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What several attempts at one test mean together: a failure is reproduced before it is a failure. Pure.
 
-The first attempt stands where it is good, and where a state or the kernel's own count speaks (a path MTU,
-packets lost while a counter of the link grew). Else the nodes measured it again, `fabric_policy.confirm`
-times:
+The first attempt stands where it is good and no two others speak against it, and where a state or the
+kernel's own count speaks (a path MTU, packets lost while a counter of the link grew). Else the nodes measured
+it again, `fabric_policy.confirm` times:
 
 - lost packets, no reply, a number beyond its bound: a failure when two attempts say so;
 - anything that left an attempt without a number: unmeasured when no attempt has a good one;
@@ -69,13 +69,11 @@ def combine(
         lost_on_the_link: packets were lost in the first attempt while a counter of the link grew.
     """
     first = answers.get(1) or Answer.unmeasured("attempt_missing", "the first")
-    if (
-        not _is_bad(first)
-        or first.cause.get("cause_class") not in (*REPEATED, "attempt_missing")
-        or not confirm
-    ):
+    good = not _is_bad(first) and _against(answers, confirm) < REPRODUCED
+    stands = _is_bad(first) and first.cause.get("cause_class") not in (*REPEATED, "attempt_missing")
+    if good or stands or not confirm:
         return first
-    if lost_on_the_link:
+    if lost_on_the_link and _is_bad(first):
         first.cause = {**first.cause, "cause": f"{first.cause['cause']}, and a counter of the link grew"}
         return first
     if len(answers) < 2:
@@ -102,6 +100,16 @@ def combine(
     counted = beyond if found.outcome == FAIL else bad
     found.reproduced = f"{len(counted)}/{len(every)}"
     return _told(found, f"{len(counted)} of {len(every)} attempts") if found.outcome == FAIL else found
+
+
+def _against(answers: Mapping[int, Answer], confirm: int) -> int:
+    """Return how many attempts after a good one failed, or may have: of which rows are missing or garbled."""
+    others = [answers.get(number) for number in range(2, 2 + confirm)] if len(answers) > 1 else []
+    return sum(
+        one is None or one.outcome == FAIL
+        or (_is_bad(one) and one.cause.get("cause_class") not in REPEATED)
+        for one in others
+    )  # fmt: skip
 
 
 def grew_on_the_link(rows: Iterable[Row]) -> bool:

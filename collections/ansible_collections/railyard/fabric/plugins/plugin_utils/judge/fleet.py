@@ -46,12 +46,20 @@ def _settle(answers: list[tuple[Answer, str]], hardware: bool, confirm: int) -> 
     first = {
         place: float(answer.tries[min(answer.tries)][name]) for place, (answer, _lost) in enumerate(answers)
     }
+    # Which of three attempts was the first says nothing of a test: two of them do.
+    middle = first | {
+        place: statistics.median(float(seen[name]) for seen in answer.tries.values())
+        for place, (answer, _lost) in enumerate(answers)
+        if len(answer.tries) > 1
+    }
     more = name.endswith("_gbps")
-    for place in like.apart(first, more, hardware):
+    for place in like.apart(first, more, hardware) | like.apart(middle, more, hardware):
         answer, lost = answers[place]
         values = [float(seen[name]) for _number, seen in sorted(answer.tries.items())]
         low = [value for value in values if place in like.apart({**first, place: value}, more, hardware)]
         needed = min(OF_HARDWARE, len(values)) if hardware else 1 + confirm
+        # An attempt that is not there, or of which nothing is known, may have been as bad.
+        missing = answer.attempts - len(values)
         usual = statistics.median(first.values())
         if len(low) >= needed and (hardware or confirm):
             seen = statistics.median(low)
@@ -63,8 +71,8 @@ def _settle(answers: list[tuple[Answer, str]], hardware: bool, confirm: int) -> 
             answer.reproduced = f"{len(low)}/{len(values)}"
             answer.failed("stands_apart", said)
             answer.basis += "; held against the run's like tests"
-        elif lost and len(values) <= confirm:
-            answer.unknown("attempt_missing", lost)
+        elif (lost and len(values) <= confirm) or (missing > 0 and len(low) + missing >= needed):
+            answer.unknown("attempt_missing", lost or f"{len(values)} of {answer.attempts} have a number")
         elif hardware:
             answer.flaky, answer.reproduced = True, f"{len(low)}/{len(values)}"
 

@@ -494,7 +494,8 @@ class _Judge:
 
 
 def _with_tries(found: Answer, attempts: Mapping[int, Answer]) -> Answer:
-    """Keep what was seen in the attempts that no authority bounds."""
+    """Keep what was seen in the attempts that no authority bounds, and how many there were."""
+    found.attempts = max(found.attempts, len(attempts))
     found.tries = {n: dict(one.observed) for n, one in attempts.items() if one.outcome == RECORDED}
     return found
 

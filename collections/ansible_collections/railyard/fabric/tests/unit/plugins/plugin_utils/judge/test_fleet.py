@@ -39,7 +39,8 @@ def told(
         ([5000.0, 5000.0, 5000.0], False, ("fail", "3/3", False)),
         ([5000.0, 2.2, 5000.0], False, ("recorded", None, False)),
         ([5000.0], False, ("recorded", None, False)),
-        ([2.3, 5000.0, 5000.0], True, ("recorded", None, False)),
+        ([2.3, 5000.0, 5000.0], True, ("fail", "2/3", False)),
+        ([2.3, 5000.0, 2.3], True, ("recorded", None, False)),
     ],
 )
 def test_who_stands_apart_fails_when_it_does_so_again(
@@ -69,6 +70,13 @@ def test_attempts_that_were_dropped_lead_out_of_no_failure(
     made = answers([2.2] * 15, last)
     assert told(made, hardware, lost="gpu1 handed 9 rows over, 8 of them are here")[0] == outcome
     assert outcome != "unmeasured" or "9 rows" in made[-1].cause["cause"]
+
+
+@pytest.mark.parametrize(("last", "hardware"), [([5000.0, 2.2], True), ([5000.0, 5000.0], False)])
+def test_an_attempt_that_was_spoilt_leads_out_of_no_failure(last: list[float], hardware: bool) -> None:
+    made = answers([2.2] * 15, last)
+    made[-1].attempts = 3
+    assert told(made, hardware)[0] == "unmeasured"
 
 
 def test_only_like_is_held_against_like() -> None:
