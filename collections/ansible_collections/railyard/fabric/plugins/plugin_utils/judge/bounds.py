@@ -229,25 +229,23 @@ def each_way(own: Bounds, alone_gbps: Sequence[float | None]) -> Bounds:
     )
 
 
-def of_shared_slot(
-    own: Bounds, alone_gbps: Sequence[float], data_gbps: float | None, slot_gbps: float | None
-) -> Bounds:
+def of_shared_slot(own: Bounds, best_gbps: float, data_gbps: float | None, slot_gbps: float | None) -> Bounds:
     """Add a floor to the bounds of rails that share a slot and run at once.
 
     Args:
         own: what they were without it.
-        alone_gbps: what the rails were proven to carry alone, those of which it is known.
+        best_gbps: what the best rail of each slot was proven to carry alone, added up; 0 if it is not known.
         data_gbps: RDMA's data on all rails together; None of TCP.
-        slot_gbps: what the slots carry together; where it is not known, all carry what the best does alone.
+        slot_gbps: what the slots carry together; where it is not known, each as much as its best alone.
     """
     if own.floor or "bandwidth_gbps" not in own.ceiling:
         return own
     if data_gbps is not None and slot_gbps is not None:
         least = RDMA_FLOOR_SHARE * min(data_gbps, slot_gbps)
         told = f"floor: {RDMA_FLOOR_SHARE:.2f} of {min(data_gbps, slot_gbps):.4g}, what data and slot allow"
-    elif alone_gbps:
-        least = SHARED_SLOT_SHARE * max(alone_gbps)
-        told = f"all at once at least {SHARED_SLOT_SHARE:.2f} of the {max(alone_gbps):.4g} of the best alone"
+    elif best_gbps:
+        least = SHARED_SLOT_SHARE * best_gbps
+        told = f"all at once at least {SHARED_SLOT_SHARE:.2f} of {best_gbps:.4g}, each slot's best alone"
     else:
         return own
     return Bounds({"bandwidth_gbps": round(least, 4)}, dict(own.ceiling), f"{own.basis}; {told}")

@@ -49,10 +49,23 @@ def carries_gbps(device: Mapping[str, Any]) -> float | None:
 
 def together_gbps(ends: Sequence[Bound]) -> float | None:
     """Return what the slots of a node's rails carry together: functions of one device share theirs."""
-    slots: dict[str, float | None] = {}
-    for end in ends:
-        device = end.netdev or {}
-        place = str(device.get("pci") or end.rail.get("name")).rsplit(".", 1)[0]
-        slots[place] = carries_gbps(device)
+    slots = {_slot(end): carries_gbps(end.netdev or {}) for end in ends}
     known = [one for one in slots.values() if one is not None]
     return sum(known) if slots and len(known) == len(slots) else None
+
+
+def best_gbps(ends: Sequence[Bound], alone_gbps: Sequence[float | None]) -> float:
+    """Return what the best rail of each slot carries alone, added up; 0 where that is not known of any rail.
+
+    Args:
+        ends: a node's rails.
+        alone_gbps: what each of them carries alone.
+    """
+    best: dict[str, float] = {}
+    for end, alone in zip(ends, alone_gbps, strict=True):
+        best[_slot(end)] = max(best.get(_slot(end), 0.0), alone or 0.0)
+    return sum(best.values())
+
+
+def _slot(end: Bound) -> str:
+    return str((end.netdev or {}).get("pci") or end.rail.get("name")).rsplit(".", 1)[0]

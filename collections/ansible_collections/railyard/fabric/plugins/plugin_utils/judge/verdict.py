@@ -485,11 +485,15 @@ class _Judge:
             alone = "rdma_bandwidth" if rdma else "tcp_bandwidth"
             best = [self._alone_gbps(alone, asked["node"], asked["peer"], row["rail"]) for row in servers]
             parts = [self.tests[str(row["id"])] for row in servers]
-            both = [slots.together_gbps([self._ends(part)[end] for part in parts]) for end in (0, 1)]
+            ends = [[self._ends(part)[end] for part in parts] for end in (0, 1)]
+            both = [slots.together_gbps(one) for one in ends]
             slot_gbps = None if None in both else min(one for one in both if one is not None)
             data_gbps = limits.data_gbps(able, conditions.transport) if rdma else None
-            alone_gbps = [one for one in best if one is not None]
-            bounds = limits.of_shared_slot(bounds, alone_gbps, data_gbps, slot_gbps)
+            best_gbps = min(slots.best_gbps(one, best) for one in ends)
+            if not rdma and any((one.rate_gbps or 0.0) > limits.MOST_GBPS for one in able):
+                # What TCP reaches on several such rails no authority says; that one does not slow the others.
+                best_gbps = max((one or 0.0 for one in best), default=0.0)
+            bounds = limits.of_shared_slot(bounds, best_gbps, data_gbps, slot_gbps)
         return bounds_check.weigh(observed, [observed], bounds)
 
 

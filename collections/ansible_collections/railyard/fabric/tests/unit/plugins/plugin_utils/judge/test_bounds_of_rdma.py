@@ -228,16 +228,16 @@ def test_rails_of_one_slot_carry_together_what_the_best_of_them_does_alone() -> 
     able = [limits.capability("rdma_bandwidth", end(100), end(100), "roce")] * 2
     on = limits.Conditions(policy.merge(None), transport="roce", shared_slot=True)
     own = limits.for_aggregate("rdma_aggregate_bandwidth", able, on)
-    assert limits.of_shared_slot(own, [90.0, 96.0], None, 57.0).floor == {"bandwidth_gbps": 86.4}
-    assert limits.of_shared_slot(own, [], 196.0, None) is own
+    assert limits.of_shared_slot(own, 96.0, None, 57.0).floor == {"bandwidth_gbps": 86.4}
+    assert limits.of_shared_slot(own, 0.0, 196.0, None) is own
     for other in (limits.Bounds(), limits.Bounds({"bandwidth_gbps": 1.0}, dict(own.ceiling))):
-        assert limits.of_shared_slot(other, [90.0, 96.0], None, None) is other
+        assert limits.of_shared_slot(other, 96.0, None, None) is other
     # Two ports of 40 on PCIe 3.0 x8: 57, not 76.
     slot = slots.carries_gbps({"pci_link": {"max_speed_gts": 8.0, "max_width": 8.0}})
     assert slot == pytest.approx(57, abs=0.1)
-    found = limits.of_shared_slot(own, [38.0], 76.4, slot)
+    found = limits.of_shared_slot(own, 38.0, 76.4, slot)
     assert found.floor == {"bandwidth_gbps": pytest.approx(0.9 * 57, abs=0.1)}
-    assert limits.of_shared_slot(own, [38.0], 40.0, slot).floor == {"bandwidth_gbps": 36.0}
+    assert limits.of_shared_slot(own, 38.0, 40.0, slot).floor == {"bandwidth_gbps": 36.0}
 
 
 @pytest.mark.parametrize(

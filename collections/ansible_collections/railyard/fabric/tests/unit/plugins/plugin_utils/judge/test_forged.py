@@ -153,6 +153,20 @@ def test_no_forged_folder_ends_with_0(name: str) -> None:
     assert run.status() in (1, 3)
 
 
+@pytest.mark.parametrize("check", ["rdma_aggregate_bandwidth", "aggregate_bandwidth"])
+def test_two_cards_at_once_carry_what_each_of_them_does(check: str) -> None:
+    """Four rails on two cards; at once they carry little more than one card's."""
+    run = FakeRun(rails=4, beacon=False, transport="roce", driver_class="hardware", node_class="hardware")
+    for facts in run.facts:
+        for number, device in enumerate(facts["netdevs"][:4]):
+            device["pci"] = f"0000:{'3b' if number < 2 else '5e'}:00.{number % 2}"
+    for gbps, outcome in ((0.5, "pass"), (0.3, "fail")):
+        for row in run.results:
+            if row["group"]:
+                scale(row, gbps / row["metrics"]["bandwidth_gbps"] * 0.95)
+        assert {run.verdict(name)["outcome"] for name in run.ids(check)} == {outcome}
+
+
 def test_software_where_hardware_is_declared_fails() -> None:
     run = FakeRun(transport="roce", node_class="hardware")
     assert {run.verdict(name)["cause_class"] for name in run.ids("rdma_port")} == {"not_hardware"}
