@@ -21,6 +21,7 @@ Closed: what is not understood is not trusted. A test has no number, for the fir
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
@@ -63,8 +64,9 @@ _SAME_AS_ASKED = ("check", "tool", "node", "peer", "rail", "direction")
 _EXCHANGED = ("host", "status", "proof", "metrics", "counters")
 #: What both ends of RDMA must say alike: a test of two different things is none.
 _ALIKE = ("gid_type", "active_mtu_bytes", "qps", "message_bytes", "bandwidth_is")
-#: From this exit status on a program was ended by a signal, as a shell says it.
-_KILLED = 128
+#: From this exit status on a program was ended by a signal, as a shell says it. What these print is a result
+#: all the same; all others' was taken with a status of 0 alone, or of a server that was not waited for.
+_KILLED, _WHATEVER_STATUS = 128, ("ping", "sockperf", "udp_probe")
 #: Driver class -> a counter that shows RDMA traffic of such a port. Which one a row brings is not for the row
 #: to choose: a card that shows netdev bytes alone shows no RDMA.
 _COUNTED_BY = {"hardware": PORT_DATA[0], "software": SOFT_ROCE.packets[0]}
@@ -205,7 +207,8 @@ class Evidence:
     def _not_its_tool(self, row: Row, asked: Row, host: str) -> Iterator[str]:
         """Yield in what the tool's own end, or its command line, is not that of a test on this rail."""
         status, argvs = row.get("exit_status"), row.get("argv")
-        if status is not None and not (is_whole(status) and 0 <= status < _KILLED):
+        good = range(_KILLED if asked["tool"] in _WHATEVER_STATUS else 1)
+        if status is not None and not (is_whole(status) and status in good):
             yield f"its tool's exit status is {status!r}"
         if argvs is None:
             return
@@ -218,6 +221,8 @@ class Evidence:
         for argv in argvs:
             if stranger := next((word for word in argv if word in others), None):
                 yield f"its tool was told {stranger}, which is another rail's"
+            elif asked["tool"] not in map(os.path.basename, argv):
+                yield f"it is {asked['tool']}'s, and was told {' '.join(argv)}"
             elif not own & set(argv):
                 yield f"its tool was told nothing of this rail: {' '.join(argv)}"
 

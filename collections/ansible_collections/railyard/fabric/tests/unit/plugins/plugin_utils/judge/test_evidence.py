@@ -91,13 +91,14 @@ def error(name: str, host: str = NODES[0], **more: Any) -> dict[str, Any]:
         (TCP, {"round": GONE}, "row_garbled"),
         (TCP, {"window_s": [1.0, 2.0]}, "window_short"),
         *((TCP, {"mtu_bytes": said}, "mtu_differs") for said in (1500, None, 9000.0)),
-        *((TCP, {"exit_status": said}, None) for said in (0, 127, None)),
-        *((TCP, {"exit_status": said}, "row_garbled") for said in (128, -1, True, "0")),
+        *((TCP, {"exit_status": said}, None) for said in (0, None)),
+        *((TCP, {"exit_status": said}, "row_garbled") for said in (1, 127, 128, -1, True, False, "0")),
         # A tool is told something of its rail, at either end, and nothing of another.
         *((TCP, {"argv": said}, None) for said in (
             None, [], [["iperf3", "-c", "10.0.1.2"]], [["iperf3", "-B", "10.0.1.1"]], [["iperf3", "ens6"]])),
         *((TCP, {"argv": said}, "row_garbled") for said in (
-            "iperf3", [["iperf3", 5]], [["iperf3", "--version"]], [["iperf3", "10.0.1.2"], ["iperf3"]],
+            "iperf3", [["iperf3", 5]], [["iperf3", "--version"]], [["sockperf", "10.0.1.2"]],
+            [["iperf3", "10.0.1.2"], ["iperf3"]],
             [["iperf3", "10.0.1.2", "ens6d1"]])),
         (SOFT, {"argv": [["ib_write_bw", "-d", "rxe0"]]}, None),
         (SOFT, {"argv": [["ib_write_bw", "-d", "rxe0", "rxe1"]]}, "row_garbled"),

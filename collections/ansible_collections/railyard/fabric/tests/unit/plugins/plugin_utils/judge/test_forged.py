@@ -116,6 +116,7 @@ FORGED: dict[str, Callable[[FakeRun], None]] = {
     "a TCP row of another day": at("2026-11-23T10:15:20.000Z", "tcp_bandwidth"),
     "a window of 10^6 s": says(window_s=[1.0, 1e6]),
     "killed by a signal": says(exit_status=137),
+    "ended with a failure": says(exit_status=1),
     "ended by a signal": says(exit_status=-9),
     "no exit status": says(exit_status="0"),
     "another device": says(argv=[["ib_write_bw", "-d", "mlx5_1", "10.0.1.2"]]),
