@@ -26,9 +26,10 @@ class Clock:
     """
 
     def __init__(self, manifest: Row, collected: Mapping[str, object]) -> None:
-        begin, end = (_at(manifest.get(key)) for key in ("start", "end"))
+        begin, end = (at(manifest.get(key)) for key in ("start", "end"))
         self._begin_s = begin
-        self._lasted_s = end - begin if begin is not None and end is not None and end >= begin else math.inf
+        # The controller's clock may have been set back meanwhile.
+        self._lasted_s = max(end - begin, 0.0) if begin is not None and end is not None else math.inf
         self._inspected_s = {node: row_numbers.moment(told) for node, told in collected.items()}
 
     def outside(self, host: str, row: Row) -> str | None:
@@ -48,5 +49,6 @@ class Clock:
         return base_s is not None and base_s - SET_S <= moment_s <= base_s + self._lasted_s + SET_S
 
 
-def _at(record: object) -> float | None:
+def at(record: object) -> float | None:
+    """Return when a run began or ended, by its manifest's record of it, or None."""
     return row_numbers.moment(record.get("at")) if isinstance(record, Mapping) else None

@@ -31,6 +31,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import (
     bmc,
     bounds_check,
     cabling,
+    clock,
     evidence,
     hops,
     link_errors,
@@ -44,7 +45,6 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import attem
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import bounds as limits
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import facts as fact_rows
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import fleet as fleet_rules
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.clock import Clock
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import Answer
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.facts import BoundFacts
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import documents, provenance, requests
@@ -112,9 +112,9 @@ def answers(
     fleet.lost = frozenset(answered) - fleet.bound.keys() - fleet.broken.keys()
     tests = {str(line["id"]): line for line in asked}
     rows = _by_id(results, tests)
-    clock = Clock(manifest, fleet.collected)
+    times = clock.Clock(manifest, fleet.collected)
     rules = policy.merge(manifest.get("policy"))
-    court = _Judge(run, plan, rules, fleet, tests, rows, clock)
+    court = _Judge(run, plan, rules, fleet, tests, rows, times)
     court.lost = _rows_lost(manifest, rows)
     found = [court.answer(line) for line in asked]
     for line, answer in zip(asked, found, strict=True):
@@ -187,6 +187,9 @@ def not_ended(manifest: Mapping[str, Any]) -> str | None:
     end = manifest.get("end")
     if not isinstance(end, Mapping) or not end.get("at"):
         return "the run has no end record"
+    # Without them nobody knows which rows were written meanwhile.
+    if clock.at(end) is None or clock.at(manifest.get("start")) is None:
+        return "manifest.json does not say when the run began and ended"
     return None if end.get("reason") == "completed" else f"the run was {end.get('reason')}"
 
 
@@ -224,7 +227,7 @@ class _Judge:
         fleet: BoundFacts,
         tests: Mapping[str, Mapping[str, Any]],
         rows: Rows,
-        clock: Clock,
+        times: clock.Clock,
     ) -> None:
         self.run = run
         self.policy = rules
@@ -234,11 +237,12 @@ class _Judge:
         self.tests = tests
         self.rows = rows
         self._latencies: list[hops.Sample] | None = None
-        self.chart = cabling.CablingMap(run, plan, fleet, clock)
+        self.chart = cabling.CablingMap(run, plan, fleet, times)
         self.chart.read(tests.values(), rows)
         between = [line for line in tests.values() if CHECKS[str(line["check"])].source == "test"]
         counted = row_counters.Claims(run, between, rows)
-        self.trust = evidence.Evidence(run, rules, fleet, self.chart, counted, clock)
+        self.trust = evidence.Evidence(run, rules, fleet, self.chart, counted, times)
+        self._times = times
         self._bmcs = {name: str(node.get("bmc_address")) for name, node in plan["nodes"].items()}
         self._no_bmc_answers = bmc.nobody(tests.values(), rows)
         self._contested = self._claimed_by_others()
@@ -363,7 +367,9 @@ class _Judge:
         check = CHECKS[str(asked["check"])]
         if check.source == "bmc":
             mine, address = self.rows.get(str(asked["id"]), []), self._bmcs[node]
-            return bmc.judge(asked, self.run, address, mine, self.fleet.owners, self._no_bmc_answers)
+            found = bmc.judge(asked, self.run, address, mine, self.fleet.owners, self._no_bmc_answers)
+            outside = self._times.outside(bmc.CONTROLLER, mine[0]) if len(mine) == 1 else None
+            return Answer.unmeasured("row_garbled", f"{bmc.CONTROLLER}: {outside}") if outside else found
         if check.source == "counters":
             if nothing := self.fleet.unknown(node):
                 return nothing

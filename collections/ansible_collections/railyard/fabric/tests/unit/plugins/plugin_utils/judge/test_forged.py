@@ -58,6 +58,11 @@ def at(moment: str, check: str = "rdma_bandwidth") -> Callable[[FakeRun], None]:
     return lambda run: row_of(run, check).update(started=moment)
 
 
+def set_back(run: FakeRun) -> None:
+    run.manifest["end"]["at"] = "2026-11-21T09:15:00.000Z"
+    row_of(run)["started"] = "2031-11-21T10:15:20.000Z"
+
+
 def says(**changes: Any) -> Callable[[FakeRun], None]:
     return lambda run: row_of(run).update(changes)
 
@@ -113,6 +118,7 @@ FORGED: dict[str, Callable[[FakeRun], None]] = {
     "far more than it claims": too_much,
     "a row of 2019": at("2019-11-21T10:15:20.000Z"),
     "a row of 2031": at("2031-11-21T10:15:20.000Z"),
+    "an end before the beginning": set_back,
     "a TCP row of another day": at("2026-11-23T10:15:20.000Z", "tcp_bandwidth"),
     "a window of 10^6 s": says(window_s=[1.0, 1e6]),
     "killed by a signal": says(exit_status=137),

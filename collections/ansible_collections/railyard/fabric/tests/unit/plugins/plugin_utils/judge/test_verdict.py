@@ -476,6 +476,8 @@ def test_exit_status_follows_the_contract() -> None:
     assert (status(verdicts), status(verdicts, torn=True), status([])) == (0, 3, 3)
     for end in (None, {}, {"at": "x", "reason": "interrupted"}, {"at": "x"}, {"reason": "completed"}):
         assert status(verdicts, end=end) == 3
+    assert status(verdicts, end={"at": "soon", "reason": "completed"}) == 3
+    assert status(verdicts, start=None) == 3
     one_bad = [*verdicts[:-1], {**verdicts[-1], "outcome": "unmeasured"}]
     assert status(one_bad) == 3
     assert status([*one_bad[1:], {**verdicts[0], "outcome": "fail"}], torn=True, end=None) == 1
