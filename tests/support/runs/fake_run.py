@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+from ansible_collections.railyard.fabric.plugins.module_utils.measure.proof import PORT_DATA
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import verdict
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import provenance, requests
@@ -254,7 +255,7 @@ class FakeRun:
             "other_rails": {}
             if line["group"]
             else {
-                other: {name: [7, 7] for name in ("tx_bytes", "rx_bytes")}
+                other: {name: [7, 7] for name in ("tx_bytes", "rx_bytes", *self._port_data())}
                 for other in self.rails
                 if other != rail
             },
@@ -271,6 +272,9 @@ class FakeRun:
             "link_errors": fake_rdma.link_errors(self.driver_class if self.rdma else None),
         }
         return row | fake_rdma.fields(check, self.hcas[rail], end, self.driver_class) if rdma else row
+
+    def _port_data(self) -> tuple[str, ...]:
+        return PORT_DATA if self.rdma and self.driver_class == "hardware" else ()
 
     def _cable_row(self, line: dict[str, Any]) -> dict[str, Any]:
         """Return what a healthy node of two heard on a rail: the other, who answers for itself and by it."""

@@ -28,6 +28,7 @@ from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.proof import (
     HARDWARE,
+    NETDEV_BYTES,
     PORT_DATA,
     SOFT_ROCE,
 )
@@ -293,11 +294,23 @@ class Evidence:
             problem = row_counters.counter_problem(row, client, self._policy)
             if problem:
                 yield "unproven", f"{where}: {problem}"
-            if row.get("group") is None and (unseen := self._claims.not_idle(row)):
+            if row.get("group") is None and (unseen := self._claims.not_idle(row) or self._not_shown(row)):
                 yield "unproven", f"{where}: nothing says that {unseen} was idle meanwhile"
             twice = self._claims.shared(row)
             if twice:
                 yield "counted_twice", f"{where}: {twice}"
+
+    def _not_shown(self, row: Row) -> str:
+        """Return another rail of which a row leaves out what its netdev, or of RDMA its card, carried."""
+        rdma, ends = CHECKS[str(row["check"])].rdma, self._fleet.bound[str(row["host"])]
+        for rail, spans in row["other_rails"].items():
+            netdev, hca = (ends[rail].netdev, ends[rail].hca or {}) if rail in ends else (None, {})
+            wanted = NETDEV_BYTES if netdev else ()
+            if rdma and hca.get("driver_class") == "hardware":
+                wanted += PORT_DATA
+            if any(name not in spans for name in wanted):
+                return str(rail)
+        return ""
 
 
 def _not_the_rails_port(row: Row, end: Bound, transport: str) -> Iterator[Problem]:

@@ -137,6 +137,10 @@ FORGED: dict[str, Callable[[FakeRun], None]] = {
     "no physical counter": no_physical_counter,
     "a port of 512 bytes": small_port,
     "no word of the other rails": says(other_rails={}),
+    "no word of the other cards": says(other_rails={"rail1": {"tx_bytes": [7, 7], "rx_bytes": [7, 7]}}),
+    "no word of the other netdevs": lambda run: row_of(run, "tcp_bandwidth").update(
+        other_rails={"rail1": {"port_xmit_data": [7, 7], "port_rcv_data": [7, 7]}}
+    ),
     "no counters of the other rails": says(other_rails=None),
     "minutes in place of seconds": lambda run: row_of(run, "tcp_bandwidth").update(window_s=[1.1, 301.1]),
     "a driver of no kind": lambda run: run.facts[0]["hcas"][0].update(driver_class={}),
