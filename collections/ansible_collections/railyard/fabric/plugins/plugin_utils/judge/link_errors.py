@@ -168,8 +168,9 @@ def judge(
         return answer.failed("link_errors", f"{where}: {_told(seen.growth)}, with {peers}")
     if seen.doubt:
         return answer.unknown("error_counters_reset", f"{where}: {seen.doubt}")
-    # What is told alone, or is of RDMA's transport, proves nothing of the link.
-    if not any(KINDS[name] in (PHYSICAL, SYMBOL) for name in seen.names):
+    # What is told alone, or is of RDMA's transport, proves nothing of the link; nor do symbol errors, which
+    # it may have.
+    if not any(KINDS[name] == PHYSICAL for name in seen.names):
         return Answer.unmeasured("no_error_counters", where)
     if any(CHECKS[str(test["check"])].rdma for test in mine) and not _has_rdma(seen.names):
         return answer.unknown("no_error_counters", f"{where}: none of the RDMA port's own was read")
@@ -232,6 +233,9 @@ def _read_one(seen: _Seen, last: dict[str, int], name: str, span: object, row: R
             seen.grew(name, after - before, peer, row, broken=False)
         return
     seen.names.add(name)
+    if name not in last and before and kind in (PHYSICAL, SYMBOL) and len(seen.used) > 1:
+        # One that a driver brings later begins at 0; of this one nobody knows what grew in the rows before.
+        seen.doubt = f"{identity}: {name} was not there before and stands at {before}"
     earlier = last.get(name, before)
     last[name] = after
     if after in _EVERY or after == _SATURATED.get(name):
