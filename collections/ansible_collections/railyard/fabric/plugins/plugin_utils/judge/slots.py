@@ -19,6 +19,8 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy impo
 
 #: GT/s up to which a code holds -> the share of bits that it leaves.
 _CODES = tuple((float(gts), figures.value(f"pcie_code_to_{gts}_gts")) for gts in (5, 32, 64))
+#: What PCI Express has, in GT/s and lanes: what else a node says is not its slot's.
+_SPEEDS_GTS, _WIDTHS = (2.5, 5, 8, 16, 32, 64), (1, 2, 4, 8, 12, 16, 32)
 #: What packets of 256 bytes leave of a link: 256 / (256 + 24), and some for acknowledgements and credits.
 PACKETS_SHARE = figures.value("pcie_packets_share")
 
@@ -41,10 +43,9 @@ def carries_gbps(device: Mapping[str, Any]) -> float | None:
     if not isinstance(link, Mapping):
         return None
     speed, width = link.get("max_speed_gts"), link.get("max_width")
-    if not is_number(speed) or not is_number(width):
+    if not is_number(speed) or speed not in _SPEEDS_GTS or not is_number(width) or width not in _WIDTHS:
         return None
-    code = next((share for up_to, share in _CODES if speed <= up_to), None)
-    return None if code is None else speed * width * code * PACKETS_SHARE
+    return speed * width * next(share for up_to, share in _CODES if speed <= up_to) * PACKETS_SHARE
 
 
 def together_gbps(ends: Sequence[Bound]) -> float | None:
