@@ -80,6 +80,8 @@ def by_counters(
     seen["bandwidth_gbps"] = sum(seen.values())
     lower = [{**one, **{name: min(one[name], seen[name]) for name in seen if name in one}} for one in judged]
     shown = {name: round(min(one[name] for one in lower), 4) for name in seen if name in judged[0]}
+    if not all(shown.values()):
+        return said  # these samples are not the test's
     answer = weigh({**said.observed, **shown}, lower, bounds)
     answer.basis += "; the number is the counters', where iperf3 says more than the link can carry"
     if answer.cause.get("cause_class") == "below_floor":

@@ -59,6 +59,8 @@ _LATE_S = 3.0
 _HALF_DIGIT_GBPS = 0.005 * 2**20 * 8 / 1e9
 #: The last digit that perftest prints of a message rate: two ends may round it either way.
 _RATE_DIGIT_MPPS = 1.5e-6
+#: A loss is rounded to 0.001 %.
+_LOSS_DIGIT_PERCENT = 0.001
 #: Least share of the asked time that a latency test's exchanges fill: the probe that sets their number is
 #: short and cold, and was never seen a hundred times as slow. A wrong unit is a thousand times off.
 _LEAST_CHAIN = 0.002
@@ -103,6 +105,8 @@ def impossible(row: Row, policy: Mapping[str, Any]) -> Iterator[str]:
         yield from unlike_iterations(row, policy)
     elif check.name in PATH_MTU and client:
         yield from _impossible_probes(row, policy)
+    elif check.name == "ping_rtt" and client:
+        yield from _impossible_loss(metrics)
     elif check.name == "tcp_latency" and client:
         yield from _impossible_round_trips(metrics, policy)
     elif check.name in RDMA_LATENCY and client and window:
@@ -243,6 +247,17 @@ def _impossible_probes(row: Row, policy: Mapping[str, Any]) -> Iterator[str]:
         yield f"{metrics['sent']} probes were sent, asked was {asked}"
     if metrics["received"] > metrics["sent"]:
         yield f"{metrics['received']} probes arrived, {metrics['sent']} were sent"
+
+
+def _impossible_loss(metrics: Mapping[str, Any]) -> Iterator[str]:
+    """The packets that decide about a loss, where replies were missing, are what it is a share of."""
+    if "sent" not in metrics and "received" not in metrics:
+        return
+    sent, received, said = (metrics.get(name) for name in ("sent", "received", "loss_percent"))
+    if not (is_whole(sent) and is_whole(received) and 0 <= received <= sent and sent):
+        yield f"{received!r} packets of {sent!r} came back"
+    elif not is_number(said) or abs(100 * (sent - received) / sent - said) > _LOSS_DIGIT_PERCENT:
+        yield f"{received} packets of {sent} came back, it says a loss of {said!r} %"
 
 
 def _impossible_round_trips(metrics: Mapping[str, Any], policy: Mapping[str, Any]) -> Iterator[str]:

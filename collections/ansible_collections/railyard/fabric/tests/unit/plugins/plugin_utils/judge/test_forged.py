@@ -96,6 +96,14 @@ def grew_unseen(run: FakeRun) -> None:
         (row.get("link_errors") or {}).pop("netdev.rx_crc_errors", None)
 
 
+def still_above_ceiling(run: FakeRun) -> None:
+    """More than the link can carry, both ways, while its samples say that nothing arrived."""
+    for row in run.rows(run.ids("tcp_bandwidth_bi", rail="rail0")[0]):
+        scale(row, 1.2)
+        row["counters"] = again(row, 1)["counters"]
+        row["samples"] = {"t_s": list(range(7)), "tx_bytes": [7] * 7, "rx_bytes": [7] * 7}
+
+
 def beacon_of_1970(run: FakeRun) -> None:
     row = run.rows(run.ids("cabling")[0])[0]
     row["started"] = "1970-01-01T00:00:18.000Z"
@@ -149,6 +157,7 @@ FORGED: dict[str, Callable[[FakeRun], None]] = {
     "no physical counter": no_physical_counter,
     "symbol errors alone": symbols_alone,
     "a counter that grew unseen": grew_unseen,
+    "above the ceiling, and nothing arrived": still_above_ceiling,
     "a port of 512 bytes": small_port,
     "no word of the other rails": says(other_rails={}),
     "no word of the other cards": says(other_rails={"rail1": {"tx_bytes": [7, 7], "rx_bytes": [7, 7]}}),
@@ -158,6 +167,7 @@ FORGED: dict[str, Callable[[FakeRun], None]] = {
     "no counters of the other rails": says(other_rails=None),
     "minutes in place of seconds": lambda run: row_of(run, "tcp_bandwidth").update(window_s=[1.1, 301.1]),
     "a driver of no kind": lambda run: run.facts[0]["hcas"][0].update(driver_class={}),
+    "a loss that is none": lambda run: row_of(run, "ping_rtt")["metrics"].update(sent=300, received=200),
     "an idle rate of its own": says(idle_bytes_per_s=10**12),
 }
 
