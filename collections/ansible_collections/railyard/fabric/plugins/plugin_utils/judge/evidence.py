@@ -211,6 +211,10 @@ class Evidence:
         good = range(_KILLED if asked["tool"] in _WHATEVER_STATUS else 1)
         if status is not None and not (is_whole(status) and status in good):
             yield f"its tool's exit status is {status!r}"
+        # The floor rests on what its version can do; a busy node may not tell it in time.
+        version, known = row.get("tool_version"), self._fleet.iperf3.get(host)
+        if asked["tool"] == "iperf3" and known and version not in (known, "unknown"):
+            yield f"it is iperf3 {version}, by its facts the node has {known}"
         if argvs is None:
             return
         if not isinstance(argvs, list) or not all(map(is_texts, argvs)):

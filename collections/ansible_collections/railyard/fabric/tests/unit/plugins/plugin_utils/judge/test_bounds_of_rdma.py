@@ -262,8 +262,11 @@ LINK = {"speed_gts": 8.0, "max_speed_gts": 8.0, "width": 8.0, "max_width": 8.0}
         ({"max_speed_gts": None}, None, None),
         ({"max_width": None}, None, None),
         ({"max_speed_gts": 65.0}, "PCIe runs at 8 GT/s", None),
-        *(({**LINK, name: said}, None, None) for name in ("max_speed_gts", "max_width")
-          for said in (0.0, 1e-9, -8.0, 3.0, True)),
+        *(
+            ({**LINK, name: said}, None, None)
+            for name in ("max_speed_gts", "max_width")
+            for said in (0.0, 1e-9, -8.0, 3.0, True)
+        ),
     ],
 )
 def test_what_a_slot_is_trained_to(change: dict[str, Any], low: str | None, gbps: float | None) -> None:

@@ -167,6 +167,7 @@ FORGED: dict[str, Callable[[FakeRun], None]] = {
     "no counters of the other rails": says(other_rails=None),
     "minutes in place of seconds": lambda run: row_of(run, "tcp_bandwidth").update(window_s=[1.1, 301.1]),
     "a driver of no kind": lambda run: run.facts[0]["hcas"][0].update(driver_class={}),
+    "an iperf3 that its node has not": lambda run: run.facts[0]["tools"].update(iperf3="3.1"),
     "a loss that is none": lambda run: row_of(run, "ping_rtt")["metrics"].update(sent=300, received=200),
     "an idle rate of its own": says(idle_bytes_per_s=10**12),
 }
