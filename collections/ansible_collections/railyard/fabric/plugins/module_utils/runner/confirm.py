@@ -46,7 +46,8 @@ PASSING: frozenset[ErrorClass] = frozenset(
 _COUNTS, _SOFTWARE_COUNTS = (0.92, 1.12), (0.7, 3.5)
 _TELLING = ("bandwidth_gbps", "latency_p50_us", "rtt_average_us")
 _LIKE = ("check", "tool", "direction", "message_bytes", "qps", "streams", "mtu_bytes", "active_mtu_bytes")
-_RATES = ("bandwidth_gbps", "forward_gbps", "reverse_gbps")
+_WAYS = ("forward_gbps", "reverse_gbps")
+_RATES = ("bandwidth_gbps", *_WAYS)
 
 Row = Mapping[str, Any]
 Test = Mapping[str, Any]
@@ -113,8 +114,10 @@ def _standing_apart(rows: Sequence[Row]) -> list[str]:
     alike: dict[tuple[Any, ...], dict[str, float]] = {}
     for row in rows:
         metrics = row.get("metrics") or {}
-        metric = next((name for name in _TELLING if metrics.get(name)), None)
-        if metric is not None and row.get("status") == "measured" and row.get("proof") == proof.PROVEN:
+        if row.get("status") != "measured" or row.get("proof") != proof.PROVEN:
+            continue
+        told = [name for name in _TELLING if metrics.get(name)]
+        for metric in (*told[:1], *(name for name in _WAYS if metrics.get(name))):
             kind = (metric, *(str(row.get(key)) for key in _LIKE))
             alike.setdefault(kind, {})[str(row["id"])] = float(metrics[metric])
     found: set[str] = set()

@@ -20,6 +20,9 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import
 
 #: What is compared of a test: the first of them that it has.
 _METRICS = ("bandwidth_gbps", "latency_p50_us", "rtt_average_us")
+#: And of both directions at once each by itself, which their sum would hide: by the larger rule alone, since
+#: a processor may favour one of them.
+_WAYS = ("forward_gbps", "reverse_gbps")
 #: How it was measured, as the policy asks.
 _MEASURED = ("message_bytes", "qps", "streams")
 #: In how many of three attempts a card's test stands apart; of software in all of them.
@@ -38,11 +41,13 @@ def settle(members: Iterable[tuple[Answer, str]], confirm: int) -> None:
         if answer.outcome == RECORDED and answer.tries and metric(answer):
             alike.setdefault(tuple(sorted(answer.like.items())), []).append((answer, lost))
     for answers in alike.values():
-        _settle(answers, answers[0][0].like["hardware"] == str(True), confirm)
+        kind = answers[0][0]
+        ways = [name for name in _WAYS if name in CHECKS[kind.like["check"]].bounded]
+        for name in (metric(kind), *ways):
+            _settle(answers, name, kind.like["hardware"] == str(True), confirm)
 
 
-def _settle(answers: list[tuple[Answer, str]], hardware: bool, confirm: int) -> None:
-    name = metric(answers[0][0])
+def _settle(answers: list[tuple[Answer, str]], name: str, hardware: bool, confirm: int) -> None:
     first = {
         place: float(answer.tries[min(answer.tries)][name]) for place, (answer, _lost) in enumerate(answers)
     }
@@ -52,11 +57,13 @@ def _settle(answers: list[tuple[Answer, str]], hardware: bool, confirm: int) -> 
         for place, (answer, _lost) in enumerate(answers)
         if len(answer.tries) > 1
     }
-    more = name.endswith("_gbps")
-    for place in like.apart(first, more, hardware) | like.apart(middle, more, hardware):
+    more, by_spread = name.endswith("_gbps"), hardware and name not in _WAYS
+    for place in like.apart(first, more, by_spread) | like.apart(middle, more, by_spread):
         answer, lost = answers[place]
+        if answer.outcome != RECORDED:
+            continue
         values = [float(seen[name]) for _number, seen in sorted(answer.tries.items())]
-        low = [value for value in values if place in like.apart({**first, place: value}, more, hardware)]
+        low = [value for value in values if place in like.apart({**first, place: value}, more, by_spread)]
         needed = min(OF_HARDWARE, len(values)) if hardware else 1 + confirm
         # An attempt that is not there, or of which nothing is known, may have been as bad.
         missing = answer.attempts - len(values)

@@ -205,6 +205,10 @@ def test_what_stands_apart_from_its_like_is_suspect() -> None:
     assert confirm.suspects(like, BOUNDS, POLICY) == ["m00002"]
     like[2]["tool"] = "another"
     assert confirm.suspects(like, BOUNDS, POLICY) == []
+    # Of both ways at once each is told by itself: the sum of one that is dead is half of the others'.
+    for one, back in zip(like[:2], (9.0, 0.1), strict=True):
+        one["metrics"] = {"bandwidth_gbps": 9.0 + back, "forward_gbps": 9.0, "reverse_gbps": back}
+    assert confirm.suspects(like, {}, POLICY) == ["m00001"]
 
 
 def test_rails_that_did_not_run_at_once_are_suspect_together() -> None:

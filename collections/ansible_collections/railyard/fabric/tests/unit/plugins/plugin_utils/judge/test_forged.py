@@ -173,9 +173,18 @@ FORGED: dict[str, Callable[[FakeRun], None]] = {
 }
 
 
+def one_way_dead(run: FakeRun) -> None:
+    """TCP both ways on one rail, of which the way back is as good as dead: the sum is half of its like's."""
+    for row in run.rows(run.ids("tcp_bandwidth_bi", rail="rail0")[0]):
+        row["metrics"].update(bandwidth_gbps=0.953, reverse_gbps=0.003)
+        span = row["counters"]["rx_bytes" if row["end"] == "client" else "tx_bytes"]
+        span[1] = span[0] + 30_000_000
+
+
 #: What its like alone show to be bad: without their rows it is not.
 UNLIKE: dict[str, Callable[[FakeRun], None]] = {
     "a slow ping of another size": slow_ping({"message_bytes": 3, "qps": 4, "active_mtu_bytes": 256}, {}),
+    "TCP both ways, one dead": one_way_dead,
     "a slow ping with a bandwidth": slow_ping({}, {"bandwidth_gbps": 1.0}),
 }
 
