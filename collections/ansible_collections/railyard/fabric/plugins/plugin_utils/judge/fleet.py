@@ -100,7 +100,7 @@ def like_of(
         mtus: its client's: the netdev's, and RDMA's.
         rate_gbps: what its rail can do.
         classes: its ends' classes of device.
-        hops: how many switches are planned between them.
+        hops: how many switches are planned between them, or what is known of it.
     """
     told = sorted(classes)
     said = {key: line[key] for key in ("check", "tool", "direction")}

@@ -245,6 +245,7 @@ class _Judge:
         self._times = times
         self._bmcs = {name: str(node.get("bmc_address")) for name, node in plan["nodes"].items()}
         self._no_bmc_answers = bmc.nobody(tests.values(), rows)
+        self._units = {name: node.get("scalable_unit") for name, node in plan["nodes"].items()}
         self._contested = self._claimed_by_others()
         self._tests_of: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
         self._rails = {
@@ -290,7 +291,10 @@ class _Judge:
         active_mtu_bytes = (client.hca or {}).get("active_mtu_bytes") if rdma else None
         mtus = mtu_bytes, active_mtu_bytes
         measured = row_numbers.as_asked(check, True, self.policy)
-        return fleet_rules.like_of(asked, measured, mtus, rate_gbps, classes, hops.planned(ends))
+        way: object = hops.planned(ends)
+        if way is None and self._units[asked["node"]] != self._units[asked["peer"]]:
+            way = "between units"  # over the spine, by however many switches
+        return fleet_rules.like_of(asked, measured, mtus, rate_gbps, classes, way)
 
     def _attempts(self, asked: Mapping[str, Any]) -> dict[int, list[Mapping[str, Any]]] | Answer:
         """Return the rows of each attempt at a test, the first always; or what is wrong with them."""

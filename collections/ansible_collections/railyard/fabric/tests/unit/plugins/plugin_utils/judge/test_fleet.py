@@ -111,6 +111,18 @@ def test_a_whole_run_names_the_latency_that_stands_apart() -> None:
     assert run.status() == 1
 
 
+def test_what_lies_behind_the_spine_is_not_like_what_does_not() -> None:
+    """Two units whose leaves the inventory does not name: it takes longer from one to the other."""
+    run = FakeRun(nodes=(*NODES, "gpuserver5"), beacon=False, driver_class="hardware", node_class="hardware")
+    far = [line["id"] for line in run.asked if line["check"] == "tcp_latency" and NODES[0] in line.values()]
+    for identity in far:
+        slow_down(run, identity, 4)
+    assert run.status() == 1
+    for number, node in enumerate(run.plan["nodes"].values()):
+        node["scalable_unit"] = "su2" if number else "su1"
+    assert {run.verdict(identity)["outcome"] for identity in far} == {"recorded"}
+
+
 def test_the_class_is_the_netdevs_of_tcp_and_the_hcas_of_rdma() -> None:
     """Soft-RoCE over cards: its latency is software's, which one attempt does not fail."""
     run = FakeRun(nodes=NODES, transport="roce", beacon=False)
