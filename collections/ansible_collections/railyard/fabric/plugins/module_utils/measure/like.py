@@ -5,9 +5,10 @@
 
 A number that no authority bounds is held against those of like tests of the same run. On hardware, from 8
 like ones on, by their median and the median of the distances from it (MAD; 1.4826 of it are a standard
-deviation of a normal distribution). Fewer, or software, whose healthy medians spread up to 5 times between
+deviation of a normal distribution). All, software too, whose healthy medians spread up to 5 times between
 rails of one emulated node: by the largest ratio between neighbours, sorted, where the worse side is at most
-half.
+half. On hardware it is at most two thirds: of three nodes one is an end of so many pairs, and what the third
+pair reaches is what such cards can do.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ LEAST_LIKE = 8
 #: How far beyond it an outlier lies, and how much of the median at least.
 DEVIATIONS, OF_NORMAL = 5.0, 1.4826
 BELOW_SHARE, ABOVE_TIMES, ABOVE_US = 0.10, 1.5, 1.0
-#: Between neighbours of fewer, or of software.
-APART_TIMES = 5.0
+#: Between neighbours, and which part of all the worse side is at most: of software, and of hardware.
+APART_TIMES, WORSE_SIDE = 5.0, ((1, 2), (2, 3))
 
 
 def apart(values: Mapping[Key, float], more_is_better: bool, hardware: bool) -> set[Key]:
@@ -35,14 +36,14 @@ def apart(values: Mapping[Key, float], more_is_better: bool, hardware: bool) -> 
         more_is_better: of bandwidths.
         hardware: all ends are cards.
     """
-    if hardware and len(values) >= LEAST_LIKE:
-        return _beyond_spread(values, more_is_better)
+    found = _beyond_spread(values, more_is_better) if hardware and len(values) >= LEAST_LIKE else set()
     ranked = sorted(values, key=lambda key: values[key], reverse=more_is_better)
     ratios = [_times(values[ranked[place - 1]], values[ranked[place]]) for place in range(1, len(ranked))]
     if not ratios or max(ratios) < APART_TIMES:
-        return set()
+        return found
     worse_side = ranked[ratios.index(max(ratios)) + 1 :]
-    return set(worse_side) if 2 * len(worse_side) <= len(ranked) else set()
+    most, of = WORSE_SIDE[hardware]
+    return found | set(worse_side) if of * len(worse_side) <= most * len(ranked) else found
 
 
 def _beyond_spread(values: Mapping[Key, float], more_is_better: bool) -> set[Key]:

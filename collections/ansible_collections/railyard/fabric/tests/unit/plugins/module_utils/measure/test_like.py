@@ -39,7 +39,12 @@ def named(values: list[float]) -> dict[int, float]:
         ([98.0] * 6 + [100.0] * 3 + [102.0] * 6 + [85.2], True, True, set()),
         # A wide spread has no outlier within it.
         ([float(value) for value in range(80, 120)], True, True, set()),
-        # Fewer than eight, and software: five times between neighbours, at most half.
+        # Five times between neighbours: of software half at most, of cards two thirds. One node of four is
+        # an end of half of all pairs, and their spread is as wide as that.
+        ([20.5] * 12 + [2050.0] * 12, False, True, set(range(12, 24))),
+        ([20.5] * 4 + [410.0] * 8, False, True, set(range(4, 12))),
+        ([20.5] * 4 + [410.0] * 9, False, True, set()),
+        ([20.5] * 4 + [410.0] * 8, False, False, set()),
         ([10.0, 9.0, 8.0, 1.7], True, True, set()),
         ([10.0, 9.0, 8.0, 1.6], True, True, {3}),
         ([10.0, 9.0, 1.0, 1.1], True, False, {2, 3}),
