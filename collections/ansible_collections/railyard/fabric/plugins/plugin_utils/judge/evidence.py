@@ -287,6 +287,8 @@ class Evidence:
             if met.get("peer_port_guid") != own.get("port_guid"):
                 seen = f"{row['host']} met a port of GUID {met.get('peer_port_guid')}"
                 yield "guid_differs", f"{seen}, {other['host']}'s is {own.get('port_guid')}"
+            if met and met.get("port_guid") == own.get("port_guid"):
+                yield "guid_differs", f"both ends are the port of GUID {own.get('port_guid')}"
 
     def _unproven(self, client: Row, server: Row) -> Iterator[Problem]:
         """Yield what the runner and the rail's counters say against a pair."""

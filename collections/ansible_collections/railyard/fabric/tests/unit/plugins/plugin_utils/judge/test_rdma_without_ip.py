@@ -121,6 +121,17 @@ def test_two_ends_that_agree_on_a_port_that_was_not_inspected_prove_nothing() ->
     assert (one["outcome"], one["cause_class"]) == ("unmeasured", "guid_differs")
 
 
+def test_a_port_that_met_itself_is_no_pair() -> None:
+    run = WITHOUT_IP.copy()
+    for facts in run.facts:
+        facts["hcas"][0]["port_guid"] = guid(NODES[0], "rail0")
+    identity = run.ids("rdma_bandwidth", rail="rail0")[0]
+    for row in run.rows(identity):
+        row["exchange"] |= dict.fromkeys(("port_guid", "peer_port_guid"), guid(NODES[0], "rail0"))
+    one = run.verdict(identity)
+    assert (one["outcome"], one["cause_class"]) == ("unmeasured", "guid_differs")
+
+
 def test_on_a_rail_with_an_address_the_ends_never_meet_elsewhere() -> None:
     run = SOFT.copy()
     identity = run.ids("rdma_bandwidth")[0]
