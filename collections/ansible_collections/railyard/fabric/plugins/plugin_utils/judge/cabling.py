@@ -222,6 +222,10 @@ class CablingMap:
         peer = str(told.get("peer"))
         if peer in self._nodes and self._fleet.unknown(peer):
             return _unheard(peer)
+        own = {place: mac for mac, place in self._ports(peer).items()}.get(f"{peer} {rail}")
+        if line["check"] == cable_checks.OWNER and own not in (None, told.get("peer_mac")):
+            said = f"{node} took {told.get('peer_mac')} for {peer} {rail}, whose facts say {own}"
+            return Answer.unmeasured("row_garbled", said)
         bound = self._fleet.bound[node][rail]
         planned = {**bound.rail, "netdev": (bound.netdev or {}).get("netdev")}
         if isinstance(told.get("known"), Mapping):

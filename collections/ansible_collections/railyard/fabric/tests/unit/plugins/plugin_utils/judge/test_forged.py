@@ -104,6 +104,13 @@ def still_above_ceiling(run: FakeRun) -> None:
         row["samples"] = {"t_s": list(range(7)), "tx_bytes": [7] * 7, "rx_bytes": [7] * 7}
 
 
+def other_owner(run: FakeRun) -> None:
+    """Whoever answers is told to be the port's own, which by its facts has another MAC address."""
+    told = run.rows(run.ids("link_address_owner")[0])[0]["cabling"]
+    mac = "02:00:00:00:ee:ee"
+    told.update(peer_mac=mac, claimed_by=[mac], known={mac: f"{told['peer']} rail0"})
+
+
 def beacon_of_1970(run: FakeRun) -> None:
     row = run.rows(run.ids("cabling")[0])[0]
     row["started"] = "1970-01-01T00:00:18.000Z"
@@ -155,6 +162,7 @@ FORGED: dict[str, Callable[[FakeRun], None]] = {
     "a test of many at once as one alone": lambda run: row_of(run, "rdma_bandwidth_concurrent").pop("group"),
     "a beacon of 1970": beacon_of_1970,
     "no physical counter": no_physical_counter,
+    "an owner of another MAC": other_owner,
     "symbol errors alone": symbols_alone,
     "a counter that grew unseen": grew_unseen,
     "above the ceiling, and nothing arrived": still_above_ceiling,
