@@ -71,6 +71,8 @@ def combine(
     first = answers.get(1) or Answer.unmeasured("attempt_missing", "the first")
     good = not _is_bad(first) and _against(answers, confirm) < REPRODUCED
     stands = _is_bad(first) and first.cause.get("cause_class") not in (*REPEATED, "attempt_missing")
+    if good and (failed := sum(answer.outcome == FAIL for answer in answers.values())):
+        first.flaky, first.reproduced = True, f"{failed}/{len(answers)}"
     if good or stands or not confirm:
         return first
     if lost_on_the_link and _is_bad(first):
