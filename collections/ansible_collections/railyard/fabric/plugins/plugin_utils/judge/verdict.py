@@ -538,10 +538,13 @@ def _rows_lost(manifest: Mapping[str, Any], rows: Rows) -> dict[str, str]:
     """Return node -> which of the rows that it handed over are not there any more."""
     taken = manifest.get("archives")
     here = Counter(str(row.get("host")) for mine in rows.values() for row in mine)
+    if taken is None:
+        return {}  # a run of an earlier version
+    told = taken if isinstance(taken, Mapping) else {}
     return {
-        str(node): f"{node} handed {said!r} rows over, {here[str(node)]} of them are here"
-        for node, one in (taken.items() if isinstance(taken, Mapping) else ())
-        if (said := one.get("rows") if isinstance(one, Mapping) else None) != here[str(node)]
+        node: f"{node} handed {said!r} rows over, {here[node]} of them are here"
+        for node in {*told, *here} - {bmc.CONTROLLER}
+        if (said := told[node].get("rows") if isinstance(told.get(node), Mapping) else None) != here[node]
     }
 
 
