@@ -69,7 +69,11 @@ def combine(
         lost_on_the_link: packets were lost in the first attempt while a counter of the link grew.
     """
     first = answers.get(1) or Answer.unmeasured("attempt_missing", "the first")
-    good = not _is_bad(first) and _against(answers, confirm) < REPRODUCED
+    good = (
+        not _is_bad(first)
+        and _against(answers, confirm) < REPRODUCED
+        and not any(map(_is_state, answers.values()))
+    )
     stands = _is_bad(first) and first.cause.get("cause_class") not in (*REPEATED, "attempt_missing")
     if good and (failed := sum(answer.outcome == FAIL for answer in answers.values())):
         first.flaky, first.reproduced = True, f"{failed}/{len(answers)}"
@@ -88,7 +92,7 @@ def combine(
     passing = all(answer.cause.get("cause_class") in REPEATED for answer in bad)
     beyond = [answer for answer in bad if answer.outcome == FAIL]
     good = [answer for answer in every.values() if not _is_bad(answer)]
-    state = next((answer for answer in beyond if answer.cause.get("cause_class") not in _BEYOND), None)
+    state = next(filter(_is_state, beyond), None)
     if state is not None:
         found = state
     elif len(beyond) >= REPRODUCED:
@@ -164,6 +168,10 @@ def notes(verdicts: Iterable[Mapping[str, Any]]) -> list[str]:
 
 def _too_many(flaky: int, tests: int) -> bool:
     return flaky >= UNSTEADY_TESTS and flaky > UNSTEADY_SHARE * tests
+
+
+def _is_state(answer: Answer) -> bool:
+    return answer.outcome == FAIL and answer.cause.get("cause_class") not in _BEYOND
 
 
 def _is_bad(answer: Answer) -> bool:

@@ -176,6 +176,9 @@ FORGED: dict[str, Callable[[FakeRun], None]] = {
     "minutes in place of seconds": lambda run: row_of(run, "tcp_bandwidth").update(window_s=[1.1, 301.1]),
     "a driver of no kind": lambda run: run.facts[0]["hcas"][0].update(driver_class={}),
     "an iperf3 that its node has not": lambda run: run.facts[0]["tools"].update(iperf3="3.1"),
+    "milliseconds in place of microseconds": lambda run: row_of(run, "ping_rtt")["metrics"].update(
+        rtt_average_us=0.08, rtt_min_us=0.06
+    ),
     "a loss that is none": lambda run: row_of(run, "ping_rtt")["metrics"].update(sent=300, received=200),
     "an idle rate of its own": says(idle_bytes_per_s=10**12),
 }
@@ -267,11 +270,20 @@ def good_at_first(run: FakeRun) -> None:
             scale(row, 0.95**2 / 0.43)
 
 
+def small_once(run: FakeRun) -> None:
+    """Measured again, a path has a smaller MTU: one of several paths, that is, and no accident."""
+    for row in run.rows(run.ids("path_mtu", rail="rail0")[0]):
+        run.results += [again(row, 2), again(row, 3)]
+        if row["metrics"]:
+            run.results[-1]["metrics"]["path_mtu_bytes"] = 1500
+
+
 BAD: dict[str, Callable[[FakeRun], None]] = {
     **FORGED,
     "low three times": low,
     "contested": contested,
     "low two times": good_at_first,
+    "small once": small_once,
 }
 WORSE = ("fail", "unmeasured")
 
