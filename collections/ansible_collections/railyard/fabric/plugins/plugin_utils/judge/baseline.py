@@ -135,7 +135,7 @@ def _hold(answer: Answer, figure: Figure, run: str, rules: Mapping[str, Any]) ->
     needed = min(fleet.OF_HARDWARE, len(values)) if hardware else 1 + confirm
     told = f"{figure.value:g} then, {least:g} to {most:g} is within its tolerance"
     answer.basis = f"baseline {run}: {told}; {answer.basis}"
-    again = f"{len(bad)}/{len(values)}" if values[0] in bad else None
+    again = f"{len(bad)}/{len(values)}" if values[0] in bad or len(bad) >= needed else None
     # An attempt that is not there may have been as bad: dropping rows never leads out of a bad verdict.
     missing = 1 + confirm - len(values) if again else 0
     if again and len(bad) + missing >= needed and (hardware or confirm):
