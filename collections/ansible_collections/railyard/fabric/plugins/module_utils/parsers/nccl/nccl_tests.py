@@ -31,6 +31,7 @@ _TYPE = re.compile(
     r"(?:u?int(?:8|32|64)|int|char|half|float(?:16|32|64)?|double|bfloat16|f8e[0-9]m[0-9]|fp8_e[0-9]m[0-9])\Z"
 )
 _TYPE_BYTES = {"char": 1, "half": 2, "int": 4, "float": 4, "double": 8}
+_PART_OF_RANK = re.compile(r"^#?\s+Rank\s+[0-9]|\bPid\s+[0-9]+ on\s+\S+ device\s+[0-9]")
 # A row, or a piece of one that another process' message tore.
 _LIKE_A_ROW = re.compile(r"^\s*\.?[0-9][0-9.]*(?:\s|$)")
 _UNCHECKED = ("N/A", "nan", "-nan", "inf")
@@ -114,6 +115,7 @@ class _Run:
     def __init__(self) -> None:
         self.collective: str | None = None
         self.ranks: dict[int, str] = {}
+        self.has_torn_rank = False
         self.layout: _Layout | None = None
         self.caption = ""
         self.broken: str | None = None
@@ -137,8 +139,8 @@ class _Run:
         }
 
     def knows_all(self) -> bool:
-        """Tell whether the list of ranks is there and none is missing from its middle or beginning."""
-        return bool(self.ranks) and max(self.ranks) == len(self.ranks) - 1
+        """Tell whether the list of ranks is there, with none torn or missing from its middle or beginning."""
+        return bool(self.ranks) and max(self.ranks) == len(self.ranks) - 1 and not self.has_torn_rank
 
     def problem(self) -> dict[str, str] | None:
         if not self.rows:
@@ -173,11 +175,19 @@ class _Run:
         return None
 
     def _check_ratio(self) -> dict[str, str] | None:
-        """Tell when columns are swapped: a bus bandwidth is half the other at least and twice it at most."""
-        for side in nccl_tests_json.sides(self.rows):
-            other, bus = side["algbw_GBps"], side["busbw_GBps"]
-            if other >= 1 and bus and not _LEAST_OF_OTHER <= bus / other <= _MOST_OF_OTHER:
-                return error("inconsistent", f"{bus:g} GB/s on the bus do not come of {other:g} GB/s")
+        """Tell when columns are swapped or a digit is lost: each rate is the other's half to its double."""
+        for row in self.rows:
+            for side in nccl_tests_json.sides([row]):
+                other, bus, time_us = side["algbw_GBps"], side["busbw_GBps"], side["time_us"]
+                if other >= 1 and bus and not _LEAST_OF_OTHER <= bus / other <= _MOST_OF_OTHER:
+                    return error("inconsistent", f"{bus:g} GB/s on the bus do not come of {other:g} GB/s")
+                # The CPU's time (-C 1) is not that of the rate; of alltoallv the slowest rank has its own.
+                wall = not (self.layout and self.layout.is_cpu_time) and self.collective != "alltoallv"
+                rate = row["bytes"] / time_us / 1e3
+                slow, fast = sorted((rate, other))
+                if wall and fast >= 1 and fast > slow * _MOST_OF_OTHER:
+                    said = f"{row['bytes']} bytes in {time_us:g} us are not {other:g} GB/s"
+                    return error("inconsistent", said)
         return None
 
     def _check_average(self) -> dict[str, str] | None:
@@ -244,7 +254,10 @@ def parse(text: str) -> dict[str, Any]:
 
 def _read(run: _Run, line: str, number: int) -> None:
     if rank := _RANK.match(line):
-        run.ranks[int(rank.group(1)[:9])] = rank.group(2)
+        name = run.ranks.setdefault(int(rank.group(1)[:9]), rank.group(2))
+        run.has_torn_rank = run.has_torn_rank or name != rank.group(2)
+    elif _PART_OF_RANK.search(line[:400]):
+        run.has_torn_rank = True
     elif _COLUMNS.match(line):
         run.layout = _Layout(line, run.caption)
         if run.layout.is_cpu_time:

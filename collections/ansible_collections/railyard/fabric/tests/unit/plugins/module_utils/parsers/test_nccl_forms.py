@@ -108,8 +108,19 @@ def test_time_of_the_cpu_is_told():
     assert "CPU" in found["warnings"][0]
 
 
-def test_list_of_ranks_without_its_beginning_counts_no_gpus():
-    output = nccl(PLAIN.replace("Rank  1", "Rank 71"))["outputs"][0]
+@pytest.mark.parametrize(
+    ("was", "instead"),
+    [
+        ("Rank  1", "Rank 71"),
+        # Torn by another program's message, before the number and behind it.
+        ("Rank  1", "Ran12:13 NCCL INFO x\nk  1"),
+        ("node1 device  1", "no12:13 NCCL INFO x\nde1 device  1"),
+        ("#\n#       ", "#  Rank  1 Group  0 Pid   4100 on      node2 device  1 [0000:3d:00] GPU\n#       "),
+    ],
+)
+def test_list_of_ranks_that_is_damaged_counts_no_gpus(was, instead):
+    assert was in PLAIN
+    output = nccl(PLAIN.replace(was, instead))["outputs"][0]
     assert (output["gpus"], output["nodes"]) == (None, None)
 
 
@@ -176,10 +187,13 @@ def test_table_whose_banner_is_lost_is_no_part_of_the_one_before():
 
 
 def test_swapped_columns():
-    fast = PLAIN.replace("0.01    0.02", "40.0    80.0").replace(": 0.03", ": 40.02")
+    fast = PLAIN.replace("64            16", "524288        131072").replace(": 0.03", ": 80")
+    for slow in ("0.01    0.02", "0.03    0.04"):
+        fast = fast.replace(slow, "40.0    80.0")
     assert nccl(fast)["valid"] is True
-    swapped = fast.replace("11.40    40.0", "40.0   211.40").replace(": 0.03", ": 40.02")
-    assert failed(swapped) == "inconsistent"
+    # The last two have lost a digit.
+    for damaged in ("40.0   211.40", " 1.40    40.0", "11.40     0.0"):
+        assert failed(fast.replace("11.40    40.0", damaged)) == "inconsistent"
 
 
 def test_last_error_of_the_library_is_a_warning():
