@@ -16,15 +16,15 @@ from ansible_collections.railyard.fabric.plugins.module_utils.parsers.hca import
 # `link mlx5_0/1 state ACTIVE ...`, up to iproute2 4.20 `5/1: mlx5_5/1: state ACTIVE ...`
 _LINE = re.compile(r"^\s*(?:link |[0-9]+/[0-9]+: )([^/\s:]{1,80})/([0-9]{1,3}|-)(?::)? (.*)$")
 _BEGUN = re.compile(r"^\s*link \S{0,80}\s*$")
-_JSON_START = re.compile(r"^[ \t]*\[(?=\s*[\]{])", re.M)
+_JSON_START = re.compile(r"(?:^|(?<=\]))[ \t]*\[(?=\s*[\]{])", re.M)
 _WORDS = ("state", "physical_state", "netdev", "lid", "sm_lid")
 _STATES = ("ACTIVE", "DOWN", "INIT", "LINK_UP", "POLLING", "DISABLED")
 _STATE = re.compile(r"[A-Z_]{1,40}\Z")
 _OTHER_WORDS = ("netdev_index", "subnet_prefix", "lmc", "caps:")
 
 
-def _is_cut(word: str | None) -> bool:
-    if word is None or word in _STATES:
+def _is_cut(word: str) -> bool:
+    if word in _STATES:
         return False
     return not _STATE.match(word) or any(state.startswith(word) for state in _STATES)
 
@@ -33,6 +33,17 @@ def _is_of_link(tokens: list[str]) -> bool:
     """Tell a link's line from that of `rdma statistic` or `rdma resource`, which begins alike."""
     words = (*_WORDS, *_OTHER_WORDS)
     return not tokens or any(word.startswith(tokens[0]) for word in words)
+
+
+def _odd(tokens: list[str]) -> str | None:
+    """Return the first of every other word that no link has; the last one may be cut."""
+    # Before the capabilities `-o` has a backslash.
+    end = next((at for at, word in enumerate(tokens) if word in ("\\", "caps:")), len(tokens))
+    known = (*_WORDS, *_OTHER_WORDS)
+    names = tokens[:end:2]
+    if end % 2 and any(word.startswith(names[-1]) for word in known):
+        names.pop()
+    return next((name for name in names if name not in known), None)
 
 
 def _link(device: str, port: object, words: dict[str, Any]) -> dict[str, Any]:
@@ -48,19 +59,22 @@ def _link(device: str, port: object, words: dict[str, Any]) -> dict[str, Any]:
 
 
 def _read_json(text: str) -> list[dict[str, Any]] | None:
-    start = _JSON_START.search(text)
+    found: list[Any] = []
+    end = 0
     try:
-        # A prompt may stand before and behind.
-        found, _end = json.JSONDecoder().raw_decode(text, start.end() - 1 if start else 0)
+        # A prompt may stand before and behind, and another node's list.
+        while start := _JSON_START.search(text, end):
+            one, end = json.JSONDecoder().raw_decode(text, start.end() - 1)
+            found += one
     except (ValueError, RecursionError):
         return None
-    if not isinstance(found, list) or not all(isinstance(one, dict) and "ifname" in one for one in found):
+    if not all(isinstance(one, dict) and "ifname" in one for one in found):
         return None
     if any("physical_state" not in one for one in found):
         raise common.NotThisTool("JSON of rdma, but not of its links: it has no physical_state")
     links = []
     for one in found:
-        words = {key: value for key, value in one.items() if isinstance(value, (str, int))}
+        words = {key: str(value) for key, value in one.items() if isinstance(value, (str, int))}
         links.append(_link(str(one["ifname"]), one.get("port"), words))
     return links
 
@@ -77,11 +91,9 @@ def _read_text(lines: list[str]) -> tuple[list[dict[str, Any]], dict[str, str] |
                 problem = problem or error("truncated", f"a link ends with {tokens[-1]!r} and has no value")
             if any(tokens.count(word) > 1 for word in _WORDS):
                 problem = problem or error("garbled", f"a link's line has a word twice: {line.strip()[:80]}")
-            if any(value in (*_WORDS, *_OTHER_WORDS) for value in words.values()):
-                problem = problem or error("garbled", "a link has a word without its value")
-            cut = next(filter(_is_cut, (words.get("state"), words.get("physical_state"))), None)
-            if cut:
-                problem = problem or error("truncated", f"a link ends in the middle of a word, {cut!r}")
+            odd = _odd(tokens)
+            if odd:
+                problem = problem or error("garbled", f"{odd[:40]!a} is no word of a link")
             links.append(_link(match.group(1), match.group(2), words))
         elif not match and _BEGUN.match(line):
             problem = hca_state.graver(problem, error("truncated", f"the line {line.strip()[:60]!r} is cut"))
@@ -115,7 +127,10 @@ def parse(text: str) -> dict[str, Any]:
             problem = error("no_device", "there is no RDMA link")
     if not links and problem is None:
         raise common.refusal("no link of rdma", lines)
-    if problem is None and any(link["state"] is None or link["physical_state"] is None for link in links):
-        problem = error("truncated", "a link has no state")
+    for state in (link[key] for link in links for key in ("state", "physical_state")):
+        if problem is None and state is None:
+            problem = error("truncated", "a link has no state")
+        elif problem is None and _is_cut(state):
+            problem = error("truncated", f"a link's state is {state[:40]!a}, part of a word or none")
     outputs = [{"links": run} for run in common.runs(links, "device", "port")]
     return common.result("rdma-link", outputs, problem, warnings)

@@ -96,6 +96,11 @@ def test_rdma_link_of_both_ages_and_json():
     assert (old["device"], old["port"], old["state"], old["netdev"]) == ("mlx5_5", 1, "DOWN", "ens7")
     (as_json,) = registry.parse("rdma-link", read("rdma-link", "json.txt"))["outputs"]
     assert as_json["links"] == [infiniband, soft]
+    # Two nodes' lists in one file, the second one whole and cut.
+    text = read("rdma-link", "json.txt")
+    assert whole("rdma-link", text + text) == [as_json, as_json]
+    assert failed("rdma-link", text + text[:-20] + "\n") == "truncated"
+    assert failed("rdma-link", text.replace('"ACTIVE"', "true")) == "truncated"
 
 
 @pytest.mark.parametrize(

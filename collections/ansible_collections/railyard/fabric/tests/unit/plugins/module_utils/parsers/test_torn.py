@@ -119,6 +119,7 @@ def test_row_that_standard_error_tore(tool, name, header):
         ("show_gids", "mixed.txt", "\t10.0."),
         ("show_gids", "mixed.txt", "v1\te"),
         ("rdma-link", "rxe_details.txt", "physical_state L"),
+        ("rdma-link", "rxe_details.txt", "netdev ens6d"),
         ("ibv_devinfo", "verbose.txt", "transport:\t\t\tInfini"),
         ("ibv_devinfo", "verbose.txt", "\tstate:\t\t"),
         ("ibstat", "dual_port.txt", "\tState: "),
