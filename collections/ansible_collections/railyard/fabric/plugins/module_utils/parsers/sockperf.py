@@ -23,8 +23,8 @@ _END = re.compile(
 # The file of --full-log has the statistics and not the course of the test; it says what was asked.
 _ASKED_S = re.compile(r"test was performed using the following parameters: .{0,400}--time=([0-9]{1,9})\b")
 _TOTAL_S = re.compile(r"\[Total Run\] RunTime=([0-9.]{1,20}) sec")
-_VALID = re.compile(r"\[Valid Duration\].{0,120}SentMessages=([0-9]+); ReceivedMessages=([0-9]+)")
-_AVERAGE = re.compile(r"====> avg-(lat|latency|rtt) ?= {0,12}([0-9.]+) \(std-dev ?= {0,12}([0-9.]+)[,)]")
+_VALID = re.compile(r"\[Valid Duration\].{0,120}SentMessages=([0-9]+); ReceivedMessages=([0-9]+)\s*$")
+_AVERAGE = re.compile(r"====> avg-(lat|latency|rtt) ?= {0,12}([0-9.]+) \(std-dev ?= {0,12}([0-9.]+)(?:, |\))")
 _DROPPED = re.compile(r"# dropped (?:messages|packets) = ([0-9]+); "
                       r"# duplicated (?:messages|packets) = ([0-9]+); "
                       r"# out-of-order (?:messages|packets) = ([0-9]+)")  # fmt: skip

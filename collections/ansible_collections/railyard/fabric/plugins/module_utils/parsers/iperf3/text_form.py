@@ -11,11 +11,12 @@ from typing import Any
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers import common
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import error, to_float, to_int
 
-_CLIENT = re.compile(r"^Connecting to host .{1,200}, port [0-9]+")
-_SERVER = re.compile(r"^Accepted connection from .{1,200}, port [0-9]+")
+# Not at the line's beginning alone: before them may stand what is left of a run that was cut.
+_CLIENT = re.compile(r"Connecting to host .{1,200}, port [0-9]+")
+_SERVER = re.compile(r"Accepted connection from .{1,200}, port [0-9]+")
 _SERVER_COPY = re.compile(r"^Server output:\s*$")
 _LISTENING = re.compile(r"^Server listening on [0-9]+")
-_REVERSE = re.compile(r"^Reverse mode\b")
+_REVERSE = re.compile(r"^Reverse mode\b|remote host \S{1,100} is sending\s*$")
 _DONE = re.compile(r"^iperf Done\.\s*$")
 _VERSION = re.compile(r"^iperf (3\.[0-9A-Za-z.+-]*)\s*(?:\(|$)")
 _STARTING = re.compile(r"^Starting Test: protocol: (\w{3,4}), ([0-9]{1,4}) streams?, ")
@@ -27,9 +28,9 @@ _ROW = re.compile(
     r" +([0-9.]+) +([KMGT]?)(bits|Bytes)/sec(.{0,120})$"
 )
 _ROLE = re.compile(r"\b(sender|receiver)\s*$")
-_LOSS = re.compile(r"([0-9.]+) ms +(-?[0-9]+)/([0-9]+) +\((-?[0-9.e+-]+|-?nan)%\)")
+_LOSS = re.compile(r"^ +([0-9.]+) ms +(-?[0-9]+)/([0-9]+) +\((-?[0-9.e+-]+|-?nan)%\)")
 # With -O, of an older server: how many of the datagrams that count were lost is not known.
-_UNKNOWN_LOSS = re.compile(r"([0-9.]+) ms +Unknown/([0-9]+)\b")
+_UNKNOWN_LOSS = re.compile(r"^ +([0-9.]+) ms +Unknown/([0-9]+)\b")
 _RETRANSMITS = re.compile(r"^\s*([0-9]+)\s")
 # Rates in bits have decimal prefixes, rates in bytes (`-f K|M|G|T`) binary ones: iperf3's units.c.
 _DECIMAL = {"": 1e-9, "K": 1e-6, "M": 1e-3, "G": 1.0, "T": 1e3}
@@ -62,6 +63,10 @@ class _Row:
         self.role = role.group(1) if role else None
         self.loss = _LOSS.search(self.rest)
         self.unknown_loss = _UNKNOWN_LOSS.search(self.rest)
+
+    def counts_losses(self) -> bool:
+        """Tell whether it has what each of UDP's sums has."""
+        return bool(self.loss or self.unknown_loss)
 
     def contradicts_itself(self) -> bool:
         """Tell whether the rate is not that of the bytes in the time: a unit or a digit is wrong."""
@@ -98,7 +103,9 @@ class Run:
             self.is_glued = self.is_glued or not is_known
             self._row(_Row(row))
             return
-        self.reverse = self.reverse or bool(_REVERSE.match(line))
+        # The end of a row whose beginning a message tore off.
+        self.is_glued = self.is_glued or bool(_ROLE.search(line))
+        self.reverse = self.reverse or bool(_REVERSE.search(line))
         if connected := _CONNECTED.match(line):
             # Behind a row it is another run's.
             self.is_glued = self.is_glued or bool(self.last or self.summary)
@@ -130,6 +137,10 @@ class Run:
             rows = self.last
         rows = [row for row in rows if row.way == way]
         return [row for row in rows if row.is_sum] or rows
+
+    def _says_twice(self, way: str | None) -> bool:
+        roles = [row.role for row in self._rows(way) if row.role]
+        return len(roles) > len(set(roles))
 
     def _direction(self, reverse: bool | None, rows: list[_Row]) -> dict[str, Any]:
         found: dict[str, Any] = {"direction": None}
@@ -202,6 +213,10 @@ class Run:
         streams = {row.way for row in self.summary if row.is_sum}
         if (output["streams"] or 1) > 1 and self.summary and not streams:
             return error("truncated", "the sums over the streams are missing"), None
+        if any(self._says_twice(way) for way in ("TX", "RX", None)):
+            return error("garbled", "a direction has two sums of one end"), None
+        if self.is_udp and any(row.role == "receiver" and not row.counts_losses() for row in self.summary):
+            return error("garbled", "a receiver's sum states no losses"), None
         if self.bidirectional and len(output["directions"]) < 2:
             return error("truncated", "the sums of one direction are missing"), None
         for row in output["directions"]:
@@ -240,8 +255,8 @@ def read(lines: list[str]) -> tuple[list[Run], list[str]]:
         stated = _VERSION.match(line)
         version = stated.group(1) if stated else version
         served = served or bool(current and current.is_server and current.summary)
-        if _CLIENT.match(line) or _SERVER.match(line) or _SERVER_COPY.match(line):
-            current = Run(not _CLIENT.match(line))
+        if _CLIENT.search(line) or _SERVER.search(line) or _SERVER_COPY.match(line):
+            current = Run(not _CLIENT.search(line))
             client = client if current.is_server else current
             current.version = version
             runs.append(current)

@@ -125,6 +125,7 @@ def test_row_that_standard_error_tore(tool, name, header):
         ("ibstat", "dual_port.txt", "\tState: "),
         ("nvidia-smi-nvlink", "two.txt", "GPU 0: Tesla V1"),
         ("iperf3", "text_2_streams_client.txt", "[  7] local 10"),
+        ("iperf3", "text_udp_client.txt", "0.969 ms"),
     ],
 )
 def test_message_in_the_middle_of_a_word(tool, name, upto):
@@ -152,7 +153,7 @@ def test_device_that_begins_in_the_line_of_another(tool, name, other, upto):
 def test_streams_of_two_runs_of_iperf3():
     text = read("iperf3", "text_2_streams_client.txt")
     torn = text[: text.index("KBytes") + len("KBytes")]
-    assert failed("iperf3", torn + text) == "garbled"
+    assert failed("iperf3", torn + text) == "truncated"
     # Twice the same line is one stream.
     doubled = re.sub(r"(\[  7\] local .*\n)", r"\1\1", text)
     assert one("iperf3", doubled)["streams"] == 2
@@ -160,5 +161,15 @@ def test_streams_of_two_runs_of_iperf3():
 
 def test_reverse_mode_that_a_message_tore():
     text = read("iperf3", "text_reverse_client.txt")
-    output = one("iperf3", text.replace("Reverse mode, ", f"Reverse mode, {SAID}"))
-    assert output["directions"] == one("iperf3", text)["directions"]
+    for before in ("Rever", "Reverse mode, "):
+        output = one("iperf3", text.replace(before, before + SAID))
+        assert output["directions"] == one("iperf3", text)["directions"]
+
+
+def test_run_of_iperf3_that_begins_in_the_line_of_another():
+    reverse, text = read("iperf3", "text_reverse_client.txt"), read("iperf3", "text_2_streams_client.txt")
+    torn = reverse[: reverse.index("[  5]   0.00")] + "[  5]   0.00-1.0"
+    text = text[text.index("Connecting") :]
+    assert failed("iperf3", torn + text) == "truncated"
+    sums = [line for line in text.splitlines() if line.endswith("receiver")]
+    assert failed("iperf3", text.replace(sums[-1], f"{sums[-1]}\n{sums[-1]}")) == "garbled"

@@ -5,11 +5,12 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers import registry
-from support.captures import parsed, wrong_when_cut
+from support.captures import numbers, parsed, wrong_when_cut
 
 FIXTURES = Path(__file__).parent / "fixtures"
 CAPTURES = [
@@ -28,6 +29,18 @@ def test_cut_anywhere(tool: str, path: Path) -> None:
     middle = range(0, len(text), max(len(text) // MIDDLE, 1))
     places = sorted({*middle, *range(max(len(text) - END, 0), len(text))})
     assert list(wrong_when_cut(tool, text, places)) == []
+
+
+@pytest.mark.parametrize(("tool", "path"), CAPTURES)
+def test_a_decimal_comma_is_no_point(tool: str, path: Path) -> None:
+    """Wherever it stands, in a number it makes no other number."""
+    text = path.read_text()
+    right = dict(numbers(registry.parse(tool, text)["outputs"])).items()
+    points = [found.start() for found in re.finditer(r"(?<=[0-9])\.(?=[0-9])", text)]
+    for place in points[:: max(len(points) // MIDDLE, 1)]:
+        found = parsed(tool, f"{text[:place]},{text[place + 1 :]}")
+        if found and found["valid"]:
+            assert dict(numbers(found["outputs"])).items() <= right, text[:place][-60:]
 
 
 NCCL = "h:1:1 [0] NCCL INFO "
