@@ -43,9 +43,10 @@ LATENCY_KEYS = (
 )
 # `4096[B]`, up to 2012 `2048B`
 _MTU = re.compile(r"(?:\[B\]|B)\Z")
-# A sum of both directions may stand beside the rate of one of them.
-_MOST_APART = 2.5
-_HALF_DIGIT_MPPS = 0.5e-6
+# A sum of both directions may stand beside the rate of one of them; of one direction alone both are reckoned
+# from the same count and time.
+_MOST_APART, _ONE_WAY_APART = 2.5, 1.05
+_HALF_DIGIT_MPPS, _HALF_DIGIT = 0.5e-6, 0.0051
 # The passive side of these learns nothing and prints no row; that is its nature and no failure.
 _ONE_SIDED = ("read", "atomic")
 _TITLE = re.compile(
@@ -149,7 +150,7 @@ def problem(output: dict[str, Any], closed: bool) -> tuple[dict[str, str] | None
             return error("garbled", "a result row has no bandwidth or message size"), None
         if not any(row["bandwidth_average_gbps"] or row["message_rate_mpps"] for row in rows):
             return error("no_data", "all rows say 0"), None
-        contradiction = next(filter(None, map(_contradiction, rows)), None)
+        contradiction = next(filter(None, (_contradiction(row, output) for row in rows)), None)
         if contradiction:
             return error("inconsistent", contradiction), None
     elif any(not row["average_us"] and not row["typical_us"] for row in rows):
@@ -172,17 +173,18 @@ def _in_order(row: dict[str, Any]) -> bool:
     return True
 
 
-def _contradiction(row: dict[str, Any]) -> str | None:
-    """Tell when bandwidth and message rate are of different units: MiB/s and Gbit/s lie 119 times apart."""
+def _contradiction(row: dict[str, Any], output: dict[str, Any]) -> str | None:
+    """Tell when bandwidth and message rate differ: by a digit, or by unit (MiB/s and Gbit/s: 119 times)."""
     size, said, rate = row["message_bytes"], row["bandwidth_average_gbps"], row["message_rate_mpps"]
     if not size or not said or not rate:
         return None
     # Six digits behind the point: of few large messages a second hardly one is left.
-    slack = _HALF_DIGIT_MPPS * size * 8 / 1e3
+    slack = _HALF_DIGIT_MPPS * size * 8 / 1e3 + _HALF_DIGIT * GBPS_PER_UNIT[output["reported_unit"]]
     follows = rate * size * 8 / 1e3
-    if (follows - slack) / _MOST_APART <= said <= (follows + slack) * _MOST_APART:
+    apart = _ONE_WAY_APART if output["bidirectional"] is False else _MOST_APART
+    if (follows - slack) / apart <= said <= (follows + slack) * apart:
         return None
     return (
-        f"{said:g} Gbit/s are not {rate:g} million messages of {size} bytes a second: the unit above the "
-        "column is not that of its numbers"
+        f"{said:g} Gbit/s are not {rate:g} million messages of {size} bytes a second: a number is not whole, "
+        "or not of the unit above its column"
     )

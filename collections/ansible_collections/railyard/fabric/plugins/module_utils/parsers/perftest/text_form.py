@@ -183,6 +183,8 @@ class _Reader:
     def read(self, line: str, next_line: str) -> None:
         self.line_number += 1
         row = _ROW.match(line)
+        # It is indented far; before it may stand what is left of a run that was cut.
+        title = perftest_run.read_title(line.rpartition(" " * 8)[2].strip())
         if _BANNER.search(line):
             self.banner = self.any_banner = True
         elif _CM_SERVER.search(line[:400]):
@@ -206,8 +208,8 @@ class _Reader:
         elif _PART_TITLE.match(line) and self.open:
             self.open = []
             self.in_parts = True
-        elif perftest_run.read_title(line.strip()) is not None:
-            self.begin(perftest_run.read_title(line.strip()))
+        elif title is not None:
+            self.begin(title)
         elif "#bytes" in line and "#iterations" in line:
             self._columns(line)
         elif row and any(run.columns for run in self.open):

@@ -328,9 +328,15 @@ def test_a_column_that_is_not_known_moves_no_number():
 
 @pytest.mark.parametrize(
     ("name", "said", "meant"),
-    [("write_bw_gbps_client.txt", "Gb/sec", "MB/sec"), ("write_bw_mib_client.txt", "MiB/sec", "Gb/sec")],
+    [
+        ("write_bw_gbps_client.txt", "Gb/sec", "MB/sec"),
+        ("write_bw_mib_client.txt", "MiB/sec", "Gb/sec"),
+        # A digit, and the size of the row above.
+        ("write_bw_gbps_client.txt", " 99.00 ", " 90.00 "),
+        ("write_bw_gbps_client.txt", " 65536 ", " 32768 "),
+    ],
 )
-def test_a_unit_that_the_message_rate_contradicts_is_refused(name, said, meant):
+def test_a_number_that_the_message_rate_contradicts_is_refused(name, said, meant):
     assert failed(read(name).replace(said, meant)) == "inconsistent"
 
 

@@ -30,6 +30,12 @@ def test_glued_in_the_middle_of_a_line(tool, name, upto):
     assert found["error"]["class"] in ("garbled", "truncated")
 
 
+def test_title_behind_a_line_that_was_cut():
+    text = read("perftest", "write_bw_gbps_client.txt").lstrip("-\n")
+    torn = text[: text.index("ransport type")].replace("rxe0", "rxe1").replace(": 1\t", ": 4\t")
+    assert failed("perftest", torn + text) == "truncated"
+
+
 def test_speed_of_another_netdev():
     first, second = (
         "Settings for ens1:\n\tSpeed: 40000Mb/s\n\tD",
