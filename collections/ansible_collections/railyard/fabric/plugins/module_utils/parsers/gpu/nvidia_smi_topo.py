@@ -55,7 +55,8 @@ class _Matrix:
 
     def read(self, name: str, cells: list[str]) -> None:
         links, behind = _row(cells, self.columns)
-        if len(links) != len(self.columns) or links.get(name) != "X":
+        torn = [cell for cell in behind if not _CPUS.match(cell) and cell not in _UNKNOWN]
+        if len(links) != len(self.columns) or links.get(name) != "X" or torn:
             self.damaged.append(name)
             return
         self.rows[name] = links

@@ -10,8 +10,10 @@ from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers import common
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import error, to_int
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers.hca import state
 
-_SETTINGS = re.compile(r"^Settings for (\S{1,80}):\s*$")
+_SETTINGS = re.compile(r"^\s*Settings for (\S{1,80}):\s*$")
+_BEGIN = re.compile(r"Settings for \S{1,80}:\s*$|driver: ")
 _PAIR = re.compile(r"^\s*([A-Za-z][A-Za-z -]{1,40}):\s*(.*?)\s*$")
 _SPEED = re.compile(r"([0-9]{1,9})Mb/s\Z")
 _KEYS = ("driver", "version", "firmware", "bus", "speed_mbps", "link_detected")
@@ -76,6 +78,7 @@ def parse(text: str) -> dict[str, Any]:
     ours = False
     for line in lines:
         pair = _PAIR.match(line)
+        problem = problem or state.glued(line, _BEGIN)
         starts_info = pair is not None and pair.group(1) == "driver" and not line.startswith((" ", "\t"))
         starts_settings = bool(_SETTINGS.match(line))
         if starts_info or starts_settings:

@@ -17,7 +17,7 @@ _KIND = r"(?:CA|Router|Switch|iWARP RNIC|\?\?\?)"
 # Indentation is often lost on the way: the keys alone tell a port's fields from a device's.
 # `ibstat DEVICE PORT` writes `CA: 'mlx5_0'`.
 _DEVICE = re.compile(rf"^\s*{_KIND}:? '([^']{{1,80}})'\s*$")
-_BEGIN = re.compile(rf"\b{_KIND}:? '[^']{{1,80}}'\s*$")
+_BEGIN = re.compile(rf"{_KIND}:? '[^']{{1,80}}'\s*$")
 _TYPE = re.compile(rf"^\s*{_KIND} type:[ \t]*(.*?)\s*$")
 _PORT = re.compile(r"^\s*Port ([0-9]{1,3}):\s*$")
 _PAIR = re.compile(r"^\s*([A-Z][A-Za-z ]{1,30}):[ \t]*(.*?)\s*$")

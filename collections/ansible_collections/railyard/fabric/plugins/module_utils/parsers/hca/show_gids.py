@@ -13,6 +13,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common imp
 
 _HEADER = re.compile(r"^DEV\s+PORT\s+INDEX\s+GID\b")
 _HEADER_WITH_VERSION = re.compile(_HEADER.pattern + r".*\bVER\b")
+_RULE = re.compile(r"^[-\s]*$")
 _ROW = re.compile(
     r"^([A-Za-z]\S{0,79})\s+([0-9]{1,3})\s+([0-9]{1,4})\s+((?:[0-9a-fx]{4}:){7}[0-9a-fx]{4})\b(.*)$", re.I
 )
@@ -63,15 +64,20 @@ def _name_hidden(gids: list[dict[str, Any]]) -> None:
 
 
 def _runs(lines: list[str]) -> tuple[list[list[dict[str, Any]]], list[int | None]]:
-    """Return the rows of each run, which begins with its header and ends with its count, and the counts."""
+    """Return the rows of each run, which begins with its header and ends with its count, and the counts.
+
+    A count without its header is None, as is one with a line between that is no row: what it tore is no name.
+    """
     parts: list[list[dict[str, Any]]] = [[]]
     counts: list[int | None] = []
+    is_whole = False
     for line in lines:
         row, found = _ROW.match(line), _FOUND.match(line)
+        is_whole = bool(_HEADER.match(line)) or (is_whole and bool(row or found or _RULE.match(line)))
         if row:
             parts[-1].append(_row(row))
         elif found:
-            counts.append(to_int(found.group(1)))
+            counts.append(to_int(found.group(1)) if is_whole else None)
         if found or _HEADER.match(line):
             parts.append([])
     return [run for part in parts for run in common.runs(part, "device", "port", "index")], counts
@@ -99,6 +105,8 @@ def parse(text: str) -> dict[str, Any]:
     problem = None
     if not counts:
         problem = error("truncated", "the count of GIDs at the end is missing")
+    elif None in counts:
+        problem = error("garbled", "before a count of GIDs the header is missing, or a line is no row")
     elif sum(count or 0 for count in counts) != len(gids):
         problem = error("truncated", f"{sum(filter(None, counts))} GIDs are stated, {len(gids)} are listed")
     elif any(row["type"] is None for row in gids) and any(map(_HEADER_WITH_VERSION.match, lines)):

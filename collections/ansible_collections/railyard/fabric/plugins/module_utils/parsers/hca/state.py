@@ -146,6 +146,8 @@ def devices_result(
 def cut_short(devices: list[dict[str, Any]], needed: tuple[str, ...]) -> dict[str, str] | None:
     """Return an error when a port lacks what the tool always prints; a capture that was cut ends in one."""
     for one in devices:
+        if " " in (one["firmware"] or ""):
+            return error("garbled", f"{one['name']} has firmware {one['firmware'][:60]!a}, no version")
         if not one["ports"]:
             return error("truncated", f"{one['name']} has no port")
         for each in one["ports"]:

@@ -115,6 +115,11 @@ def test_damaged_and_missing_rows_are_named():
     assert failed("nvidia-smi-topo", TOPO.split("NIC0\tPIX", maxsplit=1)[0]) == "truncated"
 
 
+def test_message_behind_the_affinity_is_no_numa_node():
+    found = registry.parse("nvidia-smi-topo", TOPO.replace("32-63\t1", "32-63WARNING: 12 of 13\n\t1"))
+    assert (found["valid"], found["outputs"][0]["damaged_rows"]) == (False, ["GPU1"])
+
+
 def test_matrix_of_peer_access_is_another_one():
     with pytest.raises(registry.NotThisTool):
         registry.parse("nvidia-smi-topo", " \tGPU0\tGPU1\n GPU0\tX\tOK\n GPU1\tOK\tX\n")

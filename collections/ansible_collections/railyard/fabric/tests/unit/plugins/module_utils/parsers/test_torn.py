@@ -21,6 +21,8 @@ SAID = "Conflicting CPU frequency values detected: 1200.000000 != 3100.000000. C
         ("ibstatus", "two.txt", "\trate:"),
         ("ibv_devinfo", "verbose.txt", "\tnode_guid:"),
         ("rdma-link", "text.txt", " physical_"),
+        # The first word of the one stands behind a letter of the other.
+        ("ibstat", "dual_port.txt", "\tCA t"),
     ],
 )
 def test_glued_in_the_middle_of_a_line(tool, name, upto):
@@ -36,12 +38,15 @@ def test_title_behind_a_line_that_was_cut():
     assert failed("perftest", torn + text) == "truncated"
 
 
-def test_speed_of_another_netdev():
-    first, second = (
-        "Settings for ens1:\n\tSpeed: 40000Mb/s\n\tD",
-        "\tSpeed: 10000Mb/s\n\tLink detected: yes\n",
-    )
-    found = registry.parse("ethtool", f"{first}Settings for ens2:\n{second}")
+def test_gids_whose_beginning_is_cut():
+    text = read("show_gids", "mixed.txt")
+    assert failed("show_gids", text[text.index("lx4_0") :]) == "garbled"
+
+
+@pytest.mark.parametrize("upto", ["", "Su", "Speed: 40000Mb/s\n\tD", "Speed: 40000Mb/s\n"])
+def test_speed_of_another_netdev(upto):
+    second = "\tSpeed: 10000Mb/s\n\tLink detected: yes\n"
+    found = registry.parse("ethtool", f"Settings for ens1:\n\t{upto}Settings for ens2:\n{second}")
     assert (found["valid"], found["error"]["class"]) == (False, "truncated")
 
 
@@ -129,6 +134,8 @@ def test_row_that_standard_error_tore(tool, name, header):
         ("ibv_devinfo", "verbose.txt", "transport:\t\t\tInfini"),
         ("ibv_devinfo", "verbose.txt", "\tstate:\t\t"),
         ("ibstat", "dual_port.txt", "\tState: "),
+        ("ibstat", "dual_port.txt", "Firmware version: 2.42"),
+        ("show_gids", "mixed.txt", "m"),
         ("nvidia-smi-nvlink", "two.txt", "GPU 0: Tesla V1"),
         ("iperf3", "text_2_streams_client.txt", "[  7] local 10"),
         ("iperf3", "text_udp_client.txt", "0.969 ms"),
