@@ -30,6 +30,7 @@ _CHANNEL = re.compile(
     r"(?:Channel|Ring|CollNet) [0-9]{1,5}(?:/[0-9]{1,3})? : .{1,60}? via "
     r"(?:((?:COLL)?NET)/([A-Za-z][\w ]{0,30})/([0-9]{1,3})(?:\([0-9]{1,6}\))?((?:/[A-Za-z]+)*)|(P2P|SHM)/)"
 )
+_OPTIONS = {"", "GDRDMA", "Shared"}
 # IbDev since 2.12; before that a line has Dev alone. InfiniBand has a LID in the GID's place.
 _GID = re.compile(r"NET/IB: .{0,60}?(?:IbDev|Dev) [0-9]{1,3} Port .{1,300}? GID ([0-9]{1,3}) \(")
 _RANK = re.compile(r"\brank ([0-9]{1,6}) n[rR]anks ([0-9]{1,6})\b")
@@ -81,8 +82,11 @@ class _Rank:
             self.channels[f"{kind}/{name}"] += 1
             if kind == "NET":
                 self.network = self.network or name
-                self.direct.add("/GDRDMA" in options)
-                if name != "Socket":
+                # Behind what another program's message tore off stand its words: at once, without a blank.
+                is_whole = set(options.split("/")) <= _OPTIONS and not text[channel.end() :][:1].strip()
+                if is_whole or "/GDRDMA" in options:
+                    self.direct.add("/GDRDMA" in options)
+                if name != "Socket" and (is_whole or text[channel.end(3)] in "/("):
                     self.devices.add(int(device))
 
 

@@ -10,45 +10,12 @@ import re
 
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers import registry
+from support import captures
 from support.captures import failed, one, whole
 
-TOPO = """\
-\t\x1b[4mGPU0\tGPU1\tNIC0\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\x1b[0m
-GPU0\t X \tNV18\tPIX\t0-31,64-95\t0\t\tN/A
-GPU1\tNV18\t X \tSYS\t32-63\t1\t\tN/A
-NIC0\tPIX\tSYS\t X \t\t\t\t
-
-Legend:
-
-  X    = Self
-  NV#  = Connection traversing a bonded set of # NVLinks
-
-NIC Legend:
-
-  NIC0: mlx5_0
-"""
-QOS = """\
-DCBX mode: OS controlled
-Priority trust state: dscp
-dscp2prio mapping:
-""" + "".join(
-    f"\tprio:{priority} dscp:" + "".join(f"{8 * priority + low:02d}," for low in range(7, -1, -1)) + "\n"
-    for priority in range(8)
-) + """\
-Receive buffer size (bytes): 130944,130944,0,0,0,0,0,0,max_buffer_size=262016
-Cable len: 7
-PFC configuration:
-\tpriority    0   1   2   3   4   5   6   7
-\tenabled     0   0   0   1   0   0   0   0
-\tbuffer      0   0   0   1   0   0   0   0
-tc: 0 ratelimit: unlimited, tsa: ets, bw: 50%
-\t priority:  0
-"""  # fmt: skip
-CSV = """\
-index, name, driver_version, memory.total [MiB], power.draw [W], mig.mode.current
-0, NVIDIA H100 80GB HBM3, 550.90.07, 81559 MiB, 72.31 W, [N/A]
-1, NVIDIA H100 80GB HBM3, 550.90.07, 81559 MiB, [Not Supported], Disabled
-"""
+TOPO = captures.read("nvidia-smi-topo", "two_gpus.txt")
+QOS = captures.read("mlnx_qos", "dscp.txt")
+CSV = captures.read("nvidia-smi-query", "two_gpus.csv")
 
 
 @pytest.mark.parametrize("text", [TOPO, TOPO.expandtabs(8)], ids=["tabs", "blanks"])

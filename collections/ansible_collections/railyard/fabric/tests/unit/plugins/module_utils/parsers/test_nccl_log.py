@@ -14,27 +14,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils.parsers.nccl.log_l
 from support import captures
 from support.captures import shows
 
-ROCE = """\
-gpu01:207:267 [1] NCCL INFO NCCL version 2.26.2+cuda12.2
-gpu01:207:267 [1] NCCL INFO NET/IB : Made virtual device [5] name=mlx5_3 speed=400000 ndevs=1
-gpu01:207:267 [1] NCCL INFO NET/IB : Using [0]mlx5_2:1/RoCE [1]mlx5_3:1/RoCE [RO]; OOB eno8:192.168.1.97<0>
-gpu01:207:267 [1] NCCL INFO Using network IBgpu01:206:264 [0] NCCL INFO Using network IB
-gpu01:207:267 [1] NCCL INFO NET/IB : GPU Direct RDMA Enabled for HCA 0 'mlx5_2'
-gpu01:207:267 [1] NCCL INFO ncclCommInitRankConfig comm 0x1 rank 3 nranks 8 cudaDev 1 nvmlDev 1 - Init START
-gpu01:207:267 [1] NCCL INFO Channel 00/0 : 3[1] -> 4[0] [send] via NET/IB/5(0)/GDRDMA
-gpu01:207:267 [1] NCCL INFO Channel 00/0 : 3[1] -> 2[0] via P2P/CUMEM
-"""
-SOCKET = """\
-gpu01:11:21 [0] NCCL INFO NCCL version 2.27.7+cuda13.0
-gpu01:11:21 [0] NCCL INFO NCCL_IB_HCA set to =mlx5_9:1
-gpu01:11:21 [0] NCCL INFO NET/IB : No device found.
-gpu01:11:21 [0] NCCL INFO NET/Socket : Using [0]eno8np0:192.168.1.97<0>
-gpu01:11:21 [0] NCCL INFO Using network Socket
-gpu01:11:21 [0] NCCL INFO ncclCommInitRank comm 0x1 rank 0 nranks 2 cudaDev 0 nvmlDev 0 - Init START
-gpu01:11:21 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[0] [send] via NET/Socket/0
-"""
 GID = "gpu01:207:500 [1] NCCL INFO NET/IB: {} qpn 2706 mtu 5 {}GID 3 (0/6165A8C0FFFF0000) fifoRkey=0x1\n"
 _file, _whole, one, failed = captures.of("nccl-log")
+ROCE, SOCKET = _file("roce.txt"), _file("socket.txt")
 
 
 def read(text: str) -> dict[str, Any]:
@@ -81,6 +63,21 @@ def test_channels_over_two_networks():
 def test_that_gpudirect_could_be_used_does_not_say_that_it_is():
     assert one(ROCE.replace("/GDRDMA", ""))["gdr"] is False
     assert one(ROCE.split("gpu01:207:267 [1] NCCL INFO Channel", maxsplit=1)[0])["gdr"] is None
+
+
+@pytest.mark.parametrize(
+    ("upto", "gdr", "hcas"),
+    [
+        ("NET/IB/5(0)/GDR", None, ["mlx5_3:1"]),
+        ("NET/IB/5(0)", None, ["mlx5_3:1"]),
+        ("NET/IB/5", None, []),
+        ("NET/IB/5(0)/GDRDMA", True, ["mlx5_3:1"]),
+        ("NET/IB/5(0)/Shared comm 0x2083dd50 nRanks 02\n", False, ["mlx5_3:1"]),
+    ],
+)
+def test_way_of_a_channel_that_a_message_tore(upto, gdr, hcas):
+    torn = re.sub("NET/IB/5.*", upto + "Conflicting CPU frequency", ROCE)
+    assert (one(torn)["gdr"], ranks(torn)["gpu01", 1]["hcas"]) == (gdr, hcas)
 
 
 def test_rank_whose_line_begins_in_another_ones():
