@@ -102,6 +102,15 @@ class _Run:
         self.closed = False
         self.server = False
         self.gpu: str | None = None
+        # That of the other side, with which it is mixed; whether it began before the end of the one before.
+        self.mate: _Run | None = None
+        self.is_inside = False
+
+    def is_mixed_up(self) -> bool:
+        """Tell whether the run that it is mixed with is no other side: both are clients, or both servers."""
+        if self.mate is None or self.title.get("bidirectional"):
+            return False
+        return ("tx depth" in self.values) == ("tx depth" in self.mate.values)
 
     def output(self, whole_file_has_banner: bool) -> dict[str, Any]:
         output: dict[str, Any] = dict.fromkeys(perftest_run.OUTPUT_KEYS)
@@ -175,6 +184,9 @@ class _Reader:
         run.server = self.banner and not mixed
         if mixed:
             self.open[0].server = False
+            run.mate = self.open[0]
+        else:
+            run.is_inside = bool(self.unclosed)
         self.banner = False
         run.gpu, self.gpu = self.gpu, None
         self.runs.append(run)
@@ -221,7 +233,8 @@ class _Reader:
 
     def _close(self) -> None:
         if self.after_row and self.unclosed:
-            self.unclosed.popleft().closed = True
+            run = self.unclosed.pop() if self.unclosed[-1].is_inside else self.unclosed.popleft()
+            run.closed = True
             return
         if self.open and not self.after_row and "remote address" in self.open[-1].values:
             # A side without rows ends after the addresses.
@@ -252,6 +265,9 @@ class _Reader:
         fresh = [run for run in ready if cells[0] not in run.sizes]
         # A size that is there already is the other side's, or, of a run alone, its next report.
         run = (fresh or ready)[0]
+        if run.is_inside and (run.closed or cells[0] in run.sizes):
+            said = f"line {self.line_number}, {' '.join(cells)[:60]!a}: a row of the run before, or of none"
+            self.unread = self.unread or common.error("garbled", said)
         if not run.rows:
             self.unclosed.append(run)
         run.rows.append(cells)
@@ -302,4 +318,7 @@ def read(lines: list[str]) -> tuple[list[tuple[dict[str, Any], bool]], dict[str,
         ahead.append(upcoming)
     for line, next_line in zip(lines, reversed(ahead)):  # noqa: B905 - 3.9
         reader.read(line, next_line)
+    if any(run.is_mixed_up() for run in reader.runs):
+        said = "two runs of one side are mixed: whose a row is cannot be told"
+        reader.unread = reader.unread or common.error("garbled", said)
     return [(run.output(reader.any_banner), run.closed) for run in reader.runs], reader.unread

@@ -38,6 +38,20 @@ def test_title_behind_a_line_that_was_cut():
     assert failed("perftest", torn + text) == "truncated"
 
 
+def test_two_clients_at_once():
+    text = read("perftest", "write_bw_gbps_client.txt")
+    other = text.replace("rxe0", "rxe1").replace("99.00 ", "98.00 ").replace("100.00 ", "99.90 ")
+    lines, others = text.splitlines(keepends=True), other.splitlines(keepends=True)
+    rows = next(at for at, line in enumerate(lines) if "#bytes" in line)
+    # Both headers, then the other's rows; line by line; the other between two rows.
+    for mixed in (
+        lines[:rows] + others + lines[rows:],
+        [line for pair in zip(lines, others, strict=True) for line in pair],
+        lines[: rows + 2] + others + lines[rows + 2 :],
+    ):
+        assert failed("perftest", "".join(mixed)) == "garbled"
+
+
 def test_gids_whose_beginning_is_cut():
     text = read("show_gids", "mixed.txt")
     assert failed("show_gids", text[text.index("lx4_0") :]) == "garbled"
