@@ -54,6 +54,11 @@ def read(parser: Parser, text: str) -> dict[str, Any]:
         raise NotThisTool("this is binary data and no output of a tool")
     text = unwrap.clean(text)
     found = _bare(parser, text)
+    hole = text.find("\0")
+    if found["valid"] and hole >= 0:
+        where = f"line {text.count(chr(10), 0, hole) + 1}"
+        problem = error("garbled", f"{where}: NULs stand where a part of the text is missing")
+        return result(found["tool"], found["outputs"], problem, found["warnings"])
     return _without_cut_line(parser, text, found) if found["valid"] else found
 
 

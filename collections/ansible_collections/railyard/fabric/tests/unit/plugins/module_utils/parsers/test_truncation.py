@@ -128,6 +128,14 @@ def test_a_tail_of_nuls_changes_nothing(tool: str, path: Path) -> None:
 
 
 @pytest.mark.parametrize(("tool", "path"), CAPTURES)
+def test_a_hole_of_nuls_is_never_valid(tool: str, path: Path) -> None:
+    """A line or more that never reached the disk, between others that did."""
+    first, *rest = path.read_text().splitlines(keepends=True)
+    found = parsed(tool, "".join([first, "\0" * 8 + "\n", *rest]))
+    assert found is None or found["valid"] is False
+
+
+@pytest.mark.parametrize(("tool", "path"), CAPTURES)
 def test_no_break_spaces_of_a_page_change_nothing(tool: str, path: Path) -> None:
     text = path.read_text()
     assert parsed(tool, text.replace("  ", "\xa0 ")) == parsed(tool, text)
