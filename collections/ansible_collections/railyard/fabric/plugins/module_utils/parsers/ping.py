@@ -21,7 +21,8 @@ _COUNTS = re.compile(
 _DUPLICATES = re.compile(r"\+?([0-9]+) duplicates\b")
 _ERRORS = re.compile(r"\+([0-9]+) errors\b")
 _CORRUPTED = re.compile(r"\+[0-9]+ corrupted\b|^wrong data byte #")
-_LOSS = re.compile(r"([0-9.]+)% packet loss\b")
+# iputils prints it with %g, and up to 2023 with the locale's point.
+_LOSS = re.compile(r"([0-9]+(?:[.,][0-9]+)?(?:e-[0-9]+)?)% packet loss\b")
 _RTT = re.compile(
     r"^(?:rtt|round-trip)(?: \(ms\))? +min/avg/max(/mdev|/stddev|/std-dev)? = "
     r"([0-9.]+)/([0-9.]+)/([0-9.]+)(?:/([0-9.]+|nan))?( ms\b|$)"
@@ -66,7 +67,7 @@ class _Run:
         errors = _ERRORS.search(rest)
         self.errors = to_int(errors.group(1)) if errors else None
         loss = _LOSS.search(rest)
-        self.output["loss_percent"] = to_float(loss.group(1)) if loss else None
+        self.output["loss_percent"] = to_float(loss.group(1).replace(",", ".")) if loss else None
 
     def read_rtt(self, match: re.Match[str]) -> None:
         for place, name in enumerate(_RTT_KEYS):

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -36,10 +37,15 @@ def test_whole_run_gives_every_number_in_microseconds():
     ]
 
 
-def test_partial_loss_is_a_whole_result():
-    found = parse("loss.txt")
-    assert found["valid"] is True
-    assert found["outputs"][0]["loss_percent"] == 50.0
+@pytest.mark.parametrize(
+    ("sent", "received", "said", "percent"),
+    [(4, 2, "50", 50.0), (1000, 999, "0,1", 0.1), (1000, 999, "0.1", 0.1), (10**7, 10**7 - 1, "1e-05", 1e-05)],
+)
+def test_partial_loss_is_a_whole_result(sent, received, said, percent):
+    counts = f"{sent} packets transmitted, {received} received, +1 errors, {said}%"
+    found = registry.parse("ping", re.sub("4 packets .*50%", counts, read("loss.txt")))
+    assert (found["valid"], found["outputs"][0]["transmitted"]) == (True, sent)
+    assert found["outputs"][0]["loss_percent"] == percent
     assert found["warnings"] == ["1 error replies"]
 
 
