@@ -88,7 +88,9 @@ def mutants(tree: ast.Module) -> list[Mutant]:
 
 
 def _name(node: ast.AST) -> str:
-    """Return the name that a statement defines, if any."""
+    """Return the name that a statement defines, if any; what a comprehension names is none."""
+    if isinstance(node, ast.comprehension):
+        return ""
     target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
     target = target.elts[0] if isinstance(target, ast.Tuple) else target
     return target.id if isinstance(target, ast.Name) else str(getattr(node, "name", None) or "")

@@ -57,6 +57,11 @@ def test_what_is_changed_and_what_is_left(source, said):
         assert ast.dump(tree) == before
 
 
+def test_what_a_comprehension_names_defines_nothing():
+    found = mutants.mutants(ast.parse("A = [k for k in (1, 2) if k > 1]"))
+    assert {one.function for one in found} == {"A"}
+
+
 def test_a_mutant_is_put_into_what_is_imported_and_into_what_will_be(tmp_path, monkeypatch):
     file = tmp_path / "mutated_here.py"
     file.write_text(TWO)
