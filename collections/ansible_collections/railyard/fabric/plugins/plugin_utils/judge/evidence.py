@@ -311,7 +311,7 @@ class Evidence:
         rdma, ends = CHECKS[str(row["check"])].rdma, self._fleet.bound[str(row["host"])]
         for rail, spans in row["other_rails"].items():
             netdev, hca = (ends[rail].netdev, ends[rail].hca or {}) if rail in ends else (None, {})
-            wanted = NETDEV_BYTES if netdev else ()
+            wanted: tuple[str, ...] = NETDEV_BYTES if netdev else ()
             if rdma and hca.get("driver_class") == "hardware":
                 wanted += PORT_DATA
             if any(name not in spans for name in wanted):
