@@ -119,7 +119,14 @@ def _float(text: str) -> float | None:
     return value if math.isfinite(value) else None
 
 
-_DECODER = json.JSONDecoder(parse_float=_float, parse_constant=lambda _name: None)
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("an object says the same key twice")
+    return found
+
+
+_DECODER = json.JSONDecoder(parse_float=_float, parse_constant=lambda _name: None, object_pairs_hook=_object)
 
 
 def _read(text: str) -> Any:
@@ -128,7 +135,7 @@ def _read(text: str) -> Any:
     Tools print such numbers, and Python's JSON writes and reads them; in what others read they are no JSON.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is none, or says a key twice, of which only one would be read.
         RecursionError: it is nested beyond sense.
     """
     value = _DECODER.decode(text)
