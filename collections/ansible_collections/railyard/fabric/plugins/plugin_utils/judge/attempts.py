@@ -39,6 +39,8 @@ REPEATED = frozenset(
      "windows_apart", "window_short", "samples_sparse", "part_unmeasured", "tool_failed", "tool_garbage",
      "clock_lost", "deadline", "peer_failed", "peer_deaf"}
 )  # fmt: skip
+#: Of an attempt whose rows are so, nobody knows what it found.
+_SPOILT = ("row_garbled", "duplicate_row", "one_ended", "no_row")
 _BEYOND = ("lost_packets", "below_floor", "too_slow", "tool_failed")
 #: So many attempts that say it make it so.
 REPRODUCED = 2
@@ -69,15 +71,10 @@ def combine(
         lost_on_the_link: packets were lost in the first attempt while a counter of the link grew.
     """
     first = answers.get(1) or Answer.unmeasured("attempt_missing", "the first")
-    good = (
-        not _is_bad(first)
-        and _against(answers, confirm) < REPRODUCED
-        and not any(map(_is_state, answers.values()))
-    )
-    stands = _is_bad(first) and first.cause.get("cause_class") not in (*REPEATED, "attempt_missing")
-    if good and (failed := sum(answer.outcome == FAIL for answer in answers.values())):
-        first.flaky, first.reproduced = True, f"{failed}/{len(answers)}"
-    if good or stands or not confirm:
+    if not confirm or _stands(first, answers, confirm):
+        failed = sum(answer.outcome == FAIL for answer in answers.values())
+        if failed and not _is_bad(first):
+            first.flaky, first.reproduced = True, f"{failed}/{len(answers)}"
         return first
     if lost_on_the_link and _is_bad(first):
         first.cause = {**first.cause, "cause": f"{first.cause['cause']}, and a counter of the link grew"}
@@ -108,14 +105,15 @@ def combine(
     return _told(found, f"{len(counted)} of {len(every)} attempts") if found.outcome == FAIL else found
 
 
-def _against(answers: Mapping[int, Answer], confirm: int) -> int:
-    """Return how many attempts after a good one failed, or may have: of which rows are missing or garbled."""
+def _stands(first: Answer, answers: Mapping[int, Answer], confirm: int) -> bool:
+    """Tell whether the first attempt's word stands: of a state, or a good one that nothing speaks against."""
+    if _is_bad(first):
+        return first.cause.get("cause_class") not in (*REPEATED, "attempt_missing")
     others = [answers.get(number) for number in range(2, 2 + confirm)] if len(answers) > 1 else []
-    return sum(
-        one is None or one.outcome == FAIL
-        or (_is_bad(one) and one.cause.get("cause_class") not in REPEATED)
-        for one in others
-    )  # fmt: skip
+    if any(one is not None and (_is_state(one) or one.cause.get("cause_class") in _SPOILT) for one in others):
+        return False
+    # One that was not made may have failed.
+    return sum(one is None or one.outcome == FAIL for one in others) < REPRODUCED
 
 
 def grew_on_the_link(rows: Iterable[Row]) -> bool:
