@@ -206,16 +206,18 @@ def for_aggregate(check: str, able: Sequence[Capability], on: Conditions) -> Bou
     return with_site_policy(check, own, on.policy)
 
 
-def each_way(own: Bounds, alone_gbps: Sequence[float | None]) -> Bounds:
+def each_way(own: Bounds, alone_gbps: Sequence[float | None], hardware: bool = False) -> Bounds:
     """Add to the bounds of both directions at once that each carries most of what it carries alone.
 
     Args:
-        own: the bounds of their sum; without a ceiling the link's rate is not known, and nothing is added.
+        own: the bounds of their sum; without a ceiling the link's rate is not known, and nothing is added but
+            to cards, which carry both ways what they do one way, whatever that is.
         alone_gbps: what the forward and the reverse direction carry alone.
+        hardware: both ends are cards.
     """
     most = own.ceiling.get("bandwidth_gbps")
     forward, reverse = alone_gbps
-    if most is None or forward is None or reverse is None:
+    if (most is None and not hardware) or forward is None or reverse is None:
         return own
     ways = {"forward_gbps": forward, "reverse_gbps": reverse}
     floor = {way: round(BOTH_WAYS_SHARE * rate, 4) for way, rate in ways.items()}
@@ -224,7 +226,7 @@ def each_way(own: Bounds, alone_gbps: Sequence[float | None]) -> Bounds:
     )
     return Bounds(
         {"bandwidth_gbps": round(sum(floor.values()), 4), **floor, **own.floor},
-        {**dict.fromkeys(ways, round(most / 2, 4)), **own.ceiling},
+        {**({} if most is None else dict.fromkeys(ways, round(most / 2, 4))), **own.ceiling},
         f"{own.basis}; {told}",
     )
 

@@ -330,7 +330,8 @@ class _Judge:
         """Hold both directions at once against what each of them carries alone."""
         ways = ((asked["node"], asked["peer"]), (asked["peer"], asked["node"]))
         alone = [self._alone_gbps("rdma_bandwidth", *way, asked["rail"]) for way in ways]
-        return limits.each_way(bounds, alone)
+        able = limits.capability("rdma_bandwidth", *self._ends(asked), self.fleet.transports[asked["node"]])
+        return limits.each_way(bounds, alone, hardware=not able.packet.software)
 
     def _alone_gbps(self, check: str, node: object, peer: object, rail: object) -> float | None:
         """Return the most that a rail was proven to carry alone in a direction, or has to."""

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import random
 from collections.abc import Callable
 from typing import Any
@@ -221,6 +222,20 @@ def test_two_cards_at_once_carry_what_each_of_them_does(check: str) -> None:
             if row["group"]:
                 scale(row, gbps / row["metrics"]["bandwidth_gbps"] * 0.95)
         assert {run.verdict(name)["outcome"] for name in run.ids(check)} == {outcome}
+
+
+@pytest.mark.parametrize(("kind", "outcome"), [("hardware", "fail"), ("software", "recorded")])
+def test_cards_of_no_known_rate_carry_both_ways_what_they_do_one_way(kind: str, outcome: str) -> None:
+    run = FakeRun(None, kind, transport="roce", bidirectional=True)
+    slow_reverse(run)
+    for row in run.results:
+        if row["check"] == "rdma_bandwidth_bi":
+            way = {"client": ("rx", "rcv", "rcvd"), "server": ("tx", "xmit", "sent")}[row["end"]]
+            for name, (before, after) in row["counters"].items():
+                if any(word in name.split("_") for word in way):
+                    row["counters"][name] = [before, before + math.ceil((after - before) / 50)]
+    found = [run.verdict(name) for name in run.ids("rdma_bandwidth_bi")]
+    assert {one["outcome"] for one in found} == {outcome}, found[0]["cause"]
 
 
 def test_software_where_hardware_is_declared_fails() -> None:
