@@ -138,7 +138,9 @@ def _least_claims(row: Row, client: Row, policy: Mapping[str, Any]) -> tuple[str
     if is_rdma_bandwidth(check):
         return _least_rdma_bytes(row, client, policy)
     if check in TCP_BANDWIDTH:
-        per_gbps = 1e9 / 8 * float(policy["iperf3_duration_s"]) * (1 - ENDS_TOLERANCE)
+        begin, last = window_s(client) or (0.0, 0.0)
+        lasted_s = max(float(policy["iperf3_duration_s"]), last - begin)
+        per_gbps = 1e9 / 8 * lasted_s * (1 - ENDS_TOLERANCE)
         bi = check in BI
         forward = float(metrics["forward_gbps" if bi else "bandwidth_gbps"]) * per_gbps
         back = float(metrics["reverse_gbps"]) * per_gbps if bi else 0.0

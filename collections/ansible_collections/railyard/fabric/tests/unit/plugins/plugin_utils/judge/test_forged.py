@@ -175,6 +175,7 @@ FORGED: dict[str, Callable[[FakeRun], None]] = {
     ),
     "no counters of the other rails": says(other_rails=None),
     "minutes in place of seconds": lambda run: row_of(run, "tcp_bandwidth").update(window_s=[1.1, 301.1]),
+    "a window of 100 s": lambda run: row_of(run, "tcp_bandwidth").update(window_s=[1.1, 101.1]),
     "a driver of no kind": lambda run: run.facts[0]["hcas"][0].update(driver_class={}),
     "an iperf3 that its node has not": lambda run: run.facts[0]["tools"].update(iperf3="3.1"),
     "milliseconds in place of microseconds": lambda run: row_of(run, "ping_rtt")["metrics"].update(
