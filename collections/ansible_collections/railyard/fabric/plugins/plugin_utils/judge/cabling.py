@@ -147,7 +147,7 @@ class CablingMap:
             "end": "client",
             "status": "measured",
             # What a switch says of itself nothing proves.
-            **({} if line["check"] == "neighbour" else {"proof": "proven"}),
+            **({} if line["check"] == "neighbour" else {"proof": "proven", "proof_reason": None}),
             "error": None,
             "netdev": (bound.netdev or {}).get("netdev"),
         }

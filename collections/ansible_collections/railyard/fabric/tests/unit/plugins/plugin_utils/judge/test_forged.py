@@ -163,6 +163,9 @@ FORGED: dict[str, Callable[[FakeRun], None]] = {
     "a test of many at once as one alone": lambda run: row_of(run, "rdma_bandwidth_concurrent").pop("group"),
     "a beacon of 1970": beacon_of_1970,
     "no physical counter": no_physical_counter,
+    "a reason beside a proven cable": lambda run: run.rows(run.ids("cabling")[0])[0].update(
+        proof_reason="no"
+    ),
     "an owner of another MAC": other_owner,
     "symbol errors alone": symbols_alone,
     "a counter that grew unseen": grew_unseen,
