@@ -28,6 +28,8 @@ _WHOLE_LINE = re.compile(
 _PROMPT = re.compile(r"[#$%] ?\Z")
 # A capture that `railyard parse` takes has 16 MiB; shorter lines no tool prints.
 _MOST_LINES = 500000
+# NCCL's work on no GPU, datagrams that came late or twice, and how far a GPU is from its limit.
+_OF_EITHER_SIGN = ("gpu", "lost_packets", "lost_percent", "temperature.gpu.tlimit")
 # What these print has no end of its own: that a line says nothing may be the cut's doing.
 _WITHOUT_END = ("nccl-log",)
 
@@ -54,12 +56,24 @@ def read(parser: Parser, text: str) -> dict[str, Any]:
         raise NotThisTool("this is binary data and no output of a tool")
     text = unwrap.clean(text)
     found = _bare(parser, text)
-    hole = text.find("\0")
-    if found["valid"] and hole >= 0:
+    hole, negative = text.find("\0"), _below_zero(found["outputs"], found["tool"])
+    if found["valid"] and (hole >= 0 or negative):
         where = f"line {text.count(chr(10), 0, hole) + 1}"
-        problem = error("garbled", f"{where}: NULs stand where a part of the text is missing")
-        return result(found["tool"], found["outputs"], problem, found["warnings"])
+        said = negative or f"{where}: NULs stand where a part of the text is missing"
+        return result(found["tool"], found["outputs"], error("garbled", said), found["warnings"])
     return _without_cut_line(parser, text, found) if found["valid"] else found
+
+
+def _below_zero(value: Any, name: str) -> str | None:
+    """Name the first number that is below 0 as no count, rate, size or time is."""
+    if isinstance(value, dict):
+        parts = list(value.items())
+    elif isinstance(value, list):
+        parts = [(name, inner) for inner in value]
+    else:
+        is_number = isinstance(value, (int, float)) and name not in _OF_EITHER_SIGN
+        return f"{name} is {value:g}, below 0" if is_number and value < 0 else None
+    return next(filter(None, (_below_zero(inner, str(key)) for key, inner in parts)), None)
 
 
 def _without_cut_line(parser: Parser, text: str, found: dict[str, Any]) -> dict[str, Any]:

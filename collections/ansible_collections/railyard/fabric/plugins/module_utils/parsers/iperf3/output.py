@@ -48,6 +48,8 @@ _LOSSES = ("lost_packets", "packets", "lost_percent", "jitter_ms")
 _PER_GIGA = 1e-9
 # An ended run may be a little shorter than asked for; one that lost a tenth of its time was cut off.
 _SHORTEST_SHARE = 0.9
+# A sum is of its own bytes and time; the oldest versions round the latter.
+_FARTHEST_APART = 1.1
 
 
 def _classify(message: str) -> dict[str, str]:
@@ -204,6 +206,13 @@ class _Run:
             idle = sum(not any(_bytes(section(one, half)) for half in _HALVES) for one in streams)
             if idle:
                 self.warnings.append(f"{idle} of {len(streams)} streams moved nothing")
+        for name in self.end:
+            sums = section(self.end, name) if name.startswith("sum") else {}
+            rate, seconds = to_float(sums.get("bits_per_second")), to_float(sums.get("seconds"))
+            follows = _bytes(sums) * 8 / seconds if seconds else None
+            if rate and follows and not 1 / _FARTHEST_APART <= follows / rate <= _FARTHEST_APART:
+                said = f"{name}: {_bytes(sums):g} bytes in {seconds:g} s are not {rate:g} bit/s"
+                return False, error("inconsistent", said)
         return self._check_rates(output["directions"])
 
     def _check_rates(self, rows: list[dict[str, Any]]) -> tuple[bool, dict[str, str] | None]:

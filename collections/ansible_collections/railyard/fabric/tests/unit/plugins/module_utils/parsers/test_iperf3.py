@@ -157,9 +157,10 @@ def test_what_the_omitted_start_took_too_long_is_not_missing(seconds, summed_s, 
     assert registry.parse("iperf3", json.dumps(data))["valid"] is valid
 
 
-def test_nothing_received_is_no_result():
-    sums = {"start": 0, "end": 2, "seconds": 2, "bytes": 0, "bits_per_second": 0}
-    assert registry.parse("iperf3", edited("tcp_2_streams_client.json", sum_received=sums))["valid"] is False
+@pytest.mark.parametrize(("moved", "rate", "kind"), [(0, 0, "incomplete"), (10**9, 4e10, "inconsistent")])
+def test_nothing_received_or_a_rate_of_other_bytes_is_no_result(moved, rate, kind):
+    sums = {"start": 0, "end": 2, "seconds": 2, "bytes": moved, "bits_per_second": rate}
+    assert failed(edited("tcp_2_streams_client.json", sum_received=sums)) == kind
 
 
 def test_several_objects_and_noise_around():

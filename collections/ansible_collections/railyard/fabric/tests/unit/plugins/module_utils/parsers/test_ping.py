@@ -39,7 +39,12 @@ def test_whole_run_gives_every_number_in_microseconds():
 
 @pytest.mark.parametrize(
     ("sent", "received", "said", "percent"),
-    [(4, 2, "50", 50.0), (1000, 999, "0,1", 0.1), (1000, 999, "0.1", 0.1), (10**7, 10**7 - 1, "1e-05", 1e-05)],
+    [
+        (4, 2, "50", 50.0),
+        (1000, 999, "0,1", 0.1),
+        (1000, 999, "0.1", 0.1),
+        (10**7, 10**7 - 1, "1e-05", 1e-05),
+    ],
 )
 def test_partial_loss_is_a_whole_result(sent, received, said, percent):
     counts = f"{sent} packets transmitted, {received} received, +1 errors, {said}%"

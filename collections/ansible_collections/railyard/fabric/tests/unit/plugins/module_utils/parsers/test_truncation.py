@@ -43,6 +43,16 @@ def test_a_decimal_comma_is_no_point(tool: str, path: Path) -> None:
             assert dict(numbers(found["outputs"])).items() <= right, text[:place][-60:]
 
 
+@pytest.mark.parametrize(("tool", "path"), CAPTURES)
+def test_no_number_is_below_0(tool: str, path: Path) -> None:
+    text = path.read_text()
+    starts = [found.start() for found in re.finditer(r"(?<![\w.-])(?=[0-9])", text)]
+    for place in starts[:: max(len(starts) // MIDDLE, 1)]:
+        found = parsed(tool, f"{text[:place]}-{text[place:]}")
+        for name, value in numbers(found["outputs"]) if found and found["valid"] else ():
+            assert value >= 0 or name.endswith((".gpu", ".lost_packets")), (name, value)
+
+
 NCCL = "h:1:1 [0] NCCL INFO "
 CUT_LINES = [
     ("nvidia-smi-query", "index, ecc.errors.uncorrected.volatile.total\n0, 0\n1, 2"),
