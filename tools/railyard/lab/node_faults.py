@@ -16,7 +16,8 @@ exec /usr/bin/iperf3 "$@"
 
 
 def _blocked(place: Place) -> list[list[str]]:
-    return [["iif", place.netdev, "ipproto", protocol, "blackhole"] for protocol in ("tcp", "udp")]
+    # TCP and UDP by number: a bare node has no /etc/protocols that knows their names.
+    return [["iif", place.netdev, "ipproto", protocol, "blackhole"] for protocol in ("6", "17")]
 
 
 def _firewall(place: Place) -> None:
