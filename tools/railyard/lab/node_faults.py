@@ -26,6 +26,7 @@ def _firewall(place: Place) -> None:
     By rules of routing, which every kernel has: a packet that they refuse vanishes. The table of the node's
     own addresses is asked before all others, hence it makes room first.
     """
+    _no_firewall(place)  # what an earlier try has left that ended halfway
     place.run("ip", "rule", "add", "pref", "1", "lookup", "local")
     for rule in _blocked(place):
         place.run("ip", "rule", "add", "pref", "0", *rule)
