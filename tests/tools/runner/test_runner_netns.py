@@ -12,10 +12,12 @@ import time
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import base
 from ansible_collections.railyard.fabric.plugins.module_utils.runner import confirm
+from railyard.lab import node_faults
 from support.nodes.rail_namespaces import (
     MARKS,
     NODES,
@@ -230,6 +232,27 @@ def test_a_rail_that_is_down_costs_its_own_tests_only(rails: Rails, tmp_path: Pa
         "ens6 is down"
         in next(row for row in rows["gpuserver2"] if row["rail"] == "rail0")["error"]["message"]
     )
+
+
+def test_the_labs_firewall_drops_tcp_and_leaves_nothing_when_it_is_healed(
+    rails: Rails, tmp_path: Path
+) -> None:
+    inside = ("-n", rails.namespace("gpuserver2"))
+
+    def run(*command: str, check: bool = True) -> str:
+        done = subprocess.run(["ip", *inside, *command[1:]], check=check, capture_output=True, text=True)
+        return done.stdout
+
+    place = SimpleNamespace(netdev="ens6", run=run)
+    before = ip(*inside, "rule")
+    firewall = node_faults.KINDS["firewall"]
+    for _again in range(2):
+        firewall.make(place)
+    rows = measure(rails, tmp_path, order(rails=["rail0"]))
+    for node in NODES:
+        assert classes(rows[node]) == {"rendezvous_timeout"}
+    firewall.undo(place)
+    assert ip(*inside, "rule") == before
 
 
 def test_missing_tool_garbage_and_taken_port_are_named(rails: Rails, tmp_path: Path) -> None:

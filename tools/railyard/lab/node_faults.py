@@ -26,7 +26,7 @@ def _firewall(place: Place) -> None:
     By rules of routing, which every kernel has: a packet that they refuse vanishes. The table of the node's
     own addresses is asked before all others, hence it makes room first.
     """
-    _no_firewall(place)  # what an earlier try has left that ended halfway
+    _no_firewall(place)
     place.run("ip", "rule", "add", "pref", "1", "lookup", "local")
     for rule in _blocked(place):
         place.run("ip", "rule", "add", "pref", "0", *rule)
@@ -34,10 +34,15 @@ def _firewall(place: Place) -> None:
 
 
 def _no_firewall(place: Place) -> None:
-    place.run("ip", "rule", "add", "pref", "0", "lookup", "local", check=False)
+    # Also what was made halfway. The kernel takes the same rule twice, so what is there goes before it is added.
+    place.run("ip", "rule", "add", "pref", "1", "lookup", "local", check=False)
+    for _once_or_twice in range(2):
+        place.run("ip", "rule", "delete", "pref", "0", "lookup", "local", check=False)
+    place.run("ip", "rule", "add", "pref", "0", "lookup", "local")
     for rule in _blocked(place):
         place.run("ip", "rule", "delete", "pref", "0", *rule, check=False)
-    place.run("ip", "rule", "delete", "pref", "1", "lookup", "local", check=False)
+    for _once_or_twice in range(2):
+        place.run("ip", "rule", "delete", "pref", "1", "lookup", "local", check=False)
 
 
 def _governor(place: Place) -> dict[str, Any]:
