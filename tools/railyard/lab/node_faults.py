@@ -34,7 +34,7 @@ def _firewall(place: Place) -> None:
 
 
 def _no_firewall(place: Place) -> None:
-    # Also what was made halfway. The kernel takes the same rule twice, so what is there goes before it is added.
+    # Also what was made halfway. The kernel takes the same rule twice, so what is there goes first.
     place.run("ip", "rule", "add", "pref", "1", "lookup", "local", check=False)
     for _once_or_twice in range(2):
         place.run("ip", "rule", "delete", "pref", "0", "lookup", "local", check=False)
