@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from collections import Counter
 
 import pytest
 from e2e.support import Cluster, edited, needs_root, write_lab
@@ -64,6 +65,24 @@ def test_rolling_from_1500_to_9000_undoes_nothing(four_nodes):
     assert undone(four_nodes) == []
     # a canary alone, then batch by batch
     assert rolled.stdout.count("PLAY [Configure the rails") == len(four_nodes.nodes)
+
+
+def test_what_does_not_fit_the_time_is_measured_between_some_pairs(four_nodes):
+    with edited(four_nodes.fabric_file) as variables:
+        variables["fabric_policy"] = {**variables.get("fabric_policy", {}), "budget_min": 1}
+    tools = four_nodes.playbook("playbooks/tools.yml")
+    assert tools.returncode == 0, tools.stdout
+    status, run, output = four_nodes.validate()
+    assert status == 0, output
+    assert "4 of 6 pairs in 2 rounds (1 with every test" in output
+    assert "4 nodes, 2 rails, 4 of 6 pairs: all" in output
+    rows = run.lines("results.jsonl")
+    tested = [row for row in rows if row["peer"] is not None and row["group"] is None]
+    partners = {name: {row["peer"] for row in tested if row["node"] == name} for name in four_nodes.nodes}
+    assert {len(others) for others in partners.values()} == {2}
+    # TCP latency is part of everything, which each node and rail is asked once.
+    once = Counter((row["node"], row["rail"]) for row in tested if row["check"] == "tcp_latency")
+    assert once == {(name, rail): 2 for name in four_nodes.nodes for rail in ("rail0", "rail1")}
 
 
 def test_return_waits_for_consent_and_then_leads_back(four_nodes):

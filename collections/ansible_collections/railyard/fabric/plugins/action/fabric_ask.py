@@ -11,7 +11,12 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import suspects
-from ansible_collections.railyard.fabric.plugins.plugin_utils.run import action_base, management, requests
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import (
+    action_base,
+    management,
+    pattern,
+    requests,
+)
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 
 
@@ -49,7 +54,8 @@ class ActionModule(ActionBase):
             lines = requests.asked_lines(plan, order)
             folder.write(run_folder.ASKED, "".join(run_folder.line(line) + "\n" for line in lines))
             folder.write(run_folder.WORK_ORDER, run_folder.pretty(order))
-            folder.update_manifest(asked=requests.fingerprint(lines))
+            coverage = pattern.coverage(plan, lines)
+            folder.update_manifest(asked=requests.fingerprint(lines), coverage=coverage)
         except (run_folder.RunFolderError, requests.AskError, ValueError) as error:
             raise AnsibleActionFail(str(error)) from error
         return {

@@ -73,6 +73,18 @@ KEYS: Mapping[str, Key] = {
     "ping_count": Key(10, "pings of each pair and rail", "whole", 10, 100000),
     "ping_interval_s": Key(0.02, "time between two pings", "number", 0.002, 60),
     "path_mtu_probes": Key(5, "pings of the rail's full MTU, not to be fragmented", "whole", 1, 1000),
+    "pattern": Key(
+        "auto",
+        "which nodes meet. `auto`: every pair, with every test, where that fits `budget_min`; else every "
+        "test in the first round, and the path and all rails at once with as many further nodes as fit, two "
+        "in all at least, one of them of another leaf where leaves are declared. `all_pairs`: every pair, "
+        "with every test, whatever it takes",
+        "own",
+        to_node=False,
+    ),
+    "budget_min": Key(
+        15, "minutes that measuring may take by pattern `auto`", "number", 1, 1440, to_node=False
+    ),
     "confirm": Key(
         2,
         "how often a test that looks bad (lost, unproven, failed, below its floor) is measured again "

@@ -6,14 +6,14 @@
 Nodes meet in rounds (the circle method): in each round every node has at most one partner, and after all
 rounds every pair has met once. Each node can name its partner of any round, and the ids of the tests with
 it, without looking at the other pairs: a thousand nodes cost each of them a thousand steps, not half a
-million.
+million. An order may hold some of the rounds alone, and in some of these ask a pair the least.
 """
 
 from __future__ import annotations
 
 import collections
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import RDMA_TRANSPORTS, TESTS
@@ -21,6 +21,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils.documents import A
 from ansible_collections.railyard.fabric.plugins.module_utils.rails import plan
 
 SCHEMA = 1
+ALL_PAIRS, K_REGULAR = PATTERNS = ("all_pairs", "k_regular")
+#: What every pair is asked; of the rates the last that is asked at all.
+_PATH, _RATES = "path_mtu", ("tcp_bandwidth", "rdma_bandwidth")
 
 
 class Questions(NamedTuple):
@@ -29,6 +32,16 @@ class Questions(NamedTuple):
     alone: tuple[tuple[str, str], ...]
     bi: tuple[tuple[str, str], ...]
     together: tuple[tuple[str, str], ...]
+
+    def least(self, rails: int) -> Questions:
+        """Return what a pair is asked where its nodes have been asked everything with others.
+
+        The path, and what all rails carry at once: by RDMA where it is asked, else by TCP.
+        """
+        alone = [one for one in self.alone if one[0] == _PATH]
+        if rails > 1:
+            return Questions(tuple(alone), (), self.together[-1:])
+        return Questions((*alone, *[one for one in self.alone if one[0] in _RATES][-1:]), (), ())
 
     def count(self, rails: int) -> int:
         """Return how many tests a pair with so many common rails is asked."""
@@ -53,7 +66,7 @@ def questions(policy: Mapping[str, Any], rdma: bool) -> Questions:
 
 
 class Meeting(NamedTuple):
-    """Two nodes that meet in a round; `node` stands before `peer` in the roster."""
+    """Two nodes that meet in a round of the run; `node` stands before `peer` in the roster."""
 
     round: int
     number: int
@@ -69,8 +82,8 @@ def asked_tests(order: Mapping[str, Any], node: str | None = None) -> Iterator[A
     """Yield every test of the run in schedule order, or only those that `node` takes part in.
 
     Args:
-        order: the common part of a work order: `fabrics`, `roster`, `pattern`, `seed`, `rails`, `policy` are
-            read.
+        order: the common part of a work order: `fabrics`, `roster`, `pattern`, `rounds`, `full_rounds`,
+            `seed`, `rails`, `policy` are read.
         node: a roster name; its share is found in time linear in the number of nodes.
 
     Yields:
@@ -89,8 +102,6 @@ def asked_tests(order: Mapping[str, Any], node: str | None = None) -> Iterator[A
 
 def meetings(order: Mapping[str, Any], node: str | None = None) -> Iterator[Meeting]:
     """Yield the meetings of the run in order, or only those of `node`."""
-    if order.get("pattern", "all_pairs") != "all_pairs":
-        raise ScheduleError("pattern is {!r}; this version knows 'all_pairs'".format(order.get("pattern")))
     roster = [str(entry["name"]) for entry in order["roster"]]
     if len(set(roster)) != len(roster):
         raise ScheduleError("a node stands twice in the roster; make the host names unique")
@@ -98,15 +109,44 @@ def meetings(order: Mapping[str, Any], node: str | None = None) -> Iterator[Meet
     players = _seeded(roster, int(order.get("seed", 0)))
     circle = _Circle(len(players))
     seats = range(circle.size) if node is None else [players.index(node)]
-    for number in range(circle.rounds):
+    for number, turn in enumerate(_rounds(order, circle.rounds)):
         found = []
         for seat in seats:
-            other = circle.partner(seat, number)
+            other = circle.partner(seat, turn)
             if other >= len(players) or seat >= len(players) or (node is None and seat > other):
                 continue
             first, second = sorted((players[seat], players[other]), key=place.__getitem__)
-            found.append(Meeting(number, circle.number(seat, number), first, second))
+            found.append(Meeting(number, circle.number(seat, turn, number), first, second))
         yield from sorted(found, key=lambda meeting: meeting.number)
+
+
+def rounds_of_all(nodes: int) -> int:
+    """Return in how many rounds every pair of so many nodes meets."""
+    return _Circle(nodes).rounds
+
+
+def partners(players: Sequence[str], turn: int) -> Iterator[tuple[str, str]]:
+    """Yield the pairs that meet in a round of the circle, of players in the order of their seats."""
+    circle = _Circle(len(players))
+    for seat in range(len(players)):
+        other = circle.partner(seat, turn)
+        if seat < other < len(players):
+            yield players[seat], players[other]
+
+
+def _rounds(order: Mapping[str, Any], of_all: int) -> Sequence[int]:
+    """Return the rounds of the circle that the run holds, in its order."""
+    pattern = order.get("pattern", ALL_PAIRS)
+    if pattern not in PATTERNS:
+        raise ScheduleError(f"pattern is {pattern!r}; this version knows {' and '.join(PATTERNS)}")
+    chosen = order.get("rounds")
+    if pattern == ALL_PAIRS and chosen is None:
+        return range(of_all)
+    if pattern == ALL_PAIRS or not isinstance(chosen, list) or len(set(chosen)) != len(chosen):
+        raise ScheduleError(f"pattern {pattern} does not go with rounds {chosen!r}")
+    if not chosen or not all(isinstance(turn, int) and 0 <= turn < of_all for turn in chosen):
+        raise ScheduleError(f"rounds are {chosen!r}; there are 0 to {of_all - 1}")
+    return chosen
 
 
 class Share:
@@ -120,6 +160,8 @@ class Share:
             for entry in order["roster"]
         }
         self._questions = {rdma: questions(order["policy"], rdma) for rdma in (False, True)}
+        #: In so many of the first rounds a pair is asked everything; None in all.
+        self._full_rounds = order.get("full_rounds")
         # So many ids are set aside for each pair that they follow from the meeting's number alone; where
         # fabrics differ in their rails or their transport some ids are not used.
         self._width = self._questions[any(self._rdma.values())].count(self._rails.most())
@@ -128,6 +170,8 @@ class Share:
         """Yield the tests of one pair: each rail alone in both directions and at once, then all rails."""
         rails = self._rails.common(meeting.node, meeting.peer)
         asked = self._questions[self._rdma[meeting.node] and self._rdma[meeting.peer]]
+        if self._full_rounds is not None and meeting.round >= self._full_rounds:
+            asked = asked.least(len(rails))
         number = meeting.number * self._width
         ways = ((meeting.node, meeting.peer), (meeting.peer, meeting.node))
         for rail in rails:
@@ -247,13 +291,13 @@ class _Circle:
             return half
         return fixed if seat == half else (number - seat) % self.modulus
 
-    def number(self, seat: int, number: int) -> int:
-        """Return the place of this seat's meeting among all meetings of the run."""
-        half = self._half(number)
+    def number(self, seat: int, turn: int, before: int) -> int:
+        """Return the place of this seat's meeting among all of the run, so many rounds before this turn."""
+        half = self._half(turn)
         away = 0 if seat in (self.size - 1, half) else (seat - half) % self.modulus
         slot = min(away, self.modulus - away) if away else 0
         per_round = self.size // 2 - (1 if self.odd else 0)
-        return number * per_round + slot - (1 if self.odd else 0)
+        return before * per_round + slot - (1 if self.odd else 0)
 
     def _half(self, number: int) -> int:
         # The inverse of 2 modulo m-1 (odd) is m/2.

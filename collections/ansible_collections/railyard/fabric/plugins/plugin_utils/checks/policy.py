@@ -17,6 +17,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue i
 DEFAULT: dict[str, Any] = {name: key.default for name, key in KEYS.items()}
 
 BMC_CHECKS = ("tcp", "none", "rmcp")
+PATTERNS = ("auto", "all_pairs")
 # A BMC is asked at each of them.
 _MOST_PORTS = 8
 
@@ -93,6 +94,10 @@ def merge(user: object) -> dict[str, Any]:
                 )
             # The presence ping of earlier versions: a lost datagram was a silent BMC.
             merged[key] = "tcp" if value == "rmcp" else value
+        elif key == "pattern":
+            if value not in PATTERNS:
+                problems.append(f"fabric_policy.pattern must be one of {', '.join(PATTERNS)}, not {value!r}")
+            merged[key] = value
         elif key == "bmc_tcp_ports":
             problems += _ports_problems(value)
             merged[key] = value

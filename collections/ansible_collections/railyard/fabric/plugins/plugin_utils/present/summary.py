@@ -24,6 +24,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import rejud
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rejudge import Judged
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import suspects, wording
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import pattern
 
 _IN_BRACKETS = re.compile(r" \([^)]*\)")
 #: How many places a sentence names before it says "and N more".
@@ -122,6 +123,9 @@ def headline(
     nodes = len(plan["nodes"])
     rails = len({rail["name"] for node in plan["nodes"].values() for rail in node["rails"]})
     what = f"{_asked_of(plan, verdicts)}: {wording.count(nodes, 'node')}, {wording.count(rails, 'rail')}: "
+    met = pattern.coverage(plan, verdicts)
+    if met["pairs"] < met["of_pairs"]:
+        what = f"{what.removesuffix(': ')}, {met['pairs']} of {wording.count(met['of_pairs'], 'pair')}: "
     asked = len(verdicts) - counts[NOT_APPLICABLE]
     bad = []
     failed = [one for one in verdicts if one["outcome"] == FAIL]

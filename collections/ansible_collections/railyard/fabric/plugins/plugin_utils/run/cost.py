@@ -1,32 +1,24 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a measurement will take, told before it begins: rounds, minutes, bytes on the rails. Pure.
-
-One pair of each two kinds of node stands for all of its like, so the work does not grow with the nodes.
-"""
+"""What a measurement will take, told before it begins: rounds, minutes, bytes on the rails. Pure."""
 
 from __future__ import annotations
 
-import itertools
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.documents import AskedLine
-from ansible_collections.railyard.fabric.plugins.module_utils.measure import registry
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule import rounds as schedule
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.model import Inventory
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.plan import build_plan
-from ansible_collections.railyard.fabric.plugins.plugin_utils.run import requests
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import pattern, requests
 
 #: Above this a measurement wants the user's word, `railyard_allow_long`.
 LONG_S = 1800.0
 CONSENT = "railyard_allow_long"
-#: Staging, the phase of cables, the first meeting, collecting: seen on real runs beside the tests themselves.
-_AROUND_S = 30.0
 FIX = (
     f"-e {CONSENT}=true, or measure fewer nodes at a time (--limit), or for a shorter time "
     "(iperf3_duration_s, rdma_duration_s and others of fabric_policy)"
@@ -39,14 +31,18 @@ class Cost:
     """What a run is expected to take.
 
     Attributes:
-        nodes, pairs, rounds: how many there are; the pairs of a round are measured at the same time.
+        nodes, rounds: how many there are; the pairs of a round are measured at the same time.
+        pairs, of_pairs: how many meet, of how many.
+        full_rounds: in so many rounds a pair is asked everything; None where in all.
         duration_s: of the whole measurement, when nothing goes wrong.
         data_bytes: sent over all rails together at their declared rates; None where a rail declares none.
     """
 
     nodes: int
     pairs: int
+    of_pairs: int
     rounds: int
+    full_rounds: int | None
     duration_s: float
     data_bytes: float | None
 
@@ -58,10 +54,13 @@ class Cost:
         if self.data_bytes is not None:
             size, unit = next((one for one in _UNITS if self.data_bytes >= one[0]), _UNITS[-1])
             data = f"up to {self.data_bytes / size:.3g} {unit} over the rails"
-        return (
-            f"Measuring takes about {time}: {_count(self.pairs, 'pair')} in "
-            f"{_count(self.rounds, 'round')}, {data}."
-        )
+        meet = _count(self.pairs, "pair")
+        if self.pairs < self.of_pairs:
+            meet = f"{self.pairs} of {_count(self.of_pairs, 'pair')}"
+        rounds = _count(self.rounds, "round")
+        if self.full_rounds is not None:
+            rounds += f" ({self.full_rounds} with every test, the others with the path and all rails at once)"
+        return f"Measuring takes about {time}: {meet} in {rounds}, {data}."
 
     def refusal(self) -> str | None:
         """Return why this is not begun without the user's word, or None."""
@@ -83,45 +82,23 @@ def of(inventory: Inventory) -> Cost:
 
 def of_order(order: Mapping[str, Any]) -> Cost:
     """Return what a work order (its common part) will take."""
-    share = schedule.Share(order)
-    kinds: dict[int, list[Mapping[str, Any]]] = {}
-    for entry in order["roster"]:
-        kinds.setdefault(int(entry["fabric"]), []).append(entry)
-    longest_s, data_bytes = 0.0, 0.0
-    known = True
-    for first, second in itertools.combinations_with_replacement(kinds.values(), 2):
-        alike = first is second
-        count = len(first) * (len(first) - 1) // 2 if alike else len(first) * len(second)
-        if not count:
+    nodes, turns = len(order["roster"]), len(pattern.rounds_of(order))
+    full = order.get("full_rounds")
+    full_rounds = turns if full is None else min(full, turns)
+    of_all = schedule.rounds_of_all(nodes)
+    duration_s, data_bytes, known = pattern.AROUND_S, 0.0, True
+    for whole, many in ((True, full_rounds), (False, turns - full_rounds)):
+        if not many:
             continue
-        ends = (first[0], first[1] if alike else second[0])
-        pair = list(share.tests(schedule.Meeting(0, 0, str(ends[0]["name"]), str(ends[1]["name"]))))
-        longest_s = max(longest_s, _pair_s(pair, order["policy"]))
-        each_bytes = _pair_bytes(pair, order, ends[0])
-        known = known and each_bytes is not None
-        data_bytes += count * (each_bytes or 0.0)
-    nodes = len(order["roster"])
-    rounds = nodes - 1 + nodes % 2 if nodes > 1 else 0
-    pairs = nodes * (nodes - 1) // 2
-    duration_s = _AROUND_S + rounds * longest_s
-    return Cost(nodes, pairs, rounds, duration_s, data_bytes if known else None)
-
-
-def _planned_s(test: Mapping[str, Any], rules: Mapping[str, Any]) -> float:
-    return float(registry.TOOL_OF_CHECK[str(test["check"])]().planned_s(rules))
-
-
-def _pair_s(pair: list[AskedLine], rules: Mapping[str, Any]) -> float:
-    """Return the time of one meeting; the tests of a group are one turn."""
-    groups: Counter[str] = Counter()
-    seconds = 0.0
-    for test in pair:
-        if test["group"] is not None:
-            groups[test["group"]] += 1
-            if groups[test["group"]] > 1:
-                continue
-        seconds += _planned_s(test, rules) + requests.START_S
-    return seconds
+        duration_s += many * pattern.meeting_s(order, whole)
+        for node, _peer, count, tests in pattern.pairs(order, whole):
+            each_bytes = _pair_bytes(tests, order, node)
+            known = known and each_bytes is not None
+            data_bytes += count * many / of_all * (each_bytes or 0.0)
+    return Cost(
+        nodes, nodes // 2 * turns, nodes * (nodes - 1) // 2, turns, full, duration_s,
+        data_bytes if known else None,
+    )  # fmt: skip
 
 
 def _pair_bytes(pair: list[AskedLine], order: Mapping[str, Any], entry: Mapping[str, Any]) -> float | None:
@@ -135,7 +112,7 @@ def _pair_bytes(pair: list[AskedLine], order: Mapping[str, Any], entry: Mapping[
         if rate_gbps is None:
             return None
         ways = 2 if test["direction"] == "bi" else 1
-        total += ways * float(rate_gbps) * 1e9 / 8 * _planned_s(test, order["policy"])
+        total += ways * float(rate_gbps) * 1e9 / 8 * pattern.planned_s(test, order["policy"])
     return total
 
 

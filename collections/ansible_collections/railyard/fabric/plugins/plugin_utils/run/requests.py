@@ -20,13 +20,11 @@ from ansible_collections.railyard.fabric.plugins.module_utils.schedule import ro
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule.request import local_line
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import AGGREGATES, CHECKS
 from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import named
-from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder, pattern
 
 FACTS_CHECKS = ("link", "address", "mtu")
 #: Transport -> what its nodes are asked of each rail as well; InfiniBand's GIDs are no addresses.
 RDMA_FACTS_CHECKS = {"roce": ("rdma_port", "rdma_gid", "rdma_mtu"), "infiniband": ("rdma_port", "rdma_mtu")}
-#: What a tool takes to start and end beside the time that it measures.
-START_S = 2.0
 
 
 class AskError(ValueError):
@@ -72,17 +70,17 @@ def work_order(
             }
         )
     answered = set(reached)
-    return {
+    order = {
         "schema": 1,
         "run": run,
         "fabrics": [dict(fabric) for fabric in distinct],
         "roster": roster,
         "absent": [name for name in plan["nodes"] if name not in answered],
-        "pattern": "all_pairs",
         "seed": 0,
         "policy": dict(policy),
         "rails": list(rails) if rails is not None else None,
     }
+    return {**order, **pattern.chosen(order)}
 
 
 def asked_lines(plan: Mapping[str, Any], order: Mapping[str, Any]) -> list[AskedLine]:
@@ -137,6 +135,8 @@ def not_all_asked(
             return foreign
         if named != list(plan["nodes"]):
             return foreign
+        if fewer := pattern.problem(order):
+            return fewer
         wanted = asked_lines(plan, order)
     except (AskError, schedule.ScheduleError, ValueError, LookupError, TypeError, AttributeError) as error:
         return f"work_order.json is not whole: {error}"

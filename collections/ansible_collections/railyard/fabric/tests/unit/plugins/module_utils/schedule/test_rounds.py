@@ -136,6 +136,59 @@ def test_only_the_rails_that_are_wanted_and_that_both_have() -> None:
     assert len({test["id"] for test in tests}) == len(tests)
 
 
+@pytest.mark.parametrize("nodes", [4, 7, 16])
+def test_of_some_rounds_each_node_meets_as_many_others_and_ids_follow_one_another(nodes: int) -> None:
+    some = {"pattern": "k_regular", "rounds": [2, 0, 1]}
+    meetings = list(rounds.meetings(order(nodes, **some)))
+    met = Counter(name for meeting in meetings for name in (meeting.node, meeting.peer))
+    assert len({frozenset((meeting.node, meeting.peer)) for meeting in meetings}) == len(meetings)
+    # Of an odd number each has a pause in one round at most.
+    assert set(met.values()) <= ({3} if nodes % 2 == 0 else {2, 3})
+    assert [meeting.number for meeting in meetings] == list(range(len(meetings)))
+    assert [meeting.round for meeting in meetings] == sorted(meeting.round for meeting in meetings)
+    whole = list(rounds.asked_tests(order(nodes, **some)))
+    for entry in order(nodes)["roster"]:
+        share = list(rounds.asked_tests(order(nodes, **some), entry["name"]))
+        assert share == [test for test in whole if entry["name"] in (test["node"], test["peer"])]
+
+
+@pytest.mark.parametrize(
+    ("rails", "transport", "least"),
+    [
+        (2, "tcp", {"path_mtu", "tcp_bandwidth_concurrent"}),
+        (2, "roce", {"path_mtu", "rdma_bandwidth_concurrent"}),
+        (1, "tcp", {"path_mtu", "tcp_bandwidth"}),
+        (1, "roce", {"path_mtu", "rdma_bandwidth"}),
+    ],
+)
+def test_after_the_full_rounds_a_pair_is_asked_its_path_and_what_all_rails_carry_at_once(
+    rails: int, transport: str, least: set[str]
+) -> None:
+    tests = list(rounds.asked_tests(order(4, rails=rails, transport=transport, full_rounds=1)))
+    everything = list(rounds.asked_tests(order(4, rails=rails, transport=transport)))
+    assert [one for one in tests if one["round"] == 0] == [one for one in everything if one["round"] == 0]
+    assert {one["check"] for one in tests if one["round"] > 0} == least
+    assert len({one["id"] for one in tests}) == len(tests)
+    ways = {(one["node"], one["peer"]) for one in tests if one["round"] > 0}
+    assert all((peer, node) in ways for node, peer in ways)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"pattern": "ring"},
+        {"pattern": "k_regular"},
+        {"rounds": [0]},
+        {"pattern": "k_regular", "rounds": [0, 0]},
+        {"pattern": "k_regular", "rounds": [7]},
+        {"pattern": "k_regular", "rounds": []},
+    ],
+)
+def test_rounds_that_there_are_not_are_no_schedule(wrong: dict[str, Any]) -> None:
+    with pytest.raises(rounds.ScheduleError):
+        list(rounds.asked_tests(order(8, **wrong)))
+
+
 def test_what_cannot_be_scheduled_is_said() -> None:
     with pytest.raises(rounds.ScheduleError, match="pattern is 'ring'"):
         list(rounds.asked_tests(order(2, pattern="ring")))

@@ -66,13 +66,25 @@ def test_without_declared_rates_the_amount_is_not_known() -> None:
 
 
 def test_more_than_half_an_hour_wants_the_users_word() -> None:
-    assert cost.of_order(order(32, 1)).refusal() is None
-    said = cost.of_order(order(32, 8, "roce", 400)).refusal()
+    assert cost.of_order(order(32, 1, pattern="all_pairs")).refusal() is None
+    said = cost.of_order(order(32, 8, "roce", 400, pattern="all_pairs")).refusal()
     assert said is not None
     assert "496 pairs in 31 rounds" in said
+    # One meeting of such tests is too long already.
+    assert cost.of_order(order(32, 8, "roce", 400, iperf3_duration_s=120)).refusal() is not None
+
+
+# Of an odd number one node pauses in the first round, and has its own in the second: 15 minutes are too few.
+@pytest.mark.parametrize(("nodes", "minutes"), [(32, 15), (1000, 15), (32, 25), (33, 25)])
+def test_what_is_measured_by_default_fits_the_time_that_there_is(nodes: int, minutes: int) -> None:
+    found = cost.of_order(order(nodes, 8, "roce", 400, budget_min=minutes))
+    assert 0.9 * minutes < found.duration_s / 60 <= minutes
+    assert found.refusal() is None
+    assert found.of_pairs == nodes * (nodes - 1) // 2
+    assert f"{found.pairs} of {found.of_pairs} pairs in {found.rounds} rounds (" in found.text()
 
 
 def test_a_thousand_nodes_are_reckoned_at_once_and_a_lone_one_is_no_pair() -> None:
-    assert cost.of_order(order(1000, 8)).pairs == 499500
+    assert cost.of_order(order(1000, 8, pattern="all_pairs")).pairs == 499500
     lone = cost.of_order(order(1, 2))
     assert (lone.pairs, lone.rounds, lone.data_bytes) == (0, 0, 0.0)

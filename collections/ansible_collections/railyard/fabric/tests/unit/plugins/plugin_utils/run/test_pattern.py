@@ -1,0 +1,119 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which nodes meet where not all can: enough others each, another leaf among them, and no less than that."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from ansible_collections.railyard.fabric.plugins.module_utils.schedule import rounds
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present import summary
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import pattern
+from support.runs.fake_run import FakeRun
+
+
+def order(nodes: int, rails: int = 8, unit: int = 0, **rules: Any) -> dict[str, Any]:
+    """Return an order; each `unit` nodes, if any, have leaves of their own."""
+    each = [{"name": f"rail{k}", "netdev": f"ens{k}", "subnet": f"10.{k}.0.0/16"} for k in range(rails)]
+    fabric: dict[str, Any] = {"transport": "roce", "mtu": 9000, "rails": each}
+    fabrics = [
+        {**fabric, "rails": [{**rail, "leaf": f"unit{u}-{rail['name']}"} for rail in fabric["rails"]]}
+        for u in range(nodes // unit if unit else 0)
+    ]
+    roster = [
+        {"name": f"gpu{k:04d}", "node_index": k + 1, "scalable_unit": None, "rail_overrides": {},
+         "fabric": k // unit if unit else 0}
+        for k in range(nodes)
+    ]  # fmt: skip
+    made = {"fabrics": fabrics or [fabric], "roster": roster, "seed": 0, "rails": None,
+            "policy": policy.merge(rules)}  # fmt: skip
+    return {**made, **pattern.chosen(made)}
+
+
+def partners(made: dict[str, Any]) -> dict[str, set[str]]:
+    met: dict[str, set[str]] = defaultdict(set)
+    for meeting in rounds.meetings(made):
+        met[meeting.node].add(meeting.peer)
+        met[meeting.peer].add(meeting.node)
+    return met
+
+
+@pytest.mark.parametrize("nodes", [2, 3, 4])
+def test_where_all_pairs_fit_all_meet_and_are_asked_everything(nodes: int) -> None:
+    made = order(nodes, rails=2)
+    assert (made["pattern"], made["rounds"], made["full_rounds"]) == ("all_pairs", None, None)
+    assert pattern.problem(made) is None
+
+
+def test_two_nodes_are_one_meeting_however_long_it_takes() -> None:
+    assert order(2, iperf3_duration_s=3600)["full_rounds"] is None
+
+
+def test_all_may_meet_where_not_all_can_be_asked_everything() -> None:
+    made = order(8)
+    assert (made["pattern"], made["rounds"], made["full_rounds"]) == ("all_pairs", None, 1)
+    assert pattern.problem(made) is None
+
+
+@pytest.mark.parametrize(("nodes", "least"), [(32, 3), (33, 2), (256, 3)])
+def test_else_each_node_meets_several_and_is_asked_everything_once(nodes: int, least: int) -> None:
+    made = order(nodes)
+    assert made["pattern"] == "k_regular"
+    assert min(map(len, partners(made).values())) >= least
+    everything = {
+        end for test in rounds.asked_tests(made) if test["check"] == "rdma_latency"
+        for end in ((test["node"], test["rail"]), (test["peer"], test["rail"]))
+    }  # fmt: skip
+    assert len(everything) == 8 * nodes
+    assert pattern.problem(made) is None
+
+
+@pytest.mark.parametrize(("nodes", "unit"), [(32, 16), (64, 8), (256, 32), (32, 2)])
+def test_one_of_them_is_of_another_leaf(nodes: int, unit: int) -> None:
+    made = order(nodes, unit=unit, budget_min=16)
+    unit_of = {entry["name"]: entry["fabric"] for entry in made["roster"]}
+    for node, others in partners(made).items():
+        assert {unit_of[other] for other in others} - {unit_of[node]}
+
+
+def test_two_partners_are_the_least_however_little_time_there_is() -> None:
+    assert len(order(32, budget_min=1)["rounds"]) == 2
+    assert len(order(33, budget_min=1)["rounds"]) == 3
+
+
+@pytest.mark.parametrize(
+    "cut",
+    [{"rounds": [0]}, {"full_rounds": 0}, {"full_rounds": None, "rounds": [3]},
+     {"policy": policy.merge({"pattern": "all_pairs"})}],
+)  # fmt: skip
+def test_an_order_that_leaves_out_more_than_its_policy_allows_is_told(cut: dict[str, Any]) -> None:
+    assert pattern.problem({**order(32), **cut}) is not None
+
+
+class NoCables(FakeRun):
+    """What the cables are asked is answered of two nodes alone."""
+
+    cabled = False
+
+
+def test_a_run_of_some_pairs_passes_and_its_first_line_says_how_many() -> None:
+    names = tuple(f"gpu{number}" for number in range(1, 13))
+    made: dict[str, Any] = {"transport": "roce", "driver_class": "hardware", "node_class": "hardware"}
+    run = NoCables(**made, nodes=names, rails=4, budget_min=5)
+    assert run.order["pattern"] == "k_regular"
+    assert run.status() == 0
+    verdicts = run.judge()
+    counts = Counter({"not_applicable": 0}) + Counter(one["outcome"] for one in verdicts)
+    met = len({frozenset((one["node"], one["peer"])) for one in verdicts if one["peer"]})
+    assert 12 <= met < 66
+    said = summary.headline(run.plan, verdicts, counts, SimpleNamespace(torn=[], incomplete=None))  # type: ignore[arg-type]
+    assert f"12 nodes, 4 rails, {met} of 66 pairs: all " in said
+    # Fewer than that were never asked, whatever the order says.
+    run.order["rounds"] = run.order["rounds"][:1]
+    assert "too few" in str(run.incomplete())
+    assert run.status() == 3
