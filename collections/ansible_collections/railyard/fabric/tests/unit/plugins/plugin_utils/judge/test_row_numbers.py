@@ -68,7 +68,21 @@ def test_a_bandwidth_follows_from_its_iterations(gbps: float, good: bool) -> Non
 
 @pytest.mark.parametrize("iterations", [None, 0, -5, True, 1000.0, "1000"])
 def test_without_iterations_there_is_no_bandwidth(iterations: object) -> None:
-    assert list(row_numbers.unlike_iterations(row(iterations=iterations), POLICY))
+    said = list(row_numbers.unlike_iterations(row(iterations=iterations), POLICY))
+    assert said == [f"iterations is {iterations!r}"]
+
+
+# One message in 2 s, and 10 % more; or in 5 s, and 10 % less. perftest rounds to 0.01 MiB/s.
+ONE_GBIT, HALF_DIGIT = 65536 * 8 / 1e9, 0.005 * 2**20 * 8 / 1e9
+FASTEST, SLOWEST = ONE_GBIT / 2 * 1.1 + HALF_DIGIT, ONE_GBIT / 5 * 0.9 - HALF_DIGIT
+
+
+@pytest.mark.parametrize(
+    ("gbps", "good"),
+    [(FASTEST, True), (FASTEST + 1e-9, False), (SLOWEST, True), (SLOWEST - 1e-9, False)],
+)
+def test_a_bandwidth_of_few_messages_is_known_to_half_a_digit(gbps: float, good: bool) -> None:
+    assert (row_numbers.not_of_iterations(gbps, 1, POLICY) is None) is good
 
 
 @pytest.mark.parametrize(
@@ -144,6 +158,25 @@ def test_a_chain_of_exchanges_fits_into_its_window(latency_is: str, lasted_s: fl
     assert (not said) is good
 
 
+@pytest.mark.parametrize(
+    ("observations", "average_us", "asked_s", "said"),
+    [
+        # A window of 1 s, and 2 % of it.
+        (1020, 1000.0, 2, None),
+        (1021, 1000.0, 2, "the test lasted 1 s"),
+        # Fewer than the most that can be asked were reckoned to fill the time: a 500th of it at least.
+        (100000, 0.1, 10, None),
+        (99999, 0.1, 10, "asked were 10 s"),
+    ],
+)
+def test_a_chain_is_no_longer_than_its_window_and_no_shorter_than_was_asked(
+    observations: int, average_us: float, asked_s: int, said: str | None
+) -> None:
+    one = {"metrics": {"observations": observations, "latency_average_us": average_us}}
+    found = list(row_numbers.impossible_exchanges(one, (0.5, 1.5), {"rdma_latency_s": asked_s}))
+    assert found == [] if said is None else len(found) == 1 and found[0].endswith(said), found
+
+
 def test_ends_of_a_send_time_it_each_by_its_own_clock() -> None:
     def ends(check: str, theirs: float) -> str | None:
         client = {"check": check, "metrics": {"bandwidth_gbps": 1.0}}
@@ -193,12 +226,21 @@ def test_a_latency_is_that_of_as_many_exchanges_as_were_asked(
         ("client", {"window_s": None}, "window_s is None, no interval"),
         ("client", {"window_s": [0.0, 0.9]}, "it lasted 0.9 s, asked was 2 s"),
         ("client", {"window_s": [1.0, 2.0]}, None),
+        # One that is held up for two minutes is ended.
+        ("client", {"window_s": [0.0, 122.0]}, None),
+        ("client", {"window_s": [0.0, 122.1]}, "it lasted 122.1 s, asked was 2 s"),
         ("client", {"window_s": [1.0, 1.9]}, "it lasted 0.9 s, asked was 2 s"),
         ("client", {"started": "2026-11-21T10:15:20"}, "started is"),
         ("client", {"error": {}}, "it says measured and brings an error"),
         ("client", {"metrics": None}, "metrics is None"),
         ("client", {"metrics": {"rtt_min_us": 7.0}}, "rtt_average_us is missing"),
         ("client", {"metrics": {"rtt_min_us": 7.0, "rtt_average_us": 1e9}}, None),
+        ("client", {"metrics": {"rtt_min_us": 0.1, "rtt_average_us": 8.0}}, None),
+        (
+            "client",
+            {"metrics": {"rtt_min_us": 0.09, "rtt_average_us": 8.0}},
+            "rtt_min_us 0.09 is less than any",
+        ),
         (
             "client",
             {"metrics": {"rtt_min_us": 7.0, "rtt_average_us": 1e9 + 1}},
@@ -234,6 +276,83 @@ def test_a_bandwidth_of_rdma_is_possible_with_its_iterations_alone() -> None:
     assert list(row_numbers.impossible(one, POLICY)) == []
     assert list(row_numbers.impossible({**one, "iterations": None}, POLICY)) == ["iterations is None"]
     assert list(row_numbers.impossible({**one, "qps": 2}, POLICY)) == ["qps is 2, asked was 1"]
+
+
+@pytest.mark.parametrize(
+    ("window", "too_long", "too_short"),
+    [
+        # 4 s are asked in all, of which 2 s are measured; a window's ends are rounded to 0.1 ms.
+        ([0.0, 4.001], False, False),
+        ([0.0, 4.0012], True, False),
+        ([1.0, 2.0], False, False),
+        ([1.0, 1.9], False, True),
+    ],
+)
+def test_perftest_lasts_as_long_as_was_asked_and_measures_half_of_its_window_at_least(
+    window: list[float], too_long: bool, too_short: bool
+) -> None:
+    metrics = {"bandwidth_gbps": GBPS, "message_rate_mpps": 0.0005}
+    one = row(started="2026-11-21T10:15:20Z", window_s=window, metrics=metrics, qps=1, message_bytes=65536)
+    lasted_s = window[1] - window[0]
+    said = [f"it lasted {lasted_s:g} s, asked was 4 s in all"]
+    assert list(row_numbers.impossible(one, POLICY)) == (said if too_long else [])
+    found = row_numbers.too_short(one, POLICY)
+    assert found == (f"it lasted {lasted_s:g} s, asked was 2 s" if too_short else None)
+
+
+@pytest.mark.parametrize(
+    ("check", "client", "server"),
+    [
+        ("path_mtu", {}, {}),
+        ("tcp_bandwidth", {"streams": 3}, {"streams": 3}),
+        # What a latency is of, only its client knows.
+        ("tcp_latency", {"latency_is": "one_way", "message_bytes": 64}, {"message_bytes": 64}),
+        ("rdma_read_latency", {"latency_is": "round_trip", "message_bytes": 64, "bandwidth_is": None},
+         {"message_bytes": 64, "bandwidth_is": None}),
+        *((check, said, said) for check, said in (
+            ("rdma_bandwidth", {"qps": 2, "message_bytes": 65536, "bandwidth_is": None}),
+            ("rdma_bandwidth_bi", {"qps": 2, "message_bytes": 65536, "bandwidth_is": "sum_of_both"}),
+            ("rdma_bandwidth_unpinned",
+             {"qps": 2, "message_bytes": 65536, "bandwidth_is": None, "pinned": False}),
+        )),
+    ],
+)  # fmt: skip
+def test_a_row_says_how_its_test_was_run(
+    check: str, client: dict[str, object], server: dict[str, object]
+) -> None:
+    rules = policy.merge({"iperf3_streams": 3, "rdma_qps": 2, "rdma_message_bytes": 65536})
+    assert row_numbers.as_asked(check, True, rules) == client
+    assert row_numbers.as_asked(check, False, rules) == server
+
+
+@pytest.mark.parametrize(
+    ("packets", "loss_percent", "said"),
+    [
+        # Where no reply was missing, nothing was sent again to decide about it.
+        ({}, 0.0, None),
+        ({"sent": 10, "received": 10}, 0.0, None),
+        ({"sent": 10, "received": 0}, 100.0, None),
+        # A third is rounded to three digits: 0.001 is as far as it may be off.
+        ({"sent": 3, "received": 2}, 33.333, None),
+        ({"sent": 3, "received": 2}, 33.33, "2 packets of 3 came back, it says a loss of 33.33 %"),
+        ({"sent": 10, "received": 10}, 0.001, None),
+        ({"sent": 10, "received": 10}, 0.0011, "10 packets of 10 came back, it says a loss of 0.0011 %"),
+        ({"sent": 10, "received": 11}, 0.0, "11 packets of 10 came back"),
+        ({"sent": 10, "received": -1}, 0.0, "-1 packets of 10 came back"),
+        ({"sent": 0, "received": 0}, 0.0, "0 packets of 0 came back"),
+        ({"sent": 10}, 0.0, "None packets of 10 came back"),
+        ({"received": 10}, 0.0, "10 packets of None came back"),
+        ({"sent": 10, "received": 9.0}, 10.0, "9.0 packets of 10 came back"),
+    ],
+)
+def test_a_loss_is_of_the_packets_that_did_not_come_back(
+    packets: dict[str, Any], loss_percent: float, said: str | None
+) -> None:
+    numbers = dict.fromkeys(row_numbers.CHECKS["ping_rtt"].client, 50.0) | {"loss_percent": loss_percent}
+    one = row("ping_rtt", started="2026-11-21T10:15:20Z", window_s=[0.0, 0.2], metrics={**numbers, **packets})
+    assert list(row_numbers.impossible(one, POLICY)) == ([] if said is None else [said])
+    # Of what its client saw the server says nothing.
+    assert list(row_numbers.impossible({**one, "end": "server"}, POLICY)) == []
 
 
 @pytest.mark.parametrize(
@@ -318,6 +437,9 @@ def test_a_message_rate_follows_from_its_bandwidth(rate_mpps: float, good: bool)
     # 500 messages of 64 KiB a second; 5 % and the last digit that perftest prints.
     one = row(metrics={"bandwidth_gbps": GBPS, "message_rate_mpps": rate_mpps})
     assert (list(row_numbers.unlike_iterations(one, POLICY)) == []) is good
+    # Twice as many; just as far off as it may be.
+    one = row(iterations=2000, metrics={"bandwidth_gbps": 2 * GBPS, "message_rate_mpps": 0.0009485})
+    assert list(row_numbers.unlike_iterations(one, POLICY)) == []
 
 
 TCP = {**POLICY, "iperf3_omit_s": 0}
