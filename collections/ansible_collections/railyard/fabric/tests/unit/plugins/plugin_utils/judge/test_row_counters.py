@@ -201,6 +201,47 @@ def test_what_must_have_crossed_a_netdev(
     assert (told(check, end, counters, metrics) is None) is good
 
 
+@pytest.mark.parametrize(("packets", "good"), [(160, True), (159, False)])
+def test_of_many_pings_as_many_crossed_as_were_not_lost(packets: int, good: bool) -> None:
+    counters = grown(10**4, 10**4, packets, packets)
+    said = told("ping_rtt", "client", counters, {"loss_percent": 20.0}, policy={"ping_count": 200})
+    assert (said is None) is good, said
+
+
+@pytest.mark.parametrize("counters", [None, [], "tx_bytes"])
+def test_a_row_without_counters_proves_nothing(counters: Any) -> None:
+    assert row_counters.counter_deltas(counters) is None
+    for check, metrics in (("ping_rtt", NO_LOSS), ("rdma_latency", {"observations": 5})):
+        assert told(check, "client", counters, metrics) == "its counters are missing"
+
+
+def test_tcp_that_nobody_acknowledged_did_not_cross_the_rail() -> None:
+    silent = {**grown(tx=LEAST), "rx_bytes": [7, 7], "rx_packets": [7, 7]}
+    said = told("tcp_bandwidth", "client", silent, ONE_WAY)
+    assert str(said).startswith("rx_packets grew by 0, less than the 1 packets claimed")
+
+
+@pytest.mark.parametrize(
+    ("came", "iterations", "word"),
+    [
+        # 1 Gbit/s each way for 2 s: a tenth less of both than their sum, and all that was sent itself.
+        (200_000_000, 5000, None),
+        (199_999_999, 5000, "rx_bytes grew by 199999999, less than the 200000000 bytes claimed"),
+        (250_000_000, 5001, "tx_bytes grew by 250000000, less than the 250050000 bytes claimed"),
+    ],
+)
+@pytest.mark.parametrize("end", ["client", "server"])
+def test_of_both_directions_each_end_saw_what_it_sent_and_the_rest_of_the_sum(
+    end: str, came: int, iterations: int, word: str | None
+) -> None:
+    counters = grown(250_000_000, came, 62_000, 62_000)
+    counters |= {"hw_sent_pkts": [0, 62_000], "hw_rcvd_pkts": [0, 62_000]}
+    more = {"iterations": iterations, "active_mtu_bytes": 4096, "netdev": "ens6"}
+    rules = {"rdma_duration_s": 4, "rdma_margin_s": 1, "rdma_message_bytes": 50_000}
+    said = told("rdma_bandwidth_bi", end, counters, {"bandwidth_gbps": 2.0}, **more, policy=rules)
+    assert said is None if word is None else str(said).startswith(word), said
+
+
 # Twenty times the claim, 1.15 of it with headers, and 1000 bytes/s for 124 s.
 MOST = int(20 * 1.15 * LEAST)
 IDLE = {"tx_bytes": [0, 0], "rx_bytes": [0, 0]}
@@ -237,6 +278,23 @@ def test_far_more_than_the_claim_is_not_the_tests_own(
     assert found is None if word is None else word in str(found)
 
 
+# Twenty times the claim, 2.5 of it with acknowledgements, and 124,000 bytes in frames of 64: 1937.5.
+@pytest.mark.parametrize(
+    ("check", "metrics", "packets", "good"),
+    [
+        ("ping_rtt", NO_LOSS, 20 * 25 + 1937, True),
+        ("ping_rtt", NO_LOSS, 20 * 25 + 1938, False),
+        ("path_mtu", PROBES, 250 + 1937, True),
+        ("path_mtu", PROBES, 250 + 1938, False),
+    ],
+)
+def test_far_more_packets_than_were_counted_are_not_the_tests_own(
+    check: str, metrics: dict[str, Any], packets: int, good: bool
+) -> None:
+    said = told(check, "client", grown(packets * 14, packets * 14, packets, packets), metrics)
+    assert said is None if good else "other traffic" in str(said), said
+
+
 @pytest.mark.parametrize(
     ("changes", "good"),
     [
@@ -249,3 +307,54 @@ def test_far_more_than_the_claim_is_not_the_tests_own(
 def test_soft_roce_counts_at_its_netdev_and_its_port(changes: dict[str, Any], good: bool) -> None:
     counters = grown(7000, 7000, 5, 5) | {"hw_sent_pkts": [0, 5], "hw_rcvd_pkts": [0, 5]} | changes
     assert (told("rdma_latency", "client", counters, {"observations": 5}, netdev="ens6") is None) is good
+
+
+def claims(*rows: dict[str, Any]) -> row_counters.Claims:
+    """Return what tests claim of which gpu1 is the client; a row each, on a rail of its own."""
+    tests = [{"id": str(at), "node": "gpu1", "peer": "gpu2", "rail": f"rail{at}"} for at in range(len(rows))]
+    common = {"run": "r", "host": "gpu1", "end": "client", "proof": "proven"}
+    by_id = {one["id"]: [{**common, **one, **row}] for one, row in zip(tests, rows, strict=True)}
+    return row_counters.Claims("r", tests, by_id)
+
+
+@pytest.mark.parametrize(
+    ("name", "second", "change", "shared"),
+    [
+        ("tx_bytes", [10, 20], {}, False),
+        ("tx_bytes", [9, 20], {}, True),
+        # What did not grow claims nothing.
+        ("tx_bytes", [5, 5], {}, False),
+        ("tx_bytes", [5, 6], {}, True),
+        # A netdev's counters are its own, and a port's are the port's, whatever netdev is on it.
+        ("tx_bytes", [0, 10], {"hca": "mlx5_1:1"}, True),
+        ("tx_bytes", [0, 10], {"netdev": "ens7"}, False),
+        ("port_xmit_data", [0, 10], {"hca": "mlx5_1:1"}, False),
+        ("port_xmit_data", [0, 10], {"netdev": "ens7"}, True),
+        ("tx_bytes", [0, 10], {"host": "gpu9"}, False),
+    ],
+)
+def test_two_tests_claim_a_counter_of_one_source(
+    name: str, second: list[int], change: dict[str, Any], shared: bool
+) -> None:
+    place = {"netdev": "ens6", "hca": "mlx5_0:1"}
+    found = claims({**place, "counters": {name: [0, 10]}}, {**place, "counters": {name: second}} | change)
+    for identity in ("0", "1"):
+        said = found.shared({"id": identity, "end": "client"})
+        assert (said is not None) is shared, said
+
+
+@pytest.mark.parametrize(
+    ("other_rails", "missing"),
+    [
+        ({"rail1": {}, "rail2": {}}, ""),
+        ({"rail2": {}}, "rail1"),
+        ({}, "rail1"),
+        (None, "rail1"),
+        (7, "rail1"),
+    ],
+)
+def test_a_row_shows_all_measured_rails_of_its_node(other_rails: Any, missing: str) -> None:
+    asked = {"host": "gpu1", "rail": "rail0", "other_rails": other_rails}
+    assert claims({}, {}, {}).not_idle(asked) == missing
+    # Of another node nothing was measured.
+    assert claims({}, {}, {}).not_idle({**asked, "host": "gpu9"}) == ""
