@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import fleet
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import Answer
@@ -77,6 +79,137 @@ def test_an_attempt_that_was_spoilt_leads_out_of_no_failure(last: list[float], h
     made = answers([2.2] * 15, last)
     made[-1].attempts = 3
     assert told(made, hardware)[0] == "unmeasured"
+
+
+@pytest.mark.parametrize(
+    ("last", "attempts", "lost", "hardware", "confirm", "seen"),
+    [
+        # Two of three attempts decide of a card, whichever was the first; the third may have been as bad.
+        ([2.3, 5000.0], 3, "", True, 2, ("unmeasured", None, False)),
+        ([2.3, 5000.0], 2, "", True, 2, ("recorded", "1/2", True)),
+        ([5000.0, 2.2], 2, "", True, 2, ("recorded", "1/2", True)),
+        ([5000.0, 2.2], 3, "", True, 2, ("unmeasured", None, False)),
+        ([5000.0, 2.2, 2.2], 4, "", True, 3, ("unmeasured", None, False)),
+        ([5000.0, 2.2, 2.2, 2.2], 5, "", True, 4, ("unmeasured", None, False)),
+        # Software in all attempts: a good one is enough, and those that are missing may all have been bad.
+        ([5000.0, 2.2], 3, "", False, 2, ("recorded", None, False)),
+        ([5000.0, 5000.0], 3, "", False, 2, ("unmeasured", None, False)),
+        ([5000.0], 3, "", False, 2, ("unmeasured", None, False)),
+        # Rows that were lost are of an attempt only where one of them all is not there.
+        ([5000.0, 2.2], 2, "9 rows", True, 2, ("unmeasured", None, False)),
+        ([5000.0, 2.2, 2.2], 3, "9 rows", True, 2, ("recorded", "1/3", True)),
+        ([5000.0, 2.2, 2.2], 3, "9 rows", True, 3, ("unmeasured", None, False)),
+        ([5000.0, 5000.0, 2.2], 3, "9 rows", False, 2, ("recorded", None, False)),
+    ],
+)  # fmt: skip
+def test_what_an_attempt_that_is_not_there_may_have_been(
+    last: list[float],
+    attempts: int,
+    lost: str,
+    hardware: bool,
+    confirm: int,
+    seen: tuple[str, str | None, bool],
+) -> None:
+    made = answers([2.2] * 15, last)
+    made[-1].attempts = attempts
+    assert told(made, hardware, confirm, lost) == seen
+    if seen[0] == "unmeasured":
+        assert (lost or f"{len(last)} of {attempts} have a number") in made[-1].cause["cause"]
+
+
+@pytest.mark.parametrize(
+    ("slow_us", "hardware", "outcome"),
+    [(5.0, True, "fail"), (3.3, True, "recorded"), (5.0, False, "recorded"), (11.1, False, "fail")],
+)
+def test_a_card_stands_apart_by_the_spread_and_software_by_times_alone(
+    slow_us: float, hardware: bool, outcome: str
+) -> None:
+    """Half as much again of 2.2 us is beyond cards that do not spread; software's are five times apart."""
+    assert told(answers([2.2] * 15, [slow_us] * 3), hardware)[0] == outcome
+
+
+def both_ways(*ways_gbps: tuple[float, float], tries: int = 1) -> list[Answer]:
+    """Return recorded answers of cards, of so many attempts; each is of its two directions at once."""
+    made = []
+    for forward, reverse in ways_gbps:
+        seen = {"bandwidth_gbps": forward + reverse, "forward_gbps": forward, "reverse_gbps": reverse}
+        answer = Answer("recorded", dict(seen), basis="x", attempts=tries)
+        answer.tries = {number: dict(seen) for number in range(1, tries + 1)}
+        answer.like = {"check": "tcp_bandwidth_bi", "hardware": "True"}
+        made.append(answer)
+    fleet.settle([(answer, "") for answer in made], 2)
+    assert {answer.outcome for answer in made[:-1]} == {"recorded"}
+    return made
+
+
+@pytest.mark.parametrize(
+    ("last", "said"),
+    [
+        ((10.0, 90.0), "forward_gbps 10, the median of 16 like tests 50 (1 of 1 attempts)"),
+        ((90.0, 10.0), "reverse_gbps 10, the median of 16 like tests 50 (1 of 1 attempts)"),
+        # A processor may favour one of them, though not five times.
+        ((10.1, 89.9), None),
+        ((89.9, 10.1), None),
+        # What the sum says is said once.
+        ((5.0, 5.0), "bandwidth_gbps 10, the median of 16 like tests 100 (1 of 1 attempts)"),
+    ],
+)
+def test_no_direction_hides_behind_the_sum_of_both(last: tuple[float, float], said: str | None) -> None:
+    one = both_ways(*[(50.0, 50.0)] * 15, last)[-1]
+    assert one.outcome == ("recorded" if said is None else "fail")
+    assert (said or "") in one.cause.get("cause", "")
+    assert one.basis == ("x" if said is None else "x; held against the run's like tests")
+
+
+@pytest.mark.parametrize(
+    ("check", "observed", "compared"),
+    [
+        ("tcp_bandwidth", {"bandwidth_gbps": 1.0, "latency_p50_us": 2.0}, "bandwidth_gbps"),
+        ("tcp_latency", {"bandwidth_gbps": 1.0, "latency_p50_us": 2}, "latency_p50_us"),
+        ("ping_rtt", {"latency_p50_us": 2.0, "rtt_average_us": 3.0}, "rtt_average_us"),
+        ("tcp_latency", {"bandwidth_gbps": 1.0}, ""),
+        ("tcp_latency", {"latency_p50_us": "2"}, ""),
+        ("path_mtu", {"bandwidth_gbps": 1.0}, ""),
+        ("no_such_check", {"bandwidth_gbps": 1.0}, ""),
+        (None, {"bandwidth_gbps": 1.0}, ""),
+    ],
+)
+def test_a_test_is_compared_by_the_first_number_of_its_check(
+    check: str | None, observed: dict[str, Any], compared: str
+) -> None:
+    answer = Answer("recorded", observed, like={} if check is None else {"check": check})
+    assert fleet.metric(answer) == compared
+
+
+@pytest.mark.parametrize(
+    ("classes", "hardware"),
+    [
+        (["hardware"], True),
+        (["hardware", "hardware"], True),
+        (["hardware", "software"], False),
+        (["software", "software"], False),
+        (["None", "hardware"], False),
+        ([], False),
+    ],
+)
+def test_a_test_is_of_cards_where_all_its_ends_are(classes: list[str], hardware: bool) -> None:
+    line = {"check": "tcp_latency", "tool": "sockperf", "direction": "forward", "node": "gpu1"}
+    measured = {"message_bytes": 64, "iterations": 9}
+    made = fleet.like_of(line, measured, (9000, None), 100, classes, 1)
+    assert made == {
+        "check": "tcp_latency",
+        "tool": "sockperf",
+        "direction": "forward",
+        "message_bytes": "64",
+        "qps": "None",
+        "streams": "None",
+        "mtu_bytes": "9000",
+        "active_mtu_bytes": "None",
+        "rate_gbps": "100",
+        "classes": " and ".join(sorted(classes)),
+        "hops": "1",
+        "hardware": str(hardware),
+    }
 
 
 def test_only_like_is_held_against_like() -> None:
