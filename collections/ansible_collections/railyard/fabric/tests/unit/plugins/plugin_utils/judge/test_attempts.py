@@ -147,6 +147,84 @@ def test_an_attempt_that_cannot_be_is_garbage(number: Any) -> None:
     assert run.verdict(bandwidth(run))["cause_class"] == "row_garbled"
 
 
+@pytest.mark.parametrize(
+    ("confirm", "numbers", "found"),
+    [
+        (0, [1], [1]),
+        (0, [1, 2], None),
+        (2, [3, 1, 2, 3], [3, 1, 2]),
+        (2, [1, 4], None),
+        (2, [1, 0], None),
+        (2, [], []),
+    ],
+)
+def test_there_are_as_many_attempts_as_a_site_confirms_and_the_first(
+    confirm: int, numbers: list[int], found: list[int] | None
+) -> None:
+    rows = [{"attempt": number, "at": at} for at, number in enumerate(numbers)]
+    by_number = attempts.by_attempt(rows, confirm)
+    if found is None:
+        assert by_number is None
+    else:
+        assert by_number == {number: [row for row in rows if row["attempt"] == number] for number in found}
+
+
+def word(kind: str) -> Answer:
+    """Return an attempt's answer: a pass, a bad number, or else that cause."""
+    if kind == "pass":
+        return Answer("pass")
+    bad = ("below_floor", "path_mtu_small")
+    return Answer().failed(kind, "x") if kind in bad else Answer.unmeasured(kind, "x")
+
+
+@pytest.mark.parametrize(
+    ("others", "confirm", "outcome", "reproduced", "flaky"),
+    [
+        ([], 2, "pass", None, False),
+        (["pass"], 1, "pass", None, False),
+        (["pass", "pass"], 2, "pass", None, False),
+        # One that speaks against it makes it flaky, two make it a failure.
+        (["below_floor"], 1, "pass", "1/2", True),
+        (["below_floor", "pass"], 2, "pass", "1/3", True),
+        (["pass", "below_floor"], 2, "pass", "1/3", True),
+        (["below_floor", "below_floor"], 2, "fail", "2/3", False),
+        (["below_floor", "pass", "below_floor"], 3, "fail", "2/4", False),
+        # One that is missing may have failed.
+        (["pass", None], 2, "pass", None, False),
+        (["below_floor", None], 2, "unmeasured", "2/3", False),
+        ([None, "below_floor"], 2, "unmeasured", "2/3", False),
+        # A state is one however often it shows.
+        (["path_mtu_small", "pass"], 2, "fail", "1/3", False),
+        (["pass", "path_mtu_small"], 2, "fail", "1/3", False),
+        (["path_mtu_small", None], 2, "fail", "1/3", False),
+        ([None, "path_mtu_small"], 2, "fail", "1/3", False),
+        # Of what was spoilt nobody knows what it was.
+        *(
+            (two, 2, "unmeasured", "1/3", False)
+            for spoilt in ("row_garbled", "duplicate_row", "one_ended", "no_row")
+            for two in ([spoilt, "pass"], ["pass", spoilt])
+        ),
+    ],
+)
+def test_a_good_first_attempt_stands_where_nothing_speaks_against_it(
+    others: list[str | None], confirm: int, outcome: str, reproduced: str | None, flaky: bool
+) -> None:
+    answers = {number: word(kind) for number, kind in enumerate(["pass", *others], 1) if kind}
+    one = attempts.combine("tcp_bandwidth", answers, confirm)
+    assert (one.outcome, one.reproduced, one.flaky) == (outcome, reproduced, flaky), one.cause
+
+
+@pytest.mark.parametrize(
+    ("cause", "stands"),
+    [("path_mtu_small", True), ("row_garbled", True), ("below_floor", False), ("unproven", False)],
+)
+def test_a_bad_first_attempt_stands_where_it_would_be_said_again(cause: str, stands: bool) -> None:
+    answers = {1: word(cause), 2: Answer("pass"), 3: Answer("pass")}
+    one = attempts.combine("tcp_bandwidth", answers, 2)
+    assert (one is answers[1]) is stands
+    assert one.flaky is not stands
+
+
 def test_two_flaky_tests_are_unsteady() -> None:
     first, second = HEALTHY.ids("tcp_bandwidth")[:2]
     run = with_attempts(HEALTHY, first, "ugg")
