@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.rails import rdma_
 from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import bounds as limits
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import slots
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import packets, slots
 from hypothesis import given
 from hypothesis import strategies as st
 from support.runs import fake_rdma
@@ -178,6 +179,25 @@ SOFT = {"driver_class": "software"}
 
 
 @pytest.mark.parametrize(
+    ("changes", "netdev", "headers", "wire"),
+    [
+        # IPv4 20 or IPv6 40, TCP 20, its timestamps 12; Ethernet 14, on a wire FCS 4, preamble 8, gap 12.
+        ({}, {}, 52, 38),
+        ({"address": None, "address6": "fd00::1/64"}, {}, 72, 38),
+        ({}, SOFT, 52, 14),
+    ],
+)
+def test_a_packet_of_tcp_says_nothing_of_rdma(
+    changes: dict[str, Any], netdev: dict[str, str], headers: int, wire: int
+) -> None:
+    one, other = end(100, 9000, **changes), end(100, 1500)
+    found = packets.tcp(replace(one, netdev={**(one.netdev or {}), **netdev}), other)
+    assert (found.software, found.payload_bytes) == (bool(netdev), 1500 - headers)
+    assert (found.counted_bytes, found.link_bytes) == (1514, 1500 + wire)
+    assert (found.declared_bytes, found.unknown) == (0, False)
+
+
+@pytest.mark.parametrize(
     ("one", "other", "share", "floor"),
     [
         # The slower end and the smaller RDMA MTU bound both, whichever of the two sends.
@@ -247,6 +267,13 @@ def test_rails_of_one_slot_carry_together_what_the_best_of_them_does_alone() -> 
 def test_a_slot_carries_its_lanes_less_code_and_packets(speed_gts: float, width: float, gbps: float) -> None:
     link = {"pci_link": {"max_speed_gts": speed_gts, "max_width": width}}
     assert slots.carries_gbps(link) == pytest.approx(gbps * 0.905, abs=0.1)
+
+
+@pytest.mark.parametrize("width", range(34))
+def test_a_slot_has_1_2_4_8_12_16_or_32_lanes(width: int) -> None:
+    found = slots.carries_gbps({"pci_link": {"max_speed_gts": 8.0, "max_width": float(width)}})
+    lanes = width if width in (1, 2, 4, 8, 12, 16, 32) else None
+    assert found == (None if lanes is None else pytest.approx(lanes * 8 * 128 / 130 * 0.905, rel=1e-3))
 
 
 LINK = {"speed_gts": 8.0, "max_speed_gts": 8.0, "width": 8.0, "max_width": 8.0}
