@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_number
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import wording
-from ansible_collections.railyard.fabric.plugins.plugin_utils.present.model import Measurement, badness
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present.measurement import Measurement
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present.model import badness
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -8,11 +8,8 @@ from __future__ import annotations
 from xml.etree import ElementTree as Xml
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import wording
-from ansible_collections.railyard.fabric.plugins.plugin_utils.present.model import (
-    CheckTable,
-    Measurement,
-    Report,
-)
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present.measurement import Measurement
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present.model import CheckTable, Report
 
 
 def render(report: Report) -> str:

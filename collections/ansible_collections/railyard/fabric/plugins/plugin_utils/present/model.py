@@ -30,8 +30,8 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.present.grouping i
     LINK_ERRORS,
     Problem,
     group,
-    place_text,
 )
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present.measurement import Measurement
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present.rails_used import Conditions
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present.spread import RailSpread
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
@@ -42,65 +42,6 @@ _NODES_SHOWN = 16
 ROWS_SHOWN = 60
 # Of a verdict, what is text or absent.
 _TEXTS = ("node", "peer", "rail", "direction", "basis", "tool", "id")
-
-
-@dataclass(frozen=True)
-class Measurement:
-    """One verdict, with what its rows say about the two ends."""
-
-    check: str
-    node: str
-    peer: str
-    rail: str
-    direction: str
-    outcome: str
-    observed: dict[str, Any]
-    floor: dict[str, Any]
-    ceiling: dict[str, Any]
-    basis: str
-    tool: str
-    cpu: str
-    id: str
-    cable: str = ""
-    """The cable that it is about, where a cable is what the finding names."""
-    conditions: tuple[Conditions, ...] = ()
-    """What each end ran over; of RDMA tests."""
-
-    @property
-    def where(self) -> str:
-        """The place that it is about."""
-        return self.cable or place_text(self.node, self.peer, self.rail)
-
-    @property
-    def metric(self) -> str | None:
-        """The key of the number that stands for it."""
-        return wording.main_metric(self.observed)
-
-    @property
-    def value(self) -> float | None:
-        """The number that stands for it; None where there is none."""
-        return float(self.observed[self.metric]) if self.metric else None
-
-    @property
-    def observed_text(self) -> str:
-        """What was seen."""
-        return wording.observed_text(self.observed)
-
-    @property
-    def bounds_text(self) -> str:
-        """What was expected."""
-        return wording.bounds_text(self.floor, self.ceiling)
-
-    @property
-    def bounds(self) -> tuple[tuple[str, str], ...]:
-        """Floor and ceiling apart, as label and text; one where only one value is right."""
-        if self.floor and self.floor == self.ceiling:
-            return (("exactly", self.bounds_text),)
-        told = (
-            ("floor", wording.bounds_text(self.floor, {})),
-            ("ceiling", wording.bounds_text({}, self.ceiling)),
-        )
-        return tuple((name, text) for name, text in told if text)
 
 
 @dataclass(frozen=True)

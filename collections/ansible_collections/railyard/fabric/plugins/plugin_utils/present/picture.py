@@ -10,7 +10,8 @@ from html import escape
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import summary, wording
-from ansible_collections.railyard.fabric.plugins.plugin_utils.present.model import Measurement, Report
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present.measurement import Measurement
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present.model import Report
 
 _WIDTH = 920
 _LANE = 92

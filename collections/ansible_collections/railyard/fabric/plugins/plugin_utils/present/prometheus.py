@@ -21,7 +21,8 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import wording
 
 if TYPE_CHECKING:
-    from ansible_collections.railyard.fabric.plugins.plugin_utils.present.model import Measurement, Report
+    from ansible_collections.railyard.fabric.plugins.plugin_utils.present.measurement import Measurement
+    from ansible_collections.railyard.fabric.plugins.plugin_utils.present.model import Report
 
 FILE = "railyard.prom"
 #: More series of nodes and peers than this are folded to least, median and greatest of each rail.

@@ -9,12 +9,9 @@ import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import wording
-
-if TYPE_CHECKING:
-    from ansible_collections.railyard.fabric.plugins.plugin_utils.present.model import Measurement
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present.measurement import Measurement
 
 #: Least, lower quartile, median, upper quartile, greatest.
 FIVE = ("min", "lower quartile", "median", "upper quartile", "max")
