@@ -18,6 +18,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import (
     row_counters,
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.clock import Clock
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import Answer
 from ansible_collections.railyard.fabric.tests.unit.plugins.plugin_utils.judge.test_rdma_without_ip import (
     WITHOUT_IP,
 )
@@ -25,6 +26,8 @@ from support.runs.fake_run import NODES, RUN, FakeRun, exchanged
 
 GONE = "gone"
 TCP, PING, PATH, SOFT, CARD, IB = "tcp", "ping", "path", "soft", "card", "ib"
+NETDEV = {"tx_bytes": [7, 7], "rx_bytes": [7, 7]}
+DATA = {"port_xmit_data": [7, 7], "port_rcv_data": [7, 7]}
 SOUND = FakeRun(transport="roce")
 RUNS = {
     TCP: (SOUND, "tcp_bandwidth"),
@@ -93,12 +96,17 @@ def error(name: str, host: str = NODES[0], **more: Any) -> dict[str, Any]:
         *((TCP, {"mtu_bytes": said}, "mtu_differs") for said in (1500, None, 9000.0)),
         *((TCP, {"exit_status": said}, None) for said in (0, None)),
         *((TCP, {"exit_status": said}, "row_garbled") for said in (1, 127, 128, -1, True, False, "0")),
+        # What a probe prints is a result whatever it says itself, unless a signal ended it.
+        *((PING, {"exit_status": said}, None) for said in (0, 1, 127)),
+        *((PING, {"exit_status": said}, "row_garbled") for said in (128, 137, -1)),
+        (TCP, {"tool_version": "3.1"}, "row_garbled"),
+        (TCP, {"tool_version": "unknown"}, None),
         # A tool is told something of its rail, at either end, and nothing of another.
         *((TCP, {"argv": said}, None) for said in (
             None, [], [["iperf3", "-c", "10.0.1.2"]], [["iperf3", "-B", "10.0.1.1"]], [["iperf3", "ens6"]])),
         *((TCP, {"argv": said}, "row_garbled") for said in (
             "iperf3", [["iperf3", 5]], [["iperf3", "--version"]], [["sockperf", "10.0.1.2"]],
-            [["iperf3", "10.0.1.2"], ["iperf3"]],
+            [["iperf3", "10.0.1.2"], ["iperf3"]], [["iperf3", ""]],
             [["iperf3", "10.0.1.2", "ens6d1"]])),
         (SOFT, {"argv": [["ib_write_bw", "-d", "rxe0"]]}, None),
         (SOFT, {"argv": [["ib_write_bw", "-d", "rxe0", "rxe1"]]}, "row_garbled"),
@@ -123,6 +131,13 @@ def error(name: str, host: str = NODES[0], **more: Any) -> dict[str, Any]:
         # Whatever is sent is acknowledged, also where nothing is claimed of the way back.
         *((SOFT, {"counters": {name: [5, 5]}}, "unproven") for name in ("hw_sent_pkts", "hw_rcvd_pkts")),
         *((CARD, {"counters": {name: [5, 5]}}, "unproven") for name in ("port_xmit_data", "port_rcv_data")),
+        # Of another rail what its netdev carried, and of RDMA its card; of one that is not there nothing.
+        *((TCP, {"other_rails": {"rail1": shown}}, "unproven") for shown in ({}, {"tx_bytes": [7, 7]}, DATA)),
+        *((kind, {"other_rails": {"rail1": NETDEV, "rail9": DATA}}, None) for kind in (TCP, SOFT)),
+        (CARD, {"other_rails": {"rail1": {**NETDEV, **DATA}}}, None),
+        (CARD, {"other_rails": {"rail1": NETDEV}}, "unproven"),
+        *((CARD, {"other_rails": {"rail1": {**NETDEV, name: [7, 7]}}}, "unproven") for name in DATA),
+        (IB, {"other_rails": {"rail1": DATA}}, None),
         (IB, {"netdev": "ib0"}, "row_garbled"),
         (IB, {"exchange": None}, "row_garbled"),
         (IB, {"exchange": {"over": "rail"}}, "row_garbled"),
@@ -133,6 +148,7 @@ def error(name: str, host: str = NODES[0], **more: Any) -> dict[str, Any]:
 def test_what_one_row_must_say(kind: str, end: str, changes: dict[str, Any], cause: str | None) -> None:
     found = judge(kind, ends(kind, **{"client": {}, "server": {}, end: changes}))
     if cause is None:
+        assert not isinstance(found, Answer), found.cause
         assert [row["end"] for row in found] == ["client", "server"]
     else:
         assert (found.outcome, found.cause["cause_class"]) == ("unmeasured", cause), found.cause
@@ -170,6 +186,33 @@ def test_why_it_is_not_proven_is_told_in_the_rows_own_words() -> None:
         ({"proof": "unproven"}, "gpuserver1 (client): it says 'unproven'"),
     ):
         assert judge(TCP, ends(TCP, changes, {})).cause["cause"].endswith(said)
+
+
+@pytest.mark.parametrize(("kind", "name"), [(SOFT, "hw_sent_pkts"), (CARD, "port_xmit_data")])
+def test_a_driver_shows_what_it_sends_by_a_counter_of_its_own(kind: str, name: str) -> None:
+    found = judge(kind, ends(kind, {"counters": {name: GONE}}, {}))
+    assert f": {name} is not counted" in found.cause["cause"]
+
+
+@pytest.mark.parametrize(
+    ("table", "change", "cause", "said"),
+    [
+        ("hcas", {"gids": []}, "no_gid", "no GID of the rail's address on rxe0:1"),
+        # That a rail has no netdev is for those without an address alone.
+        ("netdevs", {"netdev": "ens9"}, "row_garbled", "netdev None, the rail is bound to None"),
+    ],
+)
+def test_what_the_facts_lack_no_row_makes_up(
+    table: str, change: dict[str, Any], cause: str, said: str
+) -> None:
+    run = SOUND.copy()
+    run.facts[0][table][0] |= change
+    identity = run.ids("rdma_bandwidth", rail="rail0")[0]
+    row = next(row for row in run.rows(identity) if row["host"] == NODES[0])
+    row["netdev"] = None if table == "netdevs" else row["netdev"]
+    one = run.verdict(identity)
+    assert (one["outcome"], one["cause_class"]) == ("unmeasured", cause)
+    assert said in one["cause"]
 
 
 def test_what_a_cable_shows_explains_only_that_nobody_came(monkeypatch: pytest.MonkeyPatch) -> None:
