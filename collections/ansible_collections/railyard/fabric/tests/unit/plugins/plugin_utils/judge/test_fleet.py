@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import fleet
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import fleet, verdict
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import Answer
-from support.runs.fake_run import FakeRun
+from support.runs.fake_run import FakeRun, exchanged
 
 
 def answers(first: list[float], last: list[float], metric: str = "latency_p50_us") -> list[Answer]:
@@ -278,3 +278,61 @@ def test_rails_of_another_mtu_are_not_like() -> None:
     for row in (row for identity in slow for row in run.rows(identity)):
         row["mtu_bytes"] = 1500
     assert {run.verdict(identity)["outcome"] for identity in slow} == {"recorded"}
+
+
+@pytest.mark.parametrize(
+    ("gone", "cause"), [(None, None), (0, "attempt_missing"), (1, "attempt_missing"), (2, None)]
+)
+def test_rows_of_its_own_nodes_that_were_lost_may_have_been_as_bad(
+    gone: int | None, cause: str | None
+) -> None:
+    """Software that stood apart once; of it all attempts have to."""
+    run = FakeRun(nodes=NODES, beacon=False)
+    slow = run.ids("tcp_latency", node=NODES[0], peer=NODES[1])[0]
+    slow_down(run, slow, 10)
+    archives = {node: {"rows": sum(row["host"] == node for row in run.results)} for node in NODES}
+    if gone is not None:
+        archives[NODES[gone]]["rows"] += 1
+    run.manifest["archives"] = archives
+    one = run.verdict(slow)
+    assert (one["outcome"], one["cause_class"]) == ("unmeasured" if cause else "recorded", cause)
+    assert not cause or f"{NODES[gone or 0]} handed" in one["cause"]
+
+
+@pytest.mark.parametrize(
+    ("leaves", "units", "hops"),
+    [
+        ((None, None), (None, None), "None"),
+        ((None, None), ("su1", "su1"), "None"),
+        ((None, None), ("su1", "su2"), "between units"),
+        (("leaf1", None), ("su1", "su2"), "between units"),
+        # The leaves say how many switches there are, whatever the units.
+        (("leaf1", "leaf1"), ("su1", "su2"), "1"),
+        (("leaf1", "leaf2"), ("su1", "su1"), "3"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("check", "planned", "mtus"),
+    [
+        ("tcp_latency", 9000, ("9000", "None")),
+        ("rdma_latency", 9000, ("9000", "4096")),
+        # Where the plan has no MTU the netdev's own counts.
+        ("tcp_latency", None, ("8000", "None")),
+    ],
+)
+def test_a_tests_like_have_its_mtus_and_its_way(
+    leaves: tuple[str | None, ...], units: tuple[str | None, ...], hops: str,
+    check: str, planned: int | None, mtus: tuple[str, str],
+) -> None:  # fmt: skip
+    run = FakeRun(transport="roce")
+    for node, leaf, unit in zip(run.plan["nodes"].values(), leaves, units, strict=True):
+        node["scalable_unit"] = unit
+        node["rails"][0] |= {"leaf": leaf, "mtu": planned}
+    for facts in run.facts:
+        facts["netdevs"][0]["mtu_bytes"] = 8000
+    given = run.manifest, run.plan, run.asked, run.facts, exchanged(run.results)
+    found = verdict.answers(*given, (), (), None)
+    for line, answer in zip(run.asked, found, strict=True):
+        if line["check"] == check and line["rail"] == "rail0":
+            assert (answer.outcome, answer.like["hops"]) == ("recorded", hops)
+            assert (answer.like["mtu_bytes"], answer.like["active_mtu_bytes"]) == mtus
