@@ -135,6 +135,16 @@ def test_no_field_of_a_row_can_be_spoilt_unnoticed() -> None:
                 assert one["outcome"] == "unmeasured", (path, "removed" if remove else value)
 
 
+@pytest.mark.parametrize("started", ["2019-11-21T10:15:20.000Z", "2031-11-21T10:15:20.000Z"])
+def test_an_answer_from_before_or_after_the_run_is_none_of_its_own(started: str) -> None:
+    run = with_bmcs()
+    run.results[-1]["started"] = started
+    assert [(one["outcome"], one["cause_class"]) for one in told(run)] == [
+        ("pass", None),
+        ("unmeasured", "row_garbled"),
+    ]
+
+
 def test_two_rows_are_none() -> None:
     run = with_bmcs()
     run.results.append(dict(run.results[-1]))
