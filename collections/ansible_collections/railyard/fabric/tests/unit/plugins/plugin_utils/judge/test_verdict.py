@@ -750,3 +750,187 @@ def test_a_number_that_no_float_holds_is_shown_as_none(seen: Any, shown: Any) ->
     line = Answer("recorded", {"x": seen, "within": {"y": {"z": seen}}}).line(ASKED, ())
     assert line["observed"] == {"x": shown, "within": {"y": {"z": shown}}}
     assert type(line["observed"]["x"]) is type(shown)
+
+
+@pytest.mark.parametrize(
+    ("end", "said"),
+    [
+        *((end, "the run has no end record") for end in (None, "x", {}, {"reason": "completed"}, {"at": ""})),
+        ({"at": "soon", "reason": "completed"}, "manifest.json does not say when the run began and ended"),
+        ({"at": "2026-11-21T10:16:10.000Z", "reason": "interrupted"}, "the run was interrupted"),
+        ({"at": "2026-11-21T10:16:10.000Z"}, "the run was None"),
+        ({"at": "2026-11-21T10:16:10.000Z", "reason": "completed"}, None),
+    ],
+)
+def test_why_a_run_did_not_come_to_its_end(end: Any, said: str | None) -> None:
+    assert verdict.not_ended({**HEALTHY.manifest, "end": end}) == said
+
+
+def test_nobody_else_has_a_say_in_what_a_node_was_asked() -> None:
+    run = HEALTHY.copy()
+    identity = run.ids("tcp_bandwidth")[0]
+    run.results.append({**run.rows(identity, "client")[0], "host": "gpuserver9"})
+    run.results.append({**run.results[-1], "id": run.ids("link")[0], "host": None})
+    assert run.verdict(identity)["outcome"] == "pass"
+    assert len(verdict.strangers(run.manifest, run.asked, run.results)) == 2
+
+
+@pytest.mark.parametrize(("attempt", "garbled"), [(3, False), (4, True), (0, True)])
+def test_an_attempt_that_there_cannot_be_garbles_the_test(attempt: int, garbled: bool) -> None:
+    """There are the first, and two more where it has to be confirmed twice."""
+    run = HEALTHY.copy()
+    identity = run.ids("tcp_bandwidth")[0]
+    run.rows(identity, "client")[0]["attempt"] = attempt
+    one = run.verdict(identity)
+    assert (one["outcome"], one["cause_class"] == "row_garbled") == ("unmeasured", garbled)
+
+
+def test_both_ways_hold_what_one_way_has_to_carry_where_it_was_not_proven() -> None:
+    run = FakeRun(transport="roce", driver_class="hardware", bidirectional=True)
+    both = run.ids("rdma_bandwidth_bi", rail="rail0")[0]
+    alone = run.ids("rdma_bandwidth", rail="rail0")
+    proven, least = run.verdict(alone[0])["observed"], run.verdict(alone[0])["floor"]
+    assert proven["bandwidth_gbps"] > least["bandwidth_gbps"]
+    for row in run.rows(alone[0]):
+        row["attempt"] = 4
+    floors = [run.verdict(both)["floor"][way] for way in ("forward_gbps", "reverse_gbps")]
+    carried = [least["bandwidth_gbps"], proven["bandwidth_gbps"]]
+    assert sorted(floors) == [pytest.approx(0.8 * one, abs=1e-3) for one in carried]
+
+
+@pytest.mark.parametrize("gone", ["row", "node", "held up"])
+def test_an_address_passes_where_all_that_could_say_whom_they_heard_did(gone: str) -> None:
+    """Who was never asked has heard nobody; who was, and whose row is gone, may have heard another owner."""
+    run = HEALTHY.copy()
+    test = run.ids("tcp_bandwidth", rail="rail0")[0]
+    lost = [row for row in run.results if row["host"] == NODES[1] and gone in ("node", "held up")]
+    lost += run.rows(test, "server") if gone == "row" else []
+    run.results = [row for row in run.results if not any(row is one for one in lost)]
+    run.facts = run.facts[:1] if gone == "node" else run.facts
+    rows = [obstacle(run.manifest["run"], NODES[1], "not_staged")] if gone == "held up" else []
+    found = {(one["node"], one["rail"]): one for one in judged_with(run, rows) if one["check"] == "address"}
+    assert found[NODES[0], "rail1"]["outcome"] == "pass"
+    one = found[NODES[0], "rail0"]
+    assert (one["outcome"], one["cause_class"]) == (
+        ("unmeasured", "no_row") if gone == "row" else ("pass", None)
+    )
+    assert gone != "row" or f"wrote no row of test {test}" in one["cause"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "outcome"),
+    [
+        ({}, "fail"),
+        ({"run": "20200101T000000Z-0000"}, "pass"),
+        ({"peer": "x"}, "pass"),
+        ({"host": 7}, "pass"),
+    ],
+)
+def test_only_an_end_of_a_test_of_this_run_claims_an_address(changes: dict[str, Any], outcome: str) -> None:
+    run = HEALTHY.copy()
+    row = run.rows(run.ids("ping_rtt", node=NODES[0], rail="rail0")[0], "client")[0]
+    error_row(row, "stranger", "unmeasured", host=changes.get("host", NODES[1]))
+    row.update({key: value for key, value in changes.items() if key != "host"})
+    one = run.verdict(run.ids("address", node=NODES[1], rail="rail0")[0])
+    assert one["outcome"] == outcome
+    assert outcome == "pass" or "what was seen" in one["cause"]
+
+
+def test_no_third_nodes_address_is_contested_by_a_test_of_two_others() -> None:
+    run = FakeRun(nodes=(*NODES, "gpuserver3"), beacon=False)
+    row = run.rows(run.ids("ping_rtt", node=NODES[0], peer=NODES[1], rail="rail0")[0], "client")[0]
+    error_row(row, "stranger", "unmeasured", host="gpuserver3")
+    assert run.verdict(run.ids("address", node="gpuserver3", rail="rail0")[0])["outcome"] == "pass"
+
+
+def with_leaves() -> FakeRun:
+    """Return a run whose inventory names the leaves: switches on the way are asked for."""
+    run = FakeRun(transport="roce")
+    for rail in (rail for node in run.plan["nodes"].values() for rail in node["rails"]):
+        rail["leaf"] = "leaf1"
+    run.asked = requests.asked_lines(run.plan, run.order)
+    run.manifest["asked"] = requests.fingerprint(run.asked)
+    return run
+
+
+def test_hops_rest_on_the_latencies_that_are_trusted() -> None:
+    run = with_leaves()
+    hops = run.ids("hops", node=NODES[0], rail="rail0")[0]
+    forth, back = run.ids("rdma_latency", rail="rail0")
+    one = run.verdict(hops)
+    assert (one["outcome"], sorted(one["rows"])) == ("recorded", sorted([forth, back]))
+    # Neither where there cannot be such an attempt, nor where it is not proven.
+    for row in run.rows(forth):
+        row["attempt"] = 4
+    assert run.verdict(hops)["rows"] == [back]
+    for row in run.rows(back):
+        row["proof"] = "unproven"
+    assert run.verdict(hops)["cause_class"] == "hops_unclear"
+    run.facts = run.facts[1:]
+    assert run.verdict(hops)["cause_class"] == "node_unreachable"
+
+
+def test_a_sum_is_of_tests_between_its_own_two_nodes() -> None:
+    run = HEALTHY.copy()
+    lines = [line for line in run.asked if line["check"] == "aggregate_bandwidth"]
+    lines[0]["parts"] = lines[1]["parts"]
+    one = run.verdict(lines[0]["id"])
+    assert (one["outcome"], one["cause_class"]) == ("unmeasured", "part_unmeasured")
+    assert f"is of {lines[1]['node']} and {lines[1]['peer']}" in one["cause"]
+
+
+SLOT = {"max_speed_gts": 2.5, "max_width": 1}
+SLOT_GBPS = 2.5 * 8 / 10 * 0.905  # line code, then packets of 256 bytes
+
+
+@pytest.mark.parametrize(
+    ("check", "transport", "rate_gbps", "link", "least_gbps"),
+    [
+        # Of each slot the best rail alone: TCP's of TCP, RDMA's of RDMA, which is faster here.
+        ("aggregate_bandwidth", "roce", 1.0, None, 0.9 * 2 * 0.85),
+        ("rdma_aggregate_bandwidth", "roce", 1.0, None, 0.9 * 2 * 0.95),
+        # RDMA is held to what the slots carry where that is known, TCP is not.
+        ("aggregate_bandwidth", "roce", 1.0, SLOT, 0.9 * 2 * 0.85),
+        ("rdma_aggregate_bandwidth", "roce", 1.0, SLOT, 0.9 * 2 * SLOT_GBPS),
+        # Beyond 100 Gbit/s no authority says what TCP reaches on several rails: no less than on one.
+        ("aggregate_bandwidth", "tcp", 100, None, 0.9 * 2 * 0.85),
+        ("aggregate_bandwidth", "tcp", 100.001, None, 0.9 * 0.85),
+    ],
+)
+def test_rails_of_shared_slots_carry_at_once_what_the_slots_do(
+    check: str, transport: str, rate_gbps: float, link: dict[str, Any] | None, least_gbps: float
+) -> None:
+    """Four rails on two cards."""
+    run = FakeRun(rate_gbps, "hardware", transport, rails=4, node_class="hardware", beacon=False)
+    for facts in run.facts:
+        for number, device in enumerate(facts["netdevs"][:4]):
+            device |= {"pci": f"0000:{'3b' if number < 2 else '5e'}:00.{number % 2}", "pci_link": link}
+    for identity in run.ids("tcp_bandwidth"):
+        for row in run.rows(identity):
+            row["metrics"] |= {"bandwidth_gbps": 0.85, "sent_gbps": 0.851}
+    for identity in run.ids(check):
+        assert run.verdict(identity)["floor"] == {"bandwidth_gbps": pytest.approx(least_gbps, abs=1e-3)}
+
+
+@pytest.mark.parametrize(
+    ("told", "lost"),
+    [
+        (lambda told: None, ()),  # a run of an earlier version
+        (lambda told: told, ()),
+        *((lambda told, more=more: {**told, NODES[0]: {"rows": told[NODES[0]]["rows"] + more}}, NODES[:1])
+          for more in (1, -1)),
+        (lambda told: {NODES[1]: told[NODES[1]]}, NODES[:1]),
+        (lambda told: {**told, NODES[0]: "all"}, NODES[:1]),
+        (lambda told: {}, NODES),
+        (lambda told: "all", NODES),
+    ],
+)  # fmt: skip
+def test_rows_that_were_handed_over_and_are_not_here_are_lost(
+    told: Callable[[Any], Any], lost: tuple[str, ...]
+) -> None:
+    run = HEALTHY.copy()
+    here = {node: sum(row["host"] == node for row in run.results) for node in NODES}
+    run.manifest["archives"] = told({node: {"rows": count} for node, count in here.items()})
+    for one in (one for one in run.judge() if one["check"] == "link_errors"):
+        assert (one["outcome"] == "unmeasured") is (one["node"] in lost)
+        assert one["node"] not in lost or f"{here[one['node']]} of them are here" in one["cause"]
