@@ -870,13 +870,15 @@ def test_hops_rest_on_the_latencies_that_are_trusted() -> None:
     assert run.verdict(hops)["cause_class"] == "node_unreachable"
 
 
-def test_a_sum_is_of_tests_between_its_own_two_nodes() -> None:
+def test_a_sum_is_of_tests_at_once_between_its_own_two_nodes() -> None:
     run = HEALTHY.copy()
     lines = [line for line in run.asked if line["check"] == "aggregate_bandwidth"]
     lines[0]["parts"] = lines[1]["parts"]
     one = run.verdict(lines[0]["id"])
     assert (one["outcome"], one["cause_class"]) == ("unmeasured", "part_unmeasured")
     assert f"is of {lines[1]['node']} and {lines[1]['peer']}" in one["cause"]
+    lines[0]["parts"] = run.ids("tcp_bandwidth", node=lines[0]["node"])
+    assert "is a tcp_bandwidth" in run.verdict(lines[0]["id"])["cause"]
 
 
 SLOT = {"max_speed_gts": 2.5, "max_width": 1}
