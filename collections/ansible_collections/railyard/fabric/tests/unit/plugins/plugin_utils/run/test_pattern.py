@@ -111,7 +111,7 @@ def test_a_run_of_some_pairs_passes_and_its_first_line_says_how_many() -> None:
     counts = Counter({"not_applicable": 0}) + Counter(one["outcome"] for one in verdicts)
     met = len({frozenset((one["node"], one["peer"])) for one in verdicts if one["peer"]})
     assert 12 <= met < 66
-    said = summary.headline(run.plan, verdicts, counts, SimpleNamespace(torn=[], incomplete=None))  # type: ignore[arg-type]
+    said = summary.headline(run.plan, verdicts, counts, SimpleNamespace(torn=[], incomplete=None))
     assert f"12 nodes, 4 rails, {met} of 66 pairs: all " in said
     # Fewer than that were never asked, whatever the order says.
     run.order["rounds"] = run.order["rounds"][:1]
