@@ -2,7 +2,7 @@
 
     python benchmarks/validations/campaign.py 10            # so many runs more, on the lab that is up
     python benchmarks/validations/campaign.py 10 --busy     # beside a busy loop on one core
-    python benchmarks/validations/campaign.py 10 --beside "unit tests"    # said in its lines: what else is running
+    python benchmarks/validations/campaign.py 10 --beside "unit tests"    # said in its lines
     python benchmarks/validations/campaign.py --judge       # all by the rules of today; README.md's table
 
 A line for each run in results.jsonl: kind of lab, whether something else was busy, exit status, seconds. Its
@@ -132,7 +132,9 @@ def main() -> None:
     loop = subprocess.Popen([sys.executable, "-c", "while True: pass"]) if given.busy else None
     try:
         for _ in range(given.runs):
-            beside = " and ".join(word for word in ("a busy loop" if given.busy else "", given.beside) if word)
+            beside = " and ".join(
+                word for word in ("a busy loop" if given.busy else "", given.beside) if word
+            )
             line = {"busy": given.busy, **({"beside": beside} if beside else {}), **validate()}
             with RESULTS.open("a", encoding="utf-8") as results:
                 results.write(json.dumps(line) + "\n")

@@ -68,9 +68,9 @@ class Cluster:
     def environment(self) -> dict[str, str]:
         return {**os.environ, "RAILYARD_REPORTS_DIR": str(self.reports), "COLUMNS": "140"}
 
-    def validate(self, *ansible_args: str) -> tuple[int, Run, str]:
+    def validate(self, *ansible_args: str, verb: str = "validate") -> tuple[int, Run, str]:
         done = self.railyard(
-            "validate", "-i", str(self.inventory), *(("--", *ansible_args) if ansible_args else ())
+            verb, "-i", str(self.inventory), *(("--", *ansible_args) if ansible_args else ())
         )
         return done.returncode, self.newest(), done.stdout
 

@@ -85,6 +85,21 @@ def test_what_does_not_fit_the_time_is_measured_between_some_pairs(four_nodes):
     assert once == {(name, rail): 2 for name in four_nodes.nodes for rail in ("rail0", "rail1")}
 
 
+def test_sweep_measures_every_pair_on_every_rail(four_nodes):
+    status, run, output = four_nodes.validate(verb="sweep")
+    assert status == 0, output
+    assert "6 pairs in 3 rounds (the path and all rails at once)" in output
+    assert "note: a sweep: pairs were asked path MTU and the bandwidth of all rails at once" in output
+    rows = [row for row in run.lines("results.jsonl") if row["peer"] is not None and row["id"][0] == "m"]
+    assert {row["check"] for row in rows} == {"path_mtu", "tcp_bandwidth_concurrent"}
+    measured = {
+        (row["node"], row["peer"], row["rail"])
+        for row in rows
+        if row["check"] == "tcp_bandwidth_concurrent" and row["metrics"]["bandwidth_gbps"] > 0
+    }
+    assert len(measured) == 4 * 3 * 2
+
+
 def test_return_waits_for_consent_and_then_leads_back(four_nodes):
     waiting = four_nodes.apply(9000, "rollback")
     assert "railyard_allow_rollback=true" in waiting.stdout

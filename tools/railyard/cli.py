@@ -11,7 +11,7 @@ import io
 import locale
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -161,6 +161,27 @@ def provision(inventory: Inventories, args: AnsibleArgs = None, reports_dir: Rep
 def validate(inventory: Inventories, args: AnsibleArgs = None, reports_dir: ReportsDir = None) -> None:
     """Measure, judge and report; change nothing on the nodes."""
     _operate("validate", inventory, args, reports_dir)
+
+
+@app.command(epilog=_EXIT_STATUSES)
+def sweep(
+    inventory: Inventories,
+    args: AnsibleArgs = None,
+    pattern: Annotated[
+        str,
+        typer.Option(
+            metavar="PATTERN", help="Which nodes meet: all_pairs, or another of fabric_policy.pattern."
+        ),
+    ] = "all_pairs",
+    one_by_one: Annotated[
+        bool, typer.Option("--one-by-one", help="Measure each rail alone, not all of a pair at once.")
+    ] = False,
+    reports_dir: ReportsDir = None,
+) -> None:
+    """Measure every pair of nodes: path MTU, and the bandwidth of all rails at once."""
+    questions = "one_by_one" if one_by_one else "together"
+    policy = {"railyard_pattern": pattern, "railyard_questions": questions}
+    _operate("sweep", inventory, args, reports_dir, policy)
 
 
 @app.command(epilog=_EXIT_STATUSES)
@@ -365,10 +386,16 @@ def _drop_standard_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _operate(verb: str, inventory: list[str], args: list[str] | None, reports_dir: Path | None) -> None:
+def _operate(
+    verb: str,
+    inventory: list[str],
+    args: list[str] | None,
+    reports_dir: Path | None,
+    policy: Mapping[str, str] | None = None,
+) -> None:
     from railyard.operate.commands import operate
 
-    _end(operate(verb, inventory, args or [], reports_dir or paths.reports_dir()))
+    _end(operate(verb, inventory, args or [], reports_dir or paths.reports_dir(), policy))
 
 
 def _end(status: Any) -> None:

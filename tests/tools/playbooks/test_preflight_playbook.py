@@ -222,3 +222,12 @@ def test_a_measurement_of_hours_wants_the_users_word(inventory, playbook, argv, 
     if status == 2:
         assert "Measuring takes about" in told
         assert "Fix: -e railyard_allow_long=true" in told
+
+
+def test_a_pattern_by_leaves_wants_leaves(inventory):
+    folder = inventory(FABRIC, {"gpu1": {"ansible_host": "192.0.2.1"}, "gpu2": {"ansible_host": "192.0.2.2"}})
+    done = run(folder, "-e", "railyard_pattern=per_leaf", playbook="playbooks/sweep.yml")
+    told = done.stdout + done.stderr
+    assert done.returncode == 2, told
+    assert "UNREACHABLE" not in told
+    assert "pattern per_leaf goes by leaves, and not each rail of gpu1, gpu2 has one" in told

@@ -1,4 +1,4 @@
-"""`railyard site`, `provision` and `validate`: check the inventory, run the playbooks, judge, report.
+"""`railyard site`, `provision`, `validate`, `sweep`: check the inventory, run the playbooks, judge, report.
 
 What is done to the nodes is done by playbooks, the same that plain `ansible-playbook` runs. This adds what
 belongs to a command: everything wrong with the input at once and before any node is touched, one run at a
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,14 +31,21 @@ if TYPE_CHECKING:
 OK, FAILED, INCOMPLETE = 0, 1, 3
 
 
-def operate(verb: str, sources: Sequence[str], argv: Sequence[str], reports_dir: Path) -> int:
-    """Run `site`, `provision` or `validate` on an inventory.
+def operate(
+    verb: str,
+    sources: Sequence[str],
+    argv: Sequence[str],
+    reports_dir: Path,
+    policy: Mapping[str, str] | None = None,
+) -> int:
+    """Run `site`, `provision`, `validate` or `sweep` on an inventory.
 
     Args:
-        verb: one of the three.
+        verb: one of the four.
         sources: what stood behind `-i`.
         argv: what stood after `--`.
         reports_dir: the folder of `<cluster>/<run>` folders.
+        policy: what this run lays over the inventory's policy, by the names of `policy.OF_RUN`.
 
     Returns:
         The exit status: 0, 1 or 3.
@@ -52,6 +59,7 @@ def operate(verb: str, sources: Sequence[str], argv: Sequence[str], reports_dir:
     if arguments.only_lists:
         return _list_only(playbook, sources, arguments)
     passwords = ansible_args.ask_passwords(arguments)
+    from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy as rules
     from ansible_collections.railyard.fabric.plugins.plugin_utils.run import baseline, cost
     from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 
@@ -61,9 +69,11 @@ def operate(verb: str, sources: Sequence[str], argv: Sequence[str], reports_dir:
         baseline.beside(inventory.sources, inventory.cluster)  # bad input is named before a node is touched
     if verb != "provision" and not arguments.check and not arguments.selects_tasks:
         # Ansible's preflight holds it against railyard_allow_long, wherever that is set.
+        inventory.policy = rules.of_run(inventory.policy, policy or {})
         out.print(cost.of(inventory).text(), highlight=False)
     with cluster_lock(reports_dir, inventory.cluster, run) as folder, Interrupts() as interrupts:
         variables = [f"railyard_run={run}", f"railyard_reports_dir={reports_dir.absolute()}"]
+        variables += [f"{name}={value}" for name, value in (policy or {}).items()]
         ours = [word for variable in variables for word in ("-e", variable)]
         progress = Progress(verbosity=arguments.verbosity)
         with Display(progress, out) as display:
@@ -75,7 +85,7 @@ def operate(verb: str, sources: Sequence[str], argv: Sequence[str], reports_dir:
                 passwords=passwords,
                 progress=progress,
                 show=display.show,
-                measuring=verb == "validate",
+                measuring=verb in ("validate", "sweep"),
             ).run()
         if progress.stats:
             terminal.recap(progress.stats, out)

@@ -46,6 +46,7 @@ class ActionModule(ActionBase):
             }
         )
         inventory = action_base.play_inventory(self)
+        inventory.policy = policy.of_run(inventory.policy, task_vars or {})
         if args["existing"]:
             folder = _existing(args["reports_dir"], inventory.cluster, args["run"])
             try:
@@ -92,8 +93,10 @@ def compare(folder: RunFolder, inventory: Inventory) -> None:
     if provenance.FINGERPRINT not in made:
         return  # of a version that did not keep it
     nodes = {node.name: plan.plan_of(node) for node in inventory.nodes}
+    # A run's own variables, such as a sweep's, are no change of the inventory.
+    own = {key: manifest["policy"].get(key, policy.DEFAULT[key]) for key in policy.OF_RUN}
     # As JSON has it, which is how the run's are.
-    now = json.loads(json.dumps(action_base.plain([nodes, policy.merge(inventory.policy)])))
+    now = json.loads(json.dumps(action_base.plain([nodes, {**policy.merge(inventory.policy), **own}])))
     changed = provenance.changes(made, manifest["policy"], *now)
     if changed != manifest.get(provenance.CHANGED, []):
         folder.update_manifest(**{provenance.CHANGED: changed})

@@ -13,6 +13,7 @@ from typing import Any
 from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import load
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import nodes as node_checks
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.load import Inventory, Problem
@@ -104,6 +105,7 @@ class ActionModule(ActionBase):
         manager = self._task.get_variable_manager()
         seen = task_vars or {}
         inventory = load.from_play(manager._inventory, self._loader)
+        inventory.policy = policy.of_run(inventory.policy, seen)
         problems = check_extra_variables(manager.extra_vars)
         if not problems:
             problems = check_what_the_play_sees(inventory, str(seen.get("inventory_hostname", "")), seen)
@@ -112,9 +114,7 @@ class ActionModule(ActionBase):
         if args["known_tags"]:
             problems += check_tags(args["known_tags"], *given)
         if args["measures"] and not problems and not self._task.check_mode and will_measure(*given):
-            found = cost.of(inventory)
-            display.display(found.text())
-            problems += check_cost(found, seen.get(cost.CONSENT, False))
+            problems += self._check_cost(inventory, seen.get(cost.CONSENT, False))
         result["changed"] = False
         result["nodes"] = len(inventory.selected)
         result["problems"] = [
@@ -129,3 +129,13 @@ class ActionModule(ActionBase):
         else:
             result["msg"] = f"The inventory is sound: {len(inventory.selected)} nodes."
         return result
+
+    def _check_cost(self, inventory: Inventory, allowed: object) -> list[Problem]:
+        """Tell what measuring takes; refuse what takes long, and nodes that cannot meet as they should."""
+        try:
+            found = cost.of(inventory)
+        except policy.PolicyError as error:
+            fix = f"{policy.OF_RUN['pattern']} and fabric_policy.pattern say who meets"
+            return [Problem("fabric_policy", None, None, str(error), fix)]
+        display.display(found.text())
+        return check_cost(found, allowed)

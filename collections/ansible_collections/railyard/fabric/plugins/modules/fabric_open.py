@@ -40,6 +40,9 @@ attributes:
   idempotent:
     support: none
     details: Every run has a folder of its own.
+notes:
+  - Variables C(railyard_pattern) and C(railyard_questions) lie over C(fabric_policy.pattern) and
+    C(fabric_policy.questions), for this run alone.
 """
 
 EXAMPLES = r"""

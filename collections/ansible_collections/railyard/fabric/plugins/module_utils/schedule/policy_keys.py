@@ -78,10 +78,20 @@ KEYS: Mapping[str, Key] = {
         "which nodes meet. `auto`: every pair, with every test, where that fits `budget_min`; else every "
         "test in the first round, and the path and all rails at once with as many further nodes as fit, two "
         "in all at least, one of them of another leaf where leaves are declared. `all_pairs`: every pair, "
-        "with every test, whatever it takes",
+        "whatever it takes. `k_regular`: each node with `partners` others. `ring`: each with the one before "
+        "and after it in the inventory. `per_leaf`: every pair of nodes whose rails end at the same leaves. "
+        "`across_leaves`: each node with one of other leaves, all at once",
         "own",
         to_node=False,
     ),
+    "questions": Key(
+        "every",
+        "what a pair is asked. `every`: all tests. `together`: path MTU, and what all rails carry at once. "
+        "`one_by_one`: path MTU, and what each rail carries alone",
+        "own",
+        to_node=False,
+    ),
+    "partners": Key(2, "others that a node meets by pattern `k_regular`", "whole", 1, 10000, to_node=False),
     "budget_min": Key(
         15, "minutes that measuring may take by pattern `auto`", "number", 1, 1440, to_node=False
     ),

@@ -6,7 +6,7 @@
 Nodes meet in rounds (the circle method): in each round every node has at most one partner, and after all
 rounds every pair has met once. Each node can name its partner of any round, and the ids of the tests with
 it, without looking at the other pairs: a thousand nodes cost each of them a thousand steps, not half a
-million. An order may hold some of the rounds alone, and in some of these ask a pair the least.
+million. An order may hold some of the rounds alone, or list its meetings, and ask a pair less than all.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils.documents import A
 from ansible_collections.railyard.fabric.plugins.module_utils.rails import plan
 
 SCHEMA = 1
-ALL_PAIRS, K_REGULAR = PATTERNS = ("all_pairs", "k_regular")
+ALL_PAIRS, K_REGULAR, LISTED = PATTERNS = ("all_pairs", "k_regular", "listed")
+#: What a pair is asked: every test, or the path and what all rails carry at once, or each rail alone.
+EVERY, TOGETHER, ONE_BY_ONE = QUESTIONS = ("every", "together", "one_by_one")
 #: What every pair is asked; of the rates the last that is asked at all.
 _PATH, _RATES = "path_mtu", ("tcp_bandwidth", "rdma_bandwidth")
 
@@ -33,13 +35,14 @@ class Questions(NamedTuple):
     bi: tuple[tuple[str, str], ...]
     together: tuple[tuple[str, str], ...]
 
-    def least(self, rails: int) -> Questions:
-        """Return what a pair is asked where its nodes have been asked everything with others.
+    def least(self, rails: int, one_by_one: bool = False) -> Questions:
+        """Return what a pair is asked where its nodes have been asked everything with others, or in a sweep.
 
-        The path, and what all rails carry at once: by RDMA where it is asked, else by TCP.
+        The path, and what all rails carry at once: by RDMA where it is asked, else by TCP. A single rail,
+        and rails that are taken one by one, are asked what each carries alone.
         """
         alone = [one for one in self.alone if one[0] == _PATH]
-        if rails > 1:
+        if rails > 1 and not one_by_one:
             return Questions(tuple(alone), (), self.together[-1:])
         return Questions((*alone, *[one for one in self.alone if one[0] in _RATES][-1:]), (), ())
 
@@ -82,8 +85,8 @@ def asked_tests(order: Mapping[str, Any], node: str | None = None) -> Iterator[A
     """Yield every test of the run in schedule order, or only those that `node` takes part in.
 
     Args:
-        order: the common part of a work order: `fabrics`, `roster`, `pattern`, `rounds`, `full_rounds`,
-            `seed`, `rails`, `policy` are read.
+        order: the common part of a work order: `fabrics`, `roster`, `pattern`, `rounds`, `meetings`,
+            `full_rounds`, `seed`, `rails`, `policy` are read.
         node: a roster name; its share is found in time linear in the number of nodes.
 
     Yields:
@@ -105,6 +108,9 @@ def meetings(order: Mapping[str, Any], node: str | None = None) -> Iterator[Meet
     roster = [str(entry["name"]) for entry in order["roster"]]
     if len(set(roster)) != len(roster):
         raise ScheduleError("a node stands twice in the roster; make the host names unique")
+    if order.get("pattern") == LISTED:
+        yield from _listed(order, roster, node)
+        return
     place = {name: index for index, name in enumerate(roster)}
     players = _seeded(roster, int(order.get("seed", 0)))
     circle = _Circle(len(players))
@@ -118,6 +124,27 @@ def meetings(order: Mapping[str, Any], node: str | None = None) -> Iterator[Meet
             first, second = sorted((players[seat], players[other]), key=place.__getitem__)
             found.append(Meeting(number, circle.number(seat, turn, number), first, second))
         yield from sorted(found, key=lambda meeting: meeting.number)
+
+
+def _listed(order: Mapping[str, Any], roster: Sequence[str], node: str | None) -> Iterator[Meeting]:
+    """Yield the meetings that an order lists, of each round pairs of places in the roster."""
+    listed = order.get("meetings")
+    if not isinstance(listed, list) or not listed or not all(isinstance(turn, list) for turn in listed):
+        raise ScheduleError("meetings are no list of rounds, which pattern listed wants")
+    count = 0
+    for number, turn in enumerate(listed):
+        busy: set[int] = set()
+        for both in turn:
+            good = isinstance(both, list) and len(both) == 2 and all(type(place) is int for place in both)
+            if not good or not 0 <= both[0] < both[1] < len(roster) or busy.intersection(both):
+                raise ScheduleError(
+                    f"meetings: {both!r} of round {number} is no pair of the roster, or not alone"
+                )
+            busy.update(both)
+            first, second = roster[both[0]], roster[both[1]]
+            if node in (None, first, second):
+                yield Meeting(number, count, first, second)
+            count += 1
 
 
 def rounds_of_all(nodes: int) -> int:
@@ -162,6 +189,8 @@ class Share:
         self._questions = {rdma: questions(order["policy"], rdma) for rdma in (False, True)}
         #: In so many of the first rounds a pair is asked everything; None in all.
         self._full_rounds = order.get("full_rounds")
+        # A policy of before there was a choice had none.
+        self._one_by_one = order["policy"].get("questions") == ONE_BY_ONE
         # So many ids are set aside for each pair that they follow from the meeting's number alone; where
         # fabrics differ in their rails or their transport some ids are not used.
         self._width = self._questions[any(self._rdma.values())].count(self._rails.most())
@@ -171,7 +200,7 @@ class Share:
         rails = self._rails.common(meeting.node, meeting.peer)
         asked = self._questions[self._rdma[meeting.node] and self._rdma[meeting.peer]]
         if self._full_rounds is not None and meeting.round >= self._full_rounds:
-            asked = asked.least(len(rails))
+            asked = asked.least(len(rails), self._one_by_one)
         number = meeting.number * self._width
         ways = ((meeting.node, meeting.peer), (meeting.peer, meeting.node))
         for rail in rails:

@@ -11,13 +11,20 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeGuard
 
 from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import RDMA_TESTS
+from ansible_collections.railyard.fabric.plugins.module_utils.schedule import rounds
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule.policy_keys import KEYS
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import CHECKS
 
 DEFAULT: dict[str, Any] = {name: key.default for name, key in KEYS.items()}
 
 BMC_CHECKS = ("tcp", "none", "rmcp")
-PATTERNS = ("auto", "all_pairs")
+PATTERNS = AUTO, ALL_PAIRS, K_REGULAR, RING, PER_LEAF, ACROSS_LEAVES = (
+    "auto", "all_pairs", "k_regular", "ring", "per_leaf", "across_leaves"
+)  # fmt: skip
+#: What a run may lay over the inventory's policy, and the variable that says it.
+OF_RUN = {"pattern": "railyard_pattern", "questions": "railyard_questions"}
+#: Keys that take one word of these.
+_WORDS = {"pattern": PATTERNS, "questions": rounds.QUESTIONS}
 # A BMC is asked at each of them.
 _MOST_PORTS = 8
 
@@ -60,6 +67,19 @@ def is_texts(value: object) -> TypeGuard[Sequence[str]]:
     return isinstance(value, (list, tuple)) and all(isinstance(one, str) for one in value)
 
 
+def of_run(user: object, variables: Mapping[str, Any]) -> object:
+    """Return the inventory's policy with what a run's own variables lay over it, as `railyard sweep` does.
+
+    Args:
+        user: the inventory's `fabric_policy`, or None.
+        variables: `railyard_pattern` and `railyard_questions` are read.
+    """
+    own = {key: variables[name] for key, name in OF_RUN.items() if variables.get(name) is not None}
+    if not own or not isinstance(user, (Mapping, type(None))):
+        return user
+    return {**(user or {}), **own}
+
+
 def merge(user: object) -> dict[str, Any]:
     """Lay the user's policy over the default one.
 
@@ -94,9 +114,9 @@ def merge(user: object) -> dict[str, Any]:
                 )
             # The presence ping of earlier versions: a lost datagram was a silent BMC.
             merged[key] = "tcp" if value == "rmcp" else value
-        elif key == "pattern":
-            if value not in PATTERNS:
-                problems.append(f"fabric_policy.pattern must be one of {', '.join(PATTERNS)}, not {value!r}")
+        elif key in _WORDS:
+            if value not in _WORDS[key]:
+                problems.append(f"fabric_policy.{key} must be one of {', '.join(_WORDS[key])}, not {value!r}")
             merged[key] = value
         elif key == "bmc_tcp_ports":
             problems += _ports_problems(value)

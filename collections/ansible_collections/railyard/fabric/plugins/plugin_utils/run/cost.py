@@ -34,6 +34,7 @@ class Cost:
         nodes, rounds: how many there are; the pairs of a round are measured at the same time.
         pairs, of_pairs: how many meet, of how many.
         full_rounds: in so many rounds a pair is asked everything; None where in all.
+        one_by_one: whether what is asked else is each rail alone, or all at once.
         duration_s: of the whole measurement, when nothing goes wrong.
         data_bytes: sent over all rails together at their declared rates; None where a rail declares none.
     """
@@ -43,6 +44,7 @@ class Cost:
     of_pairs: int
     rounds: int
     full_rounds: int | None
+    one_by_one: bool
     duration_s: float
     data_bytes: float | None
 
@@ -58,8 +60,11 @@ class Cost:
         if self.pairs < self.of_pairs:
             meet = f"{self.pairs} of {_count(self.of_pairs, 'pair')}"
         rounds = _count(self.rounds, "round")
-        if self.full_rounds is not None:
-            rounds += f" ({self.full_rounds} with every test, the others with the path and all rails at once)"
+        least = "the path and each rail alone" if self.one_by_one else "the path and all rails at once"
+        if self.full_rounds == 0:
+            rounds += f" ({least})"
+        elif self.full_rounds is not None:
+            rounds += f" ({self.full_rounds} with every test, the others with {least})"
         return f"Measuring takes about {time}: {meet} in {rounds}, {data}."
 
     def refusal(self) -> str | None:
@@ -70,7 +75,11 @@ class Cost:
 
 
 def of(inventory: Inventory) -> Cost:
-    """Return what measuring the selected nodes of a sound inventory will take."""
+    """Return what measuring the selected nodes of a sound inventory will take.
+
+    Raises:
+        PolicyError: the nodes cannot meet as the policy says.
+    """
     nodes = inventory.selected_nodes()
     plan = build_plan(inventory)
     plan["nodes"] = {node.name: plan["nodes"][node.name] for node in nodes}
@@ -85,18 +94,22 @@ def of_order(order: Mapping[str, Any]) -> Cost:
     nodes, turns = len(order["roster"]), len(pattern.rounds_of(order))
     full = order.get("full_rounds")
     full_rounds = turns if full is None else min(full, turns)
-    of_all = schedule.rounds_of_all(nodes)
+    of_all = nodes * (nodes - 1) // 2
+    met = [nodes // 2] * turns
+    if order["pattern"] == schedule.LISTED:
+        met = [len(turn) for turn in order["meetings"]]
     duration_s, data_bytes, known = pattern.AROUND_S, 0.0, True
-    for whole, many in ((True, full_rounds), (False, turns - full_rounds)):
-        if not many:
+    for whole, meetings in ((True, met[:full_rounds]), (False, met[full_rounds:])):
+        if not meetings:
             continue
-        duration_s += many * pattern.meeting_s(order, whole)
+        duration_s += len(meetings) * pattern.meeting_s(order, whole)
         for node, _peer, count, tests in pattern.pairs(order, whole):
             each_bytes = _pair_bytes(tests, order, node)
             known = known and each_bytes is not None
-            data_bytes += count * many / of_all * (each_bytes or 0.0)
+            data_bytes += count * sum(meetings) / of_all * (each_bytes or 0.0)
+    one_by_one = order["policy"].get("questions") == schedule.ONE_BY_ONE
     return Cost(
-        nodes, nodes // 2 * turns, nodes * (nodes - 1) // 2, turns, full, duration_s,
+        nodes, min(sum(met), of_all), of_all, turns, full, one_by_one, duration_s,
         data_bytes if known else None,
     )  # fmt: skip
 

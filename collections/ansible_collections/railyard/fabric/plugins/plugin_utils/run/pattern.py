@@ -19,6 +19,9 @@ from typing import Any
 from ansible_collections.railyard.fabric.plugins.module_utils.documents import AskedLine
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import registry
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule import rounds
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy as rules
+from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import named
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import partners
 
 #: Staging, the phase of cables, the first meeting, collecting: seen on real runs beside the tests themselves.
 AROUND_S = 30.0
@@ -39,29 +42,44 @@ def chosen(order: Mapping[str, Any]) -> dict[str, Any]:
         order: its common part; `roster`, `fabrics`, `rails` and `policy` are read.
 
     Returns:
-        `pattern`, `rounds` (of the circle; None for all) and `full_rounds` (in so many first rounds a pair is
-        asked everything; None for all).
+        `pattern`, `rounds` (of the circle; None for all), `full_rounds` (in so many first rounds a pair is
+        asked everything; None for all) and, of pattern `listed`, `meetings` (rounds of pairs of places in
+        the roster).
+
+    Raises:
+        PolicyError: the pattern goes by leaves, and the inventory does not say them.
     """
     policy = order["policy"]
-    every = {"pattern": rounds.ALL_PAIRS, "rounds": None, "full_rounds": None}
+    # A policy of before there was a choice had neither.
+    wanted, full = policy.get("pattern", rules.ALL_PAIRS), asks_everything(policy)
+    every = {"pattern": rounds.ALL_PAIRS, "rounds": None, "full_rounds": None if full else 0}
     names = [str(entry["name"]) for entry in order["roster"]]
     of_all = rounds.rounds_of_all(len(names))
-    # A policy of before there was a choice had none.
-    if of_all <= 1 or policy.get("pattern", rounds.ALL_PAIRS) == rounds.ALL_PAIRS:
-        return every
-    full_s, least_s = (meeting_s(order, full) for full in (True, False))
-    budget_s = 60 * float(policy["budget_min"]) - AROUND_S
-    if of_all * full_s <= budget_s:
+    if wanted in (rules.RING, rules.PER_LEAF, rules.ACROSS_LEAVES):
+        return {**every, "pattern": rounds.LISTED, "meetings": _listed(wanted, order)}
+    if of_all <= 1 or wanted == rules.ALL_PAIRS:
         return every
     # Of an odd number one node has a pause in each round.
     odd = len(names) % 2
-    full_rounds = 1 + odd
-    fit = full_rounds + int(max(0.0, budget_s - full_rounds * full_s) / max(least_s, 1.0))
-    many = min(max(_LEAST_PARTNERS + odd, fit), of_all)
+    if wanted == rules.K_REGULAR:
+        many, full_rounds = min(int(policy["partners"]) + odd, of_all), every["full_rounds"]
+    else:
+        full_s, least_s = (meeting_s(order, is_full) for is_full in (True, False))
+        budget_s = 60 * float(policy["budget_min"]) - AROUND_S
+        if full and of_all * full_s <= budget_s:
+            return every
+        full_rounds = 1 + odd if full else 0
+        fit = full_rounds + int(max(0.0, budget_s - full_rounds * full_s) / max(least_s, 1.0))
+        many = min(max(_LEAST_PARTNERS + odd, fit), of_all)
     if many == of_all:
         return {**every, "full_rounds": full_rounds}
     turns = _turns(order, names, many, of_all)
     return {"pattern": rounds.K_REGULAR, "rounds": turns, "full_rounds": full_rounds}
+
+
+def asks_everything(policy: Mapping[str, Any]) -> bool:
+    """Tell whether a policy asks every test; else the path and rates alone."""
+    return bool(policy.get("questions", rounds.EVERY) == rounds.EVERY)
 
 
 def problem(order: Mapping[str, Any]) -> str | None:
@@ -69,15 +87,24 @@ def problem(order: Mapping[str, Any]) -> str | None:
 
     How many fit is reckoned by each version of Railyard as it knows best; what may never be left out is not.
     """
+    policy = order["policy"]
+    if policy.get("pattern") != rules.AUTO:
+        least = chosen(order)
+        exact = least["pattern"] != rounds.K_REGULAR
+        keys = [key for key in least if exact or key != "rounds"]
+        fewer = len(rounds_of(order)) < len(rounds_of({**order, **least}))
+        if fewer or any(order.get(key) != least[key] for key in keys):
+            return "work_order.json leaves meetings out that its policy has asked"
+        return None
+    if order.get("pattern") == rounds.LISTED:
+        return "work_order.json lists meetings, and its policy leaves the choice to Railyard"
     if order.get("rounds") is None and order.get("full_rounds") is None:
         return None
     odd = len(order["roster"]) % 2
     turns = rounds_of(order)
-    if order["policy"].get("pattern") != "auto":
-        return "work_order.json leaves meetings out that its policy has asked"
     if len(turns) < min(_LEAST_PARTNERS + odd, rounds.rounds_of_all(len(order["roster"]))):
         return f"work_order.json holds {len(turns)} rounds, too few to tell a node's fault from its partner's"
-    if (order.get("full_rounds") or 0) < 1 + odd:
+    if asks_everything(policy) and (order.get("full_rounds") or 0) < 1 + odd:
         return "work_order.json has nodes that are never asked everything"
     return None
 
@@ -85,17 +112,29 @@ def problem(order: Mapping[str, Any]) -> str | None:
 def coverage(plan: Mapping[str, Any], lines: Iterable[Mapping[str, Any]]) -> dict[str, int]:
     """Return how many pairs of nodes meet, of how many: `pairs`, `of_pairs`.
 
+    Where the inventory declares leaves, and not all nodes are of the same, also `leaf_pairs` and
+    `of_leaf_pairs`: two leaves meet where a node of one meets a node of the other.
+
     Args:
         plan: the plan of the run's nodes.
         lines: asked lines, or the verdicts of them.
     """
     met = {frozenset((line["node"], line["peer"])) for line in lines if line["peer"] is not None}
     nodes = len(plan["nodes"])
-    return {"pairs": len(met), "of_pairs": nodes * (nodes - 1) // 2}
+    found = {"pairs": len(met), "of_pairs": nodes * (nodes - 1) // 2}
+    leaf = {name: _declared(node["rails"]) for name, node in plan["nodes"].items()}
+    many = len(set(leaf.values()))
+    if many > 1 and all(leaf.values()):
+        across = {frozenset(leaf[name] for name in both) for both in met}
+        found["leaf_pairs"] = sum(len(both) > 1 for both in across)
+        found["of_leaf_pairs"] = many * (many - 1) // 2
+    return found
 
 
 def rounds_of(order: Mapping[str, Any]) -> Sequence[int]:
-    """Return the rounds of the circle that an order holds."""
+    """Return the rounds of the circle that an order holds, or the places of those that it lists."""
+    if order.get("pattern") == rounds.LISTED:
+        return range(len(order["meetings"]))
     turns: Sequence[int] | None = order.get("rounds")
     return range(rounds.rounds_of_all(len(order["roster"]))) if turns is None else turns
 
@@ -143,6 +182,31 @@ def _meeting_s(tests: Sequence[AskedLine], policy: Mapping[str, Any]) -> float:
     return seconds
 
 
+def _listed(wanted: str, order: Mapping[str, Any]) -> partners.Rounds:
+    """Return the meetings of a pattern that the circle does not hold."""
+    if wanted == rules.RING:
+        return partners.ring(len(order["roster"]))
+    leaves = {str(entry["name"]): _leaves(order, entry) for entry in order["roster"]}
+    if silent := [name for name, mine in leaves.items() if not mine]:
+        raise rules.PolicyError(
+            [
+                f"fabric_policy.pattern {wanted} goes by leaves, and not each rail of {named(silent)} "
+                "has one; give the rails of `fabric` their leaf"
+            ]
+        )
+    if wanted == rules.PER_LEAF and len(set(leaves.values())) < len(leaves):
+        return partners.per_leaf(list(leaves.values()))
+    if wanted == rules.PER_LEAF:
+        raise rules.PolicyError(
+            [f"fabric_policy.pattern {wanted} takes two nodes of a leaf, and each has its own"]
+        )
+    if len(set(leaves.values())) < 2:
+        raise rules.PolicyError(
+            [f"fabric_policy.pattern {wanted} takes two leaves, and all nodes are of the same"]
+        )
+    return partners.across_leaves(list(leaves.values()))
+
+
 def _turns(order: Mapping[str, Any], names: Sequence[str], many: int, of_all: int) -> list[int]:
     """Return so many rounds, in the first of which as many as can meet somebody of another leaf.
 
@@ -174,5 +238,10 @@ def _crossing(names: Sequence[str], turn: int, leaf: Mapping[str, object]) -> se
 
 def _leaves(order: Mapping[str, Any], entry: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the leaves that a node's rails end at; nothing where one is not declared."""
-    declared = [rail.get("leaf") for rail in rounds.node_rails(order, entry)]
+    return _declared(rounds.node_rails(order, entry))
+
+
+def _declared(rails: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Return the leaves of a node's rails; nothing where one is not declared."""
+    declared = [rail.get("leaf") for rail in rails]
     return tuple(map(str, declared)) if all(declared) else ()

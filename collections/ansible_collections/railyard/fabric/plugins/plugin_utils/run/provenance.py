@@ -90,6 +90,13 @@ def remarks(manifest: Mapping[str, Any]) -> list[str]:
     return [str(said) for told in of if isinstance(told, list) for said in told]
 
 
+#: What a policy's `questions` leave out.
+_LESS = {
+    "together": "a sweep: pairs were asked path MTU and the bandwidth of all rails at once, nothing else",
+    "one_by_one": "a sweep: pairs were asked path MTU and the bandwidth of each rail alone, nothing else",
+}
+
+
 def notes(manifest: Mapping[str, Any], plan: Mapping[str, Any]) -> list[str]:
     """Return what a reader of the run's verdicts has to know of the inventory, one sentence each."""
     found = edited(manifest, plan)
@@ -101,6 +108,10 @@ def notes(manifest: Mapping[str, Any], plan: Mapping[str, Any]) -> list[str]:
             f"the inventory has changed since the run was made ({places}); "
             "the verdicts are of what it said then"
         )
+    policy = manifest.get("policy")
+    less = _LESS.get(str(policy.get("questions"))) if isinstance(policy, Mapping) else None
+    if less:
+        said.append(less)
     if manifest.get(BUNDLED):
         said.append(
             "this run is a bundle: names, addresses, serials and keys are stand-ins, "

@@ -265,3 +265,24 @@ def test_a_test_that_a_switch_has_asked_is_asked_where_it_is_on(
     found = rounds.questions(policy, rdma=False)
     places = {"alone": found.alone, "both_ways": found.bi, "together": found.together}
     assert [place for place, pairs in places.items() if ("replies", "counter") in pairs] == [asked] * switch
+
+
+def test_listed_meetings_have_the_same_ids_for_the_run_and_for_each_node() -> None:
+    made = order(4, pattern="listed", meetings=[[[0, 1], [2, 3]], [[1, 2]], [[0, 1]]])
+    every = list(rounds.meetings(made))
+    assert [(one.round, one.number, one.node, one.peer) for one in every] == [
+        (0, 0, "gpu001", "gpu002"), (0, 1, "gpu003", "gpu004"), (1, 2, "gpu002", "gpu003"),
+        (2, 3, "gpu001", "gpu002"),
+    ]  # fmt: skip
+    for name in ("gpu001", "gpu002", "gpu004"):
+        assert list(rounds.meetings(made, name)) == [one for one in every if name in (one.node, one.peer)]
+
+
+@pytest.mark.parametrize(
+    "meetings",
+    [None, [], [[[0, 1]], None], [[[0, 0]]], [[[1, 0]]], [[[0, 4]]], [[[0, True]]], [[[0, 1], [1, 2]]],
+     [[[0, 1, 2]]], [["01"]]],
+)  # fmt: skip
+def test_a_list_of_meetings_that_cannot_be_is_an_error(meetings: object) -> None:
+    with pytest.raises(rounds.ScheduleError, match="meetings"):
+        list(rounds.meetings(order(4, pattern="listed", meetings=meetings)))

@@ -88,3 +88,14 @@ def test_a_thousand_nodes_are_reckoned_at_once_and_a_lone_one_is_no_pair() -> No
     assert cost.of_order(order(1000, 8, pattern="all_pairs")).pairs == 499500
     lone = cost.of_order(order(1, 2))
     assert (lone.pairs, lone.rounds, lone.data_bytes) == (0, 0, 0.0)
+
+
+def test_a_sweep_is_reckoned_by_what_it_asks() -> None:
+    swept = cost.of_order(order(4, 2, pattern="all_pairs", questions="together"))
+    # Both rails' path in both directions, and all rails at once in both.
+    assert swept.duration_s == pytest.approx(30 + 3 * (4 * 2 + 2 * (5 + 2)))
+    assert "6 pairs in 3 rounds (the path and all rails at once)" in swept.text()
+    ring = cost.of_order(order(6, 2, pattern="ring", questions="one_by_one"))
+    assert ring.duration_s == pytest.approx(30 + 2 * (4 * 2 + 4 * (5 + 2)))
+    assert ring.data_bytes == pytest.approx(6 * 2 * 2 * 5 * 1.25e9)
+    assert "6 of 15 pairs in 2 rounds (the path and each rail alone)" in ring.text()

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from itertools import combinations
 from types import SimpleNamespace
 from typing import Any
 
@@ -86,10 +87,103 @@ def test_two_partners_are_the_least_however_little_time_there_is() -> None:
     assert len(order(33, budget_min=1)["rounds"]) == 3
 
 
+def pairs_of(made: dict[str, Any]) -> list[list[tuple[str, str]]]:
+    """Return who meets, round by round; nobody twice in one."""
+    found: dict[int, list[tuple[str, str]]] = defaultdict(list)
+    for meeting in rounds.meetings(made):
+        found[meeting.round].append((meeting.node, meeting.peer))
+    for pairs in found.values():
+        names = [name for both in pairs for name in both]
+        assert len(set(names)) == len(names)
+    assert list(found) == list(range(len(found)))
+    return list(found.values())
+
+
+@pytest.mark.parametrize(("nodes", "turns"), [(2, 1), (3, 3), (4, 2), (32, 2), (33, 3)])
+def test_in_a_ring_each_meets_the_one_before_and_after_it(nodes: int, turns: int) -> None:
+    made = order(nodes, rails=1, pattern="ring")
+    names = [entry["name"] for entry in made["roster"]]
+    ring = {frozenset((names[place - 1], names[place])) for place in range(nodes)}
+    met = [frozenset(both) for pairs in pairs_of(made) for both in pairs]
+    assert (set(met), len(met), len(pairs_of(made))) == (ring, len(ring), turns)
+    assert pattern.problem(made) is None
+
+
+@pytest.mark.parametrize(("nodes", "unit"), [(8, 4), (10, 5), (7, 3)])
+def test_per_leaf_all_of_a_leaf_meet_and_nobody_else(nodes: int, unit: int) -> None:
+    made = order(nodes - nodes % unit, unit=unit, pattern="per_leaf")
+    unit_of = {entry["name"]: entry["fabric"] for entry in made["roster"]}
+    wanted = {both for both in combinations(unit_of, 2) if unit_of[both[0]] == unit_of[both[1]]}
+    assert sorted(both for pairs in pairs_of(made) for both in pairs) == sorted(wanted)
+
+
+# In the last two a leaf has more than half, and the number is odd.
+@pytest.mark.parametrize(
+    ("sizes", "turns"), [((4, 4), 1), ((2, 2, 2), 1), ((3, 2, 1), 1), ((6, 2), 3), ((3, 2), 2)]
+)
+def test_across_leaves_each_meets_one_of_another_leaf_in_as_few_rounds_as_can_be(
+    sizes: tuple[int, ...], turns: int
+) -> None:
+    made = order(sum(sizes), unit=1)
+    leaf_of = [leaf for leaf, size in enumerate(sizes) for _ in range(size)]
+    for entry, leaf in zip(made["roster"], leaf_of, strict=True):
+        entry["fabric"] = leaf
+    made |= {"policy": policy.merge({"pattern": "across_leaves"})}
+    made |= pattern.chosen(made)
+    leaf_by_name = {entry["name"]: entry["fabric"] for entry in made["roster"]}
+    met = pairs_of(made)
+    assert len(met) == turns
+    assert all(leaf_by_name[node] != leaf_by_name[peer] for pairs in met for node, peer in pairs)
+    assert {name for pairs in met for both in pairs for name in both} == set(leaf_by_name)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "unit", "said"),
+    [("per_leaf", 0, "not each rail of gpu0000, gpu0001"), ("per_leaf", 1, "each has its own"),
+     ("across_leaves", 4, "takes two leaves")],
+)  # fmt: skip
+def test_a_pattern_that_goes_by_leaves_wants_them(wanted: str, unit: int, said: str) -> None:
+    with pytest.raises(policy.PolicyError, match=said):
+        order(4, unit=unit, pattern=wanted)
+
+
+@pytest.mark.parametrize(("nodes", "partners_each"), [(8, {3}), (9, {3, 4})])
+def test_k_regular_gives_each_so_many_partners(nodes: int, partners_each: set[int]) -> None:
+    made = order(nodes, pattern="k_regular", partners=3)
+    assert set(map(len, partners(made).values())) == partners_each
+
+
+def test_a_sweep_asks_every_pair_the_path_and_all_rails_at_once_and_one_by_one_each_alone() -> None:
+    for questions, checks in (
+        ("together", {("path_mtu", True), ("rdma_bandwidth_concurrent", False)}),
+        ("one_by_one", {("path_mtu", True), ("rdma_bandwidth", True)}),
+    ):
+        made = order(5, rails=2, pattern="all_pairs", questions=questions)
+        tests = list(rounds.asked_tests(made))
+        assert {(test["check"], test["group"] is None) for test in tests} == checks
+        asked = Counter((test["node"], test["peer"], test["rail"], test["check"]) for test in tests)
+        assert set(asked.values()) == {1}
+        assert len(asked) == 5 * 4 * 2 * 2
+        assert pattern.problem(made) is None
+        # Less than that was never asked.
+        assert pattern.problem({**made, "pattern": "k_regular", "rounds": [0, 1]}) is not None
+    assert pattern.problem({**order(5, pattern="all_pairs"), "full_rounds": 0}) is not None
+
+
+def test_coverage_counts_the_leaves_that_meet() -> None:
+    leaves = {"a": "l1", "b": "l1", "c": "l2", "d": "l3"}
+    plan = {"nodes": {name: {"rails": [{"name": "rail0", "leaf": leaf}]} for name, leaf in leaves.items()}}
+    lines = [{"node": "a", "peer": "b"}, {"node": "a", "peer": "c"}, {"node": "c", "peer": "b"}]
+    counted = {"pairs": 3, "of_pairs": 6, "leaf_pairs": 1, "of_leaf_pairs": 3}
+    assert pattern.coverage(plan, lines) == counted
+    del plan["nodes"]["d"]["rails"][0]["leaf"]
+    assert pattern.coverage(plan, lines) == {"pairs": 3, "of_pairs": 6}
+
+
 @pytest.mark.parametrize(
     "cut",
     [{"rounds": [0]}, {"full_rounds": 0}, {"full_rounds": None, "rounds": [3]},
-     {"policy": policy.merge({"pattern": "all_pairs"})}],
+     {"policy": policy.merge({"pattern": "all_pairs"})}, {"pattern": "listed", "meetings": [[[0, 1]]]}],
 )  # fmt: skip
 def test_an_order_that_leaves_out_more_than_its_policy_allows_is_told(cut: dict[str, Any]) -> None:
     assert pattern.problem({**order(32), **cut}) is not None
