@@ -11,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -233,6 +234,27 @@ def edited(path: Path) -> Iterator[dict]:
     content = yaml.safe_load(path.read_text(encoding="utf-8"))
     yield content
     path.write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
+
+
+def wait_for_rows(cluster: Cluster, node: str, at_least: int, seconds: float = 90) -> None:
+    """Wait until a run on the node has appended so many rows."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        text = cluster.ssh(
+            node, "sudo sh -c 'cat /var/lib/railyard/runs/*/results.jsonl 2>/dev/null | wc -l'"
+        )
+        if text.strip().isdigit() and int(text) >= at_least:
+            return
+        time.sleep(1)
+    raise AssertionError(f"no {at_least} rows on {node} within {seconds} s")
+
+
+def left_after(cluster: Cluster, node: str, seconds: float) -> list[str]:
+    """What of a run is still alive on the node after so many seconds; returns as soon as there is nothing."""
+    until = time.monotonic() + seconds
+    while (left := cluster.processes(node)) and time.monotonic() < until:
+        time.sleep(1)
+    return left
 
 
 def interrupt(process: subprocess.Popen[str], how: signal.Signals, timeout: float) -> tuple[int, str]:

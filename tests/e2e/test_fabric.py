@@ -12,7 +12,7 @@ import signal
 import time
 
 import pytest
-from e2e.support import NODES, RATE_GBPS, Cluster, assert_proven, interrupt
+from e2e.support import NODES, RATE_GBPS, Cluster, assert_proven, interrupt, left_after, wait_for_rows
 
 RAILS = ("rail0", "rail1")
 MEASURED = (
@@ -220,27 +220,6 @@ def test_a_run_folder_that_cannot_be_written_is_bad_input(cluster: Cluster) -> N
     assert done.returncode == 2, done.stdout
     assert "not-a-folder" in done.stdout
     assert cluster.exec_requests("gpuserver1") == before + 1
-
-
-def wait_for_rows(cluster: Cluster, node: str, at_least: int, seconds: float = 90) -> None:
-    """Wait until a run on the node has appended so many rows."""
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        text = cluster.ssh(
-            node, "sudo sh -c 'cat /var/lib/railyard/runs/*/results.jsonl 2>/dev/null | wc -l'"
-        )
-        if text.strip().isdigit() and int(text) >= at_least:
-            return
-        time.sleep(1)
-    raise AssertionError(f"no {at_least} rows on {node} within {seconds} s")
-
-
-def left_after(cluster: Cluster, node: str, seconds: float) -> list[str]:
-    """What of a run is still alive on the node after so many seconds; returns as soon as there is nothing."""
-    until = time.monotonic() + seconds
-    while (left := cluster.processes(node)) and time.monotonic() < until:
-        time.sleep(1)
-    return left
 
 
 def drop_old_runs(cluster: Cluster) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 from collections import Counter
 
 import pytest
-from e2e.support import Cluster, edited, needs_root, write_lab
+from e2e.support import Cluster, edited, left_after, needs_root, wait_for_rows, write_lab
 
 CLAIMS_ALL = """network:
   version: 2
@@ -98,6 +100,27 @@ def test_sweep_measures_every_pair_on_every_rail(four_nodes):
         if row["check"] == "tcp_bandwidth_concurrent" and row["metrics"]["bandwidth_gbps"] > 0
     }
     assert len(measured) == 4 * 3 * 2
+
+
+def test_sweep_whose_controller_is_killed_goes_on_and_is_resumed(four_nodes):
+    killed = four_nodes.start("sweep", "-i", str(four_nodes.inventory))
+    wait_for_rows(four_nodes, "gpuserver1", 3)
+    os.killpg(killed.pid, signal.SIGKILL)
+    killed.communicate(timeout=30)
+    run = four_nodes.newest()
+    done = four_nodes.railyard("resume", run.path.name, "-i", str(four_nodes.inventory))
+    assert done.returncode == 0, done.stdout
+    assert four_nodes.newest().path == run.path
+    ends = Counter(
+        (row["id"], row["host"], row["attempt"])
+        for row in run.lines("results.jsonl")
+        if row["peer"] is not None
+    )
+    asked = {line["id"] for line in run.lines("asked.jsonl") if line["id"][0] == "m"}
+    # No pair is lost, and none measured twice.
+    assert {identity for identity, _host, _attempt in ends} >= asked
+    assert set(ends.values()) == {1}
+    assert [left_after(four_nodes, node, 15) for node in four_nodes.nodes] == [[]] * 4
 
 
 def test_return_waits_for_consent_and_then_leads_back(four_nodes):

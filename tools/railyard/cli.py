@@ -185,6 +185,14 @@ def sweep(
 
 
 @app.command(epilog=_EXIT_STATUSES)
+def resume(
+    run: RunArgument, inventory: Inventories, args: AnsibleArgs = None, reports_dir: ReportsDir = None
+) -> None:
+    """Go back to a run whose controller was cut off: wait for the nodes, fetch what they have, judge it."""
+    _operate("resume", inventory, args, reports_dir, again=run)
+
+
+@app.command(epilog=_EXIT_STATUSES)
 def verify(
     inventory: Inventories,
     args: Annotated[
@@ -392,10 +400,11 @@ def _operate(
     args: list[str] | None,
     reports_dir: Path | None,
     policy: Mapping[str, str] | None = None,
+    again: str | None = None,
 ) -> None:
     from railyard.operate.commands import operate
 
-    _end(operate(verb, inventory, args or [], reports_dir or paths.reports_dir(), policy))
+    _end(operate(verb, inventory, args or [], reports_dir or paths.reports_dir(), policy, again))
 
 
 def _end(status: Any) -> None:

@@ -1,4 +1,4 @@
-"""`railyard site`, `provision`, `validate`, `sweep`: check the inventory, run the playbooks, judge, report.
+"""`railyard site`, `provision`, `validate`, `sweep`, `resume`: check the inventory, run the playbooks, judge.
 
 What is done to the nodes is done by playbooks, the same that plain `ansible-playbook` runs. This adds what
 belongs to a command: everything wrong with the input at once and before any node is touched, one run at a
@@ -37,15 +37,17 @@ def operate(
     argv: Sequence[str],
     reports_dir: Path,
     policy: Mapping[str, str] | None = None,
+    again: str | None = None,
 ) -> int:
-    """Run `site`, `provision`, `validate` or `sweep` on an inventory.
+    """Run `site`, `provision`, `validate`, `sweep` or `resume` on an inventory.
 
     Args:
-        verb: one of the four.
+        verb: one of the five.
         sources: what stood behind `-i`.
         argv: what stood after `--`.
         reports_dir: the folder of `<cluster>/<run>` folders.
         policy: what this run lays over the inventory's policy, by the names of `policy.OF_RUN`.
+        again: the run to go back to, as `rebuild.find` takes it; None for a new one.
 
     Returns:
         The exit status: 0, 1 or 3.
@@ -63,11 +65,12 @@ def operate(
     from ansible_collections.railyard.fabric.plugins.plugin_utils.run import baseline, cost
     from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 
-    run = run_folder.new_run_id()
+    run = run_folder.new_run_id() if again is None else _existing(again, reports_dir, inventory.cluster)
     out = terminal.console()
-    if verb != "provision":
+    begins = verb not in ("provision", "resume")
+    if begins:
         baseline.beside(inventory.sources, inventory.cluster)  # bad input is named before a node is touched
-    if verb != "provision" and not arguments.check and not arguments.selects_tasks:
+    if begins and not arguments.check and not arguments.selects_tasks:
         # Ansible's preflight holds it against railyard_allow_long, wherever that is set.
         inventory.policy = rules.of_run(inventory.policy, policy or {})
         out.print(cost.of(inventory).text(), highlight=False)
@@ -85,7 +88,7 @@ def operate(
                 passwords=passwords,
                 progress=progress,
                 show=display.show,
-                measuring=verb in ("validate", "sweep"),
+                measuring=verb in ("validate", "sweep", "resume"),
             ).run()
         if progress.stats:
             terminal.recap(progress.stats, out)
@@ -93,6 +96,22 @@ def operate(
         if (outcome.interrupted or progress.stats is None) and (folder / run).is_dir():
             _stop(sources, [*arguments.stop_argv, *ours], passwords, interrupts, out)
         return conclude(verb, outcome, folder / run, arguments, out)
+
+
+def _existing(run: str, reports_dir: Path, cluster: str) -> str:
+    """Return the id of a run of this cluster.
+
+    Raises:
+        UserError: there is none, or it is another cluster's.
+    """
+    from railyard.report import rebuild
+
+    found = rebuild.find(run, reports_dir).resolve()
+    if found.parent != (reports_dir / cluster).resolve():
+        raise UserError(
+            f"{found} is no run of {cluster} in {reports_dir}", "name the inventory that it was made with"
+        )
+    return found.name
 
 
 def checked_inventory(sources: Sequence[str], limit: str | None) -> Inventory:

@@ -13,6 +13,7 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
+from ansible_collections.railyard.fabric.plugins.module_utils.runner import main
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import plan
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.load import Inventory
@@ -51,9 +52,10 @@ class ActionModule(ActionBase):
             folder = _existing(args["reports_dir"], inventory.cluster, args["run"])
             try:
                 compare(folder, inventory)
+                found = {"nodes": list(folder.plan()["nodes"]), "waits": waits(folder)}
             except (run_folder.RunFolderError, policy.PolicyError) as error:
                 raise AnsibleActionFail(str(error)) from error
-            return {**result, "changed": False, "run": folder.name, "folder": str(folder.path)}
+            return {**result, **found, "changed": False, "run": folder.name, "folder": str(folder.path)}
         if self._task.check_mode:
             return {**result, "skipped": True, "msg": "check mode: nothing is measured"}
         try:
@@ -100,6 +102,21 @@ def compare(folder: RunFolder, inventory: Inventory) -> None:
     changed = provenance.changes(made, manifest["policy"], *now)
     if changed != manifest.get(provenance.CHANGED, []):
         folder.update_manifest(**{provenance.CHANGED: changed})
+
+
+def waits(folder: RunFolder) -> dict[str, int]:
+    """Return how long nobody need look at a run's nodes, and after how long they are certainly done.
+
+    Returns:
+        `lease_s` and `deadline_s`; of a run that was cut off before it asked anything none to wait for.
+    """
+    if not (folder.path / run_folder.WORK_ORDER).exists():
+        return {"lease_s": 0, "deadline_s": 0}
+    order = folder.document(run_folder.WORK_ORDER)
+    # Nodes of one fabric have as much to do, but for a pause.
+    one_of_each = {int(entry["fabric"]): str(entry["name"]) for entry in order["roster"]}
+    longest_s = max(main.worst_case_s({**order, "node": name}) for name in one_of_each.values())
+    return {"lease_s": int(order["policy"]["lease_s"]), "deadline_s": int(longest_s)}
 
 
 def _existing(reports_dir: str, cluster: str, run: str | None) -> RunFolder:

@@ -41,8 +41,8 @@ attributes:
     support: none
     details: Every run has a folder of its own.
 notes:
-  - Variables C(railyard_pattern) and C(railyard_questions) lie over C(fabric_policy.pattern) and
-    C(fabric_policy.questions), for this run alone.
+  - Variables C(railyard_pattern), C(railyard_questions) and C(railyard_lease_s) lie over the keys of
+    C(fabric_policy) that are called so, for this run alone.
 """
 
 EXAMPLES = r"""
@@ -67,6 +67,18 @@ run:
   returned: success, but not in check mode
   type: str
   sample: 20261121T101500Z-3f2a
+nodes:
+  description: The nodes that an earlier run covers.
+  returned: with O(existing=true)
+  type: list
+  elements: str
+  sample: [gpuserver1, gpuserver2]
+waits:
+  description: C(lease_s) and C(deadline_s) of an earlier run, as M(railyard.fabric.fabric_stage) returns
+    them.
+  returned: with O(existing=true)
+  type: dict
+  sample: {lease_s: 90, deadline_s: 512}
 folder:
   description: The run folder.
   returned: success, but not in check mode

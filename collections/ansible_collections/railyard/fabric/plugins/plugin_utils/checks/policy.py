@@ -22,7 +22,7 @@ PATTERNS = AUTO, ALL_PAIRS, K_REGULAR, RING, PER_LEAF, ACROSS_LEAVES = (
     "auto", "all_pairs", "k_regular", "ring", "per_leaf", "across_leaves"
 )  # fmt: skip
 #: What a run may lay over the inventory's policy, and the variable that says it.
-OF_RUN = {"pattern": "railyard_pattern", "questions": "railyard_questions"}
+OF_RUN = {"pattern": "railyard_pattern", "questions": "railyard_questions", "lease_s": "railyard_lease_s"}
 #: Keys that take one word of these.
 _WORDS = {"pattern": PATTERNS, "questions": rounds.QUESTIONS}
 # A BMC is asked at each of them.
@@ -72,9 +72,10 @@ def of_run(user: object, variables: Mapping[str, Any]) -> object:
 
     Args:
         user: the inventory's `fabric_policy`, or None.
-        variables: `railyard_pattern` and `railyard_questions` are read.
+        variables: those that `OF_RUN` names are read; on a command line a number is a text.
     """
     own = {key: variables[name] for key, name in OF_RUN.items() if variables.get(name) is not None}
+    own |= {key: int(value) for key, value in own.items() if isinstance(value, str) and value.isdecimal()}
     if not own or not isinstance(user, (Mapping, type(None))):
         return user
     return {**(user or {}), **own}

@@ -170,6 +170,25 @@ def test_a_sweep_asks_every_pair_the_path_and_all_rails_at_once_and_one_by_one_e
     assert pattern.problem({**order(5, pattern="all_pairs"), "full_rounds": 0}) is not None
 
 
+def test_a_run_lays_its_own_words_over_the_inventorys_policy() -> None:
+    said = {
+        "railyard_pattern": "ring",
+        "railyard_lease_s": "600",
+        "railyard_run": "x",
+        "railyard_questions": None,
+    }
+    assert policy.of_run({"lease_s": 60, "confirm": 0}, said) == {
+        "lease_s": 600,
+        "confirm": 0,
+        "pattern": "ring",
+    }
+    assert policy.merge(policy.of_run(None, {"railyard_lease_s": 600}))["lease_s"] == 600
+    with pytest.raises(policy.PolicyError, match="lease_s must be a number, not 'soon'"):
+        policy.merge(policy.of_run({}, {"railyard_lease_s": "soon"}))
+    # What is no policy stays what it is, to be told.
+    assert policy.of_run(["ring"], said) == ["ring"]
+
+
 def test_coverage_counts_the_leaves_that_meet() -> None:
     leaves = {"a": "l1", "b": "l1", "c": "l2", "d": "l3"}
     plan = {"nodes": {name: {"rails": [{"name": "rail0", "leaf": leaf}]} for name, leaf in leaves.items()}}
