@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 import pytest
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import waiting
 from railyard.base import orphans
 from railyard.base.errors import UserError
 from railyard.base.progress import Line, Progress, message_of
@@ -251,22 +252,20 @@ def event(name: str, **data: object) -> dict[str, object]:
     return {"event": name, "event_data": data}
 
 
-def status_event(host: str, finished: int, total: int) -> dict[str, object]:
-    result = {
-        "finished_tests": finished,
-        "total_tests": total,
-        "current": {"check": "tcp_bandwidth", "rail": "rail0"},
-    }
-    return event("runner_on_ok", host=host, task_action="railyard.fabric.fabric_watch", res=result)
+def looked_at(progress: Progress, text: str) -> list[str]:
+    progress.feed(event("playbook_on_task_start", task="Wait", task_action="railyard.fabric.fabric_watch"))
+    return [line.text for line in progress.feed({"event": "verbose", "stdout": text})]
 
 
-def test_progress_of_the_runners_is_that_of_the_slowest():
+def test_how_far_the_nodes_are_is_what_the_first_of_them_says():
     progress = Progress()
-    progress.feed(status_event("gpu1", 4, 10))
-    lines = progress.feed(status_event("gpu2", 2, 10))
-    assert (progress.tests_done, progress.tests_total) == (2, 10)
-    assert [line.text for line in lines] == ["measuring: 2/10 tests, tcp_bandwidth rail0"]
-    assert progress.feed(status_event("gpu2", 2, 10)) == []
+    seen = {"finished_tests": 2, "total_tests": 10, "left_s": 400, "done": False, "current": "m1 ping_rtt"}
+    told = waiting.progress_line(seen)
+    assert looked_at(progress, told) == ["measuring: 2/10 tests, about 7 min left, m1 ping_rtt"]
+    assert (progress.tests_done, progress.tests_total, progress.current_test) == (2, 10, "m1 ping_rtt")
+    last = waiting.progress_line({**seen, "finished_tests": 10, "left_s": 0, "done": True, "current": None})
+    assert looked_at(progress, last) == ["measuring: 10/10 tests"]
+    assert (progress.tests_done, progress.current_test) == (10, "")
 
 
 def test_a_long_silence_is_broken_by_what_is_under_way():
@@ -279,9 +278,9 @@ def test_a_long_silence_is_broken_by_what_is_under_way():
     assert [line.text for line in progress.still()] == ["still at it: Install the tools, 1 of 2 hosts"]
     progress.feed(event("runner_on_ok", host="gpu002", res={}))
     assert progress.still() == []
-    progress.feed(status_event("gpu001", 3, 40))
+    looked_at(progress, "measuring: 3/40 tests")
     assert [line.text for line in progress.still()] == ["still measuring: 3/40 tests at the last look"]
-    progress.feed(status_event("gpu001", 40, 40))
+    looked_at(progress, "measuring: 40/40 tests")
     assert progress.still() == []
 
 

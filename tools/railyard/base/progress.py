@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -14,6 +15,10 @@ _JUDGE_ACTIONS = ("railyard.fabric.fabric_judge", "fabric_judge")
 _PREFLIGHT_ACTIONS = ("railyard.fabric.preflight", "preflight")
 _OPEN_ACTIONS = ("railyard.fabric.fabric_open", "fabric_open")
 _RUNNER_ACTIONS = ("railyard.fabric.fabric_watch", "fabric_watch")
+# What it tells, `run/waiting.py`: of the first host, since each has a like share of the rounds.
+_MEASURING = re.compile(
+    r"measuring: ([0-9]{1,10})/([0-9]{1,10}) tests(?:, about [0-9]+ min left)?(?:, (.+))?$"
+)
 # Steps of the waiting loop, many times the same: not worth a line each.
 _QUIET_ACTIONS = tuple(
     prefix + name
@@ -80,7 +85,6 @@ class Progress:
     messages: list[str] = field(default_factory=list)
     """What Ansible wrote outside of any task: warnings, and why it did not start."""
     _told: set[str] = field(default_factory=set)
-    _measured: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     def feed(self, event: _Data) -> list[Line]:
         """Take one event and return the lines that it is worth."""
@@ -145,8 +149,6 @@ class Progress:
         yield from self._warnings(_host(data), result)
         if data.get("task_action") in _OPEN_ACTIONS:
             self.measuring = True
-        if data.get("task_action") in _RUNNER_ACTIONS and isinstance(result.get("total_tests"), int):
-            yield from self._measuring(_host(data), result)
 
     def _on_runner_on_skipped(self, _event: _Data, data: _Data) -> None:
         self._settle(_host(data), "skipped")
@@ -172,7 +174,11 @@ class Progress:
     def _on_verbose(self, event: _Data, _data: _Data) -> Iterator[Line]:
         text = clean(str(event.get("stdout") or "")).rstrip()
         # `pause` tells of its keys, which are not ours; the judge's lines come from the run folder, later.
-        if text and self.action not in (*_QUIET_ACTIONS, *_JUDGE_ACTIONS):
+        if self.action in _RUNNER_ACTIONS and (found := _MEASURING.match(text)):
+            self.tests_done, self.tests_total = int(found[1]), int(found[2])
+            self.current_test = found[3] or ""
+            yield Line("note", text)
+        elif text and self.action not in (*_QUIET_ACTIONS, *_JUDGE_ACTIONS):
             self.messages.append(text)
             yield Line("warning", text)
 
@@ -209,17 +215,6 @@ class Progress:
             if text and text not in self._told:
                 self._told.add(text)
                 yield Line("warning", text if host in text else f"{host}: {text}")
-
-    def _measuring(self, host: str, result: _Data) -> Iterator[Line]:
-        self._measured[host] = (int(result.get("finished_tests") or 0), int(result["total_tests"]))
-        # Every test has two ends, so shares of hosts overlap: the slowest host tells how far we are.
-        done, total = min(self._measured.values(), key=lambda pair: pair[0] / (pair[1] or 1))
-        current = result.get("current")
-        self.current_test = clean(_test_name(current)) if current else ""
-        if (done, total) != (self.tests_done, self.tests_total):
-            self.tests_done, self.tests_total = done, total
-            now = f", {self.current_test}" if current else ""
-            yield Line("note", f"measuring: {done}/{total} tests{now}")
 
     def _failure(self, kind: str, data: _Data) -> Iterator[Line]:
         result = _result(data)
@@ -276,9 +271,3 @@ def _host(data: _Data) -> str:
 def _result(data: _Data) -> _Data:
     result = data.get("res")
     return result if isinstance(result, Mapping) else {}
-
-
-def _test_name(current: Any) -> str:
-    if isinstance(current, Mapping):
-        return " ".join(str(current[key]) for key in ("check", "rail", "node", "peer") if current.get(key))
-    return str(current)

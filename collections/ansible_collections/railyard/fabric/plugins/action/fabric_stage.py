@@ -10,10 +10,12 @@ import getpass
 import hashlib
 import platform
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from ansible import context
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
@@ -52,12 +54,13 @@ class ActionModule(ActionBase):
         node = str((task_vars or {})["inventory_hostname"])
         order = node_order(folder, node)
         runner, sha256 = _program()
+        deadline_s = int(main.worst_case_s(order))
         arguments = {
             "state": "staged",
             "run": folder.name,
             "node": node,
             "controller": controller_name(),
-            "lease_s": int(order["policy"]["lease_s"]),
+            "lease_s": lease_s(order, deadline_s, int(context.CLIARGS.get("forks") or 1)),
             "launcher": args["launcher"],
             "work_order": work_order.dump(order),
             "program_sha256": sha256,
@@ -87,7 +90,7 @@ class ActionModule(ActionBase):
             "controller": arguments["controller"],
             "lease_s": arguments["lease_s"],
             # Reckoned here: a node that names its own could hold the controller for as long as it likes.
-            "deadline_s": int(main.worst_case_s(order)),
+            "deadline_s": deadline_s,
         }
 
     def _stage(self, arguments: dict[str, Any], task_vars: dict[str, Any] | None) -> dict[str, Any]:
@@ -149,6 +152,18 @@ def node_order(folder: run_folder.RunFolder, node: str) -> dict[str, Any]:
     if problems:
         raise AnsibleActionFail(f"{node}: work order: {'; '.join(problems)}")
     return order
+
+
+def lease_s(order: Mapping[str, Any], deadline_s: int, forks: int) -> int:
+    """Return how long a node goes on without being looked at.
+
+    Args:
+        order: the run's work order.
+        deadline_s: after so long the node is certainly done.
+        forks: so many nodes are looked at while they measure; of more, some only when others are done.
+    """
+    least_s = int(order["policy"]["lease_s"])
+    return least_s if len(order["roster"]) <= forks else max(least_s, deadline_s)
 
 
 def controller_name() -> str:

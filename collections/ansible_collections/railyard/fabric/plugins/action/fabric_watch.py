@@ -1,16 +1,27 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Look how far a run is, without starting a module on the node. Options: modules/fabric_watch.py."""
+"""Look how far a run is, once or until it is done, without a module. Options: modules/fabric_watch.py."""
 
 from __future__ import annotations
 
 import shlex
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
-from ansible.errors import AnsibleActionFail
+from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
+from ansible.utils.display import Display
 from ansible_collections.railyard.fabric.plugins.module_utils.runner import progress
+from ansible_collections.railyard.fabric.plugins.plugin_utils import plain_text
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import waiting
+
+_LOOK_S = 45
+
+display = Display()
 
 
 class ActionModule(ActionBase):
@@ -19,20 +30,77 @@ class ActionModule(ActionBase):
     _supports_check_mode = True
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Return what `progress.read` says."""
+        """Return what `progress.read` says, of the last look where it waits."""
         result: dict[str, Any] = super().run(tmp, task_vars)
-        _spec, args = self.validate_argument_spec({"run": {"type": "str", "required": True}})
+        waits = {
+            "lease_s": {"type": "int", "required": True},
+            "deadline_s": {"type": "int", "required": True},
+        }
+        _spec, args = self.validate_argument_spec(
+            {
+                "run": {"type": "str", "required": True},
+                "wait": {"type": "dict", "options": waits},
+                "tell": {"type": "bool", "default": False},
+            }
+        )
+        self._node = str((task_vars or {}).get("inventory_hostname"))
+        run, wait = args["run"], args.get("wait")
+        if wait is None:
+            return {**result, "changed": False, **self._seen(run)}
         try:
-            words = shlex.join(progress.command(args["run"]))
+            said = waiting.until_done(
+                lambda: self._patiently(run),
+                time.sleep,
+                time.monotonic,
+                wait["lease_s"],
+                wait["deadline_s"],
+                self._tell if args.get("tell") else lambda _line: None,
+            )
+        except waiting.MissedError as missed:
+            # As Ansible knows it: a node that cannot be reached, or one that answers something else.
+            raise missed.__cause__ or AnsibleActionFail(f"{self._node}: {missed}") from None
+        return {**result, "changed": False, **said}
+
+    def _tell(self, line: str) -> None:
+        display.display(plain_text.clean_line(line))
+
+    def _patiently(self, run: str) -> dict[str, Any]:
+        """Look, but not for ever: a node may take a connection and hang."""
+        try:
+            with _within(_LOOK_S):
+                return self._seen(run)
+        except TimeoutError as error:
+            raise waiting.MissedError(f"it did not answer for {_LOOK_S} s") from error
+        except (AnsibleActionFail, AnsibleConnectionFailure) as error:
+            raise waiting.MissedError(str(error)) from error
+
+    def _seen(self, run: str) -> dict[str, Any]:
+        try:
+            words = shlex.join(progress.command(run))
             said = self._look(words, as_root=False)
             # Refused, or there is nothing yet to be seen: the lease is lost only when root says so.
             if not said["lease_renewed"] or not said["total_tests"]:
                 said = self._look(words, as_root=True)
         except progress.LookError as error:
-            node = (task_vars or {}).get("inventory_hostname")
-            raise AnsibleActionFail(f"{node}: {error}") from error
-        return {**result, "changed": False, **said}
+            raise AnsibleActionFail(f"{self._node}: {error}") from error
+        return said
 
     def _look(self, words: str, as_root: bool) -> dict[str, Any]:
         done = self._low_level_execute_command(words, sudoable=as_root, in_data=progress.SCRIPT.encode())
         return progress.read(str(done.get("stdout", "")))
+
+
+@contextmanager
+def _within(seconds: int) -> Iterator[None]:
+    """Raise TimeoutError in what takes longer; Ansible's own `timeout` is for a whole task."""
+
+    def expire(_number: int, _frame: object) -> None:
+        raise TimeoutError
+
+    before = signal.signal(signal.SIGALRM, expire)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)

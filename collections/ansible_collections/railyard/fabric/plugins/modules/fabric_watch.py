@@ -14,6 +14,7 @@ description:
   - Tells how far the run is that M(railyard.fabric.fabric_run) has started on the node under systemd.
   - Renews the run's lease on the node. When nobody looks, the runner stops itself.
   - Starts no Python on the node, so that looking does not disturb what is being measured.
+  - With O(wait) it looks again until the run is done; the host holds one of Ansible's forks for so long.
 author:
   - Railyard contributors (@railyard)
 extends_documentation_fragment:
@@ -30,6 +31,22 @@ options:
     description: Id of the run, as C(20261121T101500Z-3f2a).
     type: str
     required: true
+  wait:
+    description: Look until the run is done, or two looks in a row come to nothing. Omitted, it looks once.
+    type: dict
+    suboptions:
+      lease_s:
+        description: As M(railyard.fabric.fabric_stage) returns it; looks come as seldom as that allows.
+        type: int
+        required: true
+      deadline_s:
+        description: As M(railyard.fabric.fabric_stage) returns it; after so long nobody waits.
+        type: int
+        required: true
+  tell:
+    description: Say on the terminal how far this host is, whenever that is new.
+    type: bool
+    default: false
 """
 
 EXAMPLES = r"""
@@ -37,6 +54,14 @@ EXAMPLES = r"""
   railyard.fabric.fabric_watch:
     run: "{{ opened.run }}"
   register: progress
+
+- name: Wait for the measurement
+  railyard.fabric.fabric_watch:
+    run: "{{ opened.run }}"
+    wait:
+      lease_s: "{{ staged.lease_s }}"
+      deadline_s: "{{ staged.deadline_s }}"
+    tell: "{{ inventory_hostname == ansible_play_hosts_all[0] }}"
 """
 
 RETURN = r"""

@@ -25,7 +25,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors imp
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.rail_socket import Place
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.context import RunContext, link_state
-from ansible_collections.railyard.fabric.plugins.module_utils.schedule import cable_checks
+from ansible_collections.railyard.fabric.plugins.module_utils.schedule import cable_checks, work_order
 
 # However many nodes: the tests begin after so long, and what is missing by then is heard beside them.
 _MOST_S = 3.0
@@ -150,7 +150,7 @@ class BeaconListener(threading.Thread):
 
     def _listen(self, sock: socket.socket) -> None:
         own_mac = sock.getsockname()[4]
-        patience_s = float(self._context.policy["first_rendezvous_timeout_s"])
+        patience_s = work_order.first_wait_s(self._context.order)
         last_news = next_beacon = self._begun
         since_news = 0
         while not self._context.stop.is_set() and not self.closing.is_set():

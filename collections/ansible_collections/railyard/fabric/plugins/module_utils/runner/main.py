@@ -193,7 +193,7 @@ def worst_case_s(order: Mapping[str, Any]) -> float:
     }
     waits = context.Waits.of(policy)
     overhead_s = _OVERHEAD_S + waits.ready_s
-    total = float(policy["first_rendezvous_timeout_s"]) + 30.0
+    total = work_order.first_wait_s(order) + 30.0
     groups, pairs = set(), set()
     for test in rounds.asked_tests(order, str(order["node"])):
         pairs.add(test["round"])

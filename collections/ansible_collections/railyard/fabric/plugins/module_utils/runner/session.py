@@ -21,6 +21,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.runner.context imp
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.listener import Listener, dial
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.record import netdev_mtu_bytes
+from ansible_collections.railyard.fabric.plugins.module_utils.schedule import work_order
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule.rounds import Meeting
 
 _TURN_S = 3.5
@@ -41,7 +42,7 @@ class Patience:
         self._short_s = float(run_context.policy["rendezvous_timeout_s"])
         self._deadline = time.monotonic() + self._short_s
         if not again:
-            first = run_context.begun + float(run_context.policy["first_rendezvous_timeout_s"])
+            first = run_context.begun + work_order.first_wait_s(run_context.order)
             self._deadline = max(first, self._deadline)
 
     def met(self) -> None:

@@ -120,6 +120,11 @@ def roster_entry(order: Mapping[str, Any], name: str) -> dict[str, Any]:
     raise WorkOrderError(f"node {name!r} is not in the roster")
 
 
+def first_wait_s(order: Mapping[str, Any]) -> float:
+    """Return how long a node waits for its first partner: they are started one after the other."""
+    return float(order["policy"]["first_rendezvous_timeout_s"]) + float(order.get("start_skew_s", 0))
+
+
 def rails_of(order: Mapping[str, Any], name: str) -> dict[str, dict[str, Any]]:
     """Return a node's planned rails by name, bound to what the order says of its own node.
 

@@ -22,6 +22,8 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue i
 from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import named
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder, pattern
 
+#: The controller's own time to start a runner: what lies between the first and the last of them.
+_START_S_EACH = 0.15
 FACTS_CHECKS = ("link", "address", "mtu")
 #: Transport -> what its nodes are asked of each rail as well; InfiniBand's GIDs are no addresses.
 RDMA_FACTS_CHECKS = {"roce": ("rdma_port", "rdma_gid", "rdma_mtu"), "infiniband": ("rdma_port", "rdma_mtu")}
@@ -77,6 +79,7 @@ def work_order(
         "roster": roster,
         "absent": [name for name in plan["nodes"] if name not in answered],
         "seed": 0,
+        "start_skew_s": round(len(roster) * _START_S_EACH),
         "policy": dict(policy),
         "rails": list(rails) if rails is not None else None,
     }

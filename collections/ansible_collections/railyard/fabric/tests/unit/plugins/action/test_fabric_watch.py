@@ -1,16 +1,20 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A look becomes root only where the login user is refused, and a lease is lost only when root says so."""
+"""A look becomes root only where the login user is refused; two that come to nothing end the waiting."""
 
 from __future__ import annotations
 
 import json
+import threading
 from typing import Any
 
 import pytest
+from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
+from ansible_collections.railyard.fabric.plugins.action import fabric_watch
 from ansible_collections.railyard.fabric.plugins.action.fabric_watch import ActionModule
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import waiting
 
 RUN = "20261121T101500Z-3f2a"
 STATUS = json.dumps({"done": False, "finished_tests": 2, "total_tests": 4})
@@ -44,3 +48,39 @@ def test_root_is_asked_where_the_user_is_refused(
     monkeypatch.setattr(ActionModule, "_low_level_execute_command", execute)
     result = action.run(None, {"inventory_hostname": "gpu001"})
     assert (seen, result["lease_renewed"], result["total_tests"]) == (asked, renewed, 4)
+
+
+@pytest.mark.parametrize("error", [AnsibleConnectionFailure("Connection timed out"), None])
+def test_waiting_ends_with_what_kept_it_from_looking_twice(
+    monkeypatch: pytest.MonkeyPatch, error: Exception | None
+) -> None:
+    looks = []
+
+    def execute(_self: Any, _words: str, sudoable: bool, in_data: bytes) -> dict[str, Any]:
+        looks.append(sudoable)
+        if error:
+            raise error
+        return {"stdout": "garbage"}
+
+    wait = {"run": RUN, "wait": {"lease_s": 90, "deadline_s": 600}, "tell": True}
+    action = object.__new__(ActionModule)
+    monkeypatch.setattr(ActionBase, "run", lambda *_words: {})
+    monkeypatch.setattr(ActionModule, "validate_argument_spec", lambda *_words: (None, wait))
+    monkeypatch.setattr(ActionModule, "_low_level_execute_command", execute)
+    monkeypatch.setattr(fabric_watch.time, "sleep", lambda _seconds: None)
+    with pytest.raises(type(error) if error else AnsibleActionFail):
+        action.run(None, {"inventory_hostname": "gpu001"})
+    assert len(looks) == 2
+
+
+def test_a_look_that_hangs_is_a_missed_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    def execute(_self: Any, _words: str, sudoable: bool, in_data: bytes) -> dict[str, Any]:
+        threading.Event().wait(30)
+        raise AssertionError
+
+    action = object.__new__(ActionModule)
+    action._node = "gpu001"
+    monkeypatch.setattr(ActionModule, "_low_level_execute_command", execute)
+    monkeypatch.setattr(fabric_watch, "_LOOK_S", 1)
+    with pytest.raises(waiting.MissedError, match="did not answer for 1 s"):
+        action._patiently(RUN)

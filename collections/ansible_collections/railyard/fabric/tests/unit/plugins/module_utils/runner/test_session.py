@@ -55,7 +55,13 @@ def test_who_hung_up_before_its_hello_is_met_once_more(
     """Its patience ended while this end was held up; it calls again, and nobody waited for that call."""
     policy = {"rendezvous_timeout_s": patience_s, "first_rendezvous_timeout_s": 0, "base_port": 1}
     context: Any = SimpleNamespace(
-        node=node, order=ORDER, policy=policy, begun=0.0, stop=threading.Event(), boot_id="b", versions={}
+        node=node,
+        order={**ORDER, "policy": policy},
+        policy=policy,
+        begun=0.0,
+        stop=threading.Event(),
+        boot_id="b",
+        versions={},
     )
     lines: list[Line] = []
 

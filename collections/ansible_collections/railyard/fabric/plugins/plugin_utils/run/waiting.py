@@ -1,0 +1,82 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How long a node that measures is left alone between two looks, and when nobody waits for it any more.
+
+Each look renews the node's lease, and takes something from the test under way where node or controller is
+slow: so there are few, and the last comes when the tests should be done, by their times and the pace so far.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+#: The runner has said nothing yet when it is looked at first.
+_FIRST_S = 5.0
+#: A look that fails, and the one after it.
+_LATE_S = 60.0
+
+Look = Mapping[str, Any]
+
+
+class MissedError(Exception):
+    """A look that came to nothing."""
+
+
+def until_done(
+    look: Callable[[], Look],
+    sleep: Callable[[float], object],
+    now: Callable[[], float],
+    lease_s: float,
+    deadline_s: float,
+    tell: Callable[[str], object],
+) -> Look:
+    """Look at a node until it is done, or nobody can say that it goes on.
+
+    Args:
+        look: looks once; returns what `runner.progress.read` says.
+        sleep: waits so many seconds.
+        now: a clock that is never set, in seconds.
+        lease_s: the node stops by itself when it is not looked at for so long.
+        deadline_s: after so long it is certainly done, by the controller's own reckoning; what the node says
+            of its time only brings a look forward.
+        tell: takes a line for a person, each time that there is news.
+
+    Returns:
+        The last look; `done` is false where the deadline has passed.
+
+    Raises:
+        MissedError: two looks in a row came to nothing.
+    """
+    # Not so long that a look which fails and the one after it could come too late for the lease.
+    longest_s = max(lease_s - _LATE_S, lease_s / 3)
+    over = now() + deadline_s
+    pause_s, misses, said = _FIRST_S, 0, ""
+    while True:
+        sleep(min(pause_s, longest_s))
+        try:
+            seen = look()
+        except MissedError:
+            misses += 1
+            if misses > 1:
+                raise
+            pause_s = _FIRST_S
+            continue
+        misses = 0
+        if (line := progress_line(seen)) != said:
+            said = line
+            tell(line)
+        if seen["done"] or now() > over:
+            return seen
+        left_s = seen["left_s"]
+        pause_s = _FIRST_S if left_s is None else max(_FIRST_S, left_s + 2.0)
+
+
+def progress_line(seen: Look) -> str:
+    """Return how far a node is, for a person; `railyard.base.progress` reads its numbers back."""
+    line = f"measuring: {seen['finished_tests']}/{seen['total_tests']} tests"
+    left_s = seen["left_s"]
+    if left_s is not None and left_s >= 90 and not seen["done"]:
+        line += f", about {round(left_s / 60)} min left"
+    return f"{line}, {seen['current']}" if seen["current"] else line
