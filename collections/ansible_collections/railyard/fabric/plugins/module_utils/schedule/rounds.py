@@ -38,13 +38,13 @@ class Questions(NamedTuple):
     def least(self, rails: int, one_by_one: bool = False) -> Questions:
         """Return what a pair is asked where its nodes have been asked everything with others, or in a sweep.
 
-        The path, and what all rails carry at once: by RDMA where it is asked, else by TCP. A single rail,
-        and rails that are taken one by one, are asked what each carries alone.
+        The path, and what the rails carry: all at once, by RDMA where it is asked, else by TCP. A single rail,
+        and rails that are taken one by one, are asked it alone.
         """
-        alone = [one for one in self.alone if one[0] == _PATH]
+        path = [one for one in self.alone if one[0] == _PATH]
         if rails > 1 and not one_by_one:
-            return Questions(tuple(alone), (), self.together[-1:])
-        return Questions((*alone, *[one for one in self.alone if one[0] in _RATES][-1:]), (), ())
+            return Questions((), (), (*path, *self.together[-1:]))
+        return Questions((*path, *[one for one in self.alone if one[0] in _RATES][-1:]), (), ())
 
     def count(self, rails: int) -> int:
         """Return how many tests a pair with so many common rails is asked."""
