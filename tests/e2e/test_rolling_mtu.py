@@ -123,6 +123,22 @@ def test_sweep_whose_controller_is_killed_goes_on_and_is_resumed(four_nodes):
     assert [left_after(four_nodes, node, 15) for node in four_nodes.nodes] == [[]] * 4
 
 
+def test_a_node_that_reboots_in_mid_sweep_costs_its_own_pairs(four_nodes):
+    sweep = four_nodes.start("sweep", "-i", str(four_nodes.inventory))
+    wait_for_rows(four_nodes, "gpuserver4", 3)
+    four_nodes.lab("fault", "node_gone", "gpuserver4")
+    four_nodes.lab("heal", "node_gone", "gpuserver4")
+    output, _ = sweep.communicate(timeout=400)
+    assert sweep.returncode == 3, output
+    run = four_nodes.newest()
+    of_others = [one for one in run.verdicts if "gpuserver4" not in (one["node"], one["peer"])]
+    assert {one["outcome"] for one in of_others} <= {"pass", "recorded"}, output
+    assert {one["node"] for one in run.verdicts if one["outcome"] == "unmeasured"} >= {"gpuserver4"}
+    assert "fail" not in {one["outcome"] for one in run.verdicts}, output
+    status, _run, output = four_nodes.validate(verb="sweep")
+    assert status == 0, output
+
+
 def test_return_waits_for_consent_and_then_leads_back(four_nodes):
     waiting = four_nodes.apply(9000, "rollback")
     assert "railyard_allow_rollback=true" in waiting.stdout

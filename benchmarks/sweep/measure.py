@@ -1,0 +1,199 @@
+"""A sweep of many container nodes: how long it takes, and what it names of several faults at once.
+
+    python benchmarks/sweep/measure.py 16            # a lab of 16 nodes is made, used, and taken down
+    python benchmarks/sweep/measure.py 8 --plain 6   # also six pairs by a plain loop of Ansible tasks
+
+Two rails, shaped to 0.05 Gbit/s. Measured are a sweep of two of the nodes (how long one meeting takes), one
+of all, and one of all with two slow NICs, one slow pair and one dead node. A line in results.jsonl.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+from collections import Counter
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+BIN = Path(sys.executable).parent
+RATE_GBPS = 0.05
+RAILS = (("rail0", "ens6", "10.0.1."), ("rail1", "ens6d1", "10.0.0."))
+MANAGEMENT = "198.18.9."
+#: Where they are, of as many nodes as there are in the smallest lab.
+FAULTS = ("slow_rail gpu03/rail1", "slow_rail gpu06/rail0", "slow_pair gpu02/rail0/gpu05", "node_gone gpu08")
+
+
+class Lab:
+    """A lab of so many nodes, its topology and inventory in a folder of the checkout's .lab/."""
+
+    def __init__(self, nodes: int) -> None:
+        self.name = f"sweep{nodes}"
+        self.nodes = [f"gpu{number:02d}" for number in range(1, nodes + 1)]
+        self.folder = ROOT / ".lab" / "benchmark-sweep" / self.name
+        self.topology, self.inventory = self.folder / "topology.yml", self.folder / self.name
+        self.reports = self.folder / "reports"
+
+    def write(self) -> None:
+        """Write topology and inventory."""
+        variables = self.inventory / "group_vars" / "all"
+        variables.mkdir(parents=True, exist_ok=True)
+        built_in = ROOT / "tools" / "railyard" / "lab" / "topology-container.yml"
+        topology = yaml.safe_load(built_in.read_text(encoding="utf-8").replace("198.18.0.", MANAGEMENT))
+        topology |= {
+            "name": self.name,
+            "nodes": {
+                name: {"kind": "container", "address": f"{MANAGEMENT}{number}"}
+                for number, name in enumerate(self.nodes, 1)
+            },
+            "rails": [
+                {"name": rail, "netdev": netdev, "subnet": f"{subnet}0/24", "rate_gbps": RATE_GBPS}
+                for rail, netdev, subnet in RAILS
+            ],
+        }
+        keys = ROOT / ".lab" / self.name / "ssh"
+        hosts = {name: {"ansible_host": node["address"]} for name, node in topology["nodes"].items()}
+        fabric = {
+            "transport": "tcp", "node_class": "container", "mtu": 9000, "cabling": "switched",
+            "rails": topology["rails"], "frontend": {"netdev": "enp5s0"},
+        }  # fmt: skip
+        connection = {
+            "ansible_user": "railyard",
+            "ansible_python_interpreter": "/usr/bin/python3",
+            "ansible_ssh_private_key_file": str(keys / "id_ed25519"),
+            "ansible_ssh_common_args": f"-o UserKnownHostsFile={keys / 'known_hosts'} "
+            "-o StrictHostKeyChecking=yes -o IdentitiesOnly=yes -o ConnectTimeout=10",
+        }
+        for file, content in (
+            (self.topology, topology),
+            (self.inventory / "hosts.yml", {"gpu_nodes": {"hosts": hosts}}),
+            (variables / "fabric.yml", {"fabric": fabric}),
+            (variables / "connection.yml", connection),
+        ):
+            file.write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
+
+    def railyard(self, *words: str, good: tuple[int, ...] = (0,)) -> subprocess.CompletedProcess[str]:
+        """Run the command line as its user does; another exit status than a good one ends the benchmark."""
+        done = subprocess.run(
+            [str(BIN / "railyard"), *words], cwd=ROOT, text=True, stdin=subprocess.DEVNULL,
+            env={**os.environ, "RAILYARD_REPORTS_DIR": str(self.reports), "COLUMNS": "140"},
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
+        )  # fmt: skip
+        if done.returncode not in good:
+            raise SystemExit(f"railyard {' '.join(words)} ended with {done.returncode}:\n{done.stdout}")
+        return done
+
+    def sweep(self, *words: str, good: tuple[int, ...] = (0,)) -> dict[str, Any]:
+        """Sweep, and return its exit status, how long it took in all and measuring, and what is not good."""
+        began = time.monotonic()
+        done = self.railyard("sweep", "-i", str(self.inventory), *words, good=good)
+        took_s = time.monotonic() - began
+        folder = max(path for path in (self.reports / self.name).iterdir() if path.is_dir())
+        rows = _lines(folder / "results.jsonl")
+        started = [
+            datetime.fromisoformat(row["started"]) for row in rows if row.get("started") and row["peer"]
+        ]
+        verdicts = _lines(folder / "verdicts.jsonl")
+        return {
+            "exit_status": done.returncode,
+            "took_s": round(took_s, 1),
+            "first_to_last_test_s": round((max(started) - min(started)).total_seconds(), 1),
+            "rounds": 1 + max(line["round"] for line in _lines(folder / "asked.jsonl") if line["peer"]),
+            "outcomes": dict(Counter(one["outcome"] for one in verdicts)),
+            "named": dict(
+                Counter(
+                    f"{one['outcome']} {one['cause_class']}: {one['cause']}"[:200]
+                    for one in verdicts
+                    if one["outcome"] in ("fail", "unmeasured")
+                )
+            ),
+        }
+
+
+def _lines(file: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+
+
+def plain_loop(lab: Lab, pairs: int) -> float:
+    """Return the seconds that a plain loop takes for a pair: server, then client, each rail, each way."""
+    tasks: list[dict[str, Any]] = []
+    for number in range(pairs):
+        ends = (number, len(lab.nodes) // 2 + number)
+        for server, client in (ends, ends[::-1]):
+            for _rail, _netdev, subnet in RAILS:
+                address = f"{subnet}{server + 1}"
+                serve = f"iperf3 -s -1 -D -B {address}"
+                call = f"iperf3 -c {address} -P 4 -t 4 -O 1 -J"
+                tasks += [
+                    {"name": "Serve", "ansible.builtin.command": serve, "delegate_to": lab.nodes[server]},
+                    {"name": "Measure", "ansible.builtin.command": call, "delegate_to": lab.nodes[client]},
+                ]
+    play = [{"hosts": lab.nodes[0], "gather_facts": False, "become": True, "tasks": tasks}]
+    (lab.folder / "plain.yml").write_text(yaml.safe_dump(play, sort_keys=False), encoding="utf-8")
+    began = time.monotonic()
+    subprocess.run(
+        [str(BIN / "ansible-playbook"), "-i", str(lab.inventory), str(lab.folder / "plain.yml")],
+        cwd=ROOT, env={**os.environ, "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg")},
+        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=True,
+    )  # fmt: skip
+    return (time.monotonic() - began) / pairs
+
+
+def measure(lab: Lab, pairs: int) -> dict[str, Any]:
+    """Measure in a lab that is up and provisioned."""
+    found: dict[str, Any] = {
+        "two_nodes": lab.sweep("--", "--limit", ",".join(lab.nodes[:2])),
+        "healthy": lab.sweep(),
+    }
+    if pairs:
+        found["plain_loop_s_a_pair"] = round(plain_loop(lab, pairs), 1)
+        found["plain_loop_pairs"] = pairs
+    for fault in FAULTS:
+        lab.railyard("lab", "fault", *fault.split(), "--topology", str(lab.topology))
+    found["faulty"] = lab.sweep(good=(0, 1, 3))
+    return found
+
+
+def main() -> None:
+    """Make the lab, measure, append the line, take the lab down."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("nodes", type=int, help="8 or more")
+    parser.add_argument("--plain", type=int, default=0, metavar="PAIRS", help="by a plain loop as well")
+    given = parser.parse_args()
+    lab = Lab(given.nodes)
+    lab.write()
+    try:
+        lab.railyard("lab", "up", "--topology", str(lab.topology))
+        lab.railyard("provision", "-i", str(lab.inventory), "--", "-e", "railyard_network_batch=100%",
+                     "-e", "railyard_driver_batch=100%")  # fmt: skip
+        line = {
+            "at": datetime.now(UTC).isoformat(timespec="seconds"),
+            "nodes": given.nodes,
+            "rails": len(RAILS),
+            "faults": list(FAULTS),
+            **measure(lab, given.plain),
+            "load": round(os.getloadavg()[0], 1),
+            "machine": {
+                "cpus": os.cpu_count(),
+                "arch": platform.machine(),
+                "python": platform.python_version(),
+            },
+        }
+        with (HERE / "results.jsonl").open("a", encoding="utf-8") as results:
+            results.write(json.dumps(line) + "\n")
+        print(json.dumps(line, indent=1))
+    finally:
+        lab.railyard("lab", "down", "--topology", str(lab.topology))
+
+
+if __name__ == "__main__":
+    main()
