@@ -111,7 +111,7 @@ class FakeRun:
         return verdict.judge(self.manifest, self.plan, self.asked, self.facts, exchanged(self.results))
 
     def status(self) -> int:
-        return verdict.exit_status(self.judge(), self.manifest, self.asked, self.sealed(), self.order)
+        return verdict.status_of({one["outcome"] for one in self.judge()}, self.incomplete() is None)
 
     def incomplete(self) -> str | None:
         return verdict.incomplete(self.manifest, self.asked, self.sealed(), self.order)

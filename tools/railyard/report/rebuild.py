@@ -30,8 +30,9 @@ def judge(run: str, reports_dir: Path) -> int:
 
 def _again(run: str, reports_dir: Path, *, documents: bool) -> int:
     folder = find(run, reports_dir)
-    rejudge.rejudge(folder)
-    out, read = terminal.console(), model.read(folder)
+    judged = rejudge.judge_folder(folder)
+    rejudge.write(folder, judged)
+    out, read = terminal.console(), model.read(folder, judged)
     terminal.summary(read, out)
     if documents:
         notes = write_report(folder, read)

@@ -8,6 +8,7 @@ The index of an address moves when addresses come and go, and differs between dr
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -30,10 +31,17 @@ class Choice:
 
 def _same(one: object, other: str) -> bool:
     """Say whether two texts are one IP address, however an IPv6 one is written."""
+    mine, theirs = _address(str(one)), _address(other)
+    return mine is not None and mine == theirs
+
+
+# The controller asks of the same few addresses for every test.
+@functools.lru_cache(maxsize=1 << 16)
+def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
-        return ipaddress.ip_address(str(one)) == ipaddress.ip_address(other)
+        return ipaddress.ip_address(text)
     except ValueError:
-        return False
+        return None
 
 
 def choose(gids: Iterable[Mapping[str, Any]], address: str, netdev: str | None = None) -> Choice | None:

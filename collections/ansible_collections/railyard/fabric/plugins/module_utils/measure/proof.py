@@ -170,12 +170,13 @@ def prove(
         if reason:
             return UNPROVEN, reason
     elsewhere = OTHER_RAILS_SHARE * claim.at_least if claim.unit == "bytes" else 0.0
+    most = max(allowance.idle_bytes, elsewhere)
     for rail in sorted(other_rails):
         port_data = [name for name in PORT_DATA if name in other_rails[rail]]
         # An InfiniBand rail without a netdev has the port's counters alone; without any nothing is known.
         netdev = [name for name in NETDEV_BYTES if name in other_rails[rail]]
         for name in (*(NETDEV_BYTES if netdev or not port_data else ()), *port_data):
-            reason = _not_idle(rail, name, other_rails[rail].get(name), max(allowance.idle_bytes, elsewhere))
+            reason = _not_idle(rail, name, other_rails[rail].get(name), most)
             if reason:
                 return UNPROVEN, reason
     return PROVEN, None

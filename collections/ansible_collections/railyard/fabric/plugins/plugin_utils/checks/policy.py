@@ -41,7 +41,10 @@ class PolicyError(ValueError):
 
 def is_number(value: object) -> TypeGuard[float]:
     """Tell whether a value is a finite number; True and False are not numbers here."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
+    # Of millions nearly all are of these types themselves; Ansible's numbers are of types derived of them.
+    if type(value) is float:
+        return math.isfinite(value)
+    if type(value) is not int and (isinstance(value, bool) or not isinstance(value, (int, float))):
         return False
     try:
         return math.isfinite(value)
@@ -54,12 +57,14 @@ def is_whole(value: object) -> TypeGuard[int]:
 
     Nothing that is counted fills more than 64 bits, and arithmetic with more raises where floats come in.
     """
-    return isinstance(value, int) and not isinstance(value, bool) and -_MOST_COUNTED <= value < _MOST_COUNTED
+    if type(value) is not int and (isinstance(value, bool) or not isinstance(value, int)):
+        return False
+    return -_MOST_COUNTED <= value < _MOST_COUNTED
 
 
 def is_pair(value: object, kind: Callable[[object], bool] = is_whole) -> TypeGuard[list[Any]]:
     """Tell whether a value is a list of two of a kind: a counter before and after, an interval."""
-    return isinstance(value, list) and len(value) == 2 and all(map(kind, value))
+    return isinstance(value, list) and len(value) == 2 and kind(value[0]) and kind(value[1])
 
 
 def is_texts(value: object) -> TypeGuard[Sequence[str]]:

@@ -102,6 +102,12 @@ class Evidence:
         self._fleet = fleet
         self._chart = chart
         self._claims = claims
+        #: Node -> rail -> the words that mean it; node -> those of all its rails; test -> its good pairs.
+        self._names = {
+            node: {rail: _names_of(end) for rail, end in rails.items()} for node, rails in fleet.bound.items()
+        }
+        self._all_names = {node: set().union(*rails.values()) for node, rails in self._names.items()}
+        self._good: dict[str, list[Pair]] = {}
 
     def pair(self, asked: Mapping[str, Any], mine: Sequence[Row]) -> Pair | Answer:
         """Return the two rows of an attempt at a test when a verdict may rest on them, else what follows.
@@ -110,6 +116,16 @@ class Evidence:
             asked: the asked line.
             mine: the attempt's rows.
         """
+        # Sums, switches and both directions at once ask again of tests that were answered before.
+        for pair in self._good.get(str(asked["id"]), ()):
+            if len(mine) == len(pair) and all(any(row is one for one in pair) for row in mine):
+                return pair
+        found = self._pair(asked, mine)
+        if isinstance(found, tuple):
+            self._good.setdefault(str(asked["id"]), []).append(found)
+        return found
+
+    def _pair(self, asked: Mapping[str, Any], mine: Sequence[Row]) -> Pair | Answer:
         if nothing := self.unknown(asked):
             return nothing
         by_end: dict[str, list[Mapping[str, Any]]] = {"client": [], "server": []}
@@ -221,8 +237,8 @@ class Evidence:
             yield f"argv is {argvs!r}"
             return
         peer, rail = str(asked["peer"] if host == asked["node"] else asked["node"]), str(asked["rail"])
-        own = _names_of(self._fleet.bound[host][rail]) | _names_of(self._fleet.bound[peer][rail])
-        others = set().union(*(_names_of(end) for end in self._fleet.bound[host].values())) - own
+        own = self._names[host][rail] | self._names[peer][rail]
+        others = self._all_names[host] - own
         for argv in argvs:
             if stranger := next((word for word in argv if word in others), None):
                 yield f"its tool was told {stranger}, which is another rail's"

@@ -75,12 +75,20 @@ def planned(ends: Sequence[Bound]) -> int | None:
     return None if None in leaves else _SAME_LEAF if leaves[0] == leaves[1] else _OTHER_LEAF
 
 
-def judge(asked: Mapping[str, Any], samples: Sequence[Sample]) -> Answer:
+def by_rail(samples: Iterable[Sample]) -> dict[str, list[Sample]]:
+    """Return rail -> its samples."""
+    found: dict[str, list[Sample]] = {}
+    for one in samples:
+        found.setdefault(one.rail, []).append(one)
+    return found
+
+
+def judge(asked: Mapping[str, Any], samples: Mapping[str, Sequence[Sample]]) -> Answer:
     """Answer a hops line.
 
     Args:
         asked: the asked line: one node, one rail.
-        samples: all trusted latency tests of the run.
+        samples: all trusted latency tests of the run, `by_rail`.
 
     Returns:
         pass within a hop's least of the others; fail above, with the number of switches that it may be;
@@ -88,10 +96,12 @@ def judge(asked: Mapping[str, Any], samples: Sequence[Sample]) -> Answer:
         without enough others to compare with; unmeasured without a latency that can be trusted.
     """
     node, rail = str(asked["node"]), str(asked["rail"])
-    found = _of_rail(node, rail, samples)
-    others = {one.rail for one in samples if node in one.nodes} - {rail}
-    high = [_of_rail(node, other, samples).outcome == FAIL for other in sorted(others)]
-    if found.outcome == FAIL and high and all(high):
+    found = _of_rail(node, rail, samples.get(rail, ()))
+    if found.outcome != FAIL:
+        return found
+    others = [name for name, its in samples.items() if name != rail and any(node in one.nodes for one in its)]
+    high = [_of_rail(node, other, samples[other]).outcome == FAIL for other in sorted(others)]
+    if high and all(high):
         found.proof = "proven"
         return found.recorded(
             f"as high on all rails of {node}, which is its processor's or slots', no switch's"
@@ -101,7 +111,7 @@ def judge(asked: Mapping[str, Any], samples: Sequence[Sample]) -> Answer:
 
 def _of_rail(node: str, rail: str, samples: Sequence[Sample]) -> Answer:
     where = f"{node} {rail}"
-    mine = [one for one in samples if one.rail == rail and node in one.nodes and one.hops is not None]
+    mine = [one for one in samples if node in one.nodes and one.hops is not None]
     if not mine:
         return Answer.unmeasured("hops_unclear", f"{where}: none of its latency tests can be trusted")
     median = statistics.median(one.latency_us for one in mine)
@@ -115,7 +125,7 @@ def _of_rail(node: str, rail: str, samples: Sequence[Sample]) -> Answer:
         others = [
             one.latency_us
             for one in samples
-            if one.rail == rail and one.hops == hops and one.hardware and node not in one.nodes
+            if one.hops == hops and one.hardware and node not in one.nodes
             and one.rate_gbps == here[0].rate_gbps
         ]  # fmt: skip
         if len(others) < _LEAST_OTHERS:

@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import gc
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -46,17 +48,20 @@ def judge_folder(path: str | Path) -> Judged:
         JudgeError: nothing was asked, or plan and asked lines contradict each other.
         PolicyError: the manifest's policy is not one.
     """
-    read = _read(path)
-    manifest, plan, asked, _facts, results = read.documents[:5]
-    verdicts = verdict.judge(*read.documents)
-    return Judged(
-        verdicts,
-        verdict.exit_status(verdicts, manifest, asked, plan, read.order, bool(read.torn)),
-        read.torn,
-        verdict.strangers(manifest, asked, results),
-        verdict.incomplete(manifest, asked, plan, read.order),
-        [*provenance.notes(manifest, plan), *attempts.notes(verdicts)],
-    )
+    with _without_collector():
+        read = _read(path)
+        manifest, plan, asked, _facts, results = read.documents[:5]
+        verdicts = verdict.judge(*read.documents)
+        incomplete = verdict.incomplete(manifest, asked, plan, read.order)
+        outcomes = {one["outcome"] for one in verdicts}
+        return Judged(
+            verdicts,
+            verdict.status_of(outcomes, not read.torn and incomplete is None),
+            read.torn,
+            verdict.strangers(manifest, asked, results),
+            incomplete,
+            [*provenance.notes(manifest, plan), *attempts.notes(verdicts)],
+        )
 
 
 def baseline_of(path: str | Path) -> dict[str, Any]:
@@ -68,6 +73,18 @@ def baseline_of(path: str | Path) -> dict[str, Any]:
     read = _read(path)
     manifest, _plan, asked, *_rest = read.documents
     return baseline.document(manifest, asked, verdict.answers(*read.documents))
+
+
+@contextmanager
+def _without_collector() -> Iterator[None]:
+    """Keep Python from looking for cycles in millions of rows, which are trees, each time that they grew."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 class _Folder(NamedTuple):

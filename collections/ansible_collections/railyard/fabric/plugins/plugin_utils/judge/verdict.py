@@ -129,30 +129,13 @@ def answers(
     return found
 
 
-def exit_status(
-    verdicts: Sequence[Mapping[str, Any]],
-    manifest: Mapping[str, Any],
-    asked: Sequence[Mapping[str, Any]],
-    plan: Mapping[str, Any],
-    order: Mapping[str, Any] | None,
-    torn: bool = False,
-) -> int:
-    """Return what the verdicts mean: 1 something failed, 3 not all is known, 0 all known and none failed.
+def status_of(outcomes: Collection[str], whole: bool) -> int:
+    """Return what outcomes mean: 1 something failed, 3 not all is known, 0 all known and none failed.
 
     Args:
-        verdicts: all verdicts of the run.
-        manifest: its manifest; without an end record, or interrupted, the run is incomplete.
-        asked: the asked lines, compared with what had to be asked.
-        plan: the plan, of which that follows.
-        order: the work order, of which it follows too; None where it is lost.
-        torn: a line of the run folder was lost.
+        outcomes: those of all verdicts of the run.
+        whole: the run is complete, and no line of its folder was lost.
     """
-    outcomes = {verdict["outcome"] for verdict in verdicts}
-    return status_of(outcomes, not torn and incomplete(manifest, asked, plan, order) is None)
-
-
-def status_of(outcomes: Collection[str], whole: bool) -> int:
-    """Return the exit status of a run with these outcomes; `whole` where it is known to be complete."""
     outcomes = set(outcomes)
     if FAIL in outcomes:
         return 1
@@ -169,7 +152,14 @@ def incomplete(
     plan: Mapping[str, Any],
     order: Mapping[str, Any] | None,
 ) -> str | None:
-    """Tell why a run is incomplete, or None; see `exit_status`."""
+    """Tell why a run is incomplete, or None.
+
+    Args:
+        manifest: its manifest; without an end record, or interrupted, the run is incomplete.
+        asked: the asked lines, compared with what had to be asked.
+        plan: the plan, of which that follows.
+        order: the work order, of which it follows too; None where it is lost.
+    """
     if said := not_ended(manifest) or provenance.imported(manifest):
         return said
     if manifest.get("asked") != requests.fingerprint(asked):
@@ -236,7 +226,7 @@ class _Judge:
         self.fleet = fleet
         self.tests = tests
         self.rows = rows
-        self._latencies: list[hops.Sample] | None = None
+        self._latencies: dict[str, list[hops.Sample]] | None = None
         self.chart = cabling.CablingMap(run, plan, fleet, times)
         self.chart.read(tests.values(), rows)
         between = [line for line in tests.values() if CHECKS[str(line["check"])].source == "test"]
@@ -245,6 +235,9 @@ class _Judge:
         self._times = times
         self._bmcs = {name: str(node.get("bmc_address")) for name, node in plan["nodes"].items()}
         self._no_bmc_answers = bmc.nobody(tests.values(), rows)
+        self._share_a_slot = {
+            name for name, rails in fleet.bound.items() if limits.slots_shared(list(rails.values()))
+        }
         self._units = {name: node.get("scalable_unit") for name, node in plan["nodes"].items()}
         self._contested = self._claimed_by_others()
         self._tests_of: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
@@ -414,7 +407,7 @@ class _Judge:
         if nothing := self.fleet.unknown(str(asked["node"])):
             return nothing
         if self._latencies is None:
-            self._latencies = list(self._trusted_latencies())
+            self._latencies = hops.by_rail(self._trusted_latencies())
         return hops.judge(asked, self._latencies)
 
     def _trusted_latencies(self) -> Iterator[hops.Sample]:
@@ -453,7 +446,7 @@ class _Judge:
 
     def _conditions(self, asked: Mapping[str, Any], alone: bool = False) -> limits.Conditions:
         both = (asked["node"], asked["peer"])
-        shared = any(limits.slots_shared(list(self.fleet.bound[end].values())) for end in both)
+        shared = not self._share_a_slot.isdisjoint(both)
         versions = tuple(self.fleet.iperf3.get(end) for end in both)
         return limits.Conditions(
             self.policy, versions, shared and not alone, self.fleet.transports[asked["node"]]

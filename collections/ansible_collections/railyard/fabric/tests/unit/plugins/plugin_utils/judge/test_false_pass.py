@@ -281,7 +281,7 @@ def test_a_run_of_which_nothing_applies_proves_nothing() -> None:
     run = HEALTHY.copy()
     verdicts = [{**one, "outcome": "not_applicable"} for one in run.judge()]
     for said_of_it in (verdicts, []):
-        assert verdict.exit_status(said_of_it, run.manifest, run.asked, run.sealed(), run.order) == 3
+        assert verdict.status_of({one["outcome"] for one in said_of_it}, run.incomplete() is None) == 3
     said = summary.of(run.plan, rejudge.Judged(verdicts, 3))
     assert "proven" not in said["headline"]
 

@@ -12,6 +12,7 @@ import random
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.rails import bind
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import hops as hop_rows
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import Answer
 
 BASE_US, HOP_US = 1.2, 0.6
 NODES = [f"gpu{number}" for number in range(1, 9)]
@@ -39,8 +40,12 @@ def on_rail1(one: hop_rows.Sample, more_us: float) -> hop_rows.Sample:
     return dataclasses.replace(one, rail="rail1", latency_us=one.latency_us + more_us)
 
 
+def of_rail0(node: str, made: list[hop_rows.Sample]) -> Answer:
+    return hop_rows.judge({"node": node, "rail": "rail0"}, hop_rows.by_rail(made))
+
+
 def judge(node: str, made: list[hop_rows.Sample]) -> tuple[str, str | None, str]:
-    one = hop_rows.judge({"node": node, "rail": "rail0"}, made)
+    one = of_rail0(node, made)
     return one.outcome, one.cause.get("cause_class"), str(one.cause.get("cause"))
 
 
@@ -62,7 +67,7 @@ def test_a_hop_more_is_found_and_counted(hops: int, number: str) -> None:
 
 def test_a_slot_that_is_farther_on_every_node_is_no_hop() -> None:
     """Rail 1 lies 0.4 us deeper in PCIe, on all nodes alike: it is held against itself."""
-    made = samples() + [on_rail1(one, 0.4) for one in samples()]
+    made = hop_rows.by_rail(samples() + [on_rail1(one, 0.4) for one in samples()])
     for rail in ("rail0", "rail1"):
         assert hop_rows.judge({"node": "gpu3", "rail": rail}, made).outcome == "pass"
 
@@ -70,9 +75,9 @@ def test_a_slot_that_is_farther_on_every_node_is_no_hop() -> None:
 def test_a_node_that_is_slow_on_all_rails_has_no_switch_too_many() -> None:
     slow = samples({"gpu3": 1.0})
     both = slow + [on_rail1(one, 0.0) for one in slow]
-    assert hop_rows.judge({"node": "gpu3", "rail": "rail0"}, both).outcome == "recorded"
+    assert of_rail0("gpu3", both).outcome == "recorded"
     one = slow + [on_rail1(one, 0.0) for one in samples()]
-    assert hop_rows.judge({"node": "gpu3", "rail": "rail0"}, one).outcome == "fail"
+    assert of_rail0("gpu3", one).outcome == "fail"
 
 
 def test_less_than_a_hops_least_is_no_hop() -> None:
@@ -87,19 +92,19 @@ def test_of_other_than_ethernets_switches_no_least_is_known(layer: str | None) -
 
 
 def test_latencies_that_differ_by_a_hop_anyway_have_no_bound() -> None:
-    one = hop_rows.judge({"node": "gpu1", "rail": "rail0"}, samples(noise_us=0.5))
+    one = of_rail0("gpu1", samples(noise_us=0.5))
     assert one.outcome == "recorded"
     assert "differ" in one.basis
 
 
 def test_two_nodes_have_nothing_to_be_compared_with() -> None:
     pair = [one for one in samples() if set(one.nodes) == {"gpu1", "gpu2"}]
-    one = hop_rows.judge({"node": "gpu1", "rail": "rail0"}, pair)
+    one = of_rail0("gpu1", pair)
     assert (one.outcome, one.floor, one.ceiling) == ("recorded", {}, {})
 
 
 def test_software_has_no_hops() -> None:
-    one = hop_rows.judge({"node": "gpu1", "rail": "rail0"}, samples({"gpu1": 9.0}, hardware=False))
+    one = of_rail0("gpu1", samples({"gpu1": 9.0}, hardware=False))
     assert one.outcome == "recorded"
 
 

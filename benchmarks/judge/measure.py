@@ -1,0 +1,84 @@
+"""Time and weigh the judgement of sound run folders, one fresh process per size; a line of JSON for each.
+
+.venv/bin/python benchmarks/judge/measure.py [--nodes 4 8 16] [--rails 8] [--repeat 2] [--code CHECKOUT]
+
+With --code the judge of another checkout judges the same folders: both sets of verdicts must have one digest.
+CPU seconds say more than wall seconds on a machine that others use.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import sound_run
+
+# Judges the folder argv[1]; prints CPU seconds, wall seconds, peak KiB, how many verdicts, and their SHA-256.
+_CHILD = """
+import hashlib, resource, sys, time
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import rejudge
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder
+cpu, wall = time.process_time(), time.monotonic()
+verdicts = rejudge.judge_folder(sys.argv[1]).verdicts
+cpu, wall = time.process_time() - cpu, time.monotonic() - wall
+digest = hashlib.sha256()
+for one in verdicts:
+    digest.update(folder.line(one).encode() + b"\\n")
+print(cpu, wall, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, len(verdicts), digest.hexdigest())
+"""
+
+
+def measure(folder: Path, code: Path) -> dict[str, Any]:
+    """Judge a folder in a process of its own, by the code of a checkout.
+
+    Raises:
+        RuntimeError: it was not judged.
+    """
+    env = {**os.environ, "PYTHONPATH": str(code / "collections")}
+    done = subprocess.run(
+        [sys.executable, "-c", _CHILD, str(folder)], env=env, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise RuntimeError(done.stderr[-2000:])
+    cpu, wall, peak_kib, verdicts, digest = done.stdout.split()
+    return {
+        "cpu_s": round(float(cpu), 2),
+        "wall_s": round(float(wall), 2),
+        "peak_mib": int(peak_kib) >> 10,
+        "verdicts": int(verdicts),
+        "verdicts_sha256": digest,
+    }
+
+
+def main() -> None:
+    """Measure each size with this checkout's judge, and with another one's."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--nodes", type=int, nargs="+", default=[4, 8, 16])
+    parser.add_argument("--rails", type=int, default=8)
+    parser.add_argument("--repeat", type=int, default=2, help="the quickest by CPU time is told")
+    parser.add_argument("--code", type=Path, help="a checkout of another commit")
+    options = parser.parse_args()
+    machine = f"{os.cpu_count()} CPUs, {platform.machine()}, Python {platform.python_version()}"
+    codes = {"here": sound_run.ROOT, **({"other": options.code} if options.code else {})}
+    for nodes in options.nodes:
+        with tempfile.TemporaryDirectory() as place:
+            folder = sound_run.build(Path(place) / "made" / sound_run.RUN, nodes, options.rails)
+            size = (folder / "results.jsonl").stat().st_size
+            for name, code in codes.items():
+                runs = [measure(folder, code) for _ in range(options.repeat)]
+                best = min(runs, key=lambda one: float(one["cpu_s"]))
+                told = {"machine": machine, "code": name, "nodes": nodes, "rails": options.rails}
+                print(json.dumps({**told, "results_mb": round(size / 1e6, 1), **best}), flush=True)
+
+
+if __name__ == "__main__":
+    main()
