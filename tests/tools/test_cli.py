@@ -82,10 +82,11 @@ def test_help_names_the_verbs_and_loads_nothing_heavy():
         "judge",
         "compare",
         "bundle",
+        "export",
         "lab",
     ):
         assert f" {verb} " in done.stdout
-    heavy = ["ansible", "ansible_runner", "matplotlib", "pytest", "jinja2", "yaml"]
+    heavy = ["ansible", "ansible_runner", "matplotlib", "pytest", "jinja2", "yaml", "duckdb"]
     code = f"import sys, railyard.cli; print([name for name in {heavy} if name in sys.modules])"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert loaded.stdout.strip() == "[]"

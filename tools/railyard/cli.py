@@ -295,6 +295,22 @@ def bundle(
     _end(command.run(rebuild.find(run, reports_dir or paths.reports_dir()), output, table))
 
 
+@app.command(epilog="Exit status: 0 written; 2 bad input, nothing is written.")
+def export(
+    run: RunArgument,
+    form: Annotated[str, typer.Option("--format", help="jsonl, csv or parquet.")] = "jsonl",
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="File to write. Default: standard output.")
+    ] = None,
+    reports_dir: ReportsDir = None,
+) -> None:
+    """Write all rows of a run in full: what each end of each test saw, for programs of your own."""
+    from railyard.report import export as exporting
+    from railyard.report import rebuild
+
+    _end(exporting.run(rebuild.find(run, reports_dir or paths.reports_dir()), form, output))
+
+
 @app.command(name="lab", add_help_option=False)
 def _lab() -> None:
     """Bring up, break, heal and take down the built-in lab cluster."""

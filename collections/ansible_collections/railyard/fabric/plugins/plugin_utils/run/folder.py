@@ -20,7 +20,7 @@ import re
 import secrets
 import stat
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -83,27 +83,34 @@ def parse_lines(data: bytes) -> tuple[list[dict[str, Any]], bool]:
     appended. So is one beyond MOST_LINE_BYTES, unread. What JSON has no word for (`_read`) is null, and
     whoever needs it says that it is missing.
     """
-    return _rows(io.BytesIO(data))
+    return _whole(_each(io.BytesIO(data)))
 
 
-def _rows(stream: BinaryIO) -> tuple[list[dict[str, Any]], bool]:
-    rows: list[dict[str, Any]] = []
-    torn = too_long = False
+def _whole(found: Iterable[dict[str, Any] | None]) -> tuple[list[dict[str, Any]], bool]:
+    """Return the rows, and whether any was dropped."""
+    rows, dropped = [], False
+    for row in found:
+        if row is None:
+            dropped = True
+        else:
+            rows.append(row)
+    return rows, dropped
+
+
+def _each(stream: BinaryIO) -> Iterator[dict[str, Any] | None]:
+    """Yield each whole row, and None wherever something had to be dropped."""
+    too_long = False
     while raw := stream.readline(MOST_LINE_BYTES):
         begun, too_long = too_long, not raw.endswith(b"\n") and len(raw) == MOST_LINE_BYTES
-        torn = torn or not raw.endswith(b"\n")
+        if not raw.endswith(b"\n"):
+            yield None
         if begun or too_long or not raw.strip():
             continue
         try:
             row = _read(raw.decode("utf-8"))
         except (ValueError, RecursionError):
-            torn = True
-            continue
-        if isinstance(row, dict):
-            rows.append(row)
-        else:
-            torn = True
-    return rows, torn
+            row = None
+        yield row if isinstance(row, dict) else None
 
 
 def is_deep(value: Any, left: int = 16) -> bool:
@@ -213,11 +220,19 @@ class RunFolder:
         Raises:
             RunFolderError: the file is there and cannot be read.
         """
+        return _whole(self.each_row(name))
+
+    def each_row(self, name: str) -> Iterator[dict[str, Any] | None]:
+        """Yield what `rows` returns without holding it all, and None wherever a line was dropped.
+
+        Raises:
+            RunFolderError: as `rows`.
+        """
         try:
             with self._open(name) as stream:
-                return _rows(stream)
+                yield from _each(stream)
         except FileNotFoundError:
-            return [], False
+            return
         except OSError as error:
             raise RunFolderError(f"{self.path / name} cannot be read: {error.strerror}") from error
 

@@ -1,0 +1,106 @@
+"""`railyard export`: every row in full, whatever the rows hold; a file that is whole or not there."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+
+import duckdb
+import pytest
+from railyard.base.errors import UserError
+from railyard.report import export
+from support.runs.fake_run import RUN
+from support.runs.run_builder import build_run
+
+
+@pytest.fixture
+def run(tmp_path):
+    return build_run(tmp_path / "lab" / RUN, rdma=True)
+
+
+def rows_of(run):
+    return [json.loads(line) for line in (run / "results.jsonl").read_text("utf-8").splitlines()]
+
+
+def add(run, line):
+    with (run / "results.jsonl").open("a", encoding="utf-8") as stream:
+        stream.write(line)
+
+
+def exported(run, output):
+    """Return what DuckDB reads of an exported Parquet file, a dictionary a row, and the columns' types."""
+    assert export.run(run, "parquet", output) == 0
+    table = duckdb.read_parquet(str(output))
+    rows = [dict(zip(table.columns, row, strict=True)) for row in table.fetchall()]
+    return rows, dict(zip(table.columns, map(str, table.types), strict=True))
+
+
+def test_json_lines_are_the_rows(run, capfdbinary):
+    assert export.run(run, "jsonl", None) == 0
+    assert [json.loads(line) for line in capfdbinary.readouterr().out.splitlines()] == rows_of(run)
+
+
+def test_each_key_and_metric_is_a_column(run, tmp_path):
+    rows = rows_of(run)
+    found, types = exported(run, tmp_path / "rows")
+    assert len(found) == len(rows) > 0
+    for row, seen in zip(rows, found, strict=True):
+        assert [seen[key] for key in ("id", "end", "host", "qps")] == [
+            row[key] for key in ("id", "end", "host", "qps")
+        ]
+        assert {f"metrics_{name}": value for name, value in row["metrics"].items()}.items() <= seen.items()
+        assert json.loads(seen["counters"]) == row["counters"]
+    assert (types["metrics_bandwidth_gbps"], types["round"]) == ("DOUBLE", "BIGINT")
+
+
+def test_csv_has_the_same_columns(run, tmp_path):
+    assert export.run(run, "csv", tmp_path / "rows.csv") == 0
+    with (tmp_path / "rows.csv").open(encoding="utf-8", newline="") as stream:
+        found = list(csv.DictReader(stream))
+    for row, seen in zip(rows_of(run), found, strict=True):
+        assert (seen["id"], json.loads(seen["counters"])) == (row["id"], row["counters"])
+        assert all(float(seen[f"metrics_{name}"]) == value for name, value in row["metrics"].items())
+
+
+def test_what_fits_no_type_and_what_a_column_is_called_already_is_kept(run, tmp_path):
+    """A node's word is not to be trusted with the export of all others."""
+    add(
+        run,
+        '{"id":"m99999","ID":1,"qps":"a\'; DROP","streams":4.5,"round":123456789012345678901,'
+        '"metrics":[1]}\n',
+    )
+    found, _types = exported(run, tmp_path / "rows")
+    last = found[-1]
+    assert (last["id"], last["ID_"], last["qps"], last["streams"]) == ("m99999", 1, "a'; DROP", 4.5)
+    assert (last["round"], last["metrics"]) == ("123456789012345678901", "[1]")
+    assert [row["round"] for row in found[:-1]] == [str(row["round"]) for row in rows_of(run)[:-1]]
+
+
+def test_a_torn_line_is_left_out_and_said(run, tmp_path, capsys):
+    count = len(rows_of(run))
+    add(run, '{"id":"m0')
+    found, _types = exported(run, tmp_path / "rows")
+    assert len(found) == count
+    assert "results.jsonl holds what is no whole row" in capsys.readouterr().err
+
+
+def test_without_the_engine_json_lines_are_left(run, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "duckdb", None)
+    for form in ("csv", "parquet"):
+        with pytest.raises(UserError, match="duckdb, which is not there"):
+            export.run(run, form, tmp_path / "rows")
+    assert export.run(run, "jsonl", tmp_path / "lines") == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["lab", "lines"]
+
+
+@pytest.mark.parametrize(
+    ("form", "name", "said"),
+    [("xml", "rows", "not known"), ("parquet", None, "-o"), ("jsonl", "lab", "there already"),
+     ("jsonl", "gone/rows", "cannot be written")],
+)  # fmt: skip
+def test_what_cannot_be_written_is_said_before_anything_is(run, tmp_path, form, name, said):
+    with pytest.raises(UserError) as told:
+        export.run(run, form, tmp_path / name if name else None)
+    assert said in f"{told.value}"
+    assert [path.name for path in tmp_path.iterdir()] == ["lab"]

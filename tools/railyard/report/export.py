@@ -1,0 +1,195 @@
+"""`railyard export`: all rows of a run in full, as JSON Lines, CSV or Parquet."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder
+
+from railyard.base.errors import UserError
+
+FORMATS = JSONL, CSV, PARQUET = "jsonl", "csv", "parquet"
+#: What holds any value, as DuckDB calls it; and from where on a whole number is no BIGINT.
+_TEXT = "VARCHAR"
+_MOST_BIGINT = 2**63
+
+
+def run(folder: Path, form: str, output: Path | None) -> int:
+    """Write all rows of a run folder.
+
+    Args:
+        folder: the run folder.
+        form: one of FORMATS.
+        output: the file; standard output where it is None.
+
+    Raises:
+        UserError: the format is none of ours, its engine is missing, or the file cannot be one.
+        RunFolderError: the folder cannot be read.
+    """
+    if form not in FORMATS:
+        raise UserError(f"--format {form} is not known", f"say one of {', '.join(FORMATS)}")
+    if output is None and form == PARQUET:
+        raise UserError("Parquet is no text, and is not written to standard output", "name a file with -o")
+    if output is not None and (output.exists() or output.is_symlink()):
+        raise UserError(f"{output} is there already", "remove it, or name another file")
+    RunFolder(folder).manifest()
+    dropped = _Dropped()
+    if output is None:
+        sys.stdout.flush()
+        count = _write(_rows(folder, dropped), form, sys.stdout.buffer)
+    else:
+        count = _to_file(_rows(folder, dropped), form, output)
+        print(f"{output}: {count} rows, {output.stat().st_size / 1e6:.1f} MB")
+    if dropped.any:
+        print(f"railyard: {run_folder.RESULTS} holds what is no whole row, and is not in it", file=sys.stderr)
+    return 0
+
+
+class _Dropped:
+    """Whether a line was no row."""
+
+    any = False
+
+
+def _rows(folder: Path, dropped: _Dropped) -> Iterator[dict[str, Any]]:
+    for row in RunFolder(folder).each_row(run_folder.RESULTS):
+        if row is None:
+            dropped.any = True
+        else:
+            yield row
+
+
+def _to_file(rows: Iterator[dict[str, Any]], form: str, output: Path) -> int:
+    """Write a file that is whole, or not there."""
+    try:
+        handle, name = tempfile.mkstemp(dir=output.parent, prefix=f".{output.name}.")
+    except OSError as error:
+        raise UserError(f"{output} cannot be written: {error.strerror}", "name another place") from error
+    temporary = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            count = _write(rows, form, stream)
+            os.fchmod(stream.fileno(), 0o644)
+        temporary.replace(output)
+    except OSError as error:
+        raise UserError(
+            f"{output} cannot be written: {error.strerror}", "make room, or name another place"
+        ) from error
+    finally:
+        temporary.unlink(missing_ok=True)
+    return count
+
+
+def _write(rows: Iterator[dict[str, Any]], form: str, target: BinaryIO) -> int:
+    if form != JSONL:
+        return _by_engine(rows, form, target)
+    count = _write_lines(rows, target)
+    target.flush()
+    return count
+
+
+def _write_lines(rows: Iterable[Mapping[str, Any]], target: BinaryIO) -> int:
+    count = 0
+    for row in rows:
+        target.write(run_folder.line(row).encode("utf-8") + b"\n")
+        count += 1
+    return count
+
+
+def _by_engine(rows: Iterator[dict[str, Any]], form: str, target: BinaryIO) -> int:
+    """Write columns: a key of the rows is one, and so is each metric; what else is nested is JSON text."""
+    try:
+        import duckdb
+    except ImportError as error:
+        fix = f"install it beside railyard (`make setup` does), or take --format {JSONL}"
+        raise UserError(f"{form} is written by the Python package duckdb, which is not there", fix) from error
+    columns = _Columns()
+    with tempfile.TemporaryDirectory(prefix="railyard-export-") as place:
+        flat, made = Path(place) / "flat.jsonl", Path(place) / "made"
+        with flat.open("wb") as stream:
+            count = _write_lines(map(columns.flat, rows), stream)
+        if not count:
+            raise UserError(f"the run has no rows in {run_folder.RESULTS}", "export a run that measured")
+        # All that it needs is in the package: nothing is fetched. What memory cannot hold goes to disk.
+        settings = {"autoinstall_known_extensions": "false", "memory_limit": "1GB", "temp_directory": place}
+        with duckdb.connect(config={**settings}) as engine:
+            # It would stand in the middle of what is written to standard output.
+            engine.execute("SET enable_progress_bar = false")
+            table = engine.read_json(
+                str(flat),
+                format="newline_delimited",
+                columns=columns.types(),
+                maximum_object_size=2 * run_folder.MOST_LINE_BYTES,
+            )
+            if form == CSV:
+                table.write_csv(str(made), header=True)
+            else:
+                table.write_parquet(str(made), compression="zstd")
+        with made.open("rb") as whole:
+            shutil.copyfileobj(whole, target)
+        target.flush()
+    return count
+
+
+class _Columns:
+    """Finds the columns of rows, and what all values of each are."""
+
+    def __init__(self) -> None:
+        #: Key -> the column's name, which differs from all others in more than upper and lower case.
+        self._names: dict[str, str] = {}
+        self._taken: set[str] = set()
+        self._types: dict[str, str | None] = {}
+
+    def flat(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a row without nested values, by the columns' names."""
+        metrics = row.get("metrics")
+        flat = {
+            key: value for key, value in row.items() if key != "metrics" or not isinstance(value, Mapping)
+        }
+        told = {self._name(key): _plain(value) for key, value in flat.items()}
+        if isinstance(metrics, Mapping):
+            told |= {self._name(f"metrics_{key}"): _plain(value) for key, value in metrics.items()}
+        for name, value in told.items():
+            self._types[name] = _wider(self._types.get(name), value)
+        return told
+
+    def types(self) -> dict[str, str]:
+        """Return each column's name and DuckDB type; one without any value is text."""
+        return {name: kind or _TEXT for name, kind in self._types.items()}
+
+    def _name(self, key: str) -> str:
+        if key not in self._names:
+            name = key or "_"
+            while name.lower() in self._taken:
+                name += "_"
+            self._names[key] = name
+            self._taken.add(name.lower())
+        return self._names[key]
+
+
+def _plain(value: Any) -> Any:
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, (Mapping, list)) else value
+
+
+def _wider(known: str | None, value: object) -> str | None:
+    """Return the type that holds a value beside those that were seen before."""
+    if value is None:
+        return known
+    kind = _TEXT
+    if isinstance(value, bool):
+        kind = "BOOLEAN"
+    elif isinstance(value, float):
+        kind = "DOUBLE"
+    elif isinstance(value, int) and -_MOST_BIGINT <= value < _MOST_BIGINT:
+        kind = "BIGINT"
+    if known in (None, kind):
+        return kind
+    return "DOUBLE" if {known, kind} == {"BIGINT", "DOUBLE"} else _TEXT
