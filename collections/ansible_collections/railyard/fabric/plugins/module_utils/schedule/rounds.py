@@ -38,8 +38,8 @@ class Questions(NamedTuple):
     def least(self, rails: int, one_by_one: bool = False) -> Questions:
         """Return what a pair is asked where its nodes have been asked everything with others, or in a sweep.
 
-        The path, and what the rails carry: all at once, by RDMA where it is asked, else by TCP. A single rail,
-        and rails that are taken one by one, are asked it alone.
+        The path, and what the rails carry: all at once, by RDMA where it is asked, else by TCP. A single
+        rail, and rails that are taken one by one, are asked it alone.
         """
         path = [one for one in self.alone if one[0] == _PATH]
         if rails > 1 and not one_by_one:
