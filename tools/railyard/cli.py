@@ -311,6 +311,35 @@ def export(
     _end(exporting.run(rebuild.find(run, reports_dir or paths.reports_dir()), form, output))
 
 
+@app.command(epilog="Exit status: 0 simulated; 2 bad input. No node is touched, and nothing is measured.")
+def simulate(
+    nodes: Annotated[int, typer.Option(metavar="N", help="Nodes, named gpu001 and on.")],
+    rails: Annotated[int, typer.Option(metavar="R", help="Rails of each node, named rail0 and on.")],
+    seed: Annotated[int, typer.Option(metavar="S", min=0, help="The same seed draws the same noise.")],
+    pattern: Annotated[
+        str, typer.Option(metavar="PATTERN", help="Which nodes meet: all_pairs, or auto as validate does.")
+    ] = "all_pairs",
+    leaves: Annotated[
+        int | None,
+        typer.Option(metavar="L", help="Leaves of each rail. Default: one for 32 nodes.", show_default=False),
+    ] = None,
+    fault: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="F",
+            help="node:gpu017@0.6, node_rail:gpu017/rail3@0.5, rail:rail3, leaf:rail3-leaf0, "
+            "pair:gpu001,gpu009/rail2; @ is the share of the rate that is left, without it nothing is.",
+            show_default=False,
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Simulate a run with faults, and tell which of them its numbers show. Touches no node."""
+    from railyard.simulate import command as simulating
+
+    _end(simulating.run(nodes, rails, seed, pattern, leaves, fault or [], as_json))
+
+
 @app.command(name="lab", add_help_option=False)
 def _lab() -> None:
     """Bring up, break, heal and take down the built-in lab cluster."""

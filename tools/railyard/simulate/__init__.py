@@ -1,0 +1,1 @@
+"""`railyard simulate`: a cluster that does not exist, measured by the real schedule."""

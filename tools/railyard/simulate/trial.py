@@ -1,0 +1,71 @@
+"""One simulated run from schedule to suspects. Isolation is given the measured numbers and the work order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ansible_collections.railyard.fabric.plugins.module_utils.schedule import rounds
+from ansible_collections.railyard.fabric.plugins.plugin_utils.isolate import confirm, culprits, measured
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import pattern
+
+from railyard.simulate.cluster import Cluster
+from railyard.simulate.draw import Cables
+
+#: So often what is doubtful is measured again.
+_FURTHER_ORDERS = 4
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a simulated run found, and what it would have taken.
+
+    Attributes:
+        tests: tests asked, each of one rail in one direction, those of confirming rounds too.
+        rounds: rounds of all orders; `confirming` of them were for what was doubtful.
+        orders: work orders.
+        modelled_s: what they would take, as `railyard plan` reckons.
+        findings: who is slow.
+        met: the places of the pairs that met, the lesser first.
+    """
+
+    tests: int
+    rounds: int
+    confirming: int
+    orders: int
+    modelled_s: float
+    findings: culprits.Findings
+    met: frozenset[tuple[int, int]]
+
+
+def run(cluster: Cluster, cables: Cables) -> Outcome:
+    """Measure, isolate, and measure again what is doubtful, until nothing is or it does not help."""
+    order = cluster.order
+    wiring = measured.wiring(order)
+    tests = cables.measure(order)
+    turns = len(pattern.rounds_of(order))
+    modelled_s, confirming, orders = order_s(order), 0, 1
+    findings = culprits.isolate(tests, wiring)
+    while orders <= _FURTHER_ORDERS:
+        further = confirm.confirm(order, findings.doubtful, findings.suspects)
+        if not further.rounds:
+            break
+        second = confirm.second_order(order, further)
+        tests = measured.joined([tests, cables.measure(second)])
+        findings = culprits.isolate(tests, wiring)
+        orders, confirming = orders + 1, confirming + len(further.rounds)
+        modelled_s += order_s(second)
+    place = {name: number for number, name in enumerate(cluster.nodes)}
+    met = frozenset((place[one.node], place[one.peer]) for one in rounds.meetings(order))
+    return Outcome(len(tests.gbps), turns + confirming, confirming, orders, modelled_s, findings, met)
+
+
+def order_s(order: Mapping[str, Any]) -> float:
+    """Return the seconds that a work order is expected to take."""
+    turns = len(pattern.rounds_of(order))
+    full = turns if order["full_rounds"] is None else min(order["full_rounds"], turns)
+    seconds = pattern.AROUND_S
+    for count, whole in ((full, True), (turns - full, False)):
+        seconds += count * pattern.meeting_s(order, whole) if count else 0.0
+    return seconds
