@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, NamedTuple
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
@@ -34,6 +35,7 @@ class Cluster(NamedTuple):
     order: dict[str, Any]
 
 
+@functools.cache
 def make(nodes: int, rails: int, leaves: int | None, pattern: str) -> Cluster:
     """Return a simulated cluster.
 

@@ -20,6 +20,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.isolate.culprits i
     PAIR,
     Suspect,
 )
+from ansible_collections.railyard.fabric.plugins.plugin_utils.isolate.measured import ends
 from ansible_collections.railyard.fabric.plugins.plugin_utils.isolate.pairs import FURTHER
 
 #: An end meets so many partners known good.
@@ -92,10 +93,15 @@ class _Roster:
         self._order = order
         self.place = {str(entry["name"]): number for number, entry in enumerate(order["roster"])}
         self.names = [name for name in self.place if name not in absent]
-        shared = schedule.RailNames(order)
-        self.of_node = {name: set(shared.of(name)) for name in self.names}
-        self.rails = list(dict.fromkeys(rail for name in self.names for rail in shared.of(name)))
-        self._behind: dict[str, dict[str, set[str]]] | None = None
+        planned = ends(order)
+        self.of_node = {name: {end.rail for end in planned[name]} for name in self.names}
+        self.rails = list(dict.fromkeys(end.rail for name in self.names for end in planned[name]))
+        #: Leaf -> the nodes behind it -> their rails that end there.
+        self.behind: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+        for name in self.names:
+            for end in planned[name]:
+                if end.leaf is not None:
+                    self.behind[end.leaf][name].add(end.rail)
 
     def ordered(self, node: str, peer: str) -> tuple[str, str]:
         return (node, peer) if self.place[node] < self.place[peer] else (peer, node)
@@ -118,21 +124,10 @@ class _Roster:
             elif one.kind == NODE_RAIL and one.node in self.of_node and one.rail is not None:
                 found[one.node].add(one.rail)
             elif one.kind == LEAF and one.leaf is not None:
-                behind = self._leaf(one.leaf)
+                behind = self.behind.get(one.leaf, {})
                 for name in list(behind)[:of_leaf]:
                     found[name] |= behind[name]
         return dict(found)
-
-    def _leaf(self, leaf: str) -> dict[str, set[str]]:
-        if self._behind is None:
-            self._behind = defaultdict(dict)
-            for entry in self._order["roster"]:
-                name = str(entry["name"])
-                for rail in schedule.node_rails(self._order, entry) if name in self.of_node else ():
-                    if rail["name"] in self.of_node[name]:
-                        ends = self._behind[str(rail.get("leaf"))].setdefault(name, set())
-                        ends.add(str(rail["name"]))
-        return self._behind.get(leaf, {})
 
 
 def _rounds(

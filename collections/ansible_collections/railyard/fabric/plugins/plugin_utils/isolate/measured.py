@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule import rounds
 
@@ -23,6 +23,14 @@ except ImportError:  # sanity's environment has none; matplotlib itself brings i
 
 NONE = -1
 """In place of a leaf's or a rail's number: it has none."""
+
+
+class End(NamedTuple):
+    """A rail of a node: its leaf and planned rate, None where none is declared."""
+
+    rail: str
+    leaf: str | None
+    rate_gbps: float | None
 
 
 @dataclass(frozen=True)
@@ -75,23 +83,38 @@ def joined(parts: Sequence[Tests]) -> Tests:
     return Tests(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
 
+def ends(order: Mapping[str, Any]) -> dict[str, list[End]]:
+    """Return where the rails of each node of a work order end, those that it asks about.
+
+    Args:
+        order: its common part; `roster`, `fabrics` and `rails` are read.
+    """
+    wanted = order.get("rails")
+    kinds: dict[tuple[int, str], list[End]] = {}
+    found = {}
+    for entry in order["roster"]:
+        # All that is read here is the same for the nodes of a fabric and unit; a plan of each takes long.
+        kind = int(entry.get("fabric", 0)), str(entry.get("scalable_unit"))
+        if kind not in kinds:
+            kinds[kind] = [
+                End(str(rail["name"]), rail.get("leaf"), rail.get("rate_gbps"))
+                for rail in rounds.node_rails(order, entry)
+                if wanted is None or rail["name"] in wanted
+            ]
+        found[str(entry["name"])] = kinds[kind]
+    return found
+
+
 def wiring(order: Mapping[str, Any]) -> Wiring:
     """Return how the nodes of a work order are wired.
 
     Args:
         order: its common part; `roster`, `fabrics` and `rails` are read.
     """
-    planned = {str(entry["name"]): rounds.node_rails(order, entry) for entry in order["roster"]}
-    wanted = order.get("rails")
-    rails = tuple(
-        name
-        for name in dict.fromkeys(str(rail["name"]) for mine in planned.values() for rail in mine)
-        if wanted is None or name in wanted
-    )
+    planned = ends(order)
+    rails = tuple(dict.fromkeys(end.rail for mine in planned.values() for end in mine))
     leaves = tuple(
-        dict.fromkeys(
-            str(rail["leaf"]) for mine in planned.values() for rail in mine if rail.get("leaf") is not None
-        )
+        dict.fromkeys(end.leaf for mine in planned.values() for end in mine if end.leaf is not None)
     )
     place = {name: number for number, name in enumerate(rails)}
     number = {name: number for number, name in enumerate(leaves)}
@@ -99,13 +122,11 @@ def wiring(order: Mapping[str, Any]) -> Wiring:
     leaf = np.full(shape, NONE, dtype=np.int64)
     rate, there = np.full(shape, np.nan), np.zeros(shape, dtype=bool)
     for row, mine in enumerate(planned.values()):
-        for rail in mine:
-            column = place.get(str(rail["name"]))
-            if column is None:
-                continue
+        for end in mine:
+            column = place[end.rail]
             there[row, column] = True
-            if rail.get("leaf") is not None:
-                leaf[row, column] = number[str(rail["leaf"])]
-            if (planned_gbps := rail.get("rate_gbps")) is not None:
-                rate[row, column] = float(planned_gbps)
+            if end.leaf is not None:
+                leaf[row, column] = number[end.leaf]
+            if end.rate_gbps is not None:
+                rate[row, column] = end.rate_gbps
     return Wiring(tuple(planned), rails, leaves, leaf, rate, there)

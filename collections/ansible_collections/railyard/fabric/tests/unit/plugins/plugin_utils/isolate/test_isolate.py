@@ -37,8 +37,8 @@ def order(nodes: int, rails: int = 4, unit: int = 8, turns: list[int] | None = N
     ]
     return {
         "fabrics": [{"transport": "roce", "mtu": 9000, "rails": each}], "roster": roster, "absent": [],
-        "seed": 0, "rails": None, "pattern": "k_regular" if turns else "all_pairs", "rounds": turns,
-        "full_rounds": 0,
+        "seed": 0, "rails": None, "full_rounds": 0, "pattern": "k_regular" if turns else "all_pairs",
+        "rounds": turns,
     }  # fmt: skip
 
 
