@@ -196,6 +196,23 @@ def test_a_rail_of_small_mtu_is_measured_as_it_is(rails: Rails, tmp_path: Path) 
     assert one_way["proof"] == "proven"
 
 
+def test_the_paths_of_all_rails_are_asked_at_once_and_each_is_found_as_it_is(
+    rails: Rails, tmp_path: Path
+) -> None:
+    ip("-n", rails.namespace("gpuserver2"), "link", "set", "ens6d1", "mtu", "1500")
+    rows = measure(rails, tmp_path, order(policy=QUICK, full_rounds=0))
+    for node in NODES:
+        paths = [row for row in rows[node] if row["check"] == "path_mtu"]
+        assert [(row["status"], row["proof"]) for row in paths] == [("measured", "proven")] * 4
+        # Both rails of a direction begin at one moment.
+        assert len({row["group"] for row in paths}) == len({row["started"] for row in paths}) == 2
+        found = {row["rail"]: row["metrics"]["path_mtu_bytes"] for row in paths if row["end"] == "client"}
+        # Whoever sends from the larger side passes a few bytes more: a veth has room for a VLAN's tag.
+        assert found["rail0"] == 9000
+        assert 1500 <= found["rail1"] <= 1504
+        assert {row["check"] for row in rows[node]} == {"path_mtu", "tcp_bandwidth_concurrent"}
+
+
 def test_a_stranger_with_the_peers_address_is_named(rails: Rails, tmp_path: Path) -> None:
     rails.make("stranger")
     rails.plug("stranger", "eth0", 0, "10.0.1.2/24")

@@ -21,6 +21,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.present import pro
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import (
     action_base,
     baseline,
+    pattern,
     provenance,
     stale_secrets,
 )
@@ -113,9 +114,7 @@ def waits(folder: RunFolder) -> dict[str, int]:
     if not (folder.path / run_folder.WORK_ORDER).exists():
         return {"lease_s": 0, "deadline_s": 0}
     order = folder.document(run_folder.WORK_ORDER)
-    # Nodes of one fabric have as much to do, but for a pause.
-    one_of_each = {int(entry["fabric"]): str(entry["name"]) for entry in order["roster"]}
-    longest_s = max(main.worst_case_s({**order, "node": name}) for name in one_of_each.values())
+    longest_s = max(main.worst_case_s({**order, "node": name}) for name in pattern.busiest(order))
     return {"lease_s": int(order["policy"]["lease_s"]), "deadline_s": int(longest_s)}
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import collections
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import RDMA_TRANSPORTS, TESTS
@@ -86,7 +86,7 @@ def asked_tests(order: Mapping[str, Any], node: str | None = None) -> Iterator[A
 
     Args:
         order: the common part of a work order: `fabrics`, `roster`, `pattern`, `rounds`, `meetings`,
-            `full_rounds`, `seed`, `rails`, `policy` are read.
+            `full_rounds`, `full_rails`, `seed`, `rails`, `policy` are read.
         node: a roster name; its share is found in time linear in the number of nodes.
 
     Yields:
@@ -152,6 +152,14 @@ def rounds_of_all(nodes: int) -> int:
     return _Circle(nodes).rounds
 
 
+def pausing(nodes: int, turn: int) -> int:
+    """Return whose seat has a pause in a round of an odd number of nodes.
+
+    Two seats meet in the round that their sum is, modulo the nodes.
+    """
+    return _Circle(nodes).partner(nodes, turn)
+
+
 def partners(players: Sequence[str], turn: int) -> Iterator[tuple[str, str]]:
     """Yield the pairs that meet in a round of the circle, of players in the order of their seats."""
     circle = _Circle(len(players))
@@ -187,23 +195,29 @@ class Share:
             for entry in order["roster"]
         }
         self._questions = {rdma: questions(order["policy"], rdma) for rdma in (False, True)}
-        #: In so many of the first rounds a pair is asked everything; None in all.
-        self._full_rounds = order.get("full_rounds")
+        self._order = order
         # A policy of before there was a choice had none.
         self._one_by_one = order["policy"].get("questions") == ONE_BY_ONE
         # So many ids are set aside for each pair that they follow from the meeting's number alone; where
         # fabrics differ in their rails or their transport some ids are not used.
         self._width = self._questions[any(self._rdma.values())].count(self._rails.most())
 
-    def tests(self, meeting: Meeting) -> Iterator[AskedLine]:
-        """Yield the tests of one pair: each rail alone in both directions and at once, then all rails."""
+    def tests(self, meeting: Meeting, full: Collection[str] | None = None) -> Iterator[AskedLine]:
+        """Yield the tests of one pair: each rail alone in both directions and at once, then all rails.
+
+        Args:
+            meeting: who meets.
+            full: the rails that they are asked everything about, in place of what the order says.
+        """
         rails = self._rails.common(meeting.node, meeting.peer)
-        asked = self._questions[self._rdma[meeting.node] and self._rdma[meeting.peer]]
-        if self._full_rounds is not None and meeting.round >= self._full_rounds:
-            asked = asked.least(len(rails), self._one_by_one)
+        every = self._questions[self._rdma[meeting.node] and self._rdma[meeting.peer]]
+        least = every.least(len(rails), self._one_by_one)
+        if full is None:
+            full = full_rails(self._order, meeting, rails)
         number = meeting.number * self._width
         ways = ((meeting.node, meeting.peer), (meeting.peer, meeting.node))
         for rail in rails:
+            asked = every if rail in full else least
             for node, peer in ways:
                 for check, tool in asked.alone:
                     yield _test(number, check, tool, node, peer, rail, meeting.round, None)
@@ -213,12 +227,40 @@ class Share:
                 number += 1
         if len(rails) < 2:
             return
+        # What is asked of all rails at once goes with the first of them.
+        rates = every.together if rails[0] in full else least.together[-1:]
+        paths = [one for one in least.together if one[0] == _PATH]
         for node, peer in ways:
-            for check, tool in asked.together:
+            for check, tool in (*paths, *rates):
                 group = f"g{number:05d}"
                 for rail in rails:
+                    if check == _PATH and rail in full:
+                        continue  # it was asked alone
                     yield _test(number, check, tool, node, peer, rail, meeting.round, group)
                     number += 1
+
+
+def full_rails(order: Mapping[str, Any], meeting: Meeting, rails: Collection[str]) -> Collection[str]:
+    """Return which rails a pair is asked everything about.
+
+    Args:
+        order: of its keys `full_rails` says for each of the first rounds the rails, of all nodes or by node
+            (whom its partner is asked with); without it `full_rounds` says in how many first rounds it is
+            all of them, None for all rounds.
+        meeting: who meets, in which round.
+        rails: those that they have in common.
+    """
+    said = order.get("full_rails")
+    if said is None:
+        whole = order.get("full_rounds")
+        return rails if whole is None or meeting.round < whole else ()
+    if meeting.round >= len(said):
+        return ()
+    now = said[meeting.round]
+    if isinstance(now, Mapping):
+        return {*now.get(meeting.node, ()), *now.get(meeting.peer, ())}
+    asked: Collection[str] = now
+    return asked
 
 
 class RailNames:

@@ -7,13 +7,17 @@ Every pair with every test takes as many rounds as there are nodes: some minutes
 does not fit is cut so that each node and rail is still asked everything once, in the first round, and meets
 several others: a rail that is slow to all stands apart from a path that is. One pair of each two kinds of
 node stands for all of its like, so the work is linear in the nodes.
+
+Of an odd number one node pauses in each round. A second round for the one that paused in the first would
+take as long again; so the rails are asked about in parts, each in a round of its own in which somebody else
+pauses, and in one more round those who paused are asked about the part that they missed.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.documents import AskedLine
@@ -43,8 +47,8 @@ def chosen(order: Mapping[str, Any]) -> dict[str, Any]:
 
     Returns:
         `pattern`, `rounds` (of the circle; None for all), `full_rounds` (in so many first rounds a pair is
-        asked everything; None for all) and, of pattern `listed`, `meetings` (rounds of pairs of places in
-        the roster).
+        asked everything; None for all), of an odd number `full_rails` (see `rounds.full_rails`), and of
+        pattern `listed` `meetings` (rounds of pairs of places in the roster).
 
     Raises:
         PolicyError: the pattern goes by leaves, and the inventory does not say them.
@@ -64,17 +68,70 @@ def chosen(order: Mapping[str, Any]) -> dict[str, Any]:
     if wanted == rules.K_REGULAR:
         many, full_rounds = min(int(policy["partners"]) + odd, of_all), every["full_rounds"]
     else:
-        full_s, least_s = (meeting_s(order, is_full) for is_full in (True, False))
+        names_of_rails = rail_names(order)
         budget_s = 60 * float(policy["budget_min"]) - AROUND_S
-        if full and of_all * full_s <= budget_s:
+        least_s = max(meeting_s(order, ()), 1.0)
+        if full and of_all * (full_s := meeting_s(order, names_of_rails)) <= budget_s:
             return every
+        if odd and full and len(names_of_rails) > 1:
+            return _in_parts(order, names, names_of_rails, budget_s)
         full_rounds = 1 + odd if full else 0
-        fit = full_rounds + int(max(0.0, budget_s - full_rounds * full_s) / max(least_s, 1.0))
+        fit = full_rounds + int(max(0.0, budget_s - (full_rounds * full_s if full else 0.0)) / least_s)
         many = min(max(_LEAST_PARTNERS + odd, fit), of_all)
     if many == of_all:
         return {**every, "full_rounds": full_rounds}
     turns = _turns(order, names, many, of_all)
-    return {"pattern": rounds.K_REGULAR, "rounds": turns, "full_rounds": full_rounds}
+    return {**every, "pattern": rounds.K_REGULAR, "rounds": turns, "full_rounds": full_rounds}
+
+
+def _in_parts(
+    order: Mapping[str, Any], names: Sequence[str], rails: Sequence[str], budget_s: float
+) -> dict[str, Any]:
+    """Return the keys of an odd number of nodes: in as many parts as leave time for most partners."""
+    of_all = len(names)
+    least_s = max(meeting_s(order, ()), 1.0)
+    first = _turns(order, names, min(len(rails), of_all - 1), of_all)
+    found = []
+    for count in range(2, len(first) + 1):
+        parts = [list(rails[len(rails) * k // count : len(rails) * (k + 1) // count]) for k in range(count)]
+        last, together = _catching_up(first[:count], of_all)
+        again_s = max(meeting_s(order, part) for part in parts)
+        if together:
+            again_s = max(meeting_s(order, parts[one] + parts[other]) for one, other in together)
+        left_s = budget_s - sum(meeting_s(order, part) for part in parts) - again_s
+        many = min(count + 1 + max(0, int(left_s / least_s)), of_all)
+        found.append((many if left_s >= 0 else 0, left_s, many, [*first[:count], last], parts))
+    _fit, _left_s, many, turns, parts = max(found, key=lambda one: one[:2])
+    rest = [turn for turn in _turns(order, names, many, of_all) if turn not in turns]
+    missed = {names[rounds.pausing(of_all, turn)]: part for turn, part in zip(turns, parts, strict=False)}
+    return {
+        "pattern": rounds.K_REGULAR,
+        "rounds": [*turns, *rest[: many - len(turns)]],
+        "full_rounds": 0,
+        "full_rails": [*parts, missed],
+    }
+
+
+def _catching_up(turns: Sequence[int], of_all: int) -> tuple[int, list[tuple[int, int]]]:
+    """Return the round in which fewest of those who paused in some rounds meet each other, and who do.
+
+    Returns:
+        The round, and of those who meet there the places of the rounds in which they paused.
+    """
+    met: dict[int, list[tuple[int, int]]] = {}
+    for one, other in itertools.combinations(range(len(turns)), 2):
+        both = rounds.pausing(of_all, turns[one]) + rounds.pausing(of_all, turns[other])
+        met.setdefault(both % of_all, []).append((one, other))
+    left = [turn for turn in range(of_all) if turn not in turns]
+    last = min(left, key=lambda turn: len(met.get(turn, ())))
+    return last, met.get(last, [])
+
+
+def rail_names(order: Mapping[str, Any]) -> list[str]:
+    """Return the names of all rails that an order asks about."""
+    found = rounds.RailNames(order)
+    firsts = {int(entry["fabric"]): str(entry["name"]) for entry in reversed(order["roster"])}
+    return list(dict.fromkeys(rail for name in firsts.values() for rail in found.of(name)))
 
 
 def asks_everything(policy: Mapping[str, Any]) -> bool:
@@ -104,9 +161,21 @@ def problem(order: Mapping[str, Any]) -> str | None:
     turns = rounds_of(order)
     if len(turns) < min(_LEAST_PARTNERS + odd, rounds.rounds_of_all(len(order["roster"]))):
         return f"work_order.json holds {len(turns)} rounds, too few to tell a node's fault from its partner's"
-    if asks_everything(policy) and (order.get("full_rounds") or 0) < 1 + odd:
+    whole = _asked_everything(order) if "full_rails" in order else (order.get("full_rounds") or 0) > odd
+    if asks_everything(policy) and not whole:
         return "work_order.json has nodes that are never asked everything"
     return None
+
+
+def _asked_everything(order: Mapping[str, Any]) -> bool:
+    """Tell whether each node is asked everything about all rails in the rounds of `full_rails`."""
+    asked: dict[str, set[str]] = {str(entry["name"]): set() for entry in order["roster"]}
+    first = list(rounds_of(order))[: len(order["full_rails"])]
+    for meeting in rounds.meetings({**order, "pattern": rounds.K_REGULAR, "rounds": first}):
+        for name in (meeting.node, meeting.peer):
+            asked[name].update(rounds.full_rails(order, meeting, ()))
+    wanted = set(rail_names(order))
+    return all(wanted <= of_node for of_node in asked.values())
 
 
 def coverage(plan: Mapping[str, Any], lines: Iterable[Mapping[str, Any]]) -> dict[str, int]:
@@ -139,14 +208,54 @@ def rounds_of(order: Mapping[str, Any]) -> Sequence[int]:
     return range(rounds.rounds_of_all(len(order["roster"]))) if turns is None else turns
 
 
-def pairs(order: Mapping[str, Any], full: bool) -> Iterator[Pair]:
+def asked_in(order: Mapping[str, Any]) -> Iterator[Counter[frozenset[str]]]:
+    """Yield for each round how many pairs are asked everything about which rails; about none: the least.
+
+    Args:
+        order: the common part of a work order.
+    """
+    every = frozenset(rail_names(order))
+    nodes, said = len(order["roster"]), order.get("full_rails") or ()
+    listed = order["meetings"] if order.get("pattern") == rounds.LISTED else None
+    for number, turn in enumerate(rounds_of(order)):
+        met = len(listed[number]) if listed else nodes // 2
+        if number < len(said) and isinstance(said[number], Mapping):
+            alone = {**order, "pattern": rounds.K_REGULAR, "rounds": [turn]}
+            again = {one for name in said[number] for one in rounds.meetings(alone, name)}
+            found = Counter(
+                frozenset(rounds.full_rails(order, one._replace(round=number), ())) for one in again
+            )
+            yield found + Counter({frozenset(): met - len(again)})
+        else:
+            meeting = rounds.Meeting(number, 0, "", "")
+            yield Counter({frozenset(rounds.full_rails(order, meeting, every)): met})
+
+
+def busiest(order: Mapping[str, Any]) -> set[str]:
+    """Return some nodes among which is the one that has most to do: nodes of one fabric have as much.
+
+    Of an odd number somebody pauses in each round, and whoever meets one that paused is asked more.
+    """
+    found = {int(entry["fabric"]): str(entry["name"]) for entry in order["roster"]}
+    again = [said for said in order.get("full_rails") or () if isinstance(said, Mapping)]
+    return {*found.values(), *_met_in_last_part(order, *again)} if again else set(found.values())
+
+
+def _met_in_last_part(order: Mapping[str, Any], missed: Mapping[str, Any]) -> Iterator[str]:
+    alone = {**order, "rounds": [order["rounds"][len(order["full_rails"]) - 1]]}
+    for name in missed:
+        for meeting in rounds.meetings(alone, name):
+            yield from (meeting.node, meeting.peer)
+
+
+def pairs(order: Mapping[str, Any], full: Collection[str]) -> Iterator[Pair]:
     """Yield for each two kinds of node two of them, how many such pairs there are, and what they are asked.
 
     Args:
         order: the common part of a work order.
-        full: everything, or the least.
+        full: the rails that they are asked everything about.
     """
-    share = rounds.Share({**order, "full_rounds": None if full else 0})
+    share = rounds.Share(order)
     kinds: dict[int, list[Mapping[str, Any]]] = {}
     for entry in order["roster"]:
         kinds.setdefault(int(entry["fabric"]), []).append(entry)
@@ -156,12 +265,12 @@ def pairs(order: Mapping[str, Any], full: bool) -> Iterator[Pair]:
         if count:
             ends = (first[0], first[1] if alike else second[0])
             meeting = rounds.Meeting(0, 0, str(ends[0]["name"]), str(ends[1]["name"]))
-            yield (*ends, count, list(share.tests(meeting)))
+            yield (*ends, count, list(share.tests(meeting, full)))
 
 
-def meeting_s(order: Mapping[str, Any], full: bool) -> float:
-    """Return the seconds of the longest meeting, of everything or of the least."""
-    return max((_meeting_s(tests, order["policy"]) for _n, _p, _c, tests in pairs(order, full)), default=0.0)
+def meeting_s(order: Mapping[str, Any], full: Collection[str]) -> float:
+    """Return the seconds of the longest meeting in which everything about some rails is asked."""
+    return max((tests_s(tests, order["policy"]) for _n, _p, _c, tests in pairs(order, full)), default=0.0)
 
 
 def planned_s(test: Mapping[str, Any], policy: Mapping[str, Any]) -> float:
@@ -169,7 +278,7 @@ def planned_s(test: Mapping[str, Any], policy: Mapping[str, Any]) -> float:
     return float(registry.TOOL_OF_CHECK[str(test["check"])]().planned_s(policy))
 
 
-def _meeting_s(tests: Sequence[AskedLine], policy: Mapping[str, Any]) -> float:
+def tests_s(tests: Sequence[AskedLine], policy: Mapping[str, Any]) -> float:
     """Return the time of one meeting; the tests of a group are one turn."""
     groups: Counter[str] = Counter()
     seconds = 0.0
