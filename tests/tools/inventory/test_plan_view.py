@@ -46,6 +46,19 @@ def test_the_table_has_a_row_for_each_rail(inventory, capsys):
     assert lines[-1].startswith("Measuring takes about ")
 
 
+def test_of_many_nodes_it_says_what_each_way_to_measure_takes(inventory, capsys):
+    rails = [{"name": f"rail{k}", "netdev": f"ens{k}", "subnet": f"10.{k}.0.0/16"} for k in range(8)]
+    assert view.run(inventory({**FABRIC, "rails": rails}, nodes=32), False) == 0
+    said = capsys.readouterr().out
+    assert "Measuring takes about 15 min" in said
+    ways = {line.split()[0]: line.split()[1:5] for line in said.splitlines() if " of 496 " in line[:60]}
+    assert ways["all_pairs"] == ["31", "496", "of", "496"]
+    assert ways["sweep"] == ["31", "496", "of", "496"]
+    assert int(ways["auto"][1]) == 16 * int(ways["auto"][0])
+    # Each of 496 pairs, in both directions on 8 rails: two checks, and both ends write a row.
+    assert " 31744 " in said
+
+
 def test_many_nodes_show_the_ends_of_each_rail(inventory, capsys):
     assert view.run(inventory(nodes=600), False) == 0
     said = capsys.readouterr().out

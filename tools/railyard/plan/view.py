@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rich import box
@@ -27,6 +27,8 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.run import cost
 
 # Above this, a row for each rail of each node helps nobody.
 _ROWS_MAX = 512
+# With these every pattern is the same single meeting.
+_NODES_OF_ONE_PAIR = 2
 
 
 def run(inventory: list[str], as_json: bool, limit: str | None = None, svg: str | None = None) -> int:
@@ -67,6 +69,8 @@ def run(inventory: list[str], as_json: bool, limit: str | None = None, svg: str 
             print(line)
         if loaded.selected_nodes():
             print(cost.of(loaded).text())
+        if len(loaded.selected) > _NODES_OF_ONE_PAIR:
+            _console().print(_cost_table(cost.of_patterns(loaded)))
     return 0
 
 
@@ -89,9 +93,26 @@ def print_problems(problems: Sequence[load.Problem]) -> None:
     sys.stderr.write(numbered("in the inventory; no node was touched", texts) + "\n")
 
 
-def _print_table(plan: dict[str, Any]) -> None:
+def _console() -> Console:
     # The width of a pipe is unknown: there, no cell may be cut.
-    console = Console(width=None if sys.stdout.isatty() else 200)
+    return Console(width=None if sys.stdout.isatty() else 200)
+
+
+def _cost_table(ways: Mapping[str, cost.Cost]) -> Table:
+    """Make a table of what each way to measure takes."""
+    table = Table(box=box.SIMPLE_HEAD)
+    table.add_column("way to measure", no_wrap=True)
+    for title in ("rounds", "pairs", "time", "rows of results", "size"):
+        table.add_column(title, justify="right", no_wrap=True)
+    for name, one in ways.items():
+        pairs = f"{one.pairs} of {one.of_pairs}"
+        size = cost.size_text(one.result_bytes)
+        table.add_row(name, str(one.rounds), pairs, one.time_text(), str(one.rows), size)
+    return table
+
+
+def _print_table(plan: dict[str, Any]) -> None:
+    console = _console()
     nodes: dict[str, Any] = plan["nodes"]
     console.print(Text.assemble((clean(plan["cluster"]), "bold"), f": {_head(plan)}"))
     rows = sum(len(node["rails"]) for node in nodes.values())
