@@ -66,7 +66,7 @@ class ActionModule(ActionBase):
             notes += [f"not cleared: {action_base.said(cleared.get('msg'))}"] if cleared.get("failed") else []
         for note in notes:
             display.warning(f"{node}: {note}")
-        archive = f"raw/{node}.tar.gz"
+        archive = str(_place(folder, node).relative_to(folder.path))
         return {**result, "changed": False, "rows": fresh, "archive": archive, "notes": notes}
 
     def _collect(
@@ -87,9 +87,11 @@ class ActionModule(ActionBase):
             most = harvest.limits(order, node)
         except (KeyError, ValueError) as error:
             raise harvest.ArchiveError(f"{folder.path}'s work order has no tests of it: {error}") from error
+        # Its rows follow its archive: where there was none, none of them is there to be looked for.
+        again = _place(folder, node).exists()
         place = self._fetch(folder, node, most.total_bytes)
         found = harvest.read(place, folder.name, node, reply.get("sha256"), most)
-        fresh = folder.append_new(run_folder.RESULTS, found.rows)
+        fresh = folder.append_new(run_folder.RESULTS, found.rows, look=again)
         # Of the file that is here: what the node says of it was compared with it.
         with place.open("rb") as packed:
             sha256 = hashlib.file_digest(packed, "sha256").hexdigest()
@@ -120,7 +122,7 @@ class ActionModule(ActionBase):
         done = self._low_level_execute_command(copy, sudoable=True)
         if done.get("rc") != 0:
             raise AnsibleActionFail(f"{remote} cannot be made readable: {done.get('stderr') or done}")
-        target = folder.path / "raw" / f"{node}.tar.gz"
+        target = _place(folder, node)
         part = target.with_name(f".{target.name}.part")
         try:
             with _confined(most_bytes):
@@ -138,6 +140,11 @@ class ActionModule(ActionBase):
                 part.unlink()
             self._remove_tmp_path(temporary)
         return target
+
+
+def _place(folder: RunFolder, node: str) -> Path:
+    """Return where a node's archive is kept."""
+    return folder.path / "raw" / f"{node}.tar.gz"
 
 
 @contextmanager

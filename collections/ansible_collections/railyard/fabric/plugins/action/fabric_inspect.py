@@ -46,7 +46,7 @@ class ActionModule(ActionBase):
         # The inventory's name is the one that the plan knows; the node may call itself otherwise.
         row = {**row, "hostname": row.get("node"), "node": node, "run": folder.name}
         try:
-            folder.append_new(run_folder.FACTS, [row])
+            folder.append(run_folder.FACTS, [row])
         except run_folder.RunFolderError as error:
             self._note(folder, node, "not_inspected", error)
             raise AnsibleActionFail(str(error)) from error

@@ -62,13 +62,17 @@ def timestamp(now: datetime | None = None) -> str:
     return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"
 
 
+# `json.dumps` would make one for each row.
+_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
 def line(row: Mapping[str, Any]) -> str:
     """Return a row as its one line of JSON, without the newline; the same row is always the same bytes.
 
     Raises:
         ValueError: the row holds NaN or infinity, which JSON has no word for.
     """
-    return json.dumps(row, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return _ENCODER.encode(row)
 
 
 def pretty(document: Mapping[str, Any]) -> str:
@@ -199,19 +203,24 @@ class RunFolder:
         except OSError as error:
             raise _unwritable(target, error) from error
 
-    def append_new(self, name: str, rows: Iterable[Mapping[str, Any]]) -> int:
+    def append_new(self, name: str, rows: Iterable[Mapping[str, Any]], look: bool = True) -> int:
         """Append the rows that the file does not hold yet, byte for byte; return how many were new.
 
-        Collecting twice must not make every row a duplicate.
+        Collecting twice must not make every row a duplicate. The file, which may hold what a thousand others
+        measured, is never parsed, and not read where `look` says that none of the rows can be in it.
+
+        Raises:
+            RunFolderError: the file cannot be read or written.
         """
-        known = {line(row) for row in self.rows(name)[0]}
-        fresh: list[Mapping[str, Any]] = []
-        for row in rows:
-            text = line(row)
-            if text not in known:
-                known.add(text)
-                fresh.append(row)
-        self.append(name, fresh)
+        fresh = {f"{line(row)}\n".encode(): row for row in rows}
+        try:
+            if look:
+                with suppress(FileNotFoundError), self._open(name) as stream:
+                    while fresh and (known := stream.readline(MOST_LINE_BYTES)):
+                        fresh.pop(known, None)
+        except OSError as error:
+            raise _unreadable(self.path / name, error) from error
+        self.append(name, fresh.values())
         return len(fresh)
 
     def rows(self, name: str) -> tuple[list[dict[str, Any]], bool]:
@@ -234,7 +243,7 @@ class RunFolder:
         except FileNotFoundError:
             return
         except OSError as error:
-            raise RunFolderError(f"{self.path / name} cannot be read: {error.strerror}") from error
+            raise _unreadable(self.path / name, error) from error
 
     def _open(self, name: str) -> BinaryIO:
         """Open a regular file for reading; a pipe or a device in its place would never end."""
@@ -392,6 +401,10 @@ def _write_all(handle: int, data: bytes) -> None:
     view = memoryview(data)
     while view:
         view = view[os.write(handle, view) :]
+
+
+def _unreadable(path: Path, error: OSError) -> RunFolderError:
+    return RunFolderError(f"{path} cannot be read: {error.strerror}")
 
 
 def _unwritable(path: Path, error: OSError) -> RunFolderError:

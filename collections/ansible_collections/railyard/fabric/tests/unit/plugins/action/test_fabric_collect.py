@@ -147,6 +147,25 @@ def test_what_honest_nodes_hand_over_is_judged(folder: RunFolder, tmp_path: Path
     assert rejudge.rejudge(folder.path) == 0
 
 
+def test_of_a_node_that_was_collected_before_only_new_rows_are_kept(
+    folder: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive = good(tmp_path / "node.tar.gz", HONEST)
+    looked: list[str] = []
+    opened = RunFolder._open
+    monkeypatch.setattr(RunFolder, "_open", lambda self, name: looked.append(name) or opened(self, name))
+    # The first time nobody reads what a thousand others measured.
+    assert collect(folder, HONEST, archive)["rows"] == len(rows_of(HONEST))
+    assert run_folder.RESULTS not in looked
+    # The controller was killed before the last row was kept.
+    results = folder.path / run_folder.RESULTS
+    results.write_bytes(b"".join(results.read_bytes().splitlines(keepends=True)[:-1]))
+    looked.clear()
+    assert collect(folder, HONEST, archive)["rows"] == 1
+    assert run_folder.RESULTS in looked
+    assert results.read_bytes() == lines(rows_of(HONEST))
+
+
 def test_the_file_that_is_fetched_is_not_of_the_nodes_choice(folder: RunFolder, tmp_path: Path) -> None:
     action = Collect(folder, good(tmp_path / "node.tar.gz", HONEST))
     action.run(None, {"inventory_hostname": HONEST})
