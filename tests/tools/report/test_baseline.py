@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from ansible_collections.railyard.fabric.plugins.action import fabric_open, fabric_stage
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import load
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import rejudge
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import own_orders, rejudge
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import baseline, provenance
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 from railyard.base.errors import UserError
@@ -198,8 +198,12 @@ def test_the_next_run_keeps_a_copy_and_its_nodes_measure_again_by_it(saved, inve
         baseline.kept(folder, manifest, plan).figures == baseline.read(json.loads(saved.read_text())).figures
     )
     run = with_baseline(build_run(tmp_path / "again/lab" / OTHER, rdma=True), saved)
-    run_folder.RunFolder(run).secret()
-    order = fabric_stage.node_order(run_folder.RunFolder(run), "gpuserver1")
+    folder = run_folder.RunFolder(run)
+    folder.secret()
+    own_orders.keep(
+        folder, folder.plan(), folder.rows(run_folder.FACTS)[0], folder.document("work_order.json")
+    )
+    order = fabric_stage.node_order(folder, "gpuserver1")
     ways = ("gpuserver1 gpuserver2", "gpuserver2 gpuserver1")
     links = {f"{way} {rail}" for way in ways for rail in ("rail0", "rail1")}
     assert order["bounds"]["ping_rtt"].keys() == links

@@ -10,7 +10,7 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import suspects
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import own_orders, suspects
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import (
     action_base,
     management,
@@ -52,10 +52,12 @@ class ActionModule(ActionBase):
             )
             order["bounds"] = suspects.expected(plan, facts, folder.name, order["policy"])
             lines = requests.asked_lines(plan, order)
-            folder.write(run_folder.ASKED, "".join(run_folder.line(line) + "\n" for line in lines))
+            asked = "".join(run_folder.line(line) + "\n" for line in lines)
+            folder.write(run_folder.ASKED, asked)
             folder.write(run_folder.WORK_ORDER, run_folder.pretty(order))
+            own_orders.keep(folder, plan, facts, order)
             coverage = pattern.coverage(plan, lines)
-            folder.update_manifest(asked=requests.fingerprint(lines), coverage=coverage)
+            folder.update_manifest(asked=requests.fingerprint_of(asked), coverage=coverage)
         except (run_folder.RunFolderError, requests.AskError, ValueError) as error:
             raise AnsibleActionFail(str(error)) from error
         return {

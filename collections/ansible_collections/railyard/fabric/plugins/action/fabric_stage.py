@@ -20,12 +20,11 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible_collections.railyard.fabric.plugins.module_utils import program
-from ansible_collections.railyard.fabric.plugins.module_utils.rails import bind
 from ansible_collections.railyard.fabric.plugins.module_utils.runner import main
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule import work_order
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import baseline as against
-from ansible_collections.railyard.fabric.plugins.plugin_utils.run import action_base, baseline
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import own_orders
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import action_base
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 
 _MODULE = "railyard.fabric.fabric_run"
@@ -62,7 +61,7 @@ class ActionModule(ActionBase):
             "controller": controller_name(),
             "lease_s": lease_s(order, deadline_s, int(context.CLIARGS.get("forks") or 1)),
             "launcher": args["launcher"],
-            "work_order": work_order.dump(order),
+            "work_order": work_order.pack(order),
             "program_sha256": sha256,
         }
         reply = self._stage(arguments, task_vars)
@@ -134,16 +133,10 @@ def node_order(folder: run_folder.RunFolder, node: str) -> dict[str, Any]:
     """
     try:
         common = folder.document(run_folder.WORK_ORDER)
-        rails = folder.plan()["nodes"][node]["rails"]
-        rows, _torn = folder.rows(run_folder.FACTS)
-        facts = next((row for row in rows if row.get("node") == node), None)
-        netdevs = bind.netdevs(rails, facts) if facts else {}
-        hcas = bind.hcas(rails, facts) if facts else {}
-        saved = baseline.kept(folder, folder.manifest(), folder.plan())
-        if saved is not None:
-            tolerance = float(common["policy"]["baseline_tolerance"])
-            common["bounds"] = against.for_node(common.get("bounds") or {}, saved, node, tolerance)
-        order = work_order.for_node(common, node, folder.secret(), netdevs, hcas)
+        own = own_orders.of(folder, node)
+        if "bounds" in own:
+            common["bounds"] = own["bounds"]
+        order = work_order.for_node(common, node, folder.secret(), own["netdevs"], own["hcas"])
     except (run_folder.RunFolderError, KeyError, ValueError) as error:
         raise AnsibleActionFail(
             f"{node}: the run folder {folder.path} gives no work order: {error}"

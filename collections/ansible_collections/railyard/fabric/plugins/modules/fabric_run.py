@@ -65,7 +65,9 @@ options:
     choices: [systemd, direct]
     default: systemd
   work_order:
-    description: This node's work order as JSON text, with O(state=staged). It holds the run's secret.
+    description:
+      - This node's work order, with O(state=staged), packed as M(railyard.fabric.fabric_stage) packs it.
+      - It holds the run's secret.
     type: str
   program_sha256:
     description: The runner's hash, with O(state=staged) and O(state=started).

@@ -78,12 +78,12 @@ class Control:
         return _sha256(self.program_path(sha256)) == sha256
 
     def stage(
-        self, order_text: str, sha256: str, source: str | None, controller: str, lease_s: float, check: bool
+        self, packed_order: str, sha256: str, source: str | None, controller: str, lease_s: float, check: bool
     ) -> dict[str, Any]:
         """Take the lease and lay order and program ready.
 
         Args:
-            order_text: this node's work order as JSON.
+            packed_order: this node's work order (`work_order.pack`).
             sha256: the program that the run needs.
             source: a file with it; None asks only whether it is needed.
             controller: who asks, for others to read.
@@ -96,7 +96,7 @@ class Control:
         Raises:
             MeasurementError: the node is leased to another run, or order or program are not good.
         """
-        self._check_order(order_text)
+        order_text = self._unpacked(packed_order)
         needed = not self.has_program(sha256)
         same_order = _read(self.order_path) == order_text
         changed = needed or not same_order
@@ -204,12 +204,13 @@ class Control:
             if name != self.run and not os.path.exists(os.path.join(self._runs, name, _COLLECTED))
         ]
 
-    def _check_order(self, text: str) -> None:
+    def _unpacked(self, packed: str) -> str:
         try:
+            text = work_order.unpack(packed)
             order = json.loads(text)
         except ValueError as error:
             raise MeasurementError(
-                "internal", f"the work order is not JSON: {error}", self.node, "stage it again"
+                "internal", f"the work order is not one: {error}", self.node, "stage it again"
             ) from None
         problems = work_order.check(order)
         if not problems and order["run"] != self.run:
@@ -218,6 +219,7 @@ class Control:
             raise MeasurementError(
                 "internal", f"work order: {'; '.join(problems)}", self.node, "stage a whole one"
             )
+        return text
 
     def _order(self) -> dict[str, Any]:
         try:

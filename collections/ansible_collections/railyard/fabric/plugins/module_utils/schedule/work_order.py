@@ -12,8 +12,10 @@ reached whose rails have no IP: its roster entry then has `management`, with `ad
 
 from __future__ import annotations
 
+import base64
 import json
 import re
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -21,6 +23,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils.schedule import ro
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule.policy_keys import KEYS
 
 SCHEMA = 1
+#: An order of 100,000 nodes has some 10 MB.
+MOST_BYTES = 64 << 20
 RUN_ID = re.compile(r"^[0-9]{8}T[0-9]{6}Z-[0-9a-z]{1,16}\Z")
 
 COMMON_KEYS = ("schema", "run", "fabrics", "roster", "absent", "pattern", "seed", "policy", "rails")
@@ -110,6 +114,30 @@ def load(path: str) -> dict[str, Any]:
 def dump(order: Mapping[str, Any]) -> str:
     """Return the order as text, the same for the same order."""
     return json.dumps(order, sort_keys=True, separators=(",", ":")) + "\n"
+
+
+def pack(order: Mapping[str, Any]) -> str:
+    """Return the order as text for its way to the node: of a thousand nodes 9 kB, and not 90.
+
+    Names and numbers of a roster that follow on each other take next to nothing.
+    """
+    return base64.b64encode(zlib.compress(dump(order).encode("utf-8"), 9)).decode("ascii")
+
+
+def unpack(text: str) -> str:
+    """Return what was packed, as `dump` wrote it.
+
+    Raises:
+        WorkOrderError: it is no packed order, or larger than any can be.
+    """
+    unpacker = zlib.decompressobj()
+    try:
+        data = unpacker.decompress(base64.b64decode(text, validate=True), MOST_BYTES)
+        if not unpacker.eof:
+            raise ValueError("it is cut off, or too large")
+        return data.decode("utf-8")
+    except (ValueError, zlib.error) as error:
+        raise WorkOrderError(f"the work order cannot be unpacked: {error}") from error
 
 
 def roster_entry(order: Mapping[str, Any], name: str) -> dict[str, Any]:

@@ -116,10 +116,12 @@ def asked_lines(plan: Mapping[str, Any], order: Mapping[str, Any]) -> list[Asked
 
 def fingerprint(lines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return what the manifest keeps of the asked lines, so that a line lost later is noticed."""
-    digest = hashlib.sha256()
-    for one in lines:
-        digest.update(folder.line(one).encode("utf-8") + b"\n")
-    return {"count": len(lines), "sha256": digest.hexdigest()}
+    return fingerprint_of("".join(folder.line(one) + "\n" for one in lines))
+
+
+def fingerprint_of(text: str) -> dict[str, Any]:
+    """Return the same of the text of asked.jsonl."""
+    return {"count": text.count("\n"), "sha256": hashlib.sha256(text.encode("utf-8")).hexdigest()}
 
 
 def not_all_asked(

@@ -5,12 +5,14 @@
 from __future__ import annotations
 
 import pytest
+from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible_collections.railyard.fabric.plugins.action import fabric_stage
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import rejudge
+from ansible_collections.railyard.fabric.plugins.module_utils.rails import bind
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import own_orders, rejudge
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 from ansible_collections.railyard.fabric.tests.unit.plugins.plugin_utils.judge.test_folder import write
-from support.runs.fake_run import FakeRun
+from support.runs.fake_run import NODES, FakeRun
 
 
 class Action(fabric_stage.ActionModule):
@@ -79,6 +81,7 @@ def test_what_a_node_answers_sets_nothing_but_whether_it_is_staged(tmp_path, mon
     run = FakeRun()
     folder = write(run, tmp_path)
     folder.write(run_folder.WORK_ORDER, run_folder.pretty(run.order))
+    own_orders.keep(folder, run.plan, run.facts, run.order)
     monkeypatch.setattr(ActionBase, "run", lambda *_args, **_kwargs: {})
     arguments = {"folder": str(folder.path), "launcher": "systemd"}
     monkeypatch.setattr(Action, "validate_argument_spec", lambda *_args: (None, arguments), raising=False)
@@ -99,3 +102,15 @@ def test_what_a_node_answers_sets_nothing_but_whether_it_is_staged(tmp_path, mon
         assert len(text) < 500
     assert {(row["node"], row["error"]["host"]) for row in rows} == {("gpuserver1", "gpuserver1")}
     assert {one["outcome"] for one in rejudge.judge_folder(folder.path).verdicts} <= {"pass", "recorded"}
+
+
+def test_each_nodes_order_has_what_its_own_facts_say(tmp_path):
+    run = FakeRun()
+    folder = write(run, tmp_path)
+    folder.write(run_folder.WORK_ORDER, run_folder.pretty(run.order))
+    own_orders.keep(folder, run.plan, run.facts[1:], run.order)
+    rails = run.plan["nodes"][NODES[1]]["rails"]
+    assert fabric_stage.node_order(folder, NODES[0])["netdevs"] == {}
+    assert fabric_stage.node_order(folder, NODES[1])["netdevs"] == bind.netdevs(rails, run.facts[1]) != {}
+    with pytest.raises(AnsibleActionFail, match=r"gpu: .* does not have it"):
+        fabric_stage.node_order(folder, "gpu")

@@ -108,15 +108,15 @@ def program(tmp_path: Path) -> tuple[str, str]:
 
 
 def stage(control: Control, program: tuple[str, str], check: bool = False, **changes: Any) -> dict[str, Any]:
-    text = work_order.dump(order(**changes))
+    text = work_order.pack(order(**changes))
     return control.stage(text, program[1], program[0], "me@here", 90.0, check)
 
 
 def test_staging_asks_for_the_program_once(control: Control, program: tuple[str, str]) -> None:
-    asked = control.stage(work_order.dump(order()), program[1], None, "me@here", 90.0, False)
+    asked = control.stage(work_order.pack(order()), program[1], None, "me@here", 90.0, False)
     assert asked["program_needed"] is True
     assert stage(control, program)["program_needed"] is False
-    again = control.stage(work_order.dump(order()), program[1], None, "me@here", 90.0, False)
+    again = control.stage(work_order.pack(order()), program[1], None, "me@here", 90.0, False)
     assert again == {
         "changed": False,
         "program_needed": False,
@@ -156,9 +156,21 @@ def test_the_secret_of_a_run_whose_controller_died_goes_with_the_next_run(
     assert os.path.exists(control.order_path)
 
 
+@pytest.mark.parametrize(
+    "packed",
+    ["{}", "a" * 7, work_order.pack(order())[:-8], work_order.pack({"x": "0" * work_order.MOST_BYTES})],
+    ids=["JSON", "no base64", "cut off", "a bomb"],
+)
+def test_an_order_that_came_damaged_is_refused(
+    control: Control, program: tuple[str, str], packed: str
+) -> None:
+    with pytest.raises(MeasurementError, match="work order"):
+        control.stage(packed, program[1], program[0], "me@here", 90.0, False)
+
+
 def test_a_program_that_came_damaged_is_refused(control: Control, program: tuple[str, str]) -> None:
     with pytest.raises(MeasurementError, match="came as"):
-        control.stage(work_order.dump(order()), "0" * 64, program[0], "me@here", 90.0, False)
+        control.stage(work_order.pack(order()), "0" * 64, program[0], "me@here", 90.0, False)
 
 
 @pytest.mark.parametrize(
@@ -428,6 +440,7 @@ def test_an_order_is_read_back_whole_and_a_bad_one_names_its_file(tmp_path: Path
     path.write_text(work_order.dump(order()))
     assert work_order.load(str(path)) == order()
     assert work_order.rails_of(order(), "gpu002")["rail0"]["ip"] == "10.0.1.2"
+    assert work_order.unpack(work_order.pack(order())) == path.read_text()
     path.write_text("{")
     with pytest.raises(work_order.WorkOrderError, match=r"order\.json"):
         work_order.load(str(path))
