@@ -109,13 +109,15 @@ def waits(folder: RunFolder) -> dict[str, int]:
     """Return how long nobody need look at a run's nodes, and after how long they are certainly done.
 
     Returns:
-        `lease_s` and `deadline_s`; of a run that was cut off before it asked anything none to wait for.
+        `lease_s` and `deadline_s`; 0 each of a run that was cut off before it asked anything, or whose work
+        order cannot be read: its nodes are stopped and fetched all the same.
     """
-    if not (folder.path / run_folder.WORK_ORDER).exists():
+    try:
+        order = folder.document(run_folder.WORK_ORDER)
+        longest_s = max(main.worst_case_s({**order, "node": name}) for name in pattern.busiest(order))
+        return {"lease_s": int(order["policy"]["lease_s"]), "deadline_s": int(longest_s)}
+    except (run_folder.RunFolderError, LookupError, TypeError, ValueError, AttributeError):
         return {"lease_s": 0, "deadline_s": 0}
-    order = folder.document(run_folder.WORK_ORDER)
-    longest_s = max(main.worst_case_s({**order, "node": name}) for name in pattern.busiest(order))
-    return {"lease_s": int(order["policy"]["lease_s"]), "deadline_s": int(longest_s)}
 
 
 def _existing(reports_dir: str, cluster: str, run: str | None) -> RunFolder:

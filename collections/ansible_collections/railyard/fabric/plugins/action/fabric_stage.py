@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from ansible import context
+from ansible import constants, context
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
@@ -59,7 +59,9 @@ class ActionModule(ActionBase):
             "run": folder.name,
             "node": node,
             "controller": controller_name(),
-            "lease_s": lease_s(order, deadline_s, int(context.CLIARGS.get("forks") or 1)),
+            "lease_s": lease_s(
+                order, deadline_s, int(context.CLIARGS.get("forks") or constants.DEFAULT_FORKS)
+            ),
             "launcher": args["launcher"],
             "work_order": work_order.pack(order),
             "program_sha256": sha256,

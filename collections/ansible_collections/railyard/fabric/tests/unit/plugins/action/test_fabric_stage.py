@@ -7,8 +7,9 @@ from __future__ import annotations
 import pytest
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
-from ansible_collections.railyard.fabric.plugins.action import fabric_stage
+from ansible_collections.railyard.fabric.plugins.action import fabric_open, fabric_stage
 from ansible_collections.railyard.fabric.plugins.module_utils.rails import bind
+from ansible_collections.railyard.fabric.plugins.module_utils.runner import main
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import own_orders, rejudge
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 from ansible_collections.railyard.fabric.tests.unit.plugins.plugin_utils.judge.test_folder import write
@@ -114,3 +115,23 @@ def test_each_nodes_order_has_what_its_own_facts_say(tmp_path):
     assert fabric_stage.node_order(folder, NODES[1])["netdevs"] == bind.netdevs(rails, run.facts[1]) != {}
     with pytest.raises(AnsibleActionFail, match=r"gpu: .* does not have it"):
         fabric_stage.node_order(folder, "gpu")
+
+
+def test_of_more_nodes_than_are_looked_at_the_leases_last_until_all_is_done():
+    order = {"policy": {"lease_s": 90}, "roster": [{}] * 50}
+    assert fabric_stage.lease_s(order, 2400, forks=50) == 90
+    assert fabric_stage.lease_s(order, 2400, forks=49) == 2400
+    assert fabric_stage.lease_s(order, 60, forks=49) == 90
+
+
+def test_a_run_is_waited_for_as_its_nodes_were_told_and_one_that_asked_nothing_is_not(tmp_path):
+    run = FakeRun()
+    folder = write(run, tmp_path)
+    waits = fabric_open.waits(folder)
+    longest_s = max(main.worst_case_s({**run.order, "node": node}) for node in NODES)
+    assert waits == {"lease_s": run.order["policy"]["lease_s"], "deadline_s": int(longest_s)}
+    for text in ("", "[]", '{"roster": 5}', '{"roster": [{"name": "gpuserver1", "fabric": 7}]}'):
+        (folder.path / "work_order.json").write_text(text)
+        assert fabric_open.waits(folder) == {"lease_s": 0, "deadline_s": 0}
+    (folder.path / "work_order.json").unlink()
+    assert fabric_open.waits(folder) == {"lease_s": 0, "deadline_s": 0}
