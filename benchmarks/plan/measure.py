@@ -1,32 +1,92 @@
-"""Time and weigh `railyard plan` on generated inventories, one fresh process per size.
+"""Time and weigh what is reckoned of an inventory before a node is touched, on generated inventories.
 
-Usage: .venv/bin/python benchmarks/plan/measure.py [--nodes 1024 2048 4096] [--rails 8] [--repeat 3]
-Prints a Markdown table and the ratio of each size to the one before; CPU seconds say more than wall seconds
-on a machine that others use.
+    python benchmarks/plan/measure.py [--nodes 1000 4096 10000] [--rails 8] [--repeat 3]
+
+Every step in a fresh process; the best of the repeats. A line for each size in results.jsonl, with the
+machine. CPU seconds say more than wall seconds on a machine that others use. No node is touched.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import platform
 import subprocess
 import sys
 import tempfile
 import time
+from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
-_REPO = Path(__file__).resolve().parents[2]
-# What `railyard plan --json` does, then CPU seconds and resident peak (KiB) of the process that did it.
-_CHILD = """
-import resource, sys
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+ENVIRONMENT = {**os.environ, "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg")}
+
+#: What `railyard plan --json` does.
+PLAN = """
+import sys
 sys.path.insert(0, sys.argv[1])
-from railyard.plan import view as plan_view
-status = plan_view.run([sys.argv[2]], True)
-usage = resource.getrusage(resource.RUSAGE_SELF)
-print(usage.ru_utime + usage.ru_stime, usage.ru_maxrss, file=sys.stderr)
-sys.exit(status)
+from railyard.plan import view
+sys.exit(view.run([sys.argv[2]], True))
+"""
+#: What preflight reckons (load, validate, cost), then what a measurement lays ready, step by step.
+STEPS = """
+import json, resource, sys, tempfile, time
+sys.path.insert(0, sys.argv[1])
+import railyard.cli
+from ansible_collections.railyard.fabric.plugins.action import fabric_stage
+from ansible_collections.railyard.fabric.plugins.module_utils.schedule import work_order
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import load
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import own_orders
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import action_base, cost, requests
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
+
+told = {}
+
+
+def timed(name, call):
+    start = time.process_time()
+    result = call()
+    told[name] = round(time.process_time() - start, 3)
+    return result
+
+
+inventory = timed("load_s", lambda: load.load([sys.argv[2]]))
+problems = timed("validate_s", lambda: load.validate(inventory))
+assert not problems, problems
+timed("cost_s", lambda: cost.of(inventory))
+plan, manifest = timed("open_s", lambda: action_base.opening(inventory))
+folder = run_folder.create(tempfile.mkdtemp(dir=sys.argv[3]), "bench", None, manifest)
+folder.write(run_folder.PLAN, run_folder.pretty(plan))
+nodes = {node.name: node.fabric for node in inventory.selected_nodes()}
+order = timed(
+    "work_order_s",
+    lambda: requests.work_order(folder.name, plan, nodes, manifest["policy"], list(nodes)),
+)
+lines = timed("asked_s", lambda: requests.asked_lines(plan, order))
+
+
+def keep():
+    folder.write(run_folder.ASKED, "".join(run_folder.line(line) + "\\n" for line in lines))
+    folder.write(run_folder.WORK_ORDER, run_folder.pretty(order))
+    own_orders.keep(folder, plan, [], order)
+
+
+timed("write_s", keep)
+folder.secret()
+name = list(nodes)[len(nodes) // 2]
+own = timed("order_of_one_node_s", lambda: fabric_stage.node_order(folder, name))
+told |= {
+    "tests": sum(line["peer"] is not None for line in lines),
+    "asked_mb": round((folder.path / run_folder.ASKED).stat().st_size / 1e6, 1),
+    "order_bytes": len(work_order.dump(own)),
+    "order_bytes_sent": len(work_order.pack(own)),
+    "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+}
+print(json.dumps(told))
 """
 
 
@@ -46,51 +106,81 @@ def write_inventory(folder: Path, nodes: int, rails: int) -> None:
     (folder / "hosts.yml").write_text("\n".join(lines) + "\n")
 
 
-def measure(folder: Path) -> tuple[float, float, float]:
-    """Return (wall seconds, CPU seconds, peak resident MiB) of one plan in a process of its own.
+def measured(argv: list[str]) -> tuple[dict[str, float], str]:
+    """Return `wall_s`, `cpu_s` and `peak_mib` of a process and those that it starts, and its output.
 
     Raises:
-        RuntimeError: the plan failed.
+        RuntimeError: it failed.
     """
-    env = {**os.environ, "ANSIBLE_CONFIG": str(_REPO / "ansible.cfg")}
-    argv = [sys.executable, "-c", _CHILD, str(_REPO / "tools"), str(folder)]
     start = time.monotonic()
-    done = subprocess.run(argv, env=env, capture_output=True, text=True, check=False)
-    seconds = time.monotonic() - start
-    if done.returncode != 0:
-        raise RuntimeError(done.stderr[-2000:])
-    cpu_seconds, peak_kib = done.stderr.split()[-2:]
-    return seconds, float(cpu_seconds), int(peak_kib) / 1024
+    with tempfile.TemporaryFile("w+") as said:
+        child = subprocess.Popen(argv, cwd=ROOT, env=ENVIRONMENT, stdout=said)
+        _pid, status, used = os.wait4(child.pid, 0)
+        child.returncode = os.waitstatus_to_exitcode(status)
+        said.seek(0)
+        output = said.read()
+    if child.returncode != 0:
+        raise RuntimeError(output[-2000:])
+    return {
+        "wall_s": round(time.monotonic() - start, 2),
+        "cpu_s": round(used.ru_utime + used.ru_stime, 2),
+        "peak_mib": used.ru_maxrss // 1024,
+    }, output
+
+
+def best(runs: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the least of each number."""
+    return {key: min(run[key] for run in runs) for key in runs[0]}
+
+
+def measure(nodes: int, rails: int, repeat: int) -> dict[str, Any]:
+    """Return the line of one size."""
+    with tempfile.TemporaryDirectory() as place:
+        inventory = Path(place) / f"bench{nodes}"
+        write_inventory(inventory, nodes, rails)
+        words = [sys.executable, "-c"], [str(ROOT / "tools"), str(inventory), place]
+        playbook = [str(Path(sys.executable).parent / "ansible-playbook"), "-i", str(inventory)]
+        playbook += [str(ROOT / "playbooks" / "preflight.yml")]
+        plans, steps, whole, without = [], [], [], []
+        for _time in range(repeat):
+            plans.append(measured([*words[0], PLAN, *words[1]])[0])
+            steps.append(json.loads(measured([*words[0], STEPS, *words[1]])[1].splitlines()[-1]))
+            whole.append(measured(playbook)[0])
+            # Everything but the action: Ansible itself, and its own loading of the inventory.
+            without.append(measured([*playbook, "-e", "railyard_inventory_checked=true"])[0])
+    preflight = best(whole)
+    preflight["of_it_the_action_cpu_s"] = round(preflight["cpu_s"] - best(without)["cpu_s"], 2)
+    return {
+        "at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "nodes": nodes,
+        "rails": rails,
+        "plan": best(plans),
+        "preflight_playbook": preflight,
+        "steps": best(steps),
+        "machine": {
+            "cpus": os.cpu_count(),
+            "system": f"{platform.system()} {platform.machine()}",
+            "python": platform.python_version(),
+            "ansible_core": version("ansible-core"),
+            "load": round(os.getloadavg()[0], 1),
+        },
+    }
 
 
 def main() -> None:
-    """Measure each size and print the table."""
+    """Measure each size."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--nodes", type=int, nargs="+", default=[1024, 2048, 4096])
+    parser.add_argument("--nodes", type=int, nargs="+", default=[1000, 4096, 10000])
     parser.add_argument("--rails", type=int, default=8)
-    parser.add_argument("--repeat", type=int, default=3, help="the best of so many is shown")
+    parser.add_argument("--repeat", type=int, default=3, help="the best of so many is kept")
     options = parser.parse_args()
-    core = version("ansible-core")
-    machine = f"{os.cpu_count()} CPUs, {platform.machine()}"
-    print(f"Python {platform.python_version()}, ansible-core {core}, {machine}\n")
-    print(
-        "| nodes | rails | wall s | CPU s | ratio | peak MiB | ratio |\n|---:|---:|---:|---:|---:|---:|---:|"
-    )
-    before: tuple[float, float] | None = None
     for nodes in options.nodes:
-        with tempfile.TemporaryDirectory() as folder:
-            inventory = Path(folder) / f"bench{nodes}"
-            write_inventory(inventory, nodes, options.rails)
-            runs = [measure(inventory) for _ in range(options.repeat)]
-        wall, cpu, mebibytes = (min(run[column] for run in runs) for column in range(3))
-        ratios = ["", ""]
-        if before is not None:
-            ratios = [f"{cpu / before[0]:.2f}", f"{mebibytes / before[1]:.2f}"]
-        row = (nodes, options.rails, f"{wall:.2f}", f"{cpu:.2f}", ratios[0], f"{mebibytes:.0f}", ratios[1])
-        print("| " + " | ".join(str(cell) for cell in row) + " |", flush=True)
-        before = (cpu, mebibytes)
+        line = json.dumps(measure(nodes, options.rails, options.repeat))
+        print(line, flush=True)
+        with (HERE / "results.jsonl").open("a", encoding="utf-8") as stream:
+            stream.write(f"{line}\n")
 
 
 if __name__ == "__main__":
