@@ -39,7 +39,7 @@ _ERRORS = 5.0
 ENOUGH_PARTNERS = 6
 #: Nothing can be told of what lies behind a rail or a leaf that carries less of the rate.
 DEAD = 0.02
-#: Fewer alike ends on a slow rail may as well be slow themselves.
+#: Fewer alike ends on a slow rail may as well be slow themselves, as may so many whose pairs differ.
 _LEAST_ENDS = 3
 
 
@@ -152,6 +152,7 @@ class _Matrix:
         self._known = np.column_stack([empty, *[one.known for one in levels]]).astype(bool)
         self._met = np.column_stack([empty, *[one.met for one in levels]]).astype(bool)
         self._rail = np.array([one.rail for one in levels])
+        self._least = np.array([one.least for one in levels])
         errors = 1.25 * np.array([one.spread for one in levels]) / np.sqrt(np.maximum(self._partners, 1))
         #: Below this share of its like an end is slow.
         self._limit = np.exp(-np.maximum(-np.log(SLOW), _ERRORS * errors))
@@ -177,6 +178,8 @@ class _Matrix:
         alike = self._met[:, rail] & (self._level[:, rail] >= SLOW * self._rail[rail])
         # Where each rail is slow, all nodes but one explain it too: fewer of them than rails are likelier.
         fewer = bool(self._slow_rail.all()) and int(alike.sum()) - 1 <= len(self._slow_rail)
+        if alike.sum() <= _LEAST_ENDS and self._least[rail] < SLOW * SLOW * self._rail[rail]:
+            return True
         return bool(alike.sum() < _LEAST_ENDS) or (fewer and len(self._slow_rail) > 1)
 
     def leaves(self) -> Iterator[Suspect]:

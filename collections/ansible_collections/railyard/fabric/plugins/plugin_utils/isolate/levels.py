@@ -29,6 +29,10 @@ LEAST_PARTNERS = 2
 #: Levels this close to the best are the best, and noise.
 _AT_THE_TOP = 0.93
 _TURNS = 8
+#: So far up in order stands what is good where a tenth is.
+_FAR_UP = 0.9
+#: The median of so many partners is no matter of one or two of them.
+_MANY = 6
 #: What goes between leaves is slow if it is below this of what stays behind the worst leaf.
 _GOOD_CROSSING = 0.9
 #: So many meetings show what is usual.
@@ -63,6 +67,7 @@ class Levels:
         known: whether these are enough.
         met: whether the node had a meeting on this rail at all.
         rail: what the rail's good ends carry.
+        least: the least that a pair carries.
         spread: of one meeting around what its ends carry (the MAD, in natural logarithms, as a sigma).
     """
 
@@ -71,6 +76,7 @@ class Levels:
     known: NDArray[np.bool_]
     met: NDArray[np.bool_]
     rail: float
+    least: float
     spread: float
 
 
@@ -110,8 +116,8 @@ def meetings(tests: Tests, rate: NDArray[np.float64]) -> Meetings:
 def level_crossing(met: Meetings, leaf: NDArray[np.int64]) -> tuple[Meetings, list[tuple[int, int, float]]]:
     """Return the meetings as if each way between two leaves were as good as what stays behind the worse one.
 
-    An end whose partners are all behind another leaf is not slow because the way there is. Ways that are
-    slower, by what most of their meetings carry, are made level.
+    An end whose partners are all behind another leaf is not slow because the way there is. Ways all of
+    whose meetings are slower are made level.
 
     Returns:
         The meetings, and the ways that were slower: two leaves, and what is left.
@@ -126,20 +132,22 @@ def level_crossing(met: Meetings, leaf: NDArray[np.int64]) -> tuple[Meetings, li
     starts = np.flatnonzero(np.diff(key[turn], prepend=-1))
     counts = np.diff(np.append(starts, len(turn)))
     enough = counts >= CROWD
-    kinds, middle = key[turn][starts][enough], met.mean[rows][turn][(starts + counts // 2)[enough]]
+    # A way is slow if all that goes over it is, and not only what slow nodes send.
+    high = starts + np.ceil(_FAR_UP * (counts - 1)).astype(np.int64)
+    kinds, carried = key[turn][starts][enough], met.mean[rows][turn][high[enough]]
     within = np.full(count, np.nan)
     same = kinds // count == kinds % count
-    within[kinds[same] % count] = middle[same]
+    within[kinds[same] % count] = carried[same]
     worse = np.fmin(within[kinds // count], within[kinds % count])
     worse[np.isnan(within[kinds // count]) | np.isnan(within[kinds % count])] = np.nan
-    slow = ~same & (middle > 0) & (middle < _GOOD_CROSSING * worse)
+    slow = ~same & (carried > 0) & (carried < _GOOD_CROSSING * worse)
     factor = np.ones(count * count)
-    factor[kinds[slow]] = worse[slow] / middle[slow]
+    factor[kinds[slow]] = worse[slow] / carried[slow]
     scale = np.ones(len(met.mean))
     scale[rows] = factor[key]
     ways = [
         (int(way // count), int(way % count), float(left))
-        for way, left in zip(kinds[slow], middle[slow] / worse[slow], strict=True)
+        for way, left in zip(kinds[slow], carried[slow] / worse[slow], strict=True)
     ]
     if not ways:
         return met, []
@@ -156,8 +164,8 @@ def levels(met: Meetings, leaf: NDArray[np.int64]) -> Levels:
     many = len(leaf)
     node, peer, value = _pairs(met, many)
     table, partner = _by_end(node, peer, value, many)
-    # Three quarters up: good ends are seen good as long as a quarter of their partners is.
-    level = np.nan_to_num(_rank(table, 0.75))
+    # Far up: good ends are seen good as long as a tenth of their partners is.
+    level = np.nan_to_num(_rank(table, _FAR_UP))
     rail = top(level, leaf)
     partners, known = np.zeros(many, dtype=np.int64), np.zeros(many, dtype=bool)
     there = partner != NONE
@@ -169,13 +177,19 @@ def levels(met: Meetings, leaf: NDArray[np.int64]) -> Levels:
         used = np.where(enough[:, None], good, better)
         partners = used.sum(axis=1)
         known = partners >= LEAST_PARTNERS
-        # The upper of two middle ones: of two partners, one on a bad path makes no end bad.
-        found = np.where(known, np.nan_to_num(_rank(np.where(used, table, np.nan), 0.5)), most)
+        chosen = np.where(used, table, np.nan)
+        # Of few partners one may be on a bad path and another be measured badly: an end with a good meeting
+        # is good.
+        few = np.nan_to_num(_rank(chosen, 1.0))
+        found = np.where(partners < _MANY, few, np.nan_to_num(_rank(chosen, 0.5)))
+        found = np.where(known, found, most)
         settled = np.allclose(found, level, rtol=1e-3, atol=1e-9)
         level, rail = found, top(found, leaf)
         if settled:
             break
-    return Levels(level, partners, known, there.any(axis=1), rail, _spread(node, peer, value, level, rail))
+    least = float(np.min(value, initial=np.inf))
+    spread = _spread(node, peer, value, level, rail)
+    return Levels(level, partners, known, there.any(axis=1), rail, least, spread)
 
 
 def top(level: NDArray[np.float64], leaf: NDArray[np.int64]) -> float:
@@ -192,7 +206,7 @@ def top(level: NDArray[np.float64], leaf: NDArray[np.int64]) -> float:
         counts = np.diff(np.append(starts, len(turn)))
         best = float(np.max(level[turn][starts + counts // 2]))
     elif len(level):
-        best = float(np.sort(level)[int(np.ceil(0.9 * (len(level) - 1)))])
+        best = float(np.sort(level)[int(np.ceil(_FAR_UP * (len(level) - 1)))])
     else:
         return 0.0
     near = level[level >= _AT_THE_TOP * best]
@@ -257,7 +271,9 @@ def _spread(
     if rail <= 0:
         return 0.0
     planned = level[node] * level[peer] / rail
-    seen = (value > 0) & (planned > 0)
+    # What two slow ends carry together is not noise.
+    good = level >= GOOD * rail
+    seen = (value > 0) & good[node] & good[peer]
     if not seen.any():
         return 0.0
     off = np.log(value[seen] / planned[seen])
