@@ -19,6 +19,8 @@ _CONTROL = re.compile(
 
 def clean(text: str) -> str:
     """Take out what would move the cursor, change colours, turn the direction or be no character of XML."""
+    if text.isascii() and text.isprintable():  # nearly all of what a run says, and a hundred times as quick
+        return text
     return (
         _CONTROL.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
         .replace("\ufffe", "")

@@ -6,11 +6,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import wording
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present.grouping import place_text
-from ansible_collections.railyard.fabric.plugins.plugin_utils.present.rails_used import Conditions
 
 
 @dataclass(frozen=True)
@@ -32,20 +32,18 @@ class Measurement:
     id: str
     cable: str = ""
     """The cable that it is about, where a cable is what the finding names."""
-    conditions: tuple[Conditions, ...] = ()
-    """What each end ran over; of RDMA tests."""
 
     @property
     def where(self) -> str:
         """The place that it is about."""
         return self.cable or place_text(self.node, self.peer, self.rail)
 
-    @property
+    @cached_property
     def metric(self) -> str | None:
         """The key of the number that stands for it."""
         return wording.main_metric(self.observed)
 
-    @property
+    @cached_property
     def value(self) -> float | None:
         """The number that stands for it; None where there is none."""
         return float(self.observed[self.metric]) if self.metric else None
@@ -60,7 +58,7 @@ class Measurement:
         """What was expected."""
         return wording.bounds_text(self.floor, self.ceiling)
 
-    @property
+    @cached_property
     def bounds(self) -> tuple[tuple[str, str], ...]:
         """Floor and ceiling apart, as label and text; one where only one value is right."""
         if self.floor and self.floor == self.ceiling:

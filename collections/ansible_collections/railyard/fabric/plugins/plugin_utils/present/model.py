@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -98,16 +98,13 @@ class CheckTable:
     left_out: int
     reasons: tuple[Reason, ...]
     """How the bounds of the lines shown came about, the most frequent first."""
+    conditions: tuple[Conditions, ...] = ()
+    """What the ends of the lines shown ran over, of RDMA; what was the same in many tests is one line."""
 
     def reason(self, item: Measurement) -> int | str:
         """Return the number of a line's reason; nothing where no word was said of a bound."""
         mine = (item.bounds, item.basis)
         return next((one.number for one in self.reasons if (one.bounds, one.basis) == mine), "")
-
-    @property
-    def conditions(self) -> tuple[Conditions, ...]:
-        """What the ends of the lines shown ran over; what was the same in many tests is one line."""
-        return tuple(dict.fromkeys(one for item in self.shown for one in item.conditions))
 
 
 @dataclass(frozen=True)
@@ -158,12 +155,10 @@ def read(run_dir: str | os.PathLike[str], judged: rejudge.Judged | None = None) 
     judged = judged or rejudge.judge_folder(Path(run_dir))
     incomplete = [judged.incomplete or "", *(f"{name} lost a line" for name in judged.torn)]
     total = clean_all(summary.of(folder.plan(), judged))
-    facts, results = (
-        _of_run(manifest, folder.rows(name)[0]) for name in (run_folder.FACTS, run_folder.RESULTS)
-    )
+    facts = _of_run(manifest, folder.rows(run_folder.FACTS)[0])
     verdicts = clean_all(judged.verdicts)
     cables = rails_used.cables(plan, facts)
-    measurements = _measurements(verdicts, cables, rails_used.conditions(results))
+    measurements = _measurements(verdicts, cables)
     start, end = (_record(manifest.get(key)) for key in ("start", "end"))
     rails, rows = _rails(plan, total)
     nodes = environment.of_nodes(plan, facts)
@@ -183,7 +178,7 @@ def read(run_dir: str | os.PathLike[str], judged: rejudge.Judged | None = None) 
         node_count=len(plan.get("nodes") or {}),
         problems=tuple(group(total["problems"], cables)),
         measurements=measurements,
-        tables=_tables(measurements),
+        tables=tuple(_with_conditions(_tables(measurements), folder, manifest)),
         spreads=spread.of(measurements, rails),
         environment=environment.of_run(manifest, plan),
         policy=environment.pairs(manifest.get("policy") or {}),
@@ -215,9 +210,7 @@ def _moment(timestamp: object) -> str:
 
 
 def _measurements(
-    verdicts: list[dict[str, Any]],
-    cables: Mapping[tuple[str, str], str],
-    conditions: Mapping[str, tuple[Conditions, ...]],
+    verdicts: list[dict[str, Any]], cables: Mapping[tuple[str, str], str]
 ) -> tuple[Measurement, ...]:
     return tuple(
         Measurement(
@@ -233,7 +226,6 @@ def _measurements(
             cable=cables.get((str(verdict.get("node")), str(verdict.get("rail"))), "")
             if verdict.get("check") == LINK_ERRORS
             else "",
-            conditions=conditions.get(str(verdict.get("id")), ()),
         )
         for verdict in verdicts
     )
@@ -290,15 +282,13 @@ def _tables(measurements: tuple[Measurement, ...]) -> tuple[CheckTable, ...]:
     tables = []
     for check in sorted(by_check, key=wording.check_order):
         of_check = by_check[check]
+        outcomes = Counter(measurement.outcome for measurement in of_check)
         shown = of_check if len(of_check) <= ROWS_SHOWN else sorted(of_check, key=badness)[:ROWS_SHOWN]
         tables.append(
             CheckTable(
                 check=check,
                 title=wording.heading(check),
-                counts={
-                    name: sum(measurement.outcome == name for measurement in of_check)
-                    for name in wording.OUTCOMES
-                },
+                counts={name: outcomes.get(name, 0) for name in wording.OUTCOMES},
                 shown=tuple(shown),
                 left_out=len(of_check) - len(shown),
                 reasons=_reasons(of_check, shown),
@@ -307,8 +297,27 @@ def _tables(measurements: tuple[Measurement, ...]) -> tuple[CheckTable, ...]:
     return tuple(tables)
 
 
+def _with_conditions(
+    tables: Iterable[CheckTable], folder: run_folder.RunFolder, manifest: Mapping[str, Any]
+) -> Iterator[CheckTable]:
+    """Add what the ends of RDMA's lines ran over; of all rows only those of the lines shown are read."""
+    tables = list(tables)
+    wanted = {item.id for table in tables if rails_used.has_conditions(table.check) for item in table.shown}
+    found = folder.each_row(run_folder.RESULTS, wanted) if wanted else ()
+    told = rails_used.conditions(_of_run(manifest, [row for row in found if row is not None]))
+    for table in tables:
+        mine = dict.fromkeys(one for item in table.shown for one in told.get(item.id, ()))
+        yield replace(table, conditions=tuple(mine))
+
+
 def _reasons(measurements: list[Measurement], shown: list[Measurement]) -> tuple[Reason, ...]:
-    counts = Counter((item.bounds, item.basis) for item in measurements)
+    # Bounds are put into words once for all lines that have the same: few differ, and words are slow.
+    alike: dict[tuple[str, str, str], list[Measurement]] = defaultdict(list)
+    for item in measurements:
+        alike[repr(item.floor), repr(item.ceiling), item.basis].append(item)
+    counts: Counter[tuple[tuple[tuple[str, str], ...], str]] = Counter()
+    for items in alike.values():
+        counts[items[0].bounds, items[0].basis] += len(items)
     told = {(item.bounds, item.basis) for item in shown if item.bounds or item.basis}
     ranked = [(said, count) for said, count in counts.most_common() if said in told]
     return tuple(Reason(number, *said, count) for number, (said, count) in enumerate(ranked, start=1))

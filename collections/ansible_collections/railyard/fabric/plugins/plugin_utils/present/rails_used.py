@@ -27,11 +27,16 @@ class Conditions:
     numa: str
 
 
+def has_conditions(check: str) -> bool:
+    """Tell whether it is told of a check what its ends ran over."""
+    return check.startswith("rdma")
+
+
 def conditions(results: Iterable[Mapping[str, Any]]) -> dict[str, tuple[Conditions, ...]]:
     """Return test id → what each end ran it over, the client first; of RDMA tests alone."""
     found: dict[str, list[Conditions]] = defaultdict(list)
     for row in sorted(results, key=lambda row: str(row.get("end"))):
-        if str(row.get("check")).startswith("rdma"):
+        if has_conditions(str(row.get("check"))):
             found[str(row.get("id"))].append(_of(row))
     return {identity: tuple(ends) for identity, ends in found.items()}
 

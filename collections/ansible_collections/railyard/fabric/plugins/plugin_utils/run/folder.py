@@ -20,7 +20,7 @@ import re
 import secrets
 import stat
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -101,14 +101,20 @@ def _whole(found: Iterable[dict[str, Any] | None]) -> tuple[list[dict[str, Any]]
     return rows, dropped
 
 
-def _each(stream: BinaryIO) -> Iterator[dict[str, Any] | None]:
-    """Yield each whole row, and None wherever something had to be dropped."""
+# As `line` writes it. What a tool said inside a row may look like it: that row is read, and weighed then.
+_ID = re.compile(rb'"id"\s*:\s*"([^"\\]*)"')
+
+
+def _each(stream: BinaryIO, of: Container[str] | None = None) -> Iterator[dict[str, Any] | None]:
+    """Yield each whole row (that may answer one of these questions), and None wherever one was dropped."""
     too_long = False
     while raw := stream.readline(MOST_LINE_BYTES):
         begun, too_long = too_long, not raw.endswith(b"\n") and len(raw) == MOST_LINE_BYTES
         if not raw.endswith(b"\n"):
             yield None
         if begun or too_long or not raw.strip():
+            continue
+        if of is not None and not any(found.decode("utf-8", "replace") in of for found in _ID.findall(raw)):
             continue
         try:
             row = _read(raw.decode("utf-8"))
@@ -231,15 +237,19 @@ class RunFolder:
         """
         return _whole(self.each_row(name))
 
-    def each_row(self, name: str) -> Iterator[dict[str, Any] | None]:
+    def each_row(self, name: str, of: Container[str] | None = None) -> Iterator[dict[str, Any] | None]:
         """Yield what `rows` returns without holding it all, and None wherever a line was dropped.
+
+        Args:
+            name: the file.
+            of: question ids; lines that name none of them are not read, and not yielded.
 
         Raises:
             RunFolderError: as `rows`.
         """
         try:
             with self._open(name) as stream:
-                yield from _each(stream)
+                yield from _each(stream, of)
         except FileNotFoundError:
             return
         except OSError as error:
