@@ -98,7 +98,7 @@ def of(inventory: Inventory) -> Cost:
     Raises:
         PolicyError: the nodes cannot meet as the policy says.
     """
-    return of_order(_order(inventory, {}))
+    return of_order(_order(inventory))
 
 
 def of_patterns(inventory: Inventory) -> dict[str, Cost]:
@@ -107,16 +107,17 @@ def of_patterns(inventory: Inventory) -> dict[str, Cost]:
     Raises:
         PolicyError: the nodes cannot meet as the policy says.
     """
-    own: dict[str, Mapping[str, str]] = {str(policy.merge(inventory.policy)["pattern"]): {}}
+    order = _order(inventory)
+    own: dict[str, Mapping[str, str]] = {str(order["policy"]["pattern"]): {}}
     ways = {**own, **WAYS}
-    return {name: of_order(_order(inventory, way)) for name, way in ways.items()}
+    return {name: of_order(pattern.by_policy(order, way)) for name, way in ways.items()}
 
 
-def _order(inventory: Inventory, way: Mapping[str, Any]) -> dict[str, Any]:
+def _order(inventory: Inventory) -> dict[str, Any]:
     nodes = inventory.selected_nodes()
     plan = build_plan(inventory)
     plan["nodes"] = {node.name: plan["nodes"][node.name] for node in nodes}
-    rules = {**policy.merge(inventory.policy), **way}
+    rules = policy.merge(inventory.policy)
     names = [node.name for node in nodes]
     return requests.work_order("", plan, {node.name: node.fabric for node in nodes}, rules, names)
 

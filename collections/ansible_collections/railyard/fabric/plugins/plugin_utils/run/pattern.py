@@ -29,6 +29,8 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.run import partner
 
 #: Staging, the phase of cables, the first meeting, collecting: seen on real runs beside the tests themselves.
 AROUND_S = 30.0
+#: What `chosen` returns.
+_CHOSEN = ("pattern", "rounds", "full_rounds", "full_rails", "meetings")
 #: What a tool takes to start and end beside the time that it measures.
 START_S = 2.0
 #: With fewer others nobody can tell a node's own fault from its partner's.
@@ -132,6 +134,17 @@ def rail_names(order: Mapping[str, Any]) -> list[str]:
     found = rounds.RailNames(order)
     firsts = {int(entry["fabric"]): str(entry["name"]) for entry in reversed(order["roster"])}
     return list(dict.fromkeys(rail for name in firsts.values() for rail in found.of(name)))
+
+
+def by_policy(order: Mapping[str, Any], rules: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an order as it were if its policy also held some rules.
+
+    Raises:
+        PolicyError: as `chosen`.
+    """
+    other = {key: value for key, value in order.items() if key not in _CHOSEN}
+    other["policy"] = {**order["policy"], **rules}
+    return {**other, **chosen(other)}
 
 
 def asks_everything(policy: Mapping[str, Any]) -> bool:
