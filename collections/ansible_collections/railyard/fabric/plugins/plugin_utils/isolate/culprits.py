@@ -12,7 +12,7 @@ their causes, from verdicts alone; here whole levels are compared, and no bound 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.isolate import levels as ends
@@ -33,6 +33,10 @@ SLOW = 0.9
 _OF_RATE = 0.88
 #: What a good rail carries of its planned rate where no rail is good.
 _USUAL = 0.95
+#: What leaves so much of what is above it hardly shows, and noise may hide it.
+_HIDES = 0.85
+#: An end that met fewer partners is taken to be as good as its like, unless it is slow.
+_PRECISE = 12
 #: A slow end stands out by so many standard errors of its level.
 _ERRORS = 5.0
 #: An end that was slow with so many good partners needs no further ones.
@@ -118,7 +122,7 @@ def isolate(tests: Tests, wiring: Wiring) -> Findings:
     suspects = [*matrix.rails(), *matrix.leaves(), *matrix.nodes()]
     doubtful = [one for one in suspects if one.confidence == LIKELY] + list(matrix.unsure())
     for rail, (one, level) in enumerate(zip(met, levels, strict=True)):
-        for pair in pairs.low(one, level, wiring.leaf[:, rail], matrix.is_open(rail)):
+        for pair in pairs.low(one, matrix.planned(rail, level), wiring.leaf[:, rail], matrix.is_open(rail)):
             found = Suspect(
                 PAIR, wiring.nodes[pair.node], wiring.rails[rail], wiring.nodes[pair.peer], None,
                 pair.share, pair.meetings, CONFIRMED if pair.accused else LIKELY,
@@ -251,6 +255,12 @@ class _Matrix:
             if len(nodes):
                 yield CannotTell(name, tuple(self._wiring.nodes[node] for node in nodes))
 
+    def planned(self, rail: int, levels: ends.Levels) -> ends.Levels:
+        """Return what the ends of a rail are taken to carry where their pairs are looked at."""
+        around = self._around[:, rail]
+        good = (levels.partners < _PRECISE) & (levels.level >= SLOW * around)
+        return replace(levels, level=np.where(good, around, levels.level))
+
     def _shares(self) -> NDArray[np.float64]:
         """Return of each end what it carries of what it could; 1 where that is next to nothing."""
         alive = self._around > DEAD * self._usual
@@ -289,7 +299,7 @@ class _Matrix:
         ]
         left = alike if fits[0] >= fits[1] else beneath
         good = self._met[node] & ~slow[node] & (share >= SLOW)
-        return left if (around[good] <= narrowest / SLOW).all() else None
+        return left if (around[good] <= narrowest / _HIDES).all() else None
 
     def _confidence(self, node: int, rails: NDArray[np.int64]) -> str:
         """Tell whether an end met good partners enough, or all that there are."""
