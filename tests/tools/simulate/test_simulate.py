@@ -120,7 +120,8 @@ def test_isolation_is_given_numbers_and_wiring_alone(monkeypatch: Any) -> None:
 
 
 def test_the_same_seed_draws_the_same_and_another_does_not() -> None:
-    one, again, other = (command.simulate(64, 2, seed, "auto") for seed in (5, 5, 6))
+    fault = ["node:gpu005@0.6"]
+    one, again, other = (command.simulate(64, 8, seed, "auto", fault=fault) for seed in (5, 5, 6))
     assert one == again
     assert one["pairs"] < one["of_pairs"]
     assert {**one, "seed": 6} != other

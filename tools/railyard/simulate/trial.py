@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule import rounds
 from ansible_collections.railyard.fabric.plugins.plugin_utils.isolate import confirm, culprits, measured
-from ansible_collections.railyard.fabric.plugins.plugin_utils.run import pattern
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import cost, pattern
 
 from railyard.simulate.cluster import Cluster
 from railyard.simulate.draw import Cables
@@ -45,7 +43,7 @@ def run(cluster: Cluster, cables: Cables) -> Outcome:
     wiring = measured.wiring(order)
     tests = cables.measure(order)
     turns = len(pattern.rounds_of(order))
-    modelled_s, confirming, orders = order_s(order), 0, 1
+    modelled_s, confirming, orders = cost.of_order(order).duration_s, 0, 1
     findings = culprits.isolate(tests, wiring)
     while orders <= _FURTHER_ORDERS:
         further = confirm.confirm(order, findings.doubtful, findings.suspects)
@@ -55,17 +53,7 @@ def run(cluster: Cluster, cables: Cables) -> Outcome:
         tests = measured.joined([tests, cables.measure(second)])
         findings = culprits.isolate(tests, wiring)
         orders, confirming = orders + 1, confirming + len(further.rounds)
-        modelled_s += order_s(second)
+        modelled_s += cost.of_order(second).duration_s
     place = {name: number for number, name in enumerate(cluster.nodes)}
     met = frozenset((place[one.node], place[one.peer]) for one in rounds.meetings(order))
     return Outcome(len(tests.gbps), turns + confirming, confirming, orders, modelled_s, findings, met)
-
-
-def order_s(order: Mapping[str, Any]) -> float:
-    """Return the seconds that a work order is expected to take."""
-    turns = len(pattern.rounds_of(order))
-    full = turns if order["full_rounds"] is None else min(order["full_rounds"], turns)
-    seconds = pattern.AROUND_S
-    for count, whole in ((full, True), (turns - full, False)):
-        seconds += count * pattern.meeting_s(order, whole) if count else 0.0
-    return seconds

@@ -230,8 +230,8 @@ def test_who_comes_when_another_is_about_to_go_hears_it_still(monkeypatch: pytes
     monkeypatch.setattr(cabling, "time", clock)
     monkeypatch.setattr(cabling, "select", street)
     monkeypatch.setattr(cabling.beacon, "heard", street.heard)
-    order = {"run": "20261121T101500Z-3f2a", "secret": "s" * 64}
     policy = {"first_rendezvous_timeout_s": 5}
+    order = {"run": "20261121T101500Z-3f2a", "secret": "s" * 64, "policy": policy}
     context: Any = SimpleNamespace(node="gpu001", order=order, policy=policy, stop=threading.Event())
     others = ["gpu002", "gpu003"]  # the third never comes
     chart: Any = SimpleNamespace(expected=lambda *_place: others, ring=lambda *_place: [])
@@ -253,8 +253,8 @@ def test_who_has_heard_all_speaks_on_for_one_that_was_deaf(monkeypatch: pytest.M
     monkeypatch.setattr(cabling, "time", clock)
     monkeypatch.setattr(cabling, "select", street)
     monkeypatch.setattr(cabling.beacon, "heard", street.heard)
-    order = {"run": "20261121T101500Z-3f2a", "secret": "s" * 64}
     policy = {"first_rendezvous_timeout_s": 45}
+    order = {"run": "20261121T101500Z-3f2a", "secret": "s" * 64, "policy": policy}
     context: Any = SimpleNamespace(node="gpu001", order=order, policy=policy, stop=threading.Event())
     chart: Any = SimpleNamespace(expected=lambda *_place: ["gpu002"], ring=lambda *_place: [])
     ear = cabling.BeaconListener(context, chart, PLACE, {}, {})
