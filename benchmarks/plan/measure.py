@@ -37,10 +37,9 @@ STEPS = """
 import json, resource, sys, tempfile, time
 sys.path.insert(0, sys.argv[1])
 import railyard.cli
-from ansible_collections.railyard.fabric.plugins.action import fabric_stage
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule import work_order
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import load
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import own_orders
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import orders, own_orders
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import action_base, cost, requests
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 
@@ -78,7 +77,7 @@ def keep():
 timed("write_s", keep)
 folder.secret()
 name = list(nodes)[len(nodes) // 2]
-own = timed("order_of_one_node_s", lambda: fabric_stage.node_order(folder, name))
+own = timed("order_of_one_node_s", lambda: orders.Orders(folder).of(name))
 told |= {
     "tests": sum(line["peer"] is not None for line in lines),
     "asked_mb": round((folder.path / run_folder.ASKED).stat().st_size / 1e6, 1),

@@ -8,9 +8,9 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.action import fabric_open, fabric_stage
+from ansible_collections.railyard.fabric.plugins.action import fabric_open
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import load
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import own_orders, rejudge
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import orders, own_orders, rejudge
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import baseline, provenance
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 from railyard.base.errors import UserError
@@ -203,7 +203,7 @@ def test_the_next_run_keeps_a_copy_and_its_nodes_measure_again_by_it(saved, inve
     own_orders.keep(
         folder, folder.plan(), folder.rows(run_folder.FACTS)[0], folder.document("work_order.json")
     )
-    order = fabric_stage.node_order(folder, "gpuserver1")
+    order = orders.Orders(folder).of("gpuserver1")
     ways = ("gpuserver1 gpuserver2", "gpuserver2 gpuserver1")
     links = {f"{way} {rail}" for way in ways for rail in ("rail0", "rail1")}
     assert order["bounds"]["ping_rtt"].keys() == links

@@ -5,21 +5,19 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import posixpath
 import resource
 import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import Any
 
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure, AnsibleError
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible_collections.railyard.fabric.plugins.module_utils.runner import control
-from ansible_collections.railyard.fabric.plugins.plugin_utils.run import action_base
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import action_base, intake
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import archive as harvest
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder
@@ -66,7 +64,7 @@ class ActionModule(ActionBase):
             notes += [f"not cleared: {action_base.said(cleared.get('msg'))}"] if cleared.get("failed") else []
         for note in notes:
             display.warning(f"{node}: {note}")
-        archive = str(_place(folder, node).relative_to(folder.path))
+        archive = str(intake.archive_path(folder, node).relative_to(folder.path))
         return {**result, "changed": False, "rows": fresh, "archive": archive, "notes": notes}
 
     def _collect(
@@ -88,15 +86,9 @@ class ActionModule(ActionBase):
         except (KeyError, ValueError) as error:
             raise harvest.ArchiveError(f"{folder.path}'s work order has no tests of it: {error}") from error
         # Its rows follow its archive: where there was none, none of them is there to be looked for.
-        again = _place(folder, node).exists()
-        place = self._fetch(folder, node, most.total_bytes)
-        found = harvest.read(place, folder.name, node, reply.get("sha256"), most)
-        fresh = folder.append_new(run_folder.RESULTS, found.rows, look=again)
-        # Of the file that is here: what the node says of it was compared with it.
-        with place.open("rb") as packed:
-            sha256 = hashlib.file_digest(packed, "sha256").hexdigest()
-        folder.append(run_folder.ARCHIVES, [{"node": node, "sha256": sha256, "rows": found.lines}])
-        return fresh, found.notes
+        again = intake.archive_path(folder, node).exists()
+        self._fetch(folder, node, most.total_bytes)
+        return intake.take_archive(folder, node, reply.get("sha256"), most, again)
 
     def _control(
         self, state: str, arguments: dict[str, Any], task_vars: dict[str, Any] | None
@@ -107,7 +99,7 @@ class ActionModule(ActionBase):
         reply.pop("invocation", None)
         return reply
 
-    def _fetch(self, folder: RunFolder, node: str, most_bytes: int) -> Path:
+    def _fetch(self, folder: RunFolder, node: str, most_bytes: int) -> None:
         """Fetch a file that root alone can read, as a file and not inside a module's result.
 
         A copy is laid into the connection's own temporary folder, which only the connecting user can enter
@@ -122,7 +114,7 @@ class ActionModule(ActionBase):
         done = self._low_level_execute_command(copy, sudoable=True)
         if done.get("rc") != 0:
             raise AnsibleActionFail(f"{remote} cannot be made readable: {done.get('stderr') or done}")
-        target = _place(folder, node)
+        target = intake.archive_path(folder, node)
         part = target.with_name(f".{target.name}.part")
         try:
             with _confined(most_bytes):
@@ -139,12 +131,6 @@ class ActionModule(ActionBase):
             with suppress(FileNotFoundError):
                 part.unlink()
             self._remove_tmp_path(temporary)
-        return target
-
-
-def _place(folder: RunFolder, node: str) -> Path:
-    """Return where a node's archive is kept."""
-    return folder.path / "raw" / f"{node}.tar.gz"
 
 
 @contextmanager

@@ -5,18 +5,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure, AnsibleError
 from ansible.plugins.action import ActionBase
-from ansible_collections.railyard.fabric.plugins.plugin_utils.run import action_base
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import action_base, intake
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
-
-# A netdev or port has few KB of facts: hundreds of them fit.
-_MOST_BYTES = 4 * 2**20
 
 
 class ActionModule(ActionBase):
@@ -39,12 +35,10 @@ class ActionModule(ActionBase):
             self._note(folder, node, "node_unreachable" if unreachable else "not_inspected", error)
             raise
         try:
-            row = _facts(reply)
+            row = intake.facts_row(_facts(reply), node, folder.name)
         except ValueError as error:
             self._note(folder, node, "not_inspected", error)
             return {**result, "failed": True, "msg": f"{node}: {action_base.said(error)}"}
-        # The inventory's name is the one that the plan knows; the node may call itself otherwise.
-        row = {**row, "hostname": row.get("node"), "node": node, "run": folder.name}
         try:
             folder.append(run_folder.FACTS, [row])
         except run_folder.RunFolderError as error:
@@ -58,24 +52,13 @@ class ActionModule(ActionBase):
 
 
 def _facts(reply: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the facts in a module's reply, as they can be written and read again.
+    """Return the facts in a module's reply.
 
     Raises:
-        ValueError: there are none, or they are not what any node's facts could be.
+        ValueError: there are none.
     """
     found = reply.get("rail_info")
     if reply.get("failed") or not isinstance(found, dict):
         words = reply.get("module_stderr") or reply.get("module_stdout") or ""
         raise ValueError(f"{reply.get('msg') or 'rail_info returned no facts'}\n{words}")
-    try:
-        text = json.dumps(found)
-    except RecursionError:
-        text = ""
-    if len(text) > _MOST_BYTES:
-        raise ValueError(
-            f"it gave facts of {len(text)} bytes, and {_MOST_BYTES} are too many; look at the node"
-        )
-    rows, _torn = run_folder.parse_lines(text.encode())
-    if not rows or run_folder.is_deep(rows[0]):
-        raise ValueError("it gave facts that are nested deeper than facts can be; look at the node")
-    return rows[0]
+    return found

@@ -5,25 +5,19 @@
 
 from __future__ import annotations
 
-import functools
-import getpass
-import hashlib
-import platform
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 from ansible import constants, context
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
-from ansible_collections.railyard.fabric.plugins.module_utils import program
 from ansible_collections.railyard.fabric.plugins.module_utils.runner import main
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule import work_order
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import own_orders
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import orders
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import action_base
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 
@@ -51,14 +45,17 @@ class ActionModule(ActionBase):
         )
         folder = action_base.open_folder(args["folder"])
         node = str((task_vars or {})["inventory_hostname"])
-        order = node_order(folder, node)
-        runner, sha256 = _program()
+        try:
+            order = orders.Orders(folder).of(node)
+        except orders.OrderError as problem:
+            raise AnsibleActionFail(str(problem)) from problem
+        runner, sha256 = orders.program()
         deadline_s = int(main.worst_case_s(order))
         arguments = {
             "state": "staged",
             "run": folder.name,
             "node": node,
-            "controller": controller_name(),
+            "controller": orders.controller_name(),
             "lease_s": lease_s(
                 order, deadline_s, int(context.CLIARGS.get("forks") or constants.DEFAULT_FORKS)
             ),
@@ -127,28 +124,6 @@ class ActionModule(ActionBase):
         return str(remote)
 
 
-def node_order(folder: run_folder.RunFolder, node: str) -> dict[str, Any]:
-    """Return a node's own work order from the run folder.
-
-    Raises:
-        AnsibleActionFail: the folder lacks something, or the order is not whole.
-    """
-    try:
-        common = folder.document(run_folder.WORK_ORDER)
-        own = own_orders.of(folder, node)
-        if "bounds" in own:
-            common["bounds"] = own["bounds"]
-        order = work_order.for_node(common, node, folder.secret(), own["netdevs"], own["hcas"])
-    except (run_folder.RunFolderError, KeyError, ValueError) as error:
-        raise AnsibleActionFail(
-            f"{node}: the run folder {folder.path} gives no work order: {error}"
-        ) from error
-    problems = work_order.check(order)
-    if problems:
-        raise AnsibleActionFail(f"{node}: work order: {'; '.join(problems)}")
-    return order
-
-
 def lease_s(order: Mapping[str, Any], deadline_s: int, forks: int) -> int:
     """Return how long a node goes on without being looked at.
 
@@ -159,21 +134,3 @@ def lease_s(order: Mapping[str, Any], deadline_s: int, forks: int) -> int:
     """
     least_s = int(order["policy"]["lease_s"])
     return least_s if len(order["roster"]) <= forks else max(least_s, deadline_s)
-
-
-def controller_name() -> str:
-    """Return who runs this, for others who find a node leased."""
-    return f"{getpass.getuser()}@{platform.node()}"
-
-
-@functools.lru_cache(maxsize=1)
-def _program() -> tuple[bytes, str]:
-    """Return the runner and its sha256."""
-    module_utils = Path(__file__).resolve().parents[1] / "module_utils"
-
-    def read(name: str) -> str | None:
-        path = module_utils / (name.replace(".", "/") + ".py")
-        return path.read_text(encoding="utf-8") if path.is_file() else None
-
-    data = program.build("runner.main", read)
-    return data, hashlib.sha256(data).hexdigest()

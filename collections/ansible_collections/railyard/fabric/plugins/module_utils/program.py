@@ -22,12 +22,13 @@ Read = Callable[[str], Optional[str]]  # noqa: UP045 - see above
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
-def build(entry: str, read: Read) -> bytes:
+def build(entry: str, read: Read, *more: str) -> bytes:
     """Pack a module whose `main()` returns the exit status.
 
     Args:
         entry: its name below `PACKAGE`, e.g. `runner.main`.
         read: gives the sources.
+        more: modules that are packed as well, by their names below `PACKAGE`.
 
     Returns:
         The zip, to be run as `python program.pyz`.
@@ -38,7 +39,10 @@ def build(entry: str, read: Read) -> bytes:
     members = {
         "__main__.py": f"import sys\n\nfrom {PACKAGE}.{entry} import main\n\nsys.exit(main())\n",
     }
-    for name, source in needed(entry, read).items():
+    sources: dict[str, str] = {}
+    for one in (entry, *more):
+        sources.update(needed(one, read))
+    for name, source in sources.items():
         parts = f"{PACKAGE}.{name}".split(".")
         # Packages without __init__ are not found inside a zip by every Python that nodes have.
         members.update({"/".join([*parts[:depth], "__init__.py"]): "" for depth in range(1, len(parts))})

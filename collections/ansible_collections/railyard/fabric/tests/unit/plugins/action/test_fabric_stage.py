@@ -5,12 +5,11 @@
 from __future__ import annotations
 
 import pytest
-from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible_collections.railyard.fabric.plugins.action import fabric_open, fabric_stage
 from ansible_collections.railyard.fabric.plugins.module_utils.rails import bind
 from ansible_collections.railyard.fabric.plugins.module_utils.runner import main
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import own_orders, rejudge
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import orders, own_orders, rejudge
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 from ansible_collections.railyard.fabric.tests.unit.plugins.plugin_utils.judge.test_folder import write
 from support.runs.fake_run import NODES, FakeRun
@@ -94,7 +93,7 @@ def test_what_a_node_answers_sets_nothing_but_whether_it_is_staged(tmp_path, mon
         assert set(result) <= {
             "changed", "uploaded", "program_sha256", "controller", "lease_s", "deadline_s", "failed", "msg",
         }  # fmt: skip
-        assert (result["lease_s"], result["controller"]) == (90, fabric_stage.controller_name())
+        assert (result["lease_s"], result["controller"]) == (90, orders.controller_name())
     rows = folder.rows(run_folder.OBSTACLES)[0]
     assert len(rows) == 2
     for text in (*(result["msg"] for result in results[1:]), *(row["error"]["message"] for row in rows)):
@@ -110,11 +109,12 @@ def test_each_nodes_order_has_what_its_own_facts_say(tmp_path):
     folder = write(run, tmp_path)
     folder.write(run_folder.WORK_ORDER, run_folder.pretty(run.order))
     own_orders.keep(folder, run.plan, run.facts[1:], run.order)
+    made = orders.Orders(folder)
     rails = run.plan["nodes"][NODES[1]]["rails"]
-    assert fabric_stage.node_order(folder, NODES[0])["netdevs"] == {}
-    assert fabric_stage.node_order(folder, NODES[1])["netdevs"] == bind.netdevs(rails, run.facts[1]) != {}
-    with pytest.raises(AnsibleActionFail, match=r"gpu: .* does not have it"):
-        fabric_stage.node_order(folder, "gpu")
+    assert made.of(NODES[0])["netdevs"] == {}
+    assert made.of(NODES[1])["netdevs"] == bind.netdevs(rails, run.facts[1]) != {}
+    with pytest.raises(orders.OrderError, match=r"gpu: .* does not have it"):
+        made.of("gpu")
 
 
 def test_of_more_nodes_than_are_looked_at_the_leases_last_until_all_is_done():

@@ -12,8 +12,8 @@ from io import BytesIO
 from pathlib import Path
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.action import fabric_stage
 from ansible_collections.railyard.fabric.plugins.module_utils import program
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import orders
 
 RUNNER = "runner.main"
 
@@ -21,7 +21,7 @@ RUNNER = "runner.main"
 def test_the_same_sources_give_the_same_bytes() -> None:
     first = program.build(RUNNER, program.loaded)
     # The controller reads files, a node asks the loader that Ansible gave it.
-    assert first == fabric_stage._program()[0] == program.build(RUNNER, program.loaded)
+    assert first == orders.program()[0] == program.build(RUNNER, program.loaded)
 
     def changed(name: str) -> str | None:
         source = program.loaded(name)

@@ -1,0 +1,79 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The work order of each node of a run, and the program that carries it out, whatever launches it."""
+
+from __future__ import annotations
+
+import functools
+import getpass
+import hashlib
+import platform
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.railyard.fabric.plugins.module_utils import program as packing
+from ansible_collections.railyard.fabric.plugins.module_utils.schedule import work_order
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import own_orders
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
+
+
+class OrderError(ValueError):
+    """A node has no work order; the message names the node and why."""
+
+
+class Orders:
+    """The orders of a run's nodes, what they share read once.
+
+    Attributes:
+        common: what all of them share.
+    """
+
+    def __init__(self, folder: run_folder.RunFolder) -> None:
+        """Read what they share.
+
+        Raises:
+            OrderError: it cannot be read.
+        """
+        self._folder = folder
+        try:
+            self.common = folder.document(run_folder.WORK_ORDER)
+        except run_folder.RunFolderError as error:
+            raise OrderError(f"the run folder {folder.path} gives no work order: {error}") from error
+
+    def of(self, node: str) -> dict[str, Any]:
+        """Return a node's own work order.
+
+        Raises:
+            OrderError: the folder lacks something, or the order is not whole.
+        """
+        try:
+            own = own_orders.of(self._folder, node)
+            common = {**self.common, "bounds": own["bounds"]} if "bounds" in own else self.common
+            order = work_order.for_node(common, node, self._folder.secret(), own["netdevs"], own["hcas"])
+        except (run_folder.RunFolderError, KeyError, ValueError) as error:
+            raise OrderError(
+                f"{node}: the run folder {self._folder.path} gives no work order: {error}"
+            ) from error
+        problems = work_order.check(order)
+        if problems:
+            raise OrderError(f"{node}: work order: {'; '.join(problems)}")
+        return order
+
+
+def controller_name() -> str:
+    """Return who runs this, for others who find a node leased."""
+    return f"{getpass.getuser()}@{platform.node()}"
+
+
+@functools.lru_cache(maxsize=2)
+def program(*more: str) -> tuple[bytes, str]:
+    """Return the runner and its sha256; `more` names modules that are packed with it."""
+    module_utils = Path(__file__).resolve().parents[2] / "module_utils"
+
+    def read(name: str) -> str | None:
+        path = module_utils / (name.replace(".", "/") + ".py")
+        return path.read_text(encoding="utf-8") if path.is_file() else None
+
+    data = packing.build("runner.main", read, *more)
+    return data, hashlib.sha256(data).hexdigest()
