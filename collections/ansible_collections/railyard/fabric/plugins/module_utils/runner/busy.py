@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Mapping
@@ -16,6 +17,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils.measure import cou
 
 _WATCH_S = 0.5
 _STEP_TITLE = b"slurmstepd: ["
+_MOST_JOB_BYTES, _MOST_PARENTS = 16, 64
+# A job whose title does not say its number: nobody's own, since another's may look the same.
+_UNNAMED = "?"
 
 
 def background_bytes_per_s(place: Place, hca: str | None = None) -> float:
@@ -55,14 +59,16 @@ def rail_is_busy(
 
 
 def node_is_busy(host: str, policy: Mapping[str, object]) -> MeasurementError | None:
-    """Return the obstacle when GPU processes or a Slurm job run on this node."""
+    """Return the obstacle when GPU processes or a Slurm job run here, the run's own job apart."""
     if policy["allow_busy"]:
         return None
     processes = gpu_processes()
     if processes:
         return _busy(host, "GPU processes run on {}: {}".format(host, ", ".join(processes[:5])))
-    if slurm_step():
-        return _busy(host, f"a Slurm job runs on {host} (the slurmstepd of a step is there)")
+    jobs = sorted(slurm_jobs() - own_slurm_job())
+    if jobs:
+        named = ", ".join(jobs[:5])
+        return _busy(host, f"a Slurm job runs on {host} (the slurmstepd of a step is there: {named})")
     return None
 
 
@@ -84,19 +90,44 @@ def gpu_processes() -> list[str]:
     return [" ".join(line.replace(",", " ").split()) for line in lines if line.strip()]
 
 
-def slurm_step(root: str = "/proc") -> bool:
-    """Tell whether a Slurm job step runs: the slurmstepd of each has the title `slurmstepd: [job.step]`.
+def slurm_jobs(root: str = "/proc") -> set[str]:
+    """Return the Slurm jobs with a step here: the slurmstepd of each has the title `slurmstepd: [job.step]`.
 
     `slurmstepd infinity` is of no job: with cgroup/v2 slurmd keeps one, which holds its systemd scope open.
     """
-    for pid in filter(str.isdigit, os.listdir(root)):
+    found = (_job_of_step(root, pid) for pid in filter(str.isdigit, os.listdir(root)))
+    return {job for job in found if job is not None}
+
+
+def own_slurm_job(root: str = "/proc", pid: str = "self") -> set[str]:
+    """Return the Slurm job that this process is of, if any: that of the slurmstepd above it.
+
+    Not by the environment, which sudo takes away and anybody can set.
+    """
+    for _generation in range(_MOST_PARENTS):
+        job = _job_of_step(root, pid)
+        if job is not None:
+            return {job} - {_UNNAMED}
         try:
-            with open(os.path.join(root, pid, "cmdline"), "rb") as handle:
-                if handle.read(len(_STEP_TITLE)) == _STEP_TITLE:
-                    return True
-        except OSError:
-            continue
-    return False
+            with open(os.path.join(root, pid, "stat"), encoding="utf-8", errors="replace") as handle:
+                # The name in parentheses may hold anything; the state and the parent follow the last one.
+                pid = handle.read().rpartition(")")[2].split()[1]
+        except (OSError, IndexError):
+            break
+    return set()
+
+
+def _job_of_step(root: str, pid: str) -> str | None:
+    """Return the job of a slurmstepd: `614` for `[614.0]` and for `[614+1.batch]`; None for others."""
+    try:
+        with open(os.path.join(root, pid, "cmdline"), "rb") as handle:
+            title = handle.read(len(_STEP_TITLE) + _MOST_JOB_BYTES)
+    except OSError:
+        return None
+    if not title.startswith(_STEP_TITLE):
+        return None
+    found = re.match(rb"[0-9]+", title[len(_STEP_TITLE) :])
+    return found.group().decode("ascii") if found else _UNNAMED
 
 
 def _busy(host: str, message: str) -> MeasurementError:

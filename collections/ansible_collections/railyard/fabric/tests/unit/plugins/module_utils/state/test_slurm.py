@@ -102,22 +102,43 @@ def test_our_reason_is_one_line():
 
 
 @pytest.mark.parametrize(
-    ("command_line", "is_job"),
+    ("command_line", "job"),
     [
-        (b"slurmstepd: [614.0]\0", True),
-        (b"slurmstepd: [614.extern]", True),
-        (b"slurmstepd: [614+1.batch]\0\0\0", True),
+        (b"slurmstepd: [614.0]\0", {"614"}),
+        (b"slurmstepd: [614.extern]", {"614"}),
+        (b"slurmstepd: [614+1.batch]\0\0\0", {"614"}),
+        (b"slurmstepd: [s3F.0]\0", {"?"}),
         # slurmd with cgroup/v2 keeps one of these on every node, idle or not.
-        (b"/usr/sbin/slurmstepd\0infinity\0", False),
-        (b"/usr/sbin/slurmd\0-D\0", False),
-        (b"grep\0slurmstepd: [614.0]\0", False),
-        (b"", False),
+        (b"/usr/sbin/slurmstepd\0infinity\0", set()),
+        (b"/usr/sbin/slurmd\0-D\0", set()),
+        (b"grep\0slurmstepd: [614.0]\0", set()),
+        (b"", set()),
     ],
 )
-def test_only_the_title_of_a_step_is_a_job(tmp_path: Path, command_line: bytes, is_job: bool) -> None:
+def test_only_the_title_of_a_step_is_a_job(tmp_path: Path, command_line: bytes, job: set[str]) -> None:
     for pid in ("1", "4711"):
         (tmp_path / pid).mkdir()
         (tmp_path / pid / "comm").write_text("slurmstepd\n" if pid == "4711" else "systemd\n")
         (tmp_path / pid / "cmdline").write_bytes(command_line if pid == "4711" else b"/sbin/init\0")
     (tmp_path / "4712").mkdir()  # a process that has just gone
-    assert busy.slurm_step(str(tmp_path)) is is_job
+    assert busy.slurm_jobs(str(tmp_path)) == job
+
+
+def test_the_own_job_is_that_of_the_slurmstepd_above(tmp_path: Path) -> None:
+    """Through sudo, whatever a process between them is called; another's step beside it is not ours."""
+    for pid, parent, name, command_line in (
+        ("70", 60, "python3", b"python3\0runner.pyz\0"),
+        ("60", 50, "a) R 1 (b", b"sudo\0-n\0"),
+        ("50", 9, "slurmstepd", b"slurmstepd: [614.2]\0"),
+        ("51", 9, "slurmstepd", b"slurmstepd: [615.0]\0"),
+        ("80", 9, "sshd", b"sshd\0"),
+        ("9", 0, "slurmd", b"slurmd\0"),
+    ):
+        (tmp_path / pid).mkdir()
+        (tmp_path / pid / "stat").write_text(f"{pid} ({name}) S {parent} 1 1 0 -1\n")
+        (tmp_path / pid / "cmdline").write_bytes(command_line)
+    assert busy.own_slurm_job(str(tmp_path), "70") == {"614"}
+    assert busy.own_slurm_job(str(tmp_path), "80") == set()
+    assert busy.slurm_jobs(str(tmp_path)) - busy.own_slurm_job(str(tmp_path), "70") == {"615"}
+    (tmp_path / "50" / "cmdline").write_bytes(b"slurmstepd: [s3F.0]\0")
+    assert busy.own_slurm_job(str(tmp_path), "70") == set(), "another's may have that title too"
