@@ -5,6 +5,7 @@ Imports stand inside the verbs: `railyard --help` must not wait for Ansible or m
 
 from __future__ import annotations
 
+import enum
 import errno
 import inspect
 import io
@@ -70,6 +71,14 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+class Launcher(enum.StrEnum):
+    """What starts the measuring on the nodes."""
+
+    ANSIBLE = "ansible"
+    SLURM = "slurm"
+
 
 Inventories = Annotated[
     list[str],
@@ -158,9 +167,17 @@ def provision(inventory: Inventories, args: AnsibleArgs = None, reports_dir: Rep
 
 
 @app.command(epilog=_EXIT_STATUSES)
-def validate(inventory: Inventories, args: AnsibleArgs = None, reports_dir: ReportsDir = None) -> None:
+def validate(
+    inventory: Inventories,
+    args: AnsibleArgs = None,
+    reports_dir: ReportsDir = None,
+    launcher: Annotated[
+        Launcher,
+        typer.Option(help="What reaches the nodes: ansible (SSH), or slurm (srun, inside an allocation)."),
+    ] = Launcher.ANSIBLE,
+) -> None:
     """Measure, judge and report; change nothing on the nodes."""
-    _operate("validate", inventory, args, reports_dir)
+    _operate("validate", inventory, args, reports_dir, launcher=launcher)
 
 
 @app.command(epilog=_EXIT_STATUSES)
@@ -446,10 +463,12 @@ def _operate(
     reports_dir: Path | None,
     policy: Mapping[str, str] | None = None,
     again: str | None = None,
+    launcher: Launcher = Launcher.ANSIBLE,
 ) -> None:
     from railyard.operate.commands import operate
 
-    _end(operate(verb, inventory, args or [], reports_dir or paths.reports_dir(), policy, again))
+    reports = reports_dir or paths.reports_dir()
+    _end(operate(verb, inventory, args or [], reports, policy, again, launcher=launcher.value))
 
 
 def _end(status: Any) -> None:

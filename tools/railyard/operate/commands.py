@@ -38,6 +38,7 @@ def operate(
     reports_dir: Path,
     policy: Mapping[str, str] | None = None,
     again: str | None = None,
+    launcher: str = "ansible",
 ) -> int:
     """Run `site`, `provision`, `validate`, `sweep` or `resume` on an inventory.
 
@@ -48,6 +49,7 @@ def operate(
         reports_dir: the folder of `<cluster>/<run>` folders.
         policy: what this run lays over the inventory's policy, by the names of `policy.OF_RUN`.
         again: the run to go back to, as `rebuild.find` takes it; None for a new one.
+        launcher: what reaches the nodes; `slurm` can `validate`.
 
     Returns:
         The exit status: 0, 1 or 3.
@@ -57,7 +59,9 @@ def operate(
     """
     arguments = ansible_args.parse(argv)
     inventory = checked_inventory(sources, arguments.limit)
-    playbook = _playbook(verb)
+    playbook = _playbook(verb if launcher == "ansible" else f"{verb}_{launcher}")
+    if launcher == "slurm":
+        _check_allocation()
     if arguments.only_lists:
         return _list_only(playbook, sources, arguments)
     passwords = ansible_args.ask_passwords(arguments)
@@ -93,7 +97,9 @@ def operate(
         if progress.stats:
             terminal.recap(progress.stats, out)
         # Without a summary Ansible died on the way (of a worker that was killed, of want of memory).
-        if (outcome.interrupted or progress.stats is None) and (folder / run).is_dir():
+        # What srun started ends with it.
+        cut_off = outcome.interrupted or progress.stats is None
+        if cut_off and (folder / run).is_dir() and launcher == "ansible":
             _stop(sources, [*arguments.stop_argv, *ours], passwords, interrupts, out)
         return conclude(verb, outcome, folder / run, arguments, out)
 
@@ -283,6 +289,21 @@ def _stop(
             progress=progress,
             show=display.show,
         ).run()
+
+
+def _check_allocation() -> None:
+    """Refuse to begin outside of a Slurm allocation.
+
+    Raises:
+        UserError: as said.
+    """
+    from ansible_collections.railyard.fabric.plugins.plugin_utils.run import srun
+
+    try:
+        srun.allocation(os.environ)
+    except srun.SrunError as error:
+        what, _fix, fix = str(error).partition(" Fix: ")
+        raise UserError(what.rstrip("."), fix) from error
 
 
 def _playbook(verb: str) -> Path:

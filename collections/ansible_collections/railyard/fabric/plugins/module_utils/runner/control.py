@@ -151,6 +151,10 @@ class Control:
             self._process.start(argv, deadline_s + 60.0)
         return result
 
+    def running(self) -> bool:
+        """Tell whether the runner runs."""
+        return self._process.running()
+
     def stop(self, check: bool) -> bool:
         """End the runner and its tools; tell whether there was something to end."""
         running = self._process.anything()

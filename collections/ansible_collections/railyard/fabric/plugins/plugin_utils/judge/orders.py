@@ -29,8 +29,12 @@ class Orders:
         common: what all of them share.
     """
 
-    def __init__(self, folder: run_folder.RunFolder) -> None:
+    def __init__(self, folder: run_folder.RunFolder, of_all: bool = False) -> None:
         """Read what they share.
+
+        Args:
+            folder: the run's.
+            of_all: read at once what each has of its own: all will be asked for.
 
         Raises:
             OrderError: it cannot be read.
@@ -38,6 +42,7 @@ class Orders:
         self._folder = folder
         try:
             self.common = folder.document(run_folder.WORK_ORDER)
+            self._own = own_orders.by_node(folder) if of_all else None
         except run_folder.RunFolderError as error:
             raise OrderError(f"the run folder {folder.path} gives no work order: {error}") from error
 
@@ -48,7 +53,7 @@ class Orders:
             OrderError: the folder lacks something, or the order is not whole.
         """
         try:
-            own = own_orders.of(self._folder, node)
+            own = own_orders.of(self._folder, node) if self._own is None else self._own[node]
             common = {**self.common, "bounds": own["bounds"]} if "bounds" in own else self.common
             order = work_order.for_node(common, node, self._folder.secret(), own["netdevs"], own["hcas"])
         except (run_folder.RunFolderError, KeyError, ValueError) as error:

@@ -64,6 +64,19 @@ def of(folder: RunFolder, node: str) -> dict[str, Any]:
     raise RunFolderError(f"{FILE} does not have it")
 
 
+def by_node(folder: RunFolder) -> dict[str, dict[str, Any]]:
+    """Return what `of` does, of every node: for who asks about all of them.
+
+    Raises:
+        RunFolderError: the file is missing or cannot be read.
+    """
+    try:
+        with (folder.path / FILE).open("rb") as stream:
+            return {row.pop("node"): row for row in map(json.loads, stream)}
+    except (OSError, ValueError, LookupError) as error:
+        raise RunFolderError(f"{FILE} cannot be read: {error}") from error
+
+
 def _lines(
     plan: Mapping[str, Any],
     facts: Iterable[Mapping[str, Any]],

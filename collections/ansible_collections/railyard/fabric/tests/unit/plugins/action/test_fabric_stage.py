@@ -109,12 +109,12 @@ def test_each_nodes_order_has_what_its_own_facts_say(tmp_path):
     folder = write(run, tmp_path)
     folder.write(run_folder.WORK_ORDER, run_folder.pretty(run.order))
     own_orders.keep(folder, run.plan, run.facts[1:], run.order)
-    made = orders.Orders(folder)
     rails = run.plan["nodes"][NODES[1]]["rails"]
-    assert made.of(NODES[0])["netdevs"] == {}
-    assert made.of(NODES[1])["netdevs"] == bind.netdevs(rails, run.facts[1]) != {}
-    with pytest.raises(orders.OrderError, match=r"gpu: .* does not have it"):
-        made.of("gpu")
+    for made in (orders.Orders(folder), orders.Orders(folder, of_all=True)):
+        assert made.of(NODES[0])["netdevs"] == {}
+        assert made.of(NODES[1])["netdevs"] == bind.netdevs(rails, run.facts[1]) != {}
+        with pytest.raises(orders.OrderError, match=r"gpu: .* gives no work order"):
+            made.of("gpu")
 
 
 def test_of_more_nodes_than_are_looked_at_the_leases_last_until_all_is_done():

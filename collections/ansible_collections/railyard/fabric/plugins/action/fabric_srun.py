@@ -1,0 +1,339 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A run's steps on the nodes by `srun`, on all at once: what validate.yml's actions do one by one by SSH."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+from ansible.utils.display import Display
+from ansible_collections.railyard.fabric.plugins.module_utils.runner import agent, main
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import orders
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import action_base, intake, srun
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import archive as harvest
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
+
+# Python starts, and reads a node's facts; a slow node, and one that Slurm is late to start on.
+_INSPECT_S = 180.0
+# For staging; then for the last rows, the archives and their way, beyond what the work order may take.
+_STAGE_S, _HAND_OVER_S = 60.0, 300.0
+_SAY_EVERY_S = 30.0
+# Of what is neither facts nor an archive.
+_MOST_WORDS_BYTES, _MOST_TESTS = 64 << 10, 10**9
+_NEEDS_ROOT = (
+    "call railyard as root, or let this user do `sudo -n python3` on the nodes: raw sockets, locked memory, "
+    "other users' processes and /run/railyard are root's"
+)
+
+display = Display()
+
+
+class ActionModule(ActionBase):
+    """One srun over the nodes of the run that are in this allocation."""
+
+    _requires_connection = False
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Return `nodes` (that did their part) and `failed_nodes` (node -> why not)."""
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        _spec, args = self.validate_argument_spec(
+            {
+                "folder": {"type": "path", "required": True},
+                "state": {"type": "str", "choices": ["inspected", "measured"], "required": True},
+                "part_of_node": {"type": "bool", "default": False},
+            }
+        )
+        folder = action_base.open_folder(args["folder"])
+        try:
+            held = srun.allocation(os.environ)
+            names = {held.name_of(node): node for node in folder.plan()["nodes"] if held.name_of(node)}
+            if not names:
+                raise srun.SrunError(
+                    f"no node of the inventory is in allocation {held.job} ({', '.join(held.nodes[:8])}). "
+                    "Fix: let hosts of gpu_nodes have Slurm's node names"
+                )
+            work: _Step = _Inspect(folder, held, names, args["part_of_node"])
+            if args["state"] == "measured":
+                work = _Measure(folder, held, names)
+            work.run()
+        except (srun.SrunError, orders.OrderError, run_folder.RunFolderError) as error:
+            raise AnsibleActionFail(str(error)) from error
+        for node, why in sorted(work.failed.items()):
+            display.warning(f"{node}: {why}")
+        if not work.done:
+            why = next(iter(work.failed.values()), "srun said nothing")
+            raise AnsibleActionFail(f"no node of the allocation did its part: {why}")
+        return {**result, "changed": False, "nodes": sorted(work.done), "failed_nodes": work.failed}
+
+
+class _Step:
+    """What both have in common: the nodes, and what came of them."""
+
+    what = ""
+    kind = ""
+
+    def __init__(self, folder: run_folder.RunFolder, held: srun.Allocation, names: dict[Any, str]) -> None:
+        self.folder = folder
+        self.held = held
+        # Slurm's name -> the inventory's, in the order in which Slurm numbers its tasks.
+        self.names: dict[str, str] = {name: names[name] for name in held.nodes if name in names}
+        self.done: set[str] = set()
+        self.failed: dict[str, str] = {}
+        self.greeted: set[str] = set()
+
+    def run(self) -> None:
+        raise NotImplementedError
+
+    def start(self, most_bytes: Mapping[str, int]) -> srun.Step:
+        """Start the agent on the nodes that are left, and send it itself."""
+        program, _sha256 = orders.program("runner.agent")
+        argv = srun.command(self.held.job, list(self.names), len(program), self.what)
+        step = srun.Step(argv, list(self.names), most_bytes.__getitem__)
+        step.send(program)
+        return step
+
+    def fail(self, name: str, error: Mapping[str, Any]) -> None:
+        """Keep why a node has no result, for the judge to say."""
+        node = self.names[name]
+        told = {key: error[key] for key in ("class", "message", "fix") if isinstance(error.get(key), str)}
+        told = {"class": self.kind, "message": "it does not say why", **told}
+        self.failed[node] = action_base.said(told["message"])
+        with suppress(run_folder.RunFolderError):  # the failure itself is said all the same
+            action_base.note_obstacle(self.folder, node, told)
+
+    def greet(self, said: srun.Said) -> None:
+        """Take a node's first word: it is the one that Slurm's order says, and root."""
+        words = _object(said.data)
+        if words.get("name") != said.name:
+            message = f"Slurm started it in the place of {said.name}, and it says it is {words.get('name')!r}"
+            self.fail(said.name, {"message": message})
+        elif words.get("root") is not True:
+            self.fail(said.name, {"message": "the runner is not root there", "fix": _NEEDS_ROOT})
+        else:
+            self.greeted.add(said.name)
+
+    def silent(self, step: srun.Step, name: str) -> None:
+        """Say why a node said nothing more, by the last words of it or of srun."""
+        words = action_base.said(step.last_words(name))
+        error = {"message": f"srun: {words}" if words else "it ended without a word"}
+        if name not in self.greeted and "sudo" in words:
+            error = {
+                "message": f"the runner needs root, and `sudo -n` does not give it: {words}",
+                "fix": _NEEDS_ROOT,
+            }
+        self.fail(name, error)
+
+
+class _Inspect(_Step):
+    """Read the facts of all nodes."""
+
+    what, kind = agent.INSPECT, "not_inspected"
+
+    def __init__(
+        self,
+        folder: run_folder.RunFolder,
+        held: srun.Allocation,
+        names: dict[Any, str],
+        part_of_node: bool,
+    ) -> None:
+        super().__init__(folder, held, names)
+        self._part_of_node = part_of_node
+
+    def run(self) -> None:
+        """Append a row for each node, and an obstacle for those that gave none."""
+        for node in self.folder.plan()["nodes"]:
+            if node not in self.names.values():
+                self.failed[node] = f"it is not in allocation {self.held.job}"
+                error = {
+                    "class": "node_unreachable",
+                    "message": self.failed[node],
+                    "fix": "allocate it too, or leave it out with --limit",
+                }
+                action_base.note_obstacle(self.folder, node, error)
+        rows: dict[str, dict[str, Any]] = {}
+        most = dict.fromkeys(self.names, intake.MOST_FACTS_BYTES)
+        with self.start(most) as step:
+            step.close_input()
+            for said in step.messages(_INSPECT_S):
+                node = self.names[said.name]
+                if node in self.failed or node in rows:
+                    continue
+                if said.wrong:
+                    self.fail(said.name, {"message": said.wrong})
+                elif said.kind == agent.HELLO:
+                    self.greet(said)
+                    self._processors(said)
+                elif said.kind == agent.ERROR:
+                    self.fail(said.name, {"message": _object(said.data).get("message")})
+                elif said.kind == agent.FACTS and said.name in self.greeted:
+                    try:
+                        found = _object(said.data, intake.MOST_FACTS_BYTES)
+                        rows[node] = intake.facts_row(found, node, self.folder.name)
+                    except ValueError as error:
+                        self.fail(said.name, {"message": str(error)})
+            for name, node in self.names.items():
+                if node not in rows and node not in self.failed:
+                    self.silent(step, name)
+        self.folder.append(run_folder.FACTS, rows.values())
+        self.done = set(rows)
+
+    def _processors(self, said: srun.Said) -> None:
+        """Refuse a part of a node: its processors would be what is measured, and its rails be blamed."""
+        words = _object(said.data)
+        usable, there = words.get("usable_cpus"), words.get("cpus")
+        if self._part_of_node or not isinstance(usable, int) or not isinstance(there, int) or usable >= there:
+            return
+        if self.names[said.name] not in self.failed:
+            self.fail(
+                said.name,
+                {
+                    "message": f"the allocation has {usable} of its {there} processors",
+                    "fix": "allocate whole nodes (--exclusive); where Slurm keeps processors for the system, "
+                    "give -e railyard_slurm_part_of_node=true",
+                },
+            )
+
+
+class _Measure(_Step):
+    """Stage, start, keep alive, collect."""
+
+    what, kind = agent.MEASURE, "not_collected"
+
+    def __init__(self, folder: run_folder.RunFolder, held: srun.Allocation, names: dict[Any, str]) -> None:
+        super().__init__(folder, held, names)
+        self._most: dict[str, harvest.Limits] = {}
+        self._progress: dict[str, tuple[int, int]] = {}
+
+    def run(self) -> None:
+        """Take each node's archive into the folder, and an obstacle for those that gave none."""
+        common, own, deadline_s, most = self._orders()
+        if not own:
+            raise srun.SrunError("no node of the allocation gave its facts, so that none can be measured")
+        self.names = {name: node for name, node in self.names.items() if name in own}
+        self._most = most
+        lease_s = float(common["policy"]["lease_s"])
+        message = {
+            "common": common,
+            "nodes": own,
+            "secret": self.folder.secret(),
+            "controller": orders.controller_name(),
+            "deadline_s": deadline_s,
+        }
+        limit_s = deadline_s + _STAGE_S + _HAND_OVER_S
+        with self.start({name: limits.total_bytes for name, limits in most.items()}) as step:
+            step.send(json.dumps(message).encode() + b"\n")
+            self._follow(step, lease_s, limit_s)
+            for name, node in self.names.items():
+                if node not in self.done and node not in self.failed:
+                    self.silent(step, name)
+
+    def _orders(self) -> tuple[dict[str, Any], dict[str, Any], float, dict[str, harvest.Limits]]:
+        """Return what all share, what each has of its own, the longest deadline, and most of an archive."""
+        made = orders.Orders(self.folder, of_all=True)
+        inspected = {str(row.get("node")) for row in self.folder.rows(run_folder.FACTS)[0]}
+        own: dict[str, Any] = {}
+        most, deadline_s = {}, 0.0
+        for name, node in self.names.items():
+            if node not in inspected:
+                continue
+            try:
+                order = made.of(node)
+            except orders.OrderError as error:
+                self.failed[node] = str(error)
+                continue
+            # The secret goes once, for all.
+            own[name] = {
+                key: value
+                for key, value in order.items()
+                if key != "secret" and (key not in made.common or made.common[key] != value)
+            }
+            deadline_s = max(deadline_s, main.worst_case_s(order))
+            most[name] = harvest.limits(made.common, node)
+        return made.common, own, deadline_s, most
+
+    def _follow(self, step: srun.Step, lease_s: float, limit_s: float) -> None:
+        begun, parent = time.monotonic(), os.getppid()
+        heard = dict.fromkeys(self.names, begun)
+        staged: set[str] = set()
+        ended: set[str] = set()
+        started, shown_at = False, begun
+        while time.monotonic() - begun < limit_s and not step.ended:
+            for said in step.messages(min(5.0, lease_s / 4)):
+                heard[said.name] = time.monotonic()
+                if said.name not in ended and self._take(said, step, staged):
+                    ended.add(said.name)
+                if len(ended | step.gone) == len(heard) or (
+                    not started and len(ended | staged) == len(heard)
+                ):
+                    break
+            now = time.monotonic()
+            gone = {name for name in step.gone if now - heard[name] > 2.0}
+            dumb = {name for name, at in heard.items() if now - at > 2 * lease_s + 30}
+            # A worker of Ansible's outlives a playbook that was killed, and would go on renewing the lease.
+            if ended | gone | dumb >= set(heard) or os.getppid() != parent:
+                break
+            if not started and (staged | ended | gone >= set(heard) or now - begun > _STAGE_S):
+                started = True
+                step.send(f"{agent.START}\n".encode())
+            step.send(f"{agent.ALIVE}\n".encode())
+            if now - shown_at > _SAY_EVERY_S and self._progress:
+                shown_at = now
+                done, total = min(self._progress.values(), key=lambda pair: pair[0] / (pair[1] or 1))
+                display.display(f"measuring: {done}/{total} tests")
+
+    def _take(self, said: srun.Said, step: srun.Step, staged: set[str]) -> bool:
+        """Take a message; tell whether nothing more is to come of its node."""
+        node = self.names[said.name]
+        if said.wrong:
+            self.fail(said.name, {"message": said.wrong})
+        elif said.kind == agent.HELLO:
+            self.greet(said)
+        elif said.kind == agent.STAGED:
+            staged.add(said.name)
+        elif said.kind == agent.PROGRESS:
+            words = _object(said.data)
+            done, total = words.get("finished_tests"), words.get("total_tests")
+            if isinstance(done, int) and isinstance(total, int) and 0 <= done <= total <= _MOST_TESTS:
+                self._progress[node] = (done, total)
+        elif said.kind == agent.ERROR:
+            self.fail(said.name, _object(said.data))
+        elif said.kind == agent.ARCHIVE and said.name in self.greeted:
+            self._archive(said, step)
+        return node in self.failed or node in self.done
+
+    def _archive(self, said: srun.Said, step: srun.Step) -> None:
+        node = self.names[said.name]
+        place = intake.archive_path(self.folder, node)
+        again = place.exists()
+        part = place.with_name(f".{place.name}.part")
+        try:
+            handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            with open(handle, "wb") as target:
+                target.write(said.data)
+            os.replace(part, place)
+            _fresh, notes = intake.take_archive(self.folder, node, None, self._most[said.name], again)
+        except (harvest.ArchiveError, run_folder.RunFolderError, OSError) as error:
+            self.fail(said.name, {"message": str(error)})
+            return
+        finally:
+            with suppress(OSError):
+                part.unlink()
+        for note in notes:
+            display.warning(f"{node}: {note}")
+        self.done.add(node)
+        # Only now, with the rows on our disk.
+        step.send(f"{agent.TAKEN} {said.name}\n".encode())
+
+
+def _object(data: bytes, most_bytes: int = _MOST_WORDS_BYTES) -> dict[str, Any]:
+    """Return a node's words as an object; an empty one for anything else, too long words among it."""
+    rows, _torn = run_folder.parse_lines(data) if len(data) <= most_bytes else ([], False)
+    return rows[0] if rows else {}
