@@ -13,7 +13,7 @@ from xml.etree import ElementTree as Xml
 
 import pytest
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import rejudge
-from ansible_collections.railyard.fabric.plugins.plugin_utils.present import model, pages
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present import junit, model, pages
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present.documents import write_report
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present.grouping import group
 from railyard.operate import commands
@@ -234,6 +234,35 @@ def test_junit_says_the_same_as_the_counts(bad):
         assert case.find(".//property[@name='basis']").get("value")
     assert root.get("skipped") == str(read.counts["not_applicable"]) == str(len(root.findall(".//skipped")))
     assert "below its floor" in root.find(".//failure").get("message")
+
+
+def test_junit_of_many_questions_folds_what_is_good_and_tells_what_is_not(bad, monkeypatch):
+    write_report(bad)
+    read = model.read(bad)
+    whole = Xml.parse(bad / "junit.xml").getroot()
+    monkeypatch.setattr(junit, "_MOST_CASES", 10)
+    monkeypatch.setattr(junit, "_MOST_PLACES", 0)
+    folded = Xml.fromstring(junit.render(read))
+    for kind in ("failure", "error"):
+        full, told = (
+            [
+                (case.get("name"), case.find(kind).attrib, case.find(kind).text)
+                for case in root.findall(f".//{kind}/..")
+            ]
+            for root in (whole, folded)
+        )
+        assert told == full
+    assert len(folded.findall(".//testcase")) == int(folded.get("tests")) < int(whole.get("tests"))
+    said = [one.text for one in folded.iter("system-out")]
+    for outcome in ("pass", "recorded"):
+        counted = sum(int(found) for text in said for found in re.findall(rf"(\d+) {outcome}", text))
+        assert counted == read.counts[outcome]
+    # Where what is not good is too much to tell, it still fails, and is counted.
+    monkeypatch.setattr(junit, "_MOST_TOLD", 0)
+    monkeypatch.setattr(junit, "_MOST_BAD", 0)
+    shut = Xml.fromstring(junit.render(read))
+    assert int(shut.get("failures")) >= 1
+    assert any("1 fail" in one.get("message") for one in shut.iter("failure"))
 
 
 def test_why_numbers_have_no_bound_is_said_with_how_many(good):

@@ -1,15 +1,32 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The report as JUnit XML, which CI systems read: a suite per check, a case per question."""
+"""The report as JUnit XML, which CI systems read: a suite per check, a case per question.
+
+Of a large run only what fails or is unmeasured keeps a case of its own: CI systems refuse or choke on files
+of many megabytes. The others are one case for each node and rail, or for each rail where those are too many.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from xml.etree import ElementTree as Xml
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import wording
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present.measurement import Measurement
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present.model import CheckTable, Report
+
+#: More questions than this are folded; a case of its own is about 800 bytes.
+_MOST_CASES = 1200
+#: More cases of nodes and rails than this are folded to rails; such a case is about 150 bytes.
+_MOST_PLACES = 4000
+#: So many cases that are not good, and characters of them, are told in full; the others are counted.
+_MOST_BAD = 500
+_MOST_TOLD = 400_000
+#: What is told of the worst of many questions that share a case.
+_MOST_SAID = 300
+
+_BAD = {"fail": "failure", "unmeasured": "error"}
 
 
 def render(report: Report) -> str:
@@ -24,9 +41,12 @@ def render(report: Report) -> str:
         for problem in report.problems
         for identity in problem.ids
     }
+    cases: dict[str, list[Measurement]] = {table.check: [] for table in report.tables}
+    for item in report.measurements:
+        cases[item.check].append(item)
+    fold = _Fold(report)
     for table in report.tables:
-        cases = [item for item in report.measurements if item.check == table.check]
-        root.append(_suite(report, table, cases, causes))
+        root.append(_suite(report, table, cases[table.check], causes, fold))
     if report.incomplete:
         root.append(_run_suite(report))
     for name in ("tests", "failures", "errors", "skipped"):
@@ -43,43 +63,94 @@ def _run_suite(report: Report) -> Xml.Element:
     return suite
 
 
+class _Fold:
+    """Which questions share a case, and how much may still be told in full."""
+
+    def __init__(self, report: Report) -> None:
+        self._is_small = len(report.measurements) <= _MOST_CASES
+        places = {(item.check, item.node, item.rail) for item in report.measurements}
+        bad = sum(item.outcome in _BAD for item in report.measurements)
+        self._by_node = len(places) <= _MOST_PLACES and bad <= _MOST_BAD
+        self._left = _MOST_TOLD
+
+    def alone(self, item: Measurement, cause: str) -> bool:
+        """Tell whether a question keeps a case of its own."""
+        if self._is_small:
+            return True
+        if item.outcome not in _BAD:
+            return False
+        self._left -= 2 * len(cause) + 2 * len(item.basis) + 400
+        return self._left > 0
+
+    def place(self, item: Measurement) -> str:
+        """Return the case that a question shares."""
+        return f"{item.node} {item.rail}".strip() if self._by_node else item.rail or "nodes"
+
+
 def _suite(
-    report: Report, table: CheckTable, cases: list[Measurement], causes: dict[str, str]
+    report: Report, table: CheckTable, items: list[Measurement], causes: dict[str, str], fold: _Fold
 ) -> Xml.Element:
-    counts = table.counts
-    suite = Xml.Element(
-        "testsuite",
-        name=table.check,
-        tests=str(len(cases)),
-        failures=str(counts.get("fail", 0)),
-        errors=str(counts.get("unmeasured", 0)),
-        skipped=str(counts.get("not_applicable", 0)),
-        timestamp=report.started.removesuffix(" UTC").replace(" ", "T"),
-    )
-    for item in cases:
-        case = Xml.SubElement(
-            suite, "testcase", classname=f"{report.cluster}.{item.check}", name=f"{item.where} [{item.id}]"
-        )
-        properties = Xml.SubElement(case, "properties")
-        for name, value in (("outcome", item.outcome), ("basis", item.basis)):
-            if value:
-                Xml.SubElement(properties, "property", name=name, value=value)
+    suite = Xml.Element("testsuite", name=table.check)
+    shared: dict[str, list[Measurement]] = {}
+    for item in items:
         cause = causes.get(item.id, "")
-        told = "; ".join(
-            part
-            for part in (
-                item.observed_text and f"seen: {item.observed_text}",
-                item.bounds_text and f"expected: {item.bounds_text}",
-                item.basis and f"authority: {item.basis}",
-            )
-            if part
-        )
-        if item.outcome in ("fail", "unmeasured"):
-            kind = "failure" if item.outcome == "fail" else "error"
-            found = Xml.SubElement(case, kind, message=cause or told, type=item.outcome)
-            found.text = "\n".join(part for part in (cause, told) if part)
-        elif item.outcome == "not_applicable":
-            Xml.SubElement(case, "skipped", message=f"{wording.outcome(item.outcome).word}: {item.basis}")
-        if told and item.outcome in ("pass", "recorded"):
-            Xml.SubElement(case, "system-out").text = told
+        if fold.alone(item, cause):
+            suite.append(_case(report, item, cause))
+        else:
+            shared.setdefault(fold.place(item), []).append(item)
+    for where, mine in shared.items():
+        suite.append(_shared_case(report, table.check, where, mine, causes))
+    suite.set("tests", str(len(suite)))
+    for name, kind in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
+        suite.set(name, str(sum(case.find(kind) is not None for case in suite)))
+    suite.set("timestamp", report.started.removesuffix(" UTC").replace(" ", "T"))
     return suite
+
+
+def _shared_case(
+    report: Report, check: str, where: str, items: list[Measurement], causes: dict[str, str]
+) -> Xml.Element:
+    """Return the case of many questions: as bad as the worst of them, and how many came out how."""
+    case = Xml.Element("testcase", classname=f"{report.cluster}.{check}", name=where)
+    counts = Counter(item.outcome for item in items)
+    told = ", ".join(
+        f"{counts[outcome.name]} {outcome.word}"
+        for outcome in wording.OUTCOMES.values()
+        if counts[outcome.name]
+    )
+    worst = next((item for name in _BAD for item in items if item.outcome == name), None)
+    if worst is not None:
+        said = f"{told}; such as {worst.where}: {causes.get(worst.id, worst.basis)}"
+        Xml.SubElement(case, _BAD[worst.outcome], message=said[:_MOST_SAID], type=worst.outcome)
+    elif set(counts) == {"not_applicable"}:
+        Xml.SubElement(case, "skipped", message=f"{told}: {items[0].basis}")
+    else:
+        Xml.SubElement(case, "system-out").text = told
+    return case
+
+
+def _case(report: Report, item: Measurement, cause: str) -> Xml.Element:
+    case = Xml.Element(
+        "testcase", classname=f"{report.cluster}.{item.check}", name=f"{item.where} [{item.id}]"
+    )
+    properties = Xml.SubElement(case, "properties")
+    for name, value in (("outcome", item.outcome), ("basis", item.basis)):
+        if value:
+            Xml.SubElement(properties, "property", name=name, value=value)
+    told = "; ".join(
+        part
+        for part in (
+            item.observed_text and f"seen: {item.observed_text}",
+            item.bounds_text and f"expected: {item.bounds_text}",
+            item.basis and f"authority: {item.basis}",
+        )
+        if part
+    )
+    if item.outcome in _BAD:
+        found = Xml.SubElement(case, _BAD[item.outcome], message=cause or told, type=item.outcome)
+        found.text = "\n".join(part for part in (cause, told) if part)
+    elif item.outcome == "not_applicable":
+        Xml.SubElement(case, "skipped", message=f"{wording.outcome(item.outcome).word}: {item.basis}")
+    if told and item.outcome in ("pass", "recorded"):
+        Xml.SubElement(case, "system-out").text = told
+    return case
