@@ -34,6 +34,8 @@ _KNOWN = {name for check in CHECKS.values() for name in (*check.client, *check.b
 _MEASURED = ("pass", "fail", "recorded")
 
 Labels = tuple[tuple[str, str], ...]
+Place = tuple[str, str, str, str, str]
+_PLACE = ("check", "node", "peer", "rail", "direction")
 
 
 def render(report: Report) -> str:
@@ -76,25 +78,26 @@ def _run(cluster: Labels, *, complete: bool, exit_status: int) -> str:
 
 def _measured(cluster: Labels, measurements: Iterable[Measurement]) -> Iterator[str]:
     """Yield a family per metric: a series per test, or per rail where they are too many."""
-    series: dict[str, dict[Labels, float]] = defaultdict(dict)
+    found: dict[str, dict[Place, float]] = defaultdict(dict)
     for item in measurements:
         if item.outcome not in _MEASURED:
             continue
-        place = (
-            ("check", item.check),
-            ("node", item.node),
-            ("peer", item.peer),
-            ("rail", item.rail),
-            ("direction", item.direction),
-        )
+        place = item.check, item.node, item.peer, item.rail, item.direction
         for metric, value in item.observed.items():
             if metric in _KNOWN and is_number(value):
                 # A file with a series twice is refused whole.
-                series[_name(metric)].setdefault((*cluster, *place), float(value))
-    count = sum(map(len, series.values()))
+                found[metric].setdefault(place, float(value))
+    count = sum(map(len, found.values()))
     if count > MOST_SERIES:
         yield f"# {count} series of nodes and peers are folded to min, median and max of each rail.\n"
-        series = {name: _folded(values) for name, values in series.items()}
+        series = {_name(metric): _folded(cluster, values) for metric, values in found.items()}
+    else:
+        series = {
+            _name(metric): {
+                (*cluster, *zip(_PLACE, place, strict=True)): value for place, value in values.items()
+            }
+            for metric, values in found.items()
+        }
     left = MOST_SERIES
     for name in sorted(series):
         if len(series[name]) > left:
@@ -104,14 +107,14 @@ def _measured(cluster: Labels, measurements: Iterable[Measurement]) -> Iterator[
         yield _family(name, f"{_said(name)}.", sorted(series[name].items()))
 
 
-def _folded(values: Mapping[Labels, float]) -> dict[Labels, float]:
+def _folded(cluster: Labels, values: Mapping[Place, float]) -> dict[Labels, float]:
     """Return least, median and greatest of each check, rail and direction."""
-    groups: dict[Labels, list[float]] = defaultdict(list)
-    for labels, value in values.items():
-        groups[tuple((key, text) for key, text in labels if key not in ("node", "peer"))].append(value)
+    groups: dict[tuple[str, str, str], list[float]] = defaultdict(list)
+    for (check, _node, _peer, rail, direction), value in values.items():
+        groups[check, rail, direction].append(value)
     return {
-        (*labels, ("stat", stat)): value
-        for labels, found in groups.items()
+        (*cluster, *zip(("check", "rail", "direction"), place, strict=True), ("stat", stat)): value
+        for place, found in groups.items()
         for stat, value in (("min", min(found)), ("median", statistics.median(found)), ("max", max(found)))
     }
 
