@@ -20,9 +20,11 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import (
     comparison,
     environment,
+    meetings,
     rails_used,
     spread,
     summary,
+    suspects,
     wording,
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present.environment import Property
@@ -137,6 +139,10 @@ class Report:
     plan: dict[str, Any]
     compared: comparison.Compared
     """TCP against RDMA; without rows where RDMA was not asked."""
+    meetings: meetings.Meetings
+    """Client by server on each rail; without matrices for a few nodes."""
+    coverage: dict[str, int]
+    """How many of all pairs of nodes met, as `pattern.coverage` has it."""
 
     @property
     def verdict(self) -> str:
@@ -186,6 +192,8 @@ def read(run_dir: str | os.PathLike[str], judged: rejudge.Judged | None = None) 
         notes=(*(str(note) for note in total.get("notes") or ()), *environment.findings(nodes)),
         plan=plan,
         compared=comparison.of(plan, verdicts, facts, policy.merge(manifest.get("policy"))),
+        meetings=meetings.of(plan, verdicts, suspects.find(verdicts)),
+        coverage=total["coverage"],
     )
 
 
@@ -266,7 +274,7 @@ def _rails(plan: Mapping[str, Any], total: Mapping[str, Any]) -> tuple[tuple[str
     rows = tuple(replace(row, nodes=tuple(nodes)) for row, nodes in alike.items())
     order = summary.STATES_WORST_FIRST
     return rails, rows if few else tuple(
-        sorted(rows, key=lambda row: sorted(order.index(state) for state in row.outcomes))
+        sorted(rows, key=lambda row: (not any(row.is_suspect), *sorted(map(order.index, row.outcomes))))
     )
 
 

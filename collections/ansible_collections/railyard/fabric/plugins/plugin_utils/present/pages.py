@@ -6,19 +6,23 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import fold_names
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import (
     charts,
     comparison_chart,
     comparison_text,
+    heatmap,
     picture,
     spread,
     suspects,
     wording,
 )
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present.meetings import RailMatrix
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present.model import Report
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
@@ -29,6 +33,7 @@ _COMPARED_SHOWN = 400
 # Tables that are open at first sight; the others are one click away.
 _OPEN_WHEN_AT_MOST = 12
 _SPREADS_OPEN = 24
+_ROWS_OPEN = 8
 
 _EXIT_MEANING = {
     0: "all that was asked is measured and proven, and nothing failed.",
@@ -45,11 +50,22 @@ def html(report: Report) -> str:
         report,
         **look(),
         spreads_open=_SPREADS_OPEN,
+        rows_open=_ROWS_OPEN,
         picture=Markup(picture.draw(report)),  # noqa: S704 - escapes every name itself
+        matrices=_matrices(report),
+        tiles=Markup(heatmap.patterns()),  # noqa: S704 - ours alone
         open_tables={table.check for table in report.tables if _worth_opening(table.check, len(table.shown))},
         **_charts(report),
     )
     return page.rstrip() + "\n"
+
+
+def _matrices(report: Report) -> list[tuple[RailMatrix, Markup]]:
+    """Return each matrix with its drawing."""
+    return [
+        (one, Markup(heatmap.draw(report.meetings, one)))  # noqa: S704 - escapes every name itself
+        for one in report.meetings.matrices
+    ]
 
 
 def look() -> dict[str, Any]:
@@ -84,7 +100,10 @@ def _rendered(template: str, report: Report, **more: Any) -> str:
         .render(
             report=report,
             words=wording,
-            met_suspect=any(suspects.MET_SUSPECT in row.outcomes for row in report.rows),
+            met_suspect=any(suspects.MET_SUSPECT in row.outcomes for row in report.rows)
+            or any(one.counts.get(suspects.MET_SUSPECT) for one in report.meetings.matrices),
+            fold_names=fold_names,
+            coverage=_coverage(report.coverage),
             problems_shown=_PROBLEMS_SHOWN,
             five=spread.FIVE,
             exit_meaning=exit_meaning(report.exit_status),
@@ -105,6 +124,17 @@ def _compared(report: Report) -> dict[str, object]:
         "compared_open": len(rows) <= _OPEN_WHEN_AT_MOST,
         "cells": comparison_text,
     }
+
+
+def _coverage(met: Mapping[str, int]) -> str:
+    """Return how many pairs met, of how many, in a sentence; nothing where there are none."""
+    if not met.get("of_pairs"):
+        return ""
+    told = f"{met['pairs']} of {wording.count(met['of_pairs'], 'pair')} of nodes met"
+    if met.get("of_leaf_pairs"):
+        told += f", {met['leaf_pairs']} of {wording.count(met['of_leaf_pairs'], 'pair')} of leaves"
+    rest = met["of_pairs"] - met["pairs"]
+    return f"{told}." + (f" Of the other {rest} nothing is known." if rest else "")
 
 
 def exit_meaning(status: int) -> str:

@@ -41,7 +41,8 @@ def summarise(path: str | Path) -> dict[str, Any]:
         outcome shown suspect`), `families` (`state`, `tcp`, `rdma` -> outcome -> number), `pairs` (`node
         peer rail direction outcome`, rail null for the aggregate), `problems` (verdicts that fail or are
         unmeasured), `recorded` (why nothing bounds a number, and of how many), `notes` (torn files, rows of
-        strangers, why the run is incomplete, an inventory that has changed).
+        strangers, why the run is incomplete, an inventory that has changed), `coverage` (as
+        `pattern.coverage`).
 
     Raises:
         RunFolderError, JudgeError, PolicyError: as rejudge.judge_folder.
@@ -53,17 +54,21 @@ def summarise(path: str | Path) -> dict[str, Any]:
 def of(plan: Mapping[str, Any], judged: Judged) -> dict[str, Any]:
     """Summarise verdicts; see `summarise`."""
     verdicts = judged.verdicts
-    counts = {outcome: sum(one["outcome"] == outcome for one in verdicts) for outcome in OUTCOMES}
+    found = Counter(one["outcome"] for one in verdicts)
+    counts = {outcome: found[outcome] for outcome in OUTCOMES}
     notes = [f"{name}: a torn line was dropped" for name in judged.torn]
     notes += [f"not asked: {stranger}" for stranger in judged.strangers]
     notes += [judged.incomplete] if judged.incomplete else []
     notes += [note for note in judged.notes if note not in notes]
+    blame = suspects.find(verdicts)
+    coverage = pattern.coverage(plan, verdicts)
     return {
-        "headline": headline(plan, verdicts, counts, judged),
+        "headline": headline(plan, verdicts, counts, judged, coverage),
+        "coverage": coverage,
         "exit_status": judged.exit_status,
         "counts": counts,
         "families": families(verdicts),
-        "rails": _rails(plan, verdicts),
+        "rails": _rails(plan, verdicts, blame),
         "pairs": _pairs(verdicts),
         "problems": [one for one in verdicts if one["outcome"] in (FAIL, UNMEASURED)],
         "recorded": Counter(_unbounded(one) for one in verdicts if one["outcome"] == RECORDED).most_common(),
@@ -117,13 +122,17 @@ def families(verdicts: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, int]]
 
 
 def headline(
-    plan: Mapping[str, Any], verdicts: Sequence[Mapping[str, Any]], counts: Mapping[str, int], judged: Judged
+    plan: Mapping[str, Any],
+    verdicts: Sequence[Mapping[str, Any]],
+    counts: Mapping[str, int],
+    judged: Judged,
+    met: Mapping[str, int] | None = None,
 ) -> str:
     """Return the answer in one sentence."""
     nodes = len(plan["nodes"])
     rails = len({rail["name"] for node in plan["nodes"].values() for rail in node["rails"]})
     what = f"{_asked_of(plan, verdicts)}: {wording.count(nodes, 'node')}, {wording.count(rails, 'rail')}: "
-    met = pattern.coverage(plan, verdicts)
+    met = met or pattern.coverage(plan, verdicts)
     if met["pairs"] < met["of_pairs"]:
         what = f"{what.removesuffix(': ')}, {met['pairs']} of {wording.count(met['of_pairs'], 'pair')}: "
     asked = len(verdicts) - counts[NOT_APPLICABLE]
@@ -198,7 +207,9 @@ def _named(verdicts: Sequence[Mapping[str, Any]]) -> str:
     return "; ".join(said) + (f"; and {more} more" if more > 0 else "")
 
 
-def _rails(plan: Mapping[str, Any], verdicts: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _rails(
+    plan: Mapping[str, Any], verdicts: Iterable[Mapping[str, Any]], blame: suspects.Blame
+) -> list[dict[str, Any]]:
     """Fold to one outcome for each node and rail: a test counts for both of its ends.
 
     `shown` leaves out what a suspect at the other end spoiled, and says that it was met.
@@ -206,8 +217,6 @@ def _rails(plan: Mapping[str, Any], verdicts: Iterable[Mapping[str, Any]]) -> li
     outcomes: dict[tuple[str, str], list[str]] = {
         (name, rail["name"]): [] for name, node in plan["nodes"].items() for rail in node["rails"]
     }
-    verdicts = list(verdicts)
-    blame = suspects.find(verdicts)
     own: dict[tuple[str, str], set[str]] = {place: set() for place in outcomes}
     for one in verdicts:
         for node in (one["node"], one["peer"]):

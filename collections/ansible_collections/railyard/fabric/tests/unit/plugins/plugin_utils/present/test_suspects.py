@@ -8,7 +8,7 @@ from __future__ import annotations
 from itertools import permutations
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.plugin_utils.present import summary
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present import summary, suspects
 
 
 def shown(nodes: str, bad: dict[tuple[str, str], str], alone: dict[str, str] | None = None) -> dict[str, str]:
@@ -23,9 +23,8 @@ def shown(nodes: str, bad: dict[tuple[str, str], str], alone: dict[str, str] | N
         for node in nodes
     ]
     plan = {"nodes": {node: {"rails": [{"name": "rail0"}]} for node in nodes}}
-    return {
-        one["node"]: one["shown"] + ("!" if one["suspect"] else "") for one in summary._rails(plan, verdicts)
-    }
+    rails = summary._rails(plan, verdicts, suspects.find(verdicts))
+    return {one["node"]: one["shown"] + ("!" if one["suspect"] else "") for one in rails}
 
 
 def of(node: str, others: str, outcome: str, ways: str = "both") -> dict[tuple[str, str], str]:

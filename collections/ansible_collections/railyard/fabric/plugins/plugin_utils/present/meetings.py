@@ -1,0 +1,186 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Who met whom, and how it came out: for each rail a matrix of client by server. Pure, linear in verdicts.
+
+Above `NODES_SHOWN` nodes they are folded: by the leaves that the inventory declares, else by their order.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import (
+    FAIL,
+    NOT_APPLICABLE,
+    PASS,
+    RECORDED,
+    UNMEASURED,
+)
+from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import fold_names
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present import suspects
+
+#: A matrix of more lines than this has no cell that an eye can tell apart.
+NODES_SHOWN = 64
+#: With fewer nodes the picture of rails shows the same.
+NODES_LEAST = 4
+#: So many pairs of a rail that no suspect explains are named.
+PAIRS_NAMED = 20
+
+#: What a cell may be, worst first; its index is the cell's byte, and 0 is a pair that did not meet.
+STATES = ("", FAIL, UNMEASURED, suspects.MET_SUSPECT, RECORDED, PASS)
+_BYTE = {state: number for number, state in enumerate(STATES)}
+
+
+@dataclass(frozen=True)
+class RailMatrix:
+    """How the tests between nodes came out on rails that look the same.
+
+    Attributes:
+        rails: the rails.
+        cells: a byte for each pair of lines, row by row: client by server, the worst of what they were asked.
+        suspects: the lines that hold a suspect.
+        suspect_nodes: the suspects, folded; empty where there are none.
+        counts: state -> how many directed pairs of nodes came out so; `""` did not meet.
+        apart: the pairs that are not good, and that no suspect explains, as `client -> server`.
+        apart_left_out: how many more there are.
+    """
+
+    rails: tuple[str, ...]
+    cells: bytes
+    suspects: frozenset[int]
+    suspect_nodes: str
+    counts: Mapping[str, int]
+    apart: tuple[str, ...]
+    apart_left_out: int
+
+    @property
+    def is_good(self) -> bool:
+        """Tell whether nothing is wrong on these rails."""
+        return not any(self.counts.get(state) for state in (FAIL, UNMEASURED, suspects.MET_SUSPECT))
+
+
+@dataclass(frozen=True)
+class Meetings:
+    """The matrices of a run.
+
+    Attributes:
+        lines: what each line of a matrix stands for: a node, or several, folded.
+        folded_by: `leaf` or `block` where a line is several nodes, else empty.
+        matrices: those with the most to look at first; none for too few nodes, or nodes that never met.
+    """
+
+    lines: tuple[str, ...] = ()
+    folded_by: str = ""
+    matrices: tuple[RailMatrix, ...] = ()
+
+
+def of(plan: Mapping[str, Any], verdicts: Sequence[Mapping[str, Any]], blame: suspects.Blame) -> Meetings:
+    """Return the matrices of a run's tests between nodes, over one rail each.
+
+    Args:
+        plan: plan.json.
+        verdicts: the run's.
+        blame: what `suspects.find` says of them.
+    """
+    names = [str(name) for name in plan["nodes"]]
+    if len(names) < NODES_LEAST:
+        return Meetings()
+    number = {name: place for place, name in enumerate(names)}
+    met: dict[str, dict[tuple[int, int], int]] = {}
+    for one in verdicts:
+        if one["peer"] is None or one["rail"] is None or one["outcome"] == NOT_APPLICABLE:
+            continue
+        pair = number[one["node"]], number[one["peer"]]
+        state = _BYTE.get(one["outcome"], _BYTE[UNMEASURED])
+        if state <= _BYTE[UNMEASURED] and blame.explains(one):
+            state = _BYTE[suspects.MET_SUSPECT]
+        of_rail = met.setdefault(one["rail"], {})
+        of_rail[pair] = min(of_rail.get(pair, state), state)
+    groups, folded_by = _groups(plan, names)
+    line = {node: place for place, group in enumerate(groups) for node in group}
+    guilty: dict[str, list[str]] = {}
+    for name, rail in blame.suspects:
+        guilty.setdefault(rail, []).append(name)
+    drawn = [
+        _matrix(rail, pairs, names, line, len(groups), sorted(guilty.get(rail, ()), key=number.__getitem__))
+        for rail, pairs in met.items()
+    ]
+    return Meetings(
+        tuple(fold_names([names[node] for node in group]) for group in groups),
+        folded_by,
+        _merged(drawn),
+    )
+
+
+def _merged(drawn: Iterable[RailMatrix]) -> tuple[RailMatrix, ...]:
+    """Draw rails that look the same once; those with the most to look at first."""
+    alike: dict[tuple[Any, ...], list[RailMatrix]] = {}
+    for one in drawn:
+        key = (one.cells, one.suspect_nodes, one.apart, tuple(sorted(one.counts.items())))
+        alike.setdefault(key, []).append(one)
+    merged = [
+        RailMatrix(tuple(rail for one in same for rail in one.rails), *_rest(same[0]))
+        for same in alike.values()
+    ]
+    return tuple(
+        sorted(
+            merged,
+            key=lambda one: (not one.suspects, *(-one.counts.get(state, 0) for state in STATES[1:4])),
+        )
+    )
+
+
+def _rest(one: RailMatrix) -> tuple[Any, ...]:
+    return one.cells, one.suspects, one.suspect_nodes, one.counts, one.apart, one.apart_left_out
+
+
+def _matrix(
+    rail: str,
+    met: Mapping[tuple[int, int], int],
+    names: Sequence[str],
+    line: Mapping[int, int],
+    size: int,
+    guilty: Sequence[str],
+) -> RailMatrix:
+    cells = bytearray(size * size)
+    counts = Counter(met.values())
+    apart = []
+    for (node, peer), state in met.items():
+        place = line[node] * size + line[peer]
+        cells[place] = min(cells[place] or state, state)
+        if state <= _BYTE[UNMEASURED]:
+            apart.append((state, node, peer))
+    told = [f"{names[node]} \u2192 {names[peer]}" for _state, node, peer in sorted(apart)[:PAIRS_NAMED]]
+    found = {STATES[state]: count for state, count in counts.items()}
+    found[""] = len(names) * (len(names) - 1) - len(met)
+    places = {name: place for place, name in enumerate(names)}
+    return RailMatrix(
+        (rail,),
+        bytes(cells),
+        frozenset(line[places[name]] for name in guilty),
+        fold_names(guilty) if guilty else "",
+        found,
+        tuple(told),
+        len(apart) - len(told),
+    )
+
+
+def _groups(plan: Mapping[str, Any], names: Sequence[str]) -> tuple[list[list[int]], str]:
+    """Return the nodes of each line, and by what they were folded: `leaf`, `block`, or nothing."""
+    if len(names) <= NODES_SHOWN:
+        return [[node] for node in range(len(names))], ""
+    by_leaf: dict[tuple[str, ...], list[int]] = {}
+    for node, name in enumerate(names):
+        by_leaf.setdefault(
+            tuple(str(rail.get("leaf") or "") for rail in plan["nodes"][name]["rails"]), []
+        ).append(node)
+    if 1 < len(by_leaf) <= NODES_SHOWN and all(all(leaves) for leaves in by_leaf):
+        return list(by_leaf.values()), "leaf"
+    # Nodes of a leaf stay together where leaves are more than lines, too.
+    ordered = [node for group in by_leaf.values() for node in group]
+    size = -(-len(ordered) // NODES_SHOWN)
+    return [ordered[start : start + size] for start in range(0, len(ordered), size)], "block"
