@@ -94,11 +94,13 @@ def of(plan: Mapping[str, Any], verdicts: Sequence[Mapping[str, Any]], blame: su
     for one in verdicts:
         if one["peer"] is None or one["rail"] is None or one["outcome"] == NOT_APPLICABLE:
             continue
-        pair = number[one["node"]], number[one["peer"]]
+        node, peer, rail = one["node"], one["peer"], one["rail"]
+        pair = number[node], number[peer]
         state = _BYTE.get(one["outcome"], _BYTE[UNMEASURED])
-        if state <= _BYTE[UNMEASURED] and blame.explains(one):
+        # Of any check: one that an end was asked only once accuses nobody by itself.
+        if state <= _BYTE[UNMEASURED] and not blame.suspects.isdisjoint(((node, rail), (peer, rail))):
             state = _BYTE[suspects.MET_SUSPECT]
-        of_rail = met.setdefault(one["rail"], {})
+        of_rail = met.setdefault(rail, {})
         of_rail[pair] = min(of_rail.get(pair, state), state)
     groups, folded_by = _groups(plan, names)
     line = {node: place for place, group in enumerate(groups) for node in group}

@@ -42,18 +42,13 @@ class Blame:
 
     def only_met(self, verdict: Mapping[str, Any], node: str) -> bool:
         """Tell whether a verdict is not good by its other end alone, seen from a node."""
-        guilty = self._guilty(verdict)
-        return bool(guilty) and node not in guilty
-
-    def explains(self, verdict: Mapping[str, Any]) -> bool:
-        """Tell whether a verdict is not good by one of its ends, which is a suspect."""
-        return bool(self._guilty(verdict))
-
-    def _guilty(self, verdict: Mapping[str, Any]) -> set[str]:
         if verdict["peer"] is None or verdict["outcome"] in (PASS, RECORDED, NOT_APPLICABLE):
-            return set()
+            return False
         ends = self.by_test.get((verdict["check"], verdict["rail"]), set())
-        return {end[0] for end in ((verdict["node"], "sends"), (verdict["peer"], "receives")) if end in ends}
+        guilty = {
+            end[0] for end in ((verdict["node"], "sends"), (verdict["peer"], "receives")) if end in ends
+        }
+        return bool(guilty) and node not in guilty
 
 
 def find(verdicts: Iterable[Mapping[str, Any]]) -> Blame:
