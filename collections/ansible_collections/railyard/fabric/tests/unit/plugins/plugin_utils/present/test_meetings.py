@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from itertools import permutations
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import heatmap, meetings, suspects
@@ -78,3 +79,12 @@ def test_the_drawing_covers_each_cell_once_and_names_the_suspect():
         for away in range(int(wide) // 10)
     ]
     assert sorted(cells) == sorted((x, y) for x in range(5) for y in range(5) if x != y)
+
+
+def test_no_name_is_markup_in_the_drawing():
+    of = matrices(5)
+    name = "<b>\"'&"
+    slow = replace(of.matrices[0], rails=(name,))
+    drawing = heatmap.draw(replace(of, lines=(name,) * 5), slow)
+    assert drawing.count("&lt;b&gt;&quot;&#x27;&amp;") == 6
+    assert "<b>" not in drawing
