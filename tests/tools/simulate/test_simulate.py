@@ -6,11 +6,14 @@ import json
 import sys
 from typing import Any
 
+import numpy as np
 import pytest
 from ansible_collections.railyard.fabric.plugins.plugin_utils.isolate import culprits
 from railyard import cli
 from railyard.base.errors import UserError
+from railyard.simulate import cluster as clusters
 from railyard.simulate import command
+from railyard.simulate.faults import Shares, parse_all
 
 
 def simulate(monkeypatch: Any, capsys: Any, *argv: str) -> tuple[int, str, str]:
@@ -80,6 +83,14 @@ def test_one_part_has_one_share() -> None:
 def test_a_cluster_that_cannot_be_is_refused(nodes: int, rails: int, leaves: int | None) -> None:
     with pytest.raises(UserError):
         command.simulate(nodes, rails, 1, leaves=leaves)
+
+
+def test_a_test_carries_the_product_of_all_on_its_way_and_each_leaf_once() -> None:
+    cluster = clusters.make(4, 1, 2, "all_pairs")
+    mix = ["node:gpu001@0.5", "rail:rail0@0.5", "leaf:rail0-leaf0@0.5", "leaf:rail0-leaf1@0.2"]
+    shares = Shares(cluster, parse_all([*mix, "pair:gpu002,gpu003/rail0@0.5"], cluster))
+    carried = shares.of(np.array([0, 0, 1, 2]), np.array([1, 2, 2, 3]), 0)
+    assert carried.tolist() == pytest.approx([0.125, 0.025, 0.025, 0.1])
 
 
 @pytest.mark.parametrize(

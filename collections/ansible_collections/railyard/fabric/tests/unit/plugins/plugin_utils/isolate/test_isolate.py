@@ -129,6 +129,26 @@ def test_a_healthy_node_behind_bad_partners_is_asked_again_before_anyone_is_accu
     assert parts(found) == {("node", name, None, None, None) for name in met}
 
 
+def test_one_good_partner_accuses_no_end() -> None:
+    made = order(16, turns=[1, 6])
+    met = {name for one in rounds.meetings(made, "n3") for name in (one.node, one.peer)} - {"n3"}
+    path, bad = (int(name[1:]) for name in sorted(met))
+    found = culprits.isolate(
+        measure(made, lambda *both: 0.5 if {*both[:2]} == {3, path} or bad in both[:2] else 1.0),
+        measured.wiring(made),
+    )
+    assert ("node", "n3") not in {(one.kind, one.node) for one in found.suspects}
+    assert "n3" in {one.node for one in found.doubtful}
+
+
+def test_of_few_partners_one_bad_path_and_one_bad_test_make_no_end_slow() -> None:
+    made, off = order(4), {(0, 1): 0.5, (0, 2): 0.85}
+    found = culprits.isolate(
+        measure(made, lambda one, other, _: off.get((one, other), 1.0)), measured.wiring(made)
+    )
+    assert parts(found) == set()
+
+
 def test_one_low_meeting_accuses_no_pair() -> None:
     made, (carries, _part) = order(16), FAULTS["pair"]
     found = culprits.isolate(measure(made, carries), measured.wiring(made))
@@ -188,7 +208,7 @@ def test_confirming_meets_partners_known_good_each_node_once_a_round() -> None:
         Suspect("pair", "n5", "rail2", "n6", evidence=1),
         Suspect("pair", "n3", "rail2", "n6", evidence=2),
     ]
-    known = [Suspect("leaf", rail="rail3", leaf="leaf1-3"), Suspect("node_rail", "n7", "rail1")]
+    known = [Suspect("leaf", rail="rail3", leaf="leaf0-3"), Suspect("node_rail", "n7", "rail1")]
     further = confirm.confirm(made, doubtful, known)
     met = [both for turn in further.rounds for both in turn]
     for turn in further.rounds:
@@ -198,7 +218,7 @@ def test_confirming_meets_partners_known_good_each_node_once_a_round() -> None:
     # n3 is doubted on all rails: nobody behind the slow leaf of rail3, nor n4 or n7 on rail1.
     partners = {name for both in met if "n3" in both for name in both} - {"n3", "n6"}
     assert len(partners) == 3
-    assert not partners & {"n4", "n7", *(f"n{k}" for k in range(8, 16))}
+    assert not partners & {"n4", "n7", *(f"n{k}" for k in range(8))}
     assert not {name for both in met if "n4" in both for name in both} & {"n3", "n7"}
     assert further.rails == ["rail0", "rail1", "rail2", "rail3"]
     second = confirm.second_order(made, further)
