@@ -101,11 +101,12 @@ def test_a_test_carries_the_product_of_all_on_its_way_and_each_leaf_once() -> No
         (["node:gpu001", "node_rail:gpu001/rail1@0.5"], ["node", None]),
         (["leaf:rail0-leaf0@0.5", "leaf:rail0-leaf1@0.5"], ["rail", "rail"]),
         (["rail:rail0", "node:gpu001@0.5"], ["rail", "node_rail"]),
+        (["rail:rail0", "node:gpu001", "node:gpu002@0.5"], ["rail", "node", "node"]),
         (["rail:rail0", "pair:gpu001,gpu002/rail0@0.5"], ["rail", None]),
     ],
 )
 def test_what_covers_another_is_said_and_found(faults: list[str], seen: list[str | None]) -> None:
-    result = command.simulate(12, 2, 1, leaves=2, fault=faults)
+    result = command.simulate(12, 3 if len(faults) > 2 else 2, 1, leaves=2, fault=faults)
     assert [one["seen_as"] and one["seen_as"]["kind"] for one in result["injected"]] == seen
     assert parts(result["suspects"]) == parts(
         [one["seen_as"] for one in result["injected"] if one["seen_as"]]

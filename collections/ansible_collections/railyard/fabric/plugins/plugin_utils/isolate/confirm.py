@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule import rounds as schedule
 from ansible_collections.railyard.fabric.plugins.plugin_utils.isolate.culprits import (
+    ENOUGH_PARTNERS,
     LEAF,
     NODE,
     NODE_RAIL,
@@ -23,7 +24,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.isolate.culprits i
 from ansible_collections.railyard.fabric.plugins.plugin_utils.isolate.measured import ends
 from ansible_collections.railyard.fabric.plugins.plugin_utils.isolate.pairs import FURTHER
 
-#: An end meets so many partners known good.
+#: An end meets so many partners known good, or as many as it lacks.
 _PARTNERS = 3
 #: So many nodes behind a leaf stand for it.
 _OF_LEAF = 3
@@ -68,7 +69,11 @@ def confirm(
             pairs[both] = max(pairs[both], FURTHER + 1 - one.evidence)
     wanted = {rail for one in doubtful if one.kind == PAIR and (rail := one.rail)}
     wanted.update(rail for mine in needs.values() for rail in mine)
-    made = list(_rounds(roster, pairs, needs, bad))
+    left = dict.fromkeys(needs, _PARTNERS)
+    for one in doubtful:
+        if one.kind in (NODE, NODE_RAIL) and one.node in left:
+            left[one.node] = max(left[one.node], ENOUGH_PARTNERS - one.evidence)
+    made = list(_rounds(roster, pairs, left, needs, bad))
     return Further(made, [rail for rail in roster.rails if rail in wanted] if made else [])
 
 
@@ -133,11 +138,11 @@ class _Roster:
 def _rounds(
     roster: _Roster,
     pairs: Counter[tuple[str, str]],
+    left: dict[str, int],
     needs: Mapping[str, set[str]],
     bad: Mapping[str, set[str]],
 ) -> Iterator[list[tuple[str, str]]]:
     """Yield rounds until each pair has met often enough and each end its partners, if there are any."""
-    left = dict.fromkeys(needs, _PARTNERS)
     met = roster.met(needs)
     again = {name: set[str]() for name in needs}
     while True:

@@ -39,8 +39,9 @@ _HIDES = 0.85
 _PRECISE = 12
 #: A slow end stands out by so many standard errors of its level.
 _ERRORS = 5.0
-#: An end that was slow with so many good partners needs no further ones.
-ENOUGH_PARTNERS = 6
+#: An end that was slow with so many good partners needs no further ones. There are thousands of ends, and
+#: by chance one of them is measured badly with four of its seven partners.
+ENOUGH_PARTNERS = 9
 #: Nothing can be told of what lies behind a rail or a leaf that carries less of the rate.
 DEAD = 0.02
 #: Fewer alike ends on a slow rail may as well be slow themselves, as may so many whose pairs differ.
@@ -298,7 +299,8 @@ class _Matrix:
             for one in (alike, beneath)
         ]
         left = alike if fits[0] >= fits[1] else beneath
-        good = self._met[node] & ~slow[node] & (share >= SLOW)
+        # On a dead rail nobody is seen.
+        good = self._met[node] & ~slow[node] & (share >= SLOW) & (around > DEAD)
         return left if (around[good] <= narrowest / _HIDES).all() else None
 
     def _confidence(self, node: int, rails: NDArray[np.int64]) -> str:

@@ -203,8 +203,8 @@ def test_a_slow_way_between_leaves_accuses_neither_their_nodes_nor_their_pairs()
 def test_confirming_meets_partners_known_good_each_node_once_a_round() -> None:
     made = order(16, turns=[1])
     doubtful = [
-        Suspect("node", "n3"),
-        Suspect("node_rail", "n4", "rail1"),
+        Suspect("node", "n3", evidence=6),
+        Suspect("node_rail", "n4", "rail1", evidence=4),
         Suspect("pair", "n5", "rail2", "n6", evidence=1),
         Suspect("pair", "n3", "rail2", "n6", evidence=2),
     ]
@@ -219,7 +219,9 @@ def test_confirming_meets_partners_known_good_each_node_once_a_round() -> None:
     partners = {name for both in met if "n3" in both for name in both} - {"n3", "n6"}
     assert len(partners) == 3
     assert not partners & {"n4", "n7", *(f"n{k}" for k in range(8))}
-    assert not {name for both in met if "n4" in both for name in both} & {"n3", "n7"}
+    others = {name for both in met if "n4" in both for name in both} - {"n4"}
+    assert len(others) == 5
+    assert not others & {"n3", "n7"}
     assert further.rails == ["rail0", "rail1", "rail2", "rail3"]
     second = confirm.second_order(made, further)
     assert [(one.node, one.peer) for one in rounds.meetings(second)] == met
