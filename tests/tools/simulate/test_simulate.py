@@ -101,7 +101,7 @@ def test_a_test_carries_the_product_of_all_on_its_way_and_each_leaf_once() -> No
         (["node:gpu001", "node_rail:gpu001/rail1@0.5"], ["node", None]),
         (["leaf:rail0-leaf0@0.5", "leaf:rail0-leaf1@0.5"], ["rail", "rail"]),
         (["rail:rail0", "node:gpu001@0.5"], ["rail", "node_rail"]),
-        (["rail:rail0", "node:gpu001", "node:gpu002@0.5"], ["rail", "node", "node"]),
+        (["rail:rail0@0.012", "node:gpu001", "node:gpu002@0.5"], ["rail", "node", "node"]),
         (["rail:rail0", "pair:gpu001,gpu002/rail0@0.5"], ["rail", None]),
     ],
 )
