@@ -32,6 +32,8 @@ _ASK_S = 60.0
 _END_S = 40.0
 _MOST_LINE_CHARACTERS, _MOST_WORDS_CHARACTERS = 4096, 4000
 _LABELLED = re.compile(r"\s*([0-9]+): ?(.*)", re.DOTALL)
+# What srun says of `--cpu-bind=none` where no plugin binds anything.
+_NO_NEWS = "cluster configuration lacks support for cpu binding"
 # `srun: error: gpu[1-2]: tasks 0-1: Exited with exit code 1`, `srun: error: gpu1: task 0: Killed`.
 _ENDED = re.compile(r"srun: error: \S+: tasks? ([0-9,\-]+): ")
 # Becomes root where it is not: root's it must be, and a password can be asked of nobody. $1 is what to start.
@@ -220,7 +222,8 @@ class Step:
     def _take(self, is_error: bool, line: str) -> Said | None:
         found = _LABELLED.fullmatch(line)
         if found is None or int(found[1]) >= len(self._nodes):
-            self._own_words = (self._own_words + line + "\n")[-_MOST_WORDS_CHARACTERS:]
+            if not line.endswith(_NO_NEWS):
+                self._own_words = (self._own_words + line + "\n")[-_MOST_WORDS_CHARACTERS:]
             if is_error and (ended := _ENDED.match(line)):
                 self.gone |= {self._nodes[task] for task in _numbers(ended[1]) if task < len(self._nodes)}
             return None

@@ -62,6 +62,7 @@ def test_no_node_speaks_for_another_in_the_rest_of_a_long_line():
 
 def test_who_ended_and_why_is_what_srun_and_the_node_said_last():
     errors = (
+        "srun: cluster configuration lacks support for cpu binding\n"
         "0: sudo: a password is required\n"
         "7: nobody has this number\n"
         "srun: error: gpu[1-2]: tasks 0-1: Exited with exit code 1\n"
@@ -70,6 +71,7 @@ def test_who_ended_and_why_is_what_srun_and_the_node_said_last():
     assert step.gone == set(NODES)
     assert step.last_words("gpu1") == "sudo: a password is required"
     assert "Exited with exit code 1" in step.last_words("gpu2")
+    assert "cpu binding" not in step.last_words("gpu2")
 
 
 def test_an_srun_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch):
