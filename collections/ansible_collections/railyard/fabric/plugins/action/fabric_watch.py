@@ -58,7 +58,10 @@ class ActionModule(ActionBase):
             )
         except waiting.MissedError as missed:
             # As Ansible knows it: a node that cannot be reached, or one that answers something else.
-            raise missed.__cause__ or AnsibleActionFail(f"{self._node}: {missed}") from None
+            if isinstance(missed.__cause__, AnsibleConnectionFailure):
+                raise missed.__cause__ from None
+            why = str(missed).removeprefix(f"{self._node}: ")
+            raise AnsibleActionFail(f"{self._node}: {why}") from None
         return {**result, "changed": False, **said}
 
     def _tell(self, line: str) -> None:

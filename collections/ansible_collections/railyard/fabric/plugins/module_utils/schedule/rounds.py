@@ -135,7 +135,7 @@ def _listed(order: Mapping[str, Any], roster: Sequence[str], node: str | None) -
     for number, turn in enumerate(listed):
         busy: set[int] = set()
         for both in turn:
-            good = isinstance(both, list) and len(both) == 2 and all(type(place) is int for place in both)
+            good = isinstance(both, list) and len(both) == 2 and all(map(_is_place, both))
             if not good or not 0 <= both[0] < both[1] < len(roster) or busy.intersection(both):
                 raise ScheduleError(
                     f"meetings: {both!r} of round {number} is no pair of the roster, or not alone"
@@ -145,6 +145,10 @@ def _listed(order: Mapping[str, Any], roster: Sequence[str], node: str | None) -
             if node in (None, first, second):
                 yield Meeting(number, count, first, second)
             count += 1
+
+
+def _is_place(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def rounds_of_all(nodes: int) -> int:

@@ -42,9 +42,9 @@ class PolicyError(ValueError):
 def is_number(value: object) -> TypeGuard[float]:
     """Tell whether a value is a finite number; True and False are not numbers here."""
     # Of millions nearly all are of these types themselves; Ansible's numbers are of types derived of them.
-    if type(value) is float:
+    if value.__class__ is float:
         return math.isfinite(value)
-    if type(value) is not int and (isinstance(value, bool) or not isinstance(value, (int, float))):
+    if value.__class__ is not int and (isinstance(value, bool) or not isinstance(value, (int, float))):
         return False
     try:
         return math.isfinite(value)
@@ -57,7 +57,7 @@ def is_whole(value: object) -> TypeGuard[int]:
 
     Nothing that is counted fills more than 64 bits, and arithmetic with more raises where floats come in.
     """
-    if type(value) is not int and (isinstance(value, bool) or not isinstance(value, int)):
+    if value.__class__ is not int and (isinstance(value, bool) or not isinstance(value, int)):
         return False
     return -_MOST_COUNTED <= value < _MOST_COUNTED
 

@@ -167,7 +167,8 @@ class Step:
             )
         except OSError as error:
             raise SrunError(f"srun cannot be started: {error}") from error
-        assert self._process.stdin is not None  # noqa: S101 - a pipe was asked for
+        if self._process.stdin is None:
+            raise SrunError("srun has no standard input, though a pipe was asked for")
         self._input = self._process.stdin
         # An srun that waits for the step to begin reads nothing, and would hold up who writes to it.
         self._to_send: queue.Queue[bytes | None] = queue.Queue()

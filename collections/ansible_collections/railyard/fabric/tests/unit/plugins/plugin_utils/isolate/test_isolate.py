@@ -107,12 +107,12 @@ def test_several_at_once_are_all_named() -> None:
     def all_of_them(one: int, other: int, rail: int) -> float:
         return float(
             np.prod(
-                [carries(one, other, rail) for name, (carries, _) in FAULTS.items() if "dead" not in name]
+                [carries(one, other, rail) for name, (carries, _part) in FAULTS.items() if "dead" not in name]
             )
         )
 
     # What node 3 carries on rail 2 is the node's and its own; the pair is below both.
-    assert parts(after_confirming(order(16), all_of_them)) == {part for _, part in FAULTS.values()}
+    assert parts(after_confirming(order(16), all_of_them)) == {part for _carries, part in FAULTS.values()}
 
 
 def test_partners_of_a_slow_node_are_not_accused_however_few_there_are() -> None:
@@ -144,7 +144,7 @@ def test_one_good_partner_accuses_no_end() -> None:
 def test_of_few_partners_one_bad_path_and_one_bad_test_make_no_end_slow() -> None:
     made, off = order(4), {(0, 1): 0.5, (0, 2): 0.85}
     found = culprits.isolate(
-        measure(made, lambda one, other, _: off.get((one, other), 1.0)), measured.wiring(made)
+        measure(made, lambda one, other, _rail: off.get((one, other), 1.0)), measured.wiring(made)
     )
     assert parts(found) == set()
 
@@ -165,7 +165,7 @@ def test_a_pair_that_is_good_once_is_not_accused() -> None:
     second = confirm.second_order(made, confirm.confirm(made, found.doubtful))
     good_once = second["meetings"][:1]
     tests += [measure({**second, "meetings": second["meetings"][1:]}, carries, 2)]
-    tests += [measure({**second, "meetings": good_once}, lambda *_: 1.0, 3)]
+    tests += [measure({**second, "meetings": good_once}, lambda *_all: 1.0, 3)]
     found = culprits.isolate(measured.joined(tests), measured.wiring(made))
     assert (found.suspects, found.doubtful) == ((), ())
 
@@ -178,15 +178,17 @@ def test_two_nodes_cannot_tell_an_end_from_the_other_or_the_path() -> None:
 
 def test_where_every_rail_is_slow_the_planned_rates_tell() -> None:
     made = order(16)
-    found = culprits.isolate(measure(made, lambda *_: 0.8), measured.wiring(made))
+    found = culprits.isolate(measure(made, lambda *_all: 0.8), measured.wiring(made))
     assert parts(found) == {("rail", None, f"rail{number}", None, None) for number in range(4)}
     undeclared = order(16, rate_gbps=None)
-    assert not culprits.isolate(measure(undeclared, lambda *_: 0.8), measured.wiring(undeclared)).suspects
+    assert not culprits.isolate(measure(undeclared, lambda *_all: 0.8), measured.wiring(undeclared)).suspects
 
 
 def test_the_narrowest_part_of_a_way_makes_no_pair_of_two_slow_nodes_suspect() -> None:
     left = {3: 0.5, 5: 0.7, 9: 0.6, 11: 0.75}
-    found = after_confirming(order(16), lambda one, other, _: min(left.get(one, 1.0), left.get(other, 1.0)))
+    found = after_confirming(
+        order(16), lambda one, other, _rail: min(left.get(one, 1.0), left.get(other, 1.0))
+    )
     assert parts(found) == {("node", f"n{number}", None, None, None) for number in left}
 
 

@@ -150,7 +150,7 @@ def test_across_leaves_each_meets_one_of_another_leaf_in_as_few_rounds_as_can_be
     sizes: tuple[int, ...], turns: int
 ) -> None:
     made = order(sum(sizes), unit=1)
-    leaf_of = [leaf for leaf, size in enumerate(sizes) for _ in range(size)]
+    leaf_of = [leaf for leaf, size in enumerate(sizes) for _place in range(size)]
     for entry, leaf in zip(made["roster"], leaf_of, strict=True):
         entry["fabric"] = leaf
     made |= {"policy": policy.merge({"pattern": "across_leaves"})}
