@@ -59,7 +59,7 @@ class ActionModule(ActionBase):
         except waiting.MissedError as missed:
             # As Ansible knows it: a node that cannot be reached, or one that answers something else.
             if isinstance(missed.__cause__, AnsibleConnectionFailure):
-                raise missed.__cause__ from None
+                raise AnsibleConnectionFailure(str(missed)) from None
             why = str(missed).removeprefix(f"{self._node}: ")
             raise AnsibleActionFail(f"{self._node}: {why}") from None
         return {**result, "changed": False, **said}
