@@ -26,7 +26,7 @@ import yaml
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 BIN = Path(sys.executable).parent
-RATE_GBPS = 0.05
+RATE_GBPS, SLOW_RATE_GBPS = 0.05, 0.01
 RAILS = (("rail0", "ens6", "10.0.1."), ("rail1", "ens6d1", "10.0.0."))
 MANAGEMENT = "198.18.9."
 #: Where they are, of as many nodes as there are in the smallest lab.
@@ -158,7 +158,8 @@ def measure(lab: Lab, pairs: int) -> dict[str, Any]:
         found["plain_loop_s_a_pair"] = round(plain_loop(lab, pairs), 1)
         found["plain_loop_pairs"] = pairs
     for fault in FAULTS:
-        lab.railyard("lab", "fault", *fault.split(), "--topology", str(lab.topology))
+        slow = ("--rate-gbps", str(SLOW_RATE_GBPS)) if fault.startswith("slow") else ()
+        lab.railyard("lab", "fault", *fault.split(), *slow, "--topology", str(lab.topology))
     found["faulty"] = lab.sweep(good=(0, 1, 3))
     return found
 
