@@ -32,11 +32,11 @@ RESULTS = HERE / "results.jsonl"
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "collections")]
 
 # Found by the path that was set just above, hence the waivers of E402.
-from ansible_collections.railyard.fabric.plugins.module_utils.schedule import cable_checks, rounds  # noqa: E402
-from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy  # noqa: E402
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import verdict  # noqa: E402
-from railyard.lab.network import tbf_arguments  # noqa: E402
-from support.nodes import rail_namespaces as lab  # noqa: E402
+from ansible_collections.railyard.fabric.plugins.module_utils.schedule import cable_checks, rounds
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import verdict
+from railyard.lab.network import tbf_arguments
+from support.nodes import rail_namespaces as lab
 
 HOLDS_S = (0.1, 0.5, 0.8)
 REPEATS = 20

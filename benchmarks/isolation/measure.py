@@ -24,8 +24,8 @@ from typing import Any, NamedTuple
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "collections"), str(ROOT / "tools")]
 
-from ansible_collections.railyard.fabric.plugins.module_utils.schedule import rounds  # noqa: E402
-from railyard.simulate import cluster, command  # noqa: E402
+from ansible_collections.railyard.fabric.plugins.module_utils.schedule import rounds
+from railyard.simulate import cluster, command
 
 RESULTS = Path(__file__).with_name("results.jsonl")
 KINDS = ("node", "node_rail", "rail", "leaf", "pair")

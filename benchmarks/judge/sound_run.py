@@ -22,14 +22,14 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "collections"), str(Path(__file__).parent)]
 
-import sound_numbers as numbers  # noqa: E402
-from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy  # noqa: E402
-from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import plan as planning  # noqa: E402
-from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.model import (  # noqa: E402
+import sound_numbers as numbers
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import plan as planning
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.model import (
     Inventory,
     Node,
 )
-from ansible_collections.railyard.fabric.plugins.plugin_utils.run import (  # noqa: E402
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import (
     folder,
     pattern,
     provenance,

@@ -27,10 +27,10 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.path[:0] = [str(ROOT / "tools"), str(HERE)]
 
-import mishaps  # type: ignore[import-not-found]  # noqa: E402 - neighbours are found once the path is set
-import yaml  # noqa: E402 - as above
-from railyard.lab import wiring  # noqa: E402 - as above
-from railyard.lab.process import run  # noqa: E402 - as above
+import mishaps  # type: ignore[import-not-found]
+import yaml
+from railyard.lab import wiring
+from railyard.lab.process import run
 
 RESULTS = HERE / "results.jsonl"
 # Design: lab containers 20 s; lab VMs 90 s, after a reset counted from the guest's first SSH answer.

@@ -27,9 +27,9 @@ from unittest import mock
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "collections"), str(ROOT / "benchmarks" / "judge")]
 
-import sound_run  # noqa: E402
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import rejudge  # noqa: E402
-from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder  # noqa: E402
+import sound_run
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import rejudge
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 
 SIZES = ("4x8:all_pairs", "8x8:all_pairs", "16x8:all_pairs")
 MADE = ("index.html", "report.md", "junit.xml", "railyard.prom")

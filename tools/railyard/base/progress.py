@@ -19,11 +19,11 @@ _RUNNER_ACTIONS = ("railyard.fabric.fabric_watch", "fabric_watch")
 _MEASURING = re.compile(
     r"measuring: ([0-9]{1,10})/([0-9]{1,10}) tests(?:, about [0-9]+ min left)?(?:, (.+))?$"
 )
-# Steps of the waiting loop, many times the same: not worth a line each.
+# Steps of Ansible itself, many times the same: not worth a line each.
 _QUIET_ACTIONS = tuple(
     prefix + name
     for prefix in ("", "ansible.builtin.")
-    for name in ("pause", "include_tasks", "meta", "set_fact", "validate_argument_spec")
+    for name in ("include_tasks", "meta", "set_fact", "validate_argument_spec")
 )
 _OUTPUT_LINES_SHOWN = 20
 
@@ -173,7 +173,7 @@ class Progress:
 
     def _on_verbose(self, event: _Data, _data: _Data) -> Iterator[Line]:
         text = clean(str(event.get("stdout") or "")).rstrip()
-        # `pause` tells of its keys, which are not ours; the judge's lines come from the run folder, later.
+        # The judge's lines come from the run folder, later.
         if self.action in _RUNNER_ACTIONS and (found := _MEASURING.match(text)):
             self.tests_done, self.tests_total = int(found[1]), int(found[2])
             self.current_test = found[3] or ""
@@ -199,7 +199,7 @@ class Progress:
         if self.task and self.hosts and self.action not in (*_QUIET_ACTIONS, *_RUNNER_ACTIONS):
             counts = Counter(self.hosts.values())
             text = f"{self.task}: " + ", ".join(f"{state} {counts[state]}" for state in sorted(counts))
-            # A step of a waiting loop comes again and again, a skipped one says nothing.
+            # A step of a loop comes again and again, a skipped one says nothing.
             if text not in self._told and set(counts) != {"skipped"}:
                 self._told.add(text)
                 yield Line("task", text)
