@@ -50,6 +50,12 @@ def summary(report: model.Report, out: Console, status: int | None = None) -> No
     """
     out.print()
     out.print(_rails(report))
+    if report.who_is_slow:
+        out.print(Text("\nWho is slow", style="bold"))
+    for told in report.who_is_slow[:_PROBLEMS_SHOWN]:
+        out.print(Text(f"  {told}"))
+    if (more := len(report.who_is_slow) - _PROBLEMS_SHOWN) > 0:
+        out.print(f"  … and {more} more; see the report.")
     for problem in report.problems[:_PROBLEMS_SHOWN]:
         shown = wording.outcome(problem.outcome)
         out.print()

@@ -80,9 +80,8 @@ class ActionModule(ActionBase):
             raise AnsibleActionFail(action_base.said(reply.get("msg")))
         if not reply.get("archive"):
             return None
-        order = folder.document(run_folder.WORK_ORDER)
         try:
-            most = harvest.limits(order, node)
+            most = harvest.limits(folder.orders(), node)
         except (KeyError, ValueError) as error:
             raise harvest.ArchiveError(f"{folder.path}'s work order has no tests of it: {error}") from error
         # Its rows follow its archive: where there was none, none of them is there to be looked for.

@@ -53,7 +53,7 @@ class ActionModule(ActionBase):
             folder = _existing(args["reports_dir"], inventory.cluster, args["run"])
             try:
                 compare(folder, inventory)
-                found = {"nodes": list(folder.plan()["nodes"]), "waits": waits(folder)}
+                found = {"nodes": measuring(folder), "waits": waits(folder)}
             except (run_folder.RunFolderError, policy.PolicyError) as error:
                 raise AnsibleActionFail(str(error)) from error
             return {**result, **found, "changed": False, "run": folder.name, "folder": str(folder.path)}
@@ -105,6 +105,16 @@ def compare(folder: RunFolder, inventory: Inventory) -> None:
         folder.update_manifest(**{provenance.CHANGED: changed})
 
 
+def measuring(folder: RunFolder) -> list[str]:
+    """Return the nodes that may measure for a run: those of its plan, or of its second work order.
+
+    Raises:
+        RunFolderError: they cannot be read.
+    """
+    names = list(folder.plan()["nodes"])
+    return pattern.taking_part(folder.orders()[-1]) if folder.confirms() else names
+
+
 def waits(folder: RunFolder) -> dict[str, int]:
     """Return how long nobody need look at a run's nodes, and after how long they are certainly done.
 
@@ -113,7 +123,7 @@ def waits(folder: RunFolder) -> dict[str, int]:
         order cannot be read: its nodes are stopped and fetched all the same.
     """
     try:
-        order = folder.document(run_folder.WORK_ORDER)
+        order = folder.orders()[-1]
         longest_s = max(main.worst_case_s({**order, "node": name}) for name in pattern.busiest(order))
         return {"lease_s": int(order["policy"]["lease_s"]), "deadline_s": int(longest_s)}
     except (run_folder.RunFolderError, LookupError, TypeError, ValueError, AttributeError):

@@ -258,7 +258,7 @@ class _Measure(_Step):
                 if key != "secret" and (key not in made.common or made.common[key] != value)
             }
             deadline_s = max(deadline_s, main.worst_case_s(order))
-            most[name] = harvest.limits(made.common, node)
+            most[name] = harvest.limits([made.common], node)
         return made.common, own, deadline_s, most
 
     def _follow(self, step: srun.Step, lease_s: float, limit_s: float) -> None:

@@ -37,6 +37,11 @@ def attempt_of(test_or_row: Mapping[str, Any]) -> int:
     return int(test_or_row.get("attempt", 1))
 
 
+def archive_name(node: str, confirms: bool) -> str:
+    """Return how the run folder calls a node's archive: that of its work order, or of the second one."""
+    return f"{node}.confirm.tar.gz" if confirms else f"{node}.tar.gz"
+
+
 def raw_name(identity: object, end: object, attempt: object = 1) -> str:
     """Return the name of the file with the tool's own words at an end of a test, also inside the archive."""
     return f"{identity}.{end}.txt" if attempt == 1 else f"{identity}.{end}.{attempt}.txt"
@@ -83,7 +88,8 @@ class Record:
         with self._lock:
             fresh = [row for row in rows if _key(row) not in self._written]
             # A clock may be set back; and where a number is missing a row was lost.
-            fresh = [{**row, "sequence": len(self._written) + n} for n, row in enumerate(fresh, 1)]
+            first = int(self._order.get("rows_before", 0)) + len(self._written) + 1
+            fresh = [{**row, "sequence": number} for number, row in enumerate(fresh, first)]
             lines = [json.dumps(row, sort_keys=True, separators=(",", ":")) + "\n" for row in fresh]
             data = "".join(lines).encode()
             while data:
@@ -182,7 +188,8 @@ class Record:
 
     def raw_reference(self, test: Mapping[str, Any]) -> dict[str, str]:
         """Return the row's `raw` object: the archive in the run folder and the member in it."""
-        return {"file": "raw/{}.tar.gz".format(self._order["node"]), "name": self.raw_name(test)}
+        name = archive_name(str(self._order["node"]), "first_id" in self._order)
+        return {"file": f"raw/{name}", "name": self.raw_name(test)}
 
     def _save_status(self) -> None:
         self._status["finished_tests"] = len(self._written)

@@ -105,7 +105,9 @@ class Map:
 
 
 def asked_lines(order: Mapping[str, Any], node: str | None = None) -> Iterator[AskedLine]:
-    """Yield every question about cables of a run, or those of one node; none where the policy has them off.
+    """Yield every question about cables of a run, or those of one node.
+
+    There are none where the policy has them off, nor in a second order of a run, whose first had them.
 
     Args:
         order: the common part of a work order.
@@ -114,7 +116,7 @@ def asked_lines(order: Mapping[str, Any], node: str | None = None) -> Iterator[A
     Yields:
         asked lines with `group` None; ids begin with `c`.
     """
-    if order["policy"].get("beacon"):
+    if order["policy"].get("beacon") and "first_id" not in order:
         yield from Map(order).lines(order, node)
 
 

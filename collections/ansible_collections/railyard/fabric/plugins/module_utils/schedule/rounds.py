@@ -86,7 +86,8 @@ def asked_tests(order: Mapping[str, Any], node: str | None = None) -> Iterator[A
 
     Args:
         order: the common part of a work order: `fabrics`, `roster`, `pattern`, `rounds`, `meetings`,
-            `full_rounds`, `full_rails`, `seed`, `rails`, `policy` are read.
+            `full_rounds`, `full_rails`, `seed`, `rails`, `policy` are read; of a second order of the same run
+            also `first_id` and `first_round`, where its tests and rounds go on counting.
         node: a roster name; its share is found in time linear in the number of nodes.
 
     Yields:
@@ -132,7 +133,7 @@ def _listed(order: Mapping[str, Any], roster: Sequence[str], node: str | None) -
     if not isinstance(listed, list) or not listed or not all(isinstance(turn, list) for turn in listed):
         raise ScheduleError("meetings are no list of rounds, which pattern listed wants")
     count = 0
-    for number, turn in enumerate(listed):
+    for number, turn in enumerate(listed, int(order.get("first_round", 0))):
         busy: set[int] = set()
         for both in turn:
             good = isinstance(both, list) and len(both) == 2 and all(map(_is_place, both))
@@ -200,6 +201,7 @@ class Share:
         }
         self._questions = {rdma: questions(order["policy"], rdma) for rdma in (False, True)}
         self._order = order
+        self._first_id = int(order.get("first_id", 0))
         # A policy of before there was a choice had none.
         self._one_by_one = order["policy"].get("questions") == ONE_BY_ONE
         # So many ids are set aside for each pair that they follow from the meeting's number alone; where
@@ -218,7 +220,7 @@ class Share:
         least = every.least(len(rails), self._one_by_one)
         if full is None:
             full = full_rails(self._order, meeting, rails)
-        number = meeting.number * self._width
+        number = self._first_id + meeting.number * self._width
         ways = ((meeting.node, meeting.peer), (meeting.peer, meeting.node))
         for rail in rails:
             asked = every if rail in full else least

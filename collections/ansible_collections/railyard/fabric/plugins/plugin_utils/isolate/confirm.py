@@ -37,7 +37,7 @@ class Further(NamedTuple):
 
     Attributes:
         rounds: of each round its pairs (node, peer), in the roster's order; a node is in one of them at most.
-        rails: on which rails they are measured, in the order of the fabrics.
+        rails: the rails that are in doubt, in the order of the fabrics.
     """
 
     rounds: Rounds
@@ -64,7 +64,8 @@ def confirm(
     bad = roster.rails_of([*doubtful, *suspects], None)
     pairs = Counter[tuple[str, str]]()
     for one in doubtful:
-        if one.kind == PAIR and one.node is not None and one.peer is not None:
+        there = one.node in roster.of_node and one.peer in roster.of_node
+        if one.kind == PAIR and there and one.node is not None and one.peer is not None:
             both = roster.ordered(one.node, one.peer)
             pairs[both] = max(pairs[both], FURTHER + 1 - one.evidence)
     wanted = {rail for one in doubtful if one.kind == PAIR and (rail := one.rail)}
@@ -80,12 +81,14 @@ def confirm(
 def second_order(order: Mapping[str, Any], further: Further) -> dict[str, Any]:
     """Return the common part of a work order that holds those meetings and asks the least of them."""
     place = {str(entry["name"]): number for number, entry in enumerate(order["roster"])}
+    # All rails at once take as long as one of them, and are the same test as before.
+    one_by_one = order["policy"].get("questions") == schedule.ONE_BY_ONE
     return {
-        **order,
+        **{key: value for key, value in order.items() if key != "full_rails"},
         "pattern": schedule.LISTED,
         "rounds": None,
         "full_rounds": 0,
-        "rails": further.rails,
+        "rails": further.rails if one_by_one else order["rails"],
         "meetings": [[[place[node], place[peer]] for node, peer in turn] for turn in further.rounds],
     }
 

@@ -102,6 +102,9 @@ class Findings:
     crossing: tuple[Crossing, ...]
 
 
+NOTHING = Findings((), (), (), ())
+
+
 def isolate(tests: Tests, wiring: Wiring) -> Findings:
     """Return who is slow.
 

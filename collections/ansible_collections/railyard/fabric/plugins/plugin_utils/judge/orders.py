@@ -41,8 +41,11 @@ class Orders:
         """
         self._folder = folder
         try:
-            self.common = folder.document(run_folder.WORK_ORDER)
+            self.common = folder.orders()[-1]
             self._own = own_orders.by_node(folder) if of_all else None
+            # In a second order a node's rows go on in the sequence of those that it has handed over.
+            taken = folder.rows(run_folder.ARCHIVES)[0] if folder.confirms() else ()
+            self._rows_before = {row["node"]: row["rows"] for row in taken if "of" not in row}
         except run_folder.RunFolderError as error:
             raise OrderError(f"the run folder {folder.path} gives no work order: {error}") from error
 
@@ -56,6 +59,8 @@ class Orders:
             own = own_orders.of(self._folder, node) if self._own is None else self._own[node]
             common = {**self.common, "bounds": own["bounds"]} if "bounds" in own else self.common
             order = work_order.for_node(common, node, self._folder.secret(), own["netdevs"], own["hcas"])
+            if node in self._rows_before:
+                order["rows_before"] = self._rows_before[node]
         except (run_folder.RunFolderError, KeyError, ValueError) as error:
             raise OrderError(
                 f"{node}: the run folder {self._folder.path} gives no work order: {error}"

@@ -12,7 +12,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import attempts, baseline, verdict
+from ansible_collections.railyard.fabric.plugins.plugin_utils.isolate.culprits import NOTHING, Findings
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import (
+    attempts,
+    baseline,
+    isolation,
+    verdict,
+)
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import baseline as kept_baseline
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import provenance
@@ -30,6 +36,7 @@ class Judged:
         strangers: result rows that answer nothing that was asked.
         incomplete: why the run is incomplete, or None.
         notes: what else a reader has to know.
+        findings: who is slow, by the numbers of all tests together, of runs in which something is not good.
     """
 
     verdicts: list[dict[str, Any]]
@@ -38,6 +45,7 @@ class Judged:
     strangers: list[str] = field(default_factory=list)
     incomplete: str | None = None
     notes: list[str] = field(default_factory=list)
+    findings: Findings = NOTHING
 
 
 def judge_folder(path: str | Path) -> Judged:
@@ -52,7 +60,7 @@ def judge_folder(path: str | Path) -> Judged:
         read = _read(path)
         manifest, plan, asked, _facts, results = read.documents[:5]
         verdicts = verdict.judge(*read.documents)
-        incomplete = verdict.incomplete(manifest, asked, plan, read.order)
+        incomplete = verdict.incomplete(manifest, asked, plan, read.order, read.second)
         outcomes = {one["outcome"] for one in verdicts}
         return Judged(
             verdicts,
@@ -61,6 +69,7 @@ def judge_folder(path: str | Path) -> Judged:
             verdict.strangers(manifest, asked, results),
             incomplete,
             [*provenance.notes(manifest, plan), *attempts.notes(verdicts)],
+            isolation.of(read.order, asked, results, verdicts),
         )
 
 
@@ -88,10 +97,11 @@ def _without_collector() -> Iterator[None]:
 
 
 class _Folder(NamedTuple):
-    """What is judged of a folder: arguments of `verdict.judge`, the work order, files that lost a line."""
+    """What is judged of a folder: arguments of `verdict.judge`, the work orders, files that lost a line."""
 
     documents: tuple[Any, ...]
     order: Mapping[str, Any] | None
+    second: Mapping[str, Any] | None
     torn: list[str]
 
 
@@ -104,7 +114,8 @@ def _read(path: str | Path) -> _Folder:
     for name in (run_folder.ASKED, run_folder.FACTS, run_folder.OBSTACLES, run_folder.RESULTS):
         read[name], damaged = folder.rows(name)
         torn += [name] if damaged else []
-    order = _work_order(folder)
+    order = _work_order(folder, run_folder.WORK_ORDER)
+    second = _work_order(folder, run_folder.CONFIRM_ORDER)
     documents = (
         manifest,
         plan,
@@ -115,13 +126,13 @@ def _read(path: str | Path) -> _Folder:
         _inspected(folder, plan, order, read[run_folder.OBSTACLES]),
         kept_baseline.kept(folder, manifest, plan),
     )
-    return _Folder(documents, order, torn)
+    return _Folder(documents, order, second, torn)
 
 
-def _work_order(folder: RunFolder) -> Mapping[str, Any] | None:
-    """Return the run's work order, None where there is none that can be read."""
+def _work_order(folder: RunFolder, name: str) -> Mapping[str, Any] | None:
+    """Return a work order of the run, None where there is none that can be read."""
     try:
-        return folder.document(run_folder.WORK_ORDER)
+        return folder.document(name)
     except run_folder.RunFolderError:
         return None
 

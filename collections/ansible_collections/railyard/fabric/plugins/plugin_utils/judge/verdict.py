@@ -49,6 +49,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.facts import BoundFacts
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import documents, provenance, requests
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.baseline import Saved
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import CONFIRM_ARCHIVES
 
 Rows = dict[str, list[Mapping[str, Any]]]
 
@@ -151,6 +152,7 @@ def incomplete(
     asked: Sequence[Mapping[str, Any]],
     plan: Mapping[str, Any],
     order: Mapping[str, Any] | None,
+    second: Mapping[str, Any] | None = None,
 ) -> str | None:
     """Tell why a run is incomplete, or None.
 
@@ -159,6 +161,7 @@ def incomplete(
         asked: the asked lines, compared with what had to be asked.
         plan: the plan, of which that follows.
         order: the work order, of which it follows too; None where it is lost.
+        second: the second work order, None where the run has none.
     """
     if said := not_ended(manifest) or provenance.imported(manifest):
         return said
@@ -168,7 +171,7 @@ def incomplete(
         provenance.edited(manifest, plan)
         or requests.alone(asked)
         or requests.rdma_left_out(plan, asked)
-        or requests.not_all_asked(manifest, plan, order, asked)
+        or requests.not_all_asked(manifest, plan, order, asked, second)
     )
 
 
@@ -534,11 +537,17 @@ def _rows_lost(manifest: Mapping[str, Any], rows: Rows) -> dict[str, str]:
     here = Counter(str(row.get("host")) for mine in rows.values() for row in mine)
     if taken is None:
         return {}  # a run of an earlier version
-    told = taken if isinstance(taken, Mapping) else {}
+    told = [taken, manifest[CONFIRM_ARCHIVES]] if CONFIRM_ARCHIVES in manifest else [taken]
+    said: dict[str, Any] = {}
+    each = (pair for archives in told if isinstance(archives, Mapping) for pair in archives.items())
+    for node, one in each:
+        count = one.get("rows") if isinstance(one, Mapping) else None
+        known = policy.is_number(count) and policy.is_number(said.get(node, 0))
+        said[node] = said.get(node, 0) + count if known else count
     return {
-        node: f"{node} handed {said!r} rows over, {here[node]} of them are here"
-        for node in {*told, *here} - {bmc.CONTROLLER}
-        if (said := told[node].get("rows") if isinstance(told.get(node), Mapping) else None) != here[node]
+        node: f"{node} handed {said.get(node)!r} rows over, {here[node]} of them are here"
+        for node in {*said, *here} - {bmc.CONTROLLER}
+        if said.get(node) != here[node]
     }
 
 

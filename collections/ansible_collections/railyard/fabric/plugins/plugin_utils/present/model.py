@@ -129,6 +129,8 @@ class Report:
     rows: tuple[RailRow, ...]
     node_count: int
     problems: tuple[Problem, ...]
+    who_is_slow: tuple[str, ...]
+    """Whom the numbers of all tests together show to be slow, and what stays in doubt; a sentence each."""
     measurements: tuple[Measurement, ...]
     tables: tuple[CheckTable, ...]
     spreads: tuple[RailSpread, ...]
@@ -183,6 +185,7 @@ def read(run_dir: str | os.PathLike[str], judged: rejudge.Judged | None = None) 
         rows=rows,
         node_count=len(plan.get("nodes") or {}),
         problems=tuple(group(total["problems"], cables)),
+        who_is_slow=tuple(total["who_is_slow"]),
         measurements=measurements,
         tables=tuple(_with_conditions(_tables(measurements), folder, manifest)),
         spreads=spread.of(measurements, rails),

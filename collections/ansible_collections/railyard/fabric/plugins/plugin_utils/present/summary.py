@@ -20,7 +20,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue i
     UNMEASURED,
     WORST_FIRST,
 )
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import rejudge
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import isolation, rejudge
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rejudge import Judged
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import suspects, wording
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
@@ -42,7 +42,8 @@ def summarise(path: str | Path) -> dict[str, Any]:
         peer rail direction outcome`, rail null for the aggregate), `problems` (verdicts that fail or are
         unmeasured), `recorded` (why nothing bounds a number, and of how many), `notes` (torn files, rows of
         strangers, why the run is incomplete, an inventory that has changed), `coverage` (as
-        `pattern.coverage`).
+        `pattern.coverage`), `suspects` (as `culprits.Suspect`), `who_is_slow` (what is told of them, and of
+        what stays in doubt).
 
     Raises:
         RunFolderError, JudgeError, PolicyError: as rejudge.judge_folder.
@@ -72,6 +73,8 @@ def of(plan: Mapping[str, Any], judged: Judged) -> dict[str, Any]:
         "pairs": _pairs(verdicts),
         "problems": [one for one in verdicts if one["outcome"] in (FAIL, UNMEASURED)],
         "recorded": Counter(_unbounded(one) for one in verdicts if one["outcome"] == RECORDED).most_common(),
+        "suspects": [one._asdict() for one in judged.findings.suspects],
+        "who_is_slow": list(isolation.lines(judged.findings)),
         "notes": notes,
     }
 
@@ -98,6 +101,7 @@ def lines(summary: Mapping[str, Any], folder: str) -> list[str]:
         more = f" and {len(found) - 1} more" if len(found) > 1 else ""
         text.append(f"{outcome}: {place(found[0])} {CHECKS[found[0]['check']].title}{more}: {cause}")
         text.append(f"  next: {next_step}")
+    text += [f"slow: {told}" for told in summary["who_is_slow"]]
     text += [f"recorded: {count}, {why}" for why, count in summary["recorded"]]
     text += [f"note: {note}" for note in summary["notes"]]
     return [*text, summary["headline"], f"run folder: {folder}"]

@@ -13,7 +13,7 @@ import hashlib
 import io
 import tarfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -67,15 +67,16 @@ class Archive:
     notes: list[str] = field(default_factory=list)
 
 
-def limits(order: Mapping[str, Any], node: str) -> Limits:
-    """Return what a node may hand over for a work order.
+def limits(orders: Sequence[Mapping[str, Any]], node: str) -> Limits:
+    """Return what a node may hand over.
 
     Args:
-        order: the run's work order.
-        node: a name of its roster.
+        orders: the run's work orders: a node that could not be asked for its results of the first hands them
+            over after the second.
+        node: a name of their roster.
     """
-    policy = order["policy"]
-    asked = main.asked_of({**order, "node": node})
+    policy = orders[0]["policy"]
+    asked = [line for order in orders for line in main.asked_of({**order, "node": node})]
     raw = frozenset(
         record.raw_name(line["id"], record.end_of(line, node), attempt)
         for line in asked

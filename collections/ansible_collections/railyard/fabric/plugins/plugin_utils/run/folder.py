@@ -30,7 +30,10 @@ MANIFEST, PLAN, FACTS, ASKED = "manifest.json", "plan.json", "facts.jsonl", "ask
 OBSTACLES = "obstacles.jsonl"
 #: What each node handed over: appended when it is collected, kept in the manifest when the run ends.
 ARCHIVES = "archives.jsonl"
+CONFIRM_ARCHIVES = "confirm_archives"
 RESULTS, VERDICTS, WORK_ORDER, SECRET = "results.jsonl", "verdicts.jsonl", "work_order.json", ".secret"
+#: The second work order, which confirms or clears the suspects of the first; most runs have none.
+CONFIRM_ORDER = "confirm_order.json"
 SCHEMA = 1
 REASONS = ("completed", "interrupted")
 #: No honest row or document comes near; what Python makes of JSON is many times as large.
@@ -315,6 +318,14 @@ class RunFolder:
         """Return plan.json."""
         return self.document(PLAN)
 
+    def confirms(self) -> bool:
+        """Tell whether the run has a second work order."""
+        return (self.path / CONFIRM_ORDER).exists()
+
+    def orders(self) -> list[dict[str, Any]]:
+        """Return the parts of the run's work orders that all nodes share, the one of now last."""
+        return [self.document(name) for name in (WORK_ORDER, *[CONFIRM_ORDER] * self.confirms())]
+
     def update_manifest(self, **changes: Any) -> dict[str, Any]:
         """Set keys of the manifest and return it whole."""
         manifest = {**self.manifest(), **changes}
@@ -325,8 +336,11 @@ class RunFolder:
         """Write the end record, once: an interrupted run that is collected later stays interrupted."""
         if reason not in REASONS:
             raise ValueError(f"reason must be one of {REASONS}, not {reason!r}")
-        taken = {str(row.pop("node")): row for row in self.rows(ARCHIVES)[0]}
-        changes: dict[str, Any] = {"archives": taken} if taken else {}
+        taken: dict[str, dict[str, Any]] = {}
+        for row in self.rows(ARCHIVES)[0]:
+            of = CONFIRM_ARCHIVES if row.pop("of", None) else "archives"
+            taken.setdefault(of, {})[str(row.pop("node"))] = row
+        changes: dict[str, Any] = dict(taken)
         if self.manifest().get("end") is None:
             changes["end"] = {"at": timestamp(), "reason": reason}
         if changes:

@@ -10,6 +10,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.railyard.fabric.plugins.module_utils.runner import record
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import archive as harvest
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder
@@ -46,7 +47,7 @@ def facts_row(found: dict[str, Any], node: str, run: str) -> dict[str, Any]:
 
 def archive_path(folder: RunFolder, node: str) -> Path:
     """Return where a node's archive is kept."""
-    return folder.path / "raw" / f"{node}.tar.gz"
+    return folder.path / "raw" / record.archive_name(node, folder.confirms())
 
 
 def take_archive(
@@ -71,5 +72,6 @@ def take_archive(
     # Of the file that is here: what the node says of it was compared with it.
     with place.open("rb") as packed:
         digest = hashlib.file_digest(packed, "sha256").hexdigest()
-    folder.append(run_folder.ARCHIVES, [{"node": node, "sha256": digest, "rows": found.lines}])
+    of = {"of": run_folder.CONFIRM_ARCHIVES} if folder.confirms() else {}
+    folder.append(run_folder.ARCHIVES, [{**of, "node": node, "sha256": digest, "rows": found.lines}])
     return fresh, found.notes

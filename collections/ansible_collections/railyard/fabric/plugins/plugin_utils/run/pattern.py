@@ -180,6 +180,13 @@ def problem(order: Mapping[str, Any]) -> str | None:
     return None
 
 
+def goes_on(order: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
+    """Tell whether an order is a second one of the same run: of its nodes and policy, whose ids go on."""
+    own = {*_CHOSEN, "meetings", "rails", "absent", "first_id", "first_round"}
+    same = all(second.get(key) == order.get(key) for key in {*order, *second} - own)
+    return same and second.get("pattern") == rounds.LISTED and "first_id" in second
+
+
 def _asked_everything(order: Mapping[str, Any]) -> bool:
     """Tell whether each node is asked everything about all rails in the rounds of `full_rails`."""
     asked: dict[str, set[str]] = {str(entry["name"]): set() for entry in order["roster"]}
@@ -211,6 +218,17 @@ def coverage(plan: Mapping[str, Any], lines: Iterable[Mapping[str, Any]]) -> dic
         found["leaf_pairs"] = sum(len(both) > 1 for both in across)
         found["of_leaf_pairs"] = many * (many - 1) // 2
     return found
+
+
+def taking_part(order: Mapping[str, Any]) -> list[str]:
+    """Return the nodes that an order has meet anybody, in the order of the roster."""
+    names = [str(entry["name"]) for entry in order["roster"]]
+    if order.get("pattern") != rounds.LISTED:
+        return names
+    return [
+        names[place]
+        for place in sorted({place for turn in order["meetings"] for both in turn for place in both})
+    ]
 
 
 def rounds_of(order: Mapping[str, Any]) -> Sequence[int]:
@@ -247,9 +265,13 @@ def asked_in(order: Mapping[str, Any]) -> Iterator[Counter[frozenset[str]]]:
 def busiest(order: Mapping[str, Any]) -> set[str]:
     """Return some nodes among which is the one that has most to do: nodes of one fabric have as much.
 
-    Of an odd number somebody pauses in each round, and whoever meets one that paused is asked more.
+    Of an odd number somebody pauses in each round, and whoever meets one that paused is asked more. In a
+    list of meetings some have more than others.
     """
-    found = {int(entry["fabric"]): str(entry["name"]) for entry in order["roster"]}
+    turns = order["meetings"] if order.get("pattern") == rounds.LISTED else ()
+    met = Counter(place for turn in turns for both in turn for place in both)
+    by_meetings = sorted(enumerate(order["roster"]), key=lambda one: met[one[0]])
+    found = {int(entry["fabric"]): str(entry["name"]) for _place, entry in by_meetings}
     again = [said for said in order.get("full_rails") or () if isinstance(said, Mapping)]
     return {*found.values(), *_met_in_last_part(order, *again)} if again else set(found.values())
 

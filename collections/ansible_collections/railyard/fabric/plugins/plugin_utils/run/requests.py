@@ -86,12 +86,15 @@ def work_order(
     return {**order, **pattern.chosen(order)}
 
 
-def asked_lines(plan: Mapping[str, Any], order: Mapping[str, Any]) -> list[AskedLine]:
+def asked_lines(
+    plan: Mapping[str, Any], order: Mapping[str, Any], second: Mapping[str, Any] | None = None
+) -> list[AskedLine]:
     """Return every asked line: facts, BMCs, cables, the schedule's tests, link errors, hops, the aggregates.
 
     Args:
         plan: the plan of the nodes that the run covers.
         order: the common part of the work order.
+        second: that of the second order, whose tests and aggregates come last.
 
     Returns:
         The lines of asked.jsonl; an aggregate names its `parts`.
@@ -106,7 +109,12 @@ def asked_lines(plan: Mapping[str, Any], order: Mapping[str, Any]) -> list[Asked
     lines += tests
     lines += _link_error_lines(plan, tests)
     lines += _hops_lines(plan, tests)
-    lines += _aggregate_lines(tests)
+    sums = _aggregate_lines(tests)
+    lines += sums
+    if second is not None:
+        further = list(schedule.asked_tests(second))
+        lines += further
+        lines += _aggregate_lines(further, len(sums))
     if not any(line["rail"] or line["peer"] for line in lines):
         raise AskError(
             "nothing is asked: no node of group gpu_nodes has a rail; give `fabric` rails, or widen --limit"
@@ -129,8 +137,9 @@ def not_all_asked(
     plan: Mapping[str, Any],
     order: Mapping[str, Any] | None,
     lines: Sequence[Mapping[str, Any]],
+    second: Mapping[str, Any] | None = None,
 ) -> str | None:
-    """Tell that the asked lines are not what follows from plan, policy and work order, or None."""
+    """Tell that the asked lines are not what follows from plan, policy and work orders, or None."""
     if order is None:
         return "work_order.json is missing: without it nobody knows what had to be asked"
     foreign = "work_order.json is not of this run's plan and policy"
@@ -142,7 +151,9 @@ def not_all_asked(
             return foreign
         if fewer := pattern.problem(order):
             return fewer
-        wanted = asked_lines(plan, order)
+        if second is not None and not pattern.goes_on(order, second):
+            return f"{folder.CONFIRM_ORDER} is not of this run's work order"
+        wanted = asked_lines(plan, order, second)
     except (AskError, schedule.ScheduleError, ValueError, LookupError, TypeError, AttributeError) as error:
         return f"work_order.json is not whole: {error}"
     if [dict(line) for line in lines] != wanted:
@@ -240,7 +251,7 @@ def _hops_lines(plan: Mapping[str, Any], tests: Sequence[Mapping[str, Any]]) -> 
     return _local_lines("h", (("hops", "ib_write_lat", *place) for place in planned))
 
 
-def _aggregate_lines(tests: Sequence[Mapping[str, Any]]) -> list[AskedLine]:
+def _aggregate_lines(tests: Sequence[Mapping[str, Any]], first: int = 0) -> list[AskedLine]:
     sums = {part: name for name, part in AGGREGATES.items()}
     groups: dict[str, list[Mapping[str, Any]]] = {}
     for test in tests:
@@ -259,5 +270,5 @@ def _aggregate_lines(tests: Sequence[Mapping[str, Any]]) -> list[AskedLine]:
             "round": parts[0]["round"],
             "parts": [part["id"] for part in parts],
         }
-        for number, parts in enumerate(groups.values())
+        for number, parts in enumerate(groups.values(), first)
     ]

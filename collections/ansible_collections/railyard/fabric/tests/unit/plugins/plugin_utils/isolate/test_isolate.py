@@ -38,7 +38,7 @@ def order(nodes: int, rails: int = 4, unit: int = 8, turns: list[int] | None = N
     return {
         "fabrics": [{"transport": "roce", "mtu": 9000, "rails": each}], "roster": roster, "absent": [],
         "seed": 0, "rails": None, "full_rounds": 0, "pattern": "k_regular" if turns else "all_pairs",
-        "rounds": turns,
+        "rounds": turns, "policy": {},
     }  # fmt: skip
 
 

@@ -1,0 +1,78 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Ask further of whom a run suspects, in a second work order. Options: modules/fabric_confirm.py."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+from ansible.utils.display import Display
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
+from ansible_collections.railyard.fabric.plugins.plugin_utils.isolate import culprits, measured
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import isolation, rejudge, verdict
+from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import clean_line, named
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import (
+    action_base,
+    intake,
+    pattern,
+    requests,
+)
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder
+
+display = Display()
+
+
+class ActionModule(ActionBase):
+    """Write the second work order, and what it asks, where there is something to confirm."""
+
+    _requires_connection = False
+    _supports_check_mode = True
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Return `nodes` (who measures further; empty for most runs) and `rounds`."""
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        _spec, args = self.validate_argument_spec({"folder": {"type": "path", "required": True}})
+        folder = action_base.open_folder(args["folder"])
+        try:
+            second = second_order(folder)
+        except (run_folder.RunFolderError, verdict.JudgeError, policy.PolicyError, ValueError) as error:
+            raise AnsibleActionFail(f"nobody is measured further: {error}") from error
+        nodes, turns = (pattern.taking_part(second), second["meetings"]) if second else ([], [])
+        return {**result, "changed": False, "nodes": nodes, "rounds": len(turns)}
+
+
+def second_order(folder: RunFolder) -> dict[str, Any] | None:
+    """Write the second order of a run and return it, None where nothing is to be confirmed."""
+    order = folder.document(run_folder.WORK_ORDER)
+    if len(order["roster"]) < isolation.LEAST_NODES or not order["policy"]["confirm"] or folder.confirms():
+        return None
+    asked, _torn = folder.rows(run_folder.ASKED)
+    if isolation.check_of(asked) is None:
+        return None
+    wiring = measured.wiring(order)
+    rows = (row for row in folder.each_row(run_folder.RESULTS) if row is not None)
+    found = culprits.isolate(isolation.measured_tests(asked, rows, wiring, order["absent"]), wiring)
+    if not found.doubtful:
+        return None  # for most runs: they need not be judged twice
+    found = isolation.explained(found, rejudge.judge_folder(folder.path).verdicts, wiring)
+    gone = {name for name in wiring.nodes if not intake.archive_path(folder, name).exists()}
+    second = isolation.second_order(order, asked, found, gone)
+    if second is None:
+        return None
+    plan = folder.plan()
+    lines = requests.asked_lines(plan, order, second)
+    text = "".join(run_folder.line(line) + "\n" for line in lines)
+    folder.write(run_folder.CONFIRM_ORDER, run_folder.pretty(second))
+    folder.write(run_folder.ASKED, text)
+    folder.update_manifest(asked=requests.fingerprint_of(text), coverage=pattern.coverage(plan, lines))
+    display.display(clean_line(f"confirming: {_told(found.doubtful)}"))
+    return second
+
+
+def _told(doubtful: Iterable[culprits.Suspect]) -> str:
+    return named([isolation.words(one) for one in doubtful], between="; ")

@@ -1,0 +1,226 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Isolation in a real run: its rows as tests, who of the slow explains its verdicts, whom to measure further.
+
+Whether anything is wrong is for the judge to say. Isolation only says who it is: a part most of whose
+verdicts are good is no suspect of a run, however slow it is beside its like.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import FAIL, UNMEASURED
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_number
+from ansible_collections.railyard.fabric.plugins.plugin_utils.isolate import confirm, culprits, measured
+from ansible_collections.railyard.fabric.plugins.plugin_utils.isolate.measured import NONE, Tests, Wiring
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import row_numbers
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import pattern
+
+try:
+    import numpy as np
+except ImportError:  # sanity's environment has none; see measured.py
+    np = None  # type: ignore[assignment]
+
+Line = Mapping[str, Any]
+
+#: With two nodes nobody is left to tell one end from the other.
+LEAST_NODES = 3
+#: What tells how much a path carries, the surest first: the first of them that the run asks is read.
+_CHECKS = ("rdma_bandwidth_concurrent", "tcp_bandwidth_concurrent", "rdma_bandwidth", "tcp_bandwidth")
+#: A second order has so many rounds at least, and no more than the first one had.
+_LEAST_ROUNDS = 4
+
+
+def of(
+    order: Mapping[str, Any] | None,
+    asked: Sequence[Line],
+    results: Iterable[Line],
+    verdicts: Sequence[Line],
+) -> culprits.Findings:
+    """Return who is slow in a run that was judged; of a run without anything bad, nothing.
+
+    Args:
+        order: the common part of its work order; without one nobody knows the leaves.
+        asked: the asked lines.
+        results: the result rows.
+        verdicts: the verdicts.
+    """
+    check = check_of(asked)
+    # All numbers are read only where there is something to explain.
+    if order is None or not any(one["outcome"] in (FAIL, UNMEASURED) for one in _of(check, verdicts)):
+        return culprits.NOTHING
+    try:
+        wiring = measured.wiring(order)
+        if len(wiring.nodes) < LEAST_NODES:
+            return culprits.NOTHING
+        found = culprits.isolate(measured_tests(asked, results, wiring, order["absent"]), wiring)
+    except (LookupError, TypeError, ValueError, AttributeError):
+        return culprits.NOTHING  # the work order is not whole, which the judge says
+    return explained(found, verdicts, wiring)
+
+
+def check_of(asked: Iterable[Line]) -> str | None:
+    """Return the check whose numbers isolation reads, None where none of them is asked."""
+    found = {str(line["check"]) for line in asked}
+    return next((check for check in _CHECKS if check in found), None)
+
+
+def measured_tests(
+    asked: Sequence[Line], results: Iterable[Line], wiring: Wiring, absent: Collection[str] = ()
+) -> Tests:
+    """Return the tests of a run's bandwidths, each attempt at a pair's tests as a meeting of its own.
+
+    Args:
+        asked: the asked lines.
+        results: the result rows, in any order. A number counts where an end of the test gave it; where both
+            did, the lesser.
+        wiring: of the run's nodes.
+        absent: nodes that were not there: that nothing came back from them says nothing of a rail.
+    """
+    check = check_of(asked)
+    wanted = {str(line["id"]): line for line in asked if line["check"] == check}
+    gbps: dict[str, dict[int, float]] = {}
+    for row in results:
+        identity, metrics = str(row.get("id")), row.get("metrics")
+        line = wanted.get(identity)
+        if line is None or row.get("host") not in (line["node"], line["peer"]):
+            continue
+        attempts, attempt = gbps.setdefault(identity, {}), row_numbers.attempt_of(row)
+        seen = metrics.get("bandwidth_gbps") if isinstance(metrics, Mapping) else None
+        if row.get("status") == "measured" and is_number(seen):
+            attempts[attempt] = float(np.fmin(float(seen), attempts.get(attempt, np.nan)))
+        else:
+            attempts.setdefault(attempt, np.nan)
+    node = {name: place for place, name in enumerate(wiring.nodes)}
+    rail = {name: place for place, name in enumerate(wiring.rails)}
+    numbers: dict[tuple[Any, ...], int] = {}
+    columns, values = [], []
+    for identity, line in wanted.items():
+        if line["node"] in absent or line["peer"] in absent:
+            continue
+        both = sorted((line["node"], line["peer"]), key=node.__getitem__)
+        for attempt, value in {1: np.nan, **gbps.get(identity, {})}.items():
+            number = numbers.setdefault((line["round"], *both, attempt), len(numbers))
+            columns.append((number, node[line["node"]], node[line["peer"]], rail[line["rail"]]))
+            values.append(value)
+    number_of, sender, receiver, of_rail = np.array(columns, dtype=np.int64).reshape(-1, 4).T
+    return Tests(number_of, sender, receiver, of_rail, np.array(values, dtype=np.float64))
+
+
+def explained(found: culprits.Findings, verdicts: Sequence[Line], wiring: Wiring) -> culprits.Findings:
+    """Return of the findings those that verdicts bear out: of a part's own half or more are not good.
+
+    Args:
+        found: what isolation says.
+        verdicts: the run's.
+        wiring: of its nodes.
+    """
+    asked, bad = Counter[tuple[Any, ...]](), Counter[tuple[Any, ...]]()
+    behind = _leaves(wiring)
+    for one in _of(check_of(verdicts), verdicts):
+        parts = set(_parts(one, behind))
+        asked.update(parts)
+        if one["outcome"] in (FAIL, UNMEASURED):
+            bad.update(parts)
+
+    def is_borne_out(one: culprits.Suspect) -> bool:
+        part = {
+            culprits.RAIL: (one.rail,),
+            culprits.LEAF: (one.leaf,),
+            culprits.NODE: (one.node,),
+            culprits.NODE_RAIL: (one.node, one.rail),
+            culprits.PAIR: (frozenset((one.node, one.peer)), one.rail),
+        }[one.kind]
+        place = one.kind, *part
+        return bool(bad[place]) and 2 * bad[place] >= asked[place]
+
+    return culprits.Findings(
+        tuple(filter(is_borne_out, found.suspects)),
+        tuple(filter(is_borne_out, found.doubtful)),
+        tuple(one for one in found.cannot_tell if bad[culprits.RAIL, one.rail]),
+        tuple(one for one in found.crossing if bad[culprits.RAIL, one.rail]),
+    )
+
+
+def second_order(
+    order: Mapping[str, Any], asked: Iterable[Line], found: culprits.Findings, gone: Collection[str]
+) -> dict[str, Any] | None:
+    """Return the common part of the work order that measures what is doubtful, None where nothing would help.
+
+    Args:
+        order: the common part of the run's work order.
+        asked: what it asks.
+        found: what its tests show.
+        gone: nodes that gave no results: nobody meets them.
+    """
+    names = [str(entry["name"]) for entry in order["roster"]]
+    there = {**order, "absent": [name for name in names if name in gone or name in order["absent"]]}
+    further = confirm.confirm(there, found.doubtful, found.suspects)
+    if not further.rounds:
+        return None
+    most = max(_LEAST_ROUNDS, len(pattern.rounds_of(order)))
+    between = [line for line in asked if line["peer"] is not None and "parts" not in line]
+    return {
+        **confirm.second_order(there, further._replace(rounds=further.rounds[:most])),
+        # Each id and round of a run is there once.
+        "first_id": 1 + max(int(line["id"][1:]) for line in between),
+        "first_round": 1 + max(line["round"] for line in between),
+    }
+
+
+def words(one: culprits.Suspect) -> str:
+    """Return how a person names a suspect."""
+    if one.kind == culprits.PAIR:
+        return f"the path between {one.node} and {one.peer} on {one.rail}"
+    if one.kind == culprits.LEAF:
+        return f"leaf {one.leaf}" + (f" ({one.rail})" if one.rail else "")
+    if one.kind == culprits.RAIL:
+        return f"{one.rail} of all nodes"
+    return f"{one.node} {one.rail}" if one.rail else f"{one.node}, all of its rails"
+
+
+def lines(found: culprits.Findings) -> Iterator[str]:
+    """Yield what a person is told of findings, a sentence each, suspects first."""
+    evidence = {culprits.RAIL: "nodes on it", culprits.PAIR: "meetings"}
+    for one in found.suspects:
+        on = f"{one.evidence} {evidence.get(one.kind, 'partners that are good with others')}"
+        some = f"carries {100 * one.share:.0f} % of what its like do"
+        yield f"{words(one)}: {some if one.share > 0 else 'no number came of it'} ({one.confidence}, by {on})"
+    for one in found.doubtful:
+        if one not in found.suspects:
+            yield f"{words(one)}: may be slow, but too few meetings say so ({one.evidence})"
+    for open_ in found.cannot_tell:
+        nodes = " or ".join(open_.nodes)
+        yield f"{open_.rail}: {nodes}, a path between them, or the rail; too few partners to tell which"
+    for way in found.crossing:
+        yield (
+            f"{way.rail}: between {way.leaf} and {way.peer_leaf} goes {100 * way.share:.0f} % of what goes "
+            "behind one of them"
+        )
+
+
+def _of(check: str | None, lines_: Iterable[Line]) -> Iterator[Line]:
+    return (one for one in lines_ if one["check"] == check and one["rail"] is not None)
+
+
+def _leaves(wiring: Wiring) -> dict[tuple[str, str], str]:
+    """Return node and rail -> its leaf, where one is declared."""
+    return {
+        (wiring.nodes[node], wiring.rails[rail]): wiring.leaves[wiring.leaf[node, rail]]
+        for node, rail in zip(*np.nonzero(wiring.leaf != NONE), strict=True)
+    }
+
+
+def _parts(line: Line, behind: Mapping[tuple[str, str], str]) -> Iterator[tuple[Any, ...]]:
+    rail = line["rail"]
+    yield culprits.RAIL, rail
+    yield culprits.PAIR, frozenset((line["node"], line["peer"])), rail
+    for node in (line["node"], line["peer"]):
+        yield culprits.NODE, node
+        yield culprits.NODE_RAIL, node, rail
+        if (leaf := behind.get((node, rail))) is not None:
+            yield culprits.LEAF, leaf

@@ -1,0 +1,196 @@
+"""Who is slow in a whole run, whom it asks further, and that what was asked further is judged as well."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.railyard.fabric.plugins.action import fabric_confirm
+from ansible_collections.railyard.fabric.plugins.module_utils.schedule import rounds
+from ansible_collections.railyard.fabric.plugins.plugin_utils.isolate.culprits import NOTHING
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import isolation, own_orders, rejudge
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.orders import Orders
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present import summary
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import archive, intake, pattern
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
+
+sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks" / "judge"))
+sound_run = importlib.import_module("sound_run")
+
+A, B, C, D = (f"gpu{number:04d}" for number in range(1, 5))
+CHECK = "rdma_bandwidth_concurrent"
+Row = dict[str, Any]
+
+
+def slow(*ends: str, rail: str = "rail0", left: float = 0.3) -> Callable[[Row], Row]:
+    """Return a change by which only so much is left of the tests with one of the ends, or between two."""
+
+    def change(row: Row) -> Row:
+        hit = set(ends) <= {row["node"], row["peer"]} and row["rail"] == rail and row["check"] == CHECK
+        if not hit:
+            return row
+        numbers = ("bandwidth_gbps", "message_rate_mpps")
+        return {**row, "metrics": {**row["metrics"], **{key: row["metrics"][key] * left for key in numbers}}}
+
+    return change
+
+
+@pytest.fixture
+def swept(tmp_path):
+    def make(change: Callable[[Row], Row] = lambda row: row, nodes: int = 4, **rules: Any):
+        path = tmp_path / "cluster" / sound_run.RUN
+        rules = {"questions": "together", **rules}
+        folder = run_folder.RunFolder(sound_run.build(path, nodes, 2, rules=rules, change=change))
+        for name in folder.plan()["nodes"]:
+            intake.archive_path(folder, name).touch()
+        return folder
+
+    return make
+
+
+def told(folder: run_folder.RunFolder) -> list[str]:
+    found: list[str] = summary.summarise(folder.path)["who_is_slow"]
+    return found
+
+
+def test_a_run_in_which_all_is_well_names_nobody_and_asks_nothing_further(swept):
+    folder = swept()
+    assert rejudge.judge_folder(folder.path).exit_status == 0
+    assert told(folder) == []
+    assert fabric_confirm.second_order(folder) is None
+    assert not folder.confirms()
+
+
+def test_what_is_slow_and_passes_is_nobody_s_fault(swept):
+    folder = swept(slow(A))
+    files = (run_folder.ASKED, run_folder.RESULTS)
+    read = folder.document(run_folder.WORK_ORDER), *(folder.rows(name)[0] for name in files)
+    verdicts = rejudge.judge_folder(folder.path).verdicts
+    assert isolation.of(*read, verdicts).suspects
+    # Of a part's own verdicts half or more are bad, or it is none: here a third of them.
+    third = [{**one, "outcome": "pass"} if one["peer"] == A else one for one in verdicts]
+    third = [{**one, "outcome": "pass"} if B in (one["node"], one["peer"]) else one for one in third]
+    assert isolation.of(*read, third).suspects == ()
+    assert isolation.of(*read, [{**one, "outcome": "pass"} for one in verdicts]) == NOTHING
+
+
+def test_a_slow_card_is_named_by_all_of_its_partners_and_nobody_meets_again(swept):
+    folder = swept(slow(C))
+    assert told(folder) == [
+        f"{C} rail0: carries 30 % of what its like do (confirmed, by 3 partners that are good with others)"
+    ]
+    assert summary.summarise(folder.path)["suspects"][0]["node"] == C
+    assert fabric_confirm.second_order(folder) is None
+
+
+def test_a_slow_path_is_in_doubt_until_its_nodes_have_met_again(swept):
+    folder = swept(slow(A, C))
+    assert told(folder) == [
+        f"the path between {A} and {C} on rail0: may be slow, but too few meetings say so (1)"
+    ]
+    before = folder.rows(run_folder.ASKED)[0]
+    second = fabric_confirm.second_order(folder)
+    assert [(one.node, one.peer) for one in rounds.meetings(second)] == [(A, C)] * 3
+    asked = folder.rows(run_folder.ASKED)[0]
+    assert asked[: len(before)] == before
+    further = asked[len(before) :]
+    assert {line["round"] for line in further} == {3, 4, 5}
+    assert len({line["id"] for line in asked}) == len(asked)
+    # All rails at once as before, which takes no longer, and the sums over them.
+    assert sum(line["check"] == CHECK for line in further) == 3 * 2 * 2
+    assert sum(line["rail"] is None for line in further) == 3 * 2
+    judged = rejudge.judge_folder(folder.path)
+    assert judged.incomplete is None
+    unmeasured = [one["id"] for one in judged.verdicts if one["outcome"] == "unmeasured"]
+    assert {line["id"] for line in further} <= set(unmeasured)
+    # It is made once: what was asked is fixed.
+    assert fabric_confirm.second_order(folder) is None
+
+
+def test_a_path_that_is_slow_each_time_is_accused_alone(swept):
+    folder = swept(slow(A, C))
+    first = folder.rows(run_folder.RESULTS)[0]
+    fabric_confirm.second_order(folder)
+    asked = {line["id"]: line for line in folder.rows(run_folder.ASKED)[0]}
+    known = {row["id"] for row in first}
+    for line in asked.values():
+        if line["check"] != CHECK or line["id"] in known:
+            continue
+        like = next(
+            row for row in first if all(row[key] == line[key] for key in ("check", "node", "peer", "rail"))
+        )
+        ends = [row for row in first if row["id"] == like["id"]]
+        folder.append(run_folder.RESULTS, [{**row, "id": line["id"], "round": line["round"]} for row in ends])
+    found = rejudge.judge_folder(folder.path).findings
+    assert [(one.kind, one.node, one.peer, one.rail, one.evidence) for one in found.suspects] == [
+        ("pair", A, C, "rail0", 4)
+    ]
+    assert found.doubtful == ()
+
+
+def test_nobody_meets_who_gave_no_results(swept):
+    folder = swept(slow(A, C))
+    intake.archive_path(folder, C).unlink()
+    assert fabric_confirm.second_order(folder) is None
+
+
+@pytest.mark.parametrize("rules", [{"confirm": 0}, {}], ids=["no_confirming", "two_nodes"])
+def test_nothing_is_asked_further(swept, rules):
+    folder = swept(slow(A, C if rules else B), nodes=4 if rules else 2, **rules)
+    assert fabric_confirm.second_order(folder) is None
+    assert not folder.confirms()
+
+
+def test_one_by_one_measures_the_rails_in_doubt_alone(swept):
+    def change(row: Row) -> Row:
+        hit = {row["node"], row["peer"]} == {A, C} and row["rail"] == "rail1"
+        if row["check"] != "rdma_bandwidth" or not hit:
+            return row
+        metrics = row["metrics"]
+        return {**row, "metrics": {**metrics, "bandwidth_gbps": metrics["bandwidth_gbps"] * 0.3}}
+
+    folder = swept(change, questions="one_by_one")
+    second = fabric_confirm.second_order(folder)
+    assert second["rails"] == ["rail1"]
+    assert {test["rail"] for test in rounds.asked_tests(second)} == {"rail1"}
+
+
+def test_a_second_order_of_other_nodes_or_another_policy_is_none_of_the_run(swept):
+    folder = swept(slow(A, C))
+    order = folder.document(run_folder.WORK_ORDER)
+    second = fabric_confirm.second_order(folder)
+    assert pattern.goes_on(order, second)
+    assert not pattern.goes_on(order, {**second, "policy": {**order["policy"], "confirm": 0}})
+    assert not pattern.goes_on(order, {**second, "roster": order["roster"][:2]})
+    assert not pattern.goes_on(order, order)
+    folder.write(run_folder.CONFIRM_ORDER, run_folder.pretty({**second, "run": "20261124T100000Z-0000"}))
+    assert "confirm_order.json" in str(rejudge.judge_folder(folder.path).incomplete)
+    (folder.path / run_folder.CONFIRM_ORDER).unlink()
+    assert "had to be asked" in str(rejudge.judge_folder(folder.path).incomplete)
+
+
+def test_rows_of_both_orders_are_counted_and_numbered_on(swept):
+    folder = swept(slow(A, C))
+    count = folder.manifest()["archives"][A]["rows"]
+    folder.append(run_folder.ARCHIVES, [{"node": A, "sha256": "0" * 64, "rows": count}])
+    order = folder.document(run_folder.WORK_ORDER)
+    own_orders.keep(folder, folder.plan(), folder.rows(run_folder.FACTS)[0], order)
+    assert "rows_before" not in Orders(folder).of(A)
+    second = fabric_confirm.second_order(folder)
+    mine = Orders(folder).of(A)
+    assert (mine["rows_before"], mine["meetings"]) == (count, second["meetings"])
+    assert intake.archive_path(folder, A).name == f"{A}.confirm.tar.gz"
+    # A node that could not be reached before hands over what it has of both.
+    both = archive.limits(folder.orders(), A).raw
+    assert both > archive.limits(folder.orders()[:1], A).raw
+    folder.append(run_folder.ARCHIVES, [{"of": "confirm", "node": A, "sha256": "1" * 64, "rows": 5}])
+    folder.finish("completed")
+    manifest = folder.manifest()
+    assert manifest["archives"][A]["rows"] == count
+    assert manifest["confirm_archives"][A] == {"rows": 5, "sha256": "1" * 64}
+    causes = [str(one["cause"]) for one in rejudge.judge_folder(folder.path).verdicts if one["node"] == A]
+    assert any(f"{A} handed {count + 5} rows over, {count} of them are here" in cause for cause in causes)
