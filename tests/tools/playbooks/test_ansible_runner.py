@@ -268,6 +268,13 @@ def test_how_far_the_nodes_are_is_what_the_first_of_them_says():
     assert (progress.tests_done, progress.current_test) == (10, "")
 
 
+def test_what_was_said_already_is_not_said_again():
+    progress = Progress(said="Measuring takes about 3 min: 1 pair in 1 round.")
+    texts = progress.said, "3 nodes are busy"
+    told = [progress.feed({"event": "verbose", "stdout": text}) for text in texts]
+    assert [[line.text for line in lines] for lines in told] == [[], ["3 nodes are busy"]]
+
+
 def test_a_long_silence_is_broken_by_what_is_under_way():
     progress = Progress()
     assert progress.still() == []
@@ -278,8 +285,17 @@ def test_a_long_silence_is_broken_by_what_is_under_way():
     assert [line.text for line in progress.still()] == ["still at it: Install the tools, 1 of 2 hosts"]
     progress.feed(event("runner_on_ok", host="gpu002", res={}))
     assert progress.still() == []
+    progress.clock = lambda: 100.0
     looked_at(progress, "measuring: 3/40 tests")
-    assert [line.text for line in progress.still()] == ["still measuring: 3/40 tests at the last look"]
+    progress.clock = lambda: 120.4
+    assert [line.text for line in progress.still()] == ["still measuring: 3/40 tests 20 s ago"]
+    looked_at(progress, "measuring: 3/40 tests, about 2 min left, m1 ping_rtt")
+    progress.clock = lambda: 180.0
+    assert [line.text for line in progress.still()] == [
+        "still measuring: 3/40 tests 60 s ago, about 1 min left"
+    ]
+    progress.clock = lambda: 240.0
+    assert "less than a minute left" in progress.still()[0].text
     looked_at(progress, "measuring: 40/40 tests")
     assert progress.still() == []
 

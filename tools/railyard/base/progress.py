@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,10 +15,11 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import 
 _JUDGE_ACTIONS = ("railyard.fabric.fabric_judge", "fabric_judge")
 _PREFLIGHT_ACTIONS = ("railyard.fabric.preflight", "preflight")
 _OPEN_ACTIONS = ("railyard.fabric.fabric_open", "fabric_open")
+_CONFIRM_ACTIONS = ("railyard.fabric.fabric_confirm", "fabric_confirm")
 _RUNNER_ACTIONS = ("railyard.fabric.fabric_watch", "fabric_watch")
 # What it tells, `run/waiting.py`: of the first host, since each has a like share of the rounds.
 _MEASURING = re.compile(
-    r"measuring: ([0-9]{1,10})/([0-9]{1,10}) tests(?:, about [0-9]+ min left)?(?:, (.+))?$"
+    r"measuring: ([0-9]{1,10})/([0-9]{1,10}) tests(?:, about ([0-9]{1,6}) min left)?(?:, (.+))?$"
 )
 # Steps of Ansible itself, many times the same: not worth a line each.
 _QUIET_ACTIONS = tuple(
@@ -69,6 +71,8 @@ class Progress:
     """The state of one `ansible-playbook`, fed by ansible-runner's events."""
 
     verbosity: int = 0
+    said: str = ""
+    """What a person has been told already, and the playbook says as well."""
     play: str = ""
     task: str = ""
     action: str = ""
@@ -84,7 +88,10 @@ class Progress:
     measuring: bool = False
     messages: list[str] = field(default_factory=list)
     """What Ansible wrote outside of any task: warnings, and why it did not start."""
+    clock: Callable[[], float] = time.monotonic
     _told: set[str] = field(default_factory=set)
+    _looked_s: float = 0.0
+    _left_min: int = 0
 
     def feed(self, event: _Data) -> list[Line]:
         """Take one event and return the lines that it is worth."""
@@ -99,8 +106,17 @@ class Progress:
     def still(self) -> list[Line]:
         """Return what there is to say when nothing has been said for a while."""
         if self.tests_total and self.tests_done < self.tests_total:
-            done = f"{self.tests_done}/{self.tests_total}"
-            return [Line("note", f"still measuring: {done} tests at the last look")]
+            # A look takes something from what is measured: the next one comes when it should be done.
+            ago_s = self.clock() - self._looked_s
+            left_min = round(self._left_min - ago_s / 60)
+            left = f"about {left_min} min left" if left_min > 0 else "less than a minute left"
+            done = f"{self.tests_done}/{self.tests_total} tests {ago_s:.0f} s ago"
+            return [
+                Line(
+                    "note",
+                    f"still measuring: {done}, {left}" if self._left_min else f"still measuring: {done}",
+                )
+            ]
         running = sum(state == "running" for state in self.hosts.values())
         if not self.task or not running:
             return []
@@ -176,9 +192,12 @@ class Progress:
         # The judge's lines come from the run folder, later.
         if self.action in _RUNNER_ACTIONS and (found := _MEASURING.match(text)):
             self.tests_done, self.tests_total = int(found[1]), int(found[2])
-            self.current_test = found[3] or ""
+            self._looked_s, self._left_min = self.clock(), int(found[3] or 0)
+            self.current_test = found[4] or ""
             yield Line("note", text)
-        elif text and self.action not in (*_QUIET_ACTIONS, *_JUDGE_ACTIONS):
+        elif text and self.action in _CONFIRM_ACTIONS:
+            yield Line("note", text)
+        elif text and text != self.said and self.action not in (*_QUIET_ACTIONS, *_JUDGE_ACTIONS):
             self.messages.append(text)
             yield Line("warning", text)
 

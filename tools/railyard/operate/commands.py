@@ -71,18 +71,20 @@ def operate(
 
     run = run_folder.new_run_id() if again is None else _existing(again, reports_dir, inventory.cluster)
     out = terminal.console()
+    takes = ""
     begins = verb not in ("provision", "resume")
     if begins:
         baseline.beside(inventory.sources, inventory.cluster)  # bad input is named before a node is touched
     if begins and not arguments.check and not arguments.selects_tasks:
         # Ansible's preflight holds it against railyard_allow_long, wherever that is set.
         inventory.policy = rules.of_run(inventory.policy, policy or {})
-        out.print(cost.of(inventory).text(), highlight=False)
+        takes = cost.of(inventory).text()
+        out.print(takes, highlight=False)
     with cluster_lock(reports_dir, inventory.cluster, run) as folder, Interrupts() as interrupts:
         variables = [f"railyard_run={run}", f"railyard_reports_dir={reports_dir.absolute()}"]
         variables += [f"{name}={value}" for name, value in (policy or {}).items()]
         ours = [word for variable in variables for word in ("-e", variable)]
-        progress = Progress(verbosity=arguments.verbosity)
+        progress = Progress(verbosity=arguments.verbosity, said=takes)
         with Display(progress, out) as display:
             outcome = AnsibleRun(
                 playbook,
