@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 from ansible_collections.railyard.fabric.plugins.action import fabric_confirm
-from ansible_collections.railyard.fabric.plugins.module_utils.schedule import rounds
+from ansible_collections.railyard.fabric.plugins.module_utils.schedule import cable_checks, rounds
+from ansible_collections.railyard.fabric.plugins.plugin_utils.isolate import measured
 from ansible_collections.railyard.fabric.plugins.plugin_utils.isolate.culprits import NOTHING
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import isolation, own_orders, rejudge
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.orders import Orders
@@ -107,7 +108,10 @@ def test_a_slow_path_is_in_doubt_until_its_nodes_have_met_again(swept):
     assert judged.incomplete is None
     unmeasured = [one["id"] for one in judged.verdicts if one["outcome"] == "unmeasured"]
     assert {line["id"] for line in further} <= set(unmeasured)
+    assert list(cable_checks.asked_lines(second)) == []
     # It is made once: what was asked is fixed.
+    for name in (A, B, C, D):
+        intake.archive_path(folder, name).touch()
     assert fabric_confirm.second_order(folder) is None
 
 
@@ -130,6 +134,30 @@ def test_a_path_that_is_slow_each_time_is_accused_alone(swept):
         ("pair", A, C, "rail0", 4)
     ]
     assert found.doubtful == ()
+
+
+def test_each_attempt_is_a_meeting(swept):
+    folder = swept(slow(A, C))
+    again = [
+        {**row, "attempt": attempt}
+        for row in folder.rows(run_folder.RESULTS)[0]
+        if row["check"] == CHECK and row["rail"] == "rail0" and {row["node"], row["peer"]} == {A, C}
+        for attempt in (2, 3)
+    ]
+    folder.append(run_folder.RESULTS, again)
+    assert rejudge.judge_folder(folder.path).findings.doubtful[0].evidence == 3
+    assert [len(turn) for turn in fabric_confirm.second_order(folder)["meetings"]] == [1]
+
+
+def test_of_a_node_that_was_not_there_nothing_is_concluded(swept):
+    folder = swept()
+    wiring = measured.wiring(folder.document(run_folder.WORK_ORDER))
+    read = [folder.rows(name)[0] for name in (run_folder.ASKED, run_folder.RESULTS)]
+    every = isolation.measured_tests(*read, wiring)
+    assert len(every.gbps) == 6 * 2 * 2
+    found = isolation.measured_tests(*read, wiring, absent=[C])
+    assert len(found.gbps) == 3 * 2 * 2
+    assert 2 not in {*found.sender, *found.receiver}
 
 
 def test_nobody_meets_who_gave_no_results(swept):

@@ -91,7 +91,7 @@ def measured_tests(
             continue
         attempts, attempt = gbps.setdefault(identity, {}), row_numbers.attempt_of(row)
         seen = metrics.get("bandwidth_gbps") if isinstance(metrics, Mapping) else None
-        if row.get("status") == "measured" and is_number(seen):
+        if is_number(seen):
             attempts[attempt] = float(np.fmin(float(seen), attempts.get(attempt, np.nan)))
         else:
             attempts.setdefault(attempt, np.nan)

@@ -88,6 +88,14 @@ def test_the_busiest_node_of_an_odd_number_is_known() -> None:
     assert max(tests.values()) == max(tests[name] for name in pattern.busiest(made))
 
 
+def test_of_listed_meetings_who_meets_most_is_the_busiest_and_others_take_no_part() -> None:
+    meetings = [[[0, 3], [1, 2]], [[2, 3]], [[3, 5]]]
+    made = {**order(8), "pattern": rounds.LISTED, "meetings": meetings}
+    names = [entry["name"] for entry in made["roster"]]
+    assert pattern.busiest(made) == {names[3]}
+    assert pattern.taking_part(made) == [names[place] for place in (0, 1, 2, 3, 5)]
+
+
 @pytest.mark.parametrize("leave_out", ["a part", "who paused"])
 def test_an_odd_number_that_is_not_asked_all_parts_is_told(leave_out: str) -> None:
     made = order(33)
