@@ -24,99 +24,46 @@ from typing import Any
 import yaml
 
 HERE = Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
-BIN = Path(sys.executable).parent
-RATE_GBPS, SLOW_RATE_GBPS = 0.05, 0.01
-RAILS = (("rail0", "ens6", "10.0.1."), ("rail1", "ens6d1", "10.0.0."))
-MANAGEMENT = "198.18.9."
+sys.path[:0] = [str(HERE), str(HERE.parents[1] / "collections")]
+
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present import summary
+from lab import BIN, RAILS, ROOT, Lab
+
+SLOW_RATE_GBPS = 0.01
 #: Where they are, of as many nodes as there are in the smallest lab.
 FAULTS = ("slow_rail gpu03/rail1", "slow_rail gpu06/rail0", "slow_pair gpu02/rail0/gpu05", "node_gone gpu08")
 
 
-class Lab:
-    """A lab of so many nodes, its topology and inventory in a folder of the checkout's .lab/."""
+def sweep(lab: Lab, *words: str, good: tuple[int, ...] = (0,)) -> dict[str, Any]:
+    """Sweep, and return its exit status, how long it took in all and measuring, and what is not good."""
+    began = time.monotonic()
+    done = lab.railyard("sweep", "-i", str(lab.inventory), *words, good=good)
+    took_s = time.monotonic() - began
+    folder = max(path for path in (lab.reports / lab.name).iterdir() if path.is_dir())
+    rows = _lines(folder / "results.jsonl")
+    started = [datetime.fromisoformat(row["started"]) for row in rows if row.get("started") and row["peer"]]
+    verdicts = _lines(folder / "verdicts.jsonl")
+    return {
+        "exit_status": done.returncode,
+        "took_s": round(took_s, 1),
+        "first_to_last_test_s": round((max(started) - min(started)).total_seconds(), 1),
+        "rounds": 1 + max(line["round"] for line in _lines(folder / "asked.jsonl") if line["peer"]),
+        "confirming_rounds": len(_second_order(folder).get("meetings", ())),
+        "who_is_slow": summary.summarise(folder)["who_is_slow"],
+        "outcomes": dict(Counter(one["outcome"] for one in verdicts)),
+        "named": dict(
+            Counter(
+                f"{one['outcome']} {one['cause_class']}: {one['cause']}"[:200]
+                for one in verdicts
+                if one["outcome"] in ("fail", "unmeasured")
+            )
+        ),
+    }
 
-    def __init__(self, nodes: int) -> None:
-        self.name = f"sweep{nodes}"
-        self.nodes = [f"gpu{number:02d}" for number in range(1, nodes + 1)]
-        self.folder = ROOT / ".lab" / "benchmark-sweep" / self.name
-        self.topology, self.inventory = self.folder / "topology.yml", self.folder / self.name
-        self.reports = self.folder / "reports"
 
-    def write(self) -> None:
-        """Write topology and inventory."""
-        variables = self.inventory / "group_vars" / "all"
-        variables.mkdir(parents=True, exist_ok=True)
-        built_in = ROOT / "tools" / "railyard" / "lab" / "topology-container.yml"
-        topology = yaml.safe_load(built_in.read_text(encoding="utf-8").replace("198.18.0.", MANAGEMENT))
-        topology |= {
-            "name": self.name,
-            "nodes": {
-                name: {"kind": "container", "address": f"{MANAGEMENT}{number}"}
-                for number, name in enumerate(self.nodes, 1)
-            },
-            "rails": [
-                {"name": rail, "netdev": netdev, "subnet": f"{subnet}0/24", "rate_gbps": RATE_GBPS}
-                for rail, netdev, subnet in RAILS
-            ],
-        }
-        keys = ROOT / ".lab" / self.name / "ssh"
-        hosts = {name: {"ansible_host": node["address"]} for name, node in topology["nodes"].items()}
-        fabric = {
-            "transport": "tcp", "node_class": "container", "mtu": 9000, "cabling": "switched",
-            "rails": topology["rails"], "frontend": {"netdev": "enp5s0"},
-        }  # fmt: skip
-        connection = {
-            "ansible_user": "railyard",
-            "ansible_python_interpreter": "/usr/bin/python3",
-            "ansible_ssh_private_key_file": str(keys / "id_ed25519"),
-            "ansible_ssh_common_args": f"-o UserKnownHostsFile={keys / 'known_hosts'} "
-            "-o StrictHostKeyChecking=yes -o IdentitiesOnly=yes -o ConnectTimeout=10",
-        }
-        for file, content in (
-            (self.topology, topology),
-            (self.inventory / "hosts.yml", {"gpu_nodes": {"hosts": hosts}}),
-            (variables / "fabric.yml", {"fabric": fabric}),
-            (variables / "connection.yml", connection),
-        ):
-            file.write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
-
-    def railyard(self, *words: str, good: tuple[int, ...] = (0,)) -> subprocess.CompletedProcess[str]:
-        """Run the command line as its user does; another exit status than a good one ends the benchmark."""
-        done = subprocess.run(
-            [str(BIN / "railyard"), *words], cwd=ROOT, text=True, stdin=subprocess.DEVNULL,
-            env={**os.environ, "RAILYARD_REPORTS_DIR": str(self.reports), "COLUMNS": "140"},
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
-        )  # fmt: skip
-        if done.returncode not in good:
-            raise SystemExit(f"railyard {' '.join(words)} ended with {done.returncode}:\n{done.stdout}")
-        return done
-
-    def sweep(self, *words: str, good: tuple[int, ...] = (0,)) -> dict[str, Any]:
-        """Sweep, and return its exit status, how long it took in all and measuring, and what is not good."""
-        began = time.monotonic()
-        done = self.railyard("sweep", "-i", str(self.inventory), *words, good=good)
-        took_s = time.monotonic() - began
-        folder = max(path for path in (self.reports / self.name).iterdir() if path.is_dir())
-        rows = _lines(folder / "results.jsonl")
-        started = [
-            datetime.fromisoformat(row["started"]) for row in rows if row.get("started") and row["peer"]
-        ]
-        verdicts = _lines(folder / "verdicts.jsonl")
-        return {
-            "exit_status": done.returncode,
-            "took_s": round(took_s, 1),
-            "first_to_last_test_s": round((max(started) - min(started)).total_seconds(), 1),
-            "rounds": 1 + max(line["round"] for line in _lines(folder / "asked.jsonl") if line["peer"]),
-            "outcomes": dict(Counter(one["outcome"] for one in verdicts)),
-            "named": dict(
-                Counter(
-                    f"{one['outcome']} {one['cause_class']}: {one['cause']}"[:200]
-                    for one in verdicts
-                    if one["outcome"] in ("fail", "unmeasured")
-                )
-            ),
-        }
+def _second_order(folder: Path) -> dict[str, Any]:
+    file = folder / "confirm_order.json"
+    return json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
 
 
 def _lines(file: Path) -> list[dict[str, Any]]:
@@ -151,8 +98,8 @@ def plain_loop(lab: Lab, pairs: int) -> float:
 def measure(lab: Lab, pairs: int) -> dict[str, Any]:
     """Measure in a lab that is up and provisioned."""
     found: dict[str, Any] = {
-        "two_nodes": lab.sweep("--", "--limit", ",".join(lab.nodes[:2])),
-        "healthy": lab.sweep(),
+        "two_nodes": sweep(lab, "--", "--limit", ",".join(lab.nodes[:2])),
+        "healthy": sweep(lab),
     }
     if pairs:
         found["plain_loop_s_a_pair"] = round(plain_loop(lab, pairs), 1)
@@ -160,7 +107,7 @@ def measure(lab: Lab, pairs: int) -> dict[str, Any]:
     for fault in FAULTS:
         slow = ("--rate-gbps", str(SLOW_RATE_GBPS)) if fault.startswith("slow") else ()
         lab.railyard("lab", "fault", *fault.split(), *slow, "--topology", str(lab.topology))
-    found["faulty"] = lab.sweep(good=(0, 1, 3))
+    found["faulty"] = sweep(lab, good=(0, 1, 3))
     return found
 
 
@@ -170,12 +117,9 @@ def main() -> None:
     parser.add_argument("nodes", type=int, help="8 or more")
     parser.add_argument("--plain", type=int, default=0, metavar="PAIRS", help="by a plain loop as well")
     given = parser.parse_args()
-    lab = Lab(given.nodes)
-    lab.write()
-    try:
-        lab.railyard("lab", "up", "--topology", str(lab.topology))
-        lab.railyard("provision", "-i", str(lab.inventory), "--", "-e", "railyard_network_batch=100%",
-                     "-e", "railyard_driver_batch=100%")  # fmt: skip
+    lab = Lab(f"sweep{given.nodes}", given.nodes)
+    with lab.up():
+        lab.provision()
         line = {
             "at": datetime.now(UTC).isoformat(timespec="seconds"),
             "nodes": given.nodes,
@@ -192,8 +136,6 @@ def main() -> None:
         with (HERE / "results.jsonl").open("a", encoding="utf-8") as results:
             results.write(json.dumps(line) + "\n")
         print(json.dumps(line, indent=1))
-    finally:
-        lab.railyard("lab", "down", "--topology", str(lab.topology))
 
 
 if __name__ == "__main__":
