@@ -16,6 +16,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import rejud
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import junit, model, pages
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present.documents import write_report
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present.grouping import group
+from railyard.base import terminal
 from railyard.operate import commands
 from railyard.report import rebuild
 from rich.console import Console
@@ -86,6 +87,17 @@ def test_the_same_folder_gives_the_same_bytes(bad, tmp_path):
     shutil.copytree(bad, elsewhere, ignore=shutil.ignore_patterns(*MADE))
     write_report(elsewhere)
     assert {name: (elsewhere / name).read_bytes() for name in MADE} == first
+
+
+@pytest.mark.parametrize("width", [26, 50, 200])
+def test_a_narrow_terminal_is_told_less_of_a_rail_and_never_a_part_of_a_name(bad, width):
+    text = io.StringIO()
+    terminal.summary(model.read(bad), Console(file=text, highlight=False, soft_wrap=True, width=width))
+    table = text.getvalue().split("\n\n")[0]
+    assert "…" not in table
+    for name in ("gpuserver1", "gpuserver2", "rail0", "rail1"):
+        assert name in table
+    assert (" pass)" in table, "fail" in table) == (width == 200, width > 26)
 
 
 def test_the_page_needs_no_script_and_no_network(good):

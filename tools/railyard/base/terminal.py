@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import clean, fold_names
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import comparison_text, model, wording
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present.pages import exit_meaning
 from rich.console import Console
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
@@ -49,7 +50,7 @@ def summary(report: model.Report, out: Console, status: int | None = None) -> No
         status: the exit status of the whole command; None where it is the report's.
     """
     out.print()
-    out.print(_rails(report))
+    out.print(_rails(report, out.width))
     if report.who_is_slow:
         out.print(Text("\nWho is slow", style="bold"))
     for told in report.who_is_slow[:_PROBLEMS_SHOWN]:
@@ -130,26 +131,49 @@ def _counts(stats: dict[str, dict[str, int]], host: str) -> str:
     return " ".join(f"{word}={stats[kind].get(host, 0)}" for kind, word in names)
 
 
-def _rails(report: model.Report) -> Table:
-    """A row per node, or per group of nodes that came out alike; a column per rail."""
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    table.add_column("node", no_wrap=True)
-    for rail in report.rails:
-        table.add_column(Text(rail), no_wrap=True)
-    for row in report.rows:
-        label = row.label + (f" ({len(row.nodes)} nodes)" if len(row.nodes) > 1 else "")
-        table.add_row(Text(label), *_cells(row))
+def _rails(report: model.Report, width: int) -> Table:
+    """A row per node, or per group of nodes that came out alike; a column per rail.
+
+    A line of the terminal that is too narrow for all that is known of a rail is told less of each, and never
+    a part of a name.
+    """
+    for form in (_whole, _state, _symbol):
+        table = Table(box=None, pad_edge=False, header_style="dim")
+        table.add_column("node", overflow="fold")
+        for rail in report.rails:
+            table.add_column(Text(rail), overflow="fold")
+        for row in report.rows:
+            label = row.label + (f" ({len(row.nodes)} nodes)" if len(row.nodes) > 1 else "")
+            table.add_row(Text(label), *_cells(row, form))
+        if Measurement.get(_WIDE, _WIDE.options, table).maximum <= width:
+            break
     return table
 
 
-def _cells(row: model.RailRow) -> list[Text]:
+#: To be asked how wide a table would be where nothing is narrow.
+_WIDE = Console(width=10_000, soft_wrap=True)
+
+
+def _cells(row: model.RailRow, form: Callable[[str, str, str], tuple[str, str]]) -> list[Text]:
     shares = row.shares or ("",) * len(row.outcomes)
     cells = []
     for name, state, share in zip(row.outcomes, row.states, shares, strict=True):
         shown = wording.outcome(name)
-        tail = (f" ({share})", "dim") if share else ""
-        cells.append(Text.assemble((f"{shown.symbol} {state}", _STYLES[shown.name]), tail))
+        told, tail = form(shown.symbol, state, share)
+        cells.append(Text.assemble((told, _STYLES[shown.name]), (tail, "dim")))
     return cells
+
+
+def _whole(symbol: str, state: str, share: str) -> tuple[str, str]:
+    return f"{symbol} {state}", f" ({share})" if share else ""
+
+
+def _state(symbol: str, state: str, _share: str) -> tuple[str, str]:
+    return f"{symbol} {state}", ""
+
+
+def _symbol(symbol: str, _state: str, _share: str) -> tuple[str, str]:
+    return symbol, ""
 
 
 def _indented(text: str) -> str:
