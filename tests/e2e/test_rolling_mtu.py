@@ -102,6 +102,31 @@ def test_sweep_measures_every_pair_on_every_rail(four_nodes):
     assert len(measured) == 4 * 3 * 2
 
 
+def test_a_slow_path_is_measured_further_and_accused_alone(four_nodes):
+    four_nodes.lab("fault", "slow_pair", "gpuserver1/rail0/gpuserver2", "--rate-gbps", "0.05")
+    try:
+        status, run, output = four_nodes.validate(verb="sweep")
+    finally:
+        four_nodes.lab("heal", "slow_pair", "gpuserver1/rail0/gpuserver2")
+    path = "the path between gpuserver1 and gpuserver2 on rail0"
+    assert status == 1, output
+    assert f"confirming: {path}" in output
+    told = output[output.index("Who is slow") :].split("\n\n")[0].splitlines()[1:]
+    assert [line.strip().split(": carries")[0] for line in told] == [path]
+    assert "(confirmed, by " in told[0]
+    rows = run.lines("results.jsonl")
+    asked = {line["id"]: line for line in run.lines("asked.jsonl")}
+    again = [row for row in rows if row["peer"] is not None and asked[row["id"]]["round"] > 2]
+    assert {frozenset((row["node"], row["peer"])) for row in again} == {frozenset(four_nodes.nodes[:2])}
+    # No row of a node is missing in their sequence, over both work orders.
+    for name in four_nodes.nodes:
+        mine = sorted(row["sequence"] for row in rows if row["host"] == name)
+        assert mine == list(range(1, len(mine) + 1))
+    assert (run.path / "raw" / "gpuserver1.confirm.tar.gz").exists()
+    assert not (run.path / "raw" / "gpuserver3.confirm.tar.gz").exists()
+    assert [left_after(four_nodes, node, 15) for node in four_nodes.nodes] == [[]] * 4
+
+
 def test_sweep_whose_controller_is_killed_goes_on_and_is_resumed(four_nodes):
     killed = four_nodes.start("sweep", "-i", str(four_nodes.inventory))
     wait_for_rows(four_nodes, "gpuserver1", 3)
