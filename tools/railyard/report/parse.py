@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers import registry
 
@@ -64,6 +65,31 @@ def _read(file: str) -> bytes:
         return handle.read(_LARGEST_BYTES + 1)
 
 
+def read(tool: str, file: str) -> dict[str, Any]:
+    """Parse a file.
+
+    Args:
+        tool: One of the names in `registry.TOOLS`.
+        file: Path, or `-` for standard input.
+
+    Raises:
+        UserError: the file cannot be read, is no capture, or is not this tool's; the message begins with it.
+    """
+    name = "standard input" if file == "-" else file
+    try:
+        data = _read(file)
+    except OSError as problem:
+        raise UserError(f"{name}: {problem.strerror or problem}") from problem
+    if len(data) > _LARGEST_BYTES:
+        raise UserError(f"{name}: larger than {_LARGEST_BYTES} bytes, no capture")
+    try:
+        return registry.parse(tool, decode(data))
+    except registry.NotThisTool as problem:
+        raise UserError(f"{name}: {problem.position}: {problem.message}") from problem
+    except MemoryError as problem:
+        raise UserError(f"{name}: there is not enough memory for {len(data)} bytes") from problem
+
+
 def run(tool: str, file: str) -> int:
     """Parse a file and print one JSON object on standard output.
 
@@ -75,22 +101,10 @@ def run(tool: str, file: str) -> int:
         0 when the text is this tool's (its faithfully reported failure included), 2 otherwise, with a message
         on standard error and nothing on standard output.
     """
-    name = "standard input" if file == "-" else file
     try:
-        data = _read(file)
-    except OSError as problem:
-        print(f"railyard parse: {name}: {problem.strerror or problem}", file=sys.stderr)
-        return NOT_UNDERSTOOD
-    if len(data) > _LARGEST_BYTES:
-        print(f"railyard parse: {name}: larger than {_LARGEST_BYTES} bytes, no capture", file=sys.stderr)
-        return NOT_UNDERSTOOD
-    try:
-        found = registry.parse(tool, decode(data))
-    except registry.NotThisTool as problem:
-        print(f"railyard parse: {name}: {problem.position}: {problem.message}", file=sys.stderr)
-        return NOT_UNDERSTOOD
-    except MemoryError:
-        print(f"railyard parse: {name}: there is not enough memory for {len(data)} bytes", file=sys.stderr)
+        found = read(tool, file)
+    except UserError as problem:
+        print(f"railyard parse: {problem}", file=sys.stderr)
         return NOT_UNDERSTOOD
     # ASCII escapes: what a tool printed may hold lone surrogates, which standard output could refuse.
     print(json.dumps(found, indent=2, allow_nan=False))
