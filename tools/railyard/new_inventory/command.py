@@ -17,11 +17,12 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.schema i
     UPLINK_MAX_GBPS,
 )
 
+from railyard.base import options
 from railyard.base.errors import UserError, numbered
+from railyard.base.options import Wrong
 from railyard.new_inventory import files as new_inventory_files
 from railyard.new_inventory import nodes as new_inventory_nodes
 from railyard.new_inventory import rails
-from railyard.new_inventory.nodes import Wrong
 from railyard.new_inventory.wanted import Wanted
 from railyard.plan import view
 
@@ -159,12 +160,7 @@ def _refuse_unsound(draft: Path, target: Path) -> None:
 
 def _out_of_range(wanted: Wanted) -> list[Wrong]:
     """Return what is wrong with single numbers that are reckoned with before preflight's checks see them."""
-    wrong: list[Wrong] = []
-    for name, (low, high, fix) in _BOUNDS.items():
-        value = getattr(wanted, name)
-        # Not-a-number is smaller and larger than nothing.
-        if value is not None and not low <= value <= high:
-            wrong.append((f"--{name.replace('_', '-')}", f"{value} is out of range", fix))
+    wrong = options.out_of_range(wanted, _BOUNDS)
     if wanted.leaf_uplink_gbps is not None and wanted.leaf is None:
         wrong.append(("--leaf-uplink-gbps", "no leaf is named", "give --leaf as well"))
     if wanted.user is not None and not _USER.fullmatch(wanted.user):
@@ -174,5 +170,4 @@ def _out_of_range(wanted: Wanted) -> list[Wrong]:
 
 
 def _refused(wrong: Sequence[Wrong]) -> UserError:
-    texts = [f"{option}: {what}. Fix: {fix}" for option, what, fix in wrong]
-    return UserError(numbered("with what was asked for; nothing was written", texts))
+    return options.refused(wrong, "with what was asked for; nothing was written")

@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from ansible_collections.railyard.fabric.plugins.module_utils.rails import plan
 from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException
 
+from railyard.base.options import Wrong
+
 NODES_MAX = 16384
 GROUP = "gpu_nodes"
 _RESERVED = {"all", "ungrouped", "localhost", GROUP}
@@ -19,9 +21,6 @@ _PART = re.compile(r"(?:\[[^\]]*\]|[^,!&^\[\]])+")
 _RANGE = re.compile(r"([0-9]+)-([0-9]+)(?:/([0-9]+))?")
 _PLACEHOLDER = re.compile(r"\{[^}]*\}|[{}]")
 _NODES_FIX = "write them as 'gpu[001-032]' or 'gpu1,gpu2', in quotes"
-
-Wrong = tuple[str, str, str]
-"""The option at fault, what is wrong with it, and what to write instead."""
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import Any
 from ansible_collections.railyard.fabric.plugins.module_utils.rails import plan as rails
 from ClusterShell.RangeSet import RangeSet, RangeSetException
 
-from railyard.new_inventory.nodes import Wrong
+from railyard.base.options import Wrong
 from railyard.new_inventory.wanted import Wanted
 
 # Private, and none that Docker, Kubernetes or OpenShift take unasked.
