@@ -83,6 +83,7 @@ def test_help_names_the_verbs_and_loads_nothing_heavy():
         "compare",
         "bundle",
         "export",
+        "estimate",
         "lab",
     ):
         assert f" {verb} " in done.stdout

@@ -21,6 +21,7 @@ from typer.core import TyperGroup
 
 from railyard.base import paths
 from railyard.base.errors import BAD_INPUT, UserError
+from railyard.estimate.job import Job
 from railyard.new_inventory.wanted import Wanted
 
 INTERRUPTED = 3
@@ -33,6 +34,7 @@ _EXIT_STATUSES = (
     "Exit status: 0 all that was asked is proven and nothing failed; 1 something failed; 2 bad input, no "
     "node was touched; 3 something asked is unmeasured, a node did not answer, or the run is incomplete."
 )
+_NOTHING_MEASURED = "Exit status: 0 reckoned; 2 bad input. No node is touched, and nothing is measured."
 
 
 # Typer's own copy of click, or click itself, whichever this version of typer raises from.
@@ -106,9 +108,9 @@ RunArgument = Annotated[
 
 def _with_fields_of(verb: Callable[..., None], options: type) -> inspect.Signature:
     """Return a verb's signature with a dataclass's fields, each an option, in place of its `**`."""
-    own, *_rest = inspect.signature(verb, eval_str=True).parameters.values()
+    *own, _options = inspect.signature(verb, eval_str=True).parameters.values()
     fields = inspect.signature(options, eval_str=True).parameters.values()
-    return inspect.Signature([*fields, own])
+    return inspect.Signature([*fields, *own])
 
 
 @app.callback(invoke_without_command=True)
@@ -355,6 +357,29 @@ def simulate(
     from railyard.simulate import command as simulating
 
     _end(simulating.run(nodes, rails, seed, pattern, leaves, fault or [], as_json))
+
+
+def _estimate(
+    source: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="RUN",
+            help="What was measured: nccl-tests' output, a folder of it, or a run for its latencies.",
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    reports_dir: ReportsDir = None,
+    **job: Any,
+) -> None:
+    """Estimate how long a job's gradients take between its GPUs, and what compute hides. Touches no node."""
+    from railyard.estimate import command as estimating
+
+    _end(estimating.run(Job(**job), source, reports_dir or paths.reports_dir(), as_json=as_json))
+
+
+_estimate.__signature__ = _with_fields_of(_estimate, Job)  # type: ignore[attr-defined] # read by typer
+app.command(name="estimate", epilog=_NOTHING_MEASURED)(_estimate)
 
 
 @app.command(name="lab", add_help_option=False)
