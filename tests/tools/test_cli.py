@@ -84,6 +84,7 @@ def test_help_names_the_verbs_and_loads_nothing_heavy():
         "bundle",
         "export",
         "estimate",
+        "size",
         "lab",
     ):
         assert f" {verb} " in done.stdout

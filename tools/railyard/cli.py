@@ -23,6 +23,7 @@ from railyard.base import paths
 from railyard.base.errors import BAD_INPUT, UserError
 from railyard.estimate.job import Job
 from railyard.new_inventory.wanted import Wanted
+from railyard.size.fabric import Wanted as WantedFabric
 
 INTERRUPTED = 3
 # As the shell writes the end of any program whose reader went away (`| head`): 128 + SIGPIPE.
@@ -135,8 +136,7 @@ def plan(
     """Show every rail and address that an inventory means. Touches no node."""
     from railyard.plan import view as plan_view
 
-    if as_json and svg == "-":
-        raise UserError("--json and --svg - both want standard output", "name a file for --svg")
+    _refuse_both(as_json, svg)
     _end(plan_view.run(inventory, as_json, svg=svg))
 
 
@@ -382,6 +382,24 @@ _estimate.__signature__ = _with_fields_of(_estimate, Job)  # type: ignore[attr-d
 app.command(name="estimate", epilog=_NOTHING_MEASURED)(_estimate)
 
 
+def _size(
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    svg: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Draw spines, leaves and nodes; - is standard output.")
+    ] = None,
+    **wanted: Any,
+) -> None:
+    """Reckon leaves, spines and cables of a rail-optimised fabric. Touches no node."""
+    from railyard.size import command as sizing
+
+    _refuse_both(as_json, svg)
+    _end(sizing.run(WantedFabric(**wanted), as_json=as_json, file=svg))
+
+
+_size.__signature__ = _with_fields_of(_size, WantedFabric)  # type: ignore[attr-defined] # read by typer
+app.command(name="size", epilog=_NOTHING_MEASURED)(_size)
+
+
 @app.command(name="lab", add_help_option=False)
 def _lab() -> None:
     """Bring up, break, heal and take down the built-in lab cluster."""
@@ -479,6 +497,11 @@ def _unwritable(error: OSError) -> int:
 def _drop_standard_output() -> None:
     """Send what is still waiting to nowhere: Python would try to write it once more at its end."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _refuse_both(as_json: bool, svg: str | None) -> None:
+    if as_json and svg == "-":
+        raise UserError("--json and --svg - both want standard output", "name a file for --svg")
 
 
 def _operate(

@@ -19,7 +19,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import 
 
 from railyard.base.errors import UserError
 from railyard.plan import svg_model
-from railyard.plan.svg_words import describe, headline, oversubscribed, rate
+from railyard.plan.svg_words import above, describe, headline, rate, ways
 
 _MARGIN, _GUTTER = 24, 84
 # About, in pixels, of the styles below.
@@ -48,18 +48,21 @@ text{fill:#e8edf2}.faint{fill:#9aa7b4}
 """
 
 
-def draw(plan: Mapping[str, Any], uplinks: Mapping[str, float]) -> str:
+def draw(
+    plan: Mapping[str, Any], uplinks: Mapping[str, float], spines: svg_model.Spines | None = None
+) -> str:
     """Draw a plan.
 
     Args:
         plan: from `build_plan`.
         uplinks: leaf → rate of all its uplinks together, in 10^9 bit/s; leaves that are not in it get no
             oversubscription.
+        spines: what is above the leaves, where it is known.
 
     Returns:
         An SVG document.
     """
-    return _Sheet(svg_model.arrange(plan, uplinks)).document()
+    return _Sheet(svg_model.arrange(plan, uplinks, spines)).document()
 
 
 def uplinks_of(fabrics: Sequence[Mapping[str, Any]]) -> dict[str, float]:
@@ -121,6 +124,8 @@ class _Sheet:
         self._text(_MARGIN, 40, "title", str(drawing.plan["cluster"]), 50)
         self._text(_MARGIN, 62, "faint", headline(drawing), int((self._width - 2 * _MARGIN) / _CHARACTER))
         self._y = 78.0
+        if drawing.spines is not None:
+            self._spines(drawing.spines)
         for band in drawing.bands:
             self._band(band)
         if drawing.left_out:
@@ -143,6 +148,15 @@ class _Sheet:
             "</svg>",
         ]
         return "\n".join(lines) + "\n"
+
+    def _spines(self, spines: svg_model.Spines) -> None:
+        self._y += 14
+        width = self._column * len(self._drawing.rails) - 12
+        self._rect("leaf", self._x(0) - self._column / 2 + 6, self._y, width, 32, spines.count)
+        self._caption("spines", self._y + 20)
+        text = above(spines, len(self._drawing.leaves))
+        self._text(self._x(0) - self._column / 2 + 20, self._y + 20, "", text, int(width / _CHARACTER) - 4)
+        self._y += 32
 
     def _band(self, band: svg_model.Band) -> None:
         if band.units or band.copies > 1:
@@ -206,12 +220,9 @@ class _Sheet:
                 # It is drawn more than once, with the rates of all that hangs on it.
                 name = leaf_name + (" (shared)" if leaf.sets > 1 else "")
                 self._text(middle, self._y + 20, "name", name, room, "middle")
-                if leaf.oversubscription is not None and leaf.down_gbps and leaf.up_gbps:
-                    texts = (f"{rate(leaf.down_gbps)} down", f"{rate(leaf.up_gbps)} up")
-                    for row, text in enumerate(texts):
-                        self._text(middle, self._y + 37 + row * _LINE, "faint", text, room, "middle")
-                    text = oversubscribed(leaf.oversubscription)
-                    self._text(middle, self._y + 37 + 2 * _LINE, "", text, room, "middle")
+                for row, text in enumerate(ways(leaf) or ()):
+                    css = "" if row == 2 else "faint"
+                    self._text(middle, self._y + 37 + row * _LINE, css, text, room, "middle")
         self._y += height + 18
 
     def _subnets(self, band: svg_model.Band) -> None:

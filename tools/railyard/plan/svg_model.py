@@ -50,18 +50,32 @@ class Leaf:
         name: as in the inventory.
         down_gbps: the rates of all ports that are patched to it, in 10^9 bit/s; None where one is unknown.
         up_gbps: the rates of all its uplinks; None where the inventory does not say.
+        down_links: how many ports are patched to it.
+        up_links: how many uplinks it has, all as fast as those ports; None where only rates are known.
         sets: how many sets of boxes hang on it; the rates are those of all of them together.
     """
 
     name: str
     down_gbps: float | None = 0.0
     up_gbps: float | None = None
+    down_links: int = 0
+    up_links: int | None = None
     sets: int = 0
 
     @property
     def oversubscription(self) -> float | None:
         """How much more can come from the nodes than fits through the uplinks; None where it is not known."""
+        if self.up_links:
+            return self.down_links / self.up_links
         return None if self.down_gbps is None or not self.up_gbps else self.down_gbps / self.up_gbps
+
+
+@dataclass(frozen=True)
+class Spines:
+    """Switches above all leaves: how many, and how many links each leaf has to all of them together."""
+
+    count: int
+    links_per_leaf: int
 
 
 @dataclass
@@ -89,6 +103,7 @@ class Drawing:
     leaves: dict[str, Leaf]
     left_out: list[str]
     """Nodes of bands that are too many to be drawn."""
+    spines: Spines | None = None
 
     @property
     def pair(self) -> bool:
@@ -97,16 +112,17 @@ class Drawing:
         return facing and self.plan["cabling"] == "back_to_back"
 
 
-def arrange(plan: Mapping[str, Any], uplinks: Mapping[str, float]) -> Drawing:
+def arrange(plan: Mapping[str, Any], uplinks: Mapping[str, float], spines: Spines | None = None) -> Drawing:
     """Fold a plan for drawing; linear in its nodes.
 
     Args:
         plan: from `build_plan`.
         uplinks: leaf → rate of all its uplinks together, in 10^9 bit/s.
+        spines: what is above the leaves, where it is known; then links are told, not rates.
     """
     nodes: Mapping[str, Any] = plan["nodes"]
     rails = list(dict.fromkeys(rail["name"] for node in nodes.values() for rail in node["rails"]))
-    leaves = _leaves(nodes.values(), uplinks)
+    leaves = _leaves(nodes.values(), uplinks, spines)
     kinds: dict[tuple[Any, ...], list[str]] = {}
     for name, node in nodes.items():
         by_name = {rail["name"]: rail for rail in node["rails"]}
@@ -138,16 +154,20 @@ def arrange(plan: Mapping[str, Any], uplinks: Mapping[str, float]) -> Drawing:
     for band in drawn:
         _fold_boxes(band)
     left_out = [name for band in drawn[_BANDS_MAX:] for box in band.boxes for name in box.names]
-    return Drawing(plan, rails, drawn[:_BANDS_MAX], leaves, left_out)
+    return Drawing(plan, rails, drawn[:_BANDS_MAX], leaves, left_out, spines)
 
 
-def _leaves(nodes: Iterable[Mapping[str, Any]], uplinks: Mapping[str, float]) -> dict[str, Leaf]:
+def _leaves(
+    nodes: Iterable[Mapping[str, Any]], uplinks: Mapping[str, float], spines: Spines | None
+) -> dict[str, Leaf]:
     leaves: dict[str, Leaf] = {}
     for node in nodes:
         for rail in node["rails"]:
             if rail["leaf"] is None:
                 continue
-            leaf = leaves.setdefault(rail["leaf"], Leaf(rail["leaf"], up_gbps=uplinks.get(rail["leaf"])))
+            name, up_links = rail["leaf"], None if spines is None else spines.links_per_leaf
+            leaf = leaves.setdefault(name, Leaf(name, up_gbps=uplinks.get(name), up_links=up_links))
+            leaf.down_links += 1
             known = leaf.down_gbps is not None and rail["rate_gbps"] is not None
             leaf.down_gbps = leaf.down_gbps + rail["rate_gbps"] if known else None
     return leaves

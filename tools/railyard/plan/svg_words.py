@@ -20,6 +20,25 @@ def oversubscribed(times: float) -> str:
     return f"oversubscribed {times:.3g}:1" if times > 1 else "not oversubscribed"
 
 
+def ways(leaf: svg_model.Leaf) -> tuple[str, str, str] | None:
+    """Write what goes down and up from a leaf, and its oversubscription; None where that is not known."""
+    if leaf.oversubscription is None:
+        return None
+    amounts = (
+        (f"{leaf.down_links} links", f"{leaf.up_links} links")
+        if leaf.up_links
+        else (rate(leaf.down_gbps or 0), rate(leaf.up_gbps or 0))
+    )
+    return f"{amounts[0]} down", f"{amounts[1]} up", oversubscribed(leaf.oversubscription)
+
+
+def above(spines: svg_model.Spines, leaves: int) -> str:
+    """Write what is above the leaves: `2 spines, each with 8 links to each of 8 leaves`."""
+    each = spines.links_per_leaf // spines.count
+    what = "1 spine, with" if spines.count == 1 else f"{spines.count} spines, each with"
+    return f"{what} {each} link{'' if each == 1 else 's'} to each of {leaves} leaves"
+
+
 def headline(drawing: svg_model.Drawing) -> str:
     """Write the line below the title."""
     plan = drawing.plan
@@ -53,11 +72,10 @@ def _sentences(drawing: svg_model.Drawing) -> Iterator[str]:
             count = f" ({len(box.names)} nodes)" if len(box.names) > 1 else ""
             yield f"{box.label}{count}: {ports}."
     for leaf in drawing.leaves.values():
-        if leaf.oversubscription is not None and leaf.down_gbps and leaf.up_gbps:
-            yield (
-                f"Leaf {leaf.name}: {rate(leaf.down_gbps)} down, {rate(leaf.up_gbps)} up, "
-                f"{oversubscribed(leaf.oversubscription)}."
-            )
+        if texts := ways(leaf):
+            yield f"Leaf {leaf.name}: {', '.join(texts)}."
+    if drawing.spines is not None:
+        yield f"Above: {above(drawing.spines, len(drawing.leaves))}."
     if drawing.left_out:
         yield f"Not drawn: {svg_model.folded(drawing.left_out)}."
 

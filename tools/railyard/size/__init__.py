@@ -1,0 +1,1 @@
+"""How many switches and cables a rail-optimised fabric takes."""
