@@ -20,7 +20,7 @@ import pytest
 
 from end_state.reading import NotReadError, read_all, read_before
 
-_GOVERNOR = "performance"
+_GOVERNORS = {"training": "performance", "powersave": "powersave"}
 
 
 class Node:
@@ -55,19 +55,23 @@ class Node:
         return str(self.options.get("node_tuning_node_class") or self.plan.get("node_class") or "hardware")
 
     @property
+    def tuning(self) -> str:
+        """The profile that the inventory wants of node_tuning; empty where it wants nothing set."""
+        profile = str(self.options.get("node_tuning_profile", "training"))
+        return "" if profile == "none" or self.options.get("node_tuning_state") == "restored" else profile
+
+    @property
     def governor(self) -> str:
         """The governor that the inventory wants; empty where it wants none, as in a VM by default."""
-        if self.options.get("node_tuning_state") == "restored":
+        if not self.tuning:
             return ""
-        default = "" if self.node_class == "virtual" else _GOVERNOR
+        default = "" if self.node_class == "virtual" else _GOVERNORS[self.tuning]
         return str(self.options.get("node_tuning_governor", default))
 
     @property
     def memlock_unlimited(self) -> bool:
         """Whether the inventory wants locked memory without a limit."""
-        if self.options.get("node_tuning_state") == "restored":
-            return False
-        return bool(self.options.get("node_tuning_memlock_unlimited", True))
+        return bool(self.tuning) and bool(self.options.get("node_tuning_memlock_unlimited", True))
 
 
 class UnreachableError(Exception):

@@ -10,7 +10,9 @@ from end_state.fixtures import UnknownError, agree
 
 def test_cpu_governor(node):
     if not node.governor:
-        pytest.skip("the inventory leaves the governor alone (node_tuning_governor is empty, or restored)")
+        pytest.skip(
+            "the inventory leaves the governor alone (node_tuning_governor is empty, or profile none)"
+        )
     if not node.state["governors"]:
         if node.node_class != "hardware":
             pytest.skip(f"the inventory declares node_class {node.node_class}: the clock is its host's")
@@ -21,7 +23,7 @@ def test_cpu_governor(node):
 def test_memory_can_be_locked(node):
     if not node.memlock_unlimited:
         pytest.skip(
-            "the inventory leaves the limit alone (node_tuning_memlock_unlimited is false, or restored)"
+            "the inventory leaves the limit alone (node_tuning_memlock_unlimited is false, or profile none)"
         )
     agree(expect.memlock(node.node_class, node.state))
 

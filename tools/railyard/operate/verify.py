@@ -55,6 +55,7 @@ _OPTIONS = {
     "node_tuning_governor": False,
     "node_tuning_memlock_unlimited": True,
     "node_tuning_node_class": False,
+    "node_tuning_profile": False,
     "node_tuning_state": False,
     "rdma_stack_enabled": True,
     "rdma_stack_load_modules": True,

@@ -11,21 +11,15 @@ module: kernel_settings
 short_description: Hold CPU governor and sysctls of the running kernel, remembering what they were
 version_added: "0.1.0"
 description:
-  - Sets the CPU frequency governor on all CPUs, and sysctls, in the running kernel, or puts them back.
+  - Sets the CPU frequency governor on all CPUs, and sysctls, in the running kernel, and records first what is
+    not recorded yet. What an earlier call held and this one does not ask for goes back to its recorded value.
   - Changes the running kernel only. To survive a reboot is the business of files that a role writes.
   - A node without cpufreq is said, not failed, as is a sysctl that its network namespace lacks or only shows.
 author:
   - Railyard contributors (@railyard)
 options:
-  state:
-    description:
-      - V(present) records what is not recorded yet and sets the values.
-      - V(restored) writes the recorded values and removes the record.
-    type: str
-    choices: [present, restored]
-    default: present
   governor:
-    description: The governor for every CPU. Omitted, the governors are left alone.
+    description: The governor for every CPU. Omitted, the governors are left alone, or given back.
     type: str
   sysctl:
     description: Sysctl keys and values. A key of an interface with a dot in its name is written with slashes.
@@ -38,7 +32,8 @@ options:
   rivals:
     description:
       - Systemd units that set the governor too. If O(governor) is given and one of them is active, nothing is
-        changed and the module fails, since two managers of one setting undo each other.
+        changed and the module fails, since two managers of one setting undo each other. A governor that is no
+        longer asked for is left to the one that is active.
     type: list
     elements: str
     default: []
@@ -62,7 +57,6 @@ EXAMPLES = r"""
 
 - name: Put everything back
   railyard.fabric.kernel_settings:
-    state: restored
     originals: /var/lib/railyard/node_tuning/originals.json
 """
 
@@ -143,28 +137,30 @@ def hold(module: AnsibleModule) -> dict[str, t.Any]:
     wanted: dict[str, t.Any] = module.params
     path = wanted["originals"]
     recorded = settings.load_originals(path)
-    after: dict[str, t.Any] | None
-    absent: list[str] = []
-    if wanted["state"] == "present":
-        rivals = active_units(module, wanted["rivals"]) if wanted["governor"] else []
-        if rivals:
-            raise settings.KernelSettingsError(
-                f"{', '.join(rivals)} is active and sets the CPU governor too: stop and disable it, or leave "
-                "the governor to it"
-            )
-        sysctl = {key: str(value) for key, value in wanted["sysctl"].items()}
-        state = settings.read_state(ROOT, sysctl)
-        writes, absent = settings.plan_present(state, wanted["governor"], sysctl)
-        after = settings.merge_originals(recorded, state, wanted["governor"])
-    else:
-        state = settings.read_state(ROOT, (recorded or {}).get("sysctl", {}))
-        writes = settings.plan_restored(state, recorded or {})
-        after = None
+    governor = wanted["governor"]
+    sysctl = {key: str(value) for key, value in wanted["sysctl"].items()}
+    kept, released = settings.split_released(recorded, governor, sysctl)
+    rivals = active_units(module, wanted["rivals"]) if governor or released["governors"] else []
+    if rivals and governor:
+        raise settings.KernelSettingsError(
+            f"{', '.join(rivals)} is active and sets the CPU governor too: stop and disable it, or leave "
+            "the governor to it"
+        )
+    if rivals:
+        released["governors"] = {}  # the governor is theirs now
+    state = settings.read_state(ROOT, [*sysctl, *released["sysctl"]])
+    writes, absent = settings.plan_present(state, governor, sysctl)
+    writes += settings.plan_restored(state, released)
+    after = settings.merge_originals(kept, state, governor, sysctl)
     if not module.check_mode:
-        # The record comes first: a run cut off between the two must not take its own values for originals.
-        if after is not None and after != recorded:
-            settings.store_originals(path, after)
+        # What will be held is recorded first, and what was given back leaves the record last: a run cut off
+        # in between must neither take its own values for originals nor forget what it was to put back.
+        before_writes = settings.union(recorded, after)
+        if before_writes is not None and before_writes != recorded:
+            settings.store_originals(path, before_writes)
         settings.apply(ROOT, writes)
+        if after is not None and after != before_writes:
+            settings.store_originals(path, after)
         if after is None and recorded is not None:
             settings.remove_originals(path)
     return {
@@ -181,7 +177,6 @@ def main() -> None:
     """Run the module."""
     module = AnsibleModule(
         argument_spec={
-            "state": {"type": "str", "choices": ["present", "restored"], "default": "present"},
             "governor": {"type": "str"},
             "sysctl": {"type": "dict", "default": {}},
             "originals": {"type": "path", "required": True},

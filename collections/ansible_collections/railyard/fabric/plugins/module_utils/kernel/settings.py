@@ -120,16 +120,60 @@ def plan_restored(state: t.Mapping[str, t.Any], originals: t.Mapping[str, t.Any]
     return writes
 
 
-def merge_originals(
-    recorded: t.Mapping[str, t.Any] | None, state: t.Mapping[str, t.Any], governor: str | None
-) -> dict[str, t.Any]:
-    """Add to the record what is about to be held and is not in it yet; what is in it is never changed."""
+def split_released(
+    recorded: t.Mapping[str, t.Any] | None, governor: str | None, sysctl: t.Iterable[str]
+) -> tuple[dict[str, t.Any], dict[str, t.Any]]:
+    """Tell what of the record is still held from what nobody asks for any more.
+
+    Returns:
+        Two records: kept, and released (whose values go back to where they were).
+    """
     known = recorded or {}
+    keys = set(sysctl)
+    governors = dict(known.get("governors", {}))
+    values = known.get("sysctl", {}).items()
+    kept = {
+        "governors": governors if governor is not None else {},
+        "sysctl": {key: value for key, value in values if key in keys},
+    }
+    released = {
+        "governors": governors if governor is None else {},
+        "sysctl": {key: value for key, value in values if key not in keys},
+    }
+    return kept, released
+
+
+def merge_originals(
+    recorded: t.Mapping[str, t.Any], state: t.Mapping[str, t.Any], governor: str | None, keys: t.Iterable[str]
+) -> dict[str, t.Any] | None:
+    """Add to the record what is about to be held and is not in it yet; what is in it is never changed.
+
+    Args:
+        recorded: What is kept, from `split_released`.
+        state: From `read_state`.
+        governor: The governor wanted; None leaves the governors alone.
+        keys: The sysctls wanted.
+
+    Returns:
+        The record, None when nothing is held.
+    """
     governors = dict(state["governors"]) if governor is not None else {}
-    governors.update(known.get("governors", {}))
-    sysctl = {key: value for key, value in state["sysctl"].items() if value is not None}
-    sysctl.update(known.get("sysctl", {}))
+    governors.update(recorded["governors"])
+    sysctl = {key: state["sysctl"][key] for key in keys if state["sysctl"][key] is not None}
+    sysctl.update(recorded["sysctl"])
+    if not governors and not sysctl:
+        return None
     return {"schema": SCHEMA, "governors": governors, "sysctl": sysctl}
+
+
+def union(
+    recorded: t.Mapping[str, t.Any] | None, after: t.Mapping[str, t.Any] | None
+) -> dict[str, t.Any] | None:
+    """Return a record of what either has; the older value counts."""
+    if recorded is None or after is None:
+        return dict(recorded or after or {}) or None
+    names = ("governors", "sysctl")
+    return {"schema": SCHEMA, **{name: {**after[name], **recorded.get(name, {})} for name in names}}
 
 
 def load_originals(path: str) -> dict[str, t.Any] | None:

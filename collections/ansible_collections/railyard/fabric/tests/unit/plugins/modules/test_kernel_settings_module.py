@@ -11,7 +11,7 @@ def hold(check_mode=False, active=(), **params):
         states = ["active" if unit in active else "inactive" for unit in argv[2:]]
         return 3, "\n".join(states) + "\n", ""
 
-    unset = {"state": "present", "governor": None, "sysctl": {}, "rivals": []}
+    unset = {"governor": None, "sysctl": {}, "rivals": []}
     return kernel_settings.hold(FakeModule({**unset, **params}, run, check_mode))
 
 
@@ -57,17 +57,6 @@ def test_drift_is_changed_back_and_not_recorded(governor, record):
     assert record.read_text() == recorded
 
 
-def test_restore_puts_back_and_then_has_nothing_to_do(governor, record):
-    hold(governor="performance", originals=str(record))
-    back = {"state": "restored", "originals": str(record)}
-    assert hold(check_mode=True, **back)["changed"]
-    assert record.exists()
-    assert hold(**back)["changed"]
-    assert governor.read_text().strip() == "powersave"
-    assert not record.exists()
-    assert not hold(**back)["changed"]
-
-
 def test_an_active_rival_is_named_and_nothing_is_touched(governor, record):
     wanted = {"governor": "performance", "originals": str(record), "active": ["tuned.service"]}
     with pytest.raises(KernelSettingsError, match=r"^tuned\.service is active"):
@@ -79,3 +68,23 @@ def test_an_active_rival_is_named_and_nothing_is_touched(governor, record):
 def test_a_rival_is_no_matter_when_the_governor_is_left_to_it(governor, record):
     hold(originals=str(record), rivals=["tuned.service"], active=["tuned.service"])
     assert governor.read_text().strip() == "powersave"
+
+
+def test_a_governor_that_nobody_asks_for_any_more_goes_back(governor, record):
+    hold(governor="performance", originals=str(record))
+    checked = hold(check_mode=True, originals=str(record))
+    assert checked["changed"]
+    assert checked["diff"][0]["before"].endswith("scaling_governor = performance\n")
+    assert checked["diff"][0]["after"].endswith("scaling_governor = powersave\n")
+    assert hold(originals=str(record))["diff"] == checked["diff"]
+    assert governor.read_text().strip() == "powersave"
+    assert not record.exists()
+    assert not hold(originals=str(record))["changed"]
+
+
+def test_a_governor_that_is_now_a_rivals_is_left_to_it(governor, record):
+    hold(governor="performance", originals=str(record))
+    governor.write_text("schedutil\n")
+    hold(originals=str(record), rivals=["tuned.service"], active=["tuned.service"])
+    assert governor.read_text().strip() == "schedutil"
+    assert not record.exists()

@@ -30,6 +30,13 @@ def read(node, keys=(RMEM,)):
     return settings.read_state(str(node), keys)
 
 
+def record(recorded, state, governor, keys=(RMEM,)):
+    """Ask for `governor` and `keys`; return what is on record then."""
+    return settings.merge_originals(
+        settings.split_released(recorded, governor, keys)[0], state, governor, keys
+    )
+
+
 def test_reads_cpus_in_order_and_sysctls_as_they_are(node):
     state = read(node, [RMEM, "net/ipv4/conf/eth0.100/rp_filter", "net.core.rmem_max"])
     assert list(state["governors"].items()) == [("cpu2", "powersave"), ("cpu10", "powersave")]
@@ -46,7 +53,7 @@ def test_a_sysctl_that_is_only_shown_counts_as_absent(node):
     (node / "proc/sys/net/ipv4/tcp_rmem").chmod(0o444)
     state = read(node)
     assert settings.plan_present(state, None, {RMEM: "1 2 3"}) == ([], [RMEM])
-    assert settings.merge_originals(None, state, None)["sysctl"] == {}
+    assert record(None, state, None) is None
 
 
 def test_node_without_cpufreq(tmp_path):
@@ -90,32 +97,50 @@ def test_driver_that_lists_no_governors_is_not_refused(node):
 
 
 def test_what_was_recorded_once_stays(node):
-    first = settings.merge_originals(None, read(node), "performance")
+    first = record(None, read(node), "performance")
     settings.apply(str(node), settings.plan_present(read(node), "performance", {RMEM: "1 2 3"})[0])
-    assert settings.merge_originals(first, read(node), "performance") == first
+    assert record(first, read(node), "performance") == first
 
 
 def test_a_key_asked_for_later_is_added_to_the_record(node):
-    first = settings.merge_originals(None, read(node, []), None)
-    assert first == {"schema": 1, "governors": {}, "sysctl": {}}
-    later = settings.merge_originals(first, read(node), "performance")
-    assert later["sysctl"] == {RMEM: "4096\t131072\t6291456"}
-    assert later["governors"] == {"cpu2": "powersave", "cpu10": "powersave"}
+    first = record(None, read(node, []), "performance", [])
+    assert first == {"schema": 1, "governors": {"cpu2": "powersave", "cpu10": "powersave"}, "sysctl": {}}
+    later = record(first, read(node), "performance")
+    assert later == {**first, "sysctl": {RMEM: "4096\t131072\t6291456"}}
+
+
+def test_what_is_no_longer_asked_for_is_released_and_the_rest_kept(node):
+    held = record(None, read(node), "performance")
+    kept, released = settings.split_released(held, None, [RMEM])
+    assert (kept["governors"], released["sysctl"]) == ({}, {})
+    assert released["governors"] == {"cpu2": "powersave", "cpu10": "powersave"}
+    kept, released = settings.split_released(held, "performance", [])
+    assert (kept["sysctl"], released["governors"]) == ({}, {})
+    assert released["sysctl"] == {RMEM: "4096\t131072\t6291456"}
+
+
+def test_while_values_are_written_the_record_has_both_the_held_and_the_released():
+    before = {"schema": 1, "governors": {"cpu0": "powersave"}, "sysctl": {"a": "1"}}
+    after = {"schema": 1, "governors": {}, "sysctl": {"a": "9", "b": "2"}}
+    assert settings.union(before, after) == {**before, "sysctl": {"a": "1", "b": "2"}}
+    assert settings.union(None, after) == after
+    assert settings.union(before, None) == before
+    assert settings.union(None, None) is None
 
 
 def test_there_and_back_again(node):
     before = {path: path.read_text().split() for path in node.rglob("*") if path.is_file()}
-    record = settings.merge_originals(None, read(node), "performance")
+    originals = record(None, read(node), "performance")
     settings.apply(str(node), settings.plan_present(read(node), "performance", {RMEM: "1 2 3"})[0])
     assert read(node)["sysctl"][RMEM] == "1 2 3"
-    settings.apply(str(node), settings.plan_restored(read(node), record))
+    settings.apply(str(node), settings.plan_restored(read(node), originals))
     assert {path: path.read_text().split() for path in node.rglob("*") if path.is_file()} == before
-    assert settings.plan_restored(read(node), record) == []
+    assert settings.plan_restored(read(node), originals) == []
 
 
 def test_restore_passes_over_a_cpu_that_is_gone(node):
-    record = {"schema": 1, "governors": {"cpu99": "powersave"}, "sysctl": {"net.gone": "1"}}
-    assert settings.plan_restored(read(node, ["net.gone"]), record) == []
+    originals = {"schema": 1, "governors": {"cpu99": "powersave"}, "sysctl": {"net.gone": "1"}}
+    assert settings.plan_restored(read(node, ["net.gone"]), originals) == []
 
 
 def test_all_refusals_come_at_once(node):
