@@ -14,6 +14,17 @@ NETPLAN = ("/etc/netplan", "/run/netplan", "/lib/netplan", "/usr/lib/netplan")
 TOOLS = ("ping", "iperf3", "sockperf", "netplan", "ib_write_bw", "ibv_devinfo", "numactl")
 PERFTEST = ("ib_write_bw", "ib_read_bw", "ib_send_bw", "ib_write_lat", "ib_read_lat", "ib_send_lat")
 OURS = ("iperf3", "sockperf", "runner.pyz", *PERFTEST)
+# Those that node_tuning sets by itself; what an inventory adds is named in its file.
+SYSCTL = (
+    "net.core.rmem_max",
+    "net.core.wmem_max",
+    "net.ipv4.tcp_rmem",
+    "net.ipv4.tcp_wmem",
+    "net.core.netdev_max_backlog",
+    "net.core.default_qdisc",
+    "net.ipv4.tcp_mtu_probing",
+    "kernel.numa_balancing",
+)
 # Prints a line per entry in use: device, port, GID, type. Most entries are empty; their type answers EINVAL.
 GIDS = """cd /sys/class/infiniband 2>/dev/null || exit 0
 for gid in */ports/*/gids/*; do
@@ -93,6 +104,35 @@ def governors():
     return sorted({(text(path) or "unreadable").strip() for path in paths})
 
 
+def setting(path):
+    """A value of the kernel, and whether root may write it: a container and a namespace only show some."""
+    value = text(path)
+    return None if value is None else {"value": value.strip(), "settable": os.access(path, os.W_OK)}
+
+
+def tuning():
+    """Sysctls and switches of memory that node_tuning sets, and what its files say for the next boot."""
+    lines = (text("/etc/sysctl.d/60-railyard.conf") or "").splitlines()
+    at_boot = dict(
+        [part.strip() for part in line.split("=", 1)]
+        for line in lines
+        if "=" in line and line[:1] not in "#;"
+    )
+    keys = [*at_boot, *SYSCTL]
+    found = {key: setting("/proc/sys/" + (key if "/" in key else key.replace(".", "/"))) for key in keys}
+    thp = "/sys/kernel/mm/transparent_hugepage/"
+    tmpfiles = (text("/etc/tmpfiles.d/railyard-node-tuning.conf") or "").splitlines()
+    return {
+        "sysctl": {key: value for key, value in found.items() if value is not None},
+        "sysctl_at_boot": at_boot,
+        "lacks_fq": not os.path.isdir("/sys/module/sch_fq")
+        and shutil.which("modinfo") is not None
+        and output("modinfo", "-n", "sch_fq") is None,
+        "hugepage": {name: setting(thp + name) for name in ("enabled", "defrag")},
+        "tmpfiles": [line.split() for line in tmpfiles if not line.startswith("#")],
+    }
+
+
 def processes():
     """Command lines of what a measurement may have left behind."""
     left = []
@@ -144,7 +184,8 @@ def lines_of(pattern):
 
 
 def main():
-    login = output("su", "-s", "/bin/sh", "nobody", "-c", "ulimit -S -l; ulimit -H -l")
+    asked = "; ".join(f"ulimit -{kind} -{what}" for what in "ln" for kind in "SH")
+    login = (output("su", "-s", "/bin/sh", "nobody", "-c", asked) or "").split()
     files = sorted(path for folder in NETPLAN for path in glob.glob(folder + "/*.yaml"))
     state = {
         "addresses": json.loads(output("ip", "-j", "address", "show") or "null"),
@@ -155,8 +196,10 @@ def main():
         "arp": arp(),
         "netplan": {path: file_state(path) for path in files},
         "governors": governors(),
-        "login_memlock": (login or "").split(),
+        "login_memlock": login[:2],
+        "login_nofile": login[2:],
         "service_memlock": (output("systemctl", "show", "--property", "DefaultLimitMEMLOCK") or "").strip(),
+        "service_nofile": (output("systemctl", "show", "--property", "DefaultLimitNOFILE") or "").strip(),
         "nccl": {path: file_state(path) for path in ("/etc/nccl.conf", "/etc/railyard/nccl.env")},
         "tools": {tool: shutil.which(tool) for tool in TOOLS},
         "listening": (output("ss", "-H", "-l", "-n", "-t", "-u", "-p") or "").splitlines(),
@@ -168,6 +211,7 @@ def main():
     }
     state.update(netdevs())
     state.update(rdma())
+    state.update(tuning())
     print("railyard-state " + json.dumps(state))
 
 

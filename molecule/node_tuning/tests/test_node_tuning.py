@@ -50,6 +50,32 @@ def test_sysctl_that_the_node_lacks_is_left_out(host):
     assert [key for key, mode in modes.items() if not mode & 0o200] == []
 
 
+def test_tcp_shrinks_its_segments_where_a_small_port_stands_in_the_way(host, name):
+    assert host.check_output("cat /proc/sys/net/ipv4/tcp_mtu_probing") == (
+        "1" if name == "gpuserver1" else "0"
+    )
+
+
+def test_huge_pages_are_left_out_where_the_node_only_shows_them(host, name):
+    # Nodes of containers share those of their host, and have them read-only.
+    switch = "/sys/kernel/mm/transparent_hugepage/enabled"
+    settable = host.run(f"test -w {switch}").rc == 0
+    file = host.file("/etc/tmpfiles.d/railyard-node-tuning.conf")
+    assert file.exists == settable
+    if settable and name == "gpuserver1":
+        host.check_output("systemd-tmpfiles --create railyard-node-tuning.conf")
+        assert "[always]" in host.check_output(f"cat {switch}").split()
+
+
+def test_a_login_may_open_as_many_files_as_the_node_may_give(host, name):
+    soft, hard = host.check_output("su - railyard -c 'ulimit -S -n; ulimit -H -n'").split()
+    if name != "gpuserver1":
+        assert not host.file("/etc/security/limits.d/60-railyard-nofile.conf").exists
+        return
+    assert soft == hard
+    assert hard == "1048576" or host.run("ulimit -H -n 1048576").rc != 0
+
+
 def test_a_login_may_lock_all_the_memory_that_the_node_may_give(host, name):
     # A login through PAM, as a user or slurmd makes one. That it works at all is half of the test.
     soft, hard = host.check_output("su - railyard -c 'ulimit -S -l; ulimit -H -l'").split()
@@ -64,6 +90,11 @@ def test_a_login_may_lock_all_the_memory_that_the_node_may_give(host, name):
 def test_services_may_lock_any_memory(host, name):
     shown = host.check_output("systemctl show --property DefaultLimitMEMLOCK")
     assert (shown == "DefaultLimitMEMLOCK=infinity") == (name == "gpuserver1")
+
+
+def test_services_may_open_as_many_files(host, name):
+    shown = host.check_output("systemctl show --property DefaultLimitNOFILE")
+    assert (shown == "DefaultLimitNOFILE=1048576") == (name == "gpuserver1")
 
 
 def test_originals_are_recorded_once(host, name):

@@ -2,19 +2,20 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Thin: what to read, write and record is decided in module_utils/kernel/settings.py."""
+"""Thin: what to read, write and record is decided in module_utils/kernel/settings.py and originals.py."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: kernel_settings
-short_description: Hold CPU governor and sysctls of the running kernel, remembering what they were
+short_description: Hold CPU governor, sysctls and switches of the running kernel, remembering what they were
 version_added: "0.1.0"
 description:
-  - Sets the CPU frequency governor on all CPUs, and sysctls, in the running kernel, and records first what is
-    not recorded yet. What an earlier call held and this one does not ask for goes back to its recorded value.
+  - Sets the CPU frequency governor on all CPUs, sysctls and files of sysfs, and records first what is not
+    recorded yet. What an earlier call held and this one does not ask for goes back to its recorded value.
   - Changes the running kernel only. To survive a reboot is the business of files that a role writes.
-  - A node without cpufreq is said, not failed, as is a sysctl that its network namespace lacks or only shows.
+  - A node without cpufreq is said, not failed, as is a sysctl or file that this kernel lacks, or that a
+    container or network namespace only shows.
 author:
   - Railyard contributors (@railyard)
 options:
@@ -25,6 +26,13 @@ options:
     description: Sysctl keys and values. A key of an interface with a dot in its name is written with slashes.
     type: dict
     default: {}
+  sysfs:
+    description: Files by their path below C(/sys), and values; where a file shows its choices, one of them.
+    type: dict
+    default: {}
+  nofile:
+    description: A limit on open files; nothing is set, RV(nofile_possible) tells whether a login may have it.
+    type: int
   originals:
     description: The file that holds the values from before the first change.
     type: path
@@ -52,6 +60,8 @@ EXAMPLES = r"""
     governor: performance
     sysctl:
       net.core.rmem_max: "268435456"
+    sysfs:
+      kernel/mm/transparent_hugepage/enabled: always
     originals: /var/lib/railyard/node_tuning/originals.json
     rivals: [tuned.service]
 
@@ -77,6 +87,19 @@ absent_sysctl:
   type: list
   elements: str
   sample: ["net.core.rmem_max"]
+absent_sysfs:
+  description: Files of sysfs asked for that this node does not have, or only shows.
+  returned: success
+  type: list
+  elements: str
+  sample: ["kernel/mm/transparent_hugepage/enabled"]
+nofile_possible:
+  description: >-
+    The limit on open files that root may give here: O(nofile), or where that is above C(fs.nr_open) or what a
+    container was given, the hard limit that it has. Without O(nofile), that hard limit.
+  returned: success
+  type: int
+  sample: 1048576
 memlock_unlimited_possible:
   description: >-
     Whether root may raise the hard limit on locked memory here. In a container without CAP_SYS_RESOURCE it
@@ -90,7 +113,8 @@ import resource
 import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.railyard.fabric.plugins.module_utils.kernel import settings
+from ansible_collections.railyard.fabric.plugins.module_utils import module_end
+from ansible_collections.railyard.fabric.plugins.module_utils.kernel import originals, settings
 
 ROOT = "/"
 
@@ -111,6 +135,18 @@ def memlock_unlimited_possible() -> bool:
     except (OSError, ValueError):
         return False
     return True
+
+
+def nofile_possible(wanted: int | None) -> int:
+    """Try it on this process, as above; a limit that a login cannot have would keep everybody out."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    if wanted is not None:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, wanted))
+        except (OSError, ValueError):
+            return hard
+        return wanted
+    return hard
 
 
 def make_diff(writes: list[settings.Write], before: t.Any, after: t.Any, path: str) -> list[dict[str, t.Any]]:
@@ -136,39 +172,41 @@ def hold(module: AnsibleModule) -> dict[str, t.Any]:
     """Do what the parameters ask; return the result."""
     wanted: dict[str, t.Any] = module.params
     path = wanted["originals"]
-    recorded = settings.load_originals(path)
-    governor = wanted["governor"]
-    sysctl = {key: str(value) for key, value in wanted["sysctl"].items()}
-    kept, released = settings.split_released(recorded, governor, sysctl)
-    rivals = active_units(module, wanted["rivals"]) if governor or released["governors"] else []
-    if rivals and governor:
+    recorded = originals.load(path)
+    sysctl, sysfs = ({key: str(value) for key, value in wanted[name].items()} for name in ("sysctl", "sysfs"))
+    asked = settings.Wanted(wanted["governor"], sysctl, sysfs)
+    state = settings.read(ROOT, asked, recorded)
+    held = settings.held(state, asked)
+    kept, released = originals.split(recorded, held, asked.sections(), state)
+    rivals = active_units(module, wanted["rivals"]) if asked.governor or released["governors"] else []
+    if rivals and asked.governor:
         raise settings.KernelSettingsError(
             f"{', '.join(rivals)} is active and sets the CPU governor too: stop and disable it, or leave "
             "the governor to it"
         )
     if rivals:
         released["governors"] = {}  # the governor is theirs now
-    state = settings.read_state(ROOT, [*sysctl, *released["sysctl"]])
-    writes, absent = settings.plan_present(state, governor, sysctl)
-    writes += settings.plan_restored(state, released)
-    after = settings.merge_originals(kept, state, governor, sysctl)
+    writes = settings.plan(state, held, released)
+    after = originals.merged(kept, held, state)
     if not module.check_mode:
         # What will be held is recorded first, and what was given back leaves the record last: a run cut off
         # in between must neither take its own values for originals nor forget what it was to put back.
-        before_writes = settings.union(recorded, after)
+        before_writes = originals.union(recorded, after)
         if before_writes is not None and before_writes != recorded:
-            settings.store_originals(path, before_writes)
+            originals.store(path, before_writes)
         settings.apply(ROOT, writes)
         if after is not None and after != before_writes:
-            settings.store_originals(path, after)
+            originals.store(path, after)
         if after is None and recorded is not None:
-            settings.remove_originals(path)
+            originals.remove(path)
     return {
         "changed": bool(writes) or after != recorded,
         "diff": make_diff(writes, recorded, after, path),
         "governors": state["governors"],
         "cpufreq_driver": state["cpufreq_driver"],
-        "absent_sysctl": absent,
+        "absent_sysctl": [key for key in sysctl if key not in held["sysctl"]],
+        "absent_sysfs": [name for name in sysfs if name not in held["sysfs"]],
+        "nofile_possible": nofile_possible(wanted["nofile"]),
         "memlock_unlimited_possible": memlock_unlimited_possible(),
     }
 
@@ -179,16 +217,14 @@ def main() -> None:
         argument_spec={
             "governor": {"type": "str"},
             "sysctl": {"type": "dict", "default": {}},
+            "sysfs": {"type": "dict", "default": {}},
+            "nofile": {"type": "int"},
             "originals": {"type": "path", "required": True},
             "rivals": {"type": "list", "elements": "str", "default": []},
         },
         supports_check_mode=True,
     )
-    try:
-        result = hold(module)
-    except (settings.KernelSettingsError, OSError) as error:
-        module.fail_json(msg=str(error))
-    module.exit_json(**result)
+    module_end.end(module, hold, settings.KernelSettingsError, originals.OriginalsError)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""CPU governors and sysctls of the running kernel: read them, set them, and put back what was there before.
+"""CPU governors, sysctls and switches of sysfs in the running kernel: what there is, what has to be written.
 
 What a file in `/etc` cannot do: change the kernel that runs now, notice that somebody changed it since, and
 know what it was. `root` is `/` on a node and a folder in the tests.
@@ -10,17 +10,40 @@ know what it was. `root` is `/` on a node and a folder in the tests.
 from __future__ import annotations
 
 import glob
-import json
 import os
 import re
 import typing as t
 
-SCHEMA = 1
+from ansible_collections.railyard.fabric.plugins.module_utils.kernel import originals
+
 _GOVERNOR_GLOB = "sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_governor"
+_QDISC = "net.core.default_qdisc"
+# In every kernel that has a network: net/sched/sch_generic.c, sch_fifo.c and sch_mq.c are no modules.
+_BUILT_IN_QDISCS = ("bfifo", "mq", "noqueue", "pfifo", "pfifo_fast")
+_CHOSEN = re.compile(r"\[(\S+)\]")
 
 
 class KernelSettingsError(Exception):
     """A setting that cannot be had on this node; the message says which, why, and what to do."""
+
+
+class Wanted(t.NamedTuple):
+    """What is asked of a node.
+
+    Attributes:
+        governor: For every CPU; None leaves the governors alone.
+        sysctl: Key to value.
+        sysfs: Path below `/sys` to value.
+    """
+
+    governor: str | None = None
+    sysctl: t.Mapping[str, str] = {}
+    sysfs: t.Mapping[str, str] = {}
+
+    def sections(self) -> set[str]:
+        """Return the sections of the record of which something is asked for."""
+        asked = {"governors": self.governor is not None, "sysctl": self.sysctl, "sysfs": self.sysfs}
+        return {section for section, value in asked.items() if value}
 
 
 class Write(t.NamedTuple):
@@ -45,18 +68,28 @@ def governor_path(cpu: str) -> str:
     return f"sys/devices/system/cpu/{cpu}/cpufreq/scaling_governor"
 
 
-def read_state(root: str, sysctl_keys: t.Iterable[str]) -> dict[str, t.Any]:
-    """Read what the kernel has now.
+def sysfs_path(name: str) -> str:
+    """Return the path below `root` of a file named by its path below `/sys`."""
+    return f"sys/{name}"
 
-    Args:
-        root: `/`, or a folder that looks like it.
-        sysctl_keys: The keys to read.
+
+_PATHS: dict[str, t.Callable[[str], str]] = {
+    "governors": governor_path,
+    "sysctl": sysctl_path,
+    "sysfs": sysfs_path,
+}
+
+
+def read(root: str, wanted: Wanted, recorded: originals.Record | None) -> dict[str, t.Any]:
+    """Read what the kernel has now of what is wanted or on record.
 
     Returns:
         `governors` ({"cpu0": "powersave"}; empty where there is no cpufreq), `available_governors` (of the
         first CPU, empty when the driver does not list them), `cpufreq_driver` and `intel_pstate` (None when
-        absent), `sysctl` ({key: value}, None for a key this kernel or network namespace lacks or only shows).
+        absent), `sysctl` and `sysfs` ({key: value}, None for what this kernel or namespace lacks or only
+        shows), `offered` (path below `/sys` to the words that a file with choices has).
     """
+    known = recorded or {}
     governors = {}
     for path in glob.glob(os.path.join(root, _GOVERNOR_GLOB)):
         value = _read(path)
@@ -64,155 +97,60 @@ def read_state(root: str, sysctl_keys: t.Iterable[str]) -> dict[str, t.Any]:
             governors[path.split(os.sep)[-3]] = value
     cpus = sorted(governors, key=_cpu_number)
     first = os.path.dirname(os.path.join(root, governor_path(cpus[0] if cpus else "cpu0")))
+    keys = {*wanted.sysctl, *known.get("sysctl", {})}
+    sysctl = {key: _read_settable(os.path.join(root, sysctl_path(key))) for key in keys}
+    qdisc = wanted.sysctl.get(_QDISC)
+    if qdisc is not None and sysctl[_QDISC] != qdisc and not _has_qdisc(root, qdisc):
+        sysctl[_QDISC] = None
+    names = {*wanted.sysfs, *known.get("sysfs", {})}
+    texts = {name: _read_settable(os.path.join(root, sysfs_path(name))) for name in names}
     return {
         "governors": {cpu: governors[cpu] for cpu in cpus},
         "available_governors": (_read(os.path.join(first, "scaling_available_governors")) or "").split(),
         "cpufreq_driver": _read(os.path.join(first, "scaling_driver")),
         "intel_pstate": _read(os.path.join(root, "sys/devices/system/cpu/intel_pstate/status")),
-        "sysctl": {key: _read_settable(os.path.join(root, sysctl_path(key))) for key in sysctl_keys},
+        "sysctl": sysctl,
+        "sysfs": {name: text if text is None else _chosen(text) for name, text in texts.items()},
+        "offered": {
+            name: text.replace("[", "").replace("]", "").split() for name, text in texts.items() if text
+        },
     }
 
 
-def plan_present(
-    state: t.Mapping[str, t.Any], governor: str | None, sysctl: t.Mapping[str, str]
-) -> tuple[list[Write], list[str]]:
-    """Say what has to be written for `governor` on every CPU and for `sysctl`.
-
-    Args:
-        state: From `read_state`.
-        governor: The governor wanted; None leaves the governors alone.
-        sysctl: Key to value wanted.
-
-    Returns:
-        The writes, and the keys that this node does not have or may not set.
+def held(state: t.Mapping[str, t.Any], wanted: Wanted) -> dict[str, dict[str, str]]:
+    """Return what is wanted and can be had here: section to key to value.
 
     Raises:
-        KernelSettingsError: The CPU's driver does not offer the governor.
+        KernelSettingsError: The CPU's driver does not offer the governor, or a file of sysfs the word.
     """
-    writes = []
-    if governor is not None:
+    governors = {}
+    if wanted.governor is not None:
         offered = state["available_governors"]
-        if offered and governor not in offered:
-            raise KernelSettingsError(_not_offered(governor, state))
-        held = state["governors"].items()
-        writes += [Write(governor_path(cpu), now, governor) for cpu, now in held if now != governor]
-    absent = []
-    for key, value in sysctl.items():
-        now = state["sysctl"][key]
-        if now is None:
-            absent.append(key)
-        elif now.split() != value.split():
-            writes.append(Write(sysctl_path(key), now, value))
-    return writes, absent
+        if offered and wanted.governor not in offered:
+            raise KernelSettingsError(_not_offered(wanted.governor, state))
+        governors = dict.fromkeys(state["governors"], wanted.governor)
+    sysfs = {name: value for name, value in wanted.sysfs.items() if state["sysfs"][name] is not None}
+    for name, value in sysfs.items():
+        choices = state["offered"].get(name, [])
+        if len(choices) > 1 and value not in choices:
+            raise KernelSettingsError(f"/sys/{name} does not offer {value}, it has: {' '.join(choices)}")
+    return {
+        "governors": governors,
+        "sysctl": {key: value for key, value in wanted.sysctl.items() if state["sysctl"][key] is not None},
+        "sysfs": sysfs,
+    }
 
 
-def plan_restored(state: t.Mapping[str, t.Any], originals: t.Mapping[str, t.Any]) -> list[Write]:
-    """Say what has to be written to have the recorded values again; a CPU or key that is gone is left out."""
+def plan(state: t.Mapping[str, t.Any], *values: originals.Values) -> list[Write]:
+    """Say what has to be written for the kernel to have these values; what is gone is left out."""
     writes = []
-    for cpu, value in originals.get("governors", {}).items():
-        now = state["governors"].get(cpu)
-        if now is not None and now != value:
-            writes.append(Write(governor_path(cpu), now, value))
-    for key, value in originals.get("sysctl", {}).items():
-        now = state["sysctl"].get(key)
-        if now is not None and now.split() != value.split():
-            writes.append(Write(sysctl_path(key), now, value))
+    for section in originals.SECTIONS:
+        for part in values:
+            for key, value in part[section].items():
+                now = state[section].get(key)
+                if now is not None and now.split() != value.split():
+                    writes.append(Write(_PATHS[section](key), now, value))
     return writes
-
-
-def split_released(
-    recorded: t.Mapping[str, t.Any] | None, governor: str | None, sysctl: t.Iterable[str]
-) -> tuple[dict[str, t.Any], dict[str, t.Any]]:
-    """Tell what of the record is still held from what nobody asks for any more.
-
-    Returns:
-        Two records: kept, and released (whose values go back to where they were).
-    """
-    known = recorded or {}
-    keys = set(sysctl)
-    governors = dict(known.get("governors", {}))
-    values = known.get("sysctl", {}).items()
-    kept = {
-        "governors": governors if governor is not None else {},
-        "sysctl": {key: value for key, value in values if key in keys},
-    }
-    released = {
-        "governors": governors if governor is None else {},
-        "sysctl": {key: value for key, value in values if key not in keys},
-    }
-    return kept, released
-
-
-def merge_originals(
-    recorded: t.Mapping[str, t.Any], state: t.Mapping[str, t.Any], governor: str | None, keys: t.Iterable[str]
-) -> dict[str, t.Any] | None:
-    """Add to the record what is about to be held and is not in it yet; what is in it is never changed.
-
-    Args:
-        recorded: What is kept, from `split_released`.
-        state: From `read_state`.
-        governor: The governor wanted; None leaves the governors alone.
-        keys: The sysctls wanted.
-
-    Returns:
-        The record, None when nothing is held.
-    """
-    governors = dict(state["governors"]) if governor is not None else {}
-    governors.update(recorded["governors"])
-    sysctl = {key: state["sysctl"][key] for key in keys if state["sysctl"][key] is not None}
-    sysctl.update(recorded["sysctl"])
-    if not governors and not sysctl:
-        return None
-    return {"schema": SCHEMA, "governors": governors, "sysctl": sysctl}
-
-
-def union(
-    recorded: t.Mapping[str, t.Any] | None, after: t.Mapping[str, t.Any] | None
-) -> dict[str, t.Any] | None:
-    """Return a record of what either has; the older value counts."""
-    if recorded is None or after is None:
-        return dict(recorded or after or {}) or None
-    names = ("governors", "sysctl")
-    return {"schema": SCHEMA, **{name: {**after[name], **recorded.get(name, {})} for name in names}}
-
-
-def load_originals(path: str) -> dict[str, t.Any] | None:
-    """Read the record, None when there is none.
-
-    Raises:
-        KernelSettingsError: The file is no record; to go on would record changed values as original.
-    """
-    try:
-        with open(path, encoding="utf-8") as handle:
-            document = json.load(handle)
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError) as error:
-        raise KernelSettingsError(
-            f"{path} cannot be read as the record of original values ({error}): repair or remove it"
-        ) from error
-    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
-        raise KernelSettingsError(f"{path} is not a record of schema {SCHEMA}: repair or remove it")
-    return document
-
-
-def store_originals(path: str, document: t.Mapping[str, t.Any]) -> None:
-    """Write the record so that after a power cut it is either the old one or the new one."""
-    os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
-    draft = path + ".new"
-    with open(draft, "w", encoding="utf-8") as handle:
-        json.dump(document, handle, indent=2, sort_keys=True)
-        handle.write("\n")
-        handle.flush()
-        os.fsync(handle.fileno())
-    os.chmod(draft, 0o644)
-    os.replace(draft, path)
-
-
-def remove_originals(path: str) -> None:
-    """Remove the record; what it said has been put back."""
-    if os.path.exists(path):
-        os.remove(path)
 
 
 def apply(root: str, writes: t.Iterable[Write]) -> None:
@@ -253,13 +191,29 @@ def _cpu_number(cpu: str) -> int:
     return int(digits) if digits else -1
 
 
+def _chosen(text: str) -> str:
+    """Return the word that is in force, of a file that shows all its choices (`always [madvise] never`)."""
+    found = _CHOSEN.search(text)
+    return found[1] if found else text
+
+
+def _has_qdisc(root: str, name: str) -> bool:
+    """Whether the kernel has a queueing discipline or can load it; written without, the sysctl is refused."""
+    if name in _BUILT_IN_QDISCS or os.path.isdir(os.path.join(root, f"sys/module/sch_{name}")):
+        return True
+    folder = os.path.join(root, "lib/modules", os.uname().release)
+    lists = (_read(os.path.join(folder, file)) or "" for file in ("modules.builtin", "modules.dep"))
+    return any(f"/sch_{name}.ko" in text for text in lists)
+
+
 def _read_settable(path: str) -> str | None:
     """Return the value, None as well when nobody may write it.
 
     Later kernels show net.core.rmem_max and its like in every network namespace; only the first may set them.
+    What a container shares with its host is mounted there to be read only.
     """
     try:
-        may_be_set = bool(os.stat(path).st_mode & 0o222)
+        may_be_set = os.stat(path).st_mode & 0o222 and not os.statvfs(path).f_flag & os.ST_RDONLY
     except OSError:
         return None
     return _read(path) if may_be_set else None

@@ -29,7 +29,7 @@ OWN_FILES = (
 BY_ROLES = (
     (
         "var/lib/railyard/node_tuning/originals.json",
-        "node_tuning: the recorded governor and sysctls, its files",
+        "node_tuning: the recorded settings of the kernel, its files",
     ),
     ("var/lib/railyard/soft_roce.json", "rdma_stack: the Soft-RoCE devices that it made"),
     ("var/lib/railyard/opensm_installed", "rdma_stack: opensm, which was not there before"),

@@ -11,7 +11,7 @@ def hold(check_mode=False, active=(), **params):
         states = ["active" if unit in active else "inactive" for unit in argv[2:]]
         return 3, "\n".join(states) + "\n", ""
 
-    unset = {"governor": None, "sysctl": {}, "rivals": []}
+    unset = {"governor": None, "sysctl": {}, "sysfs": {}, "nofile": None, "rivals": []}
     return kernel_settings.hold(FakeModule({**unset, **params}, run, check_mode))
 
 
@@ -55,6 +55,28 @@ def test_drift_is_changed_back_and_not_recorded(governor, record):
     assert hold(**wanted)["changed"]
     assert governor.read_text().strip() == "performance"
     assert record.read_text() == recorded
+
+
+def test_what_this_node_lacks_is_said(governor, record):
+    wanted = {"sysctl": {"net.none": "1"}, "sysfs": {"kernel/none": "1"}, "originals": str(record)}
+    done = hold(**wanted)
+    assert (done["absent_sysctl"], done["absent_sysfs"]) == (["net.none"], ["kernel/none"])
+    assert not done["changed"]
+
+
+def test_a_limit_on_open_files_is_tried_and_what_cannot_be_is_the_one_that_is(governor, record, monkeypatch):
+    given = []
+
+    def setrlimit(which, limits):
+        given.append(limits)
+        if limits[0] > 4096:
+            raise ValueError("not allowed to raise maximum limit")
+
+    monkeypatch.setattr(kernel_settings.resource, "setrlimit", setrlimit)
+    monkeypatch.setattr(kernel_settings.resource, "getrlimit", lambda which: (1024, 4096))
+    assert hold(originals=str(record), nofile=4096)["nofile_possible"] == 4096
+    assert (4096, 4096) in given
+    assert hold(originals=str(record), nofile=8192)["nofile_possible"] == 4096
 
 
 def test_an_active_rival_is_named_and_nothing_is_touched(governor, record):

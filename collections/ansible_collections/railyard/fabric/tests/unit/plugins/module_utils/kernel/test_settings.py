@@ -1,16 +1,20 @@
 from __future__ import annotations
 
-import json
+import os
+from types import SimpleNamespace
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils.kernel import settings
+from ansible_collections.railyard.fabric.plugins.module_utils.kernel import originals, settings
+from ansible_collections.railyard.fabric.plugins.module_utils.kernel.settings import Wanted
 
 RMEM = "net.ipv4.tcp_rmem"
+QDISC = "net.core.default_qdisc"
+THP = "kernel/mm/transparent_hugepage/enabled"
 
 
 @pytest.fixture
 def node(tmp_path):
-    """A root with two CPUs under powersave (10 and 2, to see them in order) and two sysctls."""
+    """A root with two CPUs under powersave (10 and 2, to see them in order), two sysctls and a switch."""
     for cpu in ("cpu10", "cpu2"):
         folder = tmp_path / "sys/devices/system/cpu" / cpu / "cpufreq"
         folder.mkdir(parents=True)
@@ -23,22 +27,24 @@ def node(tmp_path):
     (tmp_path / "proc/sys/net/ipv4/conf/eth0.100").mkdir(parents=True)
     (tmp_path / "proc/sys/net/ipv4/tcp_rmem").write_text("4096\t131072\t6291456\n")
     (tmp_path / "proc/sys/net/ipv4/conf/eth0.100/rp_filter").write_text("1\n")
+    (tmp_path / "sys" / THP).parent.mkdir(parents=True)
+    (tmp_path / "sys" / THP).write_text("always [madvise] never\n")
     return tmp_path
 
 
-def read(node, keys=(RMEM,)):
-    return settings.read_state(str(node), keys)
+def read(node, **wanted):
+    return settings.read(str(node), Wanted(**wanted), None)
 
 
-def record(recorded, state, governor, keys=(RMEM,)):
-    """Ask for `governor` and `keys`; return what is on record then."""
-    return settings.merge_originals(
-        settings.split_released(recorded, governor, keys)[0], state, governor, keys
-    )
+def plan(node, **wanted):
+    """Return what is written for what is asked, and nothing had been asked before."""
+    state = read(node, **wanted)
+    return settings.plan(state, settings.held(state, Wanted(**wanted)))
 
 
 def test_reads_cpus_in_order_and_sysctls_as_they_are(node):
-    state = read(node, [RMEM, "net/ipv4/conf/eth0.100/rp_filter", "net.core.rmem_max"])
+    keys = [RMEM, "net/ipv4/conf/eth0.100/rp_filter", "net.core.rmem_max"]
+    state = read(node, sysctl=dict.fromkeys(keys, ""))
     assert list(state["governors"].items()) == [("cpu2", "powersave"), ("cpu10", "powersave")]
     assert state["available_governors"] == ["performance", "powersave"]
     assert state["cpufreq_driver"] == "intel_pstate"
@@ -49,120 +55,112 @@ def test_reads_cpus_in_order_and_sysctls_as_they_are(node):
     }
 
 
-def test_a_sysctl_that_is_only_shown_counts_as_absent(node):
+def test_a_sysctl_that_is_only_shown_is_neither_held_nor_recorded(node):
     (node / "proc/sys/net/ipv4/tcp_rmem").chmod(0o444)
-    state = read(node)
-    assert settings.plan_present(state, None, {RMEM: "1 2 3"}) == ([], [RMEM])
-    assert record(None, state, None) is None
+    wanted = Wanted(sysctl={RMEM: "1 2 3"})
+    state = settings.read(str(node), wanted, None)
+    held = settings.held(state, wanted)
+    assert held["sysctl"] == {}
+    assert originals.merged(originals.split(None, held, {"sysctl"}, state)[0], held, state) is None
+
+
+def test_what_a_container_has_mounted_to_be_read_only_is_not_held(node, monkeypatch):
+    monkeypatch.setattr(settings.os, "statvfs", lambda path: SimpleNamespace(f_flag=os.ST_RDONLY))
+    assert plan(node, sysctl={RMEM: "1 2 3"}, sysfs={THP: "always"}) == []
 
 
 def test_node_without_cpufreq(tmp_path):
     state = read(tmp_path)
     assert (state["governors"], state["available_governors"], state["cpufreq_driver"]) == ({}, [], None)
-    assert settings.plan_present(state, "performance", {}) == ([], [])
+    assert plan(tmp_path, governor="performance") == []
 
 
-def test_plan_writes_what_differs_and_names_what_is_absent(node):
-    state = read(node, [RMEM, "net.core.rmem_max"])
-    writes, absent = settings.plan_present(
-        state, "performance", {RMEM: "4096 131072 134217728", "net.core.rmem_max": "1"}
+def test_plan_writes_what_differs(node):
+    writes = plan(
+        node,
+        governor="performance",
+        sysctl={RMEM: "4096 131072 134217728", "net.core.rmem_max": "1"},
+        sysfs={THP: "always", "kernel/mm/none": "1"},
     )
     assert [(write.path, write.before, write.after) for write in writes] == [
         ("sys/devices/system/cpu/cpu2/cpufreq/scaling_governor", "powersave", "performance"),
         ("sys/devices/system/cpu/cpu10/cpufreq/scaling_governor", "powersave", "performance"),
         ("proc/sys/net/ipv4/tcp_rmem", "4096\t131072\t6291456", "4096 131072 134217728"),
+        ("sys/kernel/mm/transparent_hugepage/enabled", "madvise", "always"),
     ]
-    assert absent == ["net.core.rmem_max"]
 
 
 def test_plan_is_empty_when_all_is_so_already_whatever_the_blanks(node):
-    assert settings.plan_present(read(node), "powersave", {RMEM: "4096 131072  6291456"}) == ([], [])
+    assert (
+        plan(node, governor="powersave", sysctl={RMEM: "4096 131072  6291456"}, sysfs={THP: "madvise"}) == []
+    )
 
 
-def test_no_governor_asked_leaves_the_governors_alone(node):
-    assert settings.plan_present(read(node), None, {}) == ([], [])
+def test_nothing_asked_leaves_all_alone(node):
+    assert plan(node) == []
 
 
 def test_governor_that_the_driver_lacks_is_refused_with_the_reason(node):
     with pytest.raises(
         settings.KernelSettingsError, match=r"(?s)schedutil.*performance powersave.*intel_pstate"
     ):
-        settings.plan_present(read(node), "schedutil", {})
+        plan(node, governor="schedutil")
 
 
 def test_driver_that_lists_no_governors_is_not_refused(node):
     for path in node.glob("sys/devices/system/cpu/cpu*/cpufreq/scaling_available_governors"):
         path.unlink()
-    assert len(settings.plan_present(read(node), "schedutil", {})[0]) == 2
+    assert len(plan(node, governor="schedutil")) == 2
 
 
-def test_what_was_recorded_once_stays(node):
-    first = record(None, read(node), "performance")
-    settings.apply(str(node), settings.plan_present(read(node), "performance", {RMEM: "1 2 3"})[0])
-    assert record(first, read(node), "performance") == first
+def test_a_word_that_a_switch_lacks_is_refused_with_those_it_has(node):
+    with pytest.raises(settings.KernelSettingsError, match=r"does not offer sometimes.*always madvise never"):
+        plan(node, sysfs={THP: "sometimes"})
 
 
-def test_a_key_asked_for_later_is_added_to_the_record(node):
-    first = record(None, read(node, []), "performance", [])
-    assert first == {"schema": 1, "governors": {"cpu2": "powersave", "cpu10": "powersave"}, "sysctl": {}}
-    later = record(first, read(node), "performance")
-    assert later == {**first, "sysctl": {RMEM: "4096\t131072\t6291456"}}
-
-
-def test_what_is_no_longer_asked_for_is_released_and_the_rest_kept(node):
-    held = record(None, read(node), "performance")
-    kept, released = settings.split_released(held, None, [RMEM])
-    assert (kept["governors"], released["sysctl"]) == ({}, {})
-    assert released["governors"] == {"cpu2": "powersave", "cpu10": "powersave"}
-    kept, released = settings.split_released(held, "performance", [])
-    assert (kept["sysctl"], released["governors"]) == ({}, {})
-    assert released["sysctl"] == {RMEM: "4096\t131072\t6291456"}
-
-
-def test_while_values_are_written_the_record_has_both_the_held_and_the_released():
-    before = {"schema": 1, "governors": {"cpu0": "powersave"}, "sysctl": {"a": "1"}}
-    after = {"schema": 1, "governors": {}, "sysctl": {"a": "9", "b": "2"}}
-    assert settings.union(before, after) == {**before, "sysctl": {"a": "1", "b": "2"}}
-    assert settings.union(None, after) == after
-    assert settings.union(before, None) == before
-    assert settings.union(None, None) is None
+@pytest.mark.parametrize(
+    ("there", "written"),
+    [
+        (None, False),
+        ("sys/module/sch_fq/refcnt", True),
+        ("lib/modules/{release}/modules.dep", True),
+    ],
+)
+def test_a_queueing_discipline_is_asked_of_a_kernel_that_has_it(node, there, written):
+    (node / "proc/sys/net/core").mkdir()
+    (node / "proc/sys/net/core/default_qdisc").write_text("fq_codel\n")
+    if there:
+        path = node / there.format(release=os.uname().release)
+        path.parent.mkdir(parents=True)
+        path.write_text("kernel/net/sched/sch_fq.ko.xz:\nkernel/net/sched/sch_cake.ko.xz:\n")
+    assert [write.after for write in plan(node, sysctl={QDISC: "fq"})] == (["fq"] if written else [])
 
 
 def test_there_and_back_again(node):
     before = {path: path.read_text().split() for path in node.rglob("*") if path.is_file()}
-    originals = record(None, read(node), "performance")
-    settings.apply(str(node), settings.plan_present(read(node), "performance", {RMEM: "1 2 3"})[0])
-    assert read(node)["sysctl"][RMEM] == "1 2 3"
-    settings.apply(str(node), settings.plan_restored(read(node), originals))
+    wanted = Wanted("performance", {RMEM: "1 2 3"}, {THP: "never"})
+    state = settings.read(str(node), wanted, None)
+    held = settings.held(state, wanted)
+    record = originals.merged(originals.split(None, held, wanted.sections(), state)[0], held, state)
+    settings.apply(str(node), settings.plan(state, held))
+    # The kernel moves its brackets itself.
+    (node / "sys" / THP).write_text("always madvise [never]\n")
+    assert settings.read(str(node), wanted, None)["sysctl"][RMEM] == "1 2 3"
+    state = settings.read(str(node), Wanted(), record)
+    settings.apply(
+        str(node), settings.plan(state, originals.split(record, settings.held(state, Wanted()), (), state)[1])
+    )
+    assert (node / "sys" / THP).read_text() == "madvise\n"
+    (node / "sys" / THP).write_text("always [madvise] never\n")
     assert {path: path.read_text().split() for path in node.rglob("*") if path.is_file()} == before
-    assert settings.plan_restored(read(node), originals) == []
 
 
 def test_restore_passes_over_a_cpu_that_is_gone(node):
-    originals = {"schema": 1, "governors": {"cpu99": "powersave"}, "sysctl": {"net.gone": "1"}}
-    assert settings.plan_restored(read(node, ["net.gone"]), originals) == []
+    record = {"governors": {"cpu99": "powersave"}, "sysctl": {"net.gone": "1"}, "sysfs": {}}
+    assert settings.plan(settings.read(str(node), Wanted(), record), record) == []
 
 
 def test_all_refusals_come_at_once(node):
     writes = [settings.Write(f"proc/sys/none/{name}", "1", "2") for name in ("first", "second")]
     with pytest.raises(settings.KernelSettingsError, match=r"none/first = 2.*none/second = 2"):
         settings.apply(str(node), writes)
-
-
-def test_record_survives_the_disk(tmp_path):
-    path = tmp_path / "deep/originals.json"
-    document = {"schema": 1, "governors": {"cpu0": "powersave"}, "sysctl": {}}
-    assert settings.load_originals(str(path)) is None
-    settings.store_originals(str(path), document)
-    assert settings.load_originals(str(path)) == document
-    assert [entry.name for entry in path.parent.iterdir()] == ["originals.json"]
-    settings.remove_originals(str(path))
-    assert settings.load_originals(str(path)) is None
-
-
-@pytest.mark.parametrize("text", ["", "{", "[]", json.dumps({"schema": 2})])
-def test_a_broken_record_is_no_absent_record(tmp_path, text):
-    path = tmp_path / "originals.json"
-    path.write_text(text)
-    with pytest.raises(settings.KernelSettingsError, match=r"originals\.json.*repair or remove"):
-        settings.load_originals(str(path))

@@ -1,0 +1,103 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The record of what kernel settings were before the first change; it is never changed, only released.
+
+Values are section to key to value, as `settings.read` returns them: `{"governors": {"cpu0": "powersave"}}`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils import atomic_files
+
+SCHEMA = 1
+#: In the order in which they are written.
+SECTIONS = ("governors", "sysctl", "sysfs")
+
+Values = t.Mapping[str, t.Mapping[str, t.Any]]
+Record = dict[str, t.Any]
+
+
+class OriginalsError(Exception):
+    """The record cannot be read; the message says what to do."""
+
+
+def split(
+    recorded: Record | None, held: Values, asked: t.Collection[str], seen: Values
+) -> tuple[Record, Record]:
+    """Tell what of the record is still held from what nobody asks for any more.
+
+    Args:
+        recorded: The record; None when there is none.
+        held: What is asked for and can be had.
+        asked: The sections of which something is asked for.
+        seen: What the kernel has now; None for what cannot be had. What is gone for the moment (a CPU that is
+            offline) stays on record for as long as its section is asked for.
+
+    Returns:
+        Two records without a schema: kept, and released, whose values go back to where they were.
+    """
+    kept: Record = {}
+    released: Record = {}
+    for section in SECTIONS:
+        kept[section], released[section] = {}, {}
+        for key, value in (recorded or {}).get(section, {}).items():
+            gone = section in asked and seen[section].get(key) is None
+            part = kept if key in held[section] or gone else released
+            part[section][key] = value
+    return kept, released
+
+
+def merged(kept: Record, held: Values, seen: Values) -> Record | None:
+    """Add to what is kept what is about to be held and is not on record yet; None when nothing is held."""
+    sections = {
+        section: {**{key: seen[section][key] for key in held[section]}, **kept[section]}
+        for section in SECTIONS
+    }
+    return {"schema": SCHEMA, **sections} if any(sections.values()) else None
+
+
+def union(recorded: Record | None, after: Record | None) -> Record | None:
+    """Return a record of what either has; the older value counts."""
+    if recorded is None or after is None:
+        return recorded or after
+    return {
+        "schema": SCHEMA,
+        **{section: {**after[section], **recorded.get(section, {})} for section in SECTIONS},
+    }
+
+
+def load(path: str) -> Record | None:
+    """Read the record, None when there is none.
+
+    Raises:
+        OriginalsError: The file is no record; to go on would record changed values as original.
+    """
+    try:
+        with open(path, encoding="utf-8") as handle:
+            document = json.load(handle)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise OriginalsError(
+            f"{path} cannot be read as the record of original values ({error}): repair or remove it"
+        ) from error
+    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
+        raise OriginalsError(f"{path} is not a record of schema {SCHEMA}: repair or remove it")
+    return document
+
+
+def store(path: str, document: Record) -> None:
+    """Write the record so that after a power cut it is either the old one or the new one."""
+    os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+    atomic_files.write_file(path, json.dumps(document, indent=2, sort_keys=True) + "\n", mode=0o644)
+
+
+def remove(path: str) -> None:
+    """Remove the record; what it said has been put back."""
+    if os.path.exists(path):
+        os.remove(path)

@@ -1,0 +1,89 @@
+"""What a tuned node should be, from the roles' variables; each function returns what is wrong.
+
+Pure: variables and a reading in, sentences out. It shares no code with what configured the node.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from end_state.expect import Options, Problems, Reading
+
+# What the role sets where the inventory says nothing.
+_SYSCTL = {
+    "net.core.rmem_max": "268435456",
+    "net.core.wmem_max": "268435456",
+    "net.ipv4.tcp_rmem": "4096 131072 134217728",
+    "net.ipv4.tcp_wmem": "4096 65536 134217728",
+    "net.core.netdev_max_backlog": "250000",
+    "net.core.default_qdisc": "fq",
+    "net.ipv4.tcp_mtu_probing": "1",
+    "kernel.numa_balancing": "0",
+}
+_NOFILE = 1048576
+_HUGEPAGE = {"enabled": "always", "defrag": "madvise"}
+_SYSCTL_FILE = "/etc/sysctl.d/60-railyard.conf"
+_TMPFILES_FILE = "/etc/tmpfiles.d/railyard-node-tuning.conf"
+
+
+def sysctl(options: Options, reading: Reading) -> Problems:
+    """Each key that can be set here has its value, now and at the next boot."""
+    problems = []
+    for key, value in _wanted_sysctl(options).items():
+        found = reading["sysctl"].get(key)
+        lacking = reading["lacks_fq"] and (key, value) == ("net.core.default_qdisc", "fq")
+        if not found or not found["settable"] or lacking:
+            continue  # the role says so, and leaves it out
+        if found["value"].split() != value.split():
+            problems.append(f"{key} is {found['value']}, wanted is {value}")
+        if reading["sysctl_at_boot"].get(key, "").split() != value.split():
+            problems.append(f"{_SYSCTL_FILE} does not set {key} to {value}, so that a boot loses it")
+    return problems
+
+
+def unknown_sysctl(options: Options, reading: Reading) -> list[str]:
+    """Keys of the inventory's own of which nothing was found on the node, neither value nor file."""
+    return [key for key in _wanted_sysctl(options) if key not in reading["sysctl"] and key not in _SYSCTL]
+
+
+def hugepage(options: Options, reading: Reading) -> Problems:
+    """Transparent huge pages are as wanted, now and at the next boot, where this kernel has them to set."""
+    problems = []
+    for name, default in _HUGEPAGE.items():
+        suffix = "" if name == "enabled" else f"_{name}"
+        wanted = str(options.get(f"node_tuning_transparent_hugepage{suffix}", default))
+        found = reading["hugepage"].get(name)
+        if not wanted or not found or not found["settable"]:
+            continue
+        path = f"/sys/kernel/mm/transparent_hugepage/{name}"
+        if f"[{wanted}]" not in found["value"].split():
+            problems.append(f"{path} has {found['value']}, wanted is {wanted}")
+        if ["w", path, "-", "-", "-", "-", wanted] not in reading["tmpfiles"]:
+            problems.append(f"{_TMPFILES_FILE} does not set {path} to {wanted}, so that a boot loses it")
+    return problems
+
+
+def nofile(options: Options, node_class: str, reading: Reading) -> Problems:
+    """A login and a service may have so many open files; in a container, all that it was given."""
+    wanted = nofile_wanted(options)
+    limits = reading["login_nofile"]
+    problems = []
+    if len(limits) != 2:
+        problems.append("the limit on open files of a login could not be read (su and ulimit)")
+    elif limits != [str(wanted)] * 2 and (node_class != "container" or limits[0] != limits[1]):
+        problems.append(f"a login may open {limits[0]} files (at most {limits[1]}), wanted is {wanted}")
+    if reading["service_nofile"] != f"DefaultLimitNOFILE={wanted}":
+        problems.append(
+            f"services start with {reading['service_nofile'] or 'an unknown limit'}, not {wanted}"
+        )
+    return problems
+
+
+def nofile_wanted(options: Options) -> int:
+    """The limit on open files that the inventory wants; 0 leaves it alone."""
+    return int(options.get("node_tuning_nofile", _NOFILE))
+
+
+def _wanted_sysctl(options: Options) -> dict[str, str]:
+    wanted: dict[str, Any] = options.get("node_tuning_sysctl", _SYSCTL)
+    return {key: str(value) for key, value in wanted.items()}

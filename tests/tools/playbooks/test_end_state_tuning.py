@@ -1,0 +1,105 @@
+"""The end-state checks of tuning: each must fail on a node that is not as the inventory says."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+from end_state import expect_tuning, test_tuning
+from end_state.fixtures import UnknownError
+
+THP = "/sys/kernel/mm/transparent_hugepage/"
+
+
+def setting(value, settable=True):
+    return {"value": value, "settable": settable}
+
+
+@pytest.fixture
+def reading():
+    """A node with one key of the role's own and one of an inventory's, both as they should be."""
+    return {
+        "sysctl": {"net.ipv4.tcp_rmem": setting("4096\t131072\t134217728"), "vm.swappiness": setting("1")},
+        "sysctl_at_boot": {"net.ipv4.tcp_rmem": "4096 131072 134217728", "vm.swappiness": "1"},
+        "lacks_fq": False,
+        "hugepage": {
+            "enabled": setting("[always] madvise never"),
+            "defrag": setting("always defer defer+madvise [madvise] never"),
+        },
+        "tmpfiles": [
+            ["w", THP + "enabled", "-", "-", "-", "-", "always"],
+            ["w", THP + "defrag", "-", "-", "-", "-", "madvise"],
+        ],
+        "login_nofile": ["1048576", "1048576"],
+        "service_nofile": "DefaultLimitNOFILE=1048576",
+    }
+
+
+def test_a_tuned_node_has_no_problem(reading):
+    assert expect_tuning.sysctl({}, reading) == []
+    assert expect_tuning.sysctl({"node_tuning_sysctl": {"vm.swappiness": 1}}, reading) == []
+    assert expect_tuning.hugepage({}, reading) == []
+    assert expect_tuning.nofile({}, "hardware", reading) == []
+
+
+def test_a_sysctl_that_is_another_now_or_at_boot_is_named(reading):
+    reading["sysctl"]["net.ipv4.tcp_rmem"]["value"] = "4096 131072 6291456"
+    assert (
+        "net.ipv4.tcp_rmem is 4096 131072 6291456, wanted is 4096 131072 134217728"
+        in expect_tuning.sysctl({}, reading)
+    )
+    del reading["sysctl_at_boot"]["vm.swappiness"]
+    [problem] = expect_tuning.sysctl({"node_tuning_sysctl": {"vm.swappiness": "1"}}, reading)
+    assert "a boot loses it" in problem
+
+
+def test_what_cannot_be_set_here_is_not_asked(reading):
+    reading["sysctl"]["net.ipv4.tcp_rmem"] = setting("1 2 3", settable=False)
+    reading["sysctl"]["net.core.default_qdisc"] = setting("fq_codel")
+    reading["lacks_fq"] = True
+    reading["hugepage"] = {"enabled": setting("[madvise] never", settable=False), "defrag": None}
+    assert expect_tuning.sysctl({}, reading) == []
+    assert expect_tuning.hugepage({}, reading) == []
+
+
+def test_a_kernel_that_has_fq_and_not_set_it_is_a_problem(reading):
+    reading["sysctl"]["net.core.default_qdisc"] = setting("fq_codel")
+    assert "net.core.default_qdisc is fq_codel, wanted is fq" in expect_tuning.sysctl({}, reading)
+
+
+def test_a_key_of_the_inventory_of_which_nothing_is_found_is_not_known(reading):
+    node = SimpleNamespace(name="gpu7", options={"node_tuning_sysctl": {"net.none": "1"}}, state=reading)
+    with pytest.raises(UnknownError, match=r"gpu7.*net\.none.*Fix: "):
+        test_tuning.test_sysctls_are_set_now_and_at_boot(node)
+
+
+@pytest.mark.parametrize("name", ["enabled", "defrag"])
+def test_huge_pages_that_are_others_now_or_at_boot_are_named(reading, name):
+    reading["hugepage"][name] = setting("[never] always madvise")
+    reading["tmpfiles"] = [line for line in reading["tmpfiles"] if not line[1].endswith(name)]
+    problems = expect_tuning.hugepage({}, reading)
+    assert [THP + name in problem for problem in problems] == [True, True]
+    variable = "node_tuning_transparent_hugepage" + ("_defrag" if name == "defrag" else "")
+    assert expect_tuning.hugepage({variable: ""}, reading) == []
+
+
+@pytest.mark.parametrize(
+    ("limits", "node_class", "fine"),
+    [
+        (["1024", "1048576"], "hardware", False),
+        (["65536", "65536"], "hardware", False),
+        (["65536", "65536"], "container", True),
+        (["1024", "65536"], "container", False),
+        ([], "container", False),
+    ],
+)
+def test_a_limit_on_open_files_is_as_wanted_or_all_that_a_container_has(reading, limits, node_class, fine):
+    reading["login_nofile"] = limits
+    assert (expect_tuning.nofile({}, node_class, reading) == []) is fine
+
+
+def test_services_are_held_to_the_same_limit(reading):
+    reading["service_nofile"] = "DefaultLimitNOFILE=524288"
+    [problem] = expect_tuning.nofile({}, "hardware", reading)
+    assert "524288" in problem
+    assert expect_tuning.nofile({"node_tuning_nofile": 524288}, "hardware", reading) != []
