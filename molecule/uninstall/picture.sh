@@ -15,7 +15,9 @@ systemctl list-unit-files --no-legend --no-pager | sort
 # Its word is part of the picture; its status only says that word again.
 systemctl is-active iperf3.service || true
 echo "== kernel"
-cat /proc/sys/net/ipv4/tcp_rmem /proc/sys/net/ipv4/tcp_wmem
+cat /proc/sys/net/ipv4/tcp_rmem /proc/sys/net/ipv4/tcp_wmem /proc/sys/net/ipv4/tcp_mtu_probing
 # A node without a governor has none in either picture.
-cat /sys/devices/system/cpu/cpu0/cpufreq/scaling_governor 2>/dev/null || true
+cat /sys/devices/system/cpu/cpu0/cpufreq/scaling_governor \
+  /sys/devices/system/cpu/cpu0/cpufreq/energy_performance_preference \
+  /sys/devices/system/cpu/cpu*/cpuidle/state*/disable /sys/kernel/mm/transparent_hugepage/* 2>/dev/null || true
 ulimit -H -l

@@ -149,6 +149,10 @@ def netplan_file(rail: Plan, reading: Reading) -> Problems:
 def governor(wanted: str, reading: Reading) -> Problems:
     """Every CPU has the governor; call it only where the node has governors."""
     found = reading["governors"]
+    if wanted == "saving" and reading["cpufreq_driver"] in ("intel_pstate", "amd-pstate-epp"):
+        wanted = "powersave"
+    if wanted == "saving" and len(found) == 1 and found[0] in ("schedutil", "ondemand", "conservative"):
+        return []
     return [] if found == [wanted] else [f"the governor is {', '.join(found)}, wanted is {wanted}"]
 
 

@@ -26,6 +26,46 @@ _SYSCTL_FILE = "/etc/sysctl.d/60-railyard.conf"
 _TMPFILES_FILE = "/etc/tmpfiles.d/railyard-node-tuning.conf"
 
 
+def energy_preference(wanted: str, reading: Reading) -> Problems:
+    """Every CPU that has a preference has the one that is wanted, now and at the next boot."""
+    found = reading["energy_preferences"]
+    # Under governor performance the drivers that have it go by performance, whatever the file keeps.
+    if not found or (wanted == "performance" and reading["governors"] == ["performance"]):
+        return []
+    problems = []
+    if found != [wanted]:
+        problems.append(f"the energy-performance preference is {', '.join(found)}, wanted is {wanted}")
+    if f"echo {wanted} | tee" not in (reading["governor_unit"] or ""):
+        problems.append(f"railyard-cpu-governor.service does not set {wanted}, so that a boot loses it")
+    return problems
+
+
+def energy_preference_wanted(profile: str, node_class: str, options: Options) -> str:
+    """The preference that the inventory wants; empty where it leaves it alone."""
+    default = "balance_power" if profile == "powersave" and node_class != "virtual" else ""
+    return str(options.get("node_tuning_energy_preference", default))
+
+
+def idle_limit_us(options: Options) -> int:
+    """Microseconds that a CPU may take to leave its idle state, by the inventory; negative: any."""
+    return int(options.get("node_tuning_idle_limit_us", -1))
+
+
+def idle_states(options: Options, reading: Reading) -> Problems:
+    """Each idle state that takes too long to leave is disabled on all CPUs, now and at the next boot."""
+    problems = []
+    for name, latency, values in reading["idle_states"]:
+        if values == ["only shown"] or not latency.isdigit() or int(latency) <= idle_limit_us(options):
+            continue
+        if values != ["1"]:
+            problems.append(
+                f"idle state {name}, which takes {latency} us to leave, is not disabled on all CPUs"
+            )
+        if not any(line[1].endswith(f"/cpuidle/{name}/disable") for line in reading["tmpfiles"]):
+            problems.append(f"{_TMPFILES_FILE} does not disable idle state {name}, so that a boot loses it")
+    return problems
+
+
 def sysctl(options: Options, reading: Reading) -> Problems:
     """Each key that can be set here has its value, now and at the next boot."""
     problems = []

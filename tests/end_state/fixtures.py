@@ -20,7 +20,7 @@ import pytest
 
 from end_state.reading import NotReadError, read_all, read_before
 
-_GOVERNORS = {"training": "performance", "powersave": "powersave"}
+_GOVERNORS = {"training": "performance", "powersave": "saving"}
 
 
 class Node:

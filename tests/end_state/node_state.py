@@ -133,6 +133,23 @@ def tuning():
     }
 
 
+def clock():
+    """How the CPUs choose their clock besides the governor, and which idle states they may enter."""
+    cpus = "/sys/devices/system/cpu/cpu[0-9]*/"
+    preferences = (text(path) for path in glob.glob(cpus + "cpufreq/energy_performance_preference"))
+    idle = {}
+    for path in glob.glob(cpus + "cpuidle/state[0-9]*"):
+        state = (os.path.basename(path), (text(path + "/latency") or "").strip())
+        switch = setting(path + "/disable") or {"value": "unreadable", "settable": False}
+        idle.setdefault(state, set()).add(switch["value"] if switch["settable"] else "only shown")
+    return {
+        "cpufreq_driver": (text("/sys/devices/system/cpu/cpu0/cpufreq/scaling_driver") or "").strip(),
+        "energy_preferences": sorted({value.strip() for value in preferences if value}),
+        "idle_states": [[name, latency, sorted(values)] for (name, latency), values in sorted(idle.items())],
+        "governor_unit": text("/etc/systemd/system/railyard-cpu-governor.service"),
+    }
+
+
 def processes():
     """Command lines of what a measurement may have left behind."""
     left = []
@@ -212,6 +229,7 @@ def main():
     state.update(netdevs())
     state.update(rdma())
     state.update(tuning())
+    state.update(clock())
     print("railyard-state " + json.dumps(state))
 
 

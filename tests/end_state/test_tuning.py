@@ -16,6 +16,32 @@ def tuned(node):
     return node
 
 
+def test_energy_performance_preference(tuned):
+    wanted = expect_tuning.energy_preference_wanted(tuned.tuning, tuned.node_class, tuned.options)
+    if not wanted:
+        pytest.skip("the inventory leaves it alone (node_tuning_energy_preference is empty)")
+    if not tuned.state["energy_preferences"]:
+        pytest.skip(
+            "no CPU has one: neither intel_pstate nor amd_pstate chooses the clock, or it is the host's"
+        )
+    agree(expect_tuning.energy_preference(wanted, tuned.state))
+
+
+def test_idle_states_that_take_long_to_leave_are_disabled(tuned):
+    limit_us = expect_tuning.idle_limit_us(tuned.options)
+    if limit_us < 0:
+        pytest.skip("the inventory limits no idle states (node_tuning_idle_limit_us is -1)")
+    if not tuned.state["idle_states"]:
+        if tuned.node_class != "hardware":
+            pytest.skip(f"the inventory declares node_class {tuned.node_class}: idle states are its host's")
+        raise UnknownError(
+            f"{tuned.name}: whether its CPUs leave idle states within {limit_us} us is not known: it shows "
+            "none (/sys/devices/system/cpu/cpu*/cpuidle). Fix: leave idle states to the operating system in "
+            "its firmware settings, or limit none: node_tuning_idle_limit_us: -1"
+        )
+    agree(expect_tuning.idle_states(tuned.options, tuned.state))
+
+
 def test_sysctls_are_set_now_and_at_boot(tuned):
     agree(expect_tuning.sysctl(tuned.options, tuned.state))
     unknown = expect_tuning.unknown_sysctl(tuned.options, tuned.state)

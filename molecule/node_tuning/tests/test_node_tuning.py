@@ -35,6 +35,18 @@ def test_unit_sets_the_governor_at_boot(host, name, governors):
     assert governors() == {"performance"}
 
 
+def test_idle_states_that_take_long_to_leave_are_disabled_now_and_at_boot(host, name):
+    # Of the stand-in's four states the last alone takes longer than 10 us; gpuserver1 limits none.
+    switches = "/sys/devices/system/cpu/cpu*/cpuidle/state{}/disable"
+    assert set(host.check_output("cat " + switches.format("[0-2]")).split()) == {"0"}
+    wanted = {"0"} if name == "gpuserver1" else {"1"}
+    assert set(host.check_output("cat " + switches.format(3)).split()) == wanted
+    if name != "gpuserver1":
+        host.check_output(f"echo 0 | tee {switches.format(3)}")
+        host.check_output("systemd-tmpfiles --create railyard-node-tuning.conf")
+        assert set(host.check_output("cat " + switches.format(3)).split()) == wanted
+
+
 def test_socket_buffers_are_set_now_and_at_boot(host, name):
     assert host.check_output("cat /proc/sys/net/ipv4/tcp_rmem").split() == TCP_RMEM_BYTES[name].split()
     drop_in = host.file("/etc/sysctl.d/60-railyard.conf")
@@ -60,11 +72,8 @@ def test_huge_pages_are_left_out_where_the_node_only_shows_them(host, name):
     # Nodes of containers share those of their host, and have them read-only.
     switch = "/sys/kernel/mm/transparent_hugepage/enabled"
     settable = host.run(f"test -w {switch}").rc == 0
-    file = host.file("/etc/tmpfiles.d/railyard-node-tuning.conf")
-    assert file.exists == settable
-    if settable and name == "gpuserver1":
-        host.check_output("systemd-tmpfiles --create railyard-node-tuning.conf")
-        assert "[always]" in host.check_output(f"cat {switch}").split()
+    lines = host.run("cat /etc/tmpfiles.d/railyard-node-tuning.conf").stdout
+    assert (f"w {switch} - - - - always" in lines) == (settable and name == "gpuserver1")
 
 
 def test_a_login_may_open_as_many_files_as_the_node_may_give(host, name):
@@ -101,5 +110,9 @@ def test_originals_are_recorded_once(host, name):
     document = json.loads(host.file("/var/lib/railyard/node_tuning/originals.json").content_string)
     assert document["schema"] == 1
     # Two runs (converge, idempotence) came before: a record made again would hold the role's own values.
-    assert set(document["governors"].values()) == ({"powersave"} if name == "gpuserver1" else set())
+    governors = {"powersave"} if name == "gpuserver1" else set()
+    assert set(document.get("governors", {}).values()) == governors
+    # The preference is recorded with the governor, which may change it.
+    preferences = set(document.get("energy_preferences", {}).values())
+    assert preferences == ({"balance_performance"} if name == "gpuserver1" else set())
     assert document["sysctl"]["net.ipv4.tcp_rmem"].split() != TCP_RMEM_BYTES[name].split()

@@ -245,6 +245,8 @@ def test_a_nodes_cpu_tree_is_its_own(tmp_path: Path) -> None:
     governor.write_text("performance\n")
     assert (node / "cpufreq" / "policy1" / "scaling_governor").read_text() == "performance\n"
     assert (node / "cpu0" / "cpufreq" / "scaling_governor").read_text() == "powersave\n"
+    idle = node / "cpu1" / "cpuidle" / "state3"
+    assert ((idle / "latency").read_text(), (idle / "disable").read_text()) == ("133\n", "0\n")
     # A boot forgets what was set, in the same folder: a stopped node's mount refers to it.
     inode = node.stat().st_ino
     cpu_tree.build(node, machine)

@@ -247,7 +247,7 @@ def test_perftest_is_asked_where_the_inventory_asks_it(reading):
         ({}, ("performance", True)),
         ({"node_tuning_state": "restored"}, ("", False)),
         ({"node_tuning_profile": "none", "node_tuning_governor": "performance"}, ("", False)),
-        ({"node_tuning_profile": "powersave"}, ("powersave", True)),
+        ({"node_tuning_profile": "powersave"}, ("saving", True)),
         ({"node_tuning_node_class": "virtual"}, ("", True)),
         ({"node_tuning_governor": "powersave", "node_tuning_memlock_unlimited": False}, ("powersave", False)),
     ],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
-from end_state import expect_tuning, test_tuning
+from end_state import expect, expect_tuning, test_tuning
 from end_state.fixtures import UnknownError
 
 THP = "/sys/kernel/mm/transparent_hugepage/"
@@ -30,6 +30,11 @@ def reading():
             ["w", THP + "enabled", "-", "-", "-", "-", "always"],
             ["w", THP + "defrag", "-", "-", "-", "-", "madvise"],
         ],
+        "governors": ["powersave"],
+        "cpufreq_driver": "intel_pstate",
+        "energy_preferences": ["balance_power"],
+        "governor_unit": "ExecStart=/bin/sh -c 'echo balance_power | tee /sys/x'\n",
+        "idle_states": [["state0", "0", ["0"]], ["state1", "2", ["0"]], ["state2", "133", ["1"]]],
         "login_nofile": ["1048576", "1048576"],
         "service_nofile": "DefaultLimitNOFILE=1048576",
     }
@@ -40,6 +45,70 @@ def test_a_tuned_node_has_no_problem(reading):
     assert expect_tuning.sysctl({"node_tuning_sysctl": {"vm.swappiness": 1}}, reading) == []
     assert expect_tuning.hugepage({}, reading) == []
     assert expect_tuning.nofile({}, "hardware", reading) == []
+
+
+@pytest.mark.parametrize(
+    ("driver", "governor", "fine"),
+    [
+        ("intel_pstate", "powersave", True),
+        ("amd-pstate-epp", "powersave", True),
+        ("acpi-cpufreq", "powersave", False),
+        ("acpi-cpufreq", "ondemand", True),
+        ("intel_cpufreq", "schedutil", True),
+        ("intel_cpufreq", "performance", False),
+    ],
+)
+def test_a_clock_that_may_sink_is_known_by_its_driver(driver, governor, fine):
+    reading = {"governors": [governor], "cpufreq_driver": driver}
+    assert (expect.governor("saving", reading) == []) is fine
+
+
+def test_the_energy_preference_is_as_wanted_now_and_at_boot(reading):
+    assert expect_tuning.energy_preference("balance_power", reading) == []
+    assert len(expect_tuning.energy_preference("power", reading)) == 2
+    reading["governors"] = ["performance"]
+    assert expect_tuning.energy_preference("performance", reading) == []
+
+
+@pytest.mark.parametrize(
+    ("profile", "node_class", "options", "wanted"),
+    [
+        ("training", "hardware", {}, ""),
+        ("powersave", "hardware", {}, "balance_power"),
+        ("powersave", "virtual", {}, ""),
+        ("training", "hardware", {"node_tuning_energy_preference": "power"}, "power"),
+    ],
+)
+def test_the_energy_preference_is_asked_as_the_inventory_says(profile, node_class, options, wanted):
+    assert expect_tuning.energy_preference_wanted(profile, node_class, options) == wanted
+
+
+def test_idle_states_that_take_too_long_are_disabled_now_and_at_boot(reading):
+    limit = {"node_tuning_idle_limit_us": 10}
+    path = "/sys/devices/system/cpu/cpu*/cpuidle/state2/disable"
+    reading["tmpfiles"].append(["w", path, "-", "-", "-", "-", "1"])
+    assert expect_tuning.idle_states(limit, reading) == []
+    reading["idle_states"][2][2] = ["0", "1"]
+    [problem] = expect_tuning.idle_states(limit, reading)
+    assert "state2, which takes 133 us to leave, is not disabled on all CPUs" in problem
+    assert len(expect_tuning.idle_states({"node_tuning_idle_limit_us": 1}, reading)) == 3
+    reading["idle_states"][2][2] = ["only shown"]
+    assert expect_tuning.idle_states(limit, reading) == []
+
+
+@pytest.mark.parametrize(
+    ("node_class", "raised"), [("hardware", UnknownError), ("virtual", pytest.skip.Exception)]
+)
+def test_idle_states_that_nobody_shows_are_not_known_on_hardware(reading, node_class, raised):
+    node = SimpleNamespace(
+        name="gpu7",
+        node_class=node_class,
+        options={"node_tuning_idle_limit_us": 10},
+        state={**reading, "idle_states": []},
+    )
+    with pytest.raises((UnknownError, pytest.skip.Exception)) as told:
+        test_tuning.test_idle_states_that_take_long_to_leave_are_disabled(node)
+    assert told.type is raised
 
 
 def test_a_sysctl_that_is_another_now_or_at_boot_is_named(reading):

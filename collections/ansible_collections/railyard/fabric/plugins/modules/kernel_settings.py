@@ -8,10 +8,10 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: kernel_settings
-short_description: Hold CPU governor, sysctls and switches of the running kernel, remembering what they were
+short_description: Hold CPU clock, sysctls and switches of the running kernel, remembering what they were
 version_added: "0.1.0"
 description:
-  - Sets the CPU frequency governor on all CPUs, sysctls and files of sysfs, and records first what is not
+  - Sets governor and idle states of all CPUs, sysctls and files of sysfs, and records first what is not
     recorded yet. What an earlier call held and this one does not ask for goes back to its recorded value.
   - Changes the running kernel only. To survive a reboot is the business of files that a role writes.
   - A node without cpufreq is said, not failed, as is a sysctl or file that this kernel lacks, or that a
@@ -20,8 +20,22 @@ author:
   - Railyard contributors (@railyard)
 options:
   governor:
-    description: The governor for every CPU. Omitted, the governors are left alone, or given back.
+    description:
+      - The governor for every CPU. Omitted, the governors are left alone, or given back.
+      - V(saving) is C(powersave) where the driver itself chooses the clock (intel_pstate and amd_pstate in
+        active mode), and else the first of C(schedutil), C(ondemand) and C(conservative) that there is,
+        since C(powersave) then pins the lowest clock.
     type: str
+  energy_preference:
+    description:
+      - The energy-performance preference for every CPU that has one. Omitted, it is what it was before the
+        first change of the governor.
+      - Under governor C(performance), a driver in active mode takes C(performance) alone.
+    type: str
+  idle_limit_us:
+    description: >-
+      Idle states that take longer to leave, in microseconds, are disabled on every CPU. Omitted, none is.
+    type: int
   sysctl:
     description: Sysctl keys and values. A key of an interface with a dot in its name is written with slashes.
     type: dict
@@ -39,9 +53,10 @@ options:
     required: true
   rivals:
     description:
-      - Systemd units that set the governor too. If O(governor) is given and one of them is active, nothing is
-        changed and the module fails, since two managers of one setting undo each other. A governor that is no
-        longer asked for is left to the one that is active.
+      - Systemd units that set clock and idle states too. If O(governor), O(energy_preference) or
+        O(idle_limit_us) is given and one of them is active, nothing is changed and the module fails, since
+        two managers of one setting undo each other. What is no longer asked for is left to the one that is
+        active.
     type: list
     elements: str
     default: []
@@ -76,6 +91,28 @@ governors:
   returned: success
   type: dict
   sample: {"cpu0": "powersave"}
+governor:
+  description: The governor that O(governor) comes to here.
+  returned: success
+  type: str
+  sample: performance
+energy_preference:
+  description: O(energy_preference), where it is held; null where no CPU has one or the governor overrides it.
+  returned: success
+  type: str
+  sample: balance_power
+idle_globs:
+  description: Switches of the idle states that are disabled, as patterns of paths.
+  returned: success
+  type: list
+  elements: str
+  sample: ["/sys/devices/system/cpu/cpu*/cpuidle/state3/disable"]
+absent_cpu:
+  description: What was asked for of the CPUs that none of them has, or that a container only shows.
+  returned: success
+  type: list
+  elements: str
+  sample: ["energy_performance_preference"]
 cpufreq_driver:
   description: Name of the cpufreq driver.
   returned: success
@@ -114,9 +151,10 @@ import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.railyard.fabric.plugins.module_utils import module_end
-from ansible_collections.railyard.fabric.plugins.module_utils.kernel import originals, settings
+from ansible_collections.railyard.fabric.plugins.module_utils.kernel import cpus, originals, settings
 
 ROOT = "/"
+_OF_CPUS = ("governors", "energy_preferences", "idle_states")
 
 
 def active_units(module: AnsibleModule, units: list[str]) -> list[str]:
@@ -174,18 +212,21 @@ def hold(module: AnsibleModule) -> dict[str, t.Any]:
     path = wanted["originals"]
     recorded = originals.load(path)
     sysctl, sysfs = ({key: str(value) for key, value in wanted[name].items()} for name in ("sysctl", "sysfs"))
-    asked = settings.Wanted(wanted["governor"], sysctl, sysfs)
+    asked = settings.Wanted(
+        wanted["governor"], wanted["energy_preference"], wanted["idle_limit_us"], sysctl, sysfs
+    )
     state = settings.read(ROOT, asked, recorded)
-    held = settings.held(state, asked)
+    held = settings.held(state, asked, recorded)
     kept, released = originals.split(recorded, held, asked.sections(), state)
-    rivals = active_units(module, wanted["rivals"]) if asked.governor or released["governors"] else []
-    if rivals and asked.governor:
+    of_cpus = [section for section in _OF_CPUS if section in asked.sections()]
+    rivals = active_units(module, wanted["rivals"]) if of_cpus or any(map(released.get, _OF_CPUS)) else []
+    if rivals and of_cpus:
         raise settings.KernelSettingsError(
             f"{', '.join(rivals)} is active and sets the CPU governor too: stop and disable it, or leave "
-            "the governor to it"
+            "clock and idle states to it"
         )
     if rivals:
-        released["governors"] = {}  # the governor is theirs now
+        released.update({section: {} for section in _OF_CPUS})  # they are theirs now
     writes = settings.plan(state, held, released)
     after = originals.merged(kept, held, state)
     if not module.check_mode:
@@ -203,6 +244,17 @@ def hold(module: AnsibleModule) -> dict[str, t.Any]:
         "changed": bool(writes) or after != recorded,
         "diff": make_diff(writes, recorded, after, path),
         "governors": state["governors"],
+        "governor": cpus.governor(state, asked.governor),
+        "energy_preference": asked.energy_preference if any(held["energy_preferences"].values()) else None,
+        "idle_globs": cpus.idle_globs(state, held["idle_states"]),
+        "absent_cpu": [
+            name
+            for name, is_asked, there in (
+                ("energy_performance_preference", asked.energy_preference, state["energy_preferences"]),
+                ("idle states (cpuidle)", asked.idle_limit_us is not None, state["idle_states"]),
+            )
+            if is_asked and not there
+        ],
         "cpufreq_driver": state["cpufreq_driver"],
         "absent_sysctl": [key for key in sysctl if key not in held["sysctl"]],
         "absent_sysfs": [name for name in sysfs if name not in held["sysfs"]],
@@ -216,6 +268,8 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "governor": {"type": "str"},
+            "energy_preference": {"type": "str"},
+            "idle_limit_us": {"type": "int"},
             "sysctl": {"type": "dict", "default": {}},
             "sysfs": {"type": "dict", "default": {}},
             "nofile": {"type": "int"},
@@ -224,7 +278,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    module_end.end(module, hold, settings.KernelSettingsError, originals.OriginalsError)
+    module_end.end(module, hold, settings.KernelSettingsError, cpus.CpuError, originals.OriginalsError)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils import atomic_file
 
 SCHEMA = 1
 #: In the order in which they are written.
-SECTIONS = ("governors", "sysctl", "sysfs")
+SECTIONS = ("governors", "energy_preferences", "idle_states", "sysctl", "sysfs")
 
 Values = t.Mapping[str, t.Mapping[str, t.Any]]
 Record = dict[str, t.Any]
@@ -58,17 +58,20 @@ def merged(kept: Record, held: Values, seen: Values) -> Record | None:
         section: {**{key: seen[section][key] for key in held[section]}, **kept[section]}
         for section in SECTIONS
     }
-    return {"schema": SCHEMA, **sections} if any(sections.values()) else None
+    return _record(sections)
 
 
 def union(recorded: Record | None, after: Record | None) -> Record | None:
     """Return a record of what either has; the older value counts."""
     if recorded is None or after is None:
         return recorded or after
-    return {
-        "schema": SCHEMA,
-        **{section: {**after[section], **recorded.get(section, {})} for section in SECTIONS},
-    }
+    return _record({section: {**after.get(section, {}), **recorded.get(section, {})} for section in SECTIONS})
+
+
+def _record(sections: Values) -> Record | None:
+    """Return sections as a record, without those that are empty; None when all are."""
+    filled = {section: values for section, values in sections.items() if values}
+    return {"schema": SCHEMA, **filled} if filled else None
 
 
 def load(path: str) -> Record | None:

@@ -11,7 +11,8 @@ def hold(check_mode=False, active=(), **params):
         states = ["active" if unit in active else "inactive" for unit in argv[2:]]
         return 3, "\n".join(states) + "\n", ""
 
-    unset = {"governor": None, "sysctl": {}, "sysfs": {}, "nofile": None, "rivals": []}
+    names = ("governor", "energy_preference", "idle_limit_us", "nofile")
+    unset = {**dict.fromkeys(names), "sysctl": {}, "sysfs": {}, "rivals": []}
     return kernel_settings.hold(FakeModule({**unset, **params}, run, check_mode))
 
 
@@ -61,6 +62,7 @@ def test_what_this_node_lacks_is_said(governor, record):
     wanted = {"sysctl": {"net.none": "1"}, "sysfs": {"kernel/none": "1"}, "originals": str(record)}
     done = hold(**wanted)
     assert (done["absent_sysctl"], done["absent_sysfs"]) == (["net.none"], ["kernel/none"])
+    assert done["absent_cpu"] == []
     assert not done["changed"]
 
 
@@ -85,6 +87,18 @@ def test_an_active_rival_is_named_and_nothing_is_touched(governor, record):
         hold(rivals=["cpupower.service", "tuned.service"], **wanted)
     assert governor.read_text().strip() == "powersave"
     assert not record.exists()
+
+
+def test_what_the_cpus_lack_is_said(governor, record):
+    done = hold(energy_preference="power", idle_limit_us=10, originals=str(record))
+    assert done["absent_cpu"] == ["energy_performance_preference", "idle states (cpuidle)"]
+    assert done["energy_preference"] is None
+
+
+@pytest.mark.parametrize("wanted", [{"energy_preference": "power"}, {"idle_limit_us": 10}])
+def test_a_rival_sets_preference_and_idle_states_too(governor, record, wanted):
+    with pytest.raises(KernelSettingsError, match=r"^tuned\.service is active"):
+        hold(originals=str(record), rivals=["tuned.service"], active=["tuned.service"], **wanted)
 
 
 def test_a_rival_is_no_matter_when_the_governor_is_left_to_it(governor, record):

@@ -5,7 +5,7 @@ import json
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.kernel import originals
 
-RECORD = {"schema": 1, "governors": {"cpu0": "powersave"}, "sysctl": {"a": "1", "b": "2"}, "sysfs": {}}
+RECORD = {"schema": 1, "governors": {"cpu0": "powersave"}, "sysctl": {"a": "1", "b": "2"}}
 
 
 def values(**sections):
@@ -26,7 +26,7 @@ def test_what_is_no_longer_asked_for_is_released_and_the_rest_kept():
     held = values(sysctl={"a": "9"})
     kept, released = originals.split(RECORD, held, {"sysctl"}, SEEN)
     assert released == values(governors={"cpu0": "powersave"}, sysctl={"b": "2"})
-    assert originals.merged(kept, held, SEEN) == {"schema": 1, **values(sysctl={"a": "1"})}
+    assert originals.merged(kept, held, SEEN) == {"schema": 1, "sysctl": {"a": "1"}}
 
 
 def test_a_cpu_that_is_offline_stays_on_record_while_governors_are_asked_for():
@@ -40,10 +40,9 @@ def test_when_nothing_is_held_there_is_no_record():
 
 
 def test_while_values_are_written_the_record_has_both_the_held_and_the_released():
-    # A record of before there were switches of sysfs.
     before = {"schema": 1, "governors": {"cpu0": "powersave"}, "sysctl": {"a": "1"}}
-    after = {"schema": 1, **values(sysctl={"a": "9", "b": "2"})}
-    assert originals.union(before, after) == {**before, "sysctl": {"a": "1", "b": "2"}, "sysfs": {}}
+    after = {"schema": 1, "sysctl": {"a": "9", "b": "2"}}
+    assert originals.union(before, after) == {**before, "sysctl": {"a": "1", "b": "2"}}
     assert originals.union(None, after) == after
     assert originals.union(before, None) == before
     assert originals.union(None, None) is None

@@ -19,11 +19,6 @@ def node(tmp_path):
         folder = tmp_path / "sys/devices/system/cpu" / cpu / "cpufreq"
         folder.mkdir(parents=True)
         (folder / "scaling_governor").write_text("powersave\n")
-        (folder / "scaling_available_governors").write_text("performance powersave\n")
-        (folder / "scaling_driver").write_text("intel_pstate\n")
-    (tmp_path / "sys/devices/system/cpu/intel_pstate").mkdir()
-    (tmp_path / "sys/devices/system/cpu/intel_pstate/status").write_text("active\n")
-    (tmp_path / "sys/devices/system/cpu/cpuidle").mkdir()
     (tmp_path / "proc/sys/net/ipv4/conf/eth0.100").mkdir(parents=True)
     (tmp_path / "proc/sys/net/ipv4/tcp_rmem").write_text("4096\t131072\t6291456\n")
     (tmp_path / "proc/sys/net/ipv4/conf/eth0.100/rp_filter").write_text("1\n")
@@ -39,16 +34,12 @@ def read(node, **wanted):
 def plan(node, **wanted):
     """Return what is written for what is asked, and nothing had been asked before."""
     state = read(node, **wanted)
-    return settings.plan(state, settings.held(state, Wanted(**wanted)))
+    return settings.plan(state, settings.held(state, Wanted(**wanted), None))
 
 
-def test_reads_cpus_in_order_and_sysctls_as_they_are(node):
+def test_reads_sysctls_as_they_are(node):
     keys = [RMEM, "net/ipv4/conf/eth0.100/rp_filter", "net.core.rmem_max"]
-    state = read(node, sysctl=dict.fromkeys(keys, ""))
-    assert list(state["governors"].items()) == [("cpu2", "powersave"), ("cpu10", "powersave")]
-    assert state["available_governors"] == ["performance", "powersave"]
-    assert state["cpufreq_driver"] == "intel_pstate"
-    assert state["sysctl"] == {
+    assert read(node, sysctl=dict.fromkeys(keys, ""))["sysctl"] == {
         RMEM: "4096\t131072\t6291456",
         "net/ipv4/conf/eth0.100/rp_filter": "1",
         "net.core.rmem_max": None,
@@ -59,7 +50,7 @@ def test_a_sysctl_that_is_only_shown_is_neither_held_nor_recorded(node):
     (node / "proc/sys/net/ipv4/tcp_rmem").chmod(0o444)
     wanted = Wanted(sysctl={RMEM: "1 2 3"})
     state = settings.read(str(node), wanted, None)
-    held = settings.held(state, wanted)
+    held = settings.held(state, wanted, None)
     assert held["sysctl"] == {}
     assert originals.merged(originals.split(None, held, {"sysctl"}, state)[0], held, state) is None
 
@@ -67,12 +58,6 @@ def test_a_sysctl_that_is_only_shown_is_neither_held_nor_recorded(node):
 def test_what_a_container_has_mounted_to_be_read_only_is_not_held(node, monkeypatch):
     monkeypatch.setattr(settings.os, "statvfs", lambda path: SimpleNamespace(f_flag=os.ST_RDONLY))
     assert plan(node, sysctl={RMEM: "1 2 3"}, sysfs={THP: "always"}) == []
-
-
-def test_node_without_cpufreq(tmp_path):
-    state = read(tmp_path)
-    assert (state["governors"], state["available_governors"], state["cpufreq_driver"]) == ({}, [], None)
-    assert plan(tmp_path, governor="performance") == []
 
 
 def test_plan_writes_what_differs(node):
@@ -100,19 +85,6 @@ def test_nothing_asked_leaves_all_alone(node):
     assert plan(node) == []
 
 
-def test_governor_that_the_driver_lacks_is_refused_with_the_reason(node):
-    with pytest.raises(
-        settings.KernelSettingsError, match=r"(?s)schedutil.*performance powersave.*intel_pstate"
-    ):
-        plan(node, governor="schedutil")
-
-
-def test_driver_that_lists_no_governors_is_not_refused(node):
-    for path in node.glob("sys/devices/system/cpu/cpu*/cpufreq/scaling_available_governors"):
-        path.unlink()
-    assert len(plan(node, governor="schedutil")) == 2
-
-
 def test_a_word_that_a_switch_lacks_is_refused_with_those_it_has(node):
     with pytest.raises(settings.KernelSettingsError, match=r"does not offer sometimes.*always madvise never"):
         plan(node, sysfs={THP: "sometimes"})
@@ -138,25 +110,22 @@ def test_a_queueing_discipline_is_asked_of_a_kernel_that_has_it(node, there, wri
 
 def test_there_and_back_again(node):
     before = {path: path.read_text().split() for path in node.rglob("*") if path.is_file()}
-    wanted = Wanted("performance", {RMEM: "1 2 3"}, {THP: "never"})
+    wanted = Wanted("performance", sysctl={RMEM: "1 2 3"})
     state = settings.read(str(node), wanted, None)
-    held = settings.held(state, wanted)
+    held = settings.held(state, wanted, None)
     record = originals.merged(originals.split(None, held, wanted.sections(), state)[0], held, state)
     settings.apply(str(node), settings.plan(state, held))
-    # The kernel moves its brackets itself.
-    (node / "sys" / THP).write_text("always madvise [never]\n")
     assert settings.read(str(node), wanted, None)["sysctl"][RMEM] == "1 2 3"
-    state = settings.read(str(node), Wanted(), record)
-    settings.apply(
-        str(node), settings.plan(state, originals.split(record, settings.held(state, Wanted()), (), state)[1])
-    )
-    assert (node / "sys" / THP).read_text() == "madvise\n"
-    (node / "sys" / THP).write_text("always [madvise] never\n")
+    nothing = Wanted()
+    state = settings.read(str(node), nothing, record)
+    released = originals.split(record, settings.held(state, nothing, record), nothing.sections(), state)[1]
+    settings.apply(str(node), settings.plan(state, released))
     assert {path: path.read_text().split() for path in node.rglob("*") if path.is_file()} == before
 
 
 def test_restore_passes_over_a_cpu_that_is_gone(node):
-    record = {"governors": {"cpu99": "powersave"}, "sysctl": {"net.gone": "1"}, "sysfs": {}}
+    gone = {"governors": {"cpu99": "powersave"}, "sysctl": {"net.gone": "1"}}
+    record = {**{section: {} for section in originals.SECTIONS}, **gone}
     assert settings.plan(settings.read(str(node), Wanted(), record), record) == []
 
 

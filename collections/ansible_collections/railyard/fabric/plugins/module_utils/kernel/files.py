@@ -1,0 +1,30 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Values that the kernel shows as files: whether they can be read, and whether root may write them here."""
+
+from __future__ import annotations
+
+import os
+
+
+def read(path: str) -> str | None:
+    """Return the text without its newline, None when it is absent or cannot be read (an offline CPU)."""
+    try:
+        with open(path, encoding="ascii", errors="replace") as handle:
+            return handle.read().strip()
+    except OSError:
+        return None
+
+
+def read_settable(path: str) -> str | None:
+    """Return the value, None as well when nobody may write it.
+
+    Later kernels show net.core.rmem_max and its like in every network namespace; only the first may set them.
+    What a container shares with its host is mounted there to be read only.
+    """
+    try:
+        may_be_set = os.stat(path).st_mode & 0o222 and not os.statvfs(path).f_flag & os.ST_RDONLY
+    except OSError:
+        return None
+    return read(path) if may_be_set else None
