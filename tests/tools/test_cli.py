@@ -85,6 +85,7 @@ def test_help_names_the_verbs_and_loads_nothing_heavy():
         "export",
         "estimate",
         "size",
+        "lint-nccl",
         "lab",
     ):
         assert f" {verb} " in done.stdout

@@ -400,6 +400,31 @@ _size.__signature__ = _with_fields_of(_size, WantedFabric)  # type: ignore[attr-
 app.command(name="size", epilog=_NOTHING_MEASURED)(_size)
 
 
+@app.command(
+    name="lint-nccl",
+    epilog="Exit status: 0 no error; 1 an error; 2 bad input; 3 no error, but a value that is not known.",
+)
+def lint_nccl(
+    file: Annotated[
+        str,
+        typer.Argument(metavar="FILE", help="nccl.conf, an env file, a shell's or sbatch's script; or -."),
+    ],
+    inventory: Annotated[
+        list[str] | None,
+        typer.Option("-i", "--inventory", metavar="INV", help="Whose rails the settings are for."),
+    ] = None,
+    nccl: Annotated[
+        str,
+        typer.Option(metavar="VERSION", help="The NCCL that reads them. Default: the newest that is known."),
+    ] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Say what is wrong with settings of NCCL: names, values, versions, contradictions, rails left out."""
+    from railyard.nccl import command as linting
+
+    _end(linting.run(file, inventory or [], nccl, as_json))
+
+
 @app.command(name="lab", add_help_option=False)
 def _lab() -> None:
     """Bring up, break, heal and take down the built-in lab cluster."""

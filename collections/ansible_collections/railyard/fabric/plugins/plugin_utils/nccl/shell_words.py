@@ -1,0 +1,199 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a shell's script sets of NCCL and UCX: by export, before a command, or as a launcher's option.
+
+Read, not run: branches are all taken, what a program prints is not known, and a value that the script itself
+sets earlier is put in. ${NAME:-value} counts as value, which is what it is where nothing else sets it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+_NAME = r"[A-Za-z_][A-Za-z0-9_]*"
+# NAME=VALUE, and the same behind -x, -e, --env=.
+_ASSIGNED = re.compile(rf"(?:-[A-Za-z]|--[a-z-]+=)?({_NAME})=(.*)", re.DOTALL)
+# Slurm's list: ALL,NAME=VALUE,NAME=VALUE.
+_LISTED = re.compile(rf"(?:--export=)?((?:{_NAME},)+{_NAME}=.*|(?<=--export=){_NAME}=.*)", re.DOTALL)
+_OURS = re.compile(r"(?:NCCL|UCX|nccl|ucx)_[A-Za-z0-9_]*\Z")
+_OURS_WITHIN = re.compile(r"\b(?:NCCL|UCX)_\w*=")
+# Name and value are two words behind these.
+_APART = ("setenv", "-genv", "-env", "ENV")
+_VARIABLE = re.compile(rf"\$(?:({_NAME})|\{{({_NAME})(?::?[-=]([^{{}}$]*))?\}})")
+_BREAKS = " \t\n;&|()"
+_NESTS = {"(": 1, "{": 1, ")": -1, "}": -1}
+
+
+class Assignment(NamedTuple):
+    """See `env_file.Setting`."""
+
+    line: int
+    name: str
+    value: str | None
+    text: str
+    listed: bool
+
+
+class _Word:
+    """A word: its text with what is known put in, as it is written, and whether all of it is known."""
+
+    def __init__(self, line: int) -> None:
+        self.line, self.text, self.raw, self.known = line, "", "", True
+
+
+class _Reader:
+    """Reads words off a text; `known` are the variables met so far, None where their value is not."""
+
+    def __init__(self, text: str, line: int, known: dict[str, str | None]) -> None:
+        self._text, self._at, self._line, self._known = text, 0, line, known
+
+    def words(self) -> Iterator[_Word]:
+        word: _Word | None = None
+        while self._at < len(self._text):
+            char = self._text[self._at]
+            if word is None and char == "#":
+                self._comment()
+            elif self._text.startswith("\\\n", self._at):
+                self._at, self._line = self._at + 2, self._line + 1
+            elif char in _BREAKS:
+                if word:
+                    yield word
+                word = None
+                self._line += char == "\n"
+                self._at += 1
+            else:
+                word = word or _Word(self._line)
+                self._add(word, char)
+        if word:
+            yield word
+
+    def _comment(self) -> None:
+        """Pass a comment over; Slurm's own are read as words."""
+        if self._text.startswith("#SBATCH", self._at):
+            self._at += len("#SBATCH")
+            return
+        end = self._text.find("\n", self._at)
+        self._at = len(self._text) if end < 0 else end
+
+    def _add(self, word: _Word, char: str) -> None:
+        start = self._at
+        end = self._closing(char) if char in "'\"" else 0
+        if char == "\\":
+            word.text += self._text[self._at + 1 : self._at + 2]
+            self._at += 2
+        elif char == "'" and end:
+            word.text += self._text[self._at + 1 : end]
+            self._at = end + 1
+        elif char == '"' and end:
+            self._at += 1
+            while self._at < end:
+                self._in_quotes(word)
+            self._at = end + 1
+        elif char in "$`":
+            self._expand(word)
+        else:
+            # A quote whose other half is on another line, as of a text of many lines, is left out.
+            word.text += "" if char in "'\"" else char
+            self._at += 1
+        word.raw += self._text[start : self._at]
+
+    def _closing(self, quote: str) -> int:
+        """Return where a quoted text ends, 0 where that is not on its line."""
+        at = self._at + 1
+        while at < len(self._text) and self._text[at] not in (quote, "\n"):
+            at += 2 if quote == '"' and self._text[at] == "\\" else 1
+        return at if self._text[at : at + 1] == quote else 0
+
+    def _in_quotes(self, word: _Word) -> None:
+        char = self._text[self._at]
+        if char in "$`":
+            self._expand(word)
+        elif char == "\\" and self._text[self._at + 1 : self._at + 2] in ('"', "\\", "$", "`"):
+            word.text += self._text[self._at + 1]
+            self._at += 2
+        else:
+            word.text += char
+            self._at += 1
+
+    def _expand(self, word: _Word) -> None:
+        found = _VARIABLE.match(self._text, self._at)
+        if found is None:
+            word.known = False
+            self._at = self._behind_program()
+            return
+        self._at = found.end()
+        value = self._known.get(found[1] or found[2], found[3])
+        word.known = word.known and value is not None
+        word.text += value or ""
+
+    def _behind_program(self) -> int:
+        """Return where $(...), ${...} or `...` ends; a $ alone ends at once."""
+        if self._text[self._at] == "`":
+            end = self._text.find("`", self._at + 1)
+            return len(self._text) if end < 0 else end + 1
+        depth, at = 0, self._at + 1
+        while at < len(self._text):
+            depth += _NESTS.get(self._text[at], 0)
+            at += 1
+            if depth <= 0:
+                break
+        return at
+
+
+def assignments(text: str) -> list[Assignment]:
+    """Return what a script sets of NCCL and UCX, in its order; what it unsets later is left out."""
+    found: list[Assignment] = []
+    _collect(text, 1, {}, found)
+    return found
+
+
+def _collect(text: str, line: int, known: dict[str, str | None], found: list[Assignment]) -> None:
+    apart: list[_Word] | None = None
+    unsetting = 0
+    for word in _Reader(text, line, known).words():
+        if word.line == unsetting and _OURS.match(word.text):
+            found[:] = [one for one in found if one.name != word.text]
+            known.pop(word.text, None)
+        elif word.text == "unset":
+            unsetting = word.line
+        elif word.text in _APART:
+            apart = []
+        elif listed := _LISTED.fullmatch(word.text):
+            for name, value in _list(listed[1]):
+                _keep(name, value, word, True, known, found)
+        elif assigned := _ASSIGNED.fullmatch(word.text):
+            apart = None
+            _keep(assigned[1], assigned[2], word, False, known, found)
+        elif apart is not None:
+            apart.append(word)
+            if len(apart) > 1:
+                _keep(apart[0].text, word.text, word, False, known, found)
+                apart = None
+        elif _OURS_WITHIN.search(word.text):
+            _collect(word.text, word.line, known, found)  # the script of bash -c
+
+
+def _list(text: str) -> Iterator[tuple[str, str]]:
+    """Part Slurm's list as its writer meant it: a comma parts where a name and = follow."""
+    for part in re.split(rf",(?={_NAME}=)", text):
+        if found := re.fullmatch(rf"(?:{_NAME},)*({_NAME})=(.*)", part, re.DOTALL):
+            yield found[1], found[2]
+
+
+def _keep(
+    name: str,
+    value: str,
+    word: _Word,
+    listed: bool,
+    known: dict[str, str | None],
+    found: list[Assignment],
+) -> None:
+    known[name] = value if word.known else None
+    if _OURS.match(name):
+        written = word.raw.partition("=")[2] if "=" in word.raw else word.raw
+        found.append(
+            Assignment(word.line, name, known[name], value if word.known or listed else written, listed)
+        )

@@ -1,0 +1,111 @@
+"""`railyard lint-nccl`: its words, its JSON, its exit statuses."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from typing import Any
+
+import pytest
+from railyard import cli
+from railyard.base import paths
+
+INVENTORIES = paths.repo_root() / "inventories"
+
+
+@pytest.fixture
+def lint(monkeypatch: Any, capsys: Any, tmp_path: Any) -> Any:
+    """Call the verb on a text; return its status, its output and its error output."""
+
+    def call(text: str, *argv: str, name: str = "x.env") -> tuple[int, str, str]:
+        file = tmp_path / name
+        file.write_text(text)
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setattr(sys, "argv", ["railyard", "lint-nccl", name, *argv])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        said = capsys.readouterr()
+        return int(ended.value.code or 0), said.out, said.err
+
+    return call
+
+
+def test_a_finding_is_a_line_and_its_remedy(lint: Any) -> None:
+    status, out, _ = lint("# x\nNCCL_IB_CUDA_SUPPORT=1\n")
+    assert status == 1
+    assert out.splitlines() == [
+        "x.env:2: error: NCCL_IB_CUDA_SUPPORT=1: NCCL has not read it since 2.4.0: forced GPUDirect RDMA, "
+        "which NCCL now uses wherever the topology allows it",
+        "    fix: take it out; NCCL_NET_GDR_LEVEL is what there is now (read by NCCL before 2.4.0)",
+        "1 setting for NCCL 2.30.7: 1 error",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "status"),
+    [
+        ("", 0),
+        ("NCCL_DEBUG=WARN\n", 0),
+        ("NCCL_DEBUG=INFO\n", 0),  # a warning
+        ("NCCL_DEBUG=INF\n", 1),
+        ("export NCCL_IB_HCA=$X\n", 3),
+        ("export NCCL_IB_HCA=$X NCCL_DEBUG=INF\n", 1),
+        ("{}\n", 2),
+        ("NCCL_DEBUG=WARN\0\n", 2),
+        ("x" * (1 << 20) + "=\n", 2),
+    ],
+)
+def test_exit_statuses(lint: Any, text: str, status: int) -> None:
+    assert lint(text)[0] == status
+
+
+def test_bad_input_says_what_to_do(lint: Any) -> None:
+    assert "no version of NCCL" in lint("", "--nccl", "new")[2]
+    assert "x.yml" in lint("a: 1\n", name="x.yml")[2]
+    status, out, err = lint("NCCL_DEBUG=WARN\n", "-i", "/no/such/inventory")
+    assert (status, out) == (2, "")
+    assert "/no/such/inventory" in err
+
+
+def test_json(lint: Any) -> None:
+    status, out, _ = lint("NCCL_IB_GID_INDEX=3\n", "--json", "--nccl", "2.20.5")
+    result = json.loads(out)
+    finding = result["findings"][0]
+    assert status == 0
+    assert (result["nccl"], result["nodes"], result["form"]) == ("2.20.5", None, "env file")
+    assert result["settings"] == [{"line": 1, "name": "NCCL_IB_GID_INDEX", "value": "3"}]
+    assert result["counts"] == {"error": 0, "warning": 0, "unknown": 0, "note": 1}
+    assert finding.keys() == {
+        "line", "variable", "value", "severity", "code", "why", "fix", "since", "until",
+    }  # fmt: skip
+    assert (finding["code"], finding["severity"]) == ("gid_index", "note")
+
+
+def test_the_inventorys_rails_are_asked(lint: Any) -> None:
+    inventory = str(INVENTORIES / "hgx-h100-roce")
+    status, out, _ = lint("NCCL_IB_HCA==mlx5_0\n", "-i", inventory)
+    assert status == 1
+    assert "it leaves out 7 of the rails of gpu[001-064]" in out
+    assert out.endswith("1 setting for NCCL 2.30.7, against the rails of 64 nodes: 1 error\n")
+
+
+@pytest.mark.parametrize(
+    "layout", sorted(path.parts[-3] for path in INVENTORIES.glob("*/expected/nccl.conf"))
+)
+def test_nothing_is_wrong_with_what_the_role_writes(lint: Any, layout: str) -> None:
+    text = (INVENTORIES / layout / "expected" / "nccl.conf").read_text()
+    status, out, _ = lint(text, "-i", str(INVENTORIES / layout), name="nccl.conf")
+    assert (status, ": error:" in out, ": warning:" in out) == (0, False, False), out
+
+
+def test_standard_input(monkeypatch: Any, capsys: Any) -> None:
+    stdin = io.TextIOWrapper(io.BytesIO(b"PATH=/bin\nNCCL_IB_TC=300\n"))
+    monkeypatch.setattr(sys, "stdin", stdin)
+    monkeypatch.setattr(sys, "argv", ["railyard", "lint-nccl", "-"])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 1
+    assert capsys.readouterr().out.startswith(
+        "standard input:2: error: NCCL_IB_TC=300: 300 is not -1 to 255\n"
+    )

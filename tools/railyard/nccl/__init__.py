@@ -1,0 +1,1 @@
+"""`railyard lint-nccl`: settings of NCCL judged before a job runs with them."""
