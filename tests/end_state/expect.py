@@ -195,8 +195,11 @@ def nccl(node: Plan, options: Options, reading: Reading) -> Problems:
         "NCCL_IB_HCA": None,
         "NCCL_IB_ROCE_VERSION_NUM": None,
         "NCCL_IB_TC": None,
+        "NCCL_CROSS_NIC": options.get("nccl_profile_cross_nic", _cross_nic(node, transport, rails)) or None,
         "NCCL_SOCKET_IFNAME": f"={frontend}" if frontend else None,
     }
+    if "nccl_profile_cross_nic" not in options and (node.get("cabling") == "mixed" or len(rails) == 1):
+        del expected["NCCL_CROSS_NIC"]  # with one rail it says nothing; what joins mixed ones no plan tells
     if transport != "tcp" and hcas and None not in hcas:
         expected["NCCL_IB_HCA"] = "=" + ",".join(str(hca) for hca in hcas)
     site = {name: str(value) for name, value in options.get("nccl_profile_settings", {}).items()}
@@ -301,6 +304,13 @@ def _roce_v1_alone(rails: list[Plan], reading: Reading) -> bool:
         if {row["type"] for row in reading["gids"] if own and gid_ip(row["gid"]) == own} == {"IB/RoCE v1"}:
             return True
     return False
+
+
+def _cross_nic(node: Plan, transport: str, rails: list[Plan]) -> str | None:
+    """No ring may change rails where nothing but a spine, or nothing at all, joins them."""
+    leaves = {rail["leaf"] for rail in rails if rail.get("leaf")}
+    apart = node.get("cabling") == "back_to_back" or len(leaves) == len(rails)
+    return "0" if apart and len(rails) > 1 and transport != "tcp" else None
 
 
 def _marked(node: Plan, options: Options) -> str | None:

@@ -20,6 +20,7 @@ ROLE = paths.repo_root() / "roles" / "nccl_profile"
 INVENTORIES = paths.repo_root() / "inventories"
 # What NCCL's documentation lists; a name that is none of these would be read by nobody.
 KNOWN_NAMES = {"NCCL_NET", "NCCL_IB_HCA", "NCCL_IB_ROCE_VERSION_NUM", "NCCL_IB_TC", "NCCL_SOCKET_IFNAME"}
+KNOWN_NAMES |= {"NCCL_CROSS_NIC"}
 
 
 def render(fabric, host, scalable_unit=None, *, roce_v1=False, **overrides):
@@ -55,6 +56,8 @@ def test_v100_pair_is_what_the_notes_say(v100_fabric, host):
     assert render(v100_fabric, host, roce_v1=True) == golden
 
 
+# Each rail has a leaf of its own; one switch joins those of v100-pair-switched, computed-512 names none.
+RAIL_OPTIMISED = {"hgx-h100-roce", "dgx-h100-infiniband", "hgx-a100-hdr", "dual-port", "three-networks"}
 # Beside v100-pair: node, its unit, and the HCAs in the order of the rails, counted out by hand.
 LAYOUTS = {
     "v100-pair-switched": ("gpuserver1", None, "mlx4_0:1,mlx4_0:2"),
@@ -81,6 +84,7 @@ def test_each_layout_has_its_golden(layout):
         **({"NCCL_IB_ROCE_VERSION_NUM": "1"} if connectx3 else {}),
         # DSCP 26, with ECN's ECT(0): what the kernel's own mlx5 does not put on RoCE packets.
         **({"NCCL_IB_TC": "106"} if fabric["transport"] == "roce" and not connectx3 else {}),
+        **({"NCCL_CROSS_NIC": "0"} if layout in RAIL_OPTIMISED else {}),
         "NCCL_SOCKET_IFNAME": f"={fabric['frontend']['netdev']}",
     }
 
@@ -123,14 +127,42 @@ def test_nccl_marks_what_the_driver_does_not_and_a_switch_sorts(fabric_says, rol
     assert settings(render({**fabric, **fabric_says}, "node1", **role_says)).get("NCCL_IB_TC") == wanted
 
 
+@pytest.mark.parametrize(
+    ("says", "leaves", "wanted"),
+    [
+        ({}, [None, None], "0"),  # back to back: a cable joins two like rails
+        ({"cabling": "switched"}, ["a", "b"], "0"),
+        ({"cabling": "switched"}, ["a", "a"], None),
+        ({"cabling": "switched"}, ["a", None], None),
+        ({"cabling": "switched"}, [None, None], None),
+        ({"transport": "tcp"}, ["a", "b"], None),
+    ],
+)
+def test_no_ring_crosses_between_rails_of_their_own_leaves(v100_fabric, says, leaves, wanted):
+    for rail, leaf in zip(v100_fabric["rails"], leaves, strict=True):
+        rail |= {"leaf": leaf} if leaf else {}
+    assert settings(render({**v100_fabric, **says}, "gpuserver1")).get("NCCL_CROSS_NIC") == wanted
+
+
+def test_one_rail_alone_crosses_nothing(v100_fabric):
+    del v100_fabric["rails"][1]
+    assert "NCCL_CROSS_NIC" not in settings(render(v100_fabric, "gpuserver1"))
+
+
 def test_extra_settings_come_last_and_sorted(v100_fabric):
     text = render(v100_fabric, "gpuserver1", nccl_profile_settings={"NCCL_IB_TC": 106, "NCCL_CROSS_NIC": "0"})
-    assert text.splitlines()[-2:] == ["NCCL_CROSS_NIC=0", "NCCL_IB_TC=106"]
+    lines = [line for line in text.splitlines() if not line.startswith("#")]
+    assert lines[-2:] == ["NCCL_CROSS_NIC=0", "NCCL_IB_TC=106"]
+    assert text.count("NCCL_CROSS_NIC") == 1  # the site's word alone
 
 
 def test_every_line_is_one_that_nccl_reads(v100_fabric):
     lines = render(v100_fabric, "gpuserver1").splitlines()
     assert all(line.startswith("#") or not line.count("#") for line in lines), "NCCL has no inline comments"
+    # To NCCL before 2.26 a comment with a = is a variable.
+    assert not any(line.startswith("#") and "=" in line for line in lines)
+    # Each setting has its reason above it.
+    assert [line.startswith("#") for line in lines[1:]] == [True, False] * (len(lines) // 2)
     assert {line.partition("=")[0] for line in lines if not line.startswith("#")} <= KNOWN_NAMES
 
 

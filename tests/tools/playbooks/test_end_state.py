@@ -206,6 +206,19 @@ IB = ["NCCL_NET=IB", HCA, SOCKET]
         ({"nccl_profile_socket_netdev": ""}, [], ["NCCL_NET=IB", HCA]),
         ({"nccl_profile_socket_netdev": "eno1"}, [], ["NCCL_NET=IB", HCA, "NCCL_SOCKET_IFNAME==eno1"]),
         ({"nccl_profile_rails": [{"hca": "mlx5_2:1"}]}, [], ["NCCL_NET=IB", "NCCL_IB_HCA==mlx5_2:1", SOCKET]),
+        (
+            {"nccl_profile_rails": [{"hca": "a:1", "leaf": "x"}, {"hca": "b:1", "leaf": "y"}]},
+            [],
+            ["NCCL_NET=IB", "NCCL_IB_HCA==a:1,b:1", "NCCL_CROSS_NIC=0", SOCKET],
+        ),
+        (
+            {
+                "nccl_profile_rails": [{"hca": "a:1", "leaf": "x"}, {"hca": "b:1", "leaf": "y"}],
+                "nccl_profile_cross_nic": "2",
+            },
+            [],
+            ["NCCL_NET=IB", "NCCL_IB_HCA==a:1,b:1", "NCCL_CROSS_NIC=2", SOCKET],
+        ),
         ({"nccl_profile_settings": {"NCCL_IB_TC": 106}}, [], ["NCCL_NET=IB", HCA, SOCKET, "NCCL_IB_TC=106"]),
         ({}, [V1], ["NCCL_NET=IB", HCA, SOCKET, "NCCL_IB_ROCE_VERSION_NUM=1"]),
         ({"roce_qos_enabled": True}, [], [*IB, "NCCL_IB_TC=106"]),
