@@ -10,7 +10,7 @@ from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.facts import gid
 from ansible_collections.railyard.fabric.plugins.module_utils.rails import bind
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import rdma_facts
+from ansible_collections.railyard.fabric.plugins.module_utils.rules import rdma
 
 
 def roce_v1_rails(rails: Sequence[Mapping[str, Any]], facts: Mapping[str, Any]) -> list[str]:
@@ -18,7 +18,7 @@ def roce_v1_rails(rails: Sequence[Mapping[str, Any]], facts: Mapping[str, Any]) 
     return [
         name
         for name, bound in bind.bind(rails, facts).items()
-        if (found := rdma_facts.choice(bound)) is not None and found.type == gid.ROCE_V1
+        if (found := rdma.choice(bound)) is not None and found.type == gid.ROCE_V1
     ]
 
 

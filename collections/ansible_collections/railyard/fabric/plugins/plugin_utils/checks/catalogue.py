@@ -10,6 +10,7 @@ bounded by default) cannot drift apart.
 from __future__ import annotations
 
 from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import TESTS, Check
+from ansible_collections.railyard.fabric.plugins.module_utils.rules import ruling
 
 #: Where an answer comes from: a node's facts row, the two rows of a test, the error counters in the rows of
 #: all tests of a rail, the sum of the tests that ran at once, what the rails heard of each other, the
@@ -69,7 +70,8 @@ AGGREGATES = {
     "rdma_aggregate_bandwidth": "rdma_bandwidth_concurrent",
 }
 
-PASS, FAIL, UNMEASURED, NOT_APPLICABLE, RECORDED = "pass", "fail", "unmeasured", "not_applicable", "recorded"
+PASS, FAIL, UNMEASURED = ruling.PASS, ruling.FAIL, ruling.UNMEASURED
+NOT_APPLICABLE, RECORDED = ruling.NOT_APPLICABLE, ruling.RECORDED
 OUTCOMES = (PASS, FAIL, UNMEASURED, NOT_APPLICABLE, RECORDED)
 #: Worst first: what a rail, pair or node with several verdicts is shown as.
 WORST_FIRST = (FAIL, UNMEASURED, RECORDED, PASS, NOT_APPLICABLE)

@@ -6,10 +6,10 @@
 from __future__ import annotations
 
 import copy
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeGuard
 
+from ansible_collections.railyard.fabric.plugins.module_utils import numeric
 from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import RDMA_TESTS
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule import rounds
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule.policy_keys import KEYS
@@ -28,8 +28,6 @@ _WORDS = {"pattern": PATTERNS, "questions": rounds.QUESTIONS}
 # A BMC is asked at each of them.
 _MOST_PORTS = 8
 
-_MOST_COUNTED = 2**64
-
 
 class PolicyError(ValueError):
     """`fabric_policy` cannot be used; `problems` holds one sentence for each fault, each naming its key."""
@@ -39,27 +37,7 @@ class PolicyError(ValueError):
         self.problems = problems
 
 
-def is_number(value: object) -> TypeGuard[float]:
-    """Tell whether a value is a finite number; True and False are not numbers here."""
-    # Of millions nearly all are of these types themselves; Ansible's numbers are of types derived of them.
-    if value.__class__ is float:
-        return math.isfinite(value)
-    if value.__class__ is not int and (isinstance(value, bool) or not isinstance(value, (int, float))):
-        return False
-    try:
-        return math.isfinite(value)
-    except OverflowError:  # a whole number beyond what a float can hold
-        return False
-
-
-def is_whole(value: object) -> TypeGuard[int]:
-    """Tell whether a value is a whole number; True and False are not numbers here.
-
-    Nothing that is counted fills more than 64 bits, and arithmetic with more raises where floats come in.
-    """
-    if value.__class__ is not int and (isinstance(value, bool) or not isinstance(value, int)):
-        return False
-    return -_MOST_COUNTED <= value < _MOST_COUNTED
+is_number, is_whole = numeric.is_number, numeric.is_whole
 
 
 def is_pair(value: object, kind: Callable[[object], bool] = is_whole) -> TypeGuard[list[Any]]:

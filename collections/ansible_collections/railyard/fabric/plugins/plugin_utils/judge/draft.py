@@ -9,6 +9,7 @@ from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ansible_collections.railyard.fabric.plugins.module_utils.rules.ruling import Ruling
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import (
     FAIL,
     NOT_APPLICABLE,
@@ -69,6 +70,13 @@ class Answer:
         """Return the answer of a test that says nothing to be trusted; `unproven` is its proof too."""
         proof = "unproven" if cause in ("unproven", "counted_twice") else None
         return cls(UNMEASURED, cause=causes.explain(cause, detail), proof=proof)
+
+    @classmethod
+    def of(cls, ruling: Ruling) -> Answer:
+        """Return what a rule says of a node's facts, its cause explained."""
+        cause = causes.explain(ruling.cause, ruling.detail) if ruling.cause else {}
+        bounds = ruling.observed, ruling.floor, ruling.ceiling
+        return cls(ruling.outcome, *bounds, ruling.basis, cause, ruling.proof)
 
     def recorded(self, basis: str) -> Answer:
         """Turn it into `recorded`, keeping what was seen: nothing bounds it, as `basis` says."""

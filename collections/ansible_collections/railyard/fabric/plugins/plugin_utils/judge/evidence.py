@@ -34,6 +34,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.measure.proof impo
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.rails import bind, rdma_mtu
 from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
+from ansible_collections.railyard.fabric.plugins.module_utils.rules import rdma
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import (
     CHECKS,
     FAIL,
@@ -45,7 +46,6 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import (
     bounds_check,
     cabling,
     causes,
-    rdma_facts,
     row_counters,
     row_numbers,
 )
@@ -343,7 +343,7 @@ def _not_the_rails_port(row: Row, end: Bound, transport: str) -> Iterator[Proble
         yield "row_garbled", f"it was measured on HCA port {row.get('hca')!r}, the rail's is {port!r}"
     yield from _met_elsewhere(row, end)
     if transport == "roce":
-        found = rdma_facts.choice(end)
+        found = rdma.choice(end)
         if found is None:
             yield "no_gid", f"the facts show no GID of the rail's address on {port}"
             return

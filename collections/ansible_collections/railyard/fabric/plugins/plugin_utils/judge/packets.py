@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from ansible_collections.railyard.fabric.plugins.module_utils.facts import gid
 from ansible_collections.railyard.fabric.plugins.module_utils.rails import rdma_mtu
 from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import rdma_facts
+from ansible_collections.railyard.fabric.plugins.module_utils.rules.rdma import choice
 
 _ETHERNET_HEADER = 14
 _WIRE_EXTRA = 4 + 8 + 12  # FCS, preamble, gap
@@ -96,7 +96,7 @@ def rdma(client: Bound, server: Bound, transport: str) -> Packet:
 
 
 def _roce_headers(end: Bound) -> int:
-    found = rdma_facts.choice(end)
+    found = choice(end)
     if found is not None and found.type == gid.ROCE_V1:
         return _GRH
     return _IPV4_UDP if end.rail.get("address") or not end.rail.get("address6") else _IPV6_UDP

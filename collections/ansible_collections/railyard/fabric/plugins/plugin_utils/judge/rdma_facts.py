@@ -5,24 +5,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.facts import gid
-from ansible_collections.railyard.fabric.plugins.module_utils.rails import rdma_mtu
-from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
-from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import PASS
-from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_number, is_whole
+from ansible_collections.railyard.fabric.plugins.module_utils.rules import rdma
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import Answer
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.facts import BoundFacts
-
-#: Transport -> the link layer that its ports have; a VPI port can be either.
-LINK_LAYERS = {"roce": "Ethernet", "infiniband": "InfiniBand"}
-#: LIDs that no subnet manager hands out to itself: none at all, and everybody's.
-_NO_LID = (0, 0xFFFF)
-#: A rate is told in whole steps; what differs by more than this share from the declared one is another step.
-#: A faster one is a finding too: the bounds of bandwidth rest on what is declared.
-_RATE_SHARE = 0.99
 
 
 def judge(asked: Mapping[str, Any], rail: Mapping[str, Any], fleet: BoundFacts) -> Answer:
@@ -35,181 +23,12 @@ def judge(asked: Mapping[str, Any], rail: Mapping[str, Any], fleet: BoundFacts) 
     """
     node, check = str(asked["node"]), str(asked["check"])
     transport = fleet.transports.get(node, "")
-    if transport not in LINK_LAYERS:
+    if transport not in rdma.CHECKS:
         answer = Answer(basis="RDMA is asked of nodes that declare it")
         return answer.unknown("rdma_unknown", f"{node}: the plan declares {transport or 'no transport'}")
     if nothing := fleet.unknown(node):
         return nothing
     bound = fleet.bound[node][str(rail["name"])]
-    if bound.hca is None:
-        answer = Answer(basis=f"the inventory declares {transport} for this rail")
-        why = _why_none(rail, bound, fleet.ports.get(node, ()))
-        return answer.failed("hca_missing", f"{node} {rail['name']}: {why}")
-    where = _where(node, rail, bound)
-    if check == "rdma_port":
-        return _port(node, rail, bound, transport, fleet)
-    if check == "rdma_gid":
-        return _gid(where, rail, bound, bound.hca)
-    return _mtu(where, rail, bound.hca, transport)
-
-
-def choice(bound: Bound) -> gid.Choice | None:
-    """Return the GID that a bound rail has to use on RoCE, or None."""
-    table = (bound.hca or {}).get("gids")
-    if not isinstance(table, list):
-        return None
-    entries = [entry for entry in table if isinstance(entry, Mapping) and _is_entry(entry)]
-    address = str(bound.rail.get("address") or bound.rail.get("address6") or "").split("/", maxsplit=1)[0]
-    netdev = (bound.netdev or {}).get("netdev")
-    return gid.choose(entries, address, netdev if isinstance(netdev, str) else None)
-
-
-def _where(node: str, rail: Mapping[str, Any], bound: Bound) -> str:
-    return f"{node} {rail['name']} ({(bound.hca or {}).get('hca')})"
-
-
-def _is_entry(entry: Mapping[str, Any]) -> bool:
-    return is_whole(entry.get("index")) and isinstance(entry.get("gid"), str)
-
-
-def _why_none(rail: Mapping[str, Any], bound: Bound, ports: Sequence[Mapping[str, Any]]) -> str:
-    if rail.get("hca") is not None:
-        return f"there is no port {rail['hca']}"
-    if bound.netdev is None:
-        return "its netdev is not there, and the inventory names no hca"
-    name = bound.netdev.get("netdev")
-    own = [str(port.get("hca")) for port in ports if port.get("netdev") in (name, _parent(bound))]
-    if len(own) > 1:
-        return f"{name} has more than one port, {', '.join(own)}; name one with hca in the inventory"
-    return f"no RDMA device belongs to {name}"
-
-
-def _parent(bound: Bound) -> str:
-    """Return the port that a VLAN netdev lies on."""
-    return str((bound.netdev or {}).get("netdev")).removesuffix(f".{bound.rail.get('vlan')}")
-
-
-def _port(node: str, rail: Mapping[str, Any], bound: Bound, transport: str, fleet: BoundFacts) -> Answer:
-    where = _where(node, rail, bound)
-    port = bound.hca or {}
-    keys = ("hca", "state", "physical_state", "link_layer", "node_type", "rate_gbps", "width")
-    observed = {key: port.get(key) for key in keys}
-    wanted: dict[str, Any] = {"state": "ACTIVE", "link_layer": LINK_LAYERS[transport]}
-    basis = f"the inventory declares {transport}"
-    rate: Any = rail.get("rate_gbps")
-    managed = transport == "infiniband"
-    if managed:
-        observed["sm_lid"] = port.get("sm_lid")
-        if is_number(rate):
-            wanted["rate_gbps"] = rate
-            basis += f" at {rate:g} Gbit/s"
-    answer = Answer.passed(observed, wanted, basis)
-    if port.get("node_type") == "RNIC":
-        return answer.failed("iwarp", where)
-    if port.get("dpu_mode") == "dpu":
-        return answer.failed("dpu_mode", where)
-    layer, state = port.get("link_layer"), port.get("state")
-    if isinstance(layer, str) and layer != LINK_LAYERS[transport]:
-        return answer.failed("link_layer_wrong", f"{where} is {layer}, the inventory declares {transport}")
-    if managed and (state == "INIT" or port.get("sm_lid") in _NO_LID):
-        return answer.failed("sm_missing", f"{where} is {state}, SM LID {port.get('sm_lid')}")
-    if isinstance(state, str) and state != "ACTIVE":
-        return answer.failed("link_down", f"{where} is {state}, {port.get('physical_state')}")
-    for finding in bound.findings:
-        if finding.cause in ("hca_missing", "netdev_differs", "netdev_shared"):
-            return answer.failed(finding.cause, f"{where}: {finding.detail}")
-    for key, value in (("link_layer", layer), ("state", state), ("node_type", port.get("node_type"))):
-        if not isinstance(value, str):
-            return answer.unknown("rdma_unknown", f"{where}: {key} is {value!r}")
-    if port.get("driver_class") not in ("hardware", "software"):
-        # Of an unknown device no authority says what it reaches: its tests would lose their floor.
-        return answer.unknown("rdma_unknown", f"{where}: driver_class is {port.get('driver_class')!r}")
-    if fleet.classes.get(node) == "hardware" and port["driver_class"] == "software":
-        return answer.failed("not_hardware", f"{where}: it is software RDMA ({port.get('driver')})")
-    if managed and not is_whole(port.get("sm_lid")):
-        return answer.unknown("rdma_unknown", f"{where}: sm_lid is {port.get('sm_lid')!r}")
-    # On Ethernet the link check holds the netdev's speed against the declared rate.
-    if "rate_gbps" in wanted:
-        seen = port.get("rate_gbps")
-        if not is_number(seen):
-            return answer.unknown("rdma_unknown", f"{where}: rate_gbps is {seen!r}")
-        if not _RATE_SHARE * rate <= seen <= rate / _RATE_SHARE:
-            return answer.failed("link_speed", f"{where} runs at {seen:g} Gbit/s, declared is {rate:g}")
-    elif managed:
-        return _undeclared_rate(answer, where, port, fleet)
-    return answer
-
-
-def _undeclared_rate(answer: Answer, where: str, port: Mapping[str, Any], fleet: BoundFacts) -> Answer:
-    """Hold an InfiniBand port's rate against its like's, since nothing tells what the port itself could do.
-
-    The kernel states the rate and width that a link trained to and no others (`rate` in
-    Documentation/ABI/stable/sysfs-class-infiniband), and so does ibv_query_port (active_speed and
-    active_width). A port of the same board that runs faster shows what this one can do; where none does, all
-    may be slow alike, and there is nothing to judge by.
-    """
-    seen = port.get("rate_gbps")
-    if not is_number(seen) or seen <= 0:
-        return answer.unknown("rdma_unknown", f"{where}: rate_gbps is {seen!r}")
-    runs = f"{seen:g} Gbit/s ({port.get('width') or 'of unknown width'})"
-    board = port.get("board_id")
-    most, whose = fleet.fastest.get(str(board), (0.0, ""))
-    if seen < _RATE_SHARE * most:
-        answer.floor["rate_gbps"] = most
-        return answer.failed(
-            "link_slow", f"{where} runs at {runs}; {whose}, also of board {board}, runs at {most:g}"
-        )
-    return answer.recorded(
-        f"{where} is up; its rate, {runs}, is recorded, not judged: the inventory declares no rate_gbps, the "
-        "node does not tell what the port can do, and no port of its board runs faster; declare rate_gbps of "
-        "this rail",
-    )
-
-
-def _gid(where: str, rail: Mapping[str, Any], bound: Bound, port: Mapping[str, Any]) -> Answer:
-    nothing = dict.fromkeys(("gid_index", "gid_type", "gid"))
-    basis = "RoCE v2 with exactly the rail's address, found by fact"
-    answer = Answer.passed(nothing, {"gid_type": gid.ROCE_V2}, basis)
-    if not isinstance(port.get("gids"), list):
-        return answer.unknown("rdma_unknown", f"{where}: gids is {port.get('gids')!r}")
-    found = choice(bound)
-    if found is None:
-        address = rail.get("address") or rail.get("address6")
-        return answer.failed("no_gid", f"{where} has no RoCE GID for {address}")
-    answer.observed = {"gid_index": found.index, "gid_type": found.type, "gid": found.gid}
-    if found.type != gid.ROCE_V2:
-        return answer.recorded(
-            f"gid_v1_only: {where} has the address as {found.type} alone (index {found.index}): it is not "
-            f"routable, and NCCL needs NCCL_IB_ROCE_VERSION_NUM=1 or NCCL_IB_GID_INDEX={found.index}",
-        )
-    return answer
-
-
-def _mtu(where: str, rail: Mapping[str, Any], port: Mapping[str, Any], transport: str) -> Answer:
-    if transport == "roce" and rail.get("mtu") is None:
-        return Answer.not_applicable("the inventory declares no MTU")
-    least, greatest = rdma_mtu.span(rail, port, transport)
-    active = port.get("active_mtu_bytes")
-    answer = Answer(PASS, {"active_mtu_bytes": active, "max_mtu_bytes": port.get("max_mtu_bytes")})
-    if least is None or greatest is None:
-        if transport == "roce":
-            detail = f"{where}: an MTU of {rail.get('mtu')} carries no RoCE packet; 352 is the least"
-            return answer.failed("rdma_mtu_small", detail)
-        return answer.unknown("rdma_mtu_unknown", f"{where}: the port's largest MTU is unknown")
-    answer.floor, answer.ceiling = {"active_mtu_bytes": least}, {"active_mtu_bytes": greatest}
-    answer.proof = "proven"
-    answer.basis = (
-        "the largest that the port can do"
-        if transport == "infiniband"
-        else f"the largest step that fits with RoCE headers into the inventory's MTU {rail['mtu']}"
-    )
-    if rdma_mtu.is_mlx4(port):
-        answer.basis += f"; on ConnectX-3 {rdma_mtu.MLX4_BYTES} is enough, perftest uses no more"
-    if not is_whole(active):
-        return answer.unknown("rdma_mtu_unknown", f"{where}: active_mtu_bytes is {active!r}")
-    if active < least:
-        return answer.failed("rdma_mtu_small", f"{where} uses {active}, {least} fits")
-    if active > greatest:
-        detail = f"{where} uses an RDMA MTU of {active}, the inventory's {rail.get('mtu')} allows {greatest}"
-        return answer.failed("mtu_differs", detail)
-    return answer
+    ports = fleet.ports.get(node, ())
+    mine = rdma.Node(node, transport, fleet.classes.get(node), ports, fleet.fastest)
+    return Answer.of(rdma.rule(check, mine, bound))

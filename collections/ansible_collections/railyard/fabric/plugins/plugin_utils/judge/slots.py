@@ -25,18 +25,6 @@ _SPEEDS_GTS, _WIDTHS = (2.5, 5, 8, 16, 32, 64), (1, 2, 4, 8, 12, 16, 32)
 PACKETS_SHARE = figures.value("pcie_packets_share")
 
 
-def trained_low(device: Mapping[str, Any]) -> str | None:
-    """Tell in what a netdev's card is trained below what it and its slot can do, or None."""
-    link = device.get("pci_link")
-    if not isinstance(link, Mapping):
-        return None
-    for key, unit in (("speed_gts", "GT/s"), ("width", "lanes")):
-        now, most = link.get(key), link.get(f"max_{key}")
-        if is_number(now) and is_number(most) and now < most:
-            return f"PCIe runs at {now:g} {unit}, card and slot can do {most:g}"
-    return None
-
-
 def carries_gbps(device: Mapping[str, Any]) -> float | None:
     """Return what a netdev's slot carries of payload each way, or None where it is not known."""
     link = device.get("pci_link")

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
+from ansible_collections.railyard.fabric.plugins.module_utils.rules import rdma
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import (
     BI,
     CHECKS,
@@ -29,7 +30,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue i
     RECORDED,
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_number
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import causes, rdma_facts
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import causes
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import Answer
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.facts import BoundFacts
 from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import named
@@ -275,7 +276,7 @@ _RAIL_FACTS: tuple[tuple[str, Callable[[Bound], object], str], ...] = (
     ("PCIe GT/s", lambda end: _inner(end.netdev, "pci_link").get("speed_gts"), "lspci -vv -s PCI"),
     ("link Mbit/s", lambda end: (end.netdev or {}).get("speed_mbps"), "ethtool NETDEV"),
     ("RDMA MTU", lambda end: (end.hca or {}).get("active_mtu_bytes"), "ibv_devinfo -d DEVICE"),
-    ("GID", lambda end: getattr(rdma_facts.choice(end), "type", None), "ibv_devinfo -v -d DEVICE"),
+    ("GID", lambda end: getattr(rdma.choice(end), "type", None), "ibv_devinfo -v -d DEVICE"),
     ("the card's NUMA node", lambda end: _said(end.netdev, "numa_node"), "lspci -vv -s PCI"),
 )
 

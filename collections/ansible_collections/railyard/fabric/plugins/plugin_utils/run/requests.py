@@ -15,6 +15,7 @@ from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import RDMA_TRANSPORTS
 from ansible_collections.railyard.fabric.plugins.module_utils.documents import AskedLine
+from ansible_collections.railyard.fabric.plugins.module_utils.rules import link, rdma
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule import cable_checks
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule import rounds as schedule
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule.request import local_line
@@ -24,9 +25,6 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder,
 
 #: The controller's own time to start a runner: what lies between the first and the last of them.
 _START_S_EACH = 0.15
-FACTS_CHECKS = ("link", "address", "mtu")
-#: Transport -> what its nodes are asked of each rail as well; InfiniBand's GIDs are no addresses.
-RDMA_FACTS_CHECKS = {"roce": ("rdma_port", "rdma_gid", "rdma_mtu"), "infiniband": ("rdma_port", "rdma_mtu")}
 
 
 class AskError(ValueError):
@@ -227,7 +225,7 @@ def _facts_lines(plan: Mapping[str, Any], rails: object) -> Iterator[AskedLine]:
         for name, node in plan["nodes"].items()
         for rail in node["rails"]
         if not isinstance(rails, list) or rail["name"] in rails
-        for check in FACTS_CHECKS + RDMA_FACTS_CHECKS.get(str(node.get("transport")), ())
+        for check in link.CHECKS + rdma.CHECKS.get(str(node.get("transport")), ())
     )
     return _local_lines("f", questions)
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.rails import rdma_mtu
 from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
+from ansible_collections.railyard.fabric.plugins.module_utils.rules import link as link_rules
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import bounds as limits
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import packets, slots
@@ -298,10 +299,10 @@ LINK = {"speed_gts": 8.0, "max_speed_gts": 8.0, "width": 8.0, "max_width": 8.0}
 )
 def test_what_a_slot_is_trained_to(change: dict[str, Any], low: str | None, gbps: float | None) -> None:
     device = {"pci_link": {**LINK, **change}}
-    assert (slots.trained_low(device) is None) is (low is None)
-    assert (low or "") in str(slots.trained_low(device))
+    assert (link_rules.trained_low(device) is None) is (low is None)
+    assert (low or "") in str(link_rules.trained_low(device))
     assert slots.carries_gbps(device) == (None if gbps is None else pytest.approx(gbps, abs=0.1))
-    assert (slots.trained_low({}), slots.carries_gbps({"pci_link": "x8"})) == (None, None)
+    assert (link_rules.trained_low({}), slots.carries_gbps({"pci_link": "x8"})) == (None, None)
 
 
 def slot(pci: str | None, name: str = "rail0", **facts: Any) -> Bound:

@@ -1,0 +1,217 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What facts must say of a rail's link, address and MTU. Pure."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping, Sequence
+from typing import Any, Union
+
+from ansible_collections.railyard.fabric.plugins.module_utils.numeric import is_number
+from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
+from ansible_collections.railyard.fabric.plugins.module_utils.rules.ruling import Ruling
+
+CHECKS = ("link", "address", "mtu")
+
+
+def left_out(check: str, rail: Mapping[str, Any], transport: str | None) -> Ruling | None:
+    """Return why the inventory does not ask this of a rail; None where it does."""
+    if check == "address" and not _planned(rail):
+        return Ruling.not_applicable("the inventory declares no subnet for this rail")
+    if check == "link" and transport == "infiniband" and not _has_netdev(rail):
+        basis = "the inventory names no netdev for this InfiniBand rail; its port is judged by rdma_port"
+        return Ruling.not_applicable(basis)
+    if check == "mtu" and rail.get("mtu") is None:
+        return Ruling.not_applicable("the inventory declares no MTU")
+    return None
+
+
+def rule(
+    check: str, node: str, bound: Bound, node_class: str | None, owners: Mapping[str, Sequence[str]]
+) -> Ruling:
+    """Say what a node's facts ruling of a rail.
+
+    Args:
+        check: one of CHECKS, which the inventory does not leave out.
+        node: the node's name.
+        bound: the plan's rail, bound to the facts.
+        node_class: what the plan declares the node to be.
+        owners: bare rail address -> the nodes that have it; empty where only this node is known.
+    """
+    rail = bound.rail
+    if bound.netdev is None:
+        ruling = Ruling(basis="the inventory asks for this rail")
+        return _found(ruling, f"{node} {rail['name']}", bound)
+    if check == "link":
+        return _link(node, rail, bound, node_class)
+    if check == "mtu":
+        return _mtu(node, rail, bound)
+    return _address(node, rail, bound.netdev, owners)
+
+
+def _found(ruling: Ruling, on_rail: str, bound: Bound) -> Ruling:
+    """Turn an ruling into the failure that is the first finding of the rail's binding."""
+    return ruling.failed(bound.findings[0].cause, f"{on_rail}: {bound.findings[0].detail}")
+
+
+def _link(node: str, rail: Mapping[str, Any], bound: Bound, node_class: str | None) -> Ruling:
+    device = bound.netdev or {}
+    on_rail = f"{node} {rail['name']}"
+    where = f"{on_rail} ({device['netdev']})"
+    observed = {key: device.get(key) for key in ("admin_up", "carrier", "operstate")}
+    wanted: dict[str, Any] = {"admin_up": True, "carrier": True}
+    basis = "an asked rail is up"
+    rate = rail.get("rate_gbps")
+    hardware = device.get("driver_class") == "hardware"
+    speed = device.get("speed_mbps")
+    if hardware and is_number(rate):
+        wanted["speed_mbps"] = float(rate) * 1000
+        observed["speed_mbps"] = speed
+        basis += f", at its declared {rate:g} Gbit/s"
+    ruling = Ruling.passed(observed, wanted, basis)
+    down = device.get("admin_up") is False or device.get("carrier") is False
+    # A port that the inventory does not name is no part of the link; rdma_port looks at it on RDMA rails.
+    named = bound.hca if rail.get("hca") is not None else None
+    if down or str(device.get("operstate")) in ("down", "lowerlayerdown", "notpresent"):
+        return ruling.failed(_why_down(bound.hca), where)
+    if named is not None and named.get("state") not in (None, "ACTIVE"):
+        detail = f"{on_rail} (HCA port {rail['hca']} is {named['state']})"
+        return ruling.failed(_why_down(named), detail)
+    if bound.findings:
+        return _found(ruling, on_rail, bound)
+    if node_class == "hardware" and device.get("driver_class") in ("software", "virtual"):
+        # Its bounds would be those of a link that nobody can hold to anything.
+        seen = f"its driver {device.get('driver')} is {device['driver_class']}"
+        return ruling.failed("not_hardware", f"{where}: {seen}")
+    if device.get("admin_up") is not True or device.get("carrier") is not True:
+        return ruling.unknown("link_unknown", where)
+    if device.get("driver_class") not in ("hardware", "virtual", "software"):
+        return ruling.unknown(
+            "facts_garbled", f"{node} {device['netdev']}: driver_class {device.get('driver_class')!r}"
+        )
+    if "speed_mbps" in wanted:
+        if not is_number(speed) or speed <= 0:
+            return ruling.unknown("link_unknown", f"{where}: it states no speed")
+        if speed != wanted["speed_mbps"]:
+            seen = f"runs at {speed / 1000:g} Gbit/s, declared {rate:g}"
+            return ruling.failed("link_speed", f"{where} {seen}")
+    if slow := trained_low(device):
+        return ruling.failed("slot_slow", f"{where}: {slow}")
+    if hardware and not is_number(rate):
+        return _undeclared_speed(ruling, where, device)
+    return ruling
+
+
+def _why_down(port: Mapping[str, Any] | None) -> str:
+    """Return the cause of a link that is down: a port in state Initializing waits for its subnet manager."""
+    waits = port is not None and (port.get("state"), port.get("link_layer")) == ("INIT", "InfiniBand")
+    return "sm_missing" if waits else "link_down"
+
+
+def _undeclared_speed(ruling: Ruling, where: str, device: Mapping[str, Any]) -> Ruling:
+    """Hold a card's speed against what its port can do; the floors of bandwidth rest on that as well."""
+    runs, most = _positive(device.get("speed_mbps")), _positive(device.get("speed_max_mbps"))
+    ruling.observed["speed_mbps"] = device.get("speed_mbps")
+    if not most:
+        return ruling.recorded(
+            f"{where} is up; its speed is recorded, not judged: the inventory declares no rate_gbps, and the "
+            "driver does not tell what the port can do; declare rate_gbps of this rail",
+        )
+    ruling.floor["speed_mbps"], ruling.ceiling["speed_mbps"] = most, max(most, runs)
+    if not runs:
+        return ruling.unknown("link_unknown", f"{where}: it states no speed")
+    if runs < most:
+        seen = f"runs at {runs / 1000:g} Gbit/s, its port can do {most / 1000:g}"
+        return ruling.failed("link_slow", f"{where} {seen}")
+    return ruling
+
+
+def _positive(value: Any) -> float:
+    return max(float(value), 0.0) if is_number(value) else 0.0
+
+
+def _mtu(node: str, rail: Mapping[str, Any], bound: Bound) -> Ruling:
+    device = bound.netdev or {}
+    seen = device.get("mtu_bytes")
+    ruling = Ruling.passed({"mtu_bytes": seen}, {"mtu_bytes": rail["mtu"]}, "the inventory's MTU, exactly")
+    if not isinstance(seen, int) or isinstance(seen, bool) or seen <= 0:
+        return ruling.unknown("facts_garbled", f"{node} {device['netdev']}: mtu_bytes {seen!r}")
+    if seen != rail["mtu"]:
+        limit = next((one for one in bound.findings if one.cause == "mtu_too_large"), None)
+        if limit is not None:
+            return ruling.failed("mtu_too_large", f"{node} {rail['name']}: {limit.detail}")
+        # A datagram netdev takes the MTU of its partition's multicast group, whatever it was given.
+        clamped = device.get("ipoib_mode") == "datagram" and seen < rail["mtu"]
+        detail = f"{node} {rail['name']} ({device['netdev']}) has {seen}, the plan's is {rail['mtu']}"
+        return ruling.failed("ipoib_mtu_small" if clamped else "mtu_differs", detail)
+    return ruling
+
+
+def _address(
+    node: str, rail: Mapping[str, Any], device: Mapping[str, Any], owners: Mapping[str, Sequence[str]]
+) -> Ruling:
+    planned = _planned(rail)
+    where = f"{node} {rail['name']} ({device['netdev']})"
+    try:
+        seen = interfaces(device.get("addresses")) + [
+            one for one in interfaces(device.get("addresses6")) if not one.ip.is_link_local
+        ]
+    except ValueError as error:
+        ruling = Ruling(observed={"addresses": None}, basis="the plan's address, and no other")
+        return ruling.unknown("facts_garbled", f"{node} {device['netdev']}: {error}")
+    texts = sorted(str(one) for one in seen)
+    wanted = {"addresses": sorted(str(one) for one in planned)}
+    ruling = Ruling.passed({"addresses": texts}, wanted, "the plan's address, and no other")
+    missing = [one for one in planned if one not in seen]
+    extra = [one for one in seen if one not in planned]
+    others = sorted({other for one in planned for other in owners.get(str(one.ip), []) if other != node})
+    if others:
+        detail = f"{where}: {', '.join(str(one.ip) for one in planned)} is also on {', '.join(others)}"
+        return ruling.failed("address_duplicate", detail)
+    if missing and extra:
+        return ruling.failed("address_wrong", f"{where} has {', '.join(texts)}, the plan's is {missing[0]}")
+    if missing:
+        return ruling.failed("address_missing", f"{where} has no {missing[0]}")
+    if extra:
+        return ruling.failed("address_extra", f"{where} also has {', '.join(str(one) for one in extra)}")
+    if len(texts) != len(planned):
+        return ruling.unknown("facts_garbled", f"{where} names an address twice")
+    return ruling
+
+
+# Python 3.9, which nodes may have, cannot evaluate `X | Y`.
+_Interface = Union[ipaddress.IPv4Interface, ipaddress.IPv6Interface]  # noqa: UP007 - see above
+
+
+def _has_netdev(rail: Mapping[str, Any]) -> bool:
+    """Tell whether the plan asks for a netdev at all: an InfiniBand port without IP needs none."""
+    return bool(_planned(rail)) or any(rail.get(key) is not None for key in ("netdev", "mac", "pci"))
+
+
+def _planned(rail: Mapping[str, Any]) -> list[_Interface]:
+    return [ipaddress.ip_interface(rail[key]) for key in ("address", "address6") if rail.get(key)]
+
+
+def interfaces(values: object) -> list[_Interface]:
+    """Return a facts row's addresses.
+
+    Raises:
+        ValueError: they are no list of addresses with prefix length.
+    """
+    if not isinstance(values, list) or not all(isinstance(value, str) and "/" in value for value in values):
+        raise ValueError(f"addresses are {values!r}")
+    return [ipaddress.ip_interface(value) for value in values]
+
+
+def trained_low(device: Mapping[str, Any]) -> str | None:
+    """Tell in what a netdev's card is trained below what it and its slot can do, or None."""
+    link = device.get("pci_link")
+    if not isinstance(link, Mapping):
+        return None
+    for key, unit in (("speed_gts", "GT/s"), ("width", "lanes")):
+        now, most = link.get(key), link.get(f"max_{key}")
+        if is_number(now) and is_number(most) and now < most:
+            return f"PCIe runs at {now:g} {unit}, card and slot can do {most:g}"
+    return None
