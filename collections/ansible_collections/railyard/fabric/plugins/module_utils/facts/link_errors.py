@@ -112,6 +112,21 @@ KINDS: dict[str, str] = {
     ),
 }
 
+#: A counter of InfiniBand's PortCounters stops at its greatest value (IBTA volume 1, 16.1.3.5).
+_GREATEST = {
+    "hca.symbol_error": 0xFFFF,
+    "hca.link_error_recovery": 0xFF,
+    "hca.link_downed": 0xFF,
+    "hca.port_rcv_errors": 0xFFFF,
+    "hca.port_rcv_remote_physical_errors": 0xFFFF,
+    "hca.local_link_integrity_errors": 0xF,
+    "hca.excessive_buffer_overrun_errors": 0xF,
+}
+_GREATEST_OF_ANY = (2**32 - 1, 2**64 - 1)
+
+#: More symbol errors than these at once are no single burst that a link may have.
+SYMBOLS_AT_ONCE = 10
+
 Values = dict[str, int]
 # Python 3.9, which nodes may have, cannot evaluate `X | Y`.
 Span = dict[str, list[Optional[int]]]  # noqa: UP045 - see above
@@ -153,6 +168,11 @@ def read(netdev: str, hca: str | None, sys_root: str = "/sys") -> Values:
         if name in KINDS:
             values[name] = value
     return values
+
+
+def stands_still(name: str, value: int) -> bool:
+    """Tell whether a counter stands at its greatest value: from there on it says nothing."""
+    return value in _GREATEST_OF_ANY or value == _GREATEST.get(name)
 
 
 def spans(before: Mapping[str, int], after: Mapping[str, int]) -> Span:

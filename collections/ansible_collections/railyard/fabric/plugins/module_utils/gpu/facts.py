@@ -14,7 +14,7 @@ from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.facts.host import os_release
 from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import Reader, numa_node
-from ansible_collections.railyard.fabric.plugins.module_utils.gpu import modules, packages, services
+from ansible_collections.railyard.fabric.plugins.module_utils.gpu import modules, packages, pci, services
 from ansible_collections.railyard.fabric.plugins.module_utils.gpu.catalogue import (
     NVIDIA,
     flavours_of,
@@ -26,14 +26,12 @@ from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common imp
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.gpu import nvidia_smi_query
 
 SCHEMA = 1
-_DISPLAY_CLASS = 0x03  # VGA and 3D controllers
 _BRIDGE_OTHER_CLASS = 0x0680  # NVSwitch
 _EFI_VARIABLES = "firmware/efi/efivars"
 _SECURE_BOOT = "SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 # shim's word that its own validation is off; the kernel then takes Secure Boot for disabled.
 _SHIM_IS_INSECURE = "MokSBStateRT-605dab50-e046-4300-abb6-3dd810dd8b23"
 _EFI_ATTRIBUTES_BYTES = 4
-_PCI = re.compile(r"([0-9a-f]{4,8}):([0-9a-f]{2}:[0-9a-f]{2}\.[0-7])\Z", re.I)
 _INFORMATION = re.compile(r"^(Model|GPU UUID):\s*(\S.*?)\s*$", re.M)
 
 _ALWAYS = (
@@ -58,14 +56,6 @@ _SETTINGS = (
 )
 
 
-def _normal_address(address: str) -> str:
-    """Return the address as sysfs writes it; nvidia-smi writes `00000000:17:00.0`, in capitals."""
-    match = _PCI.match(address.strip())
-    if match is None:
-        return address.lower()
-    return f"{match.group(1).lower()[-4:]}:{match.group(2).lower()}"
-
-
 def secure_boot(reader: Reader) -> bool | None:
     """Return whether the kernel was booted with Secure Boot; None where EFI does not say."""
     if not os.path.isdir(reader.sys("firmware", "efi")):
@@ -80,19 +70,6 @@ def secure_boot(reader: Reader) -> bool | None:
     if not values.get(_SECURE_BOOT):
         return None
     return values[_SECURE_BOOT][0] == 1 and values.get(_SHIM_IS_INSECURE, b"\0")[:1] != b"\1"
-
-
-def _pci_functions(reader: Reader) -> list[dict[str, Any]]:
-    """Return NVIDIA's PCI functions, each with `pci`, `device`, `class`."""
-    found = []
-    for address in reader.names(reader.sys("bus", "pci", "devices")):
-        folder = reader.sys("bus", "pci", "devices", address)
-        if reader.number(os.path.join(folder, "vendor")) != NVIDIA:
-            continue
-        device, kind = (reader.number(os.path.join(folder, name)) for name in ("device", "class"))
-        if device is not None and kind is not None:
-            found.append({"pci": address, "device": device, "class": kind >> 8, "folder": folder})
-    return found
 
 
 def _gpu(reader: Reader, function: dict[str, Any]) -> dict[str, Any]:
@@ -165,7 +142,7 @@ def _ask_nvidia_smi(run: modules.Run, warnings: list[str]) -> dict[str, dict[str
             return {}
         if answer["outputs"]:
             rows = answer["outputs"][0]["gpus"]
-            return {_normal_address(str(row["pci.bus_id"])): row for row in rows if row.get("pci.bus_id")}
+            return {pci.normal_address(str(row["pci.bus_id"])): row for row in rows if row.get("pci.bus_id")}
         problem_text = (answer.get("error") or {}).get("message", "no GPU in its answer")
         if "valid field" not in problem_text:
             warnings.append(f"nvidia-smi: {problem_text}")
@@ -181,8 +158,8 @@ def collect(reader: Reader, run: modules.Run, root: str = "/") -> dict[str, Any]
         run: Runs an argv and returns what it printed; None when there is no such tool.
         root: Where `lib/modules`, `usr` and `var` are.
     """
-    functions = _pci_functions(reader)
-    gpus = [_gpu(reader, one) for one in functions if one["class"] >> 8 == _DISPLAY_CLASS]
+    functions = pci.functions(reader)
+    gpus = [_gpu(reader, one) for one in functions if pci.is_gpu(one)]
     kernel = reader.text(reader.proc("sys", "kernel", "osrelease"))
     boots_next = next_boot.next_kernel(root).kernel
     now = modules.loaded(reader)

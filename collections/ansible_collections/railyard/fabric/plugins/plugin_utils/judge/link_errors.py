@@ -24,7 +24,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils.facts.link_errors 
     NOTICE,
     PHYSICAL,
     SYMBOL,
+    SYMBOLS_AT_ONCE,
     TRANSPORT,
+    stands_still,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import CHECKS, PASS
@@ -32,22 +34,6 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy impo
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import lossless, row_numbers
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import Answer
 from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import named
-
-#: A counter of InfiniBand's PortCounters stops at its greatest value (IBTA volume 1, 16.1.3.5): from there on
-#: it says nothing.
-_SATURATED = {
-    "hca.symbol_error": 0xFFFF,
-    "hca.link_error_recovery": 0xFF,
-    "hca.link_downed": 0xFF,
-    "hca.port_rcv_errors": 0xFFFF,
-    "hca.port_rcv_remote_physical_errors": 0xFFFF,
-    "hca.local_link_integrity_errors": 0xF,
-    "hca.excessive_buffer_overrun_errors": 0xF,
-}
-_EVERY = (2**32 - 1, 2**64 - 1)
-
-#: More symbol errors than these at once are no single burst that a link may have.
-_SYMBOLS_AT_ONCE = 10
 
 #: How many peers a sentence names.
 _NAMED = 3
@@ -157,7 +143,7 @@ def judge(
         name: by
         for name, by in seen.growth.items()
         if KINDS[name] == PHYSICAL
-        or (KINDS[name] == SYMBOL and (seen.spans[name] > 1 or by > _SYMBOLS_AT_ONCE))
+        or (KINDS[name] == SYMBOL and (seen.spans[name] > 1 or by > SYMBOLS_AT_ONCE))
     }
     if physical:
         return answer.failed("link_errors", f"{where}: {_told(physical)}; the cable to {peers}")
@@ -238,7 +224,7 @@ def _read_one(seen: _Seen, last: dict[str, int], name: str, span: object, row: R
         seen.doubt = f"{identity}: {name} was not there before and stands at {before}"
     earlier = last.get(name, before)
     last[name] = after
-    if after in _EVERY or after == _SATURATED.get(name):
+    if stands_still(name, after):
         seen.doubt = f"{identity}: {name} stands at its greatest value, {after}"
     elif after < before or before < earlier:
         seen.doubt = f"{identity}: {name} went from {max(before, earlier)} back to {min(before, after)}"

@@ -1,0 +1,181 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Work that ends in time whatever the kernel does: in a child that is given up, and programs that are killed.
+
+A program that hangs in a driver cannot be killed, and who reads a file of that driver hangs with it. So the
+parent reads nothing itself; it waits for words, and when its time is over says what the child was at.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_MOST_BYTES = 1 << 20
+# What was killed and hangs in the kernel is not waited for any longer.
+_FAREWELL_S = 0.5
+
+At = Callable[[str], None]
+
+
+class ToolError(Exception):
+    """A program gave no answer; `absent` tells whether there is none of its name."""
+
+    def __init__(self, message: str, absent: bool = False) -> None:
+        super().__init__(message)
+        self.absent = absent
+
+
+class Ended(NamedTuple):
+    """How a program ended: its exit status and what it printed on both streams."""
+
+    status: int
+    text: str
+
+
+def start(argv: Sequence[str]) -> subprocess.Popen[bytes]:
+    """Start a program, its output one pipe.
+
+    Raises:
+        ToolError: there is no such program, or the kernel does not start it.
+    """
+    environment = {**os.environ, "LC_ALL": "C", "PATH": os.environ.get("PATH", "") + ":" + PATH}
+    try:
+        # Of a process group with its parent, which ends both.
+        return subprocess.Popen(  # pylint: disable=ansible-bad-function
+            list(argv),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=environment,
+        )
+    except FileNotFoundError as error:
+        raise ToolError(f"{argv[0]}: not found", absent=True) from error
+    except OSError as error:
+        raise ToolError(f"{argv[0]}: {error.strerror or error}") from error
+
+
+def finish(process: subprocess.Popen[bytes], name: str, limit_s: float) -> Ended:
+    """Wait for a program's end.
+
+    Raises:
+        ToolError: it did not end in time; it is killed.
+    """
+    try:
+        output, _none = process.communicate(timeout=max(limit_s, 0.1))
+    except subprocess.TimeoutExpired as error:
+        end(process)
+        raise ToolError(f"{name}: no answer within {limit_s:.0f} s") from error
+    return Ended(process.returncode, output[:_MOST_BYTES].decode("utf-8", errors="replace"))
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """Kill a program; one that hangs in the kernel is left behind."""
+    process.kill()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(_FAREWELL_S)
+    if process.stdout is not None:
+        process.stdout.close()
+
+
+def ask(argv: Sequence[str], limit_s: float) -> Ended:
+    """Run a program to its end.
+
+    Raises:
+        ToolError: there is none, or it did not end in time.
+    """
+    return finish(start(argv), argv[0], limit_s)
+
+
+def call(work: Callable[[At], Mapping[str, Any]], limit_s: float) -> tuple[dict[str, Any] | None, str]:
+    """Have a child do something, for a bounded time.
+
+    Args:
+        work: what it does; it says what it is at by calling its argument, and returns a JSON object.
+        limit_s: when the child is killed and given up.
+
+    Returns:
+        What it returned; or None, and why in words.
+    """
+    read_end, write_end = os.pipe()
+    try:
+        child = os.fork()
+    except OSError as error:
+        os.close(read_end)
+        os.close(write_end)
+        return None, f"no process could be started: {error.strerror or error}"
+    if child == 0:
+        os.close(read_end)
+        _work(work, write_end)
+    os.close(write_end)
+    at, done, over = _listen(read_end, time.monotonic() + limit_s)
+    os.close(read_end)
+    _end_all(child)
+    if isinstance(done, dict):
+        return done, ""
+    if over:
+        return None, f"not done within {limit_s:.0f} s: it hung at {at}"
+    return None, done or f"it was killed at {at}"
+
+
+def _work(work: Callable[[At], Mapping[str, Any]], write_end: int) -> None:
+    """Do it and end; never return into the parent's code, whatever happens."""
+
+    def say(word: Mapping[str, Any]) -> None:
+        data = json.dumps(word).encode() + b"\n"
+        while data:
+            data = data[os.write(write_end, data) :]
+
+    try:
+        os.setsid()
+        quiet = os.open(os.devnull, os.O_RDWR)
+        for stream in (0, 1, 2):
+            # Whoever waits for the end of our output must not wait for a child that hangs.
+            os.dup2(quiet, stream)
+        try:
+            say({"done": work(lambda at: say({"at": at}))})
+        except Exception as error:  # a defect is told as well: silence would be taken for a hang
+            say({"broke": f"it broke down: {error.__class__.__name__}: {error}"})
+    except BaseException:  # noqa: S110 - nobody is left to be told
+        pass
+    finally:
+        os._exit(0)
+
+
+def _listen(read_end: int, deadline: float) -> tuple[str, dict[str, Any] | str, bool]:
+    """Return what the child was at last, what it returned or why it did not, and whether time is over."""
+    data = b""
+    over = False
+    while True:
+        ready, _write, _error = select.select([read_end], [], [], max(0.0, deadline - time.monotonic()))
+        part = os.read(read_end, 65536) if ready else b""
+        if not part:
+            over = not ready
+            break
+        data += part
+    at = "its start"
+    for line in data.split(b"\n")[:-1]:
+        word = json.loads(line)
+        at = word.get("at", at)
+        if "done" in word or "broke" in word:
+            return at, word.get("done", word.get("broke")), False
+    return at, "", over
+
+
+def _end_all(child: int) -> None:
+    """Kill the child with all that it started, and reap it where the kernel lets it go."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(child, signal.SIGKILL)
+    deadline = time.monotonic() + _FAREWELL_S
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(child, os.WNOHANG)[0] == 0 and time.monotonic() < deadline:
+            time.sleep(0.01)

@@ -1,0 +1,133 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a node is expected to be: a file that the controller writes, so that the quick check needs none."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from ansible_collections.railyard.fabric.plugins.module_utils.numeric import is_number, is_whole
+
+SCHEMA = 1
+TRANSPORTS = ("roce", "infiniband", "tcp")
+CLASSES = ("hardware", "virtual", "container")
+_TEXTS = ("netdev", "mac", "pci", "hca", "ipoib_mode")
+_LARGEST_BYTES = 1 << 20
+# Words of a file that is wrong, in a line that a person reads.
+_SHOWN = 60
+
+
+class ExpectationError(ValueError):
+    """The expectation cannot be used; the message says what is wrong with it."""
+
+
+class Expectation(NamedTuple):
+    """What a node is expected to be.
+
+    Attributes:
+        node: its name in the inventory.
+        transport: one of TRANSPORTS.
+        node_class: one of CLASSES: it tells what cannot be asked.
+        rails: the plan's rails (`documents.Rail`).
+        governor: the CPU governor of every processor; empty where none is asked.
+        gpus: how many GPUs it has; None where the inventory does not say.
+    """
+
+    node: str
+    transport: str
+    node_class: str
+    rails: list[dict[str, Any]]
+    governor: str
+    gpus: int | None
+
+
+def load(path: str) -> Expectation:
+    """Read the file.
+
+    Raises:
+        ExpectationError: it is not there, cannot be read, or is none.
+    """
+    try:
+        with open(path, "rb") as handle:
+            data = handle.read(_LARGEST_BYTES + 1)
+    except OSError as error:
+        raise ExpectationError(f"{path}: {error.strerror or error}") from error
+    if len(data) > _LARGEST_BYTES:
+        raise ExpectationError(f"{path}: larger than {_LARGEST_BYTES} bytes")
+    try:
+        document = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise ExpectationError(f"{path}: not JSON ({error})") from error
+    try:
+        return of(document)
+    except ExpectationError as error:
+        raise ExpectationError(f"{path}: {error}") from error
+
+
+def of(document: object) -> Expectation:
+    """Check what the controller wrote; what is missing or odd is never taken for not asked.
+
+    Raises:
+        ExpectationError: says the first thing that is wrong.
+    """
+    if not isinstance(document, Mapping):
+        raise ExpectationError("no JSON object")
+    if document.get("schema") != SCHEMA or not is_whole(document.get("schema")):
+        raise ExpectationError(f"schema is {_said(document.get('schema'))}, this program knows {SCHEMA}")
+    node = document.get("node")
+    if not isinstance(node, str) or not node:
+        raise ExpectationError(f"node is {_said(node)}")
+    rails = document.get("rails")
+    if not isinstance(rails, list):
+        raise ExpectationError(f"rails is {_said(rails)}, no list")
+    for place, rail in enumerate(rails):
+        _check_rail(rail, place)
+    if len({rail["name"] for rail in rails}) < len(rails):
+        raise ExpectationError("two rails have one name")
+    governor, gpus = document.get("governor"), document.get("gpus")
+    if not isinstance(governor, str):
+        raise ExpectationError(f"governor is {_said(governor)}, no text")
+    if "gpus" not in document or not (gpus is None or (is_whole(gpus) and gpus >= 0)):
+        raise ExpectationError(f"gpus is {_said(gpus)}, no number of GPUs and not null")
+    if not (rails or governor or gpus):
+        raise ExpectationError("it expects nothing: no rails, no governor, no GPUs")
+    transport = _one_of(document, "transport", TRANSPORTS)
+    node_class = _one_of(document, "node_class", CLASSES)
+    return Expectation(node, transport, node_class, [dict(rail) for rail in rails], governor, gpus)
+
+
+def _one_of(document: Mapping[str, Any], key: str, words: tuple[str, ...]) -> str:
+    if document.get(key) not in words:
+        raise ExpectationError(f"{key} is {_said(document.get(key))}, none of {', '.join(words)}")
+    return str(document[key])
+
+
+def _check_rail(rail: object, place: int) -> None:
+    if not isinstance(rail, Mapping) or not isinstance(rail.get("name"), str) or not rail["name"]:
+        raise ExpectationError(f"rails[{place}] has no name")
+    name = rail["name"]
+    for key in _TEXTS:
+        if not isinstance(rail.get(key), (str, type(None))):
+            raise ExpectationError(f"{name}: {key} is {_said(rail[key])}, no text")
+    for key in ("mtu", "vlan"):
+        if not (rail.get(key) is None or (is_whole(rail[key]) and rail[key] > 0)):
+            raise ExpectationError(f"{name}: {key} is {_said(rail[key])}, no whole number above 0")
+    if not (rail.get("rate_gbps") is None or (is_number(rail["rate_gbps"]) and rail["rate_gbps"] > 0)):
+        raise ExpectationError(f"{name}: rate_gbps is {_said(rail['rate_gbps'])}, no number above 0")
+    for key in ("address", "address6"):
+        try:
+            if rail.get(key) is not None:
+                # A number would be an address, too.
+                ipaddress.ip_interface(str(rail[key]) if "/" in str(rail[key]) else "no prefix")
+        except ValueError as error:
+            raise ExpectationError(
+                f"{name}: {key} is {_said(rail[key])}, no address with its prefix length"
+            ) from error
+
+
+def _said(value: object) -> str:
+    return repr(value)[:_SHOWN]

@@ -1,0 +1,196 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The rails' error counters at the last look, kept on the node, and what grew since.
+
+Each who looks by a name of its own has a last look of its own, so that a health check, a prolog and a person
+do not take each other's growth away. A record is as large as the node has counters; nothing is added up.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import re
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from ansible_collections.railyard.fabric.plugins.module_utils import atomic_files
+from ansible_collections.railyard.fabric.plugins.module_utils.facts.link_errors import (
+    KINDS,
+    NOTICE,
+    PHYSICAL,
+    SYMBOL,
+    SYMBOLS_AT_ONCE,
+    stands_still,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils.numeric import is_number, is_whole
+
+FOLDER = "/var/lib/railyard/quick"
+SCHEMA = 1
+_NAME = re.compile(r"[a-z][a-z0-9_-]{0,31}\Z")
+_LARGEST_BYTES = 1 << 20
+_LOCK_WAIT_S = 5.0
+
+Values = Mapping[str, int]
+
+
+class LookError(Exception):
+    """The last look cannot be read or kept; the message says why."""
+
+
+class Seen(NamedTuple):
+    """A rail's error counters, and of which port they are."""
+
+    netdev: str
+    hca: str | None
+    values: Values
+
+
+class Last(NamedTuple):
+    """A look: of which boot, so many seconds after it, and what each rail had."""
+
+    boot_id: str | None
+    uptime_s: float
+    rails: dict[str, Seen]
+
+
+class Grown(NamedTuple):
+    """What is said of a rail's counters since the last look.
+
+    Attributes:
+        wrong: counters that may not grow, and by how much.
+        unknown: why some tell nothing.
+        told: what grew and is no fault of the node by itself: packets sent again, or dropped.
+        is_first: no earlier look of this port, in this boot, to hold it against.
+    """
+
+    wrong: dict[str, int]
+    unknown: list[str]
+    told: dict[str, int]
+    is_first: bool
+
+
+def check_name(name: str) -> str:
+    """Return a name by which somebody looks.
+
+    Raises:
+        ValueError: it would be no file name.
+    """
+    if not _NAME.match(name):
+        raise ValueError(f"{name!r} is no name of 1 to 32 of a-z, 0-9, - and _, a letter first")
+    return name
+
+
+@contextlib.contextmanager
+def alone(folder: str, name: str, wait_s: float = _LOCK_WAIT_S) -> Iterator[None]:
+    """Be the only one that looks by this name.
+
+    Raises:
+        LookError: another does for longer than `wait_s`, or the folder cannot be written.
+    """
+    path = os.path.join(folder, name + ".lock")
+    try:
+        os.makedirs(folder, mode=0o755, exist_ok=True)
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise LookError(f"{path}: {error.strerror or error}") from error
+    try:
+        deadline = time.monotonic() + wait_s
+        while True:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except OSError as error:
+                if time.monotonic() >= deadline:
+                    raise LookError(f"another look as {name} is under way") from error
+                time.sleep(0.1)
+        yield
+    finally:
+        os.close(handle)
+
+
+def load(folder: str, name: str) -> Last | None:
+    """Read the last look; None where there was none.
+
+    Raises:
+        LookError: what is kept is no look.
+    """
+    path = os.path.join(folder, name + ".json")
+    try:
+        with open(path, "rb") as handle:
+            data = handle.read(_LARGEST_BYTES + 1)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise LookError(f"{path}: {error.strerror or error}") from error
+    try:
+        return _read(json.loads(data) if len(data) <= _LARGEST_BYTES else None)
+    except (ValueError, RecursionError, TypeError, KeyError, AttributeError) as error:
+        raise LookError(f"{path} is no record of a look; it is written anew") from error
+
+
+def _read(document: Any) -> Last:
+    boot_id, uptime_s = document["boot_id"], document["uptime_s"]
+    if document["schema"] != SCHEMA or not is_number(uptime_s) or not isinstance(boot_id, (str, type(None))):
+        raise ValueError("another schema")
+    rails = {}
+    for rail, seen in document["rails"].items():
+        values = seen["values"]
+        if not all(is_whole(value) for value in values.values()):
+            raise ValueError("a counter is no number")
+        rails[rail] = Seen(seen["netdev"], seen["hca"], dict(values))
+    return Last(boot_id, uptime_s, rails)
+
+
+def store(folder: str, name: str, look: Last) -> None:
+    """Keep a look, in one step.
+
+    Raises:
+        LookError: the disk is full, or the like.
+    """
+    path = os.path.join(folder, name + ".json")
+    rails = {rail: seen._asdict() for rail, seen in look.rails.items()}
+    document = {"schema": SCHEMA, "boot_id": look.boot_id, "uptime_s": look.uptime_s, "rails": rails}
+    try:
+        atomic_files.write_file(path, json.dumps(document) + "\n", 0o600, (os.geteuid(), os.getegid()))
+    except OSError as error:
+        raise LookError(f"{path} cannot be written: {error.strerror or error}") from error
+
+
+def grown(last: Last | None, now: Last, rail: str) -> Grown:
+    """Hold a rail's counters against the last look.
+
+    A counter that went back began anew (a driver loaded again): what it has since then grew. One of a cable
+    that is new and stands above 0 grew, too, where others of the port were there before.
+    """
+    seen = now.rails[rail]
+    before = last.rails.get(rail) if last is not None and last.boot_id == now.boot_id else None
+    same_port = before is not None and (before.netdev, before.hca) == (seen.netdev, seen.hca)
+    unknown = []
+    if not any(KINDS.get(name) == PHYSICAL for name in seen.values):
+        unknown.append("it has no error counters of its link")
+    for name, value in seen.values.items():
+        if KINDS.get(name) in (PHYSICAL, SYMBOL) and stands_still(name, value):
+            unknown.append(f"{name} stands at its greatest value, {value}")
+    if before is None or not same_port:
+        return Grown({}, unknown, {}, True)
+    gone = [name for name in before.values if name not in seen.values and KINDS.get(name) == PHYSICAL]
+    if gone:
+        unknown.append(f"{gone[0]} is not there any more")
+    wrong: dict[str, int] = {}
+    told: dict[str, int] = {}
+    for name, value in seen.values.items():
+        earlier = before.values.get(name, 0)
+        by = value - earlier if value >= earlier else value
+        kind = KINDS.get(name)
+        if by <= 0 or kind in (None, NOTICE):
+            continue
+        if kind == PHYSICAL or (kind == SYMBOL and by > SYMBOLS_AT_ONCE):
+            wrong[name] = by
+        else:
+            told[name] = by
+    return Grown(wrong, unknown, told, False)

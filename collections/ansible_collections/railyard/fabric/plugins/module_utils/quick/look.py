@@ -1,0 +1,135 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A quick look at a node: rails, error counters, governor, GPUs; bounded in time, and each part in words."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ansible_collections.railyard.fabric.plugins.module_utils.facts import host, netdev
+from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import Reader
+from ansible_collections.railyard.fabric.plugins.module_utils.quick import (
+    bounded,
+    gpus,
+    last_look,
+    loopback,
+    rails,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils.quick.bounded import At, Ended
+from ansible_collections.railyard.fabric.plugins.module_utils.quick.expectation import Expectation
+from ansible_collections.railyard.fabric.plugins.module_utils.quick.found import Found
+from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
+
+# With what Slurm is told afterwards it ends within 30 s; Slurm kills its health check after 60 s.
+LIMIT_S = 20.0
+_IP_S = 5.0
+_GPU_S = 10.0
+
+
+class How(NamedTuple):
+    """How to look.
+
+    Attributes:
+        name: who looks; has a last look of its own.
+        folder: where last looks are kept.
+        keep: whether this one is kept.
+        loopback: whether each HCA is tested with itself.
+        root: `/`, or a folder that looks like it.
+    """
+
+    name: str
+    folder: str = last_look.FOLDER
+    keep: bool = True
+    loopback: bool = False
+    root: str = "/"
+
+
+def bounded_look(expected: Expectation, how: How, limit_s: float = LIMIT_S) -> Found:
+    """Look at the node for so many seconds at most; what hangs is unknown."""
+    document, why = bounded.call(lambda at: look(expected, how, at, limit_s).document(), limit_s)
+    return Found(unknown=[why]) if document is None else Found.of(document)
+
+
+def look(expected: Expectation, how: How, at: At, limit_s: float) -> Found:
+    """Look at the node; `at` is told what is looked at."""
+    deadline = time.monotonic() + limit_s
+    root = how.root.rstrip("/")
+    reader = Reader(f"{root}/sys", f"{root}/proc", f"{root}/etc")
+    found = Found()
+    bound: dict[str, Bound] = {}
+    if expected.rails:
+        at("the rails")
+        bound = _rails(expected, reader, found)
+        at("the error counters")
+        _counters(bound, how, reader, found)
+    at("the governor")
+    _governor(expected, reader, found)
+    at("the GPUs")
+
+    def ask(argv: Sequence[str]) -> Ended:
+        return bounded.ask(argv, min(_GPU_S, deadline - time.monotonic() - 1))
+
+    gpus.look(expected.gpus, reader, ask, found)
+    if how.loopback:
+        at("the loopback of the HCAs")
+        loopback.look(bound, expected.transport, deadline - 1, found)
+    return found
+
+
+def _rails(expected: Expectation, reader: Reader, found: Found) -> dict[str, Bound]:
+    addresses: str | None = None
+    try:
+        addresses = bounded.ask(["ip", "-d", "-j", "addr"], _IP_S).text
+    except bounded.ToolError as error:
+        found.unknown.append(f"addresses: {error}")
+    known = bool(netdev.read_ip_json(addresses))
+    if addresses is not None and not known:
+        found.unknown.append("addresses: `ip -d -j addr` gave no JSON")
+    return rails.look(expected, rails.facts(reader, addresses), known, found)
+
+
+def _counters(bound: Mapping[str, Bound], how: How, reader: Reader, found: Found) -> None:
+    """Hold the error counters against the last look, and keep them."""
+    boot_id = reader.text(reader.proc("sys", "kernel", "random", "boot_id"))
+    try:
+        if not how.keep:
+            rails.since(_last(how, found), _now(boot_id, bound, reader), found)
+            return
+        with last_look.alone(how.folder, how.name):
+            last = _last(how, found)
+            now = _now(boot_id, bound, reader)
+            rails.since(last, now, found)
+            last_look.store(how.folder, how.name, now)
+    except last_look.LookError as error:
+        found.unknown.append(f"error counters: {error}")
+
+
+def _now(boot_id: str | None, bound: Mapping[str, Bound], reader: Reader) -> last_look.Last:
+    seen = rails.counters(bound, reader.sys_root)
+    return last_look.Last(boot_id, time.clock_gettime(time.CLOCK_BOOTTIME), seen)
+
+
+def _last(how: How, found: Found) -> last_look.Last | None:
+    try:
+        return last_look.load(how.folder, how.name)
+    except last_look.LookError as error:
+        found.unknown.append(f"error counters: {error}")
+        return None
+
+
+def _governor(expected: Expectation, reader: Reader, found: Found) -> None:
+    if not expected.governor:
+        return
+    seen: dict[str, Any] = host.governors(reader)["governors"]
+    if not seen and expected.node_class != "container":
+        found.unknown.append(
+            f"governor: this {expected.node_class} node has no cpufreq, {expected.governor} is expected"
+        )
+    elif seen and set(seen) != {expected.governor}:
+        listed = ", ".join(f"{governor} on {count} CPUs" for governor, count in seen.items())
+        found.wrong.append(f"governor: {listed}, {expected.governor} is expected")
+    elif seen:
+        found.good.append(f"governor {expected.governor}")

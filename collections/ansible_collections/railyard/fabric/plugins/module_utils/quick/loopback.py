@@ -1,0 +1,108 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One ib_write_bw of an HCA with itself, on request: card, slot and driver work; nothing crosses a wire.
+
+No authority says what a card does with itself, so the number is told and never judged; that there is none is.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Mapping
+
+from ansible_collections.railyard.fabric.plugins.module_utils.numeric import is_number
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import NotThisTool
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers.perftest import output
+from ansible_collections.railyard.fabric.plugins.module_utils.quick import bounded
+from ansible_collections.railyard.fabric.plugins.module_utils.quick.found import Found
+from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
+from ansible_collections.railyard.fabric.plugins.module_utils.rules import rdma
+
+# 64 MB through the card, some milliseconds; the exchange of keys is over the loopback netdev.
+_WORDS = ("ib_write_bw", "-F", "-s", "65536", "-n", "1000")
+_HERE = "127.0.0.1"
+_EACH_S = 6.0
+# How long the server may take until it listens.
+_LISTENS_S = 3.0
+_PAUSE_S = 0.05
+_TCP_LISTEN = "0A"
+
+
+def look(bound: Mapping[str, Bound], transport: str, deadline: float, found: Found) -> None:
+    """Test the HCA of each rail, one after the other, until the time of `time.monotonic` is over."""
+    done: dict[str, None] = {}
+    for one in bound.values():
+        if one.hca is None or str(one.hca["hca"]) in done:
+            continue
+        hca = str(one.hca["hca"])
+        done[hca] = None
+        if deadline - time.monotonic() < _EACH_S:
+            found.unknown.append(f"loopback {hca}: no time is left for it")
+            continue
+        try:
+            gbps = _measure(hca, one, transport)
+        except bounded.ToolError as error:
+            found.unknown.append(f"loopback {hca}: {error}")
+        except ValueError as error:
+            found.wrong.append(f"loopback {hca}: {error}")
+        else:
+            found.good.append(f"loopback {hca} {gbps:.1f} Gbit/s")
+    if not done:
+        found.unknown.append("loopback: asked for, and no rail has an HCA")
+
+
+def argv(hca: str, gid_index: int | None, port: int) -> list[str]:
+    """Return the words that both ends share."""
+    device, _colon, number = hca.partition(":")
+    words = [*_WORDS, "-d", device, "-i", number, "-p", str(port)]
+    return words if gid_index is None else [*words, "-x", str(gid_index)]
+
+
+def _measure(hca: str, one: Bound, transport: str) -> float:
+    """Return the Gbit/s.
+
+    Raises:
+        ToolError: perftest is not there, or hangs.
+        ValueError: it gives no number.
+    """
+    chosen = rdma.choice(one) if transport == "roce" else None
+    if transport == "roce" and chosen is None:
+        raise ValueError("the rail's address has no GID")
+    with socket.socket() as free:
+        free.bind((_HERE, 0))
+        port = free.getsockname()[1]
+    words = argv(hca, chosen.index if chosen else None, port)
+    server = bounded.start(words)
+    try:
+        _await(port)
+        client = bounded.ask([*words, _HERE], _EACH_S)
+    finally:
+        bounded.end(server)
+    try:
+        answer = output.parse(client.text)
+    except NotThisTool as error:
+        raise ValueError(f"ib_write_bw ended with {client.status}: {error}") from error
+    rows = [row for one_run in answer["outputs"] for row in one_run["rows"]]
+    gbps = rows[0].get("bandwidth_average_gbps") if rows else None
+    if answer.get("error") or client.status != 0 or not is_number(gbps) or gbps <= 0:
+        words_of_it = (answer.get("error") or {}).get("message", "no bandwidth in its answer")
+        raise ValueError(f"ib_write_bw ended with {client.status}: {words_of_it}")
+    return float(gbps)
+
+
+def _await(port: int) -> None:
+    """Wait until somebody listens; asked of the kernel, since a connection would be taken for the client."""
+    ending = f":{port:04X}"
+    until = time.monotonic() + _LISTENS_S
+    while time.monotonic() < until:
+        for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+            try:
+                with open(table, encoding="ascii") as handle:
+                    rows = [line.split() for line in handle]
+            except OSError:
+                continue
+            if any(row[1].endswith(ending) and row[3] == _TCP_LISTEN for row in rows if len(row) > 3):
+                return
+        time.sleep(_PAUSE_S)

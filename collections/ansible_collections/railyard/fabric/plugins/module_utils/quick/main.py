@@ -1,0 +1,79 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The quick check as a program of the node's: no controller, one line, an exit status.
+
+Exit status: 0 all that is expected was looked at and is good, 1 something is wrong, 3 something expected
+could not be looked at (a bad expectation, a program that is missing or hangs, a full disk). 2 is a wrong
+command line.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import socket
+
+from ansible_collections.railyard.fabric.plugins.module_utils.quick import drain, expectation, last_look
+from ansible_collections.railyard.fabric.plugins.module_utils.quick.found import UNKNOWN, Found
+from ansible_collections.railyard.fabric.plugins.module_utils.quick.look import How, bounded_look
+
+EXPECTATION = "/etc/railyard/quick.json"
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Look, say it in one line, and return the exit status."""
+    asked = _parser().parse_args(argv)
+    node = socket.gethostname().split(".", maxsplit=1)[0]
+    try:
+        expected = expectation.load(asked.expect)
+    except expectation.ExpectationError as error:
+        found = Found(unknown=[f"expectation: {error}"])
+    else:
+        node = expected.node
+        how = How(asked.name, asked.folder, not asked.no_keep, asked.loopback, asked.root)
+        found = bounded_look(expected, how)
+    if asked.drain or asked.resume:
+        drain.tell(found, asked.drain, asked.resume)
+    said = found.line(node)
+    if asked.json:
+        said = json.dumps({"node": node, "status": found.status, "line": said, **found.document()})
+    try:
+        os.write(1, said.encode() + b"\n")
+    except OSError:
+        return found.status or UNKNOWN
+    return found.status
+
+
+def _name(text: str) -> str:
+    try:
+        return last_look.check_name(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="railyard-quick",
+        description="Look at this node quickly: rails, error counters since the last look, governor, GPUs.",
+        epilog="Exit status: 0 good, 1 something is wrong, 3 something expected could not be looked at.",
+    )
+    parser.add_argument("--expect", default=EXPECTATION, metavar="FILE", help="default: %(default)s")
+    parser.add_argument(
+        "--as", dest="name", default="local", type=_name, metavar="NAME",
+        help="who looks: error counters are held against the last look by this name; default: %(default)s",
+    )  # fmt: skip
+    parser.add_argument("--json", action="store_true", help="print one JSON object in place of the line")
+    parser.add_argument(
+        "--loopback", action="store_true", help="test each HCA with itself by ib_write_bw: load on its slot"
+    )
+    parser.add_argument("--drain", action="store_true", help="drain the node in Slurm if something is wrong")
+    parser.add_argument(
+        "--resume", action="store_true", help="end such a drain, and no other, if all is good"
+    )
+    parser.add_argument("--no-keep", action="store_true", help="do not keep this look as the last one")
+    parser.add_argument("--folder", default=last_look.FOLDER, help="where last looks are: %(default)s")
+    # A tree that looks like a node, for tests.
+    parser.add_argument("--root", default="/", help=argparse.SUPPRESS)
+    return parser

@@ -1,0 +1,119 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A node's rails in a quick look: what its facts must say, and its error counters since the last look."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ansible_collections.railyard.fabric.plugins.module_utils.facts import link_errors, netdev, rdma_port
+from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import Reader
+from ansible_collections.railyard.fabric.plugins.module_utils.quick import last_look
+from ansible_collections.railyard.fabric.plugins.module_utils.quick.expectation import Expectation
+from ansible_collections.railyard.fabric.plugins.module_utils.quick.found import Found
+from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound, bind
+from ansible_collections.railyard.fabric.plugins.module_utils.rules import link, rdma
+from ansible_collections.railyard.fabric.plugins.module_utils.rules.ruling import (
+    FAIL,
+    RECORDED,
+    UNMEASURED,
+    Ruling,
+)
+
+
+def facts(reader: Reader, ip_json: str | None) -> dict[str, Any]:
+    """Return netdevs and RDMA ports as a facts row has them."""
+    rows = netdev.read_netdevs(reader, ip_json)
+    ports = rdma_port.read_hcas(reader)
+    rdma_port.attach(rows, ports)
+    return {"netdevs": rows, "hcas": ports}
+
+
+def look(
+    expected: Expectation, seen: Mapping[str, Any], addresses_known: bool, found: Found
+) -> dict[str, Bound]:
+    """Hold the rails against their facts.
+
+    Args:
+        expected: what the node is to be.
+        seen: from `facts`.
+        addresses_known: whether the facts' addresses were read; else they are not judged.
+        found: takes what is found.
+
+    Returns:
+        Rail name -> what it is bound to.
+    """
+    bound = bind(expected.rails, seen)
+    said: dict[str, None] = {}
+    recorded: dict[str, list[str]] = {}
+    good = 0
+    for name, one in bound.items():
+        is_good = True
+        for check, ruling in _rulings(expected, seen, one):
+            if check == "address" and not addresses_known:
+                ruling = Ruling().unknown("facts_garbled", f"{name}: no addresses without `ip`")
+            detail = ruling.detail.removeprefix(expected.node + " ")
+            words = f"{ruling.cause}: {detail}"
+            is_good = is_good and ruling.outcome not in (FAIL, UNMEASURED)
+            # A netdev that is missing has no link, no address and no MTU, and is said once.
+            if ruling.outcome in (FAIL, UNMEASURED) and words not in said:
+                said[words] = None
+                (found.wrong if ruling.outcome == FAIL else found.unknown).append(words)
+            if ruling.outcome == RECORDED:
+                recorded.setdefault(check, []).append(name)
+        good += is_good
+    if recorded:
+        told = (f"{check} of {', '.join(names)}" for check, names in recorded.items())
+        found.told.append(f"recorded, not judged: {'; '.join(told)}")
+    if good == len(bound) and good:
+        found.good.append(f"{good} rail{'s' if good > 1 else ''}")
+    return bound
+
+
+def _rulings(expected: Expectation, seen: Mapping[str, Any], one: Bound) -> Iterator[tuple[str, Ruling]]:
+    for check in link.CHECKS:
+        left_out = link.left_out(check, one.rail, expected.transport)
+        yield check, left_out or link.rule(check, expected.node, one, expected.node_class, {})
+    node = rdma.Node(expected.node, expected.transport, expected.node_class, seen["hcas"], {})
+    for check in rdma.CHECKS.get(expected.transport, ()):
+        yield check, rdma.rule(check, node, one)
+
+
+def counters(bound: Mapping[str, Bound], sys_root: str) -> dict[str, last_look.Seen]:
+    """Return the error counters of the rails that are there."""
+    seen = {}
+    for name, one in bound.items():
+        if one.netdev is None and one.hca is None:
+            continue  # that it is not there has been said
+        device = str((one.netdev or {}).get("netdev") or "")
+        hca = str(one.hca["hca"]) if one.hca is not None else None
+        seen[name] = last_look.Seen(device, hca, link_errors.read(device, hca, sys_root))
+    return seen
+
+
+def since(last: last_look.Last | None, now: last_look.Last, found: Found) -> None:
+    """Say what the error counters did since the last look."""
+    first = []
+    grew = False
+    doubts = 0
+    for rail in now.rails:
+        grown = last_look.grown(last, now, rail)
+        grew = grew or bool(grown.wrong)
+        doubts += len(grown.unknown)
+        found.wrong += [f"link_errors: {rail}: {_listed(grown.wrong)}"] if grown.wrong else []
+        found.unknown += [f"link_errors: {rail}: {words}" for words in grown.unknown]
+        found.told += [f"{rail}: {_listed(grown.told)}, told and not judged"] if grown.told else []
+        first += [rail] if grown.is_first else []
+    if first:
+        why = "after a reboot " if last is not None and last.boot_id != now.boot_id else ""
+        whose = "" if len(first) == len(now.rails) else " of " + ", ".join(first)
+        found.told.append(f"first look {why}at the error counters{whose}")
+    elif now.rails and not grew and not doubts and last is not None:
+        minutes = max(now.uptime_s - last.uptime_s, 0.0) / 60
+        found.good.append(f"no error counter grew in {minutes:.0f} min")
+
+
+def _listed(values: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} grew by {by}" for name, by in sorted(values.items()))

@@ -1,0 +1,118 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Error counters since the last look: what grew, what began anew, what tells nothing."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from ansible_collections.railyard.fabric.plugins.module_utils.quick import last_look
+from ansible_collections.railyard.fabric.plugins.module_utils.quick.last_look import Last, LookError, Seen
+
+CRC, FLAPS, SYMBOLS = "netdev.rx_crc_errors", "netdev.carrier_changes", "hca.symbol_error"
+AGAIN, MARKED = "hw.out_of_sequence", "hw.np_cnp_sent"
+
+
+def look(values, netdev="ens6", hca="mlx5_0:1", boot="one"):
+    return Last(boot, 60.0, {"rail0": Seen(netdev, hca, values)})
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "wrong", "told"),
+    [
+        ({CRC: 5}, {CRC: 5}, {}, {}),
+        ({CRC: 5}, {CRC: 6}, {CRC: 1}, {}),
+        ({CRC: 5, FLAPS: 2}, {CRC: 5, FLAPS: 4}, {FLAPS: 2}, {}),
+        # Ten symbol errors may be one burst, which a link may have.
+        ({CRC: 0, SYMBOLS: 3}, {CRC: 0, SYMBOLS: 13}, {}, {SYMBOLS: 10}),
+        ({CRC: 0, SYMBOLS: 3}, {CRC: 0, SYMBOLS: 14}, {SYMBOLS: 11}, {}),
+        ({CRC: 0, AGAIN: 1, MARKED: 1}, {CRC: 0, AGAIN: 9, MARKED: 9}, {}, {AGAIN: 8}),
+        # The driver was loaded again: what there is came since.
+        ({CRC: 5}, {CRC: 2}, {CRC: 2}, {}),
+        ({CRC: 5}, {CRC: 0}, {}, {}),
+    ],
+)
+def test_growth_is_judged_by_the_kind_of_its_counter(before, after, wrong, told):
+    assert last_look.grown(look(before), look(after), "rail0") == (wrong, [], told, False)
+
+
+@pytest.mark.parametrize(
+    ("last", "now"),
+    [
+        (None, look({CRC: 9})),
+        (look({CRC: 5}, boot="zero"), look({CRC: 9})),
+        (look({CRC: 5}, netdev="ens7"), look({CRC: 9})),
+        (look({CRC: 5}, hca="mlx5_1:1"), look({CRC: 9})),
+    ],
+)
+def test_a_first_look_of_a_boot_or_a_port_fails_nothing(last, now):
+    assert last_look.grown(last, now, "rail0") == ({}, [], {}, True)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        ({}, {AGAIN: 1}, "no error counters of its link"),
+        ({CRC: 1, FLAPS: 1}, {CRC: 1}, f"{FLAPS} is not there any more"),
+        ({CRC: 1, "hca.link_downed": 255}, {CRC: 1, "hca.link_downed": 255}, "greatest value, 255"),
+    ],
+)
+def test_what_tells_nothing_is_no_good(before, after, said):
+    assert said in " ".join(last_look.grown(look(before), look(after), "rail0").unknown)
+
+
+def test_a_look_is_kept_as_it_was(tmp_path):
+    kept = look({CRC: 5}, hca=None)
+    assert last_look.load(str(tmp_path), "local") is None
+    last_look.store(str(tmp_path), "local", kept)
+    assert last_look.load(str(tmp_path), "local") == kept
+    assert last_look.load(str(tmp_path), "slurm") is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "[]", "{}", '{"schema": 1, "boot_id": "one", "uptime_s": 1, "rails": []}',
+        '{"schema": 1, "boot_id": "one", "uptime_s": NaN, "rails": {}}',
+        '{"schema": 2, "boot_id": "one", "uptime_s": 1, "rails": {}}',
+        '{"schema": 1, "boot_id": "one", "uptime_s": 1,'
+        ' "rails": {"rail0": {"netdev": "a", "hca": null, "values": {"x": "1"}}}}',
+        " " * (1 << 20) + "{}",
+    ],
+)  # fmt: skip
+def test_what_is_no_look_is_said(tmp_path, text):
+    (tmp_path / "local.json").write_text(text)
+    with pytest.raises(LookError, match="is no record of a look"):
+        last_look.load(str(tmp_path), "local")
+
+
+def test_a_full_disk_is_said_and_the_look_before_stays(tmp_path, monkeypatch):
+    last_look.store(str(tmp_path), "local", look({CRC: 5}))
+
+    def full(*_args):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(LookError, match="No space left on device"):
+        last_look.store(str(tmp_path), "local", look({CRC: 6}))
+    assert last_look.load(str(tmp_path), "local") == look({CRC: 5})
+
+
+def test_two_at_once_are_one_after_the_other_or_said(tmp_path):
+    second = last_look.alone(str(tmp_path), "local", wait_s=0.2)
+    with (
+        last_look.alone(str(tmp_path), "local"),
+        pytest.raises(LookError, match="another look as local"),
+        second,
+    ):
+        pass
+    with last_look.alone(str(tmp_path), "local", wait_s=0), last_look.alone(str(tmp_path), "slurm", wait_s=0):
+        pass
+
+
+@pytest.mark.parametrize("name", ["", "Local", "../local", "a" * 33, "1", "a.b"])
+def test_who_looks_has_a_name_that_is_a_file_s(name):
+    with pytest.raises(ValueError, match="is no name"):
+        last_look.check_name(name)
