@@ -177,8 +177,23 @@ def validate(
         Launcher,
         typer.Option(help="What reaches the nodes: ansible (SSH), or slurm (srun, inside an allocation)."),
     ] = Launcher.ANSIBLE,
+    quick: Annotated[
+        bool,
+        typer.Option(
+            "--quick",
+            help="Look only, half a minute a node: rails, error counters since the last look, governor, "
+            "GPUs; a line for each node that is not good.",
+        ),
+    ] = False,
+    loopback: Annotated[
+        bool, typer.Option("--loopback", help="With --quick: test each HCA with itself as well.")
+    ] = False,
 ) -> None:
     """Measure, judge and report; change nothing on the nodes."""
+    if loopback and not quick:
+        raise UserError("--loopback is a part of --quick", "add --quick")
+    if quick:
+        _quick(inventory, args, launcher, loopback)
     _operate("validate", inventory, args, reports_dir, launcher=launcher)
 
 
@@ -542,6 +557,14 @@ def _operate(
 
     reports = reports_dir or paths.reports_dir()
     _end(operate(verb, inventory, args or [], reports, policy, again, launcher=launcher.value))
+
+
+def _quick(inventory: list[str], args: list[str] | None, launcher: Launcher, loopback: bool) -> None:
+    if launcher is not Launcher.ANSIBLE:
+        raise UserError("--quick reaches the nodes by ansible", "leave --launcher out")
+    from railyard.operate.quick import quick
+
+    _end(quick(inventory, args or [], loopback))
 
 
 def _end(status: Any) -> None:

@@ -63,7 +63,7 @@ def operate(
     if launcher == "slurm":
         _check_allocation()
     if arguments.only_lists:
-        return _list_only(playbook, sources, arguments)
+        return list_only(playbook, sources, arguments)
     passwords = ansible_args.ask_passwords(arguments)
     from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy as rules
     from ansible_collections.railyard.fabric.plugins.plugin_utils.run import baseline, cost
@@ -315,7 +315,7 @@ def _playbook(verb: str) -> Path:
     return playbook
 
 
-def _list_only(playbook: Path, sources: Sequence[str], arguments: AnsibleArguments) -> int:
+def list_only(playbook: Path, sources: Sequence[str], arguments: AnsibleArguments) -> int:
     """`--list-hosts`, `--list-tasks`, `--syntax-check`: Ansible's own words, nothing of ours."""
     inventory = [word for source in sources for word in ("-i", source)]
     argv = ["ansible-playbook", *inventory, *arguments.argv, str(playbook)]

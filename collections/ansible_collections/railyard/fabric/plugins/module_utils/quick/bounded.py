@@ -19,7 +19,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+# Where programs are, whatever Slurm or systemd say; the last is where some images mount NVIDIA's.
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/nvidia/bin"
 _MOST_BYTES = 1 << 20
 # What was killed and hangs in the kernel is not waited for any longer.
 _FAREWELL_S = 0.5

@@ -93,8 +93,8 @@ def of(document: object) -> Expectation:
         raise ExpectationError(f"governor is {_said(governor)}, no text")
     if "gpus" not in document or not (gpus is None or (is_whole(gpus) and gpus >= 0)):
         raise ExpectationError(f"gpus is {_said(gpus)}, no number of GPUs and not null")
-    if not (rails or governor or gpus):
-        raise ExpectationError("it expects nothing: no rails, no governor, no GPUs")
+    if not (rails or governor) and gpus is None:
+        raise ExpectationError("it expects nothing: no rails, no governor, no number of GPUs")
     transport = _one_of(document, "transport", TRANSPORTS)
     node_class = _one_of(document, "node_class", CLASSES)
     return Expectation(node, transport, node_class, [dict(rail) for rail in rails], governor, gpus)

@@ -11,6 +11,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 GOOD, WRONG, UNKNOWN = 0, 1, 3
+#: How each line begins.
+PREFIX = "railyard quick: "
 _WORDS = {GOOD: "good", WRONG: "WRONG", UNKNOWN: "UNKNOWN"}
 # A line for syslog and for Slurm's reasons; what does not fit is counted.
 _MOST_CHARACTERS = 700
@@ -56,9 +58,7 @@ class Found:
         if not self.wrong:
             parts += [", ".join(self.good)] if self.good else []
         parts += self.told
-        said = f"railyard quick: {node}: {_WORDS[self.status]}: " + _joined(
-            parts or ["nothing was looked at"]
-        )
+        said = f"{PREFIX}{node}: {_WORDS[self.status]}: " + _joined(parts or ["nothing was looked at"])
         return _ODD.sub(" ", said)
 
 

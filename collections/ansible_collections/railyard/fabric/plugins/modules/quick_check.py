@@ -1,0 +1,138 @@
+#!/usr/bin/python
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Thin: what is looked at and what is wrong is decided in module_utils/quick/look.py."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: quick_check
+short_description: Look at a node quickly, as its own health check does
+version_added: "0.3.0"
+description:
+  - Holds the rails (link, rate, address, MTU, RDMA port, GID, RDMA MTU), their error counters since the last
+    look by the same name, the CPU governor and the GPUs against what is expected. Nothing is sent.
+  - Ends within half a minute, whatever hangs, and says what that was.
+  - Fails where something is wrong, or expected and could not be looked at. RV(line) says it.
+  - Keeps the error counters in C(/var/lib/railyard/quick), for the next look; not in check mode.
+author:
+  - Railyard contributors (@railyard)
+extends_documentation_fragment:
+  - railyard.fabric.attributes
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: N/A
+    details: The module changes nothing that is configured, so that there is no difference to show.
+  idempotent:
+    support: full
+options:
+  expect:
+    description:
+      - What the node is to be, as C(/etc/railyard/quick.json) has it. C(schema) (1), C(node), C(transport),
+        C(node_class), C(rails) (as the filter P(railyard.fabric.node_rails#filter) gives them), C(governor)
+        (empty for none) and C(gpus) (null where nobody says).
+    type: dict
+    required: true
+  name:
+    description: Who looks. Error counters are held against the last look by this name.
+    type: str
+    default: validate
+  loopback:
+    description: Whether each HCA is tested with itself by C(ib_write_bw), which is load on its slot.
+    type: bool
+    default: false
+"""
+
+EXAMPLES = r"""
+- name: Look at the node
+  railyard.fabric.quick_check:
+    expect:
+      schema: 1
+      node: "{{ inventory_hostname }}"
+      transport: tcp
+      node_class: hardware
+      rails: "{{ fabric | railyard.fabric.node_rails(inventory_hostname) }}"
+      governor: performance
+      gpus: 8
+"""
+
+RETURN = r"""
+status:
+  description: 0 good, 1 something is wrong, 3 something expected could not be looked at.
+  returned: always
+  type: int
+  sample: 1
+line:
+  description: What was found, in one line.
+  returned: always
+  type: str
+  sample: "railyard quick: gpu001: WRONG: mtu_differs: rail3 (ens9) has 1500, the plan's is 9000"
+wrong:
+  description: What is not as it should be; begins with the cause that docs/troubleshooting.md has, if any.
+  returned: always
+  type: list
+  elements: str
+  sample: ["mtu_differs: rail3 (ens9) has 1500, the plan's is 9000"]
+unknown:
+  description: What is expected and could not be looked at.
+  returned: always
+  type: list
+  elements: str
+  sample: []
+told:
+  description: What else is worth saying.
+  returned: always
+  type: list
+  elements: str
+  sample: [first look at the error counters]
+good:
+  description: What was looked at and is as it should be.
+  returned: always
+  type: list
+  elements: str
+  sample: [8 GPUs]
+"""
+
+import typing as t
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.railyard.fabric.plugins.module_utils.quick import expectation, last_look
+from ansible_collections.railyard.fabric.plugins.module_utils.quick.look import How, bounded_look
+
+
+def hold(params: t.Mapping[str, t.Any], keep: bool) -> dict[str, t.Any]:
+    """Look, and return the module's result.
+
+    Raises:
+        ValueError: the parameters are none.
+    """
+    expected = expectation.of(params["expect"])
+    how = How(last_look.check_name(params["name"]), keep=keep, loopback=params["loopback"])
+    found = bounded_look(expected, how)
+    return {"status": found.status, "line": found.line(expected.node), **found.document()}
+
+
+def main() -> None:
+    """Run the module."""
+    module = AnsibleModule(
+        argument_spec={
+            "expect": {"type": "dict", "required": True},
+            "name": {"type": "str", "default": "validate"},
+            "loopback": {"type": "bool", "default": False},
+        },
+        supports_check_mode=True,
+    )
+    try:
+        result = hold(module.params, not module.check_mode)
+    except ValueError as error:
+        module.fail_json(msg=f"quick_check: {error}")
+    if result["status"] != 0:
+        module.fail_json(msg=result["line"], **result)
+    module.exit_json(changed=False, **result)
+
+
+if __name__ == "__main__":
+    main()
