@@ -1,0 +1,99 @@
+#!/usr/bin/python
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Thin: the program is module_utils/quick/main.py, packed by module_utils/program.py."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: quick_program
+short_description: Put the quick check on a node as one program
+version_added: "0.3.0"
+description:
+  - Packs the quick check with all that it imports into one executable file, which this node's Python runs.
+    The same version of the collection makes the same file.
+author:
+  - Railyard contributors (@railyard)
+extends_documentation_fragment:
+  - railyard.fabric.attributes
+  - railyard.fabric.attributes.full
+options:
+  path:
+    description: The program's place.
+    type: path
+    required: true
+"""
+
+EXAMPLES = r"""
+- name: Install the quick check
+  railyard.fabric.quick_program:
+    path: /usr/local/sbin/railyard-quick
+"""
+
+RETURN = r"""
+sha256:
+  description: Digest of the program.
+  returned: success
+  type: str
+  sample: 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
+"""
+
+import hashlib
+import os
+import stat
+import sys
+import typing as t
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.railyard.fabric.plugins.module_utils import atomic_files, module_end, program
+from ansible_collections.railyard.fabric.plugins.module_utils.quick import main as quick
+
+MODE = 0o755
+_ENTRY = quick.__name__[len(program.PACKAGE) + 1 :]
+
+
+def packed(interpreter: str) -> bytes:
+    """Return the program: a zip behind a line that names the interpreter, which heeds nothing of a user's."""
+    return f"#!{interpreter} -I\n".encode() + program.build(_ENTRY, program.loaded)
+
+
+def state(path: str) -> str | None:
+    """Return digest, mode and owner of what is there, in words; None where nothing is."""
+    try:
+        with open(path, "rb") as handle:
+            status = os.fstat(handle.fileno())
+            return words(handle.read(), stat.S_IMODE(status.st_mode), status.st_uid)
+    except FileNotFoundError:
+        return None
+
+
+def words(data: bytes, mode: int, owner: int) -> str:
+    """Return digest, mode and owner in words."""
+    return f"sha256 {hashlib.sha256(data).hexdigest()}, mode {mode:04o}, owner {owner}\n"
+
+
+def hold(module: AnsibleModule) -> dict[str, t.Any]:
+    """Do what the parameters ask; return the result."""
+    path: str = module.params["path"]
+    data = packed(sys.executable)
+    before, after = state(path), words(data, MODE, os.geteuid())
+    if before != after and not module.check_mode:
+        atomic_files.write_bytes(path, data, MODE, (os.geteuid(), os.getegid()))
+    return {
+        "changed": before != after,
+        "sha256": hashlib.sha256(data).hexdigest(),
+        "diff": {"before_header": path, "after_header": path, "before": before or "", "after": after},
+    }
+
+
+def main() -> None:
+    """Run the module."""
+    module = AnsibleModule(
+        argument_spec={"path": {"type": "path", "required": True}}, supports_check_mode=True
+    )
+    module_end.end(module, hold)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,48 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The module quick_program: one executable file, written once and only where something may be changed."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+from ansible_collections.railyard.fabric.plugins.modules import quick_program
+from support.nodes.module import FakeModule
+
+
+@pytest.fixture
+def put(tmp_path):
+    def hold(check_mode=False):
+        return quick_program.hold(
+            FakeModule({"path": str(tmp_path / "railyard-quick")}, check_mode=check_mode)
+        )
+
+    return hold
+
+
+def test_it_is_written_once_and_runs_by_its_own_name(put, tmp_path):
+    program = tmp_path / "railyard-quick"
+    seen = put(check_mode=True)
+    assert (seen["changed"], program.exists(), seen["diff"]["before"]) == (True, False, "")
+    assert (put()["changed"], put()["changed"]) == (True, False)
+    done = subprocess.run(
+        [program, "--expect", "/none"], capture_output=True, text=True, check=False, cwd="/"
+    )
+    assert (done.returncode, done.stderr) == (3, "")
+    assert "expectation: /none: No such file or directory" in done.stdout
+    done = subprocess.run([program, "--as", "../x"], capture_output=True, text=True, check=False, cwd="/")
+    assert (done.returncode, done.stdout) == (2, "")
+
+
+def test_what_was_changed_by_hand_is_written_again(put, tmp_path):
+    program = tmp_path / "railyard-quick"
+    put()
+    program.chmod(0o644)
+    assert put()["changed"]
+    assert program.stat().st_mode & 0o777 == 0o755
+    with program.open("ab") as handle:
+        handle.write(b"#")
+    assert put()["changed"]
+    assert not put()["changed"]
