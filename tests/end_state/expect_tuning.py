@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from end_state.expect import Options, Problems, Reading
+from end_state.expect import Options, Plan, Problems, Reading, netdev_of
 
 # What the role sets where the inventory says nothing.
 _SYSCTL = {
@@ -64,6 +64,37 @@ def idle_states(options: Options, reading: Reading) -> Problems:
         if not any(line[1].endswith(f"/cpuidle/{name}/disable") for line in reading["tmpfiles"]):
             problems.append(f"{_TMPFILES_FILE} does not disable idle state {name}, so that a boot loses it")
     return problems
+
+
+def interrupts(rail: Plan, reading: Reading) -> Problems:
+    """Each interrupt of the rail's port is served by CPUs of its NUMA node, and after a boot as well."""
+    netdev = interrupts_of(rail, reading)
+    if netdev is None:
+        return []
+    found = reading["interrupts"][netdev]
+    local = _numbers(found["cpus"])
+    problems = [
+        f"interrupt {number} of {netdev} may be served by CPUs {cpus}, its NUMA node has {found['cpus']}"
+        for number, cpus in sorted(found["served"].items())
+        if not _numbers(cpus) <= local
+    ]
+    if f'KERNEL=="{netdev}"' not in reading["irq_rules"]:
+        problems.append(f"no rule of udev places the interrupts of {netdev}, so that a boot loses it")
+    return problems
+
+
+def interrupts_of(rail: Plan, reading: Reading) -> str | None:
+    """The netdev that has the rail's interrupts; None where there is no near and far, or none is known."""
+    netdev = netdev_of({**rail, "vlan": None}, reading)
+    found = reading["interrupts"].get(netdev)
+    several = reading["numa_nodes"] not in ("", "0")
+    return netdev if several and found and found["cpus"] and found["node"] not in ("", "-1") else None
+
+
+def _numbers(text: str) -> set[int]:
+    """The numbers of a list of CPUs such as 0-3,8."""
+    ends = [part.split("-") for part in text.split(",") if part]
+    return {number for one in ends for number in range(int(one[0]), int(one[-1]) + 1)}
 
 
 def sysctl(options: Options, reading: Reading) -> Problems:

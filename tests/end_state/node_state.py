@@ -150,6 +150,31 @@ def clock():
     }
 
 
+def interrupts():
+    """Netdev → NUMA node, CPUs of it, and which CPUs may serve each of its interrupts."""
+    found = {}
+    for path in glob.glob("/sys/class/net/*/device"):
+        folder = os.path.realpath(path)
+        while folder != "/" and not os.path.isdir(folder + "/msi_irqs"):
+            folder = os.path.dirname(folder)
+        if folder == "/":
+            continue
+        served = {}
+        for number in os.listdir(folder + "/msi_irqs"):
+            if (text(f"/sys/kernel/irq/{number}/actions") or "").strip():
+                served[number] = (text(f"/proc/irq/{number}/smp_affinity_list") or "").strip()
+        found[path.split("/")[4]] = {
+            "node": (text(folder + "/numa_node") or "").strip(),
+            "cpus": (text(folder + "/local_cpulist") or "").strip(),
+            "served": served,
+        }
+    return {
+        "interrupts": found,
+        "numa_nodes": (text("/sys/devices/system/node/online") or "").strip(),
+        "irq_rules": text("/etc/udev/rules.d/60-railyard-irq-affinity.rules") or "",
+    }
+
+
 def processes():
     """Command lines of what a measurement may have left behind."""
     left = []
@@ -230,6 +255,7 @@ def main():
     state.update(rdma())
     state.update(tuning())
     state.update(clock())
+    state.update(interrupts())
     print("railyard-state " + json.dumps(state))
 
 

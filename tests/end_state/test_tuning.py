@@ -42,6 +42,16 @@ def test_idle_states_that_take_long_to_leave_are_disabled(tuned):
     agree(expect_tuning.idle_states(tuned.options, tuned.state))
 
 
+def test_interrupts_are_served_near_the_port_of_the_rail(tuned, rail):
+    if not tuned.options.get("node_tuning_irq_affinity", tuned.node_class == "hardware"):
+        pytest.skip(
+            "the inventory leaves interrupts alone (node_tuning_irq_affinity), or the node is no hardware"
+        )
+    if expect_tuning.interrupts_of(rail, tuned.state) is None:
+        pytest.skip("the node has one NUMA node, or does not say on which the port is")
+    agree(expect_tuning.interrupts(rail, tuned.state))
+
+
 def test_sysctls_are_set_now_and_at_boot(tuned):
     agree(expect_tuning.sysctl(tuned.options, tuned.state))
     unknown = expect_tuning.unknown_sysctl(tuned.options, tuned.state)

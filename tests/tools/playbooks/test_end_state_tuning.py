@@ -35,6 +35,14 @@ def reading():
         "energy_preferences": ["balance_power"],
         "governor_unit": "ExecStart=/bin/sh -c 'echo balance_power | tee /sys/x'\n",
         "idle_states": [["state0", "0", ["0"]], ["state1", "2", ["0"]], ["state2", "133", ["1"]]],
+        "netdevs": {},
+        "hcas": {},
+        "addresses": [],
+        "numa_nodes": "0-1",
+        "interrupts": {
+            "ens6": {"node": "1", "cpus": "8-15,24-31", "served": {"41": "9", "42": "8-15,24-31"}}
+        },
+        "irq_rules": 'ACTION=="add|move", SUBSYSTEM=="net", KERNEL=="ens6", TAG+="systemd"\n',
         "login_nofile": ["1048576", "1048576"],
         "service_nofile": "DefaultLimitNOFILE=1048576",
     }
@@ -109,6 +117,28 @@ def test_idle_states_that_nobody_shows_are_not_known_on_hardware(reading, node_c
     with pytest.raises((UnknownError, pytest.skip.Exception)) as told:
         test_tuning.test_idle_states_that_take_long_to_leave_are_disabled(node)
     assert told.type is raised
+
+
+def test_interrupts_are_served_near_their_port_now_and_after_a_boot(reading):
+    rail = {"netdev": "ens6", "vlan": 7}  # a VLAN's packets come by its port
+    assert expect_tuning.interrupts(rail, reading) == []
+    reading["interrupts"]["ens6"]["served"]["41"] = "0-15"
+    [problem] = expect_tuning.interrupts(rail, reading)
+    assert "interrupt 41 of ens6 may be served by CPUs 0-15, its NUMA node has 8-15,24-31" in problem
+    reading["irq_rules"] = ""
+    assert "a boot loses it" in expect_tuning.interrupts(rail, reading)[1]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"numa_nodes": "0"},
+        {"interrupts": {}},
+        {"interrupts": {"ens6": {"node": "-1", "cpus": "0-31", "served": {"41": "0-31"}}}},
+    ],
+)
+def test_interrupts_without_near_and_far_are_not_asked(reading, changes):
+    assert expect_tuning.interrupts_of({"netdev": "ens6"}, {**reading, **changes}) is None
 
 
 def test_a_sysctl_that_is_another_now_or_at_boot_is_named(reading):

@@ -56,6 +56,7 @@ _OPTIONS = {
     "node_tuning_energy_preference": False,
     "node_tuning_governor": False,
     "node_tuning_idle_limit_us": False,
+    "node_tuning_irq_affinity": True,
     "node_tuning_memlock_unlimited": True,
     "node_tuning_nofile": False,
     "node_tuning_node_class": False,

@@ -36,6 +36,18 @@ options:
     description: >-
       Idle states that take longer to leave, in microseconds, are disabled on every CPU. Omitted, none is.
     type: int
+  irq_rails:
+    description:
+      - Rails whose ports' interrupts are to be served by CPUs of the port's NUMA node. One that a CPU of the
+        node serves already stays there. Omitted, all are left alone.
+      - irqbalance has to be told to leave these ports to it.
+    type: list
+    elements: dict
+  irq_program:
+    description: >-
+      Where the program lies that does the same with the netdevs given to it, for a unit to run when a port
+      comes. Written where RV(irq_ports) is not empty, else removed.
+    type: path
   sysctl:
     description: Sysctl keys and values. A key of an interface with a dot in its name is written with slashes.
     type: dict
@@ -113,6 +125,17 @@ absent_cpu:
   type: list
   elements: str
   sample: ["energy_performance_preference"]
+irq_ports:
+  description: Netdevs whose interrupts are held on their NUMA node, and their PCI addresses.
+  returned: success
+  type: dict
+  sample: {"ens1f0np0": "0000:3b:00.0"}
+irq_unknown:
+  description: Rails of whose interrupts nothing can be said, and why.
+  returned: success
+  type: list
+  elements: str
+  sample: ["rail0 (ens1f0np0): the firmware does not say on which NUMA node it is"]
 cpufreq_driver:
   description: Name of the cpufreq driver.
   returned: success
@@ -146,12 +169,19 @@ memlock_unlimited_possible:
   sample: true
 """
 
+import os
 import resource
 import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.railyard.fabric.plugins.module_utils import module_end
-from ansible_collections.railyard.fabric.plugins.module_utils.kernel import cpus, originals, settings
+from ansible_collections.railyard.fabric.plugins.module_utils import atomic_files, module_end
+from ansible_collections.railyard.fabric.plugins.module_utils.kernel import (
+    cpus,
+    irqs,
+    originals,
+    settings,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils.rails import resolve
 
 ROOT = "/"
 _OF_CPUS = ("governors", "energy_preferences", "idle_states")
@@ -187,6 +217,39 @@ def nofile_possible(wanted: int | None) -> int:
     return hard
 
 
+def rail_netdevs(rails: list[dict[str, t.Any]]) -> tuple[dict[str, str], list[str]]:
+    """Return netdev to rail, and what is wrong with those that have none."""
+    found, unknown = {}, []
+    for rail in rails:
+        try:
+            found[resolve.netdev_of(rail, ROOT + "sys")] = str(rail["name"])
+        except resolve.ResolveError as error:
+            unknown.append(str(error))
+    return found, unknown
+
+
+def program(path: str | None, wanted: bool, check_mode: bool) -> dict[str, str] | None:
+    """Have the program for the interrupts, or not; return the diff, None when it is so already."""
+    if path is None:
+        return None
+    # Ansible ships module_utils inside a zip file, so the source is asked of the loader, not of the disk.
+    loader: t.Any = irqs.__loader__
+    after = str(loader.get_source(irqs.__name__)) if wanted else ""
+    try:
+        with open(path, encoding="utf-8") as handle:
+            before = handle.read()
+    except FileNotFoundError:
+        before = ""
+    if before == after:
+        return None
+    if not check_mode and wanted:
+        os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+        atomic_files.write_file(path, after, mode=0o644)
+    elif not check_mode:
+        os.remove(path)
+    return {"before_header": path, "after_header": path, "before": before, "after": after}
+
+
 def make_diff(writes: list[settings.Write], before: t.Any, after: t.Any, path: str) -> list[dict[str, t.Any]]:
     """Return the diff of kernel values and of the record."""
     diff = []
@@ -212,8 +275,14 @@ def hold(module: AnsibleModule) -> dict[str, t.Any]:
     path = wanted["originals"]
     recorded = originals.load(path)
     sysctl, sysfs = ({key: str(value) for key, value in wanted[name].items()} for name in ("sysctl", "sysfs"))
+    ports, unknown = rail_netdevs(wanted["irq_rails"] or [])
     asked = settings.Wanted(
-        wanted["governor"], wanted["energy_preference"], wanted["idle_limit_us"], sysctl, sysfs
+        wanted["governor"],
+        wanted["energy_preference"],
+        wanted["idle_limit_us"],
+        None if wanted["irq_rails"] is None else list(ports),
+        sysctl,
+        sysfs,
     )
     state = settings.read(ROOT, asked, recorded)
     held = settings.held(state, asked, recorded)
@@ -240,9 +309,13 @@ def hold(module: AnsibleModule) -> dict[str, t.Any]:
             originals.store(path, after)
         if after is None and recorded is not None:
             originals.remove(path)
+    unknown += [f"{ports[netdev]} ({netdev}): {why}" for netdev, why in state["irq_unknown"].items()]
+    written = program(wanted["irq_program"], bool(state["irq_ports"]), module.check_mode)
     return {
-        "changed": bool(writes) or after != recorded,
-        "diff": make_diff(writes, recorded, after, path),
+        "changed": bool(writes) or after != recorded or written is not None,
+        "diff": make_diff(writes, recorded, after, path) + ([written] if written else []),
+        "irq_ports": state["irq_ports"],
+        "irq_unknown": unknown,
         "governors": state["governors"],
         "governor": cpus.governor(state, asked.governor),
         "energy_preference": asked.energy_preference if any(held["energy_preferences"].values()) else None,
@@ -270,6 +343,8 @@ def main() -> None:
             "governor": {"type": "str"},
             "energy_preference": {"type": "str"},
             "idle_limit_us": {"type": "int"},
+            "irq_rails": {"type": "list", "elements": "dict"},
+            "irq_program": {"type": "path"},
             "sysctl": {"type": "dict", "default": {}},
             "sysfs": {"type": "dict", "default": {}},
             "nofile": {"type": "int"},

@@ -13,7 +13,7 @@ import os
 import re
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils.kernel import cpus, files, originals
+from ansible_collections.railyard.fabric.plugins.module_utils.kernel import cpus, files, irqs, originals
 
 _QDISC = "net.core.default_qdisc"
 # In every kernel that has a network: net/sched/sch_generic.c, sch_fifo.c and sch_mq.c are no modules.
@@ -32,6 +32,7 @@ class Wanted(t.NamedTuple):
         governor: For every CPU; None leaves the governors alone.
         energy_preference: For every CPU; None leaves it to the governor.
         idle_limit_us: Idle states that take longer to leave are disabled; None limits nothing.
+        irq_netdevs: Ports whose interrupts are to be served by their NUMA node; None leaves all alone.
         sysctl: Key to value.
         sysfs: Path below `/sys` to value.
     """
@@ -39,6 +40,7 @@ class Wanted(t.NamedTuple):
     governor: str | None = None
     energy_preference: str | None = None
     idle_limit_us: int | None = None
+    irq_netdevs: t.Sequence[str] | None = None
     sysctl: t.Mapping[str, str] = {}
     sysfs: t.Mapping[str, str] = {}
 
@@ -48,6 +50,7 @@ class Wanted(t.NamedTuple):
             "governors": self.governor is not None,
             "energy_preferences": self.governor is not None or self.energy_preference is not None,
             "idle_states": self.idle_limit_us is not None,
+            "irqs": self.irq_netdevs is not None,
             "sysctl": bool(self.sysctl),
             "sysfs": bool(self.sysfs),
         }
@@ -80,6 +83,7 @@ _PATHS: dict[str, t.Callable[[str], str]] = {
     "governors": cpus.governor_path,
     "energy_preferences": cpus.preference_path,
     "idle_states": cpus.idle_path,
+    "irqs": irqs.affinity_path,
     "sysctl": sysctl_path,
     "sysfs": sysfs_path,
 }
@@ -89,8 +93,9 @@ def read(root: str, wanted: Wanted, recorded: originals.Record | None) -> dict[s
     """Read what the kernel has now of what is wanted or on record.
 
     Returns:
-        What `cpus.read` returns, `sysctl` and `sysfs` ({key: value}, None for what this kernel or namespace
-        lacks or only shows), `offered` (path below `/sys` to the words that a file with choices has).
+        What `cpus.read` and `irqs.read` return, `sysctl` and `sysfs` ({key: value}, None for what this kernel
+        or namespace lacks or only shows), `offered` (path below `/sys` to the words that a file with choices
+        has).
     """
     known = recorded or {}
     keys = {*wanted.sysctl, *known.get("sysctl", {})}
@@ -102,6 +107,7 @@ def read(root: str, wanted: Wanted, recorded: originals.Record | None) -> dict[s
     texts = {name: files.read_settable(os.path.join(root, sysfs_path(name))) for name in names}
     return {
         **cpus.read(root),
+        **irqs.read(root, wanted.irq_netdevs or (), known.get("irqs", {})),
         "sysctl": sysctl,
         "sysfs": {name: text if text is None else _chosen(text) for name, text in texts.items()},
         "offered": {
@@ -129,6 +135,7 @@ def held(
         "governors": {} if governor is None else dict.fromkeys(state["governors"], governor),
         "energy_preferences": cpus.preferences(state, governor, wanted.energy_preference, recorded or {}),
         "idle_states": cpus.idle_states(state, wanted.idle_limit_us),
+        "irqs": _held_irqs(state, recorded or {}) if wanted.irq_netdevs is not None else {},
         "sysctl": {key: value for key, value in wanted.sysctl.items() if state["sysctl"][key] is not None},
         "sysfs": sysfs,
     }
@@ -143,7 +150,8 @@ def plan(state: t.Mapping[str, t.Any], *values: originals.Values) -> list[Write]
             for key, value in part[section].items():
                 now = state[section].get(key)
                 if now is not None and value is not None and now.split() != value.split():
-                    writes[section][key] = Write(_PATHS[section](key), now, value)
+                    name = state["irq_numbers"][key] if section == "irqs" else key
+                    writes[section][key] = Write(_PATHS[section](name), now, value)
     # A driver in active mode takes a preference only while the governor is not performance.
     rising = [cpu for cpu, write in writes["governors"].items() if write.after == "performance"]
     first = [writes["energy_preferences"].pop(cpu) for cpu in rising if cpu in writes["energy_preferences"]]
@@ -168,6 +176,12 @@ def apply(root: str, writes: t.Iterable[Write]) -> None:
             f"the kernel refused {'; '.join(refused)} (read-only: a container that shares its host's kernel; "
             "invalid: not a value of this setting)"
         )
+
+
+def _held_irqs(state: t.Mapping[str, t.Any], recorded: originals.Record) -> dict[str, str]:
+    """Return what is outside its node, and stays where it is what was brought in before."""
+    known = {name: state["irqs"][name] for name in recorded.get("irqs", {}) if name in state["irq_cpus"]}
+    return {**known, **irqs.outside(state)}
 
 
 def _chosen(text: str) -> str:

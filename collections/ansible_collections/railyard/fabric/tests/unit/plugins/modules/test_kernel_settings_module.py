@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.kernel.settings import KernelSettingsError
 from ansible_collections.railyard.fabric.plugins.modules import kernel_settings
@@ -11,14 +14,14 @@ def hold(check_mode=False, active=(), **params):
         states = ["active" if unit in active else "inactive" for unit in argv[2:]]
         return 3, "\n".join(states) + "\n", ""
 
-    names = ("governor", "energy_preference", "idle_limit_us", "nofile")
+    names = ("governor", "energy_preference", "idle_limit_us", "irq_rails", "irq_program", "nofile")
     unset = {**dict.fromkeys(names), "sysctl": {}, "sysfs": {}, "rivals": []}
     return kernel_settings.hold(FakeModule({**unset, **params}, run, check_mode))
 
 
 @pytest.fixture
 def governor(tmp_path, monkeypatch):
-    monkeypatch.setattr(kernel_settings, "ROOT", str(tmp_path))
+    monkeypatch.setattr(kernel_settings, "ROOT", f"{tmp_path}/")
     folder = tmp_path / "sys/devices/system/cpu/cpu0/cpufreq"
     folder.mkdir(parents=True)
     path = folder / "scaling_governor"
@@ -124,3 +127,37 @@ def test_a_governor_that_is_now_a_rivals_is_left_to_it(governor, record):
     hold(originals=str(record), rivals=["tuned.service"], active=["tuned.service"])
     assert governor.read_text().strip() == "schedutil"
     assert not record.exists()
+
+
+def test_interrupts_of_the_rails_are_held_and_a_program_lies_there_for_the_next_boot(
+    tmp_path, governor, record
+):
+    device = tmp_path / "sys/devices/pci0000:3a/0000:3b:00.0"
+    files = {
+        tmp_path / "sys/devices/system/node/online": "0-1",
+        device / "numa_node": "1",
+        device / "local_cpulist": "8-15",
+        device / "msi_irqs/41": "msix",
+        tmp_path / "sys/kernel/irq/41/actions": "comp0",
+        tmp_path / "proc/irq/41/smp_affinity_list": "0-15",
+        tmp_path / "sys/class/net/ens6/address": "02:00:00:00:00:01",
+    }
+    for path, text in files.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text + "\n")
+    (tmp_path / "sys/class/net/ens6/device").symlink_to("../../../devices/pci0000:3a/0000:3b:00.0")
+    program = tmp_path / "var/irq_affinity.py"
+    rails = [{"name": "rail0", "netdev": "ens6"}, {"name": "rail1", "netdev": "ens7"}]
+    wanted = {"irq_rails": rails, "irq_program": str(program), "originals": str(record)}
+    checked = hold(check_mode=True, **wanted)
+    assert (checked["changed"], program.exists()) == (True, False)
+    done = hold(**wanted)
+    assert done["diff"] == checked["diff"]
+    assert done["irq_ports"] == {"ens6": "0000:3b:00.0"}
+    assert "rail1: netdev ens7 does not exist" in done["irq_unknown"][0]
+    assert (tmp_path / "proc/irq/41/smp_affinity_list").read_text() == "8-15\n"
+    assert subprocess.run([sys.executable, program], check=False).returncode == 0
+    assert not hold(**wanted)["changed"]
+    hold(originals=str(record), irq_program=str(program))
+    assert (tmp_path / "proc/irq/41/smp_affinity_list").read_text() == "0-15\n"
+    assert not program.exists()
