@@ -8,6 +8,7 @@ from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import clean, clean_all
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present.comparison import three
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present.wording import count
 
 from railyard.estimate import arithmetic
 from railyard.estimate.job import Job
@@ -82,10 +83,10 @@ def _messages(job: Job, busbw: BusBandwidth) -> dict[str, Any]:
     """Return what the gradients take at the measured rate, in one message and in buckets."""
     ways = {"at_once": (1, job.gradient_bytes), "in_buckets": (job.buckets, job.bucket_bytes)}
     told: dict[str, Any] = {"source": clean(busbw.source), "gpus": busbw.gpus, "nodes": busbw.nodes}
-    for name, (count, size_bytes) in ways.items():
+    for name, (messages, size_bytes) in ways.items():
         rate = arithmetic.busbw_at(busbw.curve, size_bytes)
         told[name] = {
-            "messages": count,
+            "messages": messages,
             "message_bytes": size_bytes,
             "busbw_GBps": rate and rate / 1e9,
             "s": rate and arithmetic.ring_factor(job.ranks) * job.gradient_bytes / rate,
@@ -109,7 +110,7 @@ def _latency_cost(job: Job, latencies: Latencies, step_s: float | None) -> dict[
 def _lines(job: Job, found: dict[str, Any]) -> list[str]:
     head = (
         f"estimated: {job.params:g} parameters, {_size(job.gradient_bytes)} of gradients in {job.dtype}, "
-        f"{job.ranks} GPUs ({job.nodes} x {job.gpus})"
+        f"{count(job.ranks, 'GPU')} ({job.nodes} x {job.gpus})"
     )
     lines = [head, *_link_lines(job)]
     nominal = arithmetic.all_reduce(job)

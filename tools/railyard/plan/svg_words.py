@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present.wording import count
+
 from railyard.plan import svg_model
 
 _TRANSPORTS = {"roce": "RoCE", "infiniband": "InfiniBand", "tcp": "TCP only", "mixed": "mixed transports"}
@@ -25,7 +27,7 @@ def ways(leaf: svg_model.Leaf) -> tuple[str, str, str] | None:
     if leaf.oversubscription is None:
         return None
     amounts = (
-        (f"{leaf.down_links} links", f"{leaf.up_links} links")
+        (count(leaf.down_links, "link"), count(leaf.up_links, "link"))
         if leaf.up_links
         else (rate(leaf.down_gbps or 0), rate(leaf.up_gbps or 0))
     )
@@ -36,7 +38,7 @@ def above(spines: svg_model.Spines, leaves: int) -> str:
     """Write what is above the leaves: `2 spines, each with 8 links to each of 8 leaves`."""
     each = spines.links_per_leaf // spines.count
     what = "1 spine, with" if spines.count == 1 else f"{spines.count} spines, each with"
-    return f"{what} {each} link{'' if each == 1 else 's'} to each of {leaves} leaves"
+    return f"{what} {count(each, 'link')} to each of {leaves} leaves"
 
 
 def headline(drawing: svg_model.Drawing) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present.wording import count
+
 from railyard.plan import svg, svg_words
 from railyard.plan.svg_model import Spines
 from railyard.size.fabric import Fabric, Wanted, size
@@ -76,14 +78,14 @@ def draw(wanted: Wanted, fabric: Fabric) -> str:
     """
     width = max(len(str(fabric.nodes)), 3)
     nodes: dict[str, Any] = {}
-    for group, count in enumerate(fabric.group_sizes()):
+    for group, size_of_group in enumerate(fabric.group_sizes()):
         # The nodes of a group share their rails: nothing of them is of one node alone.
         rails = [
             {**_UNKNOWN, "name": f"rail{rail}", "leaf": f"rail{rail}-leaf{group}"}
             for rail in range(fabric.rails)
         ]
         unit = f"su{group + 1}" if fabric.groups > 1 else None
-        for _ in range(count):
+        for _ in range(size_of_group):
             nodes[f"gpu{len(nodes) + 1:0{width}}"] = {"scalable_unit": unit, "rails": rails}
     plan = {
         "cluster": f"{wanted.gpus} GPUs, switches of {wanted.radix} ports",
@@ -96,14 +98,15 @@ def draw(wanted: Wanted, fabric: Fabric) -> str:
 
 def _lines(wanted: Wanted, fabric: Fabric) -> list[str]:
     each = wanted.gpus // fabric.nodes
-    groups = f"{fabric.groups} for each rail, with up to {fabric.nodes_per_leaf} nodes"
+    groups = f"{fabric.groups} for each rail, with up to {count(fabric.nodes_per_leaf, 'node')}"
     above = "one leaf joins all"
     if fabric.spines > 0:
-        groups += f" and {fabric.uplinks} uplinks"
-        above = f"{fabric.uplinks // fabric.spines} links from each leaf to each"
+        groups += f" and {count(fabric.uplinks, 'uplink')}"
+        above = f"{count(fabric.uplinks // fabric.spines, 'link')} from each leaf to each"
     cables = f"{fabric.node_cables} between nodes and leaves, {fabric.spine_cables} between leaves and spines"
     return [
-        f"{wanted.gpus} GPUs: {fabric.nodes} nodes with {each} GPUs and {fabric.rails} rails, "
+        f"{count(wanted.gpus, 'GPU')}: {count(fabric.nodes, 'node')} with {count(each, 'GPU')} and "
+        f"{count(fabric.rails, 'rail')}, "
         f"switches of {wanted.radix} ports",
         f"  leaves {fabric.leaves:>7}  {groups}",
         f"  spines {fabric.spines:>7}  {above}",
