@@ -71,7 +71,7 @@ def test_the_lines_of_the_readme_work_as_they_are_typed(tmp_path):
     lines = block.replace("\\\n", " ").splitlines()
     on_nodes = tuple(f"railyard {verb}" for verb in ("site", "validate", "sweep", "verify"))
     typed = [line for line in lines if not line.startswith(on_nodes)]
-    assert len(typed) == len(lines) - 4
+    assert len(typed) == len(lines) - 5
     (tmp_path / ".venv").symlink_to(sys.prefix)
     (tmp_path / "inventories").mkdir()
     script = "set -e\nmake() { :; }\n" + "\n".join(typed)
