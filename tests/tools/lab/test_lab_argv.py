@@ -67,6 +67,18 @@ def test_what_a_labs_kinds_need_comes_with_the_one_command_that_installs_it(
     assert str(caught.value).endswith(f"apt-get install --no-install-recommends {' '.join(packages)}")
 
 
+def test_more_containers_than_the_kernel_has_room_for_are_refused_before_any_is_made(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(host, "_INSTANCES", tmp_path / "instances")
+    host.require_room(1000)  # nobody knows
+    (tmp_path / "instances").write_text("128\n", encoding="ascii")
+    host.require_room(16)
+    with pytest.raises(LabError, match=r"32 containers need some 256 .*allows 128") as caught:
+        host.require_room(32)
+    assert "sysctl -w fs.inotify.max_user_instances=512" in str(caught.value)
+
+
 def test_a_container_cannot_write_what_is_the_hosts(lab: topology.Topology) -> None:
     arguments = create_arguments("lab", lab.nodes[0], "image", Path("/state"), HYBRID)
     volumes = [

@@ -89,6 +89,10 @@ def _bounded(kind: int, wanted: int | None) -> int:
     return hard if wanted is None else min(hard, wanted)
 
 
+#: All containers are root's, which has so many. systemd and its services took 118 in 16 containers.
+_INSTANCES, _INSTANCES_EACH = Path("/proc/sys/fs/inotify/max_user_instances"), 8
+
+
 def require_tools(kinds: Iterable[str]) -> None:
     """Raise LabError with the one command that installs what nodes of these kinds still need."""
     search = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
@@ -102,6 +106,20 @@ def require_tools(kinds: Iterable[str]) -> None:
         raise LabError(
             f"programs are missing that the lab needs (packages {', '.join(missing)})",
             f"sudo apt-get update && sudo apt-get install --no-install-recommends {' '.join(missing)}",
+        )
+
+
+def require_room(containers: int) -> None:
+    """Raise LabError where the kernel has no room for so many containers' systemd."""
+    try:
+        most = int(_INSTANCES.read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return
+    wanted = _INSTANCES_EACH * containers
+    if wanted > most:
+        raise LabError(
+            f"{containers} containers need some {wanted} inotify instances, and this host allows {most}",
+            f"sudo sysctl -w fs.inotify.max_user_instances={2 * wanted}",
         )
 
 

@@ -39,6 +39,7 @@ def up(topology: Topology, say: Say) -> Lab:
         LabError: what is missing or went wrong, with lab and node.
     """
     host.require_tools(topology.kinds)
+    host.require_room(sum(node.kind == "container" for node in topology.nodes))
     with state.locked(topology.name):
         lab = Lab.of(topology)
         _await_orphans(topology.name)
