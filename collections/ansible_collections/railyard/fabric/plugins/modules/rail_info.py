@@ -253,6 +253,10 @@ rail_info:
           type: list
           elements: str
           sample: ["0xffff"]
+        pkey_indices:
+          description: Each of them with the index of its first entry.
+          type: dict
+          sample: {"0xffff": 0}
         netdev:
           description: Netdev of the port.
           type: str

@@ -127,6 +127,9 @@ def _read_port(reader: Reader, device: str, port: int) -> dict[str, Any] | None:
     rate = _RATE.match(reader.text(os.path.join(folder, "rate")) or "")
     gids = _gids(reader, folder, layer == "Ethernet")
     netdev = _netdev(reader, hca_folder, port, len(ports), gids)
+    pkeys: dict[str, int] = {}
+    for index, key in _table(reader, os.path.join(folder, "pkeys")):
+        pkeys.setdefault(key, int(index))
     row = {
         "hca": f"{device}:{port}",
         "device": device,
@@ -141,7 +144,8 @@ def _read_port(reader: Reader, device: str, port: int) -> dict[str, Any] | None:
         "lid": reader.number(os.path.join(folder, "lid")),
         "sm_lid": reader.number(os.path.join(folder, "sm_lid")),
         "port_guid": _port_guid(gids, layer),
-        "pkeys": list(dict.fromkeys(key for _index, key in _table(reader, os.path.join(folder, "pkeys")))),
+        "pkeys": list(pkeys),
+        "pkey_indices": pkeys,
         "netdev": netdev,
         **read_device(reader, device),
         "dpu_mode": dpu_mode(reader, device, netdev),

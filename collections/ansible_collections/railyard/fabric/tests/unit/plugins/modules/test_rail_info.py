@@ -89,6 +89,7 @@ def test_row_of_an_infiniband_port_follows_the_schema_with_all_values_known(tmp_
         ("hcas", "dpu_mode", "maybe"),
         ("hcas", "driver_class", "virtual"),
         ("hcas", "pkeys", ["65535"]),
+        ("hcas", "pkey_indices", {"0xffff": "0"}),
         ("hcas", "width", "4 lanes"),
     ],
 )
