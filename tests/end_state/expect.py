@@ -184,48 +184,6 @@ def memlock(node_class: str, reading: Reading) -> Problems:
     return problems
 
 
-def nccl(node: Plan, options: Options, reading: Reading) -> Problems:
-    """NCCL's profile names exactly the rails' HCAs and the frontend, and the env file says the same."""
-    transport = options.get("nccl_profile_transport", node["transport"])
-    rails = options.get("nccl_profile_rails", node["rails"])
-    hcas = [rail.get("hca") for rail in rails]
-    frontend = options.get("nccl_profile_socket_netdev", (node.get("frontend") or {}).get("netdev"))
-    expected = {
-        "NCCL_NET": options.get("nccl_profile_net", "Socket" if transport == "tcp" else "IB") or None,
-        "NCCL_IB_HCA": None,
-        "NCCL_IB_ROCE_VERSION_NUM": None,
-        "NCCL_IB_TC": None,
-        "NCCL_CROSS_NIC": options.get("nccl_profile_cross_nic", _cross_nic(node, transport, rails)) or None,
-        "NCCL_SOCKET_IFNAME": f"={frontend}" if frontend else None,
-    }
-    if "nccl_profile_cross_nic" not in options and (node.get("cabling") == "mixed" or len(rails) == 1):
-        del expected["NCCL_CROSS_NIC"]  # with one rail it says nothing; what joins mixed ones no plan tells
-    if transport != "tcp" and hcas and None not in hcas:
-        expected["NCCL_IB_HCA"] = "=" + ",".join(str(hca) for hca in hcas)
-    site = {name: str(value) for name, value in options.get("nccl_profile_settings", {}).items()}
-    if transport == "roce" and "NCCL_IB_GID_INDEX" not in site:
-        expected["NCCL_IB_ROCE_VERSION_NUM"] = "1" if _roce_v1_alone(rails, reading) else None
-    if node.get("cabling") == "mixed":
-        del expected["NCCL_IB_TC"]  # whether there is a switch between these nodes the plan does not say
-    elif transport == "roce" and not _roce_v1_alone(rails, reading):
-        expected["NCCL_IB_TC"] = _marked(node, options)
-    expected |= site
-    problems = []
-    for path, file in reading["nccl"].items():
-        if file is None or file["text"] is None:
-            problems.append(f"{path} is missing")
-            continue
-        found = _settings(file["text"])
-        problems += [
-            f"{path} has {name}={found.get(name)}, wanted is {value}"
-            for name, value in expected.items()
-            if found.get(name) != value
-        ]
-        if file["mode"] & 0o022 or file["owner"] != "root":
-            problems.append(f"{path} can be written by others than root")
-    return problems
-
-
 def tools(node: Plan, options: Options, reading: Reading) -> Problems:
     """The benchmark tools are installed, perftest where RDMA is asked."""
     wanted = ["ping", "iperf3", "sockperf"]
@@ -296,35 +254,6 @@ def gid_ip(gid: str) -> Any:
     return address.ipv4_mapped or address
 
 
-def _roce_v1_alone(rails: list[Plan], reading: Reading) -> bool:
-    """Whether a rail's address is in the GID tables, and as RoCE v1 alone: NCCL looks for v2."""
-    for rail in rails:
-        planned = rail.get("address") or rail.get("address6")
-        own = ipaddress.ip_interface(planned).ip if planned else None
-        if {row["type"] for row in reading["gids"] if own and gid_ip(row["gid"]) == own} == {"IB/RoCE v1"}:
-            return True
-    return False
-
-
-def _cross_nic(node: Plan, transport: str, rails: list[Plan]) -> str | None:
-    """No ring may change rails where nothing but a spine, or nothing at all, joins them."""
-    leaves = {rail["leaf"] for rail in rails if rail.get("leaf")}
-    apart = node.get("cabling") == "back_to_back" or len(leaves) == len(rails)
-    return "0" if apart and len(rails) > 1 and transport != "tcp" else None
-
-
-def _marked(node: Plan, options: Options) -> str | None:
-    """The traffic class that NCCL puts on its packets where a switch sorts them and the driver marks none."""
-    switched = (node.get("node_class"), node.get("cabling")) == ("hardware", "switched")
-    from_kernel = options.get("rdma_stack_provider", "inbox") == "inbox"
-    unmarked = "traffic_class" in options.get("roce_qos_not_asked", ["traffic_class"] if from_kernel else [])
-    asked = options.get("roce_qos_enabled", switched) and unmarked
-    # DSCP above the two bits of ECN, which say ECT(0).
-    marked = int(options.get("roce_qos_dscp", 26)) << 2 | 0b10 if asked else 0
-    marked = int(options.get("nccl_profile_traffic_class", marked))
-    return str(marked) if marked else None
-
-
 def _device(rail: Plan, reading: Reading) -> dict[str, Any] | None:
     netdev = netdev_of(rail, reading)
     return next((one for one in reading["addresses"] or [] if one["ifname"] == netdev), None)
@@ -362,9 +291,3 @@ def _claims(text: str, netdev: str, rail: Plan) -> bool:
             if mac and mac == str(rail.get("mac") or "").lower():
                 return True
     return False
-
-
-def _settings(text: str) -> dict[str, str]:
-    """Read nccl.conf as NCCL does: the first `=` splits, nothing is trimmed, `#` counts at the start only."""
-    lines = [line for line in text.split("\n") if "=" in line and not line.startswith("#")]
-    return dict(line.split("=", 1) for line in lines)

@@ -32,7 +32,7 @@ for gid in */ports/*/gids/*; do
     case $value in *[1-9a-f]*) ;; *) continue ;; esac
     port=${gid%/gids/*}
     read -r type <"$port/gid_attrs/types/${gid##*/}" || type=unknown
-    echo "${port%%/*} ${port##*/} $value $type"
+    echo "${port%%/*} ${port##*/} $value ${gid##*/} $type"
 done 2>/dev/null
 exit 0"""
 
@@ -191,7 +191,7 @@ def processes():
 
 def rdma():
     """RDMA as `rdma link`, the module lists and sysfs through a shell tell it."""
-    gids = [line.split(" ", 3) for line in (output("sh", "-c", GIDS) or "").splitlines()]
+    gids = [line.split(" ", 4) for line in (output("sh", "-c", GIDS) or "").splitlines()]
     loaded = [line.split(" ", 1)[0] for line in (text("/proc/modules") or "").splitlines()]
     built_in = (text(f"/lib/modules/{os.uname().release}/modules.builtin") or "").splitlines()
     loaded += [os.path.basename(line).split(".")[0].replace("-", "_") for line in built_in]
@@ -207,7 +207,18 @@ def rdma():
             }
             for path in devices
         },
-        "gids": [dict(zip(("device", "port", "gid", "type"), words)) for words in gids],  # noqa: B905 - Python 3.9
+        "gids": [dict(zip(("device", "port", "gid", "index", "type"), words)) for words in gids],  # noqa: B905 - 3.9
+        "pkeys": [
+            {
+                "device": path.split("/")[4],
+                "port": path.split("/")[6],
+                "index": path.split("/")[8],
+                "pkey": key,
+            }
+            for path in glob.glob("/sys/class/infiniband/*/ports/*/pkeys/*")
+            for key in [(text(path) or "").strip()]
+            if key and int(key, 16)
+        ],
         "modules": loaded,
         "modules_at_boot": lines_of("modules-load.d/*.conf"),
         # The unit by which a vendor's driver (DOCA-OFED, MLNX_OFED) loads its modules itself.
@@ -242,7 +253,15 @@ def main():
         "login_nofile": login[2:],
         "service_memlock": (output("systemctl", "show", "--property", "DefaultLimitMEMLOCK") or "").strip(),
         "service_nofile": (output("systemctl", "show", "--property", "DefaultLimitNOFILE") or "").strip(),
-        "nccl": {path: file_state(path) for path in ("/etc/nccl.conf", "/etc/railyard/nccl.env")},
+        "nccl": {
+            path: file_state(path)
+            for path in (
+                "/etc/nccl.conf",
+                "/etc/railyard/nccl.env",
+                "/etc/enroot/environ.d/60-railyard-nccl.env",
+            )
+        },
+        "ucx": file_state("/etc/railyard/ucx.env"),
         "tools": {tool: shutil.which(tool) for tool in TOOLS},
         "listening": (output("ss", "-H", "-l", "-n", "-t", "-u", "-p") or "").splitlines(),
         "processes": processes(),

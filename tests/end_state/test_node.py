@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from end_state import expect
+from end_state import expect, expect_nccl
 from end_state.fixtures import UnknownError, agree
 
 
@@ -29,7 +29,7 @@ def test_memory_can_be_locked(node):
 
 
 def test_nccl_profile(node):
-    agree(expect.nccl(node.plan, node.options, node.state))
+    agree(expect_nccl.nccl(node.plan, node.options, node.state))
 
 
 def test_tools_are_installed(node):

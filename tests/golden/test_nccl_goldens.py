@@ -23,13 +23,13 @@ KNOWN_NAMES = {"NCCL_NET", "NCCL_IB_HCA", "NCCL_IB_ROCE_VERSION_NUM", "NCCL_IB_T
 KNOWN_NAMES |= {"NCCL_CROSS_NIC"}
 
 
-def render(fabric, host, scalable_unit=None, *, roce_v1=False, **overrides):
-    """Return the profile of `host` as text; `roce_v1` is what its GID table says."""
+def render(fabric, host, scalable_unit=None, *, roce_v1=False, template="nccl.conf", facts=(), **overrides):
+    """Return the profile of `host` as text; `roce_v1` is what its GID table says, `facts` what others do."""
     defaults = yaml.safe_load((ROLE / "defaults" / "main.yml").read_text())
     defaults["nccl_profile_rails"] = plan.plan_node(fabric, host, scalable_unit=scalable_unit)
     native = jinja2.nativetypes.NativeEnvironment()
     native.filters["bool"] = bool
-    variables = {"__nccl_profile_roce_v1": roce_v1}
+    variables = {"__nccl_profile_roce_v1": roce_v1, **dict(facts)}
     for name, value in {**overrides, **defaults, **overrides}.items():
         is_template = isinstance(value, str) and "{{" in value
         variables[name] = (
@@ -38,7 +38,7 @@ def render(fabric, host, scalable_unit=None, *, roce_v1=False, **overrides):
     environment = jinja2.Environment(
         trim_blocks=True, keep_trailing_newline=True, undefined=jinja2.StrictUndefined
     )
-    return environment.from_string((ROLE / "templates/etc/nccl.conf.j2").read_text()).render(variables)
+    return environment.from_string((ROLE / f"templates/etc/{template}.j2").read_text()).render(variables)
 
 
 def settings(text):
@@ -154,6 +154,124 @@ def test_extra_settings_come_last_and_sorted(v100_fabric):
     lines = [line for line in text.splitlines() if not line.startswith("#")]
     assert lines[-2:] == ["NCCL_CROSS_NIC=0", "NCCL_IB_TC=106"]
     assert text.count("NCCL_CROSS_NIC") == 1  # the site's word alone
+
+
+def layout(name):
+    return yaml.safe_load((INVENTORIES / name / "group_vars/all/fabric.yml").read_text())["fabric"]
+
+
+IB, ROCE = ("dgx-h100-infiniband", "dgx01"), ("dual-port", "node1")
+
+
+@pytest.mark.parametrize(
+    ("where", "role_says", "facts", "more"),
+    [
+        (IB, {"nccl_profile_overlays": ["sharp"]}, {}, {"NCCL_NET": None, "NCCL_COLLNET_ENABLE": "1"}),
+        (IB, {"nccl_profile_service_level": 3}, {}, {"NCCL_IB_SL": "3"}),
+        (ROCE, {"nccl_profile_service_level": 3}, {}, {}),
+        (IB, {"nccl_profile_pkey": "0x8001"}, {"__nccl_profile_pkey_index": 0}, {"NCCL_IB_PKEY": "0"}),
+        (ROCE, {}, {"__nccl_profile_gid_index": 3}, {"NCCL_IB_GID_INDEX": "3"}),
+        (ROCE, {"nccl_profile_overlays": ["multi_rail"]}, {}, {"NCCL_IB_MERGE_NICS": "0"}),
+        (
+            ROCE,
+            {"nccl_profile_overlays": ["debug"]},
+            {},
+            {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,BOOTSTRAP,ENV,NET"},
+        ),
+        (
+            ROCE,
+            {"nccl_profile_overlays": ["debug"], "nccl_profile_settings": {"NCCL_DEBUG": "TRACE"}},
+            {},
+            {"NCCL_DEBUG": "TRACE", "NCCL_DEBUG_SUBSYS": "INIT,BOOTSTRAP,ENV,NET"},
+        ),
+    ],
+)
+def test_overlays_and_what_facts_tell(where, role_says, facts, more):
+    fabric = layout(where[0])
+    plain = settings(render(fabric, where[1]))
+    wanted = {name: value for name, value in {**plain, **more}.items() if value is not None}
+    text = render(fabric, where[1], facts=facts, **role_says)
+    assert settings(text) == wanted
+    assert not any(line.startswith("#") and "=" in line for line in text.splitlines())
+
+
+def test_sockets_over_the_rails_where_they_are_tcp(v100_fabric):
+    v100_fabric["transport"] = "tcp"
+    v100_fabric["rails"][1]["vlan"] = 42
+    found = settings(render(v100_fabric, "gpuserver1", nccl_profile_overlays=["multi_rail"]))
+    assert found == {
+        "NCCL_NET": "Socket",
+        "NCCL_CROSS_NIC": "0",
+        "NCCL_SOCKET_IFNAME": "=ens6,ens6d1.42",
+    }
+
+
+@pytest.mark.parametrize(
+    ("where", "role_says", "facts", "wanted"),
+    [
+        (ROCE, {}, {}, {"UCX_NET_DEVICES": "mlx5_0:1,mlx5_1:1", "UCX_IB_TRAFFIC_CLASS": "106"}),
+        (ROCE, {"nccl_profile_traffic_class": 0}, {}, {"UCX_NET_DEVICES": "mlx5_0:1,mlx5_1:1"}),
+        (
+            ROCE,
+            {"nccl_profile_settings": {"NCCL_IB_TC": 98, "NCCL_IB_GID_INDEX": 5}},
+            {},
+            {
+                "UCX_NET_DEVICES": "mlx5_0:1,mlx5_1:1",
+                "UCX_IB_GID_INDEX": "5",
+                "UCX_IB_TRAFFIC_CLASS": "98",
+            },
+        ),
+        (
+            ROCE,
+            {},
+            {"__nccl_profile_gid_index": 3, "__nccl_profile_roce_v1": True},
+            {"UCX_NET_DEVICES": "mlx5_0:1,mlx5_1:1", "UCX_IB_GID_INDEX": "3"},
+        ),
+        (
+            IB,
+            {"nccl_profile_service_level": 3, "nccl_profile_pkey": "0x8042"},
+            {},
+            {
+                "UCX_NET_DEVICES": ",".join(f"mlx5_{n}:1" for n in (0, 3, 4, 5, 6, 9, 10, 11)),
+                "UCX_IB_SL": "3",
+                # UCX takes 0 to 0x7fff.
+                "UCX_IB_PKEY": "0x0042",
+            },
+        ),
+        (ROCE, {"nccl_profile_transport": "tcp"}, {}, {"UCX_NET_DEVICES": "eno1"}),
+    ],
+)
+def test_ucx_is_told_the_same(where, role_says, facts, wanted):
+    fabric = layout(where[0])
+    text = render(fabric, where[1], template="railyard/ucx.env", facts=facts, **role_says)
+    assert settings(text) == wanted
+    lines = text.splitlines()
+    assert [line.startswith("#") for line in lines[1:]] == [True, False] * (len(lines) // 2)
+
+
+def test_slurms_task_prolog_hands_on_what_a_job_has_not_set(tmp_path):
+    script = (ROLE / "templates/etc/railyard/nccl-task-prolog.j2").read_text()
+    assert "{{" not in script
+    (tmp_path / "nccl.env").write_text(
+        "# NCCL_X\nNCCL_NET=IB\nNCCL_IB_HCA==mlx5_0:1,mlx5_1:1\n\nNCCL_DEBUG=WARN\n"
+    )
+    (tmp_path / "ucx.env").write_text("UCX_NET_DEVICES=mlx5_0:1\n$(touch x)=1\n")
+    program = tmp_path / "prolog"
+    program.write_text(script.replace("/etc/railyard/", f"{tmp_path}/"))
+    # Slurm gives it no PATH; a variable that a job has emptied is its word too.
+    done = subprocess.run(
+        ["/bin/sh", str(program)],
+        env={"NCCL_DEBUG": "INFO", "NCCL_NET": ""},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.splitlines() == [
+        "export NCCL_IB_HCA==mlx5_0:1,mlx5_1:1",
+        "export UCX_NET_DEVICES=mlx5_0:1",
+    ]
+    assert not (tmp_path / "x").exists()
 
 
 def test_every_line_is_one_that_nccl_reads(v100_fabric):

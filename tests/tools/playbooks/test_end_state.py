@@ -12,7 +12,7 @@ import sys
 from types import SimpleNamespace
 
 import pytest
-from end_state import expect, test_node
+from end_state import expect, expect_nccl, test_node
 from end_state.fixtures import Node
 from end_state.reading import NotReadError, command, read_all
 from railyard.operate import verify
@@ -73,6 +73,11 @@ def reading():
             "netdevs": {"ens6": {"pci": "0000:03:00.0"}, "enp5s0": {"pci": "0000:05:00.0"}},
             "hcas": {"mlx4_0:1": "ens6"},
             "gids": [],
+            "pkeys": [
+                {"device": "mlx4_0", "port": "1", "index": "0", "pkey": "0xffff"},
+                {"device": "mlx4_0", "port": "1", "index": "2", "pkey": "0x8001"},
+            ],
+            "ucx": None,
             "governors": ["performance"],
             "login_memlock": ["unlimited", "unlimited"],
             "service_memlock": "DefaultLimitMEMLOCK=infinity",
@@ -103,7 +108,7 @@ def all_problems(reading):
         *(problem for check in per_rail for problem in check(RAIL, reading)),
         *expect.governor("performance", reading),
         *expect.memlock("hardware", reading),
-        *expect.nccl(NODE, {}, reading),
+        *expect_nccl.nccl(NODE, {}, reading),
         *expect.tools(NODE, {}, reading),
         *expect.leftovers(reading),
         *expect.management(NODE, reading),
@@ -219,6 +224,30 @@ IB = ["NCCL_NET=IB", HCA, SOCKET]
             [],
             ["NCCL_NET=IB", "NCCL_IB_HCA==a:1,b:1", "NCCL_CROSS_NIC=2", SOCKET],
         ),
+        ({"nccl_profile_overlays": ["debug"]}, [], [*IB, "NCCL_DEBUG=INFO"]),
+        ({"nccl_profile_overlays": ["multi_rail"]}, [], [*IB, "NCCL_IB_MERGE_NICS=0"]),
+        (
+            {"nccl_profile_overlays": ["multi_rail"], "nccl_profile_transport": "tcp"},
+            [],
+            ["NCCL_NET=Socket", "NCCL_SOCKET_IFNAME==ens6"],
+        ),
+        (
+            {
+                "nccl_profile_transport": "infiniband",
+                "nccl_profile_overlays": ["sharp"],
+                "nccl_profile_service_level": 3,
+                "nccl_profile_pkey": "0x1",
+            },
+            [],
+            [HCA, SOCKET, "NCCL_COLLNET_ENABLE=1", "NCCL_IB_SL=3", "NCCL_IB_PKEY=2"],
+        ),
+        (
+            {"nccl_profile_version": "2.19.3"},
+            [{**V1, "index": "2"}, {**V1, "index": "3", "type": "RoCE v2"}],
+            [*IB, "NCCL_IB_GID_INDEX=3"],
+        ),
+        ({"nccl_profile_version": "2.19.3"}, [{**V1, "index": "2"}], [*IB, "NCCL_IB_GID_INDEX=2"]),
+        ({"nccl_profile_version": "2.21.5"}, [V1], [*IB, "NCCL_IB_ROCE_VERSION_NUM=1"]),
         ({"nccl_profile_settings": {"NCCL_IB_TC": 106}}, [], ["NCCL_NET=IB", HCA, SOCKET, "NCCL_IB_TC=106"]),
         ({}, [V1], ["NCCL_NET=IB", HCA, SOCKET, "NCCL_IB_ROCE_VERSION_NUM=1"]),
         ({"roce_qos_enabled": True}, [], [*IB, "NCCL_IB_TC=106"]),
@@ -242,10 +271,30 @@ def test_the_nccl_profile_follows_the_inventory(reading, options, gids, lines):
     reading["gids"] = gids
     for file in reading["nccl"].values():
         file["text"] = "\n".join([*lines, ""])
-    assert expect.nccl(NODE, options, reading) == []
+    assert expect_nccl.nccl(NODE, options, reading) == []
     for file in reading["nccl"].values():
         file["text"] = "\n".join([*lines[:-1], ""])
-    assert expect.nccl(NODE, options, reading) != []
+    assert expect_nccl.nccl(NODE, options, reading) != []
+
+
+def test_forms_that_are_not_asked_need_not_be_there(reading):
+    reading["nccl"]["/etc/enroot/environ.d/60-railyard-nccl.env"] = None
+    del reading["nccl"]["/env"]
+    assert expect_nccl.nccl(NODE, {}, reading) == []
+    enroot = expect_nccl.nccl(NODE, {"nccl_profile_forms": ["env", "enroot"]}, reading)
+    assert enroot == ["/etc/enroot/environ.d/60-railyard-nccl.env is missing"]
+
+
+def test_ucx_is_told_the_same(reading):
+    options = {"nccl_profile_ucx": True, "roce_qos_enabled": True}
+    for file in reading["nccl"].values():
+        file["text"] += "NCCL_IB_TC=106\n"
+    assert expect_nccl.nccl(NODE, options, reading) == ["/etc/railyard/ucx.env is missing"]
+    text = "# UCX\nUCX_NET_DEVICES=mlx4_0:1\nUCX_IB_TRAFFIC_CLASS=106\n"
+    reading["ucx"] = {"mode": 0o644, "owner": "root", "text": text}
+    assert expect_nccl.nccl(NODE, options, reading) == []
+    reading["ucx"]["text"] = text.replace("mlx4_0:1", "mlx4_0:2")
+    assert "UCX_NET_DEVICES=mlx4_0:2, wanted is mlx4_0:1" in expect_nccl.nccl(NODE, options, reading)[0]
 
 
 def test_perftest_is_asked_where_the_inventory_asks_it(reading):

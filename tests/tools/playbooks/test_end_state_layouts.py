@@ -6,7 +6,7 @@ import ipaddress
 import json
 
 import pytest
-from end_state import expect, expect_rdma
+from end_state import expect, expect_nccl, expect_rdma
 from railyard.base import paths
 
 INVENTORIES = paths.repo_root() / "inventories"
@@ -106,6 +106,6 @@ def test_a_node_as_the_roles_leave_it_passes(folder, name):
     if node["transport"] == "roce":
         per_rail.append(expect_rdma.gid)
     problems = [one for rail in node["rails"] for check in per_rail for one in check(rail, reading)]
-    problems += expect.nccl(node, {}, reading) + expect_rdma.modules(reading)
+    problems += expect_nccl.nccl(node, {}, reading) + expect_rdma.modules(reading)
     problems += expect.management(node, reading)
     assert problems == []

@@ -1,14 +1,54 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the catalogue of NCCL's variables says of a site's own settings."""
+"""What role nccl_profile asks: the catalogue of NCCL's variables, the ports' tables, which files differ."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl import site
+from ansible.errors import AnsibleFilterError
+from ansible_collections.railyard.fabric.plugins.module_utils.rails import bind
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import rdma_facts
+from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl import port_tables, site
+
+
+def nccl_gid_index(rails: Sequence[Mapping[str, Any]], facts: Mapping[str, Any]) -> int | str:
+    """Return the one index of the rails' GIDs, empty where none is known; see nccl_gid_index.yml."""
+    indices = {
+        name: choice.index if (choice := rdma_facts.choice(bound)) else None
+        for name, bound in bind.bind(rails, facts).items()
+    }
+    try:
+        index = port_tables.gid_index(indices)
+    except port_tables.UnlikePortsError as error:
+        raise AnsibleFilterError(str(error)) from error
+    return "" if index is None else index
+
+
+def nccl_pkey_index(rails: Sequence[Mapping[str, Any]], facts: Mapping[str, Any], pkey: str) -> int:
+    """Return the one index of a P_Key; see nccl_pkey_index.yml."""
+    tables = {
+        name: (bound.hca or {}).get("pkey_indices") or {} for name, bound in bind.bind(rails, facts).items()
+    }
+    try:
+        return port_tables.pkey_index(tables, pkey)
+    except port_tables.UnlikePortsError as error:
+        raise AnsibleFilterError(str(error)) from error
+
+
+def nccl_differing(
+    files: Sequence[Mapping[str, Any]], texts: Mapping[str, str], found: Sequence[Mapping[str, Any]]
+) -> list[Mapping[str, Any]]:
+    """Return the files that are not there, or not as they are to be; see nccl_differing.yml."""
+    there = {one["path"]: (one["checksum"], one["mode"], one["uid"], one["gid"]) for one in found}
+    sums = {
+        template: hashlib.sha256(texts[template].encode()).hexdigest()
+        for template in {one["template"] for one in files}
+    }
+    return [one for one in files if there.get(one["path"]) != (sums[one["template"]], one["mode"], 0, 0)]
 
 
 class FilterModule:
@@ -16,4 +56,10 @@ class FilterModule:
 
     def filters(self) -> dict[str, Callable[..., Any]]:
         """Return the filters by name."""
-        return {"nccl_refused": site.refused, "nccl_reasons": site.reasons}
+        return {
+            "nccl_refused": site.refused,
+            "nccl_reasons": site.reasons,
+            "nccl_gid_index": nccl_gid_index,
+            "nccl_pkey_index": nccl_pkey_index,
+            "nccl_differing": nccl_differing,
+        }

@@ -1,16 +1,19 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""From the planned rails: the Soft-RoCE devices, the ports of a subnet manager, who speaks RoCE v1 alone."""
+"""From the planned rails: the Soft-RoCE devices, the ports of a subnet manager, RoCE v1, indices for NCCL."""
 
 from __future__ import annotations
 
+import hashlib
+
 import pytest
 from ansible.errors import AnsibleFilterError
-from ansible_collections.railyard.fabric.plugins.filter import roce, soft_roce, subnet_manager
+from ansible_collections.railyard.fabric.plugins.filter import nccl, roce, soft_roce, subnet_manager
 
 roce_v1_rails = roce.FilterModule().filters()["roce_v1_rails"]
 soft_roce_devices = soft_roce.FilterModule().filters()["soft_roce_devices"]
+nccl_filters = nccl.FilterModule().filters()
 subnet_manager_ports = subnet_manager.FilterModule().filters()["subnet_manager_ports"]
 
 
@@ -74,3 +77,81 @@ def test_rails_of_roce_v1_alone_are_named():
         assert roce_v1_rails([planned], {"netdevs": [device], "hcas": [hca]}) == names
     # As where the driver waits for a reboot, or a play knows no more of a rail than its HCA.
     assert roce_v1_rails([planned, {"name": "rail1", "hca": "mlx4_0:2"}], {"netdevs": [], "hcas": []}) == []
+
+
+def roce_node(*indices):
+    """A node whose rails' addresses have RoCE v2 GIDs at these indices, None for none."""
+    rails, hcas = [], []
+    for number, index in enumerate(indices):
+        address = f"10.0.{number}.1"
+        rails.append(
+            {**rail(f"rail{number}", f"ens{number}", f"mlx5_{number}:1"), "address": f"{address}/24"}
+        )
+        gid = {"gid": f"::ffff:{address}", "address": address, "type": "RoCE v2", "netdev": f"ens{number}"}
+        table = [] if index is None else [{**gid, "index": index}]
+        hcas.append({**port(f"mlx5_{number}:1", "Ethernet"), "netdev": f"ens{number}", "gids": table})
+    netdevs = [
+        {"netdev": f"ens{number}", "mac": f"02:00:00:00:00:0{number}"} for number in range(len(indices))
+    ]
+    return rails, {"netdevs": netdevs, "hcas": hcas}
+
+
+@pytest.mark.parametrize(("indices", "index"), [((3, 3), 3), ((0,), 0), ((None, None), ""), ((), "")])
+def test_the_one_gid_index(indices, index):
+    assert nccl_filters["nccl_gid_index"](*roce_node(*indices)) == index
+
+
+@pytest.mark.parametrize(("indices", "says"), [((3, 5), "rail0 3, rail1 5"), ((3, None), "rail1 none")])
+def test_no_gid_index_is_right_on_unlike_ports(indices, says):
+    with pytest.raises(AnsibleFilterError, match=f"{says}, and NCCL before 2.21 takes one for all"):
+        nccl_filters["nccl_gid_index"](*roce_node(*indices))
+
+
+def infiniband_node(*tables):
+    rails = [rail(f"rail{number}", None, f"mlx5_{number}:1") for number in range(len(tables))]
+    hcas = [
+        {**port(f"mlx5_{number}:1", "InfiniBand"), "netdev": None, "gids": [], "pkey_indices": table}
+        for number, table in enumerate(tables)
+    ]
+    return rails, {"netdevs": [], "hcas": hcas}
+
+
+@pytest.mark.parametrize("pkey", ["0x8001", "0x0001", "0x1"])
+def test_the_one_index_of_a_pkey(pkey):
+    node = infiniband_node({"0xffff": 0, "0x8001": 2}, {"0x8001": 2, "0x0001": 1})
+    assert nccl_filters["nccl_pkey_index"](*node, pkey) == 2
+
+
+@pytest.mark.parametrize(
+    ("tables", "says"),
+    [
+        (
+            ({"0x8001": 1}, {"0xffff": 0, "0x0001": 1}),
+            r"rail1 is no full member of the partition 0x8001 \(its",
+        ),
+        (({"0x8001": 1}, {}), "rail1 is no full member of the partition 0x8001 .its P_Keys: none"),
+        (({"0x8001": 1}, {"0x8001": 2}), "indices rail0 1, rail1 2"),
+        ((), "indices none"),
+    ],
+)
+def test_a_pkey_that_no_index_is_of(tables, says):
+    with pytest.raises(AnsibleFilterError, match=says):
+        nccl_filters["nccl_pkey_index"](*infiniband_node(*tables), "0x8001")
+
+
+def test_files_that_differ():
+    texts = {"a.j2": "a\n", "b.j2": "b\n"}
+    files = [
+        {"path": f"/{name}", "template": f"{name[0]}.j2", "mode": "0644"}
+        for name in ("a1", "a2", "a3", "a4", "b1")
+    ]
+    right = {"checksum": hashlib.sha256(b"a\n").hexdigest(), "mode": "0644", "uid": 0, "gid": 0}
+    found = [
+        {**right, "path": "/a1"},
+        {**right, "path": "/a2", "mode": "0600"},
+        {**right, "path": "/a3", "uid": 1000},
+        {**right, "path": "/b1"},  # the other's text
+        {**right, "path": "/c"},
+    ]
+    differing = nccl_filters["nccl_differing"](files, texts, found)
+    assert [one["path"] for one in differing] == ["/a2", "/a3", "/a4", "/b1"]
