@@ -42,7 +42,10 @@ def render(fabric, host, scalable_unit=None, *, roce_v1=False, template="nccl.co
 
 
 def settings(text):
-    return dict(line.split("=", 1) for line in text.splitlines() if not line.startswith("#"))
+    pairs = [line.split("=", 1) for line in text.splitlines() if not line.startswith("#")]
+    # Of a name that stands twice NCCL takes the first, systemd and docker the last.
+    assert len({name for name, _value in pairs}) == len(pairs)
+    return dict(pairs)
 
 
 @pytest.fixture
