@@ -34,6 +34,7 @@ class Setting:
         value: None where the file alone does not tell it, since a program's output makes it.
         text: the value as written.
         listed: whether it stands in a list of Slurm's --export, which ends at a comma.
+        exported: whether programs see it; a script's own variables they do not.
     """
 
     line: int
@@ -41,6 +42,7 @@ class Setting:
     value: str | None
     text: str
     listed: bool = False
+    exported: bool = True
 
 
 @dataclass
@@ -65,7 +67,7 @@ class Settings:
         """Return the setting of each name that counts: NCCL's own file the first, all else the last."""
         found: dict[str, Setting] = {}
         for one in self.settings:
-            if self.form != CONF or one.name not in found:
+            if one.exported and (self.form != CONF or one.name not in found):
                 found[one.name] = one
         return found
 

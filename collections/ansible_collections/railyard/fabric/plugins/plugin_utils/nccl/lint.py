@@ -94,6 +94,11 @@ def _of_one(setting: Setting, nccl: tuple[int, ...], nodes: Sequence[fabric.Node
             "set it in the script, and pass its name alone",
         )
     row = catalogue.find(setting.name)
+    if not setting.exported:
+        if row is not None and row.use in ("system", "debugging", "ucx"):
+            why = "the script does not export it, and no program sees it"
+            yield about(setting, WARNING, "not_exported", why, f"write export {setting.name}={setting.text}")
+        return
     if row is None:
         if setting.name.lower().startswith("nccl_"):
             yield _unknown(setting)

@@ -5,6 +5,7 @@
 
 Read, not run: branches are all taken, what a program prints is not known, and a value that the script itself
 sets earlier is put in. ${NAME:-value} counts as value, which is what it is where nothing else sets it.
+NAME=value alone is the shell's own, which no program sees, unless the script exports the name too.
 """
 
 from __future__ import annotations
@@ -23,7 +24,10 @@ _OURS_WITHIN = re.compile(r"\b(?:NCCL|UCX)_\w*=")
 # Name and value are two words behind these.
 _APART = ("setenv", "-genv", "-env", "ENV")
 _VARIABLE = re.compile(rf"\$(?:({_NAME})|\{{({_NAME})(?::?[-=]([^{{}}$]*))?\}})")
-_BREAKS = " \t\n;&|()"
+_BLANKS, _ENDS = " \t", "\n;&|()"
+_HERE = re.compile(r"<<-?[ \t]*(['\"\\]?)(\w+)\1")
+# What a command may stand behind.
+_BEFORE = ("if", "then", "elif", "else", "while", "until", "do", "{", "!", "time")
 _NESTS = {"(": 1, "{": 1, ")": -1, "}": -1}
 
 
@@ -35,13 +39,18 @@ class Assignment(NamedTuple):
     value: str | None
     text: str
     listed: bool
+    exported: bool
 
 
 class _Word:
-    """A word: its text with what is known put in, as it is written, and whether all of it is known."""
+    """A word: its text with what is known put in, as it is written, and whether all of it is known.
 
-    def __init__(self, line: int) -> None:
+    `begins` is whether a command begins with it, `here` whether it stands in a here-document.
+    """
+
+    def __init__(self, line: int, begins: bool) -> None:
         self.line, self.text, self.raw, self.known = line, "", "", True
+        self.begins, self.here = begins, False
 
 
 class _Reader:
@@ -52,23 +61,41 @@ class _Reader:
 
     def words(self) -> Iterator[_Word]:
         word: _Word | None = None
+        begins, here = True, ""
         while self._at < len(self._text):
             char = self._text[self._at]
             if word is None and char == "#":
                 self._comment()
             elif self._text.startswith("\\\n", self._at):
                 self._at, self._line = self._at + 2, self._line + 1
-            elif char in _BREAKS:
+            elif char in _BLANKS or char in _ENDS:
                 if word:
                     yield word
                 word = None
+                begins = begins or char in _ENDS
                 self._line += char == "\n"
                 self._at += 1
+                if char == "\n" and here:
+                    yield from self._here(here)
+                    here = ""
+            elif (found := _HERE.match(self._text, self._at)) and self._text[self._at - 1] != "<":
+                here, self._at = found[2], found.end()
             else:
-                word = word or _Word(self._line)
+                word = word or _Word(self._line, begins)
+                begins = False
                 self._add(word, char)
         if word:
             yield word
+
+    def _here(self, end: str) -> Iterator[_Word]:
+        """Read a here-document: a file that is written, or what another shell is given."""
+        body = re.compile(rf"(.*?)^[ \t]*{end}[ \t]*$", re.DOTALL | re.MULTILINE).match(self._text, self._at)
+        text = body[1] if body else self._text[self._at :]
+        for word in _Reader(text, self._line, self._known).words():
+            word.here = True
+            yield word
+        self._at += len(text)
+        self._line += text.count("\n")
 
     def _comment(self) -> None:
         """Pass a comment over; Slurm's own are read as words."""
@@ -145,35 +172,72 @@ class _Reader:
 
 def assignments(text: str) -> list[Assignment]:
     """Return what a script sets of NCCL and UCX, in its order; what it unsets later is left out."""
-    found: list[Assignment] = []
-    _collect(text, 1, {}, found)
-    return found
+    script = _Script()
+    script.read(text, 1)
+    everything = re.search(r"^[ \t]*set -(a|o allexport)\b", text, re.MULTILINE)
+    return [
+        one._replace(exported=one.exported or bool(everything) or one.name in script.handed_on)
+        for one in script.found
+    ]
 
 
-def _collect(text: str, line: int, known: dict[str, str | None], found: list[Assignment]) -> None:
-    apart: list[_Word] | None = None
-    unsetting = 0
-    for word in _Reader(text, line, known).words():
-        if word.line == unsetting and _OURS.match(word.text):
-            found[:] = [one for one in found if one.name != word.text]
-            known.pop(word.text, None)
-        elif word.text == "unset":
-            unsetting = word.line
-        elif word.text in _APART:
-            apart = []
-        elif listed := _LISTED.fullmatch(word.text):
-            for name, value in _list(listed[1]):
-                _keep(name, value, word, True, known, found)
-        elif assigned := _ASSIGNED.fullmatch(word.text):
-            apart = None
-            _keep(assigned[1], assigned[2], word, False, known, found)
-        elif apart is not None:
-            apart.append(word)
-            if len(apart) > 1:
-                _keep(apart[0].text, word.text, word, False, known, found)
-                apart = None
-        elif _OURS_WITHIN.search(word.text):
-            _collect(word.text, word.line, known, found)  # the script of bash -c
+class _Script:
+    """What was read of a script so far."""
+
+    def __init__(self) -> None:
+        self.found: list[Assignment] = []
+        #: Names that it exports, or hands to a launcher, apart from their values.
+        self.handed_on: set[str] = set()
+        self._known: dict[str, str | None] = {}
+
+    def read(self, text: str, line: int) -> None:
+        own = 0  # assignments at the end of `found` that no command has followed yet
+        prefix = unsetting = False
+        apart: list[_Word] | None = None
+        for word in _Reader(text, line, self._known).words():
+            if word.begins:
+                own, prefix, unsetting, apart = 0, True, False, None
+            assigned = _ASSIGNED.fullmatch(word.text)
+            if prefix and assigned and word.text[0] != "-":
+                before = len(self.found)
+                self._keep(assigned[1], assigned[2], word, exported=word.here)
+                own += len(self.found) - before
+                continue
+            if prefix and word.text not in _BEFORE:
+                self._command_follows(own)
+                own, prefix = 0, False
+                unsetting = word.text == "unset"
+            if unsetting and _OURS.match(word.text):
+                self.found = [one for one in self.found if one.name != word.text]
+                self._known.pop(word.text, None)
+            elif word.text in _APART:
+                apart = []
+            elif listed := _LISTED.fullmatch(word.text):
+                for name, value in _list(listed[1]):
+                    self._keep(name, value, word, listed=True)
+            elif assigned:
+                self._keep(assigned[1], assigned[2], word)
+            elif apart is not None:
+                apart.append(word)
+                if len(apart) > 1:
+                    self._keep(apart[0].text, word.text, word)
+                    apart = None
+            elif _OURS_WITHIN.search(word.text):
+                self.read(word.text, word.line)  # the script of bash -c
+            elif _OURS.match(word.text):
+                self.handed_on.add(word.text)
+
+    def _command_follows(self, own: int) -> None:
+        """Take the last assignments for those of the command behind them."""
+        for place in range(len(self.found) - own, len(self.found)):
+            self.found[place] = self.found[place]._replace(exported=True)
+
+    def _keep(self, name: str, value: str, word: _Word, listed: bool = False, exported: bool = True) -> None:
+        self._known[name] = value if word.known else None
+        if _OURS.match(name):
+            written = word.raw.partition("=")[2] if "=" in word.raw else word.raw
+            text = value if word.known or listed else written
+            self.found.append(Assignment(word.line, name, self._known[name], text, listed, exported))
 
 
 def _list(text: str) -> Iterator[tuple[str, str]]:
@@ -181,19 +245,3 @@ def _list(text: str) -> Iterator[tuple[str, str]]:
     for part in re.split(rf",(?={_NAME}=)", text):
         if found := re.fullmatch(rf"(?:{_NAME},)*({_NAME})=(.*)", part, re.DOTALL):
             yield found[1], found[2]
-
-
-def _keep(
-    name: str,
-    value: str,
-    word: _Word,
-    listed: bool,
-    known: dict[str, str | None],
-    found: list[Assignment],
-) -> None:
-    known[name] = value if word.known else None
-    if _OURS.match(name):
-        written = word.raw.partition("=")[2] if "=" in word.raw else word.raw
-        found.append(
-            Assignment(word.line, name, known[name], value if word.known or listed else written, listed)
-        )

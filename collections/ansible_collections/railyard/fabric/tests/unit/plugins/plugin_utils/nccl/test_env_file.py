@@ -110,6 +110,35 @@ def test_scripts(text, expected):
     assert [one[1:] for one in settings(text, "x.sh")] == expected
 
 
+@pytest.mark.parametrize(
+    ("text", "seen"),
+    [
+        ("NCCL_A=1", [False]),
+        ("B=1 NCCL_A=1; python x", [False]),
+        ("NCCL_A=1 python x", [True]),
+        ("NCCL_A=1 B=2 \\\n  python x", [True]),
+        ("if x; then NCCL_A=1 python x; fi", [True]),
+        ("if x; then\n  NCCL_A=1\nfi", [False]),
+        ("export NCCL_A=1", [True]),
+        ("NCCL_A=1\nexport NCCL_A", [True]),
+        ("NCCL_A=1\nmpirun -x NCCL_A x", [True]),
+        ("set -a\nNCCL_A=1", [True]),
+        ("cat >x <<'EOF'\nNCCL_A=1\nEOF\nNCCL_B=1", [True, False]),
+        ("cat <<<x\nNCCL_A=1\nx", [False]),
+        ("bash <<-END\n\texport NCCL_A=1\n\tEND\n", [True]),
+    ],
+)
+def test_what_programs_see_of_a_script(text, seen):
+    assert [one.exported for one in env_file.read(text, "x.sh").settings] == seen
+
+
+def test_a_here_document_is_counted_in_the_lines_below_it():
+    assert settings("cat <<EOF\na\nNCCL_A=1\nEOF\nexport NCCL_B=1\n", "x.sh") == [
+        (3, "NCCL_A", "1"),
+        (5, "NCCL_B", "1"),
+    ]
+
+
 def test_lines_of_a_script_are_counted_over_continued_ones():
     assert settings("a \\\n b\nexport NCCL_A=1\n", "x.sh") == [(3, "NCCL_A", "1")]
 

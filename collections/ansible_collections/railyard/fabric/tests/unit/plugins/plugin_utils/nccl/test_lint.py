@@ -173,6 +173,11 @@ def test_a_script_may_set_a_variable_in_either_branch():
     assert said("if x; then export NCCL_DEBUG=WARN; else export NCCL_DEBUG=VERSION; fi", name="x.sh") == []
 
 
+def test_what_a_script_keeps_to_itself():
+    script = "nccl_version=2.28\nNCCL_TESTS_DIR=/x\nNCCL_HOME=/y\nNCCL_DEBUG=WARN\n"
+    assert said(script, name="x.sh") == [(4, "warning", "not_exported")]
+
+
 def test_a_value_that_the_script_makes_is_not_known():
     assert said("export NCCL_IB_HCA=$(ls)", name="x.sh") == [(1, "unknown", "not_told")]
 
