@@ -50,6 +50,7 @@ def test_what_the_controller_writes_is_read_as_it_is(tmp_path):
         ({"rails": [{**RAIL, "address": "10.0.1.1"}]}, "rail0: address is '10.0.1.1'"),
         ({"rails": [{**RAIL, "address": 167772417}]}, "rail0: address is 167772417"),
         ({"rails": [{**RAIL, "mtu": "9000"}]}, "rail0: mtu is '9000'"),
+        ({"rails": [{**RAIL, "vlan": 0}]}, "rail0: vlan is 0"),
         ({"rails": [{**RAIL, "rate_gbps": 0}]}, "rail0: rate_gbps is 0"),
         ({"rails": [{**RAIL, "netdev": 6}]}, "rail0: netdev is 6"),
         ({"governor": None}, "governor is None"),

@@ -116,6 +116,7 @@ def test_a_driver_that_lacks_a_field_is_asked_for_the_others(node):
         (2, hangs, "unknown"),
         (None, hangs, "unknown"),
         (2, smi(HEADER + ROW.format("17")[:60]), "unknown"),
+        (2, smi(status=9), "unknown"),
         (2, smi("Segmentation fault\n", status=139), "unknown"),
         (2, smi(remapped="Segmentation fault\n"), "unknown"),
     ],
@@ -134,5 +135,10 @@ def test_a_driver_that_is_not_loaded_is_wrong_where_gpus_are_expected(tmp_path):
 
 
 def test_a_node_without_gpus(tmp_path):
-    assert look(GpuNode(tmp_path), None, absent) == Found()
+    nothing = look(GpuNode(tmp_path), None, absent)
+    assert nothing == Found()
+    # To have looked at nothing is no good.
+    assert (nothing.status, nothing.line("gpu1")) == (
+        3, "railyard quick: gpu1: UNKNOWN: nothing was looked at",
+    )  # fmt: skip
     assert look(GpuNode(tmp_path / "other"), 0, absent).good == ["no GPU, as expected"]
