@@ -49,7 +49,9 @@ def start(argv: Sequence[str]) -> subprocess.Popen[bytes]:
     Raises:
         ToolError: there is no such program, or the kernel does not start it.
     """
-    environment = {**os.environ, "LC_ALL": "C", "PATH": os.environ.get("PATH", "") + ":" + PATH}
+    # An empty part of it would be the folder that we are in.
+    path = ":".join(filter(None, (os.environ.get("PATH"), PATH)))
+    environment = {**os.environ, "LC_ALL": "C", "PATH": path}
     try:
         # Of a process group with its parent, which ends both.
         return subprocess.Popen(  # pylint: disable=ansible-bad-function

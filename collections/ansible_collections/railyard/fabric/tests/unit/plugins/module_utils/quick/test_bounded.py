@@ -80,3 +80,13 @@ def test_a_program_that_hangs_or_is_not_there_is_told(tmp_path):
         bounded.ask(["no-such-tool"], 5)
     assert (hung.value.absent, gone.value.absent) == (False, True)
     assert bounded.ask(["sh", "-c", "echo out; echo err >&2; exit 4"], 30) == (4, "out\nerr\n")
+
+
+def test_a_program_is_never_taken_from_the_folder_that_we_are_in(tmp_path, monkeypatch):
+    (tmp_path / "nvidia-smi").write_text("#!/bin/sh\necho mine\n")
+    (tmp_path / "nvidia-smi").chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(bounded, "PATH", "/nowhere")
+    monkeypatch.delenv("PATH")
+    with pytest.raises(bounded.ToolError, match="not found"):
+        bounded.ask(["nvidia-smi"], 5)
