@@ -122,13 +122,13 @@ def load(folder: str, name: str) -> Last | None:
     path = os.path.join(folder, name + ".json")
     try:
         with open(path, "rb") as handle:
-            data = handle.read(_LARGEST_BYTES + 1)
+            data = handle.read(_LARGEST_BYTES)
     except FileNotFoundError:
         return None
     except OSError as error:
         raise LookError(f"{path}: {error.strerror or error}") from error
     try:
-        return _read(json.loads(data) if len(data) <= _LARGEST_BYTES else None)
+        return _read(json.loads(data))
     except (ValueError, RecursionError, TypeError, KeyError, AttributeError) as error:
         raise LookError(f"{path} is no record of a look; it is written anew") from error
 

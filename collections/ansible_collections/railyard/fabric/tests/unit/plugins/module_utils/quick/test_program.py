@@ -169,6 +169,16 @@ def test_what_could_not_be_looked_at_is_said_and_is_no_good(node, spoil, said):
     assert said.format(expect=node.expect, kept=node.kept) in line
 
 
+def test_a_container_is_not_asked_for_a_governor_that_it_does_not_have(node):
+    for path in node.root.glob("sys/devices/system/cpu/*/cpufreq/scaling_governor"):
+        path.unlink()
+    node.expects(node_class="container")
+    assert node.look() == (
+        0,
+        GOOD.replace(", governor performance", "") + "; first look at the error counters",
+    )
+
+
 def test_the_loopback_is_told_and_has_to_be_there(node):
     status, line = node.look("--loopback")
     assert status == 3 or Path("/usr/bin/ib_write_bw").exists()
