@@ -189,6 +189,12 @@ def test_the_loopback_is_told_and_has_to_be_there(node):
     # The first row of that client is of 99.00 Gbit/s.
     assert (status, line.count("Gbit/s")) == (0, 2)
     assert "loopback mlx5_0:1 99.0 Gbit/s, loopback mlx5_1:1 99.0 Gbit/s" in line
+    # A number that nothing stands behind, or of a program that ended badly, is none.
+    for words, ending in (("0.00", ""), ("99.00", "; sys.exit(1)")):
+        (node.bin / "client.txt").write_text(client.read_text().replace("99.00", words))
+        node.tool("ib_write_bw", WRITE_BW.replace("read_text())", f"read_text()){ending}"))
+        status, line = node.look("--loopback")
+        assert (status, line.count("loopback mlx5_"), line.count("Gbit/s")) == (1, 2, 0)
     (node.bin / "client.txt").write_text("Couldn't create QP\n")
     status, line = node.look("--loopback")
     assert (status, line.count("loopback mlx5_")) == (1, 2)
