@@ -36,13 +36,18 @@ options:
     description: >-
       Idle states that take longer to leave, in microseconds, are disabled on every CPU. Omitted, none is.
     type: int
-  irq_rails:
-    description:
-      - Rails whose ports' interrupts are to be served by CPUs of the port's NUMA node. One that a CPU of the
-        node serves already stays there. Omitted, all are left alone.
-      - irqbalance has to be told to leave these ports to it.
+  rails:
+    description: Rails as planned, for O(irq_affinity) and RV(pcie_findings).
     type: list
     elements: dict
+    default: []
+  irq_affinity:
+    description:
+      - Whether the interrupts of the rails' ports are to be served by CPUs of the port's NUMA node. One that
+        a CPU of the node serves already stays there. If not, all are left alone, or given back.
+      - irqbalance has to be told to leave these ports to it.
+    type: bool
+    default: false
   irq_program:
     description: >-
       Where the program lies that does the same with the netdevs given to it, for a unit to run when a port
@@ -136,6 +141,14 @@ irq_unknown:
   type: list
   elements: str
   sample: ["rail0 (ens1f0np0): the firmware does not say on which NUMA node it is"]
+pcie_findings:
+  description: >-
+    What stands in the way of a rail's port on its PCI Express, access control of a switch above it beside a
+    GPU, an IOMMU that translates, small or differing read requests. Nothing of it is set.
+  returned: success
+  type: list
+  elements: str
+  sample: ["rail0 (ens6): the IOMMU translates the addresses of its DMA (DMA-FQ)"]
 cpufreq_driver:
   description: Name of the cpufreq driver.
   returned: success
@@ -179,6 +192,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.kernel import (
     cpus,
     irqs,
     originals,
+    pcie,
     settings,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.rails import resolve
@@ -275,12 +289,12 @@ def hold(module: AnsibleModule) -> dict[str, t.Any]:
     path = wanted["originals"]
     recorded = originals.load(path)
     sysctl, sysfs = ({key: str(value) for key, value in wanted[name].items()} for name in ("sysctl", "sysfs"))
-    ports, unknown = rail_netdevs(wanted["irq_rails"] or [])
+    ports, unknown = rail_netdevs(wanted["rails"])
     asked = settings.Wanted(
         wanted["governor"],
         wanted["energy_preference"],
         wanted["idle_limit_us"],
-        None if wanted["irq_rails"] is None else list(ports),
+        list(ports) if wanted["irq_affinity"] else None,
         sysctl,
         sysfs,
     )
@@ -315,7 +329,8 @@ def hold(module: AnsibleModule) -> dict[str, t.Any]:
         "changed": bool(writes) or after != recorded or written is not None,
         "diff": make_diff(writes, recorded, after, path) + ([written] if written else []),
         "irq_ports": state["irq_ports"],
-        "irq_unknown": unknown,
+        "irq_unknown": unknown if wanted["irq_affinity"] else [],
+        "pcie_findings": pcie.findings(ROOT, ports),
         "governors": state["governors"],
         "governor": cpus.governor(state, asked.governor),
         "energy_preference": asked.energy_preference if any(held["energy_preferences"].values()) else None,
@@ -343,7 +358,8 @@ def main() -> None:
             "governor": {"type": "str"},
             "energy_preference": {"type": "str"},
             "idle_limit_us": {"type": "int"},
-            "irq_rails": {"type": "list", "elements": "dict"},
+            "irq_affinity": {"type": "bool", "default": False},
+            "rails": {"type": "list", "elements": "dict", "default": []},
             "irq_program": {"type": "path"},
             "sysctl": {"type": "dict", "default": {}},
             "sysfs": {"type": "dict", "default": {}},

@@ -14,8 +14,8 @@ def hold(check_mode=False, active=(), **params):
         states = ["active" if unit in active else "inactive" for unit in argv[2:]]
         return 3, "\n".join(states) + "\n", ""
 
-    names = ("governor", "energy_preference", "idle_limit_us", "irq_rails", "irq_program", "nofile")
-    unset = {**dict.fromkeys(names), "sysctl": {}, "sysfs": {}, "rivals": []}
+    names = ("governor", "energy_preference", "idle_limit_us", "irq_affinity", "irq_program", "nofile")
+    unset = {**dict.fromkeys(names), "rails": [], "sysctl": {}, "sysfs": {}, "rivals": []}
     return kernel_settings.hold(FakeModule({**unset, **params}, run, check_mode))
 
 
@@ -148,12 +148,13 @@ def test_interrupts_of_the_rails_are_held_and_a_program_lies_there_for_the_next_
     (tmp_path / "sys/class/net/ens6/device").symlink_to("../../../devices/pci0000:3a/0000:3b:00.0")
     program = tmp_path / "var/irq_affinity.py"
     rails = [{"name": "rail0", "netdev": "ens6"}, {"name": "rail1", "netdev": "ens7"}]
-    wanted = {"irq_rails": rails, "irq_program": str(program), "originals": str(record)}
+    wanted = {"rails": rails, "irq_affinity": True, "irq_program": str(program), "originals": str(record)}
     checked = hold(check_mode=True, **wanted)
     assert (checked["changed"], program.exists()) == (True, False)
     done = hold(**wanted)
     assert done["diff"] == checked["diff"]
     assert done["irq_ports"] == {"ens6": "0000:3b:00.0"}
+    assert done["pcie_findings"] == []
     assert "rail1: netdev ens7 does not exist" in done["irq_unknown"][0]
     assert (tmp_path / "proc/irq/41/smp_affinity_list").read_text() == "8-15\n"
     assert subprocess.run([sys.executable, program], check=False).returncode == 0
