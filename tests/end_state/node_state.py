@@ -253,6 +253,7 @@ def main():
         "login_nofile": login[2:],
         "service_memlock": (output("systemctl", "show", "--property", "DefaultLimitMEMLOCK") or "").strip(),
         "service_nofile": (output("systemctl", "show", "--property", "DefaultLimitNOFILE") or "").strip(),
+        "rank_wrapper": os.access("/usr/local/bin/railyard-bind", os.X_OK),
         "nccl": {
             path: file_state(path)
             for path in (

@@ -42,6 +42,10 @@ def test_idle_states_that_take_long_to_leave_are_disabled(tuned):
     agree(expect_tuning.idle_states(tuned.options, tuned.state))
 
 
+def test_the_rank_wrapper_is_there(tuned):
+    agree([] if tuned.state["rank_wrapper"] else ["/usr/local/bin/railyard-bind is missing, or does not run"])
+
+
 def test_interrupts_are_served_near_the_port_of_the_rail(tuned, rail):
     if not tuned.options.get("node_tuning_irq_affinity", tuned.node_class == "hardware"):
         pytest.skip(

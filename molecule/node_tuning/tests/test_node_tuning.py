@@ -85,6 +85,12 @@ def test_a_login_may_open_as_many_files_as_the_node_may_give(host, name):
     assert hard == "1048576" or host.run("ulimit -H -n 1048576").rc != 0
 
 
+def test_a_rank_runs_through_the_wrapper_also_where_there_is_no_gpu(host):
+    done = host.run("su - railyard -c 'railyard-bind -- echo rank'")
+    assert (done.rc, done.stdout.strip()) == (0, "rank"), done.stderr
+    assert "not bound: there is no GPU" in done.stderr
+
+
 def test_a_login_may_lock_all_the_memory_that_the_node_may_give(host, name):
     # A login through PAM, as a user or slurmd makes one. That it works at all is half of the test.
     soft, hard = host.check_output("su - railyard -c 'ulimit -S -l; ulimit -H -l'").split()
