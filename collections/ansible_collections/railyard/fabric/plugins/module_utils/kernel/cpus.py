@@ -42,7 +42,7 @@ def preference_path(cpu: str) -> str:
 
 def idle_path(state: str) -> str:
     """Return the path below `root` of the switch of an idle state (`cpu0/state3`); 1 there disables it."""
-    cpu, _, name = state.partition("/")
+    cpu, name = state.split("/")
     return f"{CPUS}/{cpu}/cpuidle/{name}/disable"
 
 
@@ -167,7 +167,7 @@ def idle_globs(state: t.Mapping[str, t.Any], disabled: t.Collection[str]) -> lis
     """Return patterns of paths for `disabled`, one for a state that is disabled on all CPUs that have it."""
     found = set()
     for name in disabled:
-        cpu, _, kind = name.partition("/")
+        cpu, kind = name.split("/")
         alike = all(other in disabled for other in state["idle_states"] if other.endswith("/" + kind))
         found.add("/" + idle_path(f"{'cpu*' if alike else cpu}/{kind}"))
     return sorted(found)

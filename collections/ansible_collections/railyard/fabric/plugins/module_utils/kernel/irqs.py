@@ -18,12 +18,8 @@ from typing import Any
 
 def cpus_of(text: str) -> set[int]:
     """Return the numbers of a list of CPUs as the kernel writes it (`0-3,8`)."""
-    numbers: set[int] = set()
-    for part in text.split(","):
-        first, _, last = part.strip().partition("-")
-        if first:
-            numbers.update(range(int(first), int(last or first) + 1))
-    return numbers
+    ends = [part.split("-") for part in text.split(",") if part.strip()]
+    return {number for one in ends for number in range(int(one[0]), int(one[-1]) + 1)}
 
 
 def affinity_path(number: str) -> str:
