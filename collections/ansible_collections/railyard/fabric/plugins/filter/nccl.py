@@ -11,14 +11,14 @@ from typing import Any
 
 from ansible.errors import AnsibleFilterError
 from ansible_collections.railyard.fabric.plugins.module_utils.rails import bind
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import rdma_facts
+from ansible_collections.railyard.fabric.plugins.module_utils.rules import rdma
 from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl import port_tables, site
 
 
 def nccl_gid_index(rails: Sequence[Mapping[str, Any]], facts: Mapping[str, Any]) -> int | str:
     """Return the one index of the rails' GIDs, empty where none is known; see nccl_gid_index.yml."""
     indices = {
-        name: choice.index if (choice := rdma_facts.choice(bound)) else None
+        name: choice.index if (choice := rdma.choice(bound)) else None
         for name, bound in bind.bind(rails, facts).items()
     }
     try:
