@@ -49,7 +49,7 @@ def nodes_of(plan: Mapping[str, Any]) -> list[Node]:
                 (
                     rail["name"],
                     rail.get("hca"),
-                    rail.get("netdev"),
+                    _netdev(rail),
                     bool(rail.get("address") or rail.get("address6")),
                 )
                 for rail in node["rails"]
@@ -58,6 +58,12 @@ def nodes_of(plan: Mapping[str, Any]) -> list[Node]:
         )
         for name, node in plan["nodes"].items()
     ]
+
+
+def _netdev(rail: Mapping[str, Any]) -> str | None:
+    """Return the name of a rail's netdev, that of its VLAN where it has one; None where it is not told."""
+    name, vlan = rail.get("netdev"), rail.get("vlan")
+    return f"{name}.{vlan}" if name and vlan else name
 
 
 def check(settings: Mapping[str, Setting], nodes: Sequence[Node]) -> Iterator[Finding]:

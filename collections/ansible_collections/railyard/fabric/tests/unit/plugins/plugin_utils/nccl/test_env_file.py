@@ -119,6 +119,7 @@ def test_scripts(text, expected):
         ("NCCL_A=1 B=2 \\\n  python x", [True]),
         ("if x; then NCCL_A=1 python x; fi", [True]),
         ("if x; then\n  NCCL_A=1\nfi", [False]),
+        ("if x; then NCCL_A=1; fi", [False]),
         ("export NCCL_A=1", [True]),
         ("NCCL_A=1\nexport NCCL_A", [True]),
         ("NCCL_A=1\nmpirun -x NCCL_A x", [True]),

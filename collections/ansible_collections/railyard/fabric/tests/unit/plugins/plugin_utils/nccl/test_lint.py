@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl import catalogue, env_file
-from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl.fabric import Node
+from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl.fabric import Node, nodes_of
 from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl.lint import lint
 
 
@@ -176,6 +176,9 @@ def test_a_script_may_set_a_variable_in_either_branch():
 def test_what_a_script_keeps_to_itself():
     script = "nccl_version=2.28\nNCCL_TESTS_DIR=/x\nNCCL_HOME=/y\nNCCL_DEBUG=WARN\n"
     assert said(script, name="x.sh") == [(4, "warning", "not_exported")]
+    # Nor does it contradict what is exported.
+    apart = said("NCCL_NET=IB\nexport NCCL_IB_DISABLE=1\n", name="x.sh")
+    assert apart == [(1, "warning", "not_exported"), (2, "warning", "no_rdma")]
 
 
 def test_a_value_that_the_script_makes_is_not_known():
@@ -224,6 +227,17 @@ ALL = ",".join(f"mlx5_{n}:1" for n in range(8))
 )  # fmt: skip
 def test_on_a_fabric(nodes, text, findings):
     assert [one[1:] for one in said(text, nodes)] == findings
+
+
+def test_nodes_are_taken_from_the_plan():
+    rails = [
+        {"name": "rail0", "hca": "mlx5_0:1", "netdev": "ens1", "vlan": 42, "address": "10.0.0.1/24"},
+        {"name": "rail1", "hca": None, "netdev": None, "vlan": None, "address": None, "address6": None},
+    ]
+    plan = {"nodes": {"gpu1": {"transport": "roce", "rails": rails, "frontend": {"netdev": None}}}}
+    assert nodes_of(plan) == [
+        Node("gpu1", "roce", (("rail0", "mlx5_0:1", "ens1.42", True), ("rail1", None, None, False)), None)
+    ]
 
 
 def test_nodes_that_lack_the_same_are_told_once():
