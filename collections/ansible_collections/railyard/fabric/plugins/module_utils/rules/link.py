@@ -31,7 +31,7 @@ def left_out(check: str, rail: Mapping[str, Any], transport: str | None) -> Ruli
 def rule(
     check: str, node: str, bound: Bound, node_class: str | None, owners: Mapping[str, Sequence[str]]
 ) -> Ruling:
-    """Say what a node's facts ruling of a rail.
+    """Say what a node's facts answer of a rail.
 
     Args:
         check: one of CHECKS, which the inventory does not leave out.
@@ -52,7 +52,7 @@ def rule(
 
 
 def _found(ruling: Ruling, on_rail: str, bound: Bound) -> Ruling:
-    """Turn an ruling into the failure that is the first finding of the rail's binding."""
+    """Turn a ruling into the failure that is the first finding of the rail's binding."""
     return ruling.failed(bound.findings[0].cause, f"{on_rail}: {bound.findings[0].detail}")
 
 
