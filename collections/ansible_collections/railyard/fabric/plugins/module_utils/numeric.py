@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     # Type checkers know it without its being installed; the library's own came after Python 3.9.
     from typing_extensions import TypeGuard  # noqa: UP035 - see above
 
-_MOST_COUNTED = 2**64
+MOST_COUNTED = 2**64
 
 
 def is_number(value: object) -> TypeGuard[float]:
@@ -35,4 +35,4 @@ def is_whole(value: object) -> TypeGuard[int]:
     """
     if value.__class__ is not int and (isinstance(value, bool) or not isinstance(value, int)):
         return False
-    return -_MOST_COUNTED <= value < _MOST_COUNTED
+    return -MOST_COUNTED <= value < MOST_COUNTED

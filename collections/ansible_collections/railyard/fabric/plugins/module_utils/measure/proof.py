@@ -170,15 +170,21 @@ def prove(
         if reason:
             return UNPROVEN, reason
     elsewhere = OTHER_RAILS_SHARE * claim.at_least if claim.unit == "bytes" else 0.0
-    most = max(allowance.idle_bytes, elsewhere)
+    most = max(allowance.idle_bytes, elsewhere) if other_rails else 0.0
     for rail in sorted(other_rails):
-        port_data = [name for name in PORT_DATA if name in other_rails[rail]]
+        spans = other_rails[rail]
+        port_data = [name for name in PORT_DATA if name in spans]
         # An InfiniBand rail without a netdev has the port's counters alone; without any nothing is known.
-        netdev = [name for name in NETDEV_BYTES if name in other_rails[rail]]
+        netdev = NETDEV_BYTES[0] in spans or NETDEV_BYTES[1] in spans
         for name in (*(NETDEV_BYTES if netdev or not port_data else ()), *port_data):
-            reason = _not_idle(rail, name, other_rails[rail].get(name), most)
-            if reason:
-                return UNPROVEN, reason
+            grown, reason = _growth(name, spans.get(name))
+            if grown is None:
+                return UNPROVEN, f"{rail}: {reason}"
+            if grown > most:
+                return (
+                    UNPROVEN,
+                    f"{rail} was not idle: {name} grew by {grown:.0f}, more than {most:.0f}",
+                )
     return PROVEN, None
 
 
@@ -187,12 +193,11 @@ def _is_amount(claim: Claim) -> bool:
 
     A claim of nothing claims nothing, and what has passed at least lies within what explains it.
     """
-    said = (claim.at_least, claim.at_most, claim.back_at_least, claim.back_at_most)
-    whole = all(math.isfinite(one) and one >= 0 for one in said)
-    packets = claim.packet_bytes is None or claim.packet_bytes > 0
-    ways = ((claim.at_least, claim.at_most), (claim.back_at_least, claim.back_at_most))
-    fits = any(most for _least, most in ways) and all(least <= most for least, most in ways)
-    return whole and packets and fits and claim.unit in UNITS
+    unit, least, most, back_least, back_most, packet_bytes = claim
+    # NaN keeps no order.
+    fits = 0 <= least <= most < math.inf and 0 <= back_least <= back_most < math.inf
+    packets = packet_bytes is None or packet_bytes > 0
+    return fits and packets and bool(most or back_most) and unit in UNITS
 
 
 def falls_short(claim: Claim | None, end: str, counters: Mapping[str, Span], driver: Driver = NETDEV) -> bool:
@@ -260,25 +265,16 @@ def _not_the_ports_own(
     return None
 
 
-def _not_idle(rail: str, name: str, span: Span | None, most: float) -> str | None:
-    grown, reason = _growth(name, span)
-    if grown is None:
-        return f"{rail}: {reason}"
-    if grown > most:
-        return f"{rail} was not idle: {name} grew by {grown:.0f}, more than {most:.0f}"
-    return None
-
-
 def _growth(name: str, span: Span | None) -> tuple[int | None, str | None]:
     """Return the growth of a counter in bytes or packets, or why there is none."""
-    if span is None or len(span) != 2 or span[0] is None or span[1] is None:
+    before, after = span if span is not None and len(span) == 2 else (None, None)
+    if before is None or after is None:
         return None, f"{name} is absent"
-    before, after = span[0], span[1]
     if after in SATURATED:
         return None, f"{name} is saturated at {after}"
     if after < before:
         return None, f"{name} went from {before} back to {after}: it was reset or the device came back"
-    return (after - before) * unit_bytes(name), None
+    return (after - before) * _UNIT_BYTES.get(name, 1), None
 
 
 def as_record(claim: Claim | None) -> Mapping[str, Any] | None:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeGuard
 
 from ansible_collections.railyard.fabric.plugins.module_utils import numeric
@@ -43,6 +43,18 @@ is_number, is_whole = numeric.is_number, numeric.is_whole
 def is_pair(value: object, kind: Callable[[object], bool] = is_whole) -> TypeGuard[list[Any]]:
     """Tell whether a value is a list of two of a kind: a counter before and after, an interval."""
     return isinstance(value, list) and len(value) == 2 and kind(value[0]) and kind(value[1])
+
+
+def are_pairs(values: Iterable[object]) -> bool:
+    """Tell whether all of these are lists of two whole numbers: `is_pair` of what a run holds millions of."""
+    for value in values:
+        if value.__class__ is list and len(value) == 2:
+            one, other = value
+            if one.__class__ is int is other.__class__ and 0 <= one <= other < numeric.MOST_COUNTED:
+                continue
+        if not is_pair(value):
+            return False
+    return True
 
 
 def is_texts(value: object) -> TypeGuard[Sequence[str]]:

@@ -13,6 +13,7 @@ share that the tool's claim has of the frames in its own window; the frames are 
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
@@ -73,13 +74,14 @@ def add_up(servers: Sequence[Mapping[str, Any]], payload: bool = False) -> dict[
         apart = f"only {max(overlap, 0) * 100:.0f} % of the time is common to all rails"
         raise NotAdded("windows_apart", f"{apart} ({_who_was_late(servers, windows)})")
     # The samples stand on a grid of their own: add up over the part of the common window that all cover.
-    covered = [common, *(_sampled(row) for row in servers)]
+    each = [_Samples(row) for row in servers]
+    covered = [common, *(one.covers for one in each)]
     begin, end = max(first for first, _last in covered), min(last for _first, last in covered)
     if end - begin < LEAST_COVERED * (common[1] - common[0]):
         raise NotAdded("samples_sparse", "the counter samples do not cover the common window")
     total = frames = 0.0
-    for row in servers:
-        rate = _rate_gbps(row, begin, end)
+    for row, samples, window in zip(servers, each, windows, strict=True):
+        rate = samples.rate_gbps(begin, end)
         said = float(row["metrics"]["bandwidth_gbps"])
         least, most = _overhead(row)
         if not said * least <= rate <= said * most:
@@ -88,7 +90,7 @@ def add_up(servers: Sequence[Mapping[str, Any]], payload: bool = False) -> dict[
                 f"{row['rail']}: {row.get('tool')} says {said:g} Gbit/s, the rail's counter {rate:.4g}",
             )
         frames += rate
-        total += rate * said / _own_rate_gbps(row) if payload else rate
+        total += rate * said / _own_rate_gbps(row, samples, window) if payload else rate
     return {
         "bandwidth_gbps": round(total, 4),
         **({"frames_gbps": round(frames, 4)} if payload else {}),
@@ -123,19 +125,52 @@ def _who_was_late(servers: Sequence[Mapping[str, Any]], windows: Sequence[tuple[
     )
 
 
-def _rate_gbps(row: Mapping[str, Any], begin: float, end: float) -> float:
-    return (_bytes_at(row, end) - _bytes_at(row, begin)) * 8 / 1e9 / (end - begin)
+class _Samples:
+    """A receiver's byte counter over the time of its test.
+
+    Attributes:
+        covers: from when to when, in seconds since the epoch.
+
+    Raises:
+        NotAdded: they are missing or garbled.
+    """
+
+    def __init__(self, row: Mapping[str, Any]) -> None:
+        self._times, self._values = _samples(row)
+        self._rail, self._started_s = row.get("rail"), row_numbers.moment(row.get("started")) or 0.0
+        begin, end = row_numbers.window_s(row) or (0.0, 0.0)
+        self._most_gap_s = MOST_GAP * (end - begin)
+        self.covers = self._started_s + self._times[0], self._started_s + self._times[-1]
+
+    def rate_gbps(self, begin: float, end: float) -> float:
+        """Return the rate of frames between two moments.
+
+        Raises:
+            NotAdded: the samples do not cover them.
+        """
+        return (self._bytes_at(end) - self._bytes_at(begin)) * 8 / 1e9 / (end - begin)
+
+    def _bytes_at(self, when: float) -> float:
+        """Return the counter at a moment, between two samples by a straight line."""
+        times, values = self._times, self._values
+        # Back from the epoch's seconds, which a float holds to a microsecond: never outside by that rounding
+        # alone.
+        at = min(max(when - self._started_s, times[0]), times[-1])
+        index = max(bisect.bisect_left(times, at), 1)
+        if times[index] - times[index - 1] > self._most_gap_s:
+            raise NotAdded("samples_sparse", f"{self._rail}: the counter samples do not cover the window")
+        share = (at - times[index - 1]) / (times[index] - times[index - 1])
+        return values[index - 1] + share * (values[index] - values[index - 1])
 
 
-def _own_rate_gbps(row: Mapping[str, Any]) -> float:
+def _own_rate_gbps(row: Mapping[str, Any], samples: _Samples, window: tuple[float, float]) -> float:
     """Return the rate of frames in the part of the test's own window that its samples cover.
 
     It is at least the claim: where the ends of an interval are cut so that it seems less, payload would be
     more than was claimed.
     """
-    window, sampled = _absolute_window(row), _sampled(row)
-    begin, end = max(window[0], sampled[0]), min(window[1], sampled[1])
-    return max(_rate_gbps(row, begin, end), float(row["metrics"]["bandwidth_gbps"]))
+    begin, end = max(window[0], samples.covers[0]), min(window[1], samples.covers[1])
+    return max(samples.rate_gbps(begin, end), float(row["metrics"]["bandwidth_gbps"]))
 
 
 def _overhead(row: Mapping[str, Any]) -> tuple[float, float]:
@@ -150,29 +185,6 @@ def _absolute_window(row: Mapping[str, Any]) -> tuple[float, float]:
     if window is None or started is None:
         raise NotAdded("row_garbled", f"{row.get('rail')}: no window")
     return started + window[0], started + window[1]
-
-
-def _sampled(row: Mapping[str, Any]) -> tuple[float, float]:
-    times, _values = _samples(row)
-    started = row_numbers.moment(row.get("started")) or 0.0
-    return started + times[0], started + times[-1]
-
-
-def _bytes_at(row: Mapping[str, Any], when: float) -> float:
-    """Return the receiver's byte counter at a moment, between two samples by a straight line."""
-    times, values = _samples(row)
-    # Back from the epoch's seconds, which a float holds to a microsecond: never outside by that rounding
-    # alone.
-    at = min(max(when - (row_numbers.moment(row.get("started")) or 0.0), times[0]), times[-1])
-    window = row_numbers.window_s(row) or (0.0, 0.0)
-    gap = MOST_GAP * (window[1] - window[0])
-    for index in range(1, len(times)):
-        if times[index - 1] <= at <= times[index]:
-            if times[index] - times[index - 1] > gap:
-                break
-            share = (at - times[index - 1]) / (times[index] - times[index - 1])
-            return values[index - 1] + share * (values[index] - values[index - 1])
-    raise NotAdded("samples_sparse", f"{row.get('rail')}: the counter samples do not cover the window")
 
 
 def _samples(row: Mapping[str, Any]) -> tuple[list[float], list[float]]:

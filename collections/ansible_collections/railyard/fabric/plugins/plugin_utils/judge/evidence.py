@@ -21,11 +21,13 @@ Closed: what is not understood is not trusted. A test has no number, for the fir
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
+from ansible_collections.railyard.fabric.plugins.module_utils.facts.gid import Choice
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.proof import (
     HARDWARE,
     NETDEV_BYTES,
@@ -75,6 +77,35 @@ _COUNTED_BY = {"hardware": PORT_DATA[0], "software": SOFT_ROCE.packets[0]}
 _BOTH_WAYS = (*SOFT_ROCE.packets, *HARDWARE.packets, *PORT_DATA)
 
 
+class _End:
+    """What all rows of a rail's end have to agree with, found once.
+
+    Attributes:
+        bound: the rail, bound to its node's facts.
+        without_ip: the inventory gives it no address.
+        address: its bare address, or None.
+        words: by which a tool is told of it.
+    """
+
+    def __init__(self, bound: Bound, transport: str) -> None:
+        self.bound = bound
+        self.without_ip = bind.without_ip(bound.rail)
+        address = bound.rail.get("address") or bound.rail.get("address6")
+        self.address = address.split("/")[0] if address else None
+        self.words = _names_of(bound)
+        self._transport = transport
+
+    @functools.cached_property
+    def gid(self) -> Choice | None:
+        """The GID that it has to use on RoCE."""
+        return rdma.choice(self.bound)
+
+    @functools.cached_property
+    def rdma_mtus(self) -> tuple[int | None, int | None]:
+        """The least and the greatest RDMA MTU in bytes that it may have; None where it is not known."""
+        return rdma_mtu.span(self.bound.rail, self.bound.hca, self._transport)
+
+
 class Evidence:
     """Looks at the rows of one test after the other.
 
@@ -102,11 +133,15 @@ class Evidence:
         self._fleet = fleet
         self._chart = chart
         self._claims = claims
-        #: Node -> rail -> the words that mean it; node -> those of all its rails; test -> its good pairs.
-        self._names = {
-            node: {rail: _names_of(end) for rail, end in rails.items()} for node, rails in fleet.bound.items()
+        #: Node -> rail -> its end; node -> the words of all its rails; test -> its good pairs.
+        self._ends = {
+            node: {rail: _End(end, fleet.transports[node]) for rail, end in rails.items()}
+            for node, rails in fleet.bound.items()
         }
-        self._all_names = {node: set().union(*rails.values()) for node, rails in self._names.items()}
+        self._all_words = {
+            node: set[str]().union(*(end.words for end in rails.values()))
+            for node, rails in self._ends.items()
+        }
         self._good: dict[str, list[Pair]] = {}
 
     def pair(self, asked: Mapping[str, Any], mine: Sequence[Row]) -> Pair | Answer:
@@ -188,27 +223,23 @@ class Evidence:
             asked: the asked line.
             host: who should have written it.
         """
-        end, transport = self._fleet.bound[host][str(asked["rail"])], self._fleet.transports[host]
-        check, without_ip = CHECKS[str(asked["check"])], bind.without_ip(end.rail)
-        address = end.rail.get("address") or end.rail.get("address6")
-        wanted = {
-            "schema": 1,
-            "run": self._run,
-            **{key: asked[key] for key in _SAME_AS_ASKED},
-            "host": host,
-            "address": address.split("/")[0] if address else None,
-        }
-        wanted |= {key: asked.get(key) for key in ("round", "group")}
+        known = self._ends[host][str(asked["rail"])]
+        end, check, without_ip = known.bound, CHECKS[str(asked["check"])], known.without_ip
+        wanted = {"schema": 1, "run": self._run, **{key: asked[key] for key in _SAME_AS_ASKED}}
+        wanted |= {"host": host, "address": known.address}
+        wanted |= {"round": asked.get("round"), "group": asked.get("group")}
         if key := unlike(row, wanted):
             yield "row_garbled", f"{host}: {key} is {row.get(key)!r}, asked was {wanted[key]!r}"
         if outside := self._clock.outside(host, row):
             yield "row_garbled", f"{host}: {outside}"
-        yield from (("row_garbled", f"{host}: {said}") for said in self._not_its_tool(row, asked, host))
+        for said in self._not_its_tool(row, asked, host):
+            yield "row_garbled", f"{host}: {said}"
         # An InfiniBand port without IP needs no netdev: its rail is told by port and GUID.
         own, seen = (end.netdev or {}).get("netdev"), row.get("netdev")
         if seen != own or (own is None and not (without_ip and check.rdma)):
             yield "row_garbled", f"{host}: it was measured on netdev {seen!r}, the rail is bound to {own!r}"
-        yield from (("row_garbled", f"{host}: {said}") for said in row_numbers.impossible(row, self._policy))
+        for said in row_numbers.impossible(row, self._policy):
+            yield "row_garbled", f"{host}: {said}"
         if short := row_numbers.too_short(row, self._policy):
             yield "window_short", f"{host}: {short}"
         # Without IP there is no netdev whose MTU counts; the port's is `active_mtu_bytes`.
@@ -217,9 +248,8 @@ class Evidence:
         if has_one and (not is_whole(seen) or planned not in (None, seen)):
             yield "mtu_differs", f"{host}: measured at MTU {seen!r}, the plan's is {planned!r}"
         if check.rdma:
-            yield from (
-                (cause, f"{host}: {said}") for cause, said in _not_the_rails_port(row, end, transport)
-            )
+            for cause, said in _not_the_rails_port(row, known, self._fleet.transports[host]):
+                yield cause, f"{host}: {said}"
 
     def _not_its_tool(self, row: Row, asked: Row, host: str) -> Iterator[str]:
         """Yield in what the tool's own end, or its command line, is not that of a test on this rail."""
@@ -237,14 +267,14 @@ class Evidence:
             yield f"argv is {argvs!r}"
             return
         peer, rail = str(asked["peer"] if host == asked["node"] else asked["node"]), str(asked["rail"])
-        own = self._names[host][rail] | self._names[peer][rail]
-        others = self._all_names[host] - own
+        mine, its = self._ends[host][rail].words, self._ends[peer][rail].words
         for argv in argvs:
-            if stranger := next((word for word in argv if word in others), None):
+            if others := self._all_words[host].intersection(argv) - mine - its:
+                stranger = next(word for word in argv if word in others)
                 yield f"its tool was told {stranger}, which is another rail's"
-            elif asked["tool"] not in map(os.path.basename, argv):
+            elif asked["tool"] not in argv and asked["tool"] not in map(os.path.basename, argv):
                 yield f"it is {asked['tool']}'s, and was told {' '.join(argv)}"
-            elif not own & set(argv):
+            elif mine.isdisjoint(argv) and its.isdisjoint(argv):
                 yield f"its tool was told nothing of this rail: {' '.join(argv)}"
 
     def answers(self, row: Mapping[str, Any], asked: Mapping[str, Any]) -> bool:
@@ -330,20 +360,21 @@ class Evidence:
             wanted: tuple[str, ...] = NETDEV_BYTES if netdev else ()
             if rdma and hca.get("driver_class") == "hardware":
                 wanted += PORT_DATA
-            if any(name not in spans for name in wanted):
+            if not spans.keys() >= set(wanted):
                 return str(rail)
         return ""
 
 
-def _not_the_rails_port(row: Row, end: Bound, transport: str) -> Iterator[Problem]:
+def _not_the_rails_port(row: Row, known: _End, transport: str) -> Iterator[Problem]:
     """Yield in what an RDMA test did not run over the rail's own port, GID and RDMA MTU; the first counts."""
+    end = known.bound
     hca = end.hca or {}
     port = hca.get("hca")
     if port is None or row.get("hca") != port:
         yield "row_garbled", f"it was measured on HCA port {row.get('hca')!r}, the rail's is {port!r}"
     yield from _met_elsewhere(row, end)
     if transport == "roce":
-        found = rdma.choice(end)
+        found = known.gid
         if found is None:
             yield "no_gid", f"the facts show no GID of the rail's address on {port}"
             return
@@ -357,7 +388,7 @@ def _not_the_rails_port(row: Row, end: Bound, transport: str) -> Iterator[Proble
     if not is_whole(mtu) or mtu not in rdma_mtu.STEPS:
         yield "row_garbled", f"active_mtu_bytes is {mtu!r}"
         return
-    least, greatest = rdma_mtu.span(end.rail, end.hca, transport)
+    least, greatest = known.rdma_mtus
     if least is not None and mtu < least:
         yield "rdma_mtu_small", f"measured at an RDMA MTU of {mtu}, {least} fits the inventory's"
     if greatest is not None and mtu > greatest:

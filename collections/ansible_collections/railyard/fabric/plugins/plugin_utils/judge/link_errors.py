@@ -30,7 +30,11 @@ from ansible_collections.railyard.fabric.plugins.module_utils.facts.link_errors 
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import CHECKS, PASS
-from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_pair, is_whole
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import (
+    are_pairs,
+    is_pair,
+    is_whole,
+)
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import lossless, row_numbers
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import Answer
 from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import named
@@ -179,6 +183,7 @@ def judge(
 def _read(found: Sequence[tuple[str, Row]], bound: Bound) -> _Seen:
     seen = _Seen(lossless.promise(bound.netdev))
     last: dict[str, int] = {}
+    still: object = None
     numbered = all(is_whole(row.get("sequence")) for _peer, row in found)
     # A clock may be set back; a row of an earlier version has no number.
     for peer, row in sorted(
@@ -195,12 +200,20 @@ def _read(found: Sequence[tuple[str, Row]], bound: Bound) -> _Seen:
             seen.doubt = f"{row.get('id')}: read on netdev {row.get('netdev')!r}"
             continue
         seen.used.append(str(row.get("id")))
+        if spans == still and are_pairs(spans.values()):
+            continue
         gone = [name for name in last if name not in spans]
         if gone:
             seen.doubt = f"{row.get('id')}: {gone[0]} is not there any more"
         for name, span in spans.items():
             _read_one(seen, last, str(name), span, row, peer)
+        # What stands still, without a doubt, and then says the same again, says nothing new.
+        still = None if seen.doubt or not all(map(_stands, spans.values())) else spans
     return seen
+
+
+def _stands(span: object) -> bool:
+    return isinstance(span, list) and span == span[:1] * 2
 
 
 def _read_one(seen: _Seen, last: dict[str, int], name: str, span: object, row: Row, peer: str) -> None:

@@ -23,7 +23,11 @@ from ansible_collections.railyard.fabric.plugins.module_utils.measure.proof impo
     Claim,
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import BI, CHECKS
-from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_number, is_pair
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import (
+    are_pairs,
+    is_number,
+    is_pair,
+)
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.row_numbers import (
     PATH_MTU,
     TCP_BANDWIDTH,
@@ -81,10 +85,11 @@ def counter_problem(row: Row, client: Row, policy: Mapping[str, Any]) -> str | N
     if not claims:
         return "nothing says what must have crossed the rail for its numbers to be true"
     spans = {name: counters[name] for name in names}
-    reasons = (proof.prove(claim, end, spans, {}, _ANY_MORE, driver)[1] for claim in claims)
-    return next((reason for reason in reasons if reason), None) or _too_much(
-        row, end, claims, spans, policy, driver
-    )
+    too_much = _too_much(row, end, claims, spans, policy, driver)
+    # What keeps both of its bounds keeps the lower one.
+    left = claims if too_much else [claim for claim in claims if not _says_how_many(claim)]
+    reasons = (proof.prove(claim, end, spans, {}, _ANY_MORE, driver)[1] for claim in left)
+    return next((reason for reason in reasons if reason), too_much)
 
 
 def _too_much(
@@ -105,16 +110,23 @@ def _too_much(
     looser = [
         claim._replace(at_most=_MORE * claim.at_least, back_at_most=_MORE * claim.back_at_least)
         for claim in claims
-        # That a packet went each way says nothing of how many more did.
-        if claim.unit == "bytes" or claim.at_least > 1
+        if _says_how_many(claim)
     ]
     allowance = proof.Allowance(float(idle), lasted_s)
-    reasons = (proof.prove(claim, end, spans, others, allowance, driver)[1] for claim in looser)
-    return next((reason for reason in reasons if reason), None)
+    for claim in looser:
+        reason = proof.prove(claim, end, spans, others, allowance, driver)[1]
+        if reason:
+            return reason
+    return None
+
+
+def _says_how_many(claim: Claim) -> bool:
+    """Tell whether a claim bounds what crossed: that a packet went each way says nothing of others."""
+    return claim.unit == "bytes" or claim.at_least > 1
 
 
 def _is_rail(spans: object) -> bool:
-    return isinstance(spans, Mapping) and all(map(is_pair, spans.values()))
+    return isinstance(spans, (dict, Mapping)) and are_pairs(spans.values())
 
 
 def counter_deltas(
@@ -126,9 +138,12 @@ def counter_deltas(
     deltas = {}
     for name in names:
         span = counters.get(name)
-        if not is_pair(span) or not 0 <= span[0] <= span[1] or span[1] in proof.SATURATED:
+        if not is_pair(span):
             return None
-        deltas[name] = span[1] - span[0]
+        before, after = span
+        if not 0 <= before <= after or after in proof.SATURATED:
+            return None
+        deltas[name] = after - before
     return deltas
 
 
@@ -194,7 +209,7 @@ class Claims:
                 end = row.get("end")
                 host = test["node"] if end == "client" else test["peer"]
                 if row.get("run") == run and row.get("host") == host and row.get("proof") == "proven":
-                    _add(spans, row, _turn(row))
+                    _add(spans, row)
                     self._rails.setdefault(row["host"], set()).add(str(test["rail"]))
         self._shared: dict[Turn, str] = {}
         for (_host, _source, name), found in spans.items():
@@ -217,7 +232,8 @@ class Claims:
             if one[0] < furthest[1]:
                 self._note(name, one, furthest)
                 self._note(name, furthest, one)
-            furthest = max(furthest, one, key=lambda span: span[1])
+            if one[1] > furthest[1]:
+                furthest = one
 
     def _note(self, name: str, one: Span, other: Span) -> None:
         seen = f"{name} from {one[0]} to {one[1]}"
@@ -229,11 +245,11 @@ def _turn(row: Row) -> Turn:
     return str(row["id"]), str(row.get("end")), attempt_of(row)
 
 
-def _add(spans: dict[tuple[str, str, str], list[Span]], row: Row, turn: Turn) -> None:
-    counters = row.get("counters")
+def _add(spans: dict[tuple[str, str, str], list[Span]], row: Row) -> None:
+    counters, turn = row.get("counters"), _turn(row)
+    host, netdev, hca = str(row.get("host")), str(row.get("netdev")), str(row.get("hca"))
     for name, span in counters.items() if isinstance(counters, Mapping) else ():
         if is_pair(span) and span[0] < span[1]:
             # Two rails on one netdev or one port count the same bytes.
-            source = row.get("netdev" if str(name).startswith(_OF_NETDEV) else "hca")
-            key = (str(row.get("host")), str(source), str(name))
+            key = host, netdev if str(name).startswith(_OF_NETDEV) else hca, str(name)
             spans.setdefault(key, []).append((span[0], span[1], turn))

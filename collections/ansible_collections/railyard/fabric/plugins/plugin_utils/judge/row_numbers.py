@@ -9,10 +9,12 @@ Do a row's numbers fit the question and each other (`impossible`), and do both e
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from itertools import pairwise
-from typing import Any
+from types import MappingProxyType
+from typing import Any, TypeGuard
 
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import perftest_lat
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import (
@@ -92,17 +94,17 @@ def impossible(row: Row, policy: Mapping[str, Any]) -> Iterator[str]:
         yield f"metrics is {metrics!r}"
         return
     for metric, kind in numbers.items():
-        if not _is_kind(metrics.get(metric), kind) or (metric.endswith("_us") and metrics[metric] > _MOST_US):
-            yield f"{metric} is {metrics[metric]!r}" if metric in metrics else f"{metric} is missing"
-        elif metric.endswith("_us") and kind == "positive" and metrics[metric] < _LEAST_US:
-            yield f"{metric} {metrics[metric]:g} is less than any message takes to another node"
+        seen, is_time = metrics.get(metric), metric.endswith("_us")
+        if not _is_kind(seen, kind) or (is_time and seen > _MOST_US):
+            yield f"{metric} is {seen!r}" if metric in metrics else f"{metric} is missing"
+        elif is_time and kind == "positive" and seen < _LEAST_US:
+            yield f"{metric} {seen:g} is less than any message takes to another node"
     for key, value in as_asked(check.name, client, policy).items():
         if not same(row.get(key), value):
             yield f"{key} is {row.get(key)!r}, asked was {value!r}"
-    for order in _orders(numbers):
-        for lower, upper in pairwise(order):
-            if metrics[lower] > metrics[upper]:
-                yield f"{lower} {metrics[lower]:g} is above {upper} {metrics[upper]:g}"
+    for lower, upper in _orders(tuple(numbers)):
+        if metrics[lower] > metrics[upper]:
+            yield f"{lower} {metrics[lower]:g} is above {upper} {metrics[upper]:g}"
     if is_rdma_bandwidth(check.name) and metrics:
         yield from unlike_iterations(row, policy)
     elif check.name in PATH_MTU and client:
@@ -187,7 +189,7 @@ def attempt_of(row: Row) -> int:
 def window_s(row: Row) -> tuple[float, float] | None:
     """Return a row's window, seconds after `started`, or None when it is no interval."""
     window = row.get("window_s")
-    if not is_pair(window, is_number):
+    if window is None or not is_pair(window, is_number):
         return None
     begin, end = float(window[0]), float(window[1])
     return (begin, end) if -_BEFORE_START_S <= begin < end else None
@@ -195,15 +197,19 @@ def window_s(row: Row) -> tuple[float, float] | None:
 
 def moment(value: object) -> float | None:
     """Return a row's UTC time as seconds since the epoch, or None."""
-    if not isinstance(value, str) or not value.endswith("Z"):
-        return None
+    return _moment(value) if isinstance(value, str) and value.endswith("Z") else None
+
+
+# Both ends' rows, and those of all rails at once, say the same time, and each is asked for it several times.
+@functools.lru_cache(maxsize=1 << 12)
+def _moment(value: str) -> float | None:
     try:
         return datetime.fromisoformat(value).timestamp()
     except ValueError:
         return None
 
 
-def _is_kind(value: object, kind: str) -> bool:
+def _is_kind(value: object, kind: str) -> TypeGuard[float]:
     if not is_number(value):
         return False
     if kind.endswith("count") and (int(value) != value or not is_whole(int(value))):
@@ -213,30 +219,42 @@ def _is_kind(value: object, kind: str) -> bool:
     return 0 <= value <= 100 if kind == "share" else value >= 0
 
 
-def as_asked(check: str, client: bool, policy: Mapping[str, Any]) -> dict[str, object]:
+def as_asked(check: str, client: bool, policy: Mapping[str, Any]) -> Mapping[str, object]:
     """Return what a row has to say of how its test was run."""
+    keys = "iperf3_streams" if check in TCP_BANDWIDTH else "", "rdma_qps" if is_rdma_bandwidth(check) else ""
+    return _as_asked(check, client, *(policy[key] if key else None for key in (*keys, CHECKS[check].message)))
+
+
+# The policy's numbers are a run's, and all its rows are asked the same.
+@functools.lru_cache(maxsize=1 << 8, typed=True)
+def _as_asked(
+    check: str, client: bool, streams: object, qps: object, message_bytes: object
+) -> Mapping[str, object]:
     wanted: dict[str, object] = {}
     if check in TCP_BANDWIDTH:
-        wanted["streams"] = policy["iperf3_streams"]
+        wanted["streams"] = streams
     if check in LATENCY_IS and client:
         # Of TCP only one-way latencies are compared; an RDMA read is answered, so it is a round trip.
         wanted["latency_is"] = LATENCY_IS[check]
     if is_rdma_bandwidth(check):
-        wanted["qps"] = policy["rdma_qps"]
-    if CHECKS[check].message:
-        wanted["message_bytes"] = policy[CHECKS[check].message]
+        wanted["qps"] = qps
+    if message_bytes is not None:
+        wanted["message_bytes"] = message_bytes
     if CHECKS[check].rdma:
         wanted["bandwidth_is"] = "sum_of_both" if check in BI else None
     if check == "rdma_bandwidth_unpinned":
         wanted["pinned"] = False
-    return wanted
+    return MappingProxyType(wanted)
 
 
-def _orders(numbers: Mapping[str, str]) -> Iterator[list[str]]:
-    """Yield metrics of one distribution, such as `rtt_min_us` and `rtt_max_us`, the least first."""
+@functools.cache
+def _orders(numbers: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    """Return metrics of one distribution of which one is not above the other: `rtt_min_us`, `rtt_max_us`."""
+    found: list[tuple[str, str]] = []
     for stem in [name[: -len("average_us")] for name in numbers if name.endswith("_average_us")]:
         for words in _ASCENDING:
-            yield [name for name in (f"{stem}{word}_us" for word in words) if name in numbers]
+            found += pairwise([name for name in (f"{stem}{word}_us" for word in words) if name in numbers])
+    return tuple(found)
 
 
 def _impossible_probes(row: Row, policy: Mapping[str, Any]) -> Iterator[str]:

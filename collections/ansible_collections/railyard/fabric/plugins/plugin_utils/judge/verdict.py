@@ -27,6 +27,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue i
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import (
     aggregate,
+    alike,
     baseline,
     bmc,
     bounds_check,
@@ -87,9 +88,7 @@ def judge(
         JudgeError: nothing was asked, or a line asks of a node or rail that the plan does not have.
         PolicyError: the manifest's policy is not one.
     """
-    results = list(results)
-    found = answers(manifest, plan, asked, facts, results, obstacles, answered, saved)
-    rows = _by_id(results, {str(line["id"]): line for line in asked})
+    found, rows = _judged(manifest, plan, asked, facts, results, obstacles, answered, saved)
     return [answer.line(line, rows) for line, answer in zip(asked, found, strict=True)]
 
 
@@ -104,6 +103,19 @@ def answers(
     saved: Saved | None,
 ) -> list[Answer]:
     """Return what `judge` makes verdicts of; arguments and errors are the same."""
+    return _judged(manifest, plan, asked, facts, results, obstacles, answered, saved)[0]
+
+
+def _judged(
+    manifest: Mapping[str, Any],
+    plan: Mapping[str, Any],
+    asked: Sequence[Mapping[str, Any]],
+    facts: Iterable[Mapping[str, Any]],
+    results: Iterable[Mapping[str, Any]],
+    obstacles: Iterable[Mapping[str, Any]],
+    answered: Iterable[str],
+    saved: Saved | None,
+) -> tuple[list[Answer], Rows]:
     problem = documents.problem(manifest, plan, asked)
     if problem:
         raise JudgeError(problem)
@@ -127,7 +139,7 @@ def answers(
         baseline.settle(asked, found, saved, rules)
     lasting.unsteady(asked, found)
     slow_rails.name(asked, found, fleet)
-    return found
+    return found, rows
 
 
 def status_of(outcomes: Collection[str], whole: bool) -> int:
@@ -190,16 +202,16 @@ def strangers(
     manifest: Mapping[str, Any], asked: Sequence[Mapping[str, Any]], results: Iterable[Mapping[str, Any]]
 ) -> list[str]:
     """Name the result rows that answer nothing that was asked of who wrote them."""
-    lines = {str(line["id"]): line for line in asked}
+    writers = {str(line["id"]): _writers(line) for line in asked}
     said = []
     foreign: dict[str, list[Any]] = {}
     for row in results:
-        line = lines.get(str(row.get("id")))
+        mine = writers.get(str(row.get("id")))
         if row.get("run") != manifest.get("run"):
             said.append(f"a row of run {row.get('run')!r} by {row.get('host')!r} (test {row.get('id')!r})")
-        elif line is None:
+        elif mine is None:
             said.append(f"a row of test {row.get('id')!r} by {row.get('host')!r}, which was not asked")
-        elif row.get("host") not in _writers(line):
+        elif row.get("host") not in mine:
             foreign.setdefault(repr(row.get("host")), []).append(row.get("id"))
     for host, ids in foreign.items():
         said.append(f"{len(ids)} rows by {host}, of tests that it has no end of (test {ids[0]!r} the first)")
@@ -236,6 +248,7 @@ class _Judge:
         counted = row_counters.Claims(run, between, rows)
         self.trust = evidence.Evidence(run, rules, fleet, self.chart, counted, times)
         self._times = times
+        self._alike = alike.Alike(fleet.bound)
         self._bmcs = {name: str(node.get("bmc_address")) for name, node in plan["nodes"].items()}
         self._no_bmc_answers = bmc.nobody(tests.values(), rows)
         self._share_a_slot = {
@@ -282,7 +295,7 @@ class _Judge:
         ends, check = self._ends(asked), str(asked["check"])
         rdma, client = CHECKS[check].rdma, ends[0]
         classes = [str(((end.hca if rdma else end.netdev) or {}).get("driver_class")) for end in ends]
-        rate_gbps = limits.capability(check, *ends).rate_gbps
+        rate_gbps = self._alike.capability(check, asked).rate_gbps
         mtu_bytes = client.rail.get("mtu") or (client.netdev or {}).get("mtu_bytes")
         active_mtu_bytes = (client.hca or {}).get("active_mtu_bytes") if rdma else None
         mtus = mtu_bytes, active_mtu_bytes
@@ -317,7 +330,7 @@ class _Judge:
         answer = bounds_check.weigh(observed, judged, bounds)
         if asked["tool"] != "iperf3" or answer.outcome != UNMEASURED:
             return answer
-        able = limits.capability(check.name, *self._ends(asked))
+        able = self._alike.capability(check.name, asked)
         return bounds_check.by_counters(
             answer, pair, judged, bounds, able.packet.payload_bytes / able.packet.counted_bytes
         )
@@ -326,7 +339,7 @@ class _Judge:
         """Hold both directions at once against what each of them carries alone."""
         ways = ((asked["node"], asked["peer"]), (asked["peer"], asked["node"]))
         alone = [self._alone_gbps("rdma_bandwidth", *way, asked["rail"]) for way in ways]
-        able = limits.capability("rdma_bandwidth", *self._ends(asked), self.fleet.transports[asked["node"]])
+        able = self._alike.capability("rdma_bandwidth", asked, self.fleet.transports[asked["node"]])
         return limits.each_way(bounds, alone, hardware=not able.packet.software)
 
     def _alone_gbps(self, check: str, node: object, peer: object, rail: object) -> float | None:
@@ -445,7 +458,7 @@ class _Judge:
 
     def _bounds(self, asked: Mapping[str, Any]) -> limits.Bounds:
         conditions = self._conditions(asked, alone=asked.get("group") is None)
-        return limits.for_test(str(asked["check"]), *self._ends(asked), conditions)
+        return self._alike.for_test(asked, conditions)
 
     def _conditions(self, asked: Mapping[str, Any], alone: bool = False) -> limits.Conditions:
         both = (asked["node"], asked["peer"])
@@ -481,7 +494,7 @@ class _Judge:
             if isinstance(pair, Answer):
                 return Answer.unmeasured("part_unmeasured", f"{part['rail']}: {pair.cause.get('cause')}")
             servers.append(pair[1])
-            able.append(limits.capability(str(asked["check"]), *self._ends(part), conditions.transport))
+            able.append(self._alike.capability(str(asked["check"]), part, conditions.transport))
         rdma = CHECKS[str(asked["check"])].rdma
         try:
             observed = aggregate.add_up(servers, payload=rdma)
@@ -524,9 +537,10 @@ def _obstacles(rows: Iterable[Mapping[str, Any]], run: str) -> dict[str, Mapping
 def _by_id(results: Iterable[Mapping[str, Any]], tests: Mapping[str, Mapping[str, Any]]) -> Rows:
     """Return test -> the rows by those who were asked it: nobody else has a say in it."""
     rows: Rows = {}
+    writers = {identity: _writers(line) for identity, line in tests.items()}
     for row in results:
         identity = str(row.get("id"))
-        if identity in tests and row.get("host") in _writers(tests[identity]):
+        if row.get("host") in writers.get(identity, ()):
             rows.setdefault(identity, []).append(row)
     return rows
 

@@ -50,8 +50,11 @@ def _problems(
 
 def unlike(row: Mapping[str, Any], wanted: Mapping[str, Any]) -> str | None:
     """Return the first key under which a row does not hold the wanted value, or None; True is not 1."""
-    keys = (key for key, value in wanted.items() if row.get(key) != value or isinstance(row.get(key), bool))
-    return next(keys, None)
+    for key, value in wanted.items():
+        seen = row.get(key)
+        if seen != value or seen is True or seen is False:
+            return key
+    return None
 
 
 def _is_known(document: Mapping[str, Any]) -> bool:

@@ -211,6 +211,18 @@ def test_counters_that_cannot_be_trusted_are_no_pass(spans: Any, check: str) -> 
     assert (one["outcome"], one["cause_class"]) == ("unmeasured", "error_counters_reset")
 
 
+@pytest.mark.parametrize("span", [[True, True], [1.0, 1.0]])
+def test_what_only_equals_the_counts_of_the_row_before_is_no_count(span: list[Any]) -> None:
+    run = TCP.copy()
+    for row in run.results:
+        if row.get("link_errors"):
+            row["link_errors"] = {"netdev.rx_crc_errors": [1, 1]}
+    assert link_errors(run)["outcome"] == "pass"
+    row_of(run)["link_errors"] = {"netdev.rx_crc_errors": span}
+    one = link_errors(run)
+    assert (one["outcome"], one["cause_class"]) == ("unmeasured", "error_counters_reset")
+
+
 def test_the_counters_of_another_netdev_are_not_the_rails() -> None:
     run = SOFT.copy()
     row_of(run)["netdev"] = "ens6d1"
