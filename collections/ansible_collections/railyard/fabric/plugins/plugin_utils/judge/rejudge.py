@@ -17,6 +17,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import (
     attempts,
     baseline,
     isolation,
+    light_rows,
     verdict,
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import baseline as kept_baseline
@@ -56,8 +57,7 @@ def judge_folder(path: str | Path) -> Judged:
         JudgeError: nothing was asked, or plan and asked lines contradict each other.
         PolicyError: the manifest's policy is not one.
     """
-    with _without_collector():
-        read = _read(path)
+    with _without_collector(), _read(path) as read:
         manifest, plan, asked, _facts, results = read.documents[:5]
         verdicts = verdict.judge(*read.documents)
         incomplete = verdict.incomplete(manifest, asked, plan, read.order, read.second)
@@ -79,9 +79,9 @@ def baseline_of(path: str | Path) -> dict[str, Any]:
     Raises:
         RunFolderError, JudgeError, PolicyError: as judge_folder.
     """
-    read = _read(path)
-    manifest, _plan, asked, *_rest = read.documents
-    return baseline.document(manifest, asked, verdict.answers(*read.documents))
+    with _read(path) as read:
+        manifest, _plan, asked, *_rest = read.documents
+        return baseline.document(manifest, asked, verdict.answers(*read.documents))
 
 
 @contextmanager
@@ -105,15 +105,18 @@ class _Folder(NamedTuple):
     torn: list[str]
 
 
-def _read(path: str | Path) -> _Folder:
+@contextmanager
+def _read(path: str | Path) -> Iterator[_Folder]:
     folder = RunFolder(path)
     manifest = folder.manifest()
     plan = folder.plan()
     torn = []
     read = {}
-    for name in (run_folder.ASKED, run_folder.FACTS, run_folder.OBSTACLES, run_folder.RESULTS):
+    for name in (run_folder.ASKED, run_folder.FACTS, run_folder.OBSTACLES):
         read[name], damaged = folder.rows(name)
         torn += [name] if damaged else []
+    results = light_rows.Rows(folder, read[run_folder.ASKED])
+    torn += [run_folder.RESULTS] if results.torn else []
     order = _work_order(folder, run_folder.WORK_ORDER)
     second = _work_order(folder, run_folder.CONFIRM_ORDER)
     documents = (
@@ -121,12 +124,15 @@ def _read(path: str | Path) -> _Folder:
         plan,
         read[run_folder.ASKED],
         read[run_folder.FACTS],
-        read[run_folder.RESULTS],
+        results,
         read[run_folder.OBSTACLES],
         _inspected(folder, plan, order, read[run_folder.OBSTACLES]),
         kept_baseline.kept(folder, manifest, plan),
     )
-    return _Folder(documents, order, second, torn)
+    try:
+        yield _Folder(documents, order, second, torn)
+    finally:
+        results.close()
 
 
 def _work_order(folder: RunFolder, name: str) -> Mapping[str, Any] | None:

@@ -11,7 +11,7 @@ out of it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
@@ -35,6 +35,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import (
     clock,
     evidence,
     hops,
+    light_rows,
     link_errors,
     rdma_facts,
     row_counters,
@@ -76,7 +77,7 @@ def judge(
         plan: plan.json.
         asked: the asked lines.
         facts: the facts rows.
-        results: the result rows.
+        results: the result rows, held or light.
         obstacles: what kept the controller from inspecting or starting a node; it explains silence, no more.
         answered: nodes that are known to have been inspected: if one has no facts, they were lost.
         saved: the baseline that the run is held against, None where it has none.
@@ -127,7 +128,7 @@ def _judged(
     rows = _by_id(results, tests)
     times = clock.Clock(manifest, fleet.collected)
     rules = policy.merge(manifest.get("policy"))
-    court = _Judge(run, plan, rules, fleet, tests, rows, times)
+    court = _Judge(run, plan, rules, fleet, tests, rows, times, light_rows.whole_of(results))
     court.lost = _rows_lost(manifest, rows)
     found = [court.answer(line) for line in asked]
     for line, answer in zip(asked, found, strict=True):
@@ -233,6 +234,7 @@ class _Judge:
         tests: Mapping[str, Mapping[str, Any]],
         rows: Rows,
         times: clock.Clock,
+        whole: Callable[[evidence.Row], evidence.Row],
     ) -> None:
         self.run = run
         self.policy = rules
@@ -246,7 +248,7 @@ class _Judge:
         self.chart.read(tests.values(), rows)
         between = [line for line in tests.values() if CHECKS[str(line["check"])].source == "test"]
         counted = row_counters.Claims(run, between, rows)
-        self.trust = evidence.Evidence(run, rules, fleet, self.chart, counted, times)
+        self.trust = evidence.Evidence(run, rules, fleet, self.chart, counted, times, whole)
         self._times = times
         self._alike = alike.Alike(fleet.bound)
         self._bmcs = {name: str(node.get("bmc_address")) for name, node in plan["nodes"].items()}

@@ -90,7 +90,7 @@ def parse_lines(data: bytes) -> tuple[list[dict[str, Any]], bool]:
     appended. So is one beyond MOST_LINE_BYTES, unread. What JSON has no word for (`_read`) is null, and
     whoever needs it says that it is missing.
     """
-    return _whole(_each(io.BytesIO(data)))
+    return _whole(row for _length, row in _each(io.BytesIO(data)))
 
 
 def _whole(found: Iterable[dict[str, Any] | None]) -> tuple[list[dict[str, Any]], bool]:
@@ -108,13 +108,16 @@ def _whole(found: Iterable[dict[str, Any] | None]) -> tuple[list[dict[str, Any]]
 _ID = re.compile(rb'"id"\s*:\s*"([^"\\]*)"')
 
 
-def _each(stream: BinaryIO, of: Container[str] | None = None) -> Iterator[dict[str, Any] | None]:
-    """Yield each whole row (that may answer one of these questions), and None wherever one was dropped."""
+def _each(stream: BinaryIO, of: Container[str] | None = None) -> Iterator[tuple[int, dict[str, Any] | None]]:
+    """Yield each whole row (that may answer one of these questions), and None wherever one was dropped.
+
+    With it goes how long the line is that was just read.
+    """
     too_long = False
     while raw := stream.readline(MOST_LINE_BYTES):
         begun, too_long = too_long, not raw.endswith(b"\n") and len(raw) == MOST_LINE_BYTES
         if not raw.endswith(b"\n"):
-            yield None
+            yield len(raw), None
         if begun or too_long or not raw.strip():
             continue
         if of is not None and not any(found.decode("utf-8", "replace") in of for found in _ID.findall(raw)):
@@ -123,7 +126,7 @@ def _each(stream: BinaryIO, of: Container[str] | None = None) -> Iterator[dict[s
             row = _read(raw.decode("utf-8"))
         except (ValueError, RecursionError):
             row = None
-        yield row if isinstance(row, dict) else None
+        yield len(raw), row if isinstance(row, dict) else None
 
 
 def is_deep(value: Any, left: int = 16) -> bool:
@@ -252,9 +255,23 @@ class RunFolder:
         """
         try:
             with self._open(name) as stream:
-                yield from _each(stream, of)
+                for _length, row in _each(stream, of):
+                    yield row
         except FileNotFoundError:
             return
+        except OSError as error:
+            raise _unreadable(self.path / name, error) from error
+
+    def each_row_at(self, name: str) -> Iterator[tuple[tuple[int, int], dict[str, Any] | None]]:
+        """Yield what `each_row` does, each with where its line begins in the file and how long it is.
+
+        Raises:
+            RunFolderError: the file cannot be read.
+        """
+        try:
+            with self._open(name) as stream:
+                for length, row in _each(stream):
+                    yield (stream.tell() - length, length), row
         except OSError as error:
             raise _unreadable(self.path / name, error) from error
 
