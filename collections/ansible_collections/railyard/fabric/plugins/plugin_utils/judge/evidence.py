@@ -21,13 +21,11 @@ Closed: what is not understood is not trusted. A test has no number, for the fir
 
 from __future__ import annotations
 
-import functools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.facts.gid import Choice
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.proof import (
     HARDWARE,
     NETDEV_BYTES,
@@ -36,7 +34,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils.measure.proof impo
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.rails import bind, rdma_mtu
 from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
-from ansible_collections.railyard.fabric.plugins.module_utils.rules import rdma
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import (
     CHECKS,
     FAIL,
@@ -54,6 +51,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import (
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.clock import Clock
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import Answer
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.facts import BoundFacts
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rail_end import RailEnd
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import unlike
 
 Row = Mapping[str, Any]
@@ -75,35 +73,6 @@ _KILLED, _WHATEVER_STATUS = 128, ("ping", "sockperf", "udp_probe")
 _COUNTED_BY = {"hardware": PORT_DATA[0], "software": SOFT_ROCE.packets[0]}
 #: What the port counts of each way: whatever is sent is acknowledged.
 _BOTH_WAYS = (*SOFT_ROCE.packets, *HARDWARE.packets, *PORT_DATA)
-
-
-class _End:
-    """What all rows of a rail's end have to agree with, found once.
-
-    Attributes:
-        bound: the rail, bound to its node's facts.
-        without_ip: the inventory gives it no address.
-        address: its bare address, or None.
-        words: by which a tool is told of it.
-    """
-
-    def __init__(self, bound: Bound, transport: str) -> None:
-        self.bound = bound
-        self.without_ip = bind.without_ip(bound.rail)
-        address = bound.rail.get("address") or bound.rail.get("address6")
-        self.address = address.split("/")[0] if address else None
-        self.words = _names_of(bound)
-        self._transport = transport
-
-    @functools.cached_property
-    def gid(self) -> Choice | None:
-        """The GID that it has to use on RoCE."""
-        return rdma.choice(self.bound)
-
-    @functools.cached_property
-    def rdma_mtus(self) -> tuple[int | None, int | None]:
-        """The least and the greatest RDMA MTU in bytes that it may have; None where it is not known."""
-        return rdma_mtu.span(self.bound.rail, self.bound.hca, self._transport)
 
 
 class Evidence:
@@ -138,7 +107,7 @@ class Evidence:
         self._claims = claims
         #: Node -> rail -> its end; node -> the words of all its rails; test -> its good pairs.
         self._ends = {
-            node: {rail: _End(end, fleet.transports[node]) for rail, end in rails.items()}
+            node: {rail: RailEnd(end, fleet.transports[node]) for rail, end in rails.items()}
             for node, rails in fleet.bound.items()
         }
         self._all_words = {
@@ -370,7 +339,7 @@ class Evidence:
         return ""
 
 
-def _not_the_rails_port(row: Row, known: _End, transport: str) -> Iterator[Problem]:
+def _not_the_rails_port(row: Row, known: RailEnd, transport: str) -> Iterator[Problem]:
     """Yield in what an RDMA test did not run over the rail's own port, GID and RDMA MTU; the first counts."""
     end = known.bound
     hca = end.hca or {}
@@ -421,14 +390,6 @@ def _met_elsewhere(row: Row, end: Bound) -> Iterator[Problem]:
     elif said.get("port_guid") != guid:
         seen = f"it was measured on a port of GUID {said.get('port_guid')}"
         yield "guid_differs", f"{seen}, its facts say {guid}"
-
-
-def _names_of(end: Bound) -> set[str]:
-    """Return the words by which a tool is told of a rail's end: netdev, addresses, RDMA device."""
-    addresses = (end.rail.get(key) for key in ("address", "address6"))
-    device = str((end.hca or {}).get("hca") or "").partition(":")[0]
-    words = [str((end.netdev or {}).get("netdev") or ""), device]
-    return {word for word in (*words, *(str(cidr or "").partition("/")[0] for cidr in addresses)) if word}
 
 
 def _telling(answer: Answer) -> tuple[bool, bool]:

@@ -12,7 +12,7 @@ the folder, and by the same rules.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import CHECKS
@@ -29,6 +29,11 @@ _TEXTS = ("run", "id", "host", "end", "check", "status", "proof", "netdev", "hca
 _OTHERS = ("attempt", "sequence", "counters", "link_errors", "metrics")
 #: Where a light row keeps the place of its line. What is read of JSON has texts as keys.
 _PLACE = 0
+#: By what a row is known again.
+_SAME = ("run", "id", "host", "end", "attempt", "proof", "counters")
+#: So many whole rows are kept at hand: both ends' of a pair's rails, which a sum asks for once more. More
+#: of them leave the processor's cache.
+_AT_HAND = 32
 
 
 class Rows:
@@ -48,6 +53,7 @@ class Rows:
     def __init__(self, folder: RunFolder, asked: Iterable[Row]) -> None:
         self._path = folder.path / run_folder.RESULTS
         self._handle: int | None = None
+        self._read: dict[tuple[int, int], Row] = {}
         try:
             many = self._path.stat().st_size >= HELD_BYTES
         except OSError:
@@ -70,14 +76,19 @@ class Rows:
         place = light.get(_PLACE)
         if place is None:
             return row
+        if (known := self._read.get(place)) is not None:
+            return known
         try:
             if self._handle is None:
                 self._handle = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
             found, _torn = run_folder.parse_lines(os.pread(self._handle, place[1], place[0]))
         except OSError as error:
             raise RunFolderError(f"{self._path} cannot be read: {error.strerror}") from error
-        if len(found) != 1 or any(found[0].get(key) != row.get(key) for key in (*_TEXTS, *_OTHERS)):
+        if len(found) != 1 or any(found[0].get(key) != row.get(key) for key in _SAME):
             raise RunFolderError(f"{self._path} was changed while it was judged; judge the run again")
+        if len(self._read) >= _AT_HAND:
+            self._read.clear()
+        self._read[place] = found[0]
         return found[0]
 
     def close(self) -> None:
@@ -105,6 +116,17 @@ class Rows:
 def whole_of(results: Iterable[Row]) -> Callable[[Row], Row]:
     """Return what gives rows as they stand in the folder; those of no folder are whole."""
     return results.whole if isinstance(results, Rows) else lambda row: row
+
+
+def in_turn(asked: Sequence[Row]) -> list[int]:
+    """Return the places of all asked lines, a sum's parts just before it: so their rows are still at hand."""
+    places = {str(line["id"]): place for place, line in enumerate(asked)}
+    turns: dict[int, None] = {}
+    for place, line in enumerate(asked):
+        if parts := line.get("parts"):
+            turns |= dict.fromkeys(places[part] for part in parts if part in places)
+            turns[place] = None
+    return list(turns | dict.fromkeys(range(len(asked))))
 
 
 class _Shared:

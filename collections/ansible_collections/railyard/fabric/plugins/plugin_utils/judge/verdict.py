@@ -130,7 +130,8 @@ def _judged(
     rules = policy.merge(manifest.get("policy"))
     court = _Judge(run, plan, rules, fleet, tests, rows, times, light_rows.whole_of(results))
     court.lost = _rows_lost(manifest, rows)
-    found = [court.answer(line) for line in asked]
+    said = {place: court.answer(asked[place]) for place in light_rows.in_turn(asked)}
+    found = [said[place] for place in range(len(asked))]
     for line, answer in zip(asked, found, strict=True):
         answer.like = court.like(line) if answer.tries else {}
     # A sum's parts stand for it.
