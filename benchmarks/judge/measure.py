@@ -1,6 +1,7 @@
 """Time and weigh the judgement of sound run folders, one fresh process per size; a line of JSON for each.
 
-.venv/bin/python benchmarks/judge/measure.py [--nodes 4 8 16] [--rails 8] [--repeat 2] [--code CHECKOUT]
+.venv/bin/python benchmarks/judge/measure.py [--nodes 4 8 16] [--rails 8] [--sweep] [--repeat 2]
+    [--code CHECKOUT]
 
 With --code the judge of another checkout judges the same folders: both sets of verdicts must have one digest.
 CPU seconds say more than wall seconds on a machine that others use.
@@ -64,19 +65,28 @@ def main() -> None:
     )
     parser.add_argument("--nodes", type=int, nargs="+", default=[4, 8, 16])
     parser.add_argument("--rails", type=int, default=8)
+    parser.add_argument("--sweep", action="store_true", help="ask what a sweep asks, not every test")
     parser.add_argument("--repeat", type=int, default=2, help="the quickest by CPU time is told")
     parser.add_argument("--code", type=Path, help="a checkout of another commit")
     options = parser.parse_args()
     machine = f"{os.cpu_count()} CPUs, {platform.machine()}, Python {platform.python_version()}"
     codes = {"here": sound_run.ROOT, **({"other": options.code} if options.code else {})}
+    rules = {"questions": "together"} if options.sweep else {}
     for nodes in options.nodes:
         with tempfile.TemporaryDirectory() as place:
-            folder = sound_run.build(Path(place) / "made" / sound_run.RUN, nodes, options.rails)
+            folder = Path(place) / "made" / sound_run.RUN
+            sound_run.build(folder, nodes, options.rails, rules=rules)
             size = (folder / "results.jsonl").stat().st_size
             for name, code in codes.items():
                 runs = [measure(folder, code) for _ in range(options.repeat)]
                 best = min(runs, key=lambda one: float(one["cpu_s"]))
-                told = {"machine": machine, "code": name, "nodes": nodes, "rails": options.rails}
+                told = {
+                    "machine": machine,
+                    "code": name,
+                    "nodes": nodes,
+                    "rails": options.rails,
+                    "sweep": options.sweep,
+                }
                 print(json.dumps({**told, "results_mb": round(size / 1e6, 1), **best}), flush=True)
 
 
