@@ -10,7 +10,7 @@ from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.proof import PORT_DATA
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import verdict
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import run_status, verdict
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import provenance, requests
 
 from support.runs import fake_rdma
@@ -111,10 +111,10 @@ class FakeRun:
         return verdict.judge(self.manifest, self.plan, self.asked, self.facts, exchanged(self.results))
 
     def status(self) -> int:
-        return verdict.status_of({one["outcome"] for one in self.judge()}, self.incomplete() is None)
+        return run_status.status_of({one["outcome"] for one in self.judge()}, self.incomplete() is None)
 
     def incomplete(self) -> str | None:
-        return verdict.incomplete(self.manifest, self.asked, self.sealed(), self.order)
+        return run_status.incomplete(self.manifest, self.asked, self.sealed(), self.order)
 
     def sealed(self) -> dict[str, Any]:
         """Return the plan as it would be had the run been made with it."""

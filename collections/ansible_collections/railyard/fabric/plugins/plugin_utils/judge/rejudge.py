@@ -18,6 +18,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import (
     baseline,
     isolation,
     light_rows,
+    run_status,
     verdict,
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import baseline as kept_baseline
@@ -60,13 +61,13 @@ def judge_folder(path: str | Path) -> Judged:
     with _without_collector(), _read(path) as read:
         manifest, plan, asked, _facts, results = read.documents[:5]
         verdicts = verdict.judge(*read.documents)
-        incomplete = verdict.incomplete(manifest, asked, plan, read.order, read.second)
+        incomplete = run_status.incomplete(manifest, asked, plan, read.order, read.second)
         outcomes = {one["outcome"] for one in verdicts}
         return Judged(
             verdicts,
-            verdict.status_of(outcomes, not read.torn and incomplete is None),
+            run_status.status_of(outcomes, not read.torn and incomplete is None),
             read.torn,
-            verdict.strangers(manifest, asked, results),
+            run_status.strangers(manifest, asked, results),
             incomplete,
             [*provenance.notes(manifest, plan), *attempts.notes(verdicts)],
             isolation.of(read.order, asked, results, verdicts),

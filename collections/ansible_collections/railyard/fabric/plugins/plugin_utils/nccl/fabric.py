@@ -125,6 +125,7 @@ def _netdevs(setting: Setting, nodes: Sequence[Node]) -> Iterator[Finding]:
         return
     taken: dict[tuple[tuple[str, ...], bool, bool], list[str]] = {}
     shut: list[str] = []
+    frontends = {node.name: node.frontend for node in nodes}
     for node in nodes:
         rails = [rail for rail in node.rails if rail[2] and read.takes(rail[2])]
         if node.transport != "tcp" and rails:
@@ -141,11 +142,11 @@ def _netdevs(setting: Setting, nodes: Sequence[Node]) -> Iterator[Finding]:
             why += ", and such a rail has no IP address"
         elif excludes:
             why += "; what is left out does not leave out the rails"
-        frontend = next(node.frontend for node in nodes if node.name == hosts[0])
+        frontend = frontends[hosts[0]]
         fix = f"write NCCL_SOCKET_IFNAME=={frontend}" if frontend else "name the frontend's netdev, = first"
         yield about(setting, ERROR if lost else WARNING, "socket_on_rail", why, fix)
     if shut:
-        frontend = next(node.frontend for node in nodes if node.name == shut[0])
+        frontend = frontends[shut[0]]
         why = f"it does not take {frontend}, the frontend of {_folded(shut)}"
         yield about(setting, WARNING, "not_frontend", why, f"write NCCL_SOCKET_IFNAME=={frontend}")
 

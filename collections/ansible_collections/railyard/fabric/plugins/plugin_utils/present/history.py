@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_number
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import verdict
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import run_status
 from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import clean_all, clean_line
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import comparison, wording
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
@@ -157,8 +157,8 @@ def _read(path: Path) -> PastRun:
     asked = manifest.get("asked")
     count = asked.get("count") if isinstance(asked, Mapping) else None
     less = is_number(count) and len(rows) < count
-    whole = not torn and not less and verdict.not_ended(manifest) is None
-    status = verdict.status_of({one["outcome"] for one in outcomes}, whole)
+    whole = not torn and not less and run_status.not_ended(manifest) is None
+    status = run_status.status_of({one["outcome"] for one in outcomes}, whole)
     start, policy = manifest.get("start"), manifest.get("policy")
     return PastRun(
         run=path.name,
@@ -175,7 +175,7 @@ def _read(path: Path) -> PastRun:
 
 
 def _notes(manifest: Mapping[str, Any], rows: Sequence[object], torn: bool, less: bool) -> Iterator[str]:
-    incomplete = verdict.not_ended(manifest)
+    incomplete = run_status.not_ended(manifest)
     if incomplete:
         yield incomplete
     if not rows:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import bmc, verdict
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import bmc, run_status, verdict
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import summary
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import requests
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.bmc_probe import Reply
@@ -44,7 +44,7 @@ def test_a_bmc_that_answers_passes_and_the_run_is_whole() -> None:
         assert one["basis"]
         assert one["rows"] == [one["id"]]
     assert run.status() == 0
-    assert verdict.strangers(run.manifest, run.asked, run.results) == []
+    assert run_status.strangers(run.manifest, run.asked, run.results) == []
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import bounds as limits
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import rejudge, verdict
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import rejudge, run_status, verdict
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import summary
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import requests
 from support.runs.fake_run import NODES, RUN, FakeRun, fabric
@@ -281,7 +281,7 @@ def test_a_run_of_which_nothing_applies_proves_nothing() -> None:
     run = HEALTHY.copy()
     verdicts = [{**one, "outcome": "not_applicable"} for one in run.judge()]
     for said_of_it in (verdicts, []):
-        assert verdict.status_of({one["outcome"] for one in said_of_it}, run.incomplete() is None) == 3
+        assert run_status.status_of({one["outcome"] for one in said_of_it}, run.incomplete() is None) == 3
     said = summary.of(run.plan, rejudge.Judged(verdicts, 3))
     assert "proven" not in said["headline"]
 
@@ -296,5 +296,5 @@ def test_a_row_of_nobody_stops_nobody(garbage: object) -> None:
     run = HEALTHY.copy()
     run.facts.append({**run.facts[0], "node": garbage})
     assert run.status() == 0
-    said = verdict.strangers(run.manifest, run.asked, [{**run.results[0], "id": garbage}])
+    said = run_status.strangers(run.manifest, run.asked, [{**run.results[0], "id": garbage}])
     assert len(said) == 1

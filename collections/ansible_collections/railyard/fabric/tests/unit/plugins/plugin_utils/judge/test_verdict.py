@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import verdict
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import run_status, verdict
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import Answer
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import requests
 from hypothesis import HealthCheck, given, settings
@@ -432,7 +432,7 @@ def test_rows_of_strangers_are_named_and_pass_nothing() -> None:
     other_run = {**run.results[0], "run": "20200101T000000Z-0000"}
     not_asked = {**run.results[0], "id": "m99999"}
     run.results += [other_run, not_asked]
-    assert len(verdict.strangers(run.manifest, run.asked, run.results)) == 2
+    assert len(run_status.strangers(run.manifest, run.asked, run.results)) == 2
     assert len(run.judge()) == len(run.asked)
     # A row of another run under an asked id makes the test doubtful: it is not known which one is meant.
     run.results.append({**run.rows(run.ids("tcp_bandwidth")[0], "client")[0], "run": "20200101T000000Z-0000"})
@@ -472,8 +472,8 @@ def test_exit_status_follows_the_contract() -> None:
 
     def status(said: list[dict[str, Any]], torn: bool = False, **manifest: Any) -> int:
         told = {**run.manifest, **manifest}
-        whole = not torn and verdict.incomplete(told, run.asked, run.sealed(), run.order) is None
-        return verdict.status_of({one["outcome"] for one in said}, whole)
+        whole = not torn and run_status.incomplete(told, run.asked, run.sealed(), run.order) is None
+        return run_status.status_of({one["outcome"] for one in said}, whole)
 
     assert (status(verdicts), status(verdicts, torn=True), status([])) == (0, 3, 3)
     for end in (None, {}, {"at": "x", "reason": "interrupted"}, {"at": "x"}, {"reason": "completed"}):
@@ -510,9 +510,9 @@ def test_less_asked_than_plan_and_work_order_say_is_incomplete(forge: Any) -> No
 
 def test_a_folder_that_lost_its_work_order_or_the_plans_fingerprint_is_incomplete() -> None:
     told = HEALTHY.manifest, HEALTHY.asked
-    assert "work_order.json" in str(verdict.incomplete(*told, HEALTHY.sealed(), None))
-    assert "inventory_sha256" in str(verdict.incomplete(*told, HEALTHY.plan, HEALTHY.order))
-    assert verdict.incomplete(*told, HEALTHY.sealed(), HEALTHY.order) is None
+    assert "work_order.json" in str(run_status.incomplete(*told, HEALTHY.sealed(), None))
+    assert "inventory_sha256" in str(run_status.incomplete(*told, HEALTHY.plan, HEALTHY.order))
+    assert run_status.incomplete(*told, HEALTHY.sealed(), HEALTHY.order) is None
 
 
 def test_nothing_asked_is_an_error() -> None:
@@ -763,7 +763,7 @@ def test_a_number_that_no_float_holds_is_shown_as_none(seen: Any, shown: Any) ->
     ],
 )
 def test_why_a_run_did_not_come_to_its_end(end: Any, said: str | None) -> None:
-    assert verdict.not_ended({**HEALTHY.manifest, "end": end}) == said
+    assert run_status.not_ended({**HEALTHY.manifest, "end": end}) == said
 
 
 def test_nobody_else_has_a_say_in_what_a_node_was_asked() -> None:
@@ -772,7 +772,7 @@ def test_nobody_else_has_a_say_in_what_a_node_was_asked() -> None:
     run.results.append({**run.rows(identity, "client")[0], "host": "gpuserver9"})
     run.results.append({**run.results[-1], "id": run.ids("link")[0], "host": None})
     assert run.verdict(identity)["outcome"] == "pass"
-    assert len(verdict.strangers(run.manifest, run.asked, run.results)) == 2
+    assert len(run_status.strangers(run.manifest, run.asked, run.results)) == 2
 
 
 @pytest.mark.parametrize(("attempt", "garbled"), [(3, False), (4, True), (0, True)])
