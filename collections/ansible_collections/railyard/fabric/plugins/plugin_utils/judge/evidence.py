@@ -244,7 +244,7 @@ class Evidence:
         mine, its = self._ends[host][rail].words, self._ends[peer][rail].words
         for argv in argvs:
             if others := self._all_words[host].intersection(argv) - mine - its:
-                stranger = next(word for word in argv if word in others)
+                stranger = min(others, key=argv.index)
                 yield f"its tool was told {stranger}, which is another rail's"
             elif asked["tool"] not in argv and asked["tool"] not in map(os.path.basename, argv):
                 yield f"it is {asked['tool']}'s, and was told {' '.join(argv)}"

@@ -48,7 +48,7 @@ def end(
     """Return an end with a name and an address of its own."""
     rail = {"rate_gbps": 100, "mtu": 9000, "address": f"10.0.0.{number}/24", "name": "rail0", **rail}
     own = {"netdev": "ens6", "driver_class": "hardware", "speed_max_mbps": 100000, "mac": f"02::{number}"}
-    bare = str(rail["address"] or rail.get("address6") or "").split("/")[0]
+    bare = str(rail["address"] or rail.get("address6") or "").split("/", maxsplit=1)[0]
     gid = {"index": number, "gid": bare, "type": (hca or {}).pop("type", "RoCE v2"), "address": bare}
     port = {"driver_class": "hardware", "device": f"mlx5_{number}", "max_mtu_bytes": 4096, "gids": [gid]}
     return Bound(
