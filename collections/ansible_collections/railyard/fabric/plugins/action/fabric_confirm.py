@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
@@ -55,13 +55,18 @@ def second_order(folder: RunFolder) -> dict[str, Any] | None:
     if isolation.check_of(asked) is None:
         return None
     wiring = measured.wiring(order)
-    rows = (row for row in folder.each_row(run_folder.RESULTS) if row is not None)
-    found = culprits.isolate(isolation.measured_tests(asked, rows, wiring, order["absent"]), wiring)
-    if not found.doubtful:
-        return None  # for most runs: they need not be judged twice
-    found = isolation.explained(found, rejudge.judge_folder(folder.path).verdicts, wiring)
+
+    def found(verdicts: Sequence[Mapping[str, Any]]) -> culprits.Findings:
+        tests = isolation.measured_tests(asked, _rows(folder), verdicts, wiring, order["absent"])
+        return culprits.isolate(tests, wiring)
+
+    # For most runs nothing looks bad, and they need not be judged twice.
+    if not any(isolation.looks_bad(row) for row in _rows(folder)) and not found([]).doubtful:
+        return None
+    verdicts = rejudge.judge_folder(folder.path).verdicts
+    told = isolation.explained(found(verdicts), verdicts, wiring)
     gone = {name for name in wiring.nodes if not intake.archive_path(folder, name).exists()}
-    second = isolation.second_order(order, asked, found, gone)
+    second = isolation.second_order(order, asked, told, gone)
     if second is None:
         return None
     plan = folder.plan()
@@ -70,8 +75,12 @@ def second_order(folder: RunFolder) -> dict[str, Any] | None:
     folder.write(run_folder.CONFIRM_ORDER, run_folder.pretty(second))
     folder.write(run_folder.ASKED, text)
     folder.update_manifest(asked=requests.fingerprint_of(text), coverage=pattern.coverage(plan, lines))
-    display.display(clean_line(f"confirming: {_told(found.doubtful)}"))
+    display.display(clean_line(f"confirming: {_told(told.doubtful)}"))
     return second
+
+
+def _rows(folder: RunFolder) -> Iterator[dict[str, Any]]:
+    return (row for row in folder.each_row(run_folder.RESULTS) if row is not None)
 
 
 def _told(doubtful: Iterable[culprits.Suspect]) -> str:

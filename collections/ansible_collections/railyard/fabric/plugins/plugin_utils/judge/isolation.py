@@ -13,7 +13,12 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import FAIL, UNMEASURED
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import (
+    FAIL,
+    PASS,
+    RECORDED,
+    UNMEASURED,
+)
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_number
 from ansible_collections.railyard.fabric.plugins.plugin_utils.isolate import confirm, culprits, measured
 from ansible_collections.railyard.fabric.plugins.plugin_utils.isolate.measured import NONE, Tests, Wiring
@@ -57,10 +62,18 @@ def of(
         wiring = measured.wiring(order)
         if len(wiring.nodes) < LEAST_NODES:
             return culprits.NOTHING
-        found = culprits.isolate(measured_tests(asked, results, wiring, order["absent"]), wiring)
+        tests = measured_tests(asked, results, verdicts, wiring, order["absent"])
+        found = culprits.isolate(tests, wiring)
     except (LookupError, TypeError, ValueError, AttributeError):
         return culprits.NOTHING  # the work order is not whole, which the judge says
     return explained(found, verdicts, wiring)
+
+
+def looks_bad(row: Line) -> bool:
+    """Tell whether a row is of a test that its nodes measured again, or could not measure."""
+    return row.get("peer") is not None and (
+        row_numbers.attempt_of(row) > 1 or row.get("status") != "measured"
+    )
 
 
 def check_of(asked: Iterable[Line]) -> str | None:
@@ -70,15 +83,23 @@ def check_of(asked: Iterable[Line]) -> str | None:
 
 
 def measured_tests(
-    asked: Sequence[Line], results: Iterable[Line], wiring: Wiring, absent: Collection[str] = ()
+    asked: Sequence[Line],
+    results: Iterable[Line],
+    verdicts: Iterable[Line],
+    wiring: Wiring,
+    absent: Collection[str] = (),
 ) -> Tests:
     """Return the tests of a run's bandwidths, each attempt at a pair's tests as a meeting of its own.
+
+    What the judge takes for good is as good as all that is good on its rail: by how much one good number is
+    below another says nothing of a fault, and next to a few partners it would drown one.
 
     Args:
         asked: the asked lines.
         results: the result rows, in any order. A number counts where an end of the test gave it; where both
             did, the lesser.
-        wiring: of the run's nodes.
+        verdicts: the run's.
+        wiring: of its nodes.
         absent: nodes that were not there: that nothing came back from them says nothing of a rail.
     """
     check = check_of(asked)
@@ -98,7 +119,8 @@ def measured_tests(
     node = {name: place for place, name in enumerate(wiring.nodes)}
     rail = {name: place for place, name in enumerate(wiring.rails)}
     numbers: dict[tuple[Any, ...], int] = {}
-    columns, values = [], []
+    passed = {str(one["id"]) for one in verdicts if one["outcome"] in (PASS, RECORDED)}
+    columns, values, good = [], [], []
     for identity, line in wanted.items():
         if line["node"] in absent or line["peer"] in absent:
             continue
@@ -107,12 +129,22 @@ def measured_tests(
             number = numbers.setdefault((line["round"], *both, attempt), len(numbers))
             columns.append((number, node[line["node"]], node[line["peer"]], rail[line["rail"]]))
             values.append(value)
+            good.append(identity in passed)
     number_of, sender, receiver, of_rail = np.array(columns, dtype=np.int64).reshape(-1, 4).T
-    return Tests(number_of, sender, receiver, of_rail, np.array(values, dtype=np.float64))
+    rate = np.fmin(wiring.rate_gbps[sender, of_rail], wiring.rate_gbps[receiver, of_rail])
+    rate = np.where(np.isnan(rate), 1.0, rate)
+    share = np.array(values, dtype=np.float64) / rate
+    for each in range(len(wiring.rails)):
+        alike = np.array(good, dtype=bool) & (of_rail == each) & ~np.isnan(share)
+        if alike.any():
+            share[alike] = np.median(share[alike])
+    return Tests(number_of, sender, receiver, of_rail, share * rate)
 
 
 def explained(found: culprits.Findings, verdicts: Sequence[Line], wiring: Wiring) -> culprits.Findings:
-    """Return of the findings those that verdicts bear out: of a part's own half or more are not good.
+    """Return of the findings those that verdicts bear out: half or more of a part's pairs are not good.
+
+    A pair that met more often than others counts once.
 
     Args:
         found: what isolation says.
@@ -121,10 +153,15 @@ def explained(found: culprits.Findings, verdicts: Sequence[Line], wiring: Wiring
     """
     asked, bad = Counter[tuple[Any, ...]](), Counter[tuple[Any, ...]]()
     behind = _leaves(wiring)
+    met, slow = Counter[tuple[frozenset[str], str]](), Counter[tuple[frozenset[str], str]]()
     for one in _of(check_of(verdicts), verdicts):
-        parts = set(_parts(one, behind))
+        pair = frozenset((one["node"], one["peer"])), one["rail"]
+        met[pair] += 1
+        slow[pair] += one["outcome"] in (FAIL, UNMEASURED)
+    for pair, count in met.items():
+        parts = set(_parts(*pair, behind))
         asked.update(parts)
-        if one["outcome"] in (FAIL, UNMEASURED):
+        if 2 * slow[pair] >= count:
             bad.update(parts)
 
     def is_borne_out(one: culprits.Suspect) -> bool:
@@ -215,11 +252,12 @@ def _leaves(wiring: Wiring) -> dict[tuple[str, str], str]:
     }
 
 
-def _parts(line: Line, behind: Mapping[tuple[str, str], str]) -> Iterator[tuple[Any, ...]]:
-    rail = line["rail"]
+def _parts(
+    pair: frozenset[str], rail: str, behind: Mapping[tuple[str, str], str]
+) -> Iterator[tuple[Any, ...]]:
     yield culprits.RAIL, rail
-    yield culprits.PAIR, frozenset((line["node"], line["peer"])), rail
-    for node in (line["node"], line["peer"]):
+    yield culprits.PAIR, pair, rail
+    for node in pair:
         yield culprits.NODE, node
         yield culprits.NODE_RAIL, node, rail
         if (leaf := behind.get((node, rail))) is not None:
