@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 
 import pytest
 from railyard.base.signals import Interrupts, on_stop
@@ -26,13 +24,6 @@ def test_a_lost_terminal_stops_a_run_but_not_under_nohup(before):
         os.kill(os.getpid(), signal.SIGTERM)
         assert interrupts.count == (1 if before == signal.SIG_IGN else 2)
     assert signal.getsignal(signal.SIGHUP) == before
-
-
-def test_ansible_ends_with_its_terminal_even_under_nohup(before):
-    with Interrupts():
-        said = "import signal; print(signal.getsignal(signal.SIGHUP) == signal.SIG_DFL)"
-        child = subprocess.run([sys.executable, "-c", said], capture_output=True, text=True, check=True)
-    assert child.stdout == "True\n"
 
 
 def test_the_lab_goes_on_under_nohup_and_its_tools_too(before):

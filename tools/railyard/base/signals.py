@@ -37,10 +37,6 @@ class Interrupts:
 
     def __enter__(self) -> Interrupts:
         self._counting.__enter__()
-        if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
-            # A child would ignore it as well, and Ansible, whose terminal is ours, would outlive us for ever.
-            # What is caught here is not ignored there.
-            signal.signal(signal.SIGHUP, lambda _number, _frame: None)
         return self
 
     def __exit__(self, *_error: object) -> None:
