@@ -10,6 +10,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -410,3 +412,39 @@ def test_what_a_result_warns_of_is_shown_once():
         Line("warning", "gpu1: old python"),
     ]
     assert shown("gpu2", "old python") == []
+
+
+def test_ansible_ends_when_what_started_it_is_killed(tmp_path):
+    playbook = tmp_path / "sleep.yml"
+    seconds = f"300.{os.getpid()}"
+    task = {"name": "Sleep", "ansible.builtin.command": f"sleep {seconds}"}
+    playbook.write_text(json.dumps([{"hosts": "all", "gather_facts": False, "tasks": [task]}]))
+    script = (
+        "import pathlib, sys; from railyard.operate.ansible import AnsibleRun; "
+        "AnsibleRun(pathlib.Path(sys.argv[1]), ['localhost,'], ['-c', 'local']).run()"
+    )
+    caller = subprocess.Popen([sys.executable, "-c", script, str(playbook)], stdout=subprocess.DEVNULL)
+    try:
+        assert wait_for(lambda: running("sleep", seconds), 60)
+    finally:
+        caller.kill()
+        caller.wait()
+    assert wait_for(lambda: not running("ansible-playbook", str(playbook)), 15)
+
+
+def running(program: str, word: str) -> list[int]:
+    """Return the processes of a program that were told a word."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            words = entry.read_bytes().decode(errors="replace").split("\0")
+            if word in words and program in map(os.path.basename, words):
+                found.append(int(entry.parent.name))
+    return found
+
+
+def wait_for(condition: Callable[[], bool], patience_s: float) -> bool:
+    deadline = time.monotonic() + patience_s
+    while not (met := bool(condition())) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    return met

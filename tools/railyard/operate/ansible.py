@@ -20,8 +20,10 @@ from railyard.base.progress import Line, Progress
 # How long Ansible gets to end by itself after an interrupt, and then after SIGTERM, before it is killed.
 _INTERRUPT_GRACE_S = 3.0
 _TERMINATE_GRACE_S = 5.0
-# ansible-runner looks at `cancel_callback` this often.
+# The first as in ansible.cfg.
+_CALLBACKS = ("railyard.fabric.plain_output", "railyard.fabric.ends_with_caller")
 _SILENCE_S = 20.0
+# ansible-runner looks at `cancel_callback` this often.
 _CANCEL_POLL_S = 0.5
 
 
@@ -157,9 +159,9 @@ def ansible_environment() -> dict[str, str]:
         # ansible-runner turns host key checking off unless the environment says something.
         "ANSIBLE_HOST_KEY_CHECKING": os.environ.get("ANSIBLE_HOST_KEY_CHECKING", "True"),
         "ANSIBLE_NOCOLOR": "1",
-        # As in ansible.cfg, also where the user has callbacks of their own.
+        # Also where the user has callbacks of their own.
         "ANSIBLE_CALLBACKS_ENABLED": ",".join(
-            filter(None, ("railyard.fabric.plain_output", os.environ.get("ANSIBLE_CALLBACKS_ENABLED")))
+            filter(None, (*_CALLBACKS, os.environ.get("ANSIBLE_CALLBACKS_ENABLED")))
         ),
         "PATH": search,
     }
