@@ -15,6 +15,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import poli
 from ansible_collections.railyard.fabric.plugins.plugin_utils.isolate import culprits, measured
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import isolation, rejudge, verdict
 from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import clean_line, named
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present import who_is_slow
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import (
     action_base,
     intake,
@@ -84,4 +85,4 @@ def _rows(folder: RunFolder) -> Iterator[dict[str, Any]]:
 
 
 def _told(doubtful: Iterable[culprits.Suspect]) -> str:
-    return named([isolation.words(one) for one in doubtful], between="; ")
+    return named([who_is_slow.words(one) for one in doubtful], between="; ")

@@ -20,9 +20,9 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue i
     UNMEASURED,
     WORST_FIRST,
 )
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import isolation, rejudge
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import rejudge
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.rejudge import Judged
-from ansible_collections.railyard.fabric.plugins.plugin_utils.present import suspects, wording
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present import suspects, who_is_slow, wording
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import pattern
 
@@ -74,7 +74,7 @@ def of(plan: Mapping[str, Any], judged: Judged) -> dict[str, Any]:
         "problems": [one for one in verdicts if one["outcome"] in (FAIL, UNMEASURED)],
         "recorded": Counter(_unbounded(one) for one in verdicts if one["outcome"] == RECORDED).most_common(),
         "suspects": [one._asdict() for one in judged.findings.suspects],
-        "who_is_slow": list(isolation.lines(judged.findings)),
+        "who_is_slow": list(who_is_slow.lines(judged.findings)),
         "notes": notes,
     }
 
