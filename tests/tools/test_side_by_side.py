@@ -123,6 +123,54 @@ def test_what_parts_write_side_by_side_is_not_mixed(plan):
     ]
 
 
+def test_the_last_lines_say_why_each_failed_part_failed(plan):
+    # As molecule frames, colours and wraps what a failed task says; what came before it is no reason.
+    task = [
+        "TASK [rail : Look]",
+        "  ****",
+        "ok: [n1]",
+        "TASK [rail : Set]",
+        "fatal: [n1]: FAILED! => {",
+        '  "msg": "no link"}',
+    ]
+    framed = "".join(
+        f"  \033[2m│\033[0m \033[31m{line}\033[0m\n" for line in [*task, "PLAY RECAP", "n1: failed=1"]
+    )
+    many = "for i in {1..40}; do echo ERROR: line $i; done; echo 1 failed; false"
+    told = "seq 40; exit 3"
+    status, out = plan.run(
+        "a=1 | b=1 | ok=1", "c=1", a=f"printf '%b' '{framed}'; exit 2", b=many, ok="true", c=told
+    )
+    assert status == 1
+    assert out.partition("ok               passed")[2].splitlines()[2:] == [
+        "--- a: FAILED (2), since:",
+        "TASK [rail : Set]",
+        'fatal: [n1]: FAILED! => { "msg": "no link"}',
+        "--- b: FAILED (1), since:",
+        *(f"ERROR: line {number}" for number in (38, 39, 40)),
+        "1 failed",
+        "--- c: FAILED (3), since:",
+        *map(str, range(37, 41)),
+        "failed: a b c",
+        "parts: 1 passed, 3 failed",
+    ]
+
+
+def test_of_a_part_with_parts_of_its_own_the_last_lines_name_those_that_failed(plan):
+    parts = "[[ $0 == good ]] || { echo FAILED test_x; exit 1; }"
+    inner = f"{TOOLS}/side_by_side 'good=1 | bad=1' -- bash -c '{parts}'"
+    _, out = plan.run("a=1 | b=1", a=inner, b="true")
+    assert "FAILED test_x\nfailed: bad\nparts: 1 passed, 1 failed\nfailed: a\n" in out
+
+
+def test_what_a_part_writes_that_has_its_stage_for_itself_is_shown_at_once(plan):
+    process = plan.start("a=1", a="echo begun; until [[ -e seen ]]; do sleep 0.05; done; echo ended")
+    assert any(line == "begun\n" for line in process.stdout)
+    (plan.folder / "seen").touch()
+    out, _ = process.communicate(timeout=30)
+    assert out.startswith("ended\n")
+
+
 def test_a_part_over_its_budget_is_ended_and_named(plan):
     # It says that all went well, as a program may that is told to stop.
     parts = {"a": f"trap 'exit 0' INT; echo $$ >pid; sleep {LONG_S} & wait", "b": "true"}
