@@ -64,10 +64,11 @@ def told(folder: run_folder.RunFolder) -> list[str]:
     return found
 
 
-def test_a_run_in_which_all_is_well_names_nobody_and_asks_nothing_further(swept):
+def test_a_run_in_which_all_is_well_names_nobody_asks_nothing_further_and_is_judged_once(swept, monkeypatch):
     folder = swept()
     assert rejudge.judge_folder(folder.path).exit_status == 0
     assert told(folder) == []
+    monkeypatch.setattr(rejudge, "judge_folder", None)
     assert fabric_confirm.second_order(folder) is None
     assert not folder.confirms()
 
@@ -111,9 +112,10 @@ def test_beside_a_dead_path_nobody_is_slow_whose_numbers_are_good(swept, monkeyp
         for one in rejudge.judge_folder(folder.path).verdicts
     ]
     found = isolation.of(*read, verdicts)
+    assert isolation.asks_judge(read[0], read[1], lambda: iter(rows))
     assert found.suspects == ()
     assert [(one.kind, one.node, one.peer, one.rail) for one in found.doubtful] == [("pair", A, C, "rail0")]
-    monkeypatch.setattr(rejudge, "judge_folder", lambda _path: SimpleNamespace(verdicts=verdicts))
+    monkeypatch.setattr(rejudge, "judge_folder", lambda _path: SimpleNamespace(findings=found))
     assert [len(turn) for turn in fabric_confirm.second_order(folder)["meetings"]] == [1, 1, 1]
 
 

@@ -46,7 +46,7 @@ def test_json_names_what_was_injected(monkeypatch: Any, capsys: Any) -> None:
 
 def test_each_line_says_that_it_is_simulated_or_injected(monkeypatch: Any, capsys: Any) -> None:
     _, out, _ = simulate(monkeypatch, capsys, "--fault", "leaf:rail1-leaf0", "--leaves", "2")
-    assert "simulated suspect: leaf rail1-leaf0" in out
+    assert "simulated: leaf rail1-leaf0 (rail1): no number came of it" in out
     assert all("simulated" in line or line.startswith("  injected: ") for line in out.splitlines())
 
 

@@ -6,8 +6,8 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.plugin_utils.isolate.culprits import Suspect
-from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import named
+from ansible_collections.railyard.fabric.plugins.plugin_utils.isolate.culprits import Findings, Suspect
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present import who_is_slow
 
 from railyard.simulate import cluster as clusters
 from railyard.simulate import faults, trial, visible
@@ -25,11 +25,11 @@ def run(
     Raises:
         UserError: there is no such cluster, or a fault is none of it.
     """
-    result = simulate(nodes, rails, seed, pattern, leaves, fault)
+    result, found = _simulated(nodes, rails, seed, pattern, leaves, fault, narrowest=False)
     if as_json:
         print(json.dumps(result, indent=2))
     else:
-        print("\n".join(_lines(result)))
+        print("\n".join(_lines(result, found)))
     return 0
 
 
@@ -56,11 +56,24 @@ def simulate(
     Raises:
         UserError: there is no such cluster, or a fault is none of it.
     """
+    return _simulated(nodes, rails, seed, pattern, leaves, fault, narrowest)[0]
+
+
+def _simulated(
+    nodes: int,
+    rails: int,
+    seed: int,
+    pattern: str,
+    leaves: int | None,
+    fault: Sequence[str],
+    narrowest: bool,
+) -> tuple[dict[str, Any], Findings]:
+    """Return what `simulate` does, and whom isolation found."""
     cluster = clusters.make(nodes, rails, leaves, pattern)
     shares = faults.Shares(cluster, faults.parse_all(fault, cluster), narrowest)
     outcome = trial.run(cluster, Cables(cluster, shares, seed))
     found = outcome.findings
-    return {
+    result = {
         "simulated": True,
         "nodes": nodes,
         "rails": rails,
@@ -82,6 +95,7 @@ def simulate(
             )
         ],
     }
+    return result, found
 
 
 def _suspect(one: Suspect) -> dict[str, Any]:
@@ -93,7 +107,7 @@ def _part(part: tuple[Any, ...]) -> dict[str, Any]:
     return dict(zip(("kind", "node", "rail", "peer", "leaf"), part, strict=True))
 
 
-def _lines(result: dict[str, Any]) -> list[str]:
+def _lines(result: dict[str, Any], found: Findings) -> list[str]:
     head = (
         f"simulated: {result['nodes']} nodes, {result['rails']} rails, pattern {result['pattern']}, "
         f"seed {result['seed']}; nothing was measured"
@@ -105,43 +119,21 @@ def _lines(result: dict[str, Any]) -> list[str]:
         f"{result['rounds']} rounds ({confirming} of them to confirm); a real run would take about "
         f"{result['modelled_minutes']} min",
     ]
-    lines += [
-        f"  simulated suspect: {_words(one)}, {100 * one['share']:.0f} % left, {one['confidence']}"
-        f" ({one['evidence']} {_EVIDENCE.get(one['kind'], 'good partners')})"
-        for one in result["suspects"]
-    ]
-    lines += [
-        f"  simulated, cannot tell which: {named(one['nodes'])} {one['rail']}, the paths between them, "
-        "or the rail"
-        for one in result["cannot_tell"]
-    ]
-    lines += [
-        f"  simulated: between {one['leaf']} and {one['peer_leaf']} goes {100 * one['share']:.0f} % of "
-        "what goes behind one of them"
-        for one in result["crossing"]
-    ]
+    lines += [f"  simulated: {told}" for told in who_is_slow.lines(found)]
     if not result["suspects"] and not result["cannot_tell"]:
         lines.append("  simulated: no suspects")
     for one in result["injected"]:
         seen = one["seen_as"]
         what = f"hidden: {one['why_not']}" if seen is None else ""
         if seen is not None:
-            found = any(all(suspect[key] == seen[key] for key in seen) for suspect in result["suspects"])
-            what = "found" if found else "not found"
+            named = any(all(suspect[key] == seen[key] for key in seen) for suspect in result["suspects"])
+            what = "found" if named else "not found"
             if any(seen[key] != one[key] for key in seen):
                 what += f", as {_words(seen)}"
-        lines.append(f"  injected: {_words(one)}, {100 * one['share']:.0f} % left: {what}")
+        lines.append(f"  injected: {_words(one)}; {100 * one['share']:.0f} % left: {what}")
     return lines
 
 
-_EVIDENCE = {"rail": "nodes on it", "pair": "meetings"}
-
-
-def _words(one: dict[str, Any]) -> str:
+def _words(part: dict[str, Any]) -> str:
     """Return how a person names a part."""
-    if one["kind"] == "pair":
-        return f"pair {one['node']} and {one['peer']}, {one['rail']}"
-    if one["kind"] == "leaf":
-        return f"leaf {one['leaf']}"
-    names = [str(one[key]) for key in ("node", "rail") if one[key] is not None]
-    return f"{one['kind'].replace('_', ' ')} {' '.join(names)}"
+    return who_is_slow.words(Suspect(*(part[key] for key in ("kind", "node", "rail", "peer", "leaf"))))

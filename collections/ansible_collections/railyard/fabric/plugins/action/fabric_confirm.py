@@ -5,14 +5,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
-from ansible_collections.railyard.fabric.plugins.plugin_utils.isolate import culprits, measured
+from ansible_collections.railyard.fabric.plugins.plugin_utils.isolate.culprits import Suspect
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import isolation, rejudge, verdict
 from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import clean_line, named
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import who_is_slow
@@ -50,24 +50,12 @@ class ActionModule(ActionBase):
 def second_order(folder: RunFolder) -> dict[str, Any] | None:
     """Write the second order of a run and return it, None where nothing is to be confirmed."""
     order = folder.document(run_folder.WORK_ORDER)
-    if len(order["roster"]) < isolation.LEAST_NODES or not order["policy"]["confirm"] or folder.confirms():
-        return None
     asked, _torn = folder.rows(run_folder.ASKED)
-    if isolation.check_of(asked) is None:
+    if folder.confirms() or not isolation.asks_judge(order, asked, lambda: _rows(folder)):
         return None
-    wiring = measured.wiring(order)
-
-    def found(verdicts: Sequence[Mapping[str, Any]]) -> culprits.Findings:
-        tests = isolation.measured_tests(asked, _rows(folder), verdicts, wiring, order["absent"])
-        return culprits.isolate(tests, wiring)
-
-    # For most runs nothing looks bad, and they need not be judged twice.
-    if not any(isolation.looks_bad(row) for row in _rows(folder)) and not found([]).doubtful:
-        return None
-    verdicts = rejudge.judge_folder(folder.path).verdicts
-    told = isolation.explained(found(verdicts), verdicts, wiring)
-    gone = {name for name in wiring.nodes if not intake.archive_path(folder, name).exists()}
-    second = isolation.second_order(order, asked, told, gone)
+    found = rejudge.judge_folder(folder.path).findings
+    gone = {name for name in folder.plan()["nodes"] if not intake.archive_path(folder, name).exists()}
+    second = isolation.second_order(order, asked, found, gone)
     if second is None:
         return None
     plan = folder.plan()
@@ -76,7 +64,7 @@ def second_order(folder: RunFolder) -> dict[str, Any] | None:
     folder.write(run_folder.CONFIRM_ORDER, run_folder.pretty(second))
     folder.write(run_folder.ASKED, text)
     folder.update_manifest(asked=requests.fingerprint_of(text), coverage=pattern.coverage(plan, lines))
-    display.display(clean_line(f"confirming: {_told(told.doubtful)}"))
+    display.display(clean_line(f"confirming: {_told(found.doubtful)}"))
     return second
 
 
@@ -84,5 +72,5 @@ def _rows(folder: RunFolder) -> Iterator[dict[str, Any]]:
     return (row for row in folder.each_row(run_folder.RESULTS) if row is not None)
 
 
-def _told(doubtful: Iterable[culprits.Suspect]) -> str:
+def _told(doubtful: Iterable[Suspect]) -> str:
     return named([who_is_slow.words(one) for one in doubtful], between="; ")

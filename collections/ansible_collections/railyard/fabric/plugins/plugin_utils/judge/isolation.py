@@ -10,7 +10,7 @@ verdicts are good is no suspect of a run, however slow it is beside its like.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import (
@@ -67,6 +67,25 @@ def of(
     except (LookupError, TypeError, ValueError, AttributeError):
         return culprits.NOTHING  # the work order is not whole, which the judge says
     return explained(found, verdicts, wiring)
+
+
+def asks_judge(order: Line, asked: Sequence[Line], results: Callable[[], Iterable[Line]]) -> bool:
+    """Tell whether the judge is to say who may be slow before a run ends, so that they can measure further.
+
+    For most runs nothing looks bad, and they need not be judged twice.
+
+    Args:
+        order: the common part of the run's work order.
+        asked: the asked lines.
+        results: gives the result rows, from the first one on each time.
+    """
+    if len(order["roster"]) < LEAST_NODES or not order["policy"]["confirm"] or check_of(asked) is None:
+        return False
+    if any(map(looks_bad, results())):
+        return True
+    wiring = measured.wiring(order)
+    tests = measured_tests(asked, results(), (), wiring, order["absent"])
+    return bool(culprits.isolate(tests, wiring).doubtful)
 
 
 def looks_bad(row: Line) -> bool:
