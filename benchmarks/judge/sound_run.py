@@ -23,6 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "collections"), str(Path(__file__).parent)]
 
 import sound_numbers as numbers
+from ansible_collections.railyard.fabric.plugins.module_utils.measure.counters import received
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import plan as planning
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.model import (
@@ -255,7 +256,8 @@ class _Fleet:
             for way, (size, packets) in (("tx", sent), ("rx", got)):
                 self._grow(counters, way, size, packets, rdma)
             sampled = line["group"] or (check in numbers.GBPS and not rdma)
-            samples = self._samples(counters, rdma) if sampled else None
+            receives = sampled and (end == "server" or line["direction"] == "bi")
+            samples = received(self._samples(counters, rdma), window) if receives else None
             for name, (_before, after) in counters.items():
                 self._stand[host, rail][name] = after
             told[end] = self._row(line, end, host, started, metrics[end], counters, samples, fields[end])
@@ -281,13 +283,13 @@ class _Fleet:
             "gid_type": None, "started": started, "message_bytes": None, "qps": None, "attempt": 1,
             "mtu_bytes": MTU, "active_mtu_bytes": None, "status": "measured", "metrics": metrics,
             "counters": counters, "other_rails": {} if line["group"] else self._idle(host, rail),
-            "claim": {"unit": "bytes", "at_least": 1.0, "at_most": 2.0},
+            "claim": {"unit": "packets", "at_least": 5.0, "at_most": 10.0} if tool == "ping" else None,
             "proof": "proven", "proof_reason": None, "error": None, "exit_status": 0, "tries": 1,
             "raw": {"file": f"raw/{host}.tar.gz", "name": f"{line['id']}.{end}.txt"},
             "argv": [numbers.argv(tool, own, address, other, end)] if tool != "udp_probe" else [],
             "link_errors": {name: [3, 3] for name in ERRORS}, "idle_bytes_per_s": 200000,
             "sequence": self._next(host),
-            "versions": {line["node"]: VERSIONS[tool], line["peer"]: VERSIONS[tool]}, **fields,
+            **fields,
         }  # fmt: skip
         if rdma:
             row |= {"gid_index": 3, "gid_type": "RoCE v2", "active_mtu_bytes": RDMA_MTU}
@@ -305,15 +307,14 @@ class _Fleet:
         counters[f"{way}_packets"] = _grown(counters[f"{way}_packets"], packets)
 
     def _samples(self, counters: Row, rdma: bool) -> Row:
-        """Return the byte counters five times a second, from start to end of the tool."""
+        """Return what arrived five times a second, from start to end of the tool."""
         times = [round(0.2 * step + 0.0037, 4) for step in range(27)]
         told: Row = {"t_s": times}
         busy = (1.0, 5.1) if rdma else (0.05, 5.15)
-        for name, source in (("tx_bytes", "port_xmit_data"), ("rx_bytes", "port_rcv_data")):
-            before, after = counters[source if rdma else name]
-            unit = 4 if rdma else 1
-            share = [min(max((time - busy[0]) / (busy[1] - busy[0]), 0.0), 1.0) for time in times]
-            told[name] = [unit * before + int(one * unit * (after - before)) for one in share]
+        before, after = counters["port_rcv_data" if rdma else "rx_bytes"]
+        unit = 4 if rdma else 1
+        share = [min(max((time - busy[0]) / (busy[1] - busy[0]), 0.0), 1.0) for time in times]
+        told["rx_bytes"] = [unit * before + int(one * unit * (after - before)) for one in share]
         return told
 
     def _idle(self, host: str, rail: str) -> Row:

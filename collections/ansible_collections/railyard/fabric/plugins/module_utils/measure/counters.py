@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Optional
 
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import proof
+from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import LEAST_OVERLAP, MOST_GAP
 
 KEYS = ("tx_bytes", "rx_bytes", "tx_packets", "rx_packets")
 SAMPLE_PERIOD_S = 0.2
@@ -20,6 +21,8 @@ _PROMPT_S = 0.05
 _TRIES = 3
 # Samples are so much of a period apart at least.
 _APART = 0.1
+# Shares of a window: as far from its ends all samples are kept, and so far apart are those between at most.
+_NEAR, _KEPT_APART = 1 - LEAST_OVERLAP, 0.8 * MOST_GAP
 SYS = "/sys/class/net"
 SYS_HCA = "/sys/class/infiniband"
 
@@ -134,6 +137,30 @@ class Sampler:
             if ended - begun <= _PROMPT_S:
                 return [ended - self._started, *seen]
         return None
+
+
+def received(
+    samples: Mapping[str, Sequence[float]], window_s: Sequence[float] | None
+) -> dict[str, list[float]]:
+    """Return what a row keeps of a receiver's samples: `t_s` and `rx_bytes`, all near its window's ends.
+
+    Rails are added up from where the last of them begins to where the first ends, at most a tenth of the
+    window within it. Between these moments so many are kept that no gap is one that the judge refuses.
+    """
+    times, counts = list(samples["t_s"]), list(samples["rx_bytes"])
+    if window_s is None:
+        return {"t_s": times, "rx_bytes": counts}
+    begin, end = window_s
+    near_s, apart_s = _NEAR * (end - begin), _KEPT_APART * (end - begin)
+    kept: list[int] = []
+    for place, (before, at, after) in enumerate(
+        zip([-math.inf, *times], times, [*times[1:], math.inf])  # noqa: B905 - Python 3.9 has no strict
+    ):
+        tells = any(before <= last and after >= first for first, last in
+                    ((begin, begin + near_s), (end - near_s, end)))  # fmt: skip
+        if tells or (begin <= at <= end and after - times[kept[-1]] > apart_s):
+            kept.append(place)
+    return {"t_s": [times[place] for place in kept], "rx_bytes": [counts[place] for place in kept]}
 
 
 def processor_ticks(text: str) -> dict[str, int]:

@@ -128,11 +128,12 @@ class Iperf3(Tool):
         if streams != asked:
             raise failed(play, "iperf3", f"{streams} of its streams moved something, asked were {asked}")
         way, back = ways["forward"], ways.get("reverse", {})
+        cpu_percent = output.get("cpu_host_percent")
         metrics = {
             "bandwidth_gbps": way.get("received_gbps"),
             "sent_gbps": way.get("sent_gbps"),
             "retransmits": way.get("retransmits"),
-            "cpu_percent": output.get("cpu_host_percent"),
+            "cpu_percent": None if cpu_percent is None else round(cpu_percent, 2),
         }
         extra: dict[str, Any] = {"streams": streams}
         if self._bi:

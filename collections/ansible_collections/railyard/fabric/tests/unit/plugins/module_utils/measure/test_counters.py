@@ -71,3 +71,30 @@ def test_a_sample_is_of_the_time_that_it_says(monkeypatch: pytest.MonkeyPatch, h
     apart = [later - earlier for earlier, later in itertools.pairwise(samples["t_s"])]
     assert len(apart) >= 6
     assert min(apart) > counters.SAMPLE_PERIOD_S / 20, samples["t_s"]
+
+
+@pytest.mark.parametrize(("duration_s", "most"), [(1.0, 7), (4.0, 12), (10.0, 18)])
+def test_a_row_keeps_of_a_receiver_what_its_rails_are_added_up_by(duration_s: float, most: int) -> None:
+    """Whatever two moments within a tenth of the window's ends are taken, the bytes between are the same."""
+    times = [round(0.0123 + 0.2 * step, 4) for step in range(round(duration_s / 0.2) + 9)]
+    samples = {"t_s": times, "rx_bytes": [int(1e6 * at**2) for at in times], "tx_bytes": times}
+    begin, end = 1.0677, 1.0677 + duration_s
+    kept = counters.received(samples, [begin, end])
+    assert kept.keys() == {"t_s", "rx_bytes"}
+    assert len(kept["t_s"]) <= most
+    whole = dict(zip(times, samples["rx_bytes"], strict=True))
+    assert [whole[at] for at in kept["t_s"]] == kept["rx_bytes"]
+    for into in (0.0, 0.03, 0.1):
+        for moment in (begin + into * duration_s, end - into * duration_s):
+            for seen in (times, kept["t_s"]):
+                before, after = ([at for at in times if at <= moment], [at for at in times if at >= moment])
+                assert (before[-1], after[0]) == (max(at for at in seen if at <= moment),
+                                                  min(at for at in seen if at >= moment))  # fmt: skip
+    # The judge refuses a quarter of the window, and where it is short a period may be that already.
+    gaps = [later - earlier for earlier, later in itertools.pairwise(kept["t_s"])]
+    assert max(gaps) <= max(0.2 * duration_s, 0.2001)
+
+
+def test_without_a_window_all_samples_of_a_receiver_are_kept() -> None:
+    samples = {"t_s": [0.0, 0.2, 0.4], "rx_bytes": [1, 2, 3], "tx_bytes": [0, 0, 0]}
+    assert counters.received(samples, None) == {"t_s": [0.0, 0.2, 0.4], "rx_bytes": [1, 2, 3]}
