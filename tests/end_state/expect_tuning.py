@@ -91,6 +91,39 @@ def interrupts_of(rail: Plan, reading: Reading) -> str | None:
     return netdev if several and found and found["cpus"] and found["node"] not in ("", "-1") else None
 
 
+def ring_sizes(options: Options) -> dict[str, str]:
+    """The sizes that the inventory wants: rx, tx → a number or max; empty where it leaves rings alone."""
+    wanted: dict[str, Any] = options.get("node_tuning_ring_sizes") or {}
+    return {kind: str(size) for kind, size in wanted.items() if size is not None}
+
+
+def rings(rail: Plan, options: Options, reading: Reading) -> Problems | None:
+    """The rings of the rail's port have their sizes, now and after a boot; None where ethtool tells none."""
+    netdev = netdev_of({**rail, "vlan": None}, reading)
+    most, _, now = (reading["rings"].get(netdev or "") or "").partition("Current hardware settings:")
+    problems, rule = [], ""
+    for line in reading["ring_rules"].splitlines():
+        rule = line if f'KERNEL=="{netdev}"' in line else rule
+    for kind, size in ring_sizes(options).items():
+        there = _after(f"{kind.upper()}:", now)
+        wanted = _after(f"{kind.upper()}:", most) if size == "max" else size
+        if not there.isdigit() or not wanted:
+            return None
+        if there != wanted:
+            problems.append(f"the {kind} ring of {netdev} has {there} descriptors, wanted are {wanted}")
+        if _after(kind, rule.rstrip('"\n')) != wanted:
+            problems.append(
+                f"no rule of udev gives {netdev} {wanted} {kind} descriptors, so that a boot loses it"
+            )
+    return problems
+
+
+def _after(word: str, text: str) -> str:
+    """The word that follows another; empty where there is none."""
+    words = text.split()
+    return words[words.index(word) + 1] if word in words[:-1] else ""
+
+
 def _numbers(text: str) -> set[int]:
     """The numbers of a list of CPUs such as 0-3,8."""
     ends = [part.split("-") for part in text.split(",") if part]

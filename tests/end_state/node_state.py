@@ -175,6 +175,16 @@ def interrupts():
     }
 
 
+def rings():
+    """Netdev → its rings as ethtool prints them, of ports that a driver has; and what a boot sets."""
+    ports = glob.glob("/sys/class/net/*/device")
+    names = [path.split("/")[4] for path in ports if not os.path.exists(path + "/physfn")]
+    return {
+        "rings": {name: output("ethtool", "-g", name) for name in names},
+        "ring_rules": text("/etc/udev/rules.d/60-railyard-rings.rules") or "",
+    }
+
+
 def processes():
     """Command lines of what a measurement may have left behind."""
     left = []
@@ -276,6 +286,7 @@ def main():
     state.update(tuning())
     state.update(clock())
     state.update(interrupts())
+    state.update(rings())
     print("railyard-state " + json.dumps(state))
 
 

@@ -56,6 +56,19 @@ def test_interrupts_are_served_near_the_port_of_the_rail(tuned, rail):
     agree(expect_tuning.interrupts(rail, tuned.state))
 
 
+def test_rings_of_the_rail_have_the_size_that_was_asked(tuned, rail):
+    if not expect_tuning.ring_sizes(tuned.options):
+        pytest.skip("the inventory leaves rings alone (node_tuning_ring_sizes is empty)")
+    problems = expect_tuning.rings(rail, tuned.options, tuned.state)
+    if problems is None:
+        raise UnknownError(
+            f"{tuned.name}: how large the rings of {rail['name']} are is not known: `ethtool -g` tells "
+            "nothing of its port. Fix: have ethtool on the node; where the port has no rings, leave "
+            "node_tuning_ring_sizes empty for it"
+        )
+    agree(problems)
+
+
 def test_sysctls_are_set_now_and_at_boot(tuned):
     agree(expect_tuning.sysctl(tuned.options, tuned.state))
     unknown = expect_tuning.unknown_sysctl(tuned.options, tuned.state)

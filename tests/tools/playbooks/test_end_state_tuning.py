@@ -10,6 +10,14 @@ from end_state.fixtures import UnknownError
 
 THP = "/sys/kernel/mm/transparent_hugepage/"
 
+# ethtool 6.1 of Debian 12.
+RINGS = (
+    "Ring parameters for ens6:\nPre-set maximums:\n"
+    "RX:\t\t\t1024\nRX Mini:\t\tn/a\nRX Jumbo:\t\tn/a\nTX:\t\t\t512\n"
+    "Current hardware settings:\nRX:\t\t\t256\nRX Mini:\t\tn/a\nRX Jumbo:\t\tn/a\nTX:\t\t\t512\n"
+    "RX Buf Len:\t\tn/a\nCQE Size:\t\tn/a\nTX Push:\toff\n"
+)
+
 
 def setting(value, settable=True):
     return {"value": value, "settable": settable}
@@ -43,6 +51,8 @@ def reading():
             "ens6": {"node": "1", "cpus": "8-15,24-31", "served": {"41": "9", "42": "8-15,24-31"}}
         },
         "irq_rules": 'ACTION=="add|move", SUBSYSTEM=="net", KERNEL=="ens6", TAG+="systemd"\n',
+        "rings": {"ens6": RINGS},
+        "ring_rules": 'ACTION=="add|move", KERNEL=="ens6", RUN+="/x/rings.py %k rx 256 tx 512"\n',
         "login_nofile": ["1048576", "1048576"],
         "service_nofile": "DefaultLimitNOFILE=1048576",
     }
@@ -139,6 +149,27 @@ def test_interrupts_are_served_near_their_port_now_and_after_a_boot(reading):
 )
 def test_interrupts_without_near_and_far_are_not_asked(reading, changes):
     assert expect_tuning.interrupts_of({"netdev": "ens6"}, {**reading, **changes}) is None
+
+
+def test_rings_have_their_size_now_and_after_a_boot(reading):
+    rail, asked = {"netdev": "ens6", "vlan": 7}, {"node_tuning_ring_sizes": {"rx": "256", "tx": "max"}}
+    assert expect_tuning.rings(rail, asked, reading) == []
+    now, boot = expect_tuning.rings(rail, {"node_tuning_ring_sizes": {"rx": "max"}}, reading)
+    assert "the rx ring of ens6 has 256 descriptors, wanted are 1024" in now
+    assert "a boot loses it" in boot
+    assert len(expect_tuning.rings(rail, asked, {**reading, "ring_rules": ""})) == 2
+
+
+def test_rings_of_which_ethtool_tells_nothing_are_not_known(reading):
+    node = SimpleNamespace(
+        name="gpu7",
+        options={"node_tuning_ring_sizes": {"rx": "max"}},
+        state={**reading, "rings": {"ens6": None}},
+    )
+    with pytest.raises(UnknownError, match=r"gpu7.*rail0.*Fix: "):
+        test_tuning.test_rings_of_the_rail_have_the_size_that_was_asked(
+            node, {"name": "rail0", "netdev": "ens6"}
+        )
 
 
 def test_a_sysctl_that_is_another_now_or_at_boot_is_named(reading):

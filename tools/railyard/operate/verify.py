@@ -67,6 +67,7 @@ _OPTIONS = {
     "node_tuning_nofile": False,
     "node_tuning_node_class": False,
     "node_tuning_profile": False,
+    "node_tuning_ring_sizes": False,
     "node_tuning_state": False,
     "node_tuning_sysctl": False,
     "node_tuning_transparent_hugepage": False,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: kernel_settings
-short_description: Hold CPU clock, sysctls and switches of the running kernel, remembering what they were
+short_description: Hold CPU clock, sysctls, rings and switches of a running kernel, remembering what they were
 version_added: "0.1.0"
 description:
   - Sets governor and idle states of all CPUs, sysctls and files of sysfs, and records first what is not
@@ -37,7 +37,7 @@ options:
       Idle states that take longer to leave, in microseconds, are disabled on every CPU. Omitted, none is.
     type: int
   rails:
-    description: Rails as planned, for O(irq_affinity) and RV(pcie_findings).
+    description: Rails as planned, for O(irq_affinity), O(ring_sizes) and RV(pcie_findings).
     type: list
     elements: dict
     default: []
@@ -53,6 +53,28 @@ options:
       Where the program lies that does the same with the netdevs given to it, for a unit to run when a port
       comes. Written where RV(irq_ports) is not empty, else removed.
     type: path
+  ring_sizes:
+    description: >-
+      Descriptors of the rings of the rails' ports, a number or V(max), the most that the port has. A kind
+      that is not named stays as it is.
+    type: dict
+    default: {}
+    suboptions:
+      rx:
+        description: Rings of packets that come.
+        type: str
+      tx:
+        description: Rings of packets that go.
+        type: str
+  ring_program:
+    description: As O(irq_program), for a rule of udev that sets RV(rings) when a port comes.
+    type: path
+  allow_ring_resize:
+    description: >-
+      Whether rings may change now, also back: most drivers take the link down for it. Otherwise that is in
+      RV(rings_waiting), recorded, and left to the next boot.
+    type: bool
+    default: false
   sysctl:
     description: Sysctl keys and values. A key of an interface with a dot in its name is written with slashes.
     type: dict
@@ -141,6 +163,23 @@ irq_unknown:
   type: list
   elements: str
   sample: ["rail0 (ens1f0np0): the firmware does not say on which NUMA node it is"]
+rings:
+  description: Rings that are held, by port.
+  returned: success
+  type: dict
+  sample: {"ens1f0np0": "rx 8192 tx 8192"}
+rings_waiting:
+  description: What O(allow_ring_resize) would have changed, as a command.
+  returned: success
+  type: list
+  elements: str
+  sample: ["ethtool -G ens1f0np0 rx 8192 tx 8192"]
+absent_rings:
+  description: Ports of which O(ring_sizes) asks and that have no rings to tell of, and rails without a port.
+  returned: success
+  type: list
+  elements: str
+  sample: ["veth0"]
 pcie_findings:
   description: >-
     What stands in the way of a rail's port on its PCI Express, access control of a switch above it beside a
@@ -182,17 +221,18 @@ memlock_unlimited_possible:
   sample: true
 """
 
-import os
-import resource
 import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.railyard.fabric.plugins.module_utils import atomic_files, module_end
+from ansible_collections.railyard.fabric.plugins.module_utils import module_end
 from ansible_collections.railyard.fabric.plugins.module_utils.kernel import (
     cpus,
     irqs,
+    limits,
     originals,
     pcie,
+    programs,
+    rings,
     settings,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.rails import resolve
@@ -210,27 +250,6 @@ def active_units(module: AnsibleModule, units: list[str]) -> list[str]:
     return [unit for unit, state in zip(units, states) if state == "active"]  # noqa: B905 - strict= is Python 3.10's
 
 
-def memlock_unlimited_possible() -> bool:
-    """Try it on this process, whose end undoes it: the capability alone does not tell (user namespaces)."""
-    try:
-        resource.setrlimit(resource.RLIMIT_MEMLOCK, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-    except (OSError, ValueError):
-        return False
-    return True
-
-
-def nofile_possible(wanted: int | None) -> int:
-    """Try it on this process, as above; a limit that a login cannot have would keep everybody out."""
-    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    if wanted is not None:
-        try:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, wanted))
-        except (OSError, ValueError):
-            return hard
-        return wanted
-    return hard
-
-
 def rail_netdevs(rails: list[dict[str, t.Any]]) -> tuple[dict[str, str], list[str]]:
     """Return netdev to rail, and what is wrong with those that have none."""
     found, unknown = {}, []
@@ -242,28 +261,6 @@ def rail_netdevs(rails: list[dict[str, t.Any]]) -> tuple[dict[str, str], list[st
     return found, unknown
 
 
-def program(path: str | None, wanted: bool, check_mode: bool) -> dict[str, str] | None:
-    """Have the program for the interrupts, or not; return the diff, None when it is so already."""
-    if path is None:
-        return None
-    # Ansible ships module_utils inside a zip file, so the source is asked of the loader, not of the disk.
-    loader: t.Any = irqs.__loader__
-    after = str(loader.get_source(irqs.__name__)) if wanted else ""
-    try:
-        with open(path, encoding="utf-8") as handle:
-            before = handle.read()
-    except FileNotFoundError:
-        before = ""
-    if before == after:
-        return None
-    if not check_mode and wanted:
-        os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
-        atomic_files.write_file(path, after, mode=0o644)
-    elif not check_mode:
-        os.remove(path)
-    return {"before_header": path, "after_header": path, "before": before, "after": after}
-
-
 def make_diff(writes: list[settings.Write], before: t.Any, after: t.Any, path: str) -> list[dict[str, t.Any]]:
     """Return the diff of kernel values and of the record."""
     diff = []
@@ -272,8 +269,8 @@ def make_diff(writes: list[settings.Write], before: t.Any, after: t.Any, path: s
             {
                 "before_header": "running kernel",
                 "after_header": "running kernel",
-                "before": "".join(f"/{write.path} = {write.before}\n" for write in writes),
-                "after": "".join(f"/{write.path} = {write.after}\n" for write in writes),
+                "before": "".join(f"{write.name} = {write.before}\n" for write in writes),
+                "after": "".join(f"{write.name} = {write.after}\n" for write in writes),
             }
         )
     if before != after:
@@ -289,6 +286,7 @@ def hold(module: AnsibleModule) -> dict[str, t.Any]:
     path = wanted["originals"]
     recorded = originals.load(path)
     sysctl, sysfs = ({key: str(value) for key, value in wanted[name].items()} for name in ("sysctl", "sysfs"))
+    sizes = {kind: size for kind, size in wanted["ring_sizes"].items() if size is not None}
     ports, unknown = rail_netdevs(wanted["rails"])
     asked = settings.Wanted(
         wanted["governor"],
@@ -297,6 +295,7 @@ def hold(module: AnsibleModule) -> dict[str, t.Any]:
         list(ports) if wanted["irq_affinity"] else None,
         sysctl,
         sysfs,
+        dict.fromkeys(ports, sizes) if sizes else {},
     )
     state = settings.read(ROOT, asked, recorded)
     held = settings.held(state, asked, recorded)
@@ -311,6 +310,9 @@ def hold(module: AnsibleModule) -> dict[str, t.Any]:
     if rivals:
         released.update({section: {} for section in _OF_CPUS})  # they are theirs now
     writes = settings.plan(state, held, released)
+    waiting: list[settings.Write] = []
+    if not wanted["allow_ring_resize"]:
+        writes, waiting = settings.without_rings(writes, kept, released)
     after = originals.merged(kept, held, state)
     if not module.check_mode:
         # What will be held is recorded first, and what was given back leaves the record last: a run cut off
@@ -323,13 +325,20 @@ def hold(module: AnsibleModule) -> dict[str, t.Any]:
             originals.store(path, after)
         if after is None and recorded is not None:
             originals.remove(path)
+    without_rings = [*unknown, *(port for port in ports if port not in held["rings"])] if sizes else []
     unknown += [f"{ports[netdev]} ({netdev}): {why}" for netdev, why in state["irq_unknown"].items()]
-    written = program(wanted["irq_program"], bool(state["irq_ports"]), module.check_mode)
+    written = [
+        *programs.hold(wanted["irq_program"], irqs, bool(state["irq_ports"]), module.check_mode),
+        *programs.hold(wanted["ring_program"], rings, bool(held["rings"]), module.check_mode),
+    ]
     return {
-        "changed": bool(writes) or after != recorded or written is not None,
-        "diff": make_diff(writes, recorded, after, path) + ([written] if written else []),
+        "changed": bool(writes or written) or after != recorded,
+        "diff": make_diff(writes, recorded, after, path) + written,
         "irq_ports": state["irq_ports"],
         "irq_unknown": unknown if wanted["irq_affinity"] else [],
+        "rings": held["rings"],
+        "rings_waiting": [f"{write.name} {write.after}" for write in waiting],
+        "absent_rings": without_rings,
         "pcie_findings": pcie.findings(ROOT, ports),
         "governors": state["governors"],
         "governor": cpus.governor(state, asked.governor),
@@ -346,8 +355,8 @@ def hold(module: AnsibleModule) -> dict[str, t.Any]:
         "cpufreq_driver": state["cpufreq_driver"],
         "absent_sysctl": [key for key in sysctl if key not in held["sysctl"]],
         "absent_sysfs": [name for name in sysfs if name not in held["sysfs"]],
-        "nofile_possible": nofile_possible(wanted["nofile"]),
-        "memlock_unlimited_possible": memlock_unlimited_possible(),
+        "nofile_possible": limits.nofile_possible(wanted["nofile"]),
+        "memlock_unlimited_possible": limits.memlock_unlimited_possible(),
     }
 
 
@@ -361,6 +370,13 @@ def main() -> None:
             "irq_affinity": {"type": "bool", "default": False},
             "rails": {"type": "list", "elements": "dict", "default": []},
             "irq_program": {"type": "path"},
+            "ring_sizes": {
+                "type": "dict",
+                "default": {},
+                "options": {kind: {"type": "str"} for kind in rings.KINDS},
+            },
+            "ring_program": {"type": "path"},
+            "allow_ring_resize": {"type": "bool", "default": False},
             "sysctl": {"type": "dict", "default": {}},
             "sysfs": {"type": "dict", "default": {}},
             "nofile": {"type": "int"},
@@ -369,7 +385,14 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    module_end.end(module, hold, settings.KernelSettingsError, cpus.CpuError, originals.OriginalsError)
+    module_end.end(
+        module,
+        hold,
+        settings.KernelSettingsError,
+        cpus.CpuError,
+        rings.RingError,
+        originals.OriginalsError,
+    )
 
 
 if __name__ == "__main__":

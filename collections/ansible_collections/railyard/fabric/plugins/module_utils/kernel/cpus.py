@@ -24,6 +24,7 @@ _SAVING_GOVERNORS = ("schedutil", "ondemand", "conservative")
 _ACTIVE = ("intel_pstate", "amd-pstate-epp")
 _CPU = re.compile(r"cpu(\d+)\Z")
 _STATE = re.compile(r"state\d+\Z")
+_MODULE = re.compile(r"/cpufreq_(conservative|ondemand|performance|powersave|userspace)\.ko")
 
 
 class CpuError(Exception):
@@ -51,7 +52,8 @@ def read(root: str) -> dict[str, t.Any]:
 
     Returns:
         `governors` ({"cpu0": "powersave"}; empty where there is no cpufreq, or a container only shows it),
-        `available_governors` and `available_preferences` (of the first CPU; empty when it lists none),
+        `available_governors` and `available_preferences` (of the first CPU; empty when it lists none; with
+        the governors that the kernel would load),
         `cpufreq_driver` (None when absent), `energy_preferences` ({"cpu0": "balance_performance"}),
         `idle_states` ({"cpu0/state3": "0"}), `idle_latency_us` ({"cpu0/state3": 133}).
     """
@@ -73,17 +75,27 @@ def read(root: str) -> dict[str, t.Any]:
     with_clock = [cpu for cpu in cpus if governors[cpu] is not None]
     first = os.path.join(root, CPUS, with_clock[0] if with_clock else "cpu0", "cpufreq")
     preferences = {cpu: files.read_settable(os.path.join(root, preference_path(cpu))) for cpu in cpus}
+    governors_listed = (files.read(os.path.join(first, "scaling_available_governors")) or "").split()
+    driver = files.read(os.path.join(first, "scaling_driver"))
     return {
         "governors": {cpu: governors[cpu] for cpu in with_clock},
-        "available_governors": (files.read(os.path.join(first, "scaling_available_governors")) or "").split(),
+        "available_governors": _offered(root, driver, governors_listed),
         "available_preferences": (
             files.read(os.path.join(first, "energy_performance_available_preferences")) or ""
         ).split(),
-        "cpufreq_driver": files.read(os.path.join(first, "scaling_driver")),
+        "cpufreq_driver": driver,
         "energy_preferences": {cpu: value for cpu, value in preferences.items() if value is not None},
         "idle_states": {state: value for state, value in idle.items() if value is not None},
         "idle_latency_us": latencies,
     }
+
+
+def _offered(root: str, driver: str | None, listed: list[str]) -> list[str]:
+    """Add to the governors that are listed those that the kernel would load when asked: they are modules."""
+    if driver in _ACTIVE or not listed:
+        return listed
+    modules = files.read(os.path.join(root, "lib/modules", os.uname().release, "modules.dep")) or ""
+    return listed + sorted(set(_MODULE.findall(modules)) - set(listed))
 
 
 def governor(state: t.Mapping[str, t.Any], wanted: str | None) -> str | None:

@@ -16,7 +16,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils import atomic_file
 
 SCHEMA = 1
 #: In the order in which they are written.
-SECTIONS = ("governors", "energy_preferences", "idle_states", "irqs", "sysctl", "sysfs")
+SECTIONS = ("governors", "energy_preferences", "idle_states", "irqs", "sysctl", "sysfs", "rings")
 
 Values = t.Mapping[str, t.Mapping[str, t.Any]]
 Record = dict[str, t.Any]

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""CPUs, sysctls and switches of sysfs in the running kernel: what there is, what has to be written.
+"""CPUs, rings, sysctls and switches of sysfs in the running kernel: what there is, what has to be written.
 
 What a file in `/etc` cannot do: change the kernel that runs now, notice that somebody changed it since, and
 know what it was. `root` is `/` on a node and a folder in the tests.
@@ -13,7 +13,13 @@ import os
 import re
 import typing as t
 
-from ansible_collections.railyard.fabric.plugins.module_utils.kernel import cpus, files, irqs, originals
+from ansible_collections.railyard.fabric.plugins.module_utils.kernel import (
+    cpus,
+    files,
+    irqs,
+    originals,
+    rings,
+)
 
 _QDISC = "net.core.default_qdisc"
 # In every kernel that has a network: net/sched/sch_generic.c, sch_fifo.c and sch_mq.c are no modules.
@@ -35,6 +41,7 @@ class Wanted(t.NamedTuple):
         irq_netdevs: Ports whose interrupts are to be served by their NUMA node; None leaves all alone.
         sysctl: Key to value.
         sysfs: Path below `/sys` to value.
+        rings: Netdev to kind of ring (`rx`, `tx`) to number of descriptors or `max`.
     """
 
     governor: str | None = None
@@ -43,6 +50,7 @@ class Wanted(t.NamedTuple):
     irq_netdevs: t.Sequence[str] | None = None
     sysctl: t.Mapping[str, str] = {}
     sysfs: t.Mapping[str, str] = {}
+    rings: t.Mapping[str, t.Mapping[str, str]] = {}
 
     def sections(self) -> set[str]:
         """Return the sections of the record of which something is asked for."""
@@ -53,16 +61,27 @@ class Wanted(t.NamedTuple):
             "irqs": self.irq_netdevs is not None,
             "sysctl": bool(self.sysctl),
             "sysfs": bool(self.sysfs),
+            "rings": bool(self.rings),
         }
         return {section for section, is_asked in asked.items() if is_asked}
 
 
 class Write(t.NamedTuple):
-    """One value to write: the path below `root`, what it holds now, what it is to hold."""
+    """One value to write: the path below `root` (of rings: `ethtool -G NETDEV`), what is, what is to be."""
 
     path: str
     before: str
     after: str
+
+    @property
+    def netdev(self) -> str | None:
+        """The port whose rings it sets; None where it writes a file."""
+        return rings.netdev_of(self.path)
+
+    @property
+    def name(self) -> str:
+        """What a person knows it by."""
+        return self.path if self.netdev else f"/{self.path}"
 
 
 def sysctl_path(key: str) -> str:
@@ -86,6 +105,7 @@ _PATHS: dict[str, t.Callable[[str], str]] = {
     "irqs": irqs.affinity_path,
     "sysctl": sysctl_path,
     "sysfs": sysfs_path,
+    "rings": rings.command,
 }
 
 
@@ -93,9 +113,9 @@ def read(root: str, wanted: Wanted, recorded: originals.Record | None) -> dict[s
     """Read what the kernel has now of what is wanted or on record.
 
     Returns:
-        What `cpus.read` and `irqs.read` return, `sysctl` and `sysfs` ({key: value}, None for what this kernel
-        or namespace lacks or only shows), `offered` (path below `/sys` to the words that a file with choices
-        has).
+        What `cpus.read`, `irqs.read` and `rings.read` return, `sysctl` and `sysfs` ({key: value}, None for
+        what this kernel or namespace lacks or only shows), `offered` (path below `/sys` to the words that a
+        file with choices has).
     """
     known = recorded or {}
     keys = {*wanted.sysctl, *known.get("sysctl", {})}
@@ -108,6 +128,7 @@ def read(root: str, wanted: Wanted, recorded: originals.Record | None) -> dict[s
     return {
         **cpus.read(root),
         **irqs.read(root, wanted.irq_netdevs or (), known.get("irqs", {})),
+        **rings.read(sorted({*wanted.rings, *known.get("rings", {})})),
         "sysctl": sysctl,
         "sysfs": {name: text if text is None else _chosen(text) for name, text in texts.items()},
         "offered": {
@@ -124,6 +145,7 @@ def held(
     Raises:
         CpuError: The CPU's driver does not offer it.
         KernelSettingsError: A file of sysfs does not have the word.
+        RingError: A port cannot have such a ring.
     """
     governor = cpus.governor(state, wanted.governor)
     sysfs = {name: value for name, value in wanted.sysfs.items() if state["sysfs"][name] is not None}
@@ -138,6 +160,7 @@ def held(
         "irqs": _held_irqs(state, recorded or {}) if wanted.irq_netdevs is not None else {},
         "sysctl": {key: value for key, value in wanted.sysctl.items() if state["sysctl"][key] is not None},
         "sysfs": sysfs,
+        "rings": rings.held(state, wanted.rings),
     }
 
 
@@ -158,6 +181,19 @@ def plan(state: t.Mapping[str, t.Any], *values: originals.Values) -> list[Write]
     return first + [write for section in originals.SECTIONS for write in writes[section].values()]
 
 
+def without_rings(
+    writes: list[Write], kept: originals.Record, released: originals.Record
+) -> tuple[list[Write], list[Write]]:
+    """Tell the writes that wait for consent, those of rings, from the others: (others, waiting).
+
+    What waits to go back stays on record until it has: it moves from `released` to `kept`.
+    """
+    waiting = [write for write in writes if write.netdev]
+    for netdev in {write.netdev for write in waiting} & set(released["rings"]):
+        kept["rings"][netdev] = released["rings"].pop(netdev)
+    return [write for write in writes if not write.netdev], waiting
+
+
 def apply(root: str, writes: t.Iterable[Write]) -> None:
     """Write each value; all are tried before the first failure is told.
 
@@ -167,10 +203,13 @@ def apply(root: str, writes: t.Iterable[Write]) -> None:
     refused = []
     for write in writes:
         try:
+            if write.netdev:
+                rings.write(write.netdev, write.after)
+                continue
             with open(os.path.join(root, write.path), "w", encoding="ascii") as handle:
                 handle.write(write.after + "\n")
         except OSError as error:
-            refused.append(f"/{write.path} = {write.after}: {error.strerror or error}")
+            refused.append(f"{write.name} = {write.after}: {error.strerror or error}")
     if refused:
         raise KernelSettingsError(
             f"the kernel refused {'; '.join(refused)} (read-only: a container that shares its host's kernel; "

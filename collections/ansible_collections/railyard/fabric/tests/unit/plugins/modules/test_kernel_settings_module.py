@@ -15,7 +15,9 @@ def hold(check_mode=False, active=(), **params):
         return 3, "\n".join(states) + "\n", ""
 
     names = ("governor", "energy_preference", "idle_limit_us", "irq_affinity", "irq_program", "nofile")
-    unset = {**dict.fromkeys(names), "rails": [], "sysctl": {}, "sysfs": {}, "rivals": []}
+    names += ("ring_program", "allow_ring_resize")
+    empty = {"rails": [], "rivals": [], **{name: {} for name in ("ring_sizes", "sysctl", "sysfs")}}
+    unset = {**dict.fromkeys(names), **empty}
     return kernel_settings.hold(FakeModule({**unset, **params}, run, check_mode))
 
 
@@ -77,8 +79,8 @@ def test_a_limit_on_open_files_is_tried_and_what_cannot_be_is_the_one_that_is(go
         if limits[0] > 4096:
             raise ValueError("not allowed to raise maximum limit")
 
-    monkeypatch.setattr(kernel_settings.resource, "setrlimit", setrlimit)
-    monkeypatch.setattr(kernel_settings.resource, "getrlimit", lambda which: (1024, 4096))
+    monkeypatch.setattr(kernel_settings.limits.resource, "setrlimit", setrlimit)
+    monkeypatch.setattr(kernel_settings.limits.resource, "getrlimit", lambda which: (1024, 4096))
     assert hold(originals=str(record), nofile=4096)["nofile_possible"] == 4096
     assert (4096, 4096) in given
     assert hold(originals=str(record), nofile=8192)["nofile_possible"] == 4096
@@ -162,3 +164,54 @@ def test_interrupts_of_the_rails_are_held_and_a_program_lies_there_for_the_next_
     hold(originals=str(record), irq_program=str(program))
     assert (tmp_path / "proc/irq/41/smp_affinity_list").read_text() == "0-15\n"
     assert not program.exists()
+
+
+@pytest.fixture
+def rings_of(tmp_path, monkeypatch):
+    """Netdev → its rings; rail0's port is ens6. What is written to them is what they are."""
+    now = {"ens6": "rx 1024 tx 512"}
+    monkeypatch.setattr(kernel_settings, "ROOT", f"{tmp_path}/")
+    for netdev in ("ens6", "bond0"):
+        folder = tmp_path / "sys/class/net" / netdev
+        folder.mkdir(parents=True)
+        (folder / "address").write_text("02:00:00:00:00:01\n")
+
+    def read(netdevs):
+        there = {name: now[name] for name in netdevs if name in now}
+        return {"rings": there, "ring_most": dict.fromkeys(there, "rx 8192 tx 4096")}
+
+    monkeypatch.setattr(kernel_settings.rings, "read", read)
+    monkeypatch.setattr(kernel_settings.rings, "write", now.__setitem__)
+    return now
+
+
+def test_rings_wait_for_consent_recorded_since_a_boot_will_set_them(tmp_path, rings_of, record):
+    wanted = {
+        "rails": [{"name": "rail0", "netdev": "ens6"}, {"name": "rail1", "netdev": "bond0"}],
+        "ring_sizes": {"rx": "max", "tx": None},
+        "ring_program": str(tmp_path / "var/rings.py"),
+        "originals": str(record),
+    }
+    done = hold(**wanted)
+    assert rings_of == {"ens6": "rx 1024 tx 512"}
+    assert done["rings_waiting"] == ["ethtool -G ens6 rx 8192 tx 512"]
+    assert (done["rings"], done["absent_rings"]) == ({"ens6": "rx 8192 tx 512"}, ["bond0"])
+    assert '"ens6": "rx 1024 tx 512"' in record.read_text()
+    assert not hold(**wanted)["changed"]
+    checked = hold(check_mode=True, allow_ring_resize=True, **wanted)
+    done = hold(allow_ring_resize=True, **wanted)
+    assert done["diff"] == checked["diff"]
+    assert done["diff"][0]["after"] == "ethtool -G ens6 = rx 8192 tx 512\n"
+    assert rings_of == {"ens6": "rx 8192 tx 512"}
+    assert (tmp_path / "var/rings.py").exists()
+
+
+def test_rings_that_nobody_asks_for_any_more_stay_on_record_until_they_are_back(rings_of, record):
+    wanted = {"rails": [{"name": "rail0", "netdev": "ens6"}], "ring_sizes": {"rx": "max"}}
+    hold(allow_ring_resize=True, originals=str(record), **wanted)
+    assert hold(originals=str(record))["rings_waiting"] == ["ethtool -G ens6 rx 1024 tx 512"]
+    assert rings_of == {"ens6": "rx 8192 tx 512"}
+    assert record.exists()
+    hold(originals=str(record), allow_ring_resize=True)
+    assert rings_of == {"ens6": "rx 1024 tx 512"}
+    assert not record.exists()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.kernel import cpus, originals, settings
 from ansible_collections.railyard.fabric.plugins.module_utils.kernel.settings import Wanted
@@ -86,6 +88,20 @@ def test_governor_that_the_driver_lacks_is_refused_with_the_reason(node):
         cpus.CpuError, match=r"schedutil.*performance powersave.*intel_pstate is in active mode"
     ):
         cpus.governor(state, "schedutil")
+
+
+def test_a_governor_that_is_a_module_is_offered_though_it_is_not_listed_before_it_is_loaded(node):
+    root = node("acpi-cpufreq", "performance")
+    (root / "lib/modules" / os.uname().release).mkdir(parents=True)
+    names = ("acpi-cpufreq", "cpufreq_ondemand", "cpufreq_powersave")
+    lines = "".join(f"kernel/drivers/cpufreq/{name}.ko.xz:\n" for name in names)
+    (root / "lib/modules" / os.uname().release / "modules.dep").write_text(lines)
+    state = cpus.read(str(root))
+    assert state["available_governors"] == ["performance", "ondemand", "powersave"]
+    assert cpus.governor(state, cpus.SAVING) == "ondemand"
+    # A driver in active mode has two of its own, and takes no other.
+    (root / cpus.governor_path("cpu2")).with_name("scaling_driver").write_text("intel_pstate\n")
+    assert cpus.read(str(root))["available_governors"] == ["performance"]
 
 
 def test_driver_that_lists_no_governors_is_not_refused(node):

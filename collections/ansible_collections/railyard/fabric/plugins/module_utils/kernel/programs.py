@@ -1,0 +1,46 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Modules of this package that lie on the node as programs, for a unit or a rule of udev to run."""
+
+from __future__ import annotations
+
+import os
+import types
+import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils import atomic_files
+
+
+def hold(
+    path: str | None, module: types.ModuleType, wanted: bool, check_mode: bool
+) -> list[dict[str, t.Any]]:
+    """Have a module lie there as a program, or not.
+
+    Args:
+        path: Where; None leaves alone whatever there is.
+        module: The module, of the standard library's imports alone.
+        wanted: Whether it is to lie there.
+        check_mode: Say what would change, and change nothing.
+
+    Returns:
+        The diff; empty when it is so already.
+    """
+    if path is None:
+        return []
+    # Ansible ships module_utils inside a zip file, so the source is asked of the loader, not of the disk.
+    loader: t.Any = module.__loader__
+    after = str(loader.get_source(module.__name__)) if wanted else ""
+    try:
+        with open(path, encoding="utf-8") as handle:
+            before = handle.read()
+    except FileNotFoundError:
+        before = ""
+    if before == after:
+        return []
+    if not check_mode and wanted:
+        os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+        atomic_files.write_file(path, after, mode=0o644)
+    elif not check_mode:
+        os.remove(path)
+    return [{"before_header": path, "after_header": path, "before": before, "after": after}]
