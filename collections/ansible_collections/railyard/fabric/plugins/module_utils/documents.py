@@ -59,6 +59,7 @@ class Rail(_RailOfSome):
 class _GroupedLine(TypedDict, total=False):
     group: str | None
     parts: list[str]
+    subject: str | None
 
 
 class AskedLine(_GroupedLine):
@@ -75,7 +76,11 @@ class AskedLine(_GroupedLine):
     round: int | None
 
 
-class Verdict(TypedDict):
+class _VerdictOfSome(TypedDict, total=False):
+    subject: str | None
+
+
+class Verdict(_VerdictOfSome):
     """What was judged of one asked test: a line of verdicts.jsonl."""
 
     schema: int
@@ -133,6 +138,7 @@ class _ResultOfSome(TypedDict, total=False):
     proof_reason: str | None
     bmc: dict[str, Any]
     cabling: dict[str, Any]
+    subject: str | None
     attempt: int
     sequence: int
     idle_bytes_per_s: int

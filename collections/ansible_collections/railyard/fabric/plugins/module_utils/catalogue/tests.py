@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The tests between nodes: what each asks, by which tool, when, for how long, and what each end must state.
+"""The tests of nodes: what each asks, by which tool, when, for how long, and what each end must state.
 
 One table, from which follow the schedule, the node's facts (which versions are asked) and what a row must
 hold. A new tool begins here; docs/extending.md has the rest.
@@ -31,11 +31,11 @@ class Check:
         server: metric -> kind that the server's row must hold; empty where that end states no number.
         source: where its answer comes from, one of SOURCES.
         rdma: it is asked only where the inventory declares RDMA.
-        tool: which tool measures it; "" where no test between nodes does.
-        asked: when the schedule asks it: "alone" on each rail and direction, "both_ways" at once, or
-            "together" on all rails at once.
+        tool: which tool measures it; "" where no test does.
+        asked: when the schedule asks it: "alone" on each rail and direction, "both_ways" at once, "together"
+            on all rails at once, or of a "node" by itself, after the last round.
         wanted: the policy's switch that has it asked; "" where it always is. One of RDMA is asked only where
-            `rdma_tests` names its tool, too.
+            `rdma_tests` names its tool, too. Of a node: a switch, or a list of what is asked about.
         counts: the client's metric that says how many packets at least went each way; "" where
             `row_counters` says in other words what must have crossed the rail. Else nothing is proven.
         lasts: the policy's key with the seconds that it has to measure for; "" where another rule says it.
@@ -63,8 +63,8 @@ class Check:
 
     @property
     def local(self) -> bool:
-        """Tell whether it is asked of one node alone: the asked line names no peer, a BMC's no rail."""
-        return self.source in ("facts", "counters", "cabling", "hops", "bmc")
+        """Tell whether it is asked of one node alone: the line names no peer; a BMC's, a node's no rail."""
+        return self.source in ("facts", "counters", "cabling", "hops", "bmc", "node")
 
 
 _BANDWIDTH_CLIENT = {"bandwidth_gbps": "positive", "sent_gbps": "positive"}
@@ -203,6 +203,8 @@ TESTS: tuple[Check, ...] = (
     _rdma_latency("rdma_read_latency", "round-trip RDMA read latency", "ib_read_lat"),
     _rdma_latency("rdma_send_latency", "one-way RDMA send latency", "ib_send_lat"),
 )
+# Of each node by itself, in the order in which they are asked: source and `asked` are "node".
+NODE_TESTS: tuple[Check, ...] = ()
 #: perftest's programs that `fabric_policy.rdma_tests` may list.
 RDMA_TESTS = tuple(one.tool for one in TESTS if one.rdma and one.asked == "alone" and not one.wanted)
 #: Transports that RDMA is asked of.

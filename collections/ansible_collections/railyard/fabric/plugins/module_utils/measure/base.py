@@ -253,6 +253,6 @@ def failed(play: ToolSession, tool: str, said: str) -> MeasurementError:
         "tool_failed",
         f"{tool} on {play.own.host} failed: {said.strip()[:400]}",
         play.own.host,
-        "its whole output is in the raw archive; "
-        f"try {tool} by hand between {play.own.address} and {play.peer_address}",
+        f"its whole output is in the raw archive; try {tool} by hand "
+        + (f"between {play.own.address} and {play.peer_address}" if play.peer_address else "there"),
     )

@@ -5,10 +5,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import Tool
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.iperf3 import Iperf3
+from ansible_collections.railyard.fabric.plugins.module_utils.measure.node_tool import NodeTool
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.perftest_bw import Bandwidth
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.perftest_lat import Latency
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.ping import PathMtu, PingRtt
@@ -33,6 +35,9 @@ TOOL_OF_CHECK: dict[str, Callable[[], Tool]] = {
     "rdma_read_latency": lambda: Latency("ib_read_lat"),
     "rdma_send_latency": lambda: Latency("ib_send_lat"),
 }
+# Of a node by itself.
+NODE_TOOLS: dict[str, Callable[[], NodeTool]] = {}
+CHECKS = (*TOOL_OF_CHECK, *NODE_TOOLS)
 # Each check has its own port beside those of other checks, so that a server that is slow to go is in
 # nobody's way.
 SLOT_OF_CHECK: dict[str, int] = {check: slot for slot, check in enumerate(sorted(TOOL_OF_CHECK))}
@@ -46,3 +51,9 @@ def tool_port(base_port: int, round_number: int, rail_index: int, rails: int, ch
     """Return the server's port: its own per rail and check, and not that of a neighbouring round."""
     row = (round_number % _ROUNDS_APART) * max(rails, 1) + rail_index
     return base_port + _FIRST + row * SLOTS + SLOT_OF_CHECK[check]
+
+
+def planned_s(check: str, policy: Mapping[str, Any]) -> float:
+    """Return the seconds that a check's tool is asked to measure for."""
+    tool = (NODE_TOOLS if check in NODE_TOOLS else TOOL_OF_CHECK)[check]()
+    return tool.planned_s(policy)

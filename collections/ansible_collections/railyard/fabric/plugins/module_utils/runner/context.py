@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import threading
 import time
@@ -17,7 +18,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.measure import bas
 from ansible_collections.railyard.fabric.plugins.module_utils.runner import confirm
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.launcher import Launcher
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.record import Record
-from ansible_collections.railyard.fabric.plugins.module_utils.schedule import rounds, work_order
+from ansible_collections.railyard.fabric.plugins.module_utils.schedule import node_tests, rounds, work_order
 
 RUNNER_VERSION = "0.1.0"
 
@@ -59,7 +60,10 @@ class RunContext:
         self.boot_id = boot_id()
         self.rails = work_order.rails_of(order, self.node)
         self.waits = Waits.of(self.policy)
-        wanted = sorted({str(test["tool"]) for test in rounds.asked_tests(order, self.node)})
+        asked = itertools.chain(
+            rounds.asked_tests(order, self.node), node_tests.asked_lines(order, self.node)
+        )
+        wanted = sorted({str(test["tool"]) for test in asked})
         self.versions: dict[str, str | None] = {name: base.version_of(name) for name in wanted}
         self.versions["udp_probe"] = RUNNER_VERSION
         self.bounds: confirm.Bounds = order.get("bounds") or {}

@@ -29,9 +29,15 @@ from ansible_collections.railyard.fabric.plugins.module_utils.runner.context imp
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.eta import Pace, process_age_s
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.lease import Lease
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.listener import Listener
+from ansible_collections.railyard.fabric.plugins.module_utils.runner.node_tests import NodeTests
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.pair import PairRun
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.record import Record
-from ansible_collections.railyard.fabric.plugins.module_utils.schedule import cable_checks, rounds, work_order
+from ansible_collections.railyard.fabric.plugins.module_utils.schedule import (
+    cable_checks,
+    node_tests,
+    rounds,
+    work_order,
+)
 
 _OVERHEAD_S = 6.0
 # How often the lease and the deadline are looked at; each look costs the node that is being measured.
@@ -118,6 +124,7 @@ class Runner:
         self._measure_again(listener, suspects)
         # Partners that lag behind are told that this node has gone on, not left to guess.
         listener.enter_round(_AFTER_ALL)
+        NodeTests(self._context).run()
 
     def _meet(
         self, listener: Listener, meeting: rounds.Meeting, tests: Sequence[Mapping[str, Any]]
@@ -173,16 +180,23 @@ class Runner:
 
 
 def asked_of(order: Mapping[str, Any]) -> Iterator[AskedLine]:
-    """Yield all that the order's node has to answer: questions about its cables, then its tests."""
+    """Yield all that the order's node has to answer: about its cables, with its partners, by itself."""
     node = str(order["node"])
     yield from cable_checks.asked_lines(order, node)
+    yield from tests_of(order)
+
+
+def tests_of(order: Mapping[str, Any]) -> Iterator[AskedLine]:
+    """Yield all tests of the order's node: with its partners, then by itself."""
+    node = str(order["node"])
     yield from rounds.asked_tests(order, node)
+    yield from node_tests.asked_lines(order, node)
 
 
 def pace_of(order: Mapping[str, Any]) -> Pace:
     """Return how long the order's tests are asked to take on this node."""
-    planned_s = {check: tool().planned_s(order["policy"]) for check, tool in registry.TOOL_OF_CHECK.items()}
-    return Pace(planned_s, rounds.asked_tests(order, str(order["node"])), process_age_s())
+    planned_s = {check: registry.planned_s(check, order["policy"]) for check in registry.CHECKS}
+    return Pace(planned_s, tests_of(order), process_age_s())
 
 
 def worst_case_s(order: Mapping[str, Any]) -> float:
@@ -204,7 +218,11 @@ def worst_case_s(order: Mapping[str, Any]) -> float:
             total += waits.listening_s if test["group"] else 0.0
     total += len(pairs) * (2 * float(policy["rendezvous_timeout_s"]) + 10.0)
     # Where every test looks bad, each could be measured again as often.
-    return total * (1 + int(policy["confirm"])) + confirm.PAUSE_S
+    total = total * (1 + int(policy["confirm"])) + confirm.PAUSE_S
+    alone = node_tests.asked_lines(order, str(order["node"]))
+    return total + sum(
+        registry.NODE_TOOLS[str(test["check"])]().limit_s(policy) + _OVERHEAD_S for test in alone
+    )
 
 
 if __name__ == "__main__":

@@ -103,13 +103,11 @@ class Record:
     def begin(self, tests: list[Mapping[str, Any]]) -> None:
         """Say in the status what is being measured."""
         first = tests[0]
-        words = "{} {} {} to {} on {}".format(
-            first["id"],
-            first["check"],
-            first["node"],
-            first["peer"],
-            " and ".join(str(t["rail"]) for t in tests),
-        )
+        words = "{} {} {}".format(first["id"], first["check"], first["node"])
+        if first["peer"] is not None:
+            words += " to {} on {}".format(first["peer"], " and ".join(str(t["rail"]) for t in tests))
+        elif first.get("subject"):
+            words += " " + first["subject"]
         with self._lock:
             self.pace.begin()
             self._status["current"] = words
@@ -170,6 +168,7 @@ class Record:
             "raw": None,
             "error": None,
             "other_end": None,
+            **({"subject": test["subject"]} if "subject" in test else {}),
         }
 
     def obstacle_row(

@@ -70,7 +70,7 @@ class RailToolSession(ToolSession):
         Raises:
             MeasurementError: `deadline` when it did not end in time.
         """
-        offset = _size(self._raw)
+        offset = size_of(self._raw)
         together, self.together = self.together, None
         hold = HeldProcess() if together else None
         begun = time.monotonic()
@@ -96,11 +96,13 @@ class RailToolSession(ToolSession):
             launched.end()
         self.exit_status = status
         if status is None:
-            raise self._too_long(argv[0], limit_s)
+            raise too_long(
+                argv[0], self.own.host, limit_s, "a transfer that stalls often has packets too large"
+            )
         zero = self.moment.monotonic
         return Finished(
             status,
-            _text(self._raw, offset),
+            text_from(self._raw, offset),
             begun - zero,
             None if connected is None else connected - zero,
             ended - zero,
@@ -115,7 +117,7 @@ class RailToolSession(ToolSession):
         if rail_socket.is_listening(self.own.address, self.port):
             raise rail_socket.port_taken(self.own, self.port)
         self._begun = time.monotonic()
-        self._offset = _size(self._raw)
+        self._offset = size_of(self._raw)
         self._server = self._launch(argv, limit_s, self.peer_address)
         within_s = self.run_context.waits.listening_s
         deadline = self._begun + within_s
@@ -123,7 +125,7 @@ class RailToolSession(ToolSession):
             if self.run_context.stop.is_set():
                 raise Cancelled()
             if self._server.poll() is not None:
-                said = _text(self._raw, self._offset).strip()
+                said = text_from(self._raw, self._offset).strip()
                 if "in use" in said.lower():
                     raise rail_socket.port_taken(self.own, self.port)
                 raise self._server_failed(argv[0], said or "it ended without a word")
@@ -138,7 +140,7 @@ class RailToolSession(ToolSession):
         self.exit_status = self._server.wait(patience_s, self.run_context.stop)
         self.release()
         zero = self.moment.monotonic
-        text = _text(self._raw, self._offset)
+        text = text_from(self._raw, self._offset)
         return Finished(self.exit_status or 0, text, self._begun - zero, None, time.monotonic() - zero)
 
     def release(self) -> None:
@@ -171,7 +173,7 @@ class RailToolSession(ToolSession):
             return
         if self.run_context.stop.is_set():
             raise Cancelled()
-        said = _text(self._raw, 0).strip().splitlines()[-1:] or ["it did not say why"]
+        said = text_from(self._raw, 0).strip().splitlines()[-1:] or ["it did not say why"]
         raise MeasurementError(
             "tool_failed",
             f"{name} on {self.own.host} was not started within {within_s:.0f} s: {said[0][:300]}",
@@ -201,20 +203,7 @@ class RailToolSession(ToolSession):
         except OSError as error:
             if hold:
                 hold.close()
-            raise MeasurementError(
-                "tool_failed",
-                f"{argv[0]} could not be started on {self.own.host}: {error}",
-                self.own.host,
-                "run it by hand there",
-            ) from error
-
-    def _too_long(self, name: str, limit_s: float) -> MeasurementError:
-        return MeasurementError(
-            "deadline",
-            f"{name} on {self.own.host} had not ended after {limit_s:.0f} s and was stopped",
-            self.own.host,
-            "its output so far is in the raw archive; a transfer that stalls often has packets too large",
-        )
+            raise not_started(argv[0], self.own.host, error) from error
 
     def _server_failed(self, name: str, said: str) -> MeasurementError:
         return MeasurementError(
@@ -226,14 +215,33 @@ class RailToolSession(ToolSession):
         )
 
 
-def _size(path: str) -> int:
+def not_started(name: str, host: str, error: OSError) -> MeasurementError:
+    """Say that a tool could not be started."""
+    return MeasurementError(
+        "tool_failed", f"{name} could not be started on {host}: {error}", host, "run it by hand there"
+    )
+
+
+def too_long(name: str, host: str, limit_s: float, likely: str = "") -> MeasurementError:
+    """Say that a tool did not end in time, and why tools of its kind do not."""
+    return MeasurementError(
+        "deadline",
+        f"{name} on {host} had not ended after {limit_s:.0f} s and was stopped",
+        host,
+        "its output so far is in the raw archive" + (f"; {likely}" if likely else ""),
+    )
+
+
+def size_of(path: str) -> int:
+    """Return a file's size in bytes, 0 where there is none."""
     try:
         return os.path.getsize(path)
     except OSError:
         return 0
 
 
-def _text(path: str, offset: int) -> str:
+def text_from(path: str, offset: int) -> str:
+    """Return a file's text from so many bytes on."""
     with open(path, "rb") as handle:
         handle.seek(offset)
         return handle.read().decode("utf-8", "replace")

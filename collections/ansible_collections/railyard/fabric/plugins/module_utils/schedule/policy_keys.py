@@ -19,7 +19,8 @@ class Key(NamedTuple):
     Attributes:
         default: its value where the inventory is silent.
         meaning: for docs/inventory.md, in Markdown.
-        kind: "whole" or "number" (within `least` and `most`), "switch", or "own": policy.py has its check.
+        kind: "whole" or "number" (within `least` and `most`), "switch", "paths" (at most `most`), or "own":
+            policy.py has its check.
         to_node: whether it is part of the work order.
     """
 

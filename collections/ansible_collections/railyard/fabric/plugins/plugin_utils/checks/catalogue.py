@@ -9,13 +9,14 @@ bounded by default) cannot drift apart.
 
 from __future__ import annotations
 
-from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import TESTS, Check
+from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import NODE_TESTS, TESTS, Check
 from ansible_collections.railyard.fabric.plugins.module_utils.rules import ruling
 
 #: Where an answer comes from: a node's facts row, the two rows of a test, the error counters in the rows of
 #: all tests of a rail, the sum of the tests that ran at once, what the rails heard of each other, the
-#: latencies of all tests of a rail, or what the controller heard of a node's BMC.
-SOURCES = ("facts", "test", "counters", "sum", "cabling", "hops", "bmc")
+#: latencies of all tests of a rail, what the controller heard of a node's BMC, or the one row of a test of a
+#: node by itself.
+SOURCES = ("facts", "test", "counters", "sum", "cabling", "hops", "bmc", "node")
 
 CHECKS: dict[str, Check] = {
     check.name: check
@@ -27,6 +28,7 @@ CHECKS: dict[str, Check] = {
         Check("rdma_gid", "RDMA GID", source="facts", rdma=True),
         Check("rdma_mtu", "RDMA MTU", source="facts", rdma=True),
         *TESTS,
+        *NODE_TESTS,
         Check("link_errors", "link errors", source="counters"),
         Check("cabling", "cabling", source="cabling"),
         Check("link_address_owner", "who answers for an address", source="cabling"),

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import copy
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeGuard
 
@@ -117,6 +118,9 @@ def merge(user: object) -> dict[str, Any]:
         elif key == "bmc_tcp_ports":
             problems += _ports_problems(value)
             merged[key] = value
+        elif KEYS[key].kind == "paths":
+            problems += _paths_problems(key, value)
+            merged[key] = value
         elif KEYS[key].kind == "switch":
             if not isinstance(value, bool):
                 problems.append(f"fabric_policy.{key} must be true or false, not {value!r}")
@@ -154,6 +158,19 @@ def _ports_problems(value: Any) -> list[str]:
     if good and 1 <= len(value) <= _MOST_PORTS:
         return []
     return [f"fabric_policy.bmc_tcp_ports must list 1 to {_MOST_PORTS} TCP ports, not {value!r}"]
+
+
+def _paths_problems(key: str, value: Any) -> list[str]:
+    where, most = f"fabric_policy.{key}", int(KEYS[key].most)
+    if not is_texts(value) or not isinstance(value, list) or len(value) > most:
+        return [f"{where} must list at most {most} absolute paths, not {value!r}"]
+    # One that is written otherwise would be a second name of the same, or go elsewhere than it seems to.
+    problems = [
+        f"{where} lists {path!r}; write it absolute and plain, such as /data"
+        for path in value
+        if not path.isprintable() or not path.startswith("/") or os.path.normpath(path) != path
+    ]
+    return problems + [f"{where} lists {path} twice" for path in sorted(set(value)) if value.count(path) > 1]
 
 
 def _window_problems(merged: Mapping[str, Any]) -> list[str]:

@@ -149,7 +149,7 @@ def read(path: Path) -> Run:
 
 def _place(verdict: Mapping[str, Any]) -> Place:
     node, peer = str(verdict["node"]), str(verdict["peer"] or "")
-    return Place(str(verdict["check"]), node, peer, verdict["rail"])
+    return Place(str(verdict["check"]), node, peer, verdict["rail"] or verdict.get("subject"))
 
 
 def _as_written(

@@ -107,6 +107,7 @@ class Answer:
         return {
             "schema": 1,
             **{key: asked[key] for key in ("id", "check", "tool", "node", "peer", "rail", "direction")},
+            **({"subject": asked["subject"]} if "subject" in asked else {}),
             "outcome": self.outcome,
             "observed": _finite(self.observed) or None,
             "floor": self.floor or None,

@@ -36,6 +36,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import (
     hops,
     light_rows,
     link_errors,
+    node_rows,
     rdma_facts,
     row_counters,
     row_numbers,
@@ -308,6 +309,10 @@ class _Judge:
             found = bmc.judge(asked, self.run, address, mine, self.fleet.owners, self._no_bmc_answers)
             outside = self._times.outside(bmc.CONTROLLER, mine[0]) if len(mine) == 1 else None
             return Answer.unmeasured("row_garbled", f"{bmc.CONTROLLER}: {outside}") if outside else found
+        if check.source == "node":
+            mine = self.rows.get(str(asked["id"]), [])
+            known = self.fleet.unknown(node) or (None if mine else self.fleet.held_up(node))
+            return known or node_rows.judge(asked, self.run, mine, self.policy, self._times)
         if check.source == "counters":
             if nothing := self.fleet.unknown(node):
                 return nothing

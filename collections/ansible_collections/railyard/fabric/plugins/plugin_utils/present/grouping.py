@@ -18,7 +18,7 @@ _PLACES_SHOWN = 6
 LINK_ERRORS = "link_errors"
 
 Place = tuple[str, str, str]
-"""Node, peer, rail; empty where it has none."""
+"""Node, peer, rail (of a test of the node by itself its subject); empty where it has none."""
 
 
 @dataclass
@@ -57,8 +57,8 @@ class Problem:
 
 def place(verdict: Mapping[str, Any]) -> Place:
     """Return where a verdict is about."""
-    node, peer, rail = (str(verdict.get(key) or "") for key in ("node", "peer", "rail"))
-    return node, peer, rail
+    node, peer, rail, subject = (str(verdict.get(key) or "") for key in ("node", "peer", "rail", "subject"))
+    return node, peer, rail or subject
 
 
 def place_text(node: str, peer: str, rail: str) -> str:

@@ -30,13 +30,15 @@ class Measurement:
     tool: str
     cpu: str
     id: str
+    subject: str = ""
+    """What of the node was asked about, of a test of the node by itself."""
     cable: str = ""
     """The cable that it is about, where a cable is what the finding names."""
 
     @property
     def where(self) -> str:
         """The place that it is about."""
-        return self.cable or place_text(self.node, self.peer, self.rail)
+        return self.cable or place_text(self.node, self.peer, self.rail or self.subject)
 
     @cached_property
     def metric(self) -> str | None:

@@ -43,7 +43,7 @@ _NODES_SHOWN = 16
 # Beyond this many lines, a table shows the worst and says how many it left out.
 ROWS_SHOWN = 60
 # Of a verdict, what is text or absent.
-_TEXTS = ("node", "peer", "rail", "direction", "basis", "tool", "id")
+_TEXTS = ("node", "peer", "rail", "subject", "direction", "basis", "tool", "id")
 
 
 @dataclass(frozen=True)

@@ -34,8 +34,8 @@ _KNOWN = {name for check in CHECKS.values() for name in (*check.client, *check.b
 _MEASURED = ("pass", "fail", "recorded")
 
 Labels = tuple[tuple[str, str], ...]
-Place = tuple[str, str, str, str, str]
-_PLACE = ("check", "node", "peer", "rail", "direction")
+Place = tuple[str, str, str, str, str, str]
+_PLACE = ("check", "node", "peer", "rail", "direction", "subject")
 
 
 def render(report: Report) -> str:
@@ -82,7 +82,7 @@ def _measured(cluster: Labels, measurements: Iterable[Measurement]) -> Iterator[
     for item in measurements:
         if item.outcome not in _MEASURED:
             continue
-        place = item.check, item.node, item.peer, item.rail, item.direction
+        place = item.check, item.node, item.peer, item.rail, item.direction, item.subject
         for metric, value in item.observed.items():
             if metric in _KNOWN and is_number(value):
                 # A file with a series twice is refused whole.
@@ -93,9 +93,7 @@ def _measured(cluster: Labels, measurements: Iterable[Measurement]) -> Iterator[
         series = {_name(metric): _folded(cluster, values) for metric, values in found.items()}
     else:
         series = {
-            _name(metric): {
-                (*cluster, *zip(_PLACE, place, strict=True)): value for place, value in values.items()
-            }
+            _name(metric): {(*cluster, *_labels_of(place)): value for place, value in values.items()}
             for metric, values in found.items()
         }
     left = MOST_SERIES
@@ -109,14 +107,23 @@ def _measured(cluster: Labels, measurements: Iterable[Measurement]) -> Iterator[
 
 def _folded(cluster: Labels, values: Mapping[Place, float]) -> dict[Labels, float]:
     """Return least, median and greatest of each check, rail and direction."""
-    groups: dict[tuple[str, str, str], list[float]] = defaultdict(list)
-    for (check, _node, _peer, rail, direction), value in values.items():
-        groups[check, rail, direction].append(value)
+    groups: dict[Place, list[float]] = defaultdict(list)
+    for (check, _node, _peer, rail, direction, subject), value in values.items():
+        groups[check, "", "", rail, direction, subject].append(value)
     return {
-        (*cluster, *zip(("check", "rail", "direction"), place, strict=True), ("stat", stat)): value
+        (
+            *cluster,
+            *(one for one in _labels_of(place) if one[0] not in ("node", "peer")),
+            ("stat", stat),
+        ): value
         for place, found in groups.items()
         for stat, value in (("min", min(found)), ("median", statistics.median(found)), ("max", max(found)))
     }
+
+
+def _labels_of(place: Place) -> Labels:
+    """Return a place's labels; `subject` where it has one."""
+    return tuple(one for one in zip(_PLACE, place, strict=True) if one[1] or one[0] != "subject")
 
 
 def _name(metric: str) -> str:

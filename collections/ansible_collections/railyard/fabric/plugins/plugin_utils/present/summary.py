@@ -171,9 +171,10 @@ def headline(
 
 
 def place(verdict: Mapping[str, Any]) -> str:
-    """Return where a verdict belongs: node, peer and rail."""
+    """Return where a verdict belongs: node, peer and rail, or what of the node was asked about."""
     if verdict["peer"] is None:
-        return f"{verdict['node']} {verdict['rail']}" if verdict["rail"] else str(verdict["node"])
+        what = verdict["rail"] or verdict.get("subject")
+        return f"{verdict['node']} {what}" if what else str(verdict["node"])
     return f"{verdict['node']} -> {verdict['peer']} {verdict['rail'] or 'all rails'}"
 
 

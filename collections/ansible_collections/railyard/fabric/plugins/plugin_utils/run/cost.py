@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ansible_collections.railyard.fabric.plugins.module_utils.documents import AskedLine
+from ansible_collections.railyard.fabric.plugins.module_utils.schedule import node_tests
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule import rounds as schedule
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.model import Inventory
@@ -46,7 +47,7 @@ class Cost:
         one_by_one: whether what is asked else is each rail alone, or all at once.
         duration_s: of the whole measurement, when nothing goes wrong.
         data_bytes: sent over all rails together at their declared rates; None where a rail declares none.
-        rows: of results that the tests between nodes leave.
+        rows: of results that the tests leave.
         result_bytes: of these rows.
     """
 
@@ -128,7 +129,9 @@ def of_order(order: Mapping[str, Any]) -> Cost:
     whole = frozenset(pattern.rail_names(order))
     priced: dict[frozenset[str], _Meeting] = {}
     turns = pairs = full_rounds = 0
-    duration_s, rows, data_bytes, known = pattern.AROUND_S, 0.0, 0.0, True
+    alone = list(node_tests.questions(order["policy"]))
+    duration_s = pattern.AROUND_S + pattern.alone_s(order["policy"])
+    rows, data_bytes, known = float(nodes * len(alone)), 0.0, True
     for turn in pattern.asked_in(order):
         for full, met in turn.items():
             meeting = priced.get(full) or priced.setdefault(full, _meeting(order, full))

@@ -119,6 +119,9 @@ def _line_problems(
         elif check.source == "bmc":
             if node not in bmcs or line["rail"] is not None:
                 yield f"{where}: plan.json has no BMC of {node} on rail {line['rail']!r}"
+        elif check.source == "node":
+            if line["rail"] is not None or not isinstance(line.get("subject"), (str, type(None))):
+                yield f"{where}: rail is {line['rail']!r}, subject {line.get('subject')!r}"
         elif check.source != "sum" and line["rail"] not in rails[node]:
             yield f"{where}: {node} has no rail {line['rail']!r} in plan.json"
     parts = line.get("parts")

@@ -16,7 +16,7 @@ from typing import Any
 from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import RDMA_TRANSPORTS
 from ansible_collections.railyard.fabric.plugins.module_utils.documents import AskedLine
 from ansible_collections.railyard.fabric.plugins.module_utils.rules import link, rdma
-from ansible_collections.railyard.fabric.plugins.module_utils.schedule import cable_checks
+from ansible_collections.railyard.fabric.plugins.module_utils.schedule import cable_checks, node_tests
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule import rounds as schedule
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule.request import local_line
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import AGGREGATES, CHECKS
@@ -87,7 +87,7 @@ def work_order(
 def asked_lines(
     plan: Mapping[str, Any], order: Mapping[str, Any], second: Mapping[str, Any] | None = None
 ) -> list[AskedLine]:
-    """Return every asked line: facts, BMCs, cables, the schedule's tests, link errors, hops, the aggregates.
+    """Return every asked line: facts, BMCs, cables, tests, link errors, hops, nodes alone, the aggregates.
 
     Args:
         plan: the plan of the nodes that the run covers.
@@ -107,6 +107,7 @@ def asked_lines(
     lines += tests
     lines += _link_error_lines(plan, tests)
     lines += _hops_lines(plan, tests)
+    lines += node_tests.asked_lines(order)
     sums = _aggregate_lines(tests)
     lines += sums
     if second is not None:

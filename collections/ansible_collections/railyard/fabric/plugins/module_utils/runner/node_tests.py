@@ -1,0 +1,158 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The tests of a node by itself, after the last round: each ends in a row, whatever happens.
+
+By then no partner waits for this node, so what they take of it disturbs no rail of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.rail_socket import Place
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.rendezvous import Cancelled
+from ansible_collections.railyard.fabric.plugins.module_utils.measure import base, registry
+from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import Finished
+from ansible_collections.railyard.fabric.plugins.module_utils.measure.node_tool import (
+    NOTHING,
+    NodeTool,
+    NodeToolSession,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils.runner import busy, launcher, tool_session
+from ansible_collections.railyard.fabric.plugins.module_utils.runner.context import RunContext
+from ansible_collections.railyard.fabric.plugins.module_utils.runner.record import end_of, utc_now
+from ansible_collections.railyard.fabric.plugins.module_utils.schedule import node_tests, work_order
+
+Test = Mapping[str, Any]
+
+
+class NodeTests:
+    """This node's own tests."""
+
+    def __init__(self, run_context: RunContext) -> None:
+        self._context = run_context
+        self._tools: dict[tuple[str, object], NodeTool] = {}
+
+    def run(self) -> None:
+        """Run all tests; raises `Cancelled` only, and then the tests that are left have no row yet."""
+        run_context, about = self._context, None
+        try:
+            for test in node_tests.asked_lines(run_context.order, run_context.node):
+                if run_context.stop.is_set():
+                    raise Cancelled()
+                if about != (test["tool"], test["subject"]):
+                    self._release()
+                about = (test["tool"], test["subject"])
+                run_context.record.begin([test])
+                self._one(test)
+        finally:
+            self._release()
+
+    def _one(self, test: Test) -> None:
+        run_context = self._context
+        tool = self._tools.setdefault(
+            (test["tool"], test["subject"]), registry.NODE_TOOLS[str(test["check"])]()
+        )
+        play = OwnToolSession(run_context, test, tool)
+        row = run_context.record.blank_row(test, {}, run_context.version_of(test))
+        try:
+            _mind_obstacles(run_context, test, tool)
+            reading = tool.measure(play, str(test["check"]))
+            row.update({"status": "measured", "metrics": reading.metrics, "window_s": reading.window_s})
+            row.update({"counters": reading.counters, "proof_reason": reading.doubt, **(reading.extra or {})})
+            row["proof"] = "unproven" if reading.doubt else "proven"
+        except MeasurementError as obstacle:
+            row.update({"status": obstacle.status, "error": obstacle.as_error()})
+        except Cancelled:
+            raise
+        except Exception as error:
+            # A fault of ours must cost one test, not the run; the row says that it is ours.
+            ours = MeasurementError(
+                "internal",
+                f"the runner failed: {type(error).__name__}: {error}",
+                run_context.node,
+                "see runner.log in the raw archive",
+            )
+            row.update({"status": ours.status, "error": ours.as_error()})
+        if play.argvs:
+            row.update({"argv": play.argvs, "exit_status": play.exit_status})
+            row["raw"] = run_context.record.raw_reference(test)
+        row["started"] = play.started
+        run_context.record.add([row])
+
+    def _release(self) -> None:
+        for tool in self._tools.values():
+            with contextlib.suppress(OSError):
+                tool.release()
+        self._tools.clear()
+
+
+def _mind_obstacles(run_context: RunContext, test: Test, tool: NodeTool) -> None:
+    """Raise what stands in a test's way before it begins."""
+    version = run_context.version_of(test)
+    if tool.package is not None and version is None:
+        raise base.missing(tool, run_context.node)
+    obstacle = tool.refuses("", version, run_context.node) or busy.node_is_busy(
+        run_context.node, run_context.policy
+    )
+    if obstacle is not None:
+        raise obstacle
+
+
+class OwnToolSession(NodeToolSession):
+    """What a tool may do in one test of this node by itself."""
+
+    def __init__(self, run_context: RunContext, test: Test, tool: NodeTool) -> None:
+        order = run_context.order
+        fabric = order["fabrics"][int(work_order.roster_entry(order, run_context.node).get("fabric", 0))]
+        self.test = test
+        self.subject = test["subject"]
+        self.node_class = str(fabric.get("node_class") or "hardware")
+        self.own = Place(run_context.node, "", "", "")
+        self.peer_address = self.peer_host = ""
+        self.policy = run_context.policy
+        self.version = run_context.version_of(test)
+        self.argvs: list[list[str]] = []
+        self.exit_status: int | None = None
+        self.started = utc_now()
+        self._begun = time.monotonic()
+        self._context = run_context
+        self._capabilities = tool.capabilities
+        self._raw = run_context.record.raw_path(test)
+
+    def run(self, argv: list[str], limit_s: float, connection: bool = False) -> Finished:
+        """Run a command that reads nothing."""
+        return self.run_with(argv, limit_s)
+
+    def run_with(self, argv: list[str], limit_s: float, stdin: int = NOTHING) -> Finished:
+        """Run a command to its end."""
+        run_context, offset = self._context, tool_session.size_of(self._raw)
+        end = end_of(self.test, run_context.node)
+        unit = launcher.tool_unit(str(run_context.order["run"]), str(self.test["id"]), end, len(self.argvs))
+        self.argvs.append(argv)
+        begun = time.monotonic()
+        try:
+            launched = run_context.launcher.start(
+                unit, argv, limit_s + 2, self._raw, self._capabilities, None, stdin
+            )
+        except OSError as error:
+            raise tool_session.not_started(argv[0], self.own.host, error) from error
+        try:
+            self.exit_status = launched.wait(limit_s, run_context.stop)
+            ended = time.monotonic()
+        finally:
+            launched.end()
+        if self.exit_status is None:
+            raise tool_session.too_long(argv[0], self.own.host, limit_s)
+        text = tool_session.text_from(self._raw, offset)
+        return Finished(self.exit_status, text, begun - self._begun, None, ended - self._begun)
+
+    def note(self, text: str) -> None:
+        """Add to the raw file."""
+        with open(self._raw, "a", encoding="utf-8") as handle:
+            handle.write(text)

@@ -1,0 +1,75 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""When does a verdict rest on the one row of a test of a node by itself, and what does it say? Pure.
+
+There is no second end to bear the row out: what does is the kernel's own account of what was used, before and
+after, and it is reckoned again here. What no site bounds is `recorded`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import UNMEASURED
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_number, is_texts
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import bounds_check, causes, row_numbers
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.bounds import Bounds, with_site_policy
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.clock import Clock
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import Answer
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents import unlike
+
+Row = Mapping[str, Any]
+#: Tells why a whole row's counters do not bear its numbers out, or None: of a tool, by its name.
+DOUBTS: dict[str, Callable[[Row, Mapping[str, Any]], str | None]] = {}
+_ASKED = ("check", "tool", "node", "peer", "rail", "direction", "round", "subject")
+_NO_AUTHORITY = "no authority bounds it; a site may, with fabric_policy.floors"
+
+
+def judge(asked: Row, run: str, rows: Sequence[Row], policy: Mapping[str, Any], clock: Clock) -> Answer:
+    """Answer what a node was asked by itself.
+
+    Args:
+        asked: the asked line.
+        run: the run id.
+        rows: the line's rows.
+        policy: the merged policy.
+        clock: when the row can have been written.
+
+    Returns:
+        pass or fail where the site bounds it, recorded where nothing does, else unmeasured.
+    """
+    node = str(asked["node"])
+    if len(rows) != 1:
+        return Answer.unmeasured("duplicate_row" if rows else "no_row", f"{node}: {asked['id']}")
+    row, error = rows[0], rows[0].get("error")
+    if row.get("status") in ("failed", "unmeasured") and isinstance(error, Mapping):
+        return Answer(UNMEASURED, cause=causes.explain_error(error, node))
+    if wrong := _garbled(row, asked, run, policy, clock):
+        return Answer.unmeasured("row_garbled", f"{node}: {wrong}")
+    if short := row_numbers.too_short(row, policy):
+        return Answer.unmeasured("window_short", f"{node}: {short}")
+    doubt = row.get("proof_reason") or (None if row.get("proof") == "proven" else "it says so itself")
+    check = DOUBTS.get(str(asked["tool"]))
+    if doubt := doubt or (check(row, policy) if check else f"nobody knows how {asked['tool']} is proven"):
+        return Answer.unmeasured("unproven", f"{node}: {doubt}")
+    metrics = {name: value for name, value in row["metrics"].items() if is_number(value)}
+    bounds = with_site_policy(str(asked["check"]), Bounds(basis=_NO_AUTHORITY), policy)
+    return bounds_check.weigh(dict(metrics), [metrics], bounds)
+
+
+def _garbled(row: Row, asked: Row, run: str, policy: Mapping[str, Any], clock: Clock) -> str | None:
+    """Tell in what a row is not the asked line's, or no row at all, or None."""
+    wanted = {"schema": 1, "run": run, "host": asked["node"], "end": "client", "status": "measured"}
+    wanted |= {key: asked.get(key) for key in _ASKED}
+    if key := unlike(row, wanted):
+        return f"{key} is {row.get(key)!r}, asked was {wanted[key]!r}"
+    if outside := clock.outside(str(asked["node"]), row):
+        return outside
+    argvs = row.get("argv")
+    if not isinstance(argvs, list) or not all(map(is_texts, argvs)):
+        return f"argv is {argvs!r}"
+    if row.get("exit_status") not in (0, None) or row.get("exit_status") is False:
+        return f"its tool's exit status is {row.get('exit_status')!r}"
+    return next(row_numbers.impossible(row, policy), None)
