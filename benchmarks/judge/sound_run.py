@@ -24,6 +24,8 @@ sys.path[:0] = [str(ROOT / "collections"), str(Path(__file__).parent)]
 
 import sound_numbers as numbers
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.counters import received
+from ansible_collections.railyard.fabric.plugins.module_utils.runner import short_rows
+from ansible_collections.railyard.fabric.plugins.module_utils.schedule import rounds as schedule
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import plan as planning
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.model import (
@@ -66,6 +68,7 @@ def build(
     seed: int = 0,
     rules: Mapping[str, Any] | None = None,
     change: Change = lambda row: row,
+    short: bool | None = None,
 ) -> Path:
     """Write a run folder without verdicts.
 
@@ -76,6 +79,7 @@ def build(
         seed: of what is drawn.
         rules: keys of `fabric_policy` beside those of POLICY.
         change: called with each result row; returns it changed, or None to leave it out.
+        short: write rows short; None: as the runner does, those of a sweep.
     """
     (path / "raw").mkdir(parents=True)
     merged = policy.merge({**POLICY, **(rules or {})})
@@ -98,7 +102,8 @@ def build(
     run.write(folder.ASKED, "".join(folder.line(line) + "\n" for line in asked))
     fleet = _Fleet(plan, merged, random.Random(seed))  # noqa: S311 - nothing secret is drawn
     run.write(folder.FACTS, "".join(folder.line(fleet.facts(name)) + "\n" for name in names))
-    counts = _write_rows(path / folder.RESULTS, fleet, asked, change)
+    short = merged["questions"] == schedule.TOGETHER if short is None else short
+    counts = _write_rows(path / folder.RESULTS, fleet, asked, change, short)
     rounds = max((line["round"] or 0 for line in asked), default=0) + 1
     lasted = datetime.timedelta(seconds=60 + rounds * fleet.meeting_s(asked))
     manifest = {
@@ -120,15 +125,17 @@ def build(
     return path
 
 
-def _write_rows(target: Path, fleet: _Fleet, asked: list[Any], change: Change) -> dict[str, int]:
+def _write_rows(target: Path, fleet: _Fleet, asked: list[Any], change: Change, short: bool) -> dict[str, int]:
     """Write the rows node by node, as they are collected, without holding them all; return how many each."""
     counts = dict.fromkeys(fleet.names, 0)
+    shorteners = {name: short_rows.Shortener() for name in fleet.names}
     with tempfile.TemporaryDirectory(dir=target.parent) as place:
         files = {name: (Path(place) / name).open("w", encoding="utf-8") for name in fleet.names}
         for row in fleet.rows(asked):
             told = change(row)
             if told is not None:
-                files[row["host"]].write(folder.line(told) + "\n")
+                for line in shorteners[row["host"]].lines([told]) if short else [told]:
+                    files[row["host"]].write(folder.line(line) + "\n")
                 counts[row["host"]] += 1
         with target.open("wb") as whole:
             for name, one in files.items():
@@ -255,7 +262,7 @@ class _Fleet:
             counters = {name: [self._stand[host, rail][name]] * 2 for name in names}
             for way, (size, packets) in (("tx", sent), ("rx", got)):
                 self._grow(counters, way, size, packets, rdma)
-            sampled = line["group"] or (check in numbers.GBPS and not rdma)
+            sampled = check in numbers.GBPS and (line["group"] or not rdma)
             receives = sampled and (end == "server" or line["direction"] == "bi")
             samples = received(self._samples(counters, rdma), window) if receives else None
             for name, (_before, after) in counters.items():

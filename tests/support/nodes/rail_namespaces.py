@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder
 
 Row = dict[str, Any]
 COLLECTIONS = Path(__file__).resolve().parents[3] / "collections"
@@ -251,8 +253,7 @@ def write_order(folder: Path, node: str, common: Row, **own: Any) -> Path:
 
 def rows_of(folder: Path) -> list[Row]:
     """Return what a runner wrote into its folder."""
-    path = folder / "results.jsonl"
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    return RunFolder(folder).rows(run_folder.RESULTS)[0]
 
 
 def listen(

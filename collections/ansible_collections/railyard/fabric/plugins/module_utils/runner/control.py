@@ -22,6 +22,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors imp
 from ansible_collections.railyard.fabric.plugins.module_utils.runner import process
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.lease import Lease
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.record import RAW, RESULTS, STATUS
+from ansible_collections.railyard.fabric.plugins.module_utils.runner.short_rows import FRAME_BEGINS
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule import work_order
 
 STATE_FOLDER = "/var/lib/railyard"
@@ -185,7 +186,7 @@ class Control:
             "archive": self.archive,
             "sha256": _sha256(self.archive),
             "size_bytes": os.path.getsize(self.archive),
-            "rows": _count_lines(os.path.join(self.folder, RESULTS)),
+            "rows": _count_rows(os.path.join(self.folder, RESULTS)),
         }
 
     def remove(self, check: bool) -> bool:
@@ -309,9 +310,9 @@ def _sha256(path: str) -> str | None:
     return digest.hexdigest()
 
 
-def _count_lines(path: str) -> int:
+def _count_rows(path: str) -> int:
     try:
         with open(path, "rb") as handle:
-            return sum(1 for _line in handle)
+            return sum(not line.startswith(FRAME_BEGINS) for line in handle)
     except OSError:
         return 0

@@ -14,6 +14,9 @@ from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError, error_of
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.eta import Pace, uptime_s
+from ansible_collections.railyard.fabric.plugins.module_utils.runner.raw_names import archive_name, raw_name
+from ansible_collections.railyard.fabric.plugins.module_utils.runner.short_rows import Shortener
+from ansible_collections.railyard.fabric.plugins.module_utils.schedule import rounds
 
 SCHEMA = 1
 RESULTS = "results.jsonl"
@@ -37,16 +40,6 @@ def attempt_of(test_or_row: Mapping[str, Any]) -> int:
     return int(test_or_row.get("attempt", 1))
 
 
-def archive_name(node: str, confirms: bool) -> str:
-    """Return how the run folder calls a node's archive: that of its work order, or of the second one."""
-    return f"{node}.confirm.tar.gz" if confirms else f"{node}.tar.gz"
-
-
-def raw_name(identity: object, end: object, attempt: object = 1) -> str:
-    """Return the name of the file with the tool's own words at an end of a test, also inside the archive."""
-    return f"{identity}.{end}.txt" if attempt == 1 else f"{identity}.{end}.{attempt}.txt"
-
-
 class Record:
     """The run's folder on this node; each row is whole and on disk before the next test begins."""
 
@@ -56,6 +49,9 @@ class Record:
         self._order = order
         self._lock = threading.Lock()
         self._written: set[tuple[str, int]] = set()
+        # Of a sweep there are very many rows, and most of them say nearly the same.
+        short = order["policy"].get("questions", rounds.EVERY) == rounds.TOGETHER
+        self._shortener = Shortener() if short else None
         self._status: dict[str, Any] = {
             "schema": SCHEMA,
             "run": order["run"],
@@ -90,15 +86,23 @@ class Record:
             # A clock may be set back; and where a number is missing a row was lost.
             first = int(self._order.get("rows_before", 0)) + len(self._written) + 1
             fresh = [{**row, "sequence": number} for number, row in enumerate(fresh, first)]
-            lines = [json.dumps(row, sort_keys=True, separators=(",", ":")) + "\n" for row in fresh]
-            data = "".join(lines).encode()
-            while data:
-                data = data[os.write(self._rows, data) :]
-            os.fsync(self._rows)
+            told = self._shortener.lines(fresh) if self._shortener else fresh
+            lines = [json.dumps(row, sort_keys=True, separators=(",", ":")) + "\n" for row in told]
+            try:
+                self._write("".join(lines).encode())
+            except OSError:
+                # What a row is short by may not be there.
+                self._shortener = Shortener() if self._shortener else None
+                raise
             self._written.update(map(_key, fresh))
             for row in fresh:
                 self.pace.over(row)
             self._save_status()
+
+    def _write(self, data: bytes) -> None:
+        while data:
+            data = data[os.write(self._rows, data) :]
+        os.fsync(self._rows)
 
     def begin(self, tests: list[Mapping[str, Any]]) -> None:
         """Say in the status what is being measured."""

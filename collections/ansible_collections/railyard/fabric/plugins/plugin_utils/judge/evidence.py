@@ -34,6 +34,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.measure.proof impo
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.rails import bind, rdma_mtu
 from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
+from ansible_collections.railyard.fabric.plugins.module_utils.runner import short_rows
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import (
     CHECKS,
     FAIL,
@@ -61,8 +62,6 @@ Problem = tuple[str, str]
 
 _ECHOES = ("peer_failed", "rendezvous_timeout", "management_timeout")
 _SAME_AS_ASKED = ("check", "tool", "node", "peer", "rail", "direction")
-#: What the ends tell each other at the end of a test, as the runner's `swap_rows` does.
-_EXCHANGED = ("host", "status", "proof", "metrics", "counters")
 #: What both ends of RDMA must say alike: a test of two different things is none.
 _ALIKE = ("gid_type", "active_mtu_bytes", "qps", "message_bytes", "bandwidth_is")
 #: From this exit status on a program was ended by a signal, as a shell says it. What these print is a result
@@ -284,12 +283,11 @@ class Evidence:
                 heard = f"{row['host']} did not hear from {other['host']} over the rail what it found"
                 yield "ends_disagree", heard
                 return
-            if (said.get("boot_id") or "") != boot_id:
+            if short_rows.boot_id_of(said, boot_id) != boot_id:
                 yield "node_rebooted", str(other["host"])
-            for key in _EXCHANGED:
-                if said.get(key) != other.get(key):
-                    told = f"{other['host']} told {row['host']} of another {key} than it wrote down"
-                    yield "ends_disagree", told
+            for key in short_rows.unlike(said, other):
+                told = f"{other['host']} told {row['host']} of another {key} than it wrote down"
+                yield "ends_disagree", told
         apart = row_numbers.disagreement(client, server, self._policy)
         if apart:
             yield "ends_disagree", apart

@@ -15,6 +15,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from ansible_collections.railyard.fabric.plugins.module_utils.runner.short_rows import Frames
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import CHECKS
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import are_pairs
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
@@ -53,6 +54,7 @@ class Rows:
     def __init__(self, folder: RunFolder, asked: Iterable[Row]) -> None:
         self._path = folder.path / run_folder.RESULTS
         self._handle: int | None = None
+        self._frames = Frames()
         self._read: dict[tuple[int, int], Row] = {}
         try:
             many = self._path.stat().st_size >= HELD_BYTES
@@ -81,7 +83,7 @@ class Rows:
         try:
             if self._handle is None:
                 self._handle = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
-            found, _torn = run_folder.parse_lines(os.pread(self._handle, place[1], place[0]))
+            found, _torn = run_folder.parse_lines(os.pread(self._handle, place[1], place[0]), self._frames)
         except OSError as error:
             raise RunFolderError(f"{self._path} cannot be read: {error.strerror}") from error
         if len(found) != 1 or any(found[0].get(key) != row.get(key) for key in _SAME):
@@ -102,7 +104,7 @@ class Rows:
         tests = {identity for identity, one in check.items() if one is not None and one.source == "test"}
         rows: list[dict[str, Any]] = []
         torn, shared = False, _Shared()
-        for place, row in folder.each_row_at(run_folder.RESULTS):
+        for place, row in folder.each_row_at(run_folder.RESULTS, self._frames):
             if row is None:
                 torn = True
             # A row that brings an error is told in full, and they are few.

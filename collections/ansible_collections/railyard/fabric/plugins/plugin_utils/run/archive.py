@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import registry
-from ansible_collections.railyard.fabric.plugins.module_utils.runner import main, record
+from ansible_collections.railyard.fabric.plugins.module_utils.runner import main, raw_names, record
+from ansible_collections.railyard.fabric.plugins.module_utils.runner.short_rows import FRAME_BEGINS, Frames
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder
 
 #: What the log of a run takes that goes wrong, whatever it asks.
@@ -57,7 +58,7 @@ class Archive:
     """What an archive holds.
 
     Attributes:
-        rows: the whole rows of this host's own ends of this run's tests.
+        rows: the rows of this host's own ends of this run's tests as they were written, and their frames.
         lines: how many rows it held, what was left out included.
         notes: what was left out, in words.
     """
@@ -78,7 +79,7 @@ def limits(orders: Sequence[Mapping[str, Any]], node: str) -> Limits:
     policy = orders[0]["policy"]
     asked = [line for order in orders for line in main.asked_of({**order, "node": node})]
     raw = frozenset(
-        record.raw_name(line["id"], record.end_of(line, node), attempt)
+        raw_names.raw_name(line["id"], record.end_of(line, node), attempt)
         for line in asked
         for attempt in range(1, 2 + (int(policy.get("confirm", 0)) if line["peer"] is not None else 0))
     )
@@ -173,17 +174,19 @@ def _members(stream: BinaryIO, known: Callable[[str], bool]) -> Iterator[tarfile
 
 def _take(lines: Iterator[bytes], run: str, host: str, most: Limits, harvest: Archive) -> None:
     """Take the rows of the host's own ends of tests; what is left out is noted."""
-    torn, foreign = False, 0
+    torn, foreign, frames = False, 0, Frames()
     for text in lines:
-        harvest.lines += 1
-        rows, damaged = folder.parse_lines(text)
+        harvest.lines += not text.startswith(FRAME_BEGINS)
+        found, damaged = folder.as_written(text)
         torn = torn or damaged
-        for row in rows:
-            own = row.get("run") == run and row.get("host") == host
-            if folder.is_deep(row):
+        for line in found:
+            row = line.get("row") if "frame" in line else frames.whole(line) if "as" in line else line
+            if not isinstance(row, dict) or folder.is_deep(row) or ("frame" in line and not frames.add(line)):
                 torn = True
-            elif own and record.raw_name(row.get("id"), row.get("end"), row.get("attempt", 1)) in most.raw:
-                harvest.rows.append(row)
+            elif (
+                row.get("run") == run and row.get("host") == host and ("frame" in line or _is_own(row, most))
+            ):
+                harvest.rows.append(line)
             else:
                 foreign += 1
     if torn:
@@ -194,20 +197,26 @@ def _take(lines: Iterator[bytes], run: str, host: str, most: Limits, harvest: Ar
         )
 
 
+def _is_own(row: Mapping[str, Any], most: Limits) -> bool:
+    """Tell whether a row is of a test that the node was asked."""
+    return raw_names.raw_name(row.get("id"), row.get("end"), row.get("attempt", 1)) in most.raw
+
+
 def _lines(stream: BinaryIO, size: int, most: Limits) -> Iterator[bytes]:
     rows = len(most.raw)
     if size > (rows + _LONGEST_ROW) * most.row_bytes:
         raise ArchiveError(f"{folder.RESULTS} in it has {size} bytes, too many for {rows} tests")
     longest = _LONGEST_ROW * most.row_bytes
-    count = 0
+    counts = {True: 0, False: 0}
     while size:
         text = stream.readline(min(size, longest + 1))
-        count += 1
+        is_frame = text.startswith(FRAME_BEGINS)
+        counts[is_frame] += 1
         if not text:
             raise EOFError("it ends early")
         if len(text) > longest:
             raise ArchiveError(f"{folder.RESULTS} in it has a line of more than {longest} bytes")
-        if count > rows:
+        if counts[is_frame] > rows:
             raise ArchiveError(f"{folder.RESULTS} in it has more rows than the {rows} that were asked")
         size -= len(text)
         yield text

@@ -30,8 +30,10 @@ WAYS: Mapping[str, Mapping[str, str]] = {
     policy.ALL_PAIRS: {"pattern": policy.ALL_PAIRS, "questions": schedule.EVERY},
     "sweep": {"pattern": policy.ALL_PAIRS, "questions": schedule.TOGETHER},
 }
-# A row of results.jsonl: 1.6 kB where a node has two rails, 2.8 kB where it has eight, with their counters.
-_ROW_BYTES, _ROW_BYTES_OF_A_RAIL = 1180, 200
+# A row of results.jsonl: 1.3 kB where a node has two rails, 2.5 kB where it has eight, with their counters.
+_ROW_BYTES, _ROW_BYTES_OF_A_RAIL = 900, 200
+# The short row of a sweep, and what a rail of a node has of it only once.
+_SHORT_ROW_BYTES, _FRAMES_BYTES = 270, 6 * 1000
 _UNITS = ((1e18, "EB"), (1e15, "PB"), (1e12, "TB"), (1e9, "GB"), (1e6, "MB"))
 
 
@@ -144,6 +146,7 @@ def of_order(order: Mapping[str, Any]) -> Cost:
         full_rounds += whole in turn
     rails = max((len(schedule.node_rails(order, entry)) for entry in _of_each_kind(order)), default=0)
     of_all = nodes * (nodes - 1) // 2
+    together = order["policy"].get("questions") == schedule.TOGETHER
     return Cost(
         nodes=nodes,
         pairs=min(pairs, of_all),
@@ -155,8 +158,16 @@ def of_order(order: Mapping[str, Any]) -> Cost:
         duration_s=duration_s,
         data_bytes=data_bytes if known else None,
         rows=round(rows),
-        result_bytes=rows * (_ROW_BYTES + _ROW_BYTES_OF_A_RAIL * rails),
+        result_bytes=_short_bytes(rows, nodes * rails) if together else _bytes(rows, rails),
     )
+
+
+def _bytes(rows: float, rails: int) -> float:
+    return rows * (_ROW_BYTES + _ROW_BYTES_OF_A_RAIL * rails)
+
+
+def _short_bytes(rows: float, ends: int) -> float:
+    return rows * _SHORT_ROW_BYTES + ends * _FRAMES_BYTES
 
 
 class _Meeting(NamedTuple):

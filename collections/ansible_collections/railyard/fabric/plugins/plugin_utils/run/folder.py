@@ -26,6 +26,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from ansible_collections.railyard.fabric.plugins.module_utils.runner.short_rows import FRAME_BEGINS, Frames
+
 MANIFEST, PLAN, FACTS, ASKED = "manifest.json", "plan.json", "facts.jsonl", "asked.jsonl"
 OBSTACLES = "obstacles.jsonl"
 #: What each node handed over: appended when it is collected, kept in the manifest when the run ends.
@@ -83,14 +85,21 @@ def pretty(document: Mapping[str, Any]) -> str:
     return json.dumps(document, sort_keys=True, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def parse_lines(data: bytes) -> tuple[list[dict[str, Any]], bool]:
+def parse_lines(data: bytes, frames: Frames | None = None) -> tuple[list[dict[str, Any]], bool]:
     """Read JSON Lines; return the rows that are whole, and whether anything had to be dropped.
+
+    Short rows are made whole by the frames before them, here or in `frames` (`runner.short_rows`).
 
     A line that is not a JSON object is dropped, wherever it stands: after a torn line more may have been
     appended. So is one beyond MOST_LINE_BYTES, unread. What JSON has no word for (`_read`) is null, and
     whoever needs it says that it is missing.
     """
-    return _whole(row for _length, row in _each(io.BytesIO(data)))
+    return _whole(row for _length, row in _each(io.BytesIO(data), frames=frames))
+
+
+def as_written(data: bytes) -> tuple[list[dict[str, Any]], bool]:
+    """Return what `parse_lines` does, frames and short rows as they stand there."""
+    return _whole(row for _length, row in _each(io.BytesIO(data), whole=False))
 
 
 def _whole(found: Iterable[dict[str, Any] | None]) -> tuple[list[dict[str, Any]], bool]:
@@ -108,25 +117,38 @@ def _whole(found: Iterable[dict[str, Any] | None]) -> tuple[list[dict[str, Any]]
 _ID = re.compile(rb'"id"\s*:\s*"([^"\\]*)"')
 
 
-def _each(stream: BinaryIO, of: Container[str] | None = None) -> Iterator[tuple[int, dict[str, Any] | None]]:
+def _each(
+    stream: BinaryIO, of: Container[str] | None = None, frames: Frames | None = None, whole: bool = True
+) -> Iterator[tuple[int, dict[str, Any] | None]]:
     """Yield each whole row (that may answer one of these questions), and None wherever one was dropped.
 
     With it goes how long the line is that was just read.
     """
-    too_long = False
+    too_long, frames = False, Frames() if frames is None else frames
     while raw := stream.readline(MOST_LINE_BYTES):
         begun, too_long = too_long, not raw.endswith(b"\n") and len(raw) == MOST_LINE_BYTES
         if not raw.endswith(b"\n"):
             yield len(raw), None
         if begun or too_long or not raw.strip():
             continue
-        if of is not None and not any(found.decode("utf-8", "replace") in of for found in _ID.findall(raw)):
+        if of is not None and not raw.startswith(FRAME_BEGINS) and not _names_one(raw, of):
             continue
         try:
             row = _read(raw.decode("utf-8"))
         except (ValueError, RecursionError):
             row = None
+        if whole and isinstance(row, dict) and "frame" in row:
+            if frames.add(row):
+                continue
+            row = None
+        elif whole and isinstance(row, dict) and "as" in row:
+            row = frames.whole(row)
         yield len(raw), row if isinstance(row, dict) else None
+
+
+def _names_one(raw: bytes, of: Container[str]) -> bool:
+    """Tell whether a line names one of these questions."""
+    return any(found.decode("utf-8", "replace") in of for found in _ID.findall(raw))
 
 
 def is_deep(value: Any, left: int = 16) -> bool:
@@ -262,15 +284,21 @@ class RunFolder:
         except OSError as error:
             raise _unreadable(self.path / name, error) from error
 
-    def each_row_at(self, name: str) -> Iterator[tuple[tuple[int, int], dict[str, Any] | None]]:
+    def each_row_at(
+        self, name: str, frames: Frames
+    ) -> Iterator[tuple[tuple[int, int], dict[str, Any] | None]]:
         """Yield what `each_row` does, each with where its line begins in the file and how long it is.
+
+        Args:
+            name: the file.
+            frames: takes those that are read, by which single short rows can be read again.
 
         Raises:
             RunFolderError: the file cannot be read.
         """
         try:
             with self._open(name) as stream:
-                for length, row in _each(stream):
+                for length, row in _each(stream, frames=frames):
                     yield (stream.tell() - length, length), row
         except OSError as error:
             raise _unreadable(self.path / name, error) from error

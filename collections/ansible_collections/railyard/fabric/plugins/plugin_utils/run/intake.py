@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.runner import record
+from ansible_collections.railyard.fabric.plugins.module_utils.runner import raw_names
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import archive as harvest
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder
@@ -47,7 +47,7 @@ def facts_row(found: dict[str, Any], node: str, run: str) -> dict[str, Any]:
 
 def archive_path(folder: RunFolder, node: str) -> Path:
     """Return where a node's archive is kept."""
-    return folder.path / "raw" / record.archive_name(node, folder.confirms())
+    return folder.path / "raw" / raw_names.archive_name(node, folder.confirms())
 
 
 def take_archive(

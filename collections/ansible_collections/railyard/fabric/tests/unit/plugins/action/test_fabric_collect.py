@@ -22,7 +22,7 @@ import pytest
 from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
 from ansible_collections.railyard.fabric.plugins.action import fabric_collect
-from ansible_collections.railyard.fabric.plugins.module_utils.runner import control, record
+from ansible_collections.railyard.fabric.plugins.module_utils.runner import control, raw_names, record
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import rejudge
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import summary
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
@@ -133,7 +133,7 @@ def good(path: Path, node: str) -> Path:
     (run / "runner.log").write_text("")
     for row in rows_of(node):
         if row["id"].startswith("m"):
-            (raw / record.raw_name(row["id"], row["end"])).write_text("words of a tool\n" * 1000)
+            (raw / raw_names.raw_name(row["id"], row["end"])).write_text("words of a tool\n" * 1000)
     control._pack(str(run), str(path))
     return path
 
