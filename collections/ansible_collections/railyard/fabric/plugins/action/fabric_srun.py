@@ -15,7 +15,7 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
-from ansible_collections.railyard.fabric.plugins.module_utils.runner import agent, main
+from ansible_collections.railyard.fabric.plugins.module_utils.runner import agent
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import orders
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import action_base, intake, srun
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import archive as harvest
@@ -216,50 +216,29 @@ class _Measure(_Step):
 
     def run(self) -> None:
         """Take each node's archive into the folder, and an obstacle for those that gave none."""
-        common, own, deadline_s, most = self._orders()
-        if not own:
+        sent = orders.apart(self.folder, self.names.values())
+        self.failed.update(sent.refused)
+        if not sent.own:
             raise srun.SrunError("no node of the allocation gave its facts, so that none can be measured")
-        self.names = {name: node for name, node in self.names.items() if name in own}
-        self._most = most
-        lease_s = float(common["policy"]["lease_s"])
+        self.names = {name: node for name, node in self.names.items() if node in sent.own}
+        # What a node could not hand over of the first order comes with the second.
+        of_run = self.folder.orders()
+        most = self._most = {name: harvest.limits(of_run, node) for name, node in self.names.items()}
+        lease_s = float(sent.common["policy"]["lease_s"])
         message = {
-            "common": common,
-            "nodes": own,
+            "common": sent.common,
+            "nodes": {name: sent.own[node] for name, node in self.names.items()},
             "secret": self.folder.secret(),
             "controller": orders.controller_name(),
-            "deadline_s": deadline_s,
+            "deadline_s": sent.deadline_s,
         }
-        limit_s = deadline_s + _STAGE_S + _HAND_OVER_S
+        limit_s = sent.deadline_s + _STAGE_S + _HAND_OVER_S
         with self.start({name: limits.total_bytes for name, limits in most.items()}) as step:
             step.send(json.dumps(message).encode() + b"\n")
             self._follow(step, lease_s, limit_s)
             for name, node in self.names.items():
                 if node not in self.done and node not in self.failed:
                     self.silent(step, name)
-
-    def _orders(self) -> tuple[dict[str, Any], dict[str, Any], float, dict[str, harvest.Limits]]:
-        """Return what all share, what each has of its own, the longest deadline, and most of an archive."""
-        made = orders.Orders(self.folder, of_all=True)
-        inspected = {str(row.get("node")) for row in self.folder.rows(run_folder.FACTS)[0]}
-        own: dict[str, Any] = {}
-        most, deadline_s = {}, 0.0
-        for name, node in self.names.items():
-            if node not in inspected:
-                continue
-            try:
-                order = made.of(node)
-            except orders.OrderError as error:
-                self.failed[node] = str(error)
-                continue
-            # The secret goes once, for all.
-            own[name] = {
-                key: value
-                for key, value in order.items()
-                if key != "secret" and (key not in made.common or made.common[key] != value)
-            }
-            deadline_s = max(deadline_s, main.worst_case_s(order))
-            most[name] = harvest.limits([made.common], node)
-        return made.common, own, deadline_s, most
 
     def _follow(self, step: srun.Step, lease_s: float, limit_s: float) -> None:
         begun, callers = time.monotonic(), _callers()

@@ -9,13 +9,32 @@ import functools
 import getpass
 import hashlib
 import platform
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ansible_collections.railyard.fabric.plugins.module_utils import program as packing
+from ansible_collections.railyard.fabric.plugins.module_utils.runner import main
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule import work_order
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import own_orders
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import pattern
+
+
+class Apart(NamedTuple):
+    """The orders of many nodes for a launcher that sends what they share once.
+
+    Attributes:
+        common: what all share.
+        own: node -> what its order has beside that, the run's secret not among it.
+        refused: node -> why it has no order.
+        deadline_s: after so many seconds each of them is certainly done.
+    """
+
+    common: dict[str, Any]
+    own: dict[str, dict[str, Any]]
+    refused: dict[str, str]
+    deadline_s: float
 
 
 class OrderError(ValueError):
@@ -69,6 +88,37 @@ class Orders:
         if problems:
             raise OrderError(f"{node}: work order: {'; '.join(problems)}")
         return order
+
+
+def apart(folder: run_folder.RunFolder, nodes: Iterable[str]) -> Apart:
+    """Return the orders of those of the nodes that gave their facts; of a second order, of whom it lets meet.
+
+    Raises:
+        OrderError: the folder gives no work order.
+    """
+    made = Orders(folder, of_all=True)
+    try:
+        measuring = {str(row.get("node")) for row in folder.rows(run_folder.FACTS)[0]}
+    except run_folder.RunFolderError as error:
+        raise OrderError(str(error)) from error
+    if folder.confirms():
+        measuring.intersection_update(pattern.taking_part(made.common))
+    own, refused, deadline_s = {}, {}, 0.0
+    for node in nodes:
+        if node not in measuring:
+            continue
+        try:
+            order = made.of(node)
+        except OrderError as error:
+            refused[node] = str(error)
+            continue
+        own[node] = {
+            key: value
+            for key, value in order.items()
+            if key != "secret" and (key not in made.common or made.common[key] != value)
+        }
+        deadline_s = max(deadline_s, main.worst_case_s(order))
+    return Apart(made.common, own, refused, deadline_s)
 
 
 def controller_name() -> str:
