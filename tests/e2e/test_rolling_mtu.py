@@ -6,9 +6,10 @@ import os
 import signal
 import subprocess
 from collections import Counter
+from functools import partial
 
 import pytest
-from e2e.support import Cluster, edited, left_after, needs_root, wait_for_rows, write_lab
+from e2e.support import Cluster, Run, edited, left_after, needs_root, wait_for_rows, write_lab
 
 CLAIMS_ALL = """network:
   version: 2
@@ -102,10 +103,24 @@ def test_sweep_measures_every_pair_on_every_rail(four_nodes):
     assert len(measured) == 4 * 3 * 2
 
 
-def test_a_slow_path_is_measured_further_and_accused_alone(four_nodes):
+def killed_and_resumed(fabric: Fabric) -> tuple[int, Run, str]:
+    """Kill a sweep's controller, resume the run, and return what `validate` does."""
+    killed = fabric.start("sweep", "-i", str(fabric.inventory))
+    wait_for_rows(fabric, "gpuserver1", 3)
+    os.killpg(killed.pid, signal.SIGKILL)
+    killed.communicate(timeout=30)
+    run = fabric.newest()
+    done = fabric.railyard("resume", run.path.name, "-i", str(fabric.inventory))
+    assert fabric.newest().path == run.path
+    return done.returncode, run, done.stdout
+
+
+@pytest.mark.parametrize("killed", [False, True], ids=["swept", "controller_is_killed"])
+def test_a_slow_path_is_measured_further_and_accused_alone(four_nodes, killed):
     four_nodes.lab("fault", "slow_pair", "gpuserver1/rail0/gpuserver2", "--rate-gbps", "0.05")
     try:
-        status, run, output = four_nodes.validate(verb="sweep")
+        sweep = killed_and_resumed if killed else partial(Fabric.validate, verb="sweep")
+        status, run, output = sweep(four_nodes)
     finally:
         four_nodes.lab("heal", "slow_pair", "gpuserver1/rail0/gpuserver2")
     path = "the path between gpuserver1 and gpuserver2 on rail0"
@@ -128,14 +143,8 @@ def test_a_slow_path_is_measured_further_and_accused_alone(four_nodes):
 
 
 def test_sweep_whose_controller_is_killed_goes_on_and_is_resumed(four_nodes):
-    killed = four_nodes.start("sweep", "-i", str(four_nodes.inventory))
-    wait_for_rows(four_nodes, "gpuserver1", 3)
-    os.killpg(killed.pid, signal.SIGKILL)
-    killed.communicate(timeout=30)
-    run = four_nodes.newest()
-    done = four_nodes.railyard("resume", run.path.name, "-i", str(four_nodes.inventory))
-    assert done.returncode == 0, done.stdout
-    assert four_nodes.newest().path == run.path
+    status, run, output = killed_and_resumed(four_nodes)
+    assert status == 0, output
     ends = Counter(
         (row["id"], row["host"], row["attempt"])
         for row in run.lines("results.jsonl")

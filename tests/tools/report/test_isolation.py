@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -19,10 +20,20 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.isolate.culprits i
     NOTHING,
     Suspect,
 )
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import isolation, own_orders, rejudge
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import (
+    isolation,
+    orders,
+    own_orders,
+    rejudge,
+)
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.orders import Orders
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import summary
-from ansible_collections.railyard.fabric.plugins.plugin_utils.run import archive, intake, pattern
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import (
+    archive,
+    intake,
+    pattern,
+    stale_secrets,
+)
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks" / "judge"))
@@ -54,19 +65,28 @@ def swept(tmp_path):
         folder = run_folder.RunFolder(sound_run.build(path, nodes, 2, rules=rules, change=change))
         for name in folder.plan()["nodes"]:
             intake.archive_path(folder, name).touch()
+        folder.update_manifest(end=None)
         return folder
 
     return make
 
 
 def told(folder: run_folder.RunFolder) -> list[str]:
-    found: list[str] = summary.summarise(folder.path)["who_is_slow"]
+    found: list[str] = ended(folder, summary.summarise)["who_is_slow"]
+    return found
+
+
+def ended(folder: run_folder.RunFolder, read: Callable[[Path], Any], reason: str = "completed") -> Any:
+    """Return what is read of a run that has ended; it goes on afterwards."""
+    folder.finish(reason)
+    found = read(folder.path)
+    folder.update_manifest(end=None)
     return found
 
 
 def test_a_run_in_which_all_is_well_names_nobody_asks_nothing_further_and_is_judged_once(swept, monkeypatch):
     folder = swept()
-    assert rejudge.judge_folder(folder.path).exit_status == 0
+    assert ended(folder, rejudge.judge_folder).exit_status == 0
     assert told(folder) == []
     monkeypatch.setattr(rejudge, "judge_folder", None)
     assert fabric_confirm.second_order(folder) is None
@@ -144,10 +164,14 @@ def test_a_slow_card_is_named_by_all_of_its_partners_and_nobody_meets_again(swep
 def test_a_slow_path_is_in_doubt_until_its_nodes_have_met_again(swept):
     folder = swept(slow(A, C))
     assert told(folder) == [
-        f"the path between {A} and {C} on rail0: may be slow, but too few meetings say so (1)"
+        f"the path between {A} and {C} on rail0: may be slow, but too few meetings say so (1)",
+        "who may be slow was not measured further: the run ended without asking",
     ]
     before = folder.rows(run_folder.ASKED)[0]
+    doubt = rejudge.judge_folder(folder.path).findings
     second = fabric_confirm.second_order(folder)
+    order = folder.document(run_folder.WORK_ORDER)
+    assert isolation.why_not_further(folder.manifest(), order, before, second, doubt) is None
     assert [(one.node, one.peer) for one in rounds.meetings(second)] == [(A, C)] * 3
     asked = folder.rows(run_folder.ASKED)[0]
     assert asked[: len(before)] == before
@@ -157,14 +181,18 @@ def test_a_slow_path_is_in_doubt_until_its_nodes_have_met_again(swept):
     # All rails at once as before, which takes no longer, and the sums over them.
     assert sum(line["check"] == CHECK for line in further) == 3 * 2 * 2
     assert sum(line["rail"] is None for line in further) == 3 * 2
-    judged = rejudge.judge_folder(folder.path)
+    judged = ended(folder, rejudge.judge_folder)
     assert judged.incomplete is None
     unmeasured = [one["id"] for one in judged.verdicts if one["outcome"] == "unmeasured"]
     assert {line["id"] for line in further} <= set(unmeasured)
     assert list(cable_checks.asked_lines(second)) == []
-    # It is made once: what was asked is fixed.
-    for name in (A, B, C, D):
-        intake.archive_path(folder, name).touch()
+    # It is made once: what was asked is fixed. As long as nobody has handed over anything of it, nobody has
+    # measured it: the controller was killed before, whatever it had written by then.
+    folder.write(run_folder.ASKED, "".join(run_folder.line(line) + "\n" for line in before))
+    assert fabric_confirm.second_order(folder) == second
+    assert folder.rows(run_folder.ASKED)[0] == asked
+    assert ended(folder, rejudge.judge_folder).incomplete is None
+    intake.archive_path(folder, C).touch()
     assert fabric_confirm.second_order(folder) is None
 
 
@@ -213,10 +241,41 @@ def test_of_a_node_that_was_not_there_nothing_is_concluded(swept):
     assert 2 not in {*found.sender, *found.receiver}
 
 
-def test_nobody_meets_who_gave_no_results(swept):
+def test_nobody_meets_who_gave_no_results_or_is_no_host_of_the_play(swept):
     folder = swept(slow(A, C))
+    assert fabric_confirm.second_order(folder, [A, B, D]) is None
     intake.archive_path(folder, C).unlink()
     assert fabric_confirm.second_order(folder) is None
+
+
+def test_a_run_that_has_ended_is_not_measured_further(swept):
+    folder = swept(slow(A, C))
+    folder.finish("interrupted")
+    assert fabric_confirm.second_order(folder) is None
+
+
+def test_the_secret_is_there_before_nodes_are_staged_and_has_a_living_controller(swept):
+    folder = swept(slow(A, C))
+    assert fabric_confirm.second_order(folder)
+    assert (folder.path / run_folder.SECRET).exists()
+    assert folder.manifest()["controller"] == stale_secrets.controller(os.getppid())
+
+
+@pytest.mark.parametrize(
+    ("rules", "lost", "reason", "why"),
+    [
+        ({"confirm": 0}, None, "completed", "fabric_policy.confirm is 0"),
+        ({}, None, "interrupted", "the run was interrupted"),
+        ({}, C, "completed", "no node that is good on their rails is left to meet them"),
+        ({}, None, "completed", "the run ended without asking"),
+    ],
+)
+def test_why_nobody_measured_further_is_told(swept, rules, lost, reason, why):
+    folder = swept(slow(A, C), **rules)
+    archives = folder.manifest()["archives"]
+    folder.update_manifest(archives={name: kept for name, kept in archives.items() if name != lost})
+    said = ended(folder, summary.summarise, reason)["who_is_slow"]
+    assert said[-1] == f"who may be slow was not measured further: {why}"
 
 
 @pytest.mark.parametrize("rules", [{"confirm": 0}, {}], ids=["no_confirming", "two_nodes"])
@@ -249,9 +308,9 @@ def test_a_second_order_of_other_nodes_or_another_policy_is_none_of_the_run(swep
     assert not pattern.goes_on(order, {**second, "roster": order["roster"][:2]})
     assert not pattern.goes_on(order, order)
     folder.write(run_folder.CONFIRM_ORDER, run_folder.pretty({**second, "run": "20261124T100000Z-0000"}))
-    assert "confirm_order.json" in str(rejudge.judge_folder(folder.path).incomplete)
+    assert "confirm_order.json" in str(ended(folder, rejudge.judge_folder).incomplete)
     (folder.path / run_folder.CONFIRM_ORDER).unlink()
-    assert "had to be asked" in str(rejudge.judge_folder(folder.path).incomplete)
+    assert "had to be asked" in str(ended(folder, rejudge.judge_folder).incomplete)
 
 
 def test_rows_of_both_orders_are_counted_and_numbered_on(swept):
@@ -261,9 +320,14 @@ def test_rows_of_both_orders_are_counted_and_numbered_on(swept):
     order = folder.document(run_folder.WORK_ORDER)
     own_orders.keep(folder, folder.plan(), folder.rows(run_folder.FACTS)[0], order)
     assert "rows_before" not in Orders(folder).of(A)
+    assert list(orders.apart(folder, [A, B, C, D]).own) == [A, B, C, D]
     second = fabric_confirm.second_order(folder)
     mine = Orders(folder).of(A)
     assert (mine["rows_before"], mine["meetings"]) == (count, second["meetings"])
+    sent = orders.apart(folder, [A, B, C, D])
+    assert (list(sent.own), sent.refused) == ([A, C], {})
+    assert {**sent.common, **sent.own[A], "secret": folder.secret()} == mine
+    assert folder.secret() not in str(sent)
     assert intake.archive_path(folder, A).name == f"{A}.confirm.tar.gz"
     # A node that could not be reached before hands over what it has of both.
     both = archive.limits(folder.orders(), A).raw

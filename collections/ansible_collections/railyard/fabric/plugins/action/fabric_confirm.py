@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import os
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
@@ -21,6 +22,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.run import (
     intake,
     pattern,
     requests,
+    stale_secrets,
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder
@@ -40,31 +42,60 @@ class ActionModule(ActionBase):
         _spec, args = self.validate_argument_spec({"folder": {"type": "path", "required": True}})
         folder = action_base.open_folder(args["folder"])
         try:
-            second = second_order(folder)
+            second = second_order(folder, (task_vars or {}).get("ansible_play_hosts_all"))
         except (run_folder.RunFolderError, verdict.JudgeError, policy.PolicyError, ValueError) as error:
             raise AnsibleActionFail(f"nobody is measured further: {error}") from error
         nodes, turns = (pattern.taking_part(second), second["meetings"]) if second else ([], [])
         return {**result, "changed": False, "nodes": nodes, "rounds": len(turns)}
 
 
-def second_order(folder: RunFolder) -> dict[str, Any] | None:
-    """Write the second order of a run and return it, None where nothing is to be confirmed."""
+def second_order(folder: RunFolder, hosts: Iterable[str] | None = None) -> dict[str, Any] | None:
+    """Write the second order of a run and return it, None where nothing is to be confirmed.
+
+    One of which no node has handed over anything was cut off before it was measured: it is returned again.
+
+    Args:
+        folder: the run's.
+        hosts: those of the play, where they may be fewer than the run's nodes: the others measure nothing.
+    """
+    if folder.manifest().get("end") is not None:
+        return None
     order = folder.document(run_folder.WORK_ORDER)
+    if folder.confirms():
+        made = folder.document(run_folder.CONFIRM_ORDER)
+        if any(intake.archive_path(folder, name).exists() for name in pattern.taking_part(made)):
+            return None
+        display.display("confirming: the second order that the run had, which nobody has measured")
+        return _asked(folder, order, made)
     asked, _torn = folder.rows(run_folder.ASKED)
-    if folder.confirms() or not isolation.asks_judge(order, asked, lambda: _rows(folder)):
+    if not isolation.asks_judge(order, asked, lambda: _rows(folder)):
         return None
     found = rejudge.judge_folder(folder.path).findings
-    gone = {name for name in folder.plan()["nodes"] if not intake.archive_path(folder, name).exists()}
+    nodes = set(folder.plan()["nodes"])
+    gone = {name for name in nodes if not intake.archive_path(folder, name).exists()}
+    gone |= nodes.difference(nodes if hosts is None else hosts)
     second = isolation.second_order(order, asked, found, gone)
     if second is None:
         return None
+    display.display(clean_line(f"confirming: {_told(found.doubtful)}"))
+    folder.write(run_folder.CONFIRM_ORDER, run_folder.pretty(second))
+    return _asked(folder, order, second)
+
+
+def _asked(folder: RunFolder, order: Mapping[str, Any], second: dict[str, Any]) -> dict[str, Any]:
+    """Add what the second order asks to what is asked, and make ready that its nodes are staged."""
     plan = folder.plan()
     lines = requests.asked_lines(plan, order, second)
     text = "".join(run_folder.line(line) + "\n" for line in lines)
-    folder.write(run_folder.CONFIRM_ORDER, run_folder.pretty(second))
     folder.write(run_folder.ASKED, text)
-    folder.update_manifest(asked=requests.fingerprint_of(text), coverage=pattern.coverage(plan, lines))
-    display.display(clean_line(f"confirming: {_told(found.doubtful)}"))
+    folder.update_manifest(
+        asked=requests.fingerprint_of(text),
+        coverage=pattern.coverage(plan, lines),
+        # Of a run that is resumed, another one than began it: the secret is needed for as long as it lives.
+        controller=stale_secrets.controller(os.getppid()),
+    )
+    # Before the nodes are staged, each by a process of its own: they are to have the same one.
+    folder.secret()
     return second
 
 

@@ -22,7 +22,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue i
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_number
 from ansible_collections.railyard.fabric.plugins.plugin_utils.isolate import confirm, culprits, measured
 from ansible_collections.railyard.fabric.plugins.plugin_utils.isolate.measured import NONE, Tests, Wiring
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import row_numbers
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import row_numbers, run_status
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import pattern
 
 try:
@@ -226,6 +226,30 @@ def second_order(
         "first_id": 1 + max(int(line["id"][1:]) for line in between),
         "first_round": 1 + max(line["round"] for line in between),
     }
+
+
+def why_not_further(
+    manifest: Line, order: Line | None, asked: Sequence[Line], second: Line | None, found: culprits.Findings
+) -> str | None:
+    """Tell why nobody in doubt measured further, None where somebody did, or nobody is in doubt.
+
+    Args:
+        manifest: the run's.
+        order: the common part of its work order.
+        asked: what it asks.
+        second: the common part of its second order, None where it has none.
+        found: what its tests show.
+    """
+    if not found.doubtful or order is None or second is not None:
+        return None
+    if not order["policy"]["confirm"]:
+        return "fabric_policy.confirm is 0"
+    if (said := run_status.not_ended(manifest)) is not None:
+        return said
+    gone = {str(entry["name"]) for entry in order["roster"]}.difference(manifest.get("archives") or {})
+    if second_order(order, asked, found, gone) is None:
+        return "no node that is good on their rails is left to meet them"
+    return "the run ended without asking"
 
 
 def _of(check: str | None, lines_: Iterable[Line]) -> Iterator[Line]:

@@ -39,6 +39,7 @@ class Judged:
         incomplete: why the run is incomplete, or None.
         notes: what else a reader has to know.
         findings: who is slow, by the numbers of all tests together, of runs in which something is not good.
+        not_further: why nobody of those in doubt measured further, or None.
     """
 
     verdicts: list[dict[str, Any]]
@@ -48,6 +49,7 @@ class Judged:
     incomplete: str | None = None
     notes: list[str] = field(default_factory=list)
     findings: Findings = NOTHING
+    not_further: str | None = None
 
 
 def judge_folder(path: str | Path) -> Judged:
@@ -63,6 +65,7 @@ def judge_folder(path: str | Path) -> Judged:
         verdicts = verdict.judge(*read.documents)
         incomplete = run_status.incomplete(manifest, asked, plan, read.order, read.second)
         outcomes = {one["outcome"] for one in verdicts}
+        findings = isolation.of(read.order, asked, results, verdicts)
         return Judged(
             verdicts,
             run_status.status_of(outcomes, not read.torn and incomplete is None),
@@ -70,7 +73,8 @@ def judge_folder(path: str | Path) -> Judged:
             run_status.strangers(manifest, asked, results),
             incomplete,
             [*provenance.notes(manifest, plan), *attempts.notes(verdicts)],
-            isolation.of(read.order, asked, results, verdicts),
+            findings,
+            isolation.why_not_further(manifest, read.order, asked, read.second, findings),
         )
 
 

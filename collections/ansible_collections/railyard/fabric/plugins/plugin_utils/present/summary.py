@@ -74,7 +74,7 @@ def of(plan: Mapping[str, Any], judged: Judged) -> dict[str, Any]:
         "problems": [one for one in verdicts if one["outcome"] in (FAIL, UNMEASURED)],
         "recorded": Counter(_unbounded(one) for one in verdicts if one["outcome"] == RECORDED).most_common(),
         "suspects": [one._asdict() for one in judged.findings.suspects],
-        "who_is_slow": list(who_is_slow.lines(judged.findings)),
+        "who_is_slow": list(who_is_slow.lines(judged.findings, judged.not_further)),
         "notes": notes,
     }
 

@@ -21,8 +21,13 @@ def words(one: culprits.Suspect) -> str:
     return f"{one.node} {one.rail}" if one.rail else f"{one.node}, all of its rails"
 
 
-def lines(found: culprits.Findings) -> Iterator[str]:
-    """Yield what a person is told of findings, a sentence each, suspects first."""
+def lines(found: culprits.Findings, not_further: str | None = None) -> Iterator[str]:
+    """Yield what a person is told of findings, a sentence each, suspects first.
+
+    Args:
+        found: who is slow.
+        not_further: why those in doubt did not measure further, where they did not.
+    """
     evidence = {culprits.RAIL: "nodes on it", culprits.PAIR: "meetings"}
     for one in found.suspects:
         on = f"{one.evidence} {evidence.get(one.kind, 'partners that are good with others')}"
@@ -31,6 +36,8 @@ def lines(found: culprits.Findings) -> Iterator[str]:
     for one in found.doubtful:
         if one not in found.suspects:
             yield f"{words(one)}: may be slow, but too few meetings say so ({one.evidence})"
+    if not_further:
+        yield f"who may be slow was not measured further: {not_further}"
     for open_ in found.cannot_tell:
         nodes = " or ".join(open_.nodes)
         yield f"{open_.rail}: {nodes}, a path between them, or the rail; too few partners to tell which"
