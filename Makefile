@@ -8,8 +8,8 @@ help: ## Show what can be made
 setup: ## Make the virtual environment (.venv) with the railyard command in it, for use
 	@tools/setup
 
-demo: ## Provision, measure and judge the built-in lab of two VMs (root or sudo); LAB=container: the quick one, TCP only
-	@tools/demo $(LAB)
+demo: ## Provision, measure and judge the built-in lab of two VMs (root or sudo); LAB=container: the quick one, TCP only; SUITE=noble: on Ubuntu
+	@tools/demo "$(LAB)" "$(SUITE)"
 
 demo-down: ## Take the lab of the demo down
 	@.venv/bin/railyard lab down

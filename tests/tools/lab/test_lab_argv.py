@@ -176,11 +176,15 @@ https://elsewhere.example/node_20.x/|nodistro|main
         # A host of another release lends its mirror.
         (TARGETS, "trixie", ("debian trixie", "debian-security trixie-security", "debian trixie-updates")),
         # One that is no Debian leaves the mirror to mmdebstrap.
-        ("http://archive.ubuntu.example/ubuntu/|noble|main\n", "bookworm", ()),
+        ("http://deb.example/ubuntu/|noble|main\n", "bookworm", ()),
+        # Ubuntu's tools are in universe; and a Debian host has no mirror of Ubuntu's to lend.
+        ("http://deb.example/ubuntu/|noble|main\n", "noble", ("ubuntu noble main universe",)),
+        (TARGETS, "noble", ()),
     ],
 )
 def test_sources_are_those_of_the_host(targets: str, suite: str, sources: tuple[str, ...]) -> None:
-    assert apt.sources(targets, suite) == tuple(f"deb http://deb.example/{each} main" for each in sources)
+    lines = [each if each.endswith("universe") else f"{each} main" for each in sources]
+    assert apt.sources(targets, suite) == tuple(f"deb http://deb.example/{line}" for line in lines)
 
 
 DUMP = """\

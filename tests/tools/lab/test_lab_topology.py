@@ -112,7 +112,7 @@ def test_name_on_the_command_line_wins() -> None:
         (changed("management", "subnet", "198.18.0.1/24"), "management.subnet"),
         (changed("management", "subnet", None), "management.subnet"),
         (changed("image", "packages", ["--hook=x"]), "image.packages[0]"),
-        (changed("image", "packages", None), "image.packages: a list of Debian package names is needed"),
+        (changed("image", "packages", None), "image.packages: a list of package names is needed"),
         (changed("image", "boot_loader", "grub"), "image.boot_loader: 'grub' is not true or false"),
         (changed("image", "suite", "../x"), "image.suite"),
         ([], "the file: a mapping"),

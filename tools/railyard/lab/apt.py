@@ -1,4 +1,4 @@
-"""How this host reaches its Debian mirror: the nodes must reach it the same way."""
+"""How this host reaches its Debian or Ubuntu mirror: the nodes must reach it the same way."""
 
 from __future__ import annotations
 
@@ -16,6 +16,12 @@ _TRANSPORT = re.compile(r"(?i)^acquire::(http|https|ftp|retries|check-valid-unti
 _HOST_ONLY = re.compile(r"(?i)(proxy-auto-detect|proxyautodetect|sslcert|sslkey|cainfo|capath|issuercert)")
 _INDEX_FORMAT = "$(REPO_URI)|$(RELEASE)|$(COMPONENT)"
 _LOCAL_CERTIFICATES = Path("/usr/local/share/ca-certificates")
+#: The suites of Ubuntu that nodes may have. Its benchmark tools are in `universe`.
+UBUNTU_SUITES = ("jammy", "noble")
+_COMPONENTS = {True: "main universe", False: "main"}
+# Ubuntu Archive Automatic Signing Key (2018), F6ECB3762474EDA9D21B7022871920D1991BC93C, as the package
+# ubuntu-keyring has it, which Debian has not.
+_UBUNTU_KEY = Path(__file__).with_name("ubuntu-archive-key.asc")
 
 
 @dataclass(frozen=True)
@@ -24,6 +30,7 @@ class AptSettings:
 
     Attributes:
         sources: one-line sources (`deb URI SUITE main`); none means mmdebstrap's own default mirror.
+        components: those that are used of that default mirror, with spaces between.
         options: lines of apt.conf.
         certificates: file name → bytes of the certificates that this host's owner added.
     """
@@ -31,6 +38,12 @@ class AptSettings:
     sources: tuple[str, ...]
     options: tuple[str, ...]
     certificates: tuple[tuple[str, bytes], ...]
+    components: str = _COMPONENTS[False]
+
+
+def key_options(suite: str) -> list[str]:
+    """Return mmdebstrap's options for a suite whose keys the host's own apt need not have."""
+    return [f"--keyring={_UBUNTU_KEY}"] if suite in UBUNTU_SUITES else []
 
 
 def read(suite: str) -> AptSettings:
@@ -43,16 +56,22 @@ def read(suite: str) -> AptSettings:
         (str(path.relative_to(_LOCAL_CERTIFICATES)).replace("/", "-"), path.read_bytes())
         for path in sorted(_LOCAL_CERTIFICATES.rglob("*.crt"))
     ]
-    return AptSettings(sources(targets, suite), options(dump, dict(os.environ)), tuple(certificates))
+    return AptSettings(
+        sources(targets, suite),
+        options(dump, dict(os.environ)),
+        tuple(certificates),
+        _COMPONENTS[suite in UBUNTU_SUITES],
+    )
 
 
 def sources(index_targets: str, suite: str) -> tuple[str, ...]:
     """Pick the lines of `apt-get indextargets` that serve `suite`.
 
-    A host of another release lends its mirror's address; one that is no Debian has nothing to lend, and
-    mmdebstrap then takes the mirror that it knows.
+    A host of another release lends its mirror's address, where it is of the same distribution. One of
+    another has nothing to lend, and mmdebstrap then takes the mirror that it knows.
     """
     found: dict[str, str] = {}
+    ubuntu = suite in UBUNTU_SUITES
     debian_uri = None
     for line in index_targets.splitlines():
         uri, _, rest = line.strip().partition("|")
@@ -64,11 +83,11 @@ def sources(index_targets: str, suite: str) -> tuple[str, ...]:
         if uri.rstrip("/").endswith("/debian"):
             debian_uri = uri.rstrip("/")
     if suite not in found:
-        base = debian_uri
+        base = None if ubuntu else debian_uri
         found = (
             {suite: base, f"{suite}-updates": base, f"{suite}-security": f"{base}-security"} if base else {}
         )
-    return tuple(f"deb {uri} {release} main" for release, uri in sorted(found.items()))
+    return tuple(f"deb {uri} {release} {_COMPONENTS[ubuntu]}" for release, uri in sorted(found.items()))
 
 
 def options(config_dump: str, environment: dict[str, str]) -> tuple[str, ...]:

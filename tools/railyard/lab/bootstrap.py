@@ -1,4 +1,4 @@
-"""Debian root file systems by mmdebstrap: what one is made of, and its making, one at a time.
+"""Root file systems of Debian and Ubuntu by mmdebstrap: what one is made of, and its making, one at a time.
 
 What kind of image becomes of it (podman's, a disk) is the business of `nodes/`.
 """
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Literal
 
 from railyard.base.lock import lock
-from railyard.lab import naming
+from railyard.lab import apt, naming
 from railyard.lab.apt import AptSettings
 from railyard.lab.process import LabError, tied
 
@@ -62,7 +62,7 @@ class Recipe:
     """Everything that a root file system is made of; the same recipe, the same image.
 
     Attributes:
-        suite, packages, settings: Debian's part, and the way to it.
+        suite, packages, settings: the distribution's part, and the way to it.
         files: path, mode and text of files laid over the packages.
         early_files: the same, laid down before any package but the essential ones.
         setup: hooks of mmdebstrap, shell with the new root as $1, run at the end.
@@ -99,6 +99,9 @@ def argv(recipe: Recipe, form: Literal["tar", "directory"], target: Path, stagin
         f"--format={form}",
         f"--include={','.join(recipe.packages)}",
     ]
+    call.extend(apt.key_options(recipe.suite))
+    if not recipe.settings.sources:
+        call.append(f"--components={recipe.settings.components.replace(' ', ',')}")
     call.extend(recipe.options)
     call.extend(f"--aptopt={option}" for option in recipe.settings.options)
     # mmdebstrap hands a hook to `sh -c`, with the new root as $1; what varies is quoted.

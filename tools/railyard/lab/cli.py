@@ -51,9 +51,16 @@ def _as_root() -> None:
 
 
 @app.command()
-def up(topology_file: TopologyOption = None, name: NameOption = None) -> None:
+def up(
+    topology_file: TopologyOption = None,
+    name: NameOption = None,
+    suite: Annotated[
+        str | None,
+        typer.Option(help="What the nodes run, such as trixie or noble; default: the topology's."),
+    ] = None,
+) -> None:
     """Bring the lab up, or mend the one that is there."""
-    wanted = topology.load(topology_file or topology.default_file(), name)
+    wanted = topology.load(topology_file or topology.default_file(), name, suite)
     lab = lifecycle.up(wanted, _say)
     first = wanted.nodes[0]
     look = shlex.join(lab.keys.ssh_argv(first))

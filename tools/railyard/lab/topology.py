@@ -24,8 +24,8 @@ _SUITE = re.compile(r"[a-z]+")
 _PACKAGE = re.compile(r"[a-z0-9][a-z0-9+.-]+")
 # The base system only: what roles install must come from the roles.
 BASE_PACKAGES = (
-    "ca-certificates", "dbus", "ethtool", "iproute2", "iputils-ping", "kmod", "netplan.io", "openssh-server",
-    "procps", "python3", "sudo", "systemd", "systemd-sysv", "udev",
+    "apt", "ca-certificates", "dbus", "ethtool", "iproute2", "iputils-ping", "kmod", "netplan.io",
+    "openssh-server", "procps", "python3", "sudo", "systemd", "systemd-sysv", "udev",
 )  # fmt: skip
 KINDS = ("container", "vm")
 # key of a VM → least and most; Debian's kernel and its initramfs do not start in less than 384 MiB.
@@ -132,8 +132,8 @@ def default_file() -> Path:
     return Path(__file__).with_name("topology.yml")
 
 
-def load(file: Path, name: str | None = None) -> Topology:
-    """Read and check a topology file; `name` takes the place of the name in it.
+def load(file: Path, name: str | None = None, suite: str | None = None) -> Topology:
+    """Read and check a topology file; `name` and `suite` take the place of those in it.
 
     Raises:
         LabError: with exit status 2 and every problem at once.
@@ -146,10 +146,10 @@ def load(file: Path, name: str | None = None) -> Topology:
         ) from error
     except yaml.YAMLError as error:
         raise LabError(f"{file}: not YAML: {error}", "correct the file", BAD_INPUT) from error
-    return parse(raw, file, name)
+    return parse(raw, file, name, suite)
 
 
-def parse(raw: object, file: Path, name: str | None = None) -> Topology:
+def parse(raw: object, file: Path, name: str | None = None, suite: str | None = None) -> Topology:
     """Check what a topology file holds (`raw`, as YAML gives it) and return it typed; see `load`."""
     checks = _Checks(file)
     top = checks.mapping(raw, "the file", {"name", "management", "nodes", "rails", "image"}, {"mtu"})
@@ -157,7 +157,7 @@ def parse(raw: object, file: Path, name: str | None = None) -> Topology:
     management = _management(checks, top.get("management"))
     nodes = _nodes(checks, top.get("nodes"), management)
     rails = _rails(checks, top.get("rails"), management)
-    image = _image(checks, top.get("image"))
+    image = _image(checks, top.get("image"), suite)
     mtu_bytes = checks.number(top.get("mtu", 9000), "mtu", 1280, 65535, int)
     checks.raise_problems()
     return Topology(lab_name, management, nodes, rails, image, mtu_bytes, file.resolve())
@@ -296,15 +296,15 @@ def _rails(checks: _Checks, raw: object, management: Management) -> tuple[Rail, 
     return tuple(rails)
 
 
-def _image(checks: _Checks, raw: object) -> Image:
+def _image(checks: _Checks, raw: object, other_suite: str | None) -> Image:
     data = checks.mapping(raw, "image", {"suite"}, {"packages", "boot_loader"})
     boot_loader = data.get("boot_loader", False)
     if not isinstance(boot_loader, bool):
         checks.add(f"image.boot_loader: {boot_loader!r} is not true or false")
     packages = data.get("packages", list(BASE_PACKAGES))
     if not isinstance(packages, list):
-        checks.add("image.packages: a list of Debian package names is needed")
+        checks.add("image.packages: a list of package names is needed")
         packages = []
     names = [checks.text(name, f"image.packages[{i}]", _PACKAGE) for i, name in enumerate(packages)]
-    suite = checks.text(data.get("suite"), "image.suite", _SUITE)
+    suite = checks.text(other_suite or data.get("suite"), "image.suite", _SUITE)
     return Image(suite, tuple(sorted(set(names))), boot_loader is True)

@@ -14,13 +14,20 @@ from pathlib import Path
 from ansible_collections.railyard.fabric.plugins.module_utils.atomic_files import read_json
 
 from railyard.lab import bootstrap, naming
-from railyard.lab.apt import AptSettings
+from railyard.lab.apt import UBUNTU_SUITES, AptSettings
 from railyard.lab.nodes import vm_loader
 from railyard.lab.process import CommandError, LabError, tied
 from railyard.lab.topology import Image
 
-# The full kernel: Debian's cloud flavour has no rdma_rxe. Nothing here that a role installs.
-_PACKAGES = ("initramfs-tools", "linux-image-amd64", "lz4", "python3-apt")
+# Nothing here that a role installs.
+_PACKAGES = ("initramfs-tools", "lz4", "python3-apt")
+# The full kernel: Debian's cloud flavour has no rdma_rxe. Ubuntu has one kernel, and rdma_rxe in a package
+# that is named after its release.
+_KERNEL = {True: "linux-image-virtual", False: "linux-image-amd64"}
+_EXTRA_MODULES = (
+    'cp /etc/resolv.conf "$1"/etc/resolv.conf',
+    'chroot "$1" apt-get install --yes --no-install-recommends linux-modules-extra-"$(ls "$1"/lib/modules)"',
+)
 _DISK_BYTES = 6 * 2**30  # sparse
 # Units that take seconds of an emulated boot and do nothing for a node that lives for an hour.
 _MASKED_UNITS = (
@@ -83,9 +90,11 @@ _SETUP = (
 def recipe(image: Image, settings: AptSettings) -> bootstrap.Recipe:
     """Return what the image is made of."""
     loader = vm_loader if image.boot_loader else None
-    packages = tuple(sorted({*image.packages, *_PACKAGES, *(loader.PACKAGES if loader else ())}))
+    ubuntu = image.suite in UBUNTU_SUITES
+    own = {*_PACKAGES, _KERNEL[ubuntu]}
+    packages = tuple(sorted({*image.packages, *own, *(loader.PACKAGES if loader else ())}))
     files = _FILES + (loader.FILES if loader else ())
-    setup = _SETUP + (loader.SETUP if loader else ())
+    setup = (_EXTRA_MODULES if ubuntu else ()) + _SETUP + (loader.SETUP if loader else ())
     return bootstrap.Recipe(image.suite, packages, settings, files, setup, _EARLY_FILES, _KEEP_LISTS)
 
 
