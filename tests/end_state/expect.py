@@ -185,10 +185,11 @@ def memlock(node_class: str, reading: Reading) -> Problems:
 
 
 def tools(node: Plan, options: Options, reading: Reading) -> Problems:
-    """The benchmark tools are installed, perftest where RDMA is asked."""
+    """The benchmark tools are installed, perftest where RDMA is asked, fio where it was asked for."""
     wanted = ["ping", "iperf3", "sockperf"]
     if options.get("benchmark_tools_rdma", node["transport"] != "tcp"):
         wanted += ["ib_write_bw", "ibv_devinfo", "numactl"]
+    wanted += ["fio"] if options.get("benchmark_tools_storage") else []
     return [f"{tool} is not installed" for tool in wanted if not reading["tools"].get(tool)]
 
 

@@ -10,6 +10,7 @@ from jsonschema import Draft202012Validator
 from railyard.base import paths
 from support.runs.fake_bmc import SILENT, TAKEN, with_bmcs
 from support.runs.fake_run import FakeRun, exchanged
+from support.runs.fake_storage import with_drives
 
 
 def schema(name: str) -> Draft202012Validator:
@@ -40,6 +41,15 @@ def test_what_is_written_of_bmcs_keeps_its_schema(replies: tuple[Any, ...]) -> N
     run = with_bmcs(*replies)
     assert {row["id"][0] for row in run.results} == {"b", "c", "m"}
     for name, rows in (("asked", run.asked), ("result", exchanged(run.results)), ("verdict", run.judge())):
+        for row in rows:
+            assert wrong(name, row) == [], row
+
+
+def test_what_is_written_of_drives_keeps_its_schema() -> None:
+    run = with_drives()
+    run.results[-1].update({"status": "unmeasured", "metrics": {}, "proof": None})
+    for name, rows in (("asked", run.asked), ("result", exchanged(run.results)), ("verdict", run.judge())):
+        assert {"n"} <= {row["id"][0] for row in rows}
         for row in rows:
             assert wrong(name, row) == [], row
 

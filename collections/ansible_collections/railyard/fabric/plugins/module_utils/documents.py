@@ -138,6 +138,7 @@ class _ResultOfSome(TypedDict, total=False):
     proof_reason: str | None
     bmc: dict[str, Any]
     cabling: dict[str, Any]
+    storage: dict[str, Any]
     subject: str | None
     attempt: int
     sequence: int

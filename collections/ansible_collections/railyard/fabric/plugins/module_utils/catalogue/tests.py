@@ -130,11 +130,31 @@ def _rdma_latency(name: str, title: str, tool: str) -> Check:
     )
 
 
+def _storage(name: str, title: str, *bounded: str) -> Check:
+    return Check(
+        name,
+        title,
+        bounded,
+        {
+            "bandwidth_bytes_per_s": "positive",
+            "iops": "positive",
+            "latency_average_us": "positive",
+            "latency_p99_us": "positive",
+        },
+        source="node",
+        tool="fio",
+        asked="node",
+        wanted="storage_mounts",
+        lasts="storage_duration_s",
+    )
+
+
 # How each benchmark tool is asked for its version. perftest exits 1 when asked, so that the text decides.
 TOOL_VERSIONS: Mapping[str, tuple[list[str], re.Pattern[str]]] = {
     "iperf3": (["iperf3", "--version"], re.compile(r"^iperf (\S+)", re.M)),
     "sockperf": (["sockperf", "--version"], re.compile(r"\bversion (\d[^\s-]*)", re.A)),
     "ping": (["ping", "-V"], re.compile(r"iputils[- ]s?(\S+)")),
+    "fio": (["fio", "--version"], re.compile(r"^fio-(\S+)", re.M)),
     "perftest": (["ib_write_bw", "--version"], re.compile(r"^Version: (\S+)", re.M)),
 }
 
@@ -204,7 +224,12 @@ TESTS: tuple[Check, ...] = (
     _rdma_latency("rdma_send_latency", "one-way RDMA send latency", "ib_send_lat"),
 )
 # Of each node by itself, in the order in which they are asked: source and `asked` are "node".
-NODE_TESTS: tuple[Check, ...] = ()
+NODE_TESTS: tuple[Check, ...] = (
+    _storage("storage_write", "sequential write", "bandwidth_bytes_per_s"),
+    _storage("storage_read", "sequential read", "bandwidth_bytes_per_s"),
+    _storage("storage_random_read", "random read of 4 KiB", "iops", "latency_p99_us"),
+    _storage("storage_sync_write", "write of 4 KiB that waits for the drive", "latency_p99_us", "iops"),
+)
 #: perftest's programs that `fabric_policy.rdma_tests` may list.
 RDMA_TESTS = tuple(one.tool for one in TESTS if one.rdma and one.asked == "alone" and not one.wanted)
 #: Transports that RDMA is asked of.

@@ -40,6 +40,10 @@ ErrorClass = Literal[
     "link_down",
     "beacon_refused",
     "peer_unheard",
+    "storage_not_mounted",
+    "storage_no_device",
+    "storage_full",
+    "storage_refused",
 ]
 #: The tool ran, and lost the clock by which it reckons: worth another try.
 CLOCK_LOST: Literal["clock_lost"] = "clock_lost"

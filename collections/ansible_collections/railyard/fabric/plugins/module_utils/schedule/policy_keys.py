@@ -149,6 +149,22 @@ KEYS: Mapping[str, Key] = {
     ),
     "bmc_tcp_ports": Key([443, 22, 80], "ports of `bmc_check`, 1 to 8", "own", to_node=False),
     "bmc_timeout_s": Key(3, "how long a BMC has for its answer", "number", 0.3, 30, to_node=False),
+    "storage_mounts": Key(
+        [],
+        "mounts whose drives each node measures by itself after the last round, such as `[/data]`; none "
+        "unless they are named, see [storage.md](storage.md)",
+        "paths",
+        0,
+        16,
+    ),
+    "storage_duration_s": Key(10, "length of each test of a mount; there are four", "whole", 2, 3600),
+    "storage_file_bytes": Key(
+        4 << 30,
+        "size of the scratch file below each mount; twice as much has to be free",
+        "whole",
+        64 << 20,
+        1 << 42,
+    ),
     "floors": Key(
         {},
         "the site's own bounds, `{check: {metric: [floor, ceiling or null]}}`, see below",

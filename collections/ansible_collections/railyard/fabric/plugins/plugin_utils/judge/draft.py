@@ -68,7 +68,7 @@ class Answer:
     @classmethod
     def unmeasured(cls, cause: str, detail: str) -> Answer:
         """Return the answer of a test that says nothing to be trusted; `unproven` is its proof too."""
-        proof = "unproven" if cause in ("unproven", "counted_twice") else None
+        proof = "unproven" if cause in ("unproven", "counted_twice", "not_borne_out") else None
         return cls(UNMEASURED, cause=causes.explain(cause, detail), proof=proof)
 
     @classmethod

@@ -12,9 +12,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import UNMEASURED
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import FAIL, UNMEASURED
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_number, is_texts
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import bounds_check, causes, row_numbers
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import (
+    bounds_check,
+    causes,
+    drives,
+    row_numbers,
+)
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.bounds import Bounds, with_site_policy
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.clock import Clock
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import Answer
@@ -22,7 +27,9 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents impo
 
 Row = Mapping[str, Any]
 #: Tells why a whole row's counters do not bear its numbers out, or None: of a tool, by its name.
-DOUBTS: dict[str, Callable[[Row, Mapping[str, Any]], str | None]] = {}
+DOUBTS: dict[str, Callable[[Row, Mapping[str, Any]], str | None]] = {"fio": drives.doubt}
+#: What was asked for by the inventory and is not there fails, as a missing device of a rail does.
+_MISSING = ("storage_not_mounted",)
 _ASKED = ("check", "tool", "node", "peer", "rail", "direction", "round", "subject")
 _NO_AUTHORITY = "no authority bounds it; a site may, with fabric_policy.floors"
 
@@ -45,7 +52,10 @@ def judge(asked: Row, run: str, rows: Sequence[Row], policy: Mapping[str, Any], 
         return Answer.unmeasured("duplicate_row" if rows else "no_row", f"{node}: {asked['id']}")
     row, error = rows[0], rows[0].get("error")
     if row.get("status") in ("failed", "unmeasured") and isinstance(error, Mapping):
-        return Answer(UNMEASURED, cause=causes.explain_error(error, node))
+        answer = Answer(UNMEASURED, cause=causes.explain_error(error, node))
+        if error.get("class") in _MISSING and _of(row, asked, run):
+            answer.outcome, answer.basis = FAIL, "what fabric_policy names has to be there"
+        return answer
     if wrong := _garbled(row, asked, run, policy, clock):
         return Answer.unmeasured("row_garbled", f"{node}: {wrong}")
     if short := row_numbers.too_short(row, policy):
@@ -53,10 +63,16 @@ def judge(asked: Row, run: str, rows: Sequence[Row], policy: Mapping[str, Any], 
     doubt = row.get("proof_reason") or (None if row.get("proof") == "proven" else "it says so itself")
     check = DOUBTS.get(str(asked["tool"]))
     if doubt := doubt or (check(row, policy) if check else f"nobody knows how {asked['tool']} is proven"):
-        return Answer.unmeasured("unproven", f"{node}: {doubt}")
+        return Answer.unmeasured("not_borne_out", f"{node}: {doubt}")
     metrics = {name: value for name, value in row["metrics"].items() if is_number(value)}
     bounds = with_site_policy(str(asked["check"]), Bounds(basis=_NO_AUTHORITY), policy)
     return bounds_check.weigh(dict(metrics), [metrics], bounds)
+
+
+def _of(row: Row, asked: Row, run: str) -> bool:
+    """Tell whether a row is this run's answer to this line."""
+    wanted = {"schema": 1, "run": run, "host": asked["node"], **{key: asked.get(key) for key in _ASKED}}
+    return unlike(row, wanted) is None
 
 
 def _garbled(row: Row, asked: Row, run: str, policy: Mapping[str, Any], clock: Clock) -> str | None:

@@ -32,6 +32,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import (
     bounds_check,
     cabling,
     clock,
+    drives,
     evidence,
     hops,
     light_rows,
@@ -140,6 +141,7 @@ def _judged(
     fleet_rules.settle(((one, court.lost_of(line)) for one, line in parts), court.confirm)
     if saved is not None:
         baseline.settle(asked, found, saved, rules)
+    drives.settle(asked, found, rows)
     lasting.unsteady(asked, found)
     slow_rails.name(asked, found, fleet)
     return found, rows

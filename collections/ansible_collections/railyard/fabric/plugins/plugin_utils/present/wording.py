@@ -68,6 +68,7 @@ _UNKNOWN = Outcome("unmeasured", "unknown", "?", "an outcome that this version d
 # The number that stands for a check, the first of these that it has.
 _MAIN_METRICS = (
     "bandwidth_gbps",
+    "bandwidth_bytes_per_s",
     "latency_average_us",
     "rtt_average_us",
     "path_mtu_bytes",

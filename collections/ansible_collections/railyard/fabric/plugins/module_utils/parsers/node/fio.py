@@ -64,6 +64,10 @@ def _outputs(job: dict[str, Any], every_job: dict[str, Any]) -> list[dict[str, A
                 "iops": to_float(side.get("iops")),
                 "latency_mean_us": mean,
                 "latency_p99_us": p99,
+                # fio 2.x, which has no bw_bytes, counts KiB by this name.
+                "io_bytes": to_int(side.get("io_bytes")) if "bw_bytes" in side else None,
+                # Milliseconds in every version.
+                "duration_s": common.scaled(to_float(side.get("runtime")), 1e-3, 6),
                 "errors": to_int(job.get("error")),
             }
         )

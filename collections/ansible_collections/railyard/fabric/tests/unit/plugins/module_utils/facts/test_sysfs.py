@@ -330,9 +330,16 @@ def test_versions_as_the_tools_print_them():
         "sockperf": "sockperf, version 3.7-no.git\n   compiled\n",
         "ping": "ping from iputils 20221126\n",
         "ib_write_bw": "Version: 6.06\n",
+        "fio": "fio-3.33\n",
     }
     found = host.tool_versions(lambda argv: said.get(argv[0]))
-    assert found == {"iperf3": "3.12", "sockperf": "3.7", "ping": "20221126", "perftest": "6.06"}
+    assert found == {
+        "iperf3": "3.12",
+        "sockperf": "3.7",
+        "ping": "20221126",
+        "fio": "3.33",
+        "perftest": "6.06",
+    }
     assert set(host.tool_versions(lambda _argv: None).values()) == {None}
     assert host.tool_versions(lambda _argv: "Segmentation fault")["iperf3"] is None
 

@@ -12,7 +12,7 @@ import threading
 from typing import Any
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import TESTS
+from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import NODE_TESTS, TESTS
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.rail_socket import Place
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import (
@@ -489,16 +489,16 @@ def test_ports_of_checks_rails_and_neighbouring_rounds_differ() -> None:
 
 
 def test_every_test_has_a_tool_of_its_name() -> None:
-    assert {check: tool().name for check, tool in registry.TOOL_OF_CHECK.items()} == {
-        test.name: test.tool for test in TESTS
-    }
+    for tools, tests in ((registry.TOOL_OF_CHECK, TESTS), (registry.NODE_TOOLS, NODE_TESTS)):
+        assert {check: tool().name for check, tool in tools.items()} == {
+            test.name: test.tool for test in tests
+        }
 
 
 def test_a_tool_runs_for_as_long_as_its_test_has_to_last() -> None:
     policy = {name: key.default for name, key in policy_keys.KEYS.items()}
-    lasting = [test for test in TESTS if test.lasts]
+    lasting = [test for test in (*TESTS, *NODE_TESTS) if test.lasts]
     assert lasting
     for test in lasting:
-        planned_s = registry.TOOL_OF_CHECK[test.name]().planned_s
         longer = policy | {test.lasts: policy[test.lasts] + 7}
-        assert planned_s(longer) == planned_s(policy) + 7
+        assert registry.planned_s(test.name, longer) == registry.planned_s(test.name, policy) + 7

@@ -36,6 +36,8 @@ def test_fio_gives_a_row_per_job_and_direction_with_traffic():
             "iops": 250.5,
             "latency_mean_us": 100.0,
             "latency_p99_us": 200.0,
+            "io_bytes": 40960,
+            "duration_s": 0.041,
             "errors": 0,
         },
         {
@@ -47,6 +49,8 @@ def test_fio_gives_a_row_per_job_and_direction_with_traffic():
             "iops": 244.1,
             "latency_mean_us": 200.0,
             "latency_p99_us": 400.0,
+            "io_bytes": 163840,
+            "duration_s": 0.041,
             "errors": 0,
         },
     ]
@@ -57,6 +61,8 @@ def test_fio_2_has_kibibytes_and_microseconds():
     assert output["bandwidth_bytes_per_s"] == 1024000
     assert (output["latency_mean_us"], output["latency_p99_us"]) == (500.0, 900.0)
     assert output["block_bytes"] is None
+    # Its io_bytes are KiB.
+    assert output["io_bytes"] is None
 
 
 def test_fio_text_before_the_json_is_no_error():

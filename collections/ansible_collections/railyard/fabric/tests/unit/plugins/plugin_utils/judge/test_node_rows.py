@@ -77,9 +77,9 @@ def test_a_site_bounds_it(bounds: list[float], outcome: str) -> None:
 @pytest.mark.parametrize(
     ("change", "cause"),
     [
-        ({"proof": "unproven", "proof_reason": "the cache"}, "unproven"),
-        ({"proof": None}, "unproven"),
-        ({"wobbles": "the counters say less"}, "unproven"),
+        ({"proof": "unproven", "proof_reason": "the cache"}, "not_borne_out"),
+        ({"proof": None}, "not_borne_out"),
+        ({"wobbles": "the counters say less"}, "not_borne_out"),
         ({"subject": "/c"}, "row_garbled"),
         ({"run": "20261121T101500Z-aaaa"}, "row_garbled"),
         ({"round": 0}, "row_garbled"),
@@ -115,7 +115,7 @@ def test_one_row_it_has_to_be(rows: int, cause: str) -> None:
 
 def test_a_tool_whose_proof_nobody_knows_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(node_rows.DOUBTS, "scale")
-    assert {one["cause_class"] for one in verdicts(made())} == {"unproven"}
+    assert {one["cause_class"] for one in verdicts(made())} == {"not_borne_out"}
 
 
 def test_a_line_on_a_rail_is_none_of_a_node_by_itself() -> None:

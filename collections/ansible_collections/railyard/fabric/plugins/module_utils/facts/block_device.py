@@ -1,0 +1,99 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which drives a mounted file system stands on, by sysfs and mountinfo, and what the kernel counts there."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Any, NamedTuple
+
+from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import Reader, pci_folder, pci_link
+
+# Documentation/admin-guide/iostats.rst: sectors of 512 bytes, whatever the drive's own are.
+SECTOR_BYTES = 512
+_READ_SECTORS, _WRITTEN_SECTORS = 2, 6
+_OCTAL = re.compile(r"\\([0-7]{3})")
+# A stack of device mapper and RAID has two or three; a loop in sysfs there is none.
+_MOST_LAYERS = 8
+
+
+class Mount(NamedTuple):
+    """One line of mountinfo: where, of which type, on which device as `major:minor`."""
+
+    path: str
+    filesystem: str
+    device: str
+
+
+def mount_at(reader: Reader, path: str) -> Mount | None:
+    """Return what is mounted at a path and not below it: of several, one over the other, the last."""
+    found = None
+    try:
+        with open(reader.proc("self", "mountinfo"), encoding="utf-8", errors="surrogateescape") as handle:
+            for line in handle:
+                fields, _dash, after = line.partition(" - ")
+                words = fields.split()
+                if len(words) > 4 and _unescaped(words[4]) == path:
+                    found = Mount(path, after.split(" ", maxsplit=1)[0], words[2])
+    except OSError:
+        return None
+    return found
+
+
+def moved_bytes(reader: Reader, device: str) -> tuple[int, int] | None:
+    """Return how many bytes were read from and written to a device since boot; None of no block device.
+
+    Args:
+        reader: reads below sysfs.
+        device: `major:minor`, of a partition or a whole device.
+    """
+    words = (reader.text(reader.sys("dev", "block", device, "stat")) or "").split()
+    try:
+        return int(words[_READ_SECTORS]) * SECTOR_BYTES, int(words[_WRITTEN_SECTORS]) * SECTOR_BYTES
+    except (IndexError, ValueError):
+        return None
+
+
+def describe(reader: Reader, device: str) -> dict[str, Any]:
+    """Return a block device's name, and the disks below it.
+
+    Returns:
+        `name`; `disks`, each with `name`, `model`, `size_bytes`, `rotational`, `state`, `pcie`
+        (`sysfs.pci_link`), all but the name None where they are not told, and `hardware`: whether a bus
+        device is behind it, as it is of a drive, and of a virtual one, but not of a file or of memory.
+    """
+    folder = os.path.realpath(reader.sys("dev", "block", device))
+    return {"name": os.path.basename(folder), "disks": _disks(reader, folder, 0)}
+
+
+def _disks(reader: Reader, folder: str, depth: int) -> list[dict[str, Any]]:
+    if os.path.exists(os.path.join(folder, "partition")):
+        folder = os.path.dirname(folder)
+    below = reader.names(os.path.join(folder, "slaves"))
+    if below and depth < _MOST_LAYERS:
+        found: dict[str, dict[str, Any]] = {}
+        for name in below:
+            real = os.path.realpath(os.path.join(folder, "slaves", name))
+            found.update({disk["name"]: disk for disk in _disks(reader, real, depth + 1)})
+        return list(found.values())
+    link = os.path.join(folder, "device")
+    hardware = os.path.exists(link)
+    sectors = reader.number(os.path.join(folder, "size"))
+    rotational = reader.number(os.path.join(folder, "queue", "rotational"))
+    return [
+        {
+            "name": os.path.basename(folder),
+            "model": reader.text(os.path.join(link, "model")),
+            "size_bytes": None if sectors is None else sectors * SECTOR_BYTES,
+            "rotational": None if rotational is None else bool(rotational),
+            "state": reader.text(os.path.join(link, "state")),
+            "pcie": pci_link(reader, pci_folder(os.path.realpath(link))) if hardware else None,
+            "hardware": hardware,
+        }
+    ]
+
+
+def _unescaped(word: str) -> str:
+    return _OCTAL.sub(lambda found: chr(int(found.group(1), 8)), word)

@@ -1,0 +1,142 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Do a device's counters bear out what fio says of it, and does it keep up with its like? Pure.
+
+No authority says what a drive has to reach: a vendor's figure is of the bare drive, and of one workload. So
+like drives are held against each other: those of the same models and sizes, on any node, measured alike. One
+that is far behind the median of the others, in two of its tests, fails; of two drives nobody can tell which
+one is wrong, and it is told.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ansible_collections.railyard.fabric.plugins.module_utils.measure import fio
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import CHECKS, PASS, RECORDED
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import (
+    is_number,
+    is_pair,
+    is_whole,
+)
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import Answer
+
+Row = Mapping[str, Any]
+#: Node and mount.
+Place = tuple[str, str]
+#: From so many like drives on one can be told from the others.
+LEAST_LIKE = 3
+
+
+class Behind(NamedTuple):
+    """How far behind the median of the others a number is: a rate's share below, a time's multiple above."""
+
+    share: float
+    times: float
+
+
+#: Drives of one model differ by wear, fill and temperature, and a percentile of some seconds by more than a
+#: rate does. Two that were said to be alike differed by a quarter: that is told.
+TOLD, FAILS = Behind(0.20, 2.0), Behind(0.30, 3.0)
+#: A percentile that is less than so much above the others' is no finding.
+LEAST_US = 100.0
+#: In so many tests of a mount its drives are behind, or they are not judged by it.
+REPRODUCED = 2
+#: Which of a mount's tests says that a link is badly trained.
+_OF_SLOT = "storage_read"
+#: What a busy node takes to start fio and to end it.
+_AROUND_S = 10.0
+
+
+def doubt(row: Row, policy: Mapping[str, Any]) -> str | None:
+    """Tell why a whole row's counters do not bear its numbers out, or None."""
+    storage, counters = row.get("storage"), row.get("counters")
+    names = (fio.READ_BYTES, fio.WRITTEN_BYTES)
+    if not isinstance(storage, Mapping) or not isinstance(counters, Mapping):
+        return "it holds no counters of a device"
+    good = is_whole(storage.get("moved_bytes")) and is_number(storage.get("moved_s"))
+    if not good or not all(is_pair(counters.get(name)) for name in names):
+        return (
+            f"its device's counters are {dict(counters)!r}, and what was moved {storage.get('moved_bytes')!r}"
+        )
+    if storage.get("mount") != row.get("subject"):
+        return f"it was measured below {storage.get('mount')!r}"
+    window = row["window_s"]
+    lasted_s = float(window[1]) - float(window[0])
+    if storage["moved_s"] > lasted_s + 1.0:
+        return f"fio says that it ran for {storage['moved_s']:g} s, its window has {lasted_s:g} s"
+    # fio's own start and end are beside its window.
+    return fio.unproven(str(row["check"]), row["metrics"], storage, counters, lasted_s + _AROUND_S, policy)
+
+
+def settle(asked: Sequence[Row], answers: Sequence[Answer], rows: Mapping[str, Sequence[Row]]) -> None:
+    """Judge drives by their like and by their slots; changed in place.
+
+    Args:
+        asked: the asked lines.
+        answers: their answers, in the same order.
+        rows: id -> its rows.
+    """
+    alike: dict[tuple[object, ...], dict[Place, Answer]] = {}
+    for line, answer in zip(asked, answers, strict=True):
+        if line["tool"] != "fio" or answer.outcome not in (PASS, RECORDED):
+            continue
+        storage = rows[str(line["id"])][0]["storage"]
+        if line["check"] == _OF_SLOT and (seen := "; ".join(slots(storage))):
+            answer.failed("drive_slot", f"{line['node']} {line['subject']}: {seen}").proof = "proven"
+        elif (kind := _kind(storage)) is not None:
+            members = alike.setdefault((line["check"], storage.get("file_bytes"), *kind), {})
+            members[str(line["node"]), str(line["subject"])] = answer
+    behind: dict[Place, list[tuple[Answer, str]]] = {}
+    for (check, *_kind_of), members in alike.items():
+        metric = CHECKS[str(check)].bounded[0]
+        values = {place: float(answer.observed[metric]) for place, answer in members.items()}
+        for place, answer in members.items():
+            others = [value for other, value in values.items() if other != place]
+            if not others or answer.outcome != RECORDED:
+                continue
+            usual = statistics.median(others)
+            said = f"{metric} {values[place]:g}, the median of {len(others)} like drives {usual:g}"
+            if len(members) >= LEAST_LIKE and _behind(values[place], usual, metric, FAILS):
+                behind.setdefault(place, []).append((answer, said))
+            if _behind(values[place], usual, metric, TOLD):
+                unsure = "of two nobody can tell which one is wrong, and " if len(others) == 1 else ""
+                answer.basis = f"{said}; {unsure}{answer.basis}"
+    for (node, subject), found in behind.items():
+        # A number of some seconds may be bad once: another test of the same drive is another attempt.
+        for answer, said in found if len(found) >= REPRODUCED else ():
+            answer.failed("drive_stands_apart", f"{node} {subject}: {said} (in {len(found)} tests)")
+            answer.proof = "proven"
+
+
+def slots(storage: Mapping[str, Any]) -> Iterator[str]:
+    """Yield of each disk below a mount that its link is trained below what both its ends can do."""
+    for disk in storage.get("disks") or ():
+        link = disk.get("pcie") if isinstance(disk, Mapping) else None
+        for key, unit in (("speed_gts", "GT/s"), ("width", "lanes")):
+            now, most = (
+                link.get(name) if isinstance(link, Mapping) else None for name in (key, f"max_{key}")
+            )
+            if is_number(now) and is_number(most) and now < most:
+                yield f"{disk.get('name')} runs at {now:g} {unit}, {most:g} are possible"
+
+
+def _behind(value: float, usual: float, metric: str, how: Behind) -> bool:
+    if metric.endswith("_us"):
+        return value > max(usual * how.times, usual + LEAST_US)
+    return value < usual * (1 - how.share)
+
+
+def _kind(storage: Mapping[str, Any]) -> tuple[object, ...] | None:
+    """Return what makes a mount's drives like another's; None where they do not say what they are."""
+    disks = storage.get("disks")
+    if not isinstance(disks, list) or not disks or not all(isinstance(disk, Mapping) for disk in disks):
+        return None
+    return (storage.get("filesystem"), *sorted(map(_model, disks)))
+
+
+def _model(disk: Mapping[str, Any]) -> tuple[str, str, str]:
+    return str(disk.get("model")), str(disk.get("size_bytes")), str(disk.get("rotational"))

@@ -1,0 +1,80 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The healthy run of fake_run, whose nodes have measured a drive each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.railyard.fabric.plugins.module_utils.measure import fio
+
+from support.runs.fake_run import NODES, RUN, FakeRun
+
+RATES = {
+    "storage_write": 1.5e9, "storage_read": 2e9, "storage_random_read": 4e8, "storage_sync_write": 1e8,
+}  # fmt: skip
+_BLOCK = {"storage_write": 2**20, "storage_read": 2**20}
+_SECONDS = 10
+
+
+def with_drives(
+    nodes: tuple[str, ...] = NODES, slow: Mapping[str, Mapping[str, float]] | None = None, **rules: Any
+) -> FakeRun:
+    """Return a healthy run whose nodes have like drives; `slow`: which share one does, by node and check."""
+    made = FakeRun if len(nodes) == len(NODES) else _Uncabled
+    run = made(nodes=nodes, storage_mounts=["/data"], **rules)
+    for line in run.asked:
+        if line["tool"] == "fio":
+            run.results.append(_row(line, (slow or {}).get(line["node"], {}).get(line["check"], 1.0)))
+    return run
+
+
+class _Uncabled(FakeRun):
+    cabled = False
+
+
+def drives_of(run: FakeRun) -> list[dict[str, Any]]:
+    return [one for one in run.judge() if one["tool"] == "fio"]
+
+
+def _row(line: Mapping[str, Any], share: float) -> dict[str, Any]:
+    check = line["check"]
+    rate = RATES[check] * share
+    moved = int(rate * _SECONDS)
+    grown = {True: [1000, 1000 + moved], False: [7, 7]}
+    writes = fio.JOBS[check].writes
+    nothing = ("tool_version", "netdev", "hca", "address", "gid_index", "gid_type", "message_bytes", "qps")
+    disk = {
+        "name": "nvme0n1", "model": "FAST 9000", "size_bytes": 10**12, "rotational": False, "state": "live",
+        "pcie": {"speed_gts": 16.0, "max_speed_gts": 16.0, "width": 4.0, "max_width": 4.0}, "hardware": True,
+    }  # fmt: skip
+    return {
+        **dict.fromkeys((*nothing, "mtu_bytes", "active_mtu_bytes", "error", "proof_reason")),
+        **{key: line[key] for key in ("id", "check", "tool", "node", "peer", "rail", "direction", "round")},
+        "subject": line["subject"],
+        "schema": 1,
+        "run": RUN,
+        "end": "client",
+        "host": line["node"],
+        "group": None,
+        "started": "2026-11-21T10:15:40.000Z",
+        "window_s": [0.4, 0.4 + _SECONDS],
+        "status": "measured",
+        "metrics": {
+            "bandwidth_bytes_per_s": rate,
+            "iops": rate / _BLOCK.get(check, 4096),
+            "latency_average_us": 30.0,
+            "latency_p99_us": 40.0,
+        },
+        "counters": {"device_read_bytes": grown[not writes], "device_written_bytes": grown[writes]},
+        "proof": "proven",
+        "argv": [["fio"]],
+        "exit_status": 0,
+        "raw": {"file": f"raw/{line['node']}.tar.gz", "name": f"{line['id']}.client.txt"},
+        "storage": {
+            "mount": "/data", "filesystem": "xfs", "name": "nvme0n1p1", "disks": [disk],
+            "file_bytes": 4 << 30, "moved_bytes": moved, "moved_s": float(_SECONDS),
+        },
+    }  # fmt: skip
