@@ -12,7 +12,16 @@ import signal
 import time
 
 import pytest
-from e2e.support import NODES, RATE_GBPS, Cluster, assert_proven, interrupt, left_after, wait_for_rows
+from e2e.support import (
+    NODES,
+    RATE_GBPS,
+    Cluster,
+    assert_proven,
+    edited,
+    interrupt,
+    left_after,
+    wait_for_rows,
+)
 
 RAILS = ("rail0", "rail1")
 MEASURED = (
@@ -176,6 +185,37 @@ def test_garbage_from_a_tool_is_unmeasured(cluster: Cluster) -> None:
     assert status in (1, 3), output
     outcomes = {v["outcome"] for v in run.verdicts if v["check"] == "tcp_bandwidth"}
     assert outcomes <= {"unmeasured", "fail"}, run.not_good()
+
+
+def test_a_drive_is_measured_and_memory_is_none(cluster: Cluster) -> None:
+    before = cluster.fabric_file.read_text(encoding="utf-8")
+    with edited(cluster.fabric_file) as variables:
+        # Both nodes' drive is the host's one, so each sees the other's load.
+        small = {"storage_duration_s": 2, "storage_file_bytes": 64 << 20, "allow_busy": True}
+        variables["fabric_policy"] |= {"storage_mounts": ["/data", "/dev/shm", "/gone"], **small}
+    try:
+        tools = cluster.playbook("playbooks/tools.yml")
+        assert tools.returncode == 0, tools.stdout
+        status, run, output = cluster.validate()
+    finally:
+        cluster.fabric_file.write_text(before, encoding="utf-8")
+    assert status == 1, output
+    own = {(v["node"], v["subject"], v["check"]): v for v in run.verdicts if "subject" in v}
+    assert len(own) == 2 * 3 * 4
+    for (_node, mount, check), verdict in own.items():
+        wanted = {"/data": ("recorded", None), "/dev/shm": ("unmeasured", "storage_no_device")}
+        wanted["/gone"] = ("fail", "storage_not_mounted")
+        assert (verdict["outcome"], verdict["cause_class"]) == wanted[mount], (check, verdict)
+    for row in run.lines("results.jsonl"):
+        if row.get("subject") == "/data":
+            way = "device_written_bytes" if "write" in row["check"] else "device_read_bytes"
+            least, most = row["counters"][way]
+            assert row["proof"] == "proven", row
+            # What 2 s of it are, by the kernel's count.
+            assert most - least >= 0.9 * 2 * row["metrics"]["bandwidth_bytes_per_s"], row
+    for node in NODES:
+        assert cluster.processes(node) == []
+        assert cluster.ssh(node, "ls", "-A", "/data") == ""
 
 
 def test_drift_is_seen_by_verify_and_mended_by_provision(cluster: Cluster) -> None:

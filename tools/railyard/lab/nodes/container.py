@@ -238,6 +238,9 @@ def create_arguments(lab: str, node: Node, image: str, folder: Path, host: Host)
         f"--ulimit=memlock={memlock}:{memlock}",
         f"--volume={folder / 'cpu'}:{cpu_tree.HOST_TREE}",
         f"--volume={folder / 'boot_id'}:/proc/sys/kernel/random/boot_id:ro",
+        # On the host's own drive, where the root is an overlay, so that a node's storage can be measured. It
+        # goes with the container.
+        "--volume=/data",
     ]
     # A byte written there acts on this host.
     if _SYSRQ.exists():

@@ -50,15 +50,18 @@ class Job(NamedTuple):
     """What fio is told of a test."""
 
     writes: bool
+    block_bytes: int
     options: tuple[str, ...]
 
 
-_DEEP = ("--bs=1M", "--ioengine=libaio", "--iodepth=16")
+_DEEP = ("--ioengine=libaio", "--iodepth=16", "--bs=1M")
 JOBS: Mapping[str, Job] = {
-    "storage_write": Job(True, ("--rw=write", *_DEEP)),
-    "storage_read": Job(False, ("--rw=read", *_DEEP)),
-    "storage_random_read": Job(False, ("--rw=randread", "--bs=4k", "--ioengine=libaio", "--iodepth=32")),
-    "storage_sync_write": Job(True, ("--rw=write", "--bs=4k", "--ioengine=psync", "--sync=dsync")),
+    "storage_write": Job(True, _MIB, ("--rw=write", *_DEEP)),
+    "storage_read": Job(False, _MIB, ("--rw=read", *_DEEP)),
+    "storage_random_read": Job(
+        False, 4096, ("--rw=randread", "--bs=4k", "--ioengine=libaio", "--iodepth=32")
+    ),
+    "storage_sync_write": Job(True, 4096, ("--rw=write", "--bs=4k", "--ioengine=psync", "--sync=dsync")),
 }
 
 
@@ -253,6 +256,8 @@ def unproven(
     job = JOBS[check]
     name = WRITTEN_BYTES if job.writes else READ_BYTES
     seen = counters[name][1] - counters[name][0]
+    if claimed < job.block_bytes:
+        return f"fio claims {claimed} bytes, which are not one block"
     if seen < claimed:
         return f"fio claims {claimed} bytes, {name} of the device grew by {seen}: a cache took the rest"
     beside = _BESIDE_SYNC if check == "storage_sync_write" else _BESIDE
@@ -262,6 +267,10 @@ def unproven(
     rate = float(metrics["bandwidth_bytes_per_s"])
     if abs(rate * moved_s - claimed) > _RATE_TOLERANCE * claimed:
         return f"{rate:.0f} B/s for {moved_s:g} s are not the {claimed} bytes that fio claims"
+    if abs(float(metrics["iops"]) * job.block_bytes - rate) > _RATE_TOLERANCE * rate:
+        return (
+            f"{float(metrics['iops']):.0f} blocks of {job.block_bytes} bytes a second are not {rate:.0f} B/s"
+        )
     return None
 
 

@@ -6,13 +6,15 @@
 No authority says what a drive has to reach: a vendor's figure is of the bare drive, and of one workload. So
 like drives are held against each other: those of the same models and sizes, on any node, measured alike. One
 that is far behind the median of the others, in two of its tests, fails; of two drives nobody can tell which
-one is wrong, and it is told.
+one is wrong, and it is told. So it is of nodes that share what is below them with others, which no count of
+their own shows, and where load beside a test was allowed.
 """
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any, NamedTuple
 
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import fio
@@ -49,6 +51,8 @@ REPRODUCED = 2
 _OF_SLOT = "storage_read"
 #: What a busy node takes to start fio and to end it.
 _AROUND_S = 10.0
+#: By how much fio's own time and the row's window may differ.
+_WINDOW_S = 1.0
 
 
 def doubt(row: Row, policy: Mapping[str, Any]) -> str | None:
@@ -66,19 +70,22 @@ def doubt(row: Row, policy: Mapping[str, Any]) -> str | None:
         return f"it was measured below {storage.get('mount')!r}"
     window = row["window_s"]
     lasted_s = float(window[1]) - float(window[0])
-    if storage["moved_s"] > lasted_s + 1.0:
+    if abs(storage["moved_s"] - lasted_s) > _WINDOW_S:
         return f"fio says that it ran for {storage['moved_s']:g} s, its window has {lasted_s:g} s"
     # fio's own start and end are beside its window.
     return fio.unproven(str(row["check"]), row["metrics"], storage, counters, lasted_s + _AROUND_S, policy)
 
 
-def settle(asked: Sequence[Row], answers: Sequence[Answer], rows: Mapping[str, Sequence[Row]]) -> None:
+def settle(
+    asked: Sequence[Row], answers: Sequence[Answer], rows: Mapping[str, Sequence[Row]], own: AbstractSet[str]
+) -> None:
     """Judge drives by their like and by their slots; changed in place.
 
     Args:
         asked: the asked lines.
         answers: their answers, in the same order.
         rows: id -> its rows.
+        own: nodes whose drives nobody else uses while they are measured.
     """
     alike: dict[tuple[object, ...], dict[Place, Answer]] = {}
     for line, answer in zip(asked, answers, strict=True):
@@ -88,7 +95,7 @@ def settle(asked: Sequence[Row], answers: Sequence[Answer], rows: Mapping[str, S
         if line["check"] == _OF_SLOT and (seen := "; ".join(slots(storage))):
             answer.failed("drive_slot", f"{line['node']} {line['subject']}: {seen}").proof = "proven"
         elif (kind := _kind(storage)) is not None:
-            members = alike.setdefault((line["check"], storage.get("file_bytes"), *kind), {})
+            members = alike.setdefault((line["check"], *kind), {})
             members[str(line["node"]), str(line["subject"])] = answer
     behind: dict[Place, list[tuple[Answer, str]]] = {}
     for (check, *_kind_of), members in alike.items():
@@ -100,10 +107,12 @@ def settle(asked: Sequence[Row], answers: Sequence[Answer], rows: Mapping[str, S
                 continue
             usual = statistics.median(others)
             said = f"{metric} {values[place]:g}, the median of {len(others)} like drives {usual:g}"
-            if len(members) >= LEAST_LIKE and _behind(values[place], usual, metric, FAILS):
+            enough = len(members) >= LEAST_LIKE and own >= {node for node, _mount in members}
+            if enough and _behind(values[place], usual, metric, FAILS):
                 behind.setdefault(place, []).append((answer, said))
             if _behind(values[place], usual, metric, TOLD):
                 unsure = "of two nobody can tell which one is wrong, and " if len(others) == 1 else ""
+                unsure = unsure if enough or unsure else "others may use these drives, and "
                 answer.basis = f"{said}; {unsure}{answer.basis}"
     for (node, subject), found in behind.items():
         # A number of some seconds may be bad once: another test of the same drive is another attempt.
@@ -135,7 +144,7 @@ def _kind(storage: Mapping[str, Any]) -> tuple[object, ...] | None:
     disks = storage.get("disks")
     if not isinstance(disks, list) or not disks or not all(isinstance(disk, Mapping) for disk in disks):
         return None
-    return (storage.get("filesystem"), *sorted(map(_model, disks)))
+    return (str(storage.get("filesystem")), str(storage.get("file_bytes")), *sorted(map(_model, disks)))
 
 
 def _model(disk: Mapping[str, Any]) -> tuple[str, str, str]:

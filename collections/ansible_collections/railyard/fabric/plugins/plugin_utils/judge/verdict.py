@@ -141,7 +141,9 @@ def _judged(
     fleet_rules.settle(((one, court.lost_of(line)) for one, line in parts), court.confirm)
     if saved is not None:
         baseline.settle(asked, found, saved, rules)
-    drives.settle(asked, found, rows)
+    alone = {} if rules["allow_busy"] else plan["nodes"]
+    hardware = {name for name, node in alone.items() if node.get("node_class") == "hardware"}
+    drives.settle(asked, found, rows, hardware)
     lasting.unsteady(asked, found)
     slow_rails.name(asked, found, fleet)
     return found, rows

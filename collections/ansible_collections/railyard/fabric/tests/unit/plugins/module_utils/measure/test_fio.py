@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -32,9 +31,10 @@ DISK = {
 }  # fmt: skip
 
 
-def said(direction: str, moved: int, milliseconds: int) -> str:
+def said(direction: str, moved: int, milliseconds: int, block: int) -> str:
     side = {
-        "io_bytes": moved, "bw_bytes": moved * 1000 // milliseconds, "iops": 100.5, "runtime": milliseconds,
+        "io_bytes": moved, "bw_bytes": moved * 1000 // milliseconds, "runtime": milliseconds,
+        "iops": moved * 1000 / milliseconds / block,
         "lat_ns": {"mean": 2e6}, "clat_ns": {"mean": 1.9e6, "percentile": {"99.000000": 4e6}},
     }  # fmt: skip
     job = {"jobname": "x", "error": 0, direction: side, "job options": {"bs": "1M", "rw": direction}}
@@ -67,7 +67,9 @@ class Desk(NodeToolSession):
         laying = "--name=lay" in argv
         moved = int(told(argv, "--size")) if laying else self._moved
         self.counted[way == "write"] += moved if laying else int(moved * self._share)
-        return Finished(self.exit_status, said(way, moved, 10000), 0.5, None, 10.9)
+        return Finished(
+            self.exit_status, said(way, moved, 10000, MIB if "--bs=1M" in argv else 4096), 0.5, None, 10.9
+        )
 
     def moved_bytes(self, _reader: object, _device: str) -> tuple[int, int]:
         self.counted[0] += self.others
@@ -105,7 +107,7 @@ def test_a_write_is_proven_by_what_the_device_wrote(desk: Desk) -> None:
     tool.release()
     # 40 files of 64 MiB in 10 s; fio's 2 ms and 4 ms.
     assert reading.metrics == {
-        "bandwidth_bytes_per_s": 268435456.0, "iops": 100.5, "latency_average_us": 2000.0,
+        "bandwidth_bytes_per_s": 268435456.0, "iops": 256.0, "latency_average_us": 2000.0,
         "latency_p99_us": 4000.0,
     }  # fmt: skip
     assert reading.counters == {"device_read_bytes": [0, 0], "device_written_bytes": [0, 40 * SIZE]}
@@ -218,13 +220,22 @@ def test_an_fio_that_failed_says_so(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "word"),
-    [({}, None), ({"bandwidth_bytes_per_s": 200.0}, "are not the 1000 bytes"), ({"seen": 999}, "a cache")],
+    ("rate", "iops", "moved", "seen", "word"),
+    [
+        (40960.0, 10.0, 409600, 409600, None),
+        (81920.0, 20.0, 409600, 409600, "are not the 409600 bytes"),
+        (40960.0, 20.0, 409600, 409600, "20 blocks of 4096 bytes"),
+        (40960.0, 10.0, 409600, 409599, "a cache"),
+        (0.0, 10.0, 0, 0, "not one block"),
+    ],
 )
-def test_a_rate_its_time_and_the_bytes_belong_together(change: Mapping[str, Any], word: str | None) -> None:
-    seen = change.get("seen", 1000)
+def test_a_rate_its_time_its_blocks_and_the_bytes_belong_together(
+    rate: float, iops: float, moved: int, seen: int, word: str | None
+) -> None:
     counters = {"device_read_bytes": [5, 5 + seen], "device_written_bytes": [0, 0]}
-    storage = {"moved_bytes": 1000, "moved_s": 10.0}
-    metrics = {"bandwidth_bytes_per_s": 100.0, **change}
-    found = fio.unproven("storage_read", metrics, storage, counters, 10.0, {**POLICY, "busy_bytes_per_s": 0})
+    storage = {"moved_bytes": moved, "moved_s": 10.0}
+    metrics = {"bandwidth_bytes_per_s": rate, "iops": iops}
+    found = fio.unproven(
+        "storage_random_read", metrics, storage, counters, 10.0, {**POLICY, "busy_bytes_per_s": 0}
+    )
     assert (found is None) if word is None else (found is not None and word in found)

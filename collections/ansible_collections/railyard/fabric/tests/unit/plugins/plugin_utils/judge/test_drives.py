@@ -36,7 +36,9 @@ def test_nothing_is_asked_unless_a_mount_is_named() -> None:
 
 
 def test_one_drive_far_behind_its_like_fails_in_each_test_that_shows_it() -> None:
-    run = with_drives(NODES, slow={"gpu3": {"storage_read": 0.5, "storage_random_read": 0.6}})
+    run = with_drives(
+        NODES, node_class="hardware", slow={"gpu3": {"storage_read": 0.5, "storage_random_read": 0.6}}
+    )
     assert outcomes(run, "gpu3") == {
         "storage_write": "recorded", "storage_read": "fail", "storage_random_read": "fail",
         "storage_sync_write": "recorded",
@@ -48,8 +50,21 @@ def test_one_drive_far_behind_its_like_fails_in_each_test_that_shows_it() -> Non
     assert run.status() == 1
 
 
+@pytest.mark.parametrize(
+    "shared", [{"node_class": "virtual"}, {"node_class": "hardware", "allow_busy": True}]
+)
+def test_drives_that_others_may_use_are_told_and_not_judged(shared: dict[str, Any]) -> None:
+    slow = {"gpu3": {"storage_read": 0.5, "storage_random_read": 0.6}}
+    run = with_drives(NODES, slow=slow, **shared)
+    assert {one["outcome"] for one in drives_of(run)} == {"recorded"}
+    told = [one for one in drives_of(run) if "others may use these drives" in one["basis"]]
+    assert {(one["node"], one["check"]) for one in told} == {
+        ("gpu3", "storage_read"), ("gpu3", "storage_random_read"),
+    }  # fmt: skip
+
+
 def test_one_number_alone_is_told_and_fails_nobody() -> None:
-    run = with_drives(NODES, slow={"gpu3": {"storage_read": 0.5}})
+    run = with_drives(NODES, node_class="hardware", slow={"gpu3": {"storage_read": 0.5}})
     assert {one["outcome"] for one in drives_of(run)} == {"recorded"}
     told = [one for one in drives_of(run) if "the median of 3 like drives" in one["basis"]]
     assert [(one["node"], one["check"]) for one in told] == [("gpu3", "storage_read")]
@@ -67,7 +82,9 @@ def test_of_two_like_drives_neither_is_accused() -> None:
 
 
 def test_drives_that_differ_are_not_held_against_each_other() -> None:
-    run = with_drives(NODES, slow={"gpu3": {"storage_read": 0.2, "storage_write": 0.2}})
+    run = with_drives(
+        NODES, node_class="hardware", slow={"gpu3": {"storage_read": 0.2, "storage_write": 0.2}}
+    )
     for row in run.results:
         if row["host"] == "gpu3" and row.get("storage"):
             row["storage"]["disks"][0]["model"] = "another"
@@ -78,7 +95,7 @@ def test_drives_that_differ_are_not_held_against_each_other() -> None:
 def test_a_slow_percentile_counts_when_it_is_slow_and_not_merely_a_multiple(
     p99_us: float, outcome: str
 ) -> None:
-    run = with_drives(NODES, slow={"gpu3": {"storage_write": 0.5}})
+    run = with_drives(NODES, node_class="hardware", slow={"gpu3": {"storage_write": 0.5}})
     for row in run.results:
         if row["check"] == "storage_sync_write":
             row["metrics"]["latency_p99_us"] = p99_us if row["host"] == "gpu3" else 40.0
@@ -118,6 +135,15 @@ def test_a_site_bounds_a_drive() -> None:
         {"moved_bytes": 1},
         {"moved_bytes": "many"},
         {"moved_s": 50.0},
+        {"moved_s": 0.001},
+        {
+            "metrics": {
+                "bandwidth_bytes_per_s": 2e9,
+                "iops": 9e6,
+                "latency_average_us": 3.0,
+                "latency_p99_us": 4.0,
+            }
+        },
     ],
 )
 def test_a_row_that_its_counters_do_not_bear_out_is_unmeasured(change: dict[str, Any]) -> None:
