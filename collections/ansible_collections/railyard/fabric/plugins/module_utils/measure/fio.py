@@ -279,10 +279,15 @@ def _laying_s(size: int) -> float:
 
 
 def _argv(name: str, offset: int, size: int, options: Sequence[str]) -> list[str]:
-    """Return fio's command line; `randrepeat` alone would read the same places in the same order each run."""
+    """Return fio's command line.
+
+    Its job is a thread, so that the kernel ends it with the runner; `randrepeat` would have it read the same
+    places in the same order each run.
+    """
     return [
-        "fio", "--output-format=json", f"--name={name}", f"--filename={_SCRATCH}", f"--offset={offset}",
-        f"--size={size}", "--direct=1", "--randrepeat=0", "--norandommap", "--allow_file_create=0", *options,
+        "fio", "--output-format=json", f"--name={name}", f"--filename={_SCRATCH}", "--allow_file_create=0",
+        f"--offset={offset}", f"--size={size}", "--direct=1", "--thread", "--randrepeat=0", "--norandommap",
+        *options,
     ]  # fmt: skip
 
 
