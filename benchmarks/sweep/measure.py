@@ -27,6 +27,8 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parents[1] / "collections")]
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import summary
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder
 from lab import BIN, RAILS, ROOT, Lab
 
 SLOW_RATE_GBPS = 0.01
@@ -40,7 +42,7 @@ def sweep(lab: Lab, *words: str, good: tuple[int, ...] = (0,)) -> dict[str, Any]
     done = lab.railyard("sweep", "-i", str(lab.inventory), *words, good=good)
     took_s = time.monotonic() - began
     folder = max(path for path in (lab.reports / lab.name).iterdir() if path.is_dir())
-    rows = _lines(folder / "results.jsonl")
+    rows, _torn = RunFolder(folder).rows(run_folder.RESULTS)
     started = [datetime.fromisoformat(row["started"]) for row in rows if row.get("started") and row["peer"]]
     verdicts = _lines(folder / "verdicts.jsonl")
     return {

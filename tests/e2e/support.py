@@ -169,6 +169,12 @@ class Run:
             else []
         )
 
+    def rows(self) -> list[dict]:
+        """Return the result rows in full, as users are given them: those of a sweep are written short."""
+        told = run(BIN / "railyard", "export", self.path)
+        assert told.returncode == 0, told.stdout
+        return [json.loads(line) for line in told.stdout.splitlines()]
+
     @property
     def verdicts(self) -> list[dict]:
         return self.lines("verdicts.jsonl")

@@ -93,7 +93,7 @@ def test_sweep_measures_every_pair_on_every_rail(four_nodes):
     assert status == 0, output
     assert "6 pairs in 3 rounds (the path and all rails at once)" in output
     assert "a sweep: pairs were asked path MTU and the bandwidth of all rails at once" in output
-    rows = [row for row in run.lines("results.jsonl") if row["peer"] is not None and row["id"][0] == "m"]
+    rows = [row for row in run.rows() if row["peer"] is not None and row["id"][0] == "m"]
     assert {row["check"] for row in rows} == {"path_mtu", "tcp_bandwidth_concurrent"}
     measured = {
         (row["node"], row["peer"], row["rail"])
@@ -129,7 +129,7 @@ def test_a_slow_path_is_measured_further_and_accused_alone(four_nodes, killed):
     told = output[output.index("Who is slow") :].split("\n\n")[0].splitlines()[1:]
     assert [line.strip().split(": carries")[0] for line in told] == [path]
     assert "(confirmed, by " in told[0]
-    rows = run.lines("results.jsonl")
+    rows = run.rows()
     asked = {line["id"]: line for line in run.lines("asked.jsonl")}
     again = [row for row in rows if row["peer"] is not None and asked[row["id"]]["round"] > 2]
     assert {frozenset((row["node"], row["peer"])) for row in again} == {frozenset(four_nodes.nodes[:2])}
@@ -145,11 +145,7 @@ def test_a_slow_path_is_measured_further_and_accused_alone(four_nodes, killed):
 def test_sweep_whose_controller_is_killed_goes_on_and_is_resumed(four_nodes):
     status, run, output = killed_and_resumed(four_nodes)
     assert status == 0, output
-    ends = Counter(
-        (row["id"], row["host"], row["attempt"])
-        for row in run.lines("results.jsonl")
-        if row["peer"] is not None
-    )
+    ends = Counter((row["id"], row["host"], row["attempt"]) for row in run.rows() if row["peer"] is not None)
     asked = {line["id"] for line in run.lines("asked.jsonl") if line["id"][0] == "m"}
     # No pair is lost, and none measured twice.
     assert {identity for identity, _host, _attempt in ends} >= asked

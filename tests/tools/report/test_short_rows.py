@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import errno
 import importlib
 import json
 import random
@@ -12,11 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils.runner import control, short_rows
+from ansible_collections.railyard.fabric.plugins.module_utils.runner import control, record, short_rows
+from ansible_collections.railyard.fabric.plugins.module_utils.runner.eta import Pace
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import light_rows, rejudge
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import archive
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder
+from railyard.bundle import command, files
 from tools.report.test_light_rows import WORDS, spoil
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks" / "judge"))
@@ -60,6 +63,11 @@ def test_rows_come_back_as_they_were(tmp_path: Path) -> None:
     assert len(lines) == sum(row["id"].startswith("m") for row in whole) == 48
     assert [heard(row) for row in rows] == [heard(row) for row in whole]
     wanted = next(iter(row["id"] for row in whole if row["id"].startswith("m")))
+    frames = short_rows.Frames()
+    assert all(frames.add(line) for line in lines_of(short) if "frame" in line)
+    # What is left over belongs to nothing.
+    assert frames.whole(lines[0])
+    assert frames.whole({**lines[0], "v": [*lines[0]["v"], 1]}) is None
     asked = list(short.each_row(run_folder.RESULTS, {wanted}))
     assert asked == [row for row in rows if row["id"] == wanted]
     before = sum(len(run_folder.line(row)) for row in whole if row["id"].startswith("m"))
@@ -147,6 +155,43 @@ def test_a_node_hands_over_its_own_short_rows_alone(tmp_path: Path) -> None:
         assert found.notes == notes
         assert found.lines == rows + sum("frame" not in line for line in more)
         assert control._count_rows(str(packed / run_folder.RESULTS)) == found.lines
+
+
+def test_a_runner_writes_short_rows_that_can_be_read_whatever_is_lost(
+    tmp_path: Path, monkeypatch: Any
+) -> None:
+    folder, node = sweep(tmp_path, False), "gpu0001"
+    rows = [row for row in folder.rows(run_folder.RESULTS)[0] if row["host"] == node]
+    order = {**folder.document(run_folder.WORK_ORDER), "node": node}
+    kept = record.Record(str(tmp_path / "node"), order, len(rows), Pace({}, []))
+    write = kept._write
+
+    def full(_data: bytes) -> None:
+        raise OSError(errno.ENOSPC, "no room")
+
+    # The first of each kind is lost with its frame.
+    monkeypatch.setattr(kept, "_write", full)
+    lost = len(rows) * 2 // 3
+    with pytest.raises(OSError, match="no room"):
+        kept.add(rows[:lost])
+    monkeypatch.setattr(kept, "_write", write)
+    for row in rows[lost:]:
+        kept.add([row])
+    wanted = [{**heard(row), "sequence": number} for number, row in enumerate(rows[lost:], 1)]
+    found, torn = RunFolder(tmp_path / "node").rows(run_folder.RESULTS)
+    assert ([heard(row) for row in found], torn) == (wanted, False)
+    lines = lines_of(RunFolder(tmp_path / "node"))
+    assert sum("as" in line for line in lines) == sum(row["id"].startswith("m") for row in rows[lost:])
+
+
+def test_a_bundle_holds_a_sweeps_rows_in_full(tmp_path: Path) -> None:
+    folder = sweep(tmp_path, True)
+    command.run(folder.path, tmp_path / "bundle.tar.gz", None)
+    bundle = RunFolder(files.unpack(tmp_path / "bundle.tar.gz", tmp_path / "unpacked"))
+    lines = lines_of(bundle)
+    assert [line.keys() for line in lines] == [row.keys() for row in folder.rows(run_folder.RESULTS)[0]]
+    assert not any(line["host"].startswith("gpu") for line in lines)
+    assert rejudge.judge_folder(bundle.path).exit_status == 0
 
 
 def test_a_frame_is_of_the_host_that_its_name_names_and_stays_what_it_is() -> None:

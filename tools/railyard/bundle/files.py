@@ -7,10 +7,17 @@ import re
 import stat
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from ansible_collections.railyard.fabric.plugins.module_utils.runner import short_rows
+from ansible_collections.railyard.fabric.plugins.module_utils.runner.short_rows import (
+    FRAME_BEGINS,
+    SHORT_BEGINS,
+    Frames,
+)
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import archive
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder
 
 from railyard.base.errors import UserError
 
@@ -65,19 +72,49 @@ def parts(run: Path, name: str) -> Iterator[Part]:
     """Yield the texts of a file: its own, or those in a node's archive; bytes that are no UTF-8 stay.
 
     Raises:
-        UserError: the archive is damaged or holds too much.
+        UserError: the archive is damaged, or something holds too much.
     """
     path = run / name
     if not name.endswith(_ARCHIVE):
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(handle, "rb") as stream:
-            yield Part(None, stream.read(MOST_BYTES).decode("utf-8", "surrogateescape"))
+            yield Part(None, _told(run, name, stream.read(MOST_BYTES)))
         return
     try:
         for member, content in archive.members(path, lambda one: bool(_PLAIN.fullmatch(one)), MOST_BYTES):
-            yield Part(member, content.decode("utf-8", "surrogateescape"))
+            yield Part(member, _told(run, member, content))
     except archive.ArchiveError as error:
         raise UserError(str(error), "or take it out of the folder: the verdicts do not need it") from error
+
+
+def _told(run: Path, name: str, content: bytes) -> str:
+    """Return the text of a file; short rows of results in full, as without its key a value has no kind."""
+    if name == run_folder.RESULTS and FRAME_BEGINS in content:
+        content = _in_full(run, content)
+    return content.decode("utf-8", "surrogateescape")
+
+
+def _in_full(run: Path, content: bytes) -> bytes:
+    facts = RunFolder(run).rows(run_folder.FACTS)[0]
+    boot_ids = {str(row.get("node")): row.get("boot_id") for row in facts}
+    frames, lines, size = Frames(), [], 0
+    for line in content.splitlines(keepends=True):
+        rows: list[dict[str, Any]] = []
+        if line.startswith((FRAME_BEGINS, SHORT_BEGINS)):
+            rows, torn = run_folder.parse_lines(line, frames)
+            if not rows and not torn:
+                continue  # a frame
+        for row in rows:
+            said = row["other_end"]
+            said["boot_id"] = short_rows.boot_id_of(said, boot_ids.get(said["host"]))
+        lines.append(f"{run_folder.line(rows[0])}\n".encode() if rows else line)
+        size += len(lines[-1])
+        if size > MOST_BYTES:
+            raise UserError(
+                f"{run_folder.RESULTS} of {run} is in full larger than {MOST_BYTES >> 20} MiB",
+                "bundle a sweep of fewer nodes (--limit)",
+            )
+    return b"".join(lines)
 
 
 def is_bundle(path: Path) -> bool:

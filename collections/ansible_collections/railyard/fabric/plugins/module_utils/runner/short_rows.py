@@ -15,6 +15,7 @@ the exchange a short row keeps a digest, which is compared with what the other e
 from __future__ import annotations
 
 import datetime
+import functools
 import hashlib
 import itertools
 import json
@@ -25,8 +26,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils.runner.raw_names i
 
 Row = dict[str, Any]
 
-#: A line of a frame begins so, and a row never: keys are sorted.
-FRAME_BEGINS = b'{"frame":'
+#: The lines of a frame and of a short row begin so, and that of a row never: keys are sorted.
+FRAME_BEGINS, SHORT_BEGINS = b'{"frame":', b'{"as":'
 #: What the ends tell each other at the end of a test, and write down: as `swap_rows` of the runner does.
 _EXCHANGED = ("host", "status", "proof", "metrics", "counters")
 _WRITTEN_ANEW = ("id", "sequence", "node", "peer", "round", "group")
@@ -303,6 +304,8 @@ def _milliseconds(text: str) -> int:
     return int(moment.timestamp()) * 1000 + int(rest[:3])
 
 
+# Both ends' rows, and those of all rails at once, say the same time.
+@functools.lru_cache(maxsize=1 << 12)
 def _timestamp(milliseconds: int) -> str:
     seconds, rest = divmod(milliseconds, 1000)
     moment = datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc)  # noqa: UP017 - Python 3.9
