@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present import who_is_slow
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import waiting
 from railyard.base import orphans
 from railyard.base.errors import UserError
@@ -262,12 +263,27 @@ def looked_at(progress: Progress, text: str) -> list[str]:
 def test_how_far_the_nodes_are_is_what_the_first_of_them_says():
     progress = Progress()
     seen = {"finished_tests": 2, "total_tests": 10, "left_s": 400, "done": False, "current": "m1 ping_rtt"}
+    seen |= {"round": 3, "rounds": 7, "met": 2, "meetings": 6}
     told = waiting.progress_line(seen)
-    assert looked_at(progress, told) == ["measuring: 2/10 tests, about 7 min left, m1 ping_rtt"]
+    assert looked_at(progress, told) == [
+        "measuring: 2/10 tests, 3 of 7 rounds, 2 of 6 pairs, about 7 min left, m1 ping_rtt"
+    ]
     assert (progress.tests_done, progress.tests_total, progress.current_test) == (2, 10, "m1 ping_rtt")
-    last = waiting.progress_line({**seen, "finished_tests": 10, "left_s": 0, "done": True, "current": None})
+    over = {"finished_tests": 10, "left_s": 0, "done": True, "current": None, "meetings": 1}
+    last = waiting.progress_line({**seen, **over})
     assert looked_at(progress, last) == ["measuring: 10/10 tests"]
     assert (progress.tests_done, progress.current_test) == (10, "")
+
+
+def test_a_suspect_so_far_is_told_and_is_no_trouble_of_ansible_s():
+    progress = Progress()
+    told = who_is_slow.so_far("gpu003", ["rail0", "rail1"])
+    looked_at(progress, "measuring: 2/10 tests")
+    assert [(line.style, line.text) for line in progress.feed({"event": "verbose", "stdout": told})] == [
+        ("warning", "suspect so far: gpu003 rail0, gpu003 rail1, slow or without numbers with every partner")
+    ]
+    assert progress.messages == []
+    assert progress.tests_total == 10
 
 
 def test_what_was_said_already_is_not_said_again():

@@ -17,10 +17,13 @@ _PREFLIGHT_ACTIONS = ("railyard.fabric.preflight", "preflight")
 _OPEN_ACTIONS = ("railyard.fabric.fabric_open", "fabric_open")
 _CONFIRM_ACTIONS = ("railyard.fabric.fabric_confirm", "fabric_confirm")
 _RUNNER_ACTIONS = ("railyard.fabric.fabric_watch", "fabric_watch")
+_TELLING_ACTIONS = (*_RUNNER_ACTIONS, "railyard.fabric.fabric_srun", "fabric_srun")
 # What it tells, `run/waiting.py`: of the first host, since each has a like share of the rounds.
 _MEASURING = re.compile(
-    r"measuring: ([0-9]{1,10})/([0-9]{1,10}) tests(?:, about ([0-9]{1,6}) min left)?(?:, (.+))?$"
+    r"measuring: ([0-9]{1,10})/([0-9]{1,10}) tests(?:(?:, [0-9]{1,10} of [0-9]{1,10} (?:rounds|pairs)){2})?"
+    r"(?:, about ([0-9]{1,6}) min left)?(?:, (.+))?$"
 )
+_SO_FAR = "suspect so far: "
 # Steps of Ansible itself, many times the same: not worth a line each.
 _QUIET_ACTIONS = tuple(
     prefix + name
@@ -190,11 +193,13 @@ class Progress:
     def _on_verbose(self, event: _Data, _data: _Data) -> Iterator[Line]:
         text = clean(str(event.get("stdout") or "")).rstrip()
         # The judge's lines come from the run folder, later.
-        if self.action in _RUNNER_ACTIONS and (found := _MEASURING.match(text)):
+        if self.action in _TELLING_ACTIONS and (found := _MEASURING.match(text)):
             self.tests_done, self.tests_total = int(found[1]), int(found[2])
             self._looked_s, self._left_min = self.clock(), int(found[3] or 0)
             self.current_test = found[4] or ""
             yield Line("note", text)
+        elif self.action in _TELLING_ACTIONS and text.startswith(_SO_FAR):
+            yield Line("warning", text)
         elif text and self.action in _CONFIRM_ACTIONS:
             yield Line("note", text)
         elif text and text != self.said and self.action not in (*_QUIET_ACTIONS, *_JUDGE_ACTIONS):

@@ -15,9 +15,11 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
-from ansible_collections.railyard.fabric.plugins.module_utils.runner import agent
+from ansible_collections.railyard.fabric.plugins.module_utils.runner import agent, progress
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import orders
-from ansible_collections.railyard.fabric.plugins.plugin_utils.run import action_base, intake, srun
+from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import clean_line
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present import who_is_slow
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import action_base, intake, srun, waiting
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import archive as harvest
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 
@@ -27,7 +29,7 @@ _INSPECT_S = 180.0
 _STAGE_S, _HAND_OVER_S = 60.0, 300.0
 _SAY_EVERY_S = 30.0
 # Of what is neither facts nor an archive.
-_MOST_WORDS_BYTES, _MOST_TESTS = 64 << 10, 10**9
+_MOST_WORDS_BYTES = 64 << 10
 # Set by `railyard` (base/orphans.py), which stays beside the playbook that it starts.
 _OF_RAILYARD = "RAILYARD_ANSIBLE_RUN"
 _NEEDS_ROOT = (
@@ -212,7 +214,8 @@ class _Measure(_Step):
     def __init__(self, folder: run_folder.RunFolder, held: srun.Allocation, names: dict[Any, str]) -> None:
         super().__init__(folder, held, names)
         self._most: dict[str, harvest.Limits] = {}
-        self._progress: dict[str, tuple[int, int]] = {}
+        self._progress: dict[str, dict[str, Any]] = {}
+        self._warned: dict[str, list[str]] = {}
 
     def run(self) -> None:
         """Take each node's archive into the folder, and an obstacle for those that gave none."""
@@ -267,8 +270,16 @@ class _Measure(_Step):
             step.send(f"{agent.ALIVE}\n".encode())
             if now - shown_at > _SAY_EVERY_S and self._progress:
                 shown_at = now
-                done, total = min(self._progress.values(), key=lambda pair: pair[0] / (pair[1] or 1))
-                display.display(f"measuring: {done}/{total} tests")
+                self._show()
+
+    def _show(self) -> None:
+        """Say how far the slowest is, and whose rails look bad so far."""
+        seen = min(self._progress.values(), key=lambda one: one["finished_tests"] / (one["total_tests"] or 1))
+        display.display(clean_line(waiting.progress_line({**seen, "done": False})))
+        for node, one in sorted(self._progress.items()):
+            if one["suspects"] and one["suspects"] != self._warned.get(node):
+                self._warned[node] = one["suspects"]
+                display.display(clean_line(who_is_slow.so_far(node, one["suspects"])))
 
     def _take(self, said: srun.Said, step: srun.Step, staged: set[str]) -> bool:
         """Take a message; tell whether nothing more is to come of its node."""
@@ -281,9 +292,7 @@ class _Measure(_Step):
             staged.add(said.name)
         elif said.kind == agent.PROGRESS:
             words = _object(said.data)
-            done, total = words.get("finished_tests"), words.get("total_tests")
-            if isinstance(done, int) and isinstance(total, int) and 0 <= done <= total <= _MOST_TESTS:
-                self._progress[node] = (done, total)
+            self._progress[node] = progress.how_far(words, str(words.get("uptime_s")))
         elif said.kind == agent.ERROR:
             self.fail(said.name, _object(said.data))
         elif said.kind == agent.ARCHIVE and said.name in self.greeted:

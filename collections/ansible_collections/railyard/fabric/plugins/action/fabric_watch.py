@@ -17,6 +17,7 @@ from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible_collections.railyard.fabric.plugins.module_utils.runner import progress
 from ansible_collections.railyard.fabric.plugins.plugin_utils import plain_text
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present import who_is_slow
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import waiting
 
 _LOOK_S = 45
@@ -55,6 +56,7 @@ class ActionModule(ActionBase):
                 wait["lease_s"],
                 wait["deadline_s"],
                 self._tell if args.get("tell") else lambda _line: None,
+                lambda rails: self._tell(who_is_slow.so_far(self._node, rails)),
             )
         except waiting.MissedError as missed:
             # As Ansible knows it: a node that cannot be reached, or one that answers something else.

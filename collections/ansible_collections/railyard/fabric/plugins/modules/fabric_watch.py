@@ -44,7 +44,9 @@ options:
         type: int
         required: true
   tell:
-    description: Say on the terminal how far this host is, whenever that is new.
+    description:
+      - Say on the terminal how far this host is, whenever that is new.
+      - Rails of a host that are slow or give no numbers with every partner so far are told of any host.
     type: bool
     default: false
 """
@@ -85,6 +87,33 @@ total_tests:
   returned: success
   type: int
   sample: 24
+round:
+  description: Rounds that are over for this node.
+  returned: success
+  type: int
+  sample: 2
+rounds:
+  description: Rounds of the run in which this node meets somebody, up to the last of them.
+  returned: success
+  type: int
+  sample: 7
+met:
+  description: Partners with whom this node's tests are over.
+  returned: success
+  type: int
+  sample: 2
+meetings:
+  description: Partners that it is to meet.
+  returned: success
+  type: int
+  sample: 7
+suspects:
+  description: Rails of this node that were slow, or gave no numbers though others did, with every partner
+    so far, two at least.
+  returned: success
+  type: list
+  elements: str
+  sample: [rail3]
 left_s:
   description: Seconds that the tests to come should take, by the times that they are asked to measure for
     and the pace so far; null before the runner has said anything.

@@ -29,6 +29,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.facts import node 
 from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import Reader
 from ansible_collections.railyard.fabric.plugins.module_utils.runner import frames
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.control import Control
+from ansible_collections.railyard.fabric.plugins.module_utils.runner.progress import TOLD
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.record import STATUS
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule import work_order
 
@@ -207,7 +208,7 @@ def _status(path: str) -> dict[str, Any]:
             said = json.load(handle)
     except (OSError, ValueError):
         return {}
-    return {key: said.get(key) for key in ("finished_tests", "total_tests")}
+    return {key: said.get(key) for key in TOLD}
 
 
 def _unlimit_locked_memory() -> None:

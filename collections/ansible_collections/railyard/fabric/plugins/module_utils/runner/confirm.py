@@ -101,12 +101,17 @@ def suspicious(row: Row, bounds: Bounds, policy: Mapping[str, Any]) -> bool:
         return True
     if _cut_short(row, policy) or _counted_otherwise(row):
         return True
-    of_check = bounds.get(str(row["check"])) or {}
-    link = " ".join(str(row.get(key)) for key in ("node", "peer", "rail"))
-    limits = of_check.get(link) or of_check.get(str(row["rail"])) or {}
+    limits = limits_of(row, bounds)
     if any(_beyond(one.get("metrics") or {}, limits) for one in said):
         return True
     return _disagree(str(row["tool"]), metrics, other.get("metrics") or {}, policy)
+
+
+def limits_of(row: Row, bounds: Bounds) -> Mapping[str, Sequence[Any]]:
+    """Return of a row's metrics the least and the most that is not suspect."""
+    of_check = bounds.get(str(row["check"])) or {}
+    link = " ".join(str(row.get(key)) for key in ("node", "peer", "rail"))
+    return of_check.get(link) or of_check.get(str(row["rail"])) or {}
 
 
 def _standing_apart(rows: Sequence[Row]) -> list[str]:

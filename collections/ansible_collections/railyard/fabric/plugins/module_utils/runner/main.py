@@ -32,6 +32,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.runner.listener im
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.node_tests import NodeTests
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.pair import PairRun
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.record import Record
+from ansible_collections.railyard.fabric.plugins.module_utils.runner.tally import Tally
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule import (
     cable_checks,
     node_tests,
@@ -81,6 +82,7 @@ class Runner:
         self._stop = threading.Event()
         self._context = RunContext(order, record, launcher, self._stop)
         self._lease = Lease(lease_folder) if lease_folder else None
+        self._tally = Tally(order)
 
     def run(self) -> int:
         """Run to the end or to the word to stop."""
@@ -119,8 +121,10 @@ class Runner:
         share = rounds.Share(self._order)
         suspects = []
         for meeting in rounds.meetings(self._order, self._context.node):
-            again = self._meet(listener, meeting, list(share.tests(meeting)))
-            suspects += [(meeting, again)] if again else []
+            pair = self._meet(listener, meeting, list(share.tests(meeting)))
+            suspects += [(meeting, pair.again)] if pair.again else []
+            self._tally.over(meeting.round, pair.rows)
+            self._context.record.tell(self._tally.told())
         self._measure_again(listener, suspects)
         # Partners that lag behind are told that this node has gone on, not left to guess.
         listener.enter_round(_AFTER_ALL)
@@ -128,15 +132,15 @@ class Runner:
 
     def _meet(
         self, listener: Listener, meeting: rounds.Meeting, tests: Sequence[Mapping[str, Any]]
-    ) -> list[Mapping[str, Any]]:
-        """Meet a partner, and return what the two want to measure again."""
+    ) -> PairRun:
+        """Meet a partner, and return what came of it."""
         if self._stop.is_set():
             raise Cancelled()
         listener.enter_round(meeting.round)
         sys.stderr.write(f"runner: round {meeting.round}: {meeting.node} and {meeting.peer}\n")
         pair = PairRun(self._context, listener, meeting, tests)
         pair.run()
-        return pair.again
+        return pair
 
     def _measure_again(
         self,

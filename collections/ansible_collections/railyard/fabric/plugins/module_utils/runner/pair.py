@@ -53,6 +53,7 @@ class PairRun:
 
     Attributes:
         again: the tests that both ends measure again, once the meeting is over.
+        rows: this end's, of the tests that are over.
     """
 
     def __init__(
@@ -65,7 +66,7 @@ class PairRun:
         self._peer = meeting.peer if meeting.node == run_context.node else meeting.node
         self._sessions: dict[str, Session] = {}
         self._no_session: dict[str, MeasurementError] = {}
-        self._rows: list[Row] = []
+        self.rows: list[Row] = []
         self.again: list[Test] = []
 
     def run(self) -> None:
@@ -88,7 +89,7 @@ class PairRun:
             self._refuse(test, obstacle)
 
     def _refuse(self, test: Test, obstacle: MeasurementError) -> None:
-        self._rows.append(self._context.refuse(test, obstacle))
+        self.rows.append(self._context.refuse(test, obstacle))
 
     def _agree(self) -> list[Test]:
         """Return which tests the two nodes measure again; none where they cannot tell each other.
@@ -98,7 +99,7 @@ class PairRun:
         run_context = self._context
         if not run_context.policy["confirm"] or any(attempt_of(test) > 1 for test in self._tests):
             return []
-        wanted = confirm.suspects(self._rows, run_context.bounds, run_context.policy)
+        wanted = confirm.suspects(self.rows, run_context.bounds, run_context.policy)
         left_s = run_context.confirm_left_s
         for rail in dict.fromkeys(str(test["rail"]) for test in self._tests):
             session = self._sessions.get(rail)
@@ -183,7 +184,7 @@ class PairRun:
             # Where something else went wrong the rows of a group stay as they are: its refusals are written.
             if attempt == _TRIES or len(measured) < len(rows) or not any(map(_lost_clock, measured)):
                 self._context.record.add(measured)
-                self._rows += measured
+                self.rows += measured
                 return
 
     def _together(self, tests: Sequence[Test]) -> list[Row | None]:

@@ -41,6 +41,10 @@ printf '%s\\n' "$status"
 UNIT_FOLDER = "/run/systemd/units"
 # What no runner says, a node may.
 _MOST_STATUS_CHARACTERS, _MOST_CHARACTERS, _MOST_TESTS = 65536, 300, 10**9
+_MOST_RAILS, _MOST_NAME_CHARACTERS = 64, 40
+_COUNTS = ("finished_tests", "total_tests", "round", "rounds", "met", "meetings")
+#: What a launcher that hands a status on hands on of it.
+TOLD = (*_COUNTS, "suspects", "left_s", "uptime_s", "current")
 
 
 class LookError(ValueError):
@@ -75,8 +79,7 @@ def read(output: str) -> dict[str, Any]:
         output: what the look printed.
 
     Returns:
-        `done`, `running`, `finished_tests`, `total_tests`, `left_s` (how long the rest should take, None
-        before the runner has said anything), `current`, `reason`, `lease_renewed`.
+        `done`, `running`, `reason`, `lease_renewed`, and what `how_far` returns.
 
     Raises:
         LookError: the output is cut off or something else.
@@ -95,12 +98,35 @@ def read(output: str) -> dict[str, Any]:
     return {
         "done": ended or not running,
         "running": running,
-        "finished_tests": _count(said.get("finished_tests")),
-        "total_tests": _count(said.get("total_tests")),
-        "left_s": _left_s(said, uptime),
-        "current": _words(said.get("current")),
         "reason": reason,
         "lease_renewed": lease == "renewed",
+        **how_far(said, uptime),
+    }
+
+
+def how_far(said: dict[str, Any], uptime: str) -> dict[str, Any]:
+    """Return of a runner's status how far it is, within bounds whatever it says.
+
+    Args:
+        said: the status.
+        uptime: how long the node is up, in seconds.
+
+    Returns:
+        `finished_tests` of `total_tests`; `round` of `rounds`, `met` of `meetings` and `suspects`, as `tally`
+        has them; `left_s` (how long the rest should take, None before the runner has said anything);
+        `current`.
+    """
+    counts = {key: _count(said.get(key)) for key in _COUNTS}
+    suspects = said.get("suspects")
+    return {
+        **counts,
+        "suspects": [
+            rail[:_MOST_NAME_CHARACTERS]
+            for rail in (suspects if isinstance(suspects, list) else [])[:_MOST_RAILS]
+            if isinstance(rail, str)
+        ],
+        "left_s": _left_s(said, uptime),
+        "current": _words(said.get("current")),
     }
 
 

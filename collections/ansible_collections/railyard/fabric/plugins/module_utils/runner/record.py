@@ -117,6 +117,12 @@ class Record:
             self._status["current"] = words
             self._save_status()
 
+    def tell(self, news: Mapping[str, Any]) -> None:
+        """Say more in the status, for who looks at the run."""
+        with self._lock:
+            self._status.update(news)
+            self._save_status()
+
     def finish(self, reason: str) -> None:
         """Say in the status that no more rows will come."""
         with self._lock:

@@ -5,9 +5,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.isolate import culprits
+from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import named
 
 
 def words(one: culprits.Suspect) -> str:
@@ -19,6 +20,12 @@ def words(one: culprits.Suspect) -> str:
     if one.kind == culprits.RAIL:
         return f"{one.rail} of all nodes"
     return f"{one.node} {one.rail}" if one.rail else f"{one.node}, all of its rails"
+
+
+def so_far(node: str, rails: Sequence[str]) -> str:
+    """Return what a person is told of a node's rails while the run goes on."""
+    suspects = named([words(culprits.Suspect(culprits.NODE_RAIL, node, rail)) for rail in rails])
+    return f"suspect so far: {suspects}, slow or without numbers with every partner"
 
 
 def lines(found: culprits.Findings, not_further: str | None = None) -> Iterator[str]:

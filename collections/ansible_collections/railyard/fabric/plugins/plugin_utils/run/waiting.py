@@ -9,7 +9,7 @@ slow: so there are few, and the last comes when the tests should be done, by the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 #: The runner has said nothing yet when it is looked at first.
@@ -31,6 +31,7 @@ def until_done(
     lease_s: float,
     deadline_s: float,
     tell: Callable[[str], object],
+    warn: Callable[[Sequence[str]], object],
 ) -> Look:
     """Look at a node until it is done, or nobody can say that it goes on.
 
@@ -42,6 +43,7 @@ def until_done(
         deadline_s: after so long it is certainly done, by the controller's own reckoning; what the node says
             of its time only brings a look forward.
         tell: takes a line for a person, each time that there is news.
+        warn: takes the node's rails that look bad so far, each time that there are others.
 
     Returns:
         The last look; `done` is false where the deadline has passed.
@@ -53,6 +55,7 @@ def until_done(
     longest_s = max(lease_s - _LATE_S, lease_s / 3)
     over = now() + deadline_s
     pause_s, misses, said = _FIRST_S, 0, ""
+    warned: Sequence[str] = []
     while True:
         sleep(min(pause_s, longest_s))
         try:
@@ -67,6 +70,9 @@ def until_done(
         if (line := progress_line(seen)) != said:
             said = line
             tell(line)
+        if seen["suspects"] and seen["suspects"] != warned:
+            warned = seen["suspects"]
+            warn(warned)
         if seen["done"] or now() > over:
             return seen
         left_s = seen["left_s"]
@@ -76,6 +82,8 @@ def until_done(
 def progress_line(seen: Look) -> str:
     """Return how far a node is, for a person; `railyard.base.progress` reads its numbers back."""
     line = f"measuring: {seen['finished_tests']}/{seen['total_tests']} tests"
+    if seen["meetings"] > 1:
+        line += f", {seen['round']} of {seen['rounds']} rounds, {seen['met']} of {seen['meetings']} pairs"
     left_s = seen["left_s"]
     if left_s is not None and left_s >= 90 and not seen["done"]:
         line += f", about {round(left_s / 60)} min left"

@@ -73,6 +73,24 @@ def test_waiting_ends_with_what_kept_it_from_looking_twice(
     assert len(looks) == 2
 
 
+def test_a_suspect_so_far_is_told_of_a_node_whose_progress_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = json.dumps({"done": True, "total_tests": 4, "suspects": ["rail1\x1b[2J"]})
+    told: list[str] = []
+    wait = {"run": RUN, "wait": {"lease_s": 90, "deadline_s": 600}, "tell": False}
+    action = object.__new__(ActionModule)
+    monkeypatch.setattr(ActionBase, "run", lambda *_words: {})
+    monkeypatch.setattr(ActionModule, "validate_argument_spec", lambda *_words: (None, wait))
+    monkeypatch.setattr(
+        ActionModule,
+        "_low_level_execute_command",
+        lambda *_words, **_more: {"stdout": f"ended\nrenewed\n812.44\n{said}\n"},
+    )
+    monkeypatch.setattr(fabric_watch.time, "sleep", lambda _seconds: None)
+    monkeypatch.setattr(fabric_watch.display, "display", told.append)
+    action.run(None, {"inventory_hostname": "gpu001"})
+    assert [line.partition(",")[0] for line in told] == ["suspect so far: gpu001 rail1"]
+
+
 def test_a_look_that_hangs_is_a_missed_one(monkeypatch: pytest.MonkeyPatch) -> None:
     def execute(_self: Any, _words: str, sudoable: bool, in_data: bytes) -> dict[str, Any]:
         threading.Event().wait(30)

@@ -25,6 +25,11 @@ STATUS: dict[str, Any] = {
     "total_tests": 10,
     "current": "m00003",
     "reason": None,
+    "round": 2,
+    "rounds": 7,
+    "met": 1,
+    "meetings": 6,
+    "suspects": ["rail1"],
 }
 
 
@@ -194,8 +199,21 @@ def test_a_status_beyond_sense_is_none() -> None:
     begun_s = time.process_time()
     for text in ("[" * 10**6, '{"current":' * 10**5, json.dumps({"current": "x\x1b[2J" * 10**7})):
         seen = progress.read(f"running\nrenewed\n812.44\n{text}\n")
-        assert (seen["total_tests"], seen["current"]) == (0, None)
+        assert (seen["total_tests"], seen["current"], seen["suspects"]) == (0, None, [])
     assert time.process_time() - begun_s < 3
     said = json.dumps({"current": "m1 " + "x" * 5000, "reason": {"a": 1}, "done": True})
     seen = progress.read(f"ended\nlost\n812.44\n{said}\n")
     assert (len(seen["current"]), seen["reason"]) == (300, None)
+
+
+@pytest.mark.parametrize(
+    ("value", "seen"),
+    [
+        (["rail1", 7, None, "x" * 500], ["rail1", "x" * 40]),
+        ([f"rail{number}" for number in range(10**3)], [f"rail{number}" for number in range(64)]),
+        ({"rail1": 1}, []),
+        ("rail1", []),
+    ],
+)
+def test_suspects_that_a_node_made_up_are_names_and_few(value: Any, seen: list[str]) -> None:
+    assert progress.how_far({"suspects": value}, "1")["suspects"] == seen

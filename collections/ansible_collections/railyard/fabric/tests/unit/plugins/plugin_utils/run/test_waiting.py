@@ -14,8 +14,11 @@ MISSED = None
 YEAR_S = 365 * 86400
 
 
-def seen(left_s: float | None, done: bool = False, finished: int = 1) -> dict[str, Any]:
-    return {"done": done, "left_s": left_s, "finished_tests": finished, "total_tests": 9, "current": None}
+def seen(left_s: float | None, done: bool = False, finished: int = 1, **more: Any) -> dict[str, Any]:
+    return {
+        "done": done, "left_s": left_s, "finished_tests": finished, "total_tests": 9, "current": None,
+        "round": 0, "rounds": 1, "met": 0, "meetings": 1, "suspects": [], **more,
+    }  # fmt: skip
 
 
 def wait(*looks: Any, lease_s: float = 90, deadline_s: float = 1000) -> tuple[Any, list[float], list[str]]:
@@ -29,7 +32,9 @@ def wait(*looks: Any, lease_s: float = 90, deadline_s: float = 1000) -> tuple[An
             raise waiting.MissedError("no answer")
         return found
 
-    end = waiting.until_done(look, pauses.append, lambda: sum(pauses), lease_s, deadline_s, told.append)
+    end = waiting.until_done(
+        look, pauses.append, lambda: sum(pauses), lease_s, deadline_s, told.append, told.extend
+    )
     return end, pauses, told
 
 
@@ -64,3 +69,14 @@ def test_one_look_may_come_to_nothing_two_may_not() -> None:
     assert pauses == [5, 30, 5, 30, 5]
     with pytest.raises(waiting.MissedError):
         wait(seen(50), MISSED, MISSED)
+
+
+def test_rounds_pairs_and_new_suspects_are_told() -> None:
+    far = {"round": 3, "rounds": 7, "met": 2, "meetings": 6}
+    looks = (seen(100, **far), seen(100, **far, suspects=["rail1"]), seen(100, **far, suspects=["rail1"]))
+    _end, _pauses, told = wait(*looks, seen(0, done=True))
+    assert told == [
+        "measuring: 1/9 tests, 3 of 7 rounds, 2 of 6 pairs, about 2 min left",
+        "rail1",
+        "measuring: 1/9 tests",
+    ]
