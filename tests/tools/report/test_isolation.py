@@ -23,11 +23,12 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.isolate.culprits i
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import (
     isolation,
     orders,
+    oversubscription,
     own_orders,
     rejudge,
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.orders import Orders
-from ansible_collections.railyard.fabric.plugins.plugin_utils.present import summary
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present import summary, wording
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import (
     archive,
     intake,
@@ -215,6 +216,13 @@ def test_a_path_that_is_slow_each_time_is_accused_alone(swept):
         ("pair", A, C, "rail0", 4)
     ]
     assert found.doubtful == ()
+
+
+def test_what_leaves_let_through_is_a_note(swept):
+    folder = swept()
+    crossed = oversubscription.Crossed("rail0", 0.5, 1, 2, 2, True)
+    notes = summary.of(folder.plan(), replace(rejudge.judge_folder(folder.path), crossed=[crossed]))["notes"]
+    assert wording.across_leaves(crossed) in notes
 
 
 def test_each_attempt_is_a_meeting(swept):

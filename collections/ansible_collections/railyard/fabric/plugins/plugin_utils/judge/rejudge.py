@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +18,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import (
     baseline,
     isolation,
     light_rows,
+    oversubscription,
     run_status,
     verdict,
 )
@@ -40,6 +41,7 @@ class Judged:
         notes: what else a reader has to know.
         findings: who is slow, by the numbers of all tests together, of runs in which something is not good.
         not_further: why nobody of those in doubt measured further, or None.
+        crossed: how much the leaves of a rail let through when all of them sent to others at once.
     """
 
     verdicts: list[dict[str, Any]]
@@ -50,6 +52,7 @@ class Judged:
     notes: list[str] = field(default_factory=list)
     findings: Findings = NOTHING
     not_further: str | None = None
+    crossed: Sequence[oversubscription.Crossed] = ()
 
 
 def judge_folder(path: str | Path) -> Judged:
@@ -75,6 +78,7 @@ def judge_folder(path: str | Path) -> Judged:
             [*provenance.notes(manifest, plan), *attempts.notes(verdicts)],
             findings,
             isolation.why_not_further(manifest, read.order, asked, read.second, findings),
+            oversubscription.of(plan, asked, verdicts, isolation.check_of(asked)),
         )
 
 

@@ -61,6 +61,7 @@ def of(plan: Mapping[str, Any], judged: Judged) -> dict[str, Any]:
     notes += [f"not asked: {stranger}" for stranger in judged.strangers]
     notes += [judged.incomplete] if judged.incomplete else []
     notes += [note for note in judged.notes if note not in notes]
+    notes += map(wording.across_leaves, judged.crossed)
     blame = suspects.find(verdicts)
     coverage = pattern.coverage(plan, verdicts)
     return {

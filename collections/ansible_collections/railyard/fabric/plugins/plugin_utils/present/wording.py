@@ -12,6 +12,7 @@ from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import catalogue
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_number
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.oversubscription import Crossed
 
 #: Worst first: what several verdicts are shown as.
 WORST_FIRST = catalogue.WORST_FIRST
@@ -216,3 +217,14 @@ def observed_text(observed: Mapping[str, Any] | None) -> str:
     main = main_metric(observed)
     keys = sorted(observed, key=lambda key: (key != main, key))
     return ", ".join(f"{metric_name(key)} {quantity(key, observed[key])}" for key in keys)
+
+
+def across_leaves(crossed: Crossed) -> str:
+    """Return what a person is told of a round in which all leaves sent to others at once."""
+    basis = "the planned rates" if crossed.declared else "what the same ends carry within their leaves"
+    carried = f"{crossed.rail} carried {100 * crossed.share:.0f} % of {basis} in round {crossed.round + 1}"
+    pairs = f"each of {crossed.pairs} pairs was of two of its {crossed.leaves} leaves"
+    return (
+        f"recorded: {carried}, in which {pairs}; no authority says how much is enough, and pairs of a round "
+        "do not start at the same moment"
+    )
