@@ -34,6 +34,13 @@ _OPTIONS = {"", "GDRDMA", "Shared"}
 # IbDev since 2.12; before that a line has Dev alone. InfiniBand has a LID in the GID's place.
 _GID = re.compile(r"NET/IB: .{0,60}?(?:IbDev|Dev) [0-9]{1,3} Port .{1,300}? GID ([0-9]{1,3}) \(")
 _RANK = re.compile(r"\brank ([0-9]{1,6}) n[rR]anks ([0-9]{1,6})\b")
+# By the name of its network up to 2.26, by its library since.
+_PLUGIN = re.compile(
+    r"NET/Plugin ?: Loaded net plugin (\S.{0,60}?) \(v[0-9]{1,2}\)"
+    r"|Successfully loaded external (?:network )?plugin (\S{1,200})"
+)
+# aws-ofi-nccl's line, with a capital in older ones.
+_PROVIDER = re.compile(r"NET/OFI Selected [Pp]rovider is ([\w;.-]{1,60}?)(?=[, ])")
 _NO_RDMA = re.compile(r"NET/IB : No device found|Failed to open libibverbs")
 _ASKED_HCA = re.compile(r"NCCL_IB_HCA set to (\S{1,200})")
 # Up to 2.8 a warning, and in all versions only the way to sockets.
@@ -105,6 +112,8 @@ class _Log:
         self.left_by_error: str | None = None
         self.no_rdma = False
         self.asked_hca: str | None = None
+        self.plugin: str | None = None
+        self.provider: str | None = None
 
     def take(self, message: Message) -> None:
         text = message.text
@@ -124,6 +133,9 @@ class _Log:
         if virtual:
             self.names.setdefault((message.host, int(virtual.group(1))), virtual.group(2))
         self.asked_hca = asked.group(1) if asked else self.asked_hca
+        plugin, provider = _PLUGIN.search(text), _PROVIDER.search(text)
+        self.plugin = self.plugin or (plugin.group(1) or plugin.group(2) if plugin else None)
+        self.provider = self.provider or (provider.group(1) if provider else None)
         self.no_rdma = self.no_rdma or bool(_NO_RDMA.search(text))
         if message.level == "WARN" and text.strip() and not _NO_LIBRARY.search(text):
             self.warned.append(text.strip()[:300])
@@ -192,7 +204,8 @@ def _remarks(log: _Log, channels: Counter[str], direct: set[bool]) -> list[str]:
     if log.network() == "Socket":
         over = f" over {', '.join(log.sockets)}" if log.sockets else ""
         asked = f"; NCCL_IB_HCA asked for {log.asked_hca}" if log.asked_hca and log.no_rdma else ""
-        said.append(f"NCCL talks TCP{over}, not RDMA{asked}")
+        passed_over = f"; the plugin {log.plugin} was loaded and is not used" if log.plugin else ""
+        said.append(f"NCCL talks TCP{over}, not RDMA{asked}{passed_over}")
     return said
 
 
@@ -204,11 +217,13 @@ def parse(text: str) -> dict[str, Any]:
 
     Returns:
         The common object with one output. `transport` is `RoCE`, `IB`, `RDMA` where the log does not say
-        which of the two, `Socket`, or a plugin's name. `gdr` is what the channels use (None when the log has
-        no channel, or when they differ): that GPUDirect is "Enabled for HCA" only says that it could be.
-        `hcas` is what NCCL may use, a rank's `hcas` what its channels use. `socket_fallback` is True where
-        the log says that no RDMA device or library was found, None where sockets were used for no stated
-        reason. `ranks` has a row for each process and GPU; `gid_indexes` needs NCCL_DEBUG_SUBSYS with NET.
+        which of the two, `Socket`, or a plugin's name. `plugin` is the one that was loaded, by its network's
+        or its library's name, used or not; `provider` is libfabric's, where the plugin is aws-ofi-nccl.
+        `gdr` is what the channels use (None when the log has no channel, or when they differ): that GPUDirect
+        is "Enabled for HCA" only says that it could be. `hcas` is what NCCL may use, a rank's `hcas` what its
+        channels use. `socket_fallback` is True where the log says that no RDMA device or library was found,
+        None where sockets were used for no stated reason. `ranks` has a row for each process and GPU;
+        `gid_indexes` needs NCCL_DEBUG_SUBSYS with NET.
 
     Raises:
         NotThisTool: No line is NCCL's.
@@ -228,6 +243,8 @@ def parse(text: str) -> dict[str, Any]:
     output = {
         "nccl_version": next((found.group(1) for found in map(_VERSION.search, lines) if found), None),
         "transport": log.transport(),
+        "plugin": log.plugin,
+        "provider": log.provider,
         "hcas": list(log.hcas),
         "sockets": list(log.sockets) if network == "Socket" else [],
         "gdr": _agreed(direct),

@@ -32,6 +32,8 @@ def test_run_over_roce():
     assert {key: value for key, value in output.items() if key != "ranks"} == {
         "nccl_version": "2.26.2+cuda12.2",
         "transport": "RoCE",
+        "plugin": None,
+        "provider": None,
         "hcas": ["mlx5_2:1", "mlx5_3:1"],
         "sockets": [],
         "gdr": True,
@@ -163,6 +165,53 @@ def test_fallback_to_sockets():
     assert one(warned)["socket_fallback"] is True
     disabled = SOCKET.replace("NET/IB : No device found.", "NCCL_IB_DISABLE set by environment to 1.")
     assert one(disabled)["socket_fallback"] is None
+
+
+# The lines of net.cc at v2.21.5, of plugin/net.cc at 2.27.5 and 2.30.7, and of aws-ofi-nccl 1.5 and 1.16.
+@pytest.mark.parametrize(
+    ("said", "transport", "plugin", "provider"),
+    [
+        (
+            [
+                "NET/Plugin: Loaded net plugin Libfabric (v8)",
+                "NET/OFI Selected provider is efa, fabric is efa-direct (found 4 nics)",
+                "Using network Libfabric",
+            ],
+            "Libfabric",
+            "Libfabric",
+            "efa",
+        ),
+        (
+            ["NET/OFI Selected Provider is efa (found 4 nics)", "Using network AWS Libfabric"],
+            "AWS Libfabric",
+            None,
+            "efa",
+        ),
+        (
+            ["Successfully loaded external plugin libnccl-net.so", "Using network FasTrak"],
+            "FasTrak",
+            "libnccl-net.so",
+            None,
+        ),
+        (
+            [
+                "Successfully loaded external network plugin /var/lib/tcpx/lib64/libnccl-net.so",
+                "Using network GPUDirectTCPX_v7",
+            ],
+            "GPUDirectTCPX_v7",
+            "/var/lib/tcpx/lib64/libnccl-net.so",
+            None,
+        ),
+    ],
+)
+def test_network_of_a_plugin(said, transport, plugin, provider):
+    output = one("".join(f"gpu01:1:2 [0] NCCL INFO {line}\n" for line in said))
+    shows(output, transport=transport, plugin=plugin, provider=provider, socket_fallback=False)
+
+
+def test_plugin_that_is_loaded_and_not_used():
+    loaded = "gpu01:1:2 [0] NCCL INFO NET/Plugin: Loaded net plugin Libfabric (v8)\n"
+    assert "the plugin Libfabric was loaded and is not used" in read(loaded + SOCKET)["warnings"][0]
 
 
 def test_run_inside_one_node_says_nothing_of_the_fabric():
