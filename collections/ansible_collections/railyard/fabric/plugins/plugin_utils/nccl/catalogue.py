@@ -4,7 +4,8 @@
 """The variables that NCCL, and UCX beside it, are told by: `variables.json`, and what a value of one means.
 
 From NVIDIA's documentation of NCCL's environment (env.rst of 2.30.7) and, for what it leaves out and for
-the versions, from NCCL's source at each of its 78 tags from 2.3.5 to 2.30.7. Read by `railyard lint-nccl` and
+the versions, from NCCL's source at each of its 78 tags from 2.3.5 to 2.30.7; what is left over of Amazon's
+plugin, from doc/efa-env-var.md of aws-ofi-nccl. Read by `railyard lint-nccl` and
 by role nccl_profile, on the controller alone.
 """
 
@@ -53,6 +54,7 @@ class Variable:
         deprecated: since which release another is to be used.
         until: the first release that does not read it any more.
         instead: the name to use instead.
+        left_over: since what it need not be set any more, of another program's.
         why: what it does.
     """
 
@@ -65,6 +67,7 @@ class Variable:
     deprecated: str = ""
     until: str = ""
     instead: str = ""
+    left_over: str = ""
     why: str = ""
 
 

@@ -21,7 +21,7 @@ CONF, ENV, SHELL = "nccl.conf", "env file", "script"
 LONGEST = 1023
 _SHELL_LINE = re.compile(r"\s*(#SBATCH|export|setenv|unset|module|source|srun|mpirun|exec|ENV)\b|#!")
 _SHELL_SUFFIXES = (".sh", ".bash", ".sbatch", ".slurm", ".csh", ".pbs")
-_OURS = re.compile(r"\s*(?:NCCL|UCX|nccl|ucx)_")
+_OURS = re.compile(r"\s*(?:NCCL|UCX|OFI_NCCL|FI|RDMAV|nccl|ucx)_")
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Settings:
 
     Attributes:
         form: CONF, ENV or SHELL.
-        settings: of NCCL and UCX, in the file's order; what is unset later is left out.
+        settings: of NCCL, UCX and plugins, in the file's order; what is unset later is left out.
         odd: a setting that the reader of this form takes otherwise than it was meant, and how.
         lost: lines that say nothing to that reader.
         empty: whether no line sets anything, be it NCCL's or not.

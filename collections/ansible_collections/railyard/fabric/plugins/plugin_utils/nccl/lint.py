@@ -141,6 +141,8 @@ def _of_others(setting: Setting, row: Variable) -> Iterator[Finding]:
         yield about(
             setting, WARNING, "renamed", f"{row.why}, not by NCCL, under its old name", f"use {row.instead}"
         )
+    if row.left_over:
+        yield about(setting, WARNING, "left_over", f"{row.why}; {row.left_over}", "take it out")
 
 
 def _of_version(setting: Setting, row: Variable, nccl: tuple[int, ...]) -> Iterator[Finding]:
@@ -246,7 +248,7 @@ def _other_net(setting: Setting, value: str, _nccl: object, _nodes: object) -> I
     if value.lower() not in ("ib", "socket"):
         why = f"{value} is none of NCCL's own networks (IB, Socket): without a plugin of that name NCCL fails"
         yield about(
-            setting, NOTE, "plugin", why, "make sure that libnccl-net.so is found, and look for it in the log"
+            setting, NOTE, "plugin", why, f"look for `Using network {value}` in the log (NCCL_DEBUG=INFO)"
         )
 
 

@@ -21,6 +21,8 @@ _SOCKETS_MOST = 64
 _BY_RDMA = ("NCCL_IB_HCA", "NCCL_IB_GID_INDEX", "NCCL_IB_TC", "NCCL_IB_SL", "NCCL_IB_ROCE_VERSION_NUM")
 _GID_BY = ("NCCL_IB_ROCE_VERSION_NUM", "NCCL_IB_ADDR_FAMILY", "NCCL_IB_ADDR_RANGE")
 _LEAST_AND_MOST = (("NCCL_MIN_CTAS", "NCCL_MAX_CTAS"), ("NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS"))
+# How the names begin that only plugins read.
+_OF_PLUGINS = ("NCCL_FASTRAK_", "NCCL_GPUDIRECTTCPX_", "OFI_NCCL_")
 #: a setting, its value; another, its value: what the first does not do; both contradict each other.
 _EITHER = (
     ("NCCL_NET_GDR_READ", "1", "NCCL_NET_GDR_LEVEL", "LOC", "GPUDirect RDMA is off"),
@@ -38,6 +40,7 @@ def check(settings: Mapping[str, Setting]) -> Iterator[Finding]:
     yield from _gid(settings)
     yield from _numbers(settings)
     yield from _alone(settings)
+    yield from _without_plugin(settings)
     for one, value, other, otherwise, why in _EITHER:
         if _is(settings, one, value) and _is(settings, other, otherwise):
             yield _both(settings[one], settings[other], why)
@@ -62,6 +65,18 @@ def _without_rdma(settings: Mapping[str, Setting]) -> Iterator[Finding]:
     for name in _BY_RDMA if sockets else ():
         if name in settings and sockets:
             yield _both(settings[name], sockets, "without RDMA nothing reads it")
+
+
+def _without_plugin(settings: Mapping[str, Setting]) -> Iterator[Finding]:
+    own = settings.get("NCCL_NET")
+    none = settings.get("NCCL_NET_PLUGIN") if _is(settings, "NCCL_NET_PLUGIN", "none") else None
+    if own and str(own.value).lower() not in ("ib", "socket"):
+        if none:
+            yield _both(own, none, "that network is a plugin's, and none is loaded")
+        own = None
+    for name, one in settings.items():
+        if (without := none or own) and name.startswith(_OF_PLUGINS):
+            yield _both(one, without, "without its plugin nothing reads it")
 
 
 def _gid(settings: Mapping[str, Setting]) -> Iterator[Finding]:

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a shell's script sets of NCCL and UCX: by export, before a command, or as a launcher's option.
+"""What a shell's script sets of NCCL, UCX and plugins: by export, before a command, as a launcher's option.
 
 Read, not run: branches are all taken, what a program prints is not known, and a value that the script itself
 sets earlier is put in. ${NAME:-value} counts as value, which is what it is where nothing else sets it.
@@ -19,8 +19,8 @@ _NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 _ASSIGNED = re.compile(rf"(?:-[A-Za-z]|--[a-z-]+=)?({_NAME})=(.*)", re.DOTALL)
 # Slurm's list: ALL,NAME=VALUE,NAME=VALUE.
 _LISTED = re.compile(rf"(?:--export=)?((?:{_NAME},)+{_NAME}=.*|(?<=--export=){_NAME}=.*)", re.DOTALL)
-_OURS = re.compile(r"(?:NCCL|UCX|nccl|ucx)_[A-Za-z0-9_]*\Z")
-_OURS_WITHIN = re.compile(r"\b(?:NCCL|UCX)_\w*=")
+_OURS = re.compile(r"(?:NCCL|UCX|OFI_NCCL|FI|RDMAV|nccl|ucx)_[A-Za-z0-9_]*\Z")
+_OURS_WITHIN = re.compile(r"\b(?:NCCL|UCX|OFI_NCCL|FI|RDMAV)_\w*=")
 # Name and value are two words behind these.
 _APART = ("setenv", "-genv", "-env", "ENV")
 _VARIABLE = re.compile(rf"\$(?:({_NAME})|\{{({_NAME})(?::?[-=]([^{{}}$]*))?\}})")

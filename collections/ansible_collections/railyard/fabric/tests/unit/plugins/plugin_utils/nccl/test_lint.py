@@ -84,6 +84,8 @@ def test_the_notes_setting_is_but_a_prefix():
         ("HOME=/root", []),
         ("UCX_RNDV_THRESH=8192", []),  # none of those that the catalogue knows
         ("NCCL_FASTRAK_IFNAME=x", []),
+        ("OFI_NCCL_PROTOCOL=RDMA", []),
+        ("FI_EFA_USE_DEVICE_RDMA=1", [("warning", "left_over")]),
         ("NCCL_FOO=1", [("error", "unknown")]),
         ("nccl_debug=WARN", [("error", "unknown")]),
         ("NCCL_ASYNC_ERROR_HANDLING=1", [("warning", "renamed")]),
@@ -141,6 +143,9 @@ def test_the_version_that_reads_them(nccl, text, findings):
         ("NCCL_MIN_CTAS=8\nNCCL_MAX_CTAS=4", (1, "error", "contradiction")),
         ("NCCL_SOCKET_NTHREADS=16\nNCCL_NSOCKS_PERTHREAD=5", (1, "error", "contradiction")),
         ("NCCL_COLLNET_ENABLE=1\nNCCL_NET_PLUGIN=none", (1, "error", "contradiction")),
+        ("NCCL_NET=FasTrak\nNCCL_NET_PLUGIN=none", (1, "error", "contradiction")),
+        ("NCCL_NET=Socket\nNCCL_FASTRAK_IFNAME=eth1", (2, "error", "contradiction")),
+        ("OFI_NCCL_PROTOCOL=RDMA\nNCCL_NET_PLUGIN=none", (1, "error", "contradiction")),
         ("NCCL_DEBUG=WARN\nNCCL_DEBUG_SUBSYS=NET", (2, "warning", "no_effect")),
         ("NCCL_OOB_NET_IFNAME==mlx5_0", (1, "warning", "no_effect")),
         ("NCCL_DEBUG=WARN\nNCCL_DEBUG=VERSION", (2, "error", "twice")),
@@ -157,6 +162,7 @@ def test_settings_that_do_not_go_together(text, code):
         "NCCL_IB_SPLIT_DATA_ON_QPS=1\nNCCL_IB_QPS_PER_CONNECTION=4",
         "NCCL_IB_GID_INDEX=-1\nNCCL_IB_ROCE_VERSION_NUM=1",
         "NCCL_DEBUG=INFO\nNCCL_DEBUG_SUBSYS=NET",
+        "NCCL_NET=Libfabric\nNCCL_NET_PLUGIN=ofi\nOFI_NCCL_PROTOCOL=RDMA",
         "NCCL_DEBUG=WARN\nNCCL_DEBUG=WARN",
     ],
 )
