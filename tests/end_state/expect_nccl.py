@@ -17,6 +17,14 @@ _FORMS = {
 }
 
 
+# The name of a plugin's network in NCCL, and what Google's ask for the rails' netdevs and the frontend's.
+_NETWORKS = {"efa": "Libfabric", "tcpx": "GPUDirectTCPX_v7", "tcpxo": "FasTrak"}
+_GOOGLE = {
+    "tcpx": ("NCCL_GPUDIRECTTCPX_SOCKET_IFNAME", "NCCL_GPUDIRECTTCPX_CTRL_DEV"),
+    "tcpxo": ("NCCL_FASTRAK_IFNAME", "NCCL_FASTRAK_CTRL_DEV"),
+}
+
+
 def nccl(node: Plan, options: Options, reading: Reading) -> Problems:
     """NCCL's profile names exactly the rails' HCAs and the frontend, and each of its files says the same."""
     expected = _profile(node, options, reading)
@@ -65,8 +73,11 @@ def _profile(node: Plan, options: Options, reading: Reading) -> dict[str, str | 
     rails, overlays = _rails(node, options), options.get("nccl_profile_overlays", [])
     frontend = options.get("nccl_profile_socket_netdev", (node.get("frontend") or {}).get("netdev"))
     network = "Socket" if transport == "tcp" else "" if "sharp" in overlays else "IB"
+    plugin = options.get("nccl_profile_net_plugin", "")
+    network = _NETWORKS.get(plugin, plugin) or network
     expected = {
         "NCCL_NET": options.get("nccl_profile_net", network) or None,
+        "NCCL_NET_PLUGIN": _library(options) if plugin else None,
         "NCCL_IB_HCA": None,
         "NCCL_IB_ROCE_VERSION_NUM": None,
         "NCCL_IB_TC": None,
@@ -90,6 +101,10 @@ def _profile(node: Plan, options: Options, reading: Reading) -> dict[str, str | 
         expected["NCCL_IB_SL"] = str(level) if level else None
         if pkey := options.get("nccl_profile_pkey"):
             expected["NCCL_IB_PKEY"] = _pkey_index(hcas, str(pkey), reading)
+    if plugin in _GOOGLE:
+        expected["NCCL_CROSS_NIC"] = options.get("nccl_profile_cross_nic", "0") or None
+        netdevs = ",".join(str(rail["netdev"]) for rail in rails)
+        expected |= zip(_GOOGLE[plugin], (netdevs, frontend), strict=True)
     if "debug" in overlays:
         expected["NCCL_DEBUG"] = "INFO"
     if "sharp" in overlays:
@@ -100,6 +115,12 @@ def _profile(node: Plan, options: Options, reading: Reading) -> dict[str, str | 
     elif "multi_rail" in overlays:
         expected["NCCL_IB_MERGE_NICS"] = "0"
     return expected
+
+
+def _library(options: Options) -> str | None:
+    """What NCCL is to open in place of libnccl-net.so."""
+    library = str(options.get("nccl_profile_net_plugin_library", ""))
+    return None if library in ("", "libnccl-net.so") else library
 
 
 def _ucx(node: Plan, options: Options, reading: Reading) -> dict[str, str | None]:

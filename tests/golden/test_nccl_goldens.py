@@ -210,6 +210,50 @@ def test_sockets_over_the_rails_where_they_are_tcp(v100_fabric):
 
 
 @pytest.mark.parametrize(
+    ("role_says", "wanted"),
+    [
+        ({"nccl_profile_net_plugin": "efa"}, {"NCCL_NET": "Libfabric"}),
+        (
+            {
+                "nccl_profile_net_plugin": "efa",
+                "nccl_profile_net_plugin_library": "ofi",
+                "nccl_profile_net": "",
+            },
+            {"NCCL_NET_PLUGIN": "ofi"},
+        ),
+        ({"nccl_profile_net_plugin": "UCX", "nccl_profile_net_plugin_library": ""}, {"NCCL_NET": "UCX"}),
+        (
+            {"nccl_profile_net_plugin": "tcpxo"},
+            {
+                "NCCL_NET": "FasTrak",
+                "NCCL_CROSS_NIC": "0",
+                "NCCL_FASTRAK_IFNAME": "ens6,ens6d1",
+                "NCCL_FASTRAK_CTRL_DEV": "enp5s0",
+            },
+        ),
+        (
+            {
+                "nccl_profile_net_plugin": "tcpx",
+                "nccl_profile_settings": {"NCCL_GPUDIRECTTCPX_CTRL_DEV": "enp7s0"},
+            },
+            {
+                "NCCL_NET": "GPUDirectTCPX_v7",
+                "NCCL_CROSS_NIC": "0",
+                "NCCL_GPUDIRECTTCPX_SOCKET_IFNAME": "ens6,ens6d1",
+                "NCCL_GPUDIRECTTCPX_CTRL_DEV": "enp7s0",
+            },
+        ),
+    ],
+)
+def test_a_clouds_plugin_is_named_and_told_what_follows_from_the_fabric(v100_fabric, role_says, wanted):
+    v100_fabric["transport"] = "tcp"
+    text = render(v100_fabric, "gpuserver1", **role_says)
+    assert settings(text) == {**wanted, "NCCL_SOCKET_IFNAME": "=enp5s0"}
+    lines = text.splitlines()
+    assert [line.startswith("#") for line in lines[1:]] == [True, False] * (len(lines) // 2)
+
+
+@pytest.mark.parametrize(
     ("where", "role_says", "facts", "wanted"),
     [
         (ROCE, {}, {}, {"UCX_NET_DEVICES": "mlx5_0:1,mlx5_1:1", "UCX_IB_TRAFFIC_CLASS": "106"}),

@@ -208,6 +208,26 @@ IB = ["NCCL_NET=IB", HCA, SOCKET]
         ({"nccl_profile_net": ""}, [], [HCA, SOCKET]),
         ({"nccl_profile_net": "UCX"}, [], ["NCCL_NET=UCX", HCA, SOCKET]),
         ({"nccl_profile_transport": "tcp"}, [V1], ["NCCL_NET=Socket", SOCKET]),
+        (
+            {
+                "nccl_profile_transport": "tcp",
+                "nccl_profile_net_plugin": "efa",
+                "nccl_profile_net_plugin_library": "ofi",
+            },
+            [],
+            ["NCCL_NET=Libfabric", "NCCL_NET_PLUGIN=ofi", SOCKET],
+        ),
+        (
+            {"nccl_profile_transport": "tcp", "nccl_profile_net_plugin": "tcpxo"},
+            [],
+            [
+                "NCCL_NET=FasTrak",
+                "NCCL_FASTRAK_IFNAME=ens6",
+                "NCCL_FASTRAK_CTRL_DEV=enp5s0",
+                "NCCL_CROSS_NIC=0",
+                SOCKET,
+            ],
+        ),
         ({"nccl_profile_socket_netdev": ""}, [], ["NCCL_NET=IB", HCA]),
         ({"nccl_profile_socket_netdev": "eno1"}, [], ["NCCL_NET=IB", HCA, "NCCL_SOCKET_IFNAME==eno1"]),
         ({"nccl_profile_rails": [{"hca": "mlx5_2:1"}]}, [], ["NCCL_NET=IB", "NCCL_IB_HCA==mlx5_2:1", SOCKET]),
