@@ -185,11 +185,12 @@ def memlock(node_class: str, reading: Reading) -> Problems:
 
 
 def tools(node: Plan, options: Options, reading: Reading) -> Problems:
-    """The benchmark tools are installed, perftest where RDMA is asked, fio where it was asked for."""
+    """The benchmark tools are installed, perftest where RDMA is asked, others where they were asked for."""
     wanted = ["ping", "iperf3", "sockperf"]
     if options.get("benchmark_tools_rdma", node["transport"] != "tcp"):
         wanted += ["ib_write_bw", "ibv_devinfo", "numactl"]
     wanted += ["fio"] if options.get("benchmark_tools_storage") else []
+    wanted += ["likwid-bench"] if options.get("benchmark_tools_memory") else []
     return [f"{tool} is not installed" for tool in wanted if not reading["tools"].get(tool)]
 
 

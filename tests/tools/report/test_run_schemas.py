@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
 from railyard.base import paths
 from support.runs.fake_bmc import SILENT, TAKEN, with_bmcs
+from support.runs.fake_memory import with_memory
 from support.runs.fake_run import FakeRun, exchanged
 from support.runs.fake_storage import with_drives
 
@@ -45,8 +47,9 @@ def test_what_is_written_of_bmcs_keeps_its_schema(replies: tuple[Any, ...]) -> N
             assert wrong(name, row) == [], row
 
 
-def test_what_is_written_of_drives_keeps_its_schema() -> None:
-    run = with_drives()
+@pytest.mark.parametrize("make", [with_drives, with_memory])
+def test_what_nodes_measure_by_themselves_keeps_its_schema(make: Callable[[], FakeRun]) -> None:
+    run = make()
     run.results[-1].update({"status": "unmeasured", "metrics": {}, "proof": None})
     for name, rows in (("asked", run.asked), ("result", exchanged(run.results)), ("verdict", run.judge())):
         assert {"n"} <= {row["id"][0] for row in rows}

@@ -46,6 +46,7 @@ _ROLES = ("benchmark_tools", "nccl_profile", "node_tuning", "rdma_stack", "roce_
 # Their variables that change what a node should be, and whether each is a switch; the tests know defaults.
 _OPTIONS = {
     "benchmark_tools_rdma": True,
+    "benchmark_tools_memory": True,
     "benchmark_tools_storage": True,
     "nccl_profile_cross_nic": False,
     "nccl_profile_forms": False,

@@ -155,6 +155,7 @@ TOOL_VERSIONS: Mapping[str, tuple[list[str], re.Pattern[str]]] = {
     "sockperf": (["sockperf", "--version"], re.compile(r"\bversion (\d[^\s-]*)", re.A)),
     "ping": (["ping", "-V"], re.compile(r"iputils[- ]s?(\S+)")),
     "fio": (["fio", "--version"], re.compile(r"^fio-(\S+)", re.M)),
+    "likwid-bench": (["likwid-bench", "-v"], re.compile(r"Version (\d\S*)", re.M)),
     "perftest": (["ib_write_bw", "--version"], re.compile(r"^Version: (\S+)", re.M)),
 }
 
@@ -229,6 +230,17 @@ NODE_TESTS: tuple[Check, ...] = (
     _storage("storage_read", "sequential read", "bandwidth_bytes_per_s"),
     _storage("storage_random_read", "random read of 4 KiB", "iops", "latency_p99_us"),
     _storage("storage_sync_write", "write of 4 KiB that waits for the drive", "latency_p99_us", "iops"),
+    Check(
+        "memory_bandwidth",
+        "memory bandwidth of the slowest NUMA node",
+        ("bandwidth_bytes_per_s",),
+        {"bandwidth_bytes_per_s": "positive"},
+        source="node",
+        tool="likwid-bench",
+        asked="node",
+        wanted="memory_bandwidth",
+        lasts="memory_bandwidth_duration_s",
+    ),
 )
 #: perftest's programs that `fabric_policy.rdma_tests` may list.
 RDMA_TESTS = tuple(one.tool for one in TESTS if one.rdma and one.asked == "alone" and not one.wanted)

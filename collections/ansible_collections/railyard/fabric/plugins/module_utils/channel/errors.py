@@ -44,6 +44,7 @@ ErrorClass = Literal[
     "storage_no_device",
     "storage_full",
     "storage_refused",
+    "memory_unfit",
 ]
 #: The tool ran, and lost the clock by which it reckons: worth another try.
 CLOCK_LOST: Literal["clock_lost"] = "clock_lost"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.measure import fio
+from ansible_collections.railyard.fabric.plugins.module_utils.measure import fio, likwid
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import Tool
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.iperf3 import Iperf3
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.node_tool import NodeTool
@@ -37,7 +37,10 @@ TOOL_OF_CHECK: dict[str, Callable[[], Tool]] = {
     "rdma_send_latency": lambda: Latency("ib_send_lat"),
 }
 # Of a node by itself.
-NODE_TOOLS: dict[str, Callable[[], NodeTool]] = dict.fromkeys(fio.JOBS, fio.Fio)
+NODE_TOOLS: dict[str, Callable[[], NodeTool]] = {
+    **dict.fromkeys(fio.JOBS, fio.Fio),
+    likwid.CHECK: likwid.LikwidBench,
+}
 CHECKS = (*TOOL_OF_CHECK, *NODE_TOOLS)
 # Each check has its own port beside those of other checks, so that a server that is slow to go is in
 # nobody's way.

@@ -165,6 +165,15 @@ KEYS: Mapping[str, Key] = {
         64 << 20,
         1 << 42,
     ),
+    "memory_bandwidth": Key(
+        False,
+        "whether each node measures by itself, after the last round, what the CPUs of each NUMA node read of "
+        "its memory, see [memory.md](memory.md)",
+        "switch",
+    ),
+    "memory_bandwidth_duration_s": Key(
+        8, "length of that, shared among the NUMA nodes, a second each at least", "whole", 1, 3600
+    ),
     "floors": Key(
         {},
         "the site's own bounds, `{check: {metric: [floor, ceiling or null]}}`, see below",

@@ -440,6 +440,9 @@ _TABLE = (
     Cause("storage_refused", "no scratch file could be made below the mount",
           "Mend what the message names: a read-only mount, a quota, a file system without unnamed files.",
           "a file system that went read-only after an error", "dmesg"),
+    Cause("memory_unfit", "memory bandwidth cannot be measured on this node",
+          "Do what the message names: free memory of that NUMA node, or look why the kernel tells of none.",
+          "another program that holds the memory", "numactl --hardware"),
     # What the runner reports as error class
     Cause("rendezvous_timeout", "the ends did not meet over the rail in time",
           "See the link, address and mtu checks of both nodes first; then firewalls on the rail "

@@ -18,6 +18,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import (
     bounds_check,
     causes,
     drives,
+    memory,
     row_numbers,
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.bounds import Bounds, with_site_policy
@@ -27,7 +28,10 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.run.documents impo
 
 Row = Mapping[str, Any]
 #: Tells why a whole row's counters do not bear its numbers out, or None: of a tool, by its name.
-DOUBTS: dict[str, Callable[[Row, Mapping[str, Any]], str | None]] = {"fio": drives.doubt}
+DOUBTS: dict[str, Callable[[Row, Mapping[str, Any]], str | None]] = {
+    "fio": drives.doubt,
+    "likwid-bench": memory.doubt,
+}
 #: What was asked for by the inventory and is not there fails, as a missing device of a rail does.
 _MISSING = ("storage_not_mounted",)
 _ASKED = ("check", "tool", "node", "peer", "rail", "direction", "round", "subject")

@@ -331,6 +331,7 @@ def test_versions_as_the_tools_print_them():
         "ping": "ping from iputils 20221126\n",
         "ib_write_bw": "Version: 6.06\n",
         "fio": "fio-3.33\n",
+        "likwid-bench": "likwid-bench -- Version 5.2.2\n",
     }
     found = host.tool_versions(lambda argv: said.get(argv[0]))
     assert found == {
@@ -338,6 +339,7 @@ def test_versions_as_the_tools_print_them():
         "sockperf": "3.7",
         "ping": "20221126",
         "fio": "3.33",
+        "likwid-bench": "5.2.2",
         "perftest": "6.06",
     }
     assert set(host.tool_versions(lambda _argv: None).values()) == {None}
