@@ -81,6 +81,30 @@ def read_json(path: str) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
+def load_record(path: str, schema: int) -> dict[str, Any] | None:
+    """Return what a role keeps on record in a JSON file; None when there is no file.
+
+    Raises:
+        ValueError: It cannot be read, or is no object of this schema; the message says why. To take it for
+            none would be to take what the role made for what was there before.
+    """
+    try:
+        with open(path, encoding="utf-8") as handle:
+            value = json.load(handle)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise ValueError(f"it cannot be read: {error.strerror}") from error
+    if not isinstance(value, dict) or value.get("schema") != schema:
+        raise ValueError(f"it is of no schema {schema}")
+    return value
+
+
+def store_record(path: str, document: Mapping[str, Any]) -> None:
+    """Write a record, which anyone may read: after a power cut it is either the old one or the new one."""
+    write_file(path, json.dumps(document, indent=2, sort_keys=True) + "\n", mode=0o644)
+
+
 def reserve(path: str) -> None:
     """Take the space of a result that must be written whatever happens to the disk meanwhile."""
     _write(path + ".reserved", b" " * RESERVED_BYTES, 0o600, (0, 0))

@@ -8,7 +8,6 @@ Values are section to key to value, as `settings.read` returns them: `{"governor
 
 from __future__ import annotations
 
-import json
 import os
 import typing as t
 
@@ -81,23 +80,16 @@ def load(path: str) -> Record | None:
         OriginalsError: The file is no record; to go on would record changed values as original.
     """
     try:
-        with open(path, encoding="utf-8") as handle:
-            document = json.load(handle)
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError) as error:
+        return atomic_files.load_record(path, SCHEMA)
+    except ValueError as error:
         raise OriginalsError(
-            f"{path} cannot be read as the record of original values ({error}): repair or remove it"
+            f"{path} is no record of original values ({error}): repair or remove it"
         ) from error
-    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
-        raise OriginalsError(f"{path} is not a record of schema {SCHEMA}: repair or remove it")
-    return document
 
 
 def store(path: str, document: Record) -> None:
-    """Write the record so that after a power cut it is either the old one or the new one."""
-    os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
-    atomic_files.write_file(path, json.dumps(document, indent=2, sort_keys=True) + "\n", mode=0o644)
+    """Write the record."""
+    atomic_files.store_record(path, document)
 
 
 def remove(path: str) -> None:

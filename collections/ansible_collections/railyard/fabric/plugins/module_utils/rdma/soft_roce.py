@@ -11,10 +11,11 @@ was first wanted, and is still that one. `root` is `/` on a node and a folder in
 from __future__ import annotations
 
 import glob
-import json
 import os
 import re
 import typing as t
+
+from ansible_collections.railyard.fabric.plugins.module_utils import atomic_files
 
 SCHEMA = 1
 MODULE = "rdma_rxe"
@@ -204,15 +205,12 @@ def load_record(path: str) -> list[dict[str, t.Any]]:
         SoftRoceError: The file is no record; to go on would leave devices behind that Railyard made.
     """
     try:
-        with open(path, encoding="utf-8") as handle:
-            document = json.load(handle)
-    except FileNotFoundError:
-        return []
-    except (OSError, ValueError) as error:
-        raise SoftRoceError(f"{path} cannot be read as the record of devices ({error}): remove it") from error
-    entries = document.get("devices") if isinstance(document, dict) else None
-    if not isinstance(entries, list) or document.get("schema") != SCHEMA:
-        raise SoftRoceError(f"{path} is not a record of schema {SCHEMA}: remove it")
+        document = atomic_files.load_record(path, SCHEMA)
+    except ValueError as error:
+        raise SoftRoceError(f"{path} is no record of devices ({error}): remove it") from error
+    entries = [] if document is None else document.get("devices")
+    if not isinstance(entries, list):
+        raise SoftRoceError(f"{path} holds no list of devices: remove it")
     return entries
 
 
@@ -222,15 +220,7 @@ def store_record(path: str, entries: t.Sequence[t.Mapping[str, t.Any]]) -> None:
         if os.path.exists(path):
             os.remove(path)
         return
-    os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
-    draft = path + ".new"
-    with open(draft, "w", encoding="utf-8") as handle:
-        json.dump({"schema": SCHEMA, "devices": list(entries)}, handle, indent=2, sort_keys=True)
-        handle.write("\n")
-        handle.flush()
-        os.fsync(handle.fileno())
-    os.chmod(draft, 0o644)
-    os.replace(draft, path)
+    atomic_files.store_record(path, {"schema": SCHEMA, "devices": list(entries)})
 
 
 def _is_own(name: str, there: Present, recorded: t.Iterable[t.Mapping[str, t.Any]]) -> bool:

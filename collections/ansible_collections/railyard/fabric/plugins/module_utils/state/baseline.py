@@ -10,7 +10,6 @@ in module_utils/state/restore_plan.py. `root` is `/` on a node and a folder in t
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import re
 import shutil
@@ -154,19 +153,15 @@ def load(root: str, role: str) -> Record | None:
     """
     path = os.path.join(root, FOLDER, role + ".json")
     try:
-        with open(path, encoding="utf-8") as handle:
-            document = json.load(handle)
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError) as error:
+        document = atomic_files.load_record(path, SCHEMA)
+        if document is not None and not isinstance(document.get("record"), dict):
+            raise ValueError("it holds nothing")
+    except ValueError as error:
         raise OriginalsError(
-            f"{path} cannot be read as the record of what was there before {role} ({error}). "
+            f"{path} is no record of what was there before {role} ({error}). "
             "Fix: bring it back from a backup; or remove it: uninstall will not know what the role brought"
         ) from error
-    record = document.get("record") if isinstance(document, dict) else None
-    if not isinstance(record, dict) or document.get("schema") != SCHEMA:
-        raise OriginalsError(f"{path} is no record of schema {SCHEMA}. Fix: repair or remove it")
-    return record
+    return None if document is None else document["record"]
 
 
 def load_all(root: str) -> dict[str, Record]:
@@ -186,10 +181,9 @@ def load_all(root: str) -> dict[str, Record]:
 
 
 def store(root: str, role: str, record: t.Mapping[str, t.Any]) -> None:
-    """Write a record in one step: after a power cut it is either the old one or the new one."""
+    """Write a record."""
     document = {"schema": SCHEMA, "role": role, "record": record}
-    path = os.path.join(root, FOLDER, role + ".json")
-    atomic_files.write_file(path, json.dumps(document, indent=2, sort_keys=True) + "\n", mode=0o644)
+    atomic_files.store_record(os.path.join(root, FOLDER, role + ".json"), document)
 
 
 def remove(root: str, role: str) -> None:
