@@ -225,8 +225,12 @@ def test_who_is_not_root_is_told_what_it_takes(slurm: Slurm, job: str) -> None:
 def test_a_run_that_is_cut_off_is_incomplete_and_leaves_nothing(slurm: Slurm, job: str, end: str) -> None:
     process = slurm.start("validate", "--launcher", "slurm", "-i", str(slurm.inventory))
     deadline = time.monotonic() + 300
-    while not any("iperf3" in line for line in slurm.processes(NODES[0])) and time.monotonic() < deadline:
+    while not (measures := any("iperf3" in line for line in slurm.processes(NODES[0]))):
+        if process.poll() is not None or time.monotonic() > deadline:
+            break
         time.sleep(0.5)
+    # A run that never began is incomplete, and leaves nothing, too.
+    assert measures, "it ended, or took minutes, before it measured"
     if end == "scancel":
         slurm.call("scancel", job)
         out, _ = process.communicate(timeout=300)
