@@ -85,7 +85,7 @@ def railyard(*argv):
 def test_on_nodes_by_ansible_with_nothing_kept(tmp_path):
     fabric = {"transport": "tcp", "node_class": "container", "mtu": 9000}
     fabric["rails"] = [{"name": "rail0", "netdev": "none0", "subnet": "10.0.0.0/24"}]
-    well = {"quick_check_rails": [], "quick_check_governor": "", "quick_check_gpus": 0}
+    well = {"quick_check_rails": [], "quick_check_governor": "", "quick_check_gpus": {"count": 0}}
     variables = {"ansible_connection": "local", "ansible_become": False, "fabric": fabric}
     variables["ansible_python_interpreter"] = sys.executable
     hosts = {"gpuserver1": {}, "gpuserver2": well}

@@ -126,6 +126,17 @@ LINKS = {
     "bmc_of_both_families": hosts(
         pair_of("", "bmc_address: '::ffff:172.16.0.1'"), "bmc_address", "172.16.0.1 of IPv4 in the form of",
         "bmc_address: 192", "gpu2"),
+    "gpus_are_a_number": hosts(
+        pair_of("", "expected_gpus: 8"), "expected_gpus", "8", "`expected_gpus: {count: 8}`", "gpu2"),
+    "gpus_without_their_number": hosts(
+        pair_of("", "expected_gpus: {model: H100}"), "expected_gpus", "it is missing",
+        "`expected_gpus: {count: 8}`", "gpu2"),
+    "gpus_of_a_driver_that_yaml_reads_as_a_number": hosts(
+        pair_of("", "expected_gpus: {count: 8, driver: 550.10}"), "expected_gpus",
+        "550.1 is no version in quotes", "driver: '550'", "gpu2"),
+    "gpus_by_a_key_that_there_is_not": hosts(
+        pair_of("", "expected_gpus: {count: 8, modell: H100}"), "expected_gpus", "unknown key 'modell'",
+        "did you mean model?", "gpu2"),
     "management_is_everybody": hosts(
         pair_of("", "management_address: 255.255.255.255"), "management_address",
         "255.255.255.255 is no address by which another node", "management network", "gpu2"),

@@ -48,6 +48,7 @@ class GpuNode(Tree):
         super().__init__(root)
         (root / "var/lib/dpkg/info").mkdir(parents=True)
         self.write("proc/sys/kernel/osrelease", KERNEL)
+        self.log("Linux version 6.1.0-28-amd64")
         self.modinfo: dict[str, str] = {}
         self.answers: dict[str, str] = {"dpkg-query": ""}
         self.asked: list[list[str]] = []
@@ -61,6 +62,11 @@ class GpuNode(Tree):
         (folder / "class").write_text(f"{kind}\n")
         (folder / "numa_node").write_text("1\n")
         return folder
+
+    def log(self, *texts: str, first: int = 0) -> None:
+        """Write the kernel's log, as /dev/kmsg gives its records; `first` is the number of the first one."""
+        records = (f"6,{first + place},{place * 10**6},-;{text}" for place, text in enumerate(texts))
+        self.write("dev/kmsg", "\n".join(records))
 
     def load(self, version: str, text: str) -> None:
         """Load the module."""

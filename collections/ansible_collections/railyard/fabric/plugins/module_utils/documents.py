@@ -121,6 +121,7 @@ class NodeFacts(TypedDict):
     cpu: dict[str, Any]
     memlock_bytes: int | None
     tools: dict[str, Any]
+    gpus: dict[str, Any]
     warnings: list[str]
 
 

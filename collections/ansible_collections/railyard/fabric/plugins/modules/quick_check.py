@@ -33,7 +33,7 @@ options:
     description:
       - What the node is to be, as C(/etc/railyard/quick.json) has it. C(schema) (1), C(node), C(transport),
         C(node_class), C(rails) (as the filter P(railyard.fabric.node_rails#filter) gives them), C(governor)
-        (empty for none) and C(gpus) (null where nobody says).
+        (empty for none) and C(gpus) (as C(expected_gpus), null where nobody says).
     type: dict
     required: true
   name:
@@ -56,7 +56,7 @@ EXAMPLES = r"""
       node_class: hardware
       rails: "{{ fabric | railyard.fabric.node_rails(inventory_hostname) }}"
       governor: performance
-      gpus: 8
+      gpus: {count: 8, model: H100}
 """
 
 RETURN = r"""

@@ -348,6 +348,50 @@ rail_info:
           description: Whether the kernel offers governors at all.
           type: bool
           sample: true
+    gpus:
+      description:
+        - How the node's NVIDIA GPUs are. nvidia-smi is asked for 25 seconds at most, and only where its
+          driver is loaded.
+      type: dict
+      contains:
+        pci:
+          description: PCI addresses of the GPUs on the bus.
+          type: list
+          elements: str
+          sample: ["0000:17:00.0"]
+        driver:
+          description: Version of the module that is loaded; null without one.
+          type: str
+          sample: 550.54.15
+        rows:
+          description: What nvidia-smi says of each GPU, by its names; C(aer_correctable) is the kernel's.
+          type: list
+          elements: dict
+          sample: [{pci: "0000:17:00.0", name: NVIDIA H100 80GB HBM3, "pcie.link.width.current": 16}]
+        nvlink:
+          description: Of each GPU with NVLinks how many are active, their speeds and their errors.
+          type: list
+          elements: dict
+          sample: [{gpu: 0, active: 18, inactive: [], speeds_gbytes_per_s: [26.562], errors: null}]
+        topology:
+          description: How GPUs are joined, as C(nvidia-smi topo -m) calls it; null where it is not told.
+          type: dict
+          sample: {GPU0: {GPU1: NV18}}
+        near:
+          description:
+            - Of each network card the nearest GPUs, below one port of the root (C(switch)), below one root
+              complex (C(root)), on one NUMA node (C(numa_node)), or none of these (C(far)).
+          type: list
+          elements: dict
+          sample: [{nic: "0000:18:00.0", by: switch, gpus: ["0000:17:00.0"]}]
+        xids:
+          description: XIDs of GPUs and SXIDs of switches in the kernel's log; null where it cannot be read.
+          type: dict
+          sample: {first: 0, next: 4711, since_s: 0.0, seen: []}
+        errors:
+          description: Part to why it has no answer, C(class) and C(message).
+          type: dict
+          sample: {}
     memlock_bytes:
       description: Limit of locked memory of the session that ran the module, -1 for unlimited.
       type: int

@@ -63,8 +63,13 @@ class Check:
 
     @property
     def local(self) -> bool:
-        """Tell whether it is asked of one node alone: the line names no peer; a BMC's, a node's no rail."""
-        return self.source in ("facts", "counters", "cabling", "hops", "bmc", "node")
+        """Tell whether it is asked of one node alone: the asked line names no peer."""
+        return self.source in ("facts", "counters", "cabling", "hops") or self.of_node
+
+    @property
+    def of_node(self) -> bool:
+        """Tell whether it is asked of a node as such, and so of no rail."""
+        return self.source in ("bmc", "gpus", "node")
 
 
 _BANDWIDTH_CLIENT = {"bandwidth_gbps": "positive", "sent_gbps": "positive"}

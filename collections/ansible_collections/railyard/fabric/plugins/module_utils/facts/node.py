@@ -12,6 +12,7 @@ from typing import Any, Optional
 
 from ansible_collections.railyard.fabric.plugins.module_utils.facts import (
     ethtool,
+    gpus,
     host,
     netdev,
     qos_counters,
@@ -23,13 +24,16 @@ from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import
 Run = Callable[[list[str]], Optional[str]]  # noqa: UP045 - see above
 
 
-def collect(reader: Reader, run: Run, netdevs: list[str] | None) -> dict[str, Any]:
+def collect(
+    reader: Reader, run: Run, netdevs: list[str] | None, ask: gpus.Ask | None = None
+) -> dict[str, Any]:
     """Return the facts row without the node's name.
 
     Args:
         reader: Where the kernel's files are.
         run: Runs an argv and returns what it printed; None when there is no such tool.
         netdevs: Names to read; None for all that matter.
+        ask: Runs nvidia-smi; by default for a bounded time.
 
     Returns:
         The structure that RETURN of the module rail_info describes.
@@ -45,6 +49,9 @@ def collect(reader: Reader, run: Run, netdevs: list[str] | None) -> dict[str, An
         "python": platform.python_version(),
         "netdevs": rows,
         "hcas": hcas,
+        "gpus": gpus.read(
+            reader, ask or gpus.by_the_clock(), [one["pci"] for one in (*hcas, *rows) if one["pci"]]
+        ),
         "tools": host.tool_versions(run),
         "warnings": reader.warnings,
     }

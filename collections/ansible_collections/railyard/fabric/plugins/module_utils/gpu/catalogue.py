@@ -31,7 +31,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-NVIDIA = 0x10DE
 OPEN = "open"
 PROPRIETARY = "proprietary"
 FLAVOURS = (OPEN, PROPRIETARY)

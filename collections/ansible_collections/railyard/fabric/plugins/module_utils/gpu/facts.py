@@ -12,11 +12,11 @@ import os
 import re
 from typing import Any
 
+from ansible_collections.railyard.fabric.plugins.module_utils.facts import nvidia_pci
 from ansible_collections.railyard.fabric.plugins.module_utils.facts.host import os_release
 from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import Reader, numa_node
-from ansible_collections.railyard.fabric.plugins.module_utils.gpu import modules, packages, pci, services
+from ansible_collections.railyard.fabric.plugins.module_utils.gpu import modules, packages, services
 from ansible_collections.railyard.fabric.plugins.module_utils.gpu.catalogue import (
-    NVIDIA,
     flavours_of,
     generation_of,
     switches_behind_bridge,
@@ -85,7 +85,7 @@ def _gpu(reader: Reader, function: dict[str, Any]) -> dict[str, Any]:
     uuid = told.get("GPU UUID")
     return {
         "pci": function["pci"],
-        "pci_id": f"{NVIDIA:04x}:{device:04x}",
+        "pci_id": f"{nvidia_pci.NVIDIA:04x}:{device:04x}",
         "generation": generation,
         "flavours": list(flavours_of(generation, device)) if generation else [],
         "switches_behind_bridge": switches_behind_bridge(device),
@@ -142,7 +142,11 @@ def _ask_nvidia_smi(run: modules.Run, warnings: list[str]) -> dict[str, dict[str
             return {}
         if answer["outputs"]:
             rows = answer["outputs"][0]["gpus"]
-            return {pci.normal_address(str(row["pci.bus_id"])): row for row in rows if row.get("pci.bus_id")}
+            return {
+                nvidia_pci.normal_address(str(row["pci.bus_id"])): row
+                for row in rows
+                if row.get("pci.bus_id")
+            }
         problem_text = (answer.get("error") or {}).get("message", "no GPU in its answer")
         if "valid field" not in problem_text:
             warnings.append(f"nvidia-smi: {problem_text}")
@@ -158,8 +162,8 @@ def collect(reader: Reader, run: modules.Run, root: str = "/") -> dict[str, Any]
         run: Runs an argv and returns what it printed; None when there is no such tool.
         root: Where `lib/modules`, `usr` and `var` are.
     """
-    functions = pci.functions(reader)
-    gpus = [_gpu(reader, one) for one in functions if pci.is_gpu(one)]
+    functions = nvidia_pci.functions(reader)
+    gpus = [_gpu(reader, one) for one in functions if nvidia_pci.is_gpu(one)]
     kernel = reader.text(reader.proc("sys", "kernel", "osrelease"))
     boots_next = next_boot.next_kernel(root).kernel
     now = modules.loaded(reader)

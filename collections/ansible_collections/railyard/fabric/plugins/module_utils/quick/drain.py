@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import socket
 
-from ansible_collections.railyard.fabric.plugins.module_utils.quick import bounded
+from ansible_collections.railyard.fabric.plugins.module_utils import bounded
 from ansible_collections.railyard.fabric.plugins.module_utils.quick.found import GOOD, WRONG, Found, reason
 from ansible_collections.railyard.fabric.plugins.module_utils.state import slurm
 

@@ -34,7 +34,7 @@ class Expectation(NamedTuple):
         node_class: one of CLASSES: it tells what cannot be asked.
         rails: the plan's rails (`documents.Rail`).
         governor: the CPU governor of every processor; empty where none is asked.
-        gpus: how many GPUs it has; None where the inventory does not say.
+        gpus: what the inventory declares of its GPUs (`expected_gpus`); None where it does not.
     """
 
     node: str
@@ -42,7 +42,7 @@ class Expectation(NamedTuple):
     node_class: str
     rails: list[dict[str, Any]]
     governor: str
-    gpus: int | None
+    gpus: dict[str, Any] | None
 
 
 def load(path: str) -> Expectation:
@@ -91,19 +91,39 @@ def of(document: object) -> Expectation:
     governor, gpus = document.get("governor"), document.get("gpus")
     if not isinstance(governor, str):
         raise ExpectationError(f"governor is {_said(governor)}, no text")
-    if "gpus" not in document or not (gpus is None or (is_whole(gpus) and gpus >= 0)):
-        raise ExpectationError(f"gpus is {_said(gpus)}, no number of GPUs and not null")
+    if "gpus" not in document or not (gpus is None or isinstance(gpus, Mapping)):
+        raise ExpectationError(f"gpus is {_said(gpus)}, no JSON object and not null")
+    if gpus is not None:
+        _check_gpus(gpus)
     if not (rails or governor) and gpus is None:
         raise ExpectationError("it expects nothing: no rails, no governor, no number of GPUs")
     transport = _one_of(document, "transport", TRANSPORTS)
     node_class = _one_of(document, "node_class", CLASSES)
-    return Expectation(node, transport, node_class, [dict(rail) for rail in rails], governor, gpus)
+    return Expectation(
+        node,
+        transport,
+        node_class,
+        [dict(rail) for rail in rails],
+        governor,
+        None if gpus is None else dict(gpus),
+    )
 
 
 def _one_of(document: Mapping[str, Any], key: str, words: tuple[str, ...]) -> str:
     if document.get(key) not in words:
         raise ExpectationError(f"{key} is {_said(document.get(key))}, none of {', '.join(words)}")
     return str(document[key])
+
+
+def _check_gpus(gpus: Mapping[str, Any]) -> None:
+    if not is_whole(gpus.get("count")) or gpus["count"] < 0:
+        raise ExpectationError(f"gpus: count is {_said(gpus.get('count'))}, no number of GPUs")
+    for key in ("model", "driver"):
+        if not isinstance(gpus.get(key), (str, type(None))):
+            raise ExpectationError(f"gpus: {key} is {_said(gpus[key])}, no text")
+    for key in ("nvlinks", "power_cap_w"):
+        if not (gpus.get(key) is None or (is_whole(gpus[key]) and gpus[key] >= 0)):
+            raise ExpectationError(f"gpus: {key} is {_said(gpus[key])}, no whole number")
 
 
 def _check_rail(rail: object, place: int) -> None:

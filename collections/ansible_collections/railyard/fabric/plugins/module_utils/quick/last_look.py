@@ -51,11 +51,15 @@ class Seen(NamedTuple):
 
 
 class Last(NamedTuple):
-    """A look: of which boot, so many seconds after it, and what each rail had."""
+    """A look: of which boot, so many seconds after it, and what each rail had.
+
+    `log_next` is the number of the first record of the kernel's log that was not there yet.
+    """
 
     boot_id: str | None
     uptime_s: float
     rails: dict[str, Seen]
+    log_next: int = 0
 
 
 class Grown(NamedTuple):
@@ -143,7 +147,10 @@ def _read(document: Any) -> Last:
         if not all(is_whole(value) for value in values.values()):
             raise ValueError("a counter is no number")
         rails[rail] = Seen(seen["netdev"], seen["hca"], dict(values))
-    return Last(boot_id, uptime_s, rails)
+    log_next = document["log_next"]
+    if not is_whole(log_next) or log_next < 0:
+        raise ValueError("log_next is no number")
+    return Last(boot_id, uptime_s, rails, log_next)
 
 
 def store(folder: str, name: str, look: Last) -> None:
@@ -154,7 +161,7 @@ def store(folder: str, name: str, look: Last) -> None:
     """
     path = os.path.join(folder, name + ".json")
     rails = {rail: seen._asdict() for rail, seen in look.rails.items()}
-    document = {"schema": SCHEMA, "boot_id": look.boot_id, "uptime_s": look.uptime_s, "rails": rails}
+    document = {**look._asdict(), "schema": SCHEMA, "rails": rails}
     try:
         atomic_files.write_file(path, json.dumps(document) + "\n", 0o600, (os.geteuid(), os.getegid()))
     except OSError as error:

@@ -6,19 +6,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from ansible_collections.railyard.fabric.plugins.module_utils import bounded
+from ansible_collections.railyard.fabric.plugins.module_utils.bounded import At
 from ansible_collections.railyard.fabric.plugins.module_utils.facts import host, netdev
+from ansible_collections.railyard.fabric.plugins.module_utils.facts.gpus import by_the_clock
 from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import Reader
 from ansible_collections.railyard.fabric.plugins.module_utils.quick import (
-    bounded,
     gpus,
     last_look,
     loopback,
     rails,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils.quick.bounded import At, Ended
 from ansible_collections.railyard.fabric.plugins.module_utils.quick.expectation import Expectation
 from ansible_collections.railyard.fabric.plugins.module_utils.quick.found import Found
 from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
@@ -63,16 +64,16 @@ def look(expected: Expectation, how: How, at: At, limit_s: float) -> Found:
     if expected.rails:
         at("the rails")
         bound = _rails(expected, reader, found)
-        at("the error counters")
-        _counters(bound, how, reader, found)
-    at("the governor")
-    _governor(expected, reader, found)
-    at("the GPUs")
 
-    def ask(argv: Sequence[str]) -> Ended:
-        return bounded.ask(argv, min(_GPU_S, deadline - time.monotonic() - 1))
+    def at_rest(after: int) -> int | None:
+        at("the governor")
+        _governor(expected, reader, found)
+        at("the GPUs")
+        left_s = max(min(_GPU_S, deadline - time.monotonic() - 1), 0)
+        return gpus.look(expected.node, expected.gpus, reader, by_the_clock(left_s), after, found)
 
-    gpus.look(expected.gpus, reader, ask, found)
+    at("the error counters")
+    _since_last(bound, how, reader, found, at_rest)
     if how.loopback:
         at("the loopback of the HCAs")
         loopback.look(bound, expected.transport, deadline - 1, found)
@@ -91,25 +92,47 @@ def _rails(expected: Expectation, reader: Reader, found: Found) -> dict[str, Bou
     return rails.look(expected, rails.facts(reader, addresses), known, found)
 
 
-def _counters(bound: Mapping[str, Bound], how: How, reader: Reader, found: Found) -> None:
-    """Hold the error counters against the last look, and keep them."""
+def _since_last(
+    bound: Mapping[str, Bound],
+    how: How,
+    reader: Reader,
+    found: Found,
+    at_rest: Callable[[int], int | None],
+) -> None:
+    """Hold error counters and the kernel's log against the last look, and keep them.
+
+    Args:
+        bound: the rails.
+        how: how to look.
+        reader: where the kernel's files are.
+        found: takes what is found.
+        at_rest: looks at what comes after them, of the log from a record on; returns the next one.
+    """
     boot_id = reader.text(reader.proc("sys", "kernel", "random", "boot_id"))
+    looked = False
+
+    def hold() -> last_look.Last:
+        nonlocal looked
+        last = _last(how, found)
+        seen = rails.counters(bound, reader.sys_root)
+        now = last_look.Last(boot_id, time.clock_gettime(time.CLOCK_BOOTTIME), seen)
+        if bound:
+            rails.since(last, now, found)
+        after = last.log_next if last is not None and last.boot_id == boot_id else 0
+        looked = True
+        log_next = at_rest(after)
+        return now._replace(log_next=after if log_next is None else log_next)
+
     try:
         if not how.keep:
-            rails.since(_last(how, found), _now(boot_id, bound, reader), found)
+            hold()
             return
         with last_look.alone(how.folder, how.name):
-            last = _last(how, found)
-            now = _now(boot_id, bound, reader)
-            rails.since(last, now, found)
-            last_look.store(how.folder, how.name, now)
+            last_look.store(how.folder, how.name, hold())
     except last_look.LookError as error:
         found.unknown.append(f"error counters: {error}")
-
-
-def _now(boot_id: str | None, bound: Mapping[str, Bound], reader: Reader) -> last_look.Last:
-    seen = rails.counters(bound, reader.sys_root)
-    return last_look.Last(boot_id, time.clock_gettime(time.CLOCK_BOOTTIME), seen)
+        if not looked:
+            at_rest(0)
 
 
 def _last(how: How, found: Found) -> last_look.Last | None:

@@ -12,10 +12,10 @@ import socket
 import time
 from collections.abc import Mapping
 
+from ansible_collections.railyard.fabric.plugins.module_utils import bounded
 from ansible_collections.railyard.fabric.plugins.module_utils.numeric import is_number
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import NotThisTool
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.perftest import output
-from ansible_collections.railyard.fabric.plugins.module_utils.quick import bounded
 from ansible_collections.railyard.fabric.plugins.module_utils.quick.found import Found
 from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
 from ansible_collections.railyard.fabric.plugins.module_utils.rules import rdma

@@ -14,9 +14,9 @@ from ansible_collections.railyard.fabric.plugins.module_utils.rules import rulin
 
 #: Where an answer comes from: a node's facts row, the two rows of a test, the error counters in the rows of
 #: all tests of a rail, the sum of the tests that ran at once, what the rails heard of each other, the
-#: latencies of all tests of a rail, what the controller heard of a node's BMC, or the one row of a test of a
-#: node by itself.
-SOURCES = ("facts", "test", "counters", "sum", "cabling", "hops", "bmc", "node")
+#: latencies of all tests of a rail, what the controller heard of a node's BMC, the facts of a node's GPUs, or
+#: the one row of a test of a node by itself.
+SOURCES = ("facts", "test", "counters", "sum", "cabling", "hops", "bmc", "gpus", "node")
 
 CHECKS: dict[str, Check] = {
     check.name: check
@@ -36,6 +36,15 @@ CHECKS: dict[str, Check] = {
         Check("neighbour", "switch at the cable's end", source="cabling"),
         Check("hops", "switches on the way", source="hops", rdma=True),
         Check("bmc", "BMC", source="bmc"),
+        Check("gpu_count", "number of GPUs", source="gpus"),
+        Check("gpu_kind", "GPU model and driver", source="gpus"),
+        Check("gpu_xid", "XIDs of the GPUs", source="gpus"),
+        Check("gpu_memory", "GPU memory", source="gpus"),
+        Check("gpu_slowdown", "slowdown of the GPUs", source="gpus"),
+        Check("gpu_power", "GPU power limit", source="gpus"),
+        Check("gpu_pcie", "PCIe of the GPUs", source="gpus"),
+        Check("gpu_nvlink", "NVLinks", source="gpus"),
+        Check("gpu_nic", "GPUs near each rail's card", source="gpus"),
         Check("aggregate_bandwidth", "aggregate bandwidth", ("bandwidth_gbps",), source="sum"),
         Check(
             "rdma_aggregate_bandwidth",

@@ -12,6 +12,7 @@ from typing import Any
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import values
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.model import Node
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.schema import (
+    EXPECTED_GPUS,
     OVERRIDE,
     Finding,
     check_bond,
@@ -51,6 +52,7 @@ def check_host_variables(node: Node) -> Iterator[Finding]:
                 yield from of_one(str(name), item, f"{variable}.{name}", fix)
         elif value is not None:
             yield Finding(variable, _wrong(value, values.mapping) or "", fix)
+    yield from _check_gpus(node.expected_gpus)
 
 
 def _wrong(value: Any, check: Check) -> str | None:
@@ -63,6 +65,17 @@ def _check_override(rail: str, override: Any, where: str, fix: str) -> Iterator[
         return
     yield from check_mapping(override, OVERRIDE, where, rail)
     yield from placed(check_bond(override), where, rail)
+
+
+def _check_gpus(gpus: Any) -> Iterator[Finding]:
+    """Yield what is wrong with `expected_gpus`: without a number, nothing could be missed."""
+    fix = "write it as `expected_gpus: {count: 8}`"
+    if isinstance(gpus, Mapping):
+        yield from check_mapping(gpus, EXPECTED_GPUS, "expected_gpus")
+        if gpus.get("count") is None:
+            yield Finding("expected_gpus.count", "it is missing", fix)
+    elif gpus is not None:
+        yield Finding("expected_gpus", _wrong(gpus, values.mapping) or "", fix)
 
 
 def _check_address(_network: str, address: Any, where: str, fix: str) -> Iterator[Finding]:

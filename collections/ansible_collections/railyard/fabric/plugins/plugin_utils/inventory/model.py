@@ -74,6 +74,7 @@ class Node:
     network_addresses: Any = None
     bmc_address: Any = None
     management_address: Any = None
+    expected_gpus: Any = None
     qos: Mapping[str, Any] = field(default_factory=dict)
 
 

@@ -58,6 +58,8 @@ def plan_of(node: Node) -> dict[str, Any]:
         "rail_overrides": node.rail_overrides or {},
         "networks": networks.plan_networks(node.fabric, node.name, node.node_index, node.network_addresses),
         "bmc_address": node.bmc_address,
+        # Only where it is declared: what nobody declares is not asked.
+        **({"gpus": dict(node.expected_gpus)} if node.expected_gpus is not None else {}),
     }
 
 

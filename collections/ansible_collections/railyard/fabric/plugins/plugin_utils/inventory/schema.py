@@ -302,6 +302,20 @@ OVERRIDE: dict[str, Field] = {
 }
 
 
+_LONGEST_WORD = 80
+EXPECTED_GPUS: dict[str, Field] = {
+    "count": Field(values.integer(0, 64), "write how many GPUs the node has, as `count: 8`"),
+    "model": Field(
+        values.word(_LONGEST_WORD), "write words of the name that nvidia-smi gives, as `model: H100`"
+    ),
+    "driver": Field(values.version, "write a version, or the beginning of one, in quotes: `driver: '550'`"),
+    "nvlinks": Field(
+        values.integer(0, 64), "write how many NVLinks of each GPU are active, as `nvlinks: 18`"
+    ),
+    "power_cap_w": Field(values.integer(1, 10_000), "write the power limit in watts, as `power_cap_w: 500`"),
+}
+
+
 def near_key(key: object, known: Iterable[str]) -> str | None:
     """Return the key that was probably meant by one that is not known, or None."""
     text = str(key).lower().replace("-", "_")

@@ -75,6 +75,24 @@ def literal(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
             yield from literal(item, f"{path}[{index}]")
 
 
+def word(longest: int) -> Check:
+    """Make a check for a text of one line that is not empty."""
+
+    def check(value: Any) -> str | None:
+        if not isinstance(value, str) or not value.strip() or not value.isprintable():
+            return f"{show(value)} is no text of one line"
+        return None if len(value) <= longest else f"{show(value)} is longer than {longest} characters"
+
+    return check
+
+
+def version(value: Any) -> str | None:
+    """Check for a version of numbers, or its beginning; YAML reads 550.54 as a number and so drops zeros."""
+    if isinstance(value, str) and re.fullmatch(r"[0-9]{1,6}(\.[0-9]{1,6}){0,3}", value):
+        return None
+    return f"{show(value)} is no version in quotes"
+
+
 def choice(*allowed: str) -> Check:
     """Make a check for one of a few words."""
     return lambda value: None if value in allowed else f"{show(value)} is none of {', '.join(allowed)}"

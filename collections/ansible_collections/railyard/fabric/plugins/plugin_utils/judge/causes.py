@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils import plain_text
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import gpu_causes
 
 #: How much of a node's own words a verdict holds.
 _MOST_CHARACTERS = 1000
@@ -519,6 +520,8 @@ _TABLE = (
     Cause("internal", "the runner itself failed",
           "This is a defect of Railyard: please report it with the run folder's raw/ archive.",
           "a defect of Railyard", _RAW),
+    # What a node's GPUs say
+    *(Cause(*row) for row in gpu_causes.TABLE),
 )  # fmt: skip
 
 CAUSES: dict[str, Cause] = {cause.name: cause for cause in _TABLE}

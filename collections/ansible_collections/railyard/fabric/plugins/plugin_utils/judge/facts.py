@@ -37,6 +37,7 @@ class BoundFacts:
         transports: node -> the transport that the plan declares for it.
         ports: node -> all RDMA ports of its facts.
         fastest: board id -> the highest rate in Gbit/s that an InfiniBand port of it runs at, and whose.
+        gpus: node -> what its facts say of its GPUs, in whatever form.
     """
 
     bound: dict[str, dict[str, Bound]] = field(default_factory=dict)
@@ -52,6 +53,7 @@ class BoundFacts:
     transports: dict[str, str] = field(default_factory=dict)
     ports: dict[str, list[Mapping[str, Any]]] = field(default_factory=dict)
     fastest: dict[str, tuple[float, str]] = field(default_factory=dict)
+    gpus: dict[str, Any] = field(default_factory=dict)
 
     def unknown(self, node: str) -> Answer | None:
         """Return the answer to all that is asked of a node of which nothing is known, else None."""
@@ -95,6 +97,7 @@ def gather(plan: Mapping[str, Any], facts: Iterable[Mapping[str, Any]], run: str
         fleet.boot_ids[node] = row.get("boot_id")
         fleet.collected[node] = row.get("collected")
         fleet.ports[node] = bind.ports(row)
+        fleet.gpus[node] = row.get("gpus")
         _remember_fastest(fleet, node)
         tools = row.get("tools")
         version = tools.get("iperf3") if isinstance(tools, Mapping) else None

@@ -34,6 +34,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import (
     clock,
     drives,
     evidence,
+    gpus,
     hops,
     light_rows,
     link_errors,
@@ -179,6 +180,8 @@ class _Judge:
         self._times = times
         self._alike = alike.Alike(fleet.bound)
         self._bmcs = {name: str(node.get("bmc_address")) for name, node in plan["nodes"].items()}
+        self._gpus = {name: node.get("gpus") or {} for name, node in plan["nodes"].items()}
+        self._usual_gpus = gpus.usual(plan, fleet)
         self._no_bmc_answers = bmc.nobody(tests.values(), rows)
         self._share_a_slot = {
             name for name, rails in fleet.bound.items() if limits.slots_shared(list(rails.values()))
@@ -317,6 +320,8 @@ class _Judge:
             mine = self.rows.get(str(asked["id"]), [])
             known = self.fleet.unknown(node) or (None if mine else self.fleet.held_up(node))
             return known or node_rows.judge(asked, self.run, mine, self.policy, self._times)
+        if check.source == "gpus":
+            return gpus.judge(asked, self._gpus[node], self.fleet, self._usual_gpus)
         if check.source == "counters":
             if nothing := self.fleet.unknown(node):
                 return nothing

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import CHECKS
-from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_texts
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_texts, is_whole
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder
 
 #: What the judge reads of every asked line.
@@ -41,10 +41,13 @@ def _problems(
     for name, node in nodes.items():
         yield from _node_problems(str(name), node)
     rails = {name: {rail["name"] for rail in node["rails"]} for name, node in nodes.items()}
-    bmcs = {name for name, node in nodes.items() if isinstance(node.get("bmc_address"), str)}
+    declared = {
+        "bmc": {name for name, node in nodes.items() if isinstance(node.get("bmc_address"), str)},
+        "gpus": {name for name, node in nodes.items() if isinstance(node.get("gpus"), Mapping)},
+    }
     seen: set[str] = set()
     for line in asked:
-        yield from _line_problems(line, rails, bmcs, seen)
+        yield from _line_problems(line, rails, declared, seen)
         seen.add(str(line.get("id")))
 
 
@@ -83,6 +86,9 @@ def _node_problems(name: str, node: Mapping[str, Any]) -> Iterator[str]:
     bmc = node.get("bmc_address")
     if bmc is not None and not _is_address(bmc):
         yield f"plan.json: {name}: bmc_address is {bmc!r}"
+    gpus = node.get("gpus")
+    if gpus is not None and not (isinstance(gpus, Mapping) and is_whole(gpus.get("count"))):
+        yield f"plan.json: {name}: gpus is {gpus!r}"
 
 
 def _is_address(value: object) -> bool:
@@ -93,7 +99,10 @@ def _is_address(value: object) -> bool:
 
 
 def _line_problems(
-    line: Mapping[str, Any], rails: Mapping[str, set[str]], bmcs: set[str], seen: set[str]
+    line: Mapping[str, Any],
+    rails: Mapping[str, set[str]],
+    declared: Mapping[str, set[str]],
+    seen: set[str],
 ) -> Iterator[str]:
     identity = str(line.get("id"))
     where = f"asked.jsonl: {identity}"
@@ -116,12 +125,12 @@ def _line_problems(
     for node in [line["node"]] if check.local else [line["node"], line["peer"]]:
         if node not in rails:
             yield f"{where}: node {node!r} is not in plan.json"
-        elif check.source == "bmc":
-            if node not in bmcs or line["rail"] is not None:
-                yield f"{where}: plan.json has no BMC of {node} on rail {line['rail']!r}"
         elif check.source == "node":
             if line["rail"] is not None or not isinstance(line.get("subject"), (str, type(None))):
                 yield f"{where}: rail is {line['rail']!r}, subject {line.get('subject')!r}"
+        elif check.of_node:
+            if node not in declared[check.source] or line["rail"] is not None:
+                yield f"{where}: plan.json declares no {check.title} of {node} on rail {line['rail']!r}"
         elif check.source != "sum" and line["rail"] not in rails[node]:
             yield f"{where}: {node} has no rail {line['rail']!r} in plan.json"
     parts = line.get("parts")

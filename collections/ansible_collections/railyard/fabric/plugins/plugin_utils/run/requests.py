@@ -15,7 +15,7 @@ from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import RDMA_TRANSPORTS
 from ansible_collections.railyard.fabric.plugins.module_utils.documents import AskedLine
-from ansible_collections.railyard.fabric.plugins.module_utils.rules import link, rdma
+from ansible_collections.railyard.fabric.plugins.module_utils.rules import gpu, link, rdma
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule import cable_checks, node_tests
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule import rounds as schedule
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule.request import local_line
@@ -87,7 +87,7 @@ def work_order(
 def asked_lines(
     plan: Mapping[str, Any], order: Mapping[str, Any], second: Mapping[str, Any] | None = None
 ) -> list[AskedLine]:
-    """Return every asked line: facts, BMCs, cables, tests, link errors, hops, nodes alone, the aggregates.
+    """Return every asked line: facts, BMCs, GPUs, cables, tests, link errors, hops, nodes alone, aggregates.
 
     Args:
         plan: the plan of the nodes that the run covers.
@@ -102,6 +102,7 @@ def asked_lines(
     """
     lines: list[AskedLine] = list(_facts_lines(plan, order.get("rails")))
     lines += _bmc_lines(plan, order["policy"])
+    lines += _gpu_lines(plan)
     lines += cable_checks.asked_lines(order)
     tests = list(schedule.asked_tests(order))
     lines += tests
@@ -167,7 +168,7 @@ def alone(lines: Sequence[Mapping[str, Any]]) -> str | None:
     cut off from the others, or a rail that no other node has.
     """
     tested = _covered(line for line in lines if line["peer"] is not None)
-    # A BMC is on no rail.
+    # A BMC and GPUs are on no rail.
     looked_at = dict.fromkeys(
         (line["node"], line["rail"]) for line in lines if line["peer"] is None and line["rail"] is not None
     )
@@ -235,6 +236,15 @@ def _bmc_lines(plan: Mapping[str, Any], policy: Mapping[str, Any]) -> Iterator[A
     """Ask of each node whose inventory declares a BMC whether it answers."""
     declared = [name for name, node in plan["nodes"].items() if node.get("bmc_address") is not None]
     return _local_lines("b", (("bmc", str(policy["bmc_check"]), name, None) for name in declared))
+
+
+def _gpu_lines(plan: Mapping[str, Any]) -> Iterator[AskedLine]:
+    """Ask of each node whose inventory declares its GPUs how they are."""
+    declared = {name: node["gpus"] for name, node in plan["nodes"].items() if node.get("gpus") is not None}
+    questions = (
+        (check, "rail_info", name, None) for name in declared for check in gpu.checks(declared[name])
+    )
+    return _local_lines("g", questions)
 
 
 def _link_error_lines(plan: Mapping[str, Any], tests: Sequence[Mapping[str, Any]]) -> Iterator[AskedLine]:

@@ -25,7 +25,7 @@ WHOLE = {
     "node_class": "hardware",
     "rails": [RAIL],
     "governor": "performance",
-    "gpus": 8,
+    "gpus": {"count": 8, "model": "H100"},
 }
 
 
@@ -33,7 +33,7 @@ def test_what_the_controller_writes_is_read_as_it_is(tmp_path):
     path = tmp_path / "quick.json"
     path.write_text(json.dumps(WHOLE))
     found = expectation.load(str(path))
-    assert found == ("gpuserver1", "roce", "hardware", [RAIL], "performance", 8)
+    assert found == ("gpuserver1", "roce", "hardware", [RAIL], "performance", {"count": 8, "model": "H100"})
 
 
 @pytest.mark.parametrize(
@@ -54,8 +54,11 @@ def test_what_the_controller_writes_is_read_as_it_is(tmp_path):
         ({"rails": [{**RAIL, "rate_gbps": 0}]}, "rail0: rate_gbps is 0"),
         ({"rails": [{**RAIL, "netdev": 6}]}, "rail0: netdev is 6"),
         ({"governor": None}, "governor is None"),
-        ({"gpus": -1}, "gpus is -1"),
-        ({"gpus": True}, "gpus is True"),
+        ({"gpus": 8}, "gpus is 8"),
+        ({"gpus": {}}, "count is None"),
+        ({"gpus": {"count": True}}, "count is True"),
+        ({"gpus": {"count": 8, "model": 100}}, "model is 100"),
+        ({"gpus": {"count": 8, "nvlinks": -1}}, "nvlinks is -1"),
         ({"rails": [], "governor": "", "gpus": None}, "it expects nothing"),
     ],
 )

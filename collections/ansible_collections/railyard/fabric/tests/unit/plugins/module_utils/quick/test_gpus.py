@@ -1,13 +1,13 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A node's GPUs in a quick look, on trees built by hand and words as nvidia-smi has them."""
+"""A node's GPUs in a quick look: what the rules say in a line, and what nobody promised."""
 
 from __future__ import annotations
 
 import pytest
+from ansible_collections.railyard.fabric.plugins.module_utils.bounded import Ended, ToolError
 from ansible_collections.railyard.fabric.plugins.module_utils.quick import gpus
-from ansible_collections.railyard.fabric.plugins.module_utils.quick.bounded import Ended, ToolError
 from ansible_collections.railyard.fabric.plugins.module_utils.quick.found import Found
 from support.nodes.gpu_node import PROPRIETARY_535, GpuNode
 
@@ -20,6 +20,7 @@ ROW = "00000000:{0}:00.0, NVIDIA A100-SXM4-80GB, 0, [N/A], Not Active, Not Activ
 REMAPPED = "gpu_bus_id, remapped_rows.pending, remapped_rows.failure\n"
 NO_REMAP = "00000000:{0}:00.0, 0, 0\n"
 A100 = 0x20B2
+TWO = {"count": 2}
 
 
 @pytest.fixture
@@ -37,6 +38,8 @@ def smi(rows=None, remapped=None, status=0):
 
     def ask(argv):
         assert argv[0] == "nvidia-smi"
+        if argv[1] in ("nvlink", "topo"):
+            return Ended(0, "")
         return Ended(status, rows if argv[1].startswith("--query-gpu=") else remapped)
 
     return ask
@@ -50,75 +53,60 @@ def hangs(_argv):
     raise ToolError("nvidia-smi: no answer within 10 s")
 
 
-def look(node, expected, ask):
+def look(node, expected, ask, after=0):
     found = Found()
-    gpus.look(expected, node.reader(), ask, found)
+    gpus.look("gpu1", expected, node.reader(), ask, after, found)
     return found
 
 
 def test_gpus_that_are_all_there_and_well(node):
-    assert look(node, 2, smi()) == Found(good=["2 GPUs"])
+    assert look(node, TWO, smi()) == Found(good=["2 GPUs"])
     # Nobody said how many there are: those that are there are looked at all the same.
     assert look(node, None, smi()) == Found(good=["2 GPUs"])
 
 
-@pytest.mark.parametrize(
-    ("row", "said"),
-    [
-        ("0, [N/A], Not Active, Not Active, 8, 16", "PCIe runs at 8 lanes, 16 are possible"),
-        ("2, [N/A], Not Active, Not Active, 16, 16", "2 uncorrectable ECC errors"),
-        ("0, Yes, Not Active, Not Active, 16, 16", "a page waits to be retired"),
-        ("0, No, Active, Not Active, 16, 16", "slowed down by its temperature"),
-        ("0, No, Not Active, Active, 16, 16", "slowed down by the power brake"),
-    ],
-)
-def test_what_nvidia_smi_calls_bad_is_wrong(node, row, said):
-    rows = HEADER + ROW.format("17") + f"00000000:89:00.0, NVIDIA A100-SXM4-80GB, {row}\n"
-    [wrong] = look(node, 2, smi(rows)).wrong
-    assert wrong.startswith("GPU 0000:89:00.0: ")
-    assert said in wrong
+def test_what_a_rule_fails_is_wrong_in_its_words(node):
+    rows = (
+        HEADER
+        + ROW.format("17")
+        + "00000000:89:00.0, NVIDIA A100-SXM4-80GB, 2, [N/A], Active, [N/A], 8, 16\n"
+    )
+    assert look(node, TWO, smi(rows)).wrong == [
+        "gpu_memory_bad: 0000:89:00.0: 2 uncorrectable ECC errors since the driver was loaded",
+        "gpu_slowed: 0000:89:00.0: slowed down by its temperature",
+        "gpu_pcie_narrow: 0000:89:00.0: PCIe runs at 8 lanes, 16 are possible",
+    ]
+    assert look(node, {"count": 8}, smi()).wrong == ["gpu_missing: 2 NVIDIA GPUs on the PCI bus, 8 expected"]
+    assert look(node, {"count": 2, "model": "H100"}, smi()).wrong == [
+        "gpu_model_differs: model NVIDIA A100-SXM4-80GB, the inventory's is H100"
+    ]
 
 
-@pytest.mark.parametrize(
-    ("row", "said"), [("1, 0", "waits to be remapped"), ("No, Yes", "could not be remapped")]
-)
-def test_rows_that_wait_or_failed_to_be_remapped_are_wrong(node, row, said):
-    found = look(node, 2, smi(remapped=REMAPPED + NO_REMAP.format("17") + f"00000000:89:00.0, {row}\n"))
-    assert [said in one for one in found.wrong] == [True]
-
-
-def test_a_gpu_that_fell_off_the_bus_or_out_of_the_driver_is_wrong(node):
-    assert "2 NVIDIA GPUs on the PCI bus, 8 expected" in look(node, 8, smi()).wrong[0]
-    one = smi(HEADER + ROW.format("17"), REMAPPED + NO_REMAP.format("17"))
-    assert look(node, 2, one).wrong == ["GPU 0000:89:00.0: on the PCI bus, but nvidia-smi does not list it"]
-    lost = smi("Unable to determine the device handle for GPU 0000:89:00.0: GPU is lost.\n", status=15)
-    assert "GPU is lost" in look(node, 2, lost).wrong[0]
-
-
-def test_a_driver_that_lacks_a_field_is_asked_for_the_others(node):
-    asked = []
-
-    def ask(argv):
-        asked.append(argv[1])
-        if "retired_pages" in argv[1]:
-            return Ended(2, 'Field "retired_pages.pending" is not a valid field to query.\n')
-        return smi()(argv)
-
-    assert look(node, 2, ask) == Found(good=["2 GPUs"])
-    assert ["retired_pages" in one for one in asked] == [True, False, False]
+def test_xids_since_the_last_look(node):
+    node.log(
+        "NVRM: Xid (PCI:0000:17:00): 31, pid=7, name=python, Ch 00000008",
+        "NVRM: Xid (PCI:0000:89:00): 79, GPU has fallen off the bus.",
+        "eth0: link is up",
+    )
+    first = look(node, TWO, smi())
+    assert first.wrong == [
+        "gpu_xid: 0000:89:00: XID 79 (restart the node), 1 times, last: GPU has fallen off the bus."
+    ]
+    assert first.told == ["XID 31 1 times, told and not judged"]
+    assert look(node, TWO, smi(), after=2) == Found(good=["2 GPUs"])
 
 
 @pytest.mark.parametrize(
     ("expected", "ask", "part"),
     [
-        (2, absent, "unknown"),
+        (TWO, absent, "unknown"),
         (None, absent, "told"),
-        (2, hangs, "unknown"),
+        (TWO, hangs, "unknown"),
         (None, hangs, "unknown"),
-        (2, smi(HEADER + ROW.format("17")[:60]), "unknown"),
-        (2, smi(status=9), "unknown"),
-        (2, smi("Segmentation fault\n", status=139), "unknown"),
-        (2, smi(remapped="Segmentation fault\n"), "unknown"),
+        (TWO, smi(HEADER + ROW.format("17")[:60]), "unknown"),
+        (TWO, smi(status=9), "unknown"),
+        (TWO, smi("Segmentation fault\n", status=139), "unknown"),
+        (TWO, smi(remapped="Segmentation fault\n"), "unknown"),
     ],
 )
 def test_what_does_not_answer_is_never_good(node, expected, ask, part):
@@ -127,10 +115,16 @@ def test_what_does_not_answer_is_never_good(node, expected, ask, part):
     assert not found.wrong
 
 
+def test_a_log_that_cannot_be_read_is_not_known_where_gpus_are_promised(node):
+    (node.root / "dev/kmsg").unlink()
+    assert look(node, TWO, smi()).unknown == ["xid_unknown: /dev/kmsg: No such file or directory"]
+    assert look(node, None, smi()).told == ["xid_unknown: /dev/kmsg: No such file or directory"]
+
+
 def test_a_driver_that_is_not_loaded_is_wrong_where_gpus_are_expected(tmp_path):
     node = GpuNode(tmp_path)
     node.function("0000:17:00.0", A100)
-    assert "driver is not loaded" in look(node, 1, smi()).wrong[0]
+    assert "driver is not loaded" in look(node, {"count": 1}, smi()).wrong[0]
     assert "driver is not loaded" in look(node, None, smi()).told[0]
 
 
@@ -141,4 +135,5 @@ def test_a_node_without_gpus(tmp_path):
     assert (nothing.status, nothing.line("gpu1")) == (
         3, "railyard quick: gpu1: UNKNOWN: nothing was looked at",
     )  # fmt: skip
-    assert look(GpuNode(tmp_path / "other"), 0, absent).good == ["no GPU, as expected"]
+    assert look(GpuNode(tmp_path / "other"), {"count": 0}, absent).good == ["no GPU, as expected"]
+    assert "0 NVIDIA GPUs" in look(GpuNode(tmp_path / "third"), {"count": 1}, absent).wrong[0]

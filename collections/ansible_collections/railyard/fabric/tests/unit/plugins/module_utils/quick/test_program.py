@@ -22,6 +22,7 @@ SMI = """#!/bin/sh
 case $1 in
 --query-gpu=*) echo "pci.bus_id, name, ecc.errors.uncorrected.volatile.total, pcie.link.width.current"
   echo "00000000:17:00.0, NVIDIA A100-SXM4-80GB, 0, 16" ;;
+nvlink) ;;
 *) echo "gpu_bus_id, remapped_rows.pending, remapped_rows.failure"
   echo "00000000:17:00.0, 0, 0" ;;
 esac
@@ -72,7 +73,8 @@ class Node(GpuNode):
         path.chmod(0o755)
 
     def expects(self, **change: object) -> None:
-        wanted = {"schema": 1, "node": "gpuserver1", "transport": "tcp", "node_class": "hardware", "gpus": 1}
+        wanted = {"schema": 1, "node": "gpuserver1", "transport": "tcp", "node_class": "hardware"}
+        wanted["gpus"] = {"count": 1}
         wanted |= {"rails": self.rails, "governor": "performance"}
         self.expect.write_text(json.dumps(wanted | change))
 
@@ -122,14 +124,14 @@ def test_each_thing_that_is_wrong_is_said_once(node):
     node.write("sys/class/net/ens6/mtu", 1500)
     node.write("sys/class/net/ens7/carrier", 0)
     node.write("sys/devices/system/cpu/cpu3/cpufreq/scaling_governor", "powersave")
-    node.expects(gpus=8)
+    node.expects(gpus={"count": 8})
     status, line = node.look()
     assert status == 1
     for said in (
         "mtu_differs: rail0 (ens6) has 1500, the plan's is 9000",
         "link_down: rail1 (ens7)",
         "governor: performance on 3 CPUs, powersave on 1 CPUs, performance is expected",
-        "gpus: 1 NVIDIA GPUs on the PCI bus, 8 expected",
+        "gpu_missing: 1 NVIDIA GPUs on the PCI bus, 8 expected",
     ):
         assert line.count(said) == 1, said
     node.expects(rails=[{**node.rails[0], "netdev": "ens9"}])
@@ -155,7 +157,7 @@ def test_rdma_is_asked_where_it_is_declared(node):
         (lambda node: node.expect.unlink(), "expectation: {expect}: No such file or directory"),
         (lambda node: node.kept.write_text(""), "error counters: {kept}"),
         (lambda node: (node.kept.mkdir(), (node.kept / "local.json").write_text("{")), "no record of a look"),
-        (lambda node: node.tool("nvidia-smi", "#!/bin/sh\nexit 9\n"), "gpus: nvidia-smi ended with 9"),
+        (lambda node: node.tool("nvidia-smi", "#!/bin/sh\nexit 9\n"), "gpu_unknown: nvidia-smi ended with 9"),
         (lambda node: node.links.clear(), "addresses: `ip -d -j addr` gave no JSON"),
         (lambda node: node.expects(governor="performance", node_class="virtual", rails=[], gpus=None)
          or [path.unlink() for path in node.root.glob("sys/devices/system/cpu/*/cpufreq/scaling_governor")],

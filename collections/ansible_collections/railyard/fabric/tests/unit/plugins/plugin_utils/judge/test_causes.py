@@ -15,6 +15,7 @@ from typing import TypeGuard, get_args
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import ErrorClass
 from ansible_collections.railyard.fabric.plugins.module_utils.rails import bind
+from ansible_collections.railyard.fabric.plugins.module_utils.rules import gpu
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import attempts, bmc, causes, slow_rails
 
 # What is on a node or controller that Railyard provisioned, or in the packages that the roles install.
@@ -34,7 +35,17 @@ PROGRAMS = {
         "ibv_devinfo",
         "ip",
     ),
-    *("ipmitool", "journalctl", "lldpctl", "lspci", "mstconfig", "netplan", "networkctl", "nft"),
+    *(
+        "ipmitool",
+        "journalctl",
+        "lldpctl",
+        "lspci",
+        "mstconfig",
+        "netplan",
+        "networkctl",
+        "nft",
+        "nvidia-smi",
+    ),
     *("ping", "railyard", "rdma", "saquery", "ss", "ssh", "sysctl", "tar", "tc", "tcpdump", "top"),
     "uname",
 }
@@ -47,7 +58,8 @@ def _is_text(node: ast.expr) -> TypeGuard[ast.Constant]:
 def named_causes() -> Iterator[str]:
     """Yield every class that the judge's code gives to a verdict, or that binding finds."""
     calls = {"failed", "unknown", "unmeasured", "explain", "cause", "Finding", "_beyond", "NotAdded"}
-    for path in (*Path(causes.__file__).parent.glob("*.py"), Path(bind.__file__)):
+    folders = (Path(module.__file__).parent for module in (causes, gpu))
+    for path in (*(file for folder in folders for file in folder.glob("*.py")), Path(bind.__file__)):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and node.args:
                 called = (

@@ -10,7 +10,7 @@ import signal
 import time
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils.quick import bounded
+from ansible_collections.railyard.fabric.plugins.module_utils import bounded
 
 
 def hangs(at):

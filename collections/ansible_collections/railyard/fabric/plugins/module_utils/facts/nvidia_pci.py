@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import Reader
-from ansible_collections.railyard.fabric.plugins.module_utils.gpu.catalogue import NVIDIA
 
+#: NVIDIA's number as a vendor.
+NVIDIA = 0x10DE
 _DISPLAY_CLASS = 0x03  # VGA and 3D controllers
 _PCI = re.compile(r"([0-9a-f]{4,8}):([0-9a-f]{2}:[0-9a-f]{2}\.[0-7])\Z", re.I)
 

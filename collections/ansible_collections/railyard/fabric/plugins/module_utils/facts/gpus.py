@@ -1,0 +1,308 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How a node's GPUs are: on the PCI bus, in their driver's words, in the kernel's log, and near which card.
+
+nvidia-smi is asked only where the driver is loaded, since it would load it otherwise, and for a bounded time:
+a program that hangs in a driver keeps nothing here waiting.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from ansible_collections.railyard.fabric.plugins.module_utils import bounded
+from ansible_collections.railyard.fabric.plugins.module_utils.bounded import Ended, ToolError
+from ansible_collections.railyard.fabric.plugins.module_utils.facts import kernel_log, nvidia_pci
+from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import Reader, numa_node
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers import capture
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import NotThisTool
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers.gpu import (
+    nvidia_smi_nvlink,
+    nvidia_smi_query,
+    nvidia_smi_topo,
+)
+
+#: All that nvidia-smi is asked of a node, and one question of it.
+LIMIT_S = 25.0
+EACH_S = 10.0
+_NAMES = {"--query-gpu": ("pci.bus_id", "name"), "--query-remapped-rows": ("gpu_bus_id",)}
+# A driver that lacks one says which, and fails the whole query.
+_FIELDS = {
+    "--query-gpu": (
+        "driver_version",
+        "index",
+        "pstate",
+        "ecc.errors.uncorrected.volatile.total",
+        "ecc.errors.uncorrected.aggregate.total",
+        "ecc.errors.corrected.volatile.total",
+        "retired_pages.pending",
+        "clocks_throttle_reasons.hw_thermal_slowdown",
+        "clocks_throttle_reasons.hw_power_brake_slowdown",
+        "clocks_throttle_reasons.sw_thermal_slowdown",
+        "temperature.gpu",
+        "temperature.gpu.tlimit",
+        "temperature.memory",
+        "power.draw",
+        "power.limit",
+        "power.default_limit",
+        "pcie.link.width.current",
+        "pcie.link.width.max",
+        "pcie.link.gen.current",
+        "pcie.link.gen.max",
+        "gpu_recovery_action",
+    ),
+    "--query-remapped-rows": ("remapped_rows.pending", "remapped_rows.failure"),
+}
+_NOT_A_FIELD = re.compile(r'Field "([a-z0-9_.]+)" is not a valid field')
+# R535 has both names of a throttle's reasons, later ones may have the new one alone.
+_OLD, _NEW = "clocks_throttle_reasons.", "clocks_event_reasons."
+_TRIES = 8
+_ERRORS = re.compile(r"^\s+Link ([0-9]{1,3}): (Replay|Recovery|CRC) Errors: ([0-9]{1,19})\s*$")
+_ERRORS_OF = re.compile(r"^GPU ([0-9]{1,3}): ")
+_AER = re.compile(r"^(\w{1,40}) ([0-9]{1,19})$", re.M)
+#: The counters of an NVLink's errors.
+KINDS = ("replay", "recovery", "crc")
+
+#: Why a part has no answer: there is no such program or file, it gave none in time, it says that something is
+#: wrong, or what it says cannot be read.
+ABSENT, SILENT, FAILED, GARBLED = "absent", "silent", "failed", "garbled"
+#: How near a GPU is to a card, the nearest first.
+SWITCH, ROOT, NODE, FAR = "switch", "root", "numa_node", "far"
+
+Ask = Callable[[Sequence[str]], Ended]
+Rows = dict[str, dict[str, Any]]
+
+
+class FailedError(Exception):
+    """nvidia-smi answers that something is wrong."""
+
+
+def by_the_clock(limit_s: float = LIMIT_S) -> Ask:
+    """Return what runs a program, all of its calls together for so long at most."""
+    deadline = time.monotonic() + limit_s
+
+    def ask(argv: Sequence[str]) -> Ended:
+        left_s = deadline - time.monotonic()
+        if left_s <= 0:
+            raise ToolError(f"{argv[0]}: no time was left to ask it")
+        return bounded.ask(argv, min(EACH_S, left_s))
+
+    return ask
+
+
+def read(reader: Reader, ask: Ask, cards: Iterable[str] = (), after: int = 0) -> dict[str, Any]:
+    """Return what is known of the node's GPUs.
+
+    Args:
+        reader: where the kernel's files are.
+        ask: runs nvidia-smi; raises ToolError.
+        cards: PCI addresses of the network cards that GPUs may be near.
+        after: the number of the first record of the kernel's log that counts.
+
+    Returns:
+        `pci`, the addresses of the GPUs on the bus; `driver`, the version of the module that is loaded;
+        `rows`, what nvidia-smi says of each, by its names, with `pci` and, of the bus, `aer_correctable`;
+        `nvlink`, of each GPU with links `gpu` (its index), `active`, `inactive`, `speeds_gbytes_per_s` and
+        `errors`; `topology`, how GPUs are joined; `near`, of each card the nearest GPUs; `xids` as
+        `kernel_log.Log` has them. `errors` says of each part that has no answer why: `class` is ABSENT,
+        SILENT, FAILED or GARBLED, beside a `message`.
+    """
+    folders = {one["pci"]: one["folder"] for one in nvidia_pci.functions(reader) if nvidia_pci.is_gpu(one)}
+    driver = reader.text(reader.sys("module", "nvidia", "version"))
+    found: dict[str, Any] = {
+        "pci": list(folders), "driver": driver, "rows": [], "nvlink": [], "topology": None,
+        "near": near(reader, cards, folders), "xids": None, "errors": {},
+    }  # fmt: skip
+    if not folders and driver is None:
+        return found
+    try:
+        found["xids"] = kernel_log.read(os.path.dirname(reader.sys_root), after)._asdict()
+    except kernel_log.LogError as error:
+        found["errors"]["xids"] = {"class": ABSENT, "message": str(error)}
+    if not folders or driver is None:
+        return found
+    gone = None
+    for part, question in (
+        ("rows", lambda: _read_rows(ask, reader, folders, found)),
+        ("nvlink", lambda: _read_nvlink(ask, found)),
+        ("topology", lambda: _read_topology(ask, found)),
+    ):
+        why = gone or _why_not(question)
+        if why is not None:
+            found["errors"][part] = why
+            # What is not there, or hung once, is not asked again.
+            gone = why if why["class"] in (ABSENT, SILENT) else None
+    return found
+
+
+def _why_not(question: Callable[[], None]) -> dict[str, str] | None:
+    """Ask, and return why there is no answer, or None."""
+    try:
+        question()
+    except ToolError as error:
+        return {"class": ABSENT if error.absent else SILENT, "message": str(error)}
+    except FailedError as error:
+        return {"class": FAILED, "message": str(error)}
+    except ValueError as error:
+        return {"class": GARBLED, "message": str(error)}
+    return None
+
+
+def _read_rows(ask: Ask, reader: Reader, folders: Mapping[str, str], found: dict[str, Any]) -> None:
+    rows = _rows(ask, "--query-gpu")
+    found["rows"] = [{"pci": address, **row} for address, row in rows.items()]
+    for row in found["rows"]:
+        folder = folders.get(row["pci"])
+        told = (
+            dict(_AER.findall(reader.text(os.path.join(folder, "aer_dev_correctable")) or ""))
+            if folder
+            else {}
+        )
+        row["aer_correctable"] = int(told["TOTAL_ERR_COR"]) if "TOTAL_ERR_COR" in told else None
+    more: Rows = {}
+    why = _why_not(lambda: more.update(_rows(ask, "--query-remapped-rows")))
+    if why is not None:
+        found["errors"]["remapped"] = why
+    for row in found["rows"]:
+        row.update(more.get(row["pci"], {}))
+
+
+def _rows(ask: Ask, query: str) -> Rows:
+    """Return nvidia-smi's rows by PCI address.
+
+    Raises:
+        ToolError: it gave no answer.
+        FailedError: its answer is that something failed.
+        ValueError: its answer cannot be read.
+    """
+    fields = list(_FIELDS[query])
+    names = _NAMES[query]
+    for _attempt in range(_TRIES):
+        ended = ask(["nvidia-smi", f"{query}={','.join((*names, *fields))}", "--format=csv"])
+        unknown = _NOT_A_FIELD.search(ended.text)
+        if unknown is not None:
+            if unknown.group(1) not in fields:
+                raise ValueError(f"nvidia-smi does not know {unknown.group(1)}")
+            at = fields.index(unknown.group(1))
+            fields[at : at + 1] = (
+                [_NEW + fields[at].removeprefix(_OLD)] if fields[at].startswith(_OLD) else []
+            )
+            continue
+        try:
+            answer = capture.read(nvidia_smi_query.parse, ended.text)
+        except NotThisTool as error:
+            raise ValueError(f"nvidia-smi ended with {ended.status}: {error}") from error
+        problem = answer.get("error")
+        if problem and problem["class"] == "tool_error":
+            raise FailedError(f"nvidia-smi: {problem['message']}")
+        if problem or not answer["outputs"] or ended.status != 0:
+            words = problem["message"] if problem else "no GPU in its answer"
+            raise ValueError(f"nvidia-smi ended with {ended.status}: {words}")
+        return {
+            nvidia_pci.normal_address(str(row[names[0]])): {_old(key): value for key, value in row.items()
+                                                            if key != names[0]}
+            for row in answer["outputs"][0]["gpus"] if row.get(names[0])
+        }  # fmt: skip
+    raise ValueError("nvidia-smi: it knows too few of the fields that are asked for")
+
+
+def _old(name: str) -> str:
+    return _OLD + name.removeprefix(_NEW) if name.startswith(_NEW) else name
+
+
+def _read_nvlink(ask: Ask, found: dict[str, Any]) -> None:
+    ended = ask(["nvidia-smi", "nvlink", "-s"])
+    if not ended.text.strip() and ended.status == 0:
+        return  # GPUs without NVLink
+    try:
+        answer = capture.read(nvidia_smi_nvlink.parse, ended.text)
+    except NotThisTool as error:
+        if ended.status == 0 and all(
+            _ERRORS_OF.match(line) for line in ended.text.splitlines() if line.strip()
+        ):
+            return  # each GPU's name, and no link below it
+        raise ValueError(f"nvidia-smi nvlink ended with {ended.status}: {error}") from error
+    problem = answer["error"]
+    if problem or ended.status != 0:
+        # A GPU without NVLink among others is no error of the tool's, and a driver without any says it so.
+        if problem and "not supported" in problem["message"].lower():
+            return
+        words = problem["message"] if problem else "no whole answer"
+        raise ValueError(f"nvidia-smi nvlink ended with {ended.status}: {words}")
+    counted = _nvlink_errors(ask(["nvidia-smi", "nvlink", "-e"]).text)
+    found["nvlink"] = [
+        {
+            "gpu": one["gpu"],
+            "active": sum(link["active"] for link in one["links"]),
+            "inactive": [link["link"] for link in one["links"] if not link["active"]],
+            "speeds_gbytes_per_s": sorted(
+                {link["speed_gbytes_per_s"] for link in one["links"] if link["active"]}
+            ),
+            "errors": counted.get(one["gpu"]),
+        }
+        for one in answer["outputs"]
+    ]
+
+
+def _nvlink_errors(text: str) -> dict[int, dict[str, int]]:
+    """Return GPU -> the sums of its links' error counters, of `nvidia-smi nvlink -e`."""
+    sums: dict[int, dict[str, int]] = {}
+    gpu = None
+    for line in text.splitlines():
+        head, counter = _ERRORS_OF.match(line), _ERRORS.match(line)
+        gpu = int(head.group(1)) if head else gpu
+        if counter and gpu is not None:
+            mine = sums.setdefault(gpu, dict.fromkeys(KINDS, 0))
+            mine[counter.group(2).lower()] += int(counter.group(3))
+    return sums
+
+
+def _read_topology(ask: Ask, found: dict[str, Any]) -> None:
+    ended = ask(["nvidia-smi", "topo", "-m"])
+    try:
+        answer = capture.read(nvidia_smi_topo.parse, ended.text)
+    except NotThisTool as error:
+        raise ValueError(f"nvidia-smi topo ended with {ended.status}: {error}") from error
+    if not answer["valid"]:
+        raise ValueError(f"nvidia-smi topo: {(answer['error'] or {}).get('message', 'no matrix')}")
+    links = answer["outputs"][0]["links"]
+    found["topology"] = {
+        one: {other: link for other, link in row.items() if other.startswith("GPU")}
+        for one, row in links.items() if one.startswith("GPU")
+    }  # fmt: skip
+
+
+def near(reader: Reader, cards: Iterable[str], gpus: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Return of each card `nic`, the nearest `gpus`, and `by` what they are near.
+
+    Below one port of the root (`switch`), below one root complex (`root`), on one NUMA node (`numa_node`), or
+    none of these (`far`). `by` is None where the kernel tells neither path nor node.
+    """
+    found = []
+    for card in dict.fromkeys(cards):
+        folder = reader.sys("bus", "pci", "devices", card)
+        if not gpus or not os.path.exists(folder):
+            continue
+        ways = {gpu: _nearness(reader, folder, place) for gpu, place in gpus.items()}
+        known = [by for by in (SWITCH, ROOT, NODE, FAR) if by in ways.values()]
+        by = known[0] if known else None
+        found.append({"nic": card, "by": by, "gpus": [gpu for gpu, way in ways.items() if by and way == by]})
+    return found
+
+
+def _nearness(reader: Reader, one: str, other: str) -> str | None:
+    paths = [os.path.realpath(folder).split("/devices/", maxsplit=1) for folder in (one, other)]
+    if all(len(path) > 1 for path in paths):
+        both = [path[1].split("/") for path in paths]
+        shared = [one == two for one, two in zip(*both)]  # noqa: B905 - 3.9
+        if shared[0]:
+            return SWITCH if all(shared[:2]) else ROOT
+    nodes = [numa_node(reader, folder) for folder in (one, other)]
+    if None in nodes:
+        return None
+    return NODE if nodes[0] == nodes[1] else FAR

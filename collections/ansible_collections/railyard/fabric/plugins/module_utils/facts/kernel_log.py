@@ -1,0 +1,143 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What NVIDIA's drivers wrote into the kernel's log of their GPUs and switches: XIDs and SXIDs.
+
+Read from the kernel's own ring, /dev/kmsg (Documentation/ABI/testing/dev-kmsg): a record a read, each with
+its number and its time since boot. What the ring has overwritten is gone, and is said to be. A reset of a GPU
+and a driver that is loaded anew end what was wrong before, so that a repaired node is not bad until its boot.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+DEVICE = "dev/kmsg"
+_RECORD_BYTES = 8192
+# More than any ring holds (log_buf_len is some MiB); how many sorts of words are kept, and how much of one.
+_MOST_RECORDS = 1 << 20
+_MOST_SEEN = 256
+_SAID = 160
+
+_HEAD = re.compile(rb"[0-9]{1,9},([0-9]{1,19}),([0-9]{1,19}),[^;]*;(.*)")
+_XID = re.compile(
+    r"NVRM: Xid \((?:PCI:)?([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2})(?:\.[0-7])?\): ([0-9]{1,5}), ?(.*)", re.I
+)
+_SXID = re.compile(r"SXid \(PCI:([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2})\.[0-7]\): ([0-9]{1,5}), ?(.*)", re.I)
+# "Non-fatal" and "Nonfatal" are the other word.
+_FATAL = re.compile(r"(?<!-)\bFatal\b")
+_LOADED = "NVRM: loading NVIDIA"
+_RECOVERY = 154
+# "GPU recovery action changed from 0x1 (GPU Reset Required) to 0x0 (None)"
+_WELL_AGAIN = re.compile(r"recovery action changed from 0x[0-9a-f]+ \(.*\) to 0x0 ", re.I)
+
+
+class LogError(Exception):
+    """The kernel's log cannot be read; the message says why."""
+
+
+class Record(NamedTuple):
+    """One record: its number since boot, when it was written (seconds since boot), and its words."""
+
+    number: int
+    at_s: float
+    text: str
+
+
+class Log(NamedTuple):
+    """What a part of the log says.
+
+    Attributes:
+        first: the number of the first record that the ring still has; None where it has none.
+        next: the number that the next record will have, as far as is known.
+        since_s: when the first of them was written.
+        seen: `kind` (XID, or a switch's SXID), `pci`, `xid`, `fatal` (whether the driver called one of them
+            so), `count`, `at_s` of the last one and what it `said`, each sort once.
+    """
+
+    first: int | None
+    next: int
+    since_s: float
+    seen: list[dict[str, Any]]
+
+
+def read(root: str = "/", after: int = 0) -> Log:
+    """Return what was said in records from number `after` on.
+
+    Raises:
+        LogError: there is no such log here, or it may not be read.
+    """
+    path = os.path.join(root, DEVICE)
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        raise LogError(f"/{DEVICE}: {error.strerror or error}") from error
+    first: Record | None = None
+    last, ours = after - 1, []
+    try:
+        for record in _records(handle):
+            first, last = first or record, max(last, record.number)
+            # The ring is some MiB; of it little is of a GPU, however often a driver says it.
+            if record.number >= after and ("NVRM: " in record.text or "SXid " in record.text):
+                ours.append(record)
+    except OSError as error:
+        raise LogError(f"/{DEVICE}: {error.strerror or error}") from error
+    finally:
+        os.close(handle)
+    return Log(first and first.number, last + 1, first.at_s if first else 0.0, sort_out(ours))
+
+
+def _records(handle: int) -> Iterator[Record]:
+    for _turn in range(_MOST_RECORDS):
+        try:
+            data = os.read(handle, _RECORD_BYTES)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            # The ring has gone on over the record that was next; the read after it has the oldest one left.
+            if error.errno != errno.EPIPE:
+                raise
+            continue
+        if not data:
+            return
+        # Lines that begin with a blank are the record's tags.
+        for head in filter(None, map(_HEAD.match, data.split(b"\n"))):
+            text = head.group(3).decode("utf-8", errors="replace")
+            yield Record(int(head.group(1)), int(head.group(2)) / 1e6, text)
+
+
+def sort_out(records: Iterable[Record]) -> list[dict[str, Any]]:
+    """Return what of the records is of GPUs and switches, and still holds; see `Log.seen`."""
+    seen: dict[tuple[str, int], dict[str, Any]] = {}
+    for record in records:
+        if _LOADED in record.text:
+            seen.clear()
+            continue
+        xid, sxid = _XID.search(record.text), _SXID.search(record.text)
+        found = xid or sxid
+        if found is None:
+            continue
+        # Of five digits of a domain (a virtual machine's) nvidia-smi and sysfs name the last four.
+        place, number, said = found.group(1).lower()[-10:], int(found.group(2)), found.group(3)
+        if xid and number == _RECOVERY and _WELL_AGAIN.search(said):
+            for key in [key for key in seen if key[0] == place]:
+                del seen[key]
+            continue
+        key = place, number
+        if key not in seen and len(seen) >= _MOST_SEEN:
+            continue
+        before = seen.pop(key, {"count": 0})
+        seen[key] = {
+            "kind": "XID" if xid else "SXID",
+            "pci": place,
+            "xid": number,
+            "fatal": bool(before.get("fatal") or _FATAL.search(said)),
+            "count": before["count"] + 1,
+            "at_s": round(record.at_s, 3),
+            "said": said[:_SAID],
+        }
+    return list(seen.values())

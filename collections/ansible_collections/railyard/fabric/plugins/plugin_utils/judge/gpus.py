@@ -1,0 +1,65 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a node's facts answer of its GPUs, and of the nodes that are declared alike. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ansible_collections.railyard.fabric.plugins.module_utils.rules import gpu
+from ansible_collections.railyard.fabric.plugins.module_utils.rules.gpu_rows import Node
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import Answer
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.facts import BoundFacts
+
+#: Declaration, as JSON -> key -> the usual value and how many nodes have which; see `rules.gpu_rows.Node`.
+Usual = Mapping[str, Mapping[str, tuple[str | None, str]]]
+_OF: dict[str, Callable[[object], str | None]] = {"model": gpu.model_of, "driver": gpu.driver_of}
+_MOST_KINDS = 4
+
+
+def usual(plan: Mapping[str, Any], fleet: BoundFacts) -> Usual:
+    """Return in what the nodes differ of which the plan declares the same GPUs."""
+    seen: dict[str, dict[str, Counter[str]]] = {}
+    for name, node in plan["nodes"].items():
+        if node.get("gpus") is None or name not in fleet.bound:
+            continue
+        counts = seen.setdefault(_kind(node["gpus"]), {key: Counter() for key in _OF})
+        for key, of in _OF.items():
+            if (value := of(fleet.gpus.get(name))) is not None:
+                counts[key][value] += 1
+    return {
+        kind: {key: _most(count) for key, count in counts.items() if len(count) > 1}
+        for kind, counts in seen.items()
+    }
+
+
+def _kind(declared: Mapping[str, Any]) -> str:
+    return json.dumps(declared, sort_keys=True)
+
+
+def _most(count: Counter[str]) -> tuple[str | None, str]:
+    value, nodes = count.most_common(1)[0]
+    told = ", ".join(f"{one} on {many}" for one, many in count.most_common(_MOST_KINDS))
+    return (value if 2 * nodes > count.total() else None), told
+
+
+def judge(asked: Mapping[str, Any], declared: Mapping[str, Any], fleet: BoundFacts, others: Usual) -> Answer:
+    """Answer a GPU check.
+
+    Args:
+        asked: the asked line: one node, no rail.
+        declared: the plan's `gpus` of the node.
+        fleet: all facts.
+        others: from `usual`.
+    """
+    name, check = str(asked["node"]), str(asked["check"])
+    if nothing := fleet.unknown(name):
+        return nothing
+    cards = {rail: (one.hca or {}).get("pci") or (one.netdev or {}).get("pci")
+             for rail, one in fleet.bound[name].items()}  # fmt: skip
+    node = Node(name, declared, others.get(_kind(declared), {}), cards)
+    return Answer.of(gpu.rule(check, node, fleet.gpus.get(name)))
