@@ -22,6 +22,8 @@ from support.runs.run_builder import build_run
         ({"gid_index": 1, "gid_type": "RoCE v2"}, "GID index 1, GID type RoCE v2"),
         ({"rtt_average_us": 82.0, "loss_percent": 0}, "RTT average 82 µs, loss 0 %"),
         ({"latency_p50_us": 5.0}, "latency p50 5 µs"),
+        ({"bandwidth_bytes_per_s": 2.376e9, "iops": 9000}, "bandwidth 2.38 GB/s, IOPS 9000"),
+        ({"bandwidth_bytes_per_s": 45.4e6}, "bandwidth 45.4 MB/s"),
         (None, ""),
     ],
 )  # fmt: skip
@@ -34,6 +36,11 @@ def test_what_was_expected_has_them_too(metric):
     label = wording.metric_name(metric)
     for floor, ceiling in (({metric: 1}, {metric: 1}), ({metric: 1}, {metric: 2}), ({metric: 1}, {})):
         assert wording.bounds_text(floor, ceiling).startswith(f"{label} ")
+
+
+def test_bounds_of_a_drive_have_a_prefix_each():
+    told = wording.bounds_text({"bandwidth_bytes_per_s": 9e8}, {"bandwidth_bytes_per_s": 8e9})
+    assert told == "bandwidth 900 MB/s to 8 GB/s"
 
 
 def test_no_number_of_a_run_stands_without_its_label(tmp_path):

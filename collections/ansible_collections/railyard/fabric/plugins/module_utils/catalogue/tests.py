@@ -231,10 +231,10 @@ TESTS: tuple[Check, ...] = (
 )
 # Of each node by itself, in the order in which they are asked: source and `asked` are "node".
 NODE_TESTS: tuple[Check, ...] = (
-    _storage("storage_write", "sequential write", "bandwidth_bytes_per_s"),
-    _storage("storage_read", "sequential read", "bandwidth_bytes_per_s"),
-    _storage("storage_random_read", "random read of 4 KiB", "iops", "latency_p99_us"),
-    _storage("storage_sync_write", "write of 4 KiB that waits for the drive", "latency_p99_us", "iops"),
+    _storage("storage_write", "drive's sequential write", "bandwidth_bytes_per_s"),
+    _storage("storage_read", "drive's sequential read", "bandwidth_bytes_per_s"),
+    _storage("storage_random_read", "drive's random read of 4 KiB", "iops", "latency_p99_us"),
+    _storage("storage_sync_write", "drive's synchronous write of 4 KiB", "latency_p99_us", "iops"),
     Check(
         "memory_bandwidth",
         "memory bandwidth of the slowest NUMA node",

@@ -51,6 +51,8 @@ REPRODUCED = 2
 _OF_SLOT = "storage_read"
 #: What a busy node takes to start fio and to end it.
 _AROUND_S = 10.0
+#: How much of a node's own words is shown.
+_MOST_WORDS, _MOST_DISKS = 60, 4
 #: By how much fio's own time and the row's window may differ.
 _WINDOW_S = 1.0
 
@@ -74,6 +76,20 @@ def doubt(row: Row, policy: Mapping[str, Any]) -> str | None:
         return f"fio says that it ran for {storage['moved_s']:g} s, its window has {lasted_s:g} s"
     # fio's own start and end are beside its window.
     return fio.unproven(str(row["check"]), row["metrics"], storage, counters, lasted_s + _AROUND_S, policy)
+
+
+def shown(row: Row) -> dict[str, str]:
+    """Return what a verdict shows of a row's drives: file system, device, models and sizes."""
+    storage = row["storage"]
+    disks = storage.get("disks")
+    told = [
+        " ".join(str(disk[key])[:_MOST_WORDS] for key in ("name", "model") if disk.get(key) is not None)
+        + (f" {disk['size_bytes'] / 1e12:.3g} TB" if is_whole(disk.get("size_bytes")) else "")
+        for disk in (disks if isinstance(disks, list) else ())[:_MOST_DISKS]
+        if isinstance(disk, Mapping)
+    ]
+    words = (str(storage.get(key))[:_MOST_WORDS] for key in ("filesystem", "name"))
+    return {"drive": " on ".join(words) + (f" ({', '.join(told)})" if told else "")}
 
 
 def settle(

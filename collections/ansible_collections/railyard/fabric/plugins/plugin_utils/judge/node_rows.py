@@ -32,6 +32,8 @@ DOUBTS: dict[str, Callable[[Row, Mapping[str, Any]], str | None]] = {
     "fio": drives.doubt,
     "likwid-bench": memory.doubt,
 }
+#: Returns what a verdict shows of a row beside its numbers: of a tool, by its name.
+SHOWN: dict[str, Callable[[Row], dict[str, str]]] = {"fio": drives.shown}
 #: What was asked for by the inventory and is not there fails, as a missing device of a rail does.
 _MISSING = ("storage_not_mounted",)
 _ASKED = ("check", "tool", "node", "peer", "rail", "direction", "round", "subject")
@@ -70,7 +72,8 @@ def judge(asked: Row, run: str, rows: Sequence[Row], policy: Mapping[str, Any], 
         return Answer.unmeasured("not_borne_out", f"{node}: {doubt}")
     metrics = {name: value for name, value in row["metrics"].items() if is_number(value)}
     bounds = with_site_policy(str(asked["check"]), Bounds(basis=_NO_AUTHORITY), policy)
-    return bounds_check.weigh(dict(metrics), [metrics], bounds)
+    shown = SHOWN.get(str(asked["tool"]))
+    return bounds_check.weigh({**metrics, **(shown(row) if shown else {})}, [metrics], bounds)
 
 
 def _of(row: Row, asked: Row, run: str) -> bool:

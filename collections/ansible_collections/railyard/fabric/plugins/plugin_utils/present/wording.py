@@ -93,7 +93,7 @@ _COUNTS = {
     "sent": "probes sent",
     "sm_lid": "LID of the subnet manager",
 }
-_CAPITALS = re.compile(r"\b(?:bmc|cpu|gid|gids|hca|ip|lid|lldp|mtu|rdma|rtt|tcp)\b")
+_CAPITALS = re.compile(r"\b(?:bmc|cpu|gid|gids|hca|iops|ip|lid|lldp|mtu|rdma|rtt|tcp)\b")
 _UNITS = (
     ("_bytes_per_s", "B/s"),
     ("_gbps", "Gbit/s"),
@@ -106,6 +106,8 @@ _UNITS = (
     ("_ms", "ms"),
     ("_s", "s"),
 )
+# A drive's rate is told in the prefix that fits it.
+_RATES = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
 def outcome(name: object) -> Outcome:
@@ -170,7 +172,11 @@ def number(value: Any) -> str:
 
 def quantity(metric: str, value: Any) -> str:
     """Return a value with its unit, such as `18.4 Gbit/s`."""
-    text, of = number(value), unit(metric)
+    of = unit(metric)
+    if of == "B/s" and is_number(value):
+        size, prefix = next(((size, name) for size, name in _RATES if abs(value) >= size), (1.0, ""))
+        return f"{number(value / size)} {prefix}{of}"
+    text = number(value)
     return f"{text} {of}" if of and is_number(value) else text
 
 
@@ -202,7 +208,8 @@ def bounds_text(floor: Mapping[str, Any] | None, ceiling: Mapping[str, Any] | No
         if low is not None and high is not None and low == high:
             parts.append(f"{name}{quantity(metric, low)}")
         elif low is not None and high is not None and is_number(low):
-            parts.append(f"{name}{number(low)} to {quantity(metric, high)}")
+            least = quantity(metric, low) if unit(metric) == "B/s" else number(low)
+            parts.append(f"{name}{least} to {quantity(metric, high)}")
         elif low is not None:
             parts.append(f"{name}{'at least ' if is_number(low) else ''}{quantity(metric, low)}")
         elif high is not None:

@@ -27,6 +27,7 @@ def test_healthy_drives_are_recorded_and_proven() -> None:
         ("recorded", "proven", "/data")
     }
     assert all("no authority" in one["basis"] for one in found)
+    assert {one["observed"]["drive"] for one in found} == {"xfs on nvme0n1p1 (nvme0n1 FAST 9000 1 TB)"}
     assert run.incomplete() is None
     assert run.status() == 0
 
