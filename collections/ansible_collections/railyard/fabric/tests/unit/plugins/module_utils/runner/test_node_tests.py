@@ -67,7 +67,8 @@ class Scale(NodeTool):
 @pytest.fixture(autouse=True)
 def scales(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(node_tests, "NODE_TESTS", (LIGHT, HEAVY, ONCE))
-    monkeypatch.setattr(registry, "NODE_TOOLS", dict.fromkeys(("light", "heavy", "once"), Scale))
+    scales = dict.fromkeys(("light", "heavy", "once"), Scale)
+    monkeypatch.setattr(registry, "NODE_TOOLS", {**registry.NODE_TOOLS, **scales})
     monkeypatch.setattr(registry, "CHECKS", (*registry.CHECKS, "light", "heavy", "once"))
     monkeypatch.setattr(runner_tests.busy, "node_is_busy", lambda _node, _policy: None)
     monkeypatch.setattr(Scale, "released", [])

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import archive
 from support.runs.fake_run import FakeRun
 from support.runs.fake_storage import drives_of, with_drives
 
@@ -189,3 +190,11 @@ def test_a_mount_that_is_missing_fails_and_what_cannot_be_measured_is_unmeasured
 def test_a_mount_has_one_name_and_no_other(mounts: Any, word: str) -> None:
     with pytest.raises(policy.PolicyError, match=word):
         policy.merge({"storage_mounts": mounts})
+
+
+def test_a_run_of_before_there_were_drives_is_still_collected() -> None:
+    run = FakeRun()
+    before = {key: value for key, value in run.policy.items() if not key.startswith("storage")}
+    assert archive.limits([{**run.order, "policy": before}], "gpuserver1") == archive.limits(
+        [run.order], "gpuserver1"
+    )
