@@ -6,25 +6,23 @@ Imports stand inside the verbs: `railyard --help` must not wait for Ansible or m
 from __future__ import annotations
 
 import enum
-import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
+from railyard import reckoning
 from railyard.base import ending, paths
 from railyard.base.errors import UserError
-from railyard.estimate.job import Job
+from railyard.base.verbs import ReportsDir, end, refuse_both, with_fields_of
 from railyard.new_inventory.wanted import Wanted
-from railyard.size.fabric import Wanted as WantedFabric
 
 _EXIT_STATUSES = (
     "Exit status: 0 all that was asked is proven and nothing failed; 1 something failed; 2 bad input, no "
     "node was touched; 3 something asked is unmeasured, a node did not answer, or the run is incomplete."
 )
-_NOTHING_MEASURED = "Exit status: 0 reckoned; 2 bad input. No node is touched, and nothing is measured."
 
 
 class _Verbs(TyperGroup):
@@ -74,12 +72,6 @@ Inventories = Annotated[
         "-i", "--inventory", metavar="INV", help="Inventory folder or file; may be given several times."
     ),
 ]
-ReportsDir = Annotated[
-    Path | None,
-    typer.Option(
-        "--reports-dir", help="Folder for run folders. Default: $RAILYARD_REPORTS_DIR, else reports/."
-    ),
-]
 AnsibleArgs = Annotated[
     list[str] | None,
     typer.Argument(
@@ -90,13 +82,6 @@ RunArgument = Annotated[
     str,
     typer.Argument(metavar="RUN", help="A run folder, CLUSTER/RUN, a run id, or CLUSTER (its latest run)."),
 ]
-
-
-def _with_fields_of(verb: Callable[..., None], options: type) -> inspect.Signature:
-    """Return a verb's signature with a dataclass's fields, each an option, in place of its `**`."""
-    *own, _options = inspect.signature(verb, eval_str=True).parameters.values()
-    fields = inspect.signature(options, eval_str=True).parameters.values()
-    return inspect.Signature([*fields, *own])
 
 
 @app.callback(invoke_without_command=True)
@@ -121,8 +106,8 @@ def plan(
     """Show every rail and address that an inventory means. Touches no node."""
     from railyard.plan import view as plan_view
 
-    _refuse_both(as_json, svg)
-    _end(plan_view.run(inventory, as_json, svg=svg))
+    refuse_both(as_json, svg)
+    end(plan_view.run(inventory, as_json, svg=svg))
 
 
 def _new_inventory(
@@ -134,10 +119,10 @@ def _new_inventory(
     """Write an inventory folder that plans cleanly. Overwrites nothing, touches no node."""
     from railyard.new_inventory import command as writing
 
-    _end(writing.run(Wanted(**wanted), folder))
+    end(writing.run(Wanted(**wanted), folder))
 
 
-_new_inventory.__signature__ = _with_fields_of(_new_inventory, Wanted)  # type: ignore[attr-defined] # read by typer
+_new_inventory.__signature__ = with_fields_of(_new_inventory, Wanted)  # type: ignore[attr-defined] # read by typer
 app.command(name="new-inventory")(_new_inventory)
 
 
@@ -227,7 +212,7 @@ def verify(
     """Read the end state of the nodes with a second, independent program: testinfra."""
     from railyard.operate import verify as verifying
 
-    _end(verifying.verify(inventory, args or []))
+    end(verifying.verify(inventory, args or []))
 
 
 @app.command()
@@ -250,8 +235,8 @@ def parse(
     from railyard.report import parse as parsing
 
     if tool == "run":
-        _end(parsing.as_run(file, inventory or [], reports_dir or paths.reports_dir()))
-    _end(parsing.run(tool, file))
+        end(parsing.as_run(file, inventory or [], reports_dir or paths.reports_dir()))
+    end(parsing.run(tool, file))
 
 
 @app.command(epilog=_EXIT_STATUSES)
@@ -259,7 +244,7 @@ def report(run: RunArgument, reports_dir: ReportsDir = None) -> None:
     """Write index.html, report.md and junit.xml of a run again, from its folder alone."""
     from railyard.report import rebuild
 
-    _end(rebuild.report(run, reports_dir or paths.reports_dir()))
+    end(rebuild.report(run, reports_dir or paths.reports_dir()))
 
 
 @app.command(epilog=_EXIT_STATUSES)
@@ -267,7 +252,7 @@ def judge(run: RunArgument, reports_dir: ReportsDir = None) -> None:
     """Decide the verdicts of a run again, from its folder or its bundle alone."""
     from railyard.report import rebuild
 
-    _end(rebuild.judge(run, reports_dir or paths.reports_dir()))
+    end(rebuild.judge(run, reports_dir or paths.reports_dir()))
 
 
 @app.command(epilog="Exit status: 0 something was compared; 2 bad input; 3 no two numbers are alike.")
@@ -280,7 +265,7 @@ def compare(
     """Tell what is better or worse in a run than in another, and what is noise; from their folders alone."""
     from railyard.report import compare as comparing
 
-    _end(comparing.run(run_a, run_b, reports_dir or paths.reports_dir(), as_json=as_json))
+    end(comparing.run(run_a, run_b, reports_dir or paths.reports_dir(), as_json=as_json))
 
 
 _baseline = typer.Typer(help="Keep what later runs are held against where no authority says what is good.")
@@ -292,7 +277,7 @@ def _save(run: RunArgument, inventory: Inventories, reports_dir: ReportsDir = No
     """Judge a run again and, if it ends with 0, keep its figures as baseline.json beside the inventory."""
     from railyard.report import baseline as saving
 
-    _end(saving.save(run, inventory, reports_dir or paths.reports_dir()))
+    end(saving.save(run, inventory, reports_dir or paths.reports_dir()))
 
 
 @app.command(epilog="Exit status: 0 written; 2 bad input, nothing is written.")
@@ -311,7 +296,7 @@ def bundle(
     from railyard.bundle import command
     from railyard.report import rebuild
 
-    _end(command.run(rebuild.find(run, reports_dir or paths.reports_dir()), output, table))
+    end(command.run(rebuild.find(run, reports_dir or paths.reports_dir()), output, table))
 
 
 @app.command(epilog="Exit status: 0 written; 2 bad input, nothing is written.")
@@ -327,102 +312,10 @@ def export(
     from railyard.report import export as exporting
     from railyard.report import rebuild
 
-    _end(exporting.run(rebuild.find(run, reports_dir or paths.reports_dir()), form, output))
+    end(exporting.run(rebuild.find(run, reports_dir or paths.reports_dir()), form, output))
 
 
-@app.command(epilog="Exit status: 0 simulated; 2 bad input. No node is touched, and nothing is measured.")
-def simulate(
-    nodes: Annotated[int, typer.Option(metavar="N", help="Nodes, named gpu001 and on.")],
-    rails: Annotated[int, typer.Option(metavar="R", help="Rails of each node, named rail0 and on.")],
-    seed: Annotated[int, typer.Option(metavar="S", min=0, help="The same seed draws the same noise.")],
-    pattern: Annotated[
-        str, typer.Option(metavar="PATTERN", help="Which nodes meet: all_pairs, or auto as validate does.")
-    ] = "all_pairs",
-    leaves: Annotated[
-        int | None,
-        typer.Option(metavar="L", help="Leaves of each rail. Default: one for 32 nodes.", show_default=False),
-    ] = None,
-    fault: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="F",
-            help="node:gpu017@0.6, node_rail:gpu017/rail3@0.5, rail:rail3, leaf:rail3-leaf0, "
-            "pair:gpu001,gpu009/rail2; @ is the share of the rate that is left, without it nothing is.",
-            show_default=False,
-        ),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-) -> None:
-    """Simulate a run with faults, and tell which of them its numbers show. Touches no node."""
-    from railyard.simulate import command as simulating
-
-    _end(simulating.run(nodes, rails, seed, pattern, leaves, fault or [], as_json))
-
-
-def _estimate(
-    source: Annotated[
-        str | None,
-        typer.Option(
-            "--from",
-            metavar="RUN",
-            help="What was measured: nccl-tests' output, a folder of it, or a run for its latencies.",
-        ),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-    reports_dir: ReportsDir = None,
-    **job: Any,
-) -> None:
-    """Estimate how long a job's gradients take between its GPUs, and what compute hides. Touches no node."""
-    from railyard.estimate import command as estimating
-
-    _end(estimating.run(Job(**job), source, reports_dir or paths.reports_dir(), as_json=as_json))
-
-
-_estimate.__signature__ = _with_fields_of(_estimate, Job)  # type: ignore[attr-defined] # read by typer
-app.command(name="estimate", epilog=_NOTHING_MEASURED)(_estimate)
-
-
-def _size(
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-    svg: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Draw spines, leaves and nodes; - is standard output.")
-    ] = None,
-    **wanted: Any,
-) -> None:
-    """Reckon leaves, spines and cables of a rail-optimised fabric. Touches no node."""
-    from railyard.size import command as sizing
-
-    _refuse_both(as_json, svg)
-    _end(sizing.run(WantedFabric(**wanted), as_json=as_json, file=svg))
-
-
-_size.__signature__ = _with_fields_of(_size, WantedFabric)  # type: ignore[attr-defined] # read by typer
-app.command(name="size", epilog=_NOTHING_MEASURED)(_size)
-
-
-@app.command(
-    name="lint-nccl",
-    epilog="Exit status: 0 no error; 1 an error; 2 bad input; 3 no error, but a value that is not known.",
-)
-def lint_nccl(
-    file: Annotated[
-        str,
-        typer.Argument(metavar="FILE", help="nccl.conf, an env file, a shell's or sbatch's script; or -."),
-    ],
-    inventory: Annotated[
-        list[str] | None,
-        typer.Option("-i", "--inventory", metavar="INV", help="Whose rails the settings are for."),
-    ] = None,
-    nccl: Annotated[
-        str,
-        typer.Option(metavar="VERSION", help="The NCCL that reads them. Default: the newest that is known."),
-    ] = "",
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-) -> None:
-    """Say what is wrong with settings of NCCL: names, values, versions, contradictions, rails left out."""
-    from railyard.nccl import command as linting
-
-    _end(linting.run(file, inventory or [], nccl, as_json))
+reckoning.add_to(app)
 
 
 @app.command(name="lab", add_help_option=False)
@@ -433,11 +326,6 @@ def _lab() -> None:
 def main() -> None:
     """Run the command and end the process with its exit status."""
     ending.run(app)
-
-
-def _refuse_both(as_json: bool, svg: str | None) -> None:
-    if as_json and svg == "-":
-        raise UserError("--json and --svg - both want standard output", "name a file for --svg")
 
 
 def _operate(
@@ -452,7 +340,7 @@ def _operate(
     from railyard.operate.commands import operate
 
     reports = reports_dir or paths.reports_dir()
-    _end(operate(verb, inventory, args or [], reports, policy, again, launcher=launcher.value))
+    end(operate(verb, inventory, args or [], reports, policy, again, launcher=launcher.value))
 
 
 def _quick(inventory: list[str], args: list[str] | None, launcher: Launcher, loopback: bool) -> None:
@@ -460,8 +348,4 @@ def _quick(inventory: list[str], args: list[str] | None, launcher: Launcher, loo
         raise UserError("--quick reaches the nodes by ansible", "leave --launcher out")
     from railyard.operate.quick import quick
 
-    _end(quick(inventory, args or [], loopback))
-
-
-def _end(status: Any) -> None:
-    raise typer.Exit(int(status or 0))
+    end(quick(inventory, args or [], loopback))
