@@ -50,7 +50,7 @@ problem:
   description: What is wrong, and what to do; null where nothing is.
   returned: success
   type: str
-  sample: null
+  sample: /opt/x/libnccl-net.so is no shared library; install the plugin for this machine
 """
 
 from ansible.module_utils.basic import AnsibleModule

@@ -103,13 +103,11 @@ class LikwidBench(NodeTool):
         return NodeReading(metrics, window, counters, unproven(metrics, told, counters), {"memory": told})
 
     def _counted(self, play: NodeToolSession, node: NumaNode) -> dict[str, int]:
-        seen = dict(
-            zip(
-                counter_names(node.number),
-                (numa.busy_ms(self._reader, node.cpus), numa.foreign(self._reader, node.number)),
-                strict=True,
-            )
-        )
+        busy, foreign = counter_names(node.number)
+        seen = {
+            busy: numa.busy_ms(self._reader, node.cpus),
+            foreign: numa.foreign(self._reader, node.number),
+        }
         if None in seen.values():
             raise MeasurementError(
                 "memory_unfit",
