@@ -15,7 +15,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.runner.short_rows 
     SHORT_BEGINS,
     Frames,
 )
-from ansible_collections.railyard.fabric.plugins.plugin_utils.run import archive
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import archive, json_lines
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder
 
@@ -101,7 +101,7 @@ def _in_full(run: Path, content: bytes) -> bytes:
     for line in content.splitlines(keepends=True):
         rows: list[dict[str, Any]] = []
         if line.startswith((FRAME_BEGINS, SHORT_BEGINS)):
-            rows, torn = run_folder.parse_lines(line, frames)
+            rows, torn = json_lines.parse_lines(line, frames)
             if not rows and not torn:
                 continue  # a frame
         for row in rows:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import json_lines
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder
 
 from railyard.base.errors import UserError
@@ -127,7 +128,7 @@ def _by_engine(rows: Iterator[dict[str, Any]], form: str, target: BinaryIO) -> i
                 str(flat),
                 format="newline_delimited",
                 columns=columns.types(),
-                maximum_object_size=2 * run_folder.MOST_LINE_BYTES,
+                maximum_object_size=2 * json_lines.MOST_LINE_BYTES,
             )
             if form == CSV:
                 table.write_csv(str(made), header=True)

@@ -19,7 +19,13 @@ from ansible_collections.railyard.fabric.plugins.module_utils.runner import agen
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import orders
 from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import clean_line
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import who_is_slow
-from ansible_collections.railyard.fabric.plugins.plugin_utils.run import action_base, intake, srun, waiting
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import (
+    action_base,
+    intake,
+    json_lines,
+    srun,
+    waiting,
+)
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import archive as harvest
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 
@@ -338,5 +344,5 @@ def _callers() -> tuple[int, ...]:
 
 def _object(data: bytes, most_bytes: int = _MOST_WORDS_BYTES) -> dict[str, Any]:
     """Return a node's words as an object; an empty one for anything else, too long words among it."""
-    rows, _torn = run_folder.parse_lines(data) if len(data) <= most_bytes else ([], False)
+    rows, _torn = json_lines.parse_lines(data) if len(data) <= most_bytes else ([], False)
     return rows[0] if rows else {}

@@ -19,6 +19,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.runner.short_rows 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import CHECKS
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import are_pairs
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import json_lines
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder, RunFolderError
 
 Row = Mapping[str, Any]
@@ -83,7 +84,7 @@ class Rows:
         try:
             if self._handle is None:
                 self._handle = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
-            found, _torn = run_folder.parse_lines(os.pread(self._handle, place[1], place[0]), self._frames)
+            found, _torn = json_lines.parse_lines(os.pread(self._handle, place[1], place[0]), self._frames)
         except OSError as error:
             raise RunFolderError(f"{self._path} cannot be read: {error.strerror}") from error
         if len(found) != 1 or any(found[0].get(key) != row.get(key) for key in _SAME):

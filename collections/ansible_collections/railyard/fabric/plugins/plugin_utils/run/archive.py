@@ -22,7 +22,7 @@ from typing import Any, BinaryIO, NamedTuple
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import registry
 from ansible_collections.railyard.fabric.plugins.module_utils.runner import main, raw_names, record
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.short_rows import FRAME_BEGINS, Frames
-from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder, json_lines
 
 #: What the log of a run takes that goes wrong, whatever it asks.
 _BASE_BYTES = 16 * 2**20
@@ -179,11 +179,15 @@ def _take(lines: Iterator[bytes], run: str, host: str, most: Limits, harvest: Ar
     torn, foreign, frames = False, 0, Frames()
     for text in lines:
         harvest.lines += not text.startswith(FRAME_BEGINS)
-        found, damaged = folder.as_written(text)
+        found, damaged = json_lines.as_written(text)
         torn = torn or damaged
         for line in found:
             row = line.get("row") if "frame" in line else frames.whole(line) if "as" in line else line
-            if not isinstance(row, dict) or folder.is_deep(row) or ("frame" in line and not frames.add(line)):
+            if (
+                not isinstance(row, dict)
+                or json_lines.is_deep(row)
+                or ("frame" in line and not frames.add(line))
+            ):
                 torn = True
             elif (
                 row.get("run") == run and row.get("host") == host and ("frame" in line or _is_own(row, most))

@@ -12,9 +12,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import io
 import json
-import math
 import os
 import re
 import secrets
@@ -26,7 +24,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from ansible_collections.railyard.fabric.plugins.module_utils.runner.short_rows import FRAME_BEGINS, Frames
+from ansible_collections.railyard.fabric.plugins.module_utils.runner.short_rows import Frames
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import json_lines
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.json_lines import MOST_LINE_BYTES
 
 MANIFEST, PLAN, FACTS, ASKED = "manifest.json", "plan.json", "facts.jsonl", "asked.jsonl"
 OBSTACLES = "obstacles.jsonl"
@@ -38,8 +38,8 @@ RESULTS, VERDICTS, WORK_ORDER, SECRET = "results.jsonl", "verdicts.jsonl", "work
 CONFIRM_ORDER = "confirm_order.json"
 SCHEMA = 1
 REASONS = ("completed", "interrupted")
-#: No honest row or document comes near; what Python makes of JSON is many times as large.
-MOST_LINE_BYTES, MOST_DOCUMENT_BYTES = 8 << 20, 256 << 20
+#: No honest document comes near; what Python makes of JSON is many times as large.
+MOST_DOCUMENT_BYTES = 256 << 20
 
 _RUN_ID = re.compile(r"[0-9]{8}T[0-9]{6}Z-[0-9a-f]{4}")
 
@@ -83,111 +83,6 @@ def line(row: Mapping[str, Any]) -> str:
 def pretty(document: Mapping[str, Any]) -> str:
     """Return a document as indented JSON, ending in a newline; the same document is always the same bytes."""
     return json.dumps(document, sort_keys=True, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-
-
-def parse_lines(data: bytes, frames: Frames | None = None) -> tuple[list[dict[str, Any]], bool]:
-    """Read JSON Lines; return the rows that are whole, and whether anything had to be dropped.
-
-    Short rows are made whole by the frames before them, here or in `frames` (`runner.short_rows`).
-
-    A line that is not a JSON object is dropped, wherever it stands: after a torn line more may have been
-    appended. So is one beyond MOST_LINE_BYTES, unread. What JSON has no word for (`_read`) is null, and
-    whoever needs it says that it is missing.
-    """
-    return _whole(row for _length, row in _each(io.BytesIO(data), frames=frames))
-
-
-def as_written(data: bytes) -> tuple[list[dict[str, Any]], bool]:
-    """Return what `parse_lines` does, frames and short rows as they stand there."""
-    return _whole(row for _length, row in _each(io.BytesIO(data), whole=False))
-
-
-def _whole(found: Iterable[dict[str, Any] | None]) -> tuple[list[dict[str, Any]], bool]:
-    """Return the rows, and whether any was dropped."""
-    rows, dropped = [], False
-    for row in found:
-        if row is None:
-            dropped = True
-        else:
-            rows.append(row)
-    return rows, dropped
-
-
-# As `line` writes it. What a tool said inside a row may look like it: that row is read, and weighed then.
-_ID = re.compile(rb'"id"\s*:\s*"([^"\\]*)"')
-
-
-def _each(
-    stream: BinaryIO, of: Container[str] | None = None, frames: Frames | None = None, whole: bool = True
-) -> Iterator[tuple[int, dict[str, Any] | None]]:
-    """Yield each whole row (that may answer one of these questions), and None wherever one was dropped.
-
-    With it goes how long the line is that was just read.
-    """
-    too_long, frames = False, Frames() if frames is None else frames
-    while raw := stream.readline(MOST_LINE_BYTES):
-        begun, too_long = too_long, not raw.endswith(b"\n") and len(raw) == MOST_LINE_BYTES
-        if not raw.endswith(b"\n"):
-            yield len(raw), None
-        if begun or too_long or not raw.strip():
-            continue
-        if of is not None and not raw.startswith(FRAME_BEGINS) and not _names_one(raw, of):
-            continue
-        try:
-            row = _read(raw.decode("utf-8"))
-        except (ValueError, RecursionError):
-            row = None
-        if whole and isinstance(row, dict) and "frame" in row:
-            if frames.add(row):
-                continue
-            row = None
-        elif whole and isinstance(row, dict) and "as" in row:
-            row = frames.whole(row)
-        yield len(raw), row if isinstance(row, dict) else None
-
-
-def _names_one(raw: bytes, of: Container[str]) -> bool:
-    """Tell whether a line names one of these questions."""
-    return any(found.decode("utf-8", "replace") in of for found in _ID.findall(raw))
-
-
-def is_deep(value: Any, left: int = 16) -> bool:
-    """Tell whether a JSON value is nested deeper than anything that a node has to say."""
-    if not isinstance(value, (dict, list)):
-        return False
-    inner = value.values() if isinstance(value, dict) else value
-    return left == 0 or any(is_deep(one, left - 1) for one in inner)
-
-
-def _float(text: str) -> float | None:
-    value = float(text)
-    return value if math.isfinite(value) else None
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError("an object says the same key twice")
-    return found
-
-
-_DECODER = json.JSONDecoder(parse_float=_float, parse_constant=lambda _name: None, object_pairs_hook=_object)
-
-
-def _read(text: str) -> Any:
-    """Read JSON so that it can be written again: NaN, infinity and 1e999 are null, half characters `?`.
-
-    Tools print such numbers, and Python's JSON writes and reads them; in what others read they are no JSON.
-
-    Raises:
-        ValueError: it is none, or says a key twice, of which only one would be read.
-        RecursionError: it is nested beyond sense.
-    """
-    value = _DECODER.decode(text)
-    if "\\ud" not in text and "\\uD" not in text:
-        return value
-    whole = json.dumps(value, ensure_ascii=False).encode("utf-8", "replace").decode("utf-8")
-    return json.loads(whole)
 
 
 class RunFolder:
@@ -263,7 +158,7 @@ class RunFolder:
         Raises:
             RunFolderError: the file is there and cannot be read.
         """
-        return _whole(self.each_row(name))
+        return json_lines.whole_rows(self.each_row(name))
 
     def each_row(self, name: str, of: Container[str] | None = None) -> Iterator[dict[str, Any] | None]:
         """Yield what `rows` returns without holding it all, and None wherever a line was dropped.
@@ -277,7 +172,7 @@ class RunFolder:
         """
         try:
             with self._open(name) as stream:
-                for _length, row in _each(stream, of):
+                for _length, row in json_lines.each(stream, of):
                     yield row
         except FileNotFoundError:
             return
@@ -298,7 +193,7 @@ class RunFolder:
         """
         try:
             with self._open(name) as stream:
-                for length, row in _each(stream, frames=frames):
+                for length, row in json_lines.each(stream, frames=frames):
                     yield (stream.tell() - length, length), row
         except OSError as error:
             raise _unreadable(self.path / name, error) from error
@@ -344,7 +239,7 @@ class RunFolder:
             with self._open(name) as stream:
                 if os.fstat(stream.fileno()).st_size > MOST_DOCUMENT_BYTES:
                     raise OSError(errno.EFBIG, f"it is larger than {MOST_DOCUMENT_BYTES >> 20} MiB")
-                value = _read(stream.read().decode("utf-8"))
+                value = json_lines.read(stream.read().decode("utf-8"))
         except FileNotFoundError:
             raise RunFolderError(f"{target} is missing: this is not a run folder of Railyard") from None
         except OSError as error:

@@ -13,6 +13,7 @@ from typing import Any
 from ansible_collections.railyard.fabric.plugins.module_utils.runner import raw_names
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import archive as harvest
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import json_lines
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder
 
 # A netdev or port has few KB of facts: hundreds of them fit.
@@ -38,8 +39,8 @@ def facts_row(found: dict[str, Any], node: str, run: str) -> dict[str, Any]:
         raise ValueError(
             f"it gave facts of {len(text)} bytes, and {MOST_FACTS_BYTES} are too many; look at the node"
         )
-    rows, _torn = run_folder.parse_lines(text.encode())
-    if not rows or run_folder.is_deep(rows[0]):
+    rows, _torn = json_lines.parse_lines(text.encode())
+    if not rows or json_lines.is_deep(rows[0]):
         raise ValueError("it gave facts that are nested deeper than facts can be; look at the node")
     row = rows[0]
     return {**row, "hostname": row.get("node"), "node": node, "run": run}

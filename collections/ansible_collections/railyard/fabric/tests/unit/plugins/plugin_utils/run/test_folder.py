@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import json_lines
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder, RunFolderError
 from hypothesis import given
 from hypothesis import strategies as st
@@ -107,7 +108,7 @@ def test_an_append_after_a_torn_line_does_not_join_it(tmp_path: Path) -> None:
 
 @given(st.binary(max_size=60))
 def test_no_bytes_stop_the_reader(data: bytes) -> None:
-    rows, _torn = run_folder.parse_lines(data)
+    rows, _torn = json_lines.parse_lines(data)
     assert all(isinstance(row, dict) for row in rows)
 
 
@@ -118,7 +119,7 @@ def test_garbage_between_good_lines_is_dropped_and_said(garbage: bytes) -> None:
         return  # not garbage
     except ValueError:
         pass
-    rows, torn = run_folder.parse_lines(b'{"a":1}\n' + garbage + b'\n{"b":2}\n')
+    rows, torn = json_lines.parse_lines(b'{"a":1}\n' + garbage + b'\n{"b":2}\n')
     assert (rows, torn) == ([{"a": 1}, {"b": 2}], True)
 
 

@@ -1,0 +1,123 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""JSON as nodes, tools and crashes leave it: torn lines, numbers that JSON has no word for, or too much."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import re
+from collections.abc import Container, Iterable, Iterator
+from typing import Any, BinaryIO
+
+from ansible_collections.railyard.fabric.plugins.module_utils.runner.short_rows import FRAME_BEGINS, Frames
+
+#: No honest row comes near; what Python makes of JSON is many times as large.
+MOST_LINE_BYTES = 8 << 20
+
+
+def parse_lines(data: bytes, frames: Frames | None = None) -> tuple[list[dict[str, Any]], bool]:
+    """Read JSON Lines; return the rows that are whole, and whether anything had to be dropped.
+
+    Short rows are made whole by the frames before them, here or in `frames` (`runner.short_rows`).
+
+    A line that is not a JSON object is dropped, wherever it stands: after a torn line more may have been
+    appended. So is one beyond MOST_LINE_BYTES, unread. What JSON has no word for (`read`) is null, and
+    whoever needs it says that it is missing.
+    """
+    return whole_rows(row for _length, row in each(io.BytesIO(data), frames=frames))
+
+
+def as_written(data: bytes) -> tuple[list[dict[str, Any]], bool]:
+    """Return what `parse_lines` does, frames and short rows as they stand there."""
+    return whole_rows(row for _length, row in each(io.BytesIO(data), whole=False))
+
+
+def whole_rows(found: Iterable[dict[str, Any] | None]) -> tuple[list[dict[str, Any]], bool]:
+    """Return the rows, and whether any was dropped."""
+    rows, dropped = [], False
+    for row in found:
+        if row is None:
+            dropped = True
+        else:
+            rows.append(row)
+    return rows, dropped
+
+
+# As `line` writes it. What a tool said inside a row may look like it: that row is read, and weighed then.
+_ID = re.compile(rb'"id"\s*:\s*"([^"\\]*)"')
+
+
+def each(
+    stream: BinaryIO, of: Container[str] | None = None, frames: Frames | None = None, whole: bool = True
+) -> Iterator[tuple[int, dict[str, Any] | None]]:
+    """Yield each whole row (that may answer one of these questions), and None wherever one was dropped.
+
+    With it goes how long the line is that was just read.
+    """
+    too_long, frames = False, Frames() if frames is None else frames
+    while raw := stream.readline(MOST_LINE_BYTES):
+        begun, too_long = too_long, not raw.endswith(b"\n") and len(raw) == MOST_LINE_BYTES
+        if not raw.endswith(b"\n"):
+            yield len(raw), None
+        if begun or too_long or not raw.strip():
+            continue
+        if of is not None and not raw.startswith(FRAME_BEGINS) and not _names_one(raw, of):
+            continue
+        try:
+            row = read(raw.decode("utf-8"))
+        except (ValueError, RecursionError):
+            row = None
+        if whole and isinstance(row, dict) and "frame" in row:
+            if frames.add(row):
+                continue
+            row = None
+        elif whole and isinstance(row, dict) and "as" in row:
+            row = frames.whole(row)
+        yield len(raw), row if isinstance(row, dict) else None
+
+
+def _names_one(raw: bytes, of: Container[str]) -> bool:
+    """Tell whether a line names one of these questions."""
+    return any(found.decode("utf-8", "replace") in of for found in _ID.findall(raw))
+
+
+def is_deep(value: Any, left: int = 16) -> bool:
+    """Tell whether a JSON value is nested deeper than anything that a node has to say."""
+    if not isinstance(value, (dict, list)):
+        return False
+    inner = value.values() if isinstance(value, dict) else value
+    return left == 0 or any(is_deep(one, left - 1) for one in inner)
+
+
+def _float(text: str) -> float | None:
+    value = float(text)
+    return value if math.isfinite(value) else None
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("an object says the same key twice")
+    return found
+
+
+_DECODER = json.JSONDecoder(parse_float=_float, parse_constant=lambda _name: None, object_pairs_hook=_object)
+
+
+def read(text: str) -> Any:
+    """Read JSON so that it can be written again: NaN, infinity and 1e999 are null, half characters `?`.
+
+    Tools print such numbers, and Python's JSON writes and reads them; in what others read they are no JSON.
+
+    Raises:
+        ValueError: it is none, or says a key twice, of which only one would be read.
+        RecursionError: it is nested beyond sense.
+    """
+    value = _DECODER.decode(text)
+    if "\\ud" not in text and "\\uD" not in text:
+        return value
+    whole = json.dumps(value, ensure_ascii=False).encode("utf-8", "replace").decode("utf-8")
+    return json.loads(whole)
