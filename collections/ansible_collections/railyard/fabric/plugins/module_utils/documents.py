@@ -106,7 +106,11 @@ class Verdict(_VerdictOfSome):
     flaky: bool
 
 
-class NodeFacts(TypedDict):
+class _NodeFactsOfSome(TypedDict, total=False):
+    gpus: dict[str, Any]
+
+
+class NodeFacts(_NodeFactsOfSome):
     """What a node says of itself: a line of facts.jsonl."""
 
     schema: int
@@ -121,12 +125,13 @@ class NodeFacts(TypedDict):
     cpu: dict[str, Any]
     memlock_bytes: int | None
     tools: dict[str, Any]
-    gpus: dict[str, Any]
     warnings: list[str]
 
 
 class _ResultOfSome(TypedDict, total=False):
     exchange: dict[str, Any]
+    other_end: dict[str, Any] | None
+    samples: dict[str, Any]
     streams: int
     iterations: int
     latency_is: Literal["one_way", "round_trip"]
