@@ -44,6 +44,7 @@ PROGRAMS = {
         "netplan",
         "networkctl",
         "nft",
+        "numactl",
         "nvidia-smi",
     ),
     *("ping", "railyard", "rdma", "saquery", "ss", "ssh", "sysctl", "tar", "tc", "tcpdump", "top"),
