@@ -18,6 +18,9 @@ def rails(host):
     for name, address in RAILS.items():
         host.check_output(f"ip address add {address} dev {name}")
         host.check_output(f"ip link set dev {name} mtu 9000 up")
+        # The kernel says that a link is up a moment after it is, a busy one up to a second.
+        up = f"until grep -qx up /sys/class/net/{name}/operstate; do sleep 0.1; done"
+        host.check_output(f'timeout 5 sh -c "{up}"')
     yield
     for name, address in RAILS.items():
         host.check_output(f"ip address del {address} dev {name}")
@@ -61,6 +64,8 @@ def test_the_timer_looks(host, asked):
         timer = host.service("railyard-quick.timer")
         assert (timer.is_enabled, timer.is_running) == (True, True)
         host.run("systemctl start railyard-quick.service")
+        # The journal takes a service's last words after its end.
+        host.check_output("journalctl --sync")
         journal = host.check_output("journalctl --no-pager -u railyard-quick.service")
         assert "railyard quick: gpuserver1: " in journal
 
