@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.rules import gpu
 from ansible_collections.railyard.fabric.plugins.module_utils.rules.gpu_rows import Node
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import Answer
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.facts import BoundFacts
+from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import named
 
 #: Declaration, as JSON -> key -> the usual value and how many nodes have which; see `rules.gpu_rows.Node`.
 Usual = Mapping[str, Mapping[str, tuple[str | None, str]]]
@@ -35,6 +36,20 @@ def usual(plan: Mapping[str, Any], fleet: BoundFacts) -> Usual:
         kind: {key: _most(count) for key, count in counts.items() if len(count) > 1}
         for kind, counts in seen.items()
     }
+
+
+def notes(plan: Mapping[str, Any], facts: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Tell of nodes that have GPUs of which the inventory says nothing: of these nothing is asked."""
+    nodes = plan["nodes"]
+    left = [
+        str(row.get("node"))
+        for row in facts
+        if isinstance(row.get("gpus"), Mapping) and row["gpus"].get("pci")
+        and str(row.get("node")) in nodes and nodes[str(row["node"])].get("gpus") is None
+    ]  # fmt: skip
+    if not left:
+        return []
+    return [f"GPUs are not asked of {named(left)}: the inventory declares no expected_gpus for them"]
 
 
 def _kind(declared: Mapping[str, Any]) -> str:

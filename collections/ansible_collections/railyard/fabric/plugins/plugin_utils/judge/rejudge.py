@@ -16,6 +16,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.isolate.culprits i
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import (
     attempts,
     baseline,
+    gpus,
     isolation,
     light_rows,
     oversubscription,
@@ -64,7 +65,7 @@ def judge_folder(path: str | Path) -> Judged:
         PolicyError: the manifest's policy is not one.
     """
     with _without_collector(), _read(path) as read:
-        manifest, plan, asked, _facts, results = read.documents[:5]
+        manifest, plan, asked, facts, results = read.documents[:5]
         verdicts = verdict.judge(*read.documents)
         incomplete = run_status.incomplete(manifest, asked, plan, read.order, read.second)
         outcomes = {one["outcome"] for one in verdicts}
@@ -75,7 +76,7 @@ def judge_folder(path: str | Path) -> Judged:
             read.torn,
             run_status.strangers(manifest, asked, results),
             incomplete,
-            [*provenance.notes(manifest, plan), *attempts.notes(verdicts)],
+            [*provenance.notes(manifest, plan), *gpus.notes(plan, facts), *attempts.notes(verdicts)],
             findings,
             isolation.why_not_further(manifest, read.order, asked, read.second, findings),
             oversubscription.of(plan, asked, verdicts, isolation.check_of(asked)),

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -127,6 +127,13 @@ def _described(row: Mapping[str, Any]) -> dict[str, str]:
     governors = sorted({str(name) for name in _record(_record(row.get("cpu")).get("governors"))})
     if governors:
         told["CPU governors"] = ", ".join(governors)
+    gpus = _record(row.get("gpus"))
+    if there := _list(gpus.get("pci")):
+        names = Counter(str(_record(one).get("name")) for one in _list(gpus.get("rows")))
+        known = (
+            ", ".join(f"{count} {name}" for name, count in sorted(names.items())) or f"{len(there)} unknown"
+        )
+        told["GPUs"] = f"{known}, driver {gpus.get('driver') or 'not loaded'}"
     return told
 
 

@@ -93,7 +93,7 @@ _COUNTS = {
     "sent": "probes sent",
     "sm_lid": "LID of the subnet manager",
 }
-_CAPITALS = re.compile(r"\b(?:bmc|cpu|gid|gids|hca|iops|ip|lid|lldp|mtu|rdma|rtt|tcp)\b")
+_CAPITALS = re.compile(r"\b(?:bmc|cpu|gid|gids|gpu|hca|iops|ip|lid|lldp|mtu|rdma|rtt|tcp)\b")
 _UNITS = (
     ("_bytes_per_s", "B/s"),
     ("_gbps", "Gbit/s"),

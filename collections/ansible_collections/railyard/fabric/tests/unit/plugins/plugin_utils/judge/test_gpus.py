@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.rules import gpu
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import verdict
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import gpus, verdict
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import requests
 from support.runs.fake_run import NODES, FakeRun
 
@@ -77,9 +77,17 @@ def test_a_question_for_gpus_that_the_plan_lacks_is_refused(change: dict[str, An
         run.judge()
 
 
-@pytest.mark.parametrize("gpus", [8, {}, {"count": "8"}])
-def test_a_plan_whose_gpus_are_no_declaration_is_refused(gpus: object) -> None:
+@pytest.mark.parametrize("said", [8, {}, {"count": "8"}])
+def test_a_plan_whose_gpus_are_no_declaration_is_refused(said: object) -> None:
     run = with_gpus({"count": 1}, None)
-    run.plan["nodes"][NODES[1]]["gpus"] = gpus
+    run.plan["nodes"][NODES[1]]["gpus"] = said
     with pytest.raises(verdict.JudgeError, match="gpus is"):
         run.judge()
+
+
+def test_gpus_that_nobody_declares_are_said_not_to_be_asked() -> None:
+    run = with_gpus({"count": 1}, None)
+    said = gpus.notes(run.plan, run.facts)
+    assert said == [f"GPUs are not asked of {NODES[1]}: the inventory declares no expected_gpus for them"]
+    run.facts[1]["gpus"]["pci"] = []
+    assert gpus.notes(run.plan, run.facts) == []

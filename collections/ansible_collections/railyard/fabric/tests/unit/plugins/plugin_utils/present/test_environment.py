@@ -67,3 +67,14 @@ def test_what_every_node_has_otherwise_is_cut_and_counted():
         one for one in told([facts(node, kernel=node) for node in nodes], nodes) if one.name == "kernel"
     ]
     assert (len(kernel.values), kernel.left_out) == (12, 88)
+
+
+def test_gpus_are_told_with_their_driver_and_absent_ones_are_not():
+    rows = [
+        {**facts("gpu1"), "gpus": {"pci": ["a", "b"], "driver": "550.54.15", "rows": [{"name": "H100"}] * 2}}
+    ]
+    rows += [{**facts("gpu2"), "gpus": {"pci": ["a"], "driver": None, "rows": []}}, facts("gpu3")]
+    [gpus] = [one for one in told(rows, ["gpu1", "gpu2", "gpu3"]) if one.name == "GPUs"]
+    assert gpus.values == (
+        ("2 H100, driver 550.54.15", "gpu1"), ("1 unknown, driver not loaded", "gpu2"), ("unknown", "gpu3"),
+    )  # fmt: skip
