@@ -36,6 +36,7 @@ def port(hca: str, netdev: str, address: str, driver_class: str) -> dict[str, An
         "netdev": netdev,
         "numa_node": 0 if hardware else None,
         "dpu_mode": None,
+        "pkeys": ["0xffff"],
         "gids": [
             {"index": 0, "gid": "fe80::1", "type": "RoCE v2", "netdev": netdev, "address": "fe80::1"},
             {"index": 1, "gid": mapped, "type": "RoCE v2", "netdev": netdev, "address": address},

@@ -49,9 +49,11 @@ def look(
     said: dict[str, None] = {}
     recorded: dict[str, list[str]] = {}
     good = 0
+    keys = rdma.Pkeys()
+    keys.add(bound.values())
     for name, one in bound.items():
         is_good = True
-        for check, ruling in _rulings(expected, seen, one):
+        for check, ruling in _rulings(expected, seen, one, keys):
             if check == "address" and not addresses_known:
                 ruling = Ruling().unknown("facts_garbled", f"{name}: no addresses without `ip`")
             detail = ruling.detail.removeprefix(expected.node + " ")
@@ -72,11 +74,13 @@ def look(
     return bound
 
 
-def _rulings(expected: Expectation, seen: Mapping[str, Any], one: Bound) -> Iterator[tuple[str, Ruling]]:
+def _rulings(
+    expected: Expectation, seen: Mapping[str, Any], one: Bound, keys: rdma.Pkeys
+) -> Iterator[tuple[str, Ruling]]:
     for check in link.CHECKS:
         left_out = link.left_out(check, one.rail, expected.transport)
         yield check, left_out or link.rule(check, expected.node, one, expected.node_class, {})
-    node = rdma.Node(expected.node, expected.transport, expected.node_class, seen["hcas"], {})
+    node = rdma.Node(expected.node, expected.transport, expected.node_class, seen["hcas"], {}, keys)
     for check in rdma.CHECKS.get(expected.transport, ()):
         yield check, rdma.rule(check, node, one)
 

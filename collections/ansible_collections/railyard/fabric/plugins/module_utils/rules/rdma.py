@@ -1,11 +1,12 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What facts must say of a rail's RDMA: its port, its GID, its RDMA MTU. Pure."""
+"""What facts must say of a rail's RDMA: its port, its GID, its RDMA MTU, its P_Keys. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ansible_collections.railyard.fabric.plugins.module_utils.facts import gid
@@ -15,7 +16,10 @@ from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import 
 from ansible_collections.railyard.fabric.plugins.module_utils.rules.ruling import PASS, Ruling
 
 #: Transport -> what its nodes are asked of each rail; InfiniBand's GIDs are no addresses.
-CHECKS = {"roce": ("rdma_port", "rdma_gid", "rdma_mtu"), "infiniband": ("rdma_port", "rdma_mtu")}
+CHECKS = {
+    "roce": ("rdma_port", "rdma_gid", "rdma_mtu"),
+    "infiniband": ("rdma_port", "rdma_mtu", "rdma_pkeys"),
+}
 #: Transport -> the link layer that its ports have; a VPI port can be either.
 LINK_LAYERS = {"roce": "Ethernet", "infiniband": "InfiniBand"}
 #: LIDs that no subnet manager hands out to itself: none at all, and everybody's.
@@ -23,6 +27,25 @@ _NO_LID = (0, 0xFFFF)
 #: A rate is told in whole steps; what differs by more than this share from the declared one is another step.
 #: A faster one is a finding too: the bounds of bandwidth rest on what is declared.
 _RATE_SHARE = 0.99
+
+
+_PKEYS_ALIKE = "the P_Keys of most InfiniBand ports of the rails, in the same order of the table"
+
+
+class Pkeys:
+    """How many ports have which P_Keys, in the order of their table: of all rails, and of each."""
+
+    def __init__(self) -> None:
+        """Know of no port."""
+        self.all: Counter[tuple[str, ...]] = Counter()
+        self.of_rail: dict[str, Counter[tuple[str, ...]]] = {}
+
+    def add(self, bounds: Iterable[Bound]) -> None:
+        """Count the ports of a node's rails; one that tells no keys is not counted."""
+        for bound in bounds:
+            if keys := _keys_of(bound):
+                self.all[keys] += 1
+                self.of_rail.setdefault(str(bound.rail["name"]), Counter())[keys] += 1
 
 
 class Node(NamedTuple):
@@ -34,6 +57,7 @@ class Node(NamedTuple):
         node_class: what the plan declares the node to be.
         ports: all RDMA ports of its facts.
         fastest: board id -> the highest rate in Gbit/s that an InfiniBand port of it runs at, and whose.
+        pkeys: the P_Keys of the rails' InfiniBand ports that are known, of this node or of all.
     """
 
     name: str
@@ -41,6 +65,7 @@ class Node(NamedTuple):
     node_class: str | None
     ports: Sequence[Mapping[str, Any]]
     fastest: Mapping[str, tuple[float, str]]
+    pkeys: Pkeys
 
 
 def rule(check: str, node: Node, bound: Bound) -> Ruling:
@@ -61,7 +86,14 @@ def rule(check: str, node: Node, bound: Bound) -> Ruling:
         return _port(where, node, bound)
     if check == "rdma_gid":
         return _gid(where, rail, bound, bound.hca)
+    if check == "rdma_pkeys":
+        return _pkeys(where, str(rail["name"]), bound, node)
     return _mtu(where, rail, bound.hca, node.transport)
+
+
+def _keys_of(bound: Bound) -> tuple[str, ...]:
+    keys = (bound.hca or {}).get("pkeys")
+    return tuple(map(str, keys)) if isinstance(keys, list) else ()
 
 
 def choice(bound: Bound) -> gid.Choice | None:
@@ -196,6 +228,30 @@ def _gid(where: str, rail: Mapping[str, Any], bound: Bound, port: Mapping[str, A
             f"routable, and NCCL needs NCCL_IB_ROCE_VERSION_NUM=1 or NCCL_IB_GID_INDEX={found.index}",
         )
     return ruling
+
+
+def _pkeys(where: str, rail: str, bound: Bound, node: Node) -> Ruling:
+    """Hold a port's P_Keys against those of most ports: jobs use one index of the table on all of them.
+
+    A rail that has others on every node is a partition of its own, and no odd port; nobody declares either.
+    """
+    mine = _keys_of(bound)
+    ruling = Ruling.passed({"pkeys": ", ".join(mine) or None}, {"pkeys": ", ".join(mine)}, _PKEYS_ALIKE)
+    if not mine:
+        return ruling.unknown("rdma_unknown", f"{where}: pkeys is {(bound.hca or {}).get('pkeys')!r}")
+    total = sum(node.pkeys.all.values())
+    if total < 2:
+        return ruling.recorded("recorded: there is no other InfiniBand port to hold its P_Keys against")
+    usual, many = node.pkeys.all.most_common(1)[0]
+    if mine == usual and 2 * many > total:
+        return ruling
+    of_rail = node.pkeys.of_rail[rail]
+    nodes = sum(of_rail.values())
+    if len(of_rail) == 1 and nodes > 1:
+        return ruling.recorded(f"recorded: {rail} has them on all {nodes} nodes, and other rails have others")
+    ruling.floor, ruling.ceiling = {"pkeys": ", ".join(usual)}, {"pkeys": ", ".join(usual)}
+    said = f"{where} has {', '.join(mine)}; {many} of {total} ports have {', '.join(usual)}"
+    return ruling.failed("pkeys_differ", said)
 
 
 def _mtu(where: str, rail: Mapping[str, Any], port: Mapping[str, Any], transport: str) -> Ruling:

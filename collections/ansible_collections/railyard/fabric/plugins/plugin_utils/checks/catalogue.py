@@ -27,6 +27,7 @@ CHECKS: dict[str, Check] = {
         Check("rdma_port", "RDMA port", source="facts", rdma=True),
         Check("rdma_gid", "RDMA GID", source="facts", rdma=True),
         Check("rdma_mtu", "RDMA MTU", source="facts", rdma=True),
+        Check("rdma_pkeys", "P_Keys", source="facts", rdma=True),
         *TESTS,
         *NODE_TESTS,
         Check("link_errors", "link errors", source="counters"),

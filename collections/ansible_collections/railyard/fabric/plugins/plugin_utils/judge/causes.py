@@ -135,6 +135,10 @@ _TABLE = (
     Cause("gid_wrong", "the test did not use the GID that the rail's address has",
           "Validate again; if it comes back, look at what adds and removes addresses on that node.",
           "an address that came or went during the run", "ip addr show dev NETDEV"),
+    Cause("pkeys_differ", "the InfiniBand port has other P_Keys than most ports",
+          "Give all ports of the fabric one partition in the subnet manager (partitions.conf of OpenSM, or "
+          "UFM): jobs use one index of the table on all of them.",
+          "a port that was left out of a partition", "cat /sys/class/infiniband/DEVICE/ports/1/pkeys/0"),
     Cause("rdma_mtu_small", "the RDMA MTU is smaller than the inventory's MTU allows",
           "See the mtu check first: the kernel takes the RDMA MTU from the netdev's, and may need the port "
           "down and up again; on InfiniBand look at the partition's MTU in the subnet manager.",

@@ -12,7 +12,7 @@ from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.rails import bind
 from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
-from ansible_collections.railyard.fabric.plugins.module_utils.rules import link
+from ansible_collections.railyard.fabric.plugins.module_utils.rules import link, rdma
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import UNMEASURED
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_number
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import causes
@@ -37,6 +37,7 @@ class BoundFacts:
         transports: node -> the transport that the plan declares for it.
         ports: node -> all RDMA ports of its facts.
         fastest: board id -> the highest rate in Gbit/s that an InfiniBand port of it runs at, and whose.
+        pkeys: the P_Keys of all InfiniBand rails' ports.
         gpus: node -> what its facts say of its GPUs, in whatever form.
     """
 
@@ -53,6 +54,7 @@ class BoundFacts:
     transports: dict[str, str] = field(default_factory=dict)
     ports: dict[str, list[Mapping[str, Any]]] = field(default_factory=dict)
     fastest: dict[str, tuple[float, str]] = field(default_factory=dict)
+    pkeys: rdma.Pkeys = field(default_factory=rdma.Pkeys)
     gpus: dict[str, Any] = field(default_factory=dict)
 
     def unknown(self, node: str) -> Answer | None:
@@ -97,6 +99,8 @@ def gather(plan: Mapping[str, Any], facts: Iterable[Mapping[str, Any]], run: str
         fleet.boot_ids[node] = row.get("boot_id")
         fleet.collected[node] = row.get("collected")
         fleet.ports[node] = bind.ports(row)
+        if fleet.transports[node] == "infiniband":
+            fleet.pkeys.add(fleet.bound[node].values())
         fleet.gpus[node] = row.get("gpus")
         _remember_fastest(fleet, node)
         tools = row.get("tools")

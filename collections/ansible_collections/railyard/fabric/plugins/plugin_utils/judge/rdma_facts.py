@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a node's facts answer of a rail's RDMA: its port, its GID, its RDMA MTU. Pure."""
+"""What a node's facts answer of a rail's RDMA: its port, its GID, its RDMA MTU, its P_Keys. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def judge(asked: Mapping[str, Any], rail: Mapping[str, Any], fleet: BoundFacts) 
     """Answer an RDMA facts check.
 
     Args:
-        asked: the asked line; its check is rdma_port, rdma_gid or rdma_mtu.
+        asked: the asked line; its check is one of `rules.rdma.CHECKS`.
         rail: the plan's rail.
         fleet: all facts.
     """
@@ -30,5 +30,5 @@ def judge(asked: Mapping[str, Any], rail: Mapping[str, Any], fleet: BoundFacts) 
         return nothing
     bound = fleet.bound[node][str(rail["name"])]
     ports = fleet.ports.get(node, ())
-    mine = rdma.Node(node, transport, fleet.classes.get(node), ports, fleet.fastest)
+    mine = rdma.Node(node, transport, fleet.classes.get(node), ports, fleet.fastest, fleet.pkeys)
     return Answer.of(rdma.rule(check, mine, bound))

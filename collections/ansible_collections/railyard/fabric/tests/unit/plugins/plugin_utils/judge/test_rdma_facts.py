@@ -291,3 +291,38 @@ def test_what_a_port_that_is_down_tells_is_no_measure_for_others() -> None:
     run = without_a_rate((200.0, 400.0, 200.0, 200.0), (NDR,) * 4)
     run.facts[0]["hcas"][1]["state"] = "DOWN"
     assert verdict_of("rdma_port", {}, run)["outcome"] == "recorded"
+
+
+def with_pkeys(*keys: list[str] | None) -> list[tuple[str, str | None]]:
+    """Judge the P_Keys of rail0 and rail1 of the first node, then of the second."""
+    run = INFINIBAND.copy()
+    ports = [port for row in run.facts for port in row["hcas"]]
+    for port, mine in zip(ports, keys, strict=True):
+        port["pkeys"] = mine
+    lines = [one for one in run.judge() if one["check"] == "rdma_pkeys"]
+    return [(one["outcome"], one["cause_class"]) for one in lines]
+
+
+PASS, ODD = ("pass", None), ("fail", "pkeys_differ")
+RECORDED = ("recorded", None)
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ([["0xffff"]] * 4, [PASS] * 4),
+        ([["0xffff"]] * 3 + [["0x7fff"]], [PASS] * 3 + [ODD]),
+        # Jobs use an index of the table: its order counts.
+        ([["0xffff", "0x8001"]] * 3 + [["0x8001", "0xffff"]], [PASS] * 3 + [ODD]),
+        # A partition a rail, on every node.
+        ([["0x8001"], ["0x8002"]] * 2, [RECORDED] * 4),
+        # Of two kinds as frequent as each other nobody knows which is right.
+        ([["0x8001"], ["0x8001"], ["0x8002"], ["0x8002"]], [ODD] * 4),
+        ([["0xffff"]] * 3 + [[]], [PASS] * 3 + [("unmeasured", "rdma_unknown")]),
+        ([["0xffff"]] * 3 + [None], [PASS] * 3 + [("unmeasured", "rdma_unknown")]),
+    ],
+)
+def test_p_keys_are_those_of_most_ports(
+    keys: list[list[str] | None], said: list[tuple[str, str | None]]
+) -> None:
+    assert with_pkeys(*keys) == said
