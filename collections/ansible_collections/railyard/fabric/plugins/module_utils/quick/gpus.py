@@ -49,7 +49,7 @@ def look(
 
 
 def _judge(node: Node, seen: Mapping[str, Any], promised: bool, found: Found) -> None:
-    said: dict[str, None] = {}
+    is_good = True
     # Near which card they are is nothing for one line.
     for check in gpu.CHECKS[:-1]:
         ruling = gpu.rule(check, node, seen)
@@ -60,11 +60,10 @@ def _judge(node: Node, seen: Mapping[str, Any], promised: bool, found: Found) ->
             found.told.append(f"{listed}, told and not judged")
         if ruling.outcome == UNMEASURED and check == "gpu_xid" and not promised:
             found.told.append(words)
-        # What several rules cannot know for one reason is said once.
-        elif ruling.outcome in (FAIL, UNMEASURED) and words not in said:
-            said[words] = None
+        elif ruling.outcome in (FAIL, UNMEASURED):
+            is_good = False
             (found.wrong if ruling.outcome == FAIL else found.unknown).append(words)
-        if said and not seen["rows"] and check == "gpu_count":
-            break
-    if not said:
+        if not is_good and not seen["rows"]:
+            break  # the others know nothing for the same reason
+    if is_good:
         found.good.append(f"{len(seen['rows'])} GPU{'s' if len(seen['rows']) > 1 else ''}")

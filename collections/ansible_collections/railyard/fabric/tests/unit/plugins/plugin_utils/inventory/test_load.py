@@ -358,3 +358,10 @@ def test_a_program_as_inventory_may_know_passwords(folder):
     loaded = load.load([str(folder)])
     assert load.validate(loaded) == []
     assert {one.name for one in loaded.nodes} == {"gpu1", "gpu2", "gpu3"}
+
+
+def test_gpus_that_are_declared_stand_in_the_plan_and_others_do_not(folder):
+    write(folder, {"host_vars/gpu1.yml": "expected_gpus: {count: 8, model: H100}\n"})
+    nodes = plan.build_plan(load.load([str(folder)]))["nodes"]
+    assert nodes["gpu1"]["gpus"] == {"count": 8, "model": "H100"}
+    assert "gpus" not in nodes["gpu2"]

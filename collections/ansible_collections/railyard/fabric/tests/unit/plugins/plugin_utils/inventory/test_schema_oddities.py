@@ -51,6 +51,7 @@ BASES = {
 FIRST = {
     "scalable_unit": "su1", "bmc_address": "172.16.8.11", "node_index": 1,
     "rail_overrides": {"rail0": {"netdev": "ens77"}}, "network_addresses": {"storage": "10.9.0.77/24"},
+    "expected_gpus": {"count": 8, "model": "H100", "driver": "550.54", "nvlinks": 18, "power_cap_w": 700},
 }  # fmt: skip
 SECOND = {"scalable_unit": "su2", "bmc_address": "172.16.8.12"}
 
@@ -120,7 +121,7 @@ def test_an_odd_key_in_the_fabric(base):
 
 
 def test_an_odd_key_of_a_host():
-    for variable in ("rail_overrides", "network_addresses"):
+    for variable in ("rail_overrides", "network_addresses", "expected_gpus"):
         for keys in [[key] for key in ODD_KEYS] + [[5, "x"], [None, "a.b"]]:
             first = {**FIRST, variable: {**FIRST[variable], **{key: {} for key in keys}}}
             what = f"{variable} with {keys}"
