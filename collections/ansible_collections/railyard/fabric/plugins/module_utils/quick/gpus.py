@@ -54,10 +54,8 @@ def _judge(node: Node, seen: Mapping[str, Any], promised: bool, found: Found) ->
     for check in gpu.CHECKS[:-1]:
         ruling = gpu.rule(check, node, seen)
         words = f"{ruling.cause}: {ruling.detail.removeprefix(node.name).lstrip(' :')}"
-        others = ruling.observed.get("told") if check == "gpu_xid" else None
-        if others:
-            listed = ", ".join(f"{kind} {count} times" for kind, count in sorted(others.items()))
-            found.told.append(f"{listed}, told and not judged")
+        if others := ruling.observed.get("other_xids"):
+            found.told.append(f"{others}, told and not judged")
         if ruling.outcome == UNMEASURED and check == "gpu_xid" and not promised:
             found.told.append(words)
         elif ruling.outcome in (FAIL, UNMEASURED):

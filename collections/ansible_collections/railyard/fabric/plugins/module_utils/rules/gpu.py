@@ -162,10 +162,13 @@ def _xids(node: Node, seen: Row) -> Ruling:
         if str(row.get("gpu_recovery_action")).lower() != "none"
     ]
     log = seen.get("xids")
-    ruling = Ruling.passed({"critical": len(asks)}, {"critical": 0}, _NO_XID)
+    ruling = Ruling.passed({}, {"critical_xids": 0}, _NO_XID)
     known = isinstance(log, Mapping) and isinstance(log.get("seen"), list)
     critical, others = xid.sort_out(log["seen"]) if known and isinstance(log, Mapping) else ([], Counter())
-    ruling.observed = {"critical": len(critical) + len(asks), "told": dict(others)}
+    ruling.observed = {"critical_xids": len(critical) + len(asks)}
+    if others:
+        listed = (f"{kind} {count} times" for kind, count in sorted(others.items()))
+        ruling.observed["other_xids"] = ", ".join(listed)
     if critical or asks:
         return ruling.failed("gpu_xid", gpu_rows.each(node, [*critical, *asks]))
     if not known or not isinstance(log, Mapping):
@@ -222,16 +225,16 @@ def _slowdown(node: Node, seen: Row) -> Ruling:
     left = gpu_rows.told(rows, "temperature.gpu.tlimit")
     hot = [(pci, f"{value:g} °C below its own limit") for pci, value in left if value <= 0]
     observed = {
-        "slowed_down": len(slowed),
-        "at_limit": len(hot),
+        "gpus_slowed_down": len(slowed),
+        "gpus_at_limit": len(hot),
         "temperature_max_c": _end(max, gpu_rows.told(rows, "temperature.gpu")),
         "memory_temperature_max_c": _end(max, gpu_rows.told(rows, "temperature.memory")),
         "least_below_limit_c": _end(min, left),
-        "slowed_by_software": sum(
+        "gpus_slowed_by_software": sum(
             gpu_rows.is_yes(row.get(_THROTTLE + "sw_thermal_slowdown")) for row in rows
         ),
     }
-    ruling = Ruling.passed(observed, {"slowed_down": 0, "at_limit": 0}, _NOT_SLOWED)
+    ruling = Ruling.passed(observed, {"gpus_slowed_down": 0, "gpus_at_limit": 0}, _NOT_SLOWED)
     if slowed or hot:
         return ruling.failed("gpu_slowed", gpu_rows.each(node, [*slowed, *hot]))
     if unknown := _silent(node, rows, *_SLOWDOWNS):
@@ -276,14 +279,14 @@ def _pcie(node: Node, seen: Row) -> Ruling:
               if pci in most and width < most[pci]]  # fmt: skip
     counted = gpu_rows.told(rows, "aer_correctable", is_whole)
     observed = {
-        "narrow": len(narrow),
+        "gpus_lacking_lanes": len(narrow),
         **{
             f"generation_{key}": _kinds(gpu_rows.told(rows, f"pcie.link.gen.{key}"))
             for key in ("current", "max")
         },
         "corrected_errors": _sum(counted) if counted else None,
     }
-    ruling = Ruling.passed(observed, {"narrow": 0}, _ALL_LANES)
+    ruling = Ruling.passed(observed, {"gpus_lacking_lanes": 0}, _ALL_LANES)
     if narrow:
         return ruling.failed("gpu_pcie_narrow", gpu_rows.each(node, narrow))
     if unknown := _silent(node, rows, "pcie.link.width.current", "pcie.link.width.max"):
@@ -299,7 +302,7 @@ def _nvlink(node: Node, seen: Row) -> Ruling:
     counted = [one["errors"] for one in gpus.values() if one.get("errors") is not None]
     observed = {
         "links": ", ".join(sorted({str(count) for count in active.values()})),
-        "speeds_gbytes_per_s": ", ".join(f"{speed:g}" for speed in speeds) or None,
+        "speed": ", ".join(f"{speed:g} GB/s" for speed in speeds) or None,
         **{
             f"{kind}_errors": sum(one.get(kind, 0) for one in counted) if counted else None
             for kind in facts.KINDS
@@ -315,7 +318,7 @@ def _nvlink(node: Node, seen: Row) -> Ruling:
     if odd:
         return ruling.failed("gpu_nvlink_down", gpu_rows.each(node, odd))
     if len(speeds) > 1 and model_of(seen) is not None:
-        said = f"{node.name}: they run at {observed['speeds_gbytes_per_s']} GB/s"
+        said = f"{node.name}: they run at {observed['speed']}"
         return ruling.failed("gpu_nvlink_slow", said)
     return ruling if declared is not None else ruling.recorded(_LINKS_ALIKE)
 

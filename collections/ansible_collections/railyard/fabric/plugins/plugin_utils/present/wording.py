@@ -105,6 +105,8 @@ _UNITS = (
     ("_us", "µs"),
     ("_ms", "ms"),
     ("_s", "s"),
+    ("_w", "W"),
+    ("_c", "°C"),
 )
 # A drive's rate is told in the prefix that fits it.
 _RATES = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
