@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import copy
 import json
+import re
 import shlex
 import socket
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -480,3 +482,10 @@ def test_a_governor_that_can_be_read_or_is_not_asked_is_no_unknown():
     outcome_of(node_with(["powersave"]), counter)
     assert (counter.failed, counter.unknown) == (1, [])
     assert verify._conclude(pytest.ExitCode.TESTS_FAILED, counter) == verify.FAILED
+
+
+def test_verify_hands_on_every_option_that_is_asked_for() -> None:
+    texts = [path.read_text(encoding="utf-8") for path in Path(expect.__file__).parent.glob("*.py")]
+    asked = set(re.findall(r'\boptions\.get\(\s*"(\w+)"', "".join(texts)))
+    assert "nccl_profile_net" in asked
+    assert asked <= set(verify._OPTIONS)

@@ -45,12 +45,14 @@ _ARGUMENTS = ("ansible_ssh_common_args", "ansible_ssh_extra_args")
 _ROLES = ("benchmark_tools", "nccl_profile", "node_tuning", "rdma_stack", "roce_qos")
 # Their variables that change what a node should be, and whether each is a switch; the tests know defaults.
 _OPTIONS = {
-    "benchmark_tools_rdma": True,
     "benchmark_tools_memory": True,
+    "benchmark_tools_rdma": True,
     "benchmark_tools_storage": True,
     "nccl_profile_cross_nic": False,
     "nccl_profile_forms": False,
     "nccl_profile_net": False,
+    "nccl_profile_net_plugin": False,
+    "nccl_profile_net_plugin_library": False,
     "nccl_profile_overlays": False,
     "nccl_profile_pkey": False,
     "nccl_profile_rails": False,
