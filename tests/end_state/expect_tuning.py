@@ -101,9 +101,7 @@ def rings(rail: Plan, options: Options, reading: Reading) -> Problems | None:
     """The rings of the rail's port have their sizes, now and after a boot; None where ethtool tells none."""
     netdev = netdev_of({**rail, "vlan": None}, reading)
     most, _, now = (reading["rings"].get(netdev or "") or "").partition("Current hardware settings:")
-    problems, rule = [], ""
-    for line in reading["ring_rules"].splitlines():
-        rule = line if f'KERNEL=="{netdev}"' in line else rule
+    problems = []
     for kind, size in ring_sizes(options).items():
         there = _after(f"{kind.upper()}:", now)
         wanted = _after(f"{kind.upper()}:", most) if size == "max" else size
@@ -111,10 +109,8 @@ def rings(rail: Plan, options: Options, reading: Reading) -> Problems | None:
             return None
         if there != wanted:
             problems.append(f"the {kind} ring of {netdev} has {there} descriptors, wanted are {wanted}")
-        if _after(kind, rule.rstrip('"\n')) != wanted:
-            problems.append(
-                f"no rule of udev gives {netdev} {wanted} {kind} descriptors, so that a boot loses it"
-            )
+        if f'KERNEL=="{netdev}"' not in reading["ring_rules"] or _after(kind, reading["ring_unit"]) != size:
+            problems.append(f"no unit gives {netdev} {kind} rings of {size}, so that a boot loses it")
     return problems
 
 

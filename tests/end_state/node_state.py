@@ -183,6 +183,7 @@ def rings():
     return {
         "rings": {name: output("ethtool", "-g", name) for name in names},
         "ring_rules": text("/etc/udev/rules.d/60-railyard-rings.rules") or "",
+        "ring_unit": text("/etc/systemd/system/railyard-rings@.service") or "",
     }
 
 

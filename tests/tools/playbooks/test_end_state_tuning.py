@@ -52,7 +52,8 @@ def reading():
         },
         "irq_rules": 'ACTION=="add|move", SUBSYSTEM=="net", KERNEL=="ens6", TAG+="systemd"\n',
         "rings": {"ens6": RINGS},
-        "ring_rules": 'ACTION=="add|move", KERNEL=="ens6", RUN+="/x/rings.py %k rx 256 tx 512"\n',
+        "ring_rules": 'ACTION=="add|move", SUBSYSTEM=="net", KERNEL=="ens6", TAG+="systemd"\n',
+        "ring_unit": "ExecStart=/usr/bin/python3 /x/rings.py %i rx 256 tx max\n",
         "login_nofile": ["1048576", "1048576"],
         "service_nofile": "DefaultLimitNOFILE=1048576",
     }
@@ -157,7 +158,8 @@ def test_rings_have_their_size_now_and_after_a_boot(reading):
     now, boot = expect_tuning.rings(rail, {"node_tuning_ring_sizes": {"rx": "max"}}, reading)
     assert "the rx ring of ens6 has 256 descriptors, wanted are 1024" in now
     assert "a boot loses it" in boot
-    assert len(expect_tuning.rings(rail, asked, {**reading, "ring_rules": ""})) == 2
+    reading["ring_rules"] = reading["ring_rules"].replace("ens6", "ens7")
+    assert len(expect_tuning.rings(rail, asked, reading)) == 2
 
 
 def test_rings_of_which_ethtool_tells_nothing_are_not_known(reading):

@@ -67,7 +67,7 @@ options:
         description: Rings of packets that go.
         type: str
   ring_program:
-    description: As O(irq_program), for a rule of udev that sets RV(rings) when a port comes.
+    description: As O(irq_program), for a unit that sets O(ring_sizes) when a port comes.
     type: path
   allow_ring_resize:
     description: >-

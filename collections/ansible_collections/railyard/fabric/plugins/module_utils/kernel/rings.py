@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Sizes of the rings of network ports (`ethtool -g`, `-G`), asked of the kernel and set by ioctl.
 
-Run as a program, as udev does when a port comes (its driver starts with sizes of its own), it sets those of
-one netdev: `rings.py ens6 rx 8192 tx 8192`. It stands alone for that: the standard library is all there is.
+Run as a program, as a unit does when a port comes (its driver starts with sizes of its own), it sets those of
+one netdev: `rings.py ens6 rx 8192 tx max`. It stands alone for that: the standard library is all there is.
 A size is a number of descriptors, one packet or a part of one each. Layouts are those of linux/ethtool.h.
 """
 
@@ -15,7 +15,7 @@ import fcntl
 import socket
 import struct
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 #: What stands for the largest ring that the driver has.
@@ -136,17 +136,23 @@ def _ask(netdev: str, question: bytes) -> tuple[int, ...]:
     return _RINGPARAM.unpack(memory.tobytes())
 
 
-def main(netdev: str, value: str) -> int:
-    """Set the sizes where they are others; return 1 when the driver refuses, which it says."""
+def main(netdev: str, words: Sequence[str]) -> int:
+    """Set the rings of a port where they are others (`rx 8192 tx max`); return 1, and say why, where not."""
+    state = read([netdev])
     try:
-        if read([netdev])["rings"].get(netdev) != value:
+        if netdev not in state["rings"]:
+            raise RingError("it has no rings to size")
+        sizes = dict(zip(words[::2], words[1::2]))  # noqa: B905 - strict= is Python 3.10's
+        value = held(state, {netdev: sizes})[netdev]
+        if state["rings"][netdev] != value:
             write(netdev, value)
-    except OSError as error:
-        sys.stderr.write(f"{command(netdev)} {value}: {error.strerror}\n")
+    except (OSError, RingError) as error:
+        why = getattr(error, "strerror", None) or error
+        sys.stderr.write(f"{command(netdev)} {' '.join(words)}: {why}\n")
         return 1
     return 0
 
 
 if __name__ == "__main__":
-    # A program of udev's, no module: the status is for its log.
-    sys.exit(main(sys.argv[1], " ".join(sys.argv[2:])))  # pylint: disable=ansible-bad-function
+    # A program of a unit's, no module: the status is for systemd.
+    sys.exit(main(sys.argv[1], sys.argv[2:]))  # pylint: disable=ansible-bad-function

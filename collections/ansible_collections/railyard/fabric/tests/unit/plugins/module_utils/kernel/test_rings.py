@@ -71,15 +71,17 @@ def test_what_a_driver_rounds_is_told(card, capsys):
     card.rounds_to = (2048, 0, 0, 512)
     with pytest.raises(OSError, match=r"has made rx 2048 tx 512 of it"):
         rings.write("ens6", "rx 2000 tx 512")
-    assert rings.main("ens6", "rx 2000 tx 512") == 1
-    assert "ethtool -G ens6 rx 2000 tx 512: its driver has made" in capsys.readouterr().err
+    assert rings.main("ens6", ["rx", "2000"]) == 1
+    assert "ethtool -G ens6 rx 2000: its driver has made" in capsys.readouterr().err
 
 
-def test_the_program_sets_what_is_another_and_leaves_alone_what_is_so(card):
-    assert rings.main("ens6", "rx 1024 tx 512") == 0
+def test_the_program_sets_what_is_another_and_leaves_alone_what_is_so(card, capsys):
+    assert rings.main("ens6", ["rx", "1024"]) == 0
     assert card.set == 0
-    assert rings.main("ens6", "rx 8192 tx 512") == 0
-    assert (card.set, card.now) == (1, (8192, 0, 0, 512))
+    assert rings.main("ens6", ["rx", "max", "tx", "256"]) == 0
+    assert (card.set, card.now) == (1, (8192, 0, 0, 256))
+    assert rings.main("veth0", ["rx", "max"]) == 1
+    assert "ethtool -G veth0 rx max: it has no rings" in capsys.readouterr().err
 
 
 def test_the_kernel_is_asked_for_real():
