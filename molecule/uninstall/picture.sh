@@ -6,18 +6,27 @@ echo "== packages"
 dpkg-query --show --showformat '${Package} ${Version} ${db:Status-Abbrev}\n'
 echo "== files"
 # ld.so.cache is made anew by each library that comes or goes; group- and its like are adduser's copies of the day before.
-find /etc /usr/local /root/.ssh /var/lib/railyard ! -path /etc/ld.so.cache ! -path '/etc/*[dwp]-' \( -type f -o -type l \) \
-  -printf '%p %M %U:%G %l ' -exec sh -c 'test -L "$1" || sha256sum < "$1"; echo' _ {} \; 2>/dev/null | sort
+find_all() {
+  find /etc /usr/local /root/.ssh /var/lib/railyard ! -path /etc/ld.so.cache ! -path '/etc/*[dwp]-' "$@" 2>/dev/null
+}
+find_all \( -type f -o -type l \) -printf '%p %M %U:%G %l\n' | sort
+find_all -type f -exec sha256sum {} + | sort -k 2
 echo "== folders"
 find /etc /var/lib/railyard -type d 2>/dev/null | sort
 echo "== units"
-systemctl list-unit-files --no-legend --no-pager | sort
+systemctl list-unit-files --no-legend --no-pager | grep -v transient | sort
+systemctl show --property DefaultLimitMEMLOCK,DefaultLimitNOFILE
 # Its word is part of the picture; its status only says that word again.
 systemctl is-active iperf3.service || true
 echo "== kernel"
-cat /proc/sys/net/ipv4/tcp_rmem /proc/sys/net/ipv4/tcp_wmem /proc/sys/net/ipv4/tcp_mtu_probing
-# A node without a governor has none in either picture.
-cat /sys/devices/system/cpu/cpu0/cpufreq/scaling_governor \
-  /sys/devices/system/cpu/cpu0/cpufreq/energy_performance_preference \
-  /sys/devices/system/cpu/cpu*/cpuidle/state*/disable /sys/kernel/mm/transparent_hugepage/* 2>/dev/null || true
+# What a node does not have it has in neither picture.
+grep -d skip -s . /proc/sys/net/core/[rw]mem_max /proc/sys/net/core/netdev_max_backlog /proc/sys/net/core/default_qdisc \
+  /proc/sys/net/ipv4/tcp_[rw]mem /proc/sys/net/ipv4/tcp_mtu_probing /proc/sys/kernel/numa_balancing \
+  /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor \
+  /sys/devices/system/cpu/cpu*/cpufreq/energy_performance_preference \
+  /sys/devices/system/cpu/cpu*/cpuidle/state*/disable /sys/kernel/mm/transparent_hugepage/* || true
+for port in /sys/class/net/*/device; do
+  port=${port%/device}
+  ethtool -g "${port##*/}" 2>/dev/null || true
+done
 ulimit -H -l

@@ -7,25 +7,17 @@ tests build on one another in the order in which they stand: an emulated machine
 from __future__ import annotations
 
 import dataclasses
-import json
-import os
-import subprocess
 import tarfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from drivers import repository
-from e2e.support import BIN, ROOT, Cluster, edited, needs_root, write_lab
-from railyard.lab.nodes.vm import VmKind
-from railyard.lab.topology import BASE_PACKAGES
+from drivers.machine import Machine
 
-NODE = "gpuserver1"
+pytestmark = pytest.mark.usefixtures("in_their_order")
+
 MODULE, PACKAGE, VERSION = "railyard_probe", "railyard-probe", "1.0"
-# Emulated, one build with gcc or one initramfs takes minutes.
-PATIENCE_S = 1200
-LOOK_EVERY_S = 2
 
 PLAYBOOK = """\
 - name: Install the module's source
@@ -69,100 +61,10 @@ def source() -> repository.Package:
     return dataclasses.replace(package, scripts=scripts, files=files)
 
 
-@dataclasses.dataclass
-class Machine:
-    """The node, and the kernels that it has in the course of the tests."""
-
-    cluster: Cluster
-    kind: VmKind
-    first: str = ""
-
-    @property
-    def second(self) -> str:
-        """The same kernel in Debian's flavour for clouds: small, and later in GRUB's order.
-
-        It shares the headers that all flavours have in common, the greater part.
-        """
-        return self.first.removesuffix("amd64") + "cloud-amd64"
-
-    def sh(self, *command: str, check: bool = True) -> str:
-        """Run a command as root; a slow one is no failure."""
-        return self.cluster.ssh(NODE, "sudo", *command, check=check, timeout=PATIENCE_S).strip()
-
-    def install(self, package: str) -> str:
-        """Install a package by hand, as anybody might."""
-        apt = ("apt-get", "-qy", "--no-install-recommends", "install", package)
-        return self.sh("DEBIAN_FRONTEND=noninteractive", *apt)
-
-    def playbook(self, path: str | Path, **variables: object) -> tuple[int, str]:
-        """Run a playbook with extra variables; return how it ended and what it said, in one line.
-
-        Ended at once where the machine's console stands at a prompt.
-        """
-        argv = [BIN / "ansible-playbook", "-i", self.cluster.inventory, path, "-e", json.dumps(variables)]
-        stands_at, deadline = self.kind.watch(NODE), time.monotonic() + PATIENCE_S
-        with self.cluster.log.open("w+", encoding="utf-8") as log:
-            with subprocess.Popen(
-                [str(word) for word in argv],
-                cwd=ROOT,
-                env={**os.environ, "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1"},
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-            ) as process:
-                while process.poll() is None and not stands_at() and time.monotonic() < deadline:
-                    time.sleep(LOOK_EVERY_S)
-                ended = process.poll()
-                process.terminate()
-            log.seek(0)
-            said = log.read()
-        print(said, self.kind.last_words(NODE))
-        assert ended is not None, f"after {PATIENCE_S} s, or at {stands_at()!r}, {path} had not ended"
-        return ended, " ".join(said.split())
-
-    def reboot(self, **variables: object) -> tuple[int, str]:
-        """Ask for a reboot, with consent."""
-        return self.playbook(
-            "playbooks/reboot.yml", railyard_allow_reboot=True, railyard_reboot_timeout_s=600, **variables
-        )
-
-    def boot_id(self) -> str:
-        return self.sh("cat", "/proc/sys/kernel/random/boot_id")
-
-    def loaded(self) -> bool:
-        """Whether the module is loaded."""
-        return any(line.split()[0] == MODULE for line in self.sh("cat", "/proc/modules").splitlines())
-
-    def built_for(self, kernel: str) -> str:
-        """The module's file for a kernel, as modprobe would find it; "" where it is not there."""
-        said = self.sh("modinfo", "-k", kernel, "-F", "filename", MODULE, check=False)
-        return said if said.startswith("/") else ""
-
-
-def lab_of(folder: Path) -> Cluster:
-    """Write topology and inventory of a lab of one machine, with what DKMS needs in its image."""
-    made = Cluster(folder, "dkms")
-    write_lab(made, "198.18.94.", "vm", nodes=1)
-    with edited(made.topology) as topology:
-        topology["nodes"][NODE] |= {"cpus": 2, "memory_mib": 1024}
-        topology["image"]["packages"] = [*BASE_PACKAGES, "dkms", "linux-headers-amd64"]
-        topology["image"]["boot_loader"] = True
-    with edited(made.fabric_file) as variables:
-        variables["fabric"] |= {"transport": "tcp", "cabling": "switched"}
-        variables.pop("rdma_stack_provider")
-        for rail in variables["fabric"]["rails"]:
-            rail.pop("hca")
-    return made
-
-
-@pytest.fixture(scope="module")
-def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
-    needs_root()
-    cluster = lab_of(tmp_path_factory.mktemp("dkms"))
-    with cluster.up(timeout=PATIENCE_S):
-        made = Machine(cluster, VmKind(cluster.lab_name))
-        made.first = made.sh("uname", "-r")
-        yield made
+def built_for(machine: Machine, kernel: str) -> str:
+    """The module's file for a kernel, as modprobe would find it; "" where it is not there."""
+    said = machine.sh("modinfo", "-k", kernel, "-F", "filename", MODULE, check=False)
+    return said if said.startswith("/") else ""
 
 
 @pytest.fixture(scope="module")
@@ -180,26 +82,14 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     return {"made": str(folder), "fingerprint": key.fingerprint}
 
 
-@pytest.fixture(scope="module")
-def failures_before(request: pytest.FixtureRequest) -> int:
-    return request.session.testsfailed
-
-
-@pytest.fixture(autouse=True)
-def _in_their_order(request: pytest.FixtureRequest, failures_before: int) -> None:
-    """Spare the machine what builds on a test that failed."""
-    if request.session.testsfailed > failures_before:
-        pytest.skip("a test that this one builds on has failed")
-
-
 def test_the_roles_install_it_and_dkms_builds_it(machine: Machine, made: dict[str, str]) -> None:
     path = Path(made["made"]) / "install.yml"
     path.write_text(PLAYBOOK)
     status, said = machine.playbook(path, **made)
     assert status == 0, said
-    assert machine.built_for(machine.first) == f"/lib/modules/{machine.first}/updates/dkms/{MODULE}.ko"
+    assert built_for(machine, machine.first) == f"/lib/modules/{machine.first}/updates/dkms/{MODULE}.ko"
     machine.sh("modprobe", MODULE)
-    assert machine.loaded()
+    assert machine.loaded(MODULE)
 
 
 def test_an_update_whose_headers_are_missing_is_not_booted(machine: Machine) -> None:
@@ -207,7 +97,7 @@ def test_an_update_whose_headers_are_missing_is_not_booted(machine: Machine) -> 
     print(said)
     # What there is to notice by anybody else: a line among many, and a kernel that is installed all the same.
     assert f"Setting up linux-image-{machine.second}" in said
-    assert machine.built_for(machine.second) == ""
+    assert built_for(machine, machine.second) == ""
     boot_id = machine.boot_id()
     status, said = machine.reboot(railyard_reboot_kernels=[machine.second])
     assert status != 0
@@ -217,14 +107,14 @@ def test_an_update_whose_headers_are_missing_is_not_booted(machine: Machine) -> 
     )
     assert f"install linux-headers-{machine.second}" in said
     assert machine.boot_id() == boot_id
-    assert machine.loaded()
+    assert machine.loaded(MODULE)
 
 
 def test_with_the_headers_dkms_builds_it_and_an_unannounced_kernel_still_is_not_booted(
     machine: Machine,
 ) -> None:
     print(machine.install(f"linux-headers-{machine.second}"))
-    assert machine.built_for(machine.second) == f"/lib/modules/{machine.second}/updates/dkms/{MODULE}.ko"
+    assert built_for(machine, machine.second) == f"/lib/modules/{machine.second}/updates/dkms/{MODULE}.ko"
     boot_id = machine.boot_id()
     status, said = machine.reboot()
     assert status != 0
@@ -241,7 +131,7 @@ def test_announced_it_boots_and_the_module_is_loaded(machine: Machine) -> None:
     # GRUB has taken the kernel that was foretold.
     assert machine.sh("uname", "-r") == machine.second
     assert machine.boot_id() != boot_id
-    assert machine.loaded()
+    assert machine.loaded(MODULE)
     assert machine.sh("cat", f"/sys/module/{MODULE}/version") == VERSION
 
 
@@ -258,4 +148,4 @@ def test_the_way_back_by_grub_reboot_is_foretold_as_well(machine: Machine) -> No
     assert status == 0, said
     assert f"kernel {machine.second} runs, {machine.first} boots next and has module {MODULE}" in said
     assert machine.sh("uname", "-r") == machine.first
-    assert machine.loaded()
+    assert machine.loaded(MODULE)
