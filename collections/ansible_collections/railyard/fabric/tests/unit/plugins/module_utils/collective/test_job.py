@@ -1,0 +1,124 @@
+"""The program of a collective, as its interpreter gets it; with torch for real where this machine has it."""
+
+from __future__ import annotations
+
+import functools
+import socket
+import subprocess
+
+import pytest
+from ansible_collections.railyard.fabric.plugins.module_utils.collective import allreduce, packed
+
+# Debian's python3-torch is for Debian's Python alone.
+PYTHON = "/usr/bin/python3"
+
+
+@functools.cache
+def no_torch():
+    tried = subprocess.run([PYTHON, "-c", "import torch.distributed"], capture_output=True, check=False)
+    return tried.returncode != 0
+
+
+with_torch = pytest.mark.skipif(no_torch(), reason=f"{PYTHON} has no torch (Debian: python3-torch)")
+
+
+def play(task, nodes=("a", "b"), present=None, python=PYTHON, **more):
+    """Run a job's nodes as processes of this machine; return each node's lines and exit status."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    orders = {
+        "task": task,
+        "backend": "gloo",
+        "nodes": list(nodes),
+        "processes": 1,
+        "meet": [["127.0.0.1"], port],
+        "secret": "s" * 32,
+        "netdevs": ["lo"],
+        "environment": {},
+        "sizes": [1 << 16, 1 << 18],
+        "duration_s": 0.5,
+        "wait_s": 60,
+        "limit_s": 60,
+        **more,
+    }
+    started = [
+        subprocess.Popen(
+            packed.argv(python),
+            stdin=packed.opened({**orders, "node": node}),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for node in present or nodes
+    ]
+    ended = [(process.communicate(timeout=120)[0], process.returncode) for process in started]
+    return [(packed.lines(text), status) for text, status in ended]
+
+
+@with_torch
+def test_an_all_reduce_is_right_and_counts_what_it_sent():
+    ends = play("allreduce", netdevs=["lo", "lo"], processes=2, duration_s=2)
+    world = 4
+    for lines, status in ends:
+        assert status == 0
+        assert [line["t"] for line in lines] == ["began", "size", "size", "swept"]
+        assert lines[0]["ranks"] == world
+        sizes = lines[1:-1]
+        assert [(line["size_bytes"], line["wrong"]) for line in sizes] == [(1 << 16, 0), (1 << 18, 0)]
+        for line in sizes:
+            assert line["algbw_GBps"] == pytest.approx(line["size_bytes"] / line["time_us"] / 1e3, rel=1e-2)
+            assert line["busbw_GBps"] == pytest.approx(line["algbw_GBps"] * 2 * (world - 1) / world, rel=1e-3)
+            assert line["time_min_us"] <= line["time_us"]
+        # Two more of each to warm up.
+        sent = sum((line["iterations"] + 2) * line["size_bytes"] for line in sizes) * 2 * (world - 1) / world
+        assert lines[-1]["moved_bytes"] == pytest.approx(sent, abs=1)
+    # The slowest rank's times, which all are told.
+    assert len({str(lines[1:]) for lines, _status in ends}) == 1
+
+
+@with_torch
+def test_a_training_job_learns_and_all_ranks_end_alike():
+    for lines, status in play("ddp"):
+        assert (status, [line["t"] for line in lines]) == (0, ["began", "trained"])
+        said = lines[1]
+        assert said["loss_last"] < said["loss_first"]
+        assert not said["ranks_differ"]
+        parameters = (256 * 512 + 512) + (512 * 512 + 512) + (512 + 1)
+        assert said["gradient_bytes"] == 4 * parameters
+        assert said["moved_bytes"] == 4 * parameters * said["steps"]  # 2(n-1)/n of two is 1
+        alone = 2 * said["alone_samples_per_s"]
+        assert said["efficiency_percent"] == pytest.approx(100 * said["samples_per_s"] / alone, abs=0.1)
+        assert 0 <= said["communication_percent"] < 100
+
+
+@with_torch
+def test_who_does_not_come_is_named_by_the_others():
+    (lines, status), (other, other_status) = play("allreduce", "abc", present="ab", wait_s=8)
+    for said in (lines, other):
+        assert [(line["kind"], line["nodes"]) for line in said] == [("absent", ["c"])]
+    assert (status, other_status) == (1, 1)
+
+
+@with_torch
+def test_without_the_first_node_it_is_the_one_that_is_named():
+    ((lines, status),) = play("allreduce", present="b", wait_s=1)
+    assert [(line["kind"], line["nodes"], status) for line in lines] == [("absent", ["a"], 1)]
+
+
+def test_an_interpreter_without_torch_says_so(tmp_path):
+    bare = tmp_path / "bare"
+    subprocess.run([PYTHON, "-m", "venv", "--without-pip", bare], check=True)
+    ((lines, status),) = play("allreduce", "a", python=str(bare / "bin" / "python3"))
+    assert [(line["kind"], status) for line in lines] == [("no_torch", 1)]
+    assert str(bare) in lines[0]["message"]
+
+
+def test_lines_of_ours_are_found_among_others():
+    text = 'warning\nrailyard: {"t": 1}\nrailyard: {cut\nrailyard: [1]\n railyard: {}\nn1:1 NCCL INFO x\n'
+    assert packed.lines(text) == [{"t": 1}]
+
+
+def test_sizes_grow_fourfold_to_the_greatest():
+    assert allreduce.sizes_up_to(100_000) == [4096, 16384, 65536, 100_000]
+    assert allreduce.sizes_up_to(4096) == [4096]
