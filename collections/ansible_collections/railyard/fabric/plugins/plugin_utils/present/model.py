@@ -22,6 +22,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.present import (
     environment,
     meetings,
     rails_used,
+    size_curves,
     spread,
     summary,
     suspects,
@@ -143,6 +144,8 @@ class Report:
     """TCP against RDMA; without rows where RDMA was not asked."""
     meetings: meetings.Meetings
     """Client by server on each rail; without matrices for a few nodes."""
+    curves: tuple[size_curves.Curve, ...]
+    """What an all-reduce of all nodes reached at each size; none where it was not asked."""
     coverage: dict[str, int]
     """How many of all pairs of nodes met, as `pattern.coverage` has it."""
 
@@ -196,6 +199,7 @@ def read(run_dir: str | os.PathLike[str], judged: rejudge.Judged | None = None) 
         plan=plan,
         compared=comparison.of(plan, verdicts, facts, policy.merge(manifest.get("policy"))),
         meetings=meetings.of(plan, verdicts, suspects.find(verdicts)),
+        curves=_curves(folder, manifest, measurements),
         coverage=total["coverage"],
     )
 
@@ -319,6 +323,14 @@ def _with_conditions(
     for table in tables:
         mine = dict.fromkeys(one for item in table.shown for one in told.get(item.id, ()))
         yield replace(table, conditions=tuple(mine))
+
+
+def _curves(
+    folder: run_folder.RunFolder, manifest: Mapping[str, Any], measurements: Iterable[Measurement]
+) -> tuple[size_curves.Curve, ...]:
+    wanted = size_curves.ids(measurements)
+    found = folder.each_row(run_folder.RESULTS, wanted) if wanted else ()
+    return size_curves.of(_of_run(manifest, [row for row in found if row is not None]), wanted)
 
 
 def _reasons(measurements: list[Measurement], shown: list[Measurement]) -> tuple[Reason, ...]:

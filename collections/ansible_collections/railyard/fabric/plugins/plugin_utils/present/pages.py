@@ -18,6 +18,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.present import (
     comparison_text,
     heatmap,
     picture,
+    size_curve_chart,
     spread,
     suspects,
     wording,
@@ -82,9 +83,10 @@ def _charts(report: Report) -> dict[str, Any]:
     """Return the drawings, or why there are none: a distribution's Ansible comes without matplotlib."""
     try:
         drawn, compared = charts.draw(report.measurements), comparison_chart.draw(report.compared)
+        curves = size_curve_chart.draw(report.curves)
     except ImportError as error:
         return {"charts": [], "compared_chart": None, "no_charts": str(error)}
-    return {"charts": drawn, "compared_chart": compared, "no_charts": ""}
+    return {"charts": drawn + ([curves] if curves else []), "compared_chart": compared, "no_charts": ""}
 
 
 def markdown(report: Report) -> str:

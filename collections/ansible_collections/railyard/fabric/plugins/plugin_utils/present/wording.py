@@ -72,6 +72,8 @@ _MAIN_METRICS = (
     "bandwidth_bytes_per_s",
     "latency_average_us",
     "rtt_average_us",
+    "busbw_GBps",
+    "samples_per_s",
     "path_mtu_bytes",
     "mtu_bytes",
     "errors",
@@ -96,6 +98,7 @@ _COUNTS = {
 _CAPITALS = re.compile(r"\b(?:bmc|cpu|gid|gids|gpu|hca|iops|ip|lid|lldp|mtu|rdma|rtt|tcp)\b")
 _UNITS = (
     ("_bytes_per_s", "B/s"),
+    ("_per_s", "per s"),
     ("_gbps", "Gbit/s"),
     ("_mbps", "Mbit/s"),
     ("_GBps", "GB/s"),
