@@ -33,7 +33,7 @@ class Check:
         rdma: it is asked only where the inventory declares RDMA.
         tool: which tool measures it; "" where no test does.
         asked: when the schedule asks it: "alone" on each rail and direction, "both_ways" at once, "together"
-            on all rails at once, or of a "node" by itself, after the last round.
+            on all rails at once, or after the last round of a "node" by itself, of all together as a "group".
         wanted: the policy's switch that has it asked; "" where it always is. One of RDMA is asked only where
             `rdma_tests` names its tool, too. Of a node: a switch, or a list of what is asked about.
         counts: the client's metric that says how many packets at least went each way; "" where
@@ -228,6 +228,37 @@ TESTS: tuple[Check, ...] = (
     _rdma_latency("rdma_latency", "one-way RDMA write latency", "ib_write_lat"),
     _rdma_latency("rdma_read_latency", "round-trip RDMA read latency", "ib_read_lat"),
     _rdma_latency("rdma_send_latency", "one-way RDMA send latency", "ib_send_lat"),
+)
+#: The subject of a test of all rails at once.
+ALL_RAILS = "all rails"
+# Of all nodes together, in the order in which they are asked: source is "node", as each writes a row of its
+# own, `asked` is "group"; the subject is a rail, or all of them.
+GROUP_TESTS: tuple[Check, ...] = (
+    Check(
+        "collective_allreduce",
+        "all-reduce of all nodes",
+        ("busbw_GBps",),
+        {"busbw_GBps": "positive", "algbw_GBps": "positive", "size_bytes": "positive_count"},
+        source="node",
+        tool="torch",
+        asked="group",
+        wanted="collectives",
+    ),
+    Check(
+        "collective_training",
+        "training job of all nodes",
+        ("samples_per_s", "efficiency_percent"),
+        {
+            "samples_per_s": "positive",
+            "alone_samples_per_s": "positive",
+            "efficiency_percent": "positive",
+            "communication_percent": "share",
+        },
+        source="node",
+        tool="torch",
+        asked="group",
+        wanted="collectives",
+    ),
 )
 # Of each node by itself, in the order in which they are asked: source and `asked` are "node".
 NODE_TESTS: tuple[Check, ...] = (

@@ -45,12 +45,24 @@ ErrorClass = Literal[
     "storage_full",
     "storage_refused",
     "memory_unfit",
+    "collective_failed",
+    "collective_wrong",
 ]
 #: The tool ran, and lost the clock by which it reckons: worth another try.
 CLOCK_LOST: Literal["clock_lost"] = "clock_lost"
 # `failed` means that the test was run and did not give a result; everything else kept it from being run.
 FAILED_CLASSES: frozenset[ErrorClass] = frozenset(
-    {"tool_failed", "tool_garbage", "deadline", "peer_failed", "peer_deaf", "internal", CLOCK_LOST}
+    {
+        "tool_failed",
+        "tool_garbage",
+        "deadline",
+        "peer_failed",
+        "peer_deaf",
+        "internal",
+        CLOCK_LOST,
+        "collective_failed",
+        "collective_wrong",
+    }
 )
 
 

@@ -6,9 +6,11 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.rail_socket import Place
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import Finished, Tool, ToolSession
 
 #: In place of a descriptor; the launcher's `subprocess.DEVNULL`.
@@ -28,9 +30,35 @@ class NodeReading(NamedTuple):
 
     metrics: dict[str, Any]
     window_s: list[float]
-    counters: dict[str, list[int]]
+    counters: Mapping[str, Sequence[int | None]]
     doubt: str | None = None
     extra: dict[str, Any] | None = None
+
+
+class Company(NamedTuple):
+    """All nodes, as one of them sees them that does something with all.
+
+    Attributes:
+        nodes: their names, in the same order everywhere.
+        absent: those that are known not to come; who finds another adds it.
+        rails: the own rails by name, those that a test of all may run over.
+        hcas: their RDMA ports, where they have one.
+        obstacles: why a rail of these is no place to be, by its name.
+        first: the addresses of the first node on these rails.
+        port: the TCP port that it listens at.
+        secret: for this test alone, and the same everywhere.
+        wait_s: how long the others may take to come.
+    """
+
+    nodes: list[str]
+    absent: set[str]
+    rails: dict[str, Place]
+    hcas: dict[str, str]
+    obstacles: dict[str, MeasurementError]
+    first: list[str]
+    port: int
+    secret: str
+    wait_s: float
 
 
 class NodeToolSession(ToolSession):
@@ -39,6 +67,10 @@ class NodeToolSession(ToolSession):
     subject: str | None
     # hardware, virtual or container, as the inventory declares it.
     node_class: str
+
+    def company(self) -> Company:
+        """Return what a test of all nodes together has to know of them."""
+        raise NotImplementedError
 
     def run_with(self, argv: list[str], limit_s: float, stdin: int = NOTHING) -> Finished:
         """Run a command to its end, in a unit of its own; its words are kept in the raw file.

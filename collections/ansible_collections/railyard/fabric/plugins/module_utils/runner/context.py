@@ -67,7 +67,7 @@ class RunContext:
         self.versions: dict[str, str | None] = {name: base.version_of(name) for name in wanted}
         self.versions["udp_probe"] = RUNNER_VERSION
         self.bounds: confirm.Bounds = order.get("bounds") or {}
-        self.confirm_left_s = confirm.budget_s(record.pace.left_s())
+        self.confirm_left_s = self.confirm_budget_s = confirm.budget_s(record.pace.left_s())
         # Of each rail, as it was before the last meeting on it.
         self.background_bytes_per_s: dict[str, float] = {}
         # Rails whose driver was seen to count late.

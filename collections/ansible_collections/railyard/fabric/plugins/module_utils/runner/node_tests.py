@@ -9,6 +9,7 @@ By then no partner waits for this node, so what they take of it disturbs no rail
 from __future__ import annotations
 
 import contextlib
+import hmac
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -20,13 +21,14 @@ from ansible_collections.railyard.fabric.plugins.module_utils.measure import bas
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import Finished
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.node_tool import (
     NOTHING,
+    Company,
     NodeTool,
     NodeToolSession,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.runner import busy, launcher, tool_session
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.context import RunContext
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.record import end_of, utc_now
-from ansible_collections.railyard.fabric.plugins.module_utils.schedule import node_tests, work_order
+from ansible_collections.railyard.fabric.plugins.module_utils.schedule import node_tests, together, work_order
 
 Test = Mapping[str, Any]
 
@@ -37,6 +39,7 @@ class NodeTests:
     def __init__(self, run_context: RunContext) -> None:
         self._context = run_context
         self._tools: dict[tuple[str, object], NodeTool] = {}
+        self._absent = set(map(str, run_context.order["absent"]))
 
     def run(self) -> None:
         """Run all tests; raises `Cancelled` only, and then the tests that are left have no row yet."""
@@ -58,7 +61,7 @@ class NodeTests:
         tool = self._tools.setdefault(
             (test["tool"], test["subject"]), registry.NODE_TOOLS[str(test["check"])]()
         )
-        play = OwnToolSession(run_context, test, tool)
+        play = OwnToolSession(run_context, test, tool, self._absent)
         row = run_context.record.blank_row(test, {}, run_context.version_of(test))
         try:
             _mind_obstacles(run_context, test, tool)
@@ -107,7 +110,7 @@ def _mind_obstacles(run_context: RunContext, test: Test, tool: NodeTool) -> None
 class OwnToolSession(NodeToolSession):
     """What a tool may do in one test of this node by itself."""
 
-    def __init__(self, run_context: RunContext, test: Test, tool: NodeTool) -> None:
+    def __init__(self, run_context: RunContext, test: Test, tool: NodeTool, absent: set[str]) -> None:
         order = run_context.order
         fabric = order["fabrics"][int(work_order.roster_entry(order, run_context.node).get("fabric", 0))]
         self.test = test
@@ -122,8 +125,37 @@ class OwnToolSession(NodeToolSession):
         self.started = utc_now()
         self._begun = time.monotonic()
         self._context = run_context
+        self._absent = absent
         self._capabilities = tool.capabilities
         self._raw = run_context.record.raw_path(test)
+
+    def company(self) -> Company:
+        """Return what this node knows of all of them.
+
+        They come to the first of such tests at different times: what looked bad was measured again by some.
+        """
+        run_context, order, node = self._context, self._context.order, self._context.node
+        wanted = together.rails_of_all(order)
+        nodes = [str(entry["name"]) for entry in order["roster"]]
+        theirs = work_order.rails_of(order, nodes[0])
+        job = "{} {}".format(self.test["check"], self.subject)
+        first = [test["id"] for test in together.asked_lines(order, node)][:1] == [self.test["id"]]
+        wait_s = (
+            float(self.policy["first_rendezvous_timeout_s"]) + run_context.confirm_budget_s
+            if first
+            else float(self.policy["rendezvous_timeout_s"]) + run_context.waits.answer_s
+        )
+        return Company(
+            nodes,
+            self._absent,
+            {rail: run_context.places[rail] for rail in wanted if rail in run_context.places},
+            {rail: str(run_context.rails[rail]["hca"]) for rail in wanted if run_context.rails[rail]["hca"]},
+            {rail: run_context.obstacles[rail] for rail in wanted if rail in run_context.obstacles},
+            [str(theirs[rail]["ip"]) for rail in wanted],
+            int(self.policy["base_port"]) + 1,
+            hmac.new(str(order["secret"]).encode(), job.encode(), "sha256").hexdigest(),
+            wait_s,
+        )
 
     def run(self, argv: list[str], limit_s: float, connection: bool = False) -> Finished:
         """Run a command that reads nothing."""

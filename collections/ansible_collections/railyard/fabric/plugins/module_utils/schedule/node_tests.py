@@ -10,6 +10,7 @@ from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import NODE_TESTS, Check
 from ansible_collections.railyard.fabric.plugins.module_utils.documents import AskedLine
+from ansible_collections.railyard.fabric.plugins.module_utils.schedule import together
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule.request import local_line
 
 
@@ -35,8 +36,10 @@ def asked_lines(order: Mapping[str, Any], node: str | None = None) -> Iterator[A
         node: a roster name.
 
     Yields:
-        asked lines with `group` None and their `subject`; ids begin with `n`.
+        asked lines with `group` None and their `subject`; ids begin with `n`. First those of all nodes
+        together: by itself each may take another time.
     """
+    yield from together.asked_lines(order, node)
     asked = [] if "first_id" in order else list(questions(order["policy"]))
     for position, entry in enumerate(order["roster"] if asked else ()):
         name = str(entry["name"])

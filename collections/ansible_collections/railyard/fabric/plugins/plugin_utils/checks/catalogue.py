@@ -9,7 +9,12 @@ bounded by default) cannot drift apart.
 
 from __future__ import annotations
 
-from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import NODE_TESTS, TESTS, Check
+from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import (
+    GROUP_TESTS,
+    NODE_TESTS,
+    TESTS,
+    Check,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils.rules import ruling
 
 #: Where an answer comes from: a node's facts row, the two rows of a test, the error counters in the rows of
@@ -29,6 +34,7 @@ CHECKS: dict[str, Check] = {
         Check("rdma_mtu", "RDMA MTU", source="facts", rdma=True),
         Check("rdma_pkeys", "P_Keys", source="facts", rdma=True),
         *TESTS,
+        *GROUP_TESTS,
         *NODE_TESTS,
         Check("link_errors", "link errors", source="counters"),
         Check("cabling", "cabling", source="cabling"),

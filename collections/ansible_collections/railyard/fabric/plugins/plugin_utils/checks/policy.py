@@ -25,7 +25,12 @@ PATTERNS = AUTO, ALL_PAIRS, K_REGULAR, RING, PER_LEAF, ACROSS_LEAVES = (
 #: What a run may lay over the inventory's policy, and the variable that says it.
 OF_RUN = {"pattern": "railyard_pattern", "questions": "railyard_questions", "lease_s": "railyard_lease_s"}
 #: Keys that take one word of these.
-_WORDS = {"pattern": PATTERNS, "questions": rounds.QUESTIONS}
+_WORDS = {
+    "pattern": PATTERNS,
+    "questions": rounds.QUESTIONS,
+    "collectives": ("none", "torch"),
+    "collective_backend": ("gloo", "nccl"),
+}
 # A BMC is asked at each of them.
 _MOST_PORTS = 8
 
@@ -118,8 +123,11 @@ def merge(user: object) -> dict[str, Any]:
         elif key == "bmc_tcp_ports":
             problems += _ports_problems(value)
             merged[key] = value
+        elif key == "collective_python":
+            problems += _paths_problems(key, [value], 1)
+            merged[key] = value
         elif KEYS[key].kind == "paths":
-            problems += _paths_problems(key, value)
+            problems += _paths_problems(key, value, int(KEYS[key].most))
             merged[key] = value
         elif KEYS[key].kind == "switch":
             if not isinstance(value, bool):
@@ -160,8 +168,8 @@ def _ports_problems(value: Any) -> list[str]:
     return [f"fabric_policy.bmc_tcp_ports must list 1 to {_MOST_PORTS} TCP ports, not {value!r}"]
 
 
-def _paths_problems(key: str, value: Any) -> list[str]:
-    where, most = f"fabric_policy.{key}", int(KEYS[key].most)
+def _paths_problems(key: str, value: Any, most: int) -> list[str]:
+    where = f"fabric_policy.{key}"
     if not is_texts(value) or not isinstance(value, list) or len(value) > most:
         return [f"{where} must list at most {most} absolute paths, not {value!r}"]
     # One that is written otherwise would be a second name of the same, or go elsewhere than it seems to.

@@ -12,11 +12,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import FAIL, UNMEASURED
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_number, is_texts
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import (
     bounds_check,
     causes,
+    collectives,
     drives,
     memory,
     row_numbers,
@@ -31,6 +33,8 @@ Row = Mapping[str, Any]
 DOUBTS: dict[str, Callable[[Row, Mapping[str, Any]], str | None]] = {
     "fio": drives.doubt,
     "likwid-bench": memory.doubt,
+    "torch_gloo": collectives.doubt,
+    "torch_nccl": collectives.doubt,
 }
 #: Returns what a verdict shows of a row beside its numbers: of a tool, by its name.
 SHOWN: dict[str, Callable[[Row], dict[str, str]]] = {"fio": drives.shown}
@@ -40,7 +44,14 @@ _ASKED = ("check", "tool", "node", "peer", "rail", "direction", "round", "subjec
 _NO_AUTHORITY = "no authority bounds it; a site may, with fabric_policy.floors"
 
 
-def judge(asked: Row, run: str, rows: Sequence[Row], policy: Mapping[str, Any], clock: Clock) -> Answer:
+def judge(
+    asked: Row,
+    run: str,
+    rows: Sequence[Row],
+    policy: Mapping[str, Any],
+    clock: Clock,
+    rails: Mapping[str, Bound],
+) -> Answer:
     """Answer what a node was asked by itself.
 
     Args:
@@ -49,6 +60,7 @@ def judge(asked: Row, run: str, rows: Sequence[Row], policy: Mapping[str, Any], 
         rows: the line's rows.
         policy: the merged policy.
         clock: when the row can have been written.
+        rails: the node's rails, bound.
 
     Returns:
         pass or fail where the site bounds it, recorded where nothing does, else unmeasured.
@@ -59,8 +71,11 @@ def judge(asked: Row, run: str, rows: Sequence[Row], policy: Mapping[str, Any], 
     row, error = rows[0], rows[0].get("error")
     if row.get("status") in ("failed", "unmeasured") and isinstance(error, Mapping):
         answer = Answer(UNMEASURED, cause=causes.explain_error(error, node))
-        if error.get("class") in _MISSING and _of(row, asked, run):
+        mine = _of(row, asked, run)
+        if error.get("class") in _MISSING and mine:
             answer.outcome, answer.basis = FAIL, "what fabric_policy names has to be there"
+        if row.get("status") == "failed" and error.get("class") in collectives.FAILURES and mine:
+            answer.outcome, answer.basis = FAIL, collectives.HAS_TO_END
         return answer
     if wrong := _garbled(row, asked, run, policy, clock):
         return Answer.unmeasured("row_garbled", f"{node}: {wrong}")
@@ -69,9 +84,16 @@ def judge(asked: Row, run: str, rows: Sequence[Row], policy: Mapping[str, Any], 
     doubt = row.get("proof_reason") or (None if row.get("proof") == "proven" else "it says so itself")
     check = DOUBTS.get(str(asked["tool"]))
     if doubt := doubt or (check(row, policy) if check else f"nobody knows how {asked['tool']} is proven"):
-        return Answer.unmeasured("not_borne_out", f"{node}: {doubt}")
+        cause = "collective_elsewhere" if str(doubt).endswith(collectives.ELSEWHERE) else "not_borne_out"
+        return Answer.unmeasured(cause, f"{node}: {doubt}")
     metrics = {name: value for name, value in row["metrics"].items() if is_number(value)}
-    bounds = with_site_policy(str(asked["check"]), Bounds(basis=_NO_AUTHORITY), policy)
+    own = Bounds(basis=_NO_AUTHORITY)
+    if asked["check"] == "collective_allreduce":
+        own = collectives.bounds(row, rails)
+    bounds = with_site_policy(str(asked["check"]), own, policy)
+    above = [name for name, most in bounds.ceiling.items() if name in own.ceiling and metrics[name] > most]
+    if above:
+        return Answer.unmeasured("above_ceiling", f"{node}: {above[0]} {metrics[above[0]]:g}; {own.basis}")
     shown = SHOWN.get(str(asked["tool"]))
     return bounds_check.weigh({**metrics, **(shown(row) if shown else {})}, [metrics], bounds)
 

@@ -32,6 +32,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import (
     bounds_check,
     cabling,
     clock,
+    collectives,
     drives,
     evidence,
     gpus,
@@ -147,6 +148,7 @@ def _judged(
     drives.settle(asked, found, rows, hardware)
     lasting.unsteady(asked, found)
     slow_rails.name(asked, found, fleet)
+    collectives.compare(asked, found)
     return found, rows
 
 
@@ -319,7 +321,9 @@ class _Judge:
         if check.source == "node":
             mine = self.rows.get(str(asked["id"]), [])
             known = self.fleet.unknown(node) or (None if mine else self.fleet.held_up(node))
-            return known or node_rows.judge(asked, self.run, mine, self.policy, self._times)
+            return known or node_rows.judge(
+                asked, self.run, mine, self.policy, self._times, self.fleet.bound[node]
+            )
         if check.source == "gpus":
             return gpus.judge(asked, self._gpus[node], self.fleet, self._usual_gpus)
         if check.source == "counters":

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ansible_collections.railyard.fabric.plugins.module_utils.documents import AskedLine
-from ansible_collections.railyard.fabric.plugins.module_utils.schedule import node_tests
+from ansible_collections.railyard.fabric.plugins.module_utils.schedule import node_tests, together
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule import rounds as schedule
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.model import Inventory
@@ -131,8 +131,8 @@ def of_order(order: Mapping[str, Any]) -> Cost:
     whole = frozenset(pattern.rail_names(order))
     priced: dict[frozenset[str], _Meeting] = {}
     turns = pairs = full_rounds = 0
-    alone = list(node_tests.questions(order["policy"]))
-    duration_s = pattern.AROUND_S + pattern.alone_s(order["policy"])
+    alone = [*together.jobs(order), *node_tests.questions(order["policy"])]
+    duration_s = pattern.AROUND_S + pattern.alone_s(order)
     rows, data_bytes, known = float(nodes * len(alone)), 0.0, True
     for turn in pattern.asked_in(order):
         for full, met in turn.items():
@@ -146,7 +146,7 @@ def of_order(order: Mapping[str, Any]) -> Cost:
         full_rounds += whole in turn
     rails = max((len(schedule.node_rails(order, entry)) for entry in _of_each_kind(order)), default=0)
     of_all = nodes * (nodes - 1) // 2
-    together = order["policy"].get("questions") == schedule.TOGETHER
+    at_once = order["policy"].get("questions") == schedule.TOGETHER
     return Cost(
         nodes=nodes,
         pairs=min(pairs, of_all),
@@ -158,7 +158,7 @@ def of_order(order: Mapping[str, Any]) -> Cost:
         duration_s=duration_s,
         data_bytes=data_bytes if known else None,
         rows=round(rows),
-        result_bytes=_short_bytes(rows, nodes * rails) if together else _bytes(rows, rails),
+        result_bytes=_short_bytes(rows, nodes * rails) if at_once else _bytes(rows, rails),
     )
 
 

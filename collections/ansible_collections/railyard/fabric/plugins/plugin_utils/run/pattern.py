@@ -22,7 +22,7 @@ from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.documents import AskedLine
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import registry
-from ansible_collections.railyard.fabric.plugins.module_utils.schedule import node_tests, rounds
+from ansible_collections.railyard.fabric.plugins.module_utils.schedule import node_tests, rounds, together
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy as rules
 from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import named
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import partners
@@ -71,7 +71,7 @@ def chosen(order: Mapping[str, Any]) -> dict[str, Any]:
         many, full_rounds = min(int(policy["partners"]) + odd, of_all), every["full_rounds"]
     else:
         names_of_rails = rail_names(order)
-        budget_s = 60 * float(policy["budget_min"]) - AROUND_S - alone_s(policy)
+        budget_s = 60 * float(policy["budget_min"]) - AROUND_S - alone_s(order)
         least_s = max(meeting_s(order, ()), 1.0)
         if full and of_all * (full_s := meeting_s(order, names_of_rails)) <= budget_s:
             return every
@@ -313,9 +313,10 @@ def planned_s(test: Mapping[str, Any], policy: Mapping[str, Any]) -> float:
     return registry.planned_s(str(test["check"]), policy)
 
 
-def alone_s(policy: Mapping[str, Any]) -> float:
-    """Return the time of what every node is asked by itself; all of them do it at once."""
-    asked = (check for check, _subject in node_tests.questions(policy))
+def alone_s(order: Mapping[str, Any]) -> float:
+    """Return the time of what comes after the last round: asked of all nodes, by itself or together."""
+    policy = order["policy"]
+    asked = [check for check, _subject in (*together.jobs(order), *node_tests.questions(policy))]
     return sum(registry.planned_s(check.name, policy) + START_S for check in asked)
 
 

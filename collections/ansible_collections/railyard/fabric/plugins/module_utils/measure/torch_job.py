@@ -1,0 +1,290 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""All-reduce and a training job of all nodes together, by torch: this node's part, and its rails' counters.
+
+A collective that takes the management network, or another rail, gives a fine number all the same: what the
+named rails carried has to bear it out.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import ALL_RAILS
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
+from ansible_collections.railyard.fabric.plugins.module_utils.collective import allreduce, packed
+from ansible_collections.railyard.fabric.plugins.module_utils.measure import counters, proof
+from ansible_collections.railyard.fabric.plugins.module_utils.measure.node_tool import (
+    Company,
+    NodeReading,
+    NodeTool,
+    NodeToolSession,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers import common
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers.nccl import log
+
+#: How a doubt ends where the named rails carried too little.
+ELSEWHERE = "the collective went by another network"
+# To start torch on a busy node; above what one operation is asked to take, before it counts as stalled.
+_START_S, _STALLED_S = 60.0, 20.0
+# A node may be late for the first by what was measured again elsewhere.
+_LATE_S = 180.0
+_GPUS = "/proc/driver/nvidia/gpus"
+# Of several rails each has its share; DDP's gradients come in pieces of unlike size.
+_LEAST_SHARE = 0.9
+_DEBUG = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET"}
+# What of a size is kept.
+_POINT = ("size_bytes", "iterations", "time_us", "time_min_us", "algbw_GBps", "busbw_GBps")
+
+
+class TorchJob(NodeTool):
+    """One test of all nodes together."""
+
+    name = "torch"
+
+    def planned_s(self, policy: Mapping[str, Any]) -> float:
+        """Return the seconds of measuring; a policy of before there was the key asks for none of it."""
+        return float(policy.get("collective_duration_s", 0.0))
+
+    def limit_s(self, policy: Mapping[str, Any]) -> float:
+        """Return the seconds after which it is certainly over, the wait for the others included."""
+        return float(policy["first_rendezvous_timeout_s"]) + _LATE_S + _longest_s(policy)
+
+    def measure(self, play: NodeToolSession, check: str) -> NodeReading:
+        """Take part in a job."""
+        company, subject, backend = play.company(), str(play.subject), str(play.policy["collective_backend"])
+        gone = [name for name in company.nodes if name in company.absent]
+        if gone:
+            raise _absent(play, gone)
+        wanted = [rail for rail in (*company.rails, *company.obstacles) if subject in (rail, ALL_RAILS)]
+        for rail in wanted:
+            if rail in company.obstacles:
+                raise company.obstacles[rail]
+        wait_s = min(company.wait_s, float(play.policy["first_rendezvous_timeout_s"]) + _LATE_S)
+        processes = 1 if backend == "gloo" else _gpus(play)
+        descriptor = packed.opened(
+            {
+                "task": "allreduce" if check == "collective_allreduce" else "ddp",
+                "backend": backend,
+                "node": play.own.host,
+                "nodes": company.nodes,
+                "processes": processes,
+                "meet": [company.first, company.port],
+                "secret": company.secret,
+                "netdevs": [company.rails[rail].netdev for rail in wanted],
+                "environment": {} if backend == "gloo" else _environment(company, wanted, subject),
+                "sizes": allreduce.sizes_up_to(int(play.policy["collective_most_bytes"])),
+                "duration_s": float(play.policy["collective_duration_s"]),
+                "wait_s": wait_s,
+                "limit_s": float(play.policy["collective_duration_s"]) + _STALLED_S,
+            }
+        )
+        before = _read(company, backend)
+        try:
+            argv = packed.argv(str(play.policy["collective_python"]))
+            done = play.run_with(argv, wait_s + _longest_s(play.policy), descriptor)
+        finally:
+            os.close(descriptor)
+        spans = counters.spans(before, _read(company, backend), before)
+        said = packed.lines(done.text)
+        _mind_errors(play, company, said, done.text)
+        metrics, found = _metrics(play, said)
+        found.update({"backend": backend, "nodes": len(company.nodes), "rails": wanted})
+        if backend == "nccl":
+            found["transport"] = _transport(done.text)
+        window = [done.begun_s, done.ended_s]
+        reason = doubt(spans, found, done.ended_s - done.begun_s, float(play.policy["idle_bytes_per_s"]))
+        return NodeReading(
+            metrics, window, spans, reason, {"collective": found, "tool_version": found["torch"]}
+        )
+
+
+def doubt(
+    spans: Mapping[str, Sequence[int | None]],
+    said: Mapping[str, Any],
+    lasted_s: float,
+    idle_bytes_per_s: float,
+) -> str | None:
+    """Return why the counters do not bear a job out, or None.
+
+    Each rank sends and receives 2(n-1)/n of what is reduced, in a ring; so much has to show on the rails that
+    the job was given, and none of it on the others. In a tree, or where a switch adds up, it is less: of NCCL
+    half of it is asked for, and how much more there is, its own channels decide.
+
+    Args:
+        spans: `RAIL.COUNTER` -> before, after, of all rails.
+        said: the row's `collective`: `rails`, `moved_bytes`, `backend`, and of NCCL its `transport`.
+        lasted_s: how long the job took.
+        idle_bytes_per_s: what a rail may carry beside it.
+    """
+    nccl, rails, moved = said["backend"] == "nccl", list(said["rails"]), float(said["moved_bytes"])
+    least, most = (moved / 2, math.inf) if nccl else (moved, float(said.get("most_bytes", moved)))
+    idle = proof.Allowance(idle_bytes_per_s, lasted_s).idle_bytes
+    grown: dict[str, float] = {}
+    for name, (before, after) in spans.items():
+        if before is None or after is None or after < before or after in proof.SATURATED:
+            return f"{name} is absent, full, or went backwards"
+        grown[name] = (after - before) * proof.unit_bytes(name.rpartition(".")[2])
+    if nccl and said.get("transport") == "Socket" and any(".port_" in name for name in grown):
+        return f"NCCL took sockets in place of RDMA: {ELSEWHERE}"
+    for way in (0, 1):
+        # NCCL by RDMA shows in the ports, else in the netdevs.
+        ways = [
+            (proof.PORT_DATA if f"{rail}.{proof.PORT_DATA[way]}" in grown else proof.NETDEV_BYTES)[way]
+            for rail in rails
+        ]
+        names = [f"{rail}.{counter}" for rail, counter in zip(rails, ways)]  # noqa: B905 - Python 3.9
+        total = sum(grown.get(name, 0.0) for name in names)
+        if total < least:
+            return f"{' and '.join(names)} grew by {total:.0f}, less than {least:.0f} bytes: {ELSEWHERE}"
+        if total > proof.NETDEV.bytes_factor * most + idle * len(rails):
+            return (
+                f"{' and '.join(names)} grew by {total:.0f}, the job explains {most:.0f} bytes: other traffic"
+            )
+        for name in names if not nccl and "sizes" in said else ():
+            if grown.get(name, 0.0) < _LEAST_SHARE * least / len(rails):
+                return f"{name} grew by {grown.get(name, 0.0):.0f}, less than its share: {ELSEWHERE}"
+    for name, bytes_ in grown.items():
+        ours = name.rpartition(".")[0] in rails
+        if not ours and bytes_ > proof.OTHER_RAILS_SHARE * moved + idle:
+            return f"{name} grew by {bytes_:.0f} meanwhile: other traffic, or the job's own"
+    return None
+
+
+def _longest_s(policy: Mapping[str, Any]) -> float:
+    return _START_S + _STALLED_S + 4 * float(policy["collective_duration_s"])
+
+
+def _gpus(play: NodeToolSession) -> int:
+    try:
+        return len(os.listdir(_GPUS))
+    except OSError:
+        raise MeasurementError(
+            "tool_missing",
+            f"no NVIDIA driver shows a GPU on {play.own.host}, which nccl is for",
+            play.own.host,
+            "load the driver (role nvidia_driver), or set fabric_policy.collective_backend to gloo",
+        ) from None
+
+
+def _environment(company: Company, rails: Sequence[str], subject: str) -> dict[str, str]:
+    """Return NCCL's settings: one rail alone is named exactly, of all rails the node's own decide."""
+    if subject == ALL_RAILS:
+        return _DEBUG
+    if rails[0] in company.hcas:
+        return {**_DEBUG, "NCCL_IB_HCA": "=" + company.hcas[rails[0]]}
+    return {**_DEBUG, "NCCL_SOCKET_IFNAME": "=" + company.rails[rails[0]].netdev}
+
+
+def _transport(text: str) -> str | None:
+    """Return which network NCCL says that it took, None where it does not."""
+    try:
+        transport = log.parse(text)["outputs"][0]["transport"]
+    except (common.NotThisTool, IndexError):
+        return None
+    return None if transport is None else str(transport)
+
+
+def _read(company: Company, backend: str) -> dict[str, int | None]:
+    """Return `RAIL.COUNTER` -> its value, of the netdevs, and of NCCL of the ports too."""
+    found: dict[str, int | None] = {}
+    for rail, place in company.rails.items():
+        seen = counters.read(place.netdev)
+        found.update({f"{rail}.{name}": seen[name] for name in proof.NETDEV_BYTES})
+        if backend == "nccl" and rail in company.hcas:
+            card = proof.HARDWARE
+            files = {name: name for name in proof.PORT_DATA}
+            port = counters.read_port(company.hcas[rail], card.port_folder, files)
+            found.update({f"{rail}.{name}": value for name, value in port.items()})
+    return found
+
+
+def _mind_errors(
+    play: NodeToolSession, company: Company, said: Sequence[Mapping[str, Any]], text: str
+) -> None:
+    """Raise what a process of the job said of its failure, or that it said nothing at its end."""
+    error = next((line for line in said if line.get("t") == "error"), None)
+    host, kind = play.own.host, error and error.get("kind")
+    if error is None:
+        if said and said[-1].get("t") in ("swept", "trained"):
+            return
+        last = text.strip().splitlines()[-1:] or ["it printed nothing"]
+        raise MeasurementError(
+            "tool_failed",
+            f"the job on {host} ended without a result: {last[0][:300]}",
+            host,
+            "its whole output is in the raw archive",
+        )
+    message = str(error.get("message"))[:400]
+    if kind == "absent":
+        named = error.get("nodes")
+        gone = [name for name in company.nodes if isinstance(named, list) and name in named]
+        company.absent.update(gone)
+        raise _absent(play, gone, message)
+    if kind in ("no_torch", "no_nccl"):
+        raise MeasurementError(
+            "tool_missing",
+            message,
+            host,
+            "install it (benchmark_tools_extra_packages: [python3-torch]), or name an interpreter that has "
+            "it by fabric_policy.collective_python, which must not lie in a home",
+        )
+    if kind == "store":
+        raise MeasurementError("port_taken", message, host, "free the port, or set fabric_policy.base_port")
+    raise MeasurementError(
+        "collective_failed",
+        f"torch on {host}: {message}",
+        host,
+        "the rows of the other nodes and of the rails' own tests say which of them has lost touch",
+    )
+
+
+def _absent(play: NodeToolSession, gone: Sequence[str], message: str = "") -> MeasurementError:
+    return MeasurementError(
+        "peer_absent",
+        message or f"{', '.join(gone)} did not come, and a test of all nodes needs every one",
+        play.own.host,
+        "see why they were not there; --limit leaves a node out",
+    )
+
+
+def _metrics(
+    play: NodeToolSession, said: Sequence[Mapping[str, Any]]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    began = next(line for line in said if line.get("t") == "began")
+    last = said[-1]
+    found = {"torch": str(began["torch"]), "ranks": began["ranks"], "moved_bytes": last["moved_bytes"]}
+    if last["t"] == "trained":
+        good = last["loss_first"] is not None and last["loss_last"] is not None
+        if last["ranks_differ"] or not (good and last["loss_last"] < last["loss_first"]):
+            what = (
+                "the ranks ended with unlike parameters"
+                if last["ranks_differ"]
+                else "the loss went from {} to {}".format(last["loss_first"], last["loss_last"])
+            )
+            raise _wrong(play, what)
+        keys = ("samples_per_s", "alone_samples_per_s", "efficiency_percent", "communication_percent")
+        more = ("steps", "gradient_bytes", "loss_first", "loss_last")
+        # The first node sends the model to all before they begin.
+        found["most_bytes"] = last["moved_bytes"] + 4 * last["gradient_bytes"]
+        return {key: last[key] for key in keys}, {**found, **{key: last[key] for key in more}}
+    sizes = [line for line in said if line.get("t") == "size"]
+    for line in sizes:
+        if line["wrong"]:
+            raise _wrong(play, "{wrong} numbers of {size_bytes} bytes were added up wrong".format(**line))
+    metrics = {key: sizes[-1][key] for key in ("busbw_GBps", "algbw_GBps", "size_bytes")}
+    found["sizes"] = [{key: line[key] for key in _POINT} for line in sizes]
+    return metrics, {**found, "left_out_bytes": last["left_out_bytes"]}
+
+
+def _wrong(play: NodeToolSession, what: str) -> MeasurementError:
+    return MeasurementError(
+        "collective_wrong",
+        f"{what}, as all nodes saw it",
+        play.own.host,
+        "test the nodes' memory and GPUs (dcgmi diag -r 3): what the network spoils its checksums find",
+    )
