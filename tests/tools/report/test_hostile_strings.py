@@ -26,8 +26,9 @@ from tools.report.test_prometheus import parse
 
 DOCUMENTS = ("manifest.json", "plan.json", "facts.jsonl", "results.jsonl", "obstacles.jsonl")
 MARK = "zq7"
-#: Stands in each string of the folder that the payloads are put into.
-HERE = "HeReHeRe"
+#: Stands in each string of the folder that the payloads are put into; its end keeps it out of paths, which
+#: would be refused with most payloads.
+HERE = "HeReHeRe/"
 PAYLOADS = (
     f"<script>{MARK}()</script>",
     f'"><img src=x onerror={MARK}()>',

@@ -12,7 +12,11 @@ import threading
 from typing import Any
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import NODE_TESTS, TESTS
+from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import (
+    GROUP_TESTS,
+    NODE_TESTS,
+    TESTS,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.rail_socket import Place
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import (
@@ -489,7 +493,7 @@ def test_ports_of_checks_rails_and_neighbouring_rounds_differ() -> None:
 
 
 def test_every_test_has_a_tool_of_its_name() -> None:
-    for tools, tests in ((registry.TOOL_OF_CHECK, TESTS), (registry.NODE_TOOLS, NODE_TESTS)):
+    for tools, tests in ((registry.TOOL_OF_CHECK, TESTS), (registry.NODE_TOOLS, (*NODE_TESTS, *GROUP_TESTS))):
         assert {check: tool().name for check, tool in tools.items()} == {
             test.name: test.tool for test in tests
         }

@@ -27,6 +27,7 @@ PROGRAMS = {
         "cat",
         "cpupower",
         "dcb",
+        "dcgmi",
         "df",
         "dmesg",
         "dpkg",
