@@ -15,7 +15,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.runner.short_rows import Frames
+from ansible_collections.railyard.fabric.plugins.module_utils.runner.short_rows import FRAME_BEGINS, Frames
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import CHECKS
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import are_pairs
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
@@ -24,8 +24,10 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import 
 
 Row = Mapping[str, Any]
 
-#: Rows of fewer bytes are held whole, as all are judged sooner that way.
-HELD_BYTES = 256 << 20
+#: Rows of fewer bytes are held whole, as all are judged sooner that way; short rows are more in fewer bytes.
+HELD_BYTES, HELD_SHORT_BYTES = 256 << 20, 64 << 20
+#: Where a file has short rows, the first of them are here.
+_HEAD_BYTES = 1 << 20
 #: What is read of a row beside those of its own test; texts of these say the same in many rows.
 _TEXTS = ("run", "id", "host", "end", "check", "status", "proof", "netdev", "hca", "started")
 _OTHERS = ("attempt", "sequence", "counters", "link_errors", "metrics")
@@ -57,11 +59,7 @@ class Rows:
         self._handle: int | None = None
         self._frames = Frames()
         self._read: dict[tuple[int, int], Row] = {}
-        try:
-            many = self._path.stat().st_size >= HELD_BYTES
-        except OSError:
-            many = False  # whoever reads it says why
-        if many:
+        if self._are_many():
             self._rows, self.torn = self._light(folder, asked)
         else:
             self._rows, self.torn = folder.rows(run_folder.RESULTS)
@@ -99,6 +97,16 @@ class Rows:
         if self._handle is not None:
             os.close(self._handle)
             self._handle = None
+
+    def _are_many(self) -> bool:
+        try:
+            size = self._path.stat().st_size
+            if HELD_SHORT_BYTES <= size < HELD_BYTES:
+                with self._path.open("rb") as stream:
+                    return FRAME_BEGINS in stream.read(_HEAD_BYTES)
+        except OSError:
+            return False  # whoever reads it says why
+        return size >= HELD_BYTES
 
     def _light(self, folder: RunFolder, asked: Iterable[Row]) -> tuple[list[dict[str, Any]], bool]:
         check = {str(line.get("id")): CHECKS.get(str(line.get("check"))) for line in asked}
