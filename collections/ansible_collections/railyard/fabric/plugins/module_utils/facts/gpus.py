@@ -34,9 +34,7 @@ _NAMES = {"--query-gpu": ("pci.bus_id", "name"), "--query-remapped-rows": ("gpu_
 # A driver that lacks one says which, and fails the whole query.
 _FIELDS = {
     "--query-gpu": (
-        "driver_version",
         "index",
-        "pstate",
         "ecc.errors.uncorrected.volatile.total",
         "ecc.errors.uncorrected.aggregate.total",
         "ecc.errors.corrected.volatile.total",
@@ -65,6 +63,8 @@ _TRIES = 8
 _ERRORS = re.compile(r"^\s+Link ([0-9]{1,3}): (Replay|Recovery|CRC) Errors: ([0-9]{1,19})\s*$")
 _ERRORS_OF = re.compile(r"^GPU ([0-9]{1,3}): ")
 _AER = re.compile(r"^(\w{1,40}) ([0-9]{1,19})$", re.M)
+#: What nvidia-smi is asked, in this order.
+PARTS = ("rows", "nvlink", "nvlink_errors", "topology")
 #: The counters of an NVLink's errors.
 KINDS = ("replay", "recovery", "crc")
 
@@ -95,7 +95,9 @@ def by_the_clock(limit_s: float = LIMIT_S) -> Ask:
     return ask
 
 
-def read(reader: Reader, ask: Ask, cards: Iterable[str] = (), after: int = 0) -> dict[str, Any]:
+def read(
+    reader: Reader, ask: Ask, cards: Iterable[str] = (), after: int = 0, parts: Sequence[str] = PARTS
+) -> dict[str, Any]:
     """Return what is known of the node's GPUs.
 
     Args:
@@ -103,6 +105,7 @@ def read(reader: Reader, ask: Ask, cards: Iterable[str] = (), after: int = 0) ->
         ask: runs nvidia-smi; raises ToolError.
         cards: PCI addresses of the network cards that GPUs may be near.
         after: the number of the first record of the kernel's log that counts.
+        parts: what nvidia-smi is asked.
 
     Returns:
         `pci`, the addresses of the GPUs on the bus; `driver`, the version of the module that is loaded;
@@ -130,9 +133,10 @@ def read(reader: Reader, ask: Ask, cards: Iterable[str] = (), after: int = 0) ->
     for part, question in (
         ("rows", lambda: _read_rows(ask, reader, folders, found)),
         ("nvlink", lambda: _read_nvlink(ask, found)),
+        ("nvlink_errors", lambda: _read_nvlink_errors(ask, found)),
         ("topology", lambda: _read_topology(ask, found)),
     ):
-        why = gone or _why_not(question)
+        why = gone or (_why_not(question) if part in parts else None)
         if why is not None:
             found["errors"][part] = why
             # What is not there, or hung once, is not asked again.
@@ -234,7 +238,6 @@ def _read_nvlink(ask: Ask, found: dict[str, Any]) -> None:
             return
         words = problem["message"] if problem else "no whole answer"
         raise ValueError(f"nvidia-smi nvlink ended with {ended.status}: {words}")
-    counted = _nvlink_errors(ask(["nvidia-smi", "nvlink", "-e"]).text)
     found["nvlink"] = [
         {
             "gpu": one["gpu"],
@@ -243,23 +246,26 @@ def _read_nvlink(ask: Ask, found: dict[str, Any]) -> None:
             "speeds_gbytes_per_s": sorted(
                 {link["speed_gbytes_per_s"] for link in one["links"] if link["active"]}
             ),
-            "errors": counted.get(one["gpu"]),
+            "errors": None,
         }
         for one in answer["outputs"]
     ]
 
 
-def _nvlink_errors(text: str) -> dict[int, dict[str, int]]:
-    """Return GPU -> the sums of its links' error counters, of `nvidia-smi nvlink -e`."""
+def _read_nvlink_errors(ask: Ask, found: dict[str, Any]) -> None:
+    """Add the sums of the error counters of each GPU's links; what a driver does not tell stays None."""
+    if not found["nvlink"]:
+        return
     sums: dict[int, dict[str, int]] = {}
     gpu = None
-    for line in text.splitlines():
+    for line in ask(["nvidia-smi", "nvlink", "-e"]).text.splitlines():
         head, counter = _ERRORS_OF.match(line), _ERRORS.match(line)
         gpu = int(head.group(1)) if head else gpu
         if counter and gpu is not None:
             mine = sums.setdefault(gpu, dict.fromkeys(KINDS, 0))
             mine[counter.group(2).lower()] += int(counter.group(3))
-    return sums
+    for one in found["nvlink"]:
+        one["errors"] = sums.get(one["gpu"])
 
 
 def _read_topology(ask: Ask, found: dict[str, Any]) -> None:

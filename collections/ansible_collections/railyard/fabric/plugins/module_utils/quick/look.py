@@ -27,7 +27,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import 
 # With what Slurm is told afterwards it ends within 30 s; Slurm kills its health check after 60 s.
 LIMIT_S = 20.0
 _IP_S = 5.0
-_GPU_S = 10.0
+# All questions to nvidia-smi together.
+_GPU_S = 15.0
 
 
 class How(NamedTuple):

@@ -66,6 +66,9 @@ def test_nvidia_smi_is_asked_once_for_each_part(node):
         "0000:17:00.0", "NVIDIA A100", 0, 7,
     )  # fmt: skip
     assert found["driver"] == "535.183.01"
+    few = Smi()
+    read(node, few, parts=("rows",))
+    assert len(few.asked) == 2
 
 
 def test_a_field_that_a_driver_lacks_is_left_out_or_asked_by_its_new_name(node):
@@ -94,7 +97,7 @@ def test_what_is_not_there_or_hangs_is_not_asked_again(node, error, kind):
     found = read(node, smi)
     assert len(smi.asked) == 1
     assert {part: one["class"] for part, one in found["errors"].items()} == {
-        "rows": kind, "nvlink": kind, "topology": kind,
+        "rows": kind, "nvlink": kind, "nvlink_errors": kind, "topology": kind,
     }  # fmt: skip
 
 

@@ -16,7 +16,7 @@ FIRST, SECOND = "0000:17:00.0", "0000:89:00.0"
 ECC = "ecc.errors.uncorrected.volatile.total"
 THROTTLE = "clocks_throttle_reasons."
 ROW = {
-    "name": "NVIDIA H100 80GB HBM3", "driver_version": "550.54.15", "gpu_recovery_action": "None",
+    "name": "NVIDIA H100 80GB HBM3", "gpu_recovery_action": "None",
     ECC: 0, "ecc.errors.uncorrected.aggregate.total": 2, "ecc.errors.corrected.volatile.total": 3,
     "retired_pages.pending": None, "remapped_rows.pending": 0, "remapped_rows.failure": 0,
     THROTTLE + "hw_thermal_slowdown": "Not Active", THROTTLE + "hw_power_brake_slowdown": "Not Active",
