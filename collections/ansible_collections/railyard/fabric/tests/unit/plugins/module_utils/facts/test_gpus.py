@@ -80,7 +80,9 @@ def test_a_field_that_a_driver_lacks_is_left_out_or_asked_by_its_new_name(node):
     assert "clocks_event_reasons.hw_thermal_slowdown" in smi.asked[2][0]
     everything = Smi(lacks=tuple(smi.asked[0][0].partition("=")[2].split(",")))
     # It lacks what names a GPU, or nearly all; that is no word about the GPUs.
-    assert read(node, everything)["errors"]["rows"]["class"] == gpus.GARBLED
+    assert read(node, everything)["errors"]["rows"] == {
+        "class": gpus.GARBLED, "message": "nvidia-smi does not know pci.bus_id",
+    }  # fmt: skip
     nearly_all = Smi(lacks=everything.lacks[2:])
     assert read(node, nearly_all)["errors"]["rows"]["class"] == gpus.GARBLED
 

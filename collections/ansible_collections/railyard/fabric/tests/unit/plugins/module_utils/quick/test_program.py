@@ -120,6 +120,19 @@ def test_looks_one_after_the_other(node, python):
     assert node.look(python=python) == (0, f"{GOOD}; first look after a reboot at the error counters")
 
 
+def test_an_xid_is_said_by_the_look_that_comes_after_it(node):
+    fallen = "NVRM: Xid (PCI:0000:17:00): 79, GPU has fallen off the bus."
+    assert node.look()[0] == 0
+    node.log("Linux version 6.1.0-28-amd64", fallen)
+    status, line = node.look()
+    assert (status, "gpu_xid: 0000:17:00: XID 79" in line) == (1, True)
+    assert node.look()[0] == 0
+    # After a boot the log's numbers begin anew.
+    node.write("proc/sys/kernel/random/boot_id", "another")
+    node.log(fallen)
+    assert node.look()[0] == 1
+
+
 def test_each_thing_that_is_wrong_is_said_once(node):
     node.write("sys/class/net/ens6/mtu", 1500)
     node.write("sys/class/net/ens7/carrier", 0)
