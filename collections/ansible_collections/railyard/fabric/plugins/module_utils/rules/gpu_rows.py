@@ -46,7 +46,7 @@ def is_whole_facts(seen: object) -> bool:
         and all(isinstance(one, list) and all(map(_is_mapping, one)) for one in lists)
         and all(isinstance(row.get("pci"), str) and all(map(_is_plain, row.values())) for row in seen["rows"])
         and all(map(_is_gpu_with_links, seen["nvlink"]))
-        and all(_are_texts(one.get("gpus")) and _is_plain(one.get("by")) for one in seen["near"])
+        and all(map(_is_card, seen["near"]))
         and (seen.get("topology") is None or _is_mapping_of(seen["topology"], _is_mapping))
     )
 
@@ -65,6 +65,10 @@ def _are_texts(value: object) -> bool:
 
 def _is_plain(value: object) -> bool:
     return value is None or isinstance(value, str) or is_number(value)
+
+
+def _is_card(one: Mapping[str, Any]) -> bool:
+    return isinstance(one.get("nic"), str) and _is_plain(one.get("by")) and _are_texts(one.get("gpus"))
 
 
 def _is_gpu_with_links(one: Mapping[str, Any]) -> bool:

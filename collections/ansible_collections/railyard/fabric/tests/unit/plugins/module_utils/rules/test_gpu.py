@@ -171,6 +171,7 @@ def test_what_no_gpu_tells_is_recorded_and_no_pass(check, key):
                                  {**HEALTHY, "rows": [{"pci": FIRST, "name": [1]}]},
                                  {**HEALTHY, "nvlink": [{"gpu": "x"}]},
                                  {**HEALTHY, "near": [{"nic": "a", "by": "far", "gpus": 3}]},
+        {**HEALTHY, "near": [{"nic": [], "by": "far", "gpus": []}]},
                                  {**HEALTHY, "errors": {"rows": "x"}},
                                  {**HEALTHY, "topology": {"GPU0": 1}}])  # fmt: skip
 @pytest.mark.parametrize("check", gpu.CHECKS)
