@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import os
 import sys
 from collections.abc import Callable
@@ -12,7 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.action import fabric_confirm
+from ansible_collections.railyard.fabric.plugins.action import fabric_confirm, fabric_srun
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule import cable_checks, rounds
 from ansible_collections.railyard.fabric.plugins.plugin_utils.isolate import measured
 from ansible_collections.railyard.fabric.plugins.plugin_utils.isolate.culprits import (
@@ -36,6 +37,8 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.run import (
     stale_secrets,
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.srun import Allocation
+from ansible_collections.railyard.fabric.tests.unit.plugins.action.test_fabric_srun import Step
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks" / "judge"))
 sound_run = importlib.import_module("sound_run")
@@ -347,3 +350,21 @@ def test_rows_of_both_orders_are_counted_and_numbered_on(swept):
     assert manifest["confirm_archives"][A] == {"rows": 5, "sha256": "1" * 64}
     causes = [str(one["cause"]) for one in rejudge.judge_folder(folder.path).verdicts if one["node"] == A]
     assert any(f"{A} handed {count + 5} rows over, {count} of them are here" in cause for cause in causes)
+
+
+def test_srun_lets_those_alone_measure_further_whom_the_second_order_lets_meet(swept, monkeypatch):
+    folder = swept(slow(A, C))
+    own_orders.keep(
+        folder, folder.plan(), folder.rows(run_folder.FACTS)[0], folder.document(run_folder.WORK_ORDER)
+    )
+    second = fabric_confirm.second_order(folder)
+    step, started = Step([]), []
+    work = fabric_srun._Measure(
+        folder, Allocation("614", (A, B, C, D)), {name: name for name in (A, B, C, D)}
+    )
+    monkeypatch.setattr(work, "start", lambda most_bytes: started.extend(most_bytes) or step)
+    work.run()
+    sent = json.loads(step.sent[0])
+    assert started == list(sent["nodes"]) == [A, C]
+    assert sent["common"]["meetings"] == second["meetings"]
+    assert set(work.failed) == {A, C}
