@@ -129,7 +129,8 @@ def settle(
             if _behind(values[place], usual, metric, TOLD):
                 unsure = "of two nobody can tell which one is wrong, and " if len(others) == 1 else ""
                 unsure = unsure if enough or unsure else "others may use these drives, and "
-                answer.basis = f"{said}; {unsure}{answer.basis}"
+                # Why nothing bounds it comes first: by that the terminal folds what is recorded.
+                answer.basis = f"{answer.basis}; {unsure}{said}"
     for (node, subject), found in behind.items():
         # A number of some seconds may be bad once: another test of the same drive is another attempt.
         for answer, said in found if len(found) >= REPRODUCED else ():

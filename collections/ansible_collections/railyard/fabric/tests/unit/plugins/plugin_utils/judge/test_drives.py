@@ -69,6 +69,7 @@ def test_one_number_alone_is_told_and_fails_nobody() -> None:
     run = with_drives(NODES, node_class="hardware", slow={"gpu3": {"storage_read": 0.5}})
     assert {one["outcome"] for one in drives_of(run)} == {"recorded"}
     told = [one for one in drives_of(run) if "the median of 3 like drives" in one["basis"]]
+    assert all(one["basis"].startswith("no authority bounds it; ") for one in told)
     assert [(one["node"], one["check"]) for one in told] == [("gpu3", "storage_read")]
 
 
