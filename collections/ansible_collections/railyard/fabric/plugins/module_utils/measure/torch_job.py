@@ -269,8 +269,9 @@ def _metrics(
             raise _wrong(play, what)
         keys = ("samples_per_s", "alone_samples_per_s", "efficiency_percent", "communication_percent")
         more = ("steps", "gradient_bytes", "loss_first", "loss_last")
-        # The first node sends the model to all before they begin.
-        found["most_bytes"] = last["moved_bytes"] + 4 * last["gradient_bytes"]
+        # Before they begin the first node sends the model to all, by a tree.
+        trees = 3 + math.log2(began["ranks"])
+        found["most_bytes"] = round(last["moved_bytes"] + trees * last["gradient_bytes"])
         return {key: last[key] for key in keys}, {**found, **{key: last[key] for key in more}}
     sizes = [line for line in said if line.get("t") == "size"]
     for line in sizes:

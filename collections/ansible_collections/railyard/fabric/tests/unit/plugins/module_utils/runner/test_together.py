@@ -1,0 +1,86 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What all nodes do together, as two runners come to it: with torch for real where this machine has it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.railyard.fabric.plugins.module_utils.runner import main, node_tests
+from ansible_collections.railyard.fabric.plugins.module_utils.runner.context import RunContext
+from ansible_collections.railyard.fabric.plugins.module_utils.runner.launcher import DirectLauncher
+from ansible_collections.railyard.fabric.plugins.module_utils.runner.record import Record
+from ansible_collections.railyard.fabric.plugins.module_utils.schedule import policy_keys
+
+PYTHON = "/usr/bin/python3"
+NODES = ("gpu1", "gpu2")
+
+
+@pytest.fixture(autouse=True)
+def idle(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(node_tests.busy, "node_is_busy", lambda _node, _policy: None)
+
+
+def order(node: str, absent: list[str], **policy: Any) -> dict[str, Any]:
+    # Both are this machine, whose loopback has all of these addresses.
+    rails = [{"name": f"rail{k}", "netdev": "lo", "subnet": f"127.0.{k + 1}.0/24"} for k in (0, 1)]
+    fabric = {"transport": "tcp", "mtu": 9000, "rails": rails, "node_class": "container"}
+    entry = {"scalable_unit": None, "rail_overrides": {}, "fabric": 0}
+    keys = {name: key.default for name, key in policy_keys.KEYS.items()}
+    mine = {"collectives": "torch", "collective_duration_s": 1, "collective_most_bytes": 65536}
+    return {
+        "run": "20261121T101500Z-3f2a", "node": node, "fabrics": [fabric], "pattern": "all_pairs", "seed": 0,
+        "roster": [{**entry, "name": name, "node_index": n} for n, name in enumerate(NODES, 1)],
+        "rails": None, "absent": absent, "policy": {**keys, **mine, **policy}, "secret": "s" * 32,
+    }  # fmt: skip
+
+
+def played(folder: Path, nodes: tuple[str, ...] = NODES, **changes: Any) -> dict[str, list[dict[str, Any]]]:
+    def play(node: str) -> None:
+        made = order(node, **{"absent": [], **changes})
+        (folder / node).mkdir()
+        record = Record(str(folder / node), made, 0, main.pace_of(made))
+        context = RunContext(made, record, DirectLauncher("railyard-runner-x"), threading.Event())
+        node_tests.NodeTests(context).run()
+
+    threads = [threading.Thread(target=play, args=(node,)) for node in nodes]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    return {
+        node: [json.loads(line) for line in (folder / node / "results.jsonl").read_text().splitlines()]
+        for node in nodes
+    }
+
+
+def test_two_runners_meet_for_each_job_and_each_writes_its_rows(tmp_path: Path) -> None:
+    if subprocess.run([PYTHON, "-c", "import torch"], capture_output=True, check=False).returncode != 0:
+        pytest.skip(f"{PYTHON} has no torch (Debian: python3-torch)")
+    found = played(tmp_path)
+    for rows in found.values():
+        assert [(row["check"], row["subject"], row["status"]) for row in rows] == [
+            ("collective_allreduce", "rail0", "measured"),
+            ("collective_allreduce", "rail1", "measured"),
+            ("collective_allreduce", "all rails", "measured"),
+            ("collective_training", "all rails", "measured"),
+        ], [row["error"] for row in rows]
+        assert {row["tool"] for row in rows} == {"torch_gloo"}
+        assert all(row["collective"]["ranks"] == 2 for row in rows)
+        # The loopback carries both nodes' share, and that of the other rail: nothing of it is proven.
+        assert {row["proof"] for row in rows} == {"unproven"}
+    first, second = found.values()
+    assert [row["metrics"] for row in first] == [row["metrics"] for row in second]
+
+
+def test_a_node_that_was_not_reached_is_not_waited_for(tmp_path: Path) -> None:
+    (rows,) = played(tmp_path, ("gpu1",), absent=["gpu2"]).values()
+    assert {(row["status"], row["error"]["class"]) for row in rows} == {("unmeasured", "peer_absent")}
+    assert len(rows) == 4
+    assert "gpu2" in rows[0]["error"]["message"]
