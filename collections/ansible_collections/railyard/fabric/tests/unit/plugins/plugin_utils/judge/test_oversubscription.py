@@ -22,10 +22,11 @@ ACROSS: list[Pair] = [(1, A, C, 10.0), (1, B, D, 5.0)]
 BETTER: list[Pair] = [(2, A, D, 20.0), (2, B, C, 20.0)]
 
 
-def crossed(pairs: list[Pair], leaves: dict[str, str] = LEAVES) -> list[oversubscription.Crossed]:
+def crossed(pairs: list[Pair], leaves: dict[str, str] | None = None) -> list[oversubscription.Crossed]:
+    declared = LEAVES if leaves is None else leaves
     plan = {
         "nodes": {
-            name: {"rails": [{"name": "rail0", "leaf": leaves.get(name), "rate_gbps": RATE_GBPS}]}
+            name: {"rails": [{"name": "rail0", "leaf": declared.get(name), "rate_gbps": RATE_GBPS}]}
             for name in (A, B, C, D)
         }
     }
