@@ -123,7 +123,7 @@ class Runner:
         for meeting in rounds.meetings(self._order, self._context.node):
             pair = self._meet(listener, meeting, list(share.tests(meeting)))
             suspects += [(meeting, pair.again)] if pair.again else []
-            self._tally.over(meeting.round, pair.rows)
+            self._tally.over(meeting, pair.rows)
             self._context.record.tell(self._tally.told())
         self._measure_again(listener, suspects)
         # Partners that lag behind are told that this node has gone on, not left to guess.

@@ -34,14 +34,17 @@ class Tally:
         self._meetings = len(meetings)
         self._rounds = 1 + max((meeting.round for meeting in meetings), default=-1)
         self._met = self._round = 0
-        self._partners: dict[str, list[bool]] = {}
+        # Rail -> pair -> whether it looked bad each time: in a second order a pair meets again and again.
+        self._partners: dict[str, dict[tuple[str, str], bool]] = {}
 
-    def over(self, number: int, rows: Sequence[Row]) -> None:
-        """Note that the meeting of a round is over, with this end's rows of it."""
+    def over(self, meeting: rounds.Meeting, rows: Sequence[Row]) -> None:
+        """Note that a meeting is over, with this end's rows of it."""
         self._met += 1
-        self._round = number + 1
+        self._round = meeting.round + 1
+        pair = meeting.node, meeting.peer
         for rail, bad in _looks(rows, self._bounds).items():
-            self._partners.setdefault(rail, []).append(bad)
+            partners = self._partners.setdefault(rail, {})
+            partners[pair] = bad and partners.get(pair, True)
 
     def told(self) -> dict[str, Any]:
         """Return what a node says: `round` of `rounds` and `met` of `meetings` (those over), `suspects`.
@@ -54,7 +57,9 @@ class Tally:
             "met": self._met,
             "meetings": self._meetings,
             "suspects": [
-                rail for rail, bad in self._partners.items() if len(bad) >= _LEAST_PARTNERS and all(bad)
+                rail
+                for rail, bad in self._partners.items()
+                if len(bad) >= _LEAST_PARTNERS and all(bad.values())
             ],
         }
 

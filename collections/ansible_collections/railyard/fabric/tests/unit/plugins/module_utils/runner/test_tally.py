@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.tally import Tally
+from ansible_collections.railyard.fabric.plugins.module_utils.schedule.rounds import Meeting
 
 NAMES = [f"gpu{number}" for number in range(1, 5)]
 CHECK = "tcp_bandwidth"
@@ -36,7 +37,7 @@ def row(rail: str, gbps: float | None = 90.0, error: str = "rendezvous_timeout")
 def suspects(*meetings: list[dict[str, Any]], **order: Any) -> list[str]:
     tally = Tally({**ORDER, **order})
     for number, rows in enumerate(meetings):
-        tally.over(number, rows)
+        tally.over(Meeting(number, number, "gpu1", f"gpu{number + 2}"), rows)
     found: list[str] = tally.told()["suspects"]
     return found
 
@@ -68,6 +69,13 @@ def test_a_rail_is_suspect_that_is_bad_with_each_of_two_partners(meetings: Any, 
     assert suspects(*meetings) == named
 
 
+def test_a_partner_that_is_met_again_is_one_partner() -> None:
+    tally = Tally(ORDER)
+    for number in range(3):
+        tally.over(Meeting(number, number, "gpu1", "gpu2"), SLOW)
+    assert tally.told()["suspects"] == []
+
+
 def test_without_a_bound_no_number_is_low() -> None:
     assert suspects(SLOW, SLOW, bounds={}) == []
 
@@ -75,5 +83,5 @@ def test_without_a_bound_no_number_is_low() -> None:
 def test_meetings_are_counted_of_all_that_the_node_has() -> None:
     tally = Tally(ORDER)
     assert tally.told() == {"round": 0, "rounds": 3, "met": 0, "meetings": 3, "suspects": []}
-    tally.over(1, GOOD)
+    tally.over(Meeting(1, 1, "gpu1", "gpu3"), GOOD)
     assert tally.told() == {"round": 2, "rounds": 3, "met": 1, "meetings": 3, "suspects": []}
