@@ -20,7 +20,7 @@ check: ## Everything that needs no node: lint, types, unit and golden tests on t
 test: ## Everything that CI runs, side by side where it can be (root or sudo; starts lab nodes and removes them)
 	@tools/test all
 
-test-full: ## What takes longer than `make test` and is not in it: long role scenarios, cables, rolling changes, drivers, a kernel update, the demo on VMs
+test-full: ## What takes longer than `make test` and is not in it: long role scenarios, cables, rolling changes, drivers, a kernel update, Ubuntu, the demo on VMs
 	@tools/test full
 
 lint: ## ruff, mypy, yamllint, ansible-lint, shellcheck
