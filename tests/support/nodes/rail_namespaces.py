@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.railyard.fabric.plugins.module_utils.schedule import policy_keys
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder
 
@@ -26,6 +27,7 @@ RUNNER = "ansible_collections.railyard.fabric.plugins.module_utils.runner.main"
 RUN = "20261121T101500Z-3f2a"
 SECRET = "0123456789abcdef" * 4
 POLICY: Row = {
+    **{name: key.default for name, key in policy_keys.KEYS.items() if key.to_node},
     "iperf3_duration_s": 1,
     "iperf3_streams": 2,
     "iperf3_omit_s": 1,
