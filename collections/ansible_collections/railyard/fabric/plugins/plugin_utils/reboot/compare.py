@@ -204,8 +204,14 @@ def _is_link_local(address: str) -> bool:
 
 
 def _modules(lines: Iterable[str]) -> set[str]:
-    names = {str(line).split(" ", 1)[0] for line in lines}
-    return {name for name in names if _MODULES.match(name)}
+    """Return the modules that somebody needs, of lines with name, size, uses and users (`-`: none)."""
+    found = [str(line).split(" ") for line in lines]
+    return {words[0] for words in found if _MODULES.match(words[0]) and not _is_asked_of_alone(words)}
+
+
+def _is_asked_of_alone(words: Sequence[str]) -> bool:
+    """Tell whether `rdma` alone has loaded it: its question does, also where there is no RDMA device."""
+    return words[0] == "ib_core" and words[2:4] == ["0", "-"]
 
 
 def _deviations(settings: object) -> Iterator[str]:

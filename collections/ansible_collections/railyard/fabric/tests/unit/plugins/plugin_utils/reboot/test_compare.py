@@ -205,6 +205,13 @@ def test_what_was_missing_before_is_not_missed():
     assert differences(before, bare, RAILS) == []
 
 
+@pytest.mark.parametrize(("users", "missed"), [("1 ib_uverbs,", True), ("0 -", False)])
+def test_ib_core_that_only_a_question_has_loaded_is_not_missed(after, users, missed):
+    before = {**BEFORE, "modules": [*BEFORE["modules"], f"ib_core 413696 {users} Live 0x0"]}
+    said = ["kernel modules are not loaded: ib_core"] if missed else []
+    assert differences(before, after, RAILS) == said
+
+
 def test_modules_that_rails_need_are_missed(after):
     after["modules"] = after["modules"][1:]
     assert differences(BEFORE, after, RAILS) == ["kernel modules are not loaded: rdma_rxe"]
