@@ -129,7 +129,7 @@ class Slurm(Cluster):
         return self.railyard("validate", "--launcher", "slurm", "-i", str(self.inventory), timeout=900)
 
     def assert_nothing_left(self) -> None:
-        """Assert that within a while no process, order (with the run's secret) and lease is left on a node."""
+        """Assert that soon no process, no order (with the run's secret) and no lease is left on a node."""
         deadline = time.monotonic() + 40
         while (left := [line for node in NODES for line in self.left(node)]) and time.monotonic() < deadline:
             time.sleep(1)
