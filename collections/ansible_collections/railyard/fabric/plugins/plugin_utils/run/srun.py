@@ -164,6 +164,9 @@ class Step:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 env=environment(os.environ),
+                # Whoever ends the command with all of its processes must not end srun by force: Slurm then does
+                # so with the nodes' tasks, which would leave order and lease. The end of its input ends it.
+                start_new_session=True,
             )
         except OSError as error:
             raise SrunError(f"srun cannot be started: {error}") from error
