@@ -164,8 +164,8 @@ class Step:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 env=environment(os.environ),
-                # Whoever ends the command with all of its processes must not end srun by force: Slurm then does
-                # so with the nodes' tasks, which would leave order and lease. The end of its input ends it.
+                # Who kills the command with all of its processes must not kill srun: Slurm then kills the
+                # nodes' tasks, which would leave order and lease. The end of its input ends it.
                 start_new_session=True,
             )
         except OSError as error:
