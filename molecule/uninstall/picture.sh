@@ -25,6 +25,7 @@ grep -d skip -s . /proc/sys/net/core/[rw]mem_max /proc/sys/net/core/netdev_max_b
   /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor \
   /sys/devices/system/cpu/cpu*/cpufreq/energy_performance_preference \
   /sys/devices/system/cpu/cpu*/cpuidle/state*/disable /sys/kernel/mm/transparent_hugepage/* || true
+# A port without rings, and a node without ethtool, answer with an error: both pictures lack them.
 for port in /sys/class/net/*/device; do
   port=${port%/device}
   ethtool -g "${port##*/}" 2>/dev/null || true

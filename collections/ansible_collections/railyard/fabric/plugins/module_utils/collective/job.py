@@ -194,6 +194,7 @@ def _torch(backend: str) -> Any:
 def _as_torch_has_it(torch: Any, client: store.Client, limit: datetime.timedelta) -> Any:
     """Return the store as an object of torch's, which calls it by these names."""
 
+    # torch is imported when the program runs, so that nobody who checks types knows its classes.
     class Keys(torch.distributed.Store):  # type: ignore[misc]
         def set(self, key: str, value: Any) -> None:
             client.set(key, value.encode() if isinstance(value, str) else bytes(value))

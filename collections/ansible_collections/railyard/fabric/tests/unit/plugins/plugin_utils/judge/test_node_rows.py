@@ -32,6 +32,7 @@ class Scale:
 def weighed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(node_tests, "NODE_TESTS", (WEIGHT,))
     monkeypatch.setitem(catalogue.CHECKS, "weight", WEIGHT)
+    # Of a tool the plan asks only how long it takes.
     monkeypatch.setitem(registry.NODE_TOOLS, "weight", Scale)  # type: ignore[arg-type]
     monkeypatch.setitem(node_rows.DOUBTS, "scale", lambda row, _policy: row.get("wobbles"))
     monkeypatch.setitem(policy_keys.KEYS, "scales", policy_keys.Key([], "", "paths", 0, 4))  # type: ignore[index]
