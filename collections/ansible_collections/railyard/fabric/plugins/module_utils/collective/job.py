@@ -28,6 +28,11 @@ MARK = "railyard: "
 ORDERS = "job.json"
 # How long the others have after one process of a node has failed, and the store's users after it has ended.
 _GRACE_S = 5.0
+# How much later than the first node another may have begun to wait for one that is absent: to start torch
+# takes that long on a busy node. Were the store gone before, the first node would be named in its place.
+_LATER_S = 45.0
+# A process's status when it waited in vain for another node.
+_ABSENT = 2
 _LOOK_S = 0.05
 
 
@@ -73,34 +78,44 @@ def run(orders: Mapping[str, Any]) -> int:
             server = store.Server(addresses, int(port), str(orders["secret"]))
         with contextlib.suppress(store.StoreError):  # its children say so
             _client(orders).set(f"node/{orders['node']}", str(len(children)).encode())
-        good = _ended_well(children)
-        if server is not None and good:
-            names = [f"left/{name}" for name in orders["nodes"]]
-            _client(orders).get(names, _GRACE_S)
+        status = _ended(children)
+        with contextlib.suppress(store.StoreError):  # they are told what they lack by now
+            _leave(_client(orders), orders["nodes"], orders["node"], status, server is not None)
     except OSError as error:
         for child in children:
             os.kill(child, signal.SIGKILL)
         _tell({"t": "error", "kind": "store", "message": f"cannot listen at {orders['meet']}: {error}"})
         return 1
-    return 0 if good else 1
+    return 1 if status else 0
 
 
-def _ended_well(children: Sequence[int]) -> bool:
-    """Wait for the processes; after one has failed the others have a moment."""
-    left, good, until = set(children), True, float("inf")
+def _leave(client: store.Client, nodes: Sequence[str], node: str, status: int, holds_store: bool) -> None:
+    """Say that this node is done; the one that holds the store stays until those that came are too."""
+    if status == _ABSENT:
+        client.set(f"left/{node}", b"1")
+    if holds_store and status in (0, _ABSENT):
+        came = client.get([f"node/{name}" for name in nodes], 0.0)
+        names = [f"left/{name}" for name, count in zip(nodes, came) if count is not None]  # noqa: B905 - 3.9
+        client.get(names, _LATER_S if status == _ABSENT else _GRACE_S)
+
+
+def _ended(children: Sequence[int]) -> int:
+    """Wait for the processes; one that failed leaves the others a moment; return its status, or 0."""
+    left, first, until = set(children), 0, float("inf")
     while left:
         pid, status = os.waitpid(-1, os.WNOHANG)
         if pid:
             left.discard(pid)
-            if status != 0 and good:
-                good, until = False, time.monotonic() + _GRACE_S
+            if status != 0 and not first:
+                first = os.WEXITSTATUS(status) if os.WIFEXITED(status) else 1
+                until = time.monotonic() + _GRACE_S
             continue
         if time.monotonic() > until:
             for child in left:
                 os.kill(child, signal.SIGKILL)
             until = float("inf")
         time.sleep(_LOOK_S)
-    return good
+    return first
 
 
 def _client(orders: Mapping[str, Any]) -> store.Client:
@@ -114,6 +129,7 @@ def _child(orders: Mapping[str, Any], local: int) -> int:
         _take_part(orders, local)
         status = 0
     except JobError as error:
+        status = _ABSENT if error.kind == "absent" else 1
         _tell({"t": "error", "kind": error.kind, "message": str(error), "nodes": error.nodes})
     except store.StoreError as error:
         _tell({"t": "error", "kind": "absent", "message": str(error), "nodes": orders["nodes"][:1]})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import socket
 import subprocess
+import time
 
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.collective import allreduce, packed
@@ -22,8 +23,11 @@ def no_torch():
 with_torch = pytest.mark.skipif(no_torch(), reason=f"{PYTHON} has no torch (Debian: python3-torch)")
 
 
-def play(task, nodes=("a", "b"), present=None, python=PYTHON, **more):
-    """Run a job's nodes as processes of this machine; return each node's lines and exit status."""
+def play(task, nodes=("a", "b"), present=None, python=PYTHON, later_s=0, **more):
+    """Run a job's nodes, each `later_s` after the one before, as processes of this machine.
+
+    Return each node's lines and exit status.
+    """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -42,16 +46,18 @@ def play(task, nodes=("a", "b"), present=None, python=PYTHON, **more):
         "limit_s": 60,
         **more,
     }
-    started = [
-        subprocess.Popen(
-            packed.argv(python),
-            stdin=packed.opened({**orders, "node": node}),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
+    started = []
+    for node in present or nodes:
+        time.sleep(later_s if started else 0)
+        started.append(
+            subprocess.Popen(
+                packed.argv(python),
+                stdin=packed.opened({**orders, "node": node}),
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+            )
         )
-        for node in present or nodes
-    ]
     ended = [(process.communicate(timeout=120)[0], process.returncode) for process in started]
     return [(packed.lines(text), status) for text, status in ended]
 
@@ -94,7 +100,8 @@ def test_a_training_job_learns_and_all_ranks_end_alike():
 
 @with_torch
 def test_who_does_not_come_is_named_by_the_others():
-    (lines, status), (other, other_status) = play("allreduce", "abc", present="ab", wait_s=8)
+    # b has begun to wait when a has waited enough; were a gone then, b would name a.
+    (lines, status), (other, other_status) = play("allreduce", "abc", present="ab", wait_s=8, later_s=4)
     for said in (lines, other):
         assert [(line["kind"], line["nodes"]) for line in said] == [("absent", ["c"])]
     assert (status, other_status) == (1, 1)
