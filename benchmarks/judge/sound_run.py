@@ -69,6 +69,7 @@ def build(
     rules: Mapping[str, Any] | None = None,
     change: Change = lambda row: row,
     short: bool | None = None,
+    transport: str = "roce",
 ) -> Path:
     """Write a run folder without verdicts.
 
@@ -80,10 +81,11 @@ def build(
         rules: keys of `fabric_policy` beside those of POLICY.
         change: called with each result row; returns it changed, or None to leave it out.
         short: write rows short; None: as the runner does, those of a sweep.
+        transport: of the rails.
     """
     (path / "raw").mkdir(parents=True)
     merged = policy.merge({**POLICY, **(rules or {})})
-    fabric = _fabric(rails)
+    fabric = _fabric(rails, transport)
     members = [
         Node(f"gpu{number:04d}", fabric, None, None, None, f"172.16.{number >> 8}.{number & 255}", ())
         for number in range(1, nodes + 1)
@@ -145,10 +147,10 @@ def _write_rows(target: Path, fleet: _Fleet, asked: list[Any], change: Change, s
     return counts
 
 
-def _fabric(rails: int) -> dict[str, Any]:
+def _fabric(rails: int, transport: str) -> dict[str, Any]:
     """Return a rail-optimised fabric: each rail is a leaf of its own."""
     return {
-        "transport": "roce",
+        "transport": transport,
         "node_class": "hardware",
         "mtu": MTU,
         "rails": [

@@ -25,7 +25,7 @@ UNPROVEN = "unproven"
 PACKETS_FACTOR = 2.5
 # Ethernet, IPv4 or IPv6, UDP, the InfiniBand headers and both checksums, rounded up.
 RDMA_HEADER_BYTES = 110
-_SMALLEST_FRAME_BYTES = 64
+SMALLEST_FRAME_BYTES = 64
 SHORTEST_S = 0.25
 #: Another rail that carries less than this share of what a test claims cannot be where its traffic went.
 OTHER_RAILS_SHARE = 0.10
@@ -124,7 +124,7 @@ class Allowance(NamedTuple):
     @property
     def idle_packets(self) -> float:
         """Return the packets that an idle rail may carry in this time."""
-        return self.idle_bytes / _SMALLEST_FRAME_BYTES
+        return self.idle_bytes / SMALLEST_FRAME_BYTES
 
 
 class _Bound(NamedTuple):

@@ -20,7 +20,7 @@ import hashlib
 import itertools
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Optional
+from typing import Any, NamedTuple, Optional
 
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.raw_names import raw_name
 
@@ -32,13 +32,14 @@ FRAME_BEGINS, SHORT_BEGINS = b'{"frame":', b'{"as":'
 _EXCHANGED = ("host", "status", "proof", "metrics", "counters")
 _WRITTEN_ANEW = ("id", "sequence", "node", "peer", "round", "group")
 #: In these times and windows are written: tenths of a millisecond.
-_TICKS = 10000
+TICKS = 10000
 #: A UUID's first digits. Both are shorter than what may be an address.
-_BOOT_DIGITS, _DIGEST_DIGITS, _NAME_DIGITS = 8, 11, 5
+BOOT_DIGITS, _DIGEST_DIGITS, _NAME_DIGITS = 8, 11, 5
 #: What comes of a line that is not as it has to be; a time beyond all calendars is an error of the system.
 _UNLIKE = (ValueError, TypeError, LookupError, AttributeError, OverflowError, OSError)
 
 # `json.dumps` would make one for each row.
+_MARK = "\0"
 _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
 
 
@@ -61,14 +62,38 @@ def unlike(said: Mapping[str, Any], row: Mapping[str, Any]) -> Iterator[str]:
 def boot_id_of(said: Mapping[str, Any], known: object) -> object:
     """Return the boot id that an end told the other: the known one, where a short row has its beginning."""
     told = said.get("boot_id") or ""
-    cut = "digest" in said and isinstance(told, str) and len(told) == _BOOT_DIGITS
+    cut = "digest" in said and isinstance(told, str) and len(told) == BOOT_DIGITS
     return known if cut and str(known).startswith(told) else told
 
 
 def _digest(row: Mapping[str, Any]) -> str:
     """Return the digest of what an end tells the other, but for its name."""
-    told = _ENCODER.encode([row.get(key) for key in _EXCHANGED[1:]])
+    return digest_of(_ENCODER.encode([row.get(key) for key in _EXCHANGED[1:]]))
+
+
+def digest_of(told: str) -> str:
+    """Return the digest of what an end tells the other, given as the JSON text of it."""
     return hashlib.sha256(told.encode()).hexdigest()[:_DIGEST_DIGITS]
+
+
+def told_form(
+    frame: Mapping[str, Any], fixed: Mapping[str, Any], own: Sequence[str], counters: Sequence[str]
+) -> Optional[str]:  # noqa: UP045 - Python 3.9 on nodes
+    """Return the text of which a frame's rows have the digests, with `%r` for each value of their own.
+
+    Args:
+        frame: what the rows say alike.
+        fixed: their metrics that are alike.
+        own: names of the others, sorted.
+        counters: names of the counters, sorted, each of which has two values.
+
+    Returns:
+        None where a value that is alike cannot be told from one that is not.
+    """
+    metrics = {**fixed, **dict.fromkeys(own, _MARK)}
+    said = [frame["status"], frame["proof"], metrics, {name: [_MARK, _MARK] for name in counters}]
+    form = _ENCODER.encode(said).replace("%", "%%").replace(_ENCODER.encode(_MARK), "%r")
+    return form if form.count("%r") == len(own) + 2 * len(counters) else None
 
 
 class Shortener:
@@ -163,22 +188,29 @@ class _Short:
             before, after = row["counters"][name]
             values += [before, after - before]
         if self.frame["window_s"]:
-            values += [round(at * _TICKS) for at in row["window_s"]]
+            values += [round(at * TICKS) for at in row["window_s"]]
         values += self._words
         if self.frame["iterations"]:
             values.append(row["iterations"])
         if self.frame["samples"]:
-            ticks, counted = [round(at * _TICKS) for at in row["samples"]["t_s"]], row["samples"]["rx_bytes"]
+            ticks, counted = [round(at * TICKS) for at in row["samples"]["t_s"]], row["samples"]["rx_bytes"]
             for first, steps in ((0, ticks), (_before(row["counters"]), counted)):
                 values += [later - earlier for earlier, later in zip([first, *steps], steps)]  # noqa: B905
         return values
+
+
+class Frame(NamedTuple):
+    """What short rows say alike: `row`, and `begun`, from which their times count, in ms since the epoch."""
+
+    row: Row
+    begun: int
 
 
 class Frames:
     """Makes short rows whole by the frames that were read before them."""
 
     def __init__(self) -> None:
-        self._known: dict[str, tuple[Row, int]] = {}
+        self._known: dict[str, Frame] = {}
 
     def __contains__(self, name: str) -> bool:
         return name in self._known
@@ -193,10 +225,14 @@ class Frames:
         ):
             return False
         try:
-            known = row, _milliseconds(row["started"])
+            known = Frame(row, _milliseconds(row["started"]))
         except _UNLIKE:
             return False
-        return self._known.setdefault(name, known)[0] == row
+        return self._known.setdefault(name, known).row == row
+
+    def frame(self, name: str) -> Optional[Frame]:  # noqa: UP045 - Python 3.9 on nodes
+        """Return the frame of a name, None where it is not known."""
+        return self._known.get(name)
 
     def whole(self, line: Mapping[str, Any]) -> Optional[Row]:  # noqa: UP045 - Python 3.9 on nodes
         """Return a short row as it would be in full; None where it is none of a known frame."""
@@ -211,7 +247,7 @@ def _whole(frame: Mapping[str, Any], begun: int, identity: str, values: Sequence
     row = dict(frame)
     host, end = row["host"], row["end"]
     row["id"], row["sequence"], row["round"] = identity, values[0], values[3]
-    row["started"] = _timestamp(begun + values[1])
+    row["started"] = timestamp(begun + values[1])
     other = values[2]
     row["node"], row["peer"] = (host, other) if end == "client" else (other, host)
     row["group"] = f"g{int(identity[1:]) - values[4]:05d}"
@@ -227,7 +263,7 @@ def _whole(frame: Mapping[str, Any], begun: int, identity: str, values: Sequence
         place += 2
     row["counters"] = counters
     if row["window_s"]:
-        row["window_s"] = [values[place] / _TICKS, values[place + 1] / _TICKS]
+        row["window_s"] = [values[place] / TICKS, values[place + 1] / TICKS]
         place += 2
     else:
         row["window_s"] = None
@@ -250,7 +286,7 @@ def _whole(frame: Mapping[str, Any], begun: int, identity: str, values: Sequence
         count = (len(values) - place) // 2
         ticks = _sums(0, values[place : place + count])
         counted = _sums(_before(counters), values[place + count :])
-        row["samples"] = {"t_s": [at / _TICKS for at in ticks], "rx_bytes": counted}
+        row["samples"] = {"t_s": [at / TICKS for at in ticks], "rx_bytes": counted}
     else:
         del row["samples"]
         if place != len(values):
@@ -265,7 +301,7 @@ def _heard(row: Mapping[str, Any]) -> Row:
     said = row["other_end"]
     if said["error"] is not None:
         raise ValueError("it is written in full")
-    return {"host": said["host"], "boot_id": said["boot_id"][:_BOOT_DIGITS], "digest": _digest(said)}
+    return {"host": said["host"], "boot_id": said["boot_id"][:BOOT_DIGITS], "digest": _digest(said)}
 
 
 def _varying(argv: list[Any], own: object) -> list[str | int]:
@@ -306,7 +342,15 @@ def _milliseconds(text: str) -> int:
 
 # Both ends' rows, and those of all rails at once, say the same time.
 @functools.lru_cache(maxsize=1 << 12)
-def _timestamp(milliseconds: int) -> str:
+def timestamp(milliseconds: int) -> str:
+    """Return a time as rows carry it.
+
+    Args:
+        milliseconds: since the epoch.
+
+    Raises:
+        ValueError, OverflowError, OSError: it lies beyond all calendars.
+    """
     seconds, rest = divmod(milliseconds, 1000)
     moment = datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc)  # noqa: UP017 - Python 3.9
     return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{rest:03d}Z"

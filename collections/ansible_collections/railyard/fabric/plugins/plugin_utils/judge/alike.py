@@ -59,6 +59,10 @@ class Alike:
             self._bounds[key] = bounds.for_test(str(line["check"]), client, server, on)
         return self._bounds[key]
 
+    def kind_of(self, node: str, rail: str) -> str:
+        """Return in one word what ends have in common that are alike."""
+        return self._end(node, rail)[0]
+
     def _both(self, line: Mapping[str, Any]) -> tuple[tuple[str, Bound], tuple[str, Bound]]:
         rail = str(line["rail"])
         return self._end(str(line["node"]), rail), self._end(str(line["peer"]), rail)

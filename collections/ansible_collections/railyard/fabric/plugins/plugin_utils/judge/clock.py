@@ -30,6 +30,8 @@ class Clock:
         self._begin_s = begin
         # The controller's clock may have been set back meanwhile.
         self._lasted_s = max(end - begin, 0.0) if begin is not None and end is not None else math.inf
+        #: No window of a row ends later after its start.
+        self.longest_s = self._lasted_s + SET_S
         self._inspected_s = {node: row_numbers.moment(told) for node, told in collected.items()}
 
     def outside(self, host: str, row: Row) -> str | None:
@@ -39,14 +41,19 @@ class Clock:
             return f"started is {row.get('started')!r}, no time"
         if not self.covers(host, started):
             return f"it was written at {row.get('started')}, not while the run was made"
-        if window is not None and window[1] > self._lasted_s + SET_S:
+        if window is not None and window[1] > self.longest_s:
             return f"it lasted {window[1]:g} s, the whole run {self._lasted_s:g} s"
         return None
 
     def covers(self, host: str, moment_s: float) -> bool:
         """Tell whether a moment by a node's clock lies within the run."""
+        span_s = self.span_s(host)
+        return span_s is not None and span_s[0] <= moment_s <= span_s[1]
+
+    def span_s(self, host: str) -> tuple[float, float] | None:
+        """Return the first and the last moment of the run by a node's clock, None where nothing tells."""
         base_s = self._inspected_s.get(host) or self._begin_s
-        return base_s is not None and base_s - SET_S <= moment_s <= base_s + self._lasted_s + SET_S
+        return None if base_s is None else (base_s - SET_S, base_s + self.longest_s)
 
 
 def at(record: object) -> float | None:

@@ -22,7 +22,7 @@ Closed: what is not understood is not trusted. A test has no number, for the fir
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -63,7 +63,7 @@ Problem = tuple[str, str]
 _ECHOES = ("peer_failed", "rendezvous_timeout", "management_timeout")
 _SAME_AS_ASKED = ("check", "tool", "node", "peer", "rail", "direction")
 #: What both ends of RDMA must say alike: a test of two different things is none.
-_ALIKE = ("gid_type", "active_mtu_bytes", "qps", "message_bytes", "bandwidth_is")
+ALIKE = ("gid_type", "active_mtu_bytes", "qps", "message_bytes", "bandwidth_is")
 #: From this exit status on a program was ended by a signal, as a shell says it. What these print is a result
 #: all the same; all others' was taken with a status of 0 alone, or of a server that was not waited for.
 _KILLED, _WHATEVER_STATUS = 128, ("ping", "sockperf", "udp_probe")
@@ -104,16 +104,19 @@ class Evidence:
         self._fleet = fleet
         self._chart = chart
         self._claims = claims
-        #: Node -> rail -> its end; node -> the words of all its rails; test -> its good pairs.
-        self._ends = {
+        #: Node -> rail -> its end; node -> the words of all its rails.
+        self.ends = {
             node: {rail: RailEnd(end, fleet.transports[node]) for rail, end in rails.items()}
             for node, rails in fleet.bound.items()
         }
-        self._all_words = {
+        self.all_words = {
             node: set[str]().union(*(end.words for end in rails.values()))
-            for node, rails in self._ends.items()
+            for node, rails in self.ends.items()
         }
+        #: Test -> its good pairs.
         self._good: dict[str, list[Pair]] = {}
+        #: Tests whose rows are known to be good.
+        self.plain: Container[str] = ()
 
     def pair(self, asked: Mapping[str, Any], mine: Sequence[Row]) -> Pair | Answer:
         """Return the two rows of an attempt at a test when a verdict may rest on them, else what follows.
@@ -122,6 +125,8 @@ class Evidence:
             asked: the asked line.
             mine: the attempt's rows.
         """
+        if len(mine) == 2 and asked["id"] in self.plain:
+            return (mine[0], mine[1]) if mine[0]["end"] == "client" else (mine[1], mine[0])
         # Sums, switches and both directions at once ask again of tests that were answered before.
         for client, server in self._good.get(str(asked["id"]), ()):
             if len(mine) == 2 and all(row is client or row is server for row in mine):
@@ -147,7 +152,7 @@ class Evidence:
         refused = [
             answer
             for row in mine
-            if (answer := self._refused(row, asked, asked["node" if row["end"] == "client" else "peer"]))
+            if (answer := self.refused(row, asked, asked["node" if row["end"] == "client" else "peer"]))
         ]
         if refused:
             told = min(refused, key=_telling)
@@ -170,7 +175,7 @@ class Evidence:
         """Return the verdict of a test when nothing is known of one of its ends."""
         return self._fleet.unknown(asked["node"]) or self._fleet.unknown(asked["peer"])
 
-    def _refused(self, row: Mapping[str, Any], asked: Mapping[str, Any], host: str) -> Answer | None:
+    def refused(self, row: Mapping[str, Any], asked: Mapping[str, Any], host: str) -> Answer | None:
         """Return the verdict of a row that says itself that it measured nothing, or cannot be this test's."""
         error = row.get("error")
         status = row.get("status")
@@ -196,7 +201,7 @@ class Evidence:
             asked: the asked line.
             host: who should have written it.
         """
-        known = self._ends[host][str(asked["rail"])]
+        known = self.ends[host][str(asked["rail"])]
         end, check, without_ip = known.bound, CHECKS[str(asked["check"])], known.without_ip
         wanted = {"schema": 1, "run": self._run, **{key: asked[key] for key in _SAME_AS_ASKED}}
         wanted |= {"host": host, "address": known.address}
@@ -240,9 +245,9 @@ class Evidence:
             yield f"argv is {argvs!r}"
             return
         peer, rail = str(asked["peer"] if host == asked["node"] else asked["node"]), str(asked["rail"])
-        mine, its = self._ends[host][rail].words, self._ends[peer][rail].words
+        mine, its = self.ends[host][rail].words, self.ends[peer][rail].words
         for argv in argvs:
-            if others := self._all_words[host].intersection(argv) - mine - its:
+            if others := self.all_words[host].intersection(argv) - mine - its:
                 stranger = min(others, key=argv.index)
                 yield f"its tool was told {stranger}, which is another rail's"
             elif asked["tool"] not in argv and asked["tool"] not in map(os.path.basename, argv):
@@ -297,7 +302,7 @@ class Evidence:
         if not isinstance(versions[0], str) or versions[0] != versions[1]:
             seen = f"{client['host']} {versions[0]!r}, {server['host']} {versions[1]!r}"
             yield "version_differs", f"{client['tool']}: {seen}"
-        for key in _ALIKE:
+        for key in ALIKE:
             if not row_numbers.same(client.get(key), server.get(key)):
                 yield "ends_disagree", f"{key}: client {client.get(key)!r}, server {server.get(key)!r}"
         for row, other in ends:
@@ -320,7 +325,7 @@ class Evidence:
                 yield "unproven", f"{where}: {problem}"
             if row.get("group") is None and (unseen := self._claims.not_idle(row) or self._not_shown(row)):
                 yield "unproven", f"{where}: nothing says that {unseen} was idle meanwhile"
-            twice = self._claims.shared(row)
+            twice = self._claims.shared_by(row)
             if twice:
                 yield "counted_twice", f"{where}: {twice}"
 

@@ -6,7 +6,7 @@
 What Python makes of a row is six times as long as its line, and a sweep of 232 nodes has 1.7 million of them.
 Of a good test's row so only that is held which is weighed together with other tests' rows: whose it is, its
 counters, and the number by which slow parts are told. Its own test is judged by the whole row as it stands in
-the folder, and by the same rules.
+the folder, and by the same rules. Short rows are columns (`columns/tables.py`) at any number.
 """
 
 from __future__ import annotations
@@ -18,14 +18,19 @@ from typing import Any
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.short_rows import FRAME_BEGINS, Frames
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import CHECKS
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import are_pairs
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.columns.tables import (
+    BEYOND,
+    ShortRow,
+    Tables,
+)
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import json_lines
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder, RunFolderError
 
 Row = Mapping[str, Any]
 
-#: Rows of fewer bytes are held whole, as all are judged sooner that way; short rows are more in fewer bytes.
-HELD_BYTES, HELD_SHORT_BYTES = 256 << 20, 64 << 20
+#: Rows of fewer bytes are held whole, as all are judged sooner that way; short rows never are.
+HELD_BYTES = 256 << 20
 #: Where a file has short rows, the first of them are here.
 _HEAD_BYTES = 1 << 20
 #: What is read of a row beside those of its own test; texts of these say the same in many rows.
@@ -58,11 +63,15 @@ class Rows:
         self._path = folder.path / run_folder.RESULTS
         self._handle: int | None = None
         self._frames = Frames()
-        self._read: dict[tuple[int, int], Row] = {}
-        if self._are_many():
-            self._rows, self.torn = self._light(folder, asked)
+        self._read: dict[tuple[int, int], dict[str, Any]] = {}
+        self.tables = Tables(self._frames, self._short_at)
+        self._rows: list[Row]
+        many, short = self._size()
+        if many or short:
+            self._rows, self.torn = self._light(folder, asked, many)
         else:
-            self._rows, self.torn = folder.rows(run_folder.RESULTS)
+            held, self.torn = folder.rows(run_folder.RESULTS)
+            self._rows = [*held]
 
     def __iter__(self) -> Iterator[Row]:
         return iter(self._rows)
@@ -73,10 +82,31 @@ class Rows:
         Raises:
             RunFolderError: it cannot be read, or is another one by now.
         """
+        if isinstance(row, ShortRow):
+            return row.whole()
         light: Mapping[Any, Any] = row
         place = light.get(_PLACE)
         if place is None:
             return row
+        found = self._at(place)
+        if any(found.get(key) != row.get(key) for key in _SAME):
+            raise self._changed()
+        return found
+
+    def close(self) -> None:
+        """Read no further rows."""
+        if self._handle is not None:
+            os.close(self._handle)
+            self._handle = None
+
+    def _short_at(self, place: tuple[int, int], identity: str, sequence: int) -> dict[str, Any]:
+        found = self._at(place)
+        if found.get("id") != identity or sequence not in (BEYOND, found.get("sequence")):
+            raise self._changed()
+        return found
+
+    def _at(self, place: tuple[int, int]) -> dict[str, Any]:
+        """Return the whole row whose line begins there and is so long."""
         if (known := self._read.get(place)) is not None:
             return known
         try:
@@ -85,39 +115,37 @@ class Rows:
             found, _torn = json_lines.parse_lines(os.pread(self._handle, place[1], place[0]), self._frames)
         except OSError as error:
             raise RunFolderError(f"{self._path} cannot be read: {error.strerror}") from error
-        if len(found) != 1 or any(found[0].get(key) != row.get(key) for key in _SAME):
-            raise RunFolderError(f"{self._path} was changed while it was judged; judge the run again")
+        if len(found) != 1:
+            raise self._changed()
         if len(self._read) >= _AT_HAND:
             self._read.clear()
         self._read[place] = found[0]
         return found[0]
 
-    def close(self) -> None:
-        """Read no further rows."""
-        if self._handle is not None:
-            os.close(self._handle)
-            self._handle = None
+    def _changed(self) -> RunFolderError:
+        return RunFolderError(f"{self._path} was changed while it was judged; judge the run again")
 
-    def _are_many(self) -> bool:
+    def _size(self) -> tuple[bool, bool]:
+        """Tell whether the rows are many, and whether there are short ones."""
         try:
-            size = self._path.stat().st_size
-            if HELD_SHORT_BYTES <= size < HELD_BYTES:
-                with self._path.open("rb") as stream:
-                    return FRAME_BEGINS in stream.read(_HEAD_BYTES)
+            # A pipe would never be opened.
+            if not self._path.is_file():
+                return False, False
+            with self._path.open("rb") as stream:
+                return self._path.stat().st_size >= HELD_BYTES, FRAME_BEGINS in stream.read(_HEAD_BYTES)
         except OSError:
-            return False  # whoever reads it says why
-        return size >= HELD_BYTES
+            return False, False  # whoever reads it says why
 
-    def _light(self, folder: RunFolder, asked: Iterable[Row]) -> tuple[list[dict[str, Any]], bool]:
+    def _light(self, folder: RunFolder, asked: Iterable[Row], many: bool) -> tuple[list[Row], bool]:
         check = {str(line.get("id")): CHECKS.get(str(line.get("check"))) for line in asked}
         tests = {identity for identity, one in check.items() if one is not None and one.source == "test"}
-        rows: list[dict[str, Any]] = []
+        rows: list[Row] = []
         torn, shared = False, _Shared()
-        for place, row in folder.each_row_at(run_folder.RESULTS, self._frames):
+        for place, row in folder.each_row_at(run_folder.RESULTS, self._frames, self.tables.row):
             if row is None:
                 torn = True
             # A row that brings an error is told in full, and they are few.
-            elif str(row.get("id")) in tests and row.get("error") is None:
+            elif many and isinstance(row, dict) and str(row.get("id")) in tests and row.get("error") is None:
                 rows.append(shared.light(row, place))
             else:
                 rows.append(row)

@@ -28,6 +28,9 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy impo
     is_number,
     is_pair,
 )
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.columns import overlaps
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.columns.overlaps import Source
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.columns.tables import ShortRow
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.row_numbers import (
     PATH_MTU,
     TCP_BANDWIDTH,
@@ -44,12 +47,12 @@ Turn = tuple[str, str, int]
 Span = tuple[int, int, Turn]
 _OF_NETDEV = ("tx_", "rx_")
 #: No frame is shorter than its Ethernet header.
-_LEAST_FRAME_BYTES = 14
+LEAST_FRAME_BYTES = 14
 #: What the two ends count within their own windows of one transfer may differ by.
 _WINDOWS_APART = 0.10
 #: How many times what must have crossed a rail may have crossed it: what a tool leaves out at its begin and
 #: end, sockperf most of all, and what is counted beside it. And the seconds around a window.
-_MORE, _AROUND_S = 20.0, 120.0
+MORE, AROUND_S = 20.0, 120.0
 #: The upper bounds were drawn on the node: they need what it knew of the idle traffic.
 _ANY_MORE = proof.Allowance(math.inf, 1.0)
 
@@ -74,7 +77,7 @@ def counter_problem(row: Row, client: Row, policy: Mapping[str, Any]) -> str | N
         return f"its counters {', '.join(names)} are missing, garbled, full or went backwards"
     for of_bytes, of_packets in zip(NETDEV.bytes, NETDEV.packets, strict=True) if has_netdev else ():
         moved, packets = deltas[of_bytes], deltas[of_packets]
-        if (moved > 0) != (packets > 0) or moved < packets * _LEAST_FRAME_BYTES:
+        if (moved > 0) != (packets > 0) or moved < packets * LEAST_FRAME_BYTES:
             return f"its {of_bytes} rose by {moved}, its {of_packets} by {packets}"
     if row["check"] == "rdma_bandwidth_bi" and row["end"] == "server":
         both_gbps = float(client["metrics"]["bandwidth_gbps"])
@@ -106,9 +109,9 @@ def _too_much(
     others, window = row.get("other_rails"), window_s(row)
     if not (isinstance(others, Mapping) and all(map(_is_rail, others.values()))):
         return f"other_rails is {others!r}"
-    lasted_s = (window[1] if window else 0.0) + _AROUND_S
+    lasted_s = (window[1] if window else 0.0) + AROUND_S
     looser = [
-        claim._replace(at_most=_MORE * claim.at_least, back_at_most=_MORE * claim.back_at_least)
+        claim._replace(at_most=MORE * claim.at_least, back_at_most=MORE * claim.back_at_least)
         for claim in claims
         if _says_how_many(claim)
     ]
@@ -202,22 +205,29 @@ class Claims:
     """
 
     def __init__(self, run: str, tests: Iterable[Row], rows: Mapping[str, Sequence[Row]]) -> None:
-        spans: dict[tuple[str, str, str], list[Span]] = {}
+        spans: dict[Source, list[Span]] = {}
+        short: list[ShortRow] = []
         self._rails: dict[object, set[str]] = {}
         for test in tests:
             for row in rows.get(str(test["id"]), ()):
                 end = row.get("end")
                 host = test["node"] if end == "client" else test["peer"]
                 if row.get("run") == run and row.get("host") == host and row.get("proof") == "proven":
-                    _add(spans, row)
+                    if isinstance(row, ShortRow):
+                        short.append(row)
+                    else:
+                        _add(spans, row)
                     self._rails.setdefault(row["host"], set()).add(str(test["rail"]))
-        self._shared: dict[Turn, str] = {}
-        for (_host, _source, name), found in spans.items():
+        for row in list(overlaps.suspected(short, _source, spans)):
+            _add(spans, row)
+        #: Whose counters are in part another test's, and in what.
+        self.shared: dict[Turn, str] = {}
+        for (*_whose, name), found in spans.items():
             self._sweep(name, sorted(found))
 
-    def shared(self, row: Row) -> str | None:
+    def shared_by(self, row: Row) -> str | None:
         """Tell in what a row's counters are those of another test too, or None."""
-        return self._shared.get(_turn(row))
+        return self.shared.get(_turn(row))
 
     def not_idle(self, row: Row) -> str:
         """Return a measured rail of the row's node that the row does not show beside its own, or nothing."""
@@ -238,18 +248,20 @@ class Claims:
     def _note(self, name: str, one: Span, other: Span) -> None:
         seen = f"{name} from {one[0]} to {one[1]}"
         said = f"its {seen} is in part that of test {other[2][0]}, {other[0]} to {other[1]}"
-        self._shared.setdefault(one[2], said)
+        self.shared.setdefault(one[2], said)
 
 
 def _turn(row: Row) -> Turn:
     return str(row["id"]), str(row.get("end")), attempt_of(row)
 
 
-def _add(spans: dict[tuple[str, str, str], list[Span]], row: Row) -> None:
+def _add(spans: dict[Source, list[Span]], row: Row) -> None:
     counters, turn = row.get("counters"), _turn(row)
-    host, netdev, hca = str(row.get("host")), str(row.get("netdev")), str(row.get("hca"))
     for name, span in counters.items() if isinstance(counters, Mapping) else ():
         if is_pair(span) and span[0] < span[1]:
-            # Two rails on one netdev or one port count the same bytes.
-            key = host, netdev if str(name).startswith(_OF_NETDEV) else hca, str(name)
-            spans.setdefault(key, []).append((span[0], span[1], turn))
+            spans.setdefault(_source(row, str(name)), []).append((span[0], span[1], turn))
+
+
+def _source(row: Row, name: str) -> Source:
+    """Return whose counter it is: two rails on one netdev or one port count the same bytes."""
+    return str(row.get("host")), str(row.get("netdev" if name.startswith(_OF_NETDEV) else "hca")), name

@@ -44,9 +44,9 @@ Row = Mapping[str, Any]
 BUFFERED_BYTES = 64 * 2**20
 #: A server takes over the client's window by its own clock, which may put its beginning a little before the
 #: start.
-_BEFORE_START_S = 0.5
+BEFORE_START_S = 0.5
 #: A tool that is held up for longer than this is ended.
-_HELD_UP_S = 120.0
+HELD_UP_S = 120.0
 #: Both ends of a window are rounded to 0.1 ms.
 _ROUNDING_S = 0.001
 #: A time above 1000 s is no latency.
@@ -60,7 +60,7 @@ CLAIM_SLACK = 0.10
 _LATE_S = 3.0
 _HALF_DIGIT_GBPS = 0.005 * 2**20 * 8 / 1e9
 #: The last digit that perftest prints of a message rate: two ends may round it either way.
-_RATE_DIGIT_MPPS = 1.5e-6
+RATE_DIGIT_MPPS = 1.5e-6
 #: A loss is rounded to 0.001 %.
 _LOSS_DIGIT_PERCENT = 0.001
 #: Least share of the asked time that a latency test's exchanges fill: the probe that sets their number is
@@ -71,8 +71,8 @@ _LEAST_US = 0.1
 TCP_BANDWIDTH = (*BANDWIDTH, "tcp_bandwidth_bi")
 PATH_MTU = ("path_mtu", "path_mtu_one_way")
 #: What both ends may state and must then state alike: rates up to the windows' difference, the rest exactly.
-_RATES = ("bandwidth_gbps", "forward_gbps", "reverse_gbps", "message_rate_mpps")
-_STATED_TWICE = (*_RATES, "path_mtu_bytes", "sent", "received")
+RATES = ("bandwidth_gbps", "forward_gbps", "reverse_gbps", "message_rate_mpps")
+STATED_TWICE = (*RATES, "path_mtu_bytes", "sent", "received")
 # What numbers of one distribution are called, in the order that they must have.
 _ASCENDING = (("min", "p50", "p99", "p999", "max"), ("min", "average", "max"))
 
@@ -149,20 +149,25 @@ def each_way_gbps(client: Row, server: Row, policy: Mapping[str, Any]) -> dict[s
     return {way: round(row["iterations"] * per_message, 4) for way, row in ways.items()}
 
 
+def rates_apart(check: str, policy: Mapping[str, Any]) -> float:
+    """Return by which share the rates of both ends of a test may differ."""
+    own_s = own_window_s(check, policy)
+    return ENDS_TOLERANCE if own_s is None else max(OWN_WINDOWS_TOLERANCE, OWN_WINDOWS_S / own_s)
+
+
 def disagreement(client: Row, server: Row, policy: Mapping[str, Any]) -> str | None:
     """Tell in what the two ends' numbers contradict each other, or None."""
-    own_s = own_window_s(str(client["check"]), policy)
-    of_rates = ENDS_TOLERANCE if own_s is None else max(OWN_WINDOWS_TOLERANCE, OWN_WINDOWS_S / own_s)
+    of_rates = rates_apart(str(client["check"]), policy)
     mine, theirs = client["metrics"], server["metrics"]
     # Whatever both ends state must be the same thing; required metrics were checked before.
-    for metric in _STATED_TWICE:
+    for metric in STATED_TWICE:
         if metric not in mine or metric not in theirs:
             continue
         one, other = mine[metric], theirs[metric]
         if not (is_number(one) and is_number(other)):
             return f"{metric}: client {one!r}, server {other!r}"
-        slack = of_rates * max(one, other) if metric in _RATES else 0.0
-        if abs(one - other) > max(slack, _RATE_DIGIT_MPPS if metric == "message_rate_mpps" else 0.0):
+        slack = of_rates * max(one, other) if metric in RATES else 0.0
+        if abs(one - other) > max(slack, RATE_DIGIT_MPPS if metric == "message_rate_mpps" else 0.0):
             return f"{metric}: client {one:g}, server {other:g}"
     if "sent_gbps" in mine:
         sent, arrived = mine["sent_gbps"], mine["bandwidth_gbps"]
@@ -192,7 +197,7 @@ def window_s(row: Row) -> tuple[float, float] | None:
     if window is None or not is_pair(window, is_number):
         return None
     begin, end = float(window[0]), float(window[1])
-    return (begin, end) if -_BEFORE_START_S <= begin < end else None
+    return (begin, end) if -BEFORE_START_S <= begin < end else None
 
 
 def moment(value: object) -> float | None:
@@ -321,20 +326,25 @@ def unlike_iterations(row: Row, policy: Mapping[str, Any]) -> Iterator[str]:
             yield apart
     if is_number(gbps) and is_number(rate_mpps):
         follows = gbps * 1e3 / 8 / size
-        if abs(rate_mpps - follows) > ENDS_TOLERANCE * follows + _RATE_DIGIT_MPPS:
+        if abs(rate_mpps - follows) > ENDS_TOLERANCE * follows + RATE_DIGIT_MPPS:
             messages = f"{follows:g} million messages of {size} bytes a second"
             yield f"{gbps:g} Gbit/s are {messages}, it says {rate_mpps:g}"
 
 
 def not_of_iterations(claimed_gbps: float, iterations: int, policy: Mapping[str, Any]) -> str | None:
     """Tell when an RDMA bandwidth is not that of so many messages in perftest's window, or None."""
-    moved_gbit = iterations * float(policy["rdma_message_bytes"]) * 8 / 1e9
-    seconds = measured_s(policy)
-    most = moved_gbit / seconds * (1 + CLAIM_SLACK) + _HALF_DIGIT_GBPS
-    least = moved_gbit / (seconds + _LATE_S) * (1 - CLAIM_SLACK) - _HALF_DIGIT_GBPS
+    least, most = of_iterations_gbps(iterations, policy)
     if least <= claimed_gbps <= most:
         return None
+    seconds = measured_s(policy)
     return f"{claimed_gbps:g} Gbit/s does not follow from {iterations} iterations in {seconds:g} s"
+
+
+def of_iterations_gbps(iterations: Any, policy: Mapping[str, Any]) -> tuple[Any, Any]:
+    """Return the least and the greatest RDMA bandwidth of so many messages, a column of a column."""
+    moved_gbit, seconds = iterations * float(policy["rdma_message_bytes"]) * 8 / 1e9, measured_s(policy)
+    most = moved_gbit / seconds * (1 + CLAIM_SLACK) + _HALF_DIGIT_GBPS
+    return moved_gbit / (seconds + _LATE_S) * (1 - CLAIM_SLACK) - _HALF_DIGIT_GBPS, most
 
 
 def _wrong_length(check: str, lasted_s: float, policy: Mapping[str, Any]) -> Iterator[str]:
@@ -343,7 +353,7 @@ def _wrong_length(check: str, lasted_s: float, policy: Mapping[str, Any]) -> Ite
     if is_rdma_bandwidth(check) and lasted_s > float(policy["rdma_duration_s"]) + _ROUNDING_S:
         yield f"it lasted {lasted_s:g} s, asked was {policy['rdma_duration_s']} s in all"
     lasts = CHECKS[check].lasts
-    if lasts and lasted_s > float(policy[lasts]) + _HELD_UP_S:
+    if lasts and lasted_s > float(policy[lasts]) + HELD_UP_S:
         yield f"it lasted {lasted_s:g} s, asked was {policy[lasts]} s"
 
 

@@ -10,6 +10,7 @@ out of it.
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -51,6 +52,8 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import attem
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import bounds as limits
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import facts as fact_rows
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import fleet as fleet_rules
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.columns import plain
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.columns.ends import Known
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import Answer
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.facts import BoundFacts
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import documents
@@ -199,11 +202,16 @@ class _Judge:
             if not self._without_ip(line):
                 for end in (line["node"], line["peer"]):
                     self._tests_of.setdefault((str(end), str(line["rail"])), []).append(line)
+        self._plain = self.trust.plain = plain.find(
+            {str(line["id"]): line for line in between}, rows, self._rules_of_columns(counted)
+        )
 
     def answer(self, asked: Mapping[str, Any]) -> Answer:
         check = CHECKS[str(asked["check"])]
         if check.local:
             return self._local(asked)
+        if asked["id"] in self._plain:
+            return self._plain.answer(str(asked["id"]))
         if left_out := self._without_ip(asked):
             return left_out
         if check.source == "sum":
@@ -215,6 +223,36 @@ class _Judge:
         on_the_link = check.name in PROBES and lasting.grew_on_the_link(attempts.get(1, []))
         found = lasting.combine(check.name, answers, self.confirm, on_the_link)
         return _with_tries(found, answers)
+
+    def _rules_of_columns(self, counted: row_counters.Claims) -> plain.Rules:
+        """Return what of these rules `plain` asks."""
+        fleet, ends = self.fleet, self.trust.ends
+        addressed = {
+            (node, rail): fleet.transports[node] != "infiniband" or self._is_addressed(node, rail)
+            for node, rails in ends.items()
+            for rail in rails
+        }
+        known = Known(
+            self.policy,
+            ends,
+            self.trust.all_words,
+            fleet.boot_ids,
+            self._times,
+            {name: number for number, name in enumerate(ends)},
+            addressed,
+            {},
+        )
+
+        def like(node: str, rail: str) -> tuple[object, ...]:
+            of_node = fleet.iperf3.get(node), node in self._share_a_slot, fleet.transports[node]
+            return self._alike.kind_of(node, rail), *of_node
+
+        return plain.Rules(known, self.trust.refused, counted.shared, self._bounds, functools.cache(like))
+
+    def _is_addressed(self, node: str, rail: str) -> bool:
+        """Tell whether the inventory gives a rail an address, or does not have it."""
+        planned = self._rails.get(node, {}).get(rail, {})
+        return bool(not planned or planned.get("address") or planned.get("address6"))
 
     def lost_of(self, asked: Mapping[str, Any]) -> str:
         """Return which rows of a test's nodes are not there any more, or nothing."""
@@ -301,9 +339,8 @@ class _Judge:
         parts = [self.tests[part] for part in asked.get("parts") or () if part in self.tests] or [asked]
         for part in parts:
             for node in (str(part["node"]), str(part["peer"])):
-                rail = self._rails.get(node, {}).get(str(part["rail"]), {})
-                addressed = rail.get("address") or rail.get("address6")
-                if self.fleet.transports.get(node) == "infiniband" and rail and not addressed:
+                addressed = self._is_addressed(node, str(part["rail"]))
+                if self.fleet.transports.get(node) == "infiniband" and not addressed:
                     of = f"{part['rail']} of {node}"
                     basis = f"the inventory declares no subnet for {of}: this test needs IP on it"
                     return Answer.not_applicable(basis)

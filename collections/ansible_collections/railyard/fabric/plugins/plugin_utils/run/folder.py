@@ -18,13 +18,13 @@ import re
 import secrets
 import stat
 import tempfile
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from ansible_collections.railyard.fabric.plugins.module_utils.runner.short_rows import Frames
+from ansible_collections.railyard.fabric.plugins.module_utils.runner.short_rows import SHORT_BEGINS, Frames
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import json_lines
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.json_lines import MOST_LINE_BYTES
 
@@ -172,29 +172,39 @@ class RunFolder:
         """
         try:
             with self._open(name) as stream:
-                for _length, row in json_lines.each(stream, of):
-                    yield row
+                yield from json_lines.each(stream, of)
         except FileNotFoundError:
             return
         except OSError as error:
             raise _unreadable(self.path / name, error) from error
 
     def each_row_at(
-        self, name: str, frames: Frames
-    ) -> Iterator[tuple[tuple[int, int], dict[str, Any] | None]]:
+        self, name: str, frames: Frames, short: Callable[[bytes, int], Mapping[str, Any] | None]
+    ) -> Iterator[tuple[tuple[int, int], Mapping[str, Any] | None]]:
         """Yield what `each_row` does, each with where its line begins in the file and how long it is.
 
         Args:
             name: the file.
             frames: takes those that are read, by which single short rows can be read again.
+            short: returns what the line of a short row, which begins there, is taken for; where that is None,
+                the row is made whole.
 
         Raises:
             RunFolderError: the file cannot be read.
         """
         try:
             with self._open(name) as stream:
-                for length, row in json_lines.each(stream, frames=frames):
-                    yield (stream.tell() - length, length), row
+                for raw in json_lines.lines(stream):
+                    if raw is None:
+                        yield (0, 0), None
+                        continue
+                    place = stream.tell() - len(raw), len(raw)
+                    made = short(raw, place[0]) if raw.startswith(SHORT_BEGINS) else None
+                    if made is not None:
+                        yield place, made
+                        continue
+                    for row in json_lines.rows_of(raw, frames):
+                        yield place, row
         except OSError as error:
             raise _unreadable(self.path / name, error) from error
 

@@ -27,12 +27,12 @@ def parse_lines(data: bytes, frames: Frames | None = None) -> tuple[list[dict[st
     appended. So is one beyond MOST_LINE_BYTES, unread. What JSON has no word for (`read`) is null, and
     whoever needs it says that it is missing.
     """
-    return whole_rows(row for _length, row in each(io.BytesIO(data), frames=frames))
+    return whole_rows(each(io.BytesIO(data), frames=frames))
 
 
 def as_written(data: bytes) -> tuple[list[dict[str, Any]], bool]:
     """Return what `parse_lines` does, frames and short rows as they stand there."""
-    return whole_rows(row for _length, row in each(io.BytesIO(data), whole=False))
+    return whole_rows(each(io.BytesIO(data), whole=False))
 
 
 def whole_rows(found: Iterable[dict[str, Any] | None]) -> tuple[list[dict[str, Any]], bool]:
@@ -52,31 +52,40 @@ _ID = re.compile(rb'"id"\s*:\s*"([^"\\]*)"')
 
 def each(
     stream: BinaryIO, of: Container[str] | None = None, frames: Frames | None = None, whole: bool = True
-) -> Iterator[tuple[int, dict[str, Any] | None]]:
-    """Yield each whole row (that may answer one of these questions), and None wherever one was dropped.
+) -> Iterator[dict[str, Any] | None]:
+    """Yield each whole row (that may answer one of these questions), and None wherever one was dropped."""
+    frames = Frames() if frames is None else frames
+    for raw in lines(stream):
+        if raw is None:
+            yield None
+        elif of is None or raw.startswith(FRAME_BEGINS) or _names_one(raw, of):
+            yield from rows_of(raw, frames, whole)
 
-    With it goes how long the line is that was just read.
-    """
-    too_long, frames = False, Frames() if frames is None else frames
+
+def lines(stream: BinaryIO) -> Iterator[bytes | None]:
+    """Yield each line that may be a row, and None for one that is too long or has no end."""
+    too_long = False
     while raw := stream.readline(MOST_LINE_BYTES):
         begun, too_long = too_long, not raw.endswith(b"\n") and len(raw) == MOST_LINE_BYTES
         if not raw.endswith(b"\n"):
-            yield len(raw), None
-        if begun or too_long or not raw.strip():
-            continue
-        if of is not None and not raw.startswith(FRAME_BEGINS) and not _names_one(raw, of):
-            continue
-        try:
-            row = read(raw.decode("utf-8"))
-        except (ValueError, RecursionError):
-            row = None
-        if whole and isinstance(row, dict) and "frame" in row:
-            if frames.add(row):
-                continue
-            row = None
-        elif whole and isinstance(row, dict) and "as" in row:
-            row = frames.whole(row)
-        yield len(raw), row if isinstance(row, dict) else None
+            yield None
+        if not begun and not too_long and raw.strip():
+            yield raw
+
+
+def rows_of(raw: bytes, frames: Frames, whole: bool = True) -> Iterator[dict[str, Any] | None]:
+    """Yield a line's row, nothing where it is a frame, None where it is neither."""
+    try:
+        row = read(raw.decode("utf-8"))
+    except (ValueError, RecursionError):
+        row = None
+    if whole and isinstance(row, dict) and "frame" in row:
+        if frames.add(row):
+            return
+        row = None
+    elif whole and isinstance(row, dict) and "as" in row:
+        row = frames.whole(row)
+    yield row if isinstance(row, dict) else None
 
 
 def _names_one(raw: bytes, of: Container[str]) -> bool:

@@ -339,7 +339,7 @@ def test_two_tests_claim_a_counter_of_one_source(
     place = {"netdev": "ens6", "hca": "mlx5_0:1"}
     found = claims({**place, "counters": {name: [0, 10]}}, {**place, "counters": {name: second}} | change)
     for identity in ("0", "1"):
-        said = found.shared({"id": identity, "end": "client"})
+        said = found.shared_by({"id": identity, "end": "client"})
         assert (said is not None) is shared, said
 
 
