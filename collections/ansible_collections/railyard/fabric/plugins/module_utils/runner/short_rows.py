@@ -283,10 +283,7 @@ def _whole(frame: Mapping[str, Any], begun: int, identity: str, values: Sequence
     else:
         del row["iterations"]
     if row["samples"]:
-        count = (len(values) - place) // 2
-        ticks = _sums(0, values[place : place + count])
-        counted = _sums(_before(counters), values[place + count :])
-        row["samples"] = {"t_s": [at / TICKS for at in ticks], "rx_bytes": counted}
+        row["samples"] = samples(_before(counters), values[place:])
     else:
         del row["samples"]
         if place != len(values):
@@ -294,6 +291,18 @@ def _whole(frame: Mapping[str, Any], begun: int, identity: str, values: Sequence
     if row["raw"]:
         row["raw"] = {"file": row["raw"], "name": raw_name(identity, end, row["attempt"])}
     return row
+
+
+def samples(before: int, values: Sequence[int]) -> dict[str, list[Any]]:
+    """Return a row's samples: `t_s` and `rx_bytes`.
+
+    Args:
+        before: where the receiver's bytes began.
+        values: how much later each is than the one before, in ticks, and how many bytes more.
+    """
+    count = len(values) // 2
+    times = [at / TICKS for at in _sums(0, values[:count])]
+    return {"t_s": times, "rx_bytes": _sums(before, values[count:])}
 
 
 def _heard(row: Mapping[str, Any]) -> Row:

@@ -171,7 +171,7 @@ def _rdma(met: Met, sees: _Sees, forward: int, policy: Policy) -> Column:
     mtu = np.array([_number(one, _ABSENT) for one in sees.ends.of_frames("active_mtu_bytes")])
     mtu = mtu[sees.ends.frame_of[sees.places]]
     good = (mtu > 0) & (sent > 0) & sees.carried(forward, sent)
-    good &= sees.packets(forward) >= sent / mtu * (1 + CLOSE)
+    good &= sees.packets(forward) * mtu >= sent * (1 + CLOSE)
     for way in (0, 1) if driver.netdev_shows_rdma else ():
         most = sees.packets(way) * (mtu + proof.RDMA_HEADER_BYTES) + sees.idle_bytes
         good &= sees.grown(NETDEV.bytes[way]) <= most * (1 - CLOSE)

@@ -118,7 +118,9 @@ def find(tests: Mapping[str, Row], rows: Mapping[str, Sequence[Row]], rules: Rul
             continue
         ends |= {table: Ends(table, rules.known) for table in both if table not in ends}
         mine, its = (ends[table] for table in both)
-        _find(found, lines, Met(mine, _array(indices[0]), its, _array(indices[1])), rules)
+        # What is no number is not good, and says no more than that.
+        with np.errstate(all="ignore"):
+            _find(found, lines, Met(mine, _array(indices[0]), its, _array(indices[1])), rules)
     return found
 
 

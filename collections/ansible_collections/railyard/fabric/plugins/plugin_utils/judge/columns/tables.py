@@ -11,7 +11,9 @@ stays in the file.
 from __future__ import annotations
 
 import json
+import math
 import re
+import sys
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -147,6 +149,8 @@ class Table:
         self._columns: list[Any] = [
             array("q") if one is int else array("d") if one is float else [] for one in kind.kinds
         ]
+        #: All rows' samples one after the other, and where each row's end.
+        self._samples, self._samples_end = array("q"), array("q")
         self._chunk: list[Sequence[Any]] = []
         self._turned = 0
         #: Texts of these columns say the same in many rows.
@@ -154,8 +158,14 @@ class Table:
 
     def add(
         self, name: str, frame: short_rows.Frame, identity: str, values: Sequence[Any], at: tuple[int, int]
-    ) -> ShortRow:
-        """Take a row: its frame and the frame's name, the id, the values but for samples, and its line."""
+    ) -> ShortRow | None:
+        """Take a row: its frame and the frame's name, the id, its values, and its line; None if it is odd."""
+        if self.kind.sampled:
+            try:
+                self._samples.extend(array("q", values[self.kind.fixed :]))
+            except OverflowError:
+                return None
+            self._samples_end.append(len(self._samples))
         number = self._numbers.get(name)
         if number is None:
             number = self._numbers[name] = len(self.frames)
@@ -174,6 +184,10 @@ class Table:
         if self._chunk:
             self._turn()
         return self._columns[place]
+
+    def samples(self, index: int) -> Sequence[int]:
+        """Return a row's samples, as a short row has them."""
+        return self._samples[self._samples_end[index - 1] if index else 0 : self._samples_end[index]]
 
     def whole(self, index: int) -> dict[str, Any]:
         """Return a row as it stands in the folder."""
@@ -219,7 +233,34 @@ class ShortRow(Mapping[str, Any]):
         if key == "started":
             frame = self.table.frames[self.table.frame_of[self.index]]
             return short_rows.timestamp(frame.begun + self.table.column(AFTER_MS)[self.index])
-        return self.whole().get(key, default)
+        made = self._made(key)
+        return self.whole().get(key, default) if made is None else made
+
+    def _made(self, key: str) -> Any:
+        """Return what the columns say of a key, None where they do not say it all."""
+        table, index = self.table, self.index
+        kind = table.kind
+        if key == "metrics":
+            said = dict(self._frame["metrics"][0])
+            for place, name in enumerate(kind.metrics, FIRST):
+                value = table.column(place)[index]
+                if not math.isfinite(value) or value == BEYOND:
+                    return None
+                said[name] = value
+            return said
+        if key == "counters":
+            values = [table.column(place)[index] for place in range(kind.of_counters, kind.of_window)]
+            spans = zip(kind.counters, values[::2], values[1::2], strict=True)
+            return None if BEYOND in values else {name: [begin, begin + by] for name, begin, by in spans}
+        if key == "window_s" and kind.windowed:
+            ticks = [table.column(kind.of_window + side)[index] for side in (0, 1)]
+            return None if BEYOND in ticks else [tick / short_rows.TICKS for tick in ticks]
+        if key == "samples" and kind.sampled:
+            begins = "rx_bytes" in kind.counters
+            place = kind.of_counters + 2 * kind.counters.index("rx_bytes") if begins else 0
+            before = table.column(place)[index] if begins else 0
+            return None if before == BEYOND else short_rows.samples(before, table.samples(index))
+        return None
 
     def whole(self) -> dict[str, Any]:
         """Return the row as it stands in the folder.
@@ -270,7 +311,7 @@ class Tables:
         if found is None:
             return None
         try:
-            name, identity = found[1].decode(), found[2].decode()
+            name, identity = found[1].decode(), sys.intern(found[2].decode())
             values = json.loads(found[3].decode())
         except ValueError:
             return None
