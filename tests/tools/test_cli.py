@@ -290,7 +290,7 @@ def test_a_reader_that_went_away_ends_a_plan_as_it_does_any_program(form):
     # 128 + SIGPIPE, as the shell tells it of `cat`: none of the statuses that speak of the fabric.
     argv = [RAILYARD, "plan", "-i", ROOT / "inventories" / "computed-512", *form]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        process.stdout.readline()
+        process.stdout.read(1)
         process.stdout.close()
         said = process.stderr.read()
     assert (process.returncode, said) == (141, "")

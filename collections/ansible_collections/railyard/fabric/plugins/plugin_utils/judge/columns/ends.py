@@ -87,7 +87,7 @@ class Asked:
         numbers, book = known.numbers, known.kinds
         self.node = _array(numbers.get(line["node"], -1) for line in lines)
         self.peer = _array(numbers.get(line["peer"], -1) for line in lines)
-        self.round = _array(line["round"] if type(line.get("round")) is int else BEYOND for line in lines)
+        self.round = _array(_counted(line.get("round")) for line in lines)
         groups = {line.get("group"): _number_of(line.get("group")) for line in lines}
         self.group = _array(groups[line.get("group")] for line in lines)
         self.number = _array(int(line["id"][1:]) for line in lines)
@@ -300,6 +300,11 @@ def what_of(said: Row) -> tuple[object, ...]:
 
 def _array(values: Iterable[int]) -> Column:
     return np.fromiter(values, dtype=np.int64)
+
+
+def _counted(value: object) -> int:
+    """Return a whole number as a column holds it, BEYOND in place of anything else."""
+    return value if isinstance(value, int) and abs(value) < MOST else BEYOND
 
 
 def _number_of(group: object) -> int:

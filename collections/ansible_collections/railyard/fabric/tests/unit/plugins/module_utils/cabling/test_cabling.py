@@ -51,7 +51,7 @@ def test_no_byte_of_a_beacon_can_be_changed_or_cut_off() -> None:
 
 
 def test_a_beacon_answers_as_many_as_a_frame_holds_and_others_the_next_time() -> None:
-    frames = [SEAL.frame(MAC, "n" * 300, "r" * 300, NONCES[0], NONCES) for _turn in range(20)]
+    frames = [SEAL.frame(MAC, "n" * 300, "r" * 300, NONCES[0], NONCES) for _turn in range(80)]
     assert max(map(len, frames)) <= 1514
     found = [SEAL.read(frame) for frame in frames]
     assert all(one is not None and len(one.answers) == 100 for one in found)
