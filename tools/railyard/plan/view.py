@@ -27,7 +27,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.run import cost
 
 # Above this, a row for each rail of each node helps nobody.
 _ROWS_MAX = 512
-_READABLE_NODES = 64
+_READABLE_NODES, _PIECE = 64, 1 << 14
 # With these every pattern is the same single meeting.
 _NODES_OF_ONE_PAIR = 2
 
@@ -60,7 +60,10 @@ def run(inventory: list[str], as_json: bool, limit: str | None = None, svg: str 
     if as_json:
         # Indented it takes six times as long, and of a thousand nodes nobody reads it.
         indent = 2 if len(plan["nodes"]) <= _READABLE_NODES else None
-        sys.stdout.write(json.dumps(plan, indent=indent, ensure_ascii=False) + "\n")
+        text = json.dumps(plan, indent=indent, ensure_ascii=False) + "\n"
+        # Unbuffered, Python does not notice that a single write was cut short.
+        for start in range(0, len(text), _PIECE):
+            sys.stdout.write(text[start : start + _PIECE])
     elif svg is None:
         _print_table(plan)
         said = {
