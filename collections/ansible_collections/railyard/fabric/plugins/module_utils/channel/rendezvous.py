@@ -149,10 +149,11 @@ class Channel:
             if self._stop.is_set():
                 raise Cancelled()
             left = deadline - time.monotonic()
-            if left <= 0:
-                raise ChannelClosed(f"{self.remote} said nothing for {timeout_s:.0f} s")
             try:
-                if not select.select([self._sock], [], [], min(left, _SLICE_S))[0]:
+                # What has come is heard after the deadline too: it was this end that was held up.
+                if not select.select([self._sock], [], [], min(max(left, 0.0), _SLICE_S))[0]:
+                    if left <= 0:
+                        raise ChannelClosed(f"{self.remote} said nothing for {timeout_s:.0f} s")
                     continue
                 piece = self._sock.recv(min(1 << 16, longest - len(self._pending)))
             except (OSError, ValueError) as error:
