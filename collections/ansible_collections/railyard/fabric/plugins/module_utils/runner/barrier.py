@@ -65,14 +65,15 @@ class HeldProcess:
     def waits(self, within_s: float, gone: Callable[[], bool]) -> bool:
         """Tell whether the shell waits for the word; False when `gone`, or when time ended first."""
         deadline = time.monotonic() + within_s
-        while time.monotonic() < deadline:
-            if select.select([self._ours], [], [], _SLICE_S)[0]:
+        while True:
+            # Looked for once more when time is over: it was this process that was held up.
+            over = time.monotonic() >= deadline
+            if select.select([self._ours], [], [], 0.0 if over else _SLICE_S)[0]:
                 with contextlib.suppress(OSError):
                     return bool(self._ours.recv(1))
                 return False
-            if gone():
+            if over or gone():
                 return False
-        return False
 
     def release(self) -> None:
         """Give the word, and never wait for it to be taken; who has died shows it by its exit status."""

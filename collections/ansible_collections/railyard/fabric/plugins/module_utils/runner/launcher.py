@@ -70,7 +70,8 @@ class Launched:
                     raise Cancelled()
                 left = deadline - time.monotonic()
                 if left < 0:
-                    return None
+                    # Held up since the last look, this process would call one that has ended too slow.
+                    return self.poll()
                 ended(min(left, _SLICE_S))
         return self.poll()
 
