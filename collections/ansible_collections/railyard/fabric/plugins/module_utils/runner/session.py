@@ -182,9 +182,11 @@ def _hello(run_context: RunContext, place: Place) -> dict[str, Any]:
 
 def _call(call: Call, wait: Patience) -> rendezvous.Channel:
     """Dial until the partner welcomes us."""
-    last, stranger = "no answer", None
-    while not wait.over():
+    last, stranger, called = "no answer", None, False
+    # Once in any case: who was held up all the time has not called anybody.
+    while not (called and wait.over()):
         _mind_stop(call.run_context)
+        called = True
         try:
             channel = _dial(call, "session")
         except (OSError, rendezvous.ChannelClosed, rendezvous.UnknownPeer) as error:
@@ -222,9 +224,10 @@ def _welcomed(call: Call, channel: rendezvous.Channel, wait: Patience) -> bool:
 def _await(call: Call, wait: Patience) -> rendezvous.Channel:
     """Wait for the partner's call, and ask in between whether it lives."""
     session, rail = call.session, call.session.place.rail
-    last, stranger, lives = "it did not call", None, False
-    while not wait.over():
+    last, stranger, lives, asked = "it did not call", None, False, False
+    while not (asked and wait.over()):
         _mind_stop(call.run_context)
+        asked = True
         caller = call.listener.take(session.peer, rail, 1.0)
         if caller:
             try:

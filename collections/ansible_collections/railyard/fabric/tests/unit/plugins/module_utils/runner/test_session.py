@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import queue
 import socket
 import threading
 import time
@@ -19,6 +20,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils.runner import list
 from ansible_collections.railyard.fabric.plugins.module_utils.runner import session as runner_meeting
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule.rounds import Meeting
 
+# Guards against hanging alone: the tests hold where any process sleeps for ten seconds at any moment.
+SOON_S = 60.0
 PLACE = Place("gpu001", "rail0", "lo", "10.0.1.1")
 ORDER = {"run": "20261121T101500Z-3f2a", "secret": "s" * 64}
 
@@ -48,7 +51,7 @@ class Line:
 
 
 @pytest.mark.parametrize("node", ["gpu001", "gpu002"])
-@pytest.mark.parametrize(("gone", "patience_s"), [(1, 5.0), (3, 5.0), (99, 0.5)])
+@pytest.mark.parametrize(("gone", "patience_s"), [(1, SOON_S), (3, SOON_S), (99, 0.5)])
 def test_who_hung_up_before_its_hello_is_met_once_more(
     monkeypatch: pytest.MonkeyPatch, node: str, gone: int, patience_s: float
 ) -> None:
@@ -97,10 +100,10 @@ def test_who_hung_up_before_its_hello_is_met_once_more(
 class Node:
     """One of two nodes on loopback, with a listener of its own; it meets the other in a thread."""
 
-    def __init__(self, number: int, port: int) -> None:
+    def __init__(self, number: int, port: int, patience_s: float = SOON_S) -> None:
         name, other = f"gpu00{number}", 3 - number
         rails = [{"name": "rail0", "subnet": "127.0.0.0/24"}]
-        policy = {"base_port": port, "rendezvous_timeout_s": 2.0, "first_rendezvous_timeout_s": 0}
+        policy = {"base_port": port, "rendezvous_timeout_s": patience_s, "first_rendezvous_timeout_s": 0}
         order = {
             **ORDER,
             "node": name,
@@ -117,6 +120,7 @@ class Node:
         self.listener = listener.Listener(order, {"rail0": place}, self.stop)
         self.listener.enter_round(0)
         self.obstacle: MeasurementError | None = None
+        self.wait = runner_meeting.Patience(self.context)
         self._thread = threading.Thread(target=self._meet)
 
     def begin(self) -> Node:
@@ -124,22 +128,22 @@ class Node:
         return self
 
     def _meet(self) -> None:
-        meeting, wait = Meeting(0, 0, "gpu001", "gpu002"), runner_meeting.Patience(self.context)
+        meeting = Meeting(0, 0, "gpu001", "gpu002")
         try:
-            runner_meeting.meet(self.context, self.listener, meeting, self.session, wait)
+            runner_meeting.meet(self.context, self.listener, meeting, self.session, self.wait)
         except MeasurementError as obstacle:
             self.obstacle = obstacle
 
     def met(self) -> str | None:
         """Return who was met at last."""
-        self._thread.join(20)
+        self._thread.join(2 * SOON_S)
         self.stop.set()
         self.listener.close()
         return self.session.hello.get("node")
 
 
-def stranger(server: socket.socket) -> None:
-    """Answer every call with two bytes that are no word of ours, until the server is closed."""
+def stranger(server: socket.socket, calls: queue.Queue[int]) -> None:
+    """Answer every call with two bytes that are no word of ours, until the server is closed; tell of each."""
     while True:
         try:
             caller = server.accept()[0]
@@ -147,6 +151,7 @@ def stranger(server: socket.socket) -> None:
             return
         with caller:
             caller.sendall(b"x\n")
+        calls.put(1)
 
 
 def two_bytes(number: int, port: int) -> None:
@@ -163,7 +168,7 @@ def two_bytes(number: int, port: int) -> None:
 def test_two_bytes_of_a_stranger_do_not_keep_a_partner_from_being_met(comes: bool) -> None:
     """They once lost all tests of the pair."""
     port = free_port()
-    node = Node(2, port)
+    node = Node(2, port, SOON_S if comes else 1.0)
     two_bytes(2, port)
     node.begin()
     partner = Node(1, port).begin() if comes else None
@@ -175,11 +180,14 @@ def test_two_bytes_of_a_stranger_do_not_keep_a_partner_from_being_met(comes: boo
 @pytest.mark.parametrize("comes", [True, False])
 def test_a_stranger_at_the_partners_address_is_named_when_patience_ends(comes: bool) -> None:
     port = free_port()
+    calls: queue.Queue[int] = queue.Queue()
     with socket.create_server(("127.0.0.2", port)) as server:
-        threading.Thread(target=stranger, args=(server,), daemon=True).start()
+        threading.Thread(target=stranger, args=(server, calls), daemon=True).start()
         node = Node(1, port).begin()
-        time.sleep(0.3)  # it has called by then
+        for _call in range(2):  # who calls again has heard the first answer
+            calls.get(timeout=SOON_S)
         if not comes:
+            node.wait._deadline = 0.0
             assert node.met() is None
             assert node.obstacle is not None
             assert node.obstacle.error_class == "stranger"
@@ -187,3 +195,18 @@ def test_a_stranger_at_the_partners_address_is_named_when_patience_ends(comes: b
         server.shutdown(socket.SHUT_RDWR)
     partner = Node(2, port).begin()
     assert (node.met(), partner.met()) == ("gpu002", "gpu001")
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_who_was_held_up_until_its_patience_was_over_has_looked_once(number: int) -> None:
+    """A partner was "not met: no answer" that nobody had called."""
+    port = free_port()
+    partner = Node(3 - number, port).begin()
+    late = Node(number, port)
+    # The caller waits in the lobby by then; who answers has a listener from the beginning.
+    lobby = time.monotonic() + SOON_S
+    while number == 2 and not late.listener._waiting and time.monotonic() < lobby:
+        time.sleep(0.02)
+    late.wait._deadline = 0.0
+    late.begin()
+    assert (late.met(), partner.met()) == (f"gpu00{3 - number}", f"gpu00{number}")
