@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import socket
 import subprocess
-import time
+from types import SimpleNamespace
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils.collective import allreduce, packed
+from ansible_collections.railyard.fabric.plugins.module_utils.collective import allreduce, job, packed, store
 
 # Debian's python3-torch is for Debian's Python alone.
 PYTHON = "/usr/bin/python3"
@@ -23,11 +24,8 @@ def no_torch():
 with_torch = pytest.mark.skipif(no_torch(), reason=f"{PYTHON} has no torch (Debian: python3-torch)")
 
 
-def play(task, nodes=("a", "b"), present=None, python=PYTHON, later_s=0, **more):
-    """Run a job's nodes, each `later_s` after the one before, as processes of this machine.
-
-    Return each node's lines and exit status.
-    """
+def play(task, nodes=("a", "b"), present=None, python=PYTHON, waits_s=None, **more):
+    """Run a job's nodes as processes of this machine; return each node's lines and exit status."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -46,25 +44,24 @@ def play(task, nodes=("a", "b"), present=None, python=PYTHON, later_s=0, **more)
         "limit_s": 60,
         **more,
     }
-    started = []
-    for node in present or nodes:
-        time.sleep(later_s if started else 0)
-        started.append(
-            subprocess.Popen(
-                packed.argv(python),
-                stdin=packed.opened({**orders, "node": node}),
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-            )
+    started = [
+        subprocess.Popen(
+            packed.argv(python),
+            stdin=packed.opened({**orders, "node": node, **({"wait_s": waits_s[node]} if waits_s else {})}),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
         )
-    ended = [(process.communicate(timeout=120)[0], process.returncode) for process in started]
+        for node in present or nodes
+    ]
+    ended = [(process.communicate(timeout=600)[0], process.returncode) for process in started]
     return [(packed.lines(text), status) for text, status in ended]
 
 
 @with_torch
 def test_an_all_reduce_is_right_and_counts_what_it_sent():
-    ends = play("allreduce", netdevs=["lo", "lo"], processes=2, duration_s=2)
+    # Long enough that no size is left out where a process is held up for ten seconds.
+    ends = play("allreduce", netdevs=["lo", "lo"], processes=2, duration_s=30)
     world = 4
     for lines, status in ends:
         assert status == 0
@@ -100,11 +97,34 @@ def test_a_training_job_learns_and_all_ranks_end_alike():
 
 @with_torch
 def test_who_does_not_come_is_named_by_the_others():
-    # b has begun to wait when a has waited enough; were a gone then, b would name a.
-    (lines, status), (other, other_status) = play("allreduce", "abc", present="ab", wait_s=8, later_s=4)
+    # b still waits when a has waited enough; were a gone then, b would name a.
+    (lines, status), (other, other_status) = play(
+        "allreduce", "abc", present="ab", waits_s={"a": 12, "b": 16}
+    )
     for said in (lines, other):
         assert [(line["kind"], line["nodes"]) for line in said] == [("absent", ["c"])]
     assert (status, other_status) == (1, 1)
+
+
+def test_who_is_done_after_the_first_node_has_gone_does_not_name_it(monkeypatch, capsys):
+    """The first node waits five seconds for the others when its own part is over."""
+
+    class Gone:
+        def get(self, keys, _wait_s):
+            return [b"1"] * len(keys)
+
+        def set(self, _key, _value):
+            raise store.StoreError("the first node is gone: it hung up")
+
+    torch = SimpleNamespace(set_num_threads=lambda _number: None, distributed=None, __version__="2")
+    monkeypatch.setattr(job, "_client", lambda _orders: Gone())
+    monkeypatch.setattr(job, "_torch", lambda _backend: torch)
+    monkeypatch.setattr(job, "_joined", lambda *_all: contextlib.nullcontext())
+    monkeypatch.setattr(job.allreduce, "sweep", lambda *_all: {"t": "swept"})
+    orders = {"task": "allreduce", "backend": "gloo", "node": "b", "nodes": ["a", "b"], "netdevs": ["lo"],
+              "sizes": [4096], "duration_s": 1, "wait_s": 1}  # fmt: skip
+    assert job._child(orders, 0) == 0
+    assert [line["t"] for line in packed.lines(capsys.readouterr().out)] == ["began", "swept"]
 
 
 @with_torch
