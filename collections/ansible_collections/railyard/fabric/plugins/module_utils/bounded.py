@@ -76,9 +76,22 @@ def finish(process: subprocess.Popen[bytes], name: str, limit_s: float) -> Ended
     try:
         output, _none = process.communicate(timeout=max(limit_s, 0.1))
     except subprocess.TimeoutExpired as error:
-        end(process)
-        raise ToolError(f"{name}: no answer within {limit_s:.0f} s") from error
+        late = _late(process)
+        if late is None:
+            end(process)
+            raise ToolError(f"{name}: no answer within {limit_s:.0f} s") from error
+        output = late
     return Ended(process.returncode, output[:_MOST_BYTES].decode("utf-8", errors="replace"))
+
+
+def _late(process: subprocess.Popen[bytes]) -> bytes | None:
+    """Return what a program printed that had ended when this process, held up, saw that time was over."""
+    if process.poll() is None:
+        return None
+    try:
+        return process.communicate(timeout=_FAREWELL_S)[0]
+    except subprocess.TimeoutExpired:
+        return None
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
