@@ -165,15 +165,19 @@ class Measurement:
     def _heard(self, word: str, limit_s: float) -> bool:
         """Wait for a word of the controller's; False when it is not to come."""
         deadline = time.monotonic() + limit_s
-        while time.monotonic() < deadline:
-            with contextlib.suppress(queue.Empty):
-                said = self._words.get(timeout=_LOOK_S)
+        while True:
+            # What was said is heard after the deadline too: it was this end that was held up.
+            over = time.monotonic() >= deadline
+            try:
+                said = self._words.get(timeout=0.0 if over else _LOOK_S)
                 if said is None or said == word:
                     return said == word
+            except queue.Empty:
+                if over:
+                    return False
             # Who is to stop hands over what there is: that word is waited for all the same.
             if word == START and self._stop.is_set():
                 return False
-        return False
 
     def _wait(self, control: Control, limit_s: float) -> None:
         """Wait for the runner's end; each sign of the controller's life renews the lease."""

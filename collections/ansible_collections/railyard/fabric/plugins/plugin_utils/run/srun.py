@@ -31,6 +31,8 @@ _ASK_S = 60.0
 # A node ends its runner, which writes its rows, and packs them.
 _END_S = 40.0
 _MOST_LINE_CHARACTERS, _MOST_WORDS_CHARACTERS = 4096, 4000
+# All that is held for who reads; so much is still told when its time is over.
+_MOST_LATE_LINES = 4096
 _LABELLED = re.compile(r"\s*([0-9]+): ?(.*)", re.DOTALL)
 # What srun says of `--cpu-bind=none` where no plugin binds anything.
 _NO_NEWS = "cluster configuration lacks support for cpu binding"
@@ -156,7 +158,7 @@ class Step:
         self._own_words = ""
         #: Nodes whose task has ended, as srun said.
         self.gone: set[str] = set()
-        self._lines: queue.Queue[tuple[bool, str] | None] = queue.Queue(maxsize=4096)
+        self._lines: queue.Queue[tuple[bool, str] | None] = queue.Queue(maxsize=_MOST_LATE_LINES)
         try:
             self._process = subprocess.Popen(
                 list(argv),
@@ -204,9 +206,13 @@ class Step:
     def messages(self, limit_s: float) -> Iterator[Said]:
         """Yield what the nodes say within so many seconds, or until srun ends."""
         deadline = time.monotonic() + limit_s
-        while self._open and (left_s := deadline - time.monotonic()) > 0:
+        late = 0
+        # What has come is told after the deadline too: it was this process that was held up.
+        while self._open and late < _MOST_LATE_LINES:
+            left_s = deadline - time.monotonic()
+            late += left_s <= 0
             try:
-                entry = self._lines.get(timeout=left_s)
+                entry = self._lines.get(timeout=max(left_s, 0.0))
             except queue.Empty:
                 return
             if entry is None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,26 @@ def test_messages_of_nodes_that_speak_at_once_are_told_apart():
     said, _step = heard(["1: Last login: today", "", *mixed])
     assert said == [Said("gpu1", "facts", b"x" * 2000), Said("gpu2", "facts", b"y" * 2000)]
     assert max(map(len, mixed)) < 1000, "srun cuts longer ones"
+
+
+def test_what_has_come_is_told_by_who_was_held_up(monkeypatch: pytest.MonkeyPatch):
+    """Of two nodes that had ended, with all that they had measured, the second was called silent."""
+
+    class Held:
+        now_s = 0.0
+
+        def monotonic(self) -> float:
+            self.now_s += 10.0
+            return self.now_s
+
+    lines = [*labelled(0, "bye", b""), *labelled(1, "bye", b"")]
+    argv = [sys.executable, "-c", "import sys; print(sys.argv[1])", "\n".join(lines)]
+    with srun.Step(argv, NODES, lambda _name: MOST_BYTES) as step:
+        while list(step._lines.queue).count(None) < 2:
+            time.sleep(0.02)
+        monkeypatch.setattr(srun, "time", Held())
+        assert list(step.messages(5.0)) == [Said("gpu1", "bye", b""), Said("gpu2", "bye", b"")]
+        monkeypatch.undo()
 
 
 @pytest.mark.parametrize(
