@@ -9,6 +9,7 @@ No authority says what a card does with itself, so the number is told and never 
 from __future__ import annotations
 
 import socket
+import subprocess
 import time
 from collections.abc import Mapping
 
@@ -76,7 +77,7 @@ def _measure(hca: str, one: Bound, transport: str) -> float:
     words = argv(hca, chosen.index if chosen else None, port)
     server = bounded.start(words)
     try:
-        _await(port)
+        _await(server, port)
         client = bounded.ask([*words, _HERE], _EACH_S)
     finally:
         bounded.end(server)
@@ -92,11 +93,18 @@ def _measure(hca: str, one: Bound, transport: str) -> float:
     return float(gbps)
 
 
-def _await(port: int) -> None:
-    """Wait until somebody listens; asked of the kernel, since a connection would be taken for the client."""
+def _await(server: subprocess.Popen[bytes], port: int) -> None:
+    """Wait until somebody listens; asked of the kernel, since a connection would be taken for the client.
+
+    A server that has ended is not waited for: its client says what is wrong.
+
+    Raises:
+        ToolError: it does not listen in time, which a busy node's may not.
+    """
     ending = f":{port:04X}"
     until = time.monotonic() + _LISTENS_S
-    while time.monotonic() < until:
+    while server.poll() is None:
+        over = time.monotonic() >= until
         for table in ("/proc/net/tcp", "/proc/net/tcp6"):
             try:
                 with open(table, encoding="ascii") as handle:
@@ -105,4 +113,6 @@ def _await(port: int) -> None:
                 continue
             if any(row[1].endswith(ending) and row[3] == _TCP_LISTEN for row in rows if len(row) > 3):
                 return
+        if over:
+            raise bounded.ToolError(f"{_WORDS[0]}: its server did not listen within {_LISTENS_S:.0f} s")
         time.sleep(_PAUSE_S)

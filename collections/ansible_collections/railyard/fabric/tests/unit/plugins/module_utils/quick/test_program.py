@@ -6,12 +6,15 @@
 from __future__ import annotations
 
 import json
+import re
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils import program
+from ansible_collections.railyard.fabric.plugins.module_utils import bounded, program
+from ansible_collections.railyard.fabric.plugins.module_utils.quick import loopback
 from support.nodes.gpu_node import PROPRIETARY_535, GpuNode
 from support.nodes.sysfs_tree import addresses
 
@@ -93,7 +96,19 @@ class Node(GpuNode):
         return done.returncode, done.stdout.rstrip("\n")
 
 
-PACKED = program.build("quick.main", program.loaded)
+def patient(name: str) -> str | None:
+    """Read a module with ten times its limits: here the look is tested, and not whether it ends in time."""
+    return (
+        re.sub(
+            r"(?m)^(_?(?:LIMIT|EACH|GPU|IP|LISTENS|LOCK_WAIT)_S = [0-9.]+)$",
+            r"\1 * 10",
+            program.loaded(name) or "",
+        )
+        or None
+    )
+
+
+PACKED = program.build("quick.main", patient)
 GOOD = "railyard quick: gpuserver1: good: 2 rails, governor performance, 1 GPU"
 
 
@@ -213,6 +228,18 @@ def test_the_loopback_is_told_and_has_to_be_there(node):
     (node.bin / "client.txt").write_text("Couldn't create QP\n")
     status, line = node.look("--loopback")
     assert (status, line.count("loopback mlx5_")) == (1, 2)
+
+
+def test_a_server_that_is_slow_to_listen_says_nothing_of_the_card(monkeypatch):
+    monkeypatch.setattr(loopback, "_LISTENS_S", 0.1)
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        port = nobody.getsockname()[1]
+        with subprocess.Popen(["sleep", "600"]) as slow:
+            with pytest.raises(bounded.ToolError, match="did not listen"):
+                loopback._await(slow, port)
+            slow.kill()
+        loopback._await(slow, port)  # of one that has ended the client says what is wrong
 
 
 def test_slurm_is_told_what_is_wrong_and_the_drain_of_a_look_is_ended_by_a_good_one(node):
