@@ -16,6 +16,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.runner import laun
 
 # The runner writes the rows that are missing before it goes.
 _FAREWELL_S = 20
+_SHOWS_S = 20.0
 # There while systemd is (sd_booted(3)).
 _SYSTEMD = "/run/systemd/system"
 RunCommand = Callable[[Sequence[str]], "tuple[int, str, str]"]
@@ -119,7 +120,7 @@ class DirectProcess(RunnerProcess):
         with open(self._pid_file(), "w", encoding="ascii") as handle:
             handle.write(str(process.pid))
         # For a moment after exec the kernel shows no command line, and `running` would not know it for ours.
-        deadline = time.monotonic() + 2.0
+        deadline = time.monotonic() + _SHOWS_S
         while self._pid() is None and process.poll() is None and time.monotonic() < deadline:
             time.sleep(0.01)
 
