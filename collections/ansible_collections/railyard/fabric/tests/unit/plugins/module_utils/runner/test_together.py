@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import threading
 from pathlib import Path
@@ -25,6 +26,13 @@ NODES = ("gpu1", "gpu2")
 @pytest.fixture(autouse=True)
 def idle(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(node_tests.busy, "node_is_busy", lambda _node, _policy: None)
+
+
+@pytest.fixture
+def base_port() -> int:
+    """A rendezvous port whose next one, the first job's, nobody has: two checkouts may be tested at once."""
+    with socket.create_server(("127.0.1.1", 0)) as free:
+        return int(free.getsockname()[1]) - 1
 
 
 def order(node: str, absent: list[str], **policy: Any) -> dict[str, Any]:
@@ -60,10 +68,10 @@ def played(folder: Path, nodes: tuple[str, ...] = NODES, **changes: Any) -> dict
     }
 
 
-def test_two_runners_meet_for_each_job_and_each_writes_its_rows(tmp_path: Path) -> None:
+def test_two_runners_meet_for_each_job_and_each_writes_its_rows(tmp_path: Path, base_port: int) -> None:
     if subprocess.run([PYTHON, "-c", "import torch"], capture_output=True, check=False).returncode != 0:
         pytest.skip(f"{PYTHON} has no torch (Debian: python3-torch)")
-    found = played(tmp_path)
+    found = played(tmp_path, base_port=base_port)
     for rows in found.values():
         assert [(row["check"], row["subject"], row["status"]) for row in rows] == [
             ("collective_allreduce", "rail0", "measured"),
