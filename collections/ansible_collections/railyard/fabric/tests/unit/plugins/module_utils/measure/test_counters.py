@@ -64,7 +64,7 @@ def test_a_sample_is_of_the_time_that_it_says(monkeypatch: pytest.MonkeyPatch, h
     fake = SimpleNamespace(Thread=threading.Thread, Event=lambda: rail)
     monkeypatch.setattr(counters, "threading", fake)
     sampler = counters.Sampler("rail0", 100.0, rail.read_bytes)
-    sampler._thread.join(10)
+    sampler._thread.join(60)
     samples = sampler.stop()
     assert samples["rx_bytes"] == samples["tx_bytes"] == [round(at * 10_000) for at in samples["t_s"]]
     # Nor is what was missed made up for at once: samples of one moment have no rate.

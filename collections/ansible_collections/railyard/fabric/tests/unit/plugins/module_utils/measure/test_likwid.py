@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-import time
+import threading
 from typing import Any
 
 import pytest
@@ -111,8 +111,9 @@ def test_the_slowest_numa_nodes_rate_counts(desk: Desk) -> None:
 
 def test_the_clocks_are_read_while_it_runs(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(likwid, "_SAMPLE_S", 0.01)
-    run = desk.run_with
-    monkeypatch.setattr(desk, "run_with", lambda *given: (time.sleep(0.1), run(*given))[1])
+    run, read, clocks_mhz = desk.run_with, threading.Event(), numa.clocks_mhz
+    monkeypatch.setattr(numa, "clocks_mhz", lambda *given: (read.set(), clocks_mhz(*given))[1])
+    monkeypatch.setattr(desk, "run_with", lambda *given: (read.wait(60), run(*given))[1])
     assert row_of(desk)["memory"][0]["cpu_mhz"] == {"lowest": 2000.0, "median": 2100.0}
 
 

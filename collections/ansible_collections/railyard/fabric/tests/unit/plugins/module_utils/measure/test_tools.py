@@ -425,7 +425,8 @@ def test_a_receiver_that_was_held_up_still_counts_what_has_come(monkeypatch: pyt
     assert Catcher().catch(*[b"another's"] * 3, *[TOKEN] * 5, wanted=5) == 0
 
 
-def test_a_datagram_that_comes_late_is_not_lost() -> None:
+def test_a_datagram_that_comes_late_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(path_mtu, "LOST_AFTER_S", 60.0)
     assert Catcher().catch(TOKEN, wanted=1, after_s=0.8) == 1
 
 

@@ -87,8 +87,8 @@ def test_two_ranks_are_sorted_apart():
 @pytest.mark.parametrize("tool", CAPTURES)
 @pytest.mark.parametrize("piece", ["\x00\x7f\x01ELF", "a b {", "[Valid Duration] ", "> ", "0.0.0.0 "])
 def test_a_huge_line_ends_soon(tool, piece):
-    """A quadratic pattern would take hours over these 4 MB; the bound is wide for a busy machine."""
-    began = time.monotonic()
+    """A quadratic pattern would take hours over these 4 MB; the processor's own time counts."""
+    began = time.process_time()
     with pytest.raises(registry.NotThisTool):
         registry.parse(tool, piece * (4_000_000 // len(piece)))
-    assert time.monotonic() - began < 10
+    assert time.process_time() - began < 10

@@ -236,9 +236,11 @@ def test_a_server_that_is_slow_to_listen_says_nothing_of_the_card(monkeypatch):
         nobody.bind(("127.0.0.1", 0))
         port = nobody.getsockname()[1]
         with subprocess.Popen(["sleep", "600"]) as slow:
-            with pytest.raises(bounded.ToolError, match="did not listen"):
-                loopback._await(slow, port)
-            slow.kill()
+            try:
+                with pytest.raises(bounded.ToolError, match="did not listen"):
+                    loopback._await(slow, port)
+            finally:
+                slow.kill()
         loopback._await(slow, port)  # of one that has ended the client says what is wrong
 
 

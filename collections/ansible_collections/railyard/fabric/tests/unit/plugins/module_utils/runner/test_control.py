@@ -319,12 +319,12 @@ def test_a_clock_that_is_set_in_a_run_neither_ends_nor_keeps_its_lease(
 
 def test_a_lease_holds_from_its_last_touch(tmp_path: Path) -> None:
     lease = Lease(str(tmp_path))
-    lease.take(RUN, "first", 10, "gpu001")
+    lease.take(RUN, "first", 1000, "gpu001")
     for path in tmp_path.iterdir():
-        os.utime(path, (time.time() - 11, time.time() - 11))
+        os.utime(path, (time.time() - 1001, time.time() - 1001))
     assert lease.holder() is None
     os.utime(lease.path)
-    assert 9 < lease.left_s() <= 10
+    assert 900 < lease.left_s() <= 1000
 
 
 def test_taking_ones_own_lease_again_keeps_since(tmp_path: Path) -> None:
@@ -377,7 +377,7 @@ def test_the_direct_launcher_ends_the_whole_group(tmp_path: Path) -> None:
     assert launched.poll() is not None
     group = launched._process.pid
     # A killed process may wait for a CPU to die on; a zombie that nobody has reaped yet runs no more.
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60
     while alive_in(group) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert alive_in(group) == []

@@ -341,9 +341,9 @@ def test_rails_at_once_are_added_up_while_all_of_them_send() -> None:
     assert first == [2.0, 5.0]
     gate = StartBarrier(2)
     shared: list[object] = []
-    other = threading.Thread(target=lambda: shared.append(gate.common("rail1", [2.5, 5.5], 1.0, 5.0)))
+    other = threading.Thread(target=lambda: shared.append(gate.common("rail1", [2.5, 5.5], 1.0, 60.0)))
     other.start()
-    shared.append(gate.common("rail0", first, 1.0, 5.0))
+    shared.append(gate.common("rail0", first, 1.0, 60.0))
     other.join()
     assert shared == [[2.5, 5.0]] * 2
     alone = StartBarrier(2)
