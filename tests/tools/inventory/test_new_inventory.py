@@ -49,7 +49,7 @@ def railyard(*argv, cwd):
         capture_output=True,
         text=True,
         stdin=subprocess.DEVNULL,
-        timeout=120,
+        timeout=600,
         check=False,
     )
 

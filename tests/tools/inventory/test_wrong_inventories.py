@@ -96,7 +96,7 @@ def railyard(*words: str | Path) -> subprocess.CompletedProcess[str]:
     """Run a command that has to answer within seconds, and in little memory."""
     return subprocess.run(
         [RAILYARD, *words],
-        capture_output=True, text=True, check=False, timeout=60, preexec_fn=no_more_than_4_gib,
+        capture_output=True, text=True, check=False, timeout=600, preexec_fn=no_more_than_4_gib,
     )  # fmt: skip
 
 

@@ -166,7 +166,7 @@ def test_ctrl_c_stops_ansible_and_its_workers(tmp_path, inventory):
     began = time.monotonic()
     outcome = run.run()
     assert outcome.interrupted
-    assert time.monotonic() - began < 25
+    assert time.monotonic() - began < 300
     assert "stopping; once more to stop without cleaning up" in [line.text for line in lines]
     assert_none_sleeps(seconds)
 
@@ -196,7 +196,8 @@ def test_shared_connections_of_ssh_are_no_orphans():
     orphan = subprocess.Popen(["sleep", "60"], start_new_session=True, **words)
     try:
         orphans.end(mark)
-        assert orphan.wait(timeout=5) == -signal.SIGTERM
+        # Who dies too slowly of the first is ended by the second.
+        assert orphan.wait(timeout=60) in (-signal.SIGTERM, -signal.SIGKILL)
         assert shared.poll() is None
     finally:
         shared.kill()
@@ -216,8 +217,8 @@ def sleepers(seconds: str) -> list[str]:
 
 
 def assert_none_sleeps(seconds: str) -> None:
-    """Assert that what was to sleep so long is gone, at the latest in 3 s."""
-    until = time.monotonic() + 3
+    """Assert that what was to sleep so long is gone; what was killed may wait for a processor to die on."""
+    until = time.monotonic() + 60
     while sleepers(seconds) and time.monotonic() < until:
         time.sleep(0.1)
     assert sleepers(seconds) == []
@@ -240,7 +241,7 @@ def test_a_password_that_was_asked_for_reaches_ansible(tmp_path, inventory):
     run = AnsibleRun(write(tmp_path, text), [inventory], ["-K"], passwords={pattern: "secret"})
     began = time.monotonic()
     assert run.run().return_code == 0
-    assert time.monotonic() - began < 25
+    assert time.monotonic() - began < 300
 
 
 def test_the_environment_keeps_host_keys_checked(monkeypatch):
@@ -441,11 +442,11 @@ def test_ansible_ends_when_what_started_it_is_killed(tmp_path):
     )
     caller = subprocess.Popen([sys.executable, "-c", script, str(playbook)], stdout=subprocess.DEVNULL)
     try:
-        assert wait_for(lambda: running("sleep", seconds), 60)
+        assert wait_for(lambda: running("sleep", seconds), 300)
     finally:
         caller.kill()
         caller.wait()
-    assert wait_for(lambda: not running("ansible-playbook", str(playbook)), 15)
+    assert wait_for(lambda: not running("ansible-playbook", str(playbook)), 60)
 
 
 def running(program: str, word: str) -> list[int]:

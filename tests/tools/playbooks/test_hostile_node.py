@@ -68,7 +68,7 @@ def play(tmp_path):
             "ANSIBLE_ROLES_PATH": f"{tmp_path / 'roles'}:{REPO / 'roles'}",
         }
         done = subprocess.run(
-            argv, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120, check=False
+            argv, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=600, check=False
         )
         return done.stdout + done.stderr
 

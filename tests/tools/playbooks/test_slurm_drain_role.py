@@ -70,7 +70,7 @@ def play(
     argv = [str(Path(sys.executable).with_name("ansible-playbook")), str(folder / "play.yml"), *options]
     argv += ["-i", str(folder / "hosts.json")]
     environment = {**os.environ, "ANSIBLE_CONFIG": str(REPO / "ansible.cfg")}
-    done = subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=180, check=False)
+    done = subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=600, check=False)
     print(done.stdout, done.stderr)
     return done
 

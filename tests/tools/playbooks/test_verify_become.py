@@ -66,7 +66,7 @@ def verify(inventory: Path, *argv: str, answer: str | None = None) -> str:
     # The tests may run as root already.
     environment = {**os.environ, "ANSIBLE_BECOME_ALLOW_SAME_USER": "1"}
     child = pexpect.spawn(
-        str(program), words, env=environment, cwd=str(paths.repo_root()), timeout=300, encoding="utf-8"
+        str(program), words, env=environment, cwd=str(paths.repo_root()), timeout=600, encoding="utf-8"
     )
     said = ""
     if answer is not None:

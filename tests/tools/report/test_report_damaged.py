@@ -60,7 +60,7 @@ def _judged(folder):
     return subprocess.run(
         [Path(sys.executable).parent / "railyard", "judge", str(folder)],
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30)),
-        capture_output=True, text=True, timeout=60, check=False,
+        capture_output=True, text=True, timeout=600, check=False,
     )  # fmt: skip
 
 
