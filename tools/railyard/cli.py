@@ -306,13 +306,17 @@ def export(
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="File to write. Default: standard output.")
     ] = None,
+    verdicts: Annotated[
+        bool, typer.Option("--verdicts", help="All verdicts in place of the rows, of large runs too.")
+    ] = False,
     reports_dir: ReportsDir = None,
 ) -> None:
     """Write all rows of a run in full: what each end of each test saw, for programs of your own."""
     from railyard.report import export as exporting
     from railyard.report import rebuild
 
-    end(exporting.run(rebuild.find(run, reports_dir or paths.reports_dir()), form, output))
+    folder = rebuild.find(run, reports_dir or paths.reports_dir())
+    end(exporting.run(folder, form, output, verdicts=verdicts))
 
 
 reckoning.add_to(app)

@@ -8,6 +8,7 @@ import sys
 
 import duckdb
 import pytest
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import folded, rejudge
 from railyard.base.errors import UserError
 from railyard.report import export
 from support.runs.fake_run import RUN
@@ -61,6 +62,20 @@ def test_csv_has_the_same_columns(run, tmp_path):
     for row, seen in zip(rows_of(run), found, strict=True):
         assert (seen["id"], json.loads(seen["counters"])) == (row["id"], row["counters"])
         assert all(float(seen[f"metrics_{name}"]) == value for name, value in row["metrics"].items())
+
+
+def test_all_verdicts_are_written_where_the_folder_has_counts(run, tmp_path, monkeypatch):
+    rejudge.rejudge(run)
+    each = [json.loads(line) for line in (run / "verdicts.jsonl").read_text("utf-8").splitlines()]
+    monkeypatch.setattr(folded.lines, "__defaults__", (0,))
+    rejudge.rejudge(run)
+    assert export.run(run, "jsonl", tmp_path / "lines", verdicts=True) == 0
+    assert [json.loads(line) for line in (tmp_path / "lines").read_text("utf-8").splitlines()] == each
+    assert export.run(run, "parquet", tmp_path / "columns", verdicts=True) == 0
+    table = duckdb.read_parquet(str(tmp_path / "columns"))
+    first = next(one for one in each if one["check"] == "tcp_bandwidth")
+    found = table.filter(f"id = '{first['id']}'").select("observed_bandwidth_gbps, floor_bandwidth_gbps")
+    assert found.fetchall() == [(first["observed"]["bandwidth_gbps"], first["floor"]["bandwidth_gbps"])]
 
 
 def test_what_fits_no_type_and_what_a_column_is_called_already_is_kept(run, tmp_path):

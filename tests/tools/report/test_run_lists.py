@@ -7,7 +7,7 @@ import os
 import re
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import rejudge
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import folded, rejudge
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import history, run_lists
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present.documents import write_report
 from support.runs.fake_run import RUN
@@ -69,6 +69,22 @@ def test_runs_are_listed_newest_first_with_what_came_out(lab):
     assert before == after == pytest.approx(9.35)
     assert slow == pytest.approx((9.36 + 3.1) / 2, abs=0.02)
     assert "<path" in (lab / "index.html").read_text(encoding="utf-8")
+
+
+def test_a_run_whose_passes_are_counts_is_listed_as_with_a_line_for_each(lab, monkeypatch):
+    before = history.of_cluster(lab)
+    monkeypatch.setattr(folded.lines, "__defaults__", (0,))
+    for name in IDS[:2]:
+        whole = (lab / name / "verdicts.jsonl").read_text(encoding="utf-8")
+        rejudge.rejudge(lab / name)
+        assert len((lab / name / "verdicts.jsonl").read_text(encoding="utf-8")) < len(whole)
+    after = history.of_cluster(lab)
+    assert [run.counts for run in after.runs] == [run.counts for run in before.runs]
+    assert [run.outcome for run in after.runs] == ["pass", "fail", "pass"]
+    # Both senders of a rail are alike but for the slow one, so that the median of their medians is theirs.
+    assert [run.numbers for run in after.runs] == [
+        pytest.approx(run.numbers, rel=0.01) for run in before.runs
+    ]
 
 
 def test_the_list_of_clusters_has_the_newest_run_of_each(lab, tmp_path):

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import folded
 from jsonschema import Draft202012Validator
 from railyard.base import paths
 from support.runs.fake_bmc import SILENT, TAKEN, with_bmcs
@@ -36,6 +37,14 @@ def test_what_is_written_keeps_its_schema(broken: bool) -> None:
     for name, rows in (("asked", run.asked), ("result", exchanged(run.results)), ("verdict", run.judge())):
         for row in rows:
             assert wrong(name, row) == [], row
+
+
+def test_what_is_written_of_a_large_run_keeps_its_schemas() -> None:
+    lines = list(folded.lines(FakeRun(transport="roce").judge(), 0))
+    counts = [line for line in lines if "count" in line]
+    assert 0 < len(counts) < len(lines)
+    for line in lines:
+        assert wrong("verdict_count" if "count" in line else "verdict", line) == [], line
 
 
 @pytest.mark.parametrize("replies", [(TAKEN, SILENT), (None, TAKEN)])

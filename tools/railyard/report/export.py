@@ -1,4 +1,4 @@
-"""`railyard export`: all rows of a run in full, as JSON Lines, CSV or Parquet."""
+"""`railyard export`: all rows of a run in full, or all its verdicts, as JSON Lines, CSV or Parquet."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import rejudge
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import json_lines
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder
@@ -21,17 +22,21 @@ FORMATS = JSONL, CSV, PARQUET = "jsonl", "csv", "parquet"
 #: What holds any value, as DuckDB calls it; and from where on a whole number is no BIGINT.
 _TEXT = "VARCHAR"
 _MOST_BIGINT = 2**63
+#: Of these each number is a column.
+_SPREAD = ("metrics", "observed", "floor", "ceiling")
 
 
-def run(folder: Path, form: str, output: Path | None) -> int:
-    """Write all rows of a run folder.
+def run(folder: Path, form: str, output: Path | None, *, verdicts: bool = False) -> int:
+    """Write all rows of a run folder, or all verdicts.
 
     Args:
         folder: the run folder.
         form: one of FORMATS.
         output: the file; standard output where it is None.
+        verdicts: judge the run, and write a verdict for each asked line, also of a large run.
 
     Raises:
+        JudgeError, PolicyError: the run cannot be judged.
         UserError: the format is none of ours, its engine is missing, or the file cannot be one.
         RunFolderError: the folder cannot be read.
     """
@@ -43,12 +48,14 @@ def run(folder: Path, form: str, output: Path | None) -> int:
         raise UserError(f"{output} is there already", "remove it, or name another file")
     RunFolder(folder).manifest()
     dropped = _Dropped()
+    rows = iter(rejudge.judge_folder(folder).verdicts) if verdicts else _rows(folder, dropped)
     if output is None:
         sys.stdout.flush()
-        count = _write(_rows(folder, dropped), form, sys.stdout.buffer)
+        _write(rows, form, sys.stdout.buffer)
     else:
-        count = _to_file(_rows(folder, dropped), form, output)
-        print(f"{output}: {count} rows, {output.stat().st_size / 1e6:.1f} MB")
+        count = _to_file(rows, form, output)
+        what = "verdicts" if verdicts else "rows"
+        print(f"{output}: {count} {what}, {output.stat().st_size / 1e6:.1f} MB")
     if dropped.any:
         print(f"railyard: {run_folder.RESULTS} holds what is no whole row, and is not in it", file=sys.stderr)
     return 0
@@ -106,7 +113,7 @@ def _write_lines(rows: Iterable[Mapping[str, Any]], target: BinaryIO) -> int:
 
 
 def _by_engine(rows: Iterator[dict[str, Any]], form: str, target: BinaryIO) -> int:
-    """Write columns: a key of the rows is one, and so is each metric; what else is nested is JSON text."""
+    """Write columns: a key is one, and so is each metric and bound; what else is nested is JSON text."""
     try:
         import duckdb
     except ImportError as error:
@@ -151,13 +158,12 @@ class _Columns:
 
     def flat(self, row: Mapping[str, Any]) -> dict[str, Any]:
         """Return a row without nested values, by the columns' names."""
-        metrics = row.get("metrics")
-        flat = {
-            key: value for key, value in row.items() if key != "metrics" or not isinstance(value, Mapping)
-        }
-        told = {self._name(key): _plain(value) for key, value in flat.items()}
-        if isinstance(metrics, Mapping):
-            told |= {self._name(f"metrics_{key}"): _plain(value) for key, value in metrics.items()}
+        told: dict[str, Any] = {}
+        for key, value in row.items():
+            if key in _SPREAD and isinstance(value, Mapping):
+                told |= {self._name(f"{key}_{name}"): _plain(one) for name, one in value.items()}
+            else:
+                told[self._name(key)] = _plain(value)
         for name, value in told.items():
             self._types[name] = _wider(self._types.get(name), value)
         return told

@@ -16,6 +16,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.isolate.culprits i
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import (
     attempts,
     baseline,
+    folded,
     gpus,
     isolation,
     light_rows,
@@ -173,11 +174,14 @@ def _inspected(
     return {str(one.get("name")) for one in roster if isinstance(one, Mapping)} - {str(one) for one in absent}
 
 
+def written(judged: Judged) -> str:
+    """Return the text of verdicts.jsonl."""
+    return "".join(run_folder.line(one) + "\n" for one in folded.lines(judged.verdicts))
+
+
 def write(path: str | Path, judged: Judged) -> None:
     """Replace the folder's verdicts.jsonl."""
-    RunFolder(path).write(
-        run_folder.VERDICTS, "".join(run_folder.line(one) + "\n" for one in judged.verdicts)
-    )
+    RunFolder(path).write(run_folder.VERDICTS, written(judged))
 
 
 def rejudge(path: str | Path) -> int:

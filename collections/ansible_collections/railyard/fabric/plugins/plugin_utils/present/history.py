@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_number
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import run_status
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import folded, run_status
 from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import clean_all, clean_line
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import comparison, wording
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
@@ -153,18 +153,20 @@ def _read(path: Path) -> PastRun:
     if manifest.get("run") != path.name:
         raise run_folder.RunFolderError(f"{path}: its manifest is of run {manifest.get('run')}")
     rows, torn = folder.rows(run_folder.VERDICTS)
-    outcomes = [{"outcome": wording.outcome(row.get("outcome")).name} for row in rows]
+    counts = dict.fromkeys(wording.OUTCOMES, 0)
+    for row in rows:
+        counts[wording.outcome(row.get("outcome")).name] += folded.count(row)
     asked = manifest.get("asked")
     count = asked.get("count") if isinstance(asked, Mapping) else None
-    less = is_number(count) and len(rows) < count
+    less = is_number(count) and sum(counts.values()) < count
     whole = not torn and not less and run_status.not_ended(manifest) is None
-    status = run_status.status_of({one["outcome"] for one in outcomes}, whole)
+    status = run_status.status_of({name for name, some in counts.items() if some}, whole)
     start, policy = manifest.get("start"), manifest.get("policy")
     return PastRun(
         run=path.name,
         started=str(start.get("at") if isinstance(start, Mapping) else "unknown"),
         outcome=_OUTCOME_OF_STATUS.get(status, "unmeasured"),
-        counts={name: sum(one["outcome"] == name for one in outcomes) for name in wording.OUTCOMES},
+        counts=counts,
         has_page=(path / PAGE).is_file(),
         notes=tuple(_notes(manifest, rows, torn, less)),
         numbers=_numbers(rows),
@@ -193,7 +195,9 @@ def _numbers(rows: Sequence[Mapping[str, Any]]) -> Numbers:
         check, rail = row.get("check"), row.get("rail")
         metric = comparison.metric(check) if isinstance(check, str) else None
         if metric and isinstance(row.get("observed"), Mapping) and isinstance(rail, (str, type(None))):
-            value = comparison.trusted(row, metric)
+            value = comparison.trusted(folded.middle(row), metric)
             if value is not None:
-                values.setdefault((str(check), clean_line(rail or "")), []).append(value)
+                values.setdefault((str(check), clean_line(rail or "")), []).extend(
+                    [value] * folded.count(row)
+                )
     return {place: statistics.median(of) for place, of in values.items()}

@@ -1,0 +1,97 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The lines of verdicts.jsonl: a verdict each, but of a large run passing tests between nodes as counts.
+
+Half a kilobyte for each of a million tests that all say "pass" is what nobody reads. Whatever is not a plain
+pass keeps its line, and `railyard export --verdicts` writes them all. Pure.
+"""
+
+from __future__ import annotations
+
+import statistics
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_number
+
+#: A run of so many verdicts has a line for each: 16 nodes with 8 rails and every test have 21,216.
+MOST_LINES = 50_000
+#: No run asks as much: all pairs of 1,024 nodes with 8 rails are a twentieth. A file may have been edited.
+MOST_VERDICTS = 10**8
+_ALIKE = ("check", "tool", "rail", "direction", "outcome", "proof", "floor", "ceiling", "basis")
+
+
+def lines(verdicts: Sequence[Mapping[str, Any]], most: int = MOST_LINES) -> Iterator[Mapping[str, Any]]:
+    """Yield what is written of verdicts.
+
+    Args:
+        verdicts: one for each asked line.
+        most: of so many each has its line.
+
+    Yields:
+        verdicts (docs/schema/verdict.schema.json), after them counts of those that are not among them
+        (docs/schema/verdict_count.schema.json).
+    """
+    if len(verdicts) <= most:
+        yield from verdicts
+        return
+    classes: dict[tuple[str, ...], _Class] = {}
+    for one in verdicts:
+        if not _is_plain(one):
+            yield one
+            continue
+        # Not JSON, which costs as much as the line.
+        key = tuple(repr(one[name]) for name in _ALIKE)
+        if key not in classes:
+            classes[key] = _Class(one)
+        classes[key].add(one)
+    yield from (one.line() for one in classes.values())
+
+
+def count(line: Mapping[str, Any]) -> int:
+    """Return for how many verdicts a line of verdicts.jsonl stands."""
+    told = line.get("count")
+    return told if isinstance(told, int) and not isinstance(told, bool) and 0 < told <= MOST_VERDICTS else 1
+
+
+def middle(line: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a line of verdicts.jsonl as one verdict: of those behind a count it has observed the medians."""
+    observed = line.get("observed")
+    if "count" not in line or not isinstance(observed, Mapping):
+        return line
+    medians = {name: one.get("median") for name, one in observed.items() if isinstance(one, Mapping)}
+    return {**line, "observed": medians}
+
+
+def _is_plain(one: Mapping[str, Any]) -> bool:
+    return (
+        one["outcome"] == "pass" and one["peer"] is not None and one["attempts"] == 1 and "subject" not in one
+    )
+
+
+class _Class:
+    """Passing tests that differ in their nodes and numbers alone."""
+
+    def __init__(self, first: Mapping[str, Any]) -> None:
+        self._first, self._count = first, 0
+        self._observed: dict[str, array[float]] = {}
+
+    def add(self, one: Mapping[str, Any]) -> None:
+        """Take one more of them."""
+        self._count += 1
+        for name, value in one["observed"].items():
+            if is_number(value):
+                self._observed.setdefault(name, array("d")).append(value)
+
+    def line(self) -> dict[str, Any]:
+        """Return how many there are, and between what their numbers lie."""
+        alike = {name: self._first[name] for name in _ALIKE}
+        observed = {name: _spread(values) for name, values in self._observed.items()}
+        return {"schema": self._first["schema"], "count": self._count, **alike, "observed": observed}
+
+
+def _spread(values: Iterable[float]) -> dict[str, float]:
+    ordered = sorted(values)
+    return {"min": ordered[0], "median": statistics.median(ordered), "max": ordered[-1]}
