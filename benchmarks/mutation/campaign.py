@@ -44,7 +44,10 @@ UNIT = FABRIC / "tests/unit/plugins"
 JUDGE, MEASURE, RUNNER = "plugin_utils/judge", "module_utils/measure", "module_utils/runner"
 #: Module -> the names of its own tests' files; the others of TESTS follow.
 MODULES = {
-    f"{JUDGE}/verdict": ("verdict", "attempts", "forged", "fleet", "bmc"),
+    f"{JUDGE}/verdict": ("verdict", "attempts", "forged", "fleet"),
+    f"{JUDGE}/answers/between": ("verdict", "attempts", "forged"),
+    f"{JUDGE}/answers/sums": ("verdict", "attempts"),
+    f"{JUDGE}/answers/one_node": ("verdict", "bmc"),
     f"{JUDGE}/attempts": ("attempts",),
     f"{JUDGE}/evidence": ("evidence", "evidence_rdma", "rdma_without_ip", "false_pass_rows", "row_counters"),
     f"{JUDGE}/bounds": ("bounds", "bounds_of_rdma"),

@@ -26,7 +26,12 @@ from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.facts.link_errors import KINDS, LOSS, PHYSICAL
 from ansible_collections.railyard.fabric.plugins.plugin_utils import plain_text
-from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import CHECKS, FAIL, UNMEASURED
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import (
+    CHECKS,
+    FAIL,
+    RECORDED,
+    UNMEASURED,
+)
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_pair
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import row_numbers
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import Answer
@@ -103,6 +108,13 @@ def combine(
     counted = beyond if found.outcome == FAIL else bad
     found.reproduced = f"{len(counted)}/{len(every)}"
     return _told(found, f"{len(counted)} of {len(every)} attempts") if found.outcome == FAIL else found
+
+
+def with_tries(found: Answer, attempts: Mapping[int, Answer]) -> Answer:
+    """Keep what was seen in the attempts that no authority bounds, and how many there were."""
+    found.attempts = max(found.attempts, len(attempts))
+    found.tries = {n: dict(one.observed) for n, one in attempts.items() if one.outcome == RECORDED}
+    return found
 
 
 def _stands(first: Answer, answers: Mapping[int, Answer], confirm: int) -> bool:

@@ -12,46 +12,32 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
-from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import (
-    AGGREGATES,
-    CHECKS,
-    PASS,
-    PROBES,
-    RECORDED,
-    UNMEASURED,
-)
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import CHECKS
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import attempts as lasting
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import (
-    aggregate,
-    alike,
     baseline,
     bmc,
-    bounds_check,
     cabling,
     clock,
     collectives,
     drives,
     evidence,
-    gpus,
     hops,
     light_rows,
-    link_errors,
-    node_rows,
-    rdma_facts,
     row_counters,
     row_numbers,
     run_status,
-    slots,
     slow_rails,
 )
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import attempts as lasting
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import bounds as limits
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import facts as fact_rows
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import fleet as fleet_rules
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.answers import sums
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.answers.between import Between, Rows
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.answers.one_node import OneNode
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.columns import plain
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.columns.ends import Known
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import Answer
@@ -59,8 +45,6 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.facts import
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import documents
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.baseline import Saved
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import CONFIRM_ARCHIVES
-
-Rows = dict[str, list[Mapping[str, Any]]]
 
 
 class JudgeError(ValueError):
@@ -135,8 +119,8 @@ def _judged(
     rows = _by_id(results, tests)
     times = clock.Clock(manifest, fleet.collected)
     rules = policy.merge(manifest.get("policy"))
-    court = _Judge(run, plan, rules, fleet, tests, rows, times, light_rows.whole_of(results))
-    court.lost = _rows_lost(manifest, rows)
+    lost = _rows_lost(manifest, rows)
+    court = _Judge(run, plan, rules, fleet, tests, rows, times, light_rows.whole_of(results), lost)
     said = {place: court.answer(asked[place]) for place in light_rows.in_turn(asked)}
     found = [said[place] for place in range(len(asked))]
     for line, answer in zip(asked, found, strict=True):
@@ -156,7 +140,7 @@ def _judged(
 
 
 class _Judge:
-    """What all verdicts of a run share."""
+    """Sends each asked line to who answers it; what all verdicts of a run share."""
 
     def __init__(
         self,
@@ -168,74 +152,48 @@ class _Judge:
         rows: Rows,
         times: clock.Clock,
         whole: Callable[[evidence.Row], evidence.Row],
+        lost: Mapping[str, str],
     ) -> None:
-        self.run = run
-        self.policy = rules
-        self.confirm = int(rules["confirm"])
-        self.lost: dict[str, str] = {}
-        self.fleet = fleet
-        self.tests = tests
-        self.rows = rows
-        self._latencies: dict[str, list[hops.Sample]] | None = None
-        self.chart = cabling.CablingMap(run, plan, fleet, times)
-        self.chart.read(tests.values(), rows)
-        between = [line for line in tests.values() if CHECKS[str(line["check"])].source == "test"]
-        counted = row_counters.Claims(run, between, rows)
-        self.trust = evidence.Evidence(run, rules, fleet, self.chart, counted, times, whole)
+        chart = cabling.CablingMap(run, plan, fleet, times)
+        chart.read(tests.values(), rows)
+        lines = [line for line in tests.values() if CHECKS[str(line["check"])].source == "test"]
+        counted = row_counters.Claims(run, lines, rows)
+        trust = evidence.Evidence(run, rules, fleet, chart, counted, times, whole)
+        self.between = Between(plan, rules, fleet, tests, rows, lines, trust)
+        self.confirm = self.between.confirm
+        self.lost = lost
+        self._one_node = OneNode(run, plan, self.between, chart, times, lost)
         self._times = times
-        self._alike = alike.Alike(fleet.bound)
-        self._bmcs = {name: str(node.get("bmc_address")) for name, node in plan["nodes"].items()}
-        self._gpus = {name: node.get("gpus") or {} for name, node in plan["nodes"].items()}
-        self._usual_gpus = gpus.usual(plan, fleet)
-        self._no_bmc_answers = bmc.nobody(tests.values(), rows)
-        self._share_a_slot = {
-            name for name, rails in fleet.bound.items() if limits.slots_shared(list(rails.values()))
-        }
         self._units = {name: node.get("scalable_unit") for name, node in plan["nodes"].items()}
-        self._contested = self._claimed_by_others()
-        self._tests_of: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
-        self._rails = {
-            name: {rail["name"]: rail for rail in node["rails"]} for name, node in plan["nodes"].items()
-        }
-        self._between = {(line["check"], line["node"], line["peer"], line["rail"]): line for line in between}
-        for line in between:
-            if not self._without_ip(line):
-                for end in (line["node"], line["peer"]):
-                    self._tests_of.setdefault((str(end), str(line["rail"])), []).append(line)
-        self._plain = self.trust.plain = plain.find(
-            {str(line["id"]): line for line in between}, rows, self._rules_of_columns(counted)
+        self._plain = trust.plain = plain.find(
+            {str(line["id"]): line for line in lines}, rows, self._rules_of_columns(counted)
         )
 
     def answer(self, asked: Mapping[str, Any]) -> Answer:
         check = CHECKS[str(asked["check"])]
         if check.local:
-            return self._local(asked)
+            return self._one_node.answer(asked)
         if asked["id"] in self._plain:
             return self._plain.answer(str(asked["id"]))
-        if left_out := self._without_ip(asked):
+        if left_out := self.between.without_ip(asked):
             return left_out
         if check.source == "sum":
-            return self.trust.unknown(asked) or self._aggregate(asked)
-        attempts = self._attempts(asked)
-        if isinstance(attempts, Answer):
-            return attempts
-        answers = {number: self._attempt(asked, rows) for number, rows in attempts.items()}
-        on_the_link = check.name in PROBES and lasting.grew_on_the_link(attempts.get(1, []))
-        found = lasting.combine(check.name, answers, self.confirm, on_the_link)
-        return _with_tries(found, answers)
+            return self.between.trust.unknown(asked) or sums.answer(self.between, asked)
+        return self.between.answer(asked)
 
     def _rules_of_columns(self, counted: row_counters.Claims) -> plain.Rules:
         """Return what of these rules `plain` asks."""
-        fleet, ends = self.fleet, self.trust.ends
+        between, trust = self.between, self.between.trust
+        fleet, ends = between.fleet, trust.ends
         addressed = {
-            (node, rail): fleet.transports[node] != "infiniband" or self._is_addressed(node, rail)
+            (node, rail): fleet.transports[node] != "infiniband" or between.is_addressed(node, rail)
             for node, rails in ends.items()
             for rail in rails
         }
         known = Known(
-            self.policy,
+            between.policy,
             ends,
-            self.trust.all_words,
+            trust.all_words,
             fleet.boot_ids,
             self._times,
             {name: number for number, name in enumerate(ends)},
@@ -244,15 +202,10 @@ class _Judge:
         )
 
         def like(node: str, rail: str) -> tuple[object, ...]:
-            of_node = fleet.iperf3.get(node), node in self._share_a_slot, fleet.transports[node]
-            return self._alike.kind_of(node, rail), *of_node
+            of_node = fleet.iperf3.get(node), node in between.share_a_slot, fleet.transports[node]
+            return between.alike.kind_of(node, rail), *of_node
 
-        return plain.Rules(known, self.trust.refused, counted.shared, self._bounds, functools.cache(like))
-
-    def _is_addressed(self, node: str, rail: str) -> bool:
-        """Tell whether the inventory gives a rail an address, or does not have it."""
-        planned = self._rails.get(node, {}).get(rail, {})
-        return bool(not planned or planned.get("address") or planned.get("address6"))
+        return plain.Rules(known, trust.refused, counted.shared, between.bounds, functools.cache(like))
 
     def lost_of(self, asked: Mapping[str, Any]) -> str:
         """Return which rows of a test's nodes are not there any more, or nothing."""
@@ -261,246 +214,21 @@ class _Judge:
     def like(self, asked: Mapping[str, Any]) -> dict[str, str]:
         """Return what makes a test like another; of a sum what its parts have."""
         if parts := asked.get("parts"):
-            each = [self.like(self.tests[part]) for part in parts]
+            each = [self.like(self.between.tests[part]) for part in parts]
             said = {key: ", ".join(sorted({one[key] for one in each})) for key in each[0]}
             return {**said, "check": str(asked["check"])}
-        ends, check = self._ends(asked), str(asked["check"])
+        ends, check = self.between.ends(asked), str(asked["check"])
         rdma, client = CHECKS[check].rdma, ends[0]
         classes = [str(((end.hca if rdma else end.netdev) or {}).get("driver_class")) for end in ends]
-        rate_gbps = self._alike.capability(check, asked).rate_gbps
+        rate_gbps = self.between.alike.capability(check, asked).rate_gbps
         mtu_bytes = client.rail.get("mtu") or (client.netdev or {}).get("mtu_bytes")
         active_mtu_bytes = (client.hca or {}).get("active_mtu_bytes") if rdma else None
         mtus = mtu_bytes, active_mtu_bytes
-        measured = row_numbers.as_asked(check, True, self.policy)
+        measured = row_numbers.as_asked(check, True, self.between.policy)
         way: object = hops.planned(ends)
         if way is None and self._units[asked["node"]] != self._units[asked["peer"]]:
             way = "between units"  # over the spine, by however many switches
         return fleet_rules.like_of(asked, measured, mtus, rate_gbps, classes, way)
-
-    def _attempts(self, asked: Mapping[str, Any]) -> dict[int, list[Mapping[str, Any]]] | Answer:
-        """Return the rows of each attempt at a test, the first always; or what is wrong with them."""
-        rows = self.rows.get(str(asked["id"]), [])
-        found = lasting.by_attempt(rows, self.confirm)
-        if found is None:
-            return Answer.unmeasured("row_garbled", f"{asked['id']}: attempts that there cannot be")
-        return found or {1: []}
-
-    def _attempt(self, asked: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> Answer:
-        """Answer a test by the rows of one attempt at it."""
-        check = CHECKS[str(asked["check"])]
-        pair = self.trust.pair(asked, rows)
-        if isinstance(pair, Answer):
-            return pair
-        own_windows = row_numbers.own_window_s(check.name, self.policy) is not None
-        judged, bounds = bounds_check.judged(*pair, own_windows), self._bounds(asked)
-        observed = bounds_check.observed(*pair)
-        if check.name == "rdma_bandwidth_bi":
-            ways = row_numbers.each_way_gbps(*pair, self.policy)
-            observed |= ways
-            judged = [{**metrics, **ways} for metrics in judged]
-            bounds = self._both_ways(asked, bounds)
-        answer = bounds_check.weigh(observed, judged, bounds)
-        if asked["tool"] != "iperf3" or answer.outcome != UNMEASURED:
-            return answer
-        able = self._alike.capability(check.name, asked)
-        return bounds_check.by_counters(
-            answer, pair, judged, bounds, able.packet.payload_bytes / able.packet.counted_bytes
-        )
-
-    def _both_ways(self, asked: Mapping[str, Any], bounds: limits.Bounds) -> limits.Bounds:
-        """Hold both directions at once against what each of them carries alone."""
-        ways = ((asked["node"], asked["peer"]), (asked["peer"], asked["node"]))
-        alone = [self._alone_gbps("rdma_bandwidth", *way, asked["rail"]) for way in ways]
-        able = self._alike.capability("rdma_bandwidth", asked, self.fleet.transports[asked["node"]])
-        return limits.each_way(bounds, alone, hardware=not able.packet.software)
-
-    def _alone_gbps(self, check: str, node: object, peer: object, rail: object) -> float | None:
-        """Return the most that a rail was proven to carry alone in a direction, or has to."""
-        line = self._between.get((check, node, peer, rail))
-        if line is None or self.trust.unknown(line):
-            return None
-        attempts = self._attempts(line)
-        every = [] if isinstance(attempts, Answer) else attempts.values()
-        pairs = [pair for rows in every if isinstance(pair := self.trust.pair(line, rows), tuple)]
-        seen = [bounds_check.observed(*pair)["bandwidth_gbps"] for pair in pairs]
-        if (least := self._bounds(line).floor.get("bandwidth_gbps")) is not None:
-            seen.append(least)
-        return max(seen, default=None)
-
-    def _without_ip(self, asked: Mapping[str, Any]) -> Answer | None:
-        """Return the answer to a test that needs IP on an InfiniBand rail to which the inventory gives none.
-
-        Only the plan is looked at: that an address was not found on a node never excuses a test. A sum over
-        rails is not applicable as soon as one of its rails has no IP: it would be the sum of fewer rails than
-        its name says.
-        """
-        if CHECKS[str(asked["check"])].rdma:
-            return None
-        parts = [self.tests[part] for part in asked.get("parts") or () if part in self.tests] or [asked]
-        for part in parts:
-            for node in (str(part["node"]), str(part["peer"])):
-                addressed = self._is_addressed(node, str(part["rail"]))
-                if self.fleet.transports.get(node) == "infiniband" and not addressed:
-                    of = f"{part['rail']} of {node}"
-                    basis = f"the inventory declares no subnet for {of}: this test needs IP on it"
-                    return Answer.not_applicable(basis)
-        return None
-
-    def _local(self, asked: Mapping[str, Any]) -> Answer:
-        """Answer what is asked of one node: from its facts, or from the error counters in its rows."""
-        node, rail = str(asked["node"]), str(asked["rail"])
-        check = CHECKS[str(asked["check"])]
-        if check.source == "bmc":
-            mine, address = self.rows.get(str(asked["id"]), []), self._bmcs[node]
-            found = bmc.judge(asked, self.run, address, mine, self.fleet.owners, self._no_bmc_answers)
-            outside = self._times.outside(bmc.CONTROLLER, mine[0]) if len(mine) == 1 else None
-            return Answer.unmeasured("row_garbled", f"{bmc.CONTROLLER}: {outside}") if outside else found
-        if check.source == "node":
-            mine = self.rows.get(str(asked["id"]), [])
-            known = self.fleet.unknown(node) or (None if mine else self.fleet.held_up(node))
-            return known or node_rows.judge(
-                asked, self.run, mine, self.policy, self._times, self.fleet.bound[node]
-            )
-        if check.source == "gpus":
-            return gpus.judge(asked, self._gpus[node], self.fleet, self._usual_gpus)
-        if check.source == "counters":
-            if nothing := self.fleet.unknown(node):
-                return nothing
-            mine, bound = self._tests_of.get((node, rail), []), self.fleet.bound[node][rail]
-            return link_errors.judge(
-                asked, self.run, mine, self.rows, bound, self.confirm, self.lost.get(node)
-            )
-        if check.source == "cabling":
-            return self.chart.judge(asked, self.rows)
-        if check.source == "hops":
-            return self._hops(asked)
-        if check.rdma:
-            return rdma_facts.judge(asked, self._rails[node][rail], self.fleet)
-        answer = fact_rows.judge(asked, self._rails[node][rail], self.fleet)
-        seen = self._contested.get((node, rail))
-        if check.name == "address" and answer.outcome == PASS:
-            if seen is not None:
-                return answer.failed("address_duplicate", f"{node} {rail}: {seen}")
-            if gone := self._row_gone(node, rail):
-                return answer.unknown("no_row", f"{node} {rail}: {gone}")
-        return answer
-
-    def _row_gone(self, node: str, rail: str) -> str | None:
-        """Tell of a test on a rail whose end wrote no row: whom it heard claim the address is not known."""
-        for test in self._tests_of.get((node, rail), []):
-            wrote = {row.get("host") for row in self.rows.get(str(test["id"]), [])}
-            for host in (str(test["node"]), str(test["peer"])):
-                known = host in self.fleet.bound and host not in self.fleet.obstacles
-                if known and host not in wrote:
-                    return (
-                        f"{host} wrote no row of test {test['id']}, in which it may have heard another owner"
-                    )
-        return None
-
-    def _hops(self, asked: Mapping[str, Any]) -> Answer:
-        """Answer whether a rail's latencies fit the switches that are planned on the way."""
-        if nothing := self.fleet.unknown(str(asked["node"])):
-            return nothing
-        if self._latencies is None:
-            self._latencies = hops.by_rail(self._trusted_latencies())
-        return hops.judge(asked, self._latencies)
-
-    def _trusted_latencies(self) -> Iterator[hops.Sample]:
-        """Yield each latency test's sample: of several attempts the quickest, since a switch adds to each."""
-        for line in hops.tests(self.tests.values()):
-            attempts = self._attempts(line)
-            every = [] if isinstance(attempts, Answer) else attempts.values()
-            pairs = [pair for rows in every if isinstance(pair := self.trust.pair(line, rows), tuple)]
-            samples = [hops.sample(line, pair[0]["metrics"], self.fleet.bound) for pair in pairs]
-            if samples:
-                yield min(samples, key=lambda sample: sample.latency_us)
-
-    def _claimed_by_others(self) -> dict[tuple[str, str], str]:
-        """Return (node, rail) -> what was seen, for rail addresses that somebody else was heard to claim.
-
-        The node's own facts cannot show it: a stranger is found by who asks on the rail.
-        """
-        found: dict[tuple[str, str], str] = {}
-        for identity, asked in self.tests.items():
-            for row in self.rows.get(identity, []):
-                error = row.get("error")
-                if not isinstance(error, Mapping) or error.get("class") not in ("address_in_use", "stranger"):
-                    continue
-                owner = error.get("host")
-                if owner in (asked["node"], asked["peer"]) and self.trust.answers(row, asked):
-                    found.setdefault((str(owner), str(asked["rail"])), str(error.get("message") or ""))
-        return found
-
-    def _ends(self, asked: Mapping[str, Any]) -> tuple[Bound, Bound]:
-        rail = str(asked["rail"])
-        return self.fleet.bound[str(asked["node"])][rail], self.fleet.bound[str(asked["peer"])][rail]
-
-    def _bounds(self, asked: Mapping[str, Any]) -> limits.Bounds:
-        conditions = self._conditions(asked, alone=asked.get("group") is None)
-        return self._alike.for_test(asked, conditions)
-
-    def _conditions(self, asked: Mapping[str, Any], alone: bool = False) -> limits.Conditions:
-        both = (asked["node"], asked["peer"])
-        shared = not self._share_a_slot.isdisjoint(both)
-        versions = tuple(self.fleet.iperf3.get(end) for end in both)
-        return limits.Conditions(
-            self.policy, versions, shared and not alone, self.fleet.transports[asked["node"]]
-        )
-
-    def _aggregate(self, asked: Mapping[str, Any]) -> Answer:
-        """Answer a sum; its parts were measured at once at each attempt."""
-        parts = [self.tests[part] for part in asked["parts"] if part in self.tests]
-        rows = [row for part in parts for row in self.rows.get(str(part["id"]), [])]
-        attempts = lasting.by_attempt(rows, self.confirm) or {1: []}
-        answers = {number: self._sum(asked, attempts.get(number, [])) for number in {1, *attempts}}
-        return _with_tries(lasting.combine(str(asked["check"]), answers, self.confirm), answers)
-
-    def _sum(self, asked: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> Answer:
-        """Answer a sum by the rows of one attempt at its parts."""
-        servers, able = [], []
-        conditions = self._conditions(asked)
-        for part_id in asked["parts"]:
-            part = self.tests.get(part_id)
-            if part is None:
-                return Answer.unmeasured("part_unmeasured", f"{part_id} was not asked")
-            if part["check"] != AGGREGATES[str(asked["check"])]:
-                return Answer.unmeasured("part_unmeasured", f"{part_id} is a {part['check']}")
-            if (part["node"], part["peer"]) != (asked["node"], asked["peer"]):
-                return Answer.unmeasured(
-                    "part_unmeasured", f"{part_id} is of {part['node']} and {part['peer']}"
-                )
-            pair = self.trust.pair(part, [row for row in rows if row.get("id") == part_id])
-            if isinstance(pair, Answer):
-                return Answer.unmeasured("part_unmeasured", f"{part['rail']}: {pair.cause.get('cause')}")
-            servers.append(pair[1])
-            able.append(self._alike.capability(str(asked["check"]), part, conditions.transport))
-        rdma = CHECKS[str(asked["check"])].rdma
-        try:
-            observed = aggregate.add_up(servers, payload=rdma)
-        except aggregate.NotAdded as problem:
-            return Answer.unmeasured(problem.cause, str(problem))
-        bounds = limits.for_aggregate(str(asked["check"]), able, conditions)
-        if conditions.shared_slot:
-            alone = "rdma_bandwidth" if rdma else "tcp_bandwidth"
-            best = [self._alone_gbps(alone, asked["node"], asked["peer"], row["rail"]) for row in servers]
-            parts = [self.tests[str(row["id"])] for row in servers]
-            ends = [[self._ends(part)[end] for part in parts] for end in (0, 1)]
-            both = [slots.together_gbps(one) for one in ends]
-            slot_gbps = None if None in both else min(one for one in both if one is not None)
-            data_gbps = limits.data_gbps(able, conditions.transport) if rdma else None
-            best_gbps = min(slots.best_gbps(one, best) for one in ends)
-            if not rdma and any((one.rate_gbps or 0.0) > limits.MOST_GBPS for one in able):
-                # What TCP reaches on several such rails no authority says; that one does not slow the others.
-                best_gbps = max((one or 0.0 for one in best), default=0.0)
-            bounds = limits.of_shared_slot(bounds, best_gbps, data_gbps, slot_gbps)
-        return bounds_check.weigh(observed, [observed], bounds)
-
-
-def _with_tries(found: Answer, attempts: Mapping[int, Answer]) -> Answer:
-    """Keep what was seen in the attempts that no authority bounds, and how many there were."""
-    found.attempts = max(found.attempts, len(attempts))
-    found.tries = {n: dict(one.observed) for n, one in attempts.items() if one.outcome == RECORDED}
-    return found
 
 
 def _obstacles(rows: Iterable[Mapping[str, Any]], run: str) -> dict[str, Mapping[str, Any]]:

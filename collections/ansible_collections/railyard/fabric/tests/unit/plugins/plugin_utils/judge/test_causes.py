@@ -61,7 +61,7 @@ def named_causes() -> Iterator[str]:
     """Yield every class that the judge's code gives to a verdict, or that binding finds."""
     calls = {"failed", "unknown", "unmeasured", "explain", "cause", "Finding", "_beyond", "NotAdded"}
     folders = (Path(module.__file__).parent for module in (causes, gpu))
-    for path in (*(file for folder in folders for file in folder.glob("*.py")), Path(bind.__file__)):
+    for path in (*(file for folder in folders for file in folder.rglob("*.py")), Path(bind.__file__)):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and node.args:
                 called = (
