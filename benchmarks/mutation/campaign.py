@@ -45,9 +45,9 @@ JUDGE, MEASURE, RUNNER = "plugin_utils/judge", "module_utils/measure", "module_u
 #: Module -> the names of its own tests' files; the others of TESTS follow.
 MODULES = {
     f"{JUDGE}/verdict": ("verdict", "attempts", "forged", "fleet"),
-    f"{JUDGE}/answers/between": ("verdict", "attempts", "forged"),
-    f"{JUDGE}/answers/sums": ("verdict", "attempts"),
-    f"{JUDGE}/answers/one_node": ("verdict", "bmc"),
+    f"{JUDGE}/answers/between": ("between", "verdict", "attempts", "forged"),
+    f"{JUDGE}/answers/sums": ("sums", "attempts"),
+    f"{JUDGE}/answers/one_node": ("one_node", "verdict", "bmc"),
     f"{JUDGE}/attempts": ("attempts",),
     f"{JUDGE}/evidence": ("evidence", "evidence_rdma", "rdma_without_ip", "false_pass_rows", "row_counters"),
     f"{JUDGE}/bounds": ("bounds", "bounds_of_rdma"),
@@ -58,7 +58,7 @@ MODULES = {
     f"{JUDGE}/aggregate": ("aggregate_windows", "own_windows"),
     f"{JUDGE}/row_numbers": ("row_numbers", "false_pass_rows"),
     f"{JUDGE}/row_counters": ("row_counters", "forged"),
-    f"{JUDGE}/draft": ("verdict",),
+    f"{JUDGE}/draft": ("draft",),
     f"{MEASURE}/proof": ("proof", "port_proof", "false_pass_rows"),
     f"{MEASURE}/like": ("like", "fleet"),
     f"{RUNNER}/confirm": ("confirm",),

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterable
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.proof import PORT_DATA
@@ -107,8 +108,9 @@ class FakeRun:
         in_sequence(self.results)
         self.results += [self._cable_row(line) for line in self.asked if line["id"].startswith("c")]
 
-    def judge(self) -> list[dict[str, Any]]:
-        return verdict.judge(self.manifest, self.plan, self.asked, self.facts, exchanged(self.results))
+    def judge(self, obstacles: Iterable[dict[str, Any]] = ()) -> list[dict[str, Any]]:
+        results = exchanged(self.results)
+        return verdict.judge(self.manifest, self.plan, self.asked, self.facts, results, obstacles)
 
     def status(self) -> int:
         return run_status.status_of({one["outcome"] for one in self.judge()}, self.incomplete() is None)

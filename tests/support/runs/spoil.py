@@ -17,6 +17,17 @@ GARBAGE: list[Any] = [
     ["1", "2"], [5, 1], [0, 0], [-3, 2], 1e300, {"a": 1},
 ]  # fmt: skip
 
+#: What a run of TCP asks between two nodes.
+CHECKS_BETWEEN = (
+    "path_mtu",
+    "path_mtu_one_way",
+    "ping_rtt",
+    "tcp_bandwidth",
+    "tcp_latency",
+    "tcp_bandwidth_bi",
+    "tcp_bandwidth_concurrent",
+)
+
 
 def paths(row: dict[str, Any], prefix: str = "") -> list[str]:
     """Return every field of a row, `a.b` for those inside another."""
@@ -37,6 +48,23 @@ def mutate(row: dict[str, Any], path: str, value: Any, remove: bool = False) -> 
         del row[last]
     else:
         row[last] = value
+
+
+def error_row(row: dict[str, Any], name: str, status: str, host: str = "gpuserver2") -> None:
+    """Make a row that of a test which ended with an error, of which `host` tells."""
+    row.update(
+        status=status,
+        metrics={},
+        counters=None,
+        proof=None,
+        error={"class": name, "message": "what was seen", "host": host, "fix": "do this"},
+    )
+
+
+def obstacle(run: str, node: str, kind: str) -> dict[str, Any]:
+    """Return the row by which the controller tells what kept it from a node."""
+    error = {"class": kind, "message": "No space left on device", "host": node}
+    return {"schema": 1, "run": run, "node": node, "error": error}
 
 
 # Ends that time nothing may leave their window out; one that is there must be an interval.

@@ -1,0 +1,333 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Tests between two nodes: what their two rows say, and what makes them say nothing."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+from support.runs.fake_run import FakeRun, in_sequence
+from support.runs.spoil import CHECKS_BETWEEN, FakeRunView, error_row
+
+HEALTHY = FakeRun()
+
+
+@pytest.mark.parametrize("check", CHECKS_BETWEEN)
+def test_rows_missing_doubled_or_one_ended_are_unmeasured(check: str) -> None:
+    identity = HEALTHY.ids(check)[0]
+    for kept, cause in ((0, "no_row"), (1, "one_ended"), (3, "duplicate_row")):
+        run = HEALTHY.copy()
+        mine = run.rows(identity)
+        run.results = [row for row in run.results if row["id"] != identity] + (mine + mine)[:kept]
+        one = run.verdict(identity)
+        assert (one["outcome"], one["cause_class"]) == ("unmeasured", cause)
+        assert run.status() == 3
+
+
+def test_two_rows_of_one_end_are_no_pair() -> None:
+    run = HEALTHY.copy()
+    identity = run.ids("tcp_bandwidth")[0]
+    client = run.rows(identity, "client")[0]
+    run.results = [row for row in run.results if row["id"] != identity] + [client, copy.deepcopy(client)]
+    assert run.verdict(identity)["outcome"] == "unmeasured"
+
+
+@pytest.mark.parametrize("rail", ["rail0", "rail1"])
+@pytest.mark.parametrize(
+    ("bandwidth", "outcome", "cause"),
+    # floor 0.80 x 1 Gbit/s; ceiling (9000 - 52) / (9000 + 14) x 1.02 = 1.01253 on a link without a wire
+    [
+        (0.80, "pass", None),
+        (0.7999, "fail", "below_floor"),
+        (1.0125, "pass", None),
+        # More than the link can carry was not measured on it: no failure, and no pass.
+        (1.0126, "unmeasured", "above_ceiling"),
+        (38.2, "unmeasured", "above_ceiling"),
+    ],
+)
+def test_bounds_are_kept_to_the_digit(rail: str, bandwidth: float, outcome: str, cause: str | None) -> None:
+    run = HEALTHY.copy()
+    identity = run.ids("tcp_bandwidth", rail=rail)[0]
+    for row in run.rows(identity):
+        row["metrics"] |= {"bandwidth_gbps": bandwidth, "sent_gbps": bandwidth}
+        for counter in ("tx_bytes", "rx_bytes"):
+            row["counters"][counter] = [0, int(bandwidth * 5.3e9 / 8)]
+    in_sequence(run.results)
+    one = run.verdict(identity)
+    assert (one["outcome"], one["cause_class"]) == (outcome, cause)
+    assert one["observed"]["bandwidth_gbps"] == bandwidth
+    assert run.status() == {"pass": 0, "fail": 1, "unmeasured": 3}[outcome]
+
+
+@pytest.mark.parametrize(
+    ("frames_gbps", "outcome", "cause", "shown_gbps"),
+    # iperf3 says 1.05; of a frame's 9014 bytes 8948 are payload, which has to lie between 0.80 and 1.0125.
+    [
+        (1.0, "pass", None, 0.9927),
+        (1.019, "pass", None, 1.0115),
+        (1.03, "unmeasured", "above_ceiling", 1.0225),
+        (0.5, "unmeasured", "ends_disagree", None),
+        (None, "unmeasured", "above_ceiling", 1.05),
+    ],
+)
+@pytest.mark.parametrize("check", ["tcp_bandwidth", "tcp_bandwidth_bi"])
+def test_what_the_link_cannot_carry_is_held_against_its_counters(
+    check: str, frames_gbps: float | None, outcome: str, cause: str | None, shown_gbps: float | None
+) -> None:
+    """A receiver that was held up across the omitted start read what its kernel had taken before."""
+    run = HEALTHY.copy()
+    identity = run.ids(check)[0]
+    times = [round(0.2 * step, 1) for step in range(29)]
+    for row in run.rows(identity):
+        for name in ("bandwidth_gbps", "forward_gbps", "reverse_gbps"):
+            if name in row["metrics"]:
+                row["metrics"][name] = 1.05
+        if check == "tcp_bandwidth_bi":
+            row["metrics"]["bandwidth_gbps"] = 2.1
+        else:
+            row["metrics"]["sent_gbps"] = 1.06
+        for counter in ("tx_bytes", "rx_bytes"):
+            row["counters"][counter] = [0, int(1.05 * 5.3e9 / 8)]
+        if frames_gbps is not None:
+            moved = [int(1000 + at * frames_gbps * 1e9 / 8) for at in times]
+            row["samples"] = {"t_s": times, "tx_bytes": moved, "rx_bytes": moved}
+    in_sequence(run.results)
+    one = run.verdict(identity)
+    if check == "tcp_bandwidth_bi":
+        # Of both ways at once no authority says a floor.
+        outcome, cause = {"pass": ("recorded", None), "unmeasured": (outcome, cause)}[outcome]
+        if frames_gbps == 0.5:
+            outcome, cause, shown_gbps = "recorded", None, 0.4963
+    assert (one["outcome"], one["cause_class"]) == (outcome, cause)
+    metric = "forward_gbps" if check == "tcp_bandwidth_bi" else "bandwidth_gbps"
+    assert (one["observed"] or {}).get(metric) == shown_gbps
+
+
+def test_either_end_below_the_floor_fails() -> None:
+    for end in ("client", "server"):
+        run = HEALTHY.copy()
+        identity = run.ids("tcp_bandwidth")[0]
+        for row in run.rows(identity):
+            row["metrics"]["bandwidth_gbps"] = 0.79 if row["end"] == end else 0.81
+        assert run.verdict(identity)["outcome"] == "fail"
+
+
+def test_ends_that_differ_by_more_than_five_percent_are_unmeasured() -> None:
+    for server, outcome in ((0.95 * 0.951, "pass"), (0.95 * 0.949, "unmeasured"), (0.95 / 0.951, "pass")):
+        run = FakeRun(iperf3_omit_s=0)
+        identity = run.ids("tcp_bandwidth")[0]
+        run.rows(identity, "server")[0]["metrics"]["bandwidth_gbps"] = server
+        run.rows(identity, "client")[0]["metrics"]["sent_gbps"] = 1.0
+        assert run.verdict(identity)["outcome"] == outcome, server
+
+
+# Four streams in 4 s: buffers of 64 MiB each explain 0.5369 Gbit/s that did not arrive.
+@pytest.mark.parametrize(
+    ("arrived", "sent", "cause"),
+    [
+        (0.0101, 0.0315, "below_floor"),
+        (0.0101, 0.5468, "below_floor"),
+        (0.0101, 0.5472, "ends_disagree"),
+        (0.95, 1.9, None),
+        (0.95, 1.9001, "ends_disagree"),
+        (0.0101, 0.005, "ends_disagree"),
+    ],
+)
+def test_a_slow_rail_leaves_much_in_buffers_and_is_measured(
+    arrived: float, sent: float, cause: str | None
+) -> None:
+    run = HEALTHY.copy()
+    identity = run.ids("tcp_bandwidth")[0]
+    for row in run.rows(identity):
+        row["metrics"] |= {"bandwidth_gbps": arrived, "sent_gbps": sent}
+        for span in row["counters"].values() if arrived < 0.1 else ():
+            # What lies in a socket's buffer has not passed the netdev.
+            span[1] = span[0] + (span[1] - span[0]) // 20
+    assert run.verdict(identity)["cause_class"] == cause
+
+
+@pytest.mark.parametrize("proof", ["unproven", None, "yes", True])
+@pytest.mark.parametrize("end", ["client", "server"])
+def test_unproven_is_unmeasured_and_says_so(end: str, proof: object) -> None:
+    for check in CHECKS_BETWEEN:
+        run = FakeRunView(HEALTHY, HEALTHY.ids(check)[0], end)
+        run.row["proof"] = proof
+        one = run.verdict(run.row["id"])
+        assert (one["outcome"], one["cause_class"], one["proof"]) == ("unmeasured", "unproven", "unproven")
+
+
+def test_counters_that_moved_less_than_the_claim_contradict_the_word_proven() -> None:
+    # 0.95 Gbit/s for 4 s are 475 MB of payload
+    for moved, outcome in ((475_000_000, "pass"), (440_000_000, "unmeasured"), (0, "unmeasured")):
+        run = FakeRunView(HEALTHY, HEALTHY.ids("tcp_bandwidth")[0], "server")
+        run.row["counters"]["rx_bytes"] = [0, moved]
+        assert run.verdict(run.row["id"])["outcome"] == outcome
+
+
+@pytest.mark.parametrize(
+    ("window", "outcome"),
+    [([-0.0008, 5.1], "pass"), ([-0.51, 5.1], "unmeasured"), ([1.1, 3.0], "unmeasured")],
+)
+def test_a_window_is_an_interval_of_at_least_half_the_asked_time(window: list[float], outcome: str) -> None:
+    run = FakeRunView(HEALTHY, HEALTHY.ids("tcp_bandwidth")[0], "server")
+    run.row["window_s"] = window
+    assert run.verdict(run.row["id"])["outcome"] == outcome
+
+
+@pytest.mark.parametrize("lost", [10.0, 0.1, 100.0])
+def test_loss_fails(lost: float) -> None:
+    run = FakeRunView(HEALTHY, HEALTHY.ids("ping_rtt")[0], "client")
+    run.row["metrics"]["loss_percent"] = lost
+    one = run.verdict(run.row["id"])
+    assert (one["outcome"], one["cause_class"]) == ("fail", "lost_packets")
+
+
+@pytest.mark.parametrize(("metric", "value"), [("path_mtu_bytes", 1500), ("path_mtu_bytes", 8999)])
+@pytest.mark.parametrize("check", ["path_mtu", "path_mtu_one_way"])
+def test_a_smaller_path_fails(check: str, metric: str, value: int) -> None:
+    run = FakeRunView(HEALTHY, HEALTHY.ids(check)[0], "client")
+    run.row["metrics"][metric] = value
+    one = run.verdict(run.row["id"])
+    assert (one["outcome"], one["cause_class"]) == ("fail", "path_mtu_small")
+
+
+@pytest.mark.parametrize("check", ["path_mtu", "path_mtu_one_way"])
+def test_lost_probes_of_the_full_size_are_no_small_path(check: str) -> None:
+    run = HEALTHY.copy()
+    client, server = (run.rows(run.ids(check)[0], end)[0] for end in ("client", "server"))
+    client["metrics"]["received"] = 3
+    client["claim"] = {"unit": "packets", "at_least": 3.0, "at_most": 5.0}
+    counters = (server if check == "path_mtu_one_way" else client)["counters"]
+    # Two packets of 9000 bytes and their Ethernet headers are missing, beside what the rendezvous sends.
+    counters["rx_bytes"] = [0, 3 * 9014 + 800]
+    one = run.verdict(client["id"])
+    assert (one["outcome"], one["cause_class"]) == ("fail", "lost_packets")
+    assert "3 of 5 probes of 9000 bytes" in one["cause"]
+    # The counters show all five: the tool was held up, and the rail has lost nothing.
+    counters["rx_bytes"] = [0, 5 * 9014 + 800]
+    assert run.verdict(client["id"])["cause_class"] == "probes_missed"
+    counters["rx_packets"] = [0, 4]
+    assert run.verdict(client["id"])["cause_class"] == "lost_packets"
+    client["metrics"]["path_mtu_bytes"] = 1500
+    assert run.verdict(client["id"])["cause_class"] == "path_mtu_small"
+
+
+def test_a_ping_that_was_held_up_is_no_loss_of_the_rail() -> None:
+    run = FakeRunView(HEALTHY, HEALTHY.ids("ping_rtt")[0], "client")
+    run.row["metrics"] |= {"loss_percent": 1.0, "sent": 300, "received": 297, "packet_bytes": 1428}
+    run.row["claim"] = {"unit": "packets", "at_least": 304.0, "at_most": 310.0}
+    for counter in ("tx_bytes", "rx_bytes"):
+        run.row["counters"][counter] = [0, 300 * 1442 + 980]
+    for counter in ("tx_packets", "rx_packets"):
+        run.row["counters"][counter] = [0, 312]
+    one = run.verdict(run.row["id"])
+    assert (one["outcome"], one["cause_class"]) == ("unmeasured", "probes_missed")
+    run.row["counters"]["rx_bytes"] = [0, 297 * 1442 + 980 + 500]
+    one = run.verdict(run.row["id"])
+    assert (one["outcome"], one["cause_class"]) == ("fail", "lost_packets")
+
+
+def test_a_path_larger_than_declared_fails_too() -> None:
+    run = FakeRunView(HEALTHY, HEALTHY.ids("path_mtu")[0], "client")
+    run.row["metrics"]["path_mtu_bytes"] = 9001
+    # The own netdev would have cut it up: then the packet was not whole, whatever the tool says.
+    assert run.verdict(run.row["id"])["outcome"] == "unmeasured"
+    run.row["mtu_bytes"] = 9100
+    assert run.verdict(run.row["id"])["outcome"] == "fail"
+
+
+def test_a_lost_one_way_probe_fails() -> None:
+    run = FakeRunView(HEALTHY, HEALTHY.ids("path_mtu_one_way")[0], "client")
+    run.row["metrics"]["received"] = 4
+    assert run.verdict(run.row["id"])["outcome"] == "fail"
+
+
+@pytest.mark.parametrize("status", ["failed", "unmeasured"])
+@pytest.mark.parametrize("check", CHECKS_BETWEEN)
+def test_an_error_brings_its_cause_and_fix(check: str, status: str) -> None:
+    run = FakeRunView(HEALTHY, HEALTHY.ids(check)[0], "client")
+    error_row(run.row, "tool_failed", status)
+    one = run.verdict(run.row["id"])
+    probe = check in ("path_mtu", "path_mtu_one_way", "ping_rtt")
+    assert one["outcome"] == ("fail" if probe and status == "failed" else "unmeasured")
+    assert (one["cause_class"], one["next"]) == ("tool_failed", "do this")
+    assert "gpuserver2: what was seen" in one["cause"]
+
+
+@pytest.mark.parametrize("check", [*CHECKS_BETWEEN, "cabling"])
+@pytest.mark.parametrize("host", ["gpuserver9", "", None, ["gpuserver2"]])
+def test_an_error_is_laid_at_no_other_nodes_door(check: str, host: Any) -> None:
+    run = FakeRunView(HEALTHY, HEALTHY.ids(check)[0], "client")
+    error_row(run.row, "tool_failed", "unmeasured", host)
+    assert f": {run.row['host']}: what was seen" in run.verdict(run.row["id"])["cause"]
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_the_end_that_knows_the_reason_is_heard_whatever_the_order(turned: bool) -> None:
+    run = HEALTHY.copy()
+    identity = run.ids("tcp_bandwidth")[0]
+    client, server = run.rows(identity)
+    error_row(client, "peer_failed", "failed")
+    error_row(server, "tool_missing", "unmeasured")
+    if turned:
+        run.results.reverse()
+    assert run.verdict(identity)["cause_class"] == "tool_missing"
+    assert run.status() == 3
+
+
+@pytest.mark.parametrize("check", ["path_mtu", "path_mtu_one_way"])
+@pytest.mark.parametrize(
+    ("sent", "received", "outcome", "cause"),
+    [
+        (10, 5, "fail", "lost_packets"),  # the first batch was lost, the second was not
+        (4, 4, "unmeasured", "row_garbled"),
+        (15, 15, "unmeasured", "row_garbled"),
+        (5, 6, "unmeasured", "row_garbled"),
+    ],
+)
+def test_as_many_probes_of_the_size_were_sent_as_were_asked(
+    check: str, sent: int, received: int, outcome: str, cause: str | None
+) -> None:
+    run = FakeRunView(HEALTHY, HEALTHY.ids(check)[0], "client")
+    run.row["metrics"].update(sent=sent, received=received)
+    for counter in run.row["counters"].values():
+        counter[1] = counter[0] + 2 * (counter[1] - counter[0])
+    one = run.verdict(run.row["id"])
+    assert (one["outcome"], one["cause_class"]) == (outcome, cause)
+
+
+@pytest.mark.parametrize("check", ["tcp_bandwidth", "tcp_bandwidth_bi", "tcp_bandwidth_concurrent"])
+@pytest.mark.parametrize("end", ["client", "server"])
+@pytest.mark.parametrize("streams", [3, 5, 0, None, True, 4.0, "4"])
+def test_a_row_of_other_streams_than_asked_is_not_the_asked_tests(check: str, end: str, streams: Any) -> None:
+    run = FakeRunView(HEALTHY, HEALTHY.ids(check)[0], end)
+    run.row["streams"] = streams
+    one = run.verdict(run.row["id"])
+    assert (one["outcome"], one["cause_class"]) == ("unmeasured", "row_garbled")
+    assert f"streams is {streams!r}, asked was 4" in one["cause"]
+
+
+@pytest.mark.parametrize(("attempt", "garbled"), [(3, False), (4, True), (0, True)])
+def test_an_attempt_that_there_cannot_be_garbles_the_test(attempt: int, garbled: bool) -> None:
+    """There are the first, and two more where it has to be confirmed twice."""
+    run = HEALTHY.copy()
+    identity = run.ids("tcp_bandwidth")[0]
+    run.rows(identity, "client")[0]["attempt"] = attempt
+    one = run.verdict(identity)
+    assert (one["outcome"], one["cause_class"] == "row_garbled") == ("unmeasured", garbled)
+
+
+def test_both_ways_hold_what_one_way_has_to_carry_where_it_was_not_proven() -> None:
+    run = FakeRun(transport="roce", driver_class="hardware", bidirectional=True)
+    both = run.ids("rdma_bandwidth_bi", rail="rail0")[0]
+    alone = run.ids("rdma_bandwidth", rail="rail0")
+    proven, least = run.verdict(alone[0])["observed"], run.verdict(alone[0])["floor"]
+    assert proven["bandwidth_gbps"] > least["bandwidth_gbps"]
+    for row in run.rows(alone[0]):
+        row["attempt"] = 4
+    floors = [run.verdict(both)["floor"][way] for way in ("forward_gbps", "reverse_gbps")]
+    carried = [least["bandwidth_gbps"], proven["bandwidth_gbps"]]
+    assert sorted(floors) == [pytest.approx(0.8 * one, abs=1e-3) for one in carried]
