@@ -20,10 +20,10 @@ from ansible_collections.railyard.fabric.plugins.module_utils.rails import plan
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import overrides as override_checks
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import schema_checks
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.addresses import IPAddress, address_of
-from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.files import steps_of
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.host_variables import (
     check_host_variables,
 )
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.lines.yaml_nodes import steps_of
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.model import Located, Node, Origin
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.networks import Networks, check_routes
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.other_networks import Beside

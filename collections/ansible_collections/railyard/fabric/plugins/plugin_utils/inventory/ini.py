@@ -2,17 +2,20 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What is wrong with an inventory file in INI form, with the line, which Ansible does not say."""
+"""What an inventory file in INI form sets, and what is wrong with it, which Ansible says without the line."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cache
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import files
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.lines import yaml_nodes
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.yaml_errors import (
     RANGE_FIX,
     range_error,
+    range_of,
 )
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(\"[^\"]*\"|'[^']*'|[^\s#]+)")
@@ -48,15 +51,15 @@ def ini_error(path: str) -> tuple[int, str, str] | None:
 
 def settings(path: str) -> Iterator[tuple[str, str, str, str, int]]:
     """Yield (kind, name, variable, value as text, line) of an INI file; none for a file in another form."""
-    if path.endswith((".yml", ".yaml", ".json", ".toml")) or files.composed(path) is not None:
+    if path.endswith((".yml", ".yaml", ".json", ".toml")) or yaml_nodes.composed(path) is not None:
         return
-    for number, section, line in files.ini_lines(path):
+    for number, section, line in lines(path):
         if section.endswith(":vars"):
             variable, _equals, value = line.partition("=")
             yield "group", section[: -len(":vars")], variable.strip(), value.strip().strip("\"'"), number
         elif not section.endswith(":children"):
             written = line.split()[0]
-            for name in files.range_of(written) if "[" in written else (written,):
+            for name in range_of(written) if "[" in written else (written,):
                 for variable, value in _ASSIGNMENT.findall(line):
                     yield "host", name, variable, value.strip("\"'"), number
 
@@ -77,3 +80,28 @@ def line_of(path: str, words: str) -> int | None:
             if part and part in line:
                 return number
     return None
+
+
+@cache
+def index(path: str) -> dict[tuple[str, str, str], int]:
+    """Return (kind, name, variable) → line of an INI inventory file."""
+    found: dict[tuple[str, str, str], int] = {}
+    if files.is_encrypted(path) or path.endswith((".yml", ".yaml", ".json")):
+        return found
+    for number, section, line in lines(path):
+        if section.endswith(":vars"):
+            found.setdefault(("group", section[:-5], line.split("=", 1)[0].strip()), number)
+        elif not section.endswith(":children"):
+            for variable in re.findall(r"([A-Za-z_][A-Za-z0-9_]*)=", line):
+                found.setdefault(("host", line.split()[0], variable), number)
+    return found
+
+
+def lines(path: str) -> Iterator[tuple[int, str, str]]:
+    """Yield (number, section, line) of an INI file; of its heads, blank lines and comments nothing."""
+    section = ""
+    for number, line in enumerate(map(str.strip, files.text_of(path).splitlines()), start=1):
+        if line.startswith("["):
+            section = line.strip("[]")
+        elif line and line[0] not in "#;":
+            yield number, section, line

@@ -16,6 +16,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import files, plaintext_secrets
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.lines import yaml_nodes
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.model import Problem
 
 # A node's own, beside the fabric that it shares with others.
@@ -117,11 +118,11 @@ def _check_tags(path: str) -> Iterator[Problem]:
 def _check_secrets(path: str) -> Iterator[Problem]:
     """Check a file that Ansible does not read for passwords: whoever has the inventory reads it."""
     try:
-        held = None if files.is_encrypted(path) else files.plain_data(path)
+        held = None if files.is_encrypted(path) else yaml_nodes.plain_data(path)
     except ValueError:
         return
     for variable in plaintext_secrets.passwords(held) if isinstance(held, Mapping) else ():
-        line = files.line_in(path, files.steps_of(variable)) or 1
+        line = yaml_nodes.line_in(path, yaml_nodes.steps_of(variable)) or 1
         message = f"{variable}: a password stands readable in the inventory"
         yield Problem(f"{files.shown(path)}:{line}", None, None, message, plaintext_secrets.FIX)
 
@@ -148,7 +149,7 @@ def _check_numbers(path: str) -> Iterator[Problem]:
     """Check for whole numbers that begin with 0: YAML reads 010 as 8."""
     if files.is_encrypted(path) or not _BASE_8_SOMEWHERE.search(files.text_of(path)):
         return
-    for variable, node in files.scalars_of(path, VARIABLES):
+    for variable, node in yaml_nodes.scalars_of(path, VARIABLES):
         if node.tag == "tag:yaml.org,2002:int" and _BASE_8.fullmatch(node.value):
             meant, read = int(node.value), int(node.value.replace("_", ""), 8)
             if meant == read:

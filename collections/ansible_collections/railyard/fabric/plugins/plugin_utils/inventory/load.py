@@ -22,7 +22,6 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import poli
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import (
     addresses,
     cross_checks,
-    files,
     layout,
     nodes,
     plaintext_secrets,
@@ -30,6 +29,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import (
     twice,
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import reader as inventory_source
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.lines import places
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.model import (
     Inventory,
     Located,
@@ -106,29 +106,29 @@ def validate(inventory: Inventory) -> list[Problem]:
         key = (finding.variable, finding.message, finding.fix, finding.rail)
         folded.setdefault(key, []).append((finding.host, origin))
     problems = list(inventory.misplaced)
-    for (variable, message, fix, rail), places in folded.items():
-        host, origin = places[0]
+    for (variable, message, fix, rail), concerned in folded.items():
+        host, origin = concerned[0]
         # A password is worth a search by its bare name, where it stands beside a range of hosts, say.
-        find = files.find_plain_text if fix == plaintext_secrets.FIX else files.find
+        find = places.of_plain_text if fix == plaintext_secrets.FIX else places.of_variable
         groups = groups_of.get(host or "", origin.groups)
         file = find(inventory.sources, variable, host or origin.node, groups)
         if variable == "fabric" and message == cross_checks.UNDEFINED:
             if any(problem.message.startswith("fabric: it is set for") for problem in problems):
                 continue  # for the name of no group or host, which is why it is missing here
-            if file is not None and files.is_unread(file):
+            if file is not None and places.is_unread(file):
                 message = "it stands in a file that Ansible does not read, by its ending"
                 fix = "rename the file to end in .yml"
         if file is None and variable == GROUP:
-            file = files.find_hosts(inventory.sources)
+            file = places.of_hosts(inventory.sources)
         if file is None and variable == "fabric":
-            file = files.find_encrypted(inventory.sources, host, groups)
+            file = places.of_encrypted(inventory.sources, host, groups)
             if file is not None:
                 message = "it is not defined where it can be read, and this file is encrypted as a whole"
                 fix = "define it in group_vars/all/fabric.yml, readable: only secrets are encrypted"
         if file is None and host is not None and not variable.startswith("fabric"):
             # What is not set has no line; where the node stands is where to write it.
-            file = files.find_host(inventory.sources, host)
-        hosts = fold([name for name, _origin in places if name is not None])
+            file = places.of_host(inventory.sources, host)
+        hosts = fold([name for name, _origin in concerned if name is not None])
         # A variable that no file holds stands where the file's name would.
         said = f"{variable}: {message}" if file else message
         problems.append(Problem(file or variable, hosts, rail, said, fix))
@@ -197,7 +197,7 @@ def _read(inventory: Inventory, reader: inventory_source.Reader) -> None:
     inventory.misplaced += twice.check(inventory.sources)
     for host_name, own_groups, own in reader.everything():
         for path in plaintext_secrets.passwords(own):
-            if files.find_plain_text(inventory.sources, path, host_name, own_groups):
+            if places.of_plain_text(inventory.sources, path, host_name, own_groups):
                 finding = Finding(
                     path, "a password stands readable in the inventory", plaintext_secrets.FIX, host_name
                 )

@@ -31,6 +31,7 @@ from ansible.utils.vars import combine_vars
 from ansible.vars.plugins import get_vars_from_inventory_sources
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import files as inventory_files
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import ini, yaml_errors
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.lines import yaml_nodes
 
 # Files that live beside hosts.yml and are no inventory; ansible.cfg tells ansible-playbook the same.
 _NO_INVENTORY = re.compile(r"^(expected|topology\.ya?ml)$")
@@ -261,7 +262,7 @@ class _Manager(InventoryManager):  # type: ignore[misc]
         named_yaml = source.endswith((".yml", ".yaml", ".json"))
         if source in self._loaded and (named_yaml or isinstance(data, Mapping)):
             wrong = yaml_errors.inventory_error(data)
-            line = None if wrong is None else inventory_files.line_in(source, wrong.steps)
+            line = None if wrong is None else yaml_nodes.line_in(source, wrong.steps)
             return wrong and ((f"{name}:{line}" if line else name), wrong.message, wrong.fix)
         if not named_yaml and source in inventory_files.source_files([source]):
             found = None if inventory_files.is_encrypted(source) else ini.ini_error(source)

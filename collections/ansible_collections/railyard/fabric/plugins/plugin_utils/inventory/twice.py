@@ -14,7 +14,8 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import files, ini, layout
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import files, ini, layout, yaml_errors
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.lines import yaml_nodes
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.model import Problem
 
 _VARIABLES = (*layout.VARIABLES, "ansible_host")
@@ -62,15 +63,15 @@ def _in_source(path: str) -> Iterator[tuple[str, str, str, _Said]]:
     if files.is_encrypted(path):
         return
     where = files.shown(path)
-    for (kind, written), mappings in files.source_index(path).items():
+    for (kind, written), mappings in yaml_nodes.source_index(path).items():
         for node in mappings:
             found = [
                 (key.value, _Said(_frozen(value), f"{where}:{key.start_mark.line + 1}"))
                 for key, value in _pairs(node)
                 if key.value in _VARIABLES
             ]
-            names = files.range_of(written) if found and kind == "host" and "[" in written else (written,)
-            for name in names:
+            is_range = found and kind == "host" and "[" in written
+            for name in yaml_errors.range_of(written) if is_range else (written,):
                 for variable, one in found:
                     yield kind, name, variable, one
     for kind, name, variable, value, line in ini.settings(path):
@@ -82,7 +83,7 @@ def _in_variables(path: str) -> Iterator[tuple[str, _Said]]:
     """Yield (variable, what is said) of a file, or a folder of files, of one host or group."""
     for file in layout.files_of(path):
         if layout.set_in(file):
-            for key, value in _pairs(files.composed(file)):
+            for key, value in _pairs(yaml_nodes.composed(file)):
                 if key.value in _VARIABLES:
                     yield key.value, _Said(_frozen(value), f"{files.shown(file)}:{key.start_mark.line + 1}")
 

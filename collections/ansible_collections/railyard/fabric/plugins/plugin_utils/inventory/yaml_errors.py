@@ -9,12 +9,15 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 from ansible.errors import AnsibleError
 from ansible.parsing.dataloader import DataLoader
+from ansible.plugins.inventory import expand_hostname_range
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory import files
 from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.layout import VARIABLES
+from ansible_collections.railyard.fabric.plugins.plugin_utils.inventory.lines import yaml_nodes
 
 try:
     import yaml
@@ -58,7 +61,7 @@ def syntax_error(path: str) -> tuple[int | None, str] | None:
         return getattr(error.obj, "line_num", None), error.message.rstrip(".")
     except RecursionError:
         return None, "it is nested too deeply"
-    return _own_alias(yaml.compose(text, Loader=files.loader()))
+    return _own_alias(yaml.compose(text, Loader=yaml_nodes.loader()))
 
 
 def _own_alias(root: Any) -> tuple[int, str] | None:
@@ -85,7 +88,7 @@ def no_variables(path: str) -> tuple[int, str] | None:
     """Return (line, what is wrong) where a file of variables is sound YAML and yet no mapping, else None."""
     if yaml is None or files.is_encrypted(path):
         return None
-    root: Any = yaml.compose(files.text_of(path), Loader=files.loader())
+    root: Any = yaml.compose(files.text_of(path), Loader=yaml_nodes.loader())
     empty = root is None or root.tag == "tag:yaml.org,2002:null"
     if empty or isinstance(root, yaml.MappingNode):
         return None
@@ -147,6 +150,15 @@ def _section_errors(steps: tuple[str, ...], group: str, key: Any, content: Any) 
             elif variables is not None and not isinstance(variables, Mapping):
                 message = f"what stands behind host {host} is {_kind(variables)}, not a mapping of variables"
                 yield Wrong((*here, host), message, "write it as `gpu1: {ansible_host: 192.168.0.1}`")
+
+
+@cache
+def range_of(written: str) -> frozenset[str]:
+    """Return the hosts of a range as `gpu[001:512]`, as Ansible expands it."""
+    try:
+        return frozenset(str(name) for name in expand_hostname_range(written))
+    except AnsibleError:
+        return frozenset()
 
 
 def range_error(written: str) -> str | None:
