@@ -92,7 +92,7 @@ def baseline_of(path: str | Path) -> dict[str, Any]:
     """
     with _read(path) as read:
         manifest, _plan, asked, *_rest = read.documents
-        return baseline.document(manifest, asked, verdict.answers(*read.documents))
+        return baseline.document(manifest, asked, verdict.answers(*read.documents)[0])
 
 
 @contextmanager

@@ -80,7 +80,7 @@ def judge(
         JudgeError: nothing was asked, or a line asks of a node or rail that the plan does not have.
         PolicyError: the manifest's policy is not one.
     """
-    found, rows = _judged(manifest, plan, asked, facts, results, obstacles, answered, saved)
+    found, rows = answers(manifest, plan, asked, facts, results, obstacles, answered, saved)
     return [answer.line(line, rows) for line, answer in zip(asked, found, strict=True)]
 
 
@@ -93,21 +93,8 @@ def answers(
     obstacles: Iterable[Mapping[str, Any]],
     answered: Iterable[str],
     saved: Saved | None,
-) -> list[Answer]:
-    """Return what `judge` makes verdicts of; arguments and errors are the same."""
-    return _judged(manifest, plan, asked, facts, results, obstacles, answered, saved)[0]
-
-
-def _judged(
-    manifest: Mapping[str, Any],
-    plan: Mapping[str, Any],
-    asked: Sequence[Mapping[str, Any]],
-    facts: Iterable[Mapping[str, Any]],
-    results: Iterable[Mapping[str, Any]],
-    obstacles: Iterable[Mapping[str, Any]],
-    answered: Iterable[str],
-    saved: Saved | None,
 ) -> tuple[list[Answer], Rows]:
+    """Return what `judge` makes verdicts of, and id -> the rows of it; arguments and errors are the same."""
     problem = documents.problem(manifest, plan, asked)
     if problem:
         raise JudgeError(problem)

@@ -151,7 +151,7 @@ HEALTHY = FakeRun(**RUN_OF)
 
 
 def saved_of(run: FakeRun) -> kept.Saved:
-    found = verdict.answers(
+    found, _rows = verdict.answers(
         run.manifest, run.plan, run.asked, run.facts, exchanged(run.results), (), (), None
     )
     return kept.read(baseline.document(run.manifest, run.asked, found))
