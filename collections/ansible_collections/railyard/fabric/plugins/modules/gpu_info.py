@@ -245,12 +245,10 @@ gpu_info:
       sample: []
 """
 
-from collections.abc import Sequence
-
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.railyard.fabric.plugins.module_utils.facts import tools
 from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import Reader
 from ansible_collections.railyard.fabric.plugins.module_utils.gpu import facts
-from ansible_collections.railyard.fabric.plugins.module_utils.gpu.modules import Run
 from ansible_collections.railyard.fabric.plugins.module_utils.state import pending
 
 WAITS_ROOT = "/"
@@ -258,25 +256,14 @@ WAITS_ROOT = "/"
 _FOLDERS = ["/sbin", "/usr/sbin", "/usr/local/nvidia/bin"]
 
 
-def _runner(module: AnsibleModule) -> Run:
-    """Return a function that runs a tool and gives what it printed, None when there is no such tool."""
-
-    def run(argv: Sequence[str]) -> str | None:
-        path = module.get_bin_path(argv[0], opt_dirs=_FOLDERS)
-        if path is None:
-            return None
-        _rc, out, err = module.run_command([path, *argv[1:]], errors="surrogate_then_replace")
-        return f"{out}\n{err}"
-
-    return run
-
-
 def main() -> None:
     """Run the module."""
     module = AnsibleModule(argument_spec={"waits_topic": {"type": "str"}}, supports_check_mode=True)
     topic = module.params["waits_topic"]
     waiting = {} if topic is None else {"waiting": pending.standing(WAITS_ROOT, topic)}
-    module.exit_json(changed=False, gpu_info=facts.collect(Reader(), _runner(module)), **waiting)
+    module.exit_json(
+        changed=False, gpu_info=facts.collect(Reader(), tools.runner(module, _FOLDERS)), **waiting
+    )
 
 
 if __name__ == "__main__":

@@ -407,24 +407,9 @@ rail_info:
       sample: []
 """
 
-from typing import Any
-
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.railyard.fabric.plugins.module_utils.facts import node
+from ansible_collections.railyard.fabric.plugins.module_utils.facts import node, tools
 from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import Reader
-
-
-def _runner(module: AnsibleModule) -> Any:
-    """Return a function that runs a tool and gives what it printed, None when there is no such tool."""
-
-    def run(argv: list[str]) -> str | None:
-        path = module.get_bin_path(argv[0])
-        if path is None:
-            return None
-        _rc, out, err = module.run_command([path, *argv[1:]], errors="surrogate_then_replace")
-        return f"{out}\n{err}"
-
-    return run
 
 
 def main() -> None:
@@ -433,7 +418,7 @@ def main() -> None:
         argument_spec={"netdevs": {"type": "list", "elements": "str"}}, supports_check_mode=True
     )
     module.exit_json(
-        changed=False, rail_info=node.collect(Reader(), _runner(module), module.params["netdevs"])
+        changed=False, rail_info=node.collect(Reader(), tools.runner(module), module.params["netdevs"])
     )
 
 

@@ -6,10 +6,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import TOOL_VERSIONS
+from ansible_collections.railyard.fabric.plugins.module_utils.facts import tools
 from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import Reader
 
 SCHEMA = 1
@@ -48,7 +48,7 @@ def os_release(reader: Reader) -> dict[str, str | None]:
     return {"id": values.get("ID"), "version": values.get("VERSION_ID")}
 
 
-def tool_versions(run: Callable[[list[str]], str | None]) -> dict[str, str | None]:
+def tool_versions(run: tools.Run) -> dict[str, str | None]:
     """Return the version of each benchmark tool.
 
     Args:

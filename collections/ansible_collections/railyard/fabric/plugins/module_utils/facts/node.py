@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import datetime
 import platform
-from collections.abc import Callable
-from typing import Any, Optional
+from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.facts import (
     ethtool,
@@ -17,15 +16,13 @@ from ansible_collections.railyard.fabric.plugins.module_utils.facts import (
     netdev,
     qos_counters,
     rdma_port,
+    tools,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import Reader
 
-# What a tool printed, by its argv; None when there is no such tool. Python 3.9 cannot evaluate `X | Y`.
-Run = Callable[[list[str]], Optional[str]]  # noqa: UP045 - see above
-
 
 def collect(
-    reader: Reader, run: Run, netdevs: list[str] | None, ask: gpus.Ask | None = None
+    reader: Reader, run: tools.Run, netdevs: list[str] | None, ask: gpus.Ask | None = None
 ) -> dict[str, Any]:
     """Return the facts row without the node's name.
 

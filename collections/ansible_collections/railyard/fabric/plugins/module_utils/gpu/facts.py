@@ -12,7 +12,7 @@ import os
 import re
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.facts import nvidia_pci
+from ansible_collections.railyard.fabric.plugins.module_utils.facts import nvidia_pci, tools
 from ansible_collections.railyard.fabric.plugins.module_utils.facts.host import os_release
 from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import Reader, numa_node
 from ansible_collections.railyard.fabric.plugins.module_utils.gpu import modules, packages, services
@@ -126,7 +126,7 @@ def _settings(row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _ask_nvidia_smi(run: modules.Run, warnings: list[str]) -> dict[str, dict[str, Any]]:
+def _ask_nvidia_smi(run: tools.Run, warnings: list[str]) -> dict[str, dict[str, Any]]:
     """Return nvidia-smi's rows by PCI address."""
     for fields in ((*_ALWAYS, *_SETTINGS), _ALWAYS):
         said = run(["nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv"])
@@ -154,7 +154,7 @@ def _ask_nvidia_smi(run: modules.Run, warnings: list[str]) -> dict[str, dict[str
     return {}
 
 
-def collect(reader: Reader, run: modules.Run, root: str = "/") -> dict[str, Any]:
+def collect(reader: Reader, run: tools.Run, root: str = "/") -> dict[str, Any]:
     """Return the node's GPUs, driver and what bears on installing one.
 
     Args:

@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import Reader
+from ansible_collections.railyard.fabric.plugins.module_utils.facts.tools import Run
 from ansible_collections.railyard.fabric.plugins.module_utils.gpu.catalogue import OPEN, PROPRIETARY
-
-Run = Callable[[Sequence[str]], "str | None"]
 
 # nvidia.ko, and Debian's nvidia-current.ko, nvidia-current-open.ko, nvidia-tesla-470.ko: the core module. Its
 # companions end in what they are for.

@@ -12,7 +12,7 @@ import os
 import re
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.gpu.modules import Run
+from ansible_collections.railyard.fabric.plugins.module_utils.facts.tools import Run
 from ansible_collections.railyard.fabric.plugins.module_utils.kernel import headers
 
 PATTERNS = (

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from ansible_collections.railyard.fabric.plugins.module_utils.gpu.modules import Run
+from ansible_collections.railyard.fabric.plugins.module_utils.facts.tools import Run
 
 # In the order in which they are stopped: DCGM asks the others.
 SERVICES = ("nvidia-dcgm", "nvidia-imex", "nvidia-fabricmanager", "nvidia-persistenced")

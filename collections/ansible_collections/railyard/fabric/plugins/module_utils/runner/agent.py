@@ -230,7 +230,7 @@ def _run_command(argv: Sequence[str]) -> tuple[int, str, str]:
     return done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace")
 
 
-def _printed(argv: list[str]) -> str | None:
+def _printed(argv: Sequence[str]) -> str | None:
     """Return what a tool prints for the facts; None when there is no such tool, or it hangs."""
     path = shutil.which(argv[0])
     if path is None:

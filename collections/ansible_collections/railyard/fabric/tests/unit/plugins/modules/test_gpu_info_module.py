@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ansible_collections.railyard.fabric.plugins.module_utils.facts import tools
 from ansible_collections.railyard.fabric.plugins.modules import gpu_info
 
 
@@ -22,6 +23,6 @@ class DummyModule:
 
 
 def test_nvidia_smi_that_is_on_no_path():
-    run = gpu_info._runner(DummyModule())
+    run = tools.runner(DummyModule(), gpu_info._FOLDERS)
     assert run(["nvidia-smi", "-L"]) == "/usr/local/nvidia/bin/nvidia-smi -L\nand errors"
     assert run(["modinfo", "nvidia"]) is None
