@@ -11,8 +11,10 @@ from typing import Any
 
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.channel import rail_socket
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.rail_socket import Place
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import udp_probe
+from support.nodes.meeting import free_port
 
 
 def connection_closed_by_the_server() -> tuple[socket.socket, int]:
@@ -81,3 +83,53 @@ def test_without_root_a_buffer_is_as_large_as_the_site_allows() -> None:
     sock: Any = SimpleNamespace(setsockopt=setsockopt)
     rail_socket.enlarge_receive_buffer(sock)
     assert asked[-1] == socket.SO_RCVBUF
+
+
+PLACE = Place("gpu002", "rail0", "lo", "127.0.0.1")
+
+
+def test_a_taken_port_and_a_missing_address_are_told_apart() -> None:
+    port = free_port()
+    with rail_socket.listen(PLACE, port):
+        with pytest.raises(MeasurementError) as taken:
+            rail_socket.listen(PLACE, port)
+        assert taken.value.error_class == "port_taken"
+        with pytest.raises(MeasurementError) as missing:
+            rail_socket.listen(PLACE._replace(address="192.0.2.1"), port)
+        assert missing.value.error_class == "no_address"
+        with pytest.raises(MeasurementError) as gone:
+            rail_socket.listen(PLACE._replace(netdev="nope0", address="192.0.2.1"), port)
+        assert gone.value.error_class == "no_netdev"
+        assert gone.value.status == "unmeasured"
+
+
+def test_a_listener_is_seen_without_a_connection() -> None:
+    port = free_port()
+    with rail_socket.listen(PLACE, port):
+        assert rail_socket.is_listening("127.0.0.1", port)
+        assert not rail_socket.is_listening("127.0.0.1", free_port())
+        assert not rail_socket.is_listening("127.0.0.2", port)
+        assert not rail_socket.is_connected("127.0.0.1", port)
+        with socket.create_connection(("127.0.0.1", port)):
+            assert rail_socket.is_connected("127.0.0.1", port)
+
+
+def test_the_kernels_table_is_read_by_words_of_32_bits() -> None:
+    head = (
+        "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
+    )
+    rest = "00000000:00000000 00:00000000 00000000     0        0 14363 1 0"
+    four = f"   0: 0200090A:48A8 00000000:0000 0A {rest}\n"
+    row = next(rail_socket.parse_tcp_table(head + four))
+    assert (socket.inet_ntoa(row.local), row.local_port, row.state, row.inode) == (
+        "10.9.0.2",
+        18600,
+        "0A",
+        14363,
+    )
+    six = four.replace("0200090A", "0100FDFD000000000000000001000000").replace(
+        "00000000:0000 0A", "00000000000000000000000000000000:0000 01"
+    )
+    row = next(rail_socket.parse_tcp_table(head + six))
+    assert socket.inet_ntop(socket.AF_INET6, row.local) == "fdfd:1::1"
+    assert row.state == "01"

@@ -19,16 +19,12 @@ from ansible_collections.railyard.fabric.plugins.module_utils.channel.rendezvous
 from ansible_collections.railyard.fabric.plugins.module_utils.runner import listener
 from ansible_collections.railyard.fabric.plugins.module_utils.runner import session as runner_meeting
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule.rounds import Meeting
+from support.nodes.meeting import free_port
 
 # Guards against hanging alone: the tests hold where any process sleeps for ten seconds at any moment.
 SOON_S = 60.0
 PLACE = Place("gpu001", "rail0", "lo", "10.0.1.1")
 ORDER = {"run": "20261121T101500Z-3f2a", "secret": "s" * 64}
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
 
 
 class Line:
