@@ -1,18 +1,17 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Bounds against the arithmetic of the wire, policy against bad input, and the sum of rails."""
+"""Bounds against the arithmetic of the wire."""
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import aggregate, bounds_check, slots
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import bounds as limits
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import slots
 from hypothesis import given
 from hypothesis import strategies as st
 from support.runs.fake_run import FakeRun
@@ -157,67 +156,6 @@ def test_a_path_has_the_mtu_that_both_ends_are_planned_with(mtus: Any, exact: di
         assert (found.floor, found.ceiling) == (exact, exact)
 
 
-@pytest.mark.parametrize(
-    ("metric", "value", "outcome", "cause"),
-    [
-        ("path_mtu_bytes", 9.0, "pass", None),
-        ("path_mtu_bytes", 8.0, "fail", "path_mtu_small"),
-        ("path_mtu_bytes", 10.0, "fail", "above_ceiling"),
-        ("bandwidth_gbps", 8.0, "fail", "below_floor"),
-        ("bandwidth_gbps", 10.0, "unmeasured", "above_ceiling"),
-        ("latency_p99_us", 10.0, "fail", "too_slow"),
-    ],
-)
-def test_what_is_beyond_a_bound_has_a_name(
-    metric: str, value: float, outcome: str, cause: str | None
-) -> None:
-    both = {metric: 9.0}
-    # Each end has to keep them.
-    for judged in ([{metric: value}], [{metric: 9.0}, {metric: value}]):
-        one = bounds_check.weigh({}, judged, limits.Bounds(both, both))
-        assert (one.outcome, one.cause.get("cause_class")) == (outcome, cause)
-        assert one.proof == (None if outcome == "unmeasured" else "proven")
-    assert bounds_check.weigh({}, [{metric: 9.0}], limits.Bounds(both, {})).outcome == "recorded"
-
-
-def test_what_both_ends_say_is_shown_and_judged() -> None:
-    mine = {"bandwidth_gbps": 9.0, "forward_gbps": 4.0, "cpu_percent": 20.0, "note": "x"}
-    theirs = {"bandwidth_gbps": 8.0, "forward_gbps": None, "cpu_percent": 60.0, "note": "x"}
-    ends = [{"check": "tcp_bandwidth", "metrics": one} for one in (mine, theirs)]
-    shown = {"bandwidth_gbps": 8.0, "forward_gbps": 4.0, "cpu_percent": 20.0, "peer_cpu_percent": 60.0}
-    assert bounds_check.observed(*ends) == shown
-    assert bounds_check.judged(*ends) == [mine, theirs]
-    assert bounds_check.judged(*ends, own_windows=True) == [{"bandwidth_gbps": 8.0, "cpu_percent": 20.0}]
-    ends[0]["check"] = "ping_rtt"  # its server measures nothing
-    assert bounds_check.judged(*ends) == [mine]
-
-
-@pytest.mark.parametrize(
-    ("received", "own_mtu", "cause"),
-    [(5, 9000, None), (4, 9000, "lost_packets"), (4, 9001, "path_mtu_small"), (0, 9000, "path_mtu_small")],
-)
-def test_one_probe_of_the_full_size_shows_that_the_size_is_not_the_matter(
-    received: int, own_mtu: int, cause: str | None
-) -> None:
-    metrics = {"path_mtu_bytes": 9000, "sent": 5, "received": received}
-    found = bounds_check.lost({"metrics": metrics, "mtu_bytes": own_mtu})
-    assert (found or {}).get("cause_class") == cause
-
-
-@pytest.mark.parametrize(
-    ("packets", "moved", "came"), [(5, 45_070, True), (4, 45_070, False), (5, 45_069, False)]
-)
-def test_a_tool_missed_what_the_counters_show(packets: int, moved: int, came: bool) -> None:
-    """Five probes of 9000 bytes, each with 14 of its frame."""
-    grown = {"rx_packets": packets, "rx_bytes": moved, "tx_packets": 5, "tx_bytes": 45_070}
-    client = {
-        "check": "path_mtu", "host": "gpu1", "claim": {"at_most": 5},
-        "counters": {name: [0, by] for name, by in grown.items()},
-        "metrics": {"path_mtu_bytes": 9000, "sent": 5, "received": 4},
-    }  # fmt: skip
-    assert (bounds_check.came_after_all(client, {}) is not None) is came
-
-
 def test_that_loss_must_be_zero_is_said_of_ping_alone() -> None:
     said = ["loss must be 0" in bounds(check, rate_gbps=10).basis for check in ("ping_rtt", "tcp_latency")]
     assert said == [True, False]
@@ -299,70 +237,6 @@ def test_an_unshaped_software_link_is_recorded() -> None:
     assert run.status() == 0
 
 
-@pytest.mark.parametrize(
-    ("user", "said"),
-    [
-        ([], "fabric_policy must be a mapping"),
-        ("fast", "fabric_policy must be a mapping"),
-        ({"iperf_duration": 4}, "fabric_policy.iperf_duration is not known"),
-        ({"iperf3_duration_s": "4"}, "fabric_policy.iperf3_duration_s must be a number"),
-        ({"iperf3_duration_s": True}, "fabric_policy.iperf3_duration_s must be a number"),
-        ({"iperf3_duration_s": -1}, "fabric_policy.iperf3_duration_s must be within 1 and"),
-        ({"iperf3_duration_s": 0}, "fabric_policy.iperf3_duration_s must be within 1 and"),
-        ({"iperf3_duration_s": 1.5}, "must be a whole number"),
-        ({"ping_interval_s": float("nan")}, "fabric_policy.ping_interval_s must be a number"),
-        ({"ping_interval_s": float("inf")}, "fabric_policy.ping_interval_s must be a number"),
-        ({"allow_busy": "yes"}, "fabric_policy.allow_busy must be true or false"),
-        ({"base_port": 80}, "fabric_policy.base_port must be within 1024"),
-        ({"rdma_tests": []}, "use transport tcp"),
-        ({"rdma_tests": "ib_write_bw"}, "fabric_policy.rdma_tests must be a list"),
-        ({"rdma_tests": [1]}, "fabric_policy.rdma_tests must be a list"),
-        ({"rdma_tests": ["ib_atomic_bw"]}, "fabric_policy.rdma_tests lists 'ib_atomic_bw'"),
-        ({"rdma_tests": ["ib_write_bw", "ib_write_bw"]}, "fabric_policy.rdma_tests lists ib_write_bw twice"),
-        ({"bidirectional": 1}, "fabric_policy.bidirectional must be true or false"),
-        ({"numa_pinning": None}, "fabric_policy.numa_pinning must be true or false"),
-        ({"rdma_duration_s": 2}, "fabric_policy.rdma_duration_s must be within 3 and"),
-        ({"rdma_duration_s": 4, "rdma_margin_s": 2}, "leaves 0 s to measure"),
-        ({"rdma_margin_s": 0}, "fabric_policy.rdma_margin_s must be within 1 and"),
-        ({"rdma_latency_s": 10.5}, "fabric_policy.rdma_latency_s must be within 0.2 and 10"),
-        ({"rdma_message_bytes": 8388609}, "fabric_policy.rdma_message_bytes must be within 1 and"),
-        ({"rdma_qps": 65}, "fabric_policy.rdma_qps must be within 1 and 64"),
-        ({"floors": {"rdma_port": {"x": [0, 1]}}}, "fabric_policy.floors.rdma_port is no check"),
-        ({"floors": {"link_errors": {"errors": [0, 9]}}}, "fabric_policy.floors.link_errors is no check"),
-        ({"floors": []}, "fabric_policy.floors must be a mapping"),
-        ({"floors": {"link": {"x": [0, 1]}}}, "fabric_policy.floors.link is no check"),
-        ({"floors": {"tcp_bandwidth": {}}}, "fabric_policy.floors.tcp_bandwidth must map"),
-        (
-            {"floors": {"tcp_bandwidth": {"mbps": [1, 2]}}},
-            "fabric_policy.floors.tcp_bandwidth.mbps is no metric",
-        ),
-        ({"floors": {"tcp_bandwidth": {"bandwidth_gbps": 30}}}, r"must be \[floor, ceiling"),
-        (
-            {"floors": {"tcp_bandwidth": {"bandwidth_gbps": [-1, 2]}}},
-            "a floor that is a number of at least 0",
-        ),
-        ({"floors": {"tcp_bandwidth": {"bandwidth_gbps": ["1", 2]}}}, "a floor that is a number"),
-        ({"floors": {"tcp_bandwidth": {"bandwidth_gbps": [3, 2]}}}, "a ceiling above the floor"),
-        ({"floors": {"tcp_bandwidth": {"bandwidth_gbps": [3, float("nan")]}}}, "a ceiling above the floor"),
-    ],
-)
-def test_bad_policy_names_its_key(user: Any, said: str) -> None:
-    with pytest.raises(policy.PolicyError, match=said):
-        policy.merge(user)
-
-
-def test_all_policy_problems_come_at_once_and_the_default_stays_clean() -> None:
-    before = copy.deepcopy(policy.DEFAULT)
-    with pytest.raises(policy.PolicyError) as caught:
-        policy.merge({"a": 1, "ping_count": -1, "floors": {"x": {}}})
-    assert len(caught.value.problems) == 3
-    merged = policy.merge({"floors": {"ping_rtt": {"rtt_max_us": [0, 5]}}})
-    merged["floors"]["tcp_latency"] = {}
-    merged["rdma_tests"].append("ib_read_bw")
-    assert before == policy.DEFAULT
-    assert policy.merge(None) == before
-
-
 def test_both_ways_at_once_may_carry_twice_the_rate_and_each_way_once() -> None:
     found = bounds("tcp_bandwidth_bi", rate_gbps=10, mtu=1500)
     one_way = 10 * 1448 / 1538 * 1.02
@@ -375,62 +249,3 @@ def test_both_ways_at_once_may_carry_twice_the_rate_and_each_way_once() -> None:
     assert "fits each way" in found.basis
     assert "no floor: no authority" in found.basis
     assert not bounds("tcp_bandwidth_bi").ceiling
-
-
-def server(begin: float, last: float, gbps: float = 1.0, started: str = "2026-11-21T10:15:20.000Z") -> Any:
-    times = [round(0.2 * step, 1) for step in range(60)]
-    return {
-        "rail": "rail0",
-        "started": started,
-        "window_s": [begin, last],
-        "metrics": {"bandwidth_gbps": gbps},
-        "samples": {"t_s": times, "rx_bytes": [int(at * gbps * 1.01e9 / 8) for at in times]},
-    }
-
-
-def test_rates_over_the_common_window_are_added() -> None:
-    # 10 s windows that share 9.0 s: exactly 90 %
-    found = aggregate.add_up([server(0.0, 10.0), server(1.0, 11.0, gbps=2.0)])
-    assert found["bandwidth_gbps"] == pytest.approx(3.03, abs=0.001)
-    assert found["overlap_percent"] == 90.0
-    with pytest.raises(aggregate.NotAdded, match="only 89 %"):
-        aggregate.add_up([server(0.0, 10.0), server(1.1, 11.1)])
-
-
-def test_windows_are_compared_on_the_clock_and_not_from_each_start() -> None:
-    late = server(0.0, 10.0, started="2026-11-21T10:15:25.000Z")
-    with pytest.raises(aggregate.NotAdded, match="50 %"):
-        aggregate.add_up([server(0.0, 10.0), late])
-    apart = server(0.0, 10.0, started="2026-11-21T10:16:25.000Z")
-    with pytest.raises(aggregate.NotAdded, match="only 0 %"):
-        aggregate.add_up([server(0.0, 10.0), apart])
-
-
-def test_a_counter_that_contradicts_iperf3_is_not_added() -> None:
-    row = server(0.0, 10.0)
-    row["metrics"]["bandwidth_gbps"] = 0.85
-    with pytest.raises(aggregate.NotAdded) as caught:
-        aggregate.add_up([row, server(0.0, 10.0)])
-    assert caught.value.cause == "ends_disagree"
-    with pytest.raises(aggregate.NotAdded):
-        aggregate.add_up([])
-
-
-def test_what_rxe_sends_again_is_no_bandwidth() -> None:
-    # The netdev carries 1.6 times the payload: all of it was RDMA, and only what arrived for good counts.
-    rows = [server(0.0, 10.0), server(0.0, 10.0)]
-    for row in rows:
-        row["samples"]["rx_bytes"] = [int(at * 1.6e9 / 8) for at in row["samples"]["t_s"]]
-    with pytest.raises(aggregate.NotAdded, match=r"the rail's counter 1\.6"):
-        aggregate.add_up(rows, payload=True)  # no driver but rxe does so
-    for row in rows:
-        row["counters"] = {"hw_rcvd_pkts": [0, 1]}
-    found = aggregate.add_up(rows, payload=True)
-    assert found["bandwidth_gbps"] == pytest.approx(2.0, abs=0.001)
-    assert found["frames_gbps"] == pytest.approx(3.2, abs=0.001)
-    # A claim a little above what crossed the netdev in the common window counts for no more than that.
-    rows[1]["metrics"]["bandwidth_gbps"] = 1.8
-    assert aggregate.add_up(rows, payload=True)["bandwidth_gbps"] == pytest.approx(2.6, abs=0.001)
-    rows[1]["metrics"]["bandwidth_gbps"] = 2.7  # far above it
-    with pytest.raises(aggregate.NotAdded):
-        aggregate.add_up(rows, payload=True)

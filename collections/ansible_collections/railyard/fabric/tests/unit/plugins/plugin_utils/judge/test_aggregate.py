@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Rails that did not run at one time are not added up, and the verdict says which of them it was."""
+"""Rates over the time that is common to all rails are added up; what did not run at one time is not."""
 
 from __future__ import annotations
 
@@ -151,3 +151,62 @@ def test_a_rate_is_of_the_samples_in_the_window(times: list[float], gbps: float 
             aggregate.received_gbps(row)
     else:
         assert aggregate.received_gbps(row) == pytest.approx(gbps)
+
+
+def receiver(begin: float, last: float, gbps: float = 1.0, started: str = "2026-11-21T10:15:20.000Z") -> Any:
+    times = [round(0.2 * step, 1) for step in range(60)]
+    return {
+        "rail": "rail0",
+        "started": started,
+        "window_s": [begin, last],
+        "metrics": {"bandwidth_gbps": gbps},
+        "samples": {"t_s": times, "rx_bytes": [int(at * gbps * 1.01e9 / 8) for at in times]},
+    }
+
+
+def test_rates_over_the_common_window_are_added() -> None:
+    # 10 s windows that share 9.0 s: exactly 90 %
+    found = aggregate.add_up([receiver(0.0, 10.0), receiver(1.0, 11.0, gbps=2.0)])
+    assert found["bandwidth_gbps"] == pytest.approx(3.03, abs=0.001)
+    assert found["overlap_percent"] == 90.0
+    with pytest.raises(aggregate.NotAdded, match="only 89 %"):
+        aggregate.add_up([receiver(0.0, 10.0), receiver(1.1, 11.1)])
+
+
+def test_windows_are_compared_on_the_clock_and_not_from_each_start() -> None:
+    late = receiver(0.0, 10.0, started="2026-11-21T10:15:25.000Z")
+    with pytest.raises(aggregate.NotAdded, match="50 %"):
+        aggregate.add_up([receiver(0.0, 10.0), late])
+    apart = receiver(0.0, 10.0, started="2026-11-21T10:16:25.000Z")
+    with pytest.raises(aggregate.NotAdded, match="only 0 %"):
+        aggregate.add_up([receiver(0.0, 10.0), apart])
+
+
+def test_a_counter_that_contradicts_iperf3_is_not_added() -> None:
+    row = receiver(0.0, 10.0)
+    row["metrics"]["bandwidth_gbps"] = 0.85
+    with pytest.raises(aggregate.NotAdded) as caught:
+        aggregate.add_up([row, receiver(0.0, 10.0)])
+    assert caught.value.cause == "ends_disagree"
+    with pytest.raises(aggregate.NotAdded):
+        aggregate.add_up([])
+
+
+def test_what_rxe_sends_again_is_no_bandwidth() -> None:
+    # The netdev carries 1.6 times the payload: all of it was RDMA, and only what arrived for good counts.
+    rows = [receiver(0.0, 10.0), receiver(0.0, 10.0)]
+    for row in rows:
+        row["samples"]["rx_bytes"] = [int(at * 1.6e9 / 8) for at in row["samples"]["t_s"]]
+    with pytest.raises(aggregate.NotAdded, match=r"the rail's counter 1\.6"):
+        aggregate.add_up(rows, payload=True)  # no driver but rxe does so
+    for row in rows:
+        row["counters"] = {"hw_rcvd_pkts": [0, 1]}
+    found = aggregate.add_up(rows, payload=True)
+    assert found["bandwidth_gbps"] == pytest.approx(2.0, abs=0.001)
+    assert found["frames_gbps"] == pytest.approx(3.2, abs=0.001)
+    # A claim a little above what crossed the netdev in the common window counts for no more than that.
+    rows[1]["metrics"]["bandwidth_gbps"] = 1.8
+    assert aggregate.add_up(rows, payload=True)["bandwidth_gbps"] == pytest.approx(2.6, abs=0.001)
+    rows[1]["metrics"]["bandwidth_gbps"] = 2.7  # far above it
+    with pytest.raises(aggregate.NotAdded):
+        aggregate.add_up(rows, payload=True)

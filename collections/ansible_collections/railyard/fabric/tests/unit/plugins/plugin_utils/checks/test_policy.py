@@ -1,0 +1,76 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The site's policy: bad input is named by its key, all at once."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
+
+
+@pytest.mark.parametrize(
+    ("user", "said"),
+    [
+        ([], "fabric_policy must be a mapping"),
+        ("fast", "fabric_policy must be a mapping"),
+        ({"iperf_duration": 4}, "fabric_policy.iperf_duration is not known"),
+        ({"iperf3_duration_s": "4"}, "fabric_policy.iperf3_duration_s must be a number"),
+        ({"iperf3_duration_s": True}, "fabric_policy.iperf3_duration_s must be a number"),
+        ({"iperf3_duration_s": -1}, "fabric_policy.iperf3_duration_s must be within 1 and"),
+        ({"iperf3_duration_s": 0}, "fabric_policy.iperf3_duration_s must be within 1 and"),
+        ({"iperf3_duration_s": 1.5}, "must be a whole number"),
+        ({"ping_interval_s": float("nan")}, "fabric_policy.ping_interval_s must be a number"),
+        ({"ping_interval_s": float("inf")}, "fabric_policy.ping_interval_s must be a number"),
+        ({"allow_busy": "yes"}, "fabric_policy.allow_busy must be true or false"),
+        ({"base_port": 80}, "fabric_policy.base_port must be within 1024"),
+        ({"rdma_tests": []}, "use transport tcp"),
+        ({"rdma_tests": "ib_write_bw"}, "fabric_policy.rdma_tests must be a list"),
+        ({"rdma_tests": [1]}, "fabric_policy.rdma_tests must be a list"),
+        ({"rdma_tests": ["ib_atomic_bw"]}, "fabric_policy.rdma_tests lists 'ib_atomic_bw'"),
+        ({"rdma_tests": ["ib_write_bw", "ib_write_bw"]}, "fabric_policy.rdma_tests lists ib_write_bw twice"),
+        ({"bidirectional": 1}, "fabric_policy.bidirectional must be true or false"),
+        ({"numa_pinning": None}, "fabric_policy.numa_pinning must be true or false"),
+        ({"rdma_duration_s": 2}, "fabric_policy.rdma_duration_s must be within 3 and"),
+        ({"rdma_duration_s": 4, "rdma_margin_s": 2}, "leaves 0 s to measure"),
+        ({"rdma_margin_s": 0}, "fabric_policy.rdma_margin_s must be within 1 and"),
+        ({"rdma_latency_s": 10.5}, "fabric_policy.rdma_latency_s must be within 0.2 and 10"),
+        ({"rdma_message_bytes": 8388609}, "fabric_policy.rdma_message_bytes must be within 1 and"),
+        ({"rdma_qps": 65}, "fabric_policy.rdma_qps must be within 1 and 64"),
+        ({"floors": {"rdma_port": {"x": [0, 1]}}}, "fabric_policy.floors.rdma_port is no check"),
+        ({"floors": {"link_errors": {"errors": [0, 9]}}}, "fabric_policy.floors.link_errors is no check"),
+        ({"floors": []}, "fabric_policy.floors must be a mapping"),
+        ({"floors": {"link": {"x": [0, 1]}}}, "fabric_policy.floors.link is no check"),
+        ({"floors": {"tcp_bandwidth": {}}}, "fabric_policy.floors.tcp_bandwidth must map"),
+        (
+            {"floors": {"tcp_bandwidth": {"mbps": [1, 2]}}},
+            "fabric_policy.floors.tcp_bandwidth.mbps is no metric",
+        ),
+        ({"floors": {"tcp_bandwidth": {"bandwidth_gbps": 30}}}, r"must be \[floor, ceiling"),
+        (
+            {"floors": {"tcp_bandwidth": {"bandwidth_gbps": [-1, 2]}}},
+            "a floor that is a number of at least 0",
+        ),
+        ({"floors": {"tcp_bandwidth": {"bandwidth_gbps": ["1", 2]}}}, "a floor that is a number"),
+        ({"floors": {"tcp_bandwidth": {"bandwidth_gbps": [3, 2]}}}, "a ceiling above the floor"),
+        ({"floors": {"tcp_bandwidth": {"bandwidth_gbps": [3, float("nan")]}}}, "a ceiling above the floor"),
+    ],
+)
+def test_bad_policy_names_its_key(user: Any, said: str) -> None:
+    with pytest.raises(policy.PolicyError, match=said):
+        policy.merge(user)
+
+
+def test_all_policy_problems_come_at_once_and_the_default_stays_clean() -> None:
+    before = copy.deepcopy(policy.DEFAULT)
+    with pytest.raises(policy.PolicyError) as caught:
+        policy.merge({"a": 1, "ping_count": -1, "floors": {"x": {}}})
+    assert len(caught.value.problems) == 3
+    merged = policy.merge({"floors": {"ping_rtt": {"rtt_max_us": [0, 5]}}})
+    merged["floors"]["tcp_latency"] = {}
+    merged["rdma_tests"].append("ib_read_bw")
+    assert before == policy.DEFAULT
+    assert policy.merge(None) == before
