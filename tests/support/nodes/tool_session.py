@@ -5,10 +5,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.rail_socket import Place
-from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import Finished, ToolSession
+from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import (
+    Finished,
+    ToolSession,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils.measure.rdma_port import RdmaPort
 
 POLICY: dict[str, Any] = {
     "iperf3_duration_s": 4,
@@ -21,6 +27,16 @@ POLICY: dict[str, Any] = {
     "path_mtu_probes": 5,
 }
 OWN = Place("gpu001", "rail0", "ens6", "10.0.1.1")
+RDMA_POLICY: dict[str, Any] = {
+    "rdma_duration_s": 4,
+    "rdma_margin_s": 1,
+    "rdma_latency_s": 2,
+    "rdma_message_bytes": 65536,
+    "rdma_qps": 1,
+    "sockperf_message_bytes": 64,
+    "numa_pinning": True,
+}
+PORT = RdmaPort("rxe0", 1, 1, "RoCE v2", None)
 
 
 class FakeSession(ToolSession):
@@ -38,3 +54,39 @@ class FakeSession(ToolSession):
     def run(self, argv: list[str], limit_s: float, connection: bool = False) -> Finished:
         self.ran.append(argv)
         return Finished(0, self.text, 0.0, 0.1 if connection else None, 6.0)
+
+
+class PerftestSession(ToolSession):
+    """Has run perftest already, which printed these texts, one after the other."""
+
+    def __init__(self, *texts: str, port: RdmaPort = PORT, version: str = "6.06", status: int = 0) -> None:
+        self.own = OWN
+        self.peer_address, self.peer_host = "10.0.1.2", "gpu002"
+        self.port = 18640
+        self.policy = dict(RDMA_POLICY)
+        self.version = version
+        self.peer_failed = False
+        self.here: RdmaPort | None = port
+        self.texts = list(texts)
+        self.status = status
+        self.ran: list[list[str]] = []
+        self.asked: list[Mapping[str, Any]] = []
+
+    def rdma_port(self) -> RdmaPort:
+        if self.here is None:
+            raise MeasurementError("hca_missing", "gone", "gpu001", "look")
+        return self.here
+
+    def run(self, argv: list[str], limit_s: float, connection: bool = False) -> Finished:
+        self.ran.append(argv)
+        return Finished(self.status, self.texts.pop(0), 0.0, 0.5, 5.5)
+
+    def serve(self, argv: list[str], limit_s: float) -> None:
+        self.ran.append(argv)
+
+    def served(self, patience_s: float) -> Finished:
+        return Finished(self.status, self.texts.pop(0), 0.0, None, 6.0)
+
+    def ask(self, question: Mapping[str, Any]) -> dict[str, Any]:
+        self.asked.append(question)
+        return {"port": 18641}

@@ -1,10 +1,11 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whatever the tool, only a whole result counts."""
+"""Whatever the tool: only a whole result counts, and its version is the program's own word."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -35,3 +36,24 @@ def test_only_a_whole_result_counts(parse: Any, error_class: str) -> None:
     assert found.value.error_class == error_class
     assert found.value.host == "gpu001"
     assert found.value.fix
+
+
+@pytest.mark.parametrize(
+    ("name", "said", "version"),
+    [("ib_read_lat", "Version: 6.06", "6.06"), ("iperf3", "iperf 3.12 (cJSON 1.7.15)", "3.12")],
+)
+def test_a_version_is_the_programs_own_word(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, said: str, version: str
+) -> None:
+    program = tmp_path / name
+    program.write_text(f"#!/bin/sh\necho '{said}'\nexit 1\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    assert base.version_of(name) == version
+    assert base.version_of("no_such_tool") is None
+
+
+def test_a_difference_of_versions_is_named() -> None:
+    obstacle = base.version_differs("ib_write_bw", "6.06", "gpu001", "6.17", "gpu002")
+    assert (obstacle.error_class, obstacle.status) == ("version_differs", "unmeasured")
+    assert all(word in obstacle.message for word in ("6.06", "gpu001", "6.17", "gpu002"))

@@ -1,30 +1,24 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A run on its node: lease, staging, starting, watching and packing, on folders of the test's own."""
+"""A run on its node: staging, starting, watching and packing, on folders of the test's own."""
 
 from __future__ import annotations
 
-import contextlib
 import os
-import signal
 import subprocess
 import sys
 import tarfile
-import time
 from collections.abc import Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
 from ansible_collections.railyard.fabric.plugins.module_utils.runner import control as runner_control
 from ansible_collections.railyard.fabric.plugins.module_utils.runner import launcher as units
-from ansible_collections.railyard.fabric.plugins.module_utils.runner import lease as lease_module
 from ansible_collections.railyard.fabric.plugins.module_utils.runner import process as runner_process
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.control import Control
-from ansible_collections.railyard.fabric.plugins.module_utils.runner.lease import Lease
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule import work_order
 
 RUN, OTHER = "20261121T101500Z-3f2a", "20261121T111500Z-4444"
@@ -278,111 +272,6 @@ def test_a_second_controller_is_told_who_since_when_and_until_when(
     assert stage(second, program, run=OTHER)["changed"] is True
 
 
-def test_an_expired_lease_is_taken_over_and_its_run_told(tmp_path: Path) -> None:
-    lease = Lease(str(tmp_path))
-    lease.take(RUN, "first", 0.05, "gpu001")
-    assert lease.lost_by(RUN) is None
-    time.sleep(0.1)
-    assert "shown no life" in str(lease.lost_by(RUN))
-    assert lease.holder() is None
-    lease.take(OTHER, "second", 60, "gpu001")
-    assert OTHER in str(lease.lost_by(RUN))
-    assert lease.lost_by(OTHER) is None
-    Path(lease.path).write_text('{"torn')
-    assert lease.lost_by(OTHER) == "the lease is gone"
-    lease.take(RUN, "third", 60, "gpu001")
-
-
-@pytest.mark.parametrize("step_s", [-86400.0, 86400.0])
-def test_a_clock_that_is_set_in_a_run_neither_ends_nor_keeps_its_lease(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step_s: float
-) -> None:
-    """A node that has just booted sets its clock once it has found a time server."""
-    lease = Lease(str(tmp_path))
-    lease.take(RUN, "first", 90, "gpu001")
-    clock = SimpleNamespace(wall_s=time.time(), s=1000.0)
-    fake = SimpleNamespace(
-        time=lambda: clock.wall_s, monotonic=lambda: clock.s, strftime=time.strftime, gmtime=time.gmtime
-    )
-    monkeypatch.setattr(lease_module, "time", fake)
-    assert lease.lost_by(RUN) is None
-    clock.wall_s += step_s
-    clock.s += 2.0
-    assert lease.lost_by(RUN) is None
-    # A sign of life by the new clock.
-    os.utime(lease.alive_path(RUN), (clock.wall_s, clock.wall_s))
-    clock.s += 80.0
-    assert lease.lost_by(RUN) is None
-    clock.s += 91.0
-    assert "shown no life" in str(lease.lost_by(RUN))
-
-
-def test_a_lease_holds_from_its_last_touch(tmp_path: Path) -> None:
-    lease = Lease(str(tmp_path))
-    lease.take(RUN, "first", 1000, "gpu001")
-    for path in tmp_path.iterdir():
-        os.utime(path, (time.time() - 1001, time.time() - 1001))
-    assert lease.holder() is None
-    os.utime(lease.path)
-    assert 900 < lease.left_s() <= 1000
-
-
-def test_taking_ones_own_lease_again_keeps_since(tmp_path: Path) -> None:
-    lease = Lease(str(tmp_path))
-    first = lease.take(RUN, "first", 10, "gpu001")
-    assert lease.take(RUN, "first", 50, "gpu001")["since_s"] == first["since_s"]
-    held = lease.read()
-    assert held is not None
-    assert held["until_s"] > first["until_s"] + 30
-
-
-def test_a_tool_dies_with_its_runner_by_systemd(tmp_path: Path) -> None:
-    launcher = units.SystemdLauncher(units.runner_unit(RUN))
-    argv = launcher.argv("railyard-x", ["iperf3", "-s"], 13.4)
-    assert argv[-3:] == ["--", "iperf3", "-s"]
-    for wanted in (
-        "KillMode=control-group",
-        "LimitMEMLOCK=infinity",
-        "RuntimeMaxSec=13",
-        f"BindsTo=railyard-runner-{RUN}.service",
-    ):
-        assert wanted in argv
-    for flag in ("--collect", "--pipe", "--wait", "--quiet"):
-        assert flag in argv
-
-
-def test_launchers_are_chosen_by_name_only() -> None:
-    with pytest.raises(MeasurementError, match="unknown"):
-        units.launcher("auto", RUN, "gpu001")
-    assert isinstance(units.launcher("direct", RUN, "gpu001"), units.DirectLauncher)
-
-
-def alive_in(group: int) -> list[list[str]]:
-    """The stat fields, from the state on, of each process of a group that is no zombie."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):  # it ended while we looked
-            fields = path.read_text().rpartition(")")[2].split()
-            if int(fields[2]) == group and fields[0] != "Z":
-                found.append(fields)
-    return found
-
-
-def test_the_direct_launcher_ends_the_whole_group(tmp_path: Path) -> None:
-    launched = units.DirectLauncher("x").start(
-        "u", ["sh", "-c", "sleep 61 & sleep 62"], 5, str(tmp_path / "out")
-    )
-    time.sleep(0.2)
-    launched.end()
-    assert launched.poll() is not None
-    group = launched._process.pid
-    # A killed process may wait for a CPU to die on; a zombie that nobody has reaped yet runs no more.
-    deadline = time.monotonic() + 60
-    while alive_in(group) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert alive_in(group) == []
-
-
 def test_a_systemd_that_does_not_answer_has_not_said_that_nothing_runs(
     tmp_path: Path, program: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -402,37 +291,6 @@ def test_a_systemd_that_does_not_answer_has_not_said_that_nothing_runs(
     assert control.lease.read() is not None
     monkeypatch.setattr(runner_process, "_SYSTEMD", str(tmp_path / "none"))
     assert control.stop(False) is False
-
-
-def test_a_direct_runner_that_ends_just_now_is_stopped(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    process = runner_process.DirectProcess(RUN, str(tmp_path), lambda _argv: (0, "", ""))
-    gone = subprocess.Popen([sys.executable, "-c", ""])
-    gone.wait()
-    # It was there when it was looked for, and is not when it is told to end.
-    pids = [gone.pid, gone.pid]
-    monkeypatch.setattr(process, "_pid", lambda: pids.pop() if pids else None)
-    process.stop()
-    assert pids == []
-
-
-def test_a_direct_runner_is_found_by_pid_and_folder(tmp_path: Path) -> None:
-    folder = tmp_path / "folder"
-    folder.mkdir()
-    process = runner_process.process("direct", RUN, str(folder), lambda _argv: (0, "", ""))
-    assert process.running() is False
-    process.start([sys.executable, "-c", "import time; time.sleep(30)", str(folder)], 60)
-    assert process.running() is True
-    pid = int((folder / "runner.pid").read_text())
-    os.kill(pid, 0)
-    os.waitpid(pid, os.WNOHANG)
-    os.kill(pid, signal.SIGTERM)
-    os.waitpid(pid, 0)
-    assert process.running() is False
-    # A pid that the kernel has given to somebody else is not ours.
-    (folder / "runner.pid").write_text("1")
-    assert process.running() is False
 
 
 def test_an_order_is_read_back_whole_and_a_bad_one_names_its_file(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import subprocess
@@ -16,6 +17,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.rail_socket import Place
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.rendezvous import Cancelled
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import registry
@@ -23,6 +25,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.measure.rdma_port 
 from ansible_collections.railyard.fabric.plugins.module_utils.runner import launcher as units
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.tool_session import RailToolSession
 
+RUN = "20261121T101500Z-3f2a"
 # Guards against hanging alone: the tests hold where any process sleeps for ten seconds at any moment.
 LONG_S, SOON_S = 600.0, 60.0
 
@@ -204,3 +207,50 @@ def test_ping_has_of_root_what_it_needs_and_no_more() -> None:
         argv = units.SystemdLauncher("x").argv("u", ["ping"], 5.0, capabilities)
         assert "CapabilityBoundingSet=CAP_NET_RAW" in argv
         assert argv[argv.index("--") :] == ["--", "ping"]
+
+
+def test_a_tool_dies_with_its_runner_by_systemd(tmp_path: Path) -> None:
+    launcher = units.SystemdLauncher(units.runner_unit(RUN))
+    argv = launcher.argv("railyard-x", ["iperf3", "-s"], 13.4)
+    assert argv[-3:] == ["--", "iperf3", "-s"]
+    for wanted in (
+        "KillMode=control-group",
+        "LimitMEMLOCK=infinity",
+        "RuntimeMaxSec=13",
+        f"BindsTo=railyard-runner-{RUN}.service",
+    ):
+        assert wanted in argv
+    for flag in ("--collect", "--pipe", "--wait", "--quiet"):
+        assert flag in argv
+
+
+def test_launchers_are_chosen_by_name_only() -> None:
+    with pytest.raises(MeasurementError, match="unknown"):
+        units.launcher("auto", RUN, "gpu001")
+    assert isinstance(units.launcher("direct", RUN, "gpu001"), units.DirectLauncher)
+
+
+def alive_in(group: int) -> list[list[str]]:
+    """The stat fields, from the state on, of each process of a group that is no zombie."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # it ended while we looked
+            fields = path.read_text().rpartition(")")[2].split()
+            if int(fields[2]) == group and fields[0] != "Z":
+                found.append(fields)
+    return found
+
+
+def test_the_direct_launcher_ends_the_whole_group(tmp_path: Path) -> None:
+    launched = units.DirectLauncher("x").start(
+        "u", ["sh", "-c", "sleep 61 & sleep 62"], 5, str(tmp_path / "out")
+    )
+    time.sleep(0.2)
+    launched.end()
+    assert launched.poll() is not None
+    group = launched._process.pid
+    # A killed process may wait for a CPU to die on; a zombie that nobody has reaped yet runs no more.
+    deadline = time.monotonic() + 60
+    while alive_in(group) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert alive_in(group) == []

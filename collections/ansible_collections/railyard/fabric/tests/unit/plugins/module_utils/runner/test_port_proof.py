@@ -20,10 +20,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.measure import per
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.rdma_port import RdmaPort
 from ansible_collections.railyard.fabric.plugins.module_utils.runner import port_proof
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule import work_order
-from ansible_collections.railyard.fabric.tests.unit.plugins.module_utils.runner.test_perftest import (
-    POLICY,
-    Desk,
-)
+from support.nodes.tool_session import RDMA_POLICY, PerftestSession
 
 GUIDS = {"dgx01": "b83f:d203:00a1:0000", "dgx02": "b83f:d203:00a2:0000"}
 PLACES = {
@@ -138,10 +135,10 @@ def test_a_rail_with_an_address_is_met_nowhere_else() -> None:
 
 
 def test_perftest_names_the_port_alone_and_meets_over_management() -> None:
-    play = Desk(port=RdmaPort("mlx5_0", 1, None, None, None, GUIDS["dgx01"]))
+    play = PerftestSession(port=RdmaPort("mlx5_0", 1, None, None, None, GUIDS["dgx01"]))
     play.own, play.peer_address = PLACES["dgx01"], "192.168.0.2"
     argv = perftest_bw.Bandwidth("ib_write_bw").command(
-        play, ["-s", str(POLICY["rdma_message_bytes"])], False
+        play, ["-s", str(RDMA_POLICY["rdma_message_bytes"])], False
     )
     assert argv[:5] == ["ib_write_bw", "-d", "mlx5_0", "-i", "1"]
     assert "-x" not in argv

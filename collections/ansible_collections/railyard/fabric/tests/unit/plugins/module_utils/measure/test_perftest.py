@@ -1,48 +1,30 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""perftest in the runner: command lines, whose table is believed, what is claimed, how long a test lasts."""
+"""perftest: command lines, whose table is believed, what is claimed, how long a test lasts."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
 
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
-from ansible_collections.railyard.fabric.plugins.module_utils.channel.rail_socket import Place
-from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import Reader
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import (
-    base,
     perftest,
     perftest_bw,
     perftest_lat,
 )
-from ansible_collections.railyard.fabric.plugins.module_utils.measure import rdma_port as rdma_place
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import (
     Finished,
     Reading,
-    ToolSession,
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.perftest_bw import Bandwidth
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.perftest_lat import Latency
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.proof import Claim
-from ansible_collections.railyard.fabric.plugins.module_utils.measure.rdma_port import RdmaPort
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.barrier import StartBarrier
+from support.nodes.tool_session import PORT, RDMA_POLICY, PerftestSession
 
-POLICY: dict[str, Any] = {
-    "rdma_duration_s": 4,
-    "rdma_margin_s": 1,
-    "rdma_latency_s": 2,
-    "rdma_message_bytes": 65536,
-    "rdma_qps": 1,
-    "sockperf_message_bytes": 64,
-    "numa_pinning": True,
-}
-OWN = Place("gpu001", "rail0", "ens6", "10.0.1.1")
-PORT = RdmaPort("rxe0", 1, 1, "RoCE v2", None)
 LINE = "-" * 87
 HEAD = f"""{LINE}
                     %s Test
@@ -76,51 +58,15 @@ def latency(iterations: int, average: float, title: str = "RDMA_Write Latency") 
     return HEAD % (title, 1) + LAT + row + LINE + "\n"
 
 
-class Desk(ToolSession):
-    """A play whose tools have been run already."""
-
-    def __init__(self, *texts: str, port: RdmaPort = PORT, version: str = "6.06", status: int = 0) -> None:
-        self.own = OWN
-        self.peer_address, self.peer_host = "10.0.1.2", "gpu002"
-        self.port = 18640
-        self.policy = dict(POLICY)
-        self.version = version
-        self.peer_failed = False
-        self.here: RdmaPort | None = port
-        self.texts = list(texts)
-        self.status = status
-        self.ran: list[list[str]] = []
-        self.asked: list[Mapping[str, Any]] = []
-
-    def rdma_port(self) -> RdmaPort:
-        if self.here is None:
-            raise MeasurementError("hca_missing", "gone", "gpu001", "look")
-        return self.here
-
-    def run(self, argv: list[str], limit_s: float, connection: bool = False) -> Finished:
-        self.ran.append(argv)
-        return Finished(self.status, self.texts.pop(0), 0.0, 0.5, 5.5)
-
-    def serve(self, argv: list[str], limit_s: float) -> None:
-        self.ran.append(argv)
-
-    def served(self, patience_s: float) -> Finished:
-        return Finished(self.status, self.texts.pop(0), 0.0, None, 6.0)
-
-    def ask(self, question: Mapping[str, Any]) -> dict[str, Any]:
-        self.asked.append(question)
-        return {"port": 18641}
-
-
 def test_command_lines_of_both_ends_agree_and_name_the_rails_port() -> None:
-    play = Desk()
+    play = PerftestSession()
     tool = Bandwidth("ib_write_bw")
     same = ["-p", "18640", "-s", "65536", "-q", "1", "-D", "4", "-f", "1", "-F", "--source_ip", "10.0.1.1"]
     whole = ["ib_write_bw", "-d", "rxe0", "-i", "1", "-x", "1", *same]
-    assert tool.command(play, tool.options(POLICY), server=True) == whole
-    assert tool.command(play, tool.options(POLICY), server=False) == [*whole, "10.0.1.2"]
-    assert "-b" in Bandwidth("ib_write_bw", bi=True).options(POLICY)
-    assert Latency("ib_read_lat").options(POLICY, 700) == ["-s", "64", "-n", "700"]
+    assert tool.command(play, tool.options(RDMA_POLICY), server=True) == whole
+    assert tool.command(play, tool.options(RDMA_POLICY), server=False) == [*whole, "10.0.1.2"]
+    assert "-b" in Bandwidth("ib_write_bw", bi=True).options(RDMA_POLICY)
+    assert Latency("ib_read_lat").options(RDMA_POLICY, 700) == ["-s", "64", "-n", "700"]
 
 
 @pytest.mark.parametrize(
@@ -134,12 +80,12 @@ def test_command_lines_of_both_ends_agree_and_name_the_rails_port() -> None:
     ],
 )
 def test_the_source_option_is_the_versions_own(version: str, option: list[str]) -> None:
-    argv = Bandwidth("ib_write_bw").command(Desk(version=version), [], server=True)
+    argv = Bandwidth("ib_write_bw").command(PerftestSession(version=version), [], server=True)
     assert argv[argv.index("-F") + 1 :] == [*option, *(["10.0.1.1"] if option else [])]
 
 
 def test_infiniband_has_no_gid_to_name() -> None:
-    play = Desk(port=PORT._replace(gid_index=None, gid_type=None))
+    play = PerftestSession(port=PORT._replace(gid_index=None, gid_type=None))
     assert "-x" not in Bandwidth("ib_write_bw").command(play, [], server=True)
 
 
@@ -158,7 +104,7 @@ def test_pinned_only_where_the_node_is_known_and_the_policy_and_the_tool_allow_i
     monkeypatch: pytest.MonkeyPatch, node: int | None, pinning: bool, may: bool, there: bool, pinned: bool
 ) -> None:
     monkeypatch.setattr(perftest.shutil, "which", lambda _name: "/usr/bin/numactl" if there else None)
-    play = Desk(bandwidth(1000, 31.25, 0.0005), port=PORT._replace(numa_node=node))
+    play = PerftestSession(bandwidth(1000, 31.25, 0.0005), port=PORT._replace(numa_node=node))
     play.policy["numa_pinning"] = pinning
     reading = Bandwidth("ib_write_bw", pinned=may).client(play)
     head = ["numactl", "--cpunodebind=1", "--membind=1", "ib_write_bw"] if pinned else ["ib_write_bw"]
@@ -168,7 +114,7 @@ def test_pinned_only_where_the_node_is_known_and_the_policy_and_the_tool_allow_i
 
 
 def test_a_bandwidth_is_read_with_its_units_and_claims_its_iterations() -> None:
-    play = Desk(bandwidth(1000, 31.25, 0.0005))
+    play = PerftestSession(bandwidth(1000, 31.25, 0.0005))
     tool = Bandwidth("ib_write_bw")
     reading = tool.client(play)
     # 31.25 MiB/s are 31.25 x 2^20 x 8 bit/s.
@@ -185,7 +131,7 @@ def test_a_bandwidth_is_read_with_its_units_and_claims_its_iterations() -> None:
     assert reading.claim.packet_bytes == 4096
     # Connected at 0.5 s, ended at 5.5 s, 4 s of it sending: half a second before, then the margin.
     assert reading.window_s == [2.0, 4.0]
-    assert tool.doubt(reading, reading.claim, POLICY) is None
+    assert tool.doubt(reading, reading.claim, RDMA_POLICY) is None
 
 
 @pytest.mark.parametrize(
@@ -199,35 +145,35 @@ def test_a_bandwidth_is_read_with_its_units_and_claims_its_iterations() -> None:
 )
 def test_a_table_that_does_not_follow_from_itself_is_doubted(text: str, word: str) -> None:
     tool = Bandwidth("ib_write_bw")
-    reading = tool.client(Desk(text))
-    assert word in str(tool.doubt(reading, reading.claim, POLICY))
+    reading = tool.client(PerftestSession(text))
+    assert word in str(tool.doubt(reading, reading.claim, RDMA_POLICY))
 
 
 def test_both_directions_are_a_sum_that_rests_on_both_ends_iterations() -> None:
     tool = Bandwidth("ib_write_bw", bi=True)
     title = "RDMA_Write Bidirectional BW"
-    reading = tool.client(Desk(bandwidth(600, 31.25, 0.0005, title)))
+    reading = tool.client(PerftestSession(bandwidth(600, 31.25, 0.0005, title)))
     server = Claim("bytes", 400 * 65536, 1e9, packet_bytes=4096)
     joint = tool.claim(reading.claim, server)
     assert joint is not None
     assert (joint.at_least, joint.back_at_least) == (600 * 65536, 400 * 65536)
-    assert tool.doubt(reading, joint, POLICY) is None
+    assert tool.doubt(reading, joint, RDMA_POLICY) is None
     idle = tool.claim(reading.claim, server._replace(at_least=65536.0))
-    assert tool.doubt(reading, idle, POLICY) is not None
+    assert tool.doubt(reading, idle, RDMA_POLICY) is not None
     assert reading.extra is not None
     assert reading.extra["bandwidth_is"] == "sum_of_both"
     with pytest.raises(MeasurementError, match="bidirectional"):
-        Bandwidth("ib_write_bw").client(Desk(bandwidth(600, 31.25, 0.0005, title)))
+        Bandwidth("ib_write_bw").client(PerftestSession(bandwidth(600, 31.25, 0.0005, title)))
 
 
 def test_a_read_is_claimed_the_other_way_and_its_server_says_nothing() -> None:
     tool = Bandwidth("ib_read_bw")
-    reading = tool.client(Desk(bandwidth(1000, 31.25, 0.0005, "RDMA_Read BW")))
+    reading = tool.client(PerftestSession(bandwidth(1000, 31.25, 0.0005, "RDMA_Read BW")))
     assert reading.claim is not None
     assert (reading.claim.at_least, reading.claim.back_at_least) == (0.0, 65_536_000)
     banner = f"{'*' * 36}\n* Waiting for client to connect... *\n{'*' * 36}\n"
     head = banner + (HEAD % ("RDMA_Read BW", 1)).replace(" TX depth        : 128\n", "")
-    play = Desk(head)
+    play = PerftestSession(head)
     tool.open(play)
     silent = tool.close(play)
     assert silent.metrics == {}
@@ -253,7 +199,7 @@ def test_another_tests_table_or_a_torn_one_is_no_result(
     text: str, status: int, error_class: str, word: str
 ) -> None:
     with pytest.raises(MeasurementError, match=word) as caught:
-        Bandwidth("ib_write_bw").client(Desk(text, status=status))
+        Bandwidth("ib_write_bw").client(PerftestSession(text, status=status))
     assert caught.value.error_class == error_class
 
 
@@ -261,16 +207,18 @@ def test_a_table_whose_clock_was_lost_is_told_from_a_failure() -> None:
     """perftest gave up its calibration: the table is whole and holds no time."""
     lost = bandwidth(2000, 0.0, 0.0)
     with pytest.raises(MeasurementError) as caught:
-        Bandwidth("ib_write_bw").client(Desk("Correlation coefficient r^2: 0.752786 < 0.9\n" + lost))
+        Bandwidth("ib_write_bw").client(
+            PerftestSession("Correlation coefficient r^2: 0.752786 < 0.9\n" + lost)
+        )
     assert (caught.value.error_class, caught.value.status) == ("clock_lost", "failed")
     # Without the tool's own word for it zeros are a failure like any other.
     with pytest.raises(MeasurementError) as caught:
-        Bandwidth("ib_write_bw").client(Desk(lost))
+        Bandwidth("ib_write_bw").client(PerftestSession(lost))
     assert caught.value.error_class == "tool_failed"
 
 
 def test_a_port_that_went_is_the_reason_for_whatever_the_tool_says() -> None:
-    play = Desk("Failed to modify QP to RTS\n", status=1)
+    play = PerftestSession("Failed to modify QP to RTS\n", status=1)
     tool = Bandwidth("ib_write_bw")
     tool.open(play)
     play.here = None
@@ -281,7 +229,7 @@ def test_a_port_that_went_is_the_reason_for_whatever_the_tool_says() -> None:
 
 def test_a_probe_sets_the_iterations_and_the_server_is_asked_again() -> None:
     # 1000 us one way are 2 ms for an iteration: 1000 in 2 s.
-    play = Desk(latency(20, 1000.0), latency(1000, 25.0))
+    play = PerftestSession(latency(20, 1000.0), latency(1000, 25.0))
     reading = Latency("ib_write_lat").client(play)
     assert play.asked == [{"iterations": 1000}]
     assert play.ran[0][play.ran[0].index("-n") + 1] == "20"
@@ -299,7 +247,7 @@ def test_a_probe_sets_the_iterations_and_the_server_is_asked_again() -> None:
 
 
 def test_a_round_trip_is_not_doubled() -> None:
-    play = Desk(latency(20, 1000.0, "RDMA_Read Latency"), latency(2000, 25.0, "RDMA_Read Latency"))
+    play = PerftestSession(latency(20, 1000.0, "RDMA_Read Latency"), latency(2000, 25.0, "RDMA_Read Latency"))
     reading = Latency("ib_read_lat").client(play)
     assert play.asked == [{"iterations": 2000}]
     assert reading.extra is not None
@@ -324,20 +272,20 @@ def test_no_latency_test_lasts_long(iteration_us: float, wanted_s: float, iterat
 @pytest.mark.parametrize("iterations", [0, 19, 100001, "50", None])
 def test_the_server_is_not_talked_into_an_endless_test(iterations: object) -> None:
     with pytest.raises(MeasurementError):
-        Latency("ib_write_lat").answer(Desk(latency(20, 9.0)), {"iterations": iterations})
+        Latency("ib_write_lat").answer(PerftestSession(latency(20, 9.0)), {"iterations": iterations})
 
 
 def test_the_window_lies_within_the_sending() -> None:
     done = Finished(0, "", 0.0, 1.0, 5.0)
-    assert perftest_bw.window_s(done, POLICY) == [2.0, 4.0]
+    assert perftest_bw.window_s(done, RDMA_POLICY) == [2.0, 4.0]
     # A clock that saw less than the duration moves nothing.
-    assert perftest_bw.window_s(done._replace(ended_s=4.5), POLICY) == [2.0, 4.0]
-    assert perftest_bw.window_s(done._replace(connected_s=None), POLICY) == [1.5, 3.5]
+    assert perftest_bw.window_s(done._replace(ended_s=4.5), RDMA_POLICY) == [2.0, 4.0]
+    assert perftest_bw.window_s(done._replace(connected_s=None), RDMA_POLICY) == [1.5, 3.5]
 
 
 def test_rails_at_once_are_added_up_while_all_of_them_send() -> None:
     # Connected at 1 s and ended at 6 s, 4 s of it sending: from 2 s at the latest to 5 s at the earliest.
-    first = perftest_bw.sending_s(Finished(0, "", 0.0, 1.0, 6.0), POLICY)
+    first = perftest_bw.sending_s(Finished(0, "", 0.0, 1.0, 6.0), RDMA_POLICY)
     assert first == [2.0, 5.0]
     gate = StartBarrier(2)
     shared: list[object] = []
@@ -350,7 +298,7 @@ def test_rails_at_once_are_added_up_while_all_of_them_send() -> None:
     alone.leave("rail1")
     assert alone.common("rail0", first, 1.0, 5.0) is None
     # An end that took longer than the sending leaves nothing, or too little, that is sure.
-    never = perftest_bw.sending_s(Finished(0, "", 0.0, 1.0, 9.5), POLICY)
+    never = perftest_bw.sending_s(Finished(0, "", 0.0, 1.0, 9.5), RDMA_POLICY)
     assert never == [5.5, 5.0]
     assert StartBarrier(1).common("rail0", never, 1.0, 5.0) is None
     assert StartBarrier(1).common("rail0", [4.0, 4.9], 1.0, 5.0) is None
@@ -364,13 +312,13 @@ SAMPLES = {
 
 
 def test_counters_that_count_at_once_show_when_it_sent() -> None:
-    bounds_s = perftest_bw.sending_s(Finished(0, "", 0.0, 1.0964, 8.2265), POLICY)
+    bounds_s = perftest_bw.sending_s(Finished(0, "", 0.0, 1.0964, 8.2265), RDMA_POLICY)
     assert bounds_s == [4.2265, 5.0964]
     claim = Claim("bytes", 18022400.0, 45626688.0)
     # It rose by 10 MB/s first at 2.3013 s, so it had not begun at 1.8826 s: that and 4 s is its earliest end.
-    assert perftest_bw.sending_seen_s(bounds_s, claim, SAMPLES, POLICY) == [2.3013, 5.8826]
+    assert perftest_bw.sending_seen_s(bounds_s, claim, SAMPLES, RDMA_POLICY) == [2.3013, 5.8826]
     # What the times say for certain is never given up.
-    assert perftest_bw.sending_seen_s([2.2, 6.0], claim, SAMPLES, POLICY) == [2.2, 6.0]
+    assert perftest_bw.sending_seen_s([2.2, 6.0], claim, SAMPLES, RDMA_POLICY) == [2.2, 6.0]
 
 
 @pytest.mark.parametrize(
@@ -386,64 +334,8 @@ def test_counters_that_count_at_once_show_when_it_sent() -> None:
 def test_without_data_in_the_counters_the_times_stand(
     claim: Claim | None, samples: Mapping[str, list[float]]
 ) -> None:
-    assert perftest_bw.sending_seen_s([4.0, 5.0], claim, samples, POLICY) == [4.0, 5.0]
-
-
-@pytest.mark.parametrize(
-    ("name", "said", "version"),
-    [("ib_read_lat", "Version: 6.06", "6.06"), ("iperf3", "iperf 3.12 (cJSON 1.7.15)", "3.12")],
-)
-def test_a_version_is_the_programs_own_word(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, said: str, version: str
-) -> None:
-    program = tmp_path / name
-    program.write_text(f"#!/bin/sh\necho '{said}'\nexit 1\n")
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    assert base.version_of(name) == version
-    assert base.version_of("no_such_tool") is None
-
-
-def test_a_difference_of_versions_is_named() -> None:
-    obstacle = base.version_differs("ib_write_bw", "6.06", "gpu001", "6.17", "gpu002")
-    assert (obstacle.error_class, obstacle.status) == ("version_differs", "unmeasured")
-    assert all(word in obstacle.message for word in ("6.06", "gpu001", "6.17", "gpu002"))
-
-
-def make_port(root: Path, address: str = "0a00:0101", layer: str = "Ethernet") -> None:
-    folder = root / "class/infiniband/rxe0/ports/1"
-    for path, value in {
-        "link_layer": layer,
-        "gids/0": "fe80:0000:0000:0000:0000:00ff:fe00:0101",
-        "gids/1": f"0000:0000:0000:0000:0000:ffff:{address}",
-        "gid_attrs/types/0": "RoCE v2",
-        "gid_attrs/types/1": "RoCE v2",
-        "gid_attrs/ndevs/0": "ens6",
-        "gid_attrs/ndevs/1": "ens6",
-    }.items():
-        (folder / path).parent.mkdir(parents=True, exist_ok=True)
-        (folder / path).write_text(value + "\n")
-
-
-def test_the_port_is_read_when_it_is_needed(tmp_path: Path) -> None:
-    reader = Reader(str(tmp_path))
-    with pytest.raises(MeasurementError, match="rxe0:1") as caught:
-        rdma_place.find(OWN, "rxe0:1", reader)
-    assert (caught.value.error_class, caught.value.status) == ("hca_missing", "unmeasured")
-    make_port(tmp_path)
-    assert rdma_place.find(OWN, "rxe0:1", reader)[:4] == ("rxe0", 1, 1, "RoCE v2")
-    # The address moved away from the rail: its entry is another's.
-    make_port(tmp_path, address="0a00:0163")
-    with pytest.raises(MeasurementError, match=r"10\.0\.1\.1") as caught:
-        rdma_place.find(OWN, "rxe0:1", reader)
-    assert (caught.value.error_class, caught.value.status) == ("no_gid", "unmeasured")
-    make_port(tmp_path, layer="InfiniBand")
-    assert rdma_place.find(OWN, "rxe0:1", reader).gid_index is None
-    for nothing in (None, "", "rxe0", "rxe0:x"):
-        with pytest.raises(MeasurementError) as caught:
-            rdma_place.find(OWN, nothing, reader)
-        assert caught.value.error_class == "hca_missing"
+    assert perftest_bw.sending_seen_s([4.0, 5.0], claim, samples, RDMA_POLICY) == [4.0, 5.0]
 
 
 def test_a_reading_without_numbers_is_not_doubted() -> None:
-    assert Bandwidth("ib_read_bw").doubt(Reading({}), Claim("bytes", 0, 0), POLICY) is None
+    assert Bandwidth("ib_read_bw").doubt(Reading({}), Claim("bytes", 0, 0), RDMA_POLICY) is None

@@ -1,0 +1,49 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The RDMA port of a rail is read when it is needed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
+from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import Reader
+from ansible_collections.railyard.fabric.plugins.module_utils.measure import rdma_port as rdma_place
+from support.nodes.tool_session import OWN
+
+
+def make_port(root: Path, address: str = "0a00:0101", layer: str = "Ethernet") -> None:
+    folder = root / "class/infiniband/rxe0/ports/1"
+    for path, value in {
+        "link_layer": layer,
+        "gids/0": "fe80:0000:0000:0000:0000:00ff:fe00:0101",
+        "gids/1": f"0000:0000:0000:0000:0000:ffff:{address}",
+        "gid_attrs/types/0": "RoCE v2",
+        "gid_attrs/types/1": "RoCE v2",
+        "gid_attrs/ndevs/0": "ens6",
+        "gid_attrs/ndevs/1": "ens6",
+    }.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(value + "\n")
+
+
+def test_the_port_is_read_when_it_is_needed(tmp_path: Path) -> None:
+    reader = Reader(str(tmp_path))
+    with pytest.raises(MeasurementError, match="rxe0:1") as caught:
+        rdma_place.find(OWN, "rxe0:1", reader)
+    assert (caught.value.error_class, caught.value.status) == ("hca_missing", "unmeasured")
+    make_port(tmp_path)
+    assert rdma_place.find(OWN, "rxe0:1", reader)[:4] == ("rxe0", 1, 1, "RoCE v2")
+    # The address moved away from the rail: its entry is another's.
+    make_port(tmp_path, address="0a00:0163")
+    with pytest.raises(MeasurementError, match=r"10\.0\.1\.1") as caught:
+        rdma_place.find(OWN, "rxe0:1", reader)
+    assert (caught.value.error_class, caught.value.status) == ("no_gid", "unmeasured")
+    make_port(tmp_path, layer="InfiniBand")
+    assert rdma_place.find(OWN, "rxe0:1", reader).gid_index is None
+    for nothing in (None, "", "rxe0", "rxe0:x"):
+        with pytest.raises(MeasurementError) as caught:
+            rdma_place.find(OWN, nothing, reader)
+        assert caught.value.error_class == "hca_missing"
