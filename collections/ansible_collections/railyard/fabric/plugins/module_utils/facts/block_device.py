@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import os
 import re
 from typing import Any, NamedTuple
@@ -15,6 +16,11 @@ from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import
 SECTOR_BYTES = 512
 _READ_SECTORS, _WRITTEN_SECTORS = 2, 6
 _OCTAL = re.compile(r"\\([0-7]{3})")
+# Of native multipath (drivers/nvme/host/core.c and multipath.c): the namespace is below its subsystem, which
+# has a link to each controller, and below each controller that has a path to it is `nvme0c1n1`.
+_CONTROLLER = re.compile(r"nvme([0-9]+)\Z")
+_NAMESPACE = re.compile(r"nvme([0-9]+)(n[0-9]+)\Z")
+_LIVE = "live"
 # A stack of device mapper and RAID has two or three; a loop in sysfs there is none.
 _MOST_LAYERS = 8
 
@@ -60,9 +66,10 @@ def describe(reader: Reader, device: str) -> dict[str, Any]:
     """Return a block device's name, and the disks below it.
 
     Returns:
-        `name`; `disks`, each with `name`, `model`, `size_bytes`, `rotational`, `state`, `pcie`
-        (`sysfs.pci_link`), all but the name None where they are not told, and `hardware`: whether a bus
-        device is behind it, as it is of a drive, and of a virtual one, but not of a file or of memory.
+        `name`; `disks`, each with `name`, `model`, `size_bytes`, `rotational`, `state`, `bus` (`nvme`, `scsi`,
+        `virtio`), `pcie` (`sysfs.pci_link`), all but the name None where they are not told, and `hardware`:
+        whether a bus device is behind it, as it is of a drive, and of a virtual one, but not of a file or of
+        memory. Of an NVMe drive with several paths `state` and `pcie` are of the one that is worst off.
     """
     folder = os.path.realpath(reader.sys("dev", "block", device))
     return {"name": os.path.basename(folder), "disks": _disks(reader, folder, 0)}
@@ -80,6 +87,7 @@ def _disks(reader: Reader, folder: str, depth: int) -> list[dict[str, Any]]:
         return list(found.values())
     link = os.path.join(folder, "device")
     hardware = os.path.exists(link)
+    controllers = _controllers(reader, os.path.basename(folder), os.path.realpath(link)) if hardware else []
     sectors = reader.number(os.path.join(folder, "size"))
     rotational = reader.number(os.path.join(folder, "queue", "rotational"))
     return [
@@ -88,11 +96,46 @@ def _disks(reader: Reader, folder: str, depth: int) -> list[dict[str, Any]]:
             "model": reader.text(os.path.join(link, "model")),
             "size_bytes": None if sectors is None else sectors * SECTOR_BYTES,
             "rotational": None if rotational is None else bool(rotational),
-            "state": reader.text(os.path.join(link, "state")),
-            "pcie": pci_link(reader, pci_folder(os.path.realpath(link))) if hardware else None,
+            "state": _worst_state([reader.text(os.path.join(one, "state")) for one in controllers]),
+            "bus": _bus(link) if hardware else None,
+            "pcie": _worst_link([pci_link(reader, pci_folder(one)) for one in controllers]),
             "hardware": hardware,
         }
     ]
+
+
+def _controllers(reader: Reader, disk: str, device: str) -> list[str]:
+    """Return the folders of what a disk is reached by: its device, or the controllers of an NVMe subsystem."""
+    names = [name for name in reader.names(device) if _CONTROLLER.match(name)]
+    found = _NAMESPACE.match(disk)
+    if not names or found is None:
+        return [device]
+    folders = {name: os.path.realpath(os.path.join(device, name)) for name in names}
+    # A subsystem may have controllers that this namespace is not attached to.
+    path = "nvme{}c*{}".format(*found.groups())
+    reaching = [one for one in folders.values() if fnmatch.filter(reader.unsorted_names(one), path)]
+    return reaching or list(folders.values())
+
+
+def _bus(link: str) -> str | None:
+    subsystem = os.path.join(link, "subsystem")
+    if not os.path.exists(subsystem):
+        return None
+    return os.path.basename(os.path.realpath(subsystem)).replace("nvme-subsystem", "nvme")
+
+
+def _worst_state(states: list[str | None]) -> str | None:
+    return next((state for state in states if state not in (None, _LIVE)), states[0] if states else None)
+
+
+def _worst_link(links: list[dict[str, float | None] | None]) -> dict[str, float | None] | None:
+    """Return the link that is furthest below what it can do; the first where none is below."""
+
+    def share(link: dict[str, float | None]) -> float:
+        pairs = ((link[key], link[f"max_{key}"]) for key in ("speed_gts", "width"))
+        return min((now / most for now, most in pairs if now and most), default=1.0)
+
+    return min((link for link in links if link is not None), key=share, default=None)
 
 
 def _unescaped(word: str) -> str:

@@ -32,12 +32,19 @@ def disk(root: Path, name: str, sectors: int = 2000, device: bool = True) -> Pat
         write(home / "model", "FAST 9000   \n")
         write(home / "state", "live\n")
         (folder / "device").symlink_to(home)
+        known_by(home, "class/nvme")
         link = {"current_link_speed": "8.0 GT/s PCIe", "max_link_speed": "16.0 GT/s PCIe",
                 "current_link_width": "4", "max_link_width": "4"}  # fmt: skip
         for port in (home.parents[1], home.parents[2]):
             for key, value in link.items():
                 write(port / key, f"{value}\n")
     return folder
+
+
+def known_by(home: Path, subsystem: str) -> None:
+    kind = home.parents[len(home.parts) - home.parts.index("devices") - 1] / subsystem
+    kind.mkdir(parents=True, exist_ok=True)
+    (home / "subsystem").symlink_to(kind)
 
 
 def known_as(root: Path, device: str, folder: Path) -> None:
@@ -65,11 +72,62 @@ def test_a_partition_on_a_raid_of_mapped_drives_names_the_drives(tmp_path: Path)
                 "size_bytes": 1024000,
                 "rotational": False,
                 "state": "live",
+                "bus": "nvme",
                 "pcie": {"speed_gts": 8.0, "max_speed_gts": 16.0, "width": 4.0, "max_width": 4.0},
                 "hardware": True,
             }
         ],
     }
+
+
+def multipath(root: Path, *, attached: tuple[int, ...] = (0, 1), widths: tuple[int, int] = (4, 4)) -> None:
+    """Lay out a namespace that the kernel reaches by two controllers, as drivers/nvme/host does.
+
+    Args:
+        root: of sysfs.
+        attached: the controllers that have a path to it.
+        widths: how many lanes of 4 the link of each has.
+    """
+    subsystem = root / "devices/virtual/nvme-subsystem/nvme-subsys3"
+    head = subsystem / "nvme3n1"
+    write(head / "size", "2000\n")
+    write(subsystem / "model", "FAST 9000\n")
+    (head / "device").symlink_to(subsystem)
+    known_by(subsystem, "class/nvme-subsystem")
+    for number, width in enumerate(widths):
+        slot = root / f"devices/pci0000:00/0000:00:0{number}.0"
+        home = slot / f"0000:0{number + 1}:00.0/nvme/nvme{number}"
+        write(home / "state", "live\n" if width == 4 else "connecting\n")
+        for port in (slot, home.parents[1]):
+            write(port / "current_link_width", f"{width}\n")
+            write(port / "max_link_width", "4\n")
+        if number in attached:
+            (home / f"nvme3c{number}n1").mkdir()
+        (subsystem / f"nvme{number}").symlink_to(home)
+    known_as(root, "259:3", head)
+
+
+@pytest.mark.parametrize(
+    ("attached", "widths", "state", "width"),
+    [
+        ((0, 1), (4, 4), "live", 4.0),
+        # The path that is worst off is told: it is the one to mend.
+        ((0, 1), (4, 2), "connecting", 2.0),
+        # A controller of the subsystem that this namespace is not attached to is none of its paths.
+        ((0,), (4, 2), "live", 4.0),
+        ((1,), (4, 2), "connecting", 2.0),
+        # A kernel that shows no paths: all of its controllers may be some.
+        ((), (4, 2), "connecting", 2.0),
+    ],
+)
+def test_an_nvme_drive_behind_native_multipath_has_the_links_of_its_controllers(
+    tmp_path: Path, attached: tuple[int, ...], widths: tuple[int, int], state: str, width: float
+) -> None:
+    multipath(tmp_path, attached=attached, widths=widths)
+    [found] = block_device.describe(Reader(str(tmp_path)), "259:3")["disks"]
+    assert (found["name"], found["model"], found["bus"]) == ("nvme3n1", "FAST 9000", "nvme")
+    assert found["state"] == state
+    assert found["pcie"] == {"speed_gts": None, "max_speed_gts": None, "width": width, "max_width": 4.0}
 
 
 def test_what_no_bus_device_is_behind_is_no_hardware(tmp_path: Path) -> None:
