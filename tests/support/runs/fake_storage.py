@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The healthy run of fake_run, whose nodes have measured a drive each."""
+"""The healthy run of fake_run, whose nodes have measured a drive each and asked it about its health."""
 
 from __future__ import annotations
 
@@ -28,6 +28,8 @@ def with_drives(
     for line in run.asked:
         if line["tool"] == "fio":
             run.results.append(_row(line, (slow or {}).get(line["node"], {}).get(line["check"], 1.0)))
+        elif line["tool"] == "smartctl":
+            run.results.append(_health(line))
     return run
 
 
@@ -39,17 +41,9 @@ def drives_of(run: FakeRun) -> list[dict[str, Any]]:
     return [one for one in run.judge() if one["tool"] == "fio"]
 
 
-def _row(line: Mapping[str, Any], share: float) -> dict[str, Any]:
-    check = line["check"]
-    rate = RATES[check] * share
-    moved = int(rate * _SECONDS)
-    grown = {True: [1000, 1000 + moved], False: [7, 7]}
-    writes = fio.JOBS[check].writes
+def _common(line: Mapping[str, Any], seconds: float) -> dict[str, Any]:
+    """Return what both kinds of row have."""
     nothing = ("tool_version", "netdev", "hca", "address", "gid_index", "gid_type", "message_bytes", "qps")
-    disk = {
-        "name": "nvme0n1", "model": "FAST 9000", "size_bytes": 10**12, "rotational": False, "state": "live",
-        "pcie": {"speed_gts": 16.0, "max_speed_gts": 16.0, "width": 4.0, "max_width": 4.0}, "hardware": True,
-    }  # fmt: skip
     return {
         **dict.fromkeys((*nothing, "mtu_bytes", "active_mtu_bytes", "error", "proof_reason")),
         **{key: line[key] for key in ("id", "check", "tool", "node", "peer", "rail", "direction", "round")},
@@ -60,8 +54,45 @@ def _row(line: Mapping[str, Any], share: float) -> dict[str, Any]:
         "host": line["node"],
         "group": None,
         "started": "2026-11-21T10:15:40.000Z",
-        "window_s": [0.4, 0.4 + _SECONDS],
+        "window_s": [0.4, 0.4 + seconds],
         "status": "measured",
+        "proof": "proven",
+        "argv": [[line["tool"]]],
+        "exit_status": 0,
+        "raw": {"file": f"raw/{line['node']}.tar.gz", "name": f"{line['id']}.client.txt"},
+    }
+
+
+def _health(line: Mapping[str, Any]) -> dict[str, Any]:
+    drive = {
+        "name": "nvme0n1", "model": "FAST 9000", "bus": "nvme", "smart": "read", "said": None,
+        "protocol": "NVMe", "firmware": "1.2.3", "passed": True, "exit_status": 0, "attributes": [],
+        "values": {
+            "critical_warning": 0, "available_spare_percent": 99, "available_spare_threshold_percent": 10,
+            "used_percent": 3, "media_errors": 0, "unsafe_shutdowns": 5, "warning_temperature_min": 0,
+        },
+    }  # fmt: skip
+    return {
+        **_common(line, 0.5),
+        "metrics": {"drives": 1, "drives_read": 1},
+        "counters": {},
+        "health": {"mount": line["subject"], "drives": [drive]},
+    }
+
+
+def _row(line: Mapping[str, Any], share: float) -> dict[str, Any]:
+    check = line["check"]
+    rate = RATES[check] * share
+    moved = int(rate * _SECONDS)
+    grown = {True: [1000, 1000 + moved], False: [7, 7]}
+    writes = fio.JOBS[check].writes
+    disk = {
+        "name": "nvme0n1", "model": "FAST 9000", "size_bytes": 10**12, "rotational": False, "state": "live",
+        "bus": "nvme",
+        "pcie": {"speed_gts": 16.0, "max_speed_gts": 16.0, "width": 4.0, "max_width": 4.0}, "hardware": True,
+    }  # fmt: skip
+    return {
+        **_common(line, _SECONDS),
         "metrics": {
             "bandwidth_bytes_per_s": rate,
             "iops": rate / _BLOCK.get(check, 4096),
@@ -69,10 +100,6 @@ def _row(line: Mapping[str, Any], share: float) -> dict[str, Any]:
             "latency_p99_us": 40.0,
         },
         "counters": {"device_read_bytes": grown[not writes], "device_written_bytes": grown[writes]},
-        "proof": "proven",
-        "argv": [["fio"]],
-        "exit_status": 0,
-        "raw": {"file": f"raw/{line['node']}.tar.gz", "name": f"{line['id']}.client.txt"},
         "storage": {
             "mount": "/data", "filesystem": "xfs", "name": "nvme0n1p1", "disks": [disk],
             "file_bytes": 4 << 30, "moved_bytes": moved, "moved_s": float(_SECONDS),

@@ -145,6 +145,7 @@ class _ResultOfSome(TypedDict, total=False):
     bmc: dict[str, Any]
     cabling: dict[str, Any]
     storage: dict[str, Any]
+    health: dict[str, Any]
     memory: list[dict[str, Any]]
     subject: str | None
     attempt: int

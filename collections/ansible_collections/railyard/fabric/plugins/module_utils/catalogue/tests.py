@@ -36,6 +36,7 @@ class Check:
             on all rails at once, or after the last round of a "node" by itself, of all together as a "group".
         wanted: the policy's switch that has it asked; "" where it always is. One of RDMA is asked only where
             `rdma_tests` names its tool, too. Of a node: a switch, or a list of what is asked about.
+        unless_off: a second switch of the policy that has to be on for it; "" where there is none.
         counts: the client's metric that says how many packets at least went each way; "" where
             `row_counters` says in other words what must have crossed the rail. Else nothing is proven.
         lasts: the policy's key with the seconds that it has to measure for; "" where another rule says it.
@@ -52,6 +53,7 @@ class Check:
     tool: str = ""
     asked: str = "alone"
     wanted: str = ""
+    unless_off: str = ""
     counts: str = ""
     lasts: str = ""
     message: str = ""
@@ -160,6 +162,7 @@ TOOL_VERSIONS: Mapping[str, tuple[list[str], re.Pattern[str]]] = {
     "sockperf": (["sockperf", "--version"], re.compile(r"\bversion (\d[^\s-]*)", re.A)),
     "ping": (["ping", "-V"], re.compile(r"iputils[- ]s?(\S+)")),
     "fio": (["fio", "--version"], re.compile(r"^fio-(\S+)", re.M)),
+    "smartctl": (["smartctl", "--version"], re.compile(r"^smartctl (\d\S*)", re.M)),
     "likwid-bench": (["likwid-bench", "-v"], re.compile(r"Version (\d\S*)", re.M)),
     "perftest": (["ib_write_bw", "--version"], re.compile(r"^Version: (\S+)", re.M)),
 }
@@ -266,6 +269,18 @@ NODE_TESTS: tuple[Check, ...] = (
     _storage("storage_read", "drive's sequential read", "bandwidth_bytes_per_s"),
     _storage("storage_random_read", "drive's random read of 4 KiB", "iops", "latency_p99_us"),
     _storage("storage_sync_write", "drive's synchronous write of 4 KiB", "latency_p99_us", "iops"),
+    # After the others: what a drive says when it has worked.
+    Check(
+        "storage_health",
+        "drive's own word on its health",
+        (),
+        {"drives": "positive_count", "drives_read": "count"},
+        source="node",
+        tool="smartctl",
+        asked="node",
+        wanted="storage_mounts",
+        unless_off="storage_health",
+    ),
     Check(
         "memory_bandwidth",
         "memory bandwidth of the slowest NUMA node",

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
 from ansible_collections.railyard.fabric.plugins.module_utils.facts import block_device
 from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import Reader
+from ansible_collections.railyard.fabric.plugins.module_utils.measure import mounted
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import Finished, failed, parsed
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.node_tool import (
     NodeReading,
@@ -140,25 +141,8 @@ class Fio(NodeTool):
     def _open(self, play: NodeToolSession, size: int) -> None:
         """Make the scratch file, where it is a drive that it lies on and there is room."""
         host, path = play.own.host, str(play.subject)
-        mount = block_device.mount_at(self._reader, path)
-        if mount is None:
-            raise MeasurementError(
-                "storage_not_mounted", f"nothing is mounted at {path} of {host}", host,
-                f"mount it (findmnt {path}; /etc/fstab), or take it from fabric_policy.storage_mounts",
-            )  # fmt: skip
-        told = block_device.describe(self._reader, mount.device)
+        mount, told = mounted.find(play, self._reader)
         self._device = mount.device
-        soft = [disk["name"] for disk in told["disks"] if not disk["hardware"]]
-        what = ""
-        if block_device.moved_bytes(self._reader, mount.device) is None:
-            what = "no block device"
-        elif soft and play.node_class == "hardware":
-            what = f"{' and '.join(soft)}, behind which is no drive"
-        if what:
-            raise MeasurementError(
-                "storage_no_device", f"{path} of {host} is {mount.filesystem} on {what}", host,
-                "name a mount that stands on a drive of this node",
-            )  # fmt: skip
         self._told = {"mount": path, "filesystem": mount.filesystem, "file_bytes": size, **told}
         folder = -1
         try:

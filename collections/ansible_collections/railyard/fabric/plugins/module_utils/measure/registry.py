@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.measure import fio, likwid
+from ansible_collections.railyard.fabric.plugins.module_utils.measure import fio, likwid, smartctl
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import Tool
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.iperf3 import Iperf3
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.node_tool import NodeTool
@@ -43,6 +43,7 @@ NODE_TOOLS: dict[str, Callable[[], NodeTool]] = {
     "collective_training": TorchJob,
     **dict.fromkeys(fio.JOBS, fio.Fio),
     likwid.CHECK: likwid.LikwidBench,
+    smartctl.CHECK: smartctl.Smartctl,
 }
 CHECKS = (*TOOL_OF_CHECK, *NODE_TOOLS)
 # Each check has its own port beside those of other checks, so that a server that is slow to go is in

@@ -26,7 +26,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.parsers.hca import
 )
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.iperf3 import output as iperf3
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.nccl import log, nccl_tests
-from ansible_collections.railyard.fabric.plugins.module_utils.parsers.node import fio
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers.node import fio, smartctl
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.perftest import output as perftest
 
 __all__ = ["TOOLS", "NotThisTool", "parse"]
@@ -38,6 +38,7 @@ _PARSERS: dict[str, capture.Parser] = {
     "sockperf": sockperf.parse,
     "ping": ping.parse,
     "fio": fio.parse,
+    "smartctl": smartctl.parse,
     "nccl-tests": nccl_tests.parse,
     "ibstat": ibstat.parse,
     "ibstatus": ibstatus.parse,

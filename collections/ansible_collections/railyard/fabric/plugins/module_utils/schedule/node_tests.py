@@ -20,10 +20,11 @@ def questions(policy: Mapping[str, Any]) -> Iterator[tuple[Check, str | None]]:
     A switch has it asked once, of the whole node (None); a list once about each of its entries, so that all
     tests of one subject follow on each other. A policy of before there was the key has nothing asked.
     """
-    for wanted in dict.fromkeys(one.wanted for one in NODE_TESTS):
+    tests = [one for one in NODE_TESTS if not one.unless_off or policy.get(one.unless_off)]
+    for wanted in dict.fromkeys(one.wanted for one in tests):
         said = policy.get(wanted) or ()
         for subject in said if isinstance(said, list) else (None,) * bool(said):
-            yield from ((one, subject) for one in NODE_TESTS if one.wanted == wanted)
+            yield from ((one, subject) for one in tests if one.wanted == wanted)
 
 
 def asked_lines(order: Mapping[str, Any], node: str | None = None) -> Iterator[AskedLine]:

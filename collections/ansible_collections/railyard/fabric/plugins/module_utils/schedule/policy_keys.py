@@ -167,13 +167,18 @@ KEYS: Mapping[str, Key] = {
         0,
         16,
     ),
-    "storage_duration_s": Key(10, "length of each test of a mount; there are four", "whole", 2, 3600),
+    "storage_duration_s": Key(10, "length of each of fio's four tests of a mount", "whole", 2, 3600),
     "storage_file_bytes": Key(
         4 << 30,
         "size of the scratch file below each mount; twice as much has to be free",
         "whole",
         64 << 20,
         1 << 42,
+    ),
+    "storage_health": Key(
+        True,
+        "whether the drives below these mounts are also asked by smartctl what they say of their own health",
+        "switch",
     ),
     "memory_bandwidth": Key(
         False,

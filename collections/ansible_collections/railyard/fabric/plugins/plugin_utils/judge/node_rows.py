@@ -19,6 +19,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import (
     bounds_check,
     causes,
     collectives,
+    drive_health,
     drives,
     memory,
     row_numbers,
@@ -33,11 +34,16 @@ Row = Mapping[str, Any]
 DOUBTS: dict[str, Callable[[Row, Mapping[str, Any]], str | None]] = {
     "fio": drives.doubt,
     "likwid-bench": memory.doubt,
+    "smartctl": drive_health.doubt,
     "torch_gloo": collectives.doubt,
     "torch_nccl": collectives.doubt,
 }
 #: Returns what a verdict shows of a row beside its numbers: of a tool, by its name.
 SHOWN: dict[str, Callable[[Row], dict[str, str]]] = {"fio": drives.shown}
+#: Judges a row whose counters bear it out by what it says, not by bounds on its metrics: of a tool.
+WEIGHED: dict[str, Callable[[Row], Answer]] = {"smartctl": drive_health.weigh}
+#: Its exit status is a mask of what it found, which the row says of each drive.
+_STATUS_IS_FOUND = ("smartctl",)
 #: What was asked for by the inventory and is not there fails, as a missing device of a rail does.
 _MISSING = ("storage_not_mounted",)
 _ASKED = ("check", "tool", "node", "peer", "rail", "direction", "round", "subject")
@@ -86,6 +92,8 @@ def judge(
     if doubt := doubt or (check(row, policy) if check else f"nobody knows how {asked['tool']} is proven"):
         cause = "collective_elsewhere" if str(doubt).endswith(collectives.ELSEWHERE) else "not_borne_out"
         return Answer.unmeasured(cause, f"{node}: {doubt}")
+    if weigh := WEIGHED.get(str(asked["tool"])):
+        return weigh(row)
     metrics = {name: value for name, value in row["metrics"].items() if is_number(value)}
     own = Bounds(basis=_NO_AUTHORITY)
     if asked["check"] == "collective_allreduce":
@@ -115,6 +123,7 @@ def _garbled(row: Row, asked: Row, run: str, policy: Mapping[str, Any], clock: C
     argvs = row.get("argv")
     if not isinstance(argvs, list) or not all(map(is_texts, argvs)):
         return f"argv is {argvs!r}"
-    if row.get("exit_status") not in (0, None) or row.get("exit_status") is False:
+    found = asked["tool"] in _STATUS_IS_FOUND
+    if not found and (row.get("exit_status") not in (0, None) or row.get("exit_status") is False):
         return f"its tool's exit status is {row.get('exit_status')!r}"
     return next(row_numbers.impossible(row, policy), None)

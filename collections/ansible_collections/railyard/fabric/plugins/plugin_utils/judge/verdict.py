@@ -24,6 +24,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import (
     cabling,
     clock,
     collectives,
+    drive_health,
     drives,
     evidence,
     hops,
@@ -120,6 +121,8 @@ def answers(
     alone = {} if rules["allow_busy"] else plan["nodes"]
     hardware = {name for name, node in alone.items() if node.get("node_class") == "hardware"}
     drives.settle(asked, found, rows, hardware)
+    containers = {name for name, node in plan["nodes"].items() if node.get("node_class") == "container"}
+    drive_health.settle(asked, found, containers)
     lasting.unsteady(asked, found)
     slow_rails.name(asked, found, fleet)
     collectives.compare(asked, found)

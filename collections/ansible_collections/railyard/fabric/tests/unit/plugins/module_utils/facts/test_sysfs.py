@@ -331,6 +331,7 @@ def test_versions_as_the_tools_print_them():
         "ping": "ping from iputils 20221126\n",
         "ib_write_bw": "Version: 6.06\n",
         "fio": "fio-3.33\n",
+        "smartctl": "smartctl 7.3 2022-02-28 r5338 [x86_64-linux-6.1.0] (local build)\n",
         "likwid-bench": "likwid-bench -- Version 5.2.2\n",
     }
     found = host.tool_versions(lambda argv: said.get(argv[0]))
@@ -339,6 +340,7 @@ def test_versions_as_the_tools_print_them():
         "sockperf": "3.7",
         "ping": "20221126",
         "fio": "3.33",
+        "smartctl": "7.3",
         "likwid-bench": "5.2.2",
         "perftest": "6.06",
     }

@@ -1,0 +1,43 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The mount that a test of drives is asked about, and the drives that are below it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
+from ansible_collections.railyard.fabric.plugins.module_utils.facts import block_device
+from ansible_collections.railyard.fabric.plugins.module_utils.facts.block_device import Mount
+from ansible_collections.railyard.fabric.plugins.module_utils.facts.sysfs import Reader
+from ansible_collections.railyard.fabric.plugins.module_utils.measure.node_tool import NodeToolSession
+
+
+def find(play: NodeToolSession, reader: Reader) -> tuple[Mount, dict[str, Any]]:
+    """Return the mount and what `block_device.describe` says of its device.
+
+    Raises:
+        MeasurementError: `storage_not_mounted`; `storage_no_device` where it stands on no block device, or on
+            a file or memory while the inventory declares hardware.
+    """
+    host, path = play.own.host, str(play.subject)
+    mount = block_device.mount_at(reader, path)
+    if mount is None:
+        raise MeasurementError(
+            "storage_not_mounted", f"nothing is mounted at {path} of {host}", host,
+            f"mount it (findmnt {path}; /etc/fstab), or take it from fabric_policy.storage_mounts",
+        )  # fmt: skip
+    told = block_device.describe(reader, mount.device)
+    soft = [disk["name"] for disk in told["disks"] if not disk["hardware"]]
+    what = ""
+    if block_device.moved_bytes(reader, mount.device) is None:
+        what = "no block device"
+    elif soft and play.node_class == "hardware":
+        what = f"{' and '.join(soft)}, behind which is no drive"
+    if what:
+        raise MeasurementError(
+            "storage_no_device", f"{path} of {host} is {mount.filesystem} on {what}", host,
+            "name a mount that stands on a drive of this node",
+        )  # fmt: skip
+    return mount, told

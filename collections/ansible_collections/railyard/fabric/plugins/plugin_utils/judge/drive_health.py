@@ -1,0 +1,186 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What do drives say of their own health, and which of it is a fault? Pure.
+
+A drive that calls itself failing fails. What it merely counts (errors, worn cells, sectors that were replaced)
+has no bound that an authority lays down: it is told, and such a drive has not passed either. A drive without
+SMART is `recorded` with its words; one that could not be asked is unmeasured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Any
+
+from ansible_collections.railyard.fabric.plugins.module_utils.measure.smartctl import NONE, READ, UNREAD
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers.node.smartctl import FAILING
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import UNMEASURED
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_texts, is_whole
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import Answer
+
+Row = Mapping[str, Any]
+BASIS = (
+    "each drive's own word: its SMART status; of NVMe no critical warning, and the spare not below its "
+    "threshold (NVM Express Base Specification 2.0, 5.16.1.3)"
+)
+NO_SMART = "a drive below it has no SMART to answer with"
+COUNTED = "no authority bounds what drives count of themselves"
+CONTAINER = "node_class container: the drives are the host's, which is asked about them"
+#: Bits of NVMe's critical warning, by the same specification.
+_WARNINGS = (
+    "the spare is below its threshold",
+    "a temperature is beyond its threshold",
+    "the media or an internal error degraded its reliability",
+    "its media is read-only",
+    "the backup of its volatile memory failed",
+    "its persistent memory region is read-only or unreliable",
+)
+#: What is told of a drive where it tells it.
+_TOLD = {
+    "available_spare_percent": "spare {} %",
+    "used_percent": "{} % of its life used",
+    "media_errors": "{} media errors",
+    "reallocated_sectors": "{} reallocated sectors",
+    "pending_sectors": "{} pending sectors",
+    "uncorrectable_sectors": "{} uncorrectable sectors",
+    "grown_defects": "{} grown defects",
+    "uncorrected_errors": "{} uncorrected errors",
+    "unsafe_shutdowns": "{} unsafe shutdowns",
+    "warning_temperature_min": "{} min above its warning temperature",
+    "critical_temperature_min": "{} min above its critical temperature",
+    "temperature_c": "{} °C",
+    "power_on_h": "{} h in operation",
+}
+#: From so much on it is a finding; the life that a vendor estimates is over at 100 %, and may be exceeded.
+_FINDINGS = {
+    **dict.fromkeys(("media_errors", "reallocated_sectors", "pending_sectors", "uncorrectable_sectors"), 1),
+    **dict.fromkeys(("grown_defects", "uncorrected_errors"), 1),
+    **dict.fromkeys(("warning_temperature_min", "critical_temperature_min"), 1),
+    "used_percent": 100,
+}
+#: Bits of smartctl's exit status (smartctl(8)) that are findings; what 4 and 5 say the attributes name.
+_STATUS = {
+    1 << 2: "not all of its SMART commands succeeded",
+    1 << 6: "its error log holds errors",
+    1 << 7: "its self-test log holds errors",
+}
+_MOST_WORDS, _MOST_DRIVES = 200, 16
+
+
+def doubt(row: Row, _policy: Row) -> str | None:
+    """Tell why a whole row is no account of a mount's drives, or None."""
+    health, metrics = row.get("health"), row["metrics"]
+    drives = health.get("drives") if isinstance(health, Mapping) else None
+    if not isinstance(health, Mapping) or not isinstance(drives, list):
+        return "it holds no account of drives"
+    if health.get("mount") != row.get("subject"):
+        return f"it is about {health.get('mount')!r}"
+    for drive in drives:
+        if not isinstance(drive, Mapping) or not _is_whole(drive):
+            return f"what it says of a drive is {drive!r}"[:_MOST_WORDS]
+    read = sum(drive["smart"] == READ for drive in drives)
+    if (metrics["drives"], metrics["drives_read"]) != (len(drives), read):
+        return f"it counts {metrics['drives']} drives and {metrics['drives_read']} that were read"
+    return None
+
+
+def _is_whole(drive: Row) -> bool:
+    if drive.get("smart") in (NONE, UNREAD):
+        return True
+    values = drive.get("values")
+    return (
+        drive.get("smart") == READ
+        and isinstance(drive.get("passed"), bool)
+        and is_whole(drive.get("exit_status"))
+        and is_texts(drive.get("attributes"))
+        and isinstance(values, Mapping)
+        and all(is_whole(value) for value in values.values())
+        and (drive.get("protocol") != "NVMe" or "critical_warning" in values)
+    )
+
+
+def weigh(row: Row) -> Answer:
+    """Judge the drives of a row that is whole."""
+    drives: Sequence[Row] = row["health"]["drives"]
+    faults = [f"{_name(one)}: {', '.join(found)}" for one in drives if (found := list(failing(one)))]
+    observed = {
+        "drives": len(drives),
+        "drives_read": sum(one["smart"] == READ for one in drives),
+        "drives_failing": len(faults),
+        "drive": "; ".join(map(_shown, drives[:_MOST_DRIVES])),
+    }
+    answer = Answer.passed(observed, {"drives_failing": 0}, BASIS)
+    where = f"{row['host']} {row['subject']}"
+    if faults:
+        answer.failed("drive_failing", f"{where}: {'; '.join(faults)}").proof = "proven"
+        return answer
+    if unread := [f"{_name(one)}: {_said(one)}" for one in drives if one["smart"] == UNREAD]:
+        return answer.unknown("drive_unread", f"{where}: {'; '.join(unread)}")
+    if without := [f"{_name(one)}: {_said(one)}" for one in drives if one["smart"] == NONE]:
+        answer.recorded(f"{NO_SMART}; {'; '.join(without)}")
+    if told := [f"{_name(one)}: {', '.join(found)}" for one in drives if (found := list(findings(one)))]:
+        before = f"{answer.basis}; " if without else ""
+        answer.recorded(f"{before}{COUNTED}; {'; '.join(told)}")
+    return answer
+
+
+def settle(asked: Sequence[Row], answers: Sequence[Answer], containers: AbstractSet[str]) -> None:
+    """Take back that a container did not reach its host's drives; changed in place.
+
+    Args:
+        asked: the asked lines.
+        answers: their answers, in the same order.
+        containers: nodes that the inventory declares to be some.
+    """
+    for line, answer in zip(asked, answers, strict=True):
+        unread = answer.outcome == UNMEASURED and answer.cause.get("cause_class") == "drive_unread"
+        if line["tool"] == "smartctl" and unread and line["node"] in containers:
+            mine = Answer.not_applicable(f"{CONTAINER}; {answer.cause['cause']}")
+            answer.outcome, answer.basis, answer.floor, answer.ceiling = mine.outcome, mine.basis, {}, {}
+
+
+def failing(drive: Row) -> Iterator[str]:
+    """Yield why a drive fails by its own word."""
+    if drive["smart"] != READ:
+        return
+    values = drive["values"]
+    warning = values.get("critical_warning", 0)
+    yield from (words for bit, words in enumerate(_WARNINGS) if warning >> bit & 1)
+    spare, least = (values.get(f"available_spare{part}_percent") for part in ("", "_threshold"))
+    if is_whole(spare) and is_whole(least) and spare < least:
+        yield f"spare {spare} %, its threshold is {least} %"
+    # NVMe's status is its critical warning, of which smartctl makes the same.
+    if (not drive["passed"] or drive["exit_status"] & FAILING) and not warning & (1 << len(_WARNINGS)) - 1:
+        yield ", ".join(["its SMART status is failing", *drive["attributes"][:_MOST_DRIVES]])
+
+
+def findings(drive: Row) -> Iterator[str]:
+    """Yield what of a drive is worth a look."""
+    if drive["smart"] != READ:
+        return
+    values = drive["values"]
+    yield from (_TOLD[name].format(values[name]) for name in _FINDINGS if _reaches(values, name))
+    yield from (f"attribute {name[:_MOST_WORDS]}" for name in drive["attributes"][:_MOST_DRIVES])
+    yield from (words for bit, words in _STATUS.items() if drive["exit_status"] & bit)
+
+
+def _reaches(values: Row, name: str) -> bool:
+    return name in values and values[name] >= _FINDINGS[name]
+
+
+def _name(drive: Row) -> str:
+    return " ".join(str(drive[key])[:_MOST_WORDS] for key in ("name", "model") if drive.get(key))
+
+
+def _said(drive: Row) -> str:
+    return str(drive.get("said") or "it does not say why")[:_MOST_WORDS]
+
+
+def _shown(drive: Row) -> str:
+    if drive["smart"] != READ:
+        return f"{_name(drive)}: {_said(drive)}"
+    values = drive["values"]
+    told = [words.format(values[name]) for name, words in _TOLD.items() if name in values]
+    return f"{_name(drive)}: {'passed' if drive['passed'] else 'failing'}, {', '.join(told)}".rstrip(", ")
