@@ -147,7 +147,7 @@ class Cluster:
 
     def processes(self, node: str) -> list[str]:
         """What of a run is alive on the node: the runner, its tools, their units."""
-        names = ("iperf3", "sockperf", "fio", "runner.pyz")
+        names = ("iperf3", "sockperf", "fio", "smartctl", "runner.pyz")
         lines = self.ssh(node, "ps", "-eo", "args").splitlines()
         found = [line for line in lines if any(name in line for name in names)]
         units = self.ssh(node, "systemctl", "list-units", "--no-legend", "--plain", "--all", "railyard-*")

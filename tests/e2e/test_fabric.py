@@ -201,13 +201,17 @@ def test_a_drive_is_measured_and_memory_is_none(cluster: Cluster) -> None:
         cluster.fabric_file.write_text(before, encoding="utf-8")
     assert status == 1, output
     own = {(v["node"], v["subject"], v["check"]): v for v in run.verdicts if "subject" in v}
-    assert len(own) == 2 * 3 * 4
+    assert len(own) == 2 * 3 * 5
     for (_node, mount, check), verdict in own.items():
         wanted = {"/data": ("recorded", None), "/dev/shm": ("unmeasured", "storage_no_device")}
         wanted["/gone"] = ("fail", "storage_not_mounted")
+        if (mount, check) == ("/data", "storage_health"):
+            # The host's drive: it is virtual, or the container does not reach it, or it answers.
+            assert verdict["outcome"] in ("recorded", "not_applicable", "pass"), verdict
+            continue
         assert (verdict["outcome"], verdict["cause_class"]) == wanted[mount], (check, verdict)
     for row in run.lines("results.jsonl"):
-        if row.get("subject") == "/data":
+        if row.get("subject") == "/data" and row["tool"] == "fio":
             way = "device_written_bytes" if "write" in row["check"] else "device_read_bytes"
             least, most = row["counters"][way]
             assert row["proof"] == "proven", row

@@ -190,6 +190,7 @@ def tools(node: Plan, options: Options, reading: Reading) -> Problems:
     if options.get("benchmark_tools_rdma", node["transport"] != "tcp"):
         wanted += ["ib_write_bw", "ibv_devinfo", "numactl"]
     wanted += ["fio"] if options.get("benchmark_tools_storage") else []
+    wanted += ["smartctl"] if options.get("benchmark_tools_health") else []
     wanted += ["likwid-bench"] if options.get("benchmark_tools_memory") else []
     return [f"{tool} is not installed" for tool in wanted if not reading["tools"].get(tool)]
 

@@ -12,9 +12,9 @@ import subprocess
 
 NETPLAN = ("/etc/netplan", "/run/netplan", "/lib/netplan", "/usr/lib/netplan")
 TOOLS = ("ping", "iperf3", "sockperf", "netplan", "ib_write_bw", "ibv_devinfo", "numactl")
-TOOLS += ("fio", "likwid-bench")
+TOOLS += ("fio", "smartctl", "likwid-bench")
 PERFTEST = ("ib_write_bw", "ib_read_bw", "ib_send_bw", "ib_write_lat", "ib_read_lat", "ib_send_lat")
-OURS = ("iperf3", "sockperf", "runner.pyz", "fio", "likwid-bench", *PERFTEST)
+OURS = ("iperf3", "sockperf", "runner.pyz", "fio", "smartctl", "likwid-bench", *PERFTEST)
 # Those that node_tuning sets by itself; what an inventory adds is named in its file.
 SYSCTL = (
     "net.core.rmem_max",
