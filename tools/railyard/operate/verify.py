@@ -45,6 +45,7 @@ _ARGUMENTS = ("ansible_ssh_common_args", "ansible_ssh_extra_args")
 _ROLES = ("benchmark_tools", "nccl_profile", "node_tuning", "rdma_stack", "roce_qos")
 # Their variables that change what a node should be, and whether each is a switch; the tests know defaults.
 _OPTIONS = {
+    "benchmark_tools_health": True,
     "benchmark_tools_memory": True,
     "benchmark_tools_rdma": True,
     "benchmark_tools_storage": True,

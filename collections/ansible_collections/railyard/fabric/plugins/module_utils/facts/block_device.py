@@ -66,10 +66,10 @@ def describe(reader: Reader, device: str) -> dict[str, Any]:
     """Return a block device's name, and the disks below it.
 
     Returns:
-        `name`; `disks`, each with `name`, `model`, `size_bytes`, `rotational`, `state`, `bus` (`nvme`, `scsi`,
-        `virtio`), `pcie` (`sysfs.pci_link`), all but the name None where they are not told, and `hardware`:
-        whether a bus device is behind it, as it is of a drive, and of a virtual one, but not of a file or of
-        memory. Of an NVMe drive with several paths `state` and `pcie` are of the one that is worst off.
+        `name`; `disks`, each with `name`, `model`, `size_bytes`, `rotational`, `state`, `bus` (`nvme`,
+        `scsi`, `virtio`), `pcie` (`sysfs.pci_link`), all but the name None where they are not told, and
+        `hardware`: whether a bus device is behind it, as it is of a drive, and of a virtual one, but not of a
+        file or of memory. Of an NVMe drive with several paths `state` and `pcie` are those of the worst.
     """
     folder = os.path.realpath(reader.sys("dev", "block", device))
     return {"name": os.path.basename(folder), "disks": _disks(reader, folder, 0)}
@@ -105,7 +105,7 @@ def _disks(reader: Reader, folder: str, depth: int) -> list[dict[str, Any]]:
 
 
 def _controllers(reader: Reader, disk: str, device: str) -> list[str]:
-    """Return the folders of what a disk is reached by: its device, or the controllers of an NVMe subsystem."""
+    """Return the folders of what a disk is reached by: its device, or an NVMe subsystem's controllers."""
     names = [name for name in reader.names(device) if _CONTROLLER.match(name)]
     found = _NAMESPACE.match(disk)
     if not names or found is None:

@@ -122,4 +122,8 @@ def _asked(play: NodeToolSession, disk: Mapping[str, Any], deadline: float) -> d
     undetected = bool((output["exit_status"] or 0) & smartctl.BAD_COMMAND)
     virtual = undetected and (disk["bus"] == "virtio" or not disk["hardware"])
     none = virtual or (result["valid"] and output["smart_available"] is False)
-    return {**answer, "smart": NONE if none else UNREAD, "said": words or (result["error"] or {}).get("message")}
+    return {
+        **answer,
+        "smart": NONE if none else UNREAD,
+        "said": words or (result["error"] or {}).get("message"),
+    }

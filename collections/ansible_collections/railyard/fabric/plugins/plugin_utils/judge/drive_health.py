@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What do drives say of their own health, and which of it is a fault? Pure.
 
-A drive that calls itself failing fails. What it merely counts (errors, worn cells, sectors that were replaced)
-has no bound that an authority lays down: it is told, and such a drive has not passed either. A drive without
-SMART is `recorded` with its words; one that could not be asked is unmeasured.
+A drive that calls itself failing fails. What it merely counts (errors, worn cells, replaced sectors) has no
+bound that an authority lays down: it is told, and such a drive has not passed either. A drive without SMART
+is `recorded` with its words; one that could not be asked is unmeasured.
 """
 
 from __future__ import annotations

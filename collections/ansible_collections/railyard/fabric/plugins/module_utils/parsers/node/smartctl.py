@@ -132,8 +132,8 @@ def _values(run: dict[str, Any]) -> Iterator[tuple[str, int | None]]:
     for name, key in _NVME.items() if log else ():
         yield name, to_int(log.get(key))
     for row in _table(run):
-        if name := _ATA.get(to_int(row.get("id")) or 0):
-            yield name, _raw(section(row, "raw"))
+        if counted := _ATA.get(to_int(row.get("id")) or 0):
+            yield counted, _raw(section(row, "raw"))
     if "scsi_grown_defect_list" in run:
         yield "grown_defects", to_int(run["scsi_grown_defect_list"])
     if "scsi_percentage_used_endurance_indicator" in run:

@@ -37,6 +37,8 @@ def told(*drives: dict[str, Any], **rules: Any) -> FakeRun:
         values = {name: value for name, value in values.items() if value is not None}
         made.append({**healthy, "name": f"nvme{number}n1", **change, "values": values})
     row["health"]["drives"] = made
+    # smartctl's status of the last one is the row's own.
+    row["exit_status"] = made[-1]["exit_status"]
     row["metrics"] = {"drives": len(made), "drives_read": sum(one["smart"] == "read" for one in made)}
     return run
 
@@ -58,7 +60,10 @@ def test_drives_that_are_well_by_their_own_word_pass() -> None:
     [
         ({"passed": False, "values": {"critical_warning": 1}}, "the spare is below its threshold"),
         ({"passed": False, "values": {"critical_warning": 2}}, "a temperature is beyond its threshold"),
-        ({"passed": False, "values": {"critical_warning": 4}}, "the media or an internal error degraded its reliability"),
+        (
+            {"passed": False, "values": {"critical_warning": 4}},
+            "the media or an internal error degraded its reliability",
+        ),
         ({"passed": False, "values": {"critical_warning": 8}}, "its media is read-only"),
         ({"passed": False, "values": {"critical_warning": 16}}, "the backup of its volatile memory failed"),
         # Whatever smartctl made of it.
@@ -67,7 +72,12 @@ def test_drives_that_are_well_by_their_own_word_pass() -> None:
         ({"passed": False, "values": {"critical_warning": 128}}, "its SMART status is failing"),
         ({"values": {"available_spare_percent": 9}}, "spare 9 %, its threshold is 10 %"),
         (
-            {"protocol": "ATA", "passed": False, "exit_status": 8, "attributes": ["Reallocated_Sector_Ct now"]},
+            {
+                "protocol": "ATA",
+                "passed": False,
+                "exit_status": 8,
+                "attributes": ["Reallocated_Sector_Ct now"],
+            },
             "its SMART status is failing, Reallocated_Sector_Ct now",
         ),
         ({"protocol": "SCSI", "exit_status": 8}, "its SMART status is failing"),
@@ -117,7 +127,9 @@ def test_a_drive_without_smart_is_recorded_with_its_words_and_keeps_no_run_from_
     run = told({}, NONE)
     found = verdict(run)
     assert found["outcome"] == "recorded"
-    assert found["basis"].startswith("a drive below it has no SMART to answer with; nvme1n1 FAST 9000: /dev/v")
+    assert found["basis"].startswith(
+        "a drive below it has no SMART to answer with; nvme1n1 FAST 9000: /dev/v"
+    )
     assert run.status() == 0
 
 
@@ -187,7 +199,11 @@ def test_a_mount_that_is_missing_fails_and_a_tool_that_is_missing_is_no_pass(
 
 @pytest.mark.parametrize(
     ("rules", "asked"),
-    [({}, 0), ({"storage_mounts": ["/a", "/b"]}, 2), ({"storage_mounts": ["/a"], "storage_health": False}, 0)],
+    [
+        ({}, 0),
+        ({"storage_mounts": ["/a", "/b"]}, 2),
+        ({"storage_mounts": ["/a"], "storage_health": False}, 0),
+    ],
 )
 def test_it_is_asked_of_each_mount_unless_it_is_switched_off(rules: dict[str, Any], asked: int) -> None:
     run = FakeRun(**rules)
