@@ -16,6 +16,7 @@ from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.smartctl import NONE, READ, UNREAD
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.node.smartctl import FAILING
+from ansible_collections.railyard.fabric.plugins.plugin_utils import plain_text
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import UNMEASURED
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_texts, is_whole
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import Answer
@@ -162,7 +163,7 @@ def findings(drive: Row) -> Iterator[str]:
         return
     values = drive["values"]
     yield from (_TOLD[name].format(values[name]) for name in _FINDINGS if _reaches(values, name))
-    yield from (f"attribute {name[:_MOST_WORDS]}" for name in drive["attributes"][:_MOST_DRIVES])
+    yield from (f"attribute {_clean(name)}" for name in drive["attributes"][:_MOST_DRIVES])
     yield from (words for bit, words in _STATUS.items() if drive["exit_status"] & bit)
 
 
@@ -171,11 +172,16 @@ def _reaches(values: Row, name: str) -> bool:
 
 
 def _name(drive: Row) -> str:
-    return " ".join(str(drive[key])[:_MOST_WORDS] for key in ("name", "model") if drive.get(key))
+    return " ".join(_clean(drive[key]) for key in ("name", "model") if drive.get(key))
 
 
 def _said(drive: Row) -> str:
-    return str(drive.get("said") or "it does not say why")[:_MOST_WORDS]
+    return _clean(drive.get("said") or "it does not say why")
+
+
+def _clean(words: object) -> str:
+    """Return a node's own words as part of a line."""
+    return plain_text.clean_line(str(words))[:_MOST_WORDS]
 
 
 def _shown(drive: Row) -> str:

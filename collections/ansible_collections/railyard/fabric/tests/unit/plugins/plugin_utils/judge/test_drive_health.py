@@ -133,6 +133,14 @@ def test_a_drive_without_smart_is_recorded_with_its_words_and_keeps_no_run_from_
     assert run.status() == 0
 
 
+def test_a_nodes_own_words_make_no_line_and_no_end_of_their_own() -> None:
+    said = {**NONE, "said": "a\nb\x1b[31m" + "c" * 9000, "name": "d\ne"}
+    found = verdict(told(said))
+    assert "FAST 9000: a / bccc" in found["basis"]
+    assert not {"\n", "\x1b"} & set(found["basis"] + found["observed"]["drive"])
+    assert len(found["basis"]) < 500
+
+
 @pytest.mark.parametrize(
     ("node_class", "outcome", "status"),
     [("virtual", "unmeasured", 3), ("container", "not_applicable", 0)],

@@ -1,0 +1,63 @@
+"""Role benchmark_tools: which daemons it stops, and when drives are asked about their health."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from railyard.base import paths
+
+REPO = paths.repo_root()
+PLAY = """\
+- hosts: all
+  connection: local
+  gather_facts: false
+  vars_files: [ROLE/defaults/main.yml, ROLE/vars/main.yml]
+  tasks:
+    - ansible.builtin.assert:
+        that:
+          - __benchmark_tools_daemons == daemons
+          - (benchmark_tools_health | bool) == health
+        fail_msg: "{{ __benchmark_tools_daemons }}, {{ benchmark_tools_health }}"
+"""
+OURS, BOTH = ["iperf3.service"], ["iperf3.service", "smartmontools.service"]
+MOUNTS = {"storage_mounts": ["/data"]}
+
+
+def planned(*moves: tuple[str, str | None]) -> dict[str, Any]:
+    """Return the fact that apt_packages leaves of what it moved: name, and the version before."""
+    told = [{"name": name, "before": before, "after": "7.3"} for name, before in moves]
+    return {"__apt_packages_planned": {"changed": False, "plan": {"moves": told}}}
+
+
+# By name: what a host has, which daemons are stopped there, and whether drives are asked.
+HOSTS: dict[str, tuple[dict[str, Any], list[str], bool]] = {
+    "nothing_moved": ({"fabric_policy": MOUNTS}, OURS, True),
+    "brought_now": ({"fabric_policy": MOUNTS, **planned(("fio", None), ("smartmontools", None))}, BOTH, True),
+    # The site's own monitoring, whose package is merely newer now.
+    "was_there": ({"fabric_policy": MOUNTS, **planned(("smartmontools", "7.2"))}, OURS, True),
+    "nothing_planned": ({"__apt_packages_planned": {"changed": False}}, OURS, False),
+    "switched_off": ({"fabric_policy": {**MOUNTS, "storage_health": False}}, OURS, False),
+}
+
+
+def test_smartd_is_stopped_where_the_role_brought_it_and_nowhere_else(tmp_path: Path) -> None:
+    hosts = {
+        name: {**variables, "daemons": daemons, "health": health, "fabric": {"transport": "tcp"}}
+        for name, (variables, daemons, health) in HOSTS.items()
+    }
+    (tmp_path / "hosts.json").write_text(json.dumps({"all": {"hosts": hosts}}))
+    (tmp_path / "play.yml").write_text(PLAY.replace("ROLE", str(REPO / "roles/benchmark_tools")))
+    program = Path(sys.executable).with_name("ansible-playbook")
+    done = subprocess.run(
+        [program, "-i", tmp_path / "hosts.json", tmp_path / "play.yml"],
+        env={**os.environ, "ANSIBLE_CONFIG": str(REPO / "ansible.cfg")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
