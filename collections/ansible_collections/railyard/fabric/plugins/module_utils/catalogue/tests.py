@@ -137,6 +137,19 @@ def _rdma_latency(name: str, title: str, tool: str) -> Check:
     )
 
 
+def _collective(name: str, title: str) -> Check:
+    return Check(
+        name,
+        title,
+        ("busbw_GBps",),
+        {"busbw_GBps": "positive", "algbw_GBps": "positive", "size_bytes": "positive_count"},
+        source="node",
+        tool="torch",
+        asked="group",
+        wanted="collectives",
+    )
+
+
 def _storage(name: str, title: str, *bounded: str) -> Check:
     return Check(
         name,
@@ -237,16 +250,9 @@ ALL_RAILS = "all rails"
 # Of all nodes together, in the order in which they are asked: source is "node", as each writes a row of its
 # own, `asked` is "group"; the subject is a rail, or all of them.
 GROUP_TESTS: tuple[Check, ...] = (
-    Check(
-        "collective_allreduce",
-        "all-reduce of all nodes",
-        ("busbw_GBps",),
-        {"busbw_GBps": "positive", "algbw_GBps": "positive", "size_bytes": "positive_count"},
-        source="node",
-        tool="torch",
-        asked="group",
-        wanted="collectives",
-    ),
+    _collective("collective_allreduce", "all-reduce of all nodes"),
+    _collective("collective_allgather", "all-gather of all nodes"),
+    _collective("collective_alltoall", "all-to-all of all nodes"),
     Check(
         "collective_training",
         "training job of all nodes",

@@ -22,7 +22,8 @@ import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.collective import allreduce, store, training
+from ansible_collections.railyard.fabric.plugins.module_utils.collective import store, sweep, training
+from ansible_collections.railyard.fabric.plugins.module_utils.collective.group import Group
 
 MARK = "railyard: "
 ORDERS = "job.json"
@@ -56,10 +57,10 @@ def run(orders: Mapping[str, Any]) -> int:
     """Do a job.
 
     Args:
-        orders: `task` (allreduce, ddp), `backend` (gloo, nccl), `node`, `nodes` (all, in the order of their
-            ranks), `processes` (of this node), `meet` (addresses, port of the first node's store), `secret`,
-            `netdevs` (gloo: the rails' own), `environment`, `sizes` (bytes), `duration_s`, `wait_s` (for the
-            others), `limit_s` (for one operation).
+        orders: `task` (one of `operations.NAMES`, or ddp), `backend` (gloo, nccl), `node`, `nodes` (all, in the
+            order of their ranks), `processes` (of this node), `meet` (addresses, port of the first node's
+            store), `secret`, `netdevs` (gloo: the rails' own), `environment`, `sizes` (bytes), `duration_s`,
+            `wait_s` (for the others), `limit_s` (for one operation).
     """
     os.environ.update(orders["environment"])
     if orders["backend"] == "gloo":
@@ -160,7 +161,7 @@ def _take_part(orders: Mapping[str, Any], local: int) -> None:
     else:
         torch.cuda.set_device(local)
     parts = len(orders["netdevs"]) if orders["backend"] == "gloo" else 1
-    group = allreduce.Group(torch, rank, world, parts, device)
+    group = Group(torch, rank, world, processes[place], parts, device)
     with _joined(torch, client, orders, rank, world):
         if local == 0:
             _tell(
@@ -170,7 +171,8 @@ def _take_part(orders: Mapping[str, Any], local: int) -> None:
         if orders["task"] == "ddp":
             tell(training.train(group, float(orders["duration_s"])))
         else:
-            tell(allreduce.sweep(group, orders["sizes"], float(orders["duration_s"]), tell))
+            seconds = float(orders["duration_s"])
+            tell(sweep.sweep(group, orders["task"], orders["sizes"], seconds, tell))
         if local == 0:
             # All is told by now: the first node need not be there any more.
             with contextlib.suppress(store.StoreError):

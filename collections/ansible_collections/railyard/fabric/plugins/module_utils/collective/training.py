@@ -17,7 +17,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.collective.allreduce import Group
+from ansible_collections.railyard.fabric.plugins.module_utils.collective import operations
+from ansible_collections.railyard.fabric.plugins.module_utils.collective.group import Group
 
 # Of three parts of the time: alone, with the others' gradients, and without them. Steps at least and at most.
 _LEAST, _MOST, _WARM_UP = 5, 500, 2
@@ -62,6 +63,7 @@ def train(group: Group, duration_s: float) -> dict[str, Any]:
     parameters = sum(parameter.numel() for parameter in model.parameters())
     seconds, quiet = statistics.median(sync_s), statistics.median(quiet_s)
     rate = group.world * batch / seconds
+    factor = operations.wire_factor(operations.ALLREDUCE, group.world)
     loss = torch.tensor([losses[0], losses[steps - 1]], dtype=torch.float64, device=group.device)
     dist.all_reduce(loss)
     first, last = (float(number) / group.world for number in loss.tolist())
@@ -69,7 +71,7 @@ def train(group: Group, duration_s: float) -> dict[str, Any]:
         "t": "trained",
         "steps": steps,
         "gradient_bytes": 4 * parameters,
-        "moved_bytes": round(4 * parameters * steps * group.wire_factor),
+        "moved_bytes": round(4 * parameters * steps * factor),
         "samples_per_s": round(rate, 2),
         "alone_samples_per_s": round(float(rates[0]) / group.world, 2),
         "efficiency_percent": round(100 * rate / float(rates[0]), 1),

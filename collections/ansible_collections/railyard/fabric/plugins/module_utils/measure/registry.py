@@ -16,7 +16,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.measure.perftest_b
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.perftest_lat import Latency
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.ping import PathMtu, PingRtt
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.sockperf import Sockperf
-from ansible_collections.railyard.fabric.plugins.module_utils.measure.torch_job import TorchJob
+from ansible_collections.railyard.fabric.plugins.module_utils.measure.torch_job import OPERATIONS, TorchJob
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.udp_probe import UdpProbe
 
 TOOL_OF_CHECK: dict[str, Callable[[], Tool]] = {
@@ -39,8 +39,7 @@ TOOL_OF_CHECK: dict[str, Callable[[], Tool]] = {
 }
 # Of a node by itself.
 NODE_TOOLS: dict[str, Callable[[], NodeTool]] = {
-    "collective_allreduce": TorchJob,
-    "collective_training": TorchJob,
+    **dict.fromkeys((*OPERATIONS, "collective_training"), TorchJob),
     **dict.fromkeys(fio.JOBS, fio.Fio),
     likwid.CHECK: likwid.LikwidBench,
     smartctl.CHECK: smartctl.Smartctl,

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""All-reduce and a training job of all nodes together, by torch: this node's part, and its rails' counters.
+"""Collectives and a training job of all nodes together, by torch: this node's part, and its rails' counters.
 
 A collective that takes the management network, or another rail, gives a fine number all the same: what the
 named rails carried has to bear it out.
@@ -16,7 +16,7 @@ from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import ALL_RAILS
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
-from ansible_collections.railyard.fabric.plugins.module_utils.collective import allreduce, packed
+from ansible_collections.railyard.fabric.plugins.module_utils.collective import operations, packed, sweep
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import counters, proof
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.node_tool import (
     Company,
@@ -27,6 +27,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils.measure.node_tool 
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers import common
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.nccl import log
 
+#: What a check has done again and again, in growing sizes; the training job is none of these.
+OPERATIONS = {f"collective_{name}": name for name in operations.NAMES}
 #: How a doubt ends where the named rails carried too little.
 ELSEWHERE = "the collective went by another network"
 # To start torch on a busy node; above what one operation is asked to take, before it counts as stalled.
@@ -68,7 +70,7 @@ class TorchJob(NodeTool):
         processes = 1 if backend == "gloo" else _gpus(play)
         descriptor = packed.opened(
             {
-                "task": "allreduce" if check == "collective_allreduce" else "ddp",
+                "task": OPERATIONS.get(check, "ddp"),
                 "backend": backend,
                 "node": play.own.host,
                 "nodes": company.nodes,
@@ -77,7 +79,7 @@ class TorchJob(NodeTool):
                 "secret": company.secret,
                 "netdevs": [company.rails[rail].netdev for rail in wanted],
                 "environment": {} if backend == "gloo" else _environment(company, wanted, subject),
-                "sizes": allreduce.sizes_up_to(int(play.policy["collective_most_bytes"])),
+                "sizes": sweep.sizes_up_to(int(play.policy["collective_most_bytes"])),
                 "duration_s": float(play.policy["collective_duration_s"]),
                 "wait_s": wait_s,
                 "limit_s": float(play.policy["collective_duration_s"]) + _STALLED_S,
@@ -97,13 +99,15 @@ class TorchJob(NodeTool):
         if backend == "nccl":
             found["transport"] = _transport(done.text)
         window = [done.begun_s, done.ended_s]
-        reason = doubt(spans, found, done.ended_s - done.begun_s, float(play.policy["idle_bytes_per_s"]))
+        lasted_s, idle = done.ended_s - done.begun_s, float(play.policy["idle_bytes_per_s"])
+        reason = doubt(check, spans, found, lasted_s, idle)
         return NodeReading(
             metrics, window, spans, reason, {"collective": found, "tool_version": found["torch"]}
         )
 
 
 def doubt(
+    check: str,
     spans: Mapping[str, Sequence[int | None]],
     said: Mapping[str, Any],
     lasted_s: float,
@@ -111,11 +115,13 @@ def doubt(
 ) -> str | None:
     """Return why the counters do not bear a job out, or None.
 
-    Each rank sends and receives 2(n-1)/n of what is reduced, in a ring; so much has to show on the rails that
-    the job was given, and none of it on the others. In a tree, or where a switch adds up, it is less: of NCCL
-    half of it is asked for, and how much more there is, its own channels decide.
+    What a node sends and receives of it in a ring (`operations.rails_factor`) has to show on the rails that the
+    job was given, and none of it on the others. In a tree, or where a switch adds up or hands round, it is less:
+    of NCCL half of it is asked for, and how much more there is, its own channels decide. Nothing spares a node
+    its blocks of an all-to-all.
 
     Args:
+        check: one of the catalogue's.
         spans: `RAIL.COUNTER` -> before, after, of all rails.
         said: the row's `collective`: `rails`, `moved_bytes`, `backend`, and of NCCL its `transport`.
         lasted_s: how long the job took.
@@ -123,6 +129,8 @@ def doubt(
     """
     nccl, rails, moved = said["backend"] == "nccl", list(said["rails"]), float(said["moved_bytes"])
     least, most = (moved / 2, math.inf) if nccl else (moved, float(said.get("most_bytes", moved)))
+    if OPERATIONS.get(check) == operations.ALLTOALL:
+        least = moved
     idle = proof.Allowance(idle_bytes_per_s, lasted_s).idle_bytes
     grown: dict[str, float] = {}
     for name, (before, after) in spans.items():
@@ -257,7 +265,12 @@ def _metrics(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     began = next(line for line in said if line.get("t") == "began")
     last = said[-1]
-    found = {"torch": str(began["torch"]), "ranks": began["ranks"], "moved_bytes": last["moved_bytes"]}
+    found = {
+        "torch": str(began["torch"]),
+        "ranks": began["ranks"],
+        "processes": began["processes"],
+        "moved_bytes": last["moved_bytes"],
+    }
     if last["t"] == "trained":
         good = last["loss_first"] is not None and last["loss_last"] is not None
         if last["ranks_differ"] or not (good and last["loss_last"] < last["loss_first"]):
@@ -276,10 +289,10 @@ def _metrics(
     sizes = [line for line in said if line.get("t") == "size"]
     for line in sizes:
         if line["wrong"]:
-            raise _wrong(play, "{wrong} numbers of {size_bytes} bytes were added up wrong".format(**line))
+            raise _wrong(play, "{wrong} numbers of {size_bytes} bytes came wrong".format(**line))
     metrics = {key: sizes[-1][key] for key in ("busbw_GBps", "algbw_GBps", "size_bytes")}
     found["sizes"] = [{key: line[key] for key in _POINT} for line in sizes]
-    return metrics, {**found, "left_out_bytes": last["left_out_bytes"]}
+    return metrics, {**found, "call": last["call"], "left_out_bytes": last["left_out_bytes"]}
 
 
 def _wrong(play: NodeToolSession, what: str) -> MeasurementError:

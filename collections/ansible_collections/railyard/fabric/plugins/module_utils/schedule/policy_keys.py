@@ -124,14 +124,17 @@ KEYS: Mapping[str, Key] = {
     "busy_bytes_per_s": Key(5000000, "load on a rail from which a node is busy", "whole", 0, 10**12),
     "collectives": Key(
         "none",
-        "`torch`: also all-reduce on each rail alone and on all, and a small training job, of all nodes "
-        "together (docs/collectives.md)",
+        "`torch`: also all-reduce on each rail alone and on all, all-gather and all-to-all, and a small "
+        "training job, of all nodes together (docs/collectives.md)",
         "own",
+    ),
+    "collective_operations": Key(
+        ["allreduce", "allgather", "alltoall"], "which of these; the training job comes with any", "own"
     ),
     "collective_backend": Key("gloo", "by what: `gloo` over TCP, or `nccl` between GPUs", "own"),
     "collective_python": Key("/usr/bin/python3", "the interpreter on the nodes that has torch", "own"),
     "collective_duration_s": Key(5, "length of each collective test", "whole", 2, 3600),
-    "collective_most_bytes": Key(67108864, "greatest size of an all-reduce", "whole", 4096, 2**34),
+    "collective_most_bytes": Key(67108864, "greatest size of such an operation", "whole", 4096, 2**34),
     "lease_s": Key(90, "how long a node goes on without a word from the controller", "number", 10, 86400),
     "base_port": Key(18600, "first of the ports that nodes meet at and tools use", "whole", 1024, 60000),
     "beacon": Key(

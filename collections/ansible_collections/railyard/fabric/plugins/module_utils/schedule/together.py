@@ -20,14 +20,19 @@ from ansible_collections.railyard.fabric.plugins.module_utils.documents import A
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule import rounds
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule.request import local_line
 
-_ALONE, _ON_ALL = GROUP_TESTS
+_ALLREDUCE, *_OPERATIONS, _TRAINING = GROUP_TESTS
+#: What of a policy's `collective_operations` each check is asked for.
+OPERATIONS = {one.name.rpartition("_")[2]: one for one in (_ALLREDUCE, *_OPERATIONS)}
+# What was asked before there was the key.
+_FIRST = ["allreduce"]
 
 
 def jobs(order: Mapping[str, Any]) -> list[tuple[Check, str]]:
     """Return each test of all nodes with its subject, in the order in which they are done.
 
     There are none in a second order of a run, whose first had them, nor of a single node. A policy of before
-    there was the key has nothing asked.
+    there was the key has nothing asked. All-reduce is asked of each rail alone too, which tells them apart; what
+    comes after it is of all of them.
 
     Args:
         order: the common part of a work order.
@@ -38,9 +43,14 @@ def jobs(order: Mapping[str, Any]) -> list[tuple[Check, str]]:
         or len(order["roster"]) < 2
     ):
         return []
-    rails = rails_of_all(order)
-    alone = [(_ALONE, rail) for rail in rails]
-    return [*alone, *[(_ALONE, ALL_RAILS)] * (len(rails) > 1), *[(_ON_ALL, ALL_RAILS)] * bool(rails)]
+    rails, asked = rails_of_all(order), order["policy"].get("collective_operations", _FIRST)
+    if not rails:
+        return []
+    found = [(check, ALL_RAILS) for name, check in OPERATIONS.items() if name in asked]
+    if found and found[0][0] is _ALLREDUCE:
+        alone = [(_ALLREDUCE, rail) for rail in rails]
+        found = [*alone, *(found if len(rails) > 1 else found[1:])]
+    return [*found, (_TRAINING, ALL_RAILS)]
 
 
 def rails_of_all(order: Mapping[str, Any]) -> list[str]:

@@ -12,7 +12,7 @@ from typing import Any, TypeGuard
 
 from ansible_collections.railyard.fabric.plugins.module_utils import numeric
 from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import RDMA_TESTS
-from ansible_collections.railyard.fabric.plugins.module_utils.schedule import rounds
+from ansible_collections.railyard.fabric.plugins.module_utils.schedule import rounds, together
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule.policy_keys import KEYS
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import CHECKS
 
@@ -31,6 +31,8 @@ _WORDS = {
     "collectives": ("none", "torch"),
     "collective_backend": ("gloo", "nccl"),
 }
+#: Keys that list some of these, each once.
+_LISTS = {"rdma_tests": RDMA_TESTS, "collective_operations": tuple(together.OPERATIONS)}
 # A BMC is asked at each of them.
 _MOST_PORTS = 8
 
@@ -105,10 +107,10 @@ def merge(user: object) -> dict[str, Any]:
             problems.append(f"fabric_policy.{key} is not known; known keys: {', '.join(sorted(DEFAULT))}")
         elif key == "floors":
             merged["floors"] = _floors(value, problems)
-        elif key == "rdma_tests":
-            found = _rdma_tests_problems(value)
+        elif key in _LISTS:
+            found = _list_problems(key, value)
             problems += found
-            merged[key] = [] if found else [str(tool) for tool in value]
+            merged[key] = [] if found else [str(one) for one in value]
         elif key == "bmc_check":
             if value not in BMC_CHECKS:
                 problems.append(
@@ -146,19 +148,17 @@ def merge(user: object) -> dict[str, Any]:
     return merged
 
 
-def _rdma_tests_problems(value: object) -> list[str]:
-    where = "fabric_policy.rdma_tests"
+def _list_problems(key: str, value: object) -> list[str]:
+    where, known = f"fabric_policy.{key}", _LISTS[key]
     if not is_texts(value):
-        return [f"{where} must be a list of perftest's programs, not {value!r}"]
-    if not value:
+        return [f"{where} must be a list of {', '.join(known)}, not {value!r}"]
+    if not value and key == "rdma_tests":
         return [f"{where} is empty: a cluster of which no RDMA is asked declares it; use transport tcp"]
     problems = [
-        f"{where} lists {tool!r}; these can be asked: {', '.join(RDMA_TESTS)}"
-        for tool in value
-        if tool not in RDMA_TESTS
+        f"{where} lists {one!r}; these can be asked: {', '.join(known)}" for one in value if one not in known
     ]
-    twice = sorted({tool for tool in value if value.count(tool) > 1})
-    return problems + [f"{where} lists {tool} twice" for tool in twice]
+    twice = sorted({one for one in value if value.count(one) > 1})
+    return problems + [f"{where} lists {one} twice" for one in twice]
 
 
 def _ports_problems(value: Any) -> list[str]:

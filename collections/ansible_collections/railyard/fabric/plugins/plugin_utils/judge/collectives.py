@@ -14,7 +14,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import ALL_RAILS
-from ansible_collections.railyard.fabric.plugins.module_utils.collective.allreduce import WARM_UP
+from ansible_collections.railyard.fabric.plugins.module_utils.collective import operations
+from ansible_collections.railyard.fabric.plugins.module_utils.collective.sweep import WARM_UP
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import torch_job
 from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import PASS, RECORDED
@@ -28,10 +29,10 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.row_numbers import window_s
 
 Row = Mapping[str, Any]
-ELSEWHERE = torch_job.ELSEWHERE
+ELSEWHERE, OPERATIONS = torch_job.ELSEWHERE, torch_job.OPERATIONS
 #: What a job that all nodes came to must not end with.
 FAILURES = ("collective_failed", "collective_wrong")
-HAS_TO_END = "a job that all nodes came to has to end, with the right sums"
+HAS_TO_END = "a job that all nodes came to has to end, with the right numbers"
 #: Below so much of the best of its own job a rail is slow: far more than a busy processor sets them apart.
 _SLOW = 0.6
 _GOOD = (PASS, RECORDED)
@@ -51,7 +52,8 @@ def doubt(row: Row, policy: Mapping[str, Any]) -> str | None:
         if not isinstance(span, list) or len(span) != 2:
             return f"{name} is {span!r}"
         spans[name] = [one if is_whole(one) else None for one in span]
-    return torch_job.doubt(spans, said, window[1] - window[0], float(policy["idle_bytes_per_s"]))
+    lasted_s, idle = window[1] - window[0], float(policy["idle_bytes_per_s"])
+    return torch_job.doubt(str(row["check"]), spans, said, lasted_s, idle)
 
 
 def _wrong(row: Row, said: Row, policy: Mapping[str, Any]) -> Iterator[str]:
@@ -68,14 +70,19 @@ def _wrong(row: Row, said: Row, policy: Mapping[str, Any]) -> Iterator[str]:
     most = said.get("most_bytes", moved)
     if not is_number(most) or not moved <= most <= 3 * moved:
         yield f"most_bytes is {most!r}"
-    if row["check"] != "collective_allreduce":
+    if row["check"] not in OPERATIONS:
+        return
+    name, processes = OPERATIONS[row["check"]], said.get("processes")
+    if name == operations.ALLTOALL and not _can_be(processes, ranks, nodes, policy):
+        yield f"its processes are {processes!r}, of {ranks} on {nodes} nodes"
         return
     sizes = said.get("sizes")
     if not isinstance(sizes, list) or not sizes or not all(map(_is_point, sizes)):
         yield f"sizes is {sizes!r}"
         return
-    factor, metrics = 2 * (ranks - 1) / ranks, row["metrics"]
-    sent = sum((one["iterations"] + WARM_UP) * one["size_bytes"] for one in sizes) * factor
+    factor, metrics = operations.wire_factor(name, ranks), row["metrics"]
+    sent = sum((one["iterations"] + WARM_UP) * one["size_bytes"] for one in sizes)
+    sent *= operations.rails_factor(name, ranks, processes or 1)
     if abs(sent - moved) > _DIGITS * sent:
         yield f"its sizes make {sent:.0f} bytes, moved_bytes is {moved}"
     last = sizes[-1]
@@ -92,6 +99,12 @@ def _wrong(row: Row, said: Row, policy: Mapping[str, Any]) -> Iterator[str]:
         yield f"its operations take {busy_s:.3g} s at least, the job lasted {window[1] - window[0]:.3g}"
 
 
+def _can_be(processes: object, ranks: int, nodes: int, policy: Mapping[str, Any]) -> bool:
+    """Tell whether a node can have so many of a job's processes; of gloo it has one."""
+    most = 1 if policy["collective_backend"] == "gloo" else ranks - nodes + 1
+    return is_whole(processes) and 1 <= processes <= most
+
+
 def _is_point(one: object) -> bool:
     if not isinstance(one, Mapping):
         return False
@@ -100,9 +113,10 @@ def _is_point(one: object) -> bool:
 
 
 def bounds(row: Row, rails: Mapping[str, Bound]) -> Bounds:
-    """Return the ceiling of an all-reduce's busbw: what the node's rails carry together.
+    """Return the ceiling of an operation's busbw: what the node's rails carry together.
 
-    Each node has to send (N-1)/N of what it reduced within, twice; busbw reckons with 2(n-1)/n of n ranks.
+    Each node has to send (N-1)/N of what it reduced within, twice; busbw reckons with 2(n-1)/n of n ranks. Of an
+    all-gather it has to get as much once. Of an all-to-all its rails carry the blocks of each of its processes.
     """
     said = row["collective"]
     rates = [
@@ -113,7 +127,11 @@ def bounds(row: Row, rails: Mapping[str, Bound]) -> Bounds:
         return Bounds(basis=unknown)
     nodes, ranks = said["nodes"], said["ranks"]
     gbps = sum(gbps for gbps, _basis in rates if gbps is not None)
-    most = gbps / 8 * ((ranks - 1) / ranks) / ((nodes - 1) / nodes)
+    name = OPERATIONS[row["check"]]
+    least = operations.wire_factor(name, nodes)
+    if name == operations.ALLTOALL:
+        least = operations.rails_factor(name, ranks, said["processes"])
+    most = gbps / 8 * operations.wire_factor(name, ranks) / least
     basis = f"{' and '.join(dict.fromkeys(basis for _gbps, basis in rates))}, which busbw cannot pass"
     return Bounds({}, {"busbw_GBps": most}, f"{basis}; no authority says how much of it torch has to reach")
 

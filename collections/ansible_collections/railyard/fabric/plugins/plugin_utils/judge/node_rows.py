@@ -96,7 +96,7 @@ def judge(
         return weigh(row)
     metrics = {name: value for name, value in row["metrics"].items() if is_number(value)}
     own = Bounds(basis=_NO_AUTHORITY)
-    if asked["check"] == "collective_allreduce":
+    if asked["check"] in collectives.OPERATIONS:
         own = collectives.bounds(row, rails)
     bounds = with_site_policy(str(asked["check"]), own, policy)
     above = [name for name, most in bounds.ceiling.items() if name in own.ceiling and metrics[name] > most]

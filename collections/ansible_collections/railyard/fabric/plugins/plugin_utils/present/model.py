@@ -145,7 +145,7 @@ class Report:
     meetings: meetings.Meetings
     """Client by server on each rail; without matrices for a few nodes."""
     curves: tuple[size_curves.Curve, ...]
-    """What an all-reduce of all nodes reached at each size; none where it was not asked."""
+    """What the collectives of all nodes reached at each size; none where they were not asked."""
     coverage: dict[str, int]
     """How many of all pairs of nodes met, as `pattern.coverage` has it."""
 

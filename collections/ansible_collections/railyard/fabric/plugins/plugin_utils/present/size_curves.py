@@ -1,20 +1,21 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What an all-reduce reached at each size: small ones wait for the way, large ones fill it."""
+"""What the collectives reached at each size: small ones wait for the way, large ones fill it."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ansible_collections.railyard.fabric.plugins.module_utils.measure.torch_job import OPERATIONS
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_number
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present.measurement import Measurement
 
-CHECK = "collective_allreduce"
 _SHOWN = ("pass", "fail", "recorded")
-# More rails than that look alike.
+# Of one check; more rails than that look alike.
 _MOST = 9
 
 
@@ -23,28 +24,34 @@ class Curve:
     """One job.
 
     Attributes:
+        check: the operation, by its check.
         subject: the rail, or all rails.
         points: (bytes, GB/s on the wire), growing in size.
     """
 
+    check: str
     subject: str
     points: tuple[tuple[float, float], ...]
 
 
-def ids(measurements: Iterable[Measurement]) -> dict[str, str]:
-    """Return whose rows have the curves: question -> subject, a node's for each, since all saw the same."""
-    found: dict[str, str] = {}
+def ids(measurements: Iterable[Measurement]) -> dict[str, tuple[str, str]]:
+    """Return whose rows have the curves: question -> (check, subject), a node's for each: all saw the same."""
+    found: dict[str, tuple[str, str]] = {}
+    drawn: Counter[str] = Counter()
     for item in measurements:
-        if item.check == CHECK and item.outcome in _SHOWN and item.subject not in found.values():
-            found[item.id] = item.subject
+        one = (item.check, item.subject)
+        shown = item.check in OPERATIONS and item.outcome in _SHOWN and drawn[item.check] < _MOST
+        if shown and one not in found.values():
+            found[item.id] = one
+            drawn[item.check] += 1
     return found
 
 
-def of(rows: Iterable[Mapping[str, Any] | None], wanted: Mapping[str, str]) -> tuple[Curve, ...]:
+def of(rows: Iterable[Mapping[str, Any] | None], wanted: Mapping[str, tuple[str, str]]) -> tuple[Curve, ...]:
     """Return the curves of these rows, which were believed when they were judged."""
     found = {str(row["id"]): row.get("collective") for row in rows if row is not None}
     curves = []
-    for one, subject in list(wanted.items())[:_MOST]:
+    for one, (check, subject) in wanted.items():
         said = found.get(one)
         sizes = said.get("sizes") if isinstance(said, Mapping) else None
         points = tuple(
@@ -54,5 +61,5 @@ def of(rows: Iterable[Mapping[str, Any] | None], wanted: Mapping[str, str]) -> t
             and all(is_number(size.get(key)) for key in ("size_bytes", "busbw_GBps"))
         )
         if len(points) > 1:
-            curves.append(Curve(subject, points))
+            curves.append(Curve(check, subject, points))
     return tuple(curves)

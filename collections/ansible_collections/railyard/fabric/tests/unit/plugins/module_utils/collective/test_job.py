@@ -6,10 +6,11 @@ import contextlib
 import functools
 import socket
 import subprocess
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils.collective import allreduce, job, packed, store
+from ansible_collections.railyard.fabric.plugins.module_utils.collective import job, packed, store, sweep
 
 # Debian's python3-torch is for Debian's Python alone.
 PYTHON = "/usr/bin/python3"
@@ -46,7 +47,7 @@ def play(task, nodes=("a", "b"), present=None, python=PYTHON, waits_s=None, **mo
     }
     started = [
         subprocess.Popen(
-            packed.argv(python),
+            packed.argv(python if isinstance(python, str) else python[node]),
             stdin=packed.opened({**orders, "node": node, **({"wait_s": waits_s[node]} if waits_s else {})}),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -58,26 +59,127 @@ def play(task, nodes=("a", "b"), present=None, python=PYTHON, waits_s=None, **mo
     return [(packed.lines(text), status) for text, status in ended]
 
 
+def changed(folder, lines):
+    """Return a Python whose torch is the machine's, but for what these lines do to it."""
+    bare = folder / "changed"
+    subprocess.run([PYTHON, "-m", "venv", "--without-pip", "--system-site-packages", bare], check=True)
+    (site,) = bare.glob("lib/python3*/site-packages")
+    (site / "changes.py").write_text("\n".join(("import torch.distributed", *lines)))
+    (site / "changes.pth").write_text("import changes\n")
+    return str(bare / "bin" / "python3")
+
+
 @with_torch
-def test_an_all_reduce_is_right_and_counts_what_it_sent():
+@pytest.mark.parametrize(
+    ("task", "call", "wire", "rails"),
+    [
+        # Of four ranks on two nodes, each way: a ring passes each rank, and so each node, with 2 x 3/4 of what is
+        # added up and with 3/4 of what is gathered.
+        ("allreduce", "all_reduce", 1.5, 1.5),
+        ("allgather", "all_gather", 0.75, 0.75),
+        # A rank sends three of its four blocks; two of these go to the other node, and its neighbour's two.
+        ("alltoall", "all_to_all_single", 0.75, 1.0),
+    ],
+)
+def test_an_operation_is_right_and_counts_what_it_sent(task, call, wire, rails):
     # Long enough that no size is left out where a process is held up for ten seconds.
-    ends = play("allreduce", netdevs=["lo", "lo"], processes=2, duration_s=30)
-    world = 4
+    ends = play(task, netdevs=["lo", "lo"], processes=2, duration_s=30)
     for lines, status in ends:
         assert status == 0
         assert [line["t"] for line in lines] == ["began", "size", "size", "swept"]
-        assert lines[0]["ranks"] == world
+        assert (lines[0]["ranks"], lines[-1]["call"]) == (4, call)
         sizes = lines[1:-1]
         assert [(line["size_bytes"], line["wrong"]) for line in sizes] == [(1 << 16, 0), (1 << 18, 0)]
         for line in sizes:
             assert line["algbw_GBps"] == pytest.approx(line["size_bytes"] / line["time_us"] / 1e3, rel=1e-2)
-            assert line["busbw_GBps"] == pytest.approx(line["algbw_GBps"] * 2 * (world - 1) / world, rel=1e-3)
+            assert line["busbw_GBps"] == pytest.approx(line["algbw_GBps"] * wire, rel=1e-3)
             assert line["time_min_us"] <= line["time_us"]
         # Two more of each to warm up.
-        sent = sum((line["iterations"] + 2) * line["size_bytes"] for line in sizes) * 2 * (world - 1) / world
+        sent = sum((line["iterations"] + 2) * line["size_bytes"] for line in sizes) * rails
         assert lines[-1]["moved_bytes"] == pytest.approx(sent, abs=1)
     # The slowest rank's times, which all are told.
     assert len({str(lines[1:]) for lines, _status in ends}) == 1
+
+
+@with_torch
+@pytest.mark.parametrize("unlike", [False, True])
+def test_an_all_to_all_is_done_by_pairs_where_not_all_have_it(tmp_path, unlike):
+    """Of unlike versions nobody may wait in a call that another has not."""
+    lines = ["torch.__version__ = '9'"] if unlike else ["del torch.distributed.all_to_all_single"]
+    own = changed(tmp_path, lines)
+    pythons = {"a": PYTHON if unlike else own, "b": own, "c": own}
+    # The second size is of no whole number of blocks of whole numbers.
+    ends = play("alltoall", "abc", python=pythons, netdevs=["lo", "lo"], sizes=[1 << 16, 1 << 18], duration_s=30)
+    for lines, status in ends:
+        assert (status, [line["t"] for line in lines]) == (0, ["began", "size", "size", "swept"]), lines
+        assert lines[-1]["call"] == "isend, irecv"
+        assert [(line["size_bytes"], line["wrong"]) for line in lines[1:-1]] == [(65520, 0), (262128, 0)]
+
+
+@with_torch
+def test_sizes_whose_messages_are_mostly_headers_are_not_exchanged():
+    for lines, _status in play("allgather", sizes=[4096, 8192, 16384], duration_s=30):
+        assert [line.get("size_bytes") for line in lines[1:-1]] == [8192, 16384]
+    for lines, _status in play("allgather", sizes=[4096]):
+        assert [line.get("size_bytes") for line in lines[1:-1]] == [4096]
+
+
+# Three ranks of one process, whose blocks are handed round as one is told. A block has as many numbers as the
+# pattern is long, so that only by whose it is a wrong one shows.
+HANDED_ROUND = """
+import torch
+from ansible_collections.railyard.fabric.plugins.module_utils.collective import operations
+from ansible_collections.railyard.fabric.plugins.module_utils.collective.group import Group
+
+class Given:
+    def wait(self):
+        pass
+
+def handed_round(kind, origin):
+    calls = []
+    def call(got, given, async_op):
+        calls.append((got, given if given.dim() == 2 else given.expand(3, -1)))
+        return Given()
+    torch.distributed.all_gather = torch.distributed.all_to_all_single = call
+    ranks = [kind(Group(torch, rank, 3, 1, 2, "cpu"), 4 * 251 * 3 * 2) for rank in range(3)]
+    for one in ranks:
+        one.fill()
+        one.run()
+    for place, (got, _given) in enumerate(calls):
+        for source in range(3):
+            whose, whom, part = origin(place // 2, source, place % 2)
+            got[source].copy_(calls[2 * whose + part][1][whom])
+    return [one.wrong() for one in ranks]
+
+def right(rank, source, part):
+    return source, rank, part
+
+def other_peer(rank, source, part):
+    return right(rank, 0 if (rank, source, part) == (1, 2, 0) else source, part)
+
+def other_part(rank, source, part):
+    return right(rank, source, 1 - part if rank == 2 else part)
+
+def for_another(rank, source, part):
+    return right(0 if (rank, source) == (1, 2) else rank, source, part)
+
+for kind in (operations.AllGather, operations.AllToAll):
+    print(*(handed_round(kind, origin) for origin in (right, other_peer, other_part, for_another)))
+"""
+
+
+@with_torch
+def test_what_comes_from_a_wrong_peer_or_was_for_another_is_counted():
+    path = str(Path(packed.__file__).parents[6])
+    ran = subprocess.run(
+        [PYTHON, "-c", HANDED_ROUND], capture_output=True, text=True, check=True, env={"PYTHONPATH": path}
+    )
+    # What all get alike cannot have been for another.
+    one, both, all_six = [0, 251, 0], [0, 2 * 251, 0], [0, 0, 6 * 251]
+    assert ran.stdout.splitlines() == [
+        f"[0, 0, 0] {one} {all_six} [0, 0, 0]",
+        f"[0, 0, 0] {one} {all_six} {both}",
+    ]
 
 
 @with_torch
@@ -120,7 +222,7 @@ def test_who_is_done_after_the_first_node_has_gone_does_not_name_it(monkeypatch,
     monkeypatch.setattr(job, "_client", lambda _orders: Gone())
     monkeypatch.setattr(job, "_torch", lambda _backend: torch)
     monkeypatch.setattr(job, "_joined", lambda *_all: contextlib.nullcontext())
-    monkeypatch.setattr(job.allreduce, "sweep", lambda *_all: {"t": "swept"})
+    monkeypatch.setattr(job.sweep, "sweep", lambda *_all: {"t": "swept"})
     orders = {"task": "allreduce", "backend": "gloo", "node": "b", "nodes": ["a", "b"], "netdevs": ["lo"],
               "sizes": [4096], "duration_s": 1, "wait_s": 1}  # fmt: skip
     assert job._child(orders, 0) == 0
@@ -147,5 +249,5 @@ def test_lines_of_ours_are_found_among_others():
 
 
 def test_sizes_grow_fourfold_to_the_greatest():
-    assert allreduce.sizes_up_to(100_000) == [4096, 16384, 65536, 100_000]
-    assert allreduce.sizes_up_to(4096) == [4096]
+    assert sweep.sizes_up_to(100_000) == [4096, 16384, 65536, 100_000]
+    assert sweep.sizes_up_to(4096) == [4096]

@@ -28,7 +28,7 @@ SIZE = {
     "t": "size", "size_bytes": 1000, "iterations": 8, "time_us": 5.0, "time_min_us": 4.0,
     "algbw_GBps": 0.2, "busbw_GBps": 0.2, "wrong": 0,
 }  # fmt: skip
-SWEPT = {"t": "swept", "moved_bytes": 10_000, "left_out_bytes": [4000]}
+SWEPT = {"t": "swept", "call": "all_reduce", "moved_bytes": 10_000, "left_out_bytes": [4000]}
 TRAINED = {
     "t": "trained", "steps": 9, "gradient_bytes": 100, "moved_bytes": 10_000, "samples_per_s": 15.0,
     "alone_samples_per_s": 10.0, "efficiency_percent": 75.0, "communication_percent": 20.0,
@@ -101,6 +101,20 @@ def test_a_rail_alone_is_all_that_the_program_is_told_of(monkeypatch: pytest.Mon
     assert reading.counters["rail0.tx_bytes"] == [7, 10_507]
     assert reading.extra is not None
     assert reading.extra["collective"]["left_out_bytes"] == [4000]
+
+
+@pytest.mark.parametrize("name", ["allgather", "alltoall"])
+def test_blocks_are_exchanged_over_all_rails_and_the_row_says_by_which_call(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    play = Play([BEGAN, SIZE, {**SWEPT, "call": "isend, irecv"}], "all rails")
+    play.carried = {"eth0": 5200, "eth1": 5200}
+    reading = measured(play, monkeypatch, f"collective_{name}")
+    assert (play.orders["task"], play.orders["netdevs"]) == (name, ["eth0", "eth1"])
+    assert (reading.doubt, reading.metrics["busbw_GBps"]) == (None, 0.2)
+    assert reading.extra is not None
+    said = reading.extra["collective"]
+    assert (said["call"], said["processes"]) == ("isend, irecv", 1)
 
 
 def test_the_training_job_is_of_all_rails_and_takes_the_model_there_too(

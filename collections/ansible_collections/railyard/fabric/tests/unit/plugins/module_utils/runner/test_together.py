@@ -77,6 +77,8 @@ def test_two_runners_meet_for_each_job_and_each_writes_its_rows(tmp_path: Path, 
             ("collective_allreduce", "rail0", "measured"),
             ("collective_allreduce", "rail1", "measured"),
             ("collective_allreduce", "all rails", "measured"),
+            ("collective_allgather", "all rails", "measured"),
+            ("collective_alltoall", "all rails", "measured"),
             ("collective_training", "all rails", "measured"),
         ], [row["error"] for row in rows]
         assert {row["tool"] for row in rows} == {"torch_gloo"}
@@ -90,5 +92,5 @@ def test_two_runners_meet_for_each_job_and_each_writes_its_rows(tmp_path: Path, 
 def test_a_node_that_was_not_reached_is_not_waited_for(tmp_path: Path) -> None:
     (rows,) = played(tmp_path, ("gpu1",), absent=["gpu2"]).values()
     assert {(row["status"], row["error"]["class"]) for row in rows} == {("unmeasured", "peer_absent")}
-    assert len(rows) == 4
+    assert len(rows) == 6
     assert "gpu2" in rows[0]["error"]["message"]

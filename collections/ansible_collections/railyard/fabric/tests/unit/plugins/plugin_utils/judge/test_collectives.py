@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import ALL_RAILS
+from ansible_collections.railyard.fabric.plugins.module_utils.schedule import together
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import cost, requests
 from support.runs.fake_run import RUN, FakeRun
 
@@ -20,16 +21,23 @@ SIZES = [
 ]
 #: Of two ranks each sends all that is reduced, two more of each size before it is timed.
 MOVED = 102 * 4096 + 100 * 4_000_000
+#: In an exchange of blocks each of two ranks keeps a half, and sends and gets the other.
+EXCHANGED = MOVED // 2
+EXCHANGES = ("collective_allgather", "collective_alltoall")
 GRADIENTS = 50_000_000
 
 
 def row_of(line: dict[str, Any]) -> dict[str, Any]:
     keys = ("id", "check", "tool", "node", "peer", "rail", "direction", "round", "group", "subject")
     rails = ["rail0", "rail1"] if line["subject"] == ALL_RAILS else [line["subject"]]
-    said = {"backend": "gloo", "nodes": 2, "ranks": 2, "rails": rails, "torch": "1.13.0"}
+    said = {"backend": "gloo", "nodes": 2, "ranks": 2, "processes": 1, "rails": rails, "torch": "1.13.0"}
     if line["check"] == "collective_allreduce":
         said |= {"sizes": copy.deepcopy(SIZES), "moved_bytes": MOVED, "left_out_bytes": []}
         metrics = {"busbw_GBps": 4.0, "algbw_GBps": 4.0, "size_bytes": 4_000_000}
+    elif line["check"] in EXCHANGES:
+        sizes = [{**one, "busbw_GBps": one["algbw_GBps"] / 2} for one in SIZES]
+        said |= {"sizes": sizes, "moved_bytes": EXCHANGED, "left_out_bytes": []}
+        metrics = {"busbw_GBps": 2.0, "algbw_GBps": 4.0, "size_bytes": 4_000_000}
     else:
         said |= {"moved_bytes": GRADIENTS, "most_bytes": 2 * GRADIENTS, "steps": 20}
         metrics = {
@@ -83,6 +91,8 @@ def test_each_rail_alone_all_of_them_and_the_training_are_asked_of_every_node() 
             ("collective_allreduce", "rail0"),
             ("collective_allreduce", "rail1"),
             ("collective_allreduce", ALL_RAILS),
+            ("collective_allgather", ALL_RAILS),
+            ("collective_alltoall", ALL_RAILS),
             ("collective_training", ALL_RAILS),
         )
     ]
@@ -90,16 +100,56 @@ def test_each_rail_alone_all_of_them_and_the_training_are_asked_of_every_node() 
     assert (run.incomplete(), run.status()) == (None, 0)
     # Two rails of 40 Gbit/s.
     assert found["collective_allreduce", "gpuserver1", "rail0"]["ceiling"] == {"busbw_GBps": 5.0}
-    assert found["collective_allreduce", "gpuserver1", ALL_RAILS]["ceiling"] == {"busbw_GBps": 10.0}
+    for check in ("collective_allreduce", *EXCHANGES):
+        assert found[check, "gpuserver1", ALL_RAILS]["ceiling"] == {"busbw_GBps": 10.0}
 
 
 def test_nobody_is_asked_where_the_policy_does_not_say_so_and_its_time_is_told() -> None:
     run, without = made(), FakeRun(rate_gbps=40.0)
     assert not any(line["check"].startswith("collective_") for line in without.asked)
-    # Four tests of 5 s, with 2 s to start each, all nodes at once.
-    assert cost.of_order(run.order).duration_s - cost.of_order(without.order).duration_s == pytest.approx(28)
+    # Six tests of 5 s, with 2 s to start each, all nodes at once.
+    assert cost.of_order(run.order).duration_s - cost.of_order(without.order).duration_s == pytest.approx(42)
     assert requests.not_all_asked(run.manifest, run.plan, run.order, run.asked) is None
 
+
+@pytest.mark.parametrize(
+    ("operations", "asked"),
+    [
+        (["alltoall", "allgather"], ["allgather", "alltoall", "training"]),
+        (["allreduce"], ["allreduce", "allreduce", "allreduce", "training"]),
+        ([], ["training"]),
+        # Of a run of before there was the key.
+        (None, ["allreduce", "allreduce", "allreduce", "training"]),
+    ],
+)
+def test_a_policy_says_which_operations(operations: list[str] | None, asked: list[str]) -> None:
+    run = FakeRun(rate_gbps=40.0, collectives="torch")
+    run.order["policy"].pop("collective_operations")
+    if operations is not None:
+        run.order["policy"]["collective_operations"] = operations
+    assert [line["check"] for line in together.asked_lines(run.order, "gpuserver1")] == [
+        f"collective_{name}" for name in asked
+    ]
+
+
+@pytest.mark.parametrize("check", EXCHANGES)
+@pytest.mark.parametrize(
+    ("grown", "cause"),
+    [
+        # What the rails have to show is half of an all-reduce's: a half of that went elsewhere.
+        (EXCHANGED // 2, "collective_elsewhere"),
+        (MOVED, "not_borne_out"),
+    ],
+)
+def test_an_exchange_has_to_show_as_what_it_sends(check: str, grown: int, cause: str) -> None:
+    run = made()
+    counters = row(run, "gpuserver2", ALL_RAILS, check)["counters"]
+    for rail in ("rail0", "rail1"):
+        counters[f"{rail}.rx_bytes"] = [1000, 1000 + grown // 2]
+    found = verdicts(run)
+    one = found.pop((check, "gpuserver2", ALL_RAILS))
+    assert (one["outcome"], one["cause_class"]) == ("unmeasured", cause)
+    assert {one["outcome"] for one in found.values()} == {"recorded"}
 
 @pytest.mark.parametrize(
     ("counter", "grown", "cause"),
@@ -154,6 +204,41 @@ def test_an_account_that_contradicts_itself_proves_nothing(change: dict[str, Any
     one = verdicts(run)["collective_allreduce", "gpuserver1", "rail0"]
     assert (one["outcome"], one["cause_class"]) == ("unmeasured", "not_borne_out")
     assert said in one["cause"]
+
+
+@pytest.mark.parametrize(
+    ("check", "factor", "shown", "outcome", "ceiling"),
+    [
+        # Each of eight GPUs keeps and hands round eight of its sixteen blocks inside: 64 blocks take the NICs,
+        # nothing less. These carry 10 GB/s, and busbw counts 15/16 of a size.
+        ("collective_alltoall", 64 / 16, 1.0, "recorded", 10 * (15 / 16) / (64 / 16)),
+        ("collective_alltoall", 64 / 16, 0.6, "unmeasured", None),
+        # A ring passes a node once; what hands round inside may spare it up to a half.
+        ("collective_allgather", 15 / 16, 0.6, "recorded", 10 * (15 / 16) / (1 / 2)),
+        ("collective_allgather", 15 / 16, 0.4, "unmeasured", None),
+    ],
+)
+def test_a_node_of_many_gpus_sends_the_blocks_of_all_of_them(
+    check: str, factor: float, shown: float, outcome: str, ceiling: float | None
+) -> None:
+    run = made(collective_backend="nccl")
+    one, moved = row(run, "gpuserver1", ALL_RAILS, check), MOVED * factor
+    one["collective"] |= {"backend": "nccl", "ranks": 16, "processes": 8, "moved_bytes": moved}
+    one["collective"]["sizes"][-1]["time_us"] = 2000.0
+    one["metrics"]["busbw_GBps"] = 2.0 * 15 / 16
+    for name in one["counters"]:
+        one["counters"][name] = [0, int(moved * shown / 2)]
+    found = verdicts(run)[check, "gpuserver1", ALL_RAILS]
+    assert (found["outcome"], found["ceiling"]) == (outcome, ceiling and {"busbw_GBps": ceiling})
+
+
+@pytest.mark.parametrize("processes", [0, 2, None, "8", True])
+def test_of_gloo_a_node_has_one_process(processes: object) -> None:
+    run = made()
+    row(run, "gpuserver1", ALL_RAILS, "collective_alltoall")["collective"]["processes"] = processes
+    one = verdicts(run)["collective_alltoall", "gpuserver1", ALL_RAILS]
+    assert (one["outcome"], one["cause_class"]) == ("unmeasured", "not_borne_out")
+    assert "processes" in one["cause"]
 
 
 def slower(run: FakeRun, node: str, subject: str, times: float) -> None:
