@@ -1,4 +1,4 @@
-"""All-reduce and the training job of all nodes, by torch over gloo: proven, and a bad rail seen.
+"""Collectives and the training job of all nodes, by torch over gloo: proven, and a bad rail seen.
 
 Debian's python3-torch is 180 MB with all that it needs: the nodes' image has it, which is made once.
 """
@@ -12,6 +12,7 @@ from railyard.lab.topology import BASE_PACKAGES
 # So low that a processor shared by both nodes reaches it.
 RATE_GBPS = 0.2
 RAILS = ("rail0", "rail1")
+EXCHANGES = ("collective_allgather", "collective_alltoall")
 POLICY = {
     "collectives": "torch",
     "collective_duration_s": 4,
@@ -59,7 +60,7 @@ def test_all_nodes_together_are_measured_and_proven_on_each_rail_and_on_all(clus
     found = of_all_nodes(run)
     assert set(found) == {
         *(("collective_allreduce", node, subject) for node in NODES for subject in (*RAILS, "all rails")),
-        *(("collective_training", node, "all rails") for node in NODES),
+        *((check, node, "all rails") for node in NODES for check in (*EXCHANGES, "collective_training")),
     }
     assert {(one["outcome"], one["proof"]) for one in found.values()} == {("recorded", "proven")}, found
     assert status == 0, output
@@ -70,21 +71,37 @@ def test_all_nodes_together_are_measured_and_proven_on_each_rail_and_on_all(clus
             assert 0.5 * rate < busbw < rate
         both = found["collective_allreduce", node, "all rails"]["observed"]["busbw_GBps"]
         assert 1.2 * max(alone) < both < 2 * rate
+        for check in EXCHANGES:
+            assert 1.2 * max(alone) < found[check, node, "all rails"]["observed"]["busbw_GBps"] < 2 * rate
         training = found["collective_training", node, "all rails"]["observed"]
         # Of two nodes 200 % would be all that both do alone, had it been counted so.
         assert 0 < training["efficiency_percent"] <= 110
         assert training["communication_percent"] > 10
+    exchanged = set()
     for row in run.lines("results.jsonl"):
-        if row.get("check") != "collective_allreduce" or row["subject"] == "all rails":
+        if row.get("check") not in ("collective_allreduce", *EXCHANGES):
             continue
-        # Looked at with nothing of Railyard's: of two ranks each sends what is reduced, on this rail alone.
+        # Looked at with nothing of Railyard's.
         sent = {name: after - before for name, (before, after) in row["counters"].items()}
         moved = sum((one["iterations"] + 2) * one["size_bytes"] for one in row["collective"]["sizes"])
+        if row["check"] in EXCHANGES:
+            exchanged.add((row["check"], row["node"], row["collective"]["call"]))
+            # Of two blocks each rank sends the other one's, half of it on each rail.
+            for counter in (f"{rail}.{way}" for rail in RAILS for way in ("tx_bytes", "rx_bytes")):
+                assert moved / 4 <= sent[counter] <= 1.2 * moved / 4, (row["check"], counter)
+            continue
+        if row["subject"] == "all rails":
+            continue
+        # Of two ranks each sends what is reduced, on this rail alone.
         other = next(rail for rail in RAILS if rail != row["subject"])
         for way in ("tx_bytes", "rx_bytes"):
             assert moved <= sent[f"{row['subject']}.{way}"] <= 1.2 * moved
             assert sent[f"{other}.{way}"] < 0.05 * moved
-    assert "all-reduce of all nodes" in (run.path / "report.md").read_text(encoding="utf-8").lower()
+    # Debian's torch has both of them for gloo.
+    calls = dict(zip(EXCHANGES, ("all_gather", "all_to_all_single"), strict=True))
+    assert exchanged == {(check, node, call) for check, call in calls.items() for node in NODES}
+    report = (run.path / "report.md").read_text(encoding="utf-8").lower()
+    assert all(f"{name} of all nodes" in report for name in ("all-reduce", "all-gather", "all-to-all"))
 
 
 def test_a_slow_rail_is_named_by_the_all_reduce_over_it(cluster: Cluster) -> None:

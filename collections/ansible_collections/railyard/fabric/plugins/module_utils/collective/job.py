@@ -57,8 +57,8 @@ def run(orders: Mapping[str, Any]) -> int:
     """Do a job.
 
     Args:
-        orders: `task` (one of `operations.NAMES`, or ddp), `backend` (gloo, nccl), `node`, `nodes` (all, in the
-            order of their ranks), `processes` (of this node), `meet` (addresses, port of the first node's
+        orders: `task` (one of `operations.NAMES`, or ddp), `backend` (gloo, nccl), `node`, `nodes` (all, in
+            the order of their ranks), `processes` (of this node), `meet` (addresses, port of the first node's
             store), `secret`, `netdevs` (gloo: the rails' own), `environment`, `sizes` (bytes), `duration_s`,
             `wait_s` (for the others), `limit_s` (for one operation).
     """

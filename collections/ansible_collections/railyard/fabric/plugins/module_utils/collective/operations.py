@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """All-reduce, all-gather and all-to-all by torch: what each sends, and whether what came is right.
 
-A size is what nccl-tests calls so: what a rank gives to an all-reduce or an all-to-all, and what it gets of an
-all-gather. ProcessGroupGloo gives each operation to the next of its interfaces in turn, so that as many at once
-as there are interfaces use all of them: an operation is done in parts, one for each rail. NCCL spreads one by
-itself.
+A size is what nccl-tests calls so: what a rank gives to an all-reduce or an all-to-all, and what it gets of
+an all-gather. ProcessGroupGloo gives each operation to the next of its interfaces in turn, so that as many at
+once as there are interfaces use all of them: an operation is done in parts, one for each rail. NCCL spreads
+one by itself.
 """
 
 from __future__ import annotations
@@ -23,21 +23,24 @@ _FLOAT_BYTES = 4
 _PATTERN = 251
 # The greatest prime with which every number is whole and below 2^24, up to which floats are exact.
 _BLOCKS = 65521
-# Below that gloo's and TCP's headers are so much of a message that they show in the counters' proof: 19 % at 4 KiB.
+# Below that gloo's and TCP's headers are too much of a message for the counters' proof: 19 % were seen at 4 KiB,
+# 5 % at 16.
 _LEAST_MESSAGE_BYTES = 16384
 
 
 def wire_factor(name: str, ranks: int) -> float:
-    """Return busbw by algbw: how many times a size each rank's wire carries each way (nccl-tests,
-    doc/PERFORMANCE.md)."""
+    """Return busbw by algbw: how many times a size each rank's wire carries each way.
+
+    By doc/PERFORMANCE.md of nccl-tests.
+    """
     return (2.0 if name == ALLREDUCE else 1.0) * (ranks - 1) / ranks
 
 
 def rails_factor(name: str, ranks: int, processes: int) -> float:
     """Return how many times a size a node's rails carry each way.
 
-    The ring of an all-reduce or an all-gather comes into a node once and leaves it once. In an all-to-all each of
-    its processes has a block for each process of the others, which nobody can spare it.
+    The ring of an all-reduce or an all-gather comes into a node once and leaves it once. In an all-to-all each
+    of its processes has a block for each process of the others, which nobody can spare it.
     """
     return processes * (ranks - processes) / ranks if name == ALLTOALL else wire_factor(name, ranks)
 
@@ -94,16 +97,18 @@ class AllReduce(Operation):
         self._group = group
         count = max(size_bytes // _FLOAT_BYTES, 1)
         self.size_bytes = count * _FLOAT_BYTES
-        # Whole numbers, which floats add exactly; by its place each has its own: a chunk in a wrong one shows.
+        # Whole numbers, which floats add exactly; each has its own by its place: a chunk in a wrong one shows.
         self._given = _places(group, count)
         self._right = self._given * group.world + group.world * (group.world + 1) / 2
         self._given += group.rank + 1
         self._got = group.torch.empty_like(self._given)
 
     def fill(self) -> None:
+        """Give what is to be added up, in place."""
         self._got.copy_(self._given)
 
     def wrong(self) -> int:
+        """Return how many sums are wrong."""
         return int((self._got != self._right).sum())
 
     def _started(self) -> list[Any]:
@@ -186,7 +191,7 @@ class AllToAll(_Exchange):
 
 
 class AllToAllByPairs(AllToAll):
-    """The same by messages between two, where torch's gloo has nothing else. By its tag each takes its rail."""
+    """The same by messages between two, where torch's gloo has nothing else; its tag says by which rail."""
 
     call = "isend, irecv"
 
@@ -194,7 +199,9 @@ class AllToAllByPairs(AllToAll):
         dist, own, world = self._group.dist, self._group.rank, self._group.world
         # Each begins with its neighbour: else all would send to the first rank first.
         others = [(own + step) % world for step in range(1, world)]
-        works = [dist.irecv(got[peer], peer, tag=part) for part, got in enumerate(self._got) for peer in others]
+        works: list[Any] = []
+        for part, got in enumerate(self._got):
+            works += [dist.irecv(got[peer], peer, tag=part) for peer in others]
         for part, given in enumerate(self._given):
             works += [dist.isend(given[peer], peer, tag=part) for peer in others]
             self._got[part][own].copy_(given[own])

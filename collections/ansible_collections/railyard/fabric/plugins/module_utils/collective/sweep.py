@@ -4,8 +4,8 @@
 """How long an operation of each size takes, and whether its result is right.
 
 Two rates, as nccl-tests names them: algbw is bytes over time; busbw is algbw by what each rank's wire has to
-carry each way, such as 2(n-1)/n in the ring of an all-reduce, and so what a rail's rate bounds. A single rank has
-no wire: its busbw is 0.
+carry each way, such as 2(n-1)/n in the ring of an all-reduce, and so what a rail's rate bounds. A single rank
+has no wire: its busbw is 0.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ def sweep(
             median and the least of the slowest rank's times.
 
     Returns:
-        `{t, call, moved_bytes, left_out_bytes}`: by what of torch's it was done, what this node sent in all, and
-        the sizes that did not fit the time.
+        `{t, call, moved_bytes, left_out_bytes}`: by what of torch's it was done, what this node sent in all,
+        and the sizes that did not fit the time.
     """
     begun = time.monotonic()
     kind = operations.kind(group, name)

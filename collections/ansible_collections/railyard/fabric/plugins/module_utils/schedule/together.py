@@ -31,8 +31,8 @@ def jobs(order: Mapping[str, Any]) -> list[tuple[Check, str]]:
     """Return each test of all nodes with its subject, in the order in which they are done.
 
     There are none in a second order of a run, whose first had them, nor of a single node. A policy of before
-    there was the key has nothing asked. All-reduce is asked of each rail alone too, which tells them apart; what
-    comes after it is of all of them.
+    there was the key has nothing asked. All-reduce is asked of each rail alone too, which tells them apart;
+    what comes after it is of all of them.
 
     Args:
         order: the common part of a work order.

@@ -115,8 +115,9 @@ def _is_point(one: object) -> bool:
 def bounds(row: Row, rails: Mapping[str, Bound]) -> Bounds:
     """Return the ceiling of an operation's busbw: what the node's rails carry together.
 
-    Each node has to send (N-1)/N of what it reduced within, twice; busbw reckons with 2(n-1)/n of n ranks. Of an
-    all-gather it has to get as much once. Of an all-to-all its rails carry the blocks of each of its processes.
+    Each node has to send (N-1)/N of what it reduced within, twice; busbw reckons with 2(n-1)/n of n ranks. Of
+    an all-gather it has to get as much once. Of an all-to-all its rails carry the blocks of each of its
+    processes.
     """
     said = row["collective"]
     rates = [

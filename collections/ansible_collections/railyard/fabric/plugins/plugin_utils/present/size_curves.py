@@ -35,7 +35,7 @@ class Curve:
 
 
 def ids(measurements: Iterable[Measurement]) -> dict[str, tuple[str, str]]:
-    """Return whose rows have the curves: question -> (check, subject), a node's for each: all saw the same."""
+    """Return whose rows have the curves: question -> (check, subject), of one node each: all saw the same."""
     found: dict[str, tuple[str, str]] = {}
     drawn: Counter[str] = Counter()
     for item in measurements:

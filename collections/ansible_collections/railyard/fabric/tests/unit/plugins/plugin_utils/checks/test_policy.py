@@ -33,7 +33,10 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import poli
         ({"rdma_tests": ["ib_atomic_bw"]}, "fabric_policy.rdma_tests lists 'ib_atomic_bw'"),
         ({"rdma_tests": ["ib_write_bw", "ib_write_bw"]}, "fabric_policy.rdma_tests lists ib_write_bw twice"),
         ({"collective_operations": "allgather"}, "fabric_policy.collective_operations must be a list of all"),
-        ({"collective_operations": ["scatter"]}, "fabric_policy.collective_operations lists 'scatter'; these"),
+        (
+            {"collective_operations": ["scatter"]},
+            "fabric_policy.collective_operations lists 'scatter'",
+        ),
         ({"bidirectional": 1}, "fabric_policy.bidirectional must be true or false"),
         ({"numa_pinning": None}, "fabric_policy.numa_pinning must be true or false"),
         ({"rdma_duration_s": 2}, "fabric_policy.rdma_duration_s must be within 3 and"),

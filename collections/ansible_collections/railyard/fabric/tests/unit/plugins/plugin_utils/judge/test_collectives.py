@@ -151,6 +151,7 @@ def test_an_exchange_has_to_show_as_what_it_sends(check: str, grown: int, cause:
     assert (one["outcome"], one["cause_class"]) == ("unmeasured", cause)
     assert {one["outcome"] for one in found.values()} == {"recorded"}
 
+
 @pytest.mark.parametrize(
     ("counter", "grown", "cause"),
     [
@@ -209,8 +210,8 @@ def test_an_account_that_contradicts_itself_proves_nothing(change: dict[str, Any
 @pytest.mark.parametrize(
     ("check", "factor", "shown", "outcome", "ceiling"),
     [
-        # Each of eight GPUs keeps and hands round eight of its sixteen blocks inside: 64 blocks take the NICs,
-        # nothing less. These carry 10 GB/s, and busbw counts 15/16 of a size.
+        # Each of eight GPUs keeps and hands round eight of its sixteen blocks inside: 64 blocks take the
+        # NICs, nothing less. These carry 10 GB/s, and busbw counts 15/16 of a size.
         ("collective_alltoall", 64 / 16, 1.0, "recorded", 10 * (15 / 16) / (64 / 16)),
         ("collective_alltoall", 64 / 16, 0.6, "unmeasured", None),
         # A ring passes a node once; what hands round inside may spare it up to a half.
