@@ -23,8 +23,8 @@ _FLOAT_BYTES = 4
 _PATTERN = 251
 # The greatest prime with which every number is whole and below 2^24, up to which floats are exact.
 _BLOCKS = 65521
-# Below that gloo's and TCP's headers are too much of a message for the counters' proof: 19 % were seen at 4 KiB,
-# 5 % at 16.
+# Below that gloo's and TCP's headers are too much of a message for the counters' proof: 19 % at 4 KiB were
+# seen, 5 % at 16.
 _LEAST_MESSAGE_BYTES = 16384
 
 
@@ -39,8 +39,8 @@ def wire_factor(name: str, ranks: int) -> float:
 def rails_factor(name: str, ranks: int, processes: int) -> float:
     """Return how many times a size a node's rails carry each way.
 
-    The ring of an all-reduce or an all-gather comes into a node once and leaves it once. In an all-to-all each
-    of its processes has a block for each process of the others, which nobody can spare it.
+    The ring of an all-reduce or an all-gather comes into a node once and leaves it once. In an all-to-all
+    each of its processes has a block for each process of the others, which nobody can spare it.
     """
     return processes * (ranks - processes) / ranks if name == ALLTOALL else wire_factor(name, ranks)
 
@@ -69,7 +69,10 @@ class Operation:
     """
 
     call = ""
-    size_bytes = 0
+
+    def __init__(self, group: Group, size_bytes: int) -> None:
+        self._group = group
+        self.size_bytes = size_bytes
 
     def fill(self) -> None:
         """Make the tensors such that what an earlier run left in them is no right result."""
@@ -94,10 +97,10 @@ class AllReduce(Operation):
     call = "all_reduce"
 
     def __init__(self, group: Group, size_bytes: int) -> None:
-        self._group = group
         count = max(size_bytes // _FLOAT_BYTES, 1)
-        self.size_bytes = count * _FLOAT_BYTES
-        # Whole numbers, which floats add exactly; each has its own by its place: a chunk in a wrong one shows.
+        super().__init__(group, count * _FLOAT_BYTES)
+        # Whole numbers, which floats add exactly; by its place each has its own: a chunk in a wrong one
+        # shows.
         self._given = _places(group, count)
         self._right = self._given * group.world + group.world * (group.world + 1) / 2
         self._given += group.rank + 1
@@ -120,10 +123,10 @@ class _Exchange(Operation):
     """Blocks go from rank to rank; each number says whose block it is in, for whom, and at which place."""
 
     def __init__(self, group: Group, size_bytes: int) -> None:
-        self._group = group
+        unit_bytes = _FLOAT_BYTES * group.world * group.parts
+        count = max(size_bytes // unit_bytes, 1)
+        super().__init__(group, count * unit_bytes)
         torch, ranks, parts = group.torch, range(group.world), range(group.parts)
-        count = max(size_bytes // (_FLOAT_BYTES * group.world * group.parts), 1)
-        self.size_bytes = count * _FLOAT_BYTES * group.world * group.parts
         places = _places(group, count)
         # Of each part a line for each rank.
         self._given = [_marked(torch, places, self._gives(group.rank, ranks), part, group) for part in parts]

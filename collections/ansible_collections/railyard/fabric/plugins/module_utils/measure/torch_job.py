@@ -116,9 +116,9 @@ def doubt(
     """Return why the counters do not bear a job out, or None.
 
     What a node sends and receives of it in a ring (`operations.rails_factor`) has to show on the rails that
-    the job was given, and none of it on the others. In a tree, or where a switch adds up or hands round, it is
-    less: of NCCL half of it is asked for, and how much more there is, its own channels decide. Nothing spares
-    a node its blocks of an all-to-all.
+    the job was given, and none of it on the others. In a tree, or where a switch adds up or hands round, it
+    is less: of NCCL half of it is asked for, and how much more there is, its own channels decide. Nothing
+    spares a node its blocks of an all-to-all.
 
     Args:
         check: one of the catalogue's.

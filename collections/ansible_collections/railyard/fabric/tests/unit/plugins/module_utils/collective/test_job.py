@@ -75,8 +75,8 @@ def changed(folder, lines):
 @pytest.mark.parametrize(
     ("task", "call", "sizes", "wire", "rails"),
     [
-        # Of four ranks on two nodes, each way: a ring passes each rank, and so each node, with 2 x 3/4 of what
-        # is added up and with 3/4 of what is gathered.
+        # Of four ranks on two nodes, each way: a ring passes each rank, and so each node, with 2 x 3/4 of
+        # what is added up and with 3/4 of what is gathered.
         ("allreduce", "all_reduce", [1 << 16, 1 << 18], 1.5, 1.5),
         ("allgather", "all_gather", [1 << 18], 0.75, 0.75),
         # A rank sends three of its four blocks; two of these go to the other node, and its neighbour's two.
