@@ -147,6 +147,8 @@ class _ResultOfSome(TypedDict, total=False):
     storage: dict[str, Any]
     health: dict[str, Any]
     memory: list[dict[str, Any]]
+    nccl_tests: dict[str, Any]
+    nvbandwidth: dict[str, Any]
     subject: str | None
     attempt: int
     sequence: int

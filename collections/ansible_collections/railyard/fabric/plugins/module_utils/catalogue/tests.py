@@ -41,6 +41,7 @@ class Check:
             `row_counters` says in other words what must have crossed the rail. Else nothing is proven.
         lasts: the policy's key with the seconds that it has to measure for; "" where another rule says it.
         message: the policy's key with the size in bytes that a row has to state; "" where it need not.
+        least_gpus: of so many GPUs of a node at least it is asked; 0 where it is not of GPUs.
     """
 
     name: str
@@ -57,6 +58,7 @@ class Check:
     counts: str = ""
     lasts: str = ""
     message: str = ""
+    least_gpus: int = 0
 
     @property
     def from_facts(self) -> bool:
@@ -166,6 +168,39 @@ def _storage(name: str, title: str, *bounded: str) -> Check:
         asked="node",
         wanted="storage_mounts",
         lasts="storage_duration_s",
+    )
+
+
+def _nccl(name: str, title: str) -> Check:
+    return Check(
+        name,
+        title,
+        ("busbw_GBps",),
+        {
+            "busbw_GBps": "positive",
+            "algbw_GBps": "positive",
+            "size_bytes": "positive_count",
+            "gpus": "positive_count",
+        },
+        source="node",
+        tool="nccl-tests",
+        asked="node",
+        wanted="nccl_tests_folder",
+        least_gpus=2,
+    )
+
+
+def _copies(name: str, title: str, least_gpus: int, *bounded: str) -> Check:
+    return Check(
+        name,
+        title,
+        bounded,
+        {**dict.fromkeys(bounded, "positive"), "gpus": "positive_count"},
+        source="node",
+        tool="nvbandwidth",
+        asked="node",
+        wanted="nvbandwidth_folder",
+        least_gpus=least_gpus,
     )
 
 
@@ -298,6 +333,17 @@ NODE_TESTS: tuple[Check, ...] = (
         wanted="memory_bandwidth",
         lasts="memory_bandwidth_duration_s",
     ),
+    _nccl("nccl_all_reduce", "all-reduce of a node's GPUs"),
+    _nccl("nccl_all_gather", "all-gather of a node's GPUs"),
+    _nccl("nccl_alltoall", "all-to-all of a node's GPUs"),
+    _copies(
+        "gpu_host_bandwidth",
+        "copies between host and the slowest GPU",
+        1,
+        "host_to_gpu_GBps",
+        "gpu_to_host_GBps",
+    ),
+    _copies("gpu_peer_bandwidth", "copies between the slowest pair of GPUs", 2, "peer_GBps"),
 )
 #: perftest's programs that `fabric_policy.rdma_tests` may list.
 RDMA_TESTS = tuple(one.tool for one in TESTS if one.rdma and one.asked == "alone" and not one.wanted)

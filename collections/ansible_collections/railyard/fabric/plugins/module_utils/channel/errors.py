@@ -47,6 +47,8 @@ ErrorClass = Literal[
     "memory_unfit",
     "collective_failed",
     "collective_wrong",
+    "gpu_unfit",
+    "gpu_wrong",
 ]
 #: The tool ran, and lost the clock by which it reckons: worth another try.
 CLOCK_LOST: Literal["clock_lost"] = "clock_lost"
@@ -62,6 +64,7 @@ FAILED_CLASSES: frozenset[ErrorClass] = frozenset(
         CLOCK_LOST,
         "collective_failed",
         "collective_wrong",
+        "gpu_wrong",
     }
 )
 

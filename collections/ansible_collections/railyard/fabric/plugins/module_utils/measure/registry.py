@@ -8,7 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.measure import fio, likwid, smartctl
+from ansible_collections.railyard.fabric.plugins.module_utils.measure import (
+    fio,
+    likwid,
+    nccl_tests,
+    nvbandwidth,
+    smartctl,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import Tool
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.iperf3 import Iperf3
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.node_tool import NodeTool
@@ -43,6 +49,8 @@ NODE_TOOLS: dict[str, Callable[[], NodeTool]] = {
     **dict.fromkeys(fio.JOBS, fio.Fio),
     likwid.CHECK: likwid.LikwidBench,
     smartctl.CHECK: smartctl.Smartctl,
+    **dict.fromkeys(nccl_tests.COLLECTIVES, nccl_tests.NcclTests),
+    **dict.fromkeys(nvbandwidth.COPIES, nvbandwidth.NvBandwidth),
 }
 CHECKS = (*TOOL_OF_CHECK, *NODE_TOOLS)
 # Each check has its own port beside those of other checks, so that a server that is slow to go is in

@@ -11,6 +11,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.parsers import cap
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import NotThisTool
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.gpu import (
     dcgmi,
+    nvbandwidth,
     nvidia_smi_nvlink,
     nvidia_smi_query,
     nvidia_smi_topo,
@@ -40,6 +41,7 @@ _PARSERS: dict[str, capture.Parser] = {
     "fio": fio.parse,
     "smartctl": smartctl.parse,
     "nccl-tests": nccl_tests.parse,
+    "nvbandwidth": nvbandwidth.parse,
     "ibstat": ibstat.parse,
     "ibstatus": ibstatus.parse,
     "ibv_devinfo": ibv_devinfo.parse,

@@ -31,6 +31,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils.runner.record impo
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule import node_tests, together, work_order
 
 Test = Mapping[str, Any]
+#: Far more than such a tool prints; what is cut there is no whole output.
+_MOST_OUTPUT_BYTES = 16 << 20
 
 
 class NodeTests:
@@ -181,7 +183,7 @@ class OwnToolSession(NodeToolSession):
             launched.end()
         if self.exit_status is None:
             raise tool_session.too_long(argv[0], self.own.host, limit_s)
-        text = tool_session.text_from(self._raw, offset)
+        text = tool_session.text_from(self._raw, offset, _MOST_OUTPUT_BYTES)
         return Finished(self.exit_status, text, begun - self._begun, None, ended - self._begun)
 
     def note(self, text: str) -> None:

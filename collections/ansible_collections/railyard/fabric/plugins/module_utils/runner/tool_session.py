@@ -240,8 +240,8 @@ def size_of(path: str) -> int:
         return 0
 
 
-def text_from(path: str, offset: int) -> str:
-    """Return a file's text from so many bytes on."""
+def text_from(path: str, offset: int, most_bytes: int = -1) -> str:
+    """Return a file's text from so many bytes on, `most_bytes` of it at most."""
     with open(path, "rb") as handle:
         handle.seek(offset)
-        return handle.read().decode("utf-8", "replace")
+        return handle.read(most_bytes).decode("utf-8", "replace")

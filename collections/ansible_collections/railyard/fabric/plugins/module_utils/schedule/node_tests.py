@@ -46,5 +46,16 @@ def asked_lines(order: Mapping[str, Any], node: str | None = None) -> Iterator[A
         name = str(entry["name"])
         if node in (None, name):
             for number, (check, subject) in enumerate(asked, position * len(asked)):
+                if check.least_gpus and not _has_gpus(order, entry, check.least_gpus):
+                    continue
                 line = local_line(f"n{number:05d}", check.name, check.tool, name, None)
                 yield {**line, "group": None, "subject": subject}
+
+
+def _has_gpus(order: Mapping[str, Any], entry: Mapping[str, Any], least: int) -> bool:
+    """Tell whether a node is to have so many GPUs: as declared, else as every node of hardware is."""
+    declared = entry.get("gpus")
+    if declared is not None:
+        return int(declared) >= least
+    fabric = order["fabrics"][int(entry.get("fabric", 0))]
+    return str(fabric.get("node_class") or "hardware") == "hardware"

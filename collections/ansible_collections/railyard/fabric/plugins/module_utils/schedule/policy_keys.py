@@ -19,8 +19,8 @@ class Key(NamedTuple):
     Attributes:
         default: its value where the inventory is silent.
         meaning: for docs/inventory.md, in Markdown.
-        kind: "whole" or "number" (within `least` and `most`), "switch", "paths" (at most `most`), or "own":
-            policy.py has its check.
+        kind: "whole" or "number" (within `least` and `most`), "switch", "path" (may be empty), "paths" (at most
+            `most`), or "own": policy.py has its check.
         to_node: whether it is part of the work order.
     """
 
@@ -191,6 +191,21 @@ KEYS: Mapping[str, Key] = {
     ),
     "memory_bandwidth_duration_s": Key(
         8, "length of that, shared among the NUMA nodes, a second each at least", "whole", 1, 3600
+    ),
+    "nccl_tests_folder": Key(
+        "",
+        "folder on the nodes, such as `/opt/nccl-tests/build`, with nccl-tests that the site built with CUDA: "
+        "each node has its GPUs do all-reduce, all-gather and all-to-all by itself after the last round, see "
+        "[gpu.md](gpu.md); empty: not asked",
+        "path",
+    ),
+    "nccl_tests_most_bytes": Key(
+        1 << 30, "the greatest size of these; smaller ones from 8 bytes on, double each", "whole", 1 << 20, 1 << 36
+    ),
+    "nvbandwidth_folder": Key(
+        "",
+        "the same of nvbandwidth: each node copies between host and GPUs, and between its GPUs",
+        "path",
     ),
     "floors": Key(
         {},

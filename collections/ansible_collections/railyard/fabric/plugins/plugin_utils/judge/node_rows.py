@@ -21,6 +21,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import (
     collectives,
     drive_health,
     drives,
+    gpu_links,
     memory,
     row_numbers,
 )
@@ -35,11 +36,17 @@ DOUBTS: dict[str, Callable[[Row, Mapping[str, Any]], str | None]] = {
     "fio": drives.doubt,
     "likwid-bench": memory.doubt,
     "smartctl": drive_health.doubt,
+    "nccl-tests": gpu_links.doubt,
+    "nvbandwidth": gpu_links.doubt,
     "torch_gloo": collectives.doubt,
     "torch_nccl": collectives.doubt,
 }
 #: Returns what a verdict shows of a row beside its numbers: of a tool, by its name.
-SHOWN: dict[str, Callable[[Row], dict[str, str]]] = {"fio": drives.shown}
+SHOWN: dict[str, Callable[[Row], dict[str, str]]] = {
+    "fio": drives.shown,
+    "nccl-tests": gpu_links.shown,
+    "nvbandwidth": gpu_links.shown,
+}
 #: Judges a row whose counters bear it out by what it says, not by bounds on its metrics: of a tool.
 WEIGHED: dict[str, Callable[[Row], Answer]] = {"smartctl": drive_health.weigh}
 #: Its exit status is a mask of what it found, which the row says of each drive.
@@ -82,6 +89,8 @@ def judge(
             answer.outcome, answer.basis = FAIL, "what fabric_policy names has to be there"
         if row.get("status") == "failed" and error.get("class") in collectives.FAILURES and mine:
             answer.outcome, answer.basis = FAIL, collectives.HAS_TO_END
+        if row.get("status") == "failed" and error.get("class") == "gpu_wrong" and mine:
+            answer.outcome, answer.basis = FAIL, "what GPUs exchange has to arrive as it was sent"
         return answer
     if wrong := _garbled(row, asked, run, policy, clock):
         return Answer.unmeasured("row_garbled", f"{node}: {wrong}")

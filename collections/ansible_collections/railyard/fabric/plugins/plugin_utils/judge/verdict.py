@@ -27,6 +27,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import (
     drive_health,
     drives,
     evidence,
+    gpu_links,
     hops,
     light_rows,
     row_counters,
@@ -126,6 +127,8 @@ def answers(
     lasting.unsteady(asked, found)
     slow_rails.name(asked, found, fleet)
     collectives.compare(asked, found)
+    declared = {name: (node.get("gpus") or {}).get("count") for name, node in plan["nodes"].items()}
+    gpu_links.settle(asked, found, rows, declared, hardware)
     return found, rows
 
 

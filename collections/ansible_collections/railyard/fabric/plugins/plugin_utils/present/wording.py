@@ -73,6 +73,8 @@ _MAIN_METRICS = (
     "latency_average_us",
     "rtt_average_us",
     "busbw_GBps",
+    "host_to_gpu_GBps",
+    "peer_GBps",
     "samples_per_s",
     "path_mtu_bytes",
     "mtu_bytes",

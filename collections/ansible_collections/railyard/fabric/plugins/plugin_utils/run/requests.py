@@ -66,6 +66,7 @@ def work_order(
                 "scalable_unit": node.get("scalable_unit"),
                 "rail_overrides": node.get("rail_overrides") or {},
                 "fabric": places[key],
+                **({"gpus": node["gpus"]["count"]} if node.get("gpus") else {}),
                 **({"management": dict(management[name])} if management and name in management else {}),
             }
         )

@@ -1,0 +1,129 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""nvbandwidth: copies between the host and each GPU, and between each two GPUs, one after the other.
+
+The copy engines do it, each copy 3 times, and what arrived is compared with what was sent; the medians count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
+from ansible_collections.railyard.fabric.plugins.module_utils.measure import gpu_tool
+from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import failed
+from ansible_collections.railyard.fabric.plugins.module_utils.measure.gpu_tool import GpuTool
+from ansible_collections.railyard.fabric.plugins.module_utils.measure.node_tool import (
+    NodeReading,
+    NodeToolSession,
+)
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers.gpu import nvbandwidth
+
+Matrix = Sequence[Sequence[Any]]
+#: Of each check nvbandwidth's tests, and the metric that is the least number of each.
+COPIES: Mapping[str, Mapping[str, str]] = {
+    "gpu_host_bandwidth": {
+        "host_to_device_memcpy_ce": "host_to_gpu_GBps",
+        "device_to_host_memcpy_ce": "gpu_to_host_GBps",
+    },
+    "gpu_peer_bandwidth": {"device_to_device_memcpy_read_ce": "peer_GBps"},
+}
+_PASSED = "Passed"
+_PLANNED_S = 60.0
+# 240 pairs of 16 GPUs behind PCI Express, 26 GB each.
+_LIMIT_S = 600.0
+
+
+class NvBandwidth(GpuTool):
+    """All copies of a node's GPUs."""
+
+    name = "nvbandwidth"
+    folder = "nvbandwidth_folder"
+
+    def planned_s(self, policy: Mapping[str, Any]) -> float:
+        """Return the seconds that eight GPUs take which are joined by PCI Express alone."""
+        return _PLANNED_S
+
+    def limit_s(self, policy: Mapping[str, Any]) -> float:
+        """Return the seconds after which nobody waits any more."""
+        return _LIMIT_S
+
+    def measure(self, play: NodeToolSession, check: str) -> NodeReading:
+        """Measure the copies of a check.
+
+        Raises:
+            MeasurementError: `tool_missing`, `gpu_unfit`, `gpu_wrong`, or what it says.
+        """
+        program, wanted = self.program(play, self.name), COPIES[check]
+        listed = self.gpus(play, 2 if check == "gpu_peer_bandwidth" else 1)
+        done, output = self.answer(play, [program, "-j", "-t", *wanted], nvbandwidth.parse)
+        tests = {str(test["test"]): test for test in output["tests"]}
+        if len(output["gpus"]) != len(listed):
+            raise gpu_tool.other_number(play, self.name, len(output["gpus"]), len(listed))
+        if set(tests) != set(wanted) or len(output["tests"]) != len(wanted):
+            raise failed(play, program, f"it did {sorted(tests)}, asked was {sorted(wanted)}")
+        waived = any(test["status"] != _PASSED for test in tests.values())
+        if waived and check != "gpu_peer_bandwidth":
+            raise failed(play, program, "it waived a test that every GPU can do")
+        if waived or not copied(check, output["tests"][0]["matrix"]):
+            raise MeasurementError(
+                "gpu_unfit", f"{play.own.host}: no GPU reaches the memory of another", play.own.host,
+                "see `nvidia-smi topo -p2p r`: some GPUs cannot; else ACS or the IOMMU is in the way",
+            )  # fmt: skip
+        gpus = _in_turn(output["gpus"], listed)
+        matrices = {name: tests[name]["matrix"] for name in wanted}
+        told = {
+            "version": output["version"],
+            "gpus": gpus,
+            "joined": [[self.joined(one, other) for other in gpus] for one in gpus],
+            "matrices": matrices,
+        }
+        metrics = {**least(check, matrices), "gpus": len(gpus)}
+        window = [round(done.begun_s, 4), round(done.ended_s, 4)]
+        return NodeReading(metrics, window, {}, unproven(check, metrics, matrices), {"nvbandwidth": told})
+
+
+def copied(check: str, matrix: Matrix) -> list[float]:
+    """Return the bandwidths of all copies of a test; a GPU's copy to itself is none."""
+    peer = check == "gpu_peer_bandwidth"
+    return [
+        cell
+        for row, cells in enumerate(matrix)
+        for column, cell in enumerate(cells)
+        if cell is not None and not (peer and row == column)
+    ]
+
+
+def least(check: str, matrices: Mapping[str, Matrix]) -> dict[str, float]:
+    """Return a check's metrics: of each test the slowest copy."""
+    return {metric: min(copied(check, matrices[name])) for name, metric in COPIES[check].items()}
+
+
+def unproven(check: str, metrics: Mapping[str, Any], matrices: Mapping[str, Matrix]) -> str | None:
+    """Return in what nvbandwidth's numbers are not those of the GPUs, or contradict each other, or None."""
+    gpus = int(metrics["gpus"])
+    for name, matrix in matrices.items():
+        rows = gpus if check == "gpu_peer_bandwidth" else 1
+        if len(matrix) != rows or any(len(cells) != gpus for cells in matrix):
+            return f"the matrix of {name} is not of {gpus} GPUs"
+        seen = copied(check, matrix)
+        if check == "gpu_host_bandwidth" and len(seen) != gpus:
+            return f"{name} copied to {len(seen)} GPUs, there are {gpus}"
+        if not seen or min(seen) <= 0:
+            return f"{name} has a copy of no bandwidth"
+    if least(check, matrices) != {key: value for key, value in metrics.items() if key != "gpus"}:
+        return "the slowest copy's number is not the one that it states"
+    return None
+
+
+def _in_turn(seen: Sequence[Mapping[str, Any]], listed: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the GPUs in CUDA's order, which need not be nvidia-smi's; unknown is what no address joins."""
+    by_address = {one["pci"]: one for one in listed}
+    unknown = {"index": None, "pcie_generation": None, "pcie_lanes": None}
+    return [
+        {**unknown, "name": gpu["name"], "pci": gpu["pci"], **by_address.get(gpu["pci"], {})}
+        for gpu in sorted(seen, key=lambda one: int(one["index"]))
+    ]
+

@@ -1,0 +1,326 @@
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a node's GPUs reach by themselves: can it be believed, and does it keep up with its like? Pure.
+
+No authority that is not a vendor's own cloud says what they have to reach. So like links of one node are held
+against each other, and the same links of like nodes. What is far behind, in both directions of a link or in
+two collectives of a node, fails; else it is told. Who is like the others stays `recorded`: all may be slow alike.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Any, NamedTuple, TypeVar
+
+from ansible_collections.railyard.fabric.plugins.module_utils.measure import like, nccl_tests, nvbandwidth
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import PASS, RECORDED
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.policy import is_number, is_whole
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import drives
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import Answer
+
+Row = Mapping[str, Any]
+Key = TypeVar("Key", bound=Hashable)
+#: What is said of an answer that it does not fail for.
+Told = list[tuple[Answer, str]]
+_TOOLS = ("nccl-tests", "nvbandwidth")
+_SIZE = ("size_bytes", "time_us", "algbw_GBps", "busbw_GBps")
+_MOST_GPUS, _MOST_WORDS = 128, 60
+#: What no copy reaches stands for a pair that has no access where its like have: no ratio is taken of 0.
+_NO_ACCESS_GBPS = 1e-3
+#: So many of a node's numbers, or both directions of a link, have to be behind.
+REPRODUCED = 2
+
+
+class Link(NamedTuple):
+    """A GPU's way to the host, or two GPUs' way to each other.
+
+    Attributes:
+        gpus: their places in the row.
+        kind: what makes another one like it.
+        ways_gbps: what was copied each way, GB/s.
+    """
+
+    gpus: tuple[int, ...]
+    kind: tuple[object, ...]
+    ways_gbps: tuple[float, float]
+
+
+def doubt(row: Row, policy: Mapping[str, Any]) -> str | None:
+    """Tell why a whole row's own account does not bear its numbers out, or None."""
+    said, check = row.get(_key(row)), str(row["check"])
+    if not isinstance(said, Mapping):
+        return "it holds no account of GPUs"
+    gpus, joined, many = said.get("gpus"), said.get("joined"), row["metrics"]["gpus"]
+    if not isinstance(gpus, list) or len(gpus) != many or many > _MOST_GPUS or not all(map(_is_gpu, gpus)):
+        return f"its GPUs are {str(gpus)[:200]}, it says that there are {many}"
+    if not _is_square(joined, many) or not all(
+        one is None or isinstance(one, str) for cells in joined for one in cells
+    ):
+        return "it does not hold how each two GPUs are joined"
+    if check in nccl_tests.COLLECTIVES:
+        sizes = said.get("sizes")
+        if not isinstance(sizes, list) or not sizes or not all(map(_is_size, sizes)):
+            return f"its sizes are {str(sizes)[:200]}"
+        return nccl_tests.unproven(check, row["metrics"], sizes, policy)
+    matrices = said.get("matrices")
+    if not isinstance(matrices, Mapping) or set(matrices) != set(nvbandwidth.COPIES[check]):
+        return "it does not hold the matrices that were asked"
+    if not all(map(_is_matrix, matrices.values())):
+        return f"its matrices are {str(dict(matrices))[:200]}"
+    if not all(nvbandwidth.copied(check, matrix) for matrix in matrices.values()):
+        return "nothing was copied"
+    return nvbandwidth.unproven(check, row["metrics"], matrices)
+
+
+def shown(row: Row) -> dict[str, str]:
+    """Return what a verdict shows of a row's GPUs: how many of which model, and the library."""
+    said = row[_key(row)]
+    names = [str(gpu["name"])[:_MOST_WORDS] for gpu in said["gpus"]]
+    kinds = ", ".join(f"{names.count(name)} x {name}" for name in dict.fromkeys(names))
+    version = said.get("nccl_version")
+    return {"model": kinds, **({"nccl": str(version)[:20]} if version else {})}
+
+
+def settle(
+    asked: Sequence[Row],
+    answers: Sequence[Answer],
+    rows: Mapping[str, Sequence[Row]],
+    declared: Mapping[str, Any],
+    own: AbstractSet[str],
+) -> None:
+    """Judge GPUs by their number and by their like, and all nodes by one; changed in place.
+
+    Args:
+        asked: the asked lines.
+        answers: their answers, in the same order.
+        rows: id -> its rows.
+        declared: node -> how many GPUs the inventory declares, None where it does not.
+        own: nodes whose GPUs nobody else uses while they are measured.
+    """
+    good: dict[tuple[str, str], tuple[Answer, Row]] = {}
+    for line, answer in zip(asked, answers, strict=True):
+        if line["tool"] not in _TOOLS or answer.outcome not in (PASS, RECORDED):
+            continue
+        node, row = str(line["node"]), rows[str(line["id"])][0]
+        wanted, seen = declared.get(node), row["metrics"]["gpus"]
+        if wanted is not None and wanted != seen:
+            answer.unknown("gpu_unfit", f"{node}: measured over {seen} GPUs, the inventory declares {wanted}")
+        else:
+            good[node, str(line["check"])] = answer, row
+    told: Told = []
+    _of_collectives(good, own, told)
+    for check in nvbandwidth.COPIES:
+        measured = {node: both for (node, name), both in good.items() if name == check}
+        linked = {node: links(row) for node, (_answer, row) in measured.items()}
+        for node, (answer, row) in measured.items():
+            _of_node(answer, node, row, linked[node], node in own, told)
+        _of_fleet(measured, linked, own, told)
+    if good:
+        _scaling(asked, answers, good)
+    said_of: set[int] = set()
+    for answer, said in told:
+        # The first says it: of a GPU that is behind all links may be.
+        if answer.outcome == RECORDED and id(answer) not in said_of:
+            said_of.add(id(answer))
+            answer.basis = f"{answer.basis}; {said}"
+
+
+def links(row: Row) -> list[Link]:
+    """Return the links that a trusted row of nvbandwidth measured."""
+    said = row["nvbandwidth"]
+    gpus, joined, found = said["gpus"], said["joined"], []
+    matrices = [said["matrices"][name] for name in nvbandwidth.COPIES[str(row["check"])]]
+    if len(matrices) > 1:
+        there, back = matrices
+        return [Link((at,), _kind(gpu), (there[0][at], back[0][at])) for at, gpu in enumerate(gpus)]
+    [matrix] = matrices
+    for one in range(len(gpus)):
+        for other in range(one + 1, len(gpus)):
+            ways = tuple(cell or _NO_ACCESS_GBPS for cell in (matrix[one][other], matrix[other][one]))
+            kind = (*sorted(map(str, (_kind(gpus[one]), _kind(gpus[other])))), joined[one][other])
+            found.append(Link((one, other), kind, (ways[0], ways[1])))
+    return found
+
+
+def _of_collectives(
+    good: Mapping[tuple[str, str], tuple[Answer, Row]], own: AbstractSet[str], told: Told
+) -> None:
+    """Hold like nodes' collectives against each other."""
+    alike: dict[tuple[object, ...], dict[str, float]] = {}
+    for (node, check), (_answer, row) in good.items():
+        if check in nccl_tests.COLLECTIVES:
+            kind = check, _kind_of_node(row), row["metrics"]["size_bytes"]
+            alike.setdefault(kind, {})[node] = float(row["metrics"]["busbw_GBps"])
+    behind: dict[str, list[tuple[Answer, str]]] = {}
+    for (check, *_kind_of), values in alike.items():
+        for node, fails in _behind(values).items():
+            answer = good[node, str(check)][0]
+            said = f"busbw_GBps {values[node]:g}, {_of_others(values, node)} like nodes"
+            if fails and own >= values.keys():
+                behind.setdefault(node, []).append((answer, said))
+            told.append((answer, _unsure(len(values), own >= values.keys()) + said))
+    for node, found in behind.items():
+        for answer, said in found if len(found) >= REPRODUCED else ():
+            _fail(answer, "gpu_node_apart", f"{node}: {said} (in {len(found)} collectives)")
+
+
+def _of_node(
+    answer: Answer, node: str, row: Row, found: Sequence[Link], own: bool, told: Told
+) -> None:
+    """Hold like links of one node against each other."""
+    alike: dict[tuple[object, ...], list[Link]] = {}
+    for link in found:
+        alike.setdefault(link.kind, []).append(link)
+    bad: list[tuple[Link, str]] = []
+    for members in alike.values():
+        values = [{link.gpus: link.ways_gbps[way] for link in members} for way in (0, 1)]
+        seen = [_behind(each) for each in values]
+        for link in members:
+            how = [each[link.gpus] for each in seen if link.gpus in each]
+            if not how:
+                continue
+            said = f"{_two(link.ways_gbps)} GB/s, {_of_others(values[0], link.gpus)} like links of the node"
+            if len(how) == REPRODUCED and all(how) and own:
+                bad.append((link, said))
+            told.append((answer, f"{_unsure(len(members), own)}{_named(row, link.gpus)}: {said}"))
+    if bad:
+        shared = set.intersection(*(set(link.gpus) for link, _said in bad))
+        where = _named(row, sorted(shared)) if shared and len(bad) > 1 else _named(row, bad[0][0].gpus)
+        more = f" (and {len(bad) - 1} more of its links)" if len(bad) > 1 else ""
+        _fail(answer, "gpu_link_apart", f"{node} {where}: {bad[0][1]}{more}")
+
+
+def _of_fleet(
+    measured: Mapping[str, tuple[Answer, Row]],
+    linked: Mapping[str, Sequence[Link]],
+    own: AbstractSet[str],
+    told: Told,
+) -> None:
+    """Hold each link against the same one of like nodes."""
+    alike: dict[tuple[object, ...], list[str]] = {}
+    for node, (_answer, row) in measured.items():
+        alike.setdefault(_kind_of_node(row), []).append(node)
+    for nodes in alike.values():
+        for at, first in enumerate(linked[nodes[0]]):
+            values = [{node: linked[node][at].ways_gbps[way] for node in nodes} for way in (0, 1)]
+            seen = [_behind(each) for each in values]
+            for node in seen[0].keys() | seen[1].keys():
+                answer, row = measured[node]
+                said = (
+                    f"{_named(row, first.gpus)}: {_two(linked[node][at].ways_gbps)} GB/s, "
+                    f"{_of_others(values[0], node)} like nodes"
+                )
+                sure = own >= set(nodes)
+                if sure and all(each.get(node) for each in seen):
+                    _fail(answer, "gpu_node_apart", f"{node} {said}")
+                told.append((answer, _unsure(len(nodes), sure) + said))
+
+
+def _scaling(
+    asked: Sequence[Row],
+    answers: Sequence[Answer],
+    good: Mapping[tuple[str, str], tuple[Answer, Row]],
+) -> None:
+    """Say of NCCL's all-reduce over nodes what share it is of one node's, at the same size."""
+    for line, answer in zip(asked, answers, strict=True):
+        alone = good.get((str(line["node"]), "nccl_all_reduce"))
+        over_nodes = line["check"] == "collective_allreduce" and line["tool"] == "torch_nccl"
+        if not over_nodes or alone is None or not is_number(answer.observed.get("busbw_GBps")):
+            continue
+        for size in alone[1]["nccl_tests"]["sizes"]:
+            if size["size_bytes"] == answer.observed.get("size_bytes") and size["busbw_GBps"]:
+                share = 100 * answer.observed["busbw_GBps"] / size["busbw_GBps"]
+                answer.observed["of_one_node_percent"] = round(share, 1)
+
+
+def _behind(values: Mapping[Key, float]) -> dict[Key, bool]:
+    """Return who is behind its like, and whether so far that it fails: of fewer than three nobody does."""
+    enough = len(values) >= drives.LEAST_LIKE
+    apart = like.apart(values, more_is_better=True, hardware=True) if enough else set()
+    found = {}
+    for key, value in values.items():
+        share = 1 - value / _median_of_others(values, key) if len(values) > 1 else 0.0
+        fails = key in apart or (enough and share > drives.FAILS.share)
+        if fails or share > drives.TOLD.share:
+            found[key] = fails
+    return found
+
+
+def _median_of_others(values: Mapping[Key, float], key: Key) -> float:
+    return statistics.median(value for other, value in values.items() if other != key)
+
+
+def _of_others(values: Mapping[Key, float], key: Key) -> str:
+    return f"the median is {_median_of_others(values, key):.4g} of {len(values) - 1}"
+
+
+def _unsure(members: int, own: bool) -> str:
+    """Return why who is behind does not fail for it."""
+    if members < drives.LEAST_LIKE:
+        return "of two nobody can tell which one is wrong, and "
+    return "" if own else "others may use these GPUs, and "
+
+
+def _fail(answer: Answer, cause: str, said: str) -> None:
+    if answer.outcome == RECORDED:
+        answer.failed(cause, said).proof = "proven"
+
+
+def _named(row: Row, places: Iterable[int]) -> str:
+    return " and ".join(_gpu_words(row, place) for place in places)
+
+
+def _gpu_words(row: Row, place: int) -> str:
+    address = row["nvbandwidth"]["gpus"][place]["pci"]
+    return f"GPU {place}" + (f" ({str(address)[:20]})" if address else "")
+
+
+def _two(ways_gbps: tuple[float, float]) -> str:
+    return " and ".join("none" if way <= _NO_ACCESS_GBPS else f"{way:.4g}" for way in ways_gbps)
+
+
+def _kind_of_node(row: Row) -> tuple[object, ...]:
+    said = row[_key(row)]
+    version = str(said.get("nccl_version") or said.get("version"))
+    return (*map(_kind, said["gpus"]), str(said["joined"]), version)
+
+
+def _kind(gpu: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(str(gpu[key])[:_MOST_WORDS] for key in ("name", "pcie_generation", "pcie_lanes"))
+
+
+def _key(row: Row) -> str:
+    return "nccl_tests" if row["tool"] == "nccl-tests" else "nvbandwidth"
+
+
+def _is_gpu(one: object) -> bool:
+    if not isinstance(one, Mapping) or not isinstance(one.get("name"), str):
+        return False
+    numbers = (one.get(key, "missing") for key in ("index", "pcie_generation", "pcie_lanes"))
+    address = one.get("pci", 0)
+    return all(number is None or is_whole(number) for number in numbers) and (
+        address is None or isinstance(address, str)
+    )
+
+
+def _is_size(one: object) -> bool:
+    if not isinstance(one, Mapping) or not all(is_number(one.get(key)) for key in _SIZE):
+        return False
+    return is_whole(one["size_bytes"]) and one["size_bytes"] > 0 and one["time_us"] > 0
+
+
+def _is_matrix(value: object) -> bool:
+    return isinstance(value, list) and all(
+        isinstance(cells, list) and all(cell is None or is_number(cell) for cell in cells) for cells in value
+    )
+
+
+def _is_square(value: object, many: int) -> bool:
+    return (
+        isinstance(value, list)
+        and len(value) == many
+        and all(isinstance(cells, list) and len(cells) == many for cells in value)
+    )
