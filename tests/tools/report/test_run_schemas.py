@@ -11,6 +11,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import folde
 from jsonschema import Draft202012Validator
 from railyard.base import paths
 from support.runs.fake_bmc import SILENT, TAKEN, with_bmcs
+from support.runs.fake_gpus import with_gpus
 from support.runs.fake_memory import with_memory
 from support.runs.fake_run import FakeRun, exchanged
 from support.runs.fake_storage import with_drives
@@ -56,7 +57,7 @@ def test_what_is_written_of_bmcs_keeps_its_schema(replies: tuple[Any, ...]) -> N
             assert wrong(name, row) == [], row
 
 
-@pytest.mark.parametrize("make", [with_drives, with_memory])
+@pytest.mark.parametrize("make", [with_drives, with_memory, with_gpus])
 def test_what_nodes_measure_by_themselves_keeps_its_schema(make: Callable[[], FakeRun]) -> None:
     run = make()
     run.results[-1].update({"status": "unmeasured", "metrics": {}, "proof": None})

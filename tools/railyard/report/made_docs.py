@@ -52,7 +52,8 @@ def policy_keys() -> Iterator[tuple[str, ...]]:
     """Yield the rows of `fabric_policy`."""
     yield "key", "default", "allowed", "meaning"
     for name, key in KEYS.items():
-        allowed = {"switch": "`true`, `false`", "own": "as its meaning says"}.get(key.kind)
+        words = {"switch": "`true`, `false`", "path": "an absolute path", "own": "as its meaning says"}
+        allowed = words.get(key.kind)
         shown = json.dumps(key.default).replace('"', "")
         numbers = f"{key.least:.15g} to {key.most:.15g}" + (", whole" if key.kind == "whole" else "")
         yield f"`{name}`", f"`{shown}`", allowed or numbers, key.meaning

@@ -41,7 +41,9 @@ _USUAL_BYTES_PER_S, _SLOWEST_BYTES_PER_S = 6e9, 1e9
 _LEAST_OF_MOST = 0.45
 #: How far numbers of three to four digits may lie from what follows from each other.
 _TOLERANCE, _DIGIT = 0.02, 0.011
-_VERSION = re.compile(r"^# nccl-tests version (\S{1,40}) nccl-headers=[0-9]+ nccl-library=([0-9]{1,9})\s*$", re.M)
+_VERSION = re.compile(
+    r"^# nccl-tests version (\S{1,40}) nccl-headers=[0-9]+ nccl-library=([0-9]{1,9})\s*$", re.M
+)
 
 
 class NcclTests(GpuTool):

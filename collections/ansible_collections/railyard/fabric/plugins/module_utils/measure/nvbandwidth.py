@@ -126,4 +126,3 @@ def _in_turn(seen: Sequence[Mapping[str, Any]], listed: Sequence[Mapping[str, An
         {**unknown, "name": gpu["name"], "pci": gpu["pci"], **by_address.get(gpu["pci"], {})}
         for gpu in sorted(seen, key=lambda one: int(one["index"]))
     ]
-

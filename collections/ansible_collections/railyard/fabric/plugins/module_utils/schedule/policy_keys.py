@@ -200,7 +200,11 @@ KEYS: Mapping[str, Key] = {
         "path",
     ),
     "nccl_tests_most_bytes": Key(
-        1 << 30, "the greatest size of these; smaller ones from 8 bytes on, double each", "whole", 1 << 20, 1 << 36
+        1 << 30,
+        "the greatest size of these; smaller ones from 8 bytes on, double each",
+        "whole",
+        1 << 20,
+        1 << 36,
     ),
     "nvbandwidth_folder": Key(
         "",

@@ -127,7 +127,7 @@ def merge(user: object) -> dict[str, Any]:
             merged[key] = value
         elif key == "collective_python" or KEYS[key].kind == "path":
             # What is empty by default is none.
-            problems += _paths_problems(key, [value], 1) if value or DEFAULT[key] else []
+            problems += _paths_problems(key, [value], 1) if value != "" or DEFAULT[key] else []
             merged[key] = value
         elif KEYS[key].kind == "paths":
             problems += _paths_problems(key, value, int(KEYS[key].most))

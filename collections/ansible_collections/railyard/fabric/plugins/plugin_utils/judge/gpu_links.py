@@ -167,9 +167,7 @@ def _of_collectives(
             _fail(answer, "gpu_node_apart", f"{node}: {said} (in {len(found)} collectives)")
 
 
-def _of_node(
-    answer: Answer, node: str, row: Row, found: Sequence[Link], own: bool, told: Told
-) -> None:
+def _of_node(answer: Answer, node: str, row: Row, found: Sequence[Link], own: bool, told: Told) -> None:
     """Hold like links of one node against each other."""
     alike: dict[tuple[object, ...], list[Link]] = {}
     for link in found:

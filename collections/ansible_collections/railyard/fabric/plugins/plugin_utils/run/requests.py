@@ -13,7 +13,10 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import RDMA_TRANSPORTS
+from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import (
+    NODE_TESTS,
+    RDMA_TRANSPORTS,
+)
 from ansible_collections.railyard.fabric.plugins.module_utils.documents import AskedLine
 from ansible_collections.railyard.fabric.plugins.module_utils.rules import gpu, link, rdma
 from ansible_collections.railyard.fabric.plugins.module_utils.schedule import cable_checks, node_tests
@@ -66,7 +69,7 @@ def work_order(
                 "scalable_unit": node.get("scalable_unit"),
                 "rail_overrides": node.get("rail_overrides") or {},
                 "fabric": places[key],
-                **({"gpus": node["gpus"]["count"]} if node.get("gpus") else {}),
+                **_gpus_of(node),
                 **({"management": dict(management[name])} if management and name in management else {}),
             }
         )
@@ -149,6 +152,11 @@ def not_all_asked(
         if order["run"] != manifest.get("run") or order["policy"] != manifest.get("policy"):
             return foreign
         if named != list(plan["nodes"]):
+            return foreign
+        of_gpus = any(order["policy"].get(one.wanted) for one in NODE_TESTS if one.least_gpus)
+        declared = [_gpus_of(node) for node in plan["nodes"].values()]
+        said = [{"gpus": entry["gpus"]} if "gpus" in entry else {} for entry in order["roster"]]
+        if of_gpus and said != declared:
             return foreign
         if fewer := pattern.problem(order):
             return fewer
@@ -237,6 +245,11 @@ def _bmc_lines(plan: Mapping[str, Any], policy: Mapping[str, Any]) -> Iterator[A
     """Ask of each node whose inventory declares a BMC whether it answers."""
     declared = [name for name, node in plan["nodes"].items() if node.get("bmc_address") is not None]
     return _local_lines("b", (("bmc", str(policy["bmc_check"]), name, None) for name in declared))
+
+
+def _gpus_of(node: Mapping[str, Any]) -> dict[str, int]:
+    """Return what a work order tells of a planned node's GPUs: how many, where the inventory declares it."""
+    return {"gpus": int(node["gpus"]["count"])} if node.get("gpus") else {}
 
 
 def _gpu_lines(plan: Mapping[str, Any]) -> Iterator[AskedLine]:
