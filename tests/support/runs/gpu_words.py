@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What nccl-tests 2.17 and nvbandwidth 0.8 print, by the formats of their sources; no GPU was there to print it."""
+"""What nccl-tests 2.17 and nvbandwidth 0.8 print, by the formats of their sources; no GPU printed it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ def nccl_tests(
         "#",
         "# Using devices",
         *(
-            f"#  Rank {rank:2d} Group  0 Pid   4711 on       gpu1 device {rank:2d} [{address(rank)[:-2]}] {MODEL}"
+            f"#  Rank {rank:2d} Group  0 Pid   4711 on       gpu1 device {rank:2d} "
+            f"[{address(rank)[:-2]}] {MODEL}"
             for rank in range(ranks)
         ),
         "#",

@@ -56,7 +56,7 @@ def policy_keys() -> Iterator[tuple[str, ...]]:
         allowed = words.get(key.kind)
         shown = json.dumps(key.default).replace('"', "")
         numbers = f"{key.least:.15g} to {key.most:.15g}" + (", whole" if key.kind == "whole" else "")
-        yield f"`{name}`", f"`{shown}`", allowed or numbers, key.meaning
+        yield f"`{name}`", f"`{shown}`" if shown else "empty", allowed or numbers, key.meaning
 
 
 def notes() -> Iterator[tuple[str, ...]]:

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What nccl-tests and nvbandwidth have in common: the site built them with CUDA, and they use all of a node's GPUs.
+"""What nccl-tests and nvbandwidth have in common: the site built them, and they use all of a node's GPUs.
 
 Which GPUs there are is not their word: the kernel's PCI bus and nvidia-smi have to agree before they run.
 """
@@ -90,7 +90,7 @@ class GpuTool(NodeTool):
         word = (rows.get(f"GPU{one['index']}") or {}).get(f"GPU{other['index']}")
         return str(word)[:20] if word else None
 
-    def answer(
+    def ran(
         self, play: NodeToolSession, argv: list[str], parser: capture.Parser
     ) -> tuple[Finished, dict[str, Any]]:
         """Run a program to its end; return that, and the one whole output that it printed.

@@ -30,8 +30,8 @@ COLLECTIVES = {
 }
 #: busbw is algbw by so many times (n-1)/n (nccl-tests, doc/PERFORMANCE.md).
 _WAYS = {"nccl_all_reduce": 2, "nccl_all_gather": 1, "nccl_alltoall": 1}
-# Sizes that double come to twice the greatest; each is done 25 times (5 to warm up) out of place and in place,
-# and once more of each to be checked.
+# Sizes that double come to twice the greatest; each is done 25 times (5 to warm up) out of place and in
+# place, and once more of each to be checked.
 _TIMES = 2 * 2 * 26
 #: CUDA and NCCL begin on all GPUs; of a driver without persistence they are woken first.
 _BEGIN_S, _MARGIN_S = 15.0, 90.0
@@ -70,7 +70,7 @@ class NcclTests(GpuTool):
         gpus = self.gpus(play, 2)
         most = int(play.policy["nccl_tests_most_bytes"])
         argv = [program, "-b", "8", "-e", str(most), "-f", "2", "-g", str(len(gpus)), "-c", "1"]
-        done, output = self.answer(play, argv, nccl_tests.parse)
+        done, output = self.ran(play, argv, nccl_tests.parse)
         if output["gpus"] != len(gpus):
             raise gpu_tool.other_number(play, self.name, output["gpus"], len(gpus))
         if output["collective"] not in (None, COLLECTIVES[check]):
@@ -87,7 +87,7 @@ class NcclTests(GpuTool):
             )  # fmt: skip
         last = sizes[-1]
         version = _VERSION.search(done.text)
-        told = {
+        told: dict[str, Any] = {
             "version": version.group(1) if version else None,
             "nccl_version": version.group(2) if version else None,
             "gpus": gpus,
@@ -123,7 +123,7 @@ def unproven(
     most = int(policy["nccl_tests_most_bytes"])
     if not _LEAST_OF_MOST * most <= last["size_bytes"] <= most:
         return f"its greatest size is {last['size_bytes']} bytes, asked was {most}"
-    for one, other in zip(sizes, sizes[1:]):  # noqa: B905 - 3.9
+    for one, other in zip(sizes, sizes[1:]):  # noqa: B905, RUF007 - 3.9
         if one["size_bytes"] >= other["size_bytes"]:
             return f"{other['size_bytes']} bytes come after {one['size_bytes']}"
     for key in ("busbw_GBps", "algbw_GBps", "size_bytes"):

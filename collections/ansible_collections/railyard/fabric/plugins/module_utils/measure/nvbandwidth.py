@@ -58,7 +58,7 @@ class NvBandwidth(GpuTool):
         """
         program, wanted = self.program(play, self.name), COPIES[check]
         listed = self.gpus(play, 2 if check == "gpu_peer_bandwidth" else 1)
-        done, output = self.answer(play, [program, "-j", "-t", *wanted], nvbandwidth.parse)
+        done, output = self.ran(play, [program, "-j", "-t", *wanted], nvbandwidth.parse)
         tests = {str(test["test"]): test for test in output["tests"]}
         if len(output["gpus"]) != len(listed):
             raise gpu_tool.other_number(play, self.name, len(output["gpus"]), len(listed))

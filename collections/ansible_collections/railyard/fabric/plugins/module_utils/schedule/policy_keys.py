@@ -19,8 +19,8 @@ class Key(NamedTuple):
     Attributes:
         default: its value where the inventory is silent.
         meaning: for docs/inventory.md, in Markdown.
-        kind: "whole" or "number" (within `least` and `most`), "switch", "path" (may be empty), "paths" (at most
-            `most`), or "own": policy.py has its check.
+        kind: "whole" or "number" (within `least` and `most`), "switch", "path" (may be empty), "paths" (at
+            most `most`), or "own": policy.py has its check.
         to_node: whether it is part of the work order.
     """
 
@@ -194,7 +194,7 @@ KEYS: Mapping[str, Key] = {
     ),
     "nccl_tests_folder": Key(
         "",
-        "folder on the nodes, such as `/opt/nccl-tests/build`, with nccl-tests that the site built with CUDA: "
+        "folder on the nodes, such as `/opt/nccl-tests/build`, with nccl-tests as the site built them: "
         "each node has its GPUs do all-reduce, all-gather and all-to-all by itself after the last round, see "
         "[gpu.md](gpu.md); empty: not asked",
         "path",

@@ -3,15 +3,15 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What a node's GPUs reach by themselves: can it be believed, and does it keep up with its like? Pure.
 
-No authority that is not a vendor's own cloud says what they have to reach. So like links of one node are held
-against each other, and the same links of like nodes. What is far behind, in both directions of a link or in
-two collectives of a node, fails; else it is told. Who is like the others stays `recorded`: all may be slow alike.
+What is published of them is of single clouds and sizes. So like links of one node are held against each
+other, and the same links of like nodes. What is far behind, in both directions of a link or in two
+collectives of a node, fails; else it is told. Who is like the others stays `recorded`: all may be slow alike.
 """
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, NamedTuple, TypeVar
 
@@ -56,9 +56,7 @@ def doubt(row: Row, policy: Mapping[str, Any]) -> str | None:
     gpus, joined, many = said.get("gpus"), said.get("joined"), row["metrics"]["gpus"]
     if not isinstance(gpus, list) or len(gpus) != many or many > _MOST_GPUS or not all(map(_is_gpu, gpus)):
         return f"its GPUs are {str(gpus)[:200]}, it says that there are {many}"
-    if not _is_square(joined, many) or not all(
-        one is None or isinstance(one, str) for cells in joined for one in cells
-    ):
+    if not _is_joined(joined, many):
         return "it does not hold how each two GPUs are joined"
     if check in nccl_tests.COLLECTIVES:
         sizes = said.get("sizes")
@@ -152,12 +150,13 @@ def _of_collectives(
     alike: dict[tuple[object, ...], dict[str, float]] = {}
     for (node, check), (_answer, row) in good.items():
         if check in nccl_tests.COLLECTIVES:
-            kind = check, _kind_of_node(row), row["metrics"]["size_bytes"]
-            alike.setdefault(kind, {})[node] = float(row["metrics"]["busbw_GBps"])
+            like_it = check, _kind_of_node(row), row["metrics"]["size_bytes"]
+            alike.setdefault(like_it, {})[node] = float(row["metrics"]["busbw_GBps"])
     behind: dict[str, list[tuple[Answer, str]]] = {}
-    for (check, *_kind_of), values in alike.items():
+    for kind, values in alike.items():
+        check = str(kind[0])
         for node, fails in _behind(values).items():
-            answer = good[node, str(check)][0]
+            answer = good[node, check][0]
             said = f"busbw_GBps {values[node]:g}, {_of_others(values, node)} like nodes"
             if fails and own >= values.keys():
                 behind.setdefault(node, []).append((answer, said))
@@ -316,9 +315,8 @@ def _is_matrix(value: object) -> bool:
     )
 
 
-def _is_square(value: object, many: int) -> bool:
-    return (
-        isinstance(value, list)
-        and len(value) == many
-        and all(isinstance(cells, list) and len(cells) == many for cells in value)
-    )
+def _is_joined(value: object, many: int) -> bool:
+    if not isinstance(value, list) or len(value) != many:
+        return False
+    whole = all(isinstance(cells, list) and len(cells) == many for cells in value)
+    return whole and all(one is None or isinstance(one, str) for cells in value for one in cells)

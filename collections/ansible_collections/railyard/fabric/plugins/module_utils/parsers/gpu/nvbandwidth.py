@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""nvbandwidth's JSON (`-j`, 0.5 to 0.8): matrices of GB/s, written as texts, `N/A` where nothing was copied."""
+"""nvbandwidth's JSON (`-j`, 0.5 to 0.8): matrices of GB/s, as texts, `N/A` where nothing was copied."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from ansible_collections.railyard.fabric.plugins.module_utils.parsers import com
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import error, to_float
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.json_text import section
 
-# 0.8 has a list of "3: NVIDIA H100 80GB HBM3 (00000000:5d:00): (gpu17)"; before it, a line "Device 3: ..." each
-# stands in front of the JSON.
+# 0.8 has a list of "3: NVIDIA H100 80GB HBM3 (00000000:5d:00): (gpu17)"; before it, lines "Device 3: ..."
+# stand in front of the JSON.
 _DEVICE = re.compile(
-    r"(?:Device )?([0-9]{1,3}): (.{1,120}?)(?: \([0-9a-f]{4}([0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2})\))?(?:: \(.*\))?\Z"
+    r"(?:Device )?([0-9]{1,3}): (.{1,120}?)"
+    r"(?: \([0-9a-f]{4}([0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2})\))?(?:: \(.*\))?\Z"
 )
 _UNIT = re.compile(r"\((GB/s|ns)\)\Z")
-# The pattern that was sent did not arrive: the kernel that compares prints one, the program ends with the other.
+# The pattern that was sent did not arrive: the GPU that compares prints one, the program ends with the other.
 _WRONG = ("Invalid value when checking the pattern", "h_errorFlag")
 _DONE, _WAIVED = "Passed", "Waived"
 _NOTHING = "N/A"

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Like GPUs are held against each other, in one node and over the nodes; what contradicts itself is unmeasured."""
+"""Like GPUs are held against each other, in a node and over nodes; what contradicts itself is unmeasured."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_a_node_all_of_whose_gpus_are_slow_is_found_by_its_like() -> None:
     run = with_gpus(FOUR, gpus=2)
     for row in run.results:
         if (row["host"], row["check"]) == ("gpu3", HOST):
-            row["nvbandwidth"]["matrices"] = dict.fromkeys(row["nvbandwidth"]["matrices"], [[25.0, 25.0]])
+            row["nvbandwidth"]["matrices"] = {name: [[25.0, 25.0]] for name in row["nvbandwidth"]["matrices"]}
             row["metrics"] |= {"host_to_gpu_GBps": 25.0, "gpu_to_host_GBps": 25.0}
     assert bad_of(run) == [("gpu3", HOST, "gpu_node_apart")]
 
@@ -170,7 +170,7 @@ def test_the_sites_bounds_hold() -> None:
         (NCCL[1], {"algbw_GBps": 400.0}, "algbw_GBps is 400"),
         (HOST, {"matrices": {}}, "does not hold the matrices"),
         (HOST, {"host_to_gpu_GBps": 60.0}, "is not the one that it states"),
-        (PEER, {"matrices": {"device_to_device_memcpy_read_ce": [[None, 1.0], [1.0, None]]}}, "not of 4 GPUs"),
+        (PEER, {"matrices": {"device_to_device_memcpy_read_ce": [[None, 1.0], [1.0, None]]}}, "of 4 GPUs"),
         (PEER, {"matrices": {"device_to_device_memcpy_read_ce": [["fast"] * 4] * 4}}, "its matrices are"),
         (PEER, {"matrices": {"device_to_device_memcpy_read_ce": [[None] * 4] * 4}}, "nothing was copied"),
     ],
