@@ -161,11 +161,11 @@ NO_LIBRARY = "all_reduce_perf: error while loading shared libraries: libnccl.so.
         (prints("Hello.\n"), "failed", "tool_garbage", "not its output"),
         (prints("x" * (2 << 20) + GOOD), "failed", "tool_failed", "more than 1048576 characters"),
         (prints(GOOD + GOOD), "failed", "tool_garbage", "2 results where it was run once"),
-        (prints(WRONG, 3), "failed", "gpu_wrong", "out of bounds"),
+        (prints(WRONG, 3), "failed", "gpu_wrong", "of bounds"),
         (prints(gpu_words.nccl_tests("all_reduce", 3, MOST, ranks=2)), "unmeasured", "gpu_unfit",
          "used 2 GPUs, nvidia-smi lists 3"),
         (prints(gpu_words.nccl_tests("alltoall", 3, MOST)), "failed", "tool_failed", "alltoall"),
-        (prints(GOOD.replace("      0  ", "    N/A  ")), "unmeasured", "tool_too_old", "does not count wrong"),
+        (prints(GOOD.replace("      0  ", "    N/A  ")), "unmeasured", "tool_too_old", "not count wrong"),
     ],
 )  # fmt: skip
 def test_what_says_nothing_of_the_gpus(
