@@ -63,11 +63,12 @@ TABLE = (
           "Mend what the message names; `nvidia-smi` has to answer on the node, as root, within 10 s.",
           "nvidia-smi is missing, hangs, or does not fit the driver that is loaded", "nvidia-smi"),
     Cause("gpu_unfit", "the node's GPUs cannot be measured as they are",
-          "Do what the message names; the GPU checks (`expected_gpus` in the inventory) say more of each GPU.",
+          "Do what the message names; the GPU checks (`expected_gpus` in the inventory) say more of each "
+          "GPU.",
           "a GPU or its driver that is not usable", "nvidia-smi"),
     Cause("gpu_wrong", "what the node's GPUs exchanged did not arrive as it was sent",
-          "Drain the node; run the tool again with fewer GPUs each time until one is left that is in all bad "
-          "runs.",
+          "Drain the node; run the tool with fewer GPUs each time until it is known which is in all "
+          "bad runs.",
           "a GPU, an NVLink or a PCI Express link that corrupts data", "dcgmi diag -r 3"),
     Cause("gpu_link_apart", "a link of a GPU is far slower than the like links of its node",
           "Compare that GPU's slot, riser, NVLinks and errors with its neighbours': see gpu_pcie and "

@@ -146,7 +146,6 @@ def test_other_text_is_refused_with_a_position(text):
 def test_unknown_and_unwritten_tools_say_so():
     with pytest.raises(registry.NotThisTool, match="there is no tool"):
         registry.parse("netperf", "")
-    assert len(registry.TOOLS) == 19
 
 
 @pytest.mark.parametrize(

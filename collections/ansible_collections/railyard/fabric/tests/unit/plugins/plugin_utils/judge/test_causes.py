@@ -48,8 +48,8 @@ PROGRAMS = {
         "numactl",
         "nvidia-smi",
     ),
-    *("ping", "railyard", "rdma", "saquery", "ss", "ssh", "sysctl", "tar", "tc", "tcpdump", "top"),
-    "uname",
+    *("ping", "railyard", "rdma", "saquery", "smartctl", "ss", "ssh", "sysctl", "tar", "tc", "tcpdump"),
+    *("top", "uname"),
 }
 
 
