@@ -10,107 +10,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.module_utils.rails import bind
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import cabling, facts
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.clock import Clock
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import cabling
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import Answer
 from support.runs.fake_run import NODES, RUN, FakeRun
-
-EPOCH = "1970-01-01T00:00:00.000Z"
-
-RAILS = {"rail0": ("ens6", "10.0.1"), "rail1": ("ens6d1", "10.0.0")}
-Place = tuple[str, str]
-
-
-class Hall:
-    """Nodes with two rails each, and a patch panel: which switch each port is patched into."""
-
-    def __init__(self, nodes: int, units: int = 1) -> None:
-        self.nodes = [f"gpu{number}" for number in range(1, nodes + 1)]
-        self.unit = {node: index % units for index, node in enumerate(self.nodes)}
-        self.patched: dict[Place, str] = {
-            (node, rail): f"{rail}/{self.unit[node]}" for node in self.nodes for rail in RAILS
-        }
-        self.deaf: set[tuple[Place, Place]] = set()
-        self.listened: dict[Place, list[float]] = {}
-        self.silent: dict[Place, dict[str, Any] | None] = {}
-
-    def rail(self, node: str, rail: str) -> dict[str, Any]:
-        netdev, prefix = RAILS[rail]
-        number = self.nodes.index(node) // (max(self.unit.values()) + 1) + 1
-        address = f"{prefix}.{self.unit[node] * 64 + number}/26"
-        return {"name": rail, "netdev": netdev, "address": address, "address6": None, "leaf": None}
-
-    def segment(self, place: Place) -> str:
-        address = self.rail(*place)["address"]
-        host = int(address.split("/", maxsplit=1)[0].rsplit(".", 1)[1])
-        return f"{address.rsplit('.', 1)[0]}.{host // 64 * 64}/26"
-
-    def heard(self, place: Place) -> list[Place]:
-        return [
-            other
-            for other, switch in self.patched.items()
-            if other != place and switch == self.patched[place] and (place, other) not in self.deaf
-            and other not in self.silent
-        ]  # fmt: skip
-
-    def told(self, place: Place) -> dict[str, Any]:
-        expected = [
-            node
-            for node in self.nodes
-            if node != place[0] and self.segment((node, place[1])) == self.segment(place)
-        ]
-        heard = self.heard(place)
-        missing = [node for node in expected if (node, place[1]) not in heard]
-        foreign: dict[tuple[str, str], list[str]] = {}
-        for node, rail in heard:
-            if rail != place[1] or node not in expected:
-                foreign.setdefault((rail, self.segment((node, rail))), []).append(node)
-        return {
-            "expected": len(expected),
-            "heard": len(expected) - len(missing),
-            "missing": missing[:16],
-            "foreign": [
-                {"rail": rail, "network": network, "count": len(nodes), "nodes": nodes[:16]}
-                for (rail, network), nodes in foreign.items()
-            ],
-            "strangers": 0,
-            "listened": self.listened.get(place, [1000.0, 1012.0]),
-        }
-
-    def chart(self) -> tuple[cabling.CablingMap, list[dict[str, Any]]]:
-        plan = {"nodes": {node: {"rails": [self.rail(node, rail) for rail in RAILS]} for node in self.nodes}}
-        fleet = facts.BoundFacts()
-        for node in self.nodes:
-            fleet.bound[node] = {
-                rail: bind.Bound(self.rail(node, rail), {"netdev": RAILS[rail][0]}) for rail in RAILS
-            }
-        lines, rows = [], {}
-        for number, place in enumerate(self.patched):
-            line = {"id": f"c{number:05d}", "check": "cabling", "tool": "beacon", "node": place[0],
-                    "rail": place[1], "peer": None, "direction": "local"}  # fmt: skip
-            lines.append(line)
-            row = {**line, "schema": 1, "run": RUN, "host": place[0], "end": "client", "status": "measured",
-                   "proof": "proven", "error": None, "netdev": RAILS[place[1]][0], "started": EPOCH,
-                   "address": self.rail(*place)["address"].split("/", maxsplit=1)[0]}  # fmt: skip
-            if place not in self.silent:
-                rows[str(line["id"])] = [{**row, "cabling": self.told(place)}]
-            elif self.silent[place] is not None:
-                rows[str(line["id"])] = [
-                    {**row, "status": "unmeasured", "proof": None, "error": self.silent[place]}
-                ]
-        chart = cabling.CablingMap(RUN, plan, fleet, Clock({"start": {"at": EPOCH}}, {}))
-        chart.read(lines, rows)
-        return chart, lines
-
-    def verdicts(self) -> dict[Place, tuple[str, str | None, str]]:
-        chart, lines = self.chart()
-        found = {}
-        for line in lines:
-            one = chart.judge(line, {})
-            cause = one.cause.get("cause_class")
-            found[line["node"], line["rail"]] = (one.outcome, cause, str(one.cause.get("cause")))
-        return found
+from support.runs.patched_hall import EPOCH, RAILS, Hall, Place
+from support.runs.spoil import GARBAGE, mutate, paths
 
 
 def failing(found: Mapping[Place, tuple[str, str | None, str]]) -> dict[Place, str | None]:
@@ -301,40 +205,14 @@ def test_a_row_lists_some_and_counts_all() -> None:
 
 HEALTHY = FakeRun()
 CHECKS = ("cabling", "link_address_owner", "reply_path")
-GARBAGE: list[Any] = [
-    None,
-    "",
-    "x",
-    True,
-    False,
-    -1,
-    0,
-    2,
-    1e300,
-    [],
-    {},
-    [None],
-    ["x"],
-    [{}],
-    {"a": 1},
-    {"rail0": "x"},
-]
 # What a row says beside what is judged.
 _ASIDE = {
     "id", "tool_version", "hca", "gid_index", "gid_type", "window_s", "message_bytes", "qps", "started",
     "round", "group", "mtu_bytes", "active_mtu_bytes", "counters", "other_rails", "other_end", "raw",
     "link_errors",
     "metrics", "metrics.listened_s", "cabling.strangers", "cabling.other_rail", "cabling.other_address",
+    "cabling.known",
 }  # fmt: skip
-
-
-def paths(row: Mapping[str, Any], prefix: str = "") -> list[str]:
-    found = []
-    for key, value in row.items():
-        found.append(prefix + key)
-        if isinstance(value, dict) and key != "known":
-            found += paths(value, f"{prefix}{key}.")
-    return [path for path in found if path not in _ASIDE]
 
 
 @pytest.mark.parametrize("check", CHECKS)
@@ -343,26 +221,21 @@ def test_no_field_of_a_cables_row_can_be_spoilt_unnoticed(check: str) -> None:
     assert HEALTHY.verdict(identity)["outcome"] == "pass"
     original = next(row for row in HEALTHY.results if row["id"] == identity)
     others = [row for row in HEALTHY.results if row["check"] == "cabling" and row["id"] != identity]
-    for path in paths(original):
-        for value in GARBAGE:
+    judged = [path for path in paths(original) if path not in _ASIDE]
+    for path in (path for path in judged if not path.startswith("cabling.known.")):
+        for value in (*GARBAGE, 2, [None], ["x"], [{}], {"rail0": "x"}):
             run = copy.copy(HEALTHY)
             run.asked = [
                 line for line in HEALTHY.asked if line["check"] == "cabling" or line["id"] == identity
             ]
-            row = copy.deepcopy(original)
-            *parents, last = path.split(".")
-            target = row
-            for key in parents:
-                target = target[key]
-            before = target[last]
+            before: Any = original
+            for key in path.split("."):
+                before = before[key]
             # 1 == True in Python; a reply more or fewer is no less good.
-            if (
-                value == before
-                or (path.startswith("cabling.replies.") and value == 2)
-                or path == "cabling.known"
-            ):
+            if value == before or (path.startswith("cabling.replies.") and value == 2):
                 continue
-            target[last] = value
+            row = copy.deepcopy(original)
+            mutate(row, path, value)
             run.results = [*others, row]
             assert run.verdict(identity)["outcome"] != "pass", (path, value)
 
