@@ -134,3 +134,17 @@ def build_run(
         text = "".join(json.dumps(row, sort_keys=True) + "\n" for row in lines if row is not None)
         (folder / f"{name}.jsonl").write_text(text, encoding="utf-8")
     return folder
+
+
+def slow_and_silent(row: dict[str, Any]) -> dict[str, Any] | None:
+    """gpuserver2 → gpuserver1 is slow on rail1; one end of a latency test on rail0 says nothing."""
+    if (row["check"], row["node"], row["rail"]) == ("tcp_bandwidth", "gpuserver2", "rail1"):
+        row["metrics"].update(bandwidth_gbps=3.1, sent_gbps=3.11)
+    if (row["check"], row["node"], row["rail"], row["end"]) == (
+        "tcp_latency",
+        "gpuserver1",
+        "rail0",
+        "server",
+    ):
+        return None
+    return row

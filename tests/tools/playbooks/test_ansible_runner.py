@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import os
-import shlex
 import signal
 import subprocess
 import sys
@@ -15,11 +14,8 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from ansible_collections.railyard.fabric.plugins.plugin_utils.present import who_is_slow
-from ansible_collections.railyard.fabric.plugins.plugin_utils.run import waiting
 from railyard.base import orphans
-from railyard.base.errors import UserError
-from railyard.base.progress import Line, Progress, message_of
+from railyard.base.progress import Line
 from railyard.operate import ansible_args
 from railyard.operate.ansible import AnsibleRun, ansible_environment
 
@@ -32,7 +28,6 @@ gpu_nodes:
     ansible_connection: local
     ansible_python_interpreter: "%s"
 """
-
 PLAYBOOK = r"""
 - name: First play
   hosts: gpu_nodes
@@ -63,7 +58,6 @@ PLAYBOOK = r"""
         msg: "first line\nsecond line"
       when: inventory_hostname == 'gpu2'
 """
-
 SLOW = """
 - name: Slow play
   hosts: gpu_nodes
@@ -250,185 +244,6 @@ def test_the_environment_keeps_host_keys_checked(monkeypatch):
     assert environment["ANSIBLE_HOST_KEY_CHECKING"] == "True"
     assert environment["ANSIBLE_CONFIG"].endswith("/ansible.cfg")
     assert environment["PATH"].startswith(str(Path(sys.executable).parent))
-
-
-def event(name: str, **data: object) -> dict[str, object]:
-    return {"event": name, "event_data": data}
-
-
-def looked_at(progress: Progress, text: str) -> list[str]:
-    progress.feed(event("playbook_on_task_start", task="Wait", task_action="railyard.fabric.fabric_watch"))
-    return [line.text for line in progress.feed({"event": "verbose", "stdout": text})]
-
-
-def test_how_far_the_nodes_are_is_what_the_first_of_them_says():
-    progress = Progress()
-    seen = {"finished_tests": 2, "total_tests": 10, "left_s": 400, "done": False, "current": "m1 ping_rtt"}
-    seen |= {"round": 3, "rounds": 7, "met": 2, "meetings": 6}
-    told = waiting.progress_line(seen)
-    assert looked_at(progress, told) == [
-        "measuring: 2/10 tests, 3 of 7 rounds, 2 of 6 pairs, about 7 min left, m1 ping_rtt"
-    ]
-    assert (progress.tests_done, progress.tests_total, progress.current_test) == (2, 10, "m1 ping_rtt")
-    over = {"finished_tests": 10, "left_s": 0, "done": True, "current": None, "meetings": 1}
-    last = waiting.progress_line({**seen, **over})
-    assert looked_at(progress, last) == ["measuring: 10/10 tests"]
-    assert (progress.tests_done, progress.current_test) == (10, "")
-
-
-def test_a_suspect_so_far_is_told_and_is_no_trouble_of_ansible_s():
-    progress = Progress()
-    told = who_is_slow.so_far("gpu003", ["rail0", "rail1"])
-    looked_at(progress, "measuring: 2/10 tests")
-    assert [(line.style, line.text) for line in progress.feed({"event": "verbose", "stdout": told})] == [
-        ("warning", "suspect so far: gpu003 rail0, gpu003 rail1, slow or without numbers with every partner")
-    ]
-    assert progress.messages == []
-    assert progress.tests_total == 10
-
-
-def test_what_was_said_already_is_not_said_again():
-    progress = Progress(said="Measuring takes about 3 min: 1 pair in 1 round.")
-    texts = progress.said, "3 nodes are busy"
-    told = [progress.feed({"event": "verbose", "stdout": text}) for text in texts]
-    assert [[line.text for line in lines] for lines in told] == [[], ["3 nodes are busy"]]
-
-
-def test_a_long_silence_is_broken_by_what_is_under_way():
-    progress = Progress()
-    assert progress.still() == []
-    progress.feed(event("playbook_on_task_start", task="Install the tools", task_action="apt"))
-    for host in ("gpu001", "gpu002"):
-        progress.feed(event("runner_on_start", host=host))
-    progress.feed(event("runner_on_ok", host="gpu001", res={}))
-    assert [line.text for line in progress.still()] == ["still at it: Install the tools, 1 of 2 hosts"]
-    progress.feed(event("runner_on_ok", host="gpu002", res={}))
-    assert progress.still() == []
-    progress.clock = lambda: 100.0
-    looked_at(progress, "measuring: 3/40 tests")
-    progress.clock = lambda: 120.4
-    assert [line.text for line in progress.still()] == ["still measuring: 3/40 tests 20 s ago"]
-    looked_at(progress, "measuring: 3/40 tests, about 2 min left, m1 ping_rtt")
-    progress.clock = lambda: 180.0
-    assert [line.text for line in progress.still()] == [
-        "still measuring: 3/40 tests 60 s ago, about 1 min left"
-    ]
-    progress.clock = lambda: 240.0
-    assert "less than a minute left" in progress.still()[0].text
-    looked_at(progress, "measuring: 40/40 tests")
-    assert progress.still() == []
-
-
-def test_failures_while_measuring_are_left_to_the_judge():
-    progress = Progress()
-    progress.feed(
-        event("runner_on_failed", host="gpu1", task="Install", task_action="apt", res={"msg": "no"})
-    )
-    progress.feed(event("runner_on_ok", host="gpu1", task_action="railyard.fabric.fabric_open", res={}))
-    progress.feed(
-        event("runner_on_failed", host="gpu2", task="Stage", task_action="fabric_stage", res={"msg": "no"})
-    )
-    lines = progress.feed(judge_failed({"exit_status": 1, "msg": "2 of 38 asked checks failed"}))
-    progress.feed(event("playbook_on_stats", failures={"gpu1": 1, "gpu2": 1, "gpu3": 1}, dark={}))
-    assert lines == []
-    assert progress.failed_hosts() == ["gpu1"]
-    assert [one.host for one in progress.failures_while_measuring()] == ["gpu2"]
-
-
-def judge_failed(result):
-    action = "railyard.fabric.fabric_judge"
-    return event("runner_on_failed", host="gpu3", task="Judge", task_action=action, res=result)
-
-
-def test_a_judge_that_breaks_down_is_no_judgement():
-    # Without an exit status it came to no verdict: what it says must be seen, and no silence be a pass.
-    lines = Progress().feed(judge_failed({"msg": "No space left on device"}))
-    assert len(lines) == 1
-    assert "No space left on device" in lines[0].text
-
-
-@pytest.mark.parametrize("name", ["runner_on_ok", "runner_on_start", "verbose", "playbook_on_stats", ["x"]])
-@pytest.mark.parametrize(
-    "data",
-    ["x", ["x"], {"res": "x"}, {"host": ["x"], "res": {"warnings": 5, "total_tests": "x"}}, {"failures": 5}],
-)
-def test_an_event_of_another_shape_says_nothing(name, data):
-    progress = Progress()
-    assert progress.feed({"event": name, "event_data": data, "pid": 1}) == []
-    assert (progress.failures, progress.failed_hosts(), progress.unreachable_hosts()) == ([], [], [])
-
-
-def test_a_node_cannot_write_to_the_terminal():
-    message = message_of({"msg": "red \x1b[31malert\x1b[0m\r\nnext\u202e", "stderr": "x\x07y"})
-    assert message == "red alert\nnext\nstderr:\nxy"
-
-
-def test_a_censored_result_stays_censored():
-    assert message_of({"censored": "hidden", "msg": "secret"}) == "hidden"
-
-
-def test_long_output_is_cut_and_says_so():
-    shown = message_of({"msg": "failed", "stdout": "\n".join(str(number) for number in range(100))})
-    assert "80 lines more above" in shown
-    assert shown.endswith("99")
-
-
-@pytest.mark.parametrize(
-    ("argv", "complaint"),
-    [
-        (["--no-such-option"], "--no-such-option"),
-        (["-i", "other"], "before `--`"),
-        (["-e", "railyard_run=x"], "railyard_run"),
-        (["-e", '{"railyard_reports_dir": "/tmp"}'], "--reports-dir"),
-        (["--limit"], "--limit"),
-        (["playbook.yml"], "playbook.yml"),
-    ],
-)
-def test_arguments_that_ansible_would_refuse_are_refused_before(argv, complaint):
-    with pytest.raises(UserError, match=complaint) as raised:
-        ansible_args.parse(argv)
-    assert raised.value.exit_status == 2
-
-
-def test_arguments_are_understood_as_ansible_does():
-    arguments = ansible_args.parse(["-CDl", "gpu1,gpu2", "-vv", "-bK"])
-    assert (arguments.check, arguments.limit, arguments.verbosity) == (True, "gpu1,gpu2", 2)
-    assert [question for _, question in arguments.prompts] == ["BECOME password"]
-
-
-def test_the_clean_up_reaches_the_same_nodes_and_is_not_kept_from_its_work():
-    words = "--check --tags tools --limit gpu1 -e 'a=b c' -e @v.yml -u me -K --diff"
-    stop = ansible_args.parse(shlex.split(words)).stop_argv
-    again = ansible_args.parse(stop)
-    assert not again.check
-    assert again.limit == "gpu1"
-    assert [question for _, question in again.prompts] == ["BECOME password"]
-    assert not [word for word in stop if word.startswith(("--tags", "--check", "--diff"))]
-    assert "--extra-vars=a=b c" in stop
-    assert "--user=me" in stop
-
-
-def test_nobody_to_ask_is_said(monkeypatch):
-    arguments = ansible_args.parse(["-K"])
-    with open(os.devnull) as nobody:
-        monkeypatch.setattr("sys.stdin", nobody)
-        with pytest.raises(UserError, match="BECOME password"):
-            ansible_args.ask_passwords(arguments)
-
-
-def test_what_a_result_warns_of_is_shown_once():
-    progress = Progress()
-    feed = {"event": "runner_on_ok", "event_data": {"task": "t", "task_action": "x"}}
-
-    def shown(host, *warnings):
-        data = {**feed["event_data"], "host": host, "res": {"warnings": list(warnings)}}
-        return progress.feed({**feed, "event_data": data})
-
-    assert shown("gpu1", "gpu1: rail0 has drifted", "old python") == [
-        Line("warning", "gpu1: rail0 has drifted"),
-        Line("warning", "gpu1: old python"),
-    ]
-    assert shown("gpu2", "old python") == []
 
 
 def test_ansible_ends_when_what_started_it_is_killed(tmp_path):

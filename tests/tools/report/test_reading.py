@@ -8,8 +8,8 @@ import pytest
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import model, pages, spread
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present.documents import write_report
 from support.runs.fake_run import RUN
+from support.runs.report_page import page_of
 from support.runs.run_builder import build_run
-from tools.report.test_report import page_of
 
 STYLE = (pages.Path(pages.__file__).with_name("templates") / "style.css").read_text(encoding="utf-8")
 

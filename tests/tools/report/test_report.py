@@ -7,13 +7,11 @@ import json
 import re
 import shutil
 import sys
-from html.parser import HTMLParser
-from pathlib import Path
 from xml.etree import ElementTree as Xml
 
 import pytest
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import rejudge
-from ansible_collections.railyard.fabric.plugins.plugin_utils.present import junit, model, pages
+from ansible_collections.railyard.fabric.plugins.plugin_utils.present import model, pages
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present.documents import write_report
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present.grouping import group
 from railyard.base import terminal
@@ -21,23 +19,8 @@ from railyard.operate import commands
 from railyard.report import rebuild
 from rich.console import Console
 from support.runs.fake_run import RUN
-from support.runs.run_builder import build_run
-
-MADE = ("index.html", "report.md", "junit.xml", "railyard.prom")
-
-
-def slow_and_silent(row):
-    """gpuserver2 → gpuserver1 is slow on rail1; one end of a latency test on rail0 says nothing."""
-    if (row["check"], row["node"], row["rail"]) == ("tcp_bandwidth", "gpuserver2", "rail1"):
-        row["metrics"].update(bandwidth_gbps=3.1, sent_gbps=3.11)
-    if (row["check"], row["node"], row["rail"], row["end"]) == (
-        "tcp_latency",
-        "gpuserver1",
-        "rail0",
-        "server",
-    ):
-        return None
-    return row
+from support.runs.report_page import HOSTILE, MADE, Page, page_of
+from support.runs.run_builder import build_run, slow_and_silent
 
 
 @pytest.fixture
@@ -48,33 +31,6 @@ def good(tmp_path):
 @pytest.fixture
 def bad(tmp_path):
     return build_run(tmp_path / "lab" / RUN, change_result=slow_and_silent)
-
-
-class Page(HTMLParser):
-    """What is in a page: its tags with their attributes, and its text."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.text = ""
-        self._open: list[str] = []
-        self.feed(text)
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append((tag, dict(attrs)))
-        self._open.append(tag)
-
-    def handle_endtag(self, tag):
-        while self._open and self._open.pop() != tag:
-            pass
-
-    def handle_data(self, data):
-        if "style" not in self._open:
-            self.text += data
-
-
-def page_of(folder: Path) -> Page:
-    return Page((folder / "index.html").read_text(encoding="utf-8"))
 
 
 def test_the_same_folder_gives_the_same_bytes(bad, tmp_path):
@@ -165,9 +121,6 @@ def test_cpu_cost_of_both_ends_is_shown(good):
     assert "client 20 %, node 31 %; server 63 %, node 31 %" in page_of(good).text
 
 
-HOSTILE = "<script>alert(1)</script>\"'&{{7*7}}\x1b[31m\u202e$x^2$|`"
-
-
 def test_hostile_text_stays_text(tmp_path):
     def hostile(row):
         row["os"] = {"id": HOSTILE, "version": "\x00\x07"}
@@ -227,54 +180,6 @@ def test_hostile_names_stay_text_in_the_drawings(tmp_path):
 def test_markdown_cells_keep_their_row():
     assert pages.markdown_text("a|b\n# c\\d") == r"a\|b \# c\\d"
     assert pages.markdown_text("<b>&") == "&lt;b&gt;&amp;"
-
-
-def test_junit_says_the_same_as_the_counts(bad):
-    write_report(bad)
-    read = model.read(bad)
-    root = Xml.parse(bad / "junit.xml").getroot()
-    assert len(root.findall(".//testcase")) == sum(read.counts.values()) == int(root.get("tests"))
-    assert len(root.findall(".//failure")) == read.counts["fail"] == int(root.get("failures")) == 1
-    assert len(root.findall(".//error")) == read.counts["unmeasured"] == int(root.get("errors")) == 4
-    # Recorded was asked and measured: it is not skipped, and says by itself that nobody calls it good.
-    recorded = [
-        case for case in root.iter("testcase") if case.find(".//property[@value='recorded']") is not None
-    ]
-    assert len(recorded) == read.counts["recorded"] > 0
-    for case in recorded:
-        assert [child.tag for child in case] == ["properties", "system-out"]
-        assert case.find(".//property[@name='basis']").get("value")
-    assert root.get("skipped") == str(read.counts["not_applicable"]) == str(len(root.findall(".//skipped")))
-    assert "below its floor" in root.find(".//failure").get("message")
-
-
-def test_junit_of_many_questions_folds_what_is_good_and_tells_what_is_not(bad, monkeypatch):
-    write_report(bad)
-    read = model.read(bad)
-    whole = Xml.parse(bad / "junit.xml").getroot()
-    monkeypatch.setattr(junit, "_MOST_CASES", 10)
-    monkeypatch.setattr(junit, "_MOST_PLACES", 0)
-    folded = Xml.fromstring(junit.render(read))
-    for kind in ("failure", "error"):
-        full, told = (
-            [
-                (case.get("name"), case.find(kind).attrib, case.find(kind).text)
-                for case in root.findall(f".//{kind}/..")
-            ]
-            for root in (whole, folded)
-        )
-        assert told == full
-    assert len(folded.findall(".//testcase")) == int(folded.get("tests")) < int(whole.get("tests"))
-    said = [one.text for one in folded.iter("system-out")]
-    for outcome in ("pass", "recorded"):
-        counted = sum(int(found) for text in said for found in re.findall(rf"(\d+) {outcome}", text))
-        assert counted == read.counts[outcome]
-    # Where what is not good is too much to tell, it still fails, and is counted.
-    monkeypatch.setattr(junit, "_MOST_TOLD", 0)
-    monkeypatch.setattr(junit, "_MOST_BAD", 0)
-    shut = Xml.fromstring(junit.render(read))
-    assert int(shut.get("failures")) >= 1
-    assert any("1 fail" in one.get("message") for one in shut.iter("failure"))
 
 
 def test_why_numbers_have_no_bound_is_said_with_how_many(good):
@@ -402,31 +307,6 @@ def test_quantities_carry_their_unit(metric, value, text):
     from ansible_collections.railyard.fabric.plugins.plugin_utils.present import wording
 
     assert wording.quantity(metric, value) == text
-
-
-def test_junit_tells_the_cause_of_each_question_and_no_others(tmp_path):
-    """One cause at two checks of two rails is not the cause of what those checks met at the other rail."""
-    told = {("tcp_bandwidth", "rail0"): "a job", ("tcp_latency", "rail1"): "a job"}
-    told |= dict.fromkeys(
-        (("tcp_bandwidth", "rail1"), ("ping_rtt", "rail0"), ("ping_rtt", "rail1")), "another job"
-    )
-
-    def busy(row):
-        said = told.get((row["check"], row["rail"]))
-        if said and row["node"] == "gpuserver1":
-            error = {"class": "busy", "message": said, "host": row["host"], "fix": None}
-            row.update(status="unmeasured", metrics={}, proof=None, error=error)
-        return row
-
-    folder = build_run(tmp_path / "lab" / RUN, change_result=busy)
-    write_report(folder)
-    root = Xml.parse(folder / "junit.xml").getroot()
-    for (check, rail), said in told.items():
-        cases = root.findall(f"./testsuite[@name='{check}']/testcase")
-        where = f"gpuserver1 → gpuserver2, {rail} "
-        [case] = [one for one in cases if one.get("name", "").startswith(where)]
-        message = case.find("error").get("message")
-        assert f": {said}" in message, (check, rail)
 
 
 def test_without_matplotlib_and_clustershell_the_page_has_its_tables_and_says_so(tmp_path, monkeypatch):

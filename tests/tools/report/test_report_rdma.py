@@ -14,8 +14,8 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.present.grouping i
 from railyard.base import terminal
 from rich.console import Console
 from support.runs.fake_run import RUN
+from support.runs.report_page import HOSTILE, MADE, page_of
 from support.runs.run_builder import build_run
-from tools.report.test_report import HOSTILE, MADE, page_of
 
 HEADING = "TCP against RDMA"
 

@@ -11,8 +11,8 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import folde
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import history, run_lists
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present.documents import write_report
 from support.runs.fake_run import RUN
-from support.runs.run_builder import build_run
-from tools.report.test_report import HOSTILE, Page, slow_and_silent
+from support.runs.report_page import HOSTILE, Page
+from support.runs.run_builder import build_run, slow_and_silent
 
 IDS = [f"2026112{day}T101500Z-3f2a" for day in range(2, 6)]
 
