@@ -12,6 +12,18 @@ FRAME_BYTES_PER_S = 0.95 * 1.01e9 / 8
 #: 64 KiB messages in the 2 s that perftest counts of its 4 s.
 ITERATIONS = int(0.95e9 / 8 * 2 / 65536)
 
+#: A node's GPU, and where the site has its perftest for it.
+GPU, FOLDER = "0000:17:00.0", "/opt/perftest/bin"
+
+
+def gpus(cards: list[str], by: str = "switch") -> dict[str, Any]:
+    """Return what a facts row says of one GPU that is near to all of these cards: PCIe 4.0 x16."""
+    return {
+        "pci": [GPU],
+        "near": [{"nic": card, "by": by, "gpus": [GPU]} for card in cards],
+        "rows": [{"pci": GPU, "pcie.link.gen.max": 4, "pcie.link.width.max": 16}],
+    }
+
 
 def port(hca: str, netdev: str, address: str, driver_class: str) -> dict[str, Any]:
     """Return a port of a facts row."""
@@ -35,6 +47,7 @@ def port(hca: str, netdev: str, address: str, driver_class: str) -> dict[str, An
         "max_mtu_bytes": 4096,
         "netdev": netdev,
         "numa_node": 0 if hardware else None,
+        "pci": f"0000:19:00.{hca[-3]}" if hardware else None,
         "dpu_mode": None,
         "pkeys": ["0xffff"],
         "gids": [
@@ -74,6 +87,9 @@ def fields(check: str, hca: str, end: str, driver_class: str) -> dict[str, Any]:
         said["latency_is"] = "round_trip" if "read" in check else "one_way"
     elif (check, end) != ("rdma_read_bandwidth", "server"):
         said["iterations"] = ITERATIONS
+    if check == "rdma_gpu_bandwidth":
+        words = ["-d", hca.partition(":")[0], f"--use_cuda_bus_id={GPU}"]
+        said |= {"gpu": GPU, "gpu_name": "NVIDIA H100", "argv": [[f"{FOLDER}/ib_write_bw", *words]]}
     return said
 
 

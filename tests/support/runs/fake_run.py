@@ -207,6 +207,7 @@ class FakeRun:
                 for number, (name, subnet) in enumerate(subnets)
             ],
             "hcas": self._hcas(index) if self.rdma else [],
+            "gpus": fake_rdma.gpus([str(one["pci"]) for one in self._hcas(index)]),
             "cpu": {"governors": {}, "governor_available": False},
             "memlock_bytes": -1,
             "tools": {"iperf3": "3.12", "sockperf": "3.7"},

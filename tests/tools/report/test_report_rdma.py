@@ -198,6 +198,14 @@ def test_a_pinned_end_names_its_node(tmp_path):
     assert "not pinned; the HCA is at node 1" in text
 
 
+def test_an_end_names_the_gpu_whose_memory_it_used():
+    from ansible_collections.railyard.fabric.plugins.plugin_utils.present.rails_used import conditions
+
+    row = {"id": "m00001", "check": "rdma_gpu_bandwidth", "hca": "mlx5_0:1", "gpu": "0000:17:00.0"}
+    used = conditions([{**row, "gpu_name": "NVIDIA H100"}])["m00001"][0]
+    assert used.hca == "mlx5_0:1, GPU 0000:17:00.0 (NVIDIA H100)"
+
+
 def test_link_errors_name_the_cable(tmp_path):
     def worn(row):
         if (row["rail"], row["host"], row["check"]) == ("rail1", "gpuserver2", "rdma_bandwidth"):

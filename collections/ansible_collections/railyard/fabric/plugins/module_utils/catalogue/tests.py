@@ -34,8 +34,8 @@ class Check:
         tool: which tool measures it; "" where no test does.
         asked: when the schedule asks it: "alone" on each rail and direction, "both_ways" at once, "together"
             on all rails at once, or after the last round of a "node" by itself, of all together as a "group".
-        wanted: the policy's switch that has it asked; "" where it always is. One of RDMA is asked only where
-            `rdma_tests` names its tool, too. Of a node: a switch, or a list of what is asked about.
+        wanted: the policy's switch, or path, that has it asked; "" where it always is. One of RDMA is asked
+            only where `rdma_tests` names its tool, too. Of a node: a switch, or a list of what is asked.
         unless_off: a second switch of the policy that has to be on for it; "" where there is none.
         counts: the client's metric that says how many packets at least went each way; "" where
             `row_counters` says in other words what must have crossed the rail. Else nothing is proven.
@@ -215,6 +215,8 @@ TOOL_VERSIONS: Mapping[str, tuple[list[str], re.Pattern[str]]] = {
     "perftest": (["ib_write_bw", "--version"], re.compile(r"^Version: (\S+)", re.M)),
 }
 
+#: From the memory of one node's GPU into that of another's.
+GPU_MEMORY = "rdma_gpu_bandwidth"
 # In the order in which they are asked, those that a switch has asked last: the cheap ones that explain a
 # failure of the dear ones come first.
 TESTS: tuple[Check, ...] = (
@@ -265,6 +267,9 @@ TESTS: tuple[Check, ...] = (
         "RDMA write bandwidth without NUMA pinning",
         "ib_write_bw",
         wanted="numa_unpinned",
+    ),
+    _rdma_bandwidth(
+        GPU_MEMORY, "RDMA write bandwidth of GPU memory", "ib_write_bw", wanted="gpudirect_perftest_folder"
     ),
     _rdma_bandwidth(
         "rdma_bandwidth_bi",

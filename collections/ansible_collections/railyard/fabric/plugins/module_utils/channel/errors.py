@@ -45,6 +45,7 @@ ErrorClass = Literal[
     "storage_full",
     "storage_refused",
     "memory_unfit",
+    "gpudirect_unfit",
     "collective_failed",
     "collective_wrong",
     "gpu_unfit",

@@ -9,6 +9,7 @@ a program that hangs in a driver keeps nothing here waiting.
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import time
@@ -115,7 +116,7 @@ def read(
         `kernel_log.Log` has them. `errors` says of each part that has no answer why: `class` is ABSENT,
         SILENT, FAILED or GARBLED, beside a `message`.
     """
-    folders = {one["pci"]: one["folder"] for one in nvidia_pci.functions(reader) if nvidia_pci.is_gpu(one)}
+    folders = _on_the_bus(reader)
     driver = reader.text(reader.sys("module", "nvidia", "version"))
     found: dict[str, Any] = {
         "pci": list(folders), "driver": driver, "rows": [], "nvlink": [], "topology": None,
@@ -283,6 +284,21 @@ def _read_topology(ask: Ask, found: dict[str, Any]) -> None:
     }  # fmt: skip
 
 
+def _on_the_bus(reader: Reader) -> dict[str, str]:
+    return {one["pci"]: one["folder"] for one in nvidia_pci.functions(reader) if nvidia_pci.is_gpu(one)}
+
+
+def nearest(reader: Reader, card: str) -> str | None:
+    """Return the PCI address of one GPU that is nearest to a card, None where the node has none.
+
+    Of several that are as near it is the one that shares the most bridges with the card, else the first.
+    """
+    folders = _on_the_bus(reader)
+    close = next((one["gpus"] for one in near(reader, [card], folders)), None) or list(folders)
+    way = _way(reader.sys("bus", "pci", "devices", card))
+    return max(close, key=lambda gpu: _shared(way, _way(folders[gpu])), default=None)
+
+
 def near(reader: Reader, cards: Iterable[str], gpus: Mapping[str, str]) -> list[dict[str, Any]]:
     """Return of each card `nic`, the nearest `gpus`, and `by` what they are near.
 
@@ -302,13 +318,22 @@ def near(reader: Reader, cards: Iterable[str], gpus: Mapping[str, str]) -> list[
 
 
 def _nearness(reader: Reader, one: str, other: str) -> str | None:
-    paths = [os.path.realpath(folder).split("/devices/", maxsplit=1) for folder in (one, other)]
-    if all(len(path) > 1 for path in paths):
-        both = [path[1].split("/") for path in paths]
-        shared = [one == two for one, two in zip(*both)]  # noqa: B905 - 3.9
-        if shared[0]:
-            return SWITCH if all(shared[:2]) else ROOT
+    shared = _shared(_way(one), _way(other))
+    if shared:
+        return SWITCH if shared > 1 else ROOT
     nodes = [numa_node(reader, folder) for folder in (one, other)]
     if None in nodes:
         return None
     return NODE if nodes[0] == nodes[1] else FAR
+
+
+def _way(folder: str) -> list[str]:
+    """Return the way from the root complex to a PCI device, nothing where the kernel does not show it."""
+    parts = os.path.realpath(folder).split("/devices/", maxsplit=1)
+    return parts[1].split("/") if len(parts) > 1 else []
+
+
+def _shared(one: Sequence[str], other: Sequence[str]) -> int:
+    """Return how many parts two ways have in common before they part."""
+    both = zip(one, other)  # noqa: B905 - 3.9
+    return sum(1 for _same in itertools.takewhile(lambda pair: pair[0] == pair[1], both))

@@ -9,6 +9,7 @@ never by a pause or a probing connection. The client side then runs and both rea
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from collections.abc import Callable, Mapping
@@ -123,6 +124,19 @@ class Tool:
         """Return the seconds that the tool is asked to measure for; 0 where it counts something else."""
         return 0.0
 
+    def program(self, policy: Mapping[str, Any]) -> str:
+        """Return what is started: the tool's name, or a path where the policy names one."""
+        return self.name
+
+    def missing(self, host: str) -> MeasurementError:
+        """Say that the tool is not installed on a host, and how it comes there."""
+        return MeasurementError(
+            "tool_missing",
+            f"{self.name} is not installed on {host} (Debian package {self.package})",
+            host,
+            f"run the role benchmark_tools (ansible-playbook site.yml), or apt-get install {self.package}",
+        )
+
     def refuses(self, address: str, version: str | None, host: str) -> MeasurementError | None:
         """Return why this version of the tool, installed on `host`, cannot test a rail with this address."""
         return None
@@ -169,8 +183,12 @@ PERFTEST = ("ib_write_bw", "ib_read_bw", "ib_send_bw", "ib_write_lat", "ib_read_
 
 
 def version_of(name: str) -> str | None:
-    """Return a tool's installed version, `unknown` when it does not say, None when it is not installed."""
-    known = TOOL_VERSIONS.get("perftest" if name in PERFTEST else name)
+    """Return the version of a program, of a name or a path.
+
+    `unknown` when it does not say, None when it is not installed.
+    """
+    tool = os.path.basename(name)
+    known = TOOL_VERSIONS.get("perftest" if tool in PERFTEST else tool)
     if known is None:
         return None
     argv, pattern = [name, *known[0][1:]], known[1]
@@ -185,16 +203,6 @@ def version_of(name: str) -> str | None:
         return "unknown"
     found = pattern.search(done.stdout.decode("utf-8", "replace"))
     return found.group(1) if found else "unknown"
-
-
-def missing(tool: Tool, host: str) -> MeasurementError:
-    """Say that a tool is not installed on a host, and how it comes there."""
-    return MeasurementError(
-        "tool_missing",
-        f"{tool.name} is not installed on {host} (Debian package {tool.package})",
-        host,
-        f"run the role benchmark_tools (ansible-playbook site.yml), or apt-get install {tool.package}",
-    )
 
 
 def version_differs(name: str, own: str | None, host: str, theirs: str | None, peer: str) -> MeasurementError:

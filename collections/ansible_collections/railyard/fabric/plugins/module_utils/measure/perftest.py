@@ -61,7 +61,8 @@ class Perftest(Tool):
             MeasurementError: the port or its GID is gone.
         """
         port = play.rdma_port()
-        argv = [*self.pin(play, port.numa_node), self.name, "-d", port.device, "-i", str(port.port)]
+        program = self.program(play.policy)
+        argv = [*self.pin(play, port.numa_node), program, "-d", port.device, "-i", str(port.port)]
         if port.gid_index is not None:
             argv += ["-x", str(port.gid_index)]
         argv += ["-p", str(play.port), *options, "-F", *_source_option(play)]

@@ -19,6 +19,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.measure.base impor
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.iperf3 import Iperf3
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.node_tool import NodeTool
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.perftest_bw import Bandwidth
+from ansible_collections.railyard.fabric.plugins.module_utils.measure.perftest_gpu import GpuBandwidth
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.perftest_lat import Latency
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.ping import PathMtu, PingRtt
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.sockperf import Sockperf
@@ -37,6 +38,7 @@ TOOL_OF_CHECK: dict[str, Callable[[], Tool]] = {
     "rdma_read_bandwidth": lambda: Bandwidth("ib_read_bw"),
     "rdma_send_bandwidth": lambda: Bandwidth("ib_send_bw"),
     "rdma_bandwidth_unpinned": lambda: Bandwidth("ib_write_bw", pinned=False),
+    "rdma_gpu_bandwidth": GpuBandwidth,
     "rdma_bandwidth_bi": lambda: Bandwidth("ib_write_bw", bi=True),
     "rdma_bandwidth_concurrent": lambda: Bandwidth("ib_write_bw"),
     "rdma_latency": lambda: Latency("ib_write_lat"),
@@ -66,6 +68,12 @@ def tool_port(base_port: int, round_number: int, rail_index: int, rails: int, ch
     """Return the server's port: its own per rail and check, and not that of a neighbouring round."""
     row = (round_number % _ROUNDS_APART) * max(rails, 1) + rail_index
     return base_port + _FIRST + row * SLOTS + SLOT_OF_CHECK[check]
+
+
+def program(test: Mapping[str, Any], policy: Mapping[str, Any]) -> str:
+    """Return what is started for a test: its tool's name, or a path that the policy names."""
+    tool = TOOL_OF_CHECK.get(str(test["check"]))
+    return str(test["tool"]) if tool is None else tool().program(policy)
 
 
 def planned_s(check: str, policy: Mapping[str, Any]) -> float:

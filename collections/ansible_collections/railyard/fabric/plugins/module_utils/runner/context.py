@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.rail_socket import Place, no_management
-from ansible_collections.railyard.fabric.plugins.module_utils.measure import base
+from ansible_collections.railyard.fabric.plugins.module_utils.measure import base, registry
 from ansible_collections.railyard.fabric.plugins.module_utils.runner import confirm
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.launcher import Launcher
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.record import Record
@@ -63,7 +63,7 @@ class RunContext:
         asked = itertools.chain(
             rounds.asked_tests(order, self.node), node_tests.asked_lines(order, self.node)
         )
-        wanted = sorted({str(test["tool"]) for test in asked})
+        wanted = sorted({registry.program(test, self.policy) for test in asked})
         self.versions: dict[str, str | None] = {name: base.version_of(name) for name in wanted}
         self.versions["udp_probe"] = RUNNER_VERSION
         self.bounds: confirm.Bounds = order.get("bounds") or {}
@@ -134,7 +134,7 @@ class RunContext:
 
     def version_of(self, test: Mapping[str, Any]) -> str | None:
         """Return this node's version of the test's tool."""
-        return self.versions.get(str(test["tool"]))
+        return self.versions.get(registry.program(test, self.policy))
 
     def refuse(self, test: Mapping[str, Any], obstacle: MeasurementError) -> dict[str, Any]:
         """Write the row of a test that has no result, and return it."""

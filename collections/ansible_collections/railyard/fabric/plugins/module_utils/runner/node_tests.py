@@ -17,7 +17,7 @@ from typing import Any
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.errors import MeasurementError
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.rail_socket import Place
 from ansible_collections.railyard.fabric.plugins.module_utils.channel.rendezvous import Cancelled
-from ansible_collections.railyard.fabric.plugins.module_utils.measure import base, registry
+from ansible_collections.railyard.fabric.plugins.module_utils.measure import registry
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.base import Finished
 from ansible_collections.railyard.fabric.plugins.module_utils.measure.node_tool import (
     NOTHING,
@@ -101,7 +101,7 @@ def _mind_obstacles(run_context: RunContext, test: Test, tool: NodeTool) -> None
     """Raise what stands in a test's way before it begins."""
     version = run_context.version_of(test)
     if tool.package is not None and version is None:
-        raise base.missing(tool, run_context.node)
+        raise tool.missing(run_context.node)
     obstacle = tool.refuses("", version, run_context.node) or busy.node_is_busy(
         run_context.node, run_context.policy
     )

@@ -167,11 +167,11 @@ def own_obstacle(
     needs_it = tool.package is not None and not (tool.name == "ping" and test["peer"] == run_context.node)
     own_version = run_context.version_of(test)
     if needs_it and own_version is None:
-        return base.missing(tool, run_context.node)
+        return tool.missing(run_context.node)
     too_old = tool.refuses(session.place.address, own_version, run_context.node)
     if too_old:
         return too_old
-    theirs = (session.hello.get("versions") or {}).get(str(test["tool"]))
+    theirs = (session.hello.get("versions") or {}).get(tool.program(run_context.policy))
     if tool.same_version and theirs is not None and theirs != own_version:
         return base.version_differs(tool.name, own_version, run_context.node, theirs, session.peer)
     if tool.rdma:

@@ -70,6 +70,12 @@ KEYS: Mapping[str, Key] = {
     "numa_unpinned": Key(
         False, "measure `ib_write_bw` without pinning as well, to see what pinning is worth", "switch"
     ),
+    "gpudirect_perftest_folder": Key(
+        "",
+        "folder on the nodes with an `ib_write_bw` the site built with CUDA, such as `/opt/perftest/bin`: "
+        "RDMA between GPUs' memories is measured, too ([gpu.md](gpu.md)); empty: it is not asked",
+        "path",
+    ),
     # The rendezvous' own few packets must not pass for pings.
     "ping_count": Key(10, "pings of each pair and rail", "whole", 10, 100000),
     "ping_interval_s": Key(0.02, "time between two pings", "number", 0.002, 60),

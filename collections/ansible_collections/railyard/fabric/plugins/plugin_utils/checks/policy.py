@@ -33,6 +33,8 @@ _WORDS = {
 }
 #: Keys that list some of these, each once.
 _LISTS = {"rdma_tests": RDMA_TESTS, "collective_operations": tuple(together.OPERATIONS)}
+# What units of tools do not see (ProtectHome, PrivateTmp).
+_UNSEEN = ("/home", "/root", "/run/user", "/tmp", "/var/tmp")  # noqa: S108 - refused, not used
 # A BMC is asked at each of them.
 _MOST_PORTS = 8
 
@@ -125,9 +127,11 @@ def merge(user: object) -> dict[str, Any]:
         elif key == "bmc_tcp_ports":
             problems += _ports_problems(value)
             merged[key] = value
-        elif key == "collective_python" or KEYS[key].kind == "path":
-            # What is empty by default is none.
-            problems += _paths_problems(key, [value], 1) if value != "" or DEFAULT[key] else []
+        elif key == "collective_python":
+            problems += _paths_problems(key, [value], 1)
+            merged[key] = value
+        elif KEYS[key].kind == "path":
+            problems += _folder_problems(key, value) if value != "" else []
             merged[key] = value
         elif KEYS[key].kind == "paths":
             problems += _paths_problems(key, value, int(KEYS[key].most))
@@ -143,7 +147,7 @@ def merge(user: object) -> dict[str, Any]:
             # A tool that wants a whole number may not read 4.0.
             merged[key] = int(value) if not problem and KEYS[key].kind == "whole" else value
     if not problems:
-        problems = _window_problems(merged)
+        problems = _window_problems(merged) + _unasked_problems(merged)
     if problems:
         raise PolicyError(problems)
     return merged
@@ -180,6 +184,22 @@ def _paths_problems(key: str, value: Any, most: int) -> list[str]:
         if not path.isprintable() or not path.startswith("/") or os.path.normpath(path) != path
     ]
     return problems + [f"{where} lists {path} twice" for path in sorted(set(value)) if value.count(path) > 1]
+
+
+def _folder_problems(key: str, value: Any) -> list[str]:
+    """A program is looked for on the nodes, whose tools do not see the folders of users."""
+    hidden = [root for root in _UNSEEN if isinstance(value, str) and f"{value}/".startswith(f"{root}/")]
+    return _paths_problems(key, [value], 1) or [
+        f"fabric_policy.{key} is below {root}, which tools do not see; install it below /opt or /usr/local"
+        for root in hidden
+    ]
+
+
+def _unasked_problems(merged: Mapping[str, Any]) -> list[str]:
+    """GPU memory is measured beside host memory, by the same program."""
+    if not merged["gpudirect_perftest_folder"] or "ib_write_bw" in merged["rdma_tests"]:
+        return []
+    return ["fabric_policy.gpudirect_perftest_folder goes with ib_write_bw, which rdma_tests lacks"]
 
 
 def _window_problems(merged: Mapping[str, Any]) -> list[str]:

@@ -54,7 +54,7 @@ class Alike:
             on: its conditions; of all tests under one policy.
         """
         (mine, client), (its, server) = self._both(line)
-        key = line["check"], on.iperf3_versions, on.shared_slot, on.transport, mine, its
+        key = line["check"], on.iperf3_versions, on.shared_slot, on.transport, on.gpu_gbps, mine, its
         if key not in self._bounds:
             self._bounds[key] = bounds.for_test(str(line["check"]), client, server, on)
         return self._bounds[key]

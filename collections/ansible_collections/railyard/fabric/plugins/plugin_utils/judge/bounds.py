@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import GPU_MEMORY
 from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import figures
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import (
@@ -44,6 +45,9 @@ MOST_GBPS = figures.value("tcp_most_gbps")
 #: Share of the data rate that RDMA must reach: what ngc_multinode_perf asks of ib_{write,read,send}_bw.
 RDMA_FLOOR_SHARE = figures.value("rdma_floor_share")
 _RDMA_AUTHORITY = figures.source("rdma_floor_share")
+#: The same of GPU memory.
+_GPU_FLOOR_SHARE = figures.value("rdma_gpu_floor_share")
+_GPU_AUTHORITY = figures.source("rdma_gpu_floor_share")
 #: perftest's own default; smaller messages are bounded by the message rate and not by the link.
 LEAST_MESSAGE_BYTES = int(figures.value("rdma_least_message_bytes"))
 #: Up to FDR the name of an InfiniBand rate counts the line code too (IBTA volume 2: 8b/10b, then 64b/66b of
@@ -87,12 +91,14 @@ class Conditions(NamedTuple):
         iperf3_versions: both nodes' iperf3, None where unknown.
         shared_slot: rails that run at once share a PCIe device on one of the nodes.
         transport: what the plan declares.
+        gpu_gbps: of GPU memory, what the links of the GPUs carry, where an authority knows what is reached.
     """
 
     policy: Mapping[str, Any]
     iperf3_versions: Sequence[str | None] = ()
     shared_slot: bool = False
     transport: str = ""
+    gpu_gbps: float | None = None
 
 
 @dataclass(frozen=True)
@@ -283,7 +289,9 @@ def _bandwidth(check: str, able: Sequence[Capability], shares: Sequence[float], 
         around = packet.link_bytes - packet.payload_bytes
         bounds.basis += ", both ways" if ways > 1 else ""
         fits = f"with packets of {packet.payload_bytes} bytes of payload and {around} around them"
-        least, authority = RDMA_FLOOR_SHARE, f" ({_RDMA_AUTHORITY})"
+        of_gpu = check == GPU_MEMORY
+        least = _GPU_FLOOR_SHARE if of_gpu else RDMA_FLOOR_SHARE
+        authority = f" ({_GPU_AUTHORITY if of_gpu else _RDMA_AUTHORITY})"
     else:
         wire = "the link's frames" if any(one.packet.software for one in able) else "the wire"
         fits = f"fits {wire if ways == 1 else 'each way'} at this MTU"
@@ -348,6 +356,8 @@ def _no_rdma_floor(check: str, able: Capability, on: Conditions) -> str | None:
         return "the authorities for both ways at once differ by more than one direction's rate"
     if check == "rdma_bandwidth_unpinned":
         return "it shows what pinning to the NIC's NUMA node gains"
+    if check == GPU_MEMORY and (on.gpu_gbps is None or on.gpu_gbps < able.nominal_gbps):
+        return "it holds for a GPU below the card's own port of the root complex, whose link carries the rate"
     if on.shared_slot:
         return _SHARED_SLOT
     if int(on.policy["rdma_message_bytes"]) < LEAST_MESSAGE_BYTES:

@@ -46,6 +46,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import (
     bounds_check,
     cabling,
     causes,
+    gpu_memory,
     row_counters,
     row_numbers,
 )
@@ -210,7 +211,8 @@ class Evidence:
             yield "row_garbled", f"{host}: {key} is {row.get(key)!r}, asked was {wanted[key]!r}"
         if outside := self._clock.outside(host, row):
             yield "row_garbled", f"{host}: {outside}"
-        for said in self._not_its_tool(row, asked, host):
+        of_gpu = gpu_memory.unlike(row, end, self._fleet.gpus.get(host), self._policy)
+        for said in chain(self._not_its_tool(row, asked, host), of_gpu):
             yield "row_garbled", f"{host}: {said}"
         # An InfiniBand port without IP needs no netdev: its rail is told by port and GUID.
         own, seen = (end.netdev or {}).get("netdev"), row.get("netdev")
@@ -265,9 +267,7 @@ class Evidence:
         lost = bounds_check.lost(client)
         if lost:
             # Of a path of a smaller MTU the counters hold what was tried as well.
-            came = (
-                bounds_check.came_after_all(client, server) if lost["cause_class"] == "lost_packets" else None
-            )
+            came = lost["cause_class"] == "lost_packets" and bounds_check.came_after_all(client, server)
             if came:
                 return Answer.unmeasured("probes_missed", came)
             return Answer(FAIL, bounds_check.observed(client, server), basis="loss must be 0", cause=lost)

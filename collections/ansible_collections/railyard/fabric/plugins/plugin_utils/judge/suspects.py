@@ -14,7 +14,12 @@ from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import TESTS
 from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import bounds, facts, row_numbers
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import (
+    bounds,
+    facts,
+    gpu_memory,
+    row_numbers,
+)
 
 #: check -> rail -> metric -> [the least that is no suspect, the most], each None where nothing bounds it.
 Told = dict[str, dict[str, dict[str, list[float | None]]]]
@@ -37,7 +42,9 @@ def expected(
     for node, rails in fleet.bound.items():
         shared = bounds.slots_shared(list(rails.values()))
         for name, end in rails.items():
-            on = bounds.Conditions(policy, (fleet.iperf3.get(node),) * 2, shared, fleet.transports[node])
+            gpu_gbps = gpu_memory.carries_gbps(fleet, (node,), name)
+            both = (fleet.iperf3.get(node),) * 2
+            on = bounds.Conditions(policy, both, shared, fleet.transports[node], gpu_gbps)
             kind = (name, shared, *on[1:], *_of(end))
             if kind in seen:
                 continue

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import GPU_MEMORY
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import CHECKS
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import attempts as lasting
@@ -28,6 +29,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import (
     drives,
     evidence,
     gpu_links,
+    gpu_memory,
     hops,
     light_rows,
     row_counters,
@@ -221,6 +223,9 @@ class _Judge:
         way: object = hops.planned(ends)
         if way is None and self._units[asked["node"]] != self._units[asked["peer"]]:
             way = "between units"  # over the spine, by however many switches
+        if check == GPU_MEMORY:
+            both = asked["node"], asked["peer"]
+            way = f"{way}, GPUs by {gpu_memory.way(self.between.fleet, both, asked['rail'])}"
         return fleet_rules.like_of(asked, measured, mtus, rate_gbps, classes, way)
 
 

@@ -63,9 +63,10 @@ def cables(plan: Mapping[str, Any], facts: Iterable[Mapping[str, Any]]) -> dict[
 def _of(row: Mapping[str, Any]) -> Conditions:
     index, kind = row.get("gid_index"), row.get("gid_type")
     size = row.get("message_bytes")
+    gpu = f", GPU {row['gpu']} ({wording.quantity_text(row.get('gpu_name'))})" if row.get("gpu") else ""
     return Conditions(
         where=place_text(str(row.get("host")), "", str(row.get("rail"))),
-        hca=wording.quantity_text(row.get("hca")),
+        hca=wording.quantity_text(row.get("hca")) + gpu,
         gid="unknown" if index is None else f"{wording.number(index)} ({wording.quantity_text(kind)})",
         active_mtu=wording.quantity("active_mtu_bytes", row.get("active_mtu_bytes")),
         qps=wording.number(row.get("qps")),

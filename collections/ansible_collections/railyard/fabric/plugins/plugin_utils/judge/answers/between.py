@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ansible_collections.railyard.fabric.plugins.module_utils.catalogue.tests import GPU_MEMORY
 from ansible_collections.railyard.fabric.plugins.module_utils.rails.bind import Bound
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import (
     CHECKS,
@@ -18,6 +19,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import (
     alike,
     bounds_check,
     evidence,
+    gpu_memory,
     row_numbers,
 )
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import attempts as lasting
@@ -66,17 +68,24 @@ class Between:
         self.share_a_slot = {
             name for name, rails in fleet.bound.items() if limits.slots_shared(list(rails.values()))
         }
+        self._gpus = {name: node.get("gpus") or {} for name, node in plan["nodes"].items()}
         self._by_place = {(line["check"], line["node"], line["peer"], line["rail"]): line for line in lines}
 
     def answer(self, asked: Mapping[str, Any]) -> Answer:
         """Answer a test by what its attempts mean together."""
+        check, way = str(asked["check"]), (str(asked["node"]), str(asked["peer"]))
+        if left_out := gpu_memory.left_out(check, way, self._gpus):
+            return left_out
         attempts = self.attempts(asked)
         if isinstance(attempts, Answer):
             return attempts
-        check = str(asked["check"])
         answers = {number: self._attempt(asked, rows) for number, rows in attempts.items()}
         on_the_link = check in PROBES and lasting.grew_on_the_link(attempts.get(1, []))
-        return lasting.with_tries(lasting.combine(check, answers, self.confirm, on_the_link), answers)
+        found = lasting.combine(check, answers, self.confirm, on_the_link)
+        if check == GPU_MEMORY:
+            of_host = self._proven_gbps("rdma_bandwidth", *way, asked["rail"])
+            found = gpu_memory.beside(found, max(of_host, default=None))
+        return lasting.with_tries(found, answers)
 
     def attempts(self, asked: Mapping[str, Any]) -> dict[int, list[Mapping[str, Any]]] | Answer:
         """Return the rows of each attempt at a test, the first always; or what is wrong with them."""
@@ -126,11 +135,16 @@ class Between:
         line = self._by_place.get((check, node, peer, rail))
         if line is None or self.trust.unknown(line):
             return None
-        pairs = self.trusted_pairs(line)
-        seen = [bounds_check.observed(*pair)["bandwidth_gbps"] for pair in pairs]
+        seen = self._proven_gbps(check, node, peer, rail)
         if (least := self.bounds(line).floor.get("bandwidth_gbps")) is not None:
             seen.append(least)
         return max(seen, default=None)
+
+    def _proven_gbps(self, check: str, node: object, peer: object, rail: object) -> list[float]:
+        """Return what a rail was proven to carry alone in a direction, of each attempt."""
+        line = self._by_place.get((check, node, peer, rail))
+        pairs = [] if line is None or self.trust.unknown(line) else self.trusted_pairs(line)
+        return [bounds_check.observed(*pair)["bandwidth_gbps"] for pair in pairs]
 
     def without_ip(self, asked: Mapping[str, Any]) -> Answer | None:
         """Return the answer to a test that needs IP on an InfiniBand rail to which the inventory gives none.
@@ -171,6 +185,8 @@ class Between:
         both = (asked["node"], asked["peer"])
         shared = not self.share_a_slot.isdisjoint(both)
         versions = tuple(self.fleet.iperf3.get(end) for end in both)
+        of_gpu = asked["check"] == GPU_MEMORY
+        gpu_gbps = gpu_memory.carries_gbps(self.fleet, both, asked["rail"]) if of_gpu else None
         return limits.Conditions(
-            self.policy, versions, shared and not alone, self.fleet.transports[asked["node"]]
+            self.policy, versions, shared and not alone, self.fleet.transports[asked["node"]], gpu_gbps
         )

@@ -191,6 +191,33 @@ def test_the_gpus_nearest_to_a_card(tmp_path, card, numa, by, whose):
     assert found["near"] == [{"nic": "0000:19:00.0", "by": by, "gpus": whose}]
 
 
+@pytest.mark.parametrize(
+    ("card", "gpu"),
+    [
+        # Below the same bridge, behind the port of all three.
+        ("pci0000:15/0000:15:01.0/0000:16:02.0/0000:19:00.0", "0000:18:00.0"),
+        # All of the port's are as near.
+        ("pci0000:15/0000:15:01.0/0000:16:03.0/0000:19:00.0", "0000:17:00.0"),
+        ("pci0000:87/0000:87:01.0/0000:19:00.0", "0000:89:00.0"),
+        # None in common with any, and the NUMA node of one.
+        ("pci0000:26/0000:26:01.0/0000:19:00.0", "0000:89:00.0"),
+    ],
+)
+def test_one_gpu_of_a_card_is_the_one_with_the_most_bridges_in_common(tmp_path, card, gpu):
+    node = GpuNode(tmp_path)
+    for path in (
+        "pci0000:15/0000:15:01.0/0000:16:01.0/0000:17:00.0",
+        "pci0000:15/0000:15:01.0/0000:16:02.0/0000:18:00.0",
+        "pci0000:87/0000:87:01.0/0000:89:00.0",
+    ):
+        folder = place(node, path, int("87" in path))
+        for name, value in (("vendor", "0x10de"), ("device", "0x20b2"), ("class", "0x030200")):
+            (folder / name).write_text(f"{value}\n")
+    place(node, card, 1)
+    assert gpus.nearest(node.reader(), "0000:19:00.0") == gpu
+    assert gpus.nearest(GpuNode(tmp_path / "none").reader(), "0000:19:00.0") is None
+
+
 def test_nothing_is_asked_of_a_node_without_gpus_or_driver(tmp_path):
     smi = Smi()
     found = read(GpuNode(tmp_path), smi)

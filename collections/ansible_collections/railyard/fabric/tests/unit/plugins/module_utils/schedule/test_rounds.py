@@ -232,6 +232,12 @@ def test_the_policy_names_the_rdma_tests() -> None:
         "rdma_send_latency",
         "rdma_bandwidth_unpinned",
     ]
+    cuda = {**policy, "gpudirect_perftest_folder": "/opt/perftest/bin"}
+    tests = list(rounds.asked_tests({**order(2, transport="roce", policy=cuda), "full_rounds": 0}))
+    assert {test["check"] for test in tests} == {"path_mtu", "rdma_bandwidth_concurrent"}
+    tests = list(rounds.asked_tests(order(2, rails=1, transport="roce", policy=cuda)))
+    gpu = [(test["tool"], test["node"]) for test in tests if test["check"] == "rdma_gpu_bandwidth"]
+    assert gpu == [("ib_write_bw", "gpu001"), ("ib_write_bw", "gpu002")]
     without = {"rdma_tests": ["ib_write_lat"], "numa_unpinned": True, "bidirectional": True}
     tests = list(rounds.asked_tests(order(2, transport="roce", policy=without)))
     assert {test["check"] for test in tests if test["tool"].startswith("ib_")} == {"rdma_latency"}

@@ -112,6 +112,7 @@ def test_an_unknown_device_has_no_floor(value: object) -> None:
         ("rdma_bandwidth_concurrent", {}, False, DATA_FLOOR, "ngc_multinode_perf"),
         ("rdma_bandwidth_concurrent", {}, True, None, "PCIe"),
         ("rdma_bandwidth_unpinned", {}, False, None, "pinning"),
+        ("rdma_gpu_bandwidth", {}, False, None, "root complex"),
         ("rdma_bandwidth_bi", {}, False, None, "both ways"),
         ("rdma_bandwidth", {"rdma_message_bytes": 65535}, False, None, "65536"),
     ],
@@ -126,6 +127,16 @@ def test_floors_stand_only_where_an_authority_does(
     ways = 2 if check.endswith("_bi") else 1
     assert (", both ways;" in found.basis) is (ways == 2)
     assert found.ceiling["bandwidth_gbps"] == pytest.approx(ways * 100 * 4096 / 4178 * 1.02, abs=1e-3)
+
+
+@pytest.mark.parametrize(("gpu_gbps", "floor"), [(100.0, DATA_FLOOR), (99.0, None), (None, None)])
+def test_gpu_memory_has_a_floor_where_the_gpus_links_carry_the_rate(
+    gpu_gbps: float | None, floor: float | None
+) -> None:
+    on = limits.Conditions(policy.merge(None), transport="roce", gpu_gbps=gpu_gbps)
+    found = limits.for_test("rdma_gpu_bandwidth", end(100), end(100), on)
+    assert found.floor == ({} if floor is None else {"bandwidth_gbps": floor})
+    assert ("--use_cuda" in found.basis) is (floor is not None)
 
 
 def test_a_floor_is_of_the_data_at_the_declared_mtu_whatever_the_port_says_it_can_do() -> None:

@@ -14,6 +14,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import rejud
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.draft import Answer
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import summary
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import requests
+from support.runs import fake_rdma
 from support.runs.fake_run import NODES, FakeRun
 from support.runs.spoil import GARBAGE, FakeRunView, mutate, paths, still_true
 
@@ -25,13 +26,16 @@ LOOSE = {
     for name in (
         "rdma_bandwidth", "rdma_read_bandwidth", "rdma_send_bandwidth", "rdma_bandwidth_bi", "rdma_latency",
         "rdma_bandwidth_unpinned", "rdma_bandwidth_concurrent", "rdma_read_latency", "rdma_send_latency",
-        "rdma_aggregate_bandwidth", "tcp_bandwidth_bi",
+        "rdma_aggregate_bandwidth", "tcp_bandwidth_bi", "rdma_gpu_bandwidth",
     )
 }  # fmt: skip
-SOFT = FakeRun(transport="roce", rdma_tests=ALL, numa_unpinned=True, floors=LOOSE)
-CARD = FakeRun(transport="roce", driver_class="hardware", rdma_tests=ALL, numa_unpinned=True, floors=LOOSE)
+ASKED: dict[str, Any] = {
+    "rdma_tests": ALL, "numa_unpinned": True, "floors": LOOSE, "gpudirect_perftest_folder": fake_rdma.FOLDER
+}  # fmt: skip
+SOFT = FakeRun(transport="roce", **ASKED)
+CARD = FakeRun(transport="roce", driver_class="hardware", **ASKED)
 BANDWIDTHS = ("rdma_bandwidth", "rdma_read_bandwidth", "rdma_send_bandwidth", "rdma_bandwidth_unpinned",
-              "rdma_bandwidth_bi", "rdma_bandwidth_concurrent")  # fmt: skip
+              "rdma_gpu_bandwidth", "rdma_bandwidth_bi", "rdma_bandwidth_concurrent")  # fmt: skip
 LATENCIES = ("rdma_latency", "rdma_read_latency", "rdma_send_latency")
 CHECKS = BANDWIDTHS + LATENCIES
 
@@ -61,6 +65,7 @@ def test_the_healthy_run_passes_all_of_it(run: FakeRun) -> None:
 IRRELEVANT = (
     "group", "raw", "samples", "link_errors", "numa_node", "metrics.node_cpu_percent",
     "samples.t_s", "samples.tx_bytes", "samples.rx_bytes",
+    "gpu_name",  # any name will do: CUDA and nvidia-smi may have two for one GPU
 )  # fmt: skip
 
 
