@@ -36,7 +36,7 @@ class GpuTool(NodeTool):
     def __init__(self) -> None:
         self._found: dict[str, Any] | None = None
 
-    def program(self, play: NodeToolSession, name: str) -> str:
+    def built(self, play: NodeToolSession, name: str) -> str:
         """Return the path of a program of the site's.
 
         Raises:

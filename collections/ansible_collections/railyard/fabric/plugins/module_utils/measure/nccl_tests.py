@@ -66,7 +66,7 @@ class NcclTests(GpuTool):
         Raises:
             MeasurementError: `tool_missing`, `gpu_unfit`, `gpu_wrong`, `tool_too_old`, or what it says.
         """
-        program = self.program(play, f"{COLLECTIVES[check]}_perf")
+        program = self.built(play, f"{COLLECTIVES[check]}_perf")
         gpus = self.gpus(play, 2)
         most = int(play.policy["nccl_tests_most_bytes"])
         argv = [program, "-b", "8", "-e", str(most), "-f", "2", "-g", str(len(gpus)), "-c", "1"]
