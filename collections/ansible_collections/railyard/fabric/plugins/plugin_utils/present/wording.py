@@ -85,6 +85,7 @@ _COUNTS = {
     "counters": "error counters read",
     "errors": "errors counted",
     "foreign": "beacons of another rail",
+    "gpus": "GPUs used",
     "heard": "ports of the rail heard",
     "hops": "switches on the way",
     "neighbours": "neighbours heard",
