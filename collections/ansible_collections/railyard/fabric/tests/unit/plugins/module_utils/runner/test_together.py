@@ -41,7 +41,14 @@ def order(node: str, absent: list[str], **policy: Any) -> dict[str, Any]:
     fabric = {"transport": "tcp", "mtu": 9000, "rails": rails, "node_class": "container"}
     entry = {"scalable_unit": None, "rail_overrides": {}, "fabric": 0}
     keys = {name: key.default for name, key in policy_keys.KEYS.items()}
-    mine = {"collectives": "torch", "collective_duration_s": 1, "collective_most_bytes": 65536}
+    mine = {
+        "collectives": "torch",
+        "collective_operations": ["allreduce", "alltoall"],
+        "collective_duration_s": 1,
+        "collective_most_bytes": 65536,
+        # On a busy machine a job lasts so long that what an idle rail may carry meanwhile is more than its own.
+        "idle_bytes_per_s": 0,
+    }
     return {
         "run": "20261121T101500Z-3f2a", "node": node, "fabrics": [fabric], "pattern": "all_pairs", "seed": 0,
         "roster": [{**entry, "name": name, "node_index": n} for n, name in enumerate(NODES, 1)],
@@ -77,7 +84,6 @@ def test_two_runners_meet_for_each_job_and_each_writes_its_rows(tmp_path: Path, 
             ("collective_allreduce", "rail0", "measured"),
             ("collective_allreduce", "rail1", "measured"),
             ("collective_allreduce", "all rails", "measured"),
-            ("collective_allgather", "all rails", "measured"),
             ("collective_alltoall", "all rails", "measured"),
             ("collective_training", "all rails", "measured"),
         ], [row["error"] for row in rows]
@@ -92,5 +98,5 @@ def test_two_runners_meet_for_each_job_and_each_writes_its_rows(tmp_path: Path, 
 def test_a_node_that_was_not_reached_is_not_waited_for(tmp_path: Path) -> None:
     (rows,) = played(tmp_path, ("gpu1",), absent=["gpu2"]).values()
     assert {(row["status"], row["error"]["class"]) for row in rows} == {("unmeasured", "peer_absent")}
-    assert len(rows) == 6
+    assert len(rows) == 5
     assert "gpu2" in rows[0]["error"]["message"]
