@@ -226,7 +226,11 @@ class Frames:
             return False
         try:
             known = Frame(row, _milliseconds(row["started"]))
+            names = [*row["metrics"][1], *row["counters"]]
         except _UNLIKE:
+            return False
+        # Of its rows they become keys, and keys of JSON are texts.
+        if not all(isinstance(name, str) for name in names):
             return False
         return self._known.setdefault(name, known).row == row
 

@@ -107,7 +107,9 @@ class OneNode:
         for test in self._tests_of.get((node, rail), []):
             wrote = {row.get("host") for row in self._rows.get(str(test["id"]), [])}
             for host in (str(test["node"]), str(test["peer"])):
-                known = host in self._fleet.bound and host not in self._fleet.obstacles
+                fleet = self._fleet
+                answered = host in fleet.bound or host in fleet.broken or host in fleet.lost
+                known = answered and host not in fleet.obstacles
                 if known and host not in wrote:
                     return (
                         f"{host} wrote no row of test {test['id']}, in which it may have heard another owner"

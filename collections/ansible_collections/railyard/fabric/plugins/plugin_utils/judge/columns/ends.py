@@ -96,8 +96,8 @@ class Asked:
             (
                 CHECKS[line["check"]].rdma
                 or (
-                    known.addressed[line["node"], line["rail"]]
-                    and known.addressed[line["peer"], line["rail"]]
+                    known.addressed.get((line["node"], line["rail"]))
+                    and known.addressed.get((line["peer"], line["rail"]))
                 )
                 for line in lines
             ),

@@ -34,6 +34,8 @@ _OWN = frozenset(
 _NESTED = frozenset(
     ("argv", "metrics", "counters", "other_rails", "link_errors", "claim", "exchange", "raw", "other_end")
 )
+#: What a frame has to say in words.
+_NAMED = ("check", "tool", "rail", "direction", "host", "end", "status", "proof")
 #: The first values of all short rows.
 SEQUENCE, AFTER_MS, OTHER, ROUND, IN_GROUP, HEARD, FIRST = range(7)
 _FIRST_KINDS = (int, int, str, int, int, str)
@@ -120,7 +122,7 @@ def _is_plain(frame: Row) -> bool:
         return False
     words = [word for argv in argvs for word in argv]
     said = [value for key, value in frame.items() if key not in _NESTED]
-    named = [frame.get(key) for key in ("check", "tool", "rail", "direction", "host", "end")]
+    named = [frame.get(key) for key in _NAMED]
     return (
         all(isinstance(one, str) for one in named)
         and all(word is None or isinstance(word, str) for word in words)
@@ -149,6 +151,7 @@ class Table:
         self._columns: list[Any] = [
             array("q") if one is int else array("d") if one is float else [] for one in kind.kinds
         ]
+        self._window, self._fixed = slice(kind.of_window, kind.of_words), kind.fixed
         #: All rows' samples one after the other, and where each row's end.
         self._samples, self._samples_end = array("q"), array("q")
         self._chunk: list[Sequence[Any]] = []
@@ -160,11 +163,14 @@ class Table:
         self, name: str, frame: short_rows.Frame, identity: str, values: Sequence[Any], at: tuple[int, int]
     ) -> ShortRow | None:
         """Take a row: its frame and the frame's name, the id, its values, and its line; None if it is odd."""
+        try:
+            # A window of 310 digits is none that a row can be made whole of.
+            array("q", values[self._window])
+            samples = array("q", values[self._fixed :])
+        except OverflowError:
+            return None
         if self.kind.sampled:
-            try:
-                self._samples.extend(array("q", values[self.kind.fixed :]))
-            except OverflowError:
-                return None
+            self._samples.extend(samples)
             self._samples_end.append(len(self._samples))
         number = self._numbers.get(name)
         if number is None:
@@ -254,7 +260,7 @@ class ShortRow(Mapping[str, Any]):
             return None if BEYOND in values else {name: [begin, begin + by] for name, begin, by in spans}
         if key == "window_s" and kind.windowed:
             ticks = [table.column(kind.of_window + side)[index] for side in (0, 1)]
-            return None if BEYOND in ticks else [tick / short_rows.TICKS for tick in ticks]
+            return [tick / short_rows.TICKS for tick in ticks]
         if key == "samples" and kind.sampled:
             begins = "rx_bytes" in kind.counters
             place = kind.of_counters + 2 * kind.counters.index("rx_bytes") if begins else 0
@@ -334,8 +340,6 @@ class Tables:
             return None
         try:
             metrics, counters = tuple(row["metrics"][1]), tuple(row["counters"])
-            if not all(isinstance(name, str) for name in (*metrics, *counters, *row["metrics"][0])):
-                return None
             words = sum(word is None for argv in row["argv"] for word in argv)
             parts = bool(row["window_s"]), words, bool(row["iterations"]), bool(row["samples"])
             kind = Kind(row["check"], row["end"], metrics, counters, *parts, ())
