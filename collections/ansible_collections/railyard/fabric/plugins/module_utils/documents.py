@@ -138,6 +138,8 @@ class _ResultOfSome(TypedDict, total=False):
     bandwidth_is: Literal["sum_of_both"]
     numa_node: int | None
     pinned: bool
+    gpu: str
+    gpu_name: str
     link_errors: dict[str, Any]
     other_rails: dict[str, Any] | None
     claim: dict[str, Any] | None

@@ -18,6 +18,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.runner import node
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.context import RunContext
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.launcher import DirectLauncher
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.record import Record
+from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import gpu_links
 from support.runs import gpu_words
 from support.runs.fake_run import NODES, FakeRun
@@ -77,6 +78,8 @@ class Site:
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
     monkeypatch.setattr(runner_tests.busy, "node_is_busy", lambda _node, _policy: None)
+    # The tests' own folders are where tools of nodes are refused.
+    monkeypatch.setattr(policy, "_UNSEEN", ())
     there(monkeypatch, 3)
     return Site(tmp_path)
 

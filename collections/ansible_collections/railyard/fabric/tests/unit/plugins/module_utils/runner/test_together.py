@@ -46,7 +46,7 @@ def order(node: str, absent: list[str], **policy: Any) -> dict[str, Any]:
         "collective_operations": ["allreduce", "alltoall"],
         "collective_duration_s": 1,
         "collective_most_bytes": 65536,
-        # On a busy machine a job lasts so long that what an idle rail may carry meanwhile is more than its own.
+        # On a busy machine a job lasts so long that an idle rail may carry more than its own.
         "idle_bytes_per_s": 0,
     }
     return {
