@@ -14,9 +14,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import poli
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import run_status, verdict
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import provenance, requests
 
-from support.runs import fake_rdma
-from support.runs.fake_rdma import FRAME_BYTES_PER_S
-from support.runs.fake_rdma import counters as _counters
+from support.runs import fake_rdma, fake_tcp
 
 RUN = "20261121T101500Z-3f2a"
 NODES = ("gpuserver1", "gpuserver2")
@@ -224,7 +222,7 @@ class FakeRun:
         check, rail = line["check"], line["rail"]
         rdma = check.startswith("rdma")
         metrics, counters, window = (
-            fake_rdma.measured(check, end, self.driver_class) if rdma else self._measured(check, end)
+            fake_rdma.measured(check, end, self.driver_class) if rdma else fake_tcp.measured(check, end)
         )
         row = {
             "schema": 1,
@@ -270,7 +268,7 @@ class FakeRun:
             **({"latency_is": "one_way"} if line["check"] == "tcp_latency" else {}),
             **({"bandwidth_is": "sum_of_both"} if line["direction"] == "bi" else {}),
             **({"streams": self.policy["iperf3_streams"]} if line["tool"] == "iperf3" else {}),
-            **({"samples": _samples(end)} if line["group"] else {}),
+            **({"samples": fake_tcp.samples(end)} if line["group"] else {}),
             # The same counters beside every test of a rail, TCP's too: they are the rail's.
             "link_errors": fake_rdma.link_errors(self.driver_class if self.rdma else None),
         }
@@ -331,48 +329,6 @@ class FakeRun:
             "cabling": told,
         }
 
-    def _measured(self, check: str, end: str) -> tuple[dict[str, Any], dict[str, Any], list[float] | None]:
-        if check in ("tcp_bandwidth", "tcp_bandwidth_concurrent"):
-            # 0.95 Gbit/s of payload for 4 s, after 1 s that iperf3 leaves out.
-            second = FRAME_BYTES_PER_S
-            metrics: dict[str, Any] = {
-                "bandwidth_gbps": 0.95,
-                "sent_gbps": 0.951,
-                "retransmits": 3,
-                "cpu_percent": 20.0 if end == "client" else 63.0,
-                "node_cpu_percent": 31.0,
-            }
-            return metrics, _counters(end, int(5.2 * second), 80000, 40000), [1.1, 5.1]
-        if check == "tcp_bandwidth_bi":
-            metrics = {"bandwidth_gbps": 1.9, "forward_gbps": 0.95, "reverse_gbps": 0.95, "retransmits": 3}
-            moved = int(5.2 * FRAME_BYTES_PER_S)
-            return metrics, _counters(end, moved, 80000, 80000, moved), [1.1, 5.1]
-        if check == "tcp_latency":
-            metrics = {
-                "latency_average_us": 21.0,
-                "latency_p50_us": 20.5,
-                "latency_p99_us": 30.0,
-                "latency_p999_us": 55.0,
-                "latency_min_us": 15.0,
-                "latency_max_us": 110.0,
-                "observations": 40000,
-            }
-            return (metrics if end == "client" else {}), _counters(end, 5200000, 41000, 41000), [0.1, 2.1]
-        if check == "ping_rtt":
-            metrics = {
-                "rtt_average_us": 80.0,
-                "rtt_min_us": 60.0,
-                "rtt_max_us": 120.0,
-                "rtt_mdev_us": 11.0,
-                "loss_percent": 0.0,
-            }
-            return (metrics if end == "client" else {}), _counters(end, 1200, 12, 12), [0.0, 0.3]
-        metrics = {"path_mtu_bytes": 9000, "sent": 5, "received": 5}
-        echoed = 45500
-        if check == "path_mtu_one_way":
-            echoed = 400
-        return (metrics if end == "client" else {}), _counters(end, 46000, 7, 6, echoed), [0.0, 0.2]
-
 
 def exchanged(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Let the two ends of each test tell each other what they found; a row that says of itself stays."""
@@ -408,11 +364,3 @@ def in_sequence(rows: list[dict[str, Any]]) -> None:
 
 def _hashable(row: dict[str, Any]) -> bool:
     return isinstance(row.get("id"), str) and isinstance(row.get("end"), str)
-
-
-def _samples(end: str) -> dict[str, list[Any]]:
-    times = [round(0.2 * step, 1) for step in range(29)]
-    moved = [int(1000 + min(time, 5.2) * FRAME_BYTES_PER_S) for time in times]
-    idle = [7 for _time in times]
-    sending = end == "client"
-    return {"t_s": times, "tx_bytes": moved if sending else idle, "rx_bytes": idle if sending else moved}
