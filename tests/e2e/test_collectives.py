@@ -72,7 +72,8 @@ def test_all_nodes_together_are_measured_and_proven_on_each_rail_and_on_all(clus
         both = found["collective_allreduce", node, "all rails"]["observed"]["busbw_GBps"]
         assert 1.2 * max(alone) < both < 2 * rate
         for check in EXCHANGES:
-            assert 1.2 * max(alone) < found[check, node, "all rails"]["observed"]["busbw_GBps"] < 2 * rate
+            # More than one rail could carry, however busy the processor that both nodes share.
+            assert rate < found[check, node, "all rails"]["observed"]["busbw_GBps"] < 2 * rate
         training = found["collective_training", node, "all rails"]["observed"]
         # Of two nodes 200 % would be all that both do alone, had it been counted so.
         assert 0 < training["efficiency_percent"] <= 110
