@@ -95,9 +95,9 @@ def _nearest(facts: object, end: Bound) -> tuple[object, Sequence[object]]:
     """Return how near which GPUs are to the rail's card; all of the node where the kernel does not tell."""
     said: Mapping[str, Any] = facts if isinstance(facts, Mapping) else {}
     card, everywhere = (end.hca or {}).get("pci"), said.get("pci")
-    for one in said.get("near") or ():
-        if isinstance(one, Mapping) and card is not None and one.get("nic") == card and one.get("gpus"):
-            return one.get("by"), list(one["gpus"])
+    for one in _mappings(said.get("near")):
+        if card is not None and one.get("nic") == card and one.get("gpus") and isinstance(one["gpus"], list):
+            return one.get("by"), one["gpus"]
     return None, everywhere if isinstance(everywhere, list) else []
 
 
@@ -107,11 +107,15 @@ def _link_gbps(facts: object, end: Bound) -> float | None:
     if by != gpus.SWITCH or not isinstance(facts, Mapping):
         return None
     links = {}
-    for row in facts.get("rows") or ():
-        if isinstance(row, Mapping):
-            generation, width = row.get("pcie.link.gen.max"), row.get("pcie.link.width.max")
-            speed = _GTS.get(generation) if is_whole(generation) else None
-            link = {"max_speed_gts": speed, "max_width": width}
-            links[str(row.get("pci"))] = slots.carries_gbps({"pci_link": link})
+    for row in _mappings(facts.get("rows")):
+        generation, width = row.get("pcie.link.gen.max"), row.get("pcie.link.width.max")
+        speed = _GTS.get(generation) if is_whole(generation) else None
+        link = {"max_speed_gts": speed, "max_width": width}
+        links[str(row.get("pci"))] = slots.carries_gbps({"pci_link": link})
     found = [links.get(str(gpu)) for gpu in near]
     return None if None in found else min((one for one in found if one is not None), default=None)
+
+
+def _mappings(value: object) -> Iterator[Mapping[str, Any]]:
+    """Yield the mappings of what should be a list of them."""
+    yield from (one for one in value if isinstance(one, Mapping)) if isinstance(value, list) else ()

@@ -160,6 +160,16 @@ def test_nodes_measure_again_what_the_judge_would_fail() -> None:
     assert expected[CHECK]["rail0"]["bandwidth_gbps"][0] == told(run)["floor"]["bandwidth_gbps"]
 
 
+@pytest.mark.parametrize("garbage", [5, "x", [5], [{"nic": "0000:19:00.0", "gpus": 5}], {"nic": []}])
+@pytest.mark.parametrize("key", ["near", "rows", "pci"])
+def test_garbage_of_a_nodes_facts_costs_no_more_than_the_floor(key: str, garbage: object) -> None:
+    run = made()
+    run.facts[0]["gpus"][key] = garbage
+    assert told(run)["outcome"] == ("pass" if key == "pci" else "recorded")
+    run.facts[0]["gpus"] = garbage
+    assert told(run)["outcome"] == "unmeasured"
+
+
 @pytest.mark.parametrize("folder", ["bin", "/opt/../bin", "/home/ops/perftest", "/tmp", 5, ["/opt"]])
 def test_a_folder_that_tools_do_not_see_is_refused(folder: object) -> None:
     with pytest.raises(policy.PolicyError, match="gpudirect_perftest_folder"):
