@@ -21,13 +21,13 @@ TABLE = (
           "a drive or riser that is not seated well", "lspci -vv"),
     Cause("drive_failing", "a drive says of itself that it is failing",
           "Save what is on it and replace it; where its temperature alone is named, see to the air around "
-          "it. `smartctl -a /dev/DEVICE` on the node says more, its serial number included.",
-          "a drive that is worn out or broken", "smartctl -a /dev/DEVICE"),
+          "it. `smartctl -a` on the node says more of it, its serial number included.",
+          "a drive that is worn out or broken", "smartctl --scan"),
     Cause("drive_unread", "a drive could not be asked about its health",
           "Read what smartctl says: a drive behind a RAID controller may need `-d megaraid,N`, one with "
           "SMART switched off `smartctl -s on`; set fabric_policy.storage_health: false where none can be "
           "asked.",
-          "a RAID controller between smartctl and the drive", "smartctl --scan-open"),
+          "a RAID controller between smartctl and the drive", "smartctl --scan"),
     Cause("storage_not_mounted", "nothing is mounted at a path that fabric_policy.storage_mounts names",
           "Mount it, or take it from the list; a drive that is gone is not measured on the one below it.",
           "a drive that is missing, or was not mounted after a reboot", "df -h"),
