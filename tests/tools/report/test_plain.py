@@ -131,7 +131,8 @@ def spoil(lines: list[dict[str, Any]], draw: random.Random) -> None:
     for its, peer in itertools.permutations(both, 2) if draw.random() < 0.85 else ():
         made = frames.whole(its)
         if made is not None and isinstance(peer["v"][5], str):
-            peer["v"][5] = f"{peer['v'][5].partition('.')[0]}.{short_rows._digest(made)}"
+            with suppress(TypeError):  # of what no row says there is no digest
+                peer["v"][5] = f"{peer['v'][5].partition('.')[0]}.{short_rows._digest(made)}"
     if line in lines and draw.random() < 0.1:
         lines[lines.index(line)] = frames.whole(line) or line
 
@@ -192,7 +193,7 @@ def bad_sweep(request: Any, tmp_path_factory: Any) -> tuple[RunFolder, Path, dic
 
 
 json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.just(10**400) | st.floats() | st.text(max_size=5),
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
     max_leaves=6,
 )
@@ -205,7 +206,7 @@ json_values = st.recursive(
 @given(
     node=st.sampled_from(["gpu0001", "gpu0002", "gpu0003"]),
     garbage=st.lists(json_values, min_size=4, max_size=8),
-    draw=st.randoms(use_true_random=False),
+    draw=st.integers(0, 2**32).map(random.Random),
 )
 def test_a_nodes_garbage_stops_no_judge_makes_nothing_good_and_is_no_matter_of_others(
     node: str, garbage: list[Any], draw: random.Random, bad_sweep: Any
@@ -222,8 +223,8 @@ def test_a_nodes_garbage_stops_no_judge_makes_nothing_good_and_is_no_matter_of_o
             key = draw.choice(keys_of(at))
         if own and draw.random() < 0.2:
             del at[key]
-        elif own and draw.random() < 0.6:
-            at[key] = draw.choice(garbage)
+        elif own and draw.random() < 0.4:
+            at[key] = draw.choice([*garbage, 10**400])
     for one in rejudge.judge_folder(written(folder, place, **files).path).verdicts:
         was, good = before[one["id"]]["outcome"], ("pass", "recorded")
         assert one["outcome"] not in good or was in good, one

@@ -168,10 +168,10 @@ class _Judge:
         check = CHECKS[str(asked["check"])]
         if check.local:
             return self._one_node.answer(asked)
-        if asked["id"] in self._plain:
-            return self._plain.answer(str(asked["id"]))
         if left_out := self.between.without_ip(asked):
             return left_out
+        if asked["id"] in self._plain:
+            return self._plain.answer(str(asked["id"]))
         if check.source == "sum":
             return self.between.trust.unknown(asked) or sums.answer(self.between, asked)
         return self.between.answer(asked)
@@ -180,11 +180,6 @@ class _Judge:
         """Return what of these rules `plain` asks."""
         between, trust = self.between, self.between.trust
         fleet, ends = between.fleet, trust.ends
-        addressed = {
-            (node, rail): fleet.transports[node] != "infiniband" or between.is_addressed(node, rail)
-            for node, rails in ends.items()
-            for rail in rails
-        }
         known = Known(
             between.policy,
             ends,
@@ -192,7 +187,6 @@ class _Judge:
             fleet.boot_ids,
             self._times,
             {name: number for number, name in enumerate(ends)},
-            addressed,
             {},
         )
 

@@ -57,7 +57,6 @@ class Known(NamedTuple):
         boot_ids: node -> the boot that its facts describe.
         clock: when rows can have been written.
         numbers: node -> its number here.
-        addressed: node and rail -> whether a test that needs IP applies there.
         kinds: what lines and rows say alike of a test -> its number here.
     """
 
@@ -67,7 +66,6 @@ class Known(NamedTuple):
     boot_ids: Mapping[str, object]
     clock: Clock
     numbers: Mapping[str, int]
-    addressed: Mapping[tuple[str, str], bool]
     kinds: dict[object, int]
 
 
@@ -79,7 +77,6 @@ class Asked:
         node, peer: the numbers of their nodes, -1 of one that is not known.
         round, group, number: of each line; a group that is not written as the runner writes it is BEYOND.
         what: each line's check, tool, rail and direction, as a number that `known.kinds` has of it.
-        applies: nothing on its rail's ends keeps the test from being asked.
     """
 
     def __init__(self, lines: Sequence[Row], known: Known) -> None:
@@ -92,18 +89,6 @@ class Asked:
         self.group = _array(groups[line.get("group")] for line in lines)
         self.number = _array(int(line["id"][1:]) for line in lines)
         self.what = _array(number_in(book, what_of(line)) for line in lines)
-        self.applies = np.fromiter(
-            (
-                CHECKS[line["check"]].rdma
-                or (
-                    known.addressed.get((line["node"], line["rail"]))
-                    and known.addressed.get((line["peer"], line["rail"]))
-                )
-                for line in lines
-            ),
-            dtype=bool,
-            count=len(lines),
-        )
 
 
 class Ends:
@@ -215,7 +200,7 @@ class Ends:
         host = _array(known.numbers.get(one, -1) for one in self.of_frames("host"))[frames]
         what = _array(number_in(known.kinds, what_of(frame.row)) for frame in self.table.frames)[frames]
         good = (host == mine) & (self._others[places] == its) & (mine >= 0) & (its >= 0) & (mine != its)
-        good &= (what == asked.what) & asked.applies & (self.column(tables.ROUND)[places] == asked.round)
+        good &= (what == asked.what) & (self.column(tables.ROUND)[places] == asked.round)
         good &= asked.number - self.column(tables.IN_GROUP)[places] == asked.group
         return good & self._own[places]
 
