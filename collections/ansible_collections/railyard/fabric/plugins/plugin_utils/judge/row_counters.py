@@ -222,7 +222,8 @@ class Claims:
             _add(spans, row)
         #: Whose counters are in part another test's, and in what.
         self.shared: dict[Turn, str] = {}
-        for (*_whose, name), found in spans.items():
+        # Of several counters the same one is named, in whatever order rows came in.
+        for (*_whose, name), found in sorted(spans.items()):
             self._sweep(name, sorted(found))
 
     def shared_by(self, row: Row) -> str | None:

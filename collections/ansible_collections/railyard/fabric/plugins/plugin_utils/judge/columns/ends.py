@@ -8,7 +8,6 @@ Where a bound would be met within a rounding, the answer is no: the judge of sin
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -153,12 +152,8 @@ class Ends:
         mine, every = self._known.ends[host][rail].words, self._known.words[host]
         if any(word.lstrip("-").isdigit() for word in every):
             return False  # a port could be taken for it
-        for argv in frame["argv"]:
-            said = [word for word in argv if word is not None]
-            named = row["tool"] in said or row["tool"] in map(os.path.basename, said)
-            if not named or mine.isdisjoint(said) or not every.intersection(said) <= mine:
-                return False
-        return True
+        # What rows have of their own are ports and the peer's address: no tool, and no rail of this node.
+        return all(not mine.isdisjoint(argv) and every.intersection(argv) <= mine for argv in frame["argv"])
 
     # What rows say.
 
@@ -213,9 +208,8 @@ class Ends:
     def _own(self) -> Column:
         """Tell of each row whether its own numbers are possible."""
         good = self._written_in_time() & self._told_its_peer()
-        numbers = self.check.client if self.kind.end == "client" else self.check.server
         for name in self.kind.metrics:
-            good &= _is_kind(self.metric(name), numbers.get(name))
+            good &= _is_kind(self.metric(name), self.check.client.get(name))  # a server states no others
         if self.window_s is not None:
             good &= self._as_long(*self.window_s)
         for counter in self.counted:

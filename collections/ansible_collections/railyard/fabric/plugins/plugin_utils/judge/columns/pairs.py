@@ -51,11 +51,11 @@ class Met(NamedTuple):
 
 
 def comparable(client: Ends, server: Ends) -> bool:
-    """Tell whether what both ends state has one form at both."""
+    """Tell whether what both ends state is of their rows' own at both."""
     for name in row_numbers.STATED_TWICE:
-        own = [name in ends.kind.metrics for ends in (client, server)]
         fixed = [any(name in said for said in ends.constant) for ends in (client, server)]
-        if (own[0] and fixed[1]) or (own[1] and fixed[0]):
+        own = [name in ends.kind.metrics for ends in (client, server)]
+        if any(fixed) and all(map(any, zip(fixed, own, strict=True))):
             return False
     return True
 
@@ -65,14 +65,11 @@ def of_one_mind(met: Met, policy: Policy) -> Column:
     client, server = met.client, met.server
     good = np.ones(len(met.clients), dtype=bool)
     of_rates = row_numbers.rates_apart(client.check.name, policy)
-    for name in row_numbers.STATED_TWICE:
+    # Of what is stated twice an end's rows have no others of their own.
+    for name in row_numbers.RATES:
         if name in client.kind.metrics and name in server.kind.metrics:
             one, other = client.metric(name)[met.clients], server.metric(name)[met.servers]
-            slack = of_rates * np.maximum(one, other) if name in row_numbers.RATES else 0.0
-            good &= np.abs(one - other) <= slack * (1 - CLOSE)
-        else:
-            mine, its = (_fixed(ends, name)[ends.frame_of[places]] for ends, places in met.each())
-            good &= np.isnan(mine) | np.isnan(its) | (mine == its)
+            good &= np.abs(one - other) <= of_rates * np.maximum(one, other) * (1 - CLOSE)
     if "sent_gbps" in client.kind.metrics:
         if "bandwidth_gbps" not in client.kind.metrics:
             return np.zeros_like(good)
