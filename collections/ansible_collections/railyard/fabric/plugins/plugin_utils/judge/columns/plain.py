@@ -68,9 +68,6 @@ class Plain:
     def __contains__(self, identity: object) -> bool:
         return identity in self._where
 
-    def __len__(self) -> int:
-        return len(self._where)
-
     def add(self, identity: str, met: Met, place: int, bounds: Bounds) -> None:
         """Count a test among them."""
         self._where[identity] = met, place, bounds
