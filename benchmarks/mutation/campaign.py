@@ -41,6 +41,7 @@ ROOT = HERE.parents[1]
 RESULTS, EQUIVALENTS = HERE / "results.jsonl", HERE / "equivalents.yml"
 FABRIC = Path("collections/ansible_collections/railyard/fabric")
 UNIT = FABRIC / "tests/unit/plugins"
+REPORT = Path("tests/tools/report")
 JUDGE, MEASURE, RUNNER = "plugin_utils/judge", "module_utils/measure", "module_utils/runner"
 #: Module -> the names of its own tests' files; the others of TESTS follow.
 MODULES = {
@@ -59,11 +60,14 @@ MODULES = {
     f"{JUDGE}/row_numbers": ("row_numbers", "false_pass_rows"),
     f"{JUDGE}/row_counters": ("row_counters", "row_counters_rdma", "forged"),
     f"{JUDGE}/draft": ("draft",),
+    **{f"{JUDGE}/columns/{name}": ("plain",) for name in ("ends", "pairs", "plain", "overlaps")},
     f"{MEASURE}/proof": ("proof", "port_proof", "false_pass_rows"),
     f"{MEASURE}/like": ("like", "fleet"),
     f"{RUNNER}/confirm": ("confirm",),
 }
-TESTS = (JUDGE, MEASURE, *(f"{RUNNER}/test_{name}.py" for name in ("confirm", "port_proof")))
+TESTS = (UNIT / JUDGE, UNIT / MEASURE,
+         *(UNIT / RUNNER / f"test_{name}.py" for name in ("confirm", "port_proof")),
+         REPORT / "test_plain.py")  # fmt: skip
 #: Whole runs, spoilt in each field in turn, take as long as all others together.
 LEFT_OUT = "spoilt or dropped or garbage"
 #: In one turn of the tests each test function has so many seconds for its cases.
@@ -193,12 +197,12 @@ def _whole(of: Module, mutant: Mutant) -> int:
 
 def _own(modules: Iterable[Module]) -> list[str]:
     names = dict.fromkeys(name for one in modules for name in MODULES[one.name])
-    return [str(path) for name in names for path in UNIT.rglob(f"test_{name}.py")]
+    return [str(path) for name in names for of in (UNIT, REPORT) for path in of.rglob(f"test_{name}.py")]
 
 
 def digest_of_tests() -> str:
     """Return the digest of all tests that are run, and of what they are made of."""
-    places = [*(UNIT / name for name in TESTS), Path("tests/support")]
+    places = [*TESTS, Path("tests/support")]
     files = [file for place in places for file in (place.rglob("*.py") if place.is_dir() else [place])]
     return hashlib.sha256(b"".join(file.read_bytes() for file in sorted(files))).hexdigest()[:8]
 
@@ -284,7 +288,7 @@ def main() -> None:
     settings.load_profile("mutation")
     inside = [(one, mutant) for one, mutant in todo if not mutant.imported]
     if inside and os.fork() == 0:
-        files = _own(wanted) if given.own else [str(UNIT / name) for name in TESTS]
+        files = _own(wanted) if given.own else [str(place) for place in TESTS]
         os._exit(pytest.main([*OPTIONS, *files], [Trial(inside, given.seconds, note)]))
     if inside and os.wait()[1]:
         raise SystemExit("the tests could not be collected, or fail without a mutant")

@@ -175,7 +175,8 @@ class Module:
         found: Any = sys.modules[self.dotted]
         for name in mutant.function.split("."):
             found = vars(found)[name]
-        found = getattr(found, "fget", None) or getattr(found, "__func__", found)
+        kinds = ("fget", "func", "__func__")  # of a property, a cached one, a class's
+        found = next((getattr(found, kind) for kind in kinds if hasattr(found, kind)), found)
         codes = [self.compiled(mutant)]
         for name in mutant.function.split("."):
             codes = [one for code in codes for one in code.co_consts
