@@ -11,7 +11,8 @@ from typing import Any
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import nccl_tests, nvbandwidth
 
 from support.runs import gpu_words
-from support.runs.fake_run import NODES, RUN, FakeRun
+from support.runs.fake_run import NODES, FakeRun
+from support.runs.node_row import node_row
 
 GPUS, MOST = 4, 1 << 30
 HOST, PEER, BUS = 55.0, 276.0, 400.0
@@ -93,24 +94,8 @@ def _row(line: Mapping[str, Any], share: float, gpus: int, only_way: bool) -> di
             matrices = [peers]
         told["matrices"] = dict(zip(nvbandwidth.COPIES[check], matrices, strict=True))
         metrics = nvbandwidth.least(check, told["matrices"])
-    nothing = ("tool_version", "netdev", "hca", "address", "gid_index", "gid_type", "message_bytes", "qps")
     return {
-        **dict.fromkeys((*nothing, "mtu_bytes", "active_mtu_bytes", "error", "proof_reason")),
-        **{key: line[key] for key in ("id", "check", "tool", "node", "peer", "rail", "direction", "round")},
-        "subject": line["subject"],
-        "schema": 1,
-        "run": RUN,
-        "end": "client",
-        "host": line["node"],
-        "group": None,
-        "started": "2026-11-21T10:15:40.000Z",
-        "window_s": [0.1, 9.0],
-        "status": "measured",
+        **node_row(line, (0.1, 9.0)),
         "metrics": {**metrics, "gpus": gpus},
-        "counters": {},
-        "proof": "proven",
-        "argv": [["/opt/it"]],
-        "exit_status": 0,
-        "raw": {"file": f"raw/{line['node']}.tar.gz", "name": f"{line['id']}.client.txt"},
         "nccl_tests" if line["tool"] == "nccl-tests" else "nvbandwidth": told,
     }

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from support.runs.fake_run import RUN, FakeRun
+from support.runs.fake_run import FakeRun
+from support.runs.node_row import node_row
 
 _SECONDS, _CPUS = 4.0, 32
 RATES = (2.5e11, 2.0e11)
@@ -25,7 +26,6 @@ def memory_of(run: FakeRun) -> list[dict[str, Any]]:
 
 
 def _row(line: Mapping[str, Any]) -> dict[str, Any]:
-    nothing = ("tool_version", "netdev", "hca", "address", "gid_index", "gid_type", "message_bytes", "qps")
     told = [
         {
             "numa_node": number, "cpus": _CPUS, "read_bytes": int(rate * _SECONDS), "read_s": _SECONDS,
@@ -36,26 +36,12 @@ def _row(line: Mapping[str, Any]) -> dict[str, Any]:
     ]  # fmt: skip
     worked_ms = int(_SECONDS * _CPUS * 1000)
     return {
-        **dict.fromkeys((*nothing, "mtu_bytes", "active_mtu_bytes", "error", "proof_reason")),
-        **{key: line[key] for key in ("id", "check", "tool", "node", "peer", "rail", "direction", "round")},
-        "subject": line["subject"],
-        "schema": 1,
-        "run": RUN,
-        "end": "client",
-        "host": line["node"],
-        "group": None,
-        "started": "2026-11-21T10:15:40.000Z",
-        "window_s": [0.1, 9.0],
-        "status": "measured",
+        **node_row(line, (0.1, 9.0)),
         "metrics": {"bandwidth_bytes_per_s": min(RATES)},
         "counters": {
             f"numa{number}_{name}": [7, 7 + grown]
             for number in range(len(RATES))
             for name, grown in (("busy_ms", worked_ms), ("foreign", 0))
         },
-        "proof": "proven",
-        "argv": [["likwid-bench"]],
-        "exit_status": 0,
-        "raw": {"file": f"raw/{line['node']}.tar.gz", "name": f"{line['id']}.client.txt"},
         "memory": told,
     }

@@ -10,7 +10,8 @@ from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.measure import fio
 
-from support.runs.fake_run import NODES, RUN, FakeRun
+from support.runs.fake_run import NODES, FakeRun
+from support.runs.node_row import node_row
 
 RATES = {
     "storage_write": 1.5e9, "storage_read": 2e9, "storage_random_read": 4e8, "storage_sync_write": 1e8,
@@ -41,28 +42,6 @@ def drives_of(run: FakeRun) -> list[dict[str, Any]]:
     return [one for one in run.judge() if one["tool"] == "fio"]
 
 
-def _common(line: Mapping[str, Any], seconds: float) -> dict[str, Any]:
-    """Return what both kinds of row have."""
-    nothing = ("tool_version", "netdev", "hca", "address", "gid_index", "gid_type", "message_bytes", "qps")
-    return {
-        **dict.fromkeys((*nothing, "mtu_bytes", "active_mtu_bytes", "error", "proof_reason")),
-        **{key: line[key] for key in ("id", "check", "tool", "node", "peer", "rail", "direction", "round")},
-        "subject": line["subject"],
-        "schema": 1,
-        "run": RUN,
-        "end": "client",
-        "host": line["node"],
-        "group": None,
-        "started": "2026-11-21T10:15:40.000Z",
-        "window_s": [0.4, 0.4 + seconds],
-        "status": "measured",
-        "proof": "proven",
-        "argv": [[line["tool"]]],
-        "exit_status": 0,
-        "raw": {"file": f"raw/{line['node']}.tar.gz", "name": f"{line['id']}.client.txt"},
-    }
-
-
 def _health(line: Mapping[str, Any]) -> dict[str, Any]:
     drive = {
         "name": "nvme0n1", "model": "FAST 9000", "bus": "nvme", "smart": "read", "said": None,
@@ -73,7 +52,7 @@ def _health(line: Mapping[str, Any]) -> dict[str, Any]:
         },
     }  # fmt: skip
     return {
-        **_common(line, 0.5),
+        **node_row(line, (0.4, 0.9)),
         "metrics": {"drives": 1, "drives_read": 1},
         "counters": {},
         "health": {"mount": line["subject"], "drives": [drive]},
@@ -92,7 +71,7 @@ def _row(line: Mapping[str, Any], share: float) -> dict[str, Any]:
         "pcie": {"speed_gts": 16.0, "max_speed_gts": 16.0, "width": 4.0, "max_width": 4.0}, "hardware": True,
     }  # fmt: skip
     return {
-        **_common(line, _SECONDS),
+        **node_row(line, (0.4, 0.4 + _SECONDS)),
         "metrics": {
             "bandwidth_bytes_per_s": rate,
             "iops": rate / _BLOCK.get(check, 4096),
