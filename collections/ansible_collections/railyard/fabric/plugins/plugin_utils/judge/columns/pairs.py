@@ -105,6 +105,9 @@ def borne_out(met: Met, policy: Policy) -> Column:
         sees = _Sees(ends, places, idle_bytes)
         forward = 0 if ends.kind.end == "client" else 1
         if row_numbers.is_rdma_bandwidth(name):
+            # A row that counted no messages has no column of them.
+            if not (met.client.kind.counted and ends.kind.counted):
+                return np.zeros_like(good)
             good &= _of_messages(met, ends, places, policy) & _rdma(met, sees, forward, policy)
         elif name in row_numbers.TCP_BANDWIDTH:
             if "bandwidth_gbps" not in met.client.kind.metrics or met.client.window_s is None:
@@ -174,8 +177,6 @@ def _rdma(met: Met, sees: _Sees, forward: int, policy: Policy) -> Column:
 def _of_messages(met: Met, ends: Ends, places: Column, policy: Policy) -> Column:
     """Tell where a bandwidth and its message rate are those of the counted messages."""
     bad = np.zeros(len(places), dtype=bool)
-    if not (met.client.kind.counted and ends.kind.counted):
-        return bad
     iterations = ends.column(ends.kind.of_iterations)[places]
     good = (iterations > 0) & (iterations < 1 << 50)
     if any("bandwidth_gbps" in said or "message_rate_mpps" in said for said in ends.constant):

@@ -1,0 +1,282 @@
+"""Sound sweeps in which one quantity is changed, in one row of a test or in both."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import importlib
+import itertools
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.railyard.fabric.plugins.module_utils.runner import short_rows
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder
+from tools.report.test_plain import apart, lines_of, written
+
+sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks" / "judge"))
+sound_run = importlib.import_module("sound_run")
+
+Row = dict[str, Any]
+Change = Callable[[Row, Row], None]
+Edit = Callable[[list[Row], list[Row]], None]
+#: A path's test, and one of a rate.
+PATH, RATE = 0, 1
+CLIENT, SERVER, BOTH = (0,), (1,), (0, 1)
+#: A rail's netdev may be called as a port is.
+DIGITS = "18629"
+#: When the run began, and how long after it its clock lets rows be written.
+BEGIN_MS = int(sound_run.BEGIN.timestamp() * 1000)
+LAST_MS = 4_132_000
+PORT = {"tx_bytes": "port_xmit_data", "rx_bytes": "port_rcv_data"}
+
+
+def soft(row: Row) -> Row:
+    """Return a row as software RoCE writes it: the netdev's bytes, and the port's packets."""
+    for told in (row, row["other_end"]) if row["check"].startswith("rdma") else ():
+        was = told["counters"]
+        told["counters"] = made = {}
+        for way, word, packets in (("rx", "rcv", "hw_rcvd_pkts"), ("tx", "xmit", "hw_sent_pkts")):
+            made[packets] = was[f"port_{word}_packets"]
+            # Far from those of the paths, whose rows count them too.
+            made[f"{way}_packets"] = [2**40 + at for at in made[packets]]
+            made[f"{way}_bytes"] = [2**40 + 4 * at for at in was[f"port_{word}_data"]]
+    return apart(row)
+
+
+def digits(row: Row) -> Row:
+    """Return a row of a node of which one rail's netdev is DIGITS."""
+    made: Row = json.loads(json.dumps(apart(row)).replace("ens1f0", DIGITS))
+    return made
+
+
+#: Kind of sweep -> its transport, how its rows differ, keys of its policy, ids of its tests: of each both rows
+#: are the last ones of their frames.
+KINDS: dict[str, tuple[str, Callable[[Row], Row], Row, tuple[str, str]]] = {
+    "tcp": ("tcp", apart, {}, ("m00056", "m00058")),
+    "roce": ("roce", apart, {}, ("m00084", "m00086")),
+    "soft": ("roce", soft, {}, ("m00084", "m00086")),
+    "busy": ("tcp", apart, {"allow_busy": True}, ("m00056", "m00058")),
+    "digits": ("tcp", digits, {}, ("m00056", "m00058")),
+}
+
+
+@functools.cache
+def sweep(kind: str, place: Path) -> tuple[RunFolder, list[Row], dict[str, short_rows.Shortener], str]:
+    """Return a sound sweep of three nodes with two rails, its rows, who wrote them short, and JSON of that."""
+    transport, change, rules, _tests = KINDS[kind]
+    path, rules = place / kind / "made" / sound_run.RUN, {"questions": "together", **rules}
+    made = RunFolder(
+        sound_run.build(path, 3, 2, rules=rules, change=change, short=False, transport=transport)
+    )
+    if kind == "soft":
+        facts = lines_of(made, "facts")
+        for port in itertools.chain(*(one["hcas"] for one in facts)):
+            port["driver_class"] = "software"
+        made.write("facts.jsonl", "".join(json.dumps(line) + "\n" for line in facts))
+    for name in ("plan.json", "facts.jsonl") if kind == "digits" else ():
+        made.write(name, (made.path / name).read_text(encoding="utf-8").replace("ens1f0", DIGITS))
+    rows, lines = lines_of(made), []
+    shorteners = {row["host"]: short_rows.Shortener() for row in rows}
+    for row in rows:
+        lines += shorteners[row["host"]].lines([row])
+    return made, rows, shorteners, json.dumps(lines)
+
+
+# Changes of a test's two rows, the client's first.
+
+
+def put(at: tuple[int, ...], path: str, value: Any) -> Change:
+    """Say something there, or what follows from what was said."""
+
+    def change(*rows: Row) -> None:
+        *inner, last = path.split(".")
+        for which in at:
+            where = functools.reduce(dict.__getitem__, inner, rows[which])
+            where[last] = value(where[last]) if callable(value) else value
+
+    return change
+
+
+def grow(at: tuple[int, ...], counters: str, by: Any) -> Change:
+    """Let counters grow by so much, or by what follows from the row and the client's."""
+
+    def change(*rows: Row) -> None:
+        for which, name in itertools.product(at, counters.split()):
+            begin = rows[which]["counters"][name][0]
+            grown = by(rows[which], rows[0]) if callable(by) else by
+            rows[which]["counters"][name] = [begin, begin + int(grown)]
+
+    return change
+
+
+def both(*changes: Change) -> Change:
+    """Make several changes."""
+
+    def change(*rows: Row) -> None:
+        for one in changes:
+            one(*rows)
+
+    return change
+
+
+def out(at: tuple[int, ...], path: str) -> Change:
+    """Leave something out."""
+
+    def change(*rows: Row) -> None:
+        *inner, last = path.split(".")
+        for which in at:
+            del functools.reduce(dict.__getitem__, inner, rows[which])[last]
+
+    return change
+
+
+def window(at: tuple[int, ...], begin_s: float, end_s: float) -> Change:
+    return put(at, "window_s", [begin_s, end_s])
+
+
+def least_bytes(row: Row, client: Row) -> float:
+    """Return what must have crossed the rail for the client's numbers to be true."""
+    if row["check"] == "path_mtu":
+        return 9000.0
+    if "iterations" in client:
+        return float(client["iterations"] * 65536)
+    begin, end = client["window_s"]
+    return float(client["metrics"]["bandwidth_gbps"] * 1e9 / 8 * 0.95 * max(4.0, end - begin))
+
+
+def idle_bytes(row: Row) -> float:
+    """Return what an idle rail may carry around a row's window."""
+    return float(row["idle_bytes_per_s"] * ((row["window_s"] or [0, 0])[1] + 120))
+
+
+def least(times: float) -> Any:
+    """Return what makes that many times the least that must have crossed, in the counters' unit."""
+    return lambda row, client: (
+        times * least_bytes(row, client) / (4 if "port_rcv_data" in row["counters"] else 1)
+    )
+
+
+def most(factor: float, times: float) -> Any:
+    """Return what makes that many times the most that explains itself."""
+    return lambda row, client: (
+        times * (20 * factor * least_bytes(row, client) + idle_bytes(row))
+        / (4 if "port_rcv_data" in row["counters"] else 1)
+    )  # fmt: skip
+
+
+# Edits of short rows: they and all lines.
+
+
+def told(short: list[Row], lines: list[Row]) -> None:
+    """Let each end have heard the digest of what the other one says by now."""
+    frames = short_rows.Frames()
+    for line in lines:
+        frames.add(line)
+    for one, other in (short, short[::-1]):
+        made = frames.whole(one)
+        if made is not None:
+            heard = other["v"][5].partition(".")[0]
+            other["v"][5] = f"{heard}.{short_rows._digest(made)}"
+
+
+def value(at: tuple[int, ...], place: int, new: Any, retell: bool = True) -> Edit:
+    """Put a value in its place, or what follows from it."""
+
+    def edit(short: list[Row], lines: list[Row]) -> None:
+        for which in at:
+            values = short[which]["v"]
+            values[place] = new(values[place]) if callable(new) else new
+        if retell:
+            told(short, lines)
+
+    return edit
+
+
+def beside(at: tuple[int, ...], place: int, after: bool, by: int) -> Edit:
+    """Let a counter begin where it ended in another row, or end where it began there, but for so many."""
+
+    def edit(short: list[Row], lines: list[Row]) -> None:
+        mine = short[at[0]]
+        its = next(one for one in lines if one.get("as") == mine["as"] and one is not mine)["v"]
+        mine["v"][place] = (its[place] + its[place + 1] if after else its[place] - mine["v"][place + 1]) + by
+        told(short, lines)
+
+    return edit
+
+
+def frame_of(short: Row, lines: list[Row]) -> Row:
+    """Give a short row a frame of its own, and return what it says."""
+    own = json.loads(json.dumps(next(one for one in lines if one.get("frame") == short["as"])))
+    own["frame"] = short["as"] = short["as"][:-5] + "00000"
+    lines.insert(lines.index(short), own)
+    made: Row = own["row"]
+    return made
+
+
+def fixed(at: tuple[int, ...], name: str, new: Any = None) -> Edit:
+    """Let a metric stand where a frame has what is alike in all of its rows."""
+
+    def edit(short: list[Row], lines: list[Row]) -> None:
+        for which in at:
+            alike, own = frame_of(short[which], lines)["metrics"]
+            seen = short[which]["v"].pop(6 + own.index(name)) if name in own else None
+            alike[name] = seen if new is None else new
+            if name in own:
+                own.remove(name)
+        told(short, lines)
+
+    return edit
+
+
+def framed(at: tuple[int, ...], key: str, new: Any) -> Edit:
+    """Let a frame say something."""
+
+    def edit(short: list[Row], lines: list[Row]) -> None:
+        for which in at:
+            frame_of(short[which], lines)[key] = new
+        told(short, lines)
+
+    return edit
+
+
+def of_other_rail(short: list[Row], lines: list[Row]) -> None:
+    """Let a row be one of the frame of the node's other rail."""
+    frames = {one["frame"]: one["row"] for one in lines if "frame" in one}
+    mine = frames[short[0]["as"]]
+    short[0]["as"] = next(
+        name
+        for name, one in frames.items()
+        if one["rail"] != mine["rail"] and all(one[key] == mine[key] for key in ("host", "end", "check"))
+    )
+
+
+def nothing(*_given: Any) -> None:
+    """Change nothing."""
+
+
+def spoilt(kind: str, which: int, change: Change, edit: Edit, place: Path) -> tuple[RunFolder, str]:
+    """Return a sweep in which one test's rows are changed, then their short rows; and the test's id."""
+    folder, rows, shorteners, before = sweep(kind, place)
+    identity = KINDS[kind][-1][which]
+    mine = [row for row in rows if row["id"] == identity]
+    ends = sorted(json.loads(json.dumps(mine)), key=lambda row: str(row["end"]))
+    change(*ends)
+    for row, other in (ends, ends[::-1]):
+        row["other_end"] |= {key: other[key] for key in ("status", "proof", "metrics", "counters", "error")}
+    lines: list[Row] = json.loads(before)
+    for row, host in [(row, str(row["host"])) for row in mine]:
+        at = next(at for at, line in enumerate(lines) if line.get("id") == identity and _host(line) == host)
+        new = next(one for one in ends if one["host"] == row["host"])
+        lines[at : at + 1] = copy.deepcopy(shorteners[host]).lines([new])
+    short = [line for line in lines if line.get("id") == identity]
+    assert all("as" in line for line in short), "a row is written in full, and in no column"
+    short.sort(key=lambda line: _host(line) != ends[0]["host"])
+    edit(short, lines)
+    return written(folder, place / "spoilt" / kind, results=lines), identity
+
+
+def _host(line: Row) -> str:
+    return str(line["as"]).partition("/")[0]
