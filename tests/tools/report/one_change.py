@@ -52,8 +52,8 @@ def digits(row: Row) -> Row:
     return made
 
 
-#: Kind of sweep -> its transport, how its rows differ, keys of its policy, ids of its tests: of each both rows
-#: are the last ones of their frames.
+#: Kind of sweep -> its transport, how its rows differ, keys of its policy, and ids of its tests. Both rows of
+#: these are the last ones of their frames.
 KINDS: dict[str, tuple[str, Callable[[Row], Row], Row, tuple[str, str]]] = {
     "tcp": ("tcp", apart, {}, ("m00056", "m00058")),
     "roce": ("roce", apart, {}, ("m00084", "m00086")),
@@ -65,7 +65,7 @@ KINDS: dict[str, tuple[str, Callable[[Row], Row], Row, tuple[str, str]]] = {
 
 @functools.cache
 def sweep(kind: str, place: Path) -> tuple[RunFolder, list[Row], dict[str, short_rows.Shortener], str]:
-    """Return a sound sweep of three nodes with two rails, its rows, who wrote them short, and JSON of that."""
+    """Return a sound sweep of three nodes with two rails, its rows, who wrote them short, and these lines."""
     transport, change, rules, _tests = KINDS[kind]
     path, rules = place / kind / "made" / sound_run.RUN, {"questions": "together", **rules}
     made = RunFolder(
@@ -242,15 +242,22 @@ def framed(at: tuple[int, ...], key: str, new: Any) -> Edit:
     return edit
 
 
-def of_other_rail(short: list[Row], lines: list[Row]) -> None:
+def of_other_rail(at: tuple[int, ...]) -> Edit:
     """Let a row be one of the frame of the node's other rail."""
-    frames = {one["frame"]: one["row"] for one in lines if "frame" in one}
-    mine = frames[short[0]["as"]]
-    short[0]["as"] = next(
-        name
-        for name, one in frames.items()
-        if one["rail"] != mine["rail"] and all(one[key] == mine[key] for key in ("host", "end", "check"))
-    )
+
+    def edit(short: list[Row], lines: list[Row]) -> None:
+        frames = {one["frame"]: one["row"] for one in lines if "frame" in one}
+        for which in at:
+            mine = frames[short[which]["as"]]
+            alike = [
+                name
+                for name, one in frames.items()
+                if one["rail"] != mine["rail"]
+                and all(one[key] == mine[key] for key in ("host", "end", "check"))
+            ]
+            short[which]["as"] = alike[0]
+
+    return edit
 
 
 def nothing(*_given: Any) -> None:

@@ -1,8 +1,8 @@
 """Each rule of the columns alone: what only it holds against a row of a sweep keeps its test from passing.
 
-One quantity of a sound sweep is changed, in one row or in both, and the other end was told of the change. Other
-rows of the same frames come before these, so that it is their own numbers that are weighed. If a rule of the
-columns goes, its case passes by the column, and the rows one by one still say no.
+One quantity of a sound sweep is changed, in one row or in both, and the other end was told of the change.
+Other rows of the same frames come before these, so that it is their own numbers that are weighed. If a rule
+of the columns goes, its case passes by the column, and the rows one by one still say no.
 """
 
 from __future__ import annotations
@@ -11,19 +11,44 @@ import itertools
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.runner import short_rows
-from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import light_rows, verdict
+from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import light_rows, rejudge, verdict
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.bounds import Bounds
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.columns import ends as by_end
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.columns import pairs, plain
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder
 from tools.report.one_change import (
-    BEGIN_MS, BOTH, CLIENT, DIGITS, KINDS, LAST_MS, PATH, PORT, RATE, SERVER, Change, Edit, beside, both, fixed,
-    framed, grow, least, most, nothing, of_other_rail, out, put, spoilt, value, window,
-)  # fmt: skip
-from tools.report.test_plain import said
+    BEGIN_MS,
+    BOTH,
+    CLIENT,
+    DIGITS,
+    KINDS,
+    LAST_MS,
+    PATH,
+    PORT,
+    RATE,
+    SERVER,
+    Change,
+    Edit,
+    beside,
+    both,
+    fixed,
+    framed,
+    grow,
+    least,
+    most,
+    nothing,
+    of_other_rail,
+    out,
+    put,
+    spoilt,
+    value,
+    window,
+)
 
 #: The columns let it pass; they leave it to single rows, which do; nobody does.
 PLAIN, LEFT, REFUSED = "plain", "left", "refused"
@@ -65,8 +90,9 @@ def impossible() -> Iterator[tuple[str, Case]]:
         for at, name in itertools.product((CLIENT, SERVER), names):
             yield f"{name} stands still at {at[0]}", (kind, RATE, grow(at, name, 0), nothing, REFUSED)
     for at, (moved, packets, word) in itertools.product(
-        (CLIENT, SERVER), ((13 * 8, 8, REFUSED), (14 * 8, 8, PLAIN), (100, 0, REFUSED), (0, 0, PLAIN),
-                           (0, 1, REFUSED), (-1, 8, REFUSED), (100, -1, REFUSED))
+        (CLIENT, SERVER),
+        ((13 * 8, 8, REFUSED), (14 * 8, 8, PLAIN), (1, 0, REFUSED), (100, 0, REFUSED), (0, 0, PLAIN),
+         (0, 1, REFUSED), (-1, 8, REFUSED), (100, -1, REFUSED)),
     ):  # fmt: skip
         for way in ("rx", "tx"):
             change = both(grow(at, f"{way}_bytes", moved), grow(at, f"{way}_packets", packets))
@@ -146,8 +172,10 @@ def not_of_one_mind() -> Iterator[tuple[str, Case]]:
         rates = both(*(put(at, "metrics.message_rate_mpps", 0.184 * times)
                        for at, times in ((CLIENT, client), (SERVER, server))))  # fmt: skip
         yield f"{client} and {server} times the messages", ("roce", RATE, rates, nothing, word)
-    more = both(grow(CLIENT, "port_xmit_data", least(1.01)), grow(SERVER, "port_rcv_data", least(1.01)),
-                grow(CLIENT, "port_xmit_packets", 10**8), grow(SERVER, "port_rcv_packets", 10**8))  # fmt: skip
+    more = both(
+        *(grow(at, f"port_{way}_data", least(1.01)) for at, way in ((CLIENT, "xmit"), (SERVER, "rcv"))),
+        *(grow(at, f"port_{way}_packets", 10**8) for at, way in ((CLIENT, "xmit"), (SERVER, "rcv"))),
+    )
     for at, (times, word) in itertools.product(
         (CLIENT, SERVER), ((0.905, REFUSED), (0.915, PLAIN), (2.76, PLAIN), (2.79, REFUSED), (0, REFUSED))
     ):  # fmt: skip
@@ -157,6 +185,8 @@ def not_of_one_mind() -> Iterator[tuple[str, Case]]:
         yield f"no iterations at {at[0]}", ("roce", RATE, out(at, "iterations"), nothing, REFUSED)
         for name in ("bandwidth_gbps", "message_rate_mpps"):
             yield f"no {name} at {at[0]}", ("roce", RATE, out(at, f"metrics.{name}"), nothing, REFUSED)
+        for name in ("bandwidth_gbps", "sent_gbps")[: 2 - at[0]]:
+            yield f"no {name} of TCP at {at[0]}", ("tcp", RATE, out(at, f"metrics.{name}"), nothing, REFUSED)
         for kind in ("roce", "soft"):
             name = {"roce": "port_%s_packets", "soft": "hw_%s_pkts"}[kind]
             word = {("roce", 0): "xmit", ("roce", 1): "rcv", ("soft", 0): "sent", ("soft", 1): "rcvd"}[
@@ -185,9 +215,17 @@ def bounded() -> Iterator[tuple[str, Case]]:
         (80.0, 80.0, PLAIN), (79.99, 80.01, REFUSED), (80.01, 79.99, REFUSED), (100.9, 100.9, PLAIN),
         (100.9, 101.0, LEFT), (101.0, 100.9, LEFT), (106.0, 106.0, LEFT),
     ):  # fmt: skip
-        change = both(put(CLIENT, "metrics.bandwidth_gbps", client), put(SERVER, "metrics.bandwidth_gbps", server),
-                      put(CLIENT, "metrics.sent_gbps", client), enough)  # fmt: skip
+        rates = (put(at, "metrics.bandwidth_gbps", gbps) for at, gbps in ((CLIENT, client), (SERVER, server)))
+        change = both(*rates, put(CLIENT, "metrics.sent_gbps", client), enough)
         yield f"{client} and {server} Gbit/s", ("tcp", RATE, change, nothing, word)
+    for at, gbps, word in (
+        (CLIENT, 99.99, PLAIN), (SERVER, 99.99, PLAIN), (CLIENT, 100.01, REFUSED),
+        (SERVER, 100.01, REFUSED), (BOTH, 88.24, PLAIN), (SERVER, 88.22, REFUSED),
+    ):  # fmt: skip
+        other = put(BOTH, "metrics.bandwidth_gbps", 99.99 if gbps > 90 else 88.24)
+        rate = put(BOTH, "metrics.message_rate_mpps", gbps * 1e3 / 8 / 65_536)
+        change = both(other, rate, put(at, "metrics.bandwidth_gbps", gbps))
+        yield f"{gbps} Gbit/s of RDMA at {at}", ("roce", RATE, change, nothing, word)
     for name, new, word in (("path_mtu_bytes", 8999, REFUSED), ("received", 4, REFUSED), ("sent", 6, REFUSED),
                             ("path_mtu_bytes", 0, REFUSED)):  # fmt: skip
         yield f"path's {name} {new}", ("tcp", PATH, put(CLIENT, f"metrics.{name}", new), nothing, word)
@@ -241,16 +279,20 @@ def not_the_asked() -> Iterator[tuple[str, Case]]:
         told = value(at, 5, lambda was: "0" + was[1:], retell=False)
         yield f"heard another boot at {at[0]}", ("tcp", RATE, nothing, told, REFUSED)
         # The first and the last moment that the clock lets pass are within a second left to single rows.
-        for at_ms, word in ((-4_000_500, REFUSED), (-3_999_500, LEFT), (-3_998_900, PLAIN),
-                            (LAST_MS + 500, REFUSED), (LAST_MS - 500, LEFT), (LAST_MS - 1_100, PLAIN)):  # fmt: skip
+        for at_ms, word in (
+            (-4_000_500, REFUSED), (-3_999_500, LEFT), (-3_998_900, PLAIN),
+            (LAST_MS + 500, REFUSED), (LAST_MS - 500, LEFT), (LAST_MS - 1_100, PLAIN),
+        ):  # fmt: skip
             when = put(at, "started", short_rows.timestamp(BEGIN_MS + at_ms))
             yield f"started after {at_ms} ms at {at[0]}", ("tcp", RATE, when, nothing, word)
         for key, new, word in (
             ("attempt", 2, REFUSED), ("proof", "unproven", REFUSED), ("proof_reason", "none", REFUSED),
-            ("exchange", {"over": "management"}, LEFT), ("netdev", None, REFUSED), ("netdev", "ens1f0", REFUSED),
+            ("netdev", None, REFUSED), ("netdev", "ens1f0", REFUSED),
+            ("exchange", {"over": "management"}, LEFT),
             ("other_rails", {"rail1": {"rx_bytes": [0, 9**11], "tx_bytes": [0, 0]}}, REFUSED),
             ("idle_bytes_per_s", 15_000_000, PLAIN), ("idle_bytes_per_s", 15_000_001, REFUSED),
-            ("idle_bytes_per_s", 0, PLAIN), ("idle_bytes_per_s", -1, REFUSED), ("idle_bytes_per_s", "0", REFUSED),
+            ("idle_bytes_per_s", 0, PLAIN),
+            ("idle_bytes_per_s", -1, REFUSED), ("idle_bytes_per_s", "0", REFUSED),
         ):  # fmt: skip
             yield f"{key} {new!r} at {at[0]}", ("tcp", RATE, nothing, framed(at, key, new), word)
         yield (
@@ -268,9 +310,12 @@ def not_the_asked() -> Iterator[tuple[str, Case]]:
             CLIENT, "argv", lambda was, new=new: [[new if one == "10.0.0.1" else one for one in was[0]]]
         )
         yield f"told {new} in place of its peer", ("tcp", RATE, told, nothing, word)
-    yield "of the other rail", ("tcp", RATE, nothing, of_other_rail, REFUSED)
-    for at, key, new in ((SERVER, "end", "client"), (CLIENT, "end", "server"), (SERVER, "check", "path_mtu"),
-                         (BOTH, "check", "tcp_bandwidth"), (BOTH, "tool", "ping"), (BOTH, "direction", "bi")):  # fmt: skip
+    for at in (CLIENT, SERVER):
+        yield f"of the other rail at {at[0]}", ("tcp", RATE, nothing, of_other_rail(at), REFUSED)
+    for at, key, new in (
+        (SERVER, "end", "client"), (CLIENT, "end", "server"), (SERVER, "check", "path_mtu"),
+        (BOTH, "check", "tcp_bandwidth"), (BOTH, "tool", "ping"), (BOTH, "direction", "bi"),
+    ):  # fmt: skip
         yield f"{key} {new} at {at}", ("tcp", RATE, nothing, framed(at, key, new), REFUSED)
 
 
@@ -304,6 +349,12 @@ def place(tmp_path_factory: Any) -> Path:
     return made
 
 
+def verdicts(folder: RunFolder) -> dict[str, Any]:
+    """Return id -> verdict."""
+    with rejudge._read(folder.path) as read:
+        return {one["id"]: one for one in verdict.judge(*read.documents)}
+
+
 @pytest.mark.parametrize("name", TABLE)
 def test_what_a_rule_holds_against_a_row_keeps_its_test_from_passing(
     name: str, place: Path, monkeypatch: Any
@@ -318,15 +369,15 @@ def test_what_a_rule_holds_against_a_row_keeps_its_test_from_passing(
         return found[-1]
 
     monkeypatch.setattr(verdict.plain, "find", seen)
-    by_column = said(folder)
-    outcome = next(one["outcome"] for one in by_column[1].verdicts if one["id"] == identity)
+    by_column = verdicts(folder)
+    outcome = by_column[identity]["outcome"]
     word = PLAIN if identity in found[0] else LEFT if outcome == "pass" else REFUSED
     assert word == expected
     if word != PLAIN:
         return  # the rows one by one have said so
     # Held whole, a row is in no column.
     monkeypatch.setattr(light_rows.Rows, "_size", lambda _rows: (False, False))
-    assert said(folder) == by_column
+    assert verdicts(folder) == by_column
 
 
 def test_a_test_without_bounds_is_left_to_single_rows() -> None:
@@ -341,3 +392,24 @@ def test_a_test_without_bounds_is_left_to_single_rows() -> None:
 )  # fmt: skip
 def test_a_group_that_no_runner_writes_has_no_number(group: object, number: int | None) -> None:
     assert by_end._number_of(group) == (by_end.tables.BEYOND if number is None else number)
+
+
+@pytest.mark.parametrize(
+    ("value", "number"), [(5, 5), (-1, -1), (2**61 - 1, 2**61 - 1), (2**61, None), (None, None), ("5", None)]
+)
+def test_a_round_that_no_runner_writes_has_no_number(value: object, number: int | None) -> None:
+    assert by_end._counted(value) == (by_end.tables.BEYOND if number is None else number)
+
+
+@pytest.mark.parametrize(
+    ("words", "sound"),
+    [("a b", True), ("a", True), ("other", False), ("a other", False), ("a its", True), ("its", False)],
+)
+def test_a_frames_command_line_is_of_its_rail_whoever_the_peer_is(words: str, sound: bool) -> None:
+    """In one row of a frame another rail's word may be the peer's too, and in the next one be none of its."""
+    policy = {"idle_bytes_per_s": 1, "busy_bytes_per_s": 1, "allow_busy": False}
+    rails = {"rail0": SimpleNamespace(words={"a", "b"})}
+    known = SimpleNamespace(policy=policy, ends={"gpu1": rails}, words={"gpu1": {"a", "b", "other"}})
+    row = {"host": "gpu1", "rail": "rail0", "proof": "proven", "other_rails": {}, "netdev": "a"}
+    ends: Any = SimpleNamespace(_known=known)
+    assert by_end.Ends.is_sound(ends, row, {"argv": [words.split()]}) is sound
