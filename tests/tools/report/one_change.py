@@ -9,6 +9,7 @@ import itertools
 import json
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -52,14 +53,22 @@ def digits(row: Row) -> Row:
     return made
 
 
+def booted(boot_id: str, row: Row) -> Row:
+    """Return a row whose other end had this boot id."""
+    made = apart(row)
+    return {**made, "other_end": made.get("other_end") and {**made["other_end"], "boot_id": boot_id}}
+
+
 #: Kind of sweep -> its transport, how its rows differ, keys of its policy, and ids of its tests. Both rows of
 #: these are the last ones of their frames.
-KINDS: dict[str, tuple[str, Callable[[Row], Row], Row, tuple[str, str]]] = {
+KINDS: dict[str, tuple[str, Any, Row, tuple[str, str]]] = {
     "tcp": ("tcp", apart, {}, ("m00056", "m00058")),
     "roce": ("roce", apart, {}, ("m00084", "m00086")),
     "soft": ("roce", soft, {}, ("m00084", "m00086")),
     "busy": ("tcp", apart, {"allow_busy": True}, ("m00056", "m00058")),
     "digits": ("tcp", digits, {}, ("m00056", "m00058")),
+    "boots": ("tcp", partial(booted, "630994f3"), {}, ("m00056", "m00058")),
+    "short boots": ("tcp", partial(booted, "630994"), {}, ("m00056", "m00058")),
 }
 
 
@@ -75,6 +84,9 @@ def sweep(kind: str, place: Path) -> tuple[RunFolder, list[Row], dict[str, short
         facts = lines_of(made, "facts")
         for port in itertools.chain(*(one["hcas"] for one in facts)):
             port["driver_class"] = "software"
+        made.write("facts.jsonl", "".join(json.dumps(line) + "\n" for line in facts))
+    if kind.endswith("boots"):
+        facts = [{**one, "boot_id": KINDS[kind][1].args[0]} for one in lines_of(made, "facts")]
         made.write("facts.jsonl", "".join(json.dumps(line) + "\n" for line in facts))
     for name in ("plan.json", "facts.jsonl") if kind == "digits" else ():
         made.write(name, (made.path / name).read_text(encoding="utf-8").replace("ens1f0", DIGITS))

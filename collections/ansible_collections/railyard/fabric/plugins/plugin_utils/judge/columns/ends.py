@@ -295,12 +295,11 @@ def _number_of(group: object) -> int:
 
 
 def _is_kind(values: Column, kind: str | None) -> Column:
-    """Tell which values are of the kind that a metric has to be, None of one that nobody asks for."""
+    """Tell which values are of the kind that a metric has to be, None of one that nobody asks for.
+
+    Counts are never a row's own (`_NEVER_OWN`).
+    """
     good = np.isfinite(values)
     if kind is None:
         return good
-    if kind.endswith("count"):
-        good &= (values == np.floor(values)) & (values < MOST)
-    if kind.startswith("positive"):
-        return good & (values > 0)
-    return good & (values >= 0) & ((values <= 100) if kind == "share" else True)
+    return good & ((values > 0) if kind.startswith("positive") else (values >= 0))

@@ -108,7 +108,7 @@ def borne_out(met: Met, policy: Policy) -> Column:
             # A row that counted no messages has no column of them.
             if not (met.client.kind.counted and ends.kind.counted):
                 return np.zeros_like(good)
-            good &= _of_messages(met, ends, places, policy) & _rdma(met, sees, forward, policy)
+            good &= _of_messages(ends, places, policy) & _rdma(met, sees, forward, policy)
         elif name in row_numbers.TCP_BANDWIDTH:
             if "bandwidth_gbps" not in met.client.kind.metrics or met.client.window_s is None:
                 return np.zeros_like(good)
@@ -117,26 +117,23 @@ def borne_out(met: Met, policy: Policy) -> Column:
             moved = (
                 met.client.metric("bandwidth_gbps")[met.clients] * (1e9 / 8) * lasted_s * (1 - ENDS_TOLERANCE)
             )
-            good &= (moved > 0) & sees.carried(forward, moved)
+            good &= sees.carried(forward, moved)
             good &= (sees.packets(0) >= 1) & (sees.packets(1) >= 1)
-        elif name in row_numbers.PATH_MTU:
-            size, arrived = (
+        else:
+            # A path's numbers are the frame's, of which one row was looked at.
+            size, sent, arrived = (
                 _fixed(met.client, key)[met.client.frame_of[met.clients]]
-                for key in ("path_mtu_bytes", "received")
+                for key in ("path_mtu_bytes", "sent", "received")
             )
-            sent = _fixed(met.client, "sent")[met.client.frame_of[met.clients]]
             # One that was lost is a finding.
-            good &= (size > 0) & (arrived > 0) & (arrived == sent)
-            ways = (0, 1) if name == "path_mtu" else (forward,)
-            for way in ways:
+            good &= arrived == sent
+            for way in (0, 1):
                 good &= sees.carried(way, size) & (sees.packets(way) >= arrived)
                 most = (
                     proof.PACKETS_FACTOR * row_counters.MORE * arrived
                     + idle_bytes / proof.SMALLEST_FRAME_BYTES
                 )
                 good &= sees.packets(way) <= most * (1 - CLOSE)
-        else:
-            return np.zeros_like(good)
     return good
 
 
@@ -166,7 +163,7 @@ def _rdma(met: Met, sees: _Sees, forward: int, policy: Policy) -> Column:
     sent = met.client.column(met.client.kind.of_iterations)[met.clients] * float(size)
     mtu = np.array([_number(one, _ABSENT) for one in sees.ends.of_frames("active_mtu_bytes")])
     mtu = mtu[sees.ends.frame_of[sees.places]]
-    good = (mtu > 0) & (sent > 0) & sees.carried(forward, sent)
+    good = sees.carried(forward, sent)
     good &= sees.packets(forward) * mtu >= sent * (1 + CLOSE)
     for way in (0, 1) if driver.netdev_shows_rdma else ():
         most = sees.packets(way) * (mtu + proof.RDMA_HEADER_BYTES) + sees.idle_bytes
@@ -174,24 +171,17 @@ def _rdma(met: Met, sees: _Sees, forward: int, policy: Policy) -> Column:
     return good
 
 
-def _of_messages(met: Met, ends: Ends, places: Column, policy: Policy) -> Column:
+def _of_messages(ends: Ends, places: Column, policy: Policy) -> Column:
     """Tell where a bandwidth and its message rate are those of the counted messages."""
-    bad = np.zeros(len(places), dtype=bool)
+    if not {"bandwidth_gbps", "message_rate_mpps"} <= set(ends.kind.metrics):
+        return np.zeros(len(places), dtype=bool)
     iterations = ends.column(ends.kind.of_iterations)[places]
-    good = (iterations > 0) & (iterations < 1 << 50)
-    if any("bandwidth_gbps" in said or "message_rate_mpps" in said for said in ends.constant):
-        return bad
-    if "bandwidth_gbps" not in ends.kind.metrics:
-        return good
-    gbps = ends.metric("bandwidth_gbps")[places]
-    size = float(policy["rdma_message_bytes"])
+    gbps, rate_mpps = (ends.metric(name)[places] for name in ("bandwidth_gbps", "message_rate_mpps"))
     least, most = row_numbers.of_iterations_gbps(iterations, policy)
-    good &= (gbps >= least * (1 + CLOSE)) & (gbps <= most * (1 - CLOSE))
-    if "message_rate_mpps" in ends.kind.metrics:
-        follows = gbps * 1e3 / 8 / size
-        apart = np.abs(ends.metric("message_rate_mpps")[places] - follows)
-        good &= apart <= (ENDS_TOLERANCE * follows + row_numbers.RATE_DIGIT_MPPS) * (1 - CLOSE)
-    return good
+    good = (iterations > 0) & (gbps >= least * (1 + CLOSE)) & (gbps <= most * (1 - CLOSE))
+    follows = gbps * 1e3 / 8 / float(policy["rdma_message_bytes"])
+    apart = ENDS_TOLERANCE * follows + row_numbers.RATE_DIGIT_MPPS
+    return good & (np.abs(rate_mpps - follows) <= apart * (1 - CLOSE))
 
 
 def told_alike(met: Met, boot_ids: Mapping[str, object]) -> Column:

@@ -38,7 +38,7 @@ except ImportError:  # sanity's environment has none
 
 Row = Mapping[str, Any]
 #: The checks that a sweep asks between two nodes, and whose rules are known here.
-CHECKED = ("path_mtu", "path_mtu_one_way", "tcp_bandwidth_concurrent", "rdma_bandwidth_concurrent")
+CHECKED = ("path_mtu", "tcp_bandwidth_concurrent", "rdma_bandwidth_concurrent")
 
 
 class Rules(NamedTuple):
