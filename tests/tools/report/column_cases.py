@@ -318,6 +318,12 @@ def not_the_asked() -> Iterator[tuple[str, Case]]:
 
 def counted_twice() -> Iterator[tuple[str, Case]]:
     """Yield counters that reach into those of another test at the same end, or just do not."""
+    one = both(grow(SERVER, "tx_packets", 1), grow(SERVER, "tx_bytes", 60))
+    yield "one packet after another's", ("tcp", RATE, one, beside(SERVER, 6 + 3 + 6, True, 0), PLAIN)
+    yield (
+        "one packet of another's, after all",
+        ("tcp", RATE, one, beside(SERVER, 6 + 3 + 6, True, -1), REFUSED),
+    )
     for at, kind, counter in ((CLIENT, "tcp", 6 + 5), (CLIENT, "tcp", 6 + 5 + 6), (SERVER, "tcp", 6 + 3),
                               (SERVER, "roce", 6 + 3), (CLIENT, "roce", 6 + 3 + 14)):  # fmt: skip
         for by, word in ((0, PLAIN), (-1, REFUSED)):
