@@ -191,6 +191,20 @@ def test_by_the_column_and_one_by_one_the_verdicts_are_the_same(
     assert said(folder) == by_column
 
 
+def test_a_counter_that_no_column_holds_reaches_into_others(
+    sweep: RunFolder, tmp_path: Path, monkeypatch: Any
+) -> None:
+    lines = lines_of(sweep)
+    frames = {line["frame"]: line["row"] for line in lines if "frame" in line}
+    first = next(line for line in lines if "as" in line)
+    first["v"][parts_of(frames[first["as"]])[1][0]] = 1 << 62
+    folder = written(sweep, tmp_path, results=lines)
+    by_column = said(folder)
+    assert sum("counted_twice" in line for line in by_column[0]) > 1
+    monkeypatch.setattr(light_rows.Rows, "_size", lambda _rows: (False, False))
+    assert said(folder) == by_column
+
+
 def faulty(row: dict[str, Any]) -> dict[str, Any] | None:
     """Leave out a row of a sweep, and let others say that something is not as it has to be."""
     which = row["id"], row["end"]

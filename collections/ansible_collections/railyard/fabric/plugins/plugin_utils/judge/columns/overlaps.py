@@ -37,6 +37,7 @@ def suspected(
     numbers: dict[Source, int] = {}
     spans: list[list[Any]] = [[], [], [], []]
     bad: set[int] = set()
+    beyond: set[int] = set()
     every: list[ShortRow] = []
     for table, mine in by_table.items():
         indices = np.array([row.index for row in mine], dtype=np.int64)
@@ -54,6 +55,8 @@ def suspected(
             ]
             far = (np.abs(begin) >= _MOST) | (np.abs(grown) >= _MOST)
             bad |= set(source[far].tolist()) | {numbers[one] for one in whose if one in elsewhere}
+            # It is no number here, but one that its row may claim.
+            beyond |= set(places[far].tolist())
             counts = ~far & (grown > 0)
             for kept, values in zip(spans, (source, begin, begin + grown, places), strict=True):
                 kept.append(values[counts])
@@ -67,4 +70,4 @@ def suspected(
     bad |= set(source[1:][into].tolist())
     if bad:
         near = np.isin(source, np.array(sorted(bad), dtype=np.int64))
-        yield from (every[place] for place in sorted(set(places[near].tolist())))
+        yield from (every[place] for place in sorted(beyond | set(places[near].tolist())))
