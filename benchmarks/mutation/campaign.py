@@ -60,14 +60,16 @@ MODULES = {
     f"{JUDGE}/row_numbers": ("row_numbers", "false_pass_rows"),
     f"{JUDGE}/row_counters": ("row_counters", "row_counters_rdma", "forged"),
     f"{JUDGE}/draft": ("draft",),
-    **{f"{JUDGE}/columns/{name}": ("plain",) for name in ("ends", "pairs", "plain", "overlaps")},
+    **{
+        f"{JUDGE}/columns/{name}": ("plain_rules", "plain") for name in ("ends", "pairs", "plain", "overlaps")
+    },
     f"{MEASURE}/proof": ("proof", "port_proof", "false_pass_rows"),
     f"{MEASURE}/like": ("like", "fleet"),
     f"{RUNNER}/confirm": ("confirm",),
 }
 TESTS = (UNIT / JUDGE, UNIT / MEASURE,
          *(UNIT / RUNNER / f"test_{name}.py" for name in ("confirm", "port_proof")),
-         REPORT / "test_plain.py")  # fmt: skip
+         *(REPORT / f"test_{name}.py" for name in ("plain", "plain_rules")))  # fmt: skip
 #: Whole runs, spoilt in each field in turn, take as long as all others together.
 LEFT_OUT = "spoilt or dropped or garbage"
 #: In one turn of the tests each test function has so many seconds for its cases.
@@ -202,7 +204,8 @@ def _own(modules: Iterable[Module]) -> list[str]:
 
 def digest_of_tests() -> str:
     """Return the digest of all tests that are run, and of what they are made of."""
-    places = [*TESTS, Path("tests/support")]
+    made_of = (REPORT / f"{name}.py" for name in ("one_change", "column_cases"))
+    places = [*TESTS, Path("tests/support"), *made_of]
     files = [file for place in places for file in (place.rglob("*.py") if place.is_dir() else [place])]
     return hashlib.sha256(b"".join(file.read_bytes() for file in sorted(files))).hexdigest()[:8]
 

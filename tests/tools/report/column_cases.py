@@ -122,6 +122,7 @@ def impossible() -> Iterator[tuple[str, Case]]:
             yield f"{kind} from {begin_s} to {end_s} s at {at[0]}", (kind, RATE, change, nothing, word)
     yield "no window", ("tcp", RATE, put(CLIENT, "window_s", None), nothing, REFUSED)
     yield "a path's window", ("tcp", PATH, window(CLIENT, 0.0, 0.2), nothing, PLAIN)
+    yield "a path's window of no time", ("tcp", PATH, window(CLIENT, 0.1, 0.1), nothing, REFUSED)
     yield "a path's long window", ("tcp", PATH, window(CLIENT, 0.0, 300.0), nothing, PLAIN)
 
 
@@ -149,6 +150,8 @@ def not_of_one_mind() -> Iterator[tuple[str, Case]]:
         yield f"other {key}", ("roce", RATE, put(SERVER, key, new), nothing, REFUSED)
     yield "no version", ("roce", RATE, put(BOTH, "tool_version", None), nothing, REFUSED)
     yield "no version of TCP", ("tcp", RATE, put(SERVER, "tool_version", "unknown"), nothing, PLAIN)
+    least_told = out(BOTH, "metrics.node_cpu_percent")
+    yield "no more than has to be told", ("roce", RATE, least_told, nothing, PLAIN)
     # Messages and what follows from them.
     for client, server, word in (
         (1.049, 1.049, PLAIN), (1.051, 1.051, REFUSED), (0.951, 0.951, PLAIN), (0.949, 0.949, REFUSED),
@@ -307,8 +310,11 @@ def not_the_asked() -> Iterator[tuple[str, Case]]:
             CLIENT, "argv", lambda was, new=new: [[new if one == "10.0.0.1" else one for one in was[0]]]
         )
         yield f"told {new} in place of its peer", ("tcp", RATE, told, nothing, word)
+    # Of the other rail's counters they are none.
+    far = both(*(put(BOTH, f"counters.{way}_{what}", lambda span: [2**50 + at for at in span])
+                 for way, what in itertools.product(("rx", "tx"), ("bytes", "packets"))))  # fmt: skip
     for at in (CLIENT, SERVER):
-        yield f"of the other rail at {at[0]}", ("tcp", RATE, nothing, of_other_rail(at), REFUSED)
+        yield f"of the other rail at {at[0]}", ("tcp", RATE, far, of_other_rail(at), REFUSED)
     for at, key, new in (
         (SERVER, "end", "client"), (CLIENT, "end", "server"), (SERVER, "check", "path_mtu"),
         (BOTH, "check", "tcp_bandwidth"), (BOTH, "tool", "ping"), (BOTH, "direction", "bi"),
