@@ -63,6 +63,13 @@ def test_the_demo_ends_with_0(demo: Demo) -> None:
     assert demo.status == 0, demo.output[-6000:]
 
 
+def test_a_package_that_is_not_cached_can_be_had_after_an_update(demo: Demo) -> None:
+    node, unknown = NODES[1], "apt-cache policy vim"
+    assert demo.cluster.ssh(node, unknown) == ""
+    demo.cluster.ssh(node, "sudo apt-get -q update", timeout=600)
+    assert "Candidate:" in demo.cluster.ssh(node, unknown)
+
+
 def test_every_tool_is_measured_and_proven_at_both_ends(demo: Demo) -> None:
     rows = demo.cluster.newest().lines("results.jsonl")
     assert_proven(rows, MEASURED, RAILS)

@@ -13,7 +13,8 @@ from railyard.lab import inventory, topology
 
 
 def containers(lab: topology.Topology) -> topology.Topology:
-    return replace(lab, nodes=tuple(replace(n, kind="container") for n in lab.nodes))
+    nodes = tuple(replace(node, kind="container") for node in lab.nodes)
+    return replace(lab, nodes=nodes, image=replace(lab.image, cached_packages=()))
 
 
 def test_the_committed_fabric_is_what_the_default_topology_gives(lab: topology.Topology) -> None:

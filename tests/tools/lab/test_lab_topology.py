@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,16 @@ def test_a_good_file_is_read_whole() -> None:
     assert found.mtu_bytes == 9000
     # The order and doubles of a package list mean nothing, and must not make another image.
     assert found.image.packages == ("systemd", "udev")
+
+
+def test_cached_packages_are_read_and_checked() -> None:
+    found = topology.parse(
+        changed("image", {"suite": "bookworm", "cached_packages": ["perftest", "iperf3"]}), FILE
+    )
+    assert found.image.cached_packages == ("iperf3", "perftest")
+    for wrong in ("iperf3", ["rm -rf /"]):
+        with pytest.raises(LabError, match=r"image\.cached_packages"):
+            topology.parse(changed("image", {"suite": "bookworm", "cached_packages": wrong}), FILE)
 
 
 def test_a_vm_may_have_a_size() -> None:
@@ -159,8 +170,8 @@ def test_the_shipped_labs_can_stand_side_by_side(lab: topology.Topology) -> None
     molecule = topology.load(paths.repo_root() / "molecule" / "topology.yml")
     assert lab.name != molecule.name
     assert not lab.management.subnet.overlaps(molecule.management.subnet)
-    # One image serves both.
-    assert lab.image == molecule.image
+    # One image of containers serves both: only a VM's has packages at hand.
+    assert replace(lab.image, cached_packages=()) == molecule.image
 
 
 def test_the_lab_inventory_agrees_with_the_topology(lab: topology.Topology) -> None:

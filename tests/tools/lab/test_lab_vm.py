@@ -83,6 +83,22 @@ def test_the_image_holds_a_kernel_and_nothing_that_roles_install(
         assert not re.match("rdma|ibverbs|perftest|iperf|sockperf|numactl|linux-cpupower", name)
 
 
+def test_cached_packages_are_downloaded_and_not_installed(
+    lab: topology.Topology, settings: apt.AptSettings
+) -> None:
+    image = replace(lab.image, cached_packages=("perftest", "iperf3"))
+    recipe = vm_image.recipe(image, settings)
+    assert not {"perftest", "iperf3"} & set(recipe.packages)
+    script, *_ = [path for path, _, text in recipe.files if "--download-only" in text]
+    keep = recipe.setup.index(f'chroot "$1" {script} perftest iperf3')
+    # The index is of the lists that are left, and the script goes.
+    assert recipe.setup[keep + 1] == f'rm "$1"{script}'
+    assert recipe.setup.index('chroot "$1" apt-cache gencaches') > keep
+    plain = vm_image.recipe(replace(image, cached_packages=()), settings)
+    assert script not in {path for path, _, _ in plain.files}
+    assert not any(script in hook for hook in plain.setup)
+
+
 def test_what_the_initramfs_is_made_of_is_there_before_the_kernel(
     lab: topology.Topology, settings: apt.AptSettings
 ) -> None:

@@ -84,11 +84,14 @@ class Image:
 
     With `boot_loader` a VM boots the kernel that its own GRUB takes, so that an update of it counts; without,
     it is handed the image's kernel at every boot, which is quicker.
+
+    `cached_packages` of a VM are not installed: apt finds them in its cache (`nodes/cached_packages.py`).
     """
 
     suite: str
     packages: tuple[str, ...]
     boot_loader: bool = False
+    cached_packages: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -297,14 +300,20 @@ def _rails(checks: _Checks, raw: object, management: Management) -> tuple[Rail, 
 
 
 def _image(checks: _Checks, raw: object, other_suite: str | None) -> Image:
-    data = checks.mapping(raw, "image", {"suite"}, {"packages", "boot_loader"})
+    data = checks.mapping(raw, "image", {"suite"}, {"packages", "cached_packages", "boot_loader"})
     boot_loader = data.get("boot_loader", False)
     if not isinstance(boot_loader, bool):
         checks.add(f"image.boot_loader: {boot_loader!r} is not true or false")
-    packages = data.get("packages", list(BASE_PACKAGES))
-    if not isinstance(packages, list):
-        checks.add("image.packages: a list of package names is needed")
-        packages = []
-    names = [checks.text(name, f"image.packages[{i}]", _PACKAGE) for i, name in enumerate(packages)]
     suite = checks.text(other_suite or data.get("suite"), "image.suite", _SUITE)
-    return Image(suite, tuple(sorted(set(names))), boot_loader is True)
+    packages = _packages(checks, data.get("packages", list(BASE_PACKAGES)), "image.packages")
+    cached = _packages(checks, data.get("cached_packages", []), "image.cached_packages")
+    return Image(suite, packages, boot_loader is True, cached)
+
+
+def _packages(checks: _Checks, names: object, where: str) -> tuple[str, ...]:
+    if not isinstance(names, list):
+        checks.add(f"{where}: a list of package names is needed")
+        return ()
+    return tuple(
+        sorted({checks.text(name, f"{where}[{place}]", _PACKAGE) for place, name in enumerate(names)})
+    )

@@ -22,7 +22,10 @@ LOADER = "loader.img"
 # start over for ever. Held up by its host, a kernel takes the processor's clock for unstable and asks an
 # emulated chip instead, under a lock that the cards want too: perftest then cannot learn the clock's rate.
 ROOT = "root=/dev/vda"
-KERNEL_OPTIONS = "rw console=ttyS0 quiet mitigations=off tsc=reliable systemd.default_timeout_start_sec=600"
+KERNEL_OPTIONS = (
+    "rw console=ttyS0 quiet mitigations=off nokaslr tsc=reliable rcupdate.rcu_expedited=1"
+    " systemd.default_timeout_start_sec=600"
+)
 # Frames arrive as on a wire, none larger than the MTU, each in one buffer. With buffers that are merged QEMU
 # before 9.1 waits for ever when the guest is late to offer enough of them for a large packet, and the rail,
 # or the way in, is dead.

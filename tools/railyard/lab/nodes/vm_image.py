@@ -15,7 +15,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.atomic_files impor
 
 from railyard.lab import bootstrap, naming
 from railyard.lab.apt import UBUNTU_SUITES, AptSettings
-from railyard.lab.nodes import vm_loader
+from railyard.lab.nodes import cached_packages, vm_loader
 from railyard.lab.process import CommandError, LabError, tied
 from railyard.lab.topology import Image
 
@@ -38,6 +38,16 @@ _MASKED_UNITS = (
     "e2scrub_reap.service",
     "fstrim.timer",
     "getty.target",
+)
+# systemd runs every generator at boot and at each `daemon-reload`. These look for what no node has: encrypted
+# or foreign partitions, a hibernated system, terminals.
+_MASKED_GENERATORS = (
+    "systemd-cryptsetup-generator",
+    "systemd-getty-generator",
+    "systemd-gpt-auto-generator",
+    "systemd-hibernate-resume-generator",
+    "systemd-integritysetup-generator",
+    "systemd-veritysetup-generator",
 )
 # Only what finds the root: the rest of the modules come from there.
 _INITRAMFS = "MODULES=list\nCOMPRESS=lz4\n"
@@ -82,9 +92,11 @@ _KEEP_LISTS = ("--skip=cleanup/apt",)
 _SETUP = (
     *bootstrap.COMMON_SETUP,
     'chroot "$1" systemctl mask ' + " ".join(_MASKED_UNITS),
+    'mkdir -p "$1"/etc/systemd/system-generators',
+    *(f'ln -s /dev/null "$1"/etc/systemd/system-generators/{name}' for name in _MASKED_GENERATORS),
     'rm -f "$1"/var/cache/apt/archives/*.deb',
-    'chroot "$1" apt-cache gencaches',
 )
+_INDEX = ('chroot "$1" apt-cache gencaches',)
 
 
 def recipe(image: Image, settings: AptSettings) -> bootstrap.Recipe:
@@ -93,8 +105,10 @@ def recipe(image: Image, settings: AptSettings) -> bootstrap.Recipe:
     ubuntu = image.suite in UBUNTU_SUITES
     own = {*_PACKAGES, _KERNEL[ubuntu]}
     packages = tuple(sorted({*image.packages, *own, *(loader.PACKAGES if loader else ())}))
-    files = _FILES + (loader.FILES if loader else ())
-    setup = (_EXTRA_MODULES if ubuntu else ()) + _SETUP + (loader.SETUP if loader else ())
+    cached = image.cached_packages
+    files = _FILES + cached_packages.files(cached) + (loader.FILES if loader else ())
+    setup = (_EXTRA_MODULES if ubuntu else ()) + _SETUP + cached_packages.setup(cached) + _INDEX
+    setup += loader.SETUP if loader else ()
     return bootstrap.Recipe(image.suite, packages, settings, files, setup, _EARLY_FILES, _KEEP_LISTS)
 
 
