@@ -23,12 +23,12 @@ apt_packages_cache_valid_s: 604800
 # Soft-RoCE of this kernel (6.1) refuses a request of its own peer now and then, and the test fails.
 fabric_policy:
   bidirectional: false
-  iperf3_duration_s: 3
-  iperf3_omit_s: 1
+  iperf3_duration_s: 2
+  iperf3_omit_s: 0
   sockperf_duration_s: 1
-  rdma_duration_s: 4
+  rdma_duration_s: 3
   rdma_margin_s: 1
-  rdma_latency_s: 1
+  rdma_latency_s: 0.5
   rendezvous_timeout_s: 20
   first_rendezvous_timeout_s: 90
   lease_s: 180
