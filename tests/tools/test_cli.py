@@ -107,6 +107,15 @@ def test_parse_names_every_tool_in_its_help_and_to_the_shell():
         assert tool in offered
 
 
+def test_strict_parse_in_the_help_and_at_the_shell(tmp_path):
+    told = re.sub(r"\W+", " ", railyard("parse", "--help", COLUMNS="300", NO_COLOR="1").stdout)
+    assert "exit status 3 when valid is false" in told
+    (tmp_path / "ping.txt").write_text("ping: nosuch.invalid: Name or service not known\n")
+    assert railyard("parse", "--strict", "ping", tmp_path / "ping.txt").returncode == 3
+    refused = railyard("parse", "--strict", "run", tmp_path)
+    assert (refused.returncode, "leave it out" in refused.stderr) == (2, True)
+
+
 def test_version():
     assert railyard("--version").stdout.startswith("railyard 0.")
 

@@ -215,7 +215,10 @@ def verify(
     end(verifying.verify(inventory, args or []))
 
 
-@app.command()
+@app.command(
+    epilog="Exit status: 0 the text is this tool's (a failure that it reports included); 2 it is not, or "
+    "cannot be read; 3 with --strict: it is, and `valid` is false."
+)
 def parse(
     tool: Annotated[str, typer.Argument(metavar="TOOL", autocompletion=_tools)],
     file: Annotated[str, typer.Argument(metavar="FILE", help="The tool's output; - reads standard input.")],
@@ -230,13 +233,23 @@ def parse(
         ),
     ] = None,
     reports_dir: ReportsDir = None,
+    strict: Annotated[
+        bool,
+        typer.Option(
+            "--strict",
+            help="End with exit status 3 when `valid` is false: the output is incomplete, reports an error, "
+            "or holds nothing that a verdict may rest on. The JSON object is printed as without it.",
+        ),
+    ] = False,
 ) -> None:
     """Print what a tool's output says as one JSON object; or make a run folder of outputs (TOOL `run`)."""
     from railyard.report import parse as parsing
 
     if tool == "run":
+        if strict:
+            raise UserError("--strict is for the output of one tool", "leave it out with TOOL `run`")
         end(parsing.as_run(file, inventory or [], reports_dir or paths.reports_dir()))
-    end(parsing.run(tool, file))
+    end(parsing.run(tool, file, strict=strict))
 
 
 @app.command(epilog=_EXIT_STATUSES)

@@ -34,6 +34,20 @@ def test_a_failure_that_is_faithfully_reported_is_understood(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
+    ("data", "status"),
+    [(PING, 0), (b"ping: nosuch.invalid: Name or service not known\n", 3), (PING[:-20], 3), (b"junk\n", 2)],
+)
+def test_strict_has_an_exit_status_for_what_is_not_valid(tmp_path, capsys, data, status):
+    file = tmp_path / "ping.txt"
+    file.write_bytes(data)
+    assert parse.run("ping", str(file), strict=True) == status
+    printed = capsys.readouterr().out
+    assert parse.run("ping", str(file)) == (2 if status == 2 else 0)
+    # The object is the same with the option and without it.
+    assert capsys.readouterr().out == printed
+
+
+@pytest.mark.parametrize(
     "data", [b"\xff\xfe\x80 no ping", b"", b"\x00" * 5000, bytes(range(256)), b"\xff\xfe"]
 )
 def test_other_bytes_are_refused_with_a_position_and_no_object(tmp_path, capsys, data):

@@ -13,6 +13,7 @@ from railyard.base.errors import UserError, numbered
 
 UNDERSTOOD = 0
 NOT_UNDERSTOOD = 2
+NOT_VALID = 3
 
 # A capture is kilobytes; reading a device or a disk image to its end would take the memory with it.
 _LARGEST_BYTES = 16 * 2**20
@@ -90,16 +91,17 @@ def read(tool: str, file: str) -> dict[str, Any]:
         raise UserError(f"{name}: there is not enough memory for {len(data)} bytes") from problem
 
 
-def run(tool: str, file: str) -> int:
+def run(tool: str, file: str, *, strict: bool = False) -> int:
     """Parse a file and print one JSON object on standard output.
 
     Args:
         tool: One of the names in `registry.TOOLS`.
         file: Path, or `-` for standard input.
+        strict: Whether an object whose `valid` is false has an exit status of its own.
 
     Returns:
-        0 when the text is this tool's (its faithfully reported failure included), 2 otherwise, with a message
-        on standard error and nothing on standard output.
+        0 when the text is this tool's (its faithfully reported failure included), or with `strict` 3 when
+        `valid` is false; 2 otherwise, with a message on standard error and nothing on standard output.
     """
     try:
         found = read(tool, file)
@@ -108,4 +110,4 @@ def run(tool: str, file: str) -> int:
         return NOT_UNDERSTOOD
     # ASCII escapes: what a tool printed may hold lone surrogates, which standard output could refuse.
     print(json.dumps(found, indent=2, allow_nan=False))
-    return UNDERSTOOD
+    return NOT_VALID if strict and not found["valid"] else UNDERSTOOD
