@@ -163,6 +163,34 @@ def without(run: Run, netplan: str, path: str, stanzas: Mapping[str, Sequence[st
         return handle.read()
 
 
+def stanza_keys(run: Run, netplan: str, section: str, work: str) -> dict[str, dict[str, str]]:
+    """Return `{id: {key: value}}` of a section's stanzas, as netplan prints them, nested keys left out.
+
+    Args:
+        run: runs an argv list.
+        netplan: path of the netplan command.
+        section: such as `ethernets`.
+        work: folder of the trial.
+
+    Raises:
+        CandidateError: netplan does not print them.
+    """
+    status, out, err = run([netplan, "get", "--root-dir", work, section])
+    if status != 0:
+        raise CandidateError(err.replace(work, "").strip()[-300:])
+    stanzas: dict[str, dict[str, str]] = {}
+    for line in out.splitlines():
+        found = re.match(r"( {0,2})([^\s#-][^:]*):(?: (.*))?\Z", line)
+        if not found:
+            continue
+        key, value = found.group(2).strip("\"'"), (found.group(3) or "").strip("\"' ")
+        if not found.group(1):
+            stanzas[key] = {}
+        elif stanzas and len(found.group(1)) > 1:
+            stanzas[list(stanzas)[-1]][key] = value
+    return stanzas
+
+
 def tree(work: str) -> dict[str, str]:
     """Return `{path on the node: text}` of all that netplan generated in the folder of a trial."""
     texts = {}

@@ -30,6 +30,10 @@ CLOUD_INIT_TEXT = (
     f"{_DISABLED}\n"
 )
 _MOVABLE = ("/etc/netplan", "/etc/systemd/network")
+# netplan's keys for SR-IOV, which the stanza of a rail does not have; an ethernet's `link` makes it a virtual
+# function of that port (netplan's YAML reference, "SR-IOV").
+_VIRTUAL_FUNCTIONS = ("embedded-switch-mode", "virtual-function-count", "delay-virtual-functions-rebind")
+_PORT = "link"
 _CLOUD_INITS_OWN = "/etc/netplan/50-cloud-init.yaml"
 
 
@@ -144,6 +148,9 @@ def _part(
     except candidate.CandidateError:
         return "it is not whole without other files", "", None
     mine, shared, more = sort(texts, present, ours)
+    virtual = _virtual_functions(run, netplan, mine.get("ethernets", []), work)
+    if virtual[0]:
+        return *virtual, None
     if shared or not more:
         return *_shared(shared, ours), None
     ids = ", ".join(netdef for section in mine.values() for netdef in section)
@@ -156,6 +163,31 @@ def _part(
     if netplan_claims.claims({netdev: present[netdev] for netdev in ours}, left, {}):
         return cannot, "", None
     return "", "", stays
+
+
+def _virtual_functions(run: candidate.Run, netplan: str, ids: Sequence[str], work: str) -> tuple[str, str]:
+    """Return `blocked` and `fix` of stanzas whose virtual functions would go with them."""
+    try:
+        stanzas = candidate.stanza_keys(run, netplan, "ethernets", work)
+    except candidate.CandidateError:
+        return "", ""
+    for netdef in ids:
+        keys = [key for key in _VIRTUAL_FUNCTIONS if key in stanzas.get(netdef, {})]
+        of_it = [name for name, stanza in stanzas.items() if stanza.get(_PORT) == netdef]
+        port = stanzas.get(netdef, {}).get(_PORT)
+        where = f"its stanza {netdef}"
+        if port:
+            return f"{where} is a virtual function of {port}, which netplan makes because of it", (
+                f"have another stanza say how many there are (`virtual-function-count` of {port}, in a file "
+                f"that names no rail), or use a port as the rail"
+            )
+        if keys or of_it:
+            named = ", ".join([*keys, *(f"`link` of {name}" for name in of_it)])
+            return f"{where} sets up virtual functions ({named}), which would go with it", (
+                "set them up outside netplan (a udev rule that writes sriov_numvfs, `devlink dev eswitch "
+                "set` for the switch mode), take these keys out, and run again"
+            )
+    return "", ""
 
 
 def _shared(shared: Mapping[str, Sequence[str]], ours: Sequence[str]) -> tuple[str, str]:

@@ -23,6 +23,8 @@ _NETWORKD_DIRS = (
     "/usr/lib/systemd/network",
     "/lib/systemd/network",
 )
+# What netplan writes in another place, or not at all, when the renderer changes.
+_OF_THE_RENDERER = ("/run/systemd/network/", "/run/NetworkManager/", "/run/udev/rules.d/90-netplan.rules")
 _CONF_DIRS = ("usr/lib/systemd", "run/systemd", "etc/systemd")
 _TABLES = {"default": "253", "main": "254", "local": "255"}
 _NO = {"no", "n", "false", "f", "off", "0"}
@@ -190,10 +192,13 @@ def altered_sentence(path: str, fate: str, moved: Sequence[str]) -> str:
     fix = "give no stanza of theirs the name of a rail's netdev"
     if moved:
         files = " and ".join(moved)
-        fix = (
-            f"what stays needs something of {files}, such as its global `renderer`: say that in a file that "
-            f"stays (`network: {{version: 2, renderer: ...}}`), or take the rails out of {files} by hand"
-        )
+        fix = f"it is needed for something that {files} sets up: take the rails out of {files} by hand"
+        if path.startswith(_OF_THE_RENDERER):
+            fix = (
+                f"what stays needs something of {files}, such as its global `renderer`: say that in a file "
+                f"that stays (`network: {{version: 2, renderer: ...}}`), or take the rails out of {files} by "
+                "hand"
+            )
     return f"{path}, which netplan makes of others' files, would {fate} with the change; {fix}"
 
 

@@ -189,6 +189,49 @@ def test_what_the_refusal_of_a_glob_advises_is_accepted(node):
     assert look(node, file.format("enp5s0")) == []
 
 
+VIRTUAL_FUNCTIONS = """network:
+  version: 2
+  ethernets:
+    ens6:
+      embedded-switch-mode: switchdev
+      virtual-function-count: 8
+      delay-virtual-functions-rebind: true
+      mtu: 9000
+    enp5s0: {dhcp4: true}
+"""
+
+
+@needs_netplan
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (VIRTUAL_FUNCTIONS, "embedded-switch-mode, virtual-function-count, delay-virtual-functions-rebind"),
+        # Nothing of others in the file, and YAML's flow form.
+        (
+            "network: {version: 2, ethernets: {ens6: {'virtual-function-count': 8}}}\n",
+            "(virtual-function-count)",
+        ),
+        (
+            "network: {version: 2, ethernets: {p: {match: {name: ens6}}, vf0: {link: p}, vf1: {link: p}}}\n",
+            "its stanza p sets up virtual functions (`link` of vf0, `link` of vf1)",
+        ),
+        (
+            "network: {version: 2, ethernets: {ens6d1: {link: enp5s0}, enp5s0: {dhcp4: true}}}\n",
+            "its stanza ens6d1 is a virtual function of enp5s0",
+        ),
+    ],
+)
+def test_virtual_functions_are_not_taken_away(node, text, words):
+    found = look(node, text)
+    assert found
+    for take_over in (True, False):
+        problem = said(take_over, *found)[0]
+        assert words in problem
+        assert "rail_network_take_over does not move it" in problem
+        assert "renderer" not in problem
+    assert netplan_take_over.moves(found) == []
+
+
 def test_networkd_file_by_hand_is_judged_by_its_own_text(node):
     written = {"/etc/systemd/network/10-rail.network": network("Name=ens6")}
     work, sys_root = str(node / "work"), str(node / "sys")

@@ -139,3 +139,19 @@ def unmanaged(netdev):
 )  # fmt: skip
 def test_nothing_that_others_files_generate_may_change(before, after, found):
     assert netplan_foreign.altered(before, after, RAILS) == found
+
+
+@pytest.mark.parametrize(
+    ("path", "named"),
+    [
+        (MANAGED, True),
+        (MANAGEMENT_AT, True),
+        (UDEV, True),
+        ("/run/systemd/system/netplan-ovs-cleanup.service", False),
+        ("/run/udev/rules.d/99-sriov-netplan-setup.rules", False),
+    ],
+)
+def test_renderer_is_named_only_where_it_decides_about_the_file(path, named):
+    sentence = netplan_foreign.altered_sentence(path, "go", ["/etc/netplan/50-x.yaml"])
+    assert ("renderer" in sentence) is named
+    assert "take the rails out of /etc/netplan/50-x.yaml by hand" in sentence
