@@ -24,6 +24,7 @@ Parser = Callable[[str], dict[str, Any]]
 _WHOLE_LINE = re.compile(
     r"\}\s*\Z|^\s*(?:\[\s*\{.*)?\]\s*\Z"
     r"|[0-9] (?:GB/s|ms)\s*\Z|Link layer:\s+(?:InfiniBand|Ethernet)\s*\Z|Avg bus bandwidth +: [0-9.]+ \Z"
+    r"|^SUM \w+ [0-9]+\.[0-9]{2}\s*\Z"
 )
 _PROMPT = re.compile(r"[#$%] ?\Z")
 # A capture that `railyard parse` takes has 16 MiB; shorter lines no tool prints.

@@ -129,6 +129,8 @@ class _Run:
         if summary := _SUMMARY.search(line):
             out["metric"] = "round_trip" if summary.group(1) == "Round trip" else "one_way"
             self.summary = to_float(summary.group(2))
+            # The same number; the line above it may have been left out of a capture.
+            out["average_us"] = self.summary if out["average_us"] is None else out["average_us"]
         if dropped := _DROPPED.search(line):
             out["dropped"] = to_int(dropped.group(1))
             for place, what in enumerate(("dropped", "duplicated", "out-of-order")):
@@ -178,8 +180,10 @@ class _Run:
         out = self.latency
         if self.average_seen > 1:
             return error("several_servers", "statistics of several servers in one run are not supported")
-        if not (self.ends or self._is_log()) or None in (out["observations"], *(out[key] for key in _TIMES)):
+        if None in (out["observations"], *(out[key] for key in _TIMES)):
             return error("truncated", "the statistics are missing or cut short")
+        if not (self.ends or self._is_log()):
+            return error("truncated", "no line says that the test ended: it may have been interrupted")
         if not out["observations"] or not out["average_us"]:
             return error("no_data", "no round trip was observed")
         order = [out[key] for key in ("min_us", "p50_us", "p99_us", "p999_us", "max_us")]
@@ -233,7 +237,10 @@ def parse(text: str) -> dict[str, Any]:
             run = _Run(None)
         if mode and "Usage" not in line:
             run.mode = mode
-        recognised = recognised or line.startswith(("sockperf: ", "sockperf[")) or bool(_AVERAGE.search(line))
+        is_ours = (
+            line.startswith(("sockperf: ", "sockperf[")) or _AVERAGE.search(line) or _SUMMARY.search(line)
+        )
+        recognised = recognised or bool(is_ours)
         run.read(line)
     runs.append(run)
     if not recognised:

@@ -1,7 +1,7 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""dcgmi (DCGM): `diag` of 2.x to 4.x and `health -c`, both as JSON (`-j`) and as tables."""
+"""dcgmi (DCGM): `diag` of 2.x to 4.x and `health -c`, as JSON (`-j`) or tables; `nvlink --link-status`."""
 
 from __future__ import annotations
 
@@ -27,6 +27,13 @@ _RESULT = re.compile(r"(?:(GPU ?[0-9]{1,3}): )?(Pass|Fail|Skip|Warn|Not Run)(?: 
 _OVERALL = re.compile(r"^\| Overall Health:? +(?:\| +)?(\w{1,20}) +\|\s*$")
 # What stands below a test that it is of.
 _COLUMN_END, _LONGEST_INFO = 46, 4000
+_LINKS = re.compile(r"^\|  NvLink Link Status  \|\s*$")
+_OWNER = re.compile(r"^ +(gpuId|physicalId) ([0-9]{1,4}):\s*$")
+_STATES = re.compile(r"^ +([UDX_](?: [UDX_])*)\s*$")
+# The last line of the list of links.
+_LEGEND = re.compile(r"^Key: Up=U, Down=D, Disabled=X, Not Supported=_\s*$")
+_STATE_NAMES = {"U": "Up", "D": "Down", "X": "Disabled", "_": "Not Supported"}
+_LINKS_CUT = error("truncated", "the list of links is cut: its legend, or the links of a GPU, are missing")
 _REMARKS = ("Warning", "Error", "Info")
 
 
@@ -121,15 +128,56 @@ def _tables(lines: list[str]) -> tuple[list[dict[str, Any]], dict[str, str] | No
     return outputs, problem or (cut if table else None)
 
 
+def _links(lines: list[str]) -> tuple[list[dict[str, Any]], dict[str, str] | None]:
+    """Read `dcgmi nvlink --link-status`: (outputs, error)."""
+    outputs: list[dict[str, Any]] = []
+    problem: dict[str, str] | None = None
+    owner: tuple[str, int] | None = None
+    is_open = False
+    for line in lines:
+        named, states = _OWNER.match(line), _STATES.match(line)
+        if _LINKS.match(line):
+            problem = problem or (_LINKS_CUT if is_open else None)
+            outputs.append({"health": None, "tests": [], "links": []})
+            is_open, owner = True, None
+        elif not is_open:
+            continue
+        elif named:
+            problem = problem or (_LINKS_CUT if owner else None)
+            owner = ("gpu" if named.group(1) == "gpuId" else "switch", int(named.group(2)))
+        elif states and owner:
+            outputs[-1]["links"] += [
+                {"gpu": None, "switch": None, owner[0]: owner[1], "link": link, "state": _STATE_NAMES[state]}
+                for link, state in enumerate(states.group(1).split())
+            ]
+            owner = None
+        elif _LEGEND.match(line):
+            problem = problem or (_LINKS_CUT if owner else None)
+            is_open = False
+    return outputs, problem or (_LINKS_CUT if is_open else None)
+
+
+def _link_warnings(links: list[dict[str, Any]]) -> list[str]:
+    """Name the links that are down."""
+    return [
+        f"{'GPU' if one['switch'] is None else 'NVSwitch'} "
+        f"{one['gpu'] if one['switch'] is None else one['switch']}: link {one['link']} is down"
+        for one in links
+        if one["state"] == "Down"
+    ]
+
+
 def parse(text: str) -> dict[str, Any]:
-    """Parse what `dcgmi diag` or `dcgmi health -c` printed, with `-j` or without.
+    """Parse what `dcgmi diag` or `health -c` printed, with `-j` or without, or `nvlink --link-status`.
 
     Args:
         text: What dcgmi printed.
 
     Returns:
         The common object; each output holds `health` (word or None) and `tests` (a list of
-        `{category, test, result, info}`). A failed test is a whole result: `valid` says nothing of passing.
+        `{category, test, result, info}`); that of `nvlink` also `links`, a list of
+        `{gpu, switch, link, state}`, of which either `gpu` or `switch` is None. A failed test is a whole
+        result, and so is a link that is down: `valid` says nothing of passing.
 
     Raises:
         NotThisTool: There is neither such an object, nor such a table, nor a message of dcgmi.
@@ -153,7 +201,16 @@ def parse(text: str) -> dict[str, Any]:
         warnings.append(common.not_read("a table"))
     elif tables:
         outputs, problem = tables, wrong
-    said = next((line for line in lines if _TROUBLE.search(line[:400])), None)
+    linked, unlinked = _links(lines)
+    if linked and outputs:
+        warnings.append(common.not_read("a list of links"))
+    elif linked:
+        outputs, problem = linked, unlinked
+    # A cell of a table, or a legend, may hold the same words.
+    said = next(
+        (line for line in lines if not line.startswith(("|", "+", "Key:")) and _TROUBLE.search(line[:400])),
+        None,
+    )
     if found.cut is not None and _CUT.search(found.cut):
         problem = problem or error("truncated", "the JSON ends in the middle")
     elif not outputs and said and "dcgm" in text.lower():
@@ -163,8 +220,9 @@ def parse(text: str) -> dict[str, Any]:
     if not outputs and problem is None:
         raise common.refusal("no JSON or table of dcgmi diag or health", lines)
     for output in outputs:
-        if output["health"] is None and not output["tests"]:
-            problem = problem or error("no_data", "the report has no test")
+        if output["health"] is None and not (output["tests"] or output.get("links")):
+            problem = problem or error("no_data", "the report has no test and no link")
+        warnings += _link_warnings(output.get("links", []))
         if any(test["result"] is None for test in output["tests"]):
             problem = problem or error("garbled", "a test has no result")
         failed = [test["test"] for test in output["tests"] if str(test["result"]).lower() not in _GOOD]

@@ -1,7 +1,10 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""nvbandwidth's JSON (`-j`, 0.5 to 0.8): matrices of GB/s, as texts, `N/A` where nothing was copied."""
+"""nvbandwidth's JSON (`-j`, 0.5 to 0.8): matrices of GB/s, as texts, `N/A` where nothing was copied.
+
+Its text is read by `nvbandwidth_text`.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from typing import Any
 
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers import common, json_text
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import error, to_float
+from ansible_collections.railyard.fabric.plugins.module_utils.parsers.gpu import nvbandwidth_text
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.json_text import section
 
 # 0.8 has a list of "3: NVIDIA H100 80GB HBM3 (00000000:5d:00): (gpu17)"; before it, lines "Device 3: ..."
@@ -96,7 +100,7 @@ def _problems(data: dict[str, Any], output: dict[str, Any]) -> Iterator[dict[str
 
 
 def parse(text: str) -> dict[str, Any]:
-    """Parse what nvbandwidth printed with `-j`.
+    """Parse what nvbandwidth printed, with `-j` or without.
 
     Args:
         text: its output; text before and after the JSON is allowed.
@@ -106,13 +110,16 @@ def parse(text: str) -> dict[str, Any]:
         copied (`N/A`) and for a test that was waived, which needs what this machine does not have.
 
     Raises:
-        NotThisTool: There is no JSON of nvbandwidth.
+        NotThisTool: There is neither JSON nor text of nvbandwidth.
     """
     found = json_text.find_objects(text)
     runs = [section(one, "nvbandwidth") for one in found.objects if "nvbandwidth" in one]
     cut = found.cut is not None and '"nvbandwidth"' in found.cut
     if not runs and not cut:
-        raise common.refusal("no JSON of nvbandwidth (-j)", common.split_lines(text))
+        printed = nvbandwidth_text.parse(text)
+        if printed is None:
+            raise common.refusal("neither JSON nor text of nvbandwidth", common.split_lines(text))
+        return printed
     lines = [line for line in common.split_lines(found.around) if line.startswith("Device ")]
     outputs = [_output(one, lines) for one in runs]
     pairs = zip(runs, outputs)  # noqa: B905 - 3.9

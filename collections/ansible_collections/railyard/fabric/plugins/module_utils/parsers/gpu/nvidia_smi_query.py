@@ -24,6 +24,8 @@ _ABSENT = re.compile(
 _TROUBLE = re.compile(r"NVIDIA-SMI has failed|No devices were found|couldn't communicate|not a valid field|"
                       r"Failed to initialize NVML|Unable to determine", re.I)  # fmt: skip
 _Q_START = re.compile(r"^\s*=+NVSMI LOG=+\s*$")
+# What follows the banner, which a capture may lack: the first of these that is there begins a log.
+_Q_HEADS = tuple(re.compile(rf"^{name} +: ") for name in ("Timestamp", "Driver Version", "Attached GPUs"))
 _TABLE = re.compile(r"^\| NVIDIA-SMI \S{1,20} +Driver Version: (\S{1,20}) ")
 _TABLE_GPU = re.compile(r"^\| +([0-9]{1,3}) +(\S.{0,60}?) +(?:On|Off|N/A) +\| +([0-9A-Fa-f:.]{12,16}) ")
 _Q_PAIR = re.compile(r"^( *)([A-Za-z][\w .()/-]{0,60}?) +: (.{0,200})$")
@@ -128,6 +130,16 @@ def _read_q(lines: list[str]) -> tuple[str | None, list[dict[str, Any]], dict[st
     return driver, gpus, problem
 
 
+def _log_starts(lines: list[str]) -> list[int]:
+    """Return where each log of -q begins: at its banner or, where there is none, at the line below it."""
+    gpus = [at for at, line in enumerate(lines) if _Q_GPU.match(line)]
+    for head in (_Q_START, *(_Q_HEADS if gpus else ())):
+        starts = [at for at, line in enumerate(lines) if head.match(line)]
+        if starts:
+            return starts
+    return gpus[:1]
+
+
 def _read_table(lines: list[str]) -> tuple[str | None, list[dict[str, Any]], dict[str, str] | None]:
     """Read the GPUs of plain `nvidia-smi`; its list of processes comes last."""
     head = _TABLE.match(lines[0])
@@ -159,8 +171,9 @@ def parse(text: str) -> dict[str, Any]:
     problem = error("tool_error", said) if said else None
     outputs: list[dict[str, Any]] = []
     warnings: list[str] = []
-    for form, read, head in (("the log of -q", _read_q, _Q_START), ("the table", _read_table, _TABLE)):
-        starts = [at for at, line in enumerate(lines) if head.match(line)]
+    tables = [at for at, line in enumerate(lines) if _TABLE.match(line)]
+    forms = (("the log of -q", _read_q, _log_starts(lines)), ("the table", _read_table, tables))
+    for form, read, starts in forms:
         if outputs and starts:
             warnings.append(common.not_read(form))
             continue

@@ -39,8 +39,8 @@ _PLUGIN = re.compile(
     r"NET/Plugin ?: Loaded net plugin (\S.{0,60}?) \(v[0-9]{1,2}\)"
     r"|Successfully loaded external (?:network )?plugin (\S{1,200})"
 )
-# aws-ofi-nccl's line, with a capital in older ones.
-_PROVIDER = re.compile(r"NET/OFI Selected [Pp]rovider is ([\w;.-]{1,60}?)(?=[, ])")
+# aws-ofi-nccl's line, with a capital in older ones, of which the oldest end behind the name.
+_PROVIDER = re.compile(r"NET/OFI Selected [Pp]rovider is ([\w;.-]{1,60}?)(?=[, ]|\s*$)")
 _NO_RDMA = re.compile(r"NET/IB : No device found|Failed to open libibverbs")
 _ASKED_HCA = re.compile(r"NCCL_IB_HCA set to (\S{1,200})")
 # Up to 2.8 a warning, and in all versions only the way to sockets.

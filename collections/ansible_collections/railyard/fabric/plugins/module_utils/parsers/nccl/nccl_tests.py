@@ -16,6 +16,8 @@ from ansible_collections.railyard.fabric.plugins.module_utils.parsers.nccl impor
 _PREFIX = re.compile(r"^(?:\[[0-9]+,[0-9]+\]<std(?:out|err)>: ?|[0-9]{1,5}: )")
 # Up to 2018 the banner and the lines behind the table have no "#"; in HPC-X's build no line has.
 _BANNER = re.compile(r"n[Tt]hread[s]? [0-9]+ .*\bminBytes [0-9]+")
+# The list of ranks; what stands above it may have been left out of a capture.
+_LIST = re.compile(r"^#?\s*Using devices\s*$")
 _RANK = re.compile(r"^#?\s+Rank\s+([0-9]+)\b.*? on\s+(\S+) device")
 _NAMES = "all_reduce|all_gather|reduce_scatter|alltoallv?|broadcast|reduce|gather|scatter|sendrecv|hypercube"
 _COLLECTIVE = re.compile(rf"\b({_NAMES})_perf\b|^# Collective test (?:starting|concluded): (\w+)_perf")
@@ -127,6 +129,10 @@ class _Run:
         self.is_too_low = False
         self.checked = False
 
+    def is_past(self, line: str) -> bool:
+        """Tell whether this test's own line of this kind has been read, so that another test begins."""
+        return bool(self.has_average if _RANK.match(line) else self.layout)
+
     def output(self) -> dict[str, Any]:
         return {
             "collective": self.collective,
@@ -237,7 +243,8 @@ def parse(text: str) -> dict[str, Any]:
             problem = problem or error("tool_error", failure.group(0))
         if common.ended_by_signal(line):
             problem = problem or error("interrupted", line)
-        if _BANNER.search(line[:400]) or (_COLUMNS.match(line) and (not runs or runs[-1].layout)):
+        is_head = _COLUMNS.match(line) or _LIST.match(line) or _RANK.match(line)
+        if _BANNER.search(line[:400]) or (is_head and (not runs or runs[-1].is_past(line))):
             runs.append(_Run())
             runs[-1].collective, collective = collective, None
         if runs:
