@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """NCCL's own log (NCCL_DEBUG=INFO): which network each rank really took; two ranks may share one line.
 
-The forms are those of NCCL's source, 2.4 to 2.30.
+The forms are those of NCCL's source, 2.4 to 2.30, and the levels those of 2.32.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.parsers import com
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.common import error
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.nccl.log_lines import Message, messages
 
-_OURS = re.compile(r"NCCL (?:INFO|WARN|version) ")
+_OURS = re.compile(r"NCCL (?:INFO|ATTN|WARN|version) ")
 _VERSION = re.compile(r"NCCL version ([0-9][\w.+-]{0,40})")
 # The next rank's line may begin right behind the name: the known names are taken as far as they go.
 _NETWORK = re.compile(r"Using network (IBext(?:_v[0-9]{1,2})?|IB|Socket|[A-Za-z][\w /.-]{0,40}?(?=\s*$))")

@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-_MARK = re.compile(r"NCCL (INFO|WARN) ?")
+_MARK = re.compile(r"NCCL (INFO|ATTN|WARN) ?")
 # "gpu01:207:267 [1] NCCL INFO", and for a warning "gpu01:207:267 [1] init.cc:943 NCCL WARN".
 _HEAD = re.compile(
     r"([\w.-]{1,255}):([0-9]{1,10}):([0-9]{1,10}) \[(-?[0-9]{1,3})\] "
@@ -28,7 +28,7 @@ class Message:
         host: The host that the process is on; None where the line's beginning is lost.
         pid: Its process number, likewise.
         gpu: The CUDA device that it works on, likewise.
-        level: `INFO` or `WARN`.
+        level: `INFO`, `ATTN` (2.32 and newer: a notice) or `WARN`.
         text: What it says, up to where another process breaks in.
     """
 

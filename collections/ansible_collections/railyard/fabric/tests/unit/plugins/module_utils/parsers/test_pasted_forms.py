@@ -179,6 +179,16 @@ def test_efa_is_the_provider_in_every_spelling(word, end):
     assert (output["provider"], output["transport"]) == ("efa", "AWS Libfabric")
 
 
+def test_messages_of_the_level_attn_are_nobodys_else():
+    text = read("nccl-log", "efa_old_spelling.txt")
+    notice = "node-a:11:12 [0] plugin/net.cc:312 NCCL ATTN NET/IB : No device found\n"
+    output = one("nccl-log", notice + text)
+    assert (output["warnings"], output["provider"]) == ([], "efa")
+    # A rank's words end where another's notice breaks in.
+    glued = text.replace("\n", notice, 1)
+    assert one("nccl-log", glued)["provider"] == "efa"
+
+
 # nccl-tests without the line of its options
 
 RANKS = read("nccl-tests", "no_nthread_line.txt")
