@@ -38,7 +38,7 @@ def test_a_finding_is_a_line_and_its_remedy(lint: Any) -> None:
         "x.env:2: error: NCCL_IB_CUDA_SUPPORT=1: NCCL has not read it since 2.4.0: forced GPUDirect RDMA, "
         "which NCCL now uses wherever the topology allows it",
         "    fix: take it out; NCCL_NET_GDR_LEVEL is what there is now (read by NCCL before 2.4.0)",
-        "1 setting for NCCL 2.30.7: 1 error",
+        "1 setting for NCCL 2.32.3: 1 error",
     ]
 
 
@@ -87,7 +87,7 @@ def test_the_inventorys_rails_are_asked(lint: Any) -> None:
     status, out, _ = lint("NCCL_IB_HCA==mlx5_0\n", "-i", inventory)
     assert status == 1
     assert "it leaves out 7 of the rails of gpu[001-064]" in out
-    assert out.endswith("1 setting for NCCL 2.30.7, against the rails of 64 nodes: 1 error\n")
+    assert out.endswith("1 setting for NCCL 2.32.3, against the rails of 64 nodes: 1 error\n")
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,13 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The variables that NCCL, and UCX beside it, are told by: `variables.json`, and what a value of one means.
+"""The variables that NCCL, RCCL and UCX read: `variables.json`, and what a value of one means.
 
-From NVIDIA's documentation of NCCL's environment (env.rst of 2.30.7) and, for what it leaves out and for
-the versions, from NCCL's source at each of its 78 tags from 2.3.5 to 2.30.7; what is left over of Amazon's
-plugin, from doc/efa-env-var.md of aws-ofi-nccl. Read by `railyard lint-nccl` and
-by role nccl_profile, on the controller alone.
+tools/nccl_catalogue.py writes there which release reads which name: from NCCL's source at each tag and, for
+newer releases, from the library; RCCL's names from its source and documentation. What a variable is for is
+from NVIDIA's documentation of NCCL's environment (env.rst of 2.30.7, the contents of 2.32.3's), and from the
+source where that says nothing; what is left over of Amazon's plugin, from doc/efa-env-var.md of
+aws-ofi-nccl. Read by `railyard lint-nccl` and by role nccl_profile, on the controller alone.
 """
 
 from __future__ import annotations
@@ -21,8 +22,10 @@ from pathlib import Path
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.nccl import names
 
-#: The version that the catalogue was made of; what is newer it does not know.
-NEWEST = "2.30.7"
+_CATALOGUE = json.loads(Path(__file__).with_name("variables.json").read_text(encoding="utf-8"))
+#: The releases of NCCL whose names the catalogue has, oldest first.
+RELEASES: tuple[str, ...] = tuple(_CATALOGUE["nccl"]["releases"])
+OLDEST, NEWEST = RELEASES[0], RELEASES[-1]
 #: How NCCL writes the distance of a path, nearest first. It compares case too.
 LEVELS = ("LOC", "NVL", "NVB", "C2C", "PIX", "PXB", "P2C", "PXN", "PHB", "SYS")
 #: What the numbers that levels were before 2.5 mean now; what is above is the last.
@@ -35,8 +38,9 @@ _CHOICES = {
 }
 # strtoll with base 0: what it cannot read is 0, what follows the number is left.
 _NUMBER = re.compile(r"[ \t]*([+-]?(?:0[xX][0-9a-fA-F]+|[0-9]+))(.*)", re.DOTALL)
-# A name is meant by one that differs from it by a letter or two.
-_NEAR = 0.9
+# A name is meant by one that differs from it by a letter or two, within one word: of the 305 names that came
+# after 2.3.5, 19 are as near to an older one, and of these only 1 differs in one word alone and little there.
+_NEAR, _NEAR_WORD = 0.9, 0.75
 
 
 @dataclass(frozen=True)
@@ -46,7 +50,8 @@ class Variable:
     Attributes:
         name: with * at its end it stands for all names that begin so.
         use: `system` (NVIDIA documents it as what may stay set), `debugging` (as what may not), `internal`
-            (read, but not documented), `other` (read by another program) or `ucx`.
+            (read, but not documented), `other` (read by another program), `rccl` (read by RCCL, the library
+            of AMD, and not by NCCL) or `ucx`.
         values: what it may be, as alternatives: a number, A..B, a word, or <a kind>; empty: not known.
         case: whether the words' case counts.
         default: what it is where nothing sets it, in the newest version; empty where that depends.
@@ -56,6 +61,9 @@ class Variable:
         instead: the name to use instead.
         left_over: since what it need not be set any more, of another program's.
         why: what it does.
+        plugin: whether only plugins that come with NCCL's source read it.
+        rccl: the newest ROCm release whose RCCL was seen to read it, or `documentation` where only RCCL's
+            documentation of a newer one names it; empty: not read.
     """
 
     name: str
@@ -69,13 +77,12 @@ class Variable:
     instead: str = ""
     left_over: str = ""
     why: str = ""
+    plugin: bool = False
+    rccl: str = ""
 
 
 #: name -> row, in the order of the names.
-VARIABLES: dict[str, Variable] = {
-    row["name"]: Variable(**row)
-    for row in json.loads(Path(__file__).with_name("variables.json").read_text(encoding="utf-8"))
-}
+VARIABLES: dict[str, Variable] = {row["name"]: Variable(**row) for row in _CATALOGUE["variables"]}
 _PREFIXES = {name[:-1]: variable for name, variable in VARIABLES.items() if name.endswith("*")}
 
 
@@ -91,6 +98,25 @@ def near(name: str) -> str | None:
     """Return the name that a misspelt one was meant to be, or None."""
     found = difflib.get_close_matches(name.upper(), VARIABLES, n=1, cutoff=_NEAR)
     return found[0] if found else None
+
+
+def misspelt(name: str) -> str | None:
+    """Return the name that one is a misspelling of, or None where it may be a name of its own, too."""
+    meant = near(name)
+    if meant is None or name.upper().replace("_", "") == meant.replace("_", ""):
+        return meant
+    written, words = name.upper().split("_"), meant.split("_")
+    pairs = [(one, other) for one, other in zip(written, words, strict=False) if one != other]
+    if len(written) != len(words) or len(pairs) != 1:
+        return None
+    return meant if difflib.SequenceMatcher(None, *pairs[0]).ratio() >= _NEAR_WORD else None
+
+
+def describe_unknown(name: str) -> str:
+    """Return why a name that is not in the catalogue is probably wrong, as a sentence without a full stop."""
+    if name != name.upper() and name.upper() in VARIABLES:
+        return "NCCL reads names in capitals alone"
+    return f"no NCCL from {OLDEST} to {NEWEST} reads it, nor RCCL, nor a plugin that is known here"
 
 
 def release(text: str) -> tuple[int, ...]:
@@ -186,7 +212,7 @@ def _wrong_level(value: str) -> str | None:
 
 
 def _wrong_bool(value: str) -> str | None:
-    return None if value.lower() in ("0", "1", "true", "false") else "is neither 0 nor 1"
+    return None if value.lower() in ("0", "1", "t", "f", "true", "false") else "is neither 0 nor 1"
 
 
 def _wrong_network(value: str) -> str | None:

@@ -128,12 +128,14 @@ def _of_one(setting: Setting, nccl: tuple[int, ...], nodes: Sequence[fabric.Node
 
 
 def _unknown(setting: Setting) -> Finding:
+    why = catalogue.describe_unknown(setting.name)
+    if meant := catalogue.misspelt(setting.name):
+        return about(setting, ERROR, "unknown", why, f"write {meant}")
+    # It may be a newer release's: nothing here says that it is wrong.
     near = catalogue.near(setting.name)
-    why = f"no NCCL from 2.3.5 to {catalogue.NEWEST} reads it, nor a plugin that is known here"
-    if near == setting.name.upper():
-        why = "NCCL reads names in capitals alone"
-    fix = f"write {near}" if near else "take it out, unless a plugin of yours reads it"
-    return about(setting, ERROR, "unknown", why, fix)
+    fix = f"did you mean {near}? If not, " if near else ""
+    fix += "look it up in the documentation of the NCCL or the plugin that is to read it"
+    return about(setting, UNKNOWN, "unknown", f"{why}; a newer NCCL may", fix)
 
 
 def _of_others(setting: Setting, row: Variable) -> Iterator[Finding]:

@@ -53,8 +53,8 @@ def _why(name: str, value: Any) -> str | None:
     text = str(value)
     row = catalogue.find(name)
     if row is None:
-        near = catalogue.near(name)
-        return f"no NCCL up to {catalogue.NEWEST} reads it; {near} is near" if near else None
+        meant = catalogue.misspelt(name)
+        return f"{catalogue.describe_unknown(name)}; did you mean {meant}?" if meant else None
     if row.until:
         return f"NCCL has not read it since {row.until}" + (f"; use {row.instead}" if row.instead else "")
     if not re.fullmatch(r"[^\s\"'\\$`]+", text):

@@ -18,8 +18,10 @@ def test_names_are_sorted_and_once():
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 def test_each_row_is_one_that_the_rules_can_read(row):
-    assert row.use in ("system", "debugging", "internal", "other", "ucx")
-    assert row.why or row.use == "internal", "what is told of a variable needs a reason"
+    assert row.use in ("system", "debugging", "internal", "other", "rccl", "ucx")
+    assert row.why or row.use in ("internal", "rccl"), "what is told of a variable needs a reason"
+    assert row.rccl or row.use != "rccl"
+    assert not row.plugin or row.name.startswith(("NCCL_INSPECTOR_", "NCCL_PROFILE", "NCCL_TUNER_"))
     versions = [catalogue.release(one) for one in (row.since, row.until) if one]
     assert versions == sorted(versions)
     assert not row.instead or row.instead in catalogue.VARIABLES or row.instead.startswith("TORCH_")
@@ -39,11 +41,54 @@ def test_each_row_is_one_that_the_rules_can_read(row):
         ("NCCL_IB_CUDA_SUPPORT", "", "2.4.0"),
         ("NCCL_MNNVL", "2.20.3", "2.21.5"),
         ("NCCL_DEBUG_FILE", "", ""),
+        # Read off the libraries of 2.31.2 and 2.32.3 with `strings`.
+        ("NCCL_IB_PKEY_VALUE", "2.31.2", ""),
+        ("NCCL_IB_RAIL_POLICY", "2.32.3", ""),
+        ("NCCL_IB_SORT_MERGE_NICS", "2.32.3", ""),
+        ("NCCL_NET_GDR_MLOPART", "2.30.7", "2.32.3"),
+        # In the library each is the end of other constants, without a NUL before it.
+        ("NCCL_SOCKET_MAGIC", "2.30.7", ""),
+        ("NCCL_PAT_ENABLE", "2.23.4", ""),
+        # Read under another name by mistake until 2.16.5, whatever the documentation says.
+        ("NCCL_ALLOC_P2P_NET_LL_BUFFERS", "2.16.5", ""),
+        # Plugins are no part of the library.
+        ("NCCL_INSPECTOR_ENABLE", "2.28.3", ""),
     ],
 )
 def test_versions(name, since, until):
     row = catalogue.find(name)
     assert (row.since, row.until) == (since, until)
+
+
+def test_releases_are_those_that_there_are():
+    assert (catalogue.OLDEST, catalogue.NEWEST) == ("2.3.5", "2.32.3")
+    assert list(catalogue.RELEASES) == sorted(set(catalogue.RELEASES), key=catalogue.release)
+    versions = {version for row in ROWS for version in (row.since, row.until) if version}
+    # The documentation of some old ones names a version that has no tag.
+    assert versions - set(catalogue.RELEASES) == {"2.3", "2.4.0", "2.5"}
+
+
+@pytest.mark.parametrize(
+    ("name", "use", "rccl"),
+    [
+        # RCCL's source at rocm-6.2.2: RCCL_PARAM(MscclEnabled, "MSCCL_ENABLE", 1).
+        ("RCCL_MSCCL_ENABLE", "rccl", "6.2.2"),
+        ("RCCL_TREES", "rccl", "6.2.2"),
+        ("NCCL_IB_HCA", "system", "6.2.2"),
+        # Named by the documentation of newer ones.
+        ("RCCL_DDA_THRESHOLD", "rccl", "documentation"),
+        ("NCCL_CHECK_MODE", "debugging", "documentation"),
+        ("NCCL_IB_PKEY_VALUE", "system", ""),
+    ],
+)
+def test_names_of_rccl(name, use, rccl):
+    row = catalogue.find(name)
+    assert (row.use, row.rccl) == (use, rccl)
+
+
+def test_an_unknown_name_is_described_by_the_releases_that_do_not_read_it():
+    assert catalogue.describe_unknown("NCCL_X").startswith("no NCCL from 2.3.5 to 2.32.3 reads it")
+    assert catalogue.describe_unknown("nccl_debug") == "NCCL reads names in capitals alone"
 
 
 def test_a_plugins_names_are_known_by_how_they_begin():
@@ -57,6 +102,37 @@ def test_a_plugins_names_are_known_by_how_they_begin():
 )
 def test_a_misspelt_name(written, meant):
     assert catalogue.near(written) == meant
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("NCCL_IB_HCAS", "NCCL_IB_HCA"),
+        ("NCCL_IB_DISABL", "NCCL_IB_DISABLE"),
+        ("NCCL_IBHCA", "NCCL_IB_HCA"),
+        ("nccl_debug", "NCCL_DEBUG"),
+        # Names that came with a later release, and are as near to one of before as a misspelt one.
+        ("NCCL_XX_CHUNK_SIZE", None),
+        ("NCCL_XIN_ENABLE", None),
+        ("NCCL_IB_TC_X", None),
+    ],
+)
+def test_a_misspelt_name_is_told_from_one_that_may_be_new(written, meant):
+    assert catalogue.misspelt(written) == meant
+
+
+def test_new_releases_names_would_not_have_been_called_misspelt(monkeypatch):
+    own = [row for row in ROWS if row.use in ("system", "debugging", "internal")]
+    wrong = []
+    for since in sorted({row.since for row in own if row.since}, key=catalogue.release):
+        before = {
+            row.name: row
+            for row in own
+            if not row.since or catalogue.release(row.since) < catalogue.release(since)
+        }
+        monkeypatch.setattr(catalogue, "VARIABLES", before)
+        wrong += [row.name for row in own if row.since == since and catalogue.misspelt(row.name)]
+    assert wrong == ["NCCL_THREAD_THRESHOLDS"]
 
 
 # strtoll with base 0: text is 0, what follows the digits is left, a leading 0 is octal, 0x is hexadecimal.
@@ -81,7 +157,8 @@ def test_numbers(value, read, rest):
         ("NCCL_IB_DISABLE", ["0", "1", ""], {"true": "reads it as 0", "2": "is not 0 or 1"}),
         ("NCCL_IB_TC", ["0", "255", "-1"], {"256": "-1 to 255", "26x": "reads it as 26"}),
         ("NCCL_BUFFSIZE", ["1", "8388608"], {"0": "1 or more", "8M": "reads it as 8"}),
-        ("NCCL_DEBUG", ["WARN", "info"], {"WARNING": "none of", "INFO ": "blanks"}),
+        ("NCCL_IB_PKEY_VALUE", ["0x8001", "-1"], {"65536": "-1 to 65535"}),
+        ("NCCL_DEBUG", ["WARN", "info", "ATTN"], {"WARNING": "none of", "INFO ": "blanks"}),
         ("NCCL_NET_GDR_LEVEL", ["SYS", "PXB", "5"], {"sys": "case counts", "PCI": "no distance"}),
         ("NCCL_SOCKET_FAMILY", ["AF_INET6"], {"af_inet": "case counts"}),
         ("NCCL_DEBUG_SUBSYS", ["INIT,NET", "^ALL"], {"INIT,NETS": "NETS"}),

@@ -31,7 +31,7 @@ reasons = FilterModule().filters()["nccl_reasons"]
         ("NCCL_DEBUG_FILE", "/tmp/$USER", "or $"),
         ("nccl_debug", "WARN", "write a name NCCL_"),
         ("NCCL_IB_TC", [106], "a number or a text"),
-        ("NCCL_DEUBG", "WARN", "NCCL_DEBUG is near"),
+        ("NCCL_DEUBG", "WARN", "did you mean NCCL_DEBUG?"),
         ("NCCL_IB_TC", 256, "256 is not -1 to 255"),
     ],
 )
