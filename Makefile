@@ -26,7 +26,7 @@ test-full: ## What takes longer than `make test` and is not in it: long role sce
 lint: ## ruff, mypy, yamllint, ansible-lint, shellcheck
 	@tools/test lint types
 
-pins: ## Resolve requirements/run.in and develop.in again for each Python and write the pins
+pins: ## Resolve requirements/build.in, run.in and develop.in again for each Python and write the pins
 	@tools/pins
 
 clean: ## Remove what the tools made here (not the lab: `make demo-down`)

@@ -13,6 +13,7 @@ import pytest
 from railyard.base import paths
 
 REPO = paths.repo_root()
+BUILD = "requirements/python3.12-build.txt"
 RUN, DEVELOP = "requirements/python3.12.txt", "requirements/python3.12-develop.txt"
 # Answers as setup asks an interpreter, makes an "environment" of a copy of itself, and notes pip's words.
 PYTHON = """\
@@ -28,7 +29,7 @@ esac
 
 @pytest.fixture
 def setup(tmp_path):
-    for name in ("tools/setup", RUN, DEVELOP, "pyproject.toml"):
+    for name in ("tools/setup", BUILD, RUN, DEVELOP, "pyproject.toml"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         shutil.copy(REPO / name, tmp_path / name)
     (tmp_path / "python").write_text(PYTHON)
@@ -48,19 +49,36 @@ def setup(tmp_path):
 
 
 def test_users_get_what_they_run_and_developers_the_rest_in_addition(setup):
-    assert setup() == ["new", RUN]
+    assert setup() == ["new", BUILD, RUN]
     assert setup() == []
-    assert setup("--develop") == [RUN, DEVELOP]
+    assert setup("--develop") == [BUILD, RUN, DEVELOP]
     assert setup("--develop") == []
     assert setup() == []  # `make demo` after `make test` takes nothing away
 
 
-@pytest.mark.parametrize("changed", [RUN, DEVELOP, "pyproject.toml"])
+def test_pip_takes_nothing_that_has_no_hash(setup):
+    """What builds the package included: for an isolated build pip downloads the newest of what it needs."""
+    setup("--develop")
+    installed = [line for line in (setup.folder / "log").read_text().splitlines() if " install " in line]
+    assert len(installed) == 2
+    assert "--require-hashes" in installed[0]
+    assert {"--no-build-isolation", "--no-index", "--no-deps"} <= set(installed[1].split())
+
+
+@pytest.mark.parametrize("version", ["3.11", "3.12"])
+def test_what_builds_the_package_is_pinned(version):
+    project = tomllib.loads((REPO / "pyproject.toml").read_text())["build-system"]
+    pins = (REPO / f"requirements/python{version}-build.txt").read_text()
+    names = [re.match(r"[\w-]+", one)[0] for one in project["requires"]]
+    assert names == re.findall(r"(?m)^([\w-]+)==\S+ \\\n +--hash=sha256:[0-9a-f]{64}$", pins)
+
+
+@pytest.mark.parametrize("changed", [BUILD, RUN, DEVELOP, "pyproject.toml"])
 def test_other_pins_make_the_environment_anew(setup, changed):
     setup("--develop")
     text = (setup.folder / changed).read_text()
     (setup.folder / changed).write_text(f"# another\n{text}")
-    assert setup("--develop") == ["new", RUN, DEVELOP]
+    assert setup("--develop") == ["new", BUILD, RUN, DEVELOP]
 
 
 def test_the_lines_of_the_readme_work_as_they_are_typed(tmp_path):
