@@ -64,6 +64,43 @@ def test_csv_has_the_same_columns(run, tmp_path):
         assert all(float(seen[f"metrics_{name}"]) == value for name, value in row["metrics"].items())
 
 
+FORMULAS = (
+    '=HYPERLINK("http://x")',
+    "+1+cmd|' /C calc'!A0",
+    "-2+3",
+    "@SUM(1)",
+    "\t=1",
+    "\r=1",
+    "\n=1",
+    " =1",
+)
+FORMULAS += ("\uff1d1", "-", "--1.5")
+
+
+@pytest.mark.parametrize("text", [*FORMULAS, "-1.5", "+2", "-3e-05", ".5", "rail0", "a=1", "", "'=1"])
+def test_no_cell_of_csv_is_a_formula_and_numbers_stay_numbers(run, tmp_path, text):
+    """A node's words are opened in a spreadsheet."""
+    cell = json.dumps(text)
+    add(run, f'{{"id":"m99999","tool":{cell},"metrics":{{{cell}:-1.5}},"round":{cell}}}\n')
+    add(run, '{"id":"m99998","round":-7,"metrics":{"loss_percent":-1.5}}\n')
+    assert export.run(run, "csv", tmp_path / "rows.csv") == 0
+    with (tmp_path / "rows.csv").open(encoding="utf-8", newline="") as stream:
+        *_rows, last, least = csv.DictReader(stream)
+    written = f"'{text}" if text in FORMULAS else text
+    assert (last["tool"], last["round"], last[f"metrics_{text}"]) == (written, written, "-1.5")
+    assert (least["round"], least["metrics_loss_percent"]) == ("-7", "-1.5")
+    assert not any(name and name[0] in "=+-@\t\r\n" for name in last)
+    found, _types = exported(run, tmp_path / "rows")
+    assert found[-2]["tool"] == text
+
+
+def test_a_key_of_a_row_is_no_formula_in_the_header(run, tmp_path):
+    add(run, '{"id":"m99999","=1+1":2}\n')
+    assert export.run(run, "csv", tmp_path / "rows.csv") == 0
+    header = (tmp_path / "rows.csv").read_text("utf-8").splitlines()[0]
+    assert header.endswith(",'=1+1")
+
+
 def test_all_verdicts_are_written_where_the_folder_has_counts(run, tmp_path, monkeypatch):
     rejudge.rejudge(run)
     each = [json.loads(line) for line in (run / "verdicts.jsonl").read_text("utf-8").splitlines()]

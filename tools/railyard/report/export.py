@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -24,6 +25,12 @@ _TEXT = "VARCHAR"
 _MOST_BIGINT = 2**63
 #: Of these each number is a column.
 _SPREAD = ("metrics", "observed", "floor", "ceiling")
+# Spaces before a formula are ignored, and full-width signs read as signs, by some spreadsheets.
+_FORMULA = re.compile(
+    r"[\t\r\n]|\s*[=+@\N{FULLWIDTH EQUALS SIGN}\N{FULLWIDTH PLUS SIGN}"
+    r"\N{FULLWIDTH COMMERCIAL AT}\N{FULLWIDTH HYPHEN-MINUS}-]"
+)
+_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 
 
 def run(folder: Path, form: str, output: Path | None, *, verdicts: bool = False) -> int:
@@ -119,7 +126,7 @@ def _by_engine(rows: Iterator[dict[str, Any]], form: str, target: BinaryIO) -> i
     except ImportError as error:
         fix = f"install it beside railyard (`make setup` does), or take --format {JSONL}"
         raise UserError(f"{form} is written by the Python package duckdb, which is not there", fix) from error
-    columns = _Columns()
+    columns = _Columns(_no_formula if form == CSV else lambda text: text)
     with tempfile.TemporaryDirectory(prefix="railyard-export-") as place:
         flat, made = Path(place) / "flat.jsonl", Path(place) / "made"
         with flat.open("wb") as stream:
@@ -150,7 +157,9 @@ def _by_engine(rows: Iterator[dict[str, Any]], form: str, target: BinaryIO) -> i
 class _Columns:
     """Finds the columns of rows, and what all values of each are."""
 
-    def __init__(self) -> None:
+    def __init__(self, text: Callable[[str], str]) -> None:
+        """Take what each text, a column's name too, is written as."""
+        self._text = text
         #: Key -> the column's name, which differs from all others in more than upper and lower case.
         self._names: dict[str, str] = {}
         self._taken: set[str] = set()
@@ -161,9 +170,9 @@ class _Columns:
         told: dict[str, Any] = {}
         for key, value in row.items():
             if key in _SPREAD and isinstance(value, Mapping):
-                told |= {self._name(f"{key}_{name}"): _plain(one) for name, one in value.items()}
+                told |= {self._name(f"{key}_{name}"): self._plain(one) for name, one in value.items()}
             else:
-                told[self._name(key)] = _plain(value)
+                told[self._name(key)] = self._plain(value)
         for name, value in told.items():
             self._types[name] = _wider(self._types.get(name), value)
         return told
@@ -172,9 +181,14 @@ class _Columns:
         """Return each column's name and DuckDB type; one without any value is text."""
         return {name: kind or _TEXT for name, kind in self._types.items()}
 
+    def _plain(self, value: Any) -> Any:
+        if isinstance(value, (Mapping, list)):
+            return json.dumps(value, ensure_ascii=False)
+        return self._text(value) if isinstance(value, str) else value
+
     def _name(self, key: str) -> str:
         if key not in self._names:
-            name = key or "_"
+            name = self._text(key or "_")
             while name.lower() in self._taken:
                 name += "_"
             self._names[key] = name
@@ -182,8 +196,12 @@ class _Columns:
         return self._names[key]
 
 
-def _plain(value: Any) -> Any:
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, (Mapping, list)) else value
+def _no_formula(text: str) -> str:
+    """Return a cell that no spreadsheet calculates: OWASP's quote before what may begin a formula.
+
+    https://owasp.org/www-community/attacks/CSV_Injection
+    """
+    return f"'{text}" if _FORMULA.match(text) and not _NUMBER.fullmatch(text) else text
 
 
 def _wider(known: str | None, value: object) -> str | None:
