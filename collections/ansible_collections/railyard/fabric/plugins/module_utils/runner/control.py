@@ -109,8 +109,11 @@ class Control:
         if source is not None and needed:
             self._place_program(source, sha256)
             needed = False
-        os.makedirs(os.path.join(self.folder, RAW), mode=0o750, exist_ok=True)
-        os.makedirs(self._secret_folder, mode=0o700, exist_ok=True)
+        # Tools' outputs and their archive are for root alone.
+        # makedirs gives the mode to the last folder only.
+        for folder in (self._runs, self.folder, os.path.join(self.folder, RAW), self._secret_folder):
+            os.makedirs(folder, mode=0o700, exist_ok=True)
+            os.chmod(folder, 0o700)
         if not same_order:
             _write_secret(self.order_path, order_text)
         return {"changed": changed, "program_needed": needed, "program_path": self.program_path(sha256)}
@@ -270,15 +273,24 @@ def _pack(folder: str, archive: str) -> None:
 
     In GNU's format, which has one header for each: what another header would add, the controller refuses.
     """
-    with tarfile.open(archive + ".new", "w:gz", format=tarfile.GNU_FORMAT) as packed:
-        for name in (RESULTS, STATUS, "runner.log"):
-            path = os.path.join(folder, name)
-            if os.path.exists(path):
-                packed.add(path, arcname=name, recursive=False)
-        raw = os.path.join(folder, RAW)
-        for name in sorted(os.listdir(raw)) if os.path.isdir(raw) else []:
-            packed.add(os.path.join(raw, name), arcname=name, recursive=False)
+    # Whatever the umask is, nobody else reads the archive, nor what is unpacked from it.
+    handle = os.open(archive + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(handle, "wb") as stream:
+        os.fchmod(handle, 0o600)
+        with tarfile.open(fileobj=stream, mode="w:gz", format=tarfile.GNU_FORMAT) as packed:
+            for name in (RESULTS, STATUS, "runner.log"):
+                path = os.path.join(folder, name)
+                if os.path.exists(path):
+                    packed.add(path, arcname=name, recursive=False, filter=_private)
+            raw = os.path.join(folder, RAW)
+            for name in sorted(os.listdir(raw)) if os.path.isdir(raw) else []:
+                packed.add(os.path.join(raw, name), arcname=name, recursive=False, filter=_private)
     os.replace(archive + ".new", archive)
+
+
+def _private(member: tarfile.TarInfo) -> tarfile.TarInfo:
+    member.mode = 0o600
+    return member
 
 
 def _write_secret(path: str, text: str) -> None:

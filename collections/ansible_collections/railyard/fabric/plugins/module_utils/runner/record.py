@@ -62,9 +62,9 @@ class Record:
             "done": False,
             "reason": None,
         }
-        os.makedirs(os.path.join(folder, RAW), mode=0o755, exist_ok=True)
+        os.makedirs(os.path.join(folder, RAW), mode=0o700, exist_ok=True)
         self._rows = os.open(
-            os.path.join(folder, RESULTS), os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644
+            os.path.join(folder, RESULTS), os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600
         )
         self._save_status()
 

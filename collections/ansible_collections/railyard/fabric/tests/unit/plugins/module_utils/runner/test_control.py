@@ -224,6 +224,28 @@ def test_stop_ends_the_runner_first_and_then_its_tools(control: Control, systemd
     assert control.stop(False) is False
 
 
+def test_what_tools_printed_is_for_root_alone(
+    tmp_path: Path, control: Control, program: tuple[str, str]
+) -> None:
+    """On a shared node, under a careless umask, and in what is unpacked from the archive."""
+    # A folder of a version that let others in.
+    os.makedirs(os.path.join(os.path.dirname(control.folder)), mode=0o755)
+    mask = os.umask(0)
+    try:
+        stage(control, program)
+        Path(control.folder, "results.jsonl").write_text('{"id":"m00000"}\n')
+        Path(control.folder, "raw", "m00000.client.txt").write_text("words")
+        packed = control.collect(False)
+    finally:
+        os.umask(mask)
+    place = os.path.dirname(packed["archive"])
+    assert os.stat(packed["archive"]).st_mode & 0o777 == 0o600
+    for folder in (os.path.dirname(place), place, os.path.join(place, "raw")):
+        assert (folder, oct(os.stat(folder).st_mode & 0o777)) == (folder, oct(0o700))
+    with tarfile.open(packed["archive"]) as archive:
+        assert {one.mode for one in archive.getmembers()} == {0o600}
+
+
 def test_collecting_packs_rows_and_raw_by_the_names_that_rows_use(
     control: Control, program: tuple[str, str]
 ) -> None:
