@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import gzip
+import hashlib
 import io
 import json
 import os
@@ -42,7 +43,8 @@ SITE = {
     r"gpuserver1": NODES[0],
     r"gpuserver2": NODES[1],
     r'"cluster": "lab"': '"cluster": "moonbase"',
-    r'"argv": \["ansible-playbook"': r'"argv": ["ansible-playbook", "-i", "/srv/acme/inventories/moonbase"',
+    r'"argv": \["ansible-playbook"': '"argv": ["ansible-playbook", "-u", "deployer14", '
+    '"-i", "/srv/acme/inventories/moonbase"',
     r'"lid": 0': '"lid": 0, "node_guid": "b83f:d203:004a:0001", "firmware": "22.39.1002"',
 }
 ORIGINALS = (
@@ -50,6 +52,7 @@ ORIGINALS = (
         "acme",
         "moon",
         "alice",
+        "deployer14",
         "1655022005478",
         "f4c353ff",
         "292cda61",
@@ -150,8 +153,9 @@ def test_addresses_and_digests_hold_together(site, tmp_path):
     assert port["node_guid"].replace(":", "") == f"b83fd20300{low:06x}"
     assert (wrong("manifest", manifest), manifest["bundled"]) == ([], True)
     assert provenance.edited(manifest, plan) is None
-    folder = files.unpack(tmp_path / "b.tar.gz", tmp_path)
-    assert manifest["archives"]["node1"]["sha256"] == command._sha256(folder / "raw/node1.tar.gz")
+    with tarfile.open(tmp_path / "b.tar.gz") as tar:
+        node1 = tar.extractfile(f"{RUN}/raw/node1.tar.gz").read()
+    assert manifest["archives"]["node1"]["sha256"] == hashlib.sha256(node1).hexdigest()
 
 
 def dark(run):

@@ -6,6 +6,7 @@ import ipaddress
 import re
 
 import pytest
+from railyard.bundle import naming
 from railyard.bundle.table import Table
 
 MAC, IPOIB = "b8:3f:d2:4a:00:01", "80:00:02:08:fe:80:00:00:00:00:00:00:"
@@ -165,3 +166,140 @@ def test_serials_names_and_keys_are_replaced(text, gone, there):
     [after] = swapped(text)
     assert gone.lower() not in after.lower()
     assert there in after
+
+
+ADDRESS, ADDRESS6 = '"address":"192.168.1.7/24"', '"address":"fd12:3456:0:1::7/64"'
+
+
+@pytest.mark.parametrize(
+    ("form", "stands"),
+    [
+        # 10.0.0.0/24 is the first network of its length that is nobody's; 000002 the vendor's second number.
+        ("7.1.168.192.in-addr.arpa", "7.0.0.10.in-addr.arpa"),
+        ("1.168.192.IN-ADDR.ARPA", "0.0.10.IN-ADDR.ARPA"),
+        ("ip-192-168-1-7.ec2", "ip-10-0-0-7.ec2"),
+        ("dhcp_192_168_1_7_x", "dhcp_10_0_0_7_x"),
+        ("c0a80107", "0a000007"),
+        ("0xC0A80107", "0x0A000007"),
+        ("0701A8C0:1F90", "0700000A:1F90"),
+        ("0000000000000000FFFF00000701A8C0:1F90", "0000000000000000FFFF00000700000A:1F90"),
+        ("http%3A%2F%2F192.168.1.7%3A80", "http%3A%2F%2F10.0.0.7%3A80"),
+        ("fd12:3456:0000:0001:0:0:0:7", "fd00::7"),
+        ("FD12:3456:0:1::7", "FD00::7"),
+        ("7.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.1.0.0.0.0.0.0.0.6.5.4.3.2.1.d.f.ip6.arpa",
+         "7.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.d.f.ip6.arpa"),
+        ("563412FD010000000000000007000000", "000000FD000000000000000007000000"),
+        ("fd12-3456-0-1--7.ipv6-literal.net", "fd00--7.ipv6-literal.net"),
+        ("fd12%3A3456%3A0%3A1%3A%3A7", "fd00%3A%3A7"),
+        ("b83f-d24a-0001", "b83f-d200-0002"),
+        ("b83fd2-4a0001", "b83fd2-000002"),
+        ("b8:3f:d2:4a:0:1", "b8:3f:d2:0:0:2"),
+        ("B8-3F-D2-FF-FE-4A-00-01", "B8-3F-D2-FF-FE-00-00-02"),
+        ("ba3f.d2ff.fe4a.0001", "ba3f.d2ff.fe00.0002"),
+        ("b8%3A3f%3Ad2%3A4a%3A00%3A01", "b8%3A3f%3Ad2%3A00%3A00%3A02"),
+    ],
+)  # fmt: skip
+def test_a_known_address_is_replaced_in_each_of_its_forms(form, stands):
+    known = (ADDRESS, ADDRESS6, MAC, "b8:3f:d2:10:00:01")
+    assert swapped(*known, f"x {form} y")[-1] == f"x {stands} y"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["7.1.168.192.in-addr.arpa", "192-168-1-7", "192_168_1_7", "c0a80107", "0701A8C0", "0701a8c0",
+     "563412FD010000000000000007000000", "0000000000000000FFFF00000701A8C0", "fd12:3456:0:1:0:0:0:7",
+     "fd12-3456-0-1--7", "b83f-d24a-0001", "b83fd2-4a0001", "b8:3f:d2:4a:0:1", "192%2E168%2E1%2E7",
+     "b8%3a3f%3ad2%3a4a%3a00%3a01"],
+)  # fmt: skip
+def test_the_last_look_finds_a_known_address_in_each_of_its_forms(text):
+    made = table(ADDRESS, ADDRESS6, MAC, "b8:3f:d2:10:00:01")
+    assert made.left(f"x {text} y")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["MLNX_OFED 5-8-3-0, build 24-10-1-4",
+      "rkey 0x1fff0a00 QPN 0x00010203", "crc deadbeef 12345678",
+     "100%de, 95%ab", "commit 666962f4", "cafe-babe-0001 123456-abcdef", "1:2:3:4:5:6"],
+)  # fmt: skip
+def test_what_may_be_anything_else_stays(text):
+    assert swapped(text) == [text]
+
+
+@pytest.mark.parametrize(
+    ("text", "gone"),
+    [
+        ("ssh: Could not resolve hostname gpu7x: Name or service not known", "gpu7x"),
+        ("ssh: connect to host gpu7x port 22: Connection refused", "gpu7x"),
+        ("deployer14@gpu7x: Permission denied (publickey).", "deployer14 gpu7x"),
+        ("Failed to connect to the host via ssh: deployer14@gpu7x", "deployer14 gpu7x"),
+        ("Connection closed by authenticating user deployer14 gpu7x port 22 [preauth]", "deployer14 gpu7x"),
+        ("Connection to gpu7x closed by remote host.", "gpu7x"),
+        ("Warning: Permanently added '[gpu7x]:2222' (ED25519) to the list of known hosts.", "gpu7x"),
+        ("The authenticity of host 'gpu7x (10.0.0.7)' can't be established.", "gpu7x"),
+        ("No ED25519 host key is known for gpu7x and you have requested strict checking.", "gpu7x"),
+        ("sudo: unable to resolve host gpu7x: Name or service not known", "gpu7x"),
+        ("[sudo] password for deployer14: ", "deployer14"),
+        ("deployer14 is not in the sudoers file.", "deployer14"),
+        ("Sorry, user deployer14 is not allowed to execute '/bin/sh' as root on gpu7x.", "deployer14 gpu7x"),
+        ("pam_unix(sudo:session): session opened for user root(uid=0) by deployer14(uid=1001)", "deployer14"),
+        ("Accepted publickey for deployer14 from gpu7x port 4 ssh2", "deployer14 gpu7x"),
+        ("uid=1001(deployer14) gid=1001(deployer14) groups=27(sudo)", "deployer14"),
+        ("SUDO_USER=deployer14 LOGNAME=deployer14", "deployer14"),
+        ("ping: gpu7x: Temporary failure in name resolution", "gpu7x"),
+        ("fatal: [gpu7x]: UNREACHABLE!", "gpu7x"),
+        ('{"user": "deployer14", "remote_user": "deployer14"}', "deployer14"),
+        ("mailto%3Adeployer14%40gpu7x.acme.example", "deployer14 gpu7x acme"),
+        ("GPU7X.MOON.ACME.EXAMPLE at host gpu7x.moon.acme.example, ns1.acme.example", "gpu7x moon acme"),
+    ],
+)  # fmt: skip
+def test_who_a_sentence_names_is_replaced(text, gone):
+    [after] = swapped(f"{text}\n" + ('"host":"gpu7x.moon.acme.example"' if "moon" in text.lower() else ""))
+    assert [one for one in gone.split() if one in after.lower()] == []
+
+
+@pytest.mark.parametrize(
+    "form",
+    ["acme_gpu_b07", r"acme\x2dgpu\x2db07", "ACME-GPU-B07", "acme-gpu-b07.moon", "http://acme%2Dgpu%2Db07/"],
+)
+def test_a_known_name_is_replaced_in_each_of_its_forms(form):
+    [after] = swapped(form, nodes=["acme-gpu-b07"])
+    assert "acme" not in after.lower()
+    assert "node1" in after.lower()
+    assert table(nodes=["acme-gpu-b07"]).left(form)
+
+
+def test_a_form_of_a_name_that_is_a_word_of_the_documents_stays():
+    made = table('{"cluster":"path-mtu"}')
+    assert (
+        made.replace('{"check":"path_mtu","cluster":"path-mtu"}')
+        == '{"check":"path_mtu","cluster":"cluster1"}'
+    )
+
+
+def test_a_folded_list_of_names_is_replaced():
+    made = table(nodes=["acme-gpu-07", "acme-gpu-12", "gpu1"])
+    assert made.replace("acme-gpu-[07,12] gpu[1]") == "node[07,12] gpu[1]"
+    assert made.left("acme-gpu-[07]")
+
+
+@pytest.mark.parametrize(
+    ("argv", "names"),
+    [
+        (["-u", "deployer14"], {("user", "deployer14")}),
+        (["-udeployer14"], {("user", "deployer14")}),
+        (["--user=deployer14", "--become-user", "ops9"], {("user", "deployer14"), ("user", "ops9")}),
+        (["-e", "ansible_user=deployer14 x=1"], {("user", "deployer14")}),
+        (["--extra-vars={\"ansible_user\": \"deployer14\"}"], {("user", "deployer14")}),
+        (["-e", "@/srv/vars.yml"], set()),
+        (["--limit", "gpu7x,!gpu[08:12]"], {("host", "gpu7x"), ("host", "gpu[08:12]")}),
+        (["--ssh-common-args=-o User=ops9 -J jump@bastion7"],
+         {("user", "ops9"), ("user", "jump"), ("host", "bastion7")}),
+        (["--private-key", "keys/deployer14"], {("folder", "keys/deployer14")}),
+        (["-i", "inventories/lab", "-K", "--check"], set()),
+        (["-i", "gpu7x,"], {("host", "gpu7x"), ("host", "")}),
+        ([], set()),
+    ],
+)  # fmt: skip
+def test_who_a_command_line_names(argv, names):
+    assert set(naming.in_argv(["ansible-playbook", *argv])) == names

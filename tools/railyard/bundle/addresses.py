@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from itertools import count
 
+from railyard.bundle import tokens
 from railyard.bundle.tokens import Address, Token, Value
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -18,6 +19,8 @@ _PLACE = re.compile(
     r"nameserver|connect\w* to|port to|bytes from)|@|//|-B|-c)[\"'=:,\s(\[]*$",
     re.I,
 )
+# As clouds name a host after its address.
+_CLOUD = re.compile(r"(?:^|[^a-z])(?:ip|ec2|host|vm|node)[-_]$", re.I)
 _VERSION = re.compile(
     r"(?:(?<![a-z])(?:version|ver|v|fw|firmware|driver|kernel|release|rev)|ofed|linux \S+)[\"'=:.\s-]*$", re.I
 )
@@ -40,6 +43,8 @@ class Addresses:
         self.values: dict[Value, Value] = {}
         self.ranges = set(_RANGES)
         self._networks: set[Network] = set()
+        #: What a text may be as well, in the other byte order.
+        self._swapped: dict[Value, Value] = {}
         self._cards: set[tuple[bytes, bytes]] = set()
         self._maps: dict[Network, Network] = {}
         self._lows: dict[tuple[bytes, bytes], bytes] = {}
@@ -65,8 +70,14 @@ class Addresses:
     def note(self, token: Token, form: str, text: str, before: str, after: str) -> None:
         """Note what a text names: the token, its form, its text, and what stands before and after it."""
         value = token.value
+        if token.swapped is not None:
+            self._swapped[value] = token.swapped.value
+        if form in tokens.KNOWN_ONLY and not _CLOUD.search(before):
+            return
         if isinstance(value, bytes):
-            if form in ("colons", "dashes") or _GUID.search(before):
+            if (form in ("colons", "dashes") and len(text.rstrip(":")) >= 3 * len(value) - 1) or _GUID.search(
+                before
+            ):
                 self.values[value] = value
                 self._cards.add(_card(value))
         elif mapped := getattr(value, "ipv4_mapped", None):
@@ -80,7 +91,13 @@ class Addresses:
 
     def _stands(self, value: Address, text: str, before: str, after: str) -> bool:
         """Tell whether what looks like an address is one, and no version."""
-        place = "/" in text or re.match(r"/\d|:\d", after) or _PLACE.search(before)
+        place = (
+            "/" in text
+            or text.lower().endswith((".arpa", ".net"))
+            or _CLOUD.search(before)
+            or re.match(r"/\d|:\d", after)
+            or _PLACE.search(before)
+        )
         declared = any(value in network for network in self._networks)
         if value.version == 6:
             if value.is_link_local:
@@ -92,6 +109,9 @@ class Addresses:
 
     def settle(self) -> None:
         """Give each address its stand-in; nothing is noted after this."""
+        for value, other in self._swapped.items():
+            if value in self.values and self._knows(other, ""):
+                del self.values[value]
         for value in self.values:
             if isinstance(value, bytes) or (value.version == 6 and value.is_link_local):
                 continue
@@ -119,12 +139,18 @@ class Addresses:
     def write(self, token: Token, text: str) -> str:
         """Return what stands in a token's place, itself where it is nobody's."""
         value = token.value
-        if isinstance(value, bytes):
-            known = _card(value) in self._cards
-        else:
-            known = text not in self.ranges and (getattr(value, "ipv4_mapped", None) or value) in self.values
+        if token.swapped is not None and not self._knows(value, text):
+            return self.write(token.swapped, text)
+        known = self._knows(value, text)
         other = token.write(self.values.get(value) or self.hidden(value)) if known else text
-        return other.upper() if text.isupper() else other
+        prefix = "0x" if text.startswith("0x") else ""
+        digits = other.removeprefix(prefix)
+        return prefix + (digits.upper() if text.removeprefix(prefix).isupper() else digits)
+
+    def _knows(self, value: Value, text: str) -> bool:
+        if isinstance(value, bytes):
+            return _card(value) in self._cards
+        return text not in self.ranges and (getattr(value, "ipv4_mapped", None) or value) in self.values
 
     def hidden(self, value: Value) -> Value:
         """Return the stand-in of an address that is known, or is made of one."""

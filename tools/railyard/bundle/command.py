@@ -24,7 +24,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder
 
 from railyard.base.errors import UserError
-from railyard.bundle import files
+from railyard.bundle import files, naming
 from railyard.bundle.table import Table
 
 _DECLARE = (run_folder.PLAN, run_folder.WORK_ORDER, run_folder.FACTS)
@@ -89,6 +89,9 @@ def _learned(source: Path, names: Iterable[str]) -> Table:
     nodes = folder.plan().get("nodes")
     for node in nodes if isinstance(nodes, dict) else ():
         table.name("node", node)
+    argv = folder.manifest().get("argv")
+    for kind, word in naming.in_argv(argv) if isinstance(argv, list) else ():
+        table.name(kind, word)
     told = json.dumps([folder.manifest().get(key) for key in ("argv", "inventory")])
     for word in re.findall(r'"(?:-e@|@|--[\w-]+=@?)?(/[^"/]+/[^"]+)/[^"/]+"', told):
         table.name("folder", word)

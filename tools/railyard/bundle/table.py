@@ -11,6 +11,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from urllib.parse import quote, unquote
 
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.registry import TOOLS
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks.catalogue import CHECKS
@@ -18,43 +19,15 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.causes impor
 
 from railyard.base import paths
 from railyard.base.errors import UserError
-from railyard.bundle import addresses, tokens
+from railyard.bundle import addresses, naming, tokens
 
 Words = dict[str, str]
 
-# JSON key -> what its text names.
-_NAMED = {
-    "cluster": "cluster",
-    **dict.fromkeys(("node", "peer"), "node"),
-    **dict.fromkeys(("host", "hostname", "ansible_host"), "host"),
-    **dict.fromkeys(("leaf", "switch", "chassis"), "switch"),
-}
-# Kinds whose names a person gave, which may be anything.
-_SITE = ("cluster", "node", "host", "switch", "user")
-_HOST = r"[a-z0-9][\w.-]*"
-# Where a text says of a word what it is; the name of a group is its kind.
-_TOLD = [
-    re.compile(pattern, re.I | re.M)
-    for pattern in (
-        rf"\"(?P<key>{'|'.join(_NAMED)})\"\s*:\s*\"(?P<name>[^\"\\]{{1,253}})\"",
-        rf"\bLinux (?P<host>{_HOST}) \d+\.\d+",
-        rf"^(?P<host>{_HOST}):\d+:\d+ \[\d+\] NCCL ",
-        rf"(?:\bPid\s+\d+ on\s+|\bhostname\s*[:=]\s*)(?P<host>{_HOST})",
-        rf"/(?:home|Users)/(?P<user>{_HOST})",
-        rf"\b(?:ansible_user|remote_user|--user|login)[\"',:=\s]+(?P<user>{_HOST})",
-        r"(?<![\w.+-])(?P<user>[\w.+-]+)@(?P<host>[a-z0-9-]+(?:\.[a-z0-9-]+)*\.(?!service|socket)[a-z]{2,})",
-        rf"{tokens.BEGIN}(?P<UUID>[0-9a-f]{{8}}(?:-[0-9a-f]{{4}}){{3}}-[0-9a-f]{{12}})(?![0-9a-z])",
-        r"(?:serial(?:[ _-]?(?:number|num|no))?|\bs/?n)[\"']?\s*[:=]\s*[\"']?(?P<serial>[0-9a-z][\w./-]{3,})",
-        r"(?:password|passwd|secret|token|api[_-]?key)[\"']?\s*[:=]\s*[\"']?(?P<secret>[^\s\"',;\\]{4,})",
-        r"\b(?:SHA256:|(?:ssh-\w+|ecdsa-\S+)\s+(?=AAAA))(?P<secret>[a-z0-9+/=]{43,})",
-        r"\bMD5:(?P<secret>[0-9a-f]{2}(?::[0-9a-f]{2}){15})",
-    )
-]
 _PEM = re.compile(r"(-----BEGIN ([A-Z ]+)-----).{1,20000}?(-----END \2-----)", re.S)
-# Says nothing of whose it is.
-_NOBODY = {"root", "ubuntu", "debian", "admin", "nobody", "localhost", "controller"}
-_NOBODY |= {"none", "null", "true", "false", "unknown", "version", "kernel", "hostname"}
-_NOBODY |= {"sender", "receiver", "stream", "streams", "sum", "intervals", "example", "lan", "internal"}
+# A text with encoded bytes, as in a URL.
+_ENCODED = re.compile(
+    r"(?<![\w.~+/:@\[\]-])[\w.~+/:@\[\]-]{0,256}(?:%[0-9a-f]{2}[\w.~+/:@\[\]-]{0,256})+", re.I
+)
 
 
 class Table:
@@ -69,6 +42,8 @@ class Table:
         self._kinds: dict[str, Words] = {}
         self._seen: set[str] = set()
         self._aliases: Words = {}
+        #: How a folded list of names begins -> their kind.
+        self._stems: Words = {}
         self._words: Words = {}
         self._keys: Words = {}
         self._common = _common_words()
@@ -82,16 +57,21 @@ class Table:
     def name(self, kind: str, word: str) -> None:
         """Note a name; of a host's with a domain both parts, and a node's also without it."""
         word = word.strip().lower()
+        if kind in naming.SITE:
+            word = word.strip(".-")  # of a sentence
         if word in self._seen:
             return  # what it was first is what it is
         self._seen.add(word)
         address = re.fullmatch(tokens.FIND, word)
+        address = None if address and address.lastgroup in ("halves", "octets") else address
         if kind == "node" and address and (token := tokens.read(str(address.lastgroup), word)):
             self._addresses.note(token, "colons", word, "host ", "")
-        if not word or (address and kind in _SITE) or (kind == "serial" and not re.search(r"\d", word)):
+        if not word or (address and kind in naming.SITE) or (kind == "serial" and not re.search(r"\d", word)):
             return
-        if word in self._common or (kind in _SITE and re.fullmatch(r"[0-9a-f]{1,4}|[a-z]|[\d.:/]+", word)):
-            self.kept |= {word} - _NOBODY if kind in _SITE else set()
+        if word in self._common or (
+            kind in naming.SITE and re.fullmatch(r"[0-9a-f]{1,4}|[a-z]|[\d.:/]+", word)
+        ):
+            self.kept |= {word} - naming.NOBODY if kind in naming.SITE else set()
             return
         short, _, domain = word.partition(".")
         if kind in ("node", "host", "switch") and domain:
@@ -102,18 +82,25 @@ class Table:
             self._seen.add(short)
             self._aliases |= {short: word} if short not in self._common and len(short) > 2 else {}
         self._kinds.setdefault(kind, {})[word] = ""
-        escaped = json.dumps(word)[1:-1]
-        self._aliases |= {escaped: word} if escaped != word else {}
+        others = {json.dumps(word)[1:-1]}
+        if kind in (*naming.SITE, "domain"):
+            # Cluster `path-mtu` is not the check `path_mtu`.
+            others |= set(naming.variants(word)) - self._common
+        self._aliases |= dict.fromkeys(others - {word}, word)
+        if kind in ("node", "host", "switch") and (stem := naming.stem(short)):
+            self._stems[stem] = kind
+        if kind == "domain" and word.count(".") > 1:
+            self.name("domain", word.partition(".")[2])
 
     def learn(self, text: str) -> None:
         """Note what a text names."""
-        for pattern in _TOLD:
-            for found in pattern.finditer(text):
-                told = found.groupdict()
-                if key := told.pop("key", None):
-                    told = {_NAMED[key.lower()]: told["name"]}
-                for kind, word in told.items():
-                    self.name(kind, word)
+        for kind, word in naming.in_text(text):
+            self.name(kind, word)
+        for encoded in _ENCODED.finditer(text):
+            plain = unquote(encoded[0], errors="surrogateescape")
+            # Encoded once more it is nobody's doing.
+            if "%" not in plain:
+                self.learn(plain)
         for block in _PEM.finditer(text):
             self._keys.setdefault(block[0], f"{block[1]}key {len(self._keys) + 1}{block[3]}")
 
@@ -130,7 +117,11 @@ class Table:
     def settle(self) -> None:
         """Give everything that was learned its stand-in; nothing is learned after this."""
         self._addresses.settle()
-        words = _pattern([*self._aliases, *(word for words in self._kinds.values() for word in words)])
+        # One that is like other words is no name either.
+        self._stems = {one: kind for one, kind in self._stems.items() if _is_unlike(one)}
+        words = _pattern(
+            [*self._aliases, *self._stems, *(word for words in self._kinds.values() for word in words)]
+        )
         self._left = re.compile(words, re.I)
         self._find = re.compile(f"(?P<word>{words})|{tokens.FIND}", re.I)
         for kind, originals in self._kinds.items():
@@ -139,6 +130,7 @@ class Table:
         self._words |= {
             one: self._words[word] for one, word in self._aliases.items() if one not in self._words
         }
+        self._words |= {one: f"{kind}[" for one, kind in self._stems.items()}
         spelled = (one for value, _other in self._replaced() for one in tokens.spellings(value))
         self._spelled = re.compile(rf"(?<![0-9a-f.])(?:{tokens.any_of(spelled)})(?![0-9a-f]|\.[0-9])", re.I)
 
@@ -146,7 +138,18 @@ class Table:
         """Return a text with stand-ins."""
         for block, other in self._keys.items():
             text = text.replace(block, other)
+        if "%" in text:
+            text = _ENCODED.sub(self._encoded, text)
         return self._each(text, lambda token, _form, found: self._addresses.write(token, found[0]))
+
+    def _encoded(self, found: re.Match[str]) -> str:
+        """Return a text of encoded bytes with stand-ins, what was encoded before encoded again."""
+        plain = unquote(found[0], errors="surrogateescape")
+        other = self._each(plain, lambda token, _form, one: self._addresses.write(token, one[0]))
+        if other == plain:
+            return found[0]
+        encoded = {unquote(one) for one in re.findall("%[0-9a-f]{2}", found[0], re.I)}
+        return quote(other, safe="".join(set("~+/:@[]") - encoded), errors="surrogateescape")
 
     def _each(self, text: str, take: Callable[[tokens.Token, str, re.Match[str]], str]) -> str:
         """Return a text with each name replaced, and each address by what is taken for it."""
@@ -168,6 +171,8 @@ class Table:
         """Tell whether an original stands in a text, in any of its forms."""
         for one in self._addresses.ranges:
             text = text.replace(one, "")
+        if "%" in text and (plain := unquote(text, errors="surrogateescape")) != text and self.left(plain):
+            return True
         return bool(self._left.search(text) or self._spelled.search(text)) or any(
             one in text for one in self._keys
         )
@@ -195,9 +200,13 @@ class Table:
 def _pattern(words: Iterable[str]) -> str:
     """Return what finds names; one that is like no other word also where it is glued to something else."""
     known = set(words)
-    unlike = {one for one in known if re.fullmatch(r"(?=.*[\d.-])(?=.*[g-z])[a-z].{3,}", one, re.S)}
+    unlike = {one for one in known if _is_unlike(one)}
     free, bound = tokens.any_of(unlike), tokens.any_of(known - unlike)
     return rf"(?:{free})(?!(?<=\d)\d)|{tokens.BEGIN}(?:{bound})(?![0-9A-Za-z])"
+
+
+def _is_unlike(word: str) -> bool:
+    return bool(re.fullmatch(r"(?=.*[\d.-])(?=.*[g-z])[a-z].{3,}", word, re.S))
 
 
 def _stand_ins(kind: str, words: list[str], left: re.Pattern[str]) -> Words:
@@ -222,4 +231,4 @@ def _common_words() -> set[str]:
     """Return the words of Railyard's own documents: a name that is one of them says nothing of anybody."""
     schemas = (one.read_text(encoding="utf-8") for one in (paths.repo_root() / "docs/schema").glob("*.json"))
     text = " ".join([*schemas, *CHECKS, *CAUSES, *TOOLS]).lower()
-    return {*re.findall(r"[a-z0-9]+", text), *re.findall(r"[a-z0-9_]+", text), *_NOBODY}
+    return {*re.findall(r"[a-z0-9]+", text), *re.findall(r"[a-z0-9_]+", text), *naming.NOBODY}
