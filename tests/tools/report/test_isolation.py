@@ -31,7 +31,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import (
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge.orders import Orders
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import summary, wording
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import (
-    archive,
+    archive_limits,
     intake,
     pattern,
     stale_secrets,
@@ -341,8 +341,8 @@ def test_rows_of_both_orders_are_counted_and_numbered_on(swept):
     assert folder.secret() not in str(sent)
     assert intake.archive_path(folder, A).name == f"{A}.confirm.tar.gz"
     # A node that could not be reached before hands over what it has of both.
-    both = archive.limits(folder.orders(), A).raw
-    assert both > archive.limits(folder.orders()[:1], A).raw
+    both = archive_limits.of_node(folder.orders(), A).raw
+    assert both > archive_limits.of_node(folder.orders()[:1], A).raw
     folder.append(run_folder.ARCHIVES, [{"of": "confirm", "node": A, "sha256": "1" * 64, "rows": 5}])
     folder.finish("completed")
     manifest = folder.manifest()

@@ -16,7 +16,7 @@ import pytest
 from ansible_collections.railyard.fabric.plugins.module_utils.runner import control, record, short_rows
 from ansible_collections.railyard.fabric.plugins.module_utils.runner.eta import Pace
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import rejudge
-from ansible_collections.railyard.fabric.plugins.plugin_utils.run import archive
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import archive, archive_limits
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder
 from railyard.bundle import command, files
@@ -138,7 +138,7 @@ def test_a_node_hands_over_its_own_short_rows_alone(tmp_path: Path) -> None:
     packed = tmp_path / "packed"
     (packed / "raw").mkdir(parents=True)
     order = folder.document(run_folder.WORK_ORDER)
-    most = archive.limits([order], node)
+    most = archive_limits.of_node([order], node)
     for more, notes in (
         ([], []),
         ([line for line in foreign if "as" in line][:2], ["a torn line was dropped"]),
@@ -149,7 +149,7 @@ def test_a_node_hands_over_its_own_short_rows_alone(tmp_path: Path) -> None:
         (packed / run_folder.RESULTS).write_text(text)
         control._pack(str(packed), str(tmp_path / "node.tar.gz"))
         found = archive.read(tmp_path / "node.tar.gz", sound_run.RUN, node, None, most)
-        assert found.rows == mine
+        assert [json.loads(line) for line in found.rows] == mine
         assert found.notes == notes
         assert found.lines == rows + sum("frame" not in line for line in more)
         assert control._count_rows(str(packed / run_folder.RESULTS)) == found.lines

@@ -113,15 +113,15 @@ def _write(source: Path, names: Iterable[str], folder: Path, table: Table) -> No
     digests = {}
     for name in names:
         target = folder / table.replace(name)
-        replaced = [
+        replaced = (
             (table.replace(part.member or ""), table.replace(part.text).encode("utf-8", "surrogateescape"))
             for part in files.parts(source, name)
-        ]
+        )
         with target.open("wb") as stream:
             if name.endswith(".tar.gz"):
                 _archive(stream, replaced)
             else:
-                stream.write(replaced[0][1])
+                stream.write(next(replaced)[1])
         if name.endswith(".tar.gz") or name == baseline.FILE:
             digests[_sha256(source / name)] = _sha256(target)
     _made_anew(folder, digests)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,7 +16,12 @@ from ansible_collections.railyard.fabric.plugins.module_utils.runner.short_rows 
     SHORT_BEGINS,
     Frames,
 )
-from ansible_collections.railyard.fabric.plugins.plugin_utils.run import archive, json_lines
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import (
+    archive,
+    archive_limits,
+    baseline,
+    json_lines,
+)
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder
 
@@ -24,12 +30,16 @@ from railyard.base.errors import UserError
 BUNDLE = "BUNDLE.md"
 #: What is made from the rest, and is made again from the stand-ins.
 MADE = {run_folder.VERDICTS, "index.html", "report.md", "junit.xml", "railyard.prom", BUNDLE}
-#: One file of a run or one node's archive unpacked; a bundle unpacked.
-MOST_BYTES, MOST_BUNDLE_BYTES = run_folder.MOST_DOCUMENT_BYTES, 8 * run_folder.MOST_DOCUMENT_BYTES
+#: What is judged.
+_JUDGED = {run_folder.MANIFEST, run_folder.PLAN, run_folder.FACTS, run_folder.ASKED, run_folder.OBSTACLES}
+_JUDGED |= {run_folder.RESULTS, run_folder.WORK_ORDER, run_folder.CONFIRM_ORDER, baseline.FILE}
+#: One file of a run.
+MOST_BYTES = run_folder.MOST_DOCUMENT_BYTES
+_RAW = "raw"
 _ARCHIVE = ".tar.gz"
 _TEXTS = (".json", ".jsonl", ".txt", ".log", ".md", ".csv", ".yml", ".xml", ".out")
 _PLAIN = re.compile(r"[\w-][\w.-]{0,199}")
-_IN_BUNDLE = re.compile(rf"([^/]+)/(?:raw/)?{_PLAIN.pattern}")
+_IN_BUNDLE = re.compile(rf"([^/]+)/(?!{_RAW}$)(?:{_RAW}/)?{_PLAIN.pattern}")
 
 
 class Part(NamedTuple):
@@ -47,11 +57,14 @@ def names(run: Path) -> tuple[list[str], list[str]]:
     """
     taken: list[str] = []
     left: list[str] = []
-    for folder in filter(lambda one: (run / one).exists(), ("", "raw/")):
+    raw = run / _RAW
+    if (raw.exists() or raw.is_symlink()) and (raw.is_symlink() or not raw.is_dir()):
+        raise UserError(f"{raw} is no folder", "bring the run's folder back, or take that file away")
+    for folder in filter(lambda one: (run / one).exists(), ("", f"{_RAW}/")):
         for entry in sorted(os.scandir(run / folder), key=lambda one: one.name):
             name, found = folder + entry.name, entry.stat(follow_symlinks=False)
             if stat.S_ISDIR(found.st_mode):
-                left += [name] if name != "raw" else []
+                left += [name] if name != _RAW else []
                 continue
             if not stat.S_ISREG(found.st_mode):
                 raise UserError(
@@ -76,15 +89,28 @@ def parts(run: Path, name: str) -> Iterator[Part]:
     """
     path = run / name
     if not name.endswith(_ARCHIVE):
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(handle, "rb") as stream:
-            yield Part(None, _told(run, name, stream.read(MOST_BYTES)))
+        yield Part(None, _told(run, name, _content(path)))
         return
     try:
-        for member, content in archive.members(path, lambda one: bool(_PLAIN.fullmatch(one)), MOST_BYTES):
-            yield Part(member, _told(run, member, content))
+        for member in archive.members(path, _is_plain, archive_limits.NODE_IN_BUNDLE):
+            yield Part(member.name, _told(run, member.name, b"".join(member.pieces)))
     except archive.ArchiveError as error:
         raise UserError(str(error), "or take it out of the folder: the verdicts do not need it") from error
+
+
+def _is_plain(name: str) -> bool:
+    return bool(_PLAIN.fullmatch(name))
+
+
+def _content(path: Path) -> bytes:
+    """Return the content of a file that nobody writes to meanwhile: what it gains would not be replaced."""
+    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(handle, "rb") as stream:
+        size = os.fstat(handle).st_size
+        content = stream.read(MOST_BYTES + 1)
+    if len(content) != size or size > MOST_BYTES:
+        raise UserError(f"{path} was changed while it was read", "bundle the run when it has ended")
+    return content
 
 
 def _told(run: Path, name: str, content: bytes) -> str:
@@ -123,26 +149,47 @@ def is_bundle(path: Path) -> bool:
 
 
 def unpack(bundle: Path, into: Path) -> Path:
-    """Lay a bundle out as a run folder within a folder, and return it.
+    """Write what is judged of a bundle as a run folder within a folder, and return it.
+
+    Nodes' archives and other outputs in it are read past: no verdict needs them.
 
     Raises:
-        UserError: it is no bundle, or holds too much or anything else.
+        UserError: it is no bundle, or holds too much or anything else, or there is no room for it.
     """
-    runs = set()
+    runs: set[str] = set()
+    name = ""
     try:
-        for name, content in archive.members(bundle, _belongs, MOST_BUNDLE_BYTES):
-            place = into / name
-            runs.add(into / name.split("/")[0])
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_bytes(content)
+        for member in archive.members(bundle, _belongs, archive_limits.BUNDLE):
+            name = member.name
+            runs.add(name.split("/")[0])
+            if len(runs) > 1:
+                raise UserError(
+                    f"{bundle}: {name} is of a second run", "name an archive that `railyard bundle` made"
+                )
+            if name.partition("/")[2] in _JUDGED:
+                _write(into / name, member.pieces)
+            else:
+                deque(member.pieces, maxlen=0)
     except archive.ArchiveError as error:
         raise UserError(
             f"{error}: this is no whole bundle", "have it made again by `railyard bundle`"
         ) from error
-    run = runs.pop() if len(runs) == 1 else None
+    except OSError as error:
+        raise UserError(
+            f"{bundle}: {name}: it cannot be unpacked in {into.parent}: {error.strerror}",
+            "make room there, or name another folder with TMPDIR",
+        ) from error
+    run = into / runs.pop() if len(runs) == 1 else None
     if run is None or not (run / run_folder.MANIFEST).is_file():
         raise UserError(f"{bundle} does not hold one run", "name an archive that `railyard bundle` made")
     return run
+
+
+def _write(place: Path, pieces: Iterable[bytes]) -> None:
+    place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with open(os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as target:
+        for piece in pieces:
+            target.write(piece)
 
 
 def _belongs(name: str) -> bool:

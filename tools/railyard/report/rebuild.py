@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
+from types import FrameType
 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import rejudge
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import model
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present.documents import write_report
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import archive_limits
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 
-from railyard.base import terminal
+from railyard.base import signals, terminal
+from railyard.base.confined import TooExpensiveError, confined
 from railyard.base.errors import UserError
 from railyard.bundle import files
 
@@ -22,10 +25,45 @@ def report(run: str, reports_dir: Path) -> int:
 
 def judge(run: str, reports_dir: Path) -> int:
     """Write verdicts.jsonl again, but of a bundle, and print the end of the run; return its exit status."""
-    if not files.is_bundle(Path(run)):
+    bundle = Path(run)
+    if not files.is_bundle(bundle):
         return _again(run, reports_dir, documents=False)
-    with tempfile.TemporaryDirectory(prefix="railyard-judge-") as place:
-        return _again(str(files.unpack(Path(run), Path(place))), reports_dir, documents=False)
+    with signals.on_stop(_stop), _temporary_folder() as place:
+        return _of_bundle(bundle, Path(place))
+
+
+def _temporary_folder() -> tempfile.TemporaryDirectory[str]:
+    try:
+        return tempfile.TemporaryDirectory(prefix="railyard-judge-")
+    except OSError as error:
+        raise UserError(
+            f"no temporary folder can be made: {error.strerror}",
+            "make room in it, or name another folder with TMPDIR",
+        ) from error
+
+
+def _of_bundle(bundle: Path, place: Path) -> int:
+    """Judge a bundle within the limits of what it may cost: whoever made it is not trusted."""
+    try:
+        with confined(*archive_limits.judge_cost(bundle.stat().st_size)):
+            folder = files.unpack(bundle, place)
+            read = model.read(folder, rejudge.judge_folder(folder))
+            terminal.summary(read, terminal.console())
+            return read.exit_status
+    except TooExpensiveError as error:
+        raise UserError(
+            f"{bundle}: to judge it {error}, the most for an archive of its size",
+            "if you trust who made it, unpack it with `tar -xzf` and name its folder",
+        ) from error
+    except run_folder.RunFolderError as error:
+        raise UserError(
+            f"{bundle}: {str(error).replace(f'{place}/', '')}", "have it made again by `railyard bundle`"
+        ) from error
+
+
+def _stop(_number: int, _frame: FrameType | None) -> None:
+    """End as Ctrl-C does, so that what was unpacked is removed."""
+    raise KeyboardInterrupt
 
 
 def _again(run: str, reports_dir: Path, *, documents: bool) -> int:

@@ -17,7 +17,7 @@ from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure, AnsibleE
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible_collections.railyard.fabric.plugins.module_utils.runner import control
-from ansible_collections.railyard.fabric.plugins.plugin_utils.run import action_base, intake
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import action_base, archive_limits, intake
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import archive as harvest
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder
@@ -81,7 +81,7 @@ class ActionModule(ActionBase):
         if not reply.get("archive"):
             return None
         try:
-            most = harvest.limits(folder.orders(), node)
+            most = archive_limits.of_node(folder.orders(), node)
         except (KeyError, ValueError) as error:
             raise harvest.ArchiveError(f"{folder.path}'s work order has no tests of it: {error}") from error
         # Its rows follow its archive: where there was none, none of them is there to be looked for.

@@ -21,6 +21,7 @@ from ansible_collections.railyard.fabric.plugins.plugin_utils.plain_text import 
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import who_is_slow
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import (
     action_base,
+    archive_limits,
     intake,
     json_lines,
     srun,
@@ -219,7 +220,7 @@ class _Measure(_Step):
 
     def __init__(self, folder: run_folder.RunFolder, held: srun.Allocation, names: dict[Any, str]) -> None:
         super().__init__(folder, held, names)
-        self._most: dict[str, harvest.Limits] = {}
+        self._most: dict[str, archive_limits.NodeLimits] = {}
         self._progress: dict[str, dict[str, Any]] = {}
         self._warned: dict[str, list[str]] = {}
 
@@ -232,7 +233,7 @@ class _Measure(_Step):
         self.names = {name: node for name, node in self.names.items() if node in sent.own}
         # What a node could not hand over of the first order comes with the second.
         of_run = self.folder.orders()
-        most = self._most = {name: harvest.limits(of_run, node) for name, node in self.names.items()}
+        most = self._most = {name: archive_limits.of_node(of_run, node) for name, node in self.names.items()}
         lease_s = float(sent.common["policy"]["lease_s"])
         message = {
             "common": sent.common,

@@ -18,7 +18,7 @@ import re
 import secrets
 import stat
 import tempfile
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -106,7 +106,9 @@ class RunFolder:
         Raises:
             RunFolderError: the file cannot be written.
         """
-        lines = [f"{line(row)}\n".encode() for row in rows]
+        self._append_lines(name, [f"{line(row)}\n".encode() for row in rows])
+
+    def _append_lines(self, name: str, lines: Sequence[bytes]) -> None:
         if not lines:
             return
         data = b"".join(lines)
@@ -141,7 +143,11 @@ class RunFolder:
         Raises:
             RunFolderError: the file cannot be read or written.
         """
-        fresh = {f"{line(row)}\n".encode(): row for row in rows}
+        return self.append_new_lines(name, (f"{line(row)}\n".encode() for row in rows), look)
+
+    def append_new_lines(self, name: str, lines: Iterable[bytes], look: bool = True) -> int:
+        """Do what `append_new` does with rows that are lines already, as `line` writes them."""
+        fresh = dict.fromkeys(lines)
         try:
             if look:
                 with suppress(FileNotFoundError), self._open(name) as stream:
@@ -149,7 +155,7 @@ class RunFolder:
                         fresh.pop(known, None)
         except OSError as error:
             raise _unreadable(self.path / name, error) from error
-        self.append(name, fresh.values())
+        self._append_lines(name, [*fresh])
         return len(fresh)
 
     def rows(self, name: str) -> tuple[list[dict[str, Any]], bool]:

@@ -14,6 +14,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils.runner import raw_
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import archive as harvest
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import json_lines
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run.archive_limits import NodeLimits
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder
 
 # A netdev or port has few KB of facts: hundreds of them fit.
@@ -52,7 +53,7 @@ def archive_path(folder: RunFolder, node: str) -> Path:
 
 
 def take_archive(
-    folder: RunFolder, node: str, sha256: object, most: harvest.Limits, again: bool
+    folder: RunFolder, node: str, sha256: object, limits: NodeLimits, again: bool
 ) -> tuple[int, list[str]]:
     """Take the rows of the archive at `archive_path` into the folder; return how many were new, and notes.
 
@@ -60,7 +61,7 @@ def take_archive(
         folder: the run's.
         node: whose archive it is.
         sha256: what the node said that its hash is, if it said so.
-        most: what it may hold.
+        limits: what it may hold.
         again: an archive of the node was here before, so that its rows may be in the folder.
 
     Raises:
@@ -68,8 +69,8 @@ def take_archive(
         RunFolderError: the folder cannot be written.
     """
     place = archive_path(folder, node)
-    found = harvest.read(place, folder.name, node, sha256, most)
-    fresh = folder.append_new(run_folder.RESULTS, found.rows, look=again)
+    found = harvest.read(place, folder.name, node, sha256, limits)
+    fresh = folder.append_new_lines(run_folder.RESULTS, found.rows, look=again)
     # Of the file that is here: what the node says of it was compared with it.
     with place.open("rb") as packed:
         digest = hashlib.file_digest(packed, "sha256").hexdigest()

@@ -25,6 +25,7 @@ from ansible_collections.railyard.fabric.plugins.action import fabric_collect
 from ansible_collections.railyard.fabric.plugins.module_utils.runner import control, raw_names, record
 from ansible_collections.railyard.fabric.plugins.plugin_utils.judge import rejudge
 from ansible_collections.railyard.fabric.plugins.plugin_utils.present import summary
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import archive_limits
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run import folder as run_folder
 from ansible_collections.railyard.fabric.plugins.plugin_utils.run.folder import RunFolder
 from ansible_collections.railyard.fabric.tests.unit.plugins.plugin_utils.judge.test_folder import write
@@ -177,7 +178,12 @@ RESULTS = member("results.jsonl", ROWS)
 FORGED = {
     "bomb of rows": (lambda: (sized("results.jsonl", BOMB_BYTES), BOMB_BYTES), r"results\.jsonl .* bytes"),
     "bomb beside the rows": (
-        lambda: (RESULTS, sized("runner.log", BOMB_BYTES), BOMB_BYTES), "unpacked it is longer than"
+        lambda: (RESULTS, sized("runner.log", BOMB_BYTES), BOMB_BYTES), r"runner\.log in it has \d+ bytes"
+    ),
+    "bombs that are only together too much": (
+        lambda: (RESULTS, *(one for name in ("runner.log", "status.json")
+                            for one in (sized(name, 20 * 2**20), 20 * 2**20))),
+        r"status\.json: unpacked it is longer than",
     ),
     "bomb before the rows": (
         lambda: (sized("pax", BOMB_BYTES, tarfile.XHDTYPE), BOMB_BYTES, RESULTS), "'pax'"
@@ -235,10 +241,25 @@ def test_a_hostile_archive_is_named_and_costs_that_nodes_rows_alone(
     assert set(healthy) == {"pass"}
 
 
+def test_rows_that_are_large_as_objects_are_taken_within_little_memory(
+    folder: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`[],` is three bytes as text and seventy as a list; of many tests the rows may be long together."""
+    monkeypatch.setattr(archive_limits, "_ROW_BYTES", 512 << 10)
+    limits = archive_limits.of_node(folder.orders(), HOSTILE)
+    tests = [row for row in rows_of(HOSTILE) if row["id"].startswith("m")]
+    spare = limits.row_bytes - max(len(run_folder.line(row)) for row in tests) - 32
+    # One list, many times: here it takes no memory.
+    wide = [{**row, "x": [[]] * (spare // 3)} for row in tests]
+    assert 64 * sum(len(row["x"]) for row in wide) > MEMORY_BYTES
+    result = collect(folder, HOSTILE, packed(tmp_path / "x.tar.gz", member("results.jsonl", lines(wide))))
+    assert (result["rows"], result["notes"]) == (len(wide), [])
+
+
 def test_what_has_no_end_is_not_fetched_to_its_end(
     folder: RunFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fabric_collect.harvest, "_BASE_BYTES", 2**20)
+    monkeypatch.setattr(fabric_collect.archive_limits, "_BASE_BYTES", 2**20)
     begun_s = time.process_time()
     with pytest.raises(AnsibleError, match=f"^{HOSTILE}: its archive is longer than"):
         collect(folder, HOSTILE, Path("/dev/zero"))

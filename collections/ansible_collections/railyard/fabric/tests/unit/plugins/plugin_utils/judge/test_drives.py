@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.railyard.fabric.plugins.plugin_utils.checks import policy
-from ansible_collections.railyard.fabric.plugins.plugin_utils.run import archive
+from ansible_collections.railyard.fabric.plugins.plugin_utils.run import archive_limits
 from support.runs.fake_run import FakeRun
 from support.runs.fake_storage import drives_of, with_drives
 
@@ -196,6 +196,6 @@ def test_a_mount_has_one_name_and_no_other(mounts: Any, word: str) -> None:
 def test_a_run_of_before_there_were_drives_is_still_collected() -> None:
     run = FakeRun()
     before = {key: value for key, value in run.policy.items() if not key.startswith("storage")}
-    assert archive.limits([{**run.order, "policy": before}], "gpuserver1") == archive.limits(
+    assert archive_limits.of_node([{**run.order, "policy": before}], "gpuserver1") == archive_limits.of_node(
         [run.order], "gpuserver1"
     )
