@@ -16,7 +16,7 @@ import json
 import os
 import shutil
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 # What a result file may hold; its space is taken before the change begins.
 RESERVED_BYTES = 16384
@@ -59,16 +59,39 @@ def write_file(path: str, text: str, mode: int = 0o600, owner: tuple[int, int] =
 
 def write_bytes(path: str, data: bytes, mode: int = 0o600, owner: tuple[int, int] = (0, 0)) -> None:
     """Do as `write_file` does, with bytes."""
-    os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
-    # A leading dot keeps netplan from reading it, should we die here.
-    temporary = os.path.join(os.path.dirname(path), f".{os.path.basename(path)}.railyard")
+    write_together([NewFile(path, data, mode)], owner)
+
+
+class NewFile(NamedTuple):
+    """A file to be written: its path, bytes and mode."""
+
+    path: str
+    data: bytes
+    mode: int
+
+
+def write_together(files: Sequence[NewFile], owner: tuple[int, int] = (0, 0)) -> None:
+    """Replace files in one step each, in this order, once all of them are on disk: a full disk changes none.
+
+    Raises:
+        OSError: `filename` is the file that could not be written; until all were, none has been replaced.
+    """
+    temporary = {}
     try:
-        _write(temporary, data, mode, owner)
-        os.replace(temporary, path)
-    except OSError:
-        _remove(temporary)
-        raise
-    sync_folder(os.path.dirname(path))
+        for file in files:
+            folder, name = os.path.split(file.path)
+            os.makedirs(folder, mode=0o755, exist_ok=True)
+            # A leading dot keeps netplan from reading it, should we die here.
+            temporary[file.path] = os.path.join(folder, f".{name}.railyard")
+            _write(temporary[file.path], file.data, file.mode, owner)
+        for file in files:
+            os.replace(temporary[file.path], file.path)
+    except OSError as error:
+        for path in temporary.values():
+            _remove(path)
+        raise OSError(error.errno, error.strerror, file.path) from error
+    for folder in sorted({os.path.dirname(file.path) for file in files}):
+        sync_folder(folder)
 
 
 def read_json(path: str) -> dict[str, Any] | None:

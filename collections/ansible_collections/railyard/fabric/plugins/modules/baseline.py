@@ -102,7 +102,6 @@ ansible_facts:
   sample: {"railyard_uninstall_plan": {}}
 """
 
-import json
 import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
@@ -143,11 +142,6 @@ def unit_states(module: AnsibleModule, units: t.Iterable[str]) -> dict[str, dict
     return states
 
 
-def short(record: t.Mapping[str, t.Any] | None) -> dict[str, t.Any]:
-    """Return a record without the list of all packages of the node."""
-    return {key: value for key, value in (record or {}).items() if key != "installed_before"}
-
-
 def make_plan(module: AnsibleModule, records: dict[str, baseline.Record]) -> dict[str, t.Any]:
     """Return the way back of all roles."""
     packages = restore_plan.Packages([], [], [], [], [])
@@ -179,38 +173,21 @@ def keep(module: AnsibleModule, role: str) -> dict[str, t.Any]:
     wanted: dict[str, t.Any] = module.params
     recorded = baseline.load(ROOT, role)
     seen: dict[str, t.Any] = dict(wanted["record"])
-    known_packages, known_files = (set((recorded or {}).get(key, {})) for key in ("packages", "files"))
-    if not set(wanted["packages"]) <= known_packages:
+    if not set(wanted["packages"]) <= set((recorded or {}).get("packages", {})):
         present = installed(module)
         seen["packages"] = baseline.look_at_packages(wanted["packages"], present)
         seen["installed_before"] = sorted(present)
-    new_files = [path for path in wanted["files"] if path not in known_files]
-    if new_files:
-        seen["files"] = {path: baseline.look_at_file(ROOT, path) for path in new_files}
-        missing = [folder for path in new_files for folder in baseline.missing_folders(ROOT, path)]
-        if missing:
-            seen["folders"] = dict.fromkeys(missing)
+    looked_at = baseline.look_at_files(ROOT, recorded, wanted["files"])
+    seen.update(looked_at)
     record = baseline.merged(recorded, seen)
     changed = bool(record) and record != recorded
     if changed and not module.check_mode:
-        # The copies come first: a record without its copy would be a promise that cannot be kept.
-        for path in new_files:
-            if seen["files"][path] is not None:
-                baseline.keep_file(ROOT, role, path)
-        baseline.store(ROOT, role, record)
-    return {"changed": changed, "record": short(record), "diff": make_diff(role, recorded, record)}
-
-
-def make_diff(
-    role: str, before: t.Mapping[str, t.Any] | None, after: t.Mapping[str, t.Any] | None
-) -> dict[str, str]:
-    """Return the diff of a record."""
-    path = f"/{baseline.FOLDER}/{role}.json"
-    texts = [
-        json.dumps(short(record), indent=2, sort_keys=True) + "\n" if record else ""
-        for record in (before, after)
-    ]
-    return {"before_header": path, "after_header": path, "before": texts[0], "after": texts[1]}
+        baseline.keep(ROOT, role, record, looked_at)
+    return {
+        "changed": changed,
+        "record": baseline.short(record),
+        "diff": baseline.make_diff(role, recorded, record),
+    }
 
 
 def hold(module: AnsibleModule) -> dict[str, t.Any]:
@@ -238,7 +215,7 @@ def hold(module: AnsibleModule) -> dict[str, t.Any]:
     return {
         "changed": bool(records),
         "roles": [],
-        "diff": [make_diff(name, record, None) for name, record in sorted(records.items())],
+        "diff": [baseline.make_diff(name, record, None) for name, record in sorted(records.items())],
     }
 
 

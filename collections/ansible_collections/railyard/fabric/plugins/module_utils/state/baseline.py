@@ -10,6 +10,7 @@ in module_utils/state/restore_plan.py. `root` is `/` on a node and a folder in t
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -143,6 +144,50 @@ def keep_file(root: str, role: str, path: str) -> None:
         data = handle.read()
     status = os.stat(source)
     atomic_files.write_bytes(target, data, status.st_mode & 0o7777, (status.st_uid, status.st_gid))
+
+
+def look_at_files(
+    root: str, recorded: t.Mapping[str, t.Any] | None, paths: t.Iterable[str]
+) -> dict[str, t.Any]:
+    """Return the sections `files` and `folders` for those of `paths` that a record does not have yet.
+
+    Raises:
+        OriginalsError: At one of the paths is something that is no file.
+    """
+    known = (recorded or {}).get("files", {})
+    seen: dict[str, t.Any] = {}
+    new = {path: look_at_file(root, path) for path in paths if path not in known}
+    if new:
+        seen["files"] = new
+        missing = [folder for path in new for folder in missing_folders(root, path)]
+        if missing:
+            seen["folders"] = dict.fromkeys(missing)
+    return seen
+
+
+def keep(root: str, role: str, record: t.Mapping[str, t.Any], seen: t.Mapping[str, t.Any]) -> None:
+    """Copy the files that were just looked at, then write the record, useless without the copies."""
+    for path, original in seen.get("files", {}).items():
+        if original is not None:
+            keep_file(root, role, path)
+    store(root, role, record)
+
+
+def short(record: t.Mapping[str, t.Any] | None) -> dict[str, t.Any]:
+    """Return a record without the list of all packages of the node."""
+    return {key: value for key, value in (record or {}).items() if key != "installed_before"}
+
+
+def make_diff(
+    role: str, before: t.Mapping[str, t.Any] | None, after: t.Mapping[str, t.Any] | None
+) -> dict[str, str]:
+    """Return the diff of a record, as Ansible shows it."""
+    path = f"/{FOLDER}/{role}.json"
+    texts = [
+        json.dumps(short(record), indent=2, sort_keys=True) + "\n" if record else ""
+        for record in (before, after)
+    ]
+    return {"before_header": path, "after_header": path, "before": texts[0], "after": texts[1]}
 
 
 def load(root: str, role: str) -> Record | None:

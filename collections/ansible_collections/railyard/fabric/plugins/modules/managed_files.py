@@ -1,0 +1,219 @@
+#!/usr/bin/python
+# Copyright: Railyard contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Thin: what is compared, written and removed is decided in module_utils/state/managed_files.py."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: managed_files
+short_description: Write and remove all files of a role in one request to the node
+version_added: "0.4.0"
+description:
+  - Renders the templates on the controller with Ansible's own template lookup and sends the contents to the
+    node in one request, which compares them with what is there, writes what differs and removes what is no
+    longer wanted.
+  - All new files are on the node's disk before the first one is put in place by a rename. A full disk changes
+    nothing.
+  - Files belong to root. Folders that are missing are made with mode V(0755); those that are there stay as
+    they are. A symbolic link at the path of a file is replaced by the file, and is never removed.
+author:
+  - Railyard contributors (@railyard)
+extends_documentation_fragment:
+  - railyard.fabric.attributes
+  - railyard.fabric.attributes.full
+options:
+  files:
+    description: The files that are to be there, in the order in which they are written.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      path:
+        description: The absolute path on the node.
+        type: str
+        required: true
+      template:
+        description:
+          - The template, found where M(ansible.builtin.template) looks for its source.
+          - One of O(files[].template) and O(files[].content) is required.
+        type: str
+      content:
+        description: The text itself.
+        type: str
+      mode:
+        description: The file's mode, in octal digits.
+        type: str
+        default: "0644"
+  unwanted:
+    description:
+      - Paths of files that are not to be there, in the order in which they are removed.
+      - A path that is also in O(files) stays, so that this may be all files that a role ever writes.
+    type: list
+    elements: str
+    default: []
+  role:
+    description: >-
+      Whose record of originals the files are added to before the first of them is written, as
+      M(railyard.fabric.baseline) does it. Without it nothing is recorded.
+    type: str
+  units:
+    description: >-
+      Names of systemd units whose state is returned in RV(units). A unit whose file is removed by this call
+      is disabled and stopped before.
+    type: list
+    elements: str
+    default: []
+"""
+
+EXAMPLES = r"""
+- name: Write the files of a role and remove those that are no longer wanted
+  railyard.fabric.managed_files:
+    role: node_tuning
+    files:
+      - path: /etc/sysctl.d/60-railyard.conf
+        template: etc/sysctl.d/60-railyard.conf.j2
+      - path: /usr/local/bin/railyard-bind
+        template: usr/local/bin/railyard-bind.j2
+        mode: "0755"
+    unwanted: "{{ __node_tuning_all_paths }}"
+    units: [railyard-cpu-governor.service]
+  register: __node_tuning_files
+"""
+
+RETURN = r"""
+changed_files:
+  description: Paths of the files that were written or removed, or would be in check mode.
+  returned: success
+  type: list
+  elements: str
+  sample: [/etc/sysctl.d/60-railyard.conf]
+written:
+  description: Those of RV(changed_files) that were written.
+  returned: success
+  type: list
+  elements: str
+  sample: [/etc/sysctl.d/60-railyard.conf]
+removed:
+  description: Those of RV(changed_files) that were removed.
+  returned: success
+  type: list
+  elements: str
+  sample: []
+units:
+  description: >-
+    For each of O(units), whether it is C(enabled) and C(active) after this call; both are false for a unit
+    that does not exist.
+  returned: success
+  type: dict
+  sample: {"railyard-cpu-governor.service": {"enabled": true, "active": true}}
+"""
+
+import os
+import typing as t
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.railyard.fabric.plugins.module_utils import atomic_files, module_end
+from ansible_collections.railyard.fabric.plugins.module_utils.state import baseline, managed_files
+
+ROOT = "/"
+
+
+def record_originals(module: AnsibleModule, role: str, paths: t.Sequence[str]) -> list[dict[str, str]]:
+    """Record what was there before the role; return the diff of the record."""
+    recorded = baseline.load(ROOT, baseline.check_role(role))
+    seen = baseline.look_at_files(ROOT, recorded, paths)
+    record = baseline.merged(recorded, seen)
+    if not record or record == recorded:
+        return []
+    if not module.check_mode:
+        baseline.keep(ROOT, role, record, seen)
+    return [baseline.make_diff(role, recorded, record)]
+
+
+def systemctl(module: AnsibleModule, *words: str) -> str:
+    """Run systemctl and return what it prints."""
+    argv = [module.get_bin_path("systemctl", required=True), *words]
+    code, out, error = module.run_command(argv, environ_update={"LC_ALL": "C", "LANGUAGE": "C"})
+    if code != 0:
+        raise managed_files.ManagedFilesError(
+            f"{' '.join(argv)} failed: {error.strip() or out.strip() or code}. Fix: run it on the node"
+        )
+    return str(out)
+
+
+def unit_states(module: AnsibleModule, units: t.Sequence[str]) -> dict[str, dict[str, bool]]:
+    """Return whether each unit is enabled and active."""
+    states = {}
+    for unit in units:
+        lines = systemctl(module, "show", "--property=UnitFileState,ActiveState", "--", unit).splitlines()
+        shown = dict(line.split("=", 1) for line in lines if "=" in line)
+        states[unit] = {
+            "enabled": shown.get("UnitFileState") == "enabled",
+            "active": shown.get("ActiveState") == "active",
+        }
+    return states
+
+
+def hold(module: AnsibleModule) -> dict[str, t.Any]:
+    """Do what the parameters ask; return the result."""
+    asked: dict[str, t.Any] = module.params
+    wanted = [
+        atomic_files.NewFile(
+            one["path"],
+            (one["content"] or "").encode("utf-8", "surrogateescape"),
+            managed_files.parse_mode(one["path"], one["mode"]),
+        )
+        for one in asked["files"]
+    ]
+    plan = managed_files.make_plan(ROOT, wanted, asked["unwanted"])
+    diff = []
+    if asked["role"] is not None and plan.write:
+        diff += record_originals(module, asked["role"], [file.path for file in wanted])
+    diff += managed_files.make_diff(plan)
+    if not module.check_mode:
+        removed = {os.path.basename(path) for path in plan.remove}
+        for unit in asked["units"]:
+            if unit in removed:
+                systemctl(module, "disable", "--now", "--", unit)
+        managed_files.apply(ROOT, plan)
+    written = [file.path for file in plan.write]
+    return {
+        "changed": bool(written or plan.remove),
+        "changed_files": written + plan.remove,
+        "written": written,
+        "removed": plan.remove,
+        "units": unit_states(module, asked["units"]) if asked["units"] else {},
+        "diff": diff,
+    }
+
+
+def main() -> None:
+    """Run the module."""
+    module = AnsibleModule(
+        argument_spec={
+            "files": {
+                "type": "list",
+                "elements": "dict",
+                "default": [],
+                "options": {
+                    "path": {"type": "str", "required": True},
+                    "template": {"type": "str"},
+                    "content": {"type": "str"},
+                    "mode": {"type": "str", "default": "0644"},
+                },
+            },
+            "unwanted": {"type": "list", "elements": "str", "default": []},
+            "role": {"type": "str"},
+            "units": {"type": "list", "elements": "str", "default": []},
+        },
+        supports_check_mode=True,
+        # The contents of all files would go to the node's journal.
+        no_log=True,
+    )
+    module_end.end(module, hold, baseline.OriginalsError, managed_files.ManagedFilesError)
+
+
+if __name__ == "__main__":
+    main()
