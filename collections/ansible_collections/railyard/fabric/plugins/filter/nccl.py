@@ -1,11 +1,10 @@
 # Copyright: Railyard contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What role nccl_profile asks: the catalogue of NCCL's variables, the ports' tables, which files differ."""
+"""What role nccl_profile asks: the catalogue of NCCL's variables, the ports' tables."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -39,18 +38,6 @@ def nccl_pkey_index(rails: Sequence[Mapping[str, Any]], facts: Mapping[str, Any]
         raise AnsibleFilterError(str(error)) from error
 
 
-def nccl_differing(
-    files: Sequence[Mapping[str, Any]], texts: Mapping[str, str], found: Sequence[Mapping[str, Any]]
-) -> list[Mapping[str, Any]]:
-    """Return the files that are not there, or not as they are to be; see nccl_differing.yml."""
-    there = {one["path"]: (one["checksum"], one["mode"], one["uid"], one["gid"]) for one in found}
-    sums = {
-        template: hashlib.sha256(texts[template].encode()).hexdigest()
-        for template in {one["template"] for one in files}
-    }
-    return [one for one in files if there.get(one["path"]) != (sums[one["template"]], one["mode"], 0, 0)]
-
-
 class FilterModule:
     """What Ansible asks for the filters of this file."""
 
@@ -61,5 +48,4 @@ class FilterModule:
             "nccl_reasons": site.reasons,
             "nccl_gid_index": nccl_gid_index,
             "nccl_pkey_index": nccl_pkey_index,
-            "nccl_differing": nccl_differing,
         }

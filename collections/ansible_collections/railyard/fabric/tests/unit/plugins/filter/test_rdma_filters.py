@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-import hashlib
-
 import pytest
 from ansible.errors import AnsibleFilterError
 from ansible_collections.railyard.fabric.plugins.filter import nccl, roce, soft_roce, subnet_manager
@@ -137,21 +135,3 @@ def test_the_one_index_of_a_pkey(pkey):
 def test_a_pkey_that_no_index_is_of(tables, says):
     with pytest.raises(AnsibleFilterError, match=says):
         nccl_filters["nccl_pkey_index"](*infiniband_node(*tables), "0x8001")
-
-
-def test_files_that_differ():
-    texts = {"a.j2": "a\n", "b.j2": "b\n"}
-    files = [
-        {"path": f"/{name}", "template": f"{name[0]}.j2", "mode": "0644"}
-        for name in ("a1", "a2", "a3", "a4", "b1")
-    ]
-    right = {"checksum": hashlib.sha256(b"a\n").hexdigest(), "mode": "0644", "uid": 0, "gid": 0}
-    found = [
-        {**right, "path": "/a1"},
-        {**right, "path": "/a2", "mode": "0600"},
-        {**right, "path": "/a3", "uid": 1000},
-        {**right, "path": "/b1"},  # the other's text
-        {**right, "path": "/c"},
-    ]
-    differing = nccl_filters["nccl_differing"](files, texts, found)
-    assert [one["path"] for one in differing] == ["/a2", "/a3", "/a4", "/b1"]
