@@ -9,7 +9,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: managed_files
 short_description: Write and remove all files of a role in one request to the node
-version_added: "0.4.0"
+version_added: "0.3.0"
 description:
   - Renders the templates on the controller with Ansible's own template lookup and sends the contents to the
     node in one request, which compares them with what is there, writes what differs and removes what is no
@@ -120,18 +120,6 @@ from ansible_collections.railyard.fabric.plugins.module_utils.state import basel
 ROOT = "/"
 
 
-def record_originals(module: AnsibleModule, role: str, paths: t.Sequence[str]) -> list[dict[str, str]]:
-    """Record what was there before the role; return the diff of the record."""
-    recorded = baseline.load(ROOT, baseline.check_role(role))
-    seen = baseline.look_at_files(ROOT, recorded, paths)
-    record = baseline.merged(recorded, seen)
-    if not record or record == recorded:
-        return []
-    if not module.check_mode:
-        baseline.keep(ROOT, role, record, seen)
-    return [baseline.make_diff(role, recorded, record)]
-
-
 def systemctl(module: AnsibleModule, *words: str) -> str:
     """Run systemctl and return what it prints."""
     argv = [module.get_bin_path("systemctl", required=True), *words]
@@ -170,7 +158,8 @@ def hold(module: AnsibleModule) -> dict[str, t.Any]:
     plan = managed_files.make_plan(ROOT, wanted, asked["unwanted"])
     diff = []
     if asked["role"] is not None and plan.write:
-        diff += record_originals(module, asked["role"], [file.path for file in wanted])
+        paths = [file.path for file in wanted]
+        diff += baseline.record_files(ROOT, asked["role"], paths, module.check_mode)
     diff += managed_files.make_diff(plan)
     if not module.check_mode:
         removed = {os.path.basename(path) for path in plan.remove}

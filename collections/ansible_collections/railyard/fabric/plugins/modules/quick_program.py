@@ -23,12 +23,19 @@ options:
     description: The program's place.
     type: path
     required: true
+  role:
+    description: >-
+      Whose record of originals says that the program was not there, as M(railyard.fabric.baseline) does it.
+      Without it nothing is recorded.
+    type: str
+    version_added: "0.3.0"
 """
 
 EXAMPLES = r"""
 - name: Install the quick check
   railyard.fabric.quick_program:
     path: /usr/local/sbin/railyard-quick
+    role: quick_check
 """
 
 RETURN = r"""
@@ -48,7 +55,9 @@ import typing as t
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.railyard.fabric.plugins.module_utils import atomic_files, module_end, program
 from ansible_collections.railyard.fabric.plugins.module_utils.quick import main as quick
+from ansible_collections.railyard.fabric.plugins.module_utils.state import baseline
 
+ROOT = "/"
 MODE = 0o755
 _ENTRY = quick.__name__[len(program.PACKAGE) + 1 :]
 
@@ -76,23 +85,29 @@ def words(data: bytes, mode: int, owner: int) -> str:
 def hold(module: AnsibleModule) -> dict[str, t.Any]:
     """Do what the parameters ask; return the result."""
     path: str = module.params["path"]
+    role: str | None = module.params["role"]
     data = packed(sys.executable)
     before, after = state(path), words(data, MODE, os.geteuid())
+    diff = []
+    if before is None and role is not None:
+        diff += baseline.record_files(ROOT, role, [path], module.check_mode)
+    diff.append({"before_header": path, "after_header": path, "before": before or "", "after": after})
     if before != after and not module.check_mode:
         atomic_files.write_bytes(path, data, MODE, (os.geteuid(), os.getegid()))
     return {
         "changed": before != after,
         "sha256": hashlib.sha256(data).hexdigest(),
-        "diff": {"before_header": path, "after_header": path, "before": before or "", "after": after},
+        "diff": diff,
     }
 
 
 def main() -> None:
     """Run the module."""
     module = AnsibleModule(
-        argument_spec={"path": {"type": "path", "required": True}}, supports_check_mode=True
+        argument_spec={"path": {"type": "path", "required": True}, "role": {"type": "str"}},
+        supports_check_mode=True,
     )
-    module_end.end(module, hold)
+    module_end.end(module, hold, baseline.OriginalsError)
 
 
 if __name__ == "__main__":

@@ -173,6 +173,18 @@ def keep(root: str, role: str, record: t.Mapping[str, t.Any], seen: t.Mapping[st
     store(root, role, record)
 
 
+def record_files(root: str, role: str, paths: t.Iterable[str], check_mode: bool) -> list[dict[str, str]]:
+    """Record what files were before a role; return the diff of its record, none if it has them all."""
+    recorded = load(root, check_role(role))
+    seen = look_at_files(root, recorded, paths)
+    record = merged(recorded, seen)
+    if not record or record == recorded:
+        return []
+    if not check_mode:
+        keep(root, role, record, seen)
+    return [make_diff(role, recorded, record)]
+
+
 def short(record: t.Mapping[str, t.Any] | None) -> dict[str, t.Any]:
     """Return a record without the list of all packages of the node."""
     return {key: value for key, value in (record or {}).items() if key != "installed_before"}

@@ -13,11 +13,12 @@ from support.nodes.module import FakeModule
 
 
 @pytest.fixture
-def put(tmp_path):
-    def hold(check_mode=False):
-        return quick_program.hold(
-            FakeModule({"path": str(tmp_path / "railyard-quick")}, check_mode=check_mode)
-        )
+def put(tmp_path, monkeypatch):
+    monkeypatch.setattr(quick_program, "ROOT", str(tmp_path))
+
+    def hold(check_mode=False, role=None):
+        params = {"path": str(tmp_path / "railyard-quick"), "role": role}
+        return quick_program.hold(FakeModule(params, check_mode=check_mode))
 
     return hold
 
@@ -25,7 +26,7 @@ def put(tmp_path):
 def test_it_is_written_once_and_runs_by_its_own_name(put, tmp_path):
     program = tmp_path / "railyard-quick"
     seen = put(check_mode=True)
-    assert (seen["changed"], program.exists(), seen["diff"]["before"]) == (True, False, "")
+    assert (seen["changed"], program.exists(), seen["diff"][0]["before"]) == (True, False, "")
     assert (put()["changed"], put()["changed"]) == (True, False)
     done = subprocess.run(
         [program, "--expect", "/none"], capture_output=True, text=True, check=False, cwd="/"
@@ -46,3 +47,15 @@ def test_what_was_changed_by_hand_is_written_again(put, tmp_path):
         handle.write(b"#")
     assert put()["changed"]
     assert not put()["changed"]
+
+
+def test_a_program_that_was_not_there_is_recorded_once(put, tmp_path):
+    record = tmp_path / "var/lib/railyard/originals/quick_check.json"
+    checked = put(check_mode=True, role="quick_check")
+    assert not record.exists()
+    assert put(role="quick_check")["diff"] == checked["diff"]
+    kept = record.read_text()
+    assert '"/' in kept
+    (tmp_path / "railyard-quick").write_text("an earlier version\n")
+    assert len(put(role="quick_check")["diff"]) == 1
+    assert record.read_text() == kept
