@@ -12,7 +12,7 @@ short_description: Tell what a transaction of apt would do, and what of it is re
 version_added: "0.3.0"
 description:
   - Compares the packages that are asked for with what dpkg has, and with O(simulate) asks apt-get what it
-    would do for them. Changes nothing.
+    would do for them. Changes nothing but the record of O(role).
   - With O(undo_plan) it tells instead how to come back from a transaction that failed.
 author:
   - Railyard contributors (@railyard)
@@ -62,6 +62,11 @@ options:
     description: Space in MiB that has to be left on the filesystem of C(/usr).
     type: int
     default: 64
+  role:
+    description: >-
+      Whose record of originals the packages are added to, as M(railyard.fabric.baseline) does it, where some
+      are to be installed, moved or removed and nothing is refused. Without it nothing is recorded.
+    type: str
   undo_plan:
     description: An RV(plan) whose transaction failed.
     type: dict
@@ -73,7 +78,8 @@ attributes:
   check_mode:
     support: full
   diff_mode:
-    support: none
+    description: Shows the record of O(role).
+    support: full
   idempotent:
     support: full
 """
@@ -195,7 +201,11 @@ from ansible_collections.railyard.fabric.plugins.module_utils import module_end
 from ansible_collections.railyard.fabric.plugins.module_utils.apt import plan as apt_plan
 from ansible_collections.railyard.fabric.plugins.module_utils.apt import query
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.node import apt_get
+from ansible_collections.railyard.fabric.plugins.module_utils.state import baseline
 
+ROOT = "/"
+# Ansible's own apt installs it where it is not there.
+_PYTHON_APT = "python3-apt"
 _MEBIBYTE_BYTES = 1024 * 1024
 
 
@@ -204,6 +214,22 @@ def way_back(plan: dict[str, t.Any], packages: dict[str, apt_get.Package]) -> di
     moves = [apt_get.Move(**move) for move in plan["moves"]]
     before = {name: apt_get.Package(**package) for name, package in plan["before"].items()}
     return apt_plan.undo(moves, before, packages)._asdict()
+
+
+def record(
+    module: AnsibleModule, wish: apt_plan.Wish, result: dict[str, t.Any], packages: dict[str, apt_get.Package]
+) -> list[dict[str, str]]:
+    """Record the packages that may move as they are; return the diff of the role's record."""
+    present = {
+        name.split(":")[0]: {"version": package.version, "hold": package.want == "hold"}
+        for name, package in packages.items()
+        if package.state == "installed"
+    }
+    names = [*wish.names, *wish.pins, *wish.hold, _PYTHON_APT]
+    names += [move["name"] for move in result.get("plan", {}).get("moves", []) if move["before"] is not None]
+    return baseline.record_packages(
+        ROOT, module.params["role"], dict.fromkeys(names), present, module.check_mode
+    )
 
 
 def look(module: AnsibleModule) -> dict[str, t.Any]:
@@ -243,6 +269,9 @@ def look(module: AnsibleModule) -> dict[str, t.Any]:
             if plan["possible"] or valid_s is None:
                 result["plan"] = plan
                 result["refusals"] += refused
+        if p["role"] is not None and not result["refusals"] and (needed.specs or result["remove"]):
+            result["diff"] = record(module, wish, result, packages)
+            result["changed"] = bool(result["diff"])
     return result
 
 
@@ -260,12 +289,13 @@ def main() -> None:
             "simulate": {"type": "bool", "default": False},
             "lists_valid_s": {"type": "int"},
             "spare_mib": {"type": "int", "default": 64},
+            "role": {"type": "str"},
             "undo_plan": {"type": "dict"},
             "failure_text": {"type": "str", "default": ""},
         },
         supports_check_mode=True,
     )
-    module_end.end(module, look, query.AptError)
+    module_end.end(module, look, query.AptError, baseline.OriginalsError)
 
 
 if __name__ == "__main__":

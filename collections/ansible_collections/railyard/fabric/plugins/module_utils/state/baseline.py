@@ -176,7 +176,37 @@ def keep(root: str, role: str, record: t.Mapping[str, t.Any], seen: t.Mapping[st
 def record_files(root: str, role: str, paths: t.Iterable[str], check_mode: bool) -> list[dict[str, str]]:
     """Record what files were before a role; return the diff of its record, none if it has them all."""
     recorded = load(root, check_role(role))
-    seen = look_at_files(root, recorded, paths)
+    return _add(root, role, recorded, look_at_files(root, recorded, paths), check_mode)
+
+
+def record_packages(
+    root: str,
+    role: str,
+    names: t.Iterable[str],
+    installed: t.Mapping[str, t.Mapping[str, t.Any]],
+    check_mode: bool,
+) -> list[dict[str, str]]:
+    """Record what packages were before a role; return the diff of its record, none if it has them all.
+
+    Args:
+        root: Where the node's files are.
+        role: Whose record it is.
+        names: The packages that may move.
+        installed: All packages of the node, in the form of `parse_packages`.
+        check_mode: Whether nothing may be written.
+    """
+    recorded = load(root, check_role(role))
+    known = (recorded or {}).get("packages", {})
+    new = [name for name in names if name not in known]
+    seen: dict[str, t.Any] = {}
+    if new:
+        seen = {"packages": look_at_packages(new, installed), "installed_before": sorted(installed)}
+    return _add(root, role, recorded, seen, check_mode)
+
+
+def _add(
+    root: str, role: str, recorded: Record | None, seen: t.Mapping[str, t.Any], check_mode: bool
+) -> list[dict[str, str]]:
     record = merged(recorded, seen)
     if not record or record == recorded:
         return []

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 
@@ -25,7 +26,13 @@ class Node(FakeModule):
         super().__init__(
             {**lists, "pins": {}, "names": ["perftest"], "simulate": True, "spare_mib": 1}, self.answer
         )
-        self.params |= {"undo_plan": None, "failure_text": "", "lists_valid_s": HOUR_S, **params}
+        self.params |= {
+            "role": None,
+            "undo_plan": None,
+            "failure_text": "",
+            "lists_valid_s": HOUR_S,
+            **params,
+        }
         self.finds = finds
         self.moves, self.packages = simulated, packages
         self.simulated = 0
@@ -105,3 +112,62 @@ def test_a_dpkg_that_is_not_done_is_refused_with_or_without_a_plan(lists, finds)
     result = apt_plan.look(Node(finds=finds, packages=half))
     assert ("plan" in result) is finds
     assert "dpkg has not finished with iperf3 (half-configured)" in result["refusals"][0]
+
+
+DPKG = "python3-apt\t2.6.0\thold ok installed\nlibibverbs1\t44.0-2\tinstall ok installed\n"
+MOVES = SIMULATED + "Inst libibverbs1 [44.0-2] (44.0-3 Debian [amd64])\n"
+
+
+@pytest.fixture
+def record(tmp_path, monkeypatch):
+    """Return a function that reads the record of a role; None where there is none."""
+    monkeypatch.setattr(apt_plan, "ROOT", str(tmp_path))
+
+    def read(role="rdma_stack"):
+        path = tmp_path / f"var/lib/railyard/originals/{role}.json"
+        return json.loads(path.read_text())["record"] if path.exists() else None
+
+    return read
+
+
+def test_what_may_move_is_recorded_with_the_same_request(lists, record):
+    lists(lists_s=1)
+    wish = {"role": "rdma_stack", "packages": DPKG, "simulated": MOVES}
+    node = Node(**wish)
+    node.check_mode = True
+    checked = apt_plan.look(node)
+    assert checked["changed"]
+    assert record() is None
+    done = apt_plan.look(Node(**wish))
+    assert done == checked
+    assert record() == {
+        "packages": {
+            "perftest": None,
+            "python3-apt": {"version": "2.6.0", "hold": True},
+            "libibverbs1": {"version": "44.0-2", "hold": False},
+        },
+        "installed_before": ["libibverbs1", "python3-apt"],
+    }
+    before = record()
+    again = apt_plan.look(
+        Node(
+            **wish,
+        )
+    )
+    assert (again["changed"], again["diff"], record()) == (False, [], before)
+
+
+def test_nothing_is_recorded_where_nothing_moves_or_something_is_refused(lists, record):
+    lists(lists_s=1)
+    there = DPKG + "perftest\t4.5\tinstall ok installed\n"
+    assert not apt_plan.look(Node(role="rdma_stack", packages=there))["changed"]
+    refused = Node(role="rdma_stack", packages=DPKG, conflicts=["libibverbs1"])
+    assert apt_plan.look(refused)["refusals"]
+    assert not apt_plan.look(Node(packages=DPKG))["changed"]
+    assert record() is None
+
+
+def test_without_a_plan_the_packages_themselves_are_recorded(lists, record):
+    lists(lists_s=2 * HOUR_S)
+    assert apt_plan.look(Node(role="rdma_stack", packages=DPKG))["changed"]
+    assert set(record()["packages"]) == {"perftest", "python3-apt"}
