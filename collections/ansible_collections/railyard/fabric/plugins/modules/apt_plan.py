@@ -67,6 +67,11 @@ options:
       Whose record of originals the packages are added to, as M(railyard.fabric.baseline) does it, where some
       are to be installed, moved or removed and nothing is refused. Without it nothing is recorded.
     type: str
+  units:
+    description: Names of systemd units whose state is returned in RV(units).
+    type: list
+    elements: str
+    default: []
   undo_plan:
     description: An RV(plan) whose transaction failed.
     type: dict
@@ -181,6 +186,13 @@ plan:
     download_bytes: 1024
     unpacked_bytes: 4096
     before: {}
+units:
+  description: >-
+    For each of O(units) its C(unit_file_state) and C(active_state), in systemd's words; empty and C(inactive)
+    for a unit that does not exist.
+  returned: success
+  type: dict
+  sample: {"iperf3.service": {"unit_file_state": "disabled", "active_state": "inactive"}}
 undo:
   description: >-
     Names to purge, to remove and to hold, and specs to install (V(purge), V(remove), V(hold), V(restore)).
@@ -201,7 +213,7 @@ from ansible_collections.railyard.fabric.plugins.module_utils import module_end
 from ansible_collections.railyard.fabric.plugins.module_utils.apt import plan as apt_plan
 from ansible_collections.railyard.fabric.plugins.module_utils.apt import query
 from ansible_collections.railyard.fabric.plugins.module_utils.parsers.node import apt_get
-from ansible_collections.railyard.fabric.plugins.module_utils.state import baseline
+from ansible_collections.railyard.fabric.plugins.module_utils.state import baseline, units
 
 ROOT = "/"
 # Ansible's own apt installs it where it is not there.
@@ -253,6 +265,7 @@ def look(module: AnsibleModule) -> dict[str, t.Any]:
         "differs": differs,
         "unfinished": apt_plan.unfinished(packages),
         "refusals": apt_plan.wrong_wish(wish),
+        "units": units.show(module, p["units"]),
     }
     if p["undo_plan"] is not None:
         said = p["failure_text"]
@@ -290,12 +303,13 @@ def main() -> None:
             "lists_valid_s": {"type": "int"},
             "spare_mib": {"type": "int", "default": 64},
             "role": {"type": "str"},
+            "units": names,
             "undo_plan": {"type": "dict"},
             "failure_text": {"type": "str", "default": ""},
         },
         supports_check_mode=True,
     )
-    module_end.end(module, look, query.AptError, baseline.OriginalsError)
+    module_end.end(module, look, query.AptError, baseline.OriginalsError, units.UnitsError)
 
 
 if __name__ == "__main__":

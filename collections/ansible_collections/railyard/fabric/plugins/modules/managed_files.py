@@ -103,11 +103,11 @@ removed:
   sample: []
 units:
   description: >-
-    For each of O(units), whether it is C(enabled) and C(active) after this call; both are false for a unit
-    that does not exist.
+    For each of O(units) its C(unit_file_state) and C(active_state) after this call, in systemd's words; empty
+    and C(inactive) for a unit that does not exist.
   returned: success
   type: dict
-  sample: {"railyard-cpu-governor.service": {"enabled": true, "active": true}}
+  sample: {"railyard-cpu-governor.service": {"unit_file_state": "enabled", "active_state": "active"}}
 """
 
 import os
@@ -115,33 +115,10 @@ import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.railyard.fabric.plugins.module_utils import atomic_files, module_end
-from ansible_collections.railyard.fabric.plugins.module_utils.state import baseline, managed_files
+from ansible_collections.railyard.fabric.plugins.module_utils.state import baseline, managed_files, units
 
 ROOT = "/"
-
-
-def systemctl(module: AnsibleModule, *words: str) -> str:
-    """Run systemctl and return what it prints."""
-    argv = [module.get_bin_path("systemctl", required=True), *words]
-    code, out, error = module.run_command(argv, environ_update={"LC_ALL": "C", "LANGUAGE": "C"})
-    if code != 0:
-        raise managed_files.ManagedFilesError(
-            f"{' '.join(argv)} failed: {error.strip() or out.strip() or code}. Fix: run it on the node"
-        )
-    return str(out)
-
-
-def unit_states(module: AnsibleModule, units: t.Sequence[str]) -> dict[str, dict[str, bool]]:
-    """Return whether each unit is enabled and active."""
-    states = {}
-    for unit in units:
-        lines = systemctl(module, "show", "--property=UnitFileState,ActiveState", "--", unit).splitlines()
-        shown = dict(line.split("=", 1) for line in lines if "=" in line)
-        states[unit] = {
-            "enabled": shown.get("UnitFileState") == "enabled",
-            "active": shown.get("ActiveState") == "active",
-        }
-    return states
+EXPECTED = (baseline.OriginalsError, managed_files.ManagedFilesError, units.UnitsError)
 
 
 def hold(module: AnsibleModule) -> dict[str, t.Any]:
@@ -165,7 +142,7 @@ def hold(module: AnsibleModule) -> dict[str, t.Any]:
         removed = {os.path.basename(path) for path in plan.remove}
         for unit in asked["units"]:
             if unit in removed:
-                systemctl(module, "disable", "--now", "--", unit)
+                units.systemctl(module, "disable", "--now", "--", unit)
         managed_files.apply(ROOT, plan)
     written = [file.path for file in plan.write]
     return {
@@ -173,7 +150,7 @@ def hold(module: AnsibleModule) -> dict[str, t.Any]:
         "changed_files": written + plan.remove,
         "written": written,
         "removed": plan.remove,
-        "units": unit_states(module, asked["units"]) if asked["units"] else {},
+        "units": units.show(module, asked["units"]),
         "diff": diff,
     }
 
@@ -201,7 +178,7 @@ def main() -> None:
         # The contents of all files would go to the node's journal.
         no_log=True,
     )
-    module_end.end(module, hold, baseline.OriginalsError, managed_files.ManagedFilesError)
+    module_end.end(module, hold, *EXPECTED)
 
 
 if __name__ == "__main__":

@@ -28,6 +28,7 @@ class Node(FakeModule):
         )
         self.params |= {
             "role": None,
+            "units": [],
             "undo_plan": None,
             "failure_text": "",
             "lists_valid_s": HOUR_S,
@@ -38,6 +39,8 @@ class Node(FakeModule):
         self.simulated = 0
 
     def answer(self, argv):
+        if argv[0].endswith("/systemctl"):
+            return 0, "UnitFileState=disabled\nActiveState=inactive\n", ""
         if argv[0] != "apt-get":
             return 0, self.packages if argv[0] == "dpkg-query" else "", ""
         self.simulated += 1
@@ -171,3 +174,9 @@ def test_without_a_plan_the_packages_themselves_are_recorded(lists, record):
     lists(lists_s=2 * HOUR_S)
     assert apt_plan.look(Node(role="rdma_stack", packages=DPKG))["changed"]
     assert set(record()["packages"]) == {"perftest", "python3-apt"}
+
+
+def test_the_state_of_units_comes_with_the_packages(lists):
+    states = {"iperf3.service": {"unit_file_state": "disabled", "active_state": "inactive"}}
+    assert apt_plan.look(Node(units=["iperf3.service"]))["units"] == states
+    assert apt_plan.look(Node())["units"] == {}

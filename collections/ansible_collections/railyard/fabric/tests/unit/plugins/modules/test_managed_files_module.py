@@ -13,6 +13,7 @@ import yaml
 from ansible_collections.railyard.fabric.plugins.module_utils import atomic_files
 from ansible_collections.railyard.fabric.plugins.module_utils.state.baseline import OriginalsError
 from ansible_collections.railyard.fabric.plugins.module_utils.state.managed_files import ManagedFilesError
+from ansible_collections.railyard.fabric.plugins.module_utils.state.units import UnitsError
 from ansible_collections.railyard.fabric.plugins.modules import managed_files
 from support.nodes.module import FakeModule
 
@@ -26,7 +27,7 @@ class Node:
     def __init__(self, root):
         self.root = root
         self.calls = []
-        self.states = {}
+        self.states = {"UnitFileState": "", "ActiveState": "inactive"}
         self.fails = False
 
     def run(self, argv):
@@ -205,23 +206,17 @@ def test_a_unit_is_disabled_before_its_file_is_removed(node):
 def test_a_unit_that_cannot_be_stopped_keeps_its_file(node):
     hold(node, file(UNIT_FILE))
     node.fails = True
-    with pytest.raises(ManagedFilesError, match="Access denied"):
+    with pytest.raises(UnitsError, match="Access denied"):
         hold(node, unwanted=[UNIT_FILE], units=[UNIT])
     assert node.path(UNIT_FILE).exists()
 
 
-@pytest.mark.parametrize(
-    ("states", "expected"),
-    [
-        ({"UnitFileState": "enabled", "ActiveState": "active"}, {"enabled": True, "active": True}),
-        ({"UnitFileState": "disabled", "ActiveState": "failed"}, {"enabled": False, "active": False}),
-        ({"UnitFileState": "", "ActiveState": "inactive"}, {"enabled": False, "active": False}),
-        ({}, {"enabled": False, "active": False}),
-    ],
-)
-def test_the_state_of_units(node, states, expected):
-    node.states = states
-    assert hold(node, units=[UNIT])["units"] == {UNIT: expected}
+def test_the_state_of_units_comes_with_the_files(node):
+    node.states = {"UnitFileState": "enabled", "ActiveState": "failed"}
+    assert hold(node, units=[UNIT])["units"] == {
+        UNIT: {"unit_file_state": "enabled", "active_state": "failed"}
+    }
+    assert hold(node)["units"] == {}
 
 
 @pytest.mark.parametrize(
