@@ -68,14 +68,16 @@ def hold(node, *files, check_mode=False, **params):
 
 WANTED = (file("/etc/sysctl.d/60-a.conf"), file("/usr/local/bin/b", "#!/bin/sh\n", "0755"))
 OLD = "/etc/sysctl.d/50-old.conf"
+# As a role names them: all files that it ever writes, those that are wanted now among them.
+UNWANTED = [OLD, "/etc/never", "/etc/sysctl.d/60-a.conf"]
 
 
 def test_check_mode_reports_what_a_run_does_and_a_second_run_changes_nothing(node):
     node.path(OLD).write_text("old\n")
     before = node.tree()
-    checked = hold(node, *WANTED, unwanted=[OLD, "/etc/never"], check_mode=True)
+    checked = hold(node, *WANTED, unwanted=UNWANTED, check_mode=True)
     assert node.tree() == before
-    done = hold(node, *WANTED, unwanted=[OLD, "/etc/never"])
+    done = hold(node, *WANTED, unwanted=UNWANTED)
     assert checked == done
     assert done["changed"]
     assert done["written"] == ["/etc/sysctl.d/60-a.conf", "/usr/local/bin/b"]
@@ -85,7 +87,7 @@ def test_check_mode_reports_what_a_run_does_and_a_second_run_changes_nothing(nod
     assert node.path("/usr/local/bin/b").stat().st_mode & 0o7777 == 0o755
     assert sorted(one.name for one in node.path("/etc/sysctl.d").iterdir()) == ["60-a.conf"]
     for check_mode in (True, False):
-        again = hold(node, *WANTED, unwanted=[OLD, "/etc/never"], check_mode=check_mode)
+        again = hold(node, *WANTED, unwanted=UNWANTED, check_mode=check_mode)
         assert (again["changed"], again["changed_files"], again["diff"]) == (False, [], [])
 
 

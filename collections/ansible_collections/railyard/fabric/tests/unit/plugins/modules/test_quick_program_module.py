@@ -59,3 +59,9 @@ def test_a_program_that_was_not_there_is_recorded_once(put, tmp_path):
     (tmp_path / "railyard-quick").write_text("an earlier version\n")
     assert len(put(role="quick_check")["diff"]) == 1
     assert record.read_text() == kept
+
+
+def test_an_earlier_program_without_a_record_is_no_original(put, tmp_path):
+    (tmp_path / "railyard-quick").write_text("an earlier version\n")
+    assert put(role="quick_check")["changed"]
+    assert not (tmp_path / "var/lib/railyard/originals").exists()
