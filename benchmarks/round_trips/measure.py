@@ -1,7 +1,8 @@
-"""Count what a no-change provision costs: SSH exec requests per node, as the node's own sshd logs them.
+"""Count what a no-change provision costs a node: SSH exec requests, as its own sshd logs them, and tasks.
 
 Needs the built-in lab up and provisioned (`make demo`). Each playbook runs once with nothing to change;
-commands are counted, not connections. Prints a table in Markdown.
+commands are counted, not connections; a skipped task costs the controller nearly as much as one that runs, so
+both count. Prints a table in Markdown.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from pathlib import Path
 import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
-PLAYBOOKS = ("preflight", "drivers", "network", "tuning", "nccl", "tools", "provision")
+PLAYBOOKS = ("preflight", "drivers", "network", "qos", "tuning", "nccl", "tools", "provision")
 
 
 def ssh(address: str, *command: str) -> str:
@@ -39,25 +40,29 @@ def requests(address: str) -> int:
     return sum("Starting session: command" in line for line in journal.splitlines()) - 1
 
 
+def recap(output: str, kinds: tuple[str, ...], host: str = "") -> int:
+    """Add up what Ansible's recap counts of some kinds, for one host or for all."""
+    lines = [line for line in output.splitlines() if "changed=" in line and line.startswith(host)]
+    return sum(int(line.split(f"{kind}=")[1].split()[0]) for line in lines for kind in kinds)
+
+
 def main() -> None:
     """Run each playbook and print its requests per node."""
     hosts = yaml.safe_load((ROOT / "inventories" / "lab" / "hosts.yml").read_text(encoding="utf-8"))
     nodes = {name: settings["ansible_host"] for name, settings in hosts["gpu_nodes"]["hosts"].items()}
     ansible = Path(sys.executable).parent / "ansible-playbook"
     environment = {**os.environ, "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg")}
-    print(f"| playbook | {' | '.join(nodes)} | changed |\n|---|{'---:|' * len(nodes)}---:|")
+    titles = [*nodes, *(f"tasks {name}" for name in nodes), "changed"]
+    print(f"| playbook | {' | '.join(titles)} |\n|---|{'---:|' * len(titles)}")
     for playbook in PLAYBOOKS:
         before = {name: requests(address) for name, address in nodes.items()}
         argv = [str(ansible), "-i", "inventories/lab", f"playbooks/{playbook}.yml"]
         done = subprocess.run(argv, cwd=ROOT, env=environment, text=True, capture_output=True, check=True)
         # One of the requests since then was the count before.
         counts = [str(requests(address) - before[name] - 1) for name, address in nodes.items()]
-        changed = sum(
-            int(line.split("changed=")[1].split()[0])
-            for line in done.stdout.splitlines()
-            if "changed=" in line
-        )
-        print(f"| {playbook} | {' | '.join(counts)} | {changed} |")
+        counts += [str(recap(done.stdout, ("ok", "skipped"), f"{name} ")) for name in nodes]
+        counts.append(str(recap(done.stdout, ("changed",))))
+        print(f"| {playbook} | {' | '.join(counts)} |")
 
 
 if __name__ == "__main__":
